@@ -1,0 +1,51 @@
+# One command each: make demo, make test, make test-slow, make lint, make clean.
+# Everything runs in .venv, made on first use from constraints.txt with $(PYTHON) and pip alone.
+PYTHON ?= python3
+VENV ?= .venv
+WORKERS ?= 2
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+# One thread a process: two threads on small matrices can be far slower than one.
+export OMP_NUM_THREADS := 1
+export MKL_NUM_THREADS := 1
+
+# Real data lies outside the repository; tests that need it skip where it is absent.
+ifneq ($(wildcard ../shared/data),)
+export BO_STREAM_DATA ?= $(abspath ../shared/data)
+endif
+
+.PHONY: demo test test-slow lint format clean venv
+
+demo: $(STAMP)
+	$(BIN)/python -m experiments.bayesopt demo
+
+test: $(STAMP)
+	$(BIN)/python -m pytest -n $(WORKERS)
+
+test-slow: $(STAMP)
+	$(BIN)/python -m pytest -m slow
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(STAMP)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+venv: $(STAMP)
+
+.venv: $(STAMP)
+
+# torch first, so that nothing else decides which build is taken.
+$(STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install -c constraints.txt torch
+	$(BIN)/python -m pip install -c constraints.txt -e ".[all,dev]"
+	touch $@
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info results .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,1 @@
+"""Acquisition functions and builders for streaming surrogates."""

@@ -1,0 +1,1 @@
+"""Thin experiments over the public API; no package imports from here."""
