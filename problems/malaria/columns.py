@@ -70,11 +70,13 @@ def build(
             f"std_dev], got {sorted(columns)}; missing {missing}. Rename the columns, or pass a "
             "Malaria Atlas Project GeoTIFF."
         )
+    dropped: Counter[str] = Counter()
+    if "year" in columns:
+        columns = _keep(columns, np.isfinite(columns["year"]), "missing", dropped)
     columns, year = _select_year(columns, year, labels.name)
     columns = {name: columns[name] for name in NUMBERS if name in columns}
     columns = {name: np.where(v == NODATA, np.nan, v) for name, v in columns.items()}
     columns = {name: v for name, v in columns.items() if name in REQUIRED or np.isfinite(v).any()}
-    dropped: Counter[str] = Counter()
     columns = _keep(columns, _complete(columns), "missing", dropped)
     _check_ranges(columns, labels.name)
     if country is not None:
@@ -106,7 +108,7 @@ def build(
 def _select_year(columns: Columns, year: int | None, name: str) -> tuple[Columns, int | None]:
     if "year" not in columns:
         return columns, year
-    years = sorted({int(y) for y in columns["year"][np.isfinite(columns["year"])]})
+    years = sorted({int(y) for y in columns["year"]})
     if year is None:
         if len(years) != 1:
             raise BadData(
@@ -196,7 +198,8 @@ def _standard_deviation(columns: Columns) -> tuple[Array | None, bool]:
         return given, False
     both = np.isfinite(from_interval)
     # A file keeps about six digits: equal up to that means computed from the interval.
-    return given, bool(np.allclose(given[both], from_interval[both], rtol=1e-3, atol=1e-6))
+    equal = np.allclose(given[both], from_interval[both], rtol=1e-3, atol=1e-6)
+    return given, bool(both.any() and equal)
 
 
 def _outliers(columns: Columns) -> NDArray[np.bool_]:

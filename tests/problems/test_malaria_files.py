@@ -101,9 +101,9 @@ def test_missing_repeated_and_certain_cells_are_dropped_and_counted(save):
     frame.loc[1, "mean"] = -9999
     frame.loc[2, "std_dev"] = np.nan
     frame.loc[3, "std_dev"] = 0.0
-    frame = pd.concat([frame, frame.tail(2)])
+    frame = pd.concat([frame, frame.tail(2), frame.tail(1).assign(year=np.nan)])
     data = load_malaria(save(frame))
-    assert data.dropped == {"missing": 3, "duplicate": 2, "zero_std": 1}
+    assert data.dropped == {"missing": 4, "duplicate": 2, "zero_std": 1}
     assert data.Y.shape == data.Yvar.shape == (12, 1) and data.X.shape == (12, 2)
     assert all(torch.isfinite(t).all() for t in (data.X, data.Y, data.Yvar))
 
