@@ -1,0 +1,204 @@
+"""``load_malaria``: one door to the synthetic field, files of four kinds, and the service."""
+
+from __future__ import annotations
+
+import logging
+import os
+from functools import cache
+from pathlib import Path
+
+from problems.errors import BadData
+from problems.files import locate
+from problems.malaria.columns import Columns, Labels, build
+from problems.malaria.dataset import Malaria
+from problems.malaria.field import INCIDENCE, PREVALENCE, draw_cells
+from problems.malaria.quantities import (
+    ATTRIBUTION,
+    SYNTHETIC_ATTRIBUTION,
+    UNKNOWN_UNITS,
+    Quantity,
+    quantity_named,
+    quantity_of_file,
+)
+from problems.malaria.raster import read_raster, year_in_name
+from problems.malaria.sources import read_csv, read_hdf
+from problems.malaria.wcs import RELEASE, WCS_URL, fetch
+
+_log = logging.getLogger(__name__)
+_SUFFIXES = (".csv.gz", ".csv", ".tiff", ".tif", ".hdf5", ".h5")
+_FILE_REMEDY = (
+    "Or call load_malaria() without arguments for the synthetic field, or load_malaria("
+    "country='NGA', year=2017, download=True) to fetch a raster."
+)
+
+
+def load_malaria(
+    source: str | os.PathLike[str] | None = None,
+    country: str | None = None,
+    year: int | None = None,
+    *,
+    quantity: str | None = None,
+    download: bool = False,
+    drop_outliers: bool = False,
+    cells: int = 20_000,
+    seed: int = 0,
+    release: str = RELEASE,
+    url: str = WCS_URL,
+    cache_dir: str | os.PathLike[str] | None = None,
+) -> Malaria:
+    """Load one year of a malaria raster, or the synthetic field that stands in for one.
+
+    With no arguments: the seeded synthetic field (``synthetic=True``), and the log says so once.
+    With ``source``: the file, read in place. With ``country``, ``year`` and ``download=True``: the
+    Malaria Atlas Project's WCS service, cached with a checksum. Nothing is downloaded without being
+    asked.
+
+    Files and their columns:
+
+    * CSV or CSV.gz: ``longitude``, ``latitude`` (degrees WGS84, cell centre), ``year`` (calendar),
+      ``mean`` (the value), optionally ``lower``, ``upper`` (published 95 % interval) and
+      ``std_dev``, all in the value's units. Without ``std_dev`` it is
+      (upper - lower) / (2 * 1.959964) and the result is labelled ``derived_std``; so is a
+      ``std_dev`` that equals that.
+    * GeoTIFF (extra ``geo``): bands value[, mask][, LCI, UCI], NoData -9999; the year is read from
+      the file name where ``year`` is not given.
+    * HDF5 of the WISKI study (extra ``hdf``): frame ``full`` with longitude, latitude, year, mean,
+      std_dev, is_ng; only rows with ``is_ng == 1`` are read.
+
+    The value is P. falciparum clinical incidence, cases per person per year (``incidence``), or the
+    parasite rate PfPR2-10, a fraction (``pfpr``). Cells with missing numbers, repeated rows and
+    cells with a zero standard deviation are dropped and counted in ``dropped``.
+
+    Args:
+        source: Path of a file, or its bare name (ending optional) under ``BO_STREAM_DATA``.
+        country: ISO 3166-1 alpha-3 code. Keeps the cells in the country's bounding box; the service
+            sends that whole box, cells of neighbouring countries included (clip the raster to the
+            border for less). For HDF5 only ``NGA`` is possible.
+        year: Calendar year; needed where the source has several.
+        quantity: ``incidence`` or ``pfpr``. Default: what the file name says; ``incidence`` for the
+            synthetic field, the HDF5 layout and downloads.
+        download: Allow the request to the service.
+        drop_outliers: Drop zeros and isolated extreme cells, by the rule that
+            :func:`problems.malaria.columns.build` states.
+        cells: Number of synthetic cells, 16 to 200,000.
+        seed: Seed of the synthetic field.
+        release: Release of the Malaria Atlas Project to ask for.
+        url: WCS endpoint, without a query.
+        cache_dir: Where downloads are kept; default: the user's cache folder.
+
+    Raises:
+        DataNotFound: if ``source`` names no file.
+        BadData: if a source is malformed or the arguments contradict each other.
+        MissingExtra: if an optional package is needed and absent.
+        DownloadFailed: if the service gives no raster that can be believed.
+
+    Example:
+        >>> data = load_malaria(cells=5000, seed=1)
+        >>> data.X.shape, data.Y.shape, data.synthetic
+        (torch.Size([5000, 2]), torch.Size([5000, 1]), True)
+    """
+    if source is not None and download:
+        raise BadData(
+            "Expected source or download=True, got both. Leave source out to fetch the raster of "
+            "country and year; leave download out to read the file."
+        )
+    if download:
+        return _downloaded(country, year, quantity, drop_outliers, release, url, cache_dir)
+    if source is not None:
+        path = locate(source, suffixes=_SUFFIXES, remedy=_FILE_REMEDY)
+        return _from_file(path, country, year, quantity, drop_outliers)
+    if country is not None or year is not None:
+        raise BadData(
+            f"Expected a source for country={country!r}, year={year!r}, got none. Pass the path of "
+            "a file as source, or download=True (with country and year) to fetch it; without any "
+            "of these arguments load_malaria gives the synthetic field."
+        )
+    return _synthetic(quantity, cells, seed)
+
+
+def _synthetic(quantity: str | None, cells: int, seed: int) -> Malaria:
+    name = quantity_named(quantity or "incidence").name
+    spec = INCIDENCE if name == "incidence" else PREVALENCE
+    drawn = draw_cells(spec, cells, seed)
+    _say_synthetic()
+    columns: Columns = {
+        "longitude": drawn.longitude,
+        "latitude": drawn.latitude,
+        "mean": drawn.mean,
+        "std_dev": drawn.std_dev,
+    }
+    labels = Labels(f"synthetic_{name}_seed{seed}", spec.units, SYNTHETIC_ATTRIBUTION, True)
+    return build(columns, labels)
+
+
+@cache
+def _say_synthetic() -> None:
+    _log.warning(
+        "load_malaria: no source given, using the SYNTHETIC malaria field. For real data pass the "
+        "path of a file as source, or country, year and download=True."
+    )
+
+
+def _from_file(
+    path: Path, country: str | None, year: int | None, quantity: str | None, drop_outliers: bool
+) -> Malaria:
+    named = quantity_named(quantity) if quantity else quantity_of_file(path.name)
+    lowered = path.name.lower()
+    if lowered.endswith((".tif", ".tiff")):
+        columns = read_raster(path, country)
+        year = _raster_year(path.name, year)
+    elif lowered.endswith((".csv", ".csv.gz")):
+        columns = read_csv(path)
+    elif lowered.endswith((".hdf5", ".h5", ".hdf")):
+        if country is not None and country.upper() != "NGA":
+            raise BadData(
+                f"{path.name}: expected country='NGA' or none (the layout marks Nigeria only), got "
+                f"{country!r}."
+            )
+        country = None
+        columns = read_hdf(path)
+        named = named or quantity_named("incidence")
+    else:
+        raise BadData(
+            f"{path.name}: expected a file ending in .csv, .csv.gz, .tif, .tiff, .hdf5 or .h5."
+        )
+    labels = Labels(_stem(path.name), named.units if named else UNKNOWN_UNITS, ATTRIBUTION)
+    return build(columns, labels, year=year, country=country, drop_outliers=drop_outliers)
+
+
+def _raster_year(filename: str, year: int | None) -> int | None:
+    stated = year_in_name(filename)
+    if year is not None and stated is not None and stated != year:
+        raise BadData(
+            f"{filename}: expected a raster of {year}, its name says {stated}. Pass the other "
+            "file, or leave year out."
+        )
+    return year if year is not None else stated
+
+
+def _stem(filename: str) -> str:
+    for suffix in _SUFFIXES:
+        if filename.lower().endswith(suffix):
+            return filename[: -len(suffix)]
+    return filename
+
+
+def _downloaded(
+    country: str | None,
+    year: int | None,
+    quantity: str | None,
+    drop_outliers: bool,
+    release: str,
+    url: str,
+    cache_dir: str | os.PathLike[str] | None,
+) -> Malaria:
+    if country is None or year is None:
+        raise BadData(
+            f"Expected country and year with download=True, got country={country!r}, "
+            f"year={year!r}. Example: load_malaria(country='NGA', year=2017, download=True)."
+        )
+    asked: Quantity = quantity_named(quantity or "incidence")
+    path = fetch(asked, country, year, release=release, url=url, cache_dir=cache_dir)
+    labels = Labels(f"map_{asked.name}_{country.upper()}_{year}", asked.units, ATTRIBUTION)
+    columns = read_raster(path)
+    return build(columns, labels, year=year, country=country, drop_outliers=drop_outliers)

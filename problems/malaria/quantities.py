@@ -1,0 +1,64 @@
+"""Names, units and attribution of the two Malaria Atlas Project rasters that are read here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from problems.errors import BadData
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """A raster the Malaria Atlas Project publishes yearly.
+
+    Attributes:
+        name: ``incidence`` or ``pfpr``.
+        units: What one unit of the value is.
+        coverage: Its name in the project's services, after the release.
+        aliases: Lower-case words that give the quantity away in a file name.
+    """
+
+    name: str
+    units: str
+    coverage: str
+    aliases: tuple[str, ...]
+
+
+QUANTITIES = {
+    "incidence": Quantity(
+        "incidence",
+        "P. falciparum clinical cases per person per year, all ages",
+        "Global_Pf_Incidence_Rate",
+        ("incidence",),
+    ),
+    "pfpr": Quantity(
+        "pfpr",
+        "PfPR2-10: fraction (0-1) of children aged 2-10 with detectable P. falciparum",
+        "Global_Pf_Parasite_Rate",
+        ("pfpr", "parasite_rate", "parasite-rate"),
+    ),
+}
+UNKNOWN_UNITS = "as in the source (pass quantity='incidence' or 'pfpr' to name them)"
+ATTRIBUTION = (
+    "Contains data of the Malaria Atlas Project (https://malariaatlas.org), CC BY; "
+    "Weiss et al., Lancet 2019;394:322-331"
+)
+SYNTHETIC_ATTRIBUTION = "Synthetic field of bo_stream (no real data; calibrated to such rasters)"
+
+
+def quantity_named(name: str) -> Quantity:
+    """The quantity of that name.
+
+    Raises:
+        BadData: for another name.
+    """
+    if name not in QUANTITIES:
+        raise BadData(f"Expected quantity to be one of {sorted(QUANTITIES)}, got {name!r}.")
+    return QUANTITIES[name]
+
+
+def quantity_of_file(filename: str) -> Quantity | None:
+    """The quantity a file name gives away, or None."""
+    lowered = filename.lower()
+    found = [q for q in QUANTITIES.values() if any(alias in lowered for alias in q.aliases)]
+    return found[0] if len(found) == 1 else None

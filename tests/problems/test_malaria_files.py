@@ -1,0 +1,386 @@
+"""Tables and rasters read by ``load_malaria``: what is kept, derived, dropped and refused."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from problems import load_malaria
+from problems.errors import BadData, DataNotFound, MissingExtra, ProblemDataError
+from problems.malaria.columns import Z95
+
+
+def cells(n=4, **columns):
+    """An n x n grid of cells as a frame; keyword arguments override or add columns."""
+    lat, lon = np.meshgrid(10 + np.arange(n) / 24, 5 + np.arange(n) / 24, indexing="ij")
+    frame = pd.DataFrame(
+        {
+            "longitude": lon.ravel(),
+            "latitude": lat.ravel(),
+            "year": 2017,
+            "mean": np.linspace(0.1, 0.4, n * n),
+        }
+    )
+    return frame.assign(**columns)
+
+
+@pytest.fixture
+def save(tmp_path):
+    def save(frame, name="cells.csv"):
+        frame.to_csv(tmp_path / name, index=False)
+        return tmp_path / name
+
+    return save
+
+
+def real(name):
+    folder = os.environ.get("BO_STREAM_DATA")
+    if not folder or not (Path(folder) / name).is_file():
+        pytest.skip(f"{name} is not under BO_STREAM_DATA")
+    return name
+
+
+# CSV -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["cells.csv", "cells.csv.gz", "pfpr_cells.csv"])
+def test_csv_is_scaled_to_the_unit_square_and_keeps_its_extent(save, name):
+    frame = cells()
+    data = load_malaria(save(frame, name))
+    assert data.extent == (5.0, 5 + 3 / 24, 10.0, 10 + 3 / 24)
+    np.testing.assert_allclose(data.lonlat(), frame[["longitude", "latitude"]], rtol=0, atol=1e-12)
+    np.testing.assert_array_equal(data.Y[:, 0], frame["mean"])
+    assert data.Yvar is None and not data.derived_std and not data.synthetic
+    assert data.year == 2017 and "Malaria Atlas Project" in data.attribution
+    assert ("PfPR" in data.units) == ("pfpr" in name)
+
+
+def test_a_bare_name_is_found_under_bo_stream_data(save, monkeypatch):
+    path = save(cells(), "somewhere.csv.gz")
+    monkeypatch.setenv("BO_STREAM_DATA", str(path.parent))
+    assert load_malaria("somewhere").Y.shape == (16, 1)
+    assert load_malaria("somewhere.csv.gz").name == "somewhere"
+
+
+def test_std_dev_from_an_interval_is_labelled_derived(save):
+    frame = cells(lower=lambda f: 0.8 * f["mean"], upper=lambda f: 1.3 * f["mean"])
+    data = load_malaria(save(frame))
+    expected = ((frame["upper"] - frame["lower"]) / (2 * 1.959964)) ** 2
+    np.testing.assert_allclose(data.Yvar[:, 0], expected, rtol=1e-14)
+    assert data.derived_std
+
+
+@pytest.mark.parametrize("factor, derived", [(1.0, True), (1.1, False)])
+def test_a_given_std_dev_is_used_and_recognised_when_derived(save, factor, derived):
+    frame = cells(lower=lambda f: 0.8 * f["mean"], upper=lambda f: 1.3 * f["mean"])
+    frame["std_dev"] = (factor * (frame["upper"] - frame["lower"]) / (2 * Z95)).round(7)
+    data = load_malaria(save(frame))
+    np.testing.assert_allclose(data.Yvar[:, 0], frame["std_dev"] ** 2)
+    assert data.derived_std is derived
+
+
+def test_a_std_dev_without_an_interval_is_taken_as_stated(save):
+    assert load_malaria(save(cells(std_dev=0.05))).derived_std is False
+
+
+def test_several_years_need_a_choice(save):
+    path = save(pd.concat([cells(), cells(year=2018)]))
+    with pytest.raises(BadData, match=r"\[2017, 2018\].*year="):
+        load_malaria(path)
+    with pytest.raises(BadData, match=r"\[2017, 2018\], got 2011"):
+        load_malaria(path, year=2011)
+    assert load_malaria(path, year=2018).Y.shape == (16, 1)
+
+
+def test_missing_repeated_and_certain_cells_are_dropped_and_counted(save):
+    frame = cells(std_dev=0.05)
+    frame.loc[0, "mean"] = np.nan
+    frame.loc[1, "mean"] = -9999
+    frame.loc[2, "std_dev"] = np.nan
+    frame.loc[3, "std_dev"] = 0.0
+    frame = pd.concat([frame, frame.tail(2), frame.tail(1).assign(year=np.nan)])
+    data = load_malaria(save(frame))
+    assert data.dropped == {"missing": 4, "duplicate": 2, "zero_std": 1}
+    assert data.Y.shape == data.Yvar.shape == (12, 1) and data.X.shape == (12, 2)
+    assert all(torch.isfinite(t).all() for t in (data.X, data.Y, data.Yvar))
+
+
+def test_outliers_are_dropped_only_on_request(save):
+    frame = cells(n=6, mean=0.3)
+    frame.loc[14, "mean"] = 1.0
+    frame.loc[21, "mean"] = 0.0
+    path = save(frame)
+    assert load_malaria(path).Y.shape == (36, 1)
+    data = load_malaria(path, drop_outliers=True)
+    assert data.dropped == {"outlier": 2} and data.Y.unique().tolist() == [0.3]
+
+
+def test_country_keeps_its_bounding_box(save):
+    path = save(pd.concat([cells(), cells(longitude=lambda f: f["longitude"] + 100)]))
+    assert load_malaria(path, country="nga").Y.shape == (16, 1)
+    with pytest.raises(BadData, match="bounding box of SEN"):
+        load_malaria(path, country="SEN")
+    with pytest.raises(BadData, match=r"NGA.*got 'XXX'"):
+        load_malaria(path, country="XXX")
+
+
+def clashing():
+    frame = cells()
+    return pd.concat([frame, frame.tail(1).assign(mean=0.9)])
+
+
+@pytest.mark.parametrize(
+    "frame, message",
+    [
+        (cells().drop(columns="mean"), "expected the columns"),
+        (cells().drop(columns="year"), "year column"),
+        (cells().drop(columns="latitude"), r"missing \['latitude'\]"),
+        (cells(mean=-0.1), "values >= 0"),
+        (cells(mean="a lot"), "numbers in column mean"),
+        (cells(latitude=95.0), "swapped"),
+        (cells().head(4), "after cleaning"),
+        (cells(std_dev=-0.1), "std_dev >= 0"),
+        (cells(lower=0.9, upper=0.1), "lower <= upper"),
+        (cells(mean=np.nan), "after cleaning"),
+        (clashing(), "one value a cell"),
+    ],
+    ids=lambda v: v if isinstance(v, str) else "frame",
+)
+def test_a_malformed_table_is_refused_with_a_remedy(save, frame, message):
+    with pytest.raises(BadData, match=message):
+        load_malaria(save(frame))
+
+
+@pytest.mark.parametrize("content", [b"", b"\x1f\x8b broken gzip"])
+def test_an_unreadable_csv_is_refused(tmp_path, content):
+    path = tmp_path / "x.csv.gz"
+    path.write_bytes(content)
+    with pytest.raises(BadData, match="expected a CSV"):
+        load_malaria(path)
+
+
+# arguments -----------------------------------------------------------------------------------
+
+
+def test_a_missing_file_names_places_and_remedy(monkeypatch):
+    monkeypatch.delenv("BO_STREAM_DATA", raising=False)
+    with pytest.raises(DataNotFound, match=r"BO_STREAM_DATA is not set.*load_malaria\(\)") as error:
+        load_malaria("nowhere")
+    assert isinstance(error.value, FileNotFoundError) and isinstance(error.value, ProblemDataError)
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ({"year": 2017}, "download=True"),
+        ({"country": "NGA"}, "download=True"),
+        ({"source": "x.csv", "download": True}, "got both"),
+        ({"country": "NGA", "download": True}, "country and year"),
+        ({"quantity": "mortality"}, r"\['incidence', 'pfpr'\]"),
+    ],
+)
+def test_contradicting_arguments_are_refused(arguments, message):
+    with pytest.raises(BadData, match=message):
+        load_malaria(**arguments)
+
+
+def test_an_unknown_ending_is_refused(tmp_path):
+    (tmp_path / "x.xlsx").write_text("")
+    with pytest.raises(BadData, match="ending in .csv"):
+        load_malaria(tmp_path / "x.xlsx")
+
+
+# HDF5 ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def hdf(tmp_path):
+    pytest.importorskip("tables", reason="the extra hdf is not installed")
+    frame = pd.concat(
+        [
+            cells(std_dev=0.05, is_ng=1),
+            cells(std_dev=0.07, is_ng=0, longitude=lambda f: f["longitude"] + 9),
+        ]
+    )
+    frame.to_hdf(tmp_path / "malaria_df.hdf5", key="full", mode="w")
+    return tmp_path / "malaria_df.hdf5"
+
+
+def test_hdf_keeps_nigeria(hdf):
+    data = load_malaria(hdf, country="NGA", year=2017)
+    assert data.Y.shape == (16, 1) and "cases per person" in data.units
+    np.testing.assert_allclose(data.Yvar, 0.05**2)
+    with pytest.raises(BadData, match="country='NGA'"):
+        load_malaria(hdf, country="SEN")
+
+
+def test_hdf_of_another_layout_is_refused(tmp_path):
+    pytest.importorskip("tables", reason="the extra hdf is not installed")
+    cells().to_hdf(tmp_path / "a.h5", key="other", mode="w")
+    with pytest.raises(BadData, match="key 'full'"):
+        load_malaria(tmp_path / "a.h5")
+    cells().to_hdf(tmp_path / "b.h5", key="full", mode="w")
+    with pytest.raises(BadData, match="is_ng"):
+        load_malaria(tmp_path / "b.h5")
+    (tmp_path / "c.h5").write_text("no HDF5")
+    with pytest.raises(BadData, match="expected an HDF5"):
+        load_malaria(tmp_path / "c.h5")
+
+
+@pytest.mark.parametrize(
+    "module, name, extra",
+    [("tables", "a.hdf5", "hdf"), ("rasterio", "a.tif", "geo"), ("pooch", None, "data")],
+)
+def test_a_missing_extra_is_named(tmp_path, monkeypatch, module, name, extra):
+    monkeypatch.setitem(__import__("sys").modules, module, None)
+    with pytest.raises(MissingExtra, match=rf"pip install 'bo_stream\[{extra}\]'"):
+        if name is None:
+            load_malaria(country="NGA", year=2017, download=True, cache_dir=tmp_path)
+        (tmp_path / str(name)).write_bytes(b"II*\x00")
+        load_malaria(tmp_path / str(name))
+
+
+# GeoTIFF -------------------------------------------------------------------------------------
+
+
+def geotiff(path, bands, descriptions=None, crs="EPSG:4326", nodata=-9999.0, **extra):
+    rasterio = pytest.importorskip("rasterio", reason="the extra geo is not installed")
+    bands = np.asarray(bands, dtype="float32")
+    profile = {
+        "driver": "GTiff",
+        "count": len(bands),
+        "height": bands.shape[1],
+        "width": bands.shape[2],
+        "dtype": "float32",
+        "crs": crs,
+        "nodata": nodata,
+        "transform": rasterio.transform.from_origin(5.0, 10.0, 1 / 24, 1 / 24),
+    }
+    with rasterio.open(path, "w", **(profile | extra)) as file:
+        file.write(bands)
+        if descriptions:
+            file.descriptions = descriptions
+    return path
+
+
+def value_bands(nodata=-9999.0):
+    value = np.linspace(0.1, 0.5, 12).reshape(3, 4)
+    value[0, 0] = nodata
+    mask = np.ones_like(value)
+    return {"value": value, "mask": mask, "LCI": 0.8 * value, "UCI": 1.2 * value}
+
+
+@pytest.mark.parametrize(
+    "names, described",
+    [
+        (["value"], False),
+        (["value", "mask"], False),
+        (["value", "LCI", "UCI"], False),
+        (["value", "mask", "LCI", "UCI"], False),
+        (["value", "mask", "LCI", "UCI"], True),
+        (["value", "UCI", "LCI"], True),
+    ],
+)
+def test_bands_of_a_geotiff(tmp_path, names, described):
+    bands = value_bands()
+    descriptions = ["Mask: water" if name == "mask" else name for name in names]
+    path = geotiff(
+        tmp_path / "202508_Global_Pf_Incidence_Rate_NGA_2017.tiff",
+        [bands[name] for name in names],
+        descriptions if described else None,
+    )
+    data = load_malaria(path)
+    assert data.year == 2017 and "cases per person" in data.units
+    value = bands["value"].ravel()[1:]
+    np.testing.assert_allclose(data.Y[:, 0], value, rtol=1e-6)
+    # north to south, west to east, cell centres
+    np.testing.assert_allclose(data.lonlat()[0], [5 + 1.5 / 24, 10 - 0.5 / 24])
+    np.testing.assert_allclose(data.lonlat()[-1], [5 + 3.5 / 24, 10 - 2.5 / 24])
+    if "LCI" in names:
+        np.testing.assert_allclose(data.Yvar[:, 0], (0.4 * value / (2 * Z95)) ** 2, rtol=1e-5)
+        assert data.derived_std
+    else:
+        assert data.Yvar is None and not data.derived_std
+
+
+def test_nodata_tags_other_than_minus_9999_are_read(tmp_path):
+    for i, nodata in enumerate([-3.4e38, float("nan"), None]):
+        missing = -9999.0 if nodata is None else nodata
+        path = geotiff(tmp_path / f"{i}.tif", [value_bands(missing)["value"]], nodata=nodata)
+        assert load_malaria(path).Y.shape == (11, 1)
+
+
+def test_the_year_comes_from_the_name_or_the_caller(tmp_path):
+    path = geotiff(tmp_path / "pfpr_2021.tif", [value_bands()["value"]])
+    assert load_malaria(path).year == 2021
+    with pytest.raises(BadData, match="its name says 2021"):
+        load_malaria(path, year=2020)
+    path = geotiff(tmp_path / "202508_raster.tif", [value_bands()["value"]])
+    assert load_malaria(path).year is None and load_malaria(path, year=2020).year == 2020
+
+
+def test_a_global_raster_is_cut_to_the_country(tmp_path):
+    path = geotiff(tmp_path / "world.tif", np.full((1, 2000, 1001), 0.2), compress="deflate")
+    with pytest.raises(BadData, match="Pass country="):
+        load_malaria(path)
+    data = load_malaria(path, country="NGA")
+    west, east, south, north = data.extent
+    assert west > 5.0 and east < 14.8 and south >= 4.2 and north < 10.0
+    with pytest.raises(BadData, match="bounding box of SEN"):
+        load_malaria(path, country="SEN")
+
+
+def test_rasters_that_are_not_are_refused(tmp_path):
+    value = value_bands()["value"]
+    (tmp_path / "error.tif").write_text("<html>Service Exception</html>")
+    with pytest.raises(BadData, match="first bytes"):
+        load_malaria(tmp_path / "error.tif")
+    whole = geotiff(tmp_path / "whole.tif", [np.random.default_rng(0).random((200, 200))])
+    (tmp_path / "cut.tif").write_bytes(whole.read_bytes()[:50_000])
+    with pytest.raises(BadData, match="truncated"):
+        load_malaria(tmp_path / "cut.tif")
+    with pytest.raises(BadData, match="gdalwarp"):
+        load_malaria(geotiff(tmp_path / "utm.tif", [value], crs="EPSG:32631"))
+    with pytest.raises(BadData, match="1 to 4 bands"):
+        load_malaria(geotiff(tmp_path / "years.tif", [value] * 5))
+    with pytest.raises(BadData, match="LCI, UCI, got"):
+        load_malaria(geotiff(tmp_path / "odd.tif", [value] * 2, ["value", "population"]))
+    with pytest.raises(BadData, match="NoData everywhere"):
+        load_malaria(geotiff(tmp_path / "empty.tif", [np.full((3, 4), -9999.0)]))
+
+
+# real files, where they are ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "name, year, n, mean, derived",
+    [
+        ("malaria_benin_pfpr_2017.csv.gz", None, 5432, 0.456577, True),
+        ("malaria_senegal_incidence_2010_2020.csv.gz", 2017, 9491, 0.0708365, True),
+        ("malaria_nigeria_pfpr_2021_2022.csv.gz", 2022, 43189, 0.294185, False),
+    ],
+)
+def test_real_tables(name, year, n, mean, derived):
+    data = load_malaria(real(name), year=year)
+    assert data.Y.shape == (n, 1) and data.Y.mean().item() == pytest.approx(mean, rel=1e-5)
+    assert data.derived_std is derived and (data.Yvar is not None) is derived
+    assert data.dropped == {} and not data.synthetic
+
+
+def test_real_outliers_are_the_known_ones():
+    name = real("malaria_nigeria_pfpr_2021_2022.csv.gz")
+    for year in (2021, 2022):
+        data = load_malaria(name, year=year, drop_outliers=True)
+        assert data.dropped == {"outlier": 114 + 3} and data.Y.max() < 0.6
+
+
+def test_real_layout_fixture():
+    name = real("fixtures/malaria_df_layout_sample.hdf5")
+    pytest.importorskip("tables", reason="the extra hdf is not installed")
+    data = load_malaria(name, year=2017)
+    assert data.Y.shape == (400, 1) and data.Yvar.min() > 0
+    with pytest.raises(BadData, match="2012, 2013, 2014, 2015, 2016, 2017"):
+        load_malaria(name)
