@@ -26,7 +26,18 @@ import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
-__all__ = ["Batch", "SGPRState", "Update", "dense", "empty_state", "predict", "rebase", "update"]
+__all__ = [
+    "Batch",
+    "SGPRState",
+    "Update",
+    "best_mean",
+    "condition",
+    "dense",
+    "empty_state",
+    "predict",
+    "rebase",
+    "update",
+]
 
 
 @dataclass(frozen=True)
@@ -94,6 +105,9 @@ class Update:
         residual: ``k(x, x) - |A[:, i]|^2``, ``N``.
         prior_G, prior_c: ``J'G J`` and ``J'c_o``, what the old state contributes.
         offset: Terms of the bound that do not touch the batch: ``const - kappa_o - 1/2 tr(G C~)``.
+        L_B, beta: ``chol(I + G)`` and ``L_B^-1 c`` of the new state.
+        mean_c, mean_slope, mean_curvature: ``J'G w``, ``w'c_o`` and ``w'G w`` for ``w = L_o^-1 1``:
+            how the old state answers to a change of the mean.
         keeps_all: No old inducing point was dropped.
     """
 
@@ -105,6 +119,11 @@ class Update:
     prior_G: Tensor
     prior_c: Tensor
     offset: Tensor
+    L_B: Tensor
+    beta: Tensor
+    mean_c: Tensor
+    mean_slope: Tensor
+    mean_curvature: Tensor
     keeps_all: bool
 
 
@@ -133,10 +152,16 @@ def solve(L: Tensor, B: Tensor) -> Tensor:
     return torch.linalg.solve_triangular(L, B, upper=False)
 
 
-def log_normaliser(G: Tensor, c: Tensor) -> Tensor:
-    """``kappa`` of MATHS 3.2: ``1/2 c'B^-1 c - 1/2 log|B|`` with ``B = I + G``."""
-    L_B = torch.linalg.cholesky(G + torch.eye(G.shape[-1], dtype=G.dtype, device=G.device))
-    return 0.5 * solve(L_B, c).square().sum() - L_B.diagonal().log().sum()
+def factor_B(G: Tensor, c: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """``L_B = chol(I + G)``, ``beta = L_B^-1 c`` and ``kappa`` (MATHS 3.2), O(M^3)."""
+    L_B = torch.linalg.cholesky(G + eye(G, G.shape[-1]))
+    beta = solve(L_B, c)
+    return L_B, beta, 0.5 * beta.square().sum() - L_B.diagonal().log().sum()
+
+
+def eye(like: Tensor, size: int) -> Tensor:
+    """The identity, float64, where ``like`` is."""
+    return torch.eye(size, dtype=torch.float64, device=like.device)
 
 
 def log_gaussian_terms(e: Tensor, d: Tensor) -> Tensor:
@@ -178,16 +203,19 @@ def update(
 
     # 1. factors of the new prior
     scale = eps * diagonal(kernel, Z).mean() if M_b else state.kappa.new_zeros(())
-    L_b = _extended(state, kernel, Z, scale) if same_kernel and in_place and M_a else None
-    extended = L_b is not None
-    if L_b is None:
-        L_b = torch.linalg.cholesky(dense(kernel, Z) + scale * _eye(Z, M_b))
+    extended = same_kernel and in_place and _same_jitter(state, kernel, scale)
+    L_b = (
+        _extended(state, kernel, Z, scale)
+        if extended
+        else torch.linalg.cholesky(dense(kernel, Z) + scale * eye(Z, M_b))
+    )
     A = solve(L_b, dense(kernel, Z, batch.X))
     e = batch.y - mean
     d = batch.noise
 
     # 3. mean shift
-    u = solve(state.L, torch.ones_like(state.c)) * (mean - state.mean)
+    w = solve(state.L, torch.ones_like(state.c))
+    u, G_w = w * (mean - state.mean), state.G @ w
     c_o = state.c - state.G @ u
     offset = u @ state.c - 0.5 * u @ state.G @ u - state.kappa
 
@@ -195,12 +223,12 @@ def update(
     if extended:
         pad = M_b - M_a
         prior_G = torch.nn.functional.pad(state.G, (0, pad, 0, pad))
-        prior_c = torch.nn.functional.pad(c_o, (0, pad))
+        prior_c, mean_c = (torch.nn.functional.pad(v, (0, pad)) for v in (c_o, G_w))
     else:
         A_a, dropped_trace = _old_columns(state, kernel, Z, L_b, old_index)
         J = solve(state.L, A_a.mT)
         prior_G = J.mT @ state.G @ J
-        prior_c = J.mT @ c_o
+        prior_c, mean_c = J.mT @ c_o, J.mT @ G_w
         offset = offset - 0.5 * dropped_trace
 
     # 4. and 5.
@@ -208,11 +236,65 @@ def update(
     G = A_d @ A.mT + prior_G
     G = 0.5 * (G + G.mT)
     c = A_d @ e + prior_c
-    kappa = log_normaliser(G, c)
+    L_B, beta, kappa = factor_B(G, c)
     residual = diagonal(kernel, batch.X) - A.square().sum(0)
     bound = log_gaussian_terms(e, d) + kappa - 0.5 * (residual / d).sum() + offset
     new = SGPRState(Z, L_b, G, c, mean, kappa, eps)
-    return Update(new, bound, A, e, residual, prior_G, prior_c, offset, keeps_all)
+    return Update(
+        new,
+        bound,
+        A,
+        e,
+        residual,
+        prior_G,
+        prior_c,
+        offset,
+        L_B,
+        beta,
+        mean_c,
+        w @ c_o,
+        w @ G_w,
+        keeps_all,
+    )
+
+
+def best_mean(out: Update, batch: Batch) -> tuple[Tensor, Tensor]:
+    """The constant mean that maximises the bound, and the bound there; both 0-dim, differentiable.
+
+    The bound is quadratic in the mean, so one Newton step from any update is exact. O(M^2).
+    """
+    p = out.A @ (1.0 / batch.noise) + out.mean_c  # minus the slope of c_n
+    q = solve(out.L_B, p)
+    slope = (out.e / batch.noise).sum() - q @ out.beta + out.mean_slope
+    curvature = (1.0 / batch.noise).sum() - q @ q + out.mean_curvature
+    if bool(curvature <= 0.0):  # nothing observed: every mean is as good
+        return out.state.mean, out.bound
+    return out.state.mean + slope / curvature, out.bound + 0.5 * slope.square() / curvature
+
+
+def condition(state: SGPRState, batch: Batch, kernel: Kernel) -> tuple[SGPRState, Tensor]:
+    """The state given a batch, exactly: its points join the inducing points (MATHS 1 and 3.6).
+
+    The value at an inducing point carries the jitter as independent noise. Here it is taken out of
+    the batch's own noise, so that the posterior is that of conditioning to rounding, and not to
+    jitter over noise. Kernel and mean are those of the state. O((M + N)^3).
+
+    Returns:
+        The new state, and ``log N(y; m_o(X), k_o(X, X) + D)``.
+    """
+    M = state.size
+    Z = torch.cat([state.Z, batch.X])
+    scale = state.jitter * diagonal(kernel, Z).mean()
+    L = _extended(state, kernel, Z, scale)
+    A = L[M:].mT
+    d = torch.where(batch.noise > 2.0 * scale, batch.noise - scale, batch.noise)
+    e = batch.y - state.mean
+    pad = batch.size
+    G = (A / d) @ A.mT + torch.nn.functional.pad(state.G, (0, pad, 0, pad))
+    c = A @ (e / d) + torch.nn.functional.pad(state.c, (0, pad))
+    _, _, kappa = factor_B(G, c)
+    bound = log_gaussian_terms(e, d) + kappa - state.kappa
+    return replace(state, Z=Z, L=L, G=0.5 * (G + G.mT), c=c, kappa=kappa), bound
 
 
 def rebase(
@@ -221,6 +303,8 @@ def rebase(
     """The state under other hyperparameters, and the bound of that change: an update with no data.
     O(M^3).
     """
+    if same_kernel and torch.equal(mean, state.mean):
+        return state, torch.zeros_like(state.kappa)
     nothing = Batch(state.Z[:0], state.c[:0], state.c[:0])
     index = torch.arange(state.size, device=state.Z.device)
     out = update(state, nothing, kernel, mean, state.Z, index, same_kernel=same_kernel)
@@ -239,40 +323,37 @@ def predict(state: SGPRState, kernel: Kernel, X: Tensor) -> tuple[Tensor, Tensor
         ``mean (... x q)``, ``A (... x M x q)``, ``V (... x M x q)``: the covariance is ``K(X, X) -
         A'A + V'V``. O(M^3) once and O(q M^2).
     """
-    L_B = torch.linalg.cholesky(state.G + _eye(state.Z, state.size))
+    L_B, beta, _ = factor_B(state.G, state.c)
     A = solve(state.L, dense(kernel, state.Z, X))
     V = solve(L_B, A)
-    mean = state.mean + (V.mT @ solve(L_B, state.c).unsqueeze(-1)).squeeze(-1)
+    mean = state.mean + (V.mT @ beta.unsqueeze(-1)).squeeze(-1)
     return mean, A, V
 
 
-def detached(state: SGPRState) -> SGPRState:
-    """The state as a constant."""
-    names = ("Z", "L", "G", "c", "mean", "kappa")
-    return replace(state, **{name: getattr(state, name).detach() for name in names})
+def _same_jitter(state: SGPRState, kernel: Kernel, scale: Tensor) -> bool:
+    """Whether the old rows of the factor carry this jitter.
 
-
-def _eye(like: Tensor, size: int) -> Tensor:
-    return torch.eye(size, dtype=torch.float64, device=like.device)
-
-
-def _extended(state: SGPRState, kernel: Kernel, Z: Tensor, scale: Tensor) -> Tensor | None:
-    """``L_b = [[L_o, 0], [L_21, L_22]]`` for Z = [Z_o; new]; None if the jitter has changed.
-
-    O(M_b M_a^2) for the new rows alone. The jitter follows the mean prior variance, which new
-    points move if the kernel is not stationary; then the factor is made anew.
+    It follows the mean prior variance, which new points move if the kernel is not stationary; then
+    the factor is made anew.
     """
-    M_a = state.size
+    if not state.size:
+        return True
     old_scale = state.jitter * diagonal(kernel, state.Z).mean()
-    if not torch.allclose(scale, old_scale, rtol=1e-9, atol=0):
-        return None
-    new = Z[M_a:]
+    return torch.allclose(scale, old_scale, rtol=1e-9, atol=0.0)
+
+
+def _extended(state: SGPRState, kernel: Kernel, Z: Tensor, scale: Tensor) -> Tensor:
+    """``L_b = [[L_o, 0], [L_21, L_22]]`` for Z = [Z_o; new], O(M_a^2) for each new row."""
+    new = Z[state.size :]
     if not new.shape[0]:
         return state.L
+    C = dense(kernel, new) + scale * eye(Z, new.shape[0])
+    if not state.size:
+        return torch.linalg.cholesky(C)
     L_21 = solve(state.L, dense(kernel, state.Z, new)).mT
-    C = dense(kernel, new) + scale * _eye(Z, new.shape[0]) - L_21 @ L_21.mT
+    L_22 = torch.linalg.cholesky(C - L_21 @ L_21.mT)
     top = torch.nn.functional.pad(state.L, (0, new.shape[0]))
-    return torch.cat([top, torch.cat([L_21, torch.linalg.cholesky(C)], -1)])
+    return torch.cat([top, torch.cat([L_21, L_22], -1)])
 
 
 def _old_columns(
@@ -292,6 +373,6 @@ def _old_columns(
     z = state.Z[dropped]
     A_z = solve(L_b, dense(kernel, Z, z))
     A_a = A_a.index_copy(1, dropped, A_z)
-    W = solve(state.L, _eye(Z, state.size)[:, dropped])
+    W = solve(state.L, eye(Z, state.size)[:, dropped])
     trace = ((W.mT @ state.G @ W) * (dense(kernel, z) - A_z.mT @ A_z)).sum()
     return A_a, trace

@@ -14,7 +14,7 @@ import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
-from bo_stream.sgpr import Batch, SGPRState, Update, dense, log_normaliser, predict, solve
+from bo_stream.sgpr import Batch, SGPRState, Update, dense, factor_B, predict, solve
 
 __all__ = ["log_density", "log_noise_model", "optimal_bound", "upper_bound"]
 
@@ -54,10 +54,10 @@ def upper_bound(out: Update, batch: Batch) -> Tensor:
     A_t = out.A / (d + t)
     G_t = A_t @ out.A.mT + out.prior_G
     c_t = A_t @ out.e + out.prior_c
-    L_B = torch.linalg.cholesky(G_t + torch.eye(G_t.shape[0], dtype=G_t.dtype, device=G_t.device))
-    quadratic = (out.e.square() / (d + t)).sum() - solve(L_B, c_t).square().sum()
-    log_det = 2.0 * log_normaliser(out.state.G, torch.zeros_like(out.state.c))  # -log|I + G_n|
-    return 0.5 * (log_det - (2.0 * math.pi * d).log().sum() - quadratic) + out.offset
+    _, beta_t, _ = factor_B(G_t, c_t)
+    quadratic = (out.e.square() / (d + t)).sum() - beta_t.square().sum()
+    log_det = 2.0 * out.L_B.diagonal().log().sum()  # log|I + G_n|
+    return -0.5 * (log_det + (2.0 * math.pi * d).log().sum() + quadratic) + out.offset
 
 
 def log_noise_model(batch: Batch, fallback: float) -> float:

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from bo_stream.errors import InputError
 from bo_stream.growth.policy import GrowthPolicy, Selection, check_cap, selected_update
-from bo_stream.sgpr import Batch, SGPRState, solve, update
+from bo_stream.sgpr import Batch, SGPRState, eye, factor_B, solve, update
 
 __all__ = ["Pruned", "drop_losses"]
 
@@ -69,13 +69,12 @@ class Pruned:
 
 def drop_losses(state: SGPRState) -> Tensor:
     """Fall of the online bound if one inducing point is dropped, for each (``M``); O(M^3)."""
-    eye = torch.eye(state.size, dtype=state.L.dtype, device=state.L.device)
-    L_B = torch.linalg.cholesky(state.G + eye)
-    W = solve(state.L, eye)  # L^-1; columns belong to inducing points
+    L_B, beta, _ = factor_B(state.G, state.c)
+    W = solve(state.L, eye(state.L, state.size))  # L^-1; columns belong to inducing points
     r = 1.0 / W.square().sum(0)
     V = solve(L_B, W)
     s = r * V.square().sum(0)
-    mu = r.sqrt() * (V.mT @ solve(L_B, state.c))
+    mu = r.sqrt() * (V.mT @ beta)
     g = r * (W * (state.G @ W)).sum(0)
     return 0.5 * (mu.square() / s + s.log() + g)
 

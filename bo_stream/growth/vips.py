@@ -25,7 +25,7 @@ from bo_stream.growth.policy import (
     indices,
     selected_update,
 )
-from bo_stream.sgpr import Batch, SGPRState, dense, diagonal, log_gaussian_terms, solve
+from bo_stream.sgpr import Batch, SGPRState, dense, diagonal, factor_B, log_gaussian_terms, solve
 from bo_stream.sgpr_bounds import log_noise_model, optimal_bound, upper_bound
 
 __all__ = ["VIPS"]
@@ -87,21 +87,12 @@ class GrowingBound:
     def __init__(self, state: SGPRState, batch: Batch, greedy: GreedyVariance) -> None:
         self._greedy, self._d = greedy, batch.noise
         self._e = batch.y - state.mean
-        A = greedy.A
-        A_d = A / self._d
-        M = state.size
-        L_B = torch.linalg.cholesky(
-            A_d @ A.mT + state.G + torch.eye(M, dtype=A.dtype, device=A.device)
-        )
-        beta = solve(L_B, A_d @ self._e + state.c)
-        self._L_B, self._beta, self._size = L_B, beta, M
-        self.value = float(
-            log_gaussian_terms(self._e, self._d)
-            + 0.5 * beta.square().sum()
-            - L_B.diagonal().log().sum()
-            - 0.5 * (greedy.r / self._d).sum()
-            - state.kappa
-        )
+        A, A_d = greedy.A, greedy.A / self._d
+        L_B, beta, kappa = factor_B(A_d @ A.mT + state.G, A_d @ self._e + state.c)
+        self._L_B, self._beta, self._size = L_B, beta, state.size
+        unexplained = 0.5 * (greedy.r / self._d).sum()
+        terms = log_gaussian_terms(self._e, self._d)
+        self.value = float(terms + kappa - unexplained - state.kappa)
 
     def add(self, j: int) -> None:
         """Add batch point j to the inducing points."""
