@@ -24,6 +24,7 @@ from torch import Size, Tensor
 from bo_stream.errors import InputError, StateError, UnsupportedError
 from bo_stream.grid import Grid, Interpolation
 from bo_stream.grid_evidence import (
+    TINY,
     DenseRoot,
     Factorisation,
     ProductRoot,
@@ -370,8 +371,10 @@ class WISKI(StreamingGP):
             ]
             return roots, sources
         values = self._kernel_values(origin, self.grid.differences(points))
+        values = torch.where(values.abs() < TINY * values.amax(), 0.0, values)
         sources = [[self.grid.spread(row)] for row in values]
-        return [DenseRoot(K.detach()) for (K,) in sources], sources
+        band = 4 * (self.grid.m // self.grid.sizes[0])
+        return [DenseRoot(K.detach(), band) for (K,) in sources], sources
 
     def _kernel_values(self, x: Tensor, Z: Tensor) -> Tensor:
         """Kernel of one point against ``k`` others, ``o x k``."""
