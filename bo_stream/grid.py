@@ -201,7 +201,9 @@ def kron_right(M: Tensor, factors: Sequence[Tensor]) -> Tensor:
 
 
 def kron_merged(factors: Sequence[Tensor], limit: int = 128) -> list[Tensor]:
-    """The same product with small trailing factors multiplied out: fewer passes over large operands."""
+    """The same product with small trailing factors multiplied out: fewer passes over large
+    operands.
+    """
     merged = list(factors)
     while len(merged) > 1 and merged[-1].shape[0] * merged[-2].shape[0] <= limit:
         last, before = merged.pop(), merged.pop()

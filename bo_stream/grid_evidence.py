@@ -64,7 +64,9 @@ class Root(Protocol):
 
 
 class ProductRoot:
-    """Root of ``amplitude * K_1 x .. x K_d``, unit-diagonal factors: the product of their Choleskys."""
+    """Root of ``amplitude * K_1 x .. x K_d``, unit-diagonal factors: the product of their
+    Choleskys.
+    """
 
     def __init__(self, amplitude: Tensor, kernels: Sequence[Tensor]) -> None:
         self.amplitude = amplitude
@@ -118,7 +120,9 @@ class DenseRoot:
         return self.R.mT @ M
 
     def project(self, A: Tensor) -> Tensor:
-        """``R' A R`` by blocks, skipping what is zero in R and, off the band, in A: m^3 flops of 4."""
+        """``R' A R`` by blocks, skipping what is zero in R and, off the band, in A: m^3 flops of
+        4.
+        """
         R, m = self.R, len(A)
         AR, B = torch.zeros_like(R), torch.empty_like(R)
         for i in range(0, m, BLOCK):
@@ -168,7 +172,8 @@ def factorise(
 ) -> tuple[Tensor, list[Tensor], Factorisation]:
     """Log evidence, its gradients in ``(s2, c, *root's tensors)``, and what the posterior needs.
 
-    With ``profile_mean`` the constant mean is first set to its optimum (MATHS 2.4). Cost: ``R'AR``, one Cholesky factor and one inverse of ``Q``; independent of n.
+    With ``profile_mean`` the constant mean is first set to its optimum (MATHS 2.4). Cost:
+    ``R'AR``, one Cholesky factor and one inverse of ``Q``; independent of n.
     """
     A, n = stats.A, stats.n
     m = A.shape[-1]
@@ -218,7 +223,9 @@ def attach(value: Tensor, inputs: Sequence[Tensor], gradients: Sequence[Tensor])
 
 
 def sandwich(R: Tensor, Y: Tensor) -> Tensor:
-    """``R^-T Y R^-1`` for lower R and symmetric Y, by halves, computing each symmetric block once."""
+    """``R^-T Y R^-1`` for lower R and symmetric Y, by halves, computing each symmetric block
+    once.
+    """
     m = len(R)
     if m <= BLOCK:
         half = torch.linalg.solve_triangular(R.mT, Y, upper=True)

@@ -86,7 +86,8 @@ class GridLatent(Latent):
             self.rows.weight.reshape(-1, shape[-1]),
         )
         bags = [F.embedding_bag(index, S, per_sample_weights=weight, mode="sum") for S in self.S]
-        return torch.stack(bags).reshape(len(self.S), *shape[:-1], -1).movedim(0, -3)
+        m = self.S.shape[-1]
+        return torch.stack(bags).reshape(len(self.S), *shape[:-1], m).movedim(0, -3)
 
 
 @dataclass(frozen=True)
