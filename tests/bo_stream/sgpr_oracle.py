@@ -69,7 +69,7 @@ class Oracle:
                     P[i, j] = row[0, j]
         K_fb = kernel(X, Z)
         R = K_fb * K_inv
-        e = mp.matrix([mp.mpf(v) - mp.mpf(m) for v in y])
+        e = mp.matrix([mp.mpf(v) - mp.mpf(m) for v in y]) if n else mp.matrix(0, 1)
         d = [mp.mpf(v) for v in d]
         D_inv = mp.diag([1 / v for v in d]) if n else mp.matrix(0, 0)
         const = mp.mpf(0)

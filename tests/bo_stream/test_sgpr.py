@@ -9,8 +9,17 @@ from hypothesis import strategies as st
 from torch.distributions import MultivariateNormal
 
 from bo_stream.sgpr import Batch, dense, predict, rebase, update
-from tests.sgpr_cases import covariance, data, numbers, pieces, scalar, se_kernel, start, step
-from tests.sgpr_oracle import SE, Oracle
+from tests.bo_stream.sgpr_cases import (
+    covariance,
+    data,
+    numbers,
+    pieces,
+    scalar,
+    se_kernel,
+    start,
+    step,
+)
+from tests.bo_stream.sgpr_oracle import SE, Oracle
 
 
 def titsias(kernel, Z, batch, Xs, mean, jitter):

@@ -29,7 +29,7 @@ from bo_stream.sgpr_bounds import (
     optimal_bound,
     upper_bound,
 )
-from tests.sgpr_cases import covariance, data, se_kernel, start, step
+from tests.bo_stream.sgpr_cases import covariance, data, se_kernel, start, step
 
 JITTER = 1e-8
 
