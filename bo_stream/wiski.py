@@ -22,7 +22,7 @@ from linear_operator.operators import LinearOperator, MatmulLinearOperator
 from torch import Size, Tensor
 
 from bo_stream.errors import InputError, StateError, UnsupportedError
-from bo_stream.grid import Grid, Interpolation
+from bo_stream.grid import Grid, Interpolation, add_outer
 from bo_stream.grid_evidence import (
     TINY,
     DenseRoot,
@@ -254,7 +254,7 @@ class WISKI(StreamingGP):
             1, rows.index.flatten(), (rows.weight * (weights * Y).unsqueeze(-1)).flatten(-2)
         )
         for A, r in zip(self.A, weights, strict=True):
-            _add_outer(A, rows, r)
+            add_outer(A, rows, r)
         self.yy += (weights * Y * Y).sum(-1)
         self.ld -= weights.log().sum(-1)
         self._remember(rows, Y, Yvar)
@@ -380,16 +380,6 @@ class WISKI(StreamingGP):
     def _kernel_values(self, x: Tensor, Z: Tensor) -> Tensor:
         """Kernel of one point against ``k`` others, ``o x k``."""
         return self.covar_module(x, Z).to_dense().reshape(-1, len(Z)).expand(self.num_outputs, -1)
-
-
-def _add_outer(A: Tensor, rows: Interpolation, r: Tensor) -> None:
-    """``A += sum_i r_i w_i w_i'`` in place: O(q 16^d)."""
-    m, K = A.shape[-1], rows.index.shape[-1]
-    size = max(1, CHUNK * 256 // (K * K))
-    for i, w, s in zip(rows.index.split(size), rows.weight.split(size), r.split(size), strict=True):
-        index = i.unsqueeze(-1) * m + i.unsqueeze(-2)
-        outer = (w * s.unsqueeze(-1)).unsqueeze(-1) * w.unsqueeze(-2)
-        A.view(-1).index_add_(0, index.flatten(), outer.flatten())
 
 
 def _toeplitz(row: Tensor) -> Tensor:
