@@ -41,6 +41,8 @@ __all__ = ["WISKI", "GridLatent", "GridPredictor"]
 UPDATES_PER_REBUILD = 1000
 """Points folded into the cache before it is rebuilt, against drift."""
 CHUNK = 1024
+LARGEST_BLOCK = 2**25
+"""Most entries of S gathered at once for one covariance."""
 
 
 @dataclass(frozen=True)
@@ -63,15 +65,33 @@ class GridLatent(Latent):
         return values.reshape(-1, *self.rows.index.shape[:-1]).movedim(0, -2)
 
     def covariance(self, other: GridLatent) -> Tensor:
-        """Covariance ``batch x o x q x q'``: O(4^d m) per point of the smaller set, 4^d a pair."""
-        if self.rows.index.shape[:-1].numel() > other.rows.index.shape[:-1].numel():
+        """Covariance ``batch x o x q x q'``.
+
+        O(16^d) per pair of points for few pairs, else O(4^d m) per point of the smaller set and 4^d
+        per pair.
+        """
+        mine, theirs = self.rows.index.shape, other.rows.index.shape
+        if mine[:-1].numel() > theirs[:-1].numel():
             return other.covariance(self).mT
+        batch = torch.broadcast_shapes(mine[:-2], theirs[:-2])
+        pairs, K, m = batch.numel() * mine[-2] * theirs[-2], mine[-1], self.S.shape[-1]
+        if 2 * pairs * K <= mine[:-1].numel() * m and pairs * K * K <= LARGEST_BLOCK:
+            return self._covariance_by_entries(other)
         spread = self._spread()
         pick = other.rows.index.flatten(-2).unsqueeze(-2).unsqueeze(-3)
         shape = torch.broadcast_shapes(spread.shape[:-1], (*pick.shape[:-3], 1, 1))
         picked = spread.expand(*shape, -1).gather(-1, pick.expand(*shape, -1))
-        picked = picked.unflatten(-1, other.rows.index.shape[-2:])
+        picked = picked.unflatten(-1, theirs[-2:])
         return (picked * other.rows.weight.unsqueeze(-3).unsqueeze(-3)).sum(-1)
+
+    def _covariance_by_entries(self, other: GridLatent) -> Tensor:
+        """``W S W'`` from the entries of S that both sets touch: a cheap graph for optimisers."""
+        I, J = self.rows.index.flatten(-2), other.rows.index.flatten(-2)
+        entries = I.unsqueeze(-1) * self.S.shape[-1] + J.unsqueeze(-2)
+        blocks = self.S.flatten(-2).index_select(-1, entries.flatten())
+        blocks = blocks.reshape(-1, *entries.shape).movedim(0, -3)
+        left, right = self.rows.columns().unsqueeze(-3), other.rows.columns().unsqueeze(-3)
+        return left.mT @ (blocks @ right)
 
     def operator(self) -> LinearOperator:
         """The covariance as a product ``(W S) W'``: O(q m) memory, cheap diagonal."""
@@ -112,14 +132,14 @@ class GridPredictor:
         L = torch.linalg.cholesky(self.S_u + 1e-10 * scale * eye)
         noise = torch.randn(*sample_shape, *self.mean_u.shape, dtype=L.dtype, device=L.device)
         draws = self.mean_u + (L @ noise.unsqueeze(-1)).squeeze(-1)
-        flat = draws.reshape(-1, self.grid.m)
 
         def sample(X: Tensor) -> Tensor:
-            values = self._interpolated(flat, self.grid.interpolate(X))
-            values = values.movedim(-2, 0).reshape(
-                *draws.shape[:-1], *values.shape[:-2], values.shape[-1]
-            )
-            return values.movedim(len(sample_shape), -2)
+            rows = self.grid.interpolate(X)
+            batch = torch.broadcast_shapes(draws.shape[:-2], rows.index.shape[:-2])
+            index = rows.index.flatten(-2).unsqueeze(-2).expand(*batch, draws.shape[-2], -1)
+            picked = draws.expand(*batch, -1, -1).gather(-1, index)
+            picked = picked.unflatten(-1, rows.index.shape[-2:])
+            return (picked * rows.weight.unsqueeze(-3)).sum(-1)
 
         return sample
 
@@ -380,6 +400,16 @@ class WISKI(StreamingGP):
     def _kernel_values(self, x: Tensor, Z: Tensor) -> Tensor:
         """Kernel of one point against ``k`` others, ``o x k``."""
         return self.covar_module(x, Z).to_dense().reshape(-1, len(Z)).expand(self.num_outputs, -1)
+
+
+def _add_outer(A: Tensor, rows: Interpolation, r: Tensor) -> None:
+    """``A += sum_i r_i w_i w_i'`` in place: O(q 16^d)."""
+    m, K = A.shape[-1], rows.index.shape[-1]
+    size = max(1, CHUNK * 256 // (K * K))
+    for i, w, s in zip(rows.index.split(size), rows.weight.split(size), r.split(size), strict=True):
+        index = i.unsqueeze(-1) * m + i.unsqueeze(-2)
+        outer = (w * s.unsqueeze(-1)).unsqueeze(-1) * w.unsqueeze(-2)
+        A.view(-1).index_add_(0, index.flatten(), outer.flatten())
 
 
 def _toeplitz(row: Tensor) -> Tensor:
