@@ -8,7 +8,7 @@ so any order and batching give the same surrogate and two streams can be merged.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Self, cast
 
 import torch
@@ -23,6 +23,7 @@ from torch import Size, Tensor
 
 from bo_stream.errors import InputError, StateError, UnsupportedError
 from bo_stream.grid import Grid, Interpolation, add_outer
+from bo_stream.grid_integral import Carry
 from bo_stream.grid_evidence import (
     TINY,
     DenseRoot,
@@ -119,6 +120,7 @@ class GridPredictor:
     grid: Grid
     mean_u: Tensor
     S_u: Tensor
+    carry: Carry = field(default_factory=Carry)
 
     def latent(self, X: Tensor) -> GridLatent:
         """The law at points ``batch x q x d``: O(4^d) per mean."""
@@ -145,7 +147,7 @@ class GridPredictor:
 
     def folded(self, rows: Interpolation, Y: Tensor, D: Tensor) -> GridPredictor:
         """The predictor given ``Y`` (``o x q``) with noise D at these points: O(q m^2)."""
-        means, covs = [], []
+        means, covs, updates = [], [], []
         for mean, S, y, d in zip(self.mean_u, self.S_u, Y, D, strict=True):
             U = F.embedding_bag(rows.index, S, per_sample_weights=rows.weight, mode="sum")
             C = (U[:, rows.index] * rows.weight).sum(-1)
@@ -156,7 +158,9 @@ class GridPredictor:
             r = torch.linalg.solve_triangular(L, residual.unsqueeze(-1), upper=False)
             means.append(mean + (V.mT @ r).squeeze(-1))
             covs.append(torch.addmm(S, V.mT, V, alpha=-1.0))
-        return GridPredictor(self.grid, torch.stack(means), torch.stack(covs))
+            updates.append(V)
+        carry = self.carry.after(torch.stack(updates))
+        return GridPredictor(self.grid, torch.stack(means), torch.stack(covs), carry)
 
     @staticmethod
     def _interpolated(values: Tensor, rows: Interpolation) -> Tensor:
