@@ -37,10 +37,16 @@ class ExactPredictor:
     mean: Tensor
 
     def latent(self, X: Tensor) -> FactorLatent:
-        """The law at points ``batch x q x d``: O(n^2 q)."""
-        A = torch.linalg.solve_triangular(self.L, cross_kernel(self.kernel, self.X, X), upper=False)
-        mean = self.mean.unsqueeze(-1) + (A.mT @ self.w.unsqueeze(-1)).squeeze(-1)
-        return FactorLatent(mean, X, self.kernel, A)
+        """The law at points ``batch x q x d``: O(n^2 q).
+
+        One triangular solve for the whole batch: a batched one would copy the factor per batch.
+        """
+        K = cross_kernel(self.kernel, X.reshape(-1, X.shape[-1]), self.X)
+        A_t = torch.linalg.solve_triangular(self.L.mT, K, upper=True, left=False)
+        mean = self.mean.unsqueeze(-1) + (A_t @ self.w.unsqueeze(-1)).squeeze(-1)
+        shape = X.shape[:-1]
+        A = A_t.unflatten(-2, shape).movedim(0, -3).mT
+        return FactorLatent(mean.unflatten(-1, shape).movedim(0, -2), X, self.kernel, A)
 
     def path(self, sample_shape: Size) -> Path:
         """Sample functions by Matheron's rule on random features of the prior."""
@@ -167,12 +173,6 @@ def prior_path(kernel: Kernel, dim: int, mean: Tensor, sample_shape: Size, like:
 
     def sample(X: Tensor) -> Tensor:
         phi = features(X.unsqueeze(-3)).to(like)
-        return mean.unsqueeze(-1) + (phi @ _between(weights, sample_shape, X)).squeeze(-1)
+        return mean.unsqueeze(-1) + (phi @ weights).squeeze(-1)
 
     return sample
-
-
-def _between(weights: Tensor, sample_shape: Size, X: Tensor) -> Tensor:
-    """Put X's batch dimensions between the sample and the output dimensions of the weights."""
-    shape = (*sample_shape, *(1,) * (X.ndim - 2), *weights.shape[-3:])
-    return weights.reshape(shape)

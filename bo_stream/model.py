@@ -70,6 +70,33 @@ class LatentModel(GPyTorchModel, FantasizeMixin):
         seen.
         """
 
+    # -- for acquisition functions of our own ----------------------------------------------------
+
+    def law(self) -> Predictor:
+        """The posterior process now, in transformed space: a frozen snapshot.
+
+        The same object until data or hyperparameters change, so that it tells whether what was
+        derived from it still holds. Points go through `prepared` first.
+        """
+        return self._predictor()
+
+    def prepared(self, X: Tensor) -> Tensor:
+        """Raw points ``batch x q x d``, checked, in transformed space, float64.
+
+        Raises:
+            ShapeError, InputError, BoundsError: on points no law is defined at.
+        """
+        self._check_points(X, "X")
+        return self._transformed(X)
+
+    def typical_noise(self) -> Tensor:
+        """Noise variance of a typical observation per output (``m``), transformed.
+
+        Raises:
+            NoiseError: if noise is known and nothing was observed.
+        """
+        return self._mean_noise()
+
     # -- BoTorch's interface ---------------------------------------------------------------------
 
     def posterior(  # type: ignore[override]

@@ -8,7 +8,7 @@ so any order and batching give the same surrogate and two streams can be merged.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Self, cast
 
 import torch
@@ -22,7 +22,8 @@ from linear_operator.operators import LinearOperator, MatmulLinearOperator
 from torch import Size, Tensor
 
 from bo_stream.errors import InputError, StateError, UnsupportedError
-from bo_stream.grid import Grid, Interpolation
+from bo_stream.grid import Grid, Interpolation, add_outer
+from bo_stream.grid_integral import Carry
 from bo_stream.grid_evidence import (
     TINY,
     DenseRoot,
@@ -41,6 +42,8 @@ __all__ = ["WISKI", "GridLatent", "GridPredictor"]
 UPDATES_PER_REBUILD = 1000
 """Points folded into the cache before it is rebuilt, against drift."""
 CHUNK = 1024
+LARGEST_BLOCK = 2**25
+"""Most entries of S gathered at once for one covariance."""
 
 
 @dataclass(frozen=True)
@@ -63,15 +66,33 @@ class GridLatent(Latent):
         return values.reshape(-1, *self.rows.index.shape[:-1]).movedim(0, -2)
 
     def covariance(self, other: GridLatent) -> Tensor:
-        """Covariance ``batch x o x q x q'``: O(4^d m) per point of the smaller set, 4^d a pair."""
-        if self.rows.index.shape[:-1].numel() > other.rows.index.shape[:-1].numel():
+        """Covariance ``batch x o x q x q'``.
+
+        O(16^d) per pair of points for few pairs, else O(4^d m) per point of the smaller set and 4^d
+        per pair.
+        """
+        mine, theirs = self.rows.index.shape, other.rows.index.shape
+        if mine[:-1].numel() > theirs[:-1].numel():
             return other.covariance(self).mT
+        batch = torch.broadcast_shapes(mine[:-2], theirs[:-2])
+        pairs, K, m = batch.numel() * mine[-2] * theirs[-2], mine[-1], self.S.shape[-1]
+        if 2 * pairs * K <= mine[:-1].numel() * m and pairs * K * K <= LARGEST_BLOCK:
+            return self._covariance_by_entries(other)
         spread = self._spread()
         pick = other.rows.index.flatten(-2).unsqueeze(-2).unsqueeze(-3)
         shape = torch.broadcast_shapes(spread.shape[:-1], (*pick.shape[:-3], 1, 1))
         picked = spread.expand(*shape, -1).gather(-1, pick.expand(*shape, -1))
-        picked = picked.unflatten(-1, other.rows.index.shape[-2:])
+        picked = picked.unflatten(-1, theirs[-2:])
         return (picked * other.rows.weight.unsqueeze(-3).unsqueeze(-3)).sum(-1)
+
+    def _covariance_by_entries(self, other: GridLatent) -> Tensor:
+        """``W S W'`` from the entries of S that both sets touch: a cheap graph for optimisers."""
+        I, J = self.rows.index.flatten(-2), other.rows.index.flatten(-2)
+        entries = I.unsqueeze(-1) * self.S.shape[-1] + J.unsqueeze(-2)
+        blocks = self.S.flatten(-2).index_select(-1, entries.flatten())
+        blocks = blocks.reshape(-1, *entries.shape).movedim(0, -3)
+        left, right = self.rows.columns().unsqueeze(-3), other.rows.columns().unsqueeze(-3)
+        return left.mT @ (blocks @ right)
 
     def operator(self) -> LinearOperator:
         """The covariance as a product ``(W S) W'``: O(q m) memory, cheap diagonal."""
@@ -99,6 +120,7 @@ class GridPredictor:
     grid: Grid
     mean_u: Tensor
     S_u: Tensor
+    carry: Carry = field(default_factory=Carry)
 
     def latent(self, X: Tensor) -> GridLatent:
         """The law at points ``batch x q x d``: O(4^d) per mean."""
@@ -112,20 +134,20 @@ class GridPredictor:
         L = torch.linalg.cholesky(self.S_u + 1e-10 * scale * eye)
         noise = torch.randn(*sample_shape, *self.mean_u.shape, dtype=L.dtype, device=L.device)
         draws = self.mean_u + (L @ noise.unsqueeze(-1)).squeeze(-1)
-        flat = draws.reshape(-1, self.grid.m)
 
         def sample(X: Tensor) -> Tensor:
-            values = self._interpolated(flat, self.grid.interpolate(X))
-            values = values.movedim(-2, 0).reshape(
-                *draws.shape[:-1], *values.shape[:-2], values.shape[-1]
-            )
-            return values.movedim(len(sample_shape), -2)
+            rows = self.grid.interpolate(X)
+            batch = torch.broadcast_shapes(draws.shape[:-2], rows.index.shape[:-2])
+            index = rows.index.flatten(-2).unsqueeze(-2).expand(*batch, draws.shape[-2], -1)
+            picked = draws.expand(*batch, -1, -1).gather(-1, index)
+            picked = picked.unflatten(-1, rows.index.shape[-2:])
+            return (picked * rows.weight.unsqueeze(-3)).sum(-1)
 
         return sample
 
     def folded(self, rows: Interpolation, Y: Tensor, D: Tensor) -> GridPredictor:
         """The predictor given ``Y`` (``o x q``) with noise D at these points: O(q m^2)."""
-        means, covs = [], []
+        means, covs, updates = [], [], []
         for mean, S, y, d in zip(self.mean_u, self.S_u, Y, D, strict=True):
             U = F.embedding_bag(rows.index, S, per_sample_weights=rows.weight, mode="sum")
             C = (U[:, rows.index] * rows.weight).sum(-1)
@@ -136,7 +158,9 @@ class GridPredictor:
             r = torch.linalg.solve_triangular(L, residual.unsqueeze(-1), upper=False)
             means.append(mean + (V.mT @ r).squeeze(-1))
             covs.append(torch.addmm(S, V.mT, V, alpha=-1.0))
-        return GridPredictor(self.grid, torch.stack(means), torch.stack(covs))
+            updates.append(V)
+        carry = self.carry.after(torch.stack(updates))
+        return GridPredictor(self.grid, torch.stack(means), torch.stack(covs), carry)
 
     @staticmethod
     def _interpolated(values: Tensor, rows: Interpolation) -> Tensor:
@@ -254,7 +278,7 @@ class WISKI(StreamingGP):
             1, rows.index.flatten(), (rows.weight * (weights * Y).unsqueeze(-1)).flatten(-2)
         )
         for A, r in zip(self.A, weights, strict=True):
-            _add_outer(A, rows, r)
+            add_outer(A, rows, r)
         self.yy += (weights * Y * Y).sum(-1)
         self.ld -= weights.log().sum(-1)
         self._remember(rows, Y, Yvar)
