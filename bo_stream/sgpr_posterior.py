@@ -31,10 +31,13 @@ class SGPRPredictor:
         return cls(kernel, state, L_B, beta)
 
     def latent(self, X: Tensor) -> FactorLatent:
-        """The law at points ``batch x q x d``: O(M^2 q)."""
-        A = solve(self.state.L, cross_kernel(self.kernel, self.state.Z, X))
-        V = solve(self.L_B, A)
-        mean = self.state.mean + (V.mT @ self.beta.unsqueeze(-1)).squeeze(-1)
+        """The law at points ``batch x q x d``: O(M^2 q), in one solve for the whole batch."""
+        s, shape = self.state, X.shape[:-1]
+        K = cross_kernel(self.kernel, X.reshape(-1, X.shape[-1]), s.Z)
+        A_t = torch.linalg.solve_triangular(s.L.mT, K, upper=True, left=False)
+        V_t = torch.linalg.solve_triangular(self.L_B.mT, A_t, upper=True, left=False)
+        mean = (s.mean + V_t @ self.beta).unflatten(-1, shape).movedim(0, -2)
+        A, V = (t.unflatten(-2, shape).movedim(0, -3).mT for t in (A_t, V_t))
         return FactorLatent(mean, X, self.kernel, A, V)
 
     def path(self, sample_shape: Size) -> Path:
