@@ -40,9 +40,7 @@ class GridIntegral:
     total: Tensor
 
     @classmethod
-    def over(
-        cls, points: Tensor, weights: Tensor, rows: Interpolation, S: Tensor
-    ) -> GridIntegral:
+    def over(cls, points: Tensor, weights: Tensor, rows: Interpolation, S: Tensor) -> GridIntegral:
         """Accumulate the points (O(P 16^d)), then `under` S."""
         A = S.new_zeros(S.shape[-2:])
         add_outer(A, rows, weights)

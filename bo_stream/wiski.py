@@ -23,7 +23,6 @@ from torch import Size, Tensor
 
 from bo_stream.errors import InputError, StateError, UnsupportedError
 from bo_stream.grid import Grid, Interpolation, add_outer
-from bo_stream.grid_integral import Carry
 from bo_stream.grid_evidence import (
     TINY,
     DenseRoot,
@@ -34,6 +33,7 @@ from bo_stream.grid_evidence import (
     attach,
     factorise,
 )
+from bo_stream.grid_integral import Carry
 from bo_stream.latent import Latent, Path, Predictor
 from bo_stream.streaming import Memo, Promises, StreamingGP
 
