@@ -67,7 +67,12 @@ def inducing_points(
     Returns:
         ``Z``; ``old_index`` (``M_a``; row of Z, or -1 for a dropped point); ``batch_index`` (``N``,
         likewise).
+
+    Raises:
+        InputError: if an index is out of range or stands twice.
     """
+    _check_indices("kept", selection.kept, state.size)
+    _check_indices("entered", selection.entered, batch.size)
     blocks = [state.Z[selection.kept], batch.X[selection.entered]]
     if selection.free is not None:
         blocks.append(selection.free.to(state.Z))
@@ -82,6 +87,17 @@ def inducing_points(
     end = selection.kept.shape[0] + selection.entered.shape[0]
     batch_index[selection.entered] = place[selection.kept.shape[0] : end]
     return Z, old_index, batch_index
+
+
+def _check_indices(name: str, values: Tensor, size: int) -> None:
+    distinct = values.unique()
+    inside = not distinct.numel() or (int(distinct[0]) >= 0 and int(distinct[-1]) < size)
+    if values.dtype != torch.int64 or distinct.numel() != values.numel() or not inside:
+        raise InputError(
+            f"`{name}` of a selection to be distinct int64 indices below {size}",
+            f"{values.dtype} {values.tolist()}",
+            "The growth policy at fault is the one given as `growth`.",
+        )
 
 
 def selected_update(state: SGPRState, batch: Batch, kernel: Kernel, selection: Selection) -> Update:

@@ -13,10 +13,10 @@ from botorch.models.transforms import Normalize, Standardize
 from botorch.optim.fit import fit_gpytorch_mll_scipy
 from botorch.sampling import SobolQMCNormalSampler
 
+from bo_stream import OnlineSGPR
 from bo_stream.errors import InputError, StateError, UnsupportedError
 from bo_stream.exact import ExactGP
 from bo_stream.growth import OIPS, VIPS, FixedGrid, FixedSize, Prescribed, Pruned, Selection
-from bo_stream.online_sgpr import OnlineSGPR
 from bo_stream.sgpr import best_mean, update
 from tests.bo_stream.sgpr_cases import data, numbers, scalar, se_kernel
 from tests.bo_stream.sgpr_oracle import SE, Oracle

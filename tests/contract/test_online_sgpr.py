@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from bo_stream import OnlineSGPR
 from bo_stream.growth import (
     OIPS,
     VIPS,
@@ -17,7 +18,6 @@ from bo_stream.growth import (
     Pruned,
     Selection,
 )
-from bo_stream.online_sgpr import OnlineSGPR
 from bo_stream.streaming import Promises, StreamingGP
 from bo_stream.testing import StreamingContract
 

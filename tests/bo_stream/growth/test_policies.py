@@ -240,6 +240,13 @@ def test_fixed_grid_and_prescribed_keep_the_order_given():
         FixedGrid(Z, max_points=3)
 
 
+@pytest.mark.parametrize(("old", "new"), [([0, 0], []), ([6], []), ([], [30]), ([], [-1])])
+def test_impossible_selections_are_refused(old, new):
+    state, batch, kernel = case(0)
+    with pytest.raises(InputError, match="distinct"):
+        selected_update(state, batch, kernel, chosen(old, new))
+
+
 def test_pruning_loses_what_it_says():
     state, batch, kernel = case(1, ls=0.2)
     out = selected_update(state, batch, kernel, chosen(range(6), range(10)))
