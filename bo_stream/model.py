@@ -353,7 +353,10 @@ def _unstandardized(law: MultivariateNormal, transform: Standardize) -> Multivar
     """
     scale = transform.stdvs.squeeze()
     mean = transform.means.squeeze() + scale * law.mean
-    return MultivariateNormal(mean, law.lazy_covariance_matrix * scale.square())
+    cov = law.lazy_covariance_matrix
+    if mean.shape[-1] <= DENSE_POINTS:
+        return MultivariateNormal(mean, to_linear_operator(cov.to_dense() * scale.square()))
+    return MultivariateNormal(mean, cov * scale.square())
 
 
 def refuse_unknown(kwargs: dict[str, Any]) -> None:
