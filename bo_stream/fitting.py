@@ -187,8 +187,11 @@ def fit_model(
         coordinates.confine(trust)
     parameters = [p for p, _, _ in coordinates.items]
 
+    last: list[Tensor] = []
+
     def objective(u: Tensor) -> tuple[float, Tensor]:
         coordinates.set(u)
+        last[:] = [u]
         for p in parameters:
             p.grad = None
         value = model._evidence(profile_mean=skip_mean) + log_prior(model)
@@ -212,10 +215,11 @@ def fit_model(
         best, report, inverse = _bfgs(
             objective, start, coordinates.clip, inverse, max_evals or MAX_EVALS
         )
-        coordinates.set(best)
-        if skip_mean:
-            with torch.no_grad():
-                model._evidence(profile_mean=True)
+        if best is not last[0]:  # the last evaluation was a rejected step
+            coordinates.set(best)
+            if skip_mean:
+                with torch.no_grad():
+                    model._evidence(profile_mean=True)
         model._curvature = Curvature(inverse)
         return report
     finally:

@@ -42,8 +42,6 @@ __all__ = ["WISKI", "GridLatent", "GridPredictor"]
 UPDATES_PER_REBUILD = 1000
 """Points folded into the cache before it is rebuilt, against drift."""
 CHUNK = 1024
-LARGEST_BLOCK = 2**25
-"""Most entries of S gathered at once for one covariance."""
 
 
 @dataclass(frozen=True)
@@ -63,52 +61,61 @@ class GridLatent(Latent):
             block = self.S[:, i.unsqueeze(-1), i.unsqueeze(-2)]
             parts.append(((block @ w.unsqueeze(-1)).squeeze(-1) * w).sum(-1))
         values = torch.cat(parts, -1) if parts else self.S.new_empty(len(self.S), 0)
-        return values.reshape(-1, *self.rows.index.shape[:-1]).movedim(0, -2)
+        return values.reshape(len(self.S), *self.rows.index.shape[:-1]).movedim(0, -2)
 
     def covariance(self, other: GridLatent) -> Tensor:
-        """Covariance ``batch x o x q x q'``.
-
-        O(16^d) per pair of points for few pairs, else O(4^d m) per point of the smaller set and 4^d
-        per pair.
-        """
-        mine, theirs = self.rows.index.shape, other.rows.index.shape
-        if mine[:-1].numel() > theirs[:-1].numel():
+        """Covariance ``batch x o x q x q'``: O(4^d m) per point of the smaller set, 4^d a pair."""
+        if other is self:
+            covariance: Tensor = _OwnCovariance.apply(self.rows.weight, self.rows.index, self.S)
+            return covariance
+        if self.rows.index.shape[:-1].numel() > other.rows.index.shape[:-1].numel():
             return other.covariance(self).mT
-        batch = torch.broadcast_shapes(mine[:-2], theirs[:-2])
-        pairs, K, m = batch.numel() * mine[-2] * theirs[-2], mine[-1], self.S.shape[-1]
-        if 2 * pairs * K <= mine[:-1].numel() * m and pairs * K * K <= LARGEST_BLOCK:
-            return self._covariance_by_entries(other)
-        spread = self._spread()
-        pick = other.rows.index.flatten(-2).unsqueeze(-2).unsqueeze(-3)
-        shape = torch.broadcast_shapes(spread.shape[:-1], (*pick.shape[:-3], 1, 1))
-        picked = spread.expand(*shape, -1).gather(-1, pick.expand(*shape, -1))
-        picked = picked.unflatten(-1, theirs[-2:])
+        picked = _picked(_spread(self.S, self.rows), other.rows.index)
         return (picked * other.rows.weight.unsqueeze(-3).unsqueeze(-3)).sum(-1)
-
-    def _covariance_by_entries(self, other: GridLatent) -> Tensor:
-        """``W S W'`` from the entries of S that both sets touch: a cheap graph for optimisers."""
-        I, J = self.rows.index.flatten(-2), other.rows.index.flatten(-2)
-        entries = I.unsqueeze(-1) * self.S.shape[-1] + J.unsqueeze(-2)
-        blocks = self.S.flatten(-2).index_select(-1, entries.flatten())
-        blocks = blocks.reshape(-1, *entries.shape).movedim(0, -3)
-        left, right = self.rows.columns().unsqueeze(-3), other.rows.columns().unsqueeze(-3)
-        return left.mT @ (blocks @ right)
 
     def operator(self) -> LinearOperator:
         """The covariance as a product ``(W S) W'``: O(q m) memory, cheap diagonal."""
         W = self.rows.dense(self.S.shape[-1]).unsqueeze(-3)
-        return MatmulLinearOperator(self._spread(), W.mT.expand(*W.shape[:-3], len(self.S), -1, -1))
-
-    def _spread(self) -> Tensor:
-        """``W S``, ``batch x o x q x m``."""
-        shape = self.rows.index.shape
-        index, weight = (
-            self.rows.index.reshape(-1, shape[-1]),
-            self.rows.weight.reshape(-1, shape[-1]),
+        return MatmulLinearOperator(
+            _spread(self.S, self.rows), W.mT.expand(*W.shape[:-3], len(self.S), -1, -1)
         )
-        bags = [F.embedding_bag(index, S, per_sample_weights=weight, mode="sum") for S in self.S]
-        m = self.S.shape[-1]
-        return torch.stack(bags).reshape(len(self.S), *shape[:-1], m).movedim(0, -3)
+
+
+def _spread(S: Tensor, rows: Interpolation) -> Tensor:
+    """``W S``, ``batch x o x q x m``."""
+    shape = rows.index.shape
+    index, weight = rows.index.reshape(-1, shape[-1]), rows.weight.reshape(-1, shape[-1])
+    bags = [F.embedding_bag(index, s, per_sample_weights=weight, mode="sum") for s in S]
+    return torch.stack(bags).reshape(len(S), *shape[:-1], S.shape[-1]).movedim(0, -3)
+
+
+def _picked(spread: Tensor, index: Tensor) -> Tensor:
+    """``batch x o x q x m`` at nodes ``batch x q' x 4^d``: ``batch x o x q x q' x 4^d``."""
+    pick = index.flatten(-2).unsqueeze(-2).unsqueeze(-3)
+    shape = torch.broadcast_shapes(spread.shape[:-1], (*pick.shape[:-3], 1, 1))
+    picked = spread.expand(*shape, -1).gather(-1, pick.expand(*shape, -1))
+    return picked.unflatten(-1, index.shape[-2:])
+
+
+class _OwnCovariance(torch.autograd.Function):
+    """``W S W'`` of one set of points, differentiable (once) in its weights.
+
+    S is symmetric, so the gradient needs only the entries already gathered: half the cost of going
+    back through the sparse product, inside every acquisition's inner loop.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, weight: Tensor, index: Tensor, S: Tensor) -> Tensor:
+        picked = _picked(_spread(S, Interpolation(index, weight)), index)
+        ctx.save_for_backward(picked)
+        return (picked * weight.unsqueeze(-3).unsqueeze(-3)).sum(-1)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        (picked,) = ctx.saved_tensors
+        both = (grad + grad.mT).unsqueeze(-1)
+        return (both * picked).sum(-3).sum(-3), None, None
 
 
 @dataclass(frozen=True)
