@@ -1,7 +1,7 @@
 """Posterior of a process interpolated from a grid, at fixed hyperparameters [WISKI, MATHS 2.3].
 
-With the mean ``m_u`` and covariance ``S_u`` of the grid values, a mean costs 4^d and a covariance 16^d
-entries, whatever has been observed; new observations are folded in by a low-rank update.
+With the mean ``m_u`` and covariance ``S_u`` of the grid values, a mean costs 4^d and a covariance
+16^d entries, whatever has been observed; new observations are folded in by a low-rank update.
 """
 
 from __future__ import annotations

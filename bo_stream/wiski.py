@@ -278,16 +278,6 @@ class WISKI(StreamingGP):
         return self.covar_module(x, Z).to_dense().reshape(-1, len(Z)).expand(self.num_outputs, -1)
 
 
-def _add_outer(A: Tensor, rows: Interpolation, r: Tensor) -> None:
-    """``A += sum_i r_i w_i w_i'`` in place: O(q 16^d)."""
-    m, K = A.shape[-1], rows.index.shape[-1]
-    size = max(1, CHUNK * 256 // (K * K))
-    for i, w, s in zip(rows.index.split(size), rows.weight.split(size), r.split(size), strict=True):
-        index = i.unsqueeze(-1) * m + i.unsqueeze(-2)
-        outer = (w * s.unsqueeze(-1)).unsqueeze(-1) * w.unsqueeze(-2)
-        A.view(-1).index_add_(0, index.flatten(), outer.flatten())
-
-
 def _toeplitz(row: Tensor) -> Tensor:
     """Symmetric Toeplitz matrix of its first row."""
     i = torch.arange(len(row), device=row.device)
