@@ -22,7 +22,7 @@ from botorch.posteriors.transformed import TransformedPosterior
 from botorch.sampling.base import MCSampler
 from gpytorch.distributions import MultitaskMultivariateNormal, MultivariateNormal
 from linear_operator import to_linear_operator
-from linear_operator.operators import DiagLinearOperator
+from linear_operator.operators import BlockDiagLinearOperator, DiagLinearOperator
 from torch import Size, Tensor, nn
 
 from bo_stream.errors import (
@@ -343,7 +343,9 @@ def _distribution(
         cov = cov.expand(*mean.shape, mean.shape[-1])
     if mean.shape[-2] == 1:
         return MultivariateNormal(mean[..., 0, :], cov[..., 0, :, :])
-    return MultitaskMultivariateNormal.from_batch_mvn(MultivariateNormal(mean, cov), task_dim=-1)
+    # block-diagonal and not interleaved: what BoTorch's cached roots take apart again
+    cov = BlockDiagLinearOperator(cov, block_dim=-3)
+    return MultitaskMultivariateNormal(mean.mT, cov, interleaved=False)
 
 
 def _unstandardized(law: MultivariateNormal, transform: Standardize) -> MultivariateNormal:
