@@ -372,6 +372,9 @@ class StreamingGP(LatentModel, GP):
     ) -> MarginalLogLikelihood:
         """The hook of `fit_gpytorch_mll`. A user's optimizer is honoured, a closure refused.
 
+        Without an optimizer, ``optimizer_kwargs`` may hold ``max_evals`` (or, as BoTorch's default
+        optimizer has it, ``options={"maxiter": ...}``).
+
         Raises:
             UnsupportedError: if a closure is given: the objective is the family's.
         """
@@ -380,7 +383,8 @@ class StreamingGP(LatentModel, GP):
                 "no closure", "a user's closure", "Change priors or pass an optimizer instead."
             )
         if optimizer is None:
-            fit_model(self, **(optimizer_kwargs or {}))
+            wanted = optimizer_kwargs or {}
+            fit_model(self, wanted.get("max_evals", wanted.get("options", {}).get("maxiter")))
         else:
             mll.train()
             objective = cast(StreamMLL, mll).closure()
