@@ -35,7 +35,7 @@ from bo_stream.errors import (
 )
 from bo_stream.latent import Latent, Predictor
 
-__all__ = ["LatentModel", "check_noise", "refuse_unknown"]
+__all__ = ["LatentModel", "check_noise", "check_noise_fits", "refuse_unknown"]
 
 DENSE_POINTS = 256
 """Joint posteriors over more points than this keep their covariance as an operator with a cheap
@@ -181,6 +181,7 @@ class LatentModel(GPyTorchModel, FantasizeMixin):
         if noise is None:
             noise_t = self._mean_noise().unsqueeze(-1).expand(self.num_outputs, X.shape[-2])
         else:
+            check_noise_fits(noise, Y)
             check_noise(noise, zero_allowed=True)
             noise_t = noise.double().mT
         return self._conditioned(self._transformed(X), Y_t, noise_t)
@@ -316,6 +317,20 @@ def check_noise(noise: Tensor, zero_allowed: bool = False) -> None:
             f"finite, {kind} noise variances",
             "NaN, infinite or too small entries",
             "Give variances (not standard deviations); put a floor under zeros.",
+        )
+
+
+def check_noise_fits(noise: Tensor, Y: Tensor) -> None:
+    """Refuse noise variances that do not broadcast to ``Y``'s points and outputs."""
+    pairs = zip(reversed(noise.shape), reversed(Y.shape), strict=False)
+    fits = noise.ndim >= 2 and all(
+        a == b or a == 1 for a, b in zip(noise.shape[-2:], Y.shape[-2:], strict=True)
+    )
+    if not fits or any(a != b and 1 not in (a, b) for a, b in pairs):
+        raise ShapeError(
+            f"noise that broadcasts to Y, {tuple(Y.shape)}",
+            f"{tuple(noise.shape)}",
+            "Give one variance per value, or one row for all points.",
         )
 
 

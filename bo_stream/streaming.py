@@ -37,7 +37,7 @@ from bo_stream.errors import (
 )
 from bo_stream.fitting import Curvature, FitReport, StreamMLL, fit_model
 from bo_stream.latent import Predictor, chol_psd
-from bo_stream.model import LatentModel, check_noise, refuse_unknown
+from bo_stream.model import LatentModel, check_noise, check_noise_fits, refuse_unknown
 from bo_stream.modules import default_kernel, default_likelihood, frozen_transform
 
 __all__ = ["Promises", "StreamingGP"]
@@ -231,13 +231,16 @@ class StreamingGP(LatentModel, GP):
             hold); else a `ConditionedPosterior`.
         """
         plain = X.ndim == 2 and Y.ndim == 2 and not (X.requires_grad or Y.requires_grad)
-        if not plain or (
-            noise is not None and (self.noise_mode == "learned" or noise.requires_grad)
-        ):
+        if plain and noise is not None:
+            holds = self.noise_mode != "learned" and noise.ndim == 2 and not noise.requires_grad
+            plain = holds and bool((noise > 0).all())
+        if not plain:
             return super().condition_on_observations(X, Y, noise, **kwargs)
         refuse_unknown(kwargs)
         self._check_points(X, "X")
         self._check_targets(X, Y)
+        if noise is not None:
+            check_noise_fits(noise, Y)
         with torch.no_grad():
             Y_t = self._outcomes(Y, None, X)[0].mT
             child = copy.deepcopy(self)
@@ -262,7 +265,6 @@ class StreamingGP(LatentModel, GP):
         if noise is None:
             variance = self._mean_noise().unsqueeze(-1)
         else:
-            check_noise(noise)
             variance = noise.double().mT
         return (variance / self._noise_scale().unsqueeze(-1)).expand(Y.shape)
 

@@ -117,7 +117,8 @@ class Contract:
 def close(a: Tensor, b: Tensor, tolerance: float = TIGHT) -> None:
     """Equal shapes, and values to ``tolerance * (1 + |value|)``."""
     assert a.shape == b.shape, f"{tuple(a.shape)} is not {tuple(b.shape)}"
-    error = ((a.double() - b.double()).abs() / (1.0 + b.double().abs())).max() if a.numel() else 0.0
+    a, b = a.detach().double(), b.detach().double()
+    error = ((a - b).abs() / (1.0 + b.abs())).max() if a.numel() else 0.0
     assert float(error) <= tolerance, f"relative error {float(error):.3g} above {tolerance:.3g}"
 
 

@@ -5,12 +5,18 @@ from __future__ import annotations
 from bo_stream.testing.acquisition import AcquisitionContract
 from bo_stream.testing.conditioning import ConditioningContract
 from bo_stream.testing.gradients import GradientContract
+from bo_stream.testing.inputs import InputContract
 from bo_stream.testing.pathwise import PathwiseContract
+from bo_stream.testing.persistence import PersistenceContract
+from bo_stream.testing.state import StateContract
 
 __all__ = ["StreamingContract"]
 
 
 class StreamingContract(
+    StateContract,
+    PersistenceContract,
+    InputContract,
     ConditioningContract,
     GradientContract,
     PathwiseContract,
