@@ -262,10 +262,7 @@ class StreamingGP(LatentModel, GP):
         """
         if self.noise_mode == "learned":
             return None
-        if noise is None:
-            variance = self._mean_noise().unsqueeze(-1)
-        else:
-            variance = noise.double().mT
+        variance = self._mean_noise().unsqueeze(-1) if noise is None else noise.double().mT
         return (variance / self._noise_scale().unsqueeze(-1)).expand(Y.shape)
 
     def log_predictive(self, X: Tensor, Y: Tensor, Yvar: Tensor | None = None) -> Tensor:
