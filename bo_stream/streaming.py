@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Self, cast
 
 import torch
 from botorch.models.transforms.input import InputTransform
-from botorch.models.transforms.outcome import OutcomeTransform
+from botorch.models.transforms.outcome import OutcomeTransform, Standardize
 from gpytorch.kernels import Kernel
 from gpytorch.likelihoods import FixedNoiseGaussianLikelihood, GaussianLikelihood, Likelihood
 from gpytorch.means import ConstantMean, Mean, ZeroMean
@@ -163,6 +163,17 @@ class StreamingGP(LatentModel, GP):
         it.
         """
 
+    def _rescale(self, shift: Tensor, factor: Tensor) -> None:
+        """Re-express the state for targets ``(y - shift) / factor`` (both ``o``), noise to match.
+
+        Families whose state allows it exactly override it; it writes only the family's own buffers.
+        """
+        raise UnsupportedError(
+            "a family whose state can be re-expressed in other units",
+            type(self).__name__,
+            "Keep the Standardize it was built with, or rebuild it from the data.",
+        )
+
     def _layout(self) -> dict[str, Any]:
         """What a saved state must agree with to be loaded; families add to it."""
         return {"dim": self._dim, "outputs": self.num_outputs, "noise": self.noise_mode}
@@ -191,6 +202,50 @@ class StreamingGP(LatentModel, GP):
             Y_t, Yvar_t = self._outcomes(Y, Yvar, X)
             self._take(self._transformed(X), Y_t.mT, None if Yvar_t is None else Yvar_t.mT)
             self._keep_incumbents(X, Y)
+        return self
+
+    def restandardise(self, Y: Tensor) -> Self:
+        """Standardise by these outcomes from now on, the state re-expressed exactly (MATHS 2.2).
+
+        The same surrogate as one built anew on all the data under the new `Standardize`, with the
+        hyperparameters at their present values, which are in standardised units: `fit` next. Cost:
+        one pass over the state.
+
+        Args:
+            Y: ``n x m`` raw outcomes whose mean and standard deviation are to be used: usually
+                all that were observed, which who runs the stream records.
+
+        Returns:
+            The surrogate itself.
+
+        Raises:
+            UnsupportedError: unless it was built with a `Standardize`, or if the family cannot.
+            ShapeError, InputError: on outcomes that do not fit.
+        """
+        old = getattr(self, "outcome_transform", None)
+        if type(old) is not Standardize:
+            raise UnsupportedError(
+                "a surrogate built with outcome_transform=Standardize(m)",
+                type(old).__name__,
+                "Build it with one.",
+            )
+        if Y.ndim != 2 or Y.shape[1] != self.num_outputs or len(Y) == 0:
+            raise ShapeError(
+                f"Y `n x {self.num_outputs}`, n >= 1",
+                f"{tuple(Y.shape)}",
+                "Give one row per observation.",
+            )
+        if not bool(Y.isfinite().all()):
+            raise InputError("finite Y", "NaN or infinite entries", "Drop those rows.")
+        new = frozen_transform(Standardize(m=self.num_outputs), Y.to(old.means.device))
+        with torch.no_grad():
+            old_scale, scale = old.stdvs.reshape(-1), new.stdvs.reshape(-1)
+            factor = scale / old_scale
+            self._rescale((new.means - old.means).reshape(-1) / old_scale, factor)
+            self.outcome_transform = new
+            if self.noise_mode != "learned":
+                self.get_buffer("_noise_sum").div_(factor.square())
+            self._changed()
         return self
 
     def _take(self, X: Tensor, Y: Tensor, Yvar: Tensor | None) -> None:

@@ -171,6 +171,25 @@ class WISKI(StreamingGP):
             if waiting > self.grid.m // 4 or self._folded > UPDATES_PER_REBUILD:
                 self._pending = None
 
+    def _rescale(self, shift: Tensor, factor: Tensor) -> None:
+        """Shift by MATHS 2.2, then scale ``y`` by 1/f and, where it is in the state, R by 1/f^2."""
+        s, f, n = shift, factor, self.num_observed
+        w1 = self.A.sum(-1)  # W'R^-1 1, because rows of W sum to one
+        y1, one = self.b.sum(-1), w1.sum(-1)
+        noise = torch.ones_like(f) if self.noise_mode == "learned" else f.square()
+        b = (self.b - s.unsqueeze(-1) * w1) * (noise / f).unsqueeze(-1)
+        yy = (self.yy - 2.0 * s * y1 + s.square() * one) * noise / f.square()
+        self.b.copy_(b)
+        self.yy.copy_(yy)
+        if self.noise_mode != "learned":
+            self.A.mul_(noise[:, None, None])
+            self.ld.sub_(n * noise.log())
+        if self._held_rows() is not None:
+            self.row_y[:, :n].sub_(s.unsqueeze(-1)).div_(f.unsqueeze(-1))
+            if self.noise_mode != "learned":
+                self.row_r[:, :n].div_(noise.unsqueeze(-1))
+        self._pending = None
+
     def merge(self, other: WISKI) -> Self:
         """Add another stream's observations in place: map-reduce ingestion. O(m^2).
 
