@@ -27,7 +27,6 @@ class Contract:
         noise: ``"learned"``, ``"known"`` or ``"scaled"`` (known up to a learned factor).
         promises: What this configuration promises; by default what its class declares. Set it
             where a configuration promises more (a growth policy, an action) than the class.
-        dtype: Of the interface.
     """
 
     dim: int = 2
