@@ -223,7 +223,7 @@ class StreamingGP(LatentModel, GP):
             ShapeError, InputError: on outcomes that do not fit.
         """
         old = getattr(self, "outcome_transform", None)
-        if type(old) is not Standardize:
+        if not isinstance(old, Standardize):
             raise UnsupportedError(
                 "a surrogate built with outcome_transform=Standardize(m)",
                 type(old).__name__,
@@ -237,11 +237,14 @@ class StreamingGP(LatentModel, GP):
             )
         if not bool(Y.isfinite().all()):
             raise InputError("finite Y", "NaN or infinite entries", "Drop those rows.")
-        new = frozen_transform(Standardize(m=self.num_outputs), Y.to(old.means.device))
+        new = frozen_transform(
+            Standardize(m=self.num_outputs), Y.to(self.get_buffer("_noise_sum").device)
+        )
         with torch.no_grad():
-            old_scale, scale = old.stdvs.reshape(-1), new.stdvs.reshape(-1)
-            factor = scale / old_scale
-            self._rescale((new.means - old.means).reshape(-1) / old_scale, factor)
+            means, stdvs = _coefficients(old)
+            new_means, new_stdvs = _coefficients(cast(Standardize, new))
+            factor = new_stdvs / stdvs
+            self._rescale((new_means - means) / stdvs, factor)
             self.outcome_transform = new
             if self.noise_mode != "learned":
                 self.get_buffer("_noise_sum").div_(factor.square())
@@ -653,6 +656,11 @@ def _checked_bounds(bounds: Tensor | None, X: Tensor) -> Tensor | None:
             "finite bounds, lower below upper", f"{value.tolist()}", "Swap or widen them."
         )
     return value.clone()
+
+
+def _coefficients(transform: Standardize) -> tuple[Tensor, Tensor]:
+    """Means and standard deviations, each ``o``."""
+    return transform.means.reshape(-1), transform.stdvs.reshape(-1)
 
 
 def _noise_mode(Yvar: Tensor | None, likelihood: Likelihood | None) -> str:
