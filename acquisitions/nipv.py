@@ -100,6 +100,7 @@ class NIPV(AcquisitionFunction):
         self.register_buffer("mc_points", mc_points.reshape(-1, mc_points.shape[-1]))
         self.register_buffer("weights", _normalised(weights, self.mc_points))
         self.register_buffer("scales", output_scales(model, posterior_transform, self.mc_points))
+        self._transform = getattr(model, "outcome_transform", None)
         self._law: Predictor | None = None
         self._sums: Integral | None = None
 
@@ -111,6 +112,10 @@ class NIPV(AcquisitionFunction):
             points = model.prepared(self.mc_points.detach())
             self._sums = integral(law, points, self.weights, previous=self._sums)
             self._law = law
+            transform = getattr(model, "outcome_transform", None)
+            if transform is not self._transform:  # the surrogate was restandardised
+                self.scales = output_scales(model, self.posterior_transform, self.mc_points)
+                self._transform = transform
         return self._sums
 
     @concatenate_pending_points

@@ -170,7 +170,7 @@ class Coordinates:
 
 
 def fit_model(
-    model: StreamingGP, max_evals: int | None = None, trust: float | None = None, **_: Any
+    model: StreamingGP, max_evals: int | None = None, trust: float | None = None
 ) -> FitReport:
     """Maximise evidence plus log priors by projected BFGS with the model's kept curvature.
 

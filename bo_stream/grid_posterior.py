@@ -71,7 +71,9 @@ def _spread(S: Tensor, rows: Interpolation) -> Tensor:
 def _picked(spread: Tensor, index: Tensor) -> Tensor:
     """``batch x o x q x m`` at nodes ``batch x q' x 4^d``: ``batch x o x q x q' x 4^d``."""
     pick = index.flatten(-2).unsqueeze(-2).unsqueeze(-3)
-    shape = torch.broadcast_shapes(spread.shape[:-1], (*pick.shape[:-3], 1, 1))
+    shape = spread.shape[:-1]
+    if spread.shape[:-3] != index.shape[:-2]:
+        shape = torch.broadcast_shapes(shape, (*pick.shape[:-3], 1, 1))
     picked = spread.expand(*shape, -1).gather(-1, pick.expand(*shape, -1))
     return picked.unflatten(-1, index.shape[-2:])
 

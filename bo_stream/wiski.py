@@ -13,29 +13,24 @@ from typing import Any, Self, cast
 import torch
 from botorch.models.transforms.input import InputTransform
 from botorch.models.transforms.outcome import OutcomeTransform
-from gpytorch.kernels import Kernel, PeriodicKernel, ProductKernel, RBFKernel, ScaleKernel
+from gpytorch.kernels import Kernel
 from gpytorch.likelihoods import Likelihood
 from gpytorch.means import ConstantMean, Mean
 from torch import Tensor
 
 from bo_stream.errors import InputError, StateError, UnsupportedError
 from bo_stream.grid import Grid, Interpolation, add_outer
-from bo_stream.grid_evidence import (
-    TINY,
-    DenseRoot,
-    Factorisation,
-    ProductRoot,
-    Root,
-    Statistics,
-    attach,
-    factorise,
-)
+from bo_stream.grid_evidence import Factorisation, Statistics, attach, factorise
+from bo_stream.grid_kernel import kernel_matrices, kernel_roots
 from bo_stream.grid_posterior import GridPredictor
+from bo_stream.grid_rows import RowFactorisation, evidence_from_rows
 from bo_stream.latent import Predictor
 from bo_stream.streaming import Memo, Promises, StreamingGP
 
 __all__ = ["WISKI"]
 
+ROWS_FROM = 2000
+"""Nodes from which a grid that has seen fewer points is factorised through them."""
 UPDATES_PER_REBUILD = 1000
 """Points folded into the cache before it is rebuilt, against drift."""
 
@@ -80,6 +75,10 @@ class WISKI(StreamingGP):
     b: Tensor
     yy: Tensor
     ld: Tensor
+    row_index: Tensor
+    row_weight: Tensor
+    row_y: Tensor
+    row_r: Tensor
 
     def __init__(
         self,
@@ -131,6 +130,11 @@ class WISKI(StreamingGP):
         self._register_state("b", zeros.new_zeros(o, m))
         self._register_state("yy", zeros.new_zeros(o))
         self._register_state("ld", zeros.new_zeros(shared))
+        if m >= ROWS_FROM:
+            self._register_state("row_index", torch.zeros(m, 4**self._dim, dtype=torch.int64))
+            self._register_state("row_weight", zeros.new_zeros(m, 4**self._dim))
+            self._register_state("row_y", zeros.new_zeros(o, m))
+            self._register_state("row_r", zeros.new_ones(shared, m))
         self._pending: list[tuple[Interpolation, Tensor, Tensor | None]] | None = None
         self._folded = 0
         self._factorised = Memo()
@@ -153,6 +157,7 @@ class WISKI(StreamingGP):
             add_outer(A, rows, r)
         self.yy += (weights * Y * Y).sum(-1)
         self.ld -= weights.log().sum(-1)
+        self._hold(rows, Y, 1.0 / weights)
         self._remember(rows, Y, Yvar)
 
     def _remember(self, rows: Interpolation, Y: Tensor, Yvar: Tensor | None) -> None:
@@ -165,6 +170,25 @@ class WISKI(StreamingGP):
             waiting = sum(y.shape[-1] for _, y, _ in self._pending)
             if waiting > self.grid.m // 4 or self._folded > UPDATES_PER_REBUILD:
                 self._pending = None
+
+    def _rescale(self, shift: Tensor, factor: Tensor) -> None:
+        """Shift by MATHS 2.2, then scale ``y`` by 1/f and, where it is in the state, R by 1/f^2."""
+        s, f, n = shift, factor, self.num_observed
+        w1 = self.A.sum(-1)  # W'R^-1 1, because rows of W sum to one
+        y1, one = self.b.sum(-1), w1.sum(-1)
+        noise = torch.ones_like(f) if self.noise_mode == "learned" else f.square()
+        b = (self.b - s.unsqueeze(-1) * w1) * (noise / f).unsqueeze(-1)
+        yy = (self.yy - 2.0 * s * y1 + s.square() * one) * noise / f.square()
+        self.b.copy_(b)
+        self.yy.copy_(yy)
+        if self.noise_mode != "learned":
+            self.A.mul_(noise[:, None, None])
+            self.ld.sub_(n * noise.log())
+        if self._held_rows() is not None:
+            self.row_y[:, :n].sub_(s.unsqueeze(-1)).div_(f.unsqueeze(-1))
+            if self.noise_mode != "learned":
+                self.row_r[:, :n].div_(noise.unsqueeze(-1))
+        self._pending = None
 
     def merge(self, other: WISKI) -> Self:
         """Add another stream's observations in place: map-reduce ingestion. O(m^2).
@@ -186,6 +210,10 @@ class WISKI(StreamingGP):
                     "different ones",
                     "Hand both streams one transform in eval mode.",
                 )
+        rows = other._held_rows()
+        if rows is not None:
+            n = other.num_observed
+            self._hold(rows, other.row_y[:, :n], other.row_r[:, :n])
         for name in ("A", "b", "yy", "ld", "_count", "_noise_sum"):
             self.get_buffer(name).add_(other.get_buffer(name).to(self.b.device))
         self._pending = None
@@ -216,81 +244,75 @@ class WISKI(StreamingGP):
     # -- objective -------------------------------------------------------------------------------
 
     def _evidence(self, profile_mean: bool) -> Tensor:
-        """Log evidence in the K-root form with closed-form gradients (MATHS 2.3, 2.4)."""
+        """Log evidence with closed-form gradients (MATHS 2.3, 2.4), in the K-root form.
+
+        On a large grid that has seen fewer points than it has nodes, from the rows of W.
+        """
         s2, c = self._noise_scale(), self._prior_mean()
-        roots, sources = self._roots()
-        total = self.b.new_zeros(())
-        factorisations = []
+        rows = self._held_rows()
+        if rows is None:
+            made, values = self._from_statistics(s2, c, profile_mean)
+        else:
+            made, values = self._from_rows(rows, s2, c, profile_mean)
+        total = torch.stack(values).sum()
+        if profile_mean:
+            mean = cast(ConstantMean, self.mean_module)
+            constants = torch.stack([f.mean for f in made])
+            mean.constant = constants.reshape(mean.constant.shape).to(mean.constant)
+        self._factorised = Memo(made, self._hyperparameters(), self._revision)
+        return total
+
+    def _from_statistics(
+        self, s2: Tensor, c: Tensor, profile_mean: bool
+    ) -> tuple[list[Factorisation | RowFactorisation], list[Tensor]]:
+        roots, sources = kernel_roots(self.covar_module, self.grid, self.b, self.num_outputs)
+        made: list[Factorisation | RowFactorisation] = []
+        values = []
         for i in range(self.num_outputs):
+            shared = min(i, len(self.A) - 1)
             stats = Statistics(
-                self.A[min(i, len(self.A) - 1)],
-                self.b[i],
-                self.yy[i],
-                self.ld[min(i, len(self.ld) - 1)],
-                self.get_buffer("_count"),
+                self.A[shared], self.b[i], self.yy[i], self.ld[shared], self.get_buffer("_count")
             )
             inputs = [s2[i], c[i], *sources[i]]
             with torch.no_grad():
-                value, grads, made = factorise(
-                    roots[i], stats, s2[i].detach(), c[i].detach(), profile_mean
-                )
-            factorisations.append(made)
-            total = total + attach(value, inputs, grads)
-        if profile_mean:
-            mean = cast(ConstantMean, self.mean_module)
-            constants = torch.stack([f.mean for f in factorisations])
-            mean.constant = constants.reshape(mean.constant.shape).to(mean.constant)
-        self._factorised = Memo(factorisations, self._hyperparameters(), self._revision)
-        return total
+                value, grads, factorisation = factorise(roots[i], stats, s2[i], c[i], profile_mean)
+            made.append(factorisation)
+            values.append(attach(value, inputs, grads))
+        return made, values
 
-    def _factorisations(self) -> list[Factorisation]:
+    def _from_rows(
+        self, rows: Interpolation, s2: Tensor, c: Tensor, profile_mean: bool
+    ) -> tuple[list[Factorisation | RowFactorisation], list[Tensor]]:
+        n = self.num_observed
+        matrices = kernel_matrices(self.covar_module, self.grid, self.b, self.num_outputs)
+        made: list[Factorisation | RowFactorisation] = []
+        values = []
+        for i, K in enumerate(matrices):
+            y, r = self.row_y[i, :n], self.row_r[min(i, len(self.row_r) - 1), :n]
+            value, factorisation = evidence_from_rows(K, rows, y, r, s2[i], c[i], profile_mean)
+            made.append(factorisation)
+            values.append(value)
+        return made, values
+
+    def _factorisations(self) -> list[Factorisation | RowFactorisation]:
         memo = self._factorised
         if memo.revision != self._revision or not memo.fits(self._hyperparameters()):
-            self._evidence(profile_mean=False)
-        return cast(list[Factorisation], self._factorised.value)
+            with torch.no_grad():
+                self._evidence(profile_mean=False)
+        return cast("list[Factorisation | RowFactorisation]", self._factorised.value)
 
-    def _roots(self) -> tuple[list[Root], list[list[Tensor]]]:
-        """Per output a root of K without gradient, and the tensors (with gradient) it is made
-        from.
-        """
-        points = self.b
-        origin = points.new_zeros(1, self._dim)
-        if self._dim == 1 or _is_product(self.covar_module):
-            axes = self.grid.axes(points)
-            values = self._kernel_values(origin, torch.cat(axes))
-            sources = []
-            for row in values:
-                parts = row.split([len(axis) for axis in axes])
-                unit = [_toeplitz(part / part[0]) for part in parts]
-                sources.append([row[0], *unit])
-            roots: list[Root] = [
-                ProductRoot(a.detach(), [K.detach() for K in Ks]) for a, *Ks in sources
-            ]
-            return roots, sources
-        values = self._kernel_values(origin, self.grid.differences(points))
-        values = torch.where(values.abs() < TINY * values.amax(), 0.0, values)
-        sources = [[self.grid.spread(row)] for row in values]
-        band = 4 * (self.grid.m // self.grid.sizes[0])
-        return [DenseRoot(K.detach(), band) for (K,) in sources], sources
+    def _hold(self, rows: Interpolation, Y: Tensor, R: Tensor) -> None:
+        """Keep the rows of W, on a large grid and while they are fewer than its nodes."""
+        start, end = self.num_observed, self.num_observed + Y.shape[-1]
+        if self.grid.m >= ROWS_FROM and end <= self.grid.m:
+            self.row_index[start:end], self.row_weight[start:end] = rows.index, rows.weight
+            self.row_y[:, start:end], self.row_r[:, start:end] = Y, R
 
-    def _kernel_values(self, x: Tensor, Z: Tensor) -> Tensor:
-        """Kernel of one point against ``k`` others, ``o x k``."""
-        return self.covar_module(x, Z).to_dense().reshape(-1, len(Z)).expand(self.num_outputs, -1)
-
-
-def _toeplitz(row: Tensor) -> Tensor:
-    """Symmetric Toeplitz matrix of its first row."""
-    i = torch.arange(len(row), device=row.device)
-    return row[(i.unsqueeze(0) - i.unsqueeze(1)).abs()]
-
-
-def _is_product(kernel: Kernel) -> bool:
-    """Whether the kernel is a product of one-dimensional kernels."""
-    if isinstance(kernel, ScaleKernel):
-        return _is_product(kernel.base_kernel)
-    if isinstance(kernel, ProductKernel):
-        return all(_is_product(k) for k in kernel.kernels)
-    return type(kernel) in (RBFKernel, PeriodicKernel)
+    def _held_rows(self) -> Interpolation | None:
+        n = self.num_observed
+        if self.grid.m < ROWS_FROM or not 0 < n < self.grid.m:
+            return None
+        return Interpolation(self.row_index[:n], self.row_weight[:n])
 
 
 def _same_transform(a: Any, b: Any) -> bool:
