@@ -7,7 +7,7 @@ import torch
 from gpytorch.kernels import Kernel, MaternKernel, ScaleKernel
 from torch import Size, Tensor
 
-from bo_stream import WISKI
+from bo_stream import WISKI, wiski
 from bo_stream.testing import StreamingContract
 
 SIZES = {1: [14], 2: [10, 9], 3: [7, 6, 7]}
@@ -58,6 +58,15 @@ class TestUnscaled(TestWISKI):
 
     def kernel(self, outputs: int = 1) -> Kernel:
         return MaternKernel(nu=1.5)
+
+
+@pytest.mark.slow
+class TestFromRows(TestWISKI):
+    """What a large grid does while it has seen fewer points than it has nodes."""
+
+    @pytest.fixture(autouse=True)
+    def from_rows(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(wiski, "ROWS_FROM", 1)
 
 
 @pytest.mark.slow
