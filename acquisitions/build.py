@@ -71,7 +71,8 @@ def build(
             return qUpperConfidenceBound(model, beta, sampler=sampler, X_pending=X_pending, **kw)
         case "ei":
             acqf = ExpectedImprovement(model, _needed(name, "best_f", best_f), **kw)
-            acqf.set_X_pending(X_pending)  # anything but None is refused by BoTorch, which says why
+            if X_pending is not None:
+                acqf.set_X_pending(X_pending)  # refused by BoTorch, which says why
             return acqf
         case "qlogei":
             best = _needed(name, "best_f", best_f)

@@ -99,7 +99,7 @@ class _OneByOne:
         self.picked: list[int] = []
 
     def scores(self) -> Tensor:
-        before = self.acqf.X_pending
+        before = getattr(self.acqf, "X_pending", None)
         try:
             if self.picked:
                 new = self.pool[self.picked]

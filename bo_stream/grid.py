@@ -57,13 +57,7 @@ class Grid:
     def covering(cls, bounds: Tensor, sizes: int | Sequence[int] | None = None) -> Grid:
         """The grid whose padded inside is exactly ``bounds`` (``2 x d``, transformed space)."""
         d = bounds.shape[1]
-        if d > max(DEFAULT_SIZES):
-            m = 10**d
-            raise UnsupportedError(
-                "at most 3 input dimensions for a grid",
-                f"{d}: ten nodes a dimension would take {2 * 8 * m * m / 2**30:.3g} GiB of state",
-                "Use ExactGP, OnlineSGPR or CaGP, or project the inputs to 3 dimensions first.",
-            )
+        _check_dim(d, 10)
         counts = DEFAULT_SIZES[d] if sizes is None else sizes
         counts = [counts] * d if isinstance(counts, int) else list(counts)
         if len(counts) != d or any(g < 2 * PAD + 2 for g in counts):
@@ -80,6 +74,7 @@ class Grid:
     @classmethod
     def from_nodes(cls, nodes: Sequence[Tensor], dim: int) -> Grid:
         """A grid from one regular 1-D tensor per dimension, padding included."""
+        _check_dim(dim, max([len(g) for g in nodes], default=10))
         if len(nodes) != dim or any(g.ndim != 1 or len(g) < 4 for g in nodes):
             raise ShapeError(
                 f"{dim} one-dimensional tensors of at least 4 nodes",
@@ -196,6 +191,17 @@ class _Weights(torch.autograd.Function):
 def _aligned(weights: Tensor, like: Tensor) -> Tensor:
     """``... x 4`` weights with ones before the last dimension, to match ``like``."""
     return weights.reshape(*weights.shape[:-1], *(1,) * (like.ndim - weights.ndim), 4)
+
+
+def _check_dim(d: int, size: int) -> None:
+    """Refuse grids of more than three dimensions, with the memory they would take."""
+    if d > max(DEFAULT_SIZES):
+        gib = 2 * 8 * float(size) ** (2 * d) / 2**30
+        raise UnsupportedError(
+            "at most 3 input dimensions for a grid",
+            f"{d}: {size} nodes a dimension would take {gib:.3g} GiB of state",
+            "Use ExactGP, OnlineSGPR or CaGP, or project the inputs to 3 dimensions first.",
+        )
 
 
 def _keys(s: Tensor) -> Tensor:

@@ -22,6 +22,7 @@ pytest.register_assert_rewrite(
             "acquisition",
             "base",
             "conditioning",
+            "fantasies",
             "fitting",
             "gradients",
             "inputs",

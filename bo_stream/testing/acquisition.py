@@ -129,6 +129,18 @@ class AcquisitionContract(Contract):
         self.assert_optimises(build(model, self.points(8, seed=31), self.bounds), q)
         assert_same_state(before, snapshot(model))
 
+    def test_integrated_variance_in_closed_form(self) -> None:
+        """`acquisitions.NIPV` is BoTorch's qNIPV, without fantasies."""
+        ours = pytest.importorskip("acquisitions").NIPV
+        model, points, X = self.build(), self.points(20, seed=36), self.points(3, 2, seed=37)
+        for pending in (None, self.points(2, seed=38)):
+            stock = qNegIntegratedPosteriorVariance(
+                model, mc_points=points, sampler=_sampler(1), X_pending=pending
+            )
+            acqf = ours(model, mc_points=points, X_pending=pending)
+            close(acqf(X), stock(X))
+        self.assert_optimises(acqf, 2)
+
     def test_sequential_batches(self) -> None:
         """Greedy batches set pending points between candidates."""
         model = self.build()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bo_stream.testing.acquisition import AcquisitionContract
-from bo_stream.testing.conditioning import ConditioningContract
+from bo_stream.testing.fantasies import FantasyContract
 from bo_stream.testing.fitting import FittingContract
 from bo_stream.testing.gradients import GradientContract
 from bo_stream.testing.inputs import InputContract
@@ -25,7 +25,7 @@ class StreamingContract(
     TransformContract,
     NoiseContract,
     FittingContract,
-    ConditioningContract,
+    FantasyContract,
     GradientContract,
     PathwiseContract,
     AcquisitionContract,
