@@ -149,12 +149,54 @@ class Grid:
         return torch.cartesian_prod(*ranges).reshape(-1, self.dim)
 
     def spread(self, values: Tensor) -> Tensor:
-        """A stationary kernel's matrix ``m x m`` from its values at `differences`."""
-        sizes = self.sizes
-        view = values.reshape([2 * g - 1 for g in sizes])
-        for k, g in enumerate(sizes):
-            view = view.unfold(k, g, 1)
-        return view.flip(list(range(self.dim))).reshape(self.m, self.m)
+        """A stationary kernel's matrix ``m x m`` from its values at `differences`; O(m^2)."""
+        matrix: Tensor = _Spread.apply(values, self.sizes)
+        return matrix
+
+    def collect(self, M: Tensor) -> Tensor:
+        """The adjoint of `spread`: entries of ``m x m`` M summed by difference of nodes; O(m^2)."""
+        return _collect(M.unsqueeze(0), self.sizes).reshape(-1)
+
+
+class _Spread(torch.autograd.Function):
+    """`Grid.spread`, differentiable once: strided copies instead of a gather of m^2 numbers."""
+
+    @staticmethod
+    def forward(ctx: Any, values: Tensor, sizes: tuple[int, ...]) -> Tensor:
+        ctx.sizes = sizes
+        return _spread(values.reshape(1, -1), sizes).squeeze(0)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        return _collect(grad.unsqueeze(0), ctx.sizes).reshape(-1), None
+
+
+def _spread(values: Tensor, sizes: tuple[int, ...]) -> Tensor:
+    """``B x prod(2 g_k - 1)`` values to ``B x m x m``: block Toeplitz, level by level."""
+    batch = len(values)
+    if not sizes:
+        return values.reshape(batch, 1, 1)
+    g, inner = sizes[0], _spread(values.reshape(batch * (2 * sizes[0] - 1), -1), sizes[1:])
+    p = inner.shape[-1]
+    blocks = inner.reshape(batch, 2 * g - 1, p, p).flip(1)
+    M = values.new_empty(batch, g, p, g, p)
+    for i in range(g):
+        M[:, i] = blocks[:, g - 1 - i : 2 * g - 1 - i].transpose(1, 2)
+    return M.reshape(batch, g * p, g * p)
+
+
+def _collect(M: Tensor, sizes: tuple[int, ...]) -> Tensor:
+    """``B x m x m`` to ``B x prod(2 g_k - 1)``."""
+    batch = len(M)
+    if not sizes:
+        return M.reshape(batch, 1)
+    g, p = sizes[0], M.shape[-1] // sizes[0]
+    blocks = M.new_zeros(batch, 2 * g - 1, p, p)
+    view = M.reshape(batch, g, p, g, p)
+    for i in range(g):
+        blocks[:, g - 1 - i : 2 * g - 1 - i] += view[:, i].transpose(1, 2)
+    return _collect(blocks.flip(1).reshape(-1, p, p), sizes[1:]).reshape(batch, -1)
 
 
 class _Weights(torch.autograd.Function):
