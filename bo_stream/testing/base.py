@@ -97,7 +97,7 @@ class Contract:
             model.likelihood.noise = scale
         return model
 
-    def objective(self, model: Any) -> Tensor:
+    def objective_of_all(self, model: Any) -> Tensor:
         """The evidence (or bound) of all data plus log priors: what is the same however they came.
 
         By default what `make_mll` gives; a family whose hyperparameters climb less says so here.

@@ -93,7 +93,7 @@ class StateContract(Contract):
                 model.observe(*rows(shuffled, slice(a, b)))
             assert model.num_observed == CHUNKED
             assert_same_law(model, whole, X)
-            close(self.objective(model), self.objective(whole))
+            close(self.objective_of_all(model), self.objective_of_all(whole))
 
         any_way()
 
@@ -150,7 +150,7 @@ class StateContract(Contract):
         if self.declared(model).order_invariant:
             rebuilt = self.over(*batch)
             assert_same_law(model, rebuilt, self.points(20), DRIFT)
-            close(self.objective(model), self.objective(rebuilt), DRIFT)
+            close(self.objective_of_all(model), self.objective_of_all(rebuilt), DRIFT)
 
     def test_deepcopy(self) -> None:
         model = self.build()

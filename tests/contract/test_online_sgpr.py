@@ -137,6 +137,6 @@ class TestEveryPoint(Contract):
             kw.setdefault("likelihood", likelihood)
         return super().make(train_X, train_Y, *Yvar, jitter=1e-11, **kw)
 
-    def objective(self, model: OnlineSGPR) -> Tensor:
+    def objective_of_all(self, model: OnlineSGPR) -> Tensor:
         """The bounds of all batches; `make_mll` has the last one's."""
         return model.bound_sum + log_prior(model)
