@@ -27,6 +27,7 @@ pytest.register_assert_rewrite(
             "gradients",
             "inputs",
             "interface",
+            "laws",
             "noise",
             "pathwise",
             "persistence",

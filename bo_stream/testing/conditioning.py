@@ -114,6 +114,16 @@ class ConditioningContract(Contract):
         given = model.condition_on_observations(X, Y, noise=noise)
         self.assert_conditioned(given, model, X, Y, noise, points)
 
+    def test_noise_adds_batch_dimensions(self) -> None:
+        """One conditioned posterior for each of several noise levels."""
+        model = self.build()
+        X, Y, points = self.points(3, 2, seed=7), self.values(3, 2, 1), self.points(3, 4)
+        noise = 0.01 + self.values(4, 1, 1, 1, seed=3).square()
+        given = model.condition_on_observations(X, Y, noise=noise)
+        assert given.batch_shape == Size([4, 3])
+        every = Y.expand(4, 3, 2, 1)
+        self.assert_conditioned(given, model, X, every, noise.expand_as(every), points)
+
     def test_several_outputs(self) -> None:
         model = self.build(outputs=self.outputs_of(2))
         before = snapshot(model)

@@ -8,6 +8,7 @@ from bo_stream.testing.fitting import FittingContract
 from bo_stream.testing.gradients import GradientContract
 from bo_stream.testing.inputs import InputContract
 from bo_stream.testing.interface import InterfaceContract
+from bo_stream.testing.laws import LawContract
 from bo_stream.testing.noise import NoiseContract
 from bo_stream.testing.pathwise import PathwiseContract
 from bo_stream.testing.persistence import PersistenceContract
@@ -25,6 +26,7 @@ class StreamingContract(
     TransformContract,
     NoiseContract,
     FittingContract,
+    LawContract,
     FantasyContract,
     GradientContract,
     PathwiseContract,
