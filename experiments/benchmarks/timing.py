@@ -21,12 +21,17 @@ def seconds(f: Callable[[], object]) -> float:
 def alternated(
     tasks: Mapping[str, Callable[[], object]], repetitions: int
 ) -> dict[str, list[float]]:
-    """Seconds of each task, taken in turn so that all meet the same machine; one warm-up each."""
+    """Seconds of each task, taken in turn so that all meet the same machine; one warm-up each.
+
+    Who goes first rotates: a fixed order can fall into step with the scheduler of a busy machine.
+    """
     for task in tasks.values():
         task()
     times: dict[str, list[float]] = {name: [] for name in tasks}
+    order = list(tasks.items())
     for _ in range(repetitions):
-        for name, task in tasks.items():
+        order = [*order[1:], order[0]]
+        for name, task in order:
             times[name].append(seconds(task))
     return times
 
