@@ -1,9 +1,9 @@
 """UCI and other regression and classification tables, read in place and left as they are.
 
 The files are not part of the project: put them in one folder and name it in the environment
-variable ``BO_STREAM_DATA`` (or pass ``folder``). Each is a CSV with a header, gzipped or not, one row an
-observation. Nothing is scaled, shuffled or split here; some sources centred their columns, and the
-notes say so.
+variable ``BO_STREAM_DATA`` (or pass ``folder``). Each is a CSV with a header, gzipped or not, one
+row an observation. Nothing is scaled, shuffled or split here; some sources centred their columns,
+and the notes say so.
 """
 
 from __future__ import annotations

@@ -1,0 +1,55 @@
+"""Errors of bo_stream: one small tree, each leaf also a built-in or BoTorch error.
+
+Every message says what was expected, what came, and what to do about it. All are raised before any
+state changes.
+"""
+
+from __future__ import annotations
+
+from botorch.exceptions.errors import BotorchTensorDimensionError, InputDataError
+
+__all__ = [
+    "BoStreamError",
+    "BoundsError",
+    "DtypeError",
+    "InputError",
+    "NoiseError",
+    "ShapeError",
+    "StateError",
+    "UnsupportedError",
+]
+
+
+class BoStreamError(Exception):
+    """Base of every error raised on purpose by this package."""
+
+    def __init__(self, expected: str, got: str, remedy: str) -> None:
+        super().__init__(f"Expected {expected}; got {got}. {remedy}")
+
+
+class InputError(BoStreamError, InputDataError, ValueError):
+    """Data or options that no surrogate can use: NaN, infinities, contradictory arguments."""
+
+
+class ShapeError(InputError, BotorchTensorDimensionError):
+    """A tensor of the wrong shape."""
+
+
+class DtypeError(InputError, TypeError):
+    """A tensor of the wrong dtype."""
+
+
+class BoundsError(InputError):
+    """Points outside the bounds or the grid, or bounds that are not bounds."""
+
+
+class NoiseError(InputError):
+    """Noise variances that are missing, not wanted, or not positive."""
+
+
+class StateError(BoStreamError, RuntimeError):
+    """A saved state, or another stream, that does not fit this surrogate."""
+
+
+class UnsupportedError(BoStreamError, NotImplementedError):
+    """Something this family cannot do, refused at construction or at the call that asks for it."""

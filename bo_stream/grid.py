@@ -1,0 +1,201 @@
+"""A regular grid: Keys' cubic interpolation weights and kernels on its nodes [WISKI, MATHS 2.1].
+
+Nodes are numbered row by row, the last dimension fastest. Points may lie between the second and the
+last but one node of each dimension; a grid made from bounds is padded by two nodes on each side, so
+that bounds are inside with a non-zero gradient.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from bo_stream.errors import BoundsError, InputError, ShapeError, UnsupportedError
+
+__all__ = ["Grid", "Interpolation"]
+
+DEFAULT_SIZES = {1: 100, 2: 30, 3: 10}
+PAD = 2
+
+
+@dataclass(frozen=True)
+class Interpolation:
+    """Sparse interpolation rows: ``index`` and ``weight``, ``batch x q x 4^d``."""
+
+    index: Tensor
+    weight: Tensor
+
+    def dense(self, m: int) -> Tensor:
+        """The rows as ``batch x q x m``."""
+        rows = self.weight.new_zeros(*self.weight.shape[:-1], m)
+        return rows.scatter_add(-1, self.index, self.weight)
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Regular nodes per dimension.
+
+    Attributes:
+        origin: First node of each dimension.
+        step: Spacing of each dimension.
+        sizes: Number of nodes of each dimension, padding included.
+    """
+
+    origin: tuple[float, ...]
+    step: tuple[float, ...]
+    sizes: tuple[int, ...]
+
+    @classmethod
+    def covering(cls, bounds: Tensor, sizes: int | Sequence[int] | None = None) -> Grid:
+        """The grid whose padded inside is exactly ``bounds`` (``2 x d``, transformed space)."""
+        d = bounds.shape[1]
+        if d > max(DEFAULT_SIZES):
+            m = 10**d
+            raise UnsupportedError(
+                "at most 3 input dimensions for a grid",
+                f"{d}: ten nodes a dimension would take {2 * 8 * m * m / 2**30:.3g} GiB of state",
+                "Use ExactGP, OnlineSGPR or CaGP, or project the inputs to 3 dimensions first.",
+            )
+        counts = DEFAULT_SIZES[d] if sizes is None else sizes
+        counts = [counts] * d if isinstance(counts, int) else list(counts)
+        if len(counts) != d or any(g < 2 * PAD + 2 for g in counts):
+            raise InputError(
+                f"{d} grid sizes of at least {2 * PAD + 2} nodes, padding included",
+                f"{counts}",
+                "Give one integer, or one per dimension.",
+            )
+        low, high = bounds.tolist()
+        steps = [(b - a) / (g - 1 - 2 * PAD) for a, b, g in zip(low, high, counts, strict=True)]
+        origin = [a - PAD * h for a, h in zip(low, steps, strict=True)]
+        return cls(tuple(origin), tuple(steps), tuple(counts))
+
+    @classmethod
+    def from_nodes(cls, nodes: Sequence[Tensor], dim: int) -> Grid:
+        """A grid from one regular 1-D tensor per dimension, padding included."""
+        if len(nodes) != dim or any(g.ndim != 1 or len(g) < 4 for g in nodes):
+            raise ShapeError(
+                f"{dim} one-dimensional tensors of at least 4 nodes",
+                f"{[tuple(g.shape) for g in nodes]}",
+                "Give one tensor per input dimension, in transformed space.",
+            )
+        for g in nodes:
+            gaps = g.double().diff()
+            if bool((gaps <= 0).any()) or not torch.allclose(
+                gaps, gaps.mean(), rtol=1e-4, atol=0.0
+            ):
+                raise InputError(
+                    "increasing, evenly spaced nodes", f"{g.tolist()}", "Use linspace."
+                )
+        first = [float(g[0]) for g in nodes]
+        step = [(float(g[-1]) - float(g[0])) / (len(g) - 1) for g in nodes]
+        return cls(tuple(first), tuple(step), tuple(len(g) for g in nodes))
+
+    @property
+    def dim(self) -> int:
+        """Number of input dimensions."""
+        return len(self.sizes)
+
+    @property
+    def m(self) -> int:
+        """Number of nodes."""
+        return math.prod(self.sizes)
+
+    def digest(self) -> str:
+        """A hash that tells grids apart in saved states."""
+        return hashlib.sha256(repr((self.origin, self.step, self.sizes)).encode()).hexdigest()[:16]
+
+    def interpolate(self, X: Tensor) -> Interpolation:
+        """Keys' cubic weights (a = -1/2) at points ``batch x q x d``; differentiable in X.
+
+        Raises:
+            BoundsError: for points outside the second and the last but one nodes.
+        """
+        t = (X - X.new_tensor(self.origin)) / X.new_tensor(self.step)
+        last = X.new_tensor([g - 2.0 for g in self.sizes])
+        if bool(((t < 1 - 1e-9) | (t > last + 1e-9)).any()):
+            raise BoundsError(
+                "points inside the grid, at least one cell from its edge",
+                f"some outside (nodes from {self.origin}, steps {self.step}, sizes {self.sizes})",
+                "Build the surrogate with `bounds` or a `grid` that covers them.",
+            )
+        cell = t.detach().floor().clamp(min=1).minimum(last - 1)
+        s = t - cell
+        weights = _keys(s)
+        index = torch.zeros((), dtype=torch.long, device=X.device)
+        weight = torch.ones((), dtype=X.dtype, device=X.device)
+        offsets = torch.arange(-1, 3, device=X.device)
+        for k, size in enumerate(self.sizes):
+            position = cell[..., k, None].long() + offsets
+            if k == 0:
+                index, weight = position, weights[..., k, :]
+                continue
+            index = (index.unsqueeze(-1) * size + position.unsqueeze(-2)).flatten(-2)
+            weight = (weight.unsqueeze(-1) * weights[..., k, None, :]).flatten(-2)
+        return Interpolation(index, weight)
+
+    def axes(self, like: Tensor) -> list[Tensor]:
+        """Per dimension ``n_k x d`` points that differ along that dimension only, starting at
+        zero.
+        """
+        points = []
+        for k, (h, size) in enumerate(zip(self.step, self.sizes, strict=True)):
+            P = like.new_zeros(size, self.dim)
+            P[:, k] = h * torch.arange(size, dtype=like.dtype, device=like.device)
+            points.append(P)
+        return points
+
+    def differences(self, like: Tensor) -> Tensor:
+        """All distinct node differences, ``prod(2 g_k - 1) x d``, ordered like the nodes."""
+        ranges = [
+            h * torch.arange(1 - g, g, dtype=like.dtype, device=like.device)
+            for h, g in zip(self.step, self.sizes, strict=True)
+        ]
+        return torch.cartesian_prod(*ranges).reshape(-1, self.dim)
+
+    def spread(self, values: Tensor) -> Tensor:
+        """A stationary kernel's matrix ``m x m`` from its values at `differences`."""
+        sizes = self.sizes
+        view = values.reshape([2 * g - 1 for g in sizes])
+        for k, g in enumerate(sizes):
+            view = view.unfold(k, g, 1)
+        return view.flip(list(range(self.dim))).reshape(self.m, self.m)
+
+
+def _keys(s: Tensor) -> Tensor:
+    """Keys' four weights at offsets -1, 0, 1, 2 for positions ``s`` in a cell; ``... x 4``."""
+    s2, s3 = s * s, s * s * s
+    return torch.stack(
+        [
+            -0.5 * s3 + s2 - 0.5 * s,
+            1.5 * s3 - 2.5 * s2 + 1.0,
+            -1.5 * s3 + 2.0 * s2 + 0.5 * s,
+            0.5 * s3 - 0.5 * s2,
+        ],
+        dim=-1,
+    )
+
+
+def kron_apply(factors: Sequence[Tensor], M: Tensor) -> Tensor:
+    """``(F_1 x .. x F_d) M`` for ``m x p`` M: O(m p sum n_k)."""
+    p = M.shape[-1]
+    before = 1
+    for F in factors:
+        n = F.shape[-1]
+        M = F @ M.reshape(before, n, -1)
+        before *= F.shape[-2]
+    return M.reshape(-1, p)
+
+
+def partial_traces(Y: Tensor, sizes: Sequence[int]) -> list[Tensor]:
+    """For ``m x m`` Y over a product grid: per dimension, the trace over all the others."""
+    traces = []
+    for k, n in enumerate(sizes):
+        a, c = math.prod(sizes[:k]), math.prod(sizes[k + 1 :])
+        blocks = Y.reshape(a, n, c, a, n, c)
+        traces.append(blocks.diagonal(0, 0, 3).diagonal(0, 1, 3).sum((-1, -2)))
+    return traces

@@ -1,0 +1,613 @@
+"""The base of every surrogate: what is true of all families, once.
+
+A family says three things: how its state absorbs a batch (`_absorb`), what its posterior process is
+(`_build_predictor`), and what its hyperparameters climb (`_evidence`). Input checks, frozen
+transforms, noise models, posteriors, fantasies, fitting, serialisation and moves are here and in
+`bo_stream.model`.
+
+The way of an observation: `observe` -> check -> transform -> `_absorb`.
+"""
+
+from __future__ import annotations
+
+import copy
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Self, cast
+
+import torch
+from botorch.models.transforms.input import InputTransform
+from botorch.models.transforms.outcome import OutcomeTransform
+from gpytorch.kernels import Kernel
+from gpytorch.likelihoods import FixedNoiseGaussianLikelihood, GaussianLikelihood, Likelihood
+from gpytorch.means import ConstantMean, Mean, ZeroMean
+from gpytorch.mlls import MarginalLogLikelihood
+from gpytorch.models import GP
+from torch import Tensor, nn
+
+from bo_stream import conditioned
+from bo_stream.errors import (
+    BoundsError,
+    DtypeError,
+    InputError,
+    NoiseError,
+    ShapeError,
+    StateError,
+    UnsupportedError,
+)
+from bo_stream.fitting import Curvature, FitReport, StreamMLL, fit_model
+from bo_stream.latent import Predictor, chol_psd
+from bo_stream.model import LatentModel, check_noise, refuse_unknown
+from bo_stream.modules import default_kernel, default_likelihood, frozen_transform
+
+__all__ = ["Promises", "StreamingGP"]
+
+STATE_VERSION = 1
+
+
+class Promises:
+    """What a family promises, declared on the class and tested by the streaming contract.
+
+    Attributes:
+        order_invariant: One batch equals many, in any order, and a fantasy equals an `observe`.
+        bytes_constant: `state_bytes` does not grow with the number of observations.
+        updates_without_drift: One-point updates after which the posterior equals a rebuild's.
+        multi_output: Takes more than one (independent) output.
+    """
+
+    def __init__(
+        self,
+        *,
+        order_invariant: bool,
+        bytes_constant: bool,
+        updates_without_drift: int,
+        multi_output: bool,
+    ) -> None:
+        self.order_invariant = order_invariant
+        self.bytes_constant = bytes_constant
+        self.updates_without_drift = updates_without_drift
+        self.multi_output = multi_output
+
+
+class StreamingGP(LatentModel, GP):
+    """A Gaussian-process surrogate that absorbs data as they come and is a BoTorch model.
+
+    Args:
+        train_X: ``n x d`` raw inputs; ``n = 0`` is allowed.
+        train_Y: ``n x m`` raw outcomes.
+        train_Yvar: ``n x m`` raw noise variances. None: the noise is learned. Given: it is known,
+            and with ``likelihood=GaussianLikelihood()`` known up to a learned scale.
+        bounds: ``2 x d`` raw bounds, as given to `optimize_acqf`; points outside are refused.
+        covar_module: A gpytorch kernel (``batch_shape`` ``[m]`` for hyperparameters per output).
+        mean_module: `ConstantMean` or `ZeroMean`.
+        likelihood: A `GaussianLikelihood`.
+        input_transform: Frozen: used as it is in evaluation mode, learned once from ``train_X``
+            in training mode. The transform handed over is copied.
+        outcome_transform: Likewise, from ``train_Y``.
+
+    Raises:
+        ShapeError, DtypeError, InputError, NoiseError, BoundsError: on data that do not fit.
+        UnsupportedError: on modules or transforms that a stream cannot have.
+    """
+
+    promises: ClassVar[Promises]
+
+    def __init__(
+        self,
+        train_X: Tensor,
+        train_Y: Tensor,
+        train_Yvar: Tensor | None,
+        *,
+        bounds: Tensor | None,
+        covar_module: Kernel | None,
+        mean_module: Mean | None,
+        likelihood: Likelihood | None,
+        input_transform: InputTransform | None,
+        outcome_transform: OutcomeTransform | None,
+    ) -> None:
+        super().__init__()
+        self._dim, self._num_outputs = _sizes(train_X, train_Y, train_Yvar)
+        if self.num_outputs > 1 and not self.promises.multi_output:
+            raise UnsupportedError(
+                f"one output for {type(self).__name__}",
+                f"{self.num_outputs}",
+                "Build one surrogate per output and join them in a botorch ModelListGP.",
+            )
+        self.register_buffer("bounds", _checked_bounds(bounds, train_X))
+        self.register_buffer("_interface", train_X.new_empty(0), persistent=False)
+        self._check_batch(train_X, train_Y, train_Yvar, noise_known=train_Yvar is not None)
+        if input_transform is not None:
+            self.input_transform = frozen_transform(input_transform, train_X)
+        if outcome_transform is not None:
+            self.outcome_transform = frozen_transform(outcome_transform, train_Y, train_Yvar)
+        self.noise_mode = _noise_mode(train_Yvar, likelihood)
+        self.covar_module = covar_module or default_kernel(self._dim, self.num_outputs)
+        self.mean_module = mean_module or ConstantMean(batch_shape=self._batch())
+        if type(self.mean_module) not in (ConstantMean, ZeroMean):
+            raise UnsupportedError(
+                "a ConstantMean or a ZeroMean",
+                type(self.mean_module).__name__,
+                "Subtract other trends from Y before observing it.",
+            )
+        if self.noise_mode == "known":
+            ones = torch.ones(*self._batch(), 1)
+            likelihood = FixedNoiseGaussianLikelihood(noise=ones)
+        self.likelihood = likelihood or default_likelihood(self._batch())
+        self._state: list[str] = []
+        self._register_state("_count", torch.zeros((), dtype=torch.int64))
+        self._register_state("_noise_sum", torch.zeros(self.num_outputs, dtype=torch.float64))
+        self._revision = 0
+        self._memo = Memo()
+        self._curvature: Curvature | None = None
+        self.to(device=train_X.device, dtype=train_X.dtype)
+
+    # -- what a family says ----------------------------------------------------------------------
+
+    @abstractmethod
+    def _absorb(self, X: Tensor, Y: Tensor, Yvar: Tensor | None) -> None:
+        """Absorb checked, transformed data: X ``n x d``, Y and Yvar ``o x n``. Fails before it
+        writes.
+        """
+
+    @abstractmethod
+    def _build_predictor(self, previous: Predictor | None) -> Predictor:
+        """The posterior process now; `previous` is the last one if no hyperparameter has changed
+        since.
+        """
+
+    @abstractmethod
+    def _evidence(self, profile_mean: bool) -> Tensor:
+        """What the hyperparameters climb, without priors: 0-dim, differentiable.
+
+        With ``profile_mean`` the constant mean is first set to its optimum, where the family has
+        it.
+        """
+
+    def _layout(self) -> dict[str, Any]:
+        """What a saved state must agree with to be loaded; families add to it."""
+        return {"dim": self._dim, "outputs": self.num_outputs, "noise": self.noise_mode}
+
+    # -- the stream ------------------------------------------------------------------------------
+
+    def observe(self, X: Tensor, Y: Tensor, Yvar: Tensor | None = None) -> Self:
+        """Absorb data in place; any batch size.
+
+        Args:
+            X: ``n x d`` raw inputs.
+            Y: ``n x m`` raw outcomes.
+            Yvar: ``n x m`` raw noise variances, for a surrogate of known noise only.
+
+        Returns:
+            The surrogate itself.
+
+        Raises:
+            ShapeError, DtypeError, InputError, NoiseError, BoundsError: before anything has
+            changed.
+        """
+        self._check_batch(X, Y, Yvar, noise_known=self.noise_mode != "learned")
+        if X.shape[0] == 0:
+            return self
+        with torch.no_grad():
+            Y_t, Yvar_t = self._outcomes(Y, Yvar, X)
+            self._take(self._transformed(X), Y_t.mT, None if Yvar_t is None else Yvar_t.mT)
+            self._keep_incumbents(X, Y)
+        return self
+
+    def _take(self, X: Tensor, Y: Tensor, Yvar: Tensor | None) -> None:
+        """Absorb transformed data and count them."""
+        self._absorb(X, Y, Yvar)
+        self.get_buffer("_count").add_(X.shape[0])
+        if Yvar is not None:
+            self.get_buffer("_noise_sum").add_(Yvar.sum(-1))
+        self._changed()
+
+    def _changed(self) -> None:
+        """The state has changed: forget what was derived from it, keep BoTorch's view of the
+        noise.
+        """
+        self._revision += 1
+        noise = self._seen_noise()
+        if self.noise_mode == "known" and noise is not None:
+            cast(Any, self.likelihood).noise = noise.unsqueeze(-1).to(self.dtype)
+
+    def _conditioned(self, X: Tensor, Y: Tensor, noise: Tensor) -> LatentModel:
+        return conditioned.conditioned(self, X, Y, noise)
+
+    def condition_on_observations(  # type: ignore[override]
+        self, X: Tensor, Y: Tensor, noise: Tensor | None = None, **kwargs: Any
+    ) -> LatentModel:
+        """The surrogate given more data, exactly; it stays untouched itself.
+
+        Args:
+            X: ``batch_shape x n x d`` raw points.
+            Y: ``batch_shape' x n x m`` raw values; leading fantasy dimensions share X.
+            noise: Noise variances like ``Y``, already outcome-transformed; by default those of a
+                typical observation.
+            kwargs: What BoTorch passes along (``propagate_grads``).
+
+        Returns:
+            For unbatched data that need no gradient, a surrogate of the same class with the points
+            absorbed (unless explicit noise is given where noise is learned, which its state cannot
+            hold); else a `ConditionedPosterior`.
+        """
+        plain = X.ndim == 2 and Y.ndim == 2 and not (X.requires_grad or Y.requires_grad)
+        if not plain or (
+            noise is not None and (self.noise_mode == "learned" or noise.requires_grad)
+        ):
+            return super().condition_on_observations(X, Y, noise, **kwargs)
+        refuse_unknown(kwargs)
+        self._check_points(X, "X")
+        self._check_targets(X, Y)
+        with torch.no_grad():
+            Y_t = self._outcomes(Y, None, X)[0].mT
+            child = copy.deepcopy(self)
+            child._condition_in_place(
+                self._transformed(X), Y_t, self._conditioning_noise(Y_t, noise)
+            )
+        return child
+
+    def _condition_in_place(self, X: Tensor, Y: Tensor, Yvar: Tensor | None) -> None:
+        """Exact conditioning of this very object; families whose `observe` approximates override
+        it.
+        """
+        if X.shape[0]:
+            self._take(X, Y, Yvar)
+
+    def _conditioning_noise(self, Y: Tensor, noise: Tensor | None) -> Tensor | None:
+        """Noise to absorb with ``Y`` (``o x n``), in the units of the state (scaled noise:
+        unscaled).
+        """
+        if self.noise_mode == "learned":
+            return None
+        if noise is None:
+            variance = self._mean_noise().unsqueeze(-1)
+        else:
+            check_noise(noise)
+            variance = noise.double().mT
+        return (variance / self._noise_scale().unsqueeze(-1)).expand(Y.shape)
+
+    def log_predictive(self, X: Tensor, Y: Tensor, Yvar: Tensor | None = None) -> Tensor:
+        """Log density of new data before they are absorbed: the prequential score, 0-dim, in raw
+        units.
+
+        Args:
+            X: ``n x d`` raw inputs.
+            Y: ``n x m`` raw outcomes.
+            Yvar: ``n x m`` raw noise variances, where noise is known.
+        """
+        self._check_batch(X, Y, Yvar, noise_known=self.noise_mode != "learned")
+        with torch.enable_grad():
+            raw = Y.detach().double().requires_grad_()
+            Y_t, Yvar_t = self._outcomes(raw, Yvar, X)
+            (slope,) = torch.autograd.grad(Y_t.sum(), raw)
+        with torch.no_grad():
+            latent = self._predictor().latent(self._transformed(X))
+            noise = self._noise_scale().unsqueeze(-1).expand(Y_t.mT.shape)
+            noise = noise if Yvar_t is None else noise * Yvar_t.mT
+            chol = chol_psd(latent.covariance(latent) + torch.diag_embed(noise))
+            law = torch.distributions.MultivariateNormal(latent.mean, scale_tril=chol)
+            return law.log_prob(Y_t.mT).sum() + slope.abs().log().sum()
+
+    @property
+    def num_observed(self) -> int:
+        """How many observations the state holds."""
+        return int(self.get_buffer("_count"))
+
+    @property
+    def state_bytes(self) -> int:
+        """Bytes of all state buffers: what "bytes constant in n" is about."""
+        buffers = (self.get_buffer(name) for name in self._state)
+        return sum(b.numel() * b.element_size() for b in buffers)
+
+    def subset_output(self, idcs: list[int]) -> LatentModel:
+        """Some of the outputs, as a snapshot; all of them: the surrogate itself."""
+        if list(idcs) == list(range(self.num_outputs)):
+            return self
+        return conditioned.subset(self, idcs)
+
+    # -- incumbents ------------------------------------------------------------------------------
+
+    def track_incumbents(self, k: int) -> Self:
+        """Keep the k best points observed from now on (one output), for an acquisition's
+        X_baseline.
+        """
+        if self.num_outputs != 1 or k < 1:
+            raise InputError(
+                "one output and k >= 1",
+                f"{self.num_outputs} outputs, k = {k}",
+                "Keep points yourself.",
+            )
+        self._incumbent_limit = k
+        self._register_state("_incumbent_X", torch.empty(0, self._dim, dtype=torch.float64))
+        self._register_state("_incumbent_Y", torch.empty(0, dtype=torch.float64))
+        return self
+
+    @property
+    def incumbents(self) -> Tensor | None:
+        """The best points seen, raw, best first, ``k x d``; None unless `track_incumbents` was
+        called.
+        """
+        if "_incumbent_X" not in self._state:
+            return None
+        return self.get_buffer("_incumbent_X").to(self.dtype)
+
+    def _keep_incumbents(self, X: Tensor, Y: Tensor) -> None:
+        if "_incumbent_X" not in self._state:
+            return
+        points = torch.cat([self.get_buffer("_incumbent_X"), X.double()])
+        values = torch.cat([self.get_buffer("_incumbent_Y"), Y[:, 0].double()])
+        best = values.argsort(descending=True, stable=True)[: self._incumbent_limit]
+        self._incumbent_X, self._incumbent_Y = points[best], values[best]
+
+    # -- hyperparameters -------------------------------------------------------------------------
+
+    def log_evidence(self) -> Tensor:
+        """The log evidence (families say where it is a bound), summed over outputs, without priors.
+
+        0-dim, constants included, differentiable in every hyperparameter.
+        """
+        return self._evidence(profile_mean=False)
+
+    def make_mll(self) -> MarginalLogLikelihood:
+        """The objective of `fit`, for `fit_gpytorch_mll`: evidence (or bound) plus log priors."""
+        return StreamMLL(self)
+
+    def fit(self, max_evals: int | None = None) -> FitReport:
+        """Fit the hyperparameters, warm-started from where they are.
+
+        Args:
+            max_evals: Most objective-and-gradient evaluations; None: until the gain falls below
+                0.01 nat.
+        """
+        return fit_model(self, max_evals)
+
+    def custom_fit(
+        self,
+        mll: MarginalLogLikelihood,
+        closure: Callable[..., Any] | None = None,
+        closure_kwargs: dict[str, Any] | None = None,
+        optimizer_kwargs: dict[str, Any] | None = None,
+        optimizer: Callable[..., Any] | None = None,
+        **kwargs: Any,
+    ) -> MarginalLogLikelihood:
+        """The hook of `fit_gpytorch_mll`. A user's optimizer is honoured, a closure refused.
+
+        Raises:
+            UnsupportedError: if a closure is given: the objective is the family's.
+        """
+        if closure is not None or closure_kwargs:
+            raise UnsupportedError(
+                "no closure", "a user's closure", "Change priors or pass an optimizer instead."
+            )
+        if optimizer is None:
+            fit_model(self, **(optimizer_kwargs or {}))
+        else:
+            mll.train()
+            objective = cast(StreamMLL, mll).closure()
+            optimizer(mll, closure=objective, **(optimizer_kwargs or {}))
+        return mll.eval()
+
+    def _noise_scale(self) -> Tensor:
+        """What multiplies the noise held in the state (``o``): the learned noise or scale, or
+        one.
+        """
+        if self.noise_mode == "known":
+            return self.get_buffer("_noise_sum").new_ones(self.num_outputs)
+        noise = cast(Tensor, self.likelihood.noise).double()
+        return noise.reshape(-1).expand(self.num_outputs)
+
+    def _prior_mean(self) -> Tensor:
+        """The constant prior mean (``o``), float64, differentiable."""
+        if isinstance(self.mean_module, ZeroMean):
+            return self.get_buffer("_noise_sum").new_zeros(self.num_outputs)
+        return self.mean_module.constant.double().reshape(-1).expand(self.num_outputs)
+
+    def _seen_noise(self) -> Tensor | None:
+        """Running mean of the noise variances seen (``o``), before any learned scale."""
+        count = self.get_buffer("_count")
+        return self.get_buffer("_noise_sum") / count if int(count) else None
+
+    def _typical_noise_or_none(self) -> Tensor | None:
+        if self.noise_mode == "learned":
+            return self._noise_scale().detach()
+        seen = self._seen_noise()
+        return None if seen is None else self._noise_scale().detach() * seen
+
+    # -- derived quantities ----------------------------------------------------------------------
+
+    def _hyperparameters(self) -> Tensor:
+        """All hyperparameter values, flat. Setters write through ``.data``: only values tell a
+        change.
+        """
+        modules = (self.covar_module, self.mean_module, self.likelihood)
+        values = [
+            p.detach().reshape(-1).double() for module in modules for p in module.parameters()
+        ]
+        return torch.cat(values) if values else self.get_buffer("_noise_sum").new_empty(0)
+
+    def _predictor(self) -> Predictor:
+        values = self._hyperparameters()
+        previous = self._memo.value if self._memo.fits(values) else None
+        if previous is None or self._memo.revision != self._revision:
+            with torch.no_grad():
+                previous = self._build_predictor(previous)
+            self._memo = Memo(previous, values.clone(), self._revision)
+        return previous
+
+    # -- state: buffers in float64 that move, copy, save and load --------------------------------
+
+    def _batch(self) -> torch.Size:
+        return torch.Size([self.num_outputs] if self.num_outputs > 1 else [])
+
+    def _register_state(self, name: str, value: Tensor) -> None:
+        device = self.get_buffer("_interface").device
+        self.register_buffer(name, value.to(device))
+        if name not in self._state:
+            self._state.append(name)
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        """Move everything; cast the interface and the hyperparameters, never state or transforms.
+
+        BoTorch's analytic acquisitions call ``.to(X)`` at every evaluation: when nothing moves,
+        nothing derived is forgotten.
+        """
+        kept = [(cast(nn.Module, self), name) for name in ["bounds", *self._state]]
+        for child in ("input_transform", "outcome_transform"):
+            if hasattr(self, child):
+                kept += [(m, k) for m in getattr(self, child).modules() for k in m._buffers]
+        values = [module._buffers[name] for module, name in kept]
+        before = self.get_buffer("_interface").device
+        for module, name in kept:
+            module._buffers[name] = None
+        super()._apply(fn, recurse)
+        device = self.get_buffer("_interface").device
+        for (module, name), value in zip(kept, values, strict=True):
+            module._buffers[name] = None if value is None else value.to(device)
+        if device != before:
+            self._revision += 1
+            self._memo = Memo()
+        return self
+
+    def get_extra_state(self) -> dict[str, Any]:
+        """Class, version and layout, to be checked before a state is loaded."""
+        return {"class": type(self).__name__, "version": STATE_VERSION, **self._layout()}
+
+    def set_extra_state(self, state: dict[str, Any]) -> None:
+        """Nothing to restore: `_load_from_state_dict` has checked it."""
+
+    def load_state_dict(  # type: ignore[override]
+        self,
+        state_dict: Mapping[str, Any],
+        strict: bool = True,
+        keep_transforms: bool = True,
+        assign: bool = False,
+    ) -> Any:
+        """Restore state, hyperparameters and transforms; all is checked before anything changes.
+
+        Raises:
+            StateError: if class, version, layout or keys do not fit this surrogate.
+        """
+        missing = set(self.state_dict()) - set(state_dict)
+        unexpected = set(state_dict) - set(self.state_dict())
+        if strict and (missing or unexpected):
+            raise StateError(
+                f"the state of a {type(self).__name__} built with the same arguments",
+                f"missing {sorted(missing)}, unexpected {sorted(unexpected)}",
+                "Build the surrogate as the saved one was, then load.",
+            )
+        return nn.Module.load_state_dict(self, state_dict, strict, assign)
+
+    def _load_from_state_dict(
+        self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any
+    ) -> None:
+        saved, own = state_dict.get(prefix + "_extra_state"), self.get_extra_state()
+        if saved != own:
+            raise StateError(
+                f"a state of {own}",
+                f"{saved}",
+                "Load it into a surrogate built as the saved one was.",
+            )
+        for name in self._state:
+            if prefix + name in state_dict:
+                value = state_dict[prefix + name]
+                self._buffers[name] = self.get_buffer(name).new_empty(value.shape)
+        super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
+        self._changed()
+        self._memo = Memo()
+
+    # -- checks ----------------------------------------------------------------------------------
+
+    def _check_batch(self, X: Tensor, Y: Tensor, Yvar: Tensor | None, *, noise_known: bool) -> None:
+        self._check_points(X, "X")
+        if X.ndim != 2 or Y.ndim != 2:
+            raise ShapeError(
+                "X `n x d` and Y `n x m`",
+                f"{tuple(X.shape)} and {tuple(Y.shape)}",
+                "Surrogates are unbatched; build one per batch.",
+            )
+        self._check_targets(X, Y)
+        if (Yvar is not None) != noise_known:
+            raise NoiseError(
+                "Yvar with every batch" if noise_known else "no Yvar",
+                "none" if noise_known else "Yvar",
+                "A surrogate is built with known noise (train_Yvar) or without, and stays so.",
+            )
+        if Yvar is not None:
+            if Yvar.shape != Y.shape or Yvar.dtype != Y.dtype:
+                raise ShapeError(
+                    f"Yvar like Y, {tuple(Y.shape)} {Y.dtype}",
+                    f"{tuple(Yvar.shape)} {Yvar.dtype}",
+                    "Give one variance per value.",
+                )
+            check_noise(Yvar)
+
+
+class Memo:
+    """One immutable value, kept while the state's revision and the hyperparameters' values hold."""
+
+    def __init__(
+        self, value: Any = None, hyperparameters: Tensor | None = None, revision: int = -1
+    ) -> None:
+        self.value = value
+        self.hyperparameters = hyperparameters
+        self.revision = revision
+
+    def fits(self, hyperparameters: Tensor) -> bool:
+        """Whether the value was made under these hyperparameters, on this device."""
+        mine = self.hyperparameters
+        return (
+            mine is not None
+            and mine.device == hyperparameters.device
+            and torch.equal(mine, hyperparameters)
+        )
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Memo:
+        return self  # the value is never written to
+
+
+def _sizes(X: Tensor, Y: Tensor, Yvar: Tensor | None) -> tuple[int, int]:
+    shapes = [tuple(t.shape) for t in (X, Y) if t is not None]
+    if X.ndim != 2 or Y.ndim != 2 or X.shape[0] != Y.shape[0] or 0 in (X.shape[1], Y.shape[1]):
+        raise ShapeError(
+            "train_X `n x d` and train_Y `n x m`, unbatched",
+            " and ".join(map(str, shapes)),
+            "Give an explicit output dimension; build one surrogate per batch.",
+        )
+    if X.dtype != Y.dtype or X.dtype not in (torch.float32, torch.float64):
+        raise DtypeError(
+            "train_X and train_Y both float64 (or both float32)",
+            f"{X.dtype} and {Y.dtype}",
+            "Cast them to one dtype.",
+        )
+    return X.shape[1], Y.shape[1]
+
+
+def _checked_bounds(bounds: Tensor | None, X: Tensor) -> Tensor | None:
+    if bounds is None:
+        return None
+    value = torch.as_tensor(bounds).detach().to(dtype=torch.float64, device=X.device)
+    if value.shape != (2, X.shape[1]):
+        raise ShapeError(
+            f"bounds `2 x {X.shape[1]}`", f"{tuple(value.shape)}", "Stack lower and upper bounds."
+        )
+    if not bool(value.isfinite().all()) or bool((value[0] >= value[1]).any()):
+        raise BoundsError(
+            "finite bounds, lower below upper", f"{value.tolist()}", "Swap or widen them."
+        )
+    return value.clone()
+
+
+def _noise_mode(Yvar: Tensor | None, likelihood: Likelihood | None) -> str:
+    if getattr(likelihood, "second_noise_covar", None) is not None:
+        raise UnsupportedError(
+            "known or learned noise",
+            "learn_additional_noise=True",
+            "Give train_Yvar and likelihood=GaussianLikelihood() for noise of learned scale.",
+        )
+    if likelihood is not None and not isinstance(likelihood, GaussianLikelihood):
+        raise UnsupportedError(
+            "a GaussianLikelihood", type(likelihood).__name__, "Give known noise as train_Yvar."
+        )
+    if Yvar is None:
+        return "learned"
+    return "known" if likelihood is None else "scaled"
