@@ -24,35 +24,83 @@ from torch import Tensor
 from bo_stream.action_matrix import ActionMatrix
 from bo_stream.errors import StateError
 
-__all__ = ["Projected", "border", "chol_of", "elbo", "projected_log_likelihood"]
+__all__ = ["Projected", "border", "chol_of"]
 
 
 @dataclass(frozen=True)
 class Projected:
-    """What both losses share.
+    """A Gaussian process seen through S: what posterior and losses share, free of y.
 
     Attributes:
+        S: Actions, ``n x i``.
+        noise: Noise variances d_j, ``n``.
         B: K S, ``n x i``.
         L: chol(S'(K + D) S), ``i x i``.
-        w: L^-1 S'e, ``i``.
         delta: S'D S, ``i x i``.
     """
 
+    S: ActionMatrix
+    noise: Tensor
     B: Tensor
     L: Tensor
-    w: Tensor
     delta: Tensor
 
     @classmethod
-    def of(cls, B: Tensor, S: ActionMatrix, e: Tensor, noise: Tensor) -> Projected:
-        """From B = K S (``n x i``), residuals and noise variances (``n``). O(n i + i^3)."""
+    def of(cls, B: Tensor, S: ActionMatrix, noise: Tensor) -> Projected:
+        """From B = K S and noise variances. O(n i + i^3)."""
         delta = S.gram(noise)
-        L = chol_of(S.transpose_times(B) + delta)
-        w = torch.linalg.solve_triangular(L, S.transpose_times(e)[:, None], upper=False)[:, 0]
-        return cls(B, L, w, delta)
+        return cls(S, noise, B, chol_of(S.transpose_times(B) + delta), delta)
 
-    def logdet(self) -> Tensor:
-        """log|G|."""
+    def weights(self, e: Tensor) -> tuple[Tensor, Tensor]:
+        """For residuals e = y - c (``n`` or ``n x p``), w = L^-1 S'e and v = L^-T w."""
+        u = self.S.transpose_times(e).reshape(self.L.shape[-1], -1)
+        w = torch.linalg.solve_triangular(self.L, u, upper=False)
+        v = torch.linalg.solve_triangular(self.L.mT, w, upper=True)
+        return w.reshape(-1, *e.shape[1:]), v.reshape(-1, *e.shape[1:])
+
+    def elbo(self, prior_variance: Tensor, e: Tensor) -> Tensor:
+        """The evidence lower bound [eq. 11; MATHS.md 5.2, signed as a log likelihood], 0-dim.
+
+        Equals log p(y) - KL(posterior given S'y || exact posterior): at most the log evidence,
+        and equal to it for S = I. Invariant under any change of S within its column span.
+        Differentiable in everything. O(n i^2) time, O(n i) memory.
+
+        Args:
+            prior_variance: k(x_j, x_j), ``n``.
+            e: Residuals y - c, ``n``.
+        """
+        w, v = self.weights(e)
+        A = torch.linalg.solve_triangular(self.L, self.B.mT, upper=False)  # L^-1 S'K, i x n
+        misfit = (e - self.B @ v).square() + prior_variance - A.square().sum(0)
+        # v'S'KS v = w'w - v'delta v and tr(G^-1 S'KS) = i - tr(G^-1 delta), as S'KS = G - delta
+        fit = w.square().sum() - v @ self.delta @ v
+        trace = v.numel() - (torch.cholesky_inverse(self.L) * self.delta).sum()
+        logs = self._logdet() - self.S.gram_logdet(self.noise) + self.noise.log().sum()
+        logs = logs + e.numel() * math.log(2.0 * math.pi)
+        return -0.5 * ((misfit / self.noise).sum() + fit - trace + logs)
+
+    def log_likelihood(self, e: Tensor) -> Tensor:
+        """The projected log likelihood log N(S'y; S'c, G), columns normalised [eq. 9], 0-dim.
+
+        It sees S'y alone, not what S leaves out: for study, not recommended for training.
+        """
+        w, _ = self.weights(e)
+        logs = self._logdet() - self.S.gram_logdet(torch.ones_like(self.noise))
+        return -0.5 * (w.square().sum() + logs + w.numel() * math.log(2.0 * math.pi))
+
+    def best_constant(self, y: Tensor) -> Tensor:
+        """The constant mean c that maximises `elbo` for targets y (``n``), 0-dim.
+
+        With e = y - c 1 the bound is a parabola in c: of r'D^-1 r + v'(G - delta)v, r = e - B v.
+        """
+        e = torch.stack([y, torch.ones_like(y)], -1)
+        w, v = self.weights(e)
+        r = e - self.B @ v
+        form = r.mT @ (r / self.noise[:, None]) + w.mT @ w - v.mT @ self.delta @ v
+        return form[0, 1] / form[1, 1]
+
+    def _logdet(self) -> Tensor:
+        """The log determinant of G."""
         return 2.0 * self.L.diagonal().log().sum()
 
 
@@ -71,45 +119,6 @@ def chol_of(G: Tensor) -> Tensor:
             "Give linearly independent actions, or noise above 1e-12 of the outputscale.",
         )
     return L
-
-
-def elbo(B: Tensor, prior_variance: Tensor, S: ActionMatrix, e: Tensor, noise: Tensor) -> Tensor:
-    """The evidence lower bound [eq. 11; MATHS.md 5.2, with the sign of a log likelihood], 0-dim.
-
-    Equals log p(y) - KL(posterior given S'y || exact posterior), so at most the log evidence, and
-    equal to it for S = I. Invariant under any change of S within its column span.
-
-    Args:
-        B: K S, ``n x i``.
-        prior_variance: k(x_j, x_j), ``n``.
-        S: Actions, ``n x i``.
-        e: Residuals y - c, ``n``.
-        noise: Noise variances d_j, ``n``.
-
-    Returns:
-        The bound, differentiable in all five. O(n i^2) time, O(n i) memory.
-    """
-    p = Projected.of(B, S, e, noise)
-    A = torch.linalg.solve_triangular(p.L, B.mT, upper=False)  # L^-1 S'K, i x n
-    v = torch.linalg.solve_triangular(p.L.mT, p.w[:, None], upper=True)[:, 0]
-    misfit = ((e - B @ v).square() + prior_variance - A.square().sum(0)) / noise
-    # v'S'KS v = w'w - v'delta v and tr(G^-1 S'KS) = i - tr(G^-1 delta), as S'KS = G - delta
-    fit = p.w.square().sum() - v @ p.delta @ v
-    trace = S.num_actions - (torch.cholesky_inverse(p.L) * p.delta).sum()
-    log_two_pi = e.numel() * math.log(2.0 * math.pi)
-    logs = noise.log().sum() + log_two_pi + p.logdet() - S.gram_logdet(noise)
-    return -0.5 * (misfit.sum() + fit - trace + logs)
-
-
-def projected_log_likelihood(B: Tensor, S: ActionMatrix, e: Tensor, noise: Tensor) -> Tensor:
-    """Log N(S'y; S'c, G), with normalised columns [eq. 9; MATHS.md 5.2], 0-dim.
-
-    It sees S'y alone, not what S leaves out; good for study, not recommended for training.
-    Arguments as in `elbo`.
-    """
-    p = Projected.of(B, S, e, noise)
-    logs = p.logdet() - S.gram_logdet(torch.ones_like(noise))
-    return -0.5 * (p.w.square().sum() + logs + S.num_actions * math.log(2.0 * math.pi))
 
 
 def border(L: Tensor, cross: Tensor, corner: Tensor) -> Tensor:

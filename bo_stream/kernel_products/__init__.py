@@ -11,6 +11,7 @@ from bo_stream.kernel_products.checkpointed import (
     KernelOperator,
     checkpointed_product,
     kernel_block,
+    kernel_values,
 )
 from bo_stream.kernel_products.cross import cross_block_product
 from bo_stream.kernel_products.stationary import Stationary, describe
@@ -22,6 +23,7 @@ __all__ = [
     "cross_product",
     "describe",
     "kernel_block",
+    "kernel_values",
     "symmetric_product",
 ]
 

@@ -14,12 +14,25 @@ from torch.utils.checkpoint import checkpoint
 
 from bo_stream.action_matrix import ActionMatrix
 from bo_stream.kernel_products.cross import row_chunks
+from bo_stream.kernel_products.stationary import describe, minus_half_squared_distance
 
 
 def kernel_block(kernel: Kernel, X1: Tensor, X2: Tensor) -> Tensor:
     """The dense ``n1 x n2`` kernel matrix, float64 whatever the kernel's parameters are."""
     K: Tensor = kernel(X1, X2).to_dense()
     return K.reshape(X1.shape[0], X2.shape[0]).to(torch.float64)
+
+
+def kernel_values(kernel: Kernel, X1: Tensor, X2: Tensor) -> Tensor:
+    """The dense ``n1 x n2`` kernel matrix without gradient, in closed form where there is one."""
+    with torch.no_grad():
+        form = describe(kernel, X1.shape[-1])
+        if form is None or X2.shape[0] == 0:
+            return kernel_block(kernel, X1, X2)
+        centre = X2.mean(0)
+        z1, z2 = (X1 - centre) / form.lengthscale, (X2 - centre) / form.lengthscale
+        h = minus_half_squared_distance(z1, z2, form.form.exact_distance)
+        return form.form.value(h).mul_(form.outputscale)
 
 
 def checkpointed_product(kernel: Kernel, X_star: Tensor, X: Tensor, S: ActionMatrix) -> Tensor:
@@ -50,12 +63,12 @@ class KernelOperator:
 
     def __init__(self, kernel: Kernel, X: Tensor) -> None:
         self.kernel, self.X = kernel, X
-        self.K = kernel_block(kernel, X, X) if X.shape[0] <= self.HELD else None
+        self.K = kernel_values(kernel, X, X) if X.shape[0] <= self.HELD else None
 
     def times(self, q: Tensor) -> Tensor:
         """K q for q ``n``. O(n^2) time."""
         if self.K is not None:
             return self.K @ q
         n = self.X.shape[0]
-        parts = [kernel_block(self.kernel, self.X[rows], self.X) @ q for rows in row_chunks(n, n)]
+        parts = [kernel_values(self.kernel, self.X[rows], self.X) @ q for rows in row_chunks(n, n)]
         return torch.cat(parts)

@@ -9,7 +9,7 @@ from gpytorch.kernels import MaternKernel, ScaleKernel
 from bo_stream.action_matrix import BlockMatrix, DenseMatrix, identity_actions
 from bo_stream.errors import StateError
 from bo_stream.kernel_products import kernel_block, symmetric_product
-from bo_stream.projected import Projected, border, chol_of, elbo, projected_log_likelihood
+from bo_stream.projected import Projected, border, chol_of
 
 N, NUM = 24, 6
 
@@ -29,7 +29,8 @@ def problem(seed=0):
 def losses(kernel, X, S, e, noise):
     B = symmetric_product(kernel, X, S)
     diag = kernel(X, diag=True)
-    return elbo(B, diag, S, e, noise), projected_log_likelihood(B, S, e, noise)
+    projected = Projected.of(B, S, noise)
+    return projected.elbo(diag, e), projected.log_likelihood(e)
 
 
 def dense_losses(K, S, e, noise):
@@ -96,8 +97,8 @@ def test_losses_pass_gradcheck():
     values = S.values.clone().requires_grad_()
 
     def both(B, values, e, noise):
-        S_v = BlockMatrix(S.block, values, NUM)
-        return elbo(B, diag, S_v, e, noise), projected_log_likelihood(B, S_v, e, noise)
+        projected = Projected.of(B, BlockMatrix(S.block, values, NUM), noise)
+        return projected.elbo(diag, e), projected.log_likelihood(e)
 
     assert torch.autograd.gradcheck(both, (B, values, e, noise), atol=1e-5)
 
@@ -156,4 +157,13 @@ def test_dependent_actions_are_refused_with_a_remedy():
     X, e, noise, kernel, _ = problem()
     S = DenseMatrix(torch.zeros(N, 2, dtype=torch.float64))
     with pytest.raises(StateError, match="independent"):
-        Projected.of(symmetric_product(kernel, X, S), S, e, noise)
+        Projected.of(symmetric_product(kernel, X, S), S, noise)
+
+
+def test_best_constant_is_where_the_slope_vanishes():
+    X, y, noise, kernel, S = problem()
+    projected = Projected.of(symmetric_product(kernel, X, S).detach(), S, noise)
+    c = projected.best_constant(y).requires_grad_()
+    diag = kernel(X, diag=True).detach()
+    (slope,) = torch.autograd.grad(projected.elbo(diag, y - c), c)
+    assert abs(slope.item()) < 1e-10
