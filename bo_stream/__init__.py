@@ -2,6 +2,7 @@
 
 from bo_stream.exact import ExactGP
 from bo_stream.fitting import FitReport
+from bo_stream.surrogate import surrogate
 from bo_stream.wiski import WISKI
 
-__all__ = ["WISKI", "ExactGP", "FitReport"]
+__all__ = ["WISKI", "ExactGP", "FitReport", "surrogate"]

@@ -172,6 +172,12 @@ class ConditionedPosterior(LatentModel):
         """Batch shape of the conditioning data: ``fantasies x batch``."""
         return self._shape
 
+    def subset_output(self, idcs: list[int]) -> ConditionedPosterior:
+        """Some of the outputs; all of them: the conditioned posterior itself."""
+        if list(idcs) == list(range(self.num_outputs)):
+            return self
+        return subset(self, idcs)
+
     def _predictor(self) -> Predictor:
         return self._frozen
 
@@ -239,7 +245,13 @@ def conditioned(parent: LatentModel, X: Tensor, Y: Tensor, noise: Tensor) -> Con
 
 def subset(parent: LatentModel, outputs: list[int]) -> ConditionedPosterior:
     """Some of the outputs of a surrogate or conditioned posterior, as a snapshot."""
-    predictor = SubsetPredictor(parent._predictor(), outputs)
+    base = parent._predictor()
+    predictor: Predictor
+    if isinstance(base, ConditionedPredictor):
+        Y, noise = base.Y[..., outputs, :], base.noise[..., outputs, :]
+        predictor = ConditionedPredictor(SubsetPredictor(base.base, outputs), base.X, Y, noise)
+    else:
+        predictor = SubsetPredictor(base, outputs)
     return ConditionedPosterior(parent, predictor, parent.batch_shape, outputs)
 
 

@@ -37,10 +37,16 @@ class ExactPredictor:
     mean: Tensor
 
     def latent(self, X: Tensor) -> FactorLatent:
-        """The law at points ``batch x q x d``: O(n^2 q)."""
-        A = torch.linalg.solve_triangular(self.L, cross_kernel(self.kernel, self.X, X), upper=False)
-        mean = self.mean.unsqueeze(-1) + (A.mT @ self.w.unsqueeze(-1)).squeeze(-1)
-        return FactorLatent(mean, X, self.kernel, A)
+        """The law at points ``batch x q x d``: O(n^2 q).
+
+        One triangular solve for the whole batch: a batched one would copy the factor per batch.
+        """
+        K = cross_kernel(self.kernel, X.reshape(-1, X.shape[-1]), self.X)
+        A_t = torch.linalg.solve_triangular(self.L.mT, K, upper=True, left=False)
+        mean = self.mean.unsqueeze(-1) + (A_t @ self.w.unsqueeze(-1)).squeeze(-1)
+        shape = X.shape[:-1]
+        A = A_t.unflatten(-2, shape).movedim(0, -3).mT
+        return FactorLatent(mean.unflatten(-1, shape).movedim(0, -2), X, self.kernel, A)
 
     def path(self, sample_shape: Size) -> Path:
         """Sample functions by Matheron's rule on random features of the prior."""

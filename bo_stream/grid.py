@@ -180,15 +180,35 @@ def _keys(s: Tensor) -> Tensor:
     )
 
 
-def kron_apply(factors: Sequence[Tensor], M: Tensor) -> Tensor:
+def kron_left(factors: Sequence[Tensor], M: Tensor) -> Tensor:
     """``(F_1 x .. x F_d) M`` for ``m x p`` M: O(m p sum n_k)."""
     p = M.shape[-1]
     before = 1
     for F in factors:
-        n = F.shape[-1]
-        M = F @ M.reshape(before, n, -1)
+        M = F @ M.reshape(before, F.shape[-1], -1)
         before *= F.shape[-2]
     return M.reshape(-1, p)
+
+
+def kron_right(M: Tensor, factors: Sequence[Tensor]) -> Tensor:
+    """``M (F_1 x .. x F_d)'`` for ``p x m`` M: O(m p sum n_k), without transposing M."""
+    p, after = M.shape[0], 1
+    for F in reversed(factors):
+        n = F.shape[-1]
+        M = M.reshape(-1, n) @ F.mT if after == 1 else F @ M.reshape(-1, n, after)
+        after *= F.shape[-2]
+    return M.reshape(p, -1)
+
+
+def kron_merged(factors: Sequence[Tensor], limit: int = 128) -> list[Tensor]:
+    """The same product with small trailing factors multiplied out: fewer passes over large
+    operands.
+    """
+    merged = list(factors)
+    while len(merged) > 1 and merged[-1].shape[0] * merged[-2].shape[0] <= limit:
+        last, before = merged.pop(), merged.pop()
+        merged.append(torch.kron(before.contiguous(), last.contiguous()))
+    return merged
 
 
 def partial_traces(Y: Tensor, sizes: Sequence[int]) -> list[Tensor]:

@@ -48,6 +48,10 @@ class Latent(ABC):
         broadcast.
         """
 
+    def times(self: L, other: L, M: Tensor) -> Tensor:
+        """Covariance with another law times ``M`` (``o x q' x k``): ``batch x o x q x k``."""
+        return self.covariance(other) @ M
+
     def operator(self) -> LinearOperator:
         """The covariance ``batch x o x q x q`` as an operator whose diagonal is cheap."""
         return to_linear_operator(self.covariance(self))
@@ -102,15 +106,40 @@ class FactorLatent(Latent):
 
     def covariance(self, other: FactorLatent) -> Tensor:
         """Covariance with another law of the same predictor."""
+        if self.X.ndim > 2 and other.X.ndim == 2:
+            shape = self.X.shape[:-1]
+            return self._flat().covariance(other).unflatten(-2, shape).movedim(0, -3)
         cov = cross_kernel(self.kernel, self.X, other.X) - self.minus.mT @ other.minus
         if self.plus is None or other.plus is None:
             return cov
         return cov + self.plus.mT @ other.plus
 
+    def times(self, other: FactorLatent, M: Tensor) -> Tensor:
+        """Covariance with another law times ``M``, without the product of the factors."""
+        if self.X.ndim > 2:
+            return super().times(other, M)
+        product = cross_kernel(self.kernel, self.X, other.X) @ M
+        product = product - self.minus.mT @ (other.minus @ M)
+        if self.plus is None or other.plus is None:
+            return product
+        return product + self.plus.mT @ (other.plus @ M)
+
+    def _flat(self) -> FactorLatent:
+        """The same points as one set: a product with a large unbatched law is then one product."""
+        X = self.X.reshape(-1, self.X.shape[-1])
+        minus = _flatten(self.minus.mT).mT
+        plus = None if self.plus is None else _flatten(self.plus.mT).mT
+        return FactorLatent(_flatten(self.mean.unsqueeze(-1))[..., 0], X, self.kernel, minus, plus)
+
     def operator(self) -> LinearOperator:
         """The covariance as an operator whose diagonal is cheap."""
         cov = self.kernel(self.X.unsqueeze(-3)) + MatmulLinearOperator(-self.minus.mT, self.minus)
         return cov if self.plus is None else cov + MatmulLinearOperator(self.plus.mT, self.plus)
+
+
+def _flatten(rows: Tensor) -> Tensor:
+    """``batch x o x q x k`` to ``o x (batch q) x k``."""
+    return rows.movedim(-3, 0).flatten(1, -2)
 
 
 def chol_psd(C: Tensor) -> Tensor:

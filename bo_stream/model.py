@@ -18,7 +18,7 @@ from botorch.models.gpytorch import GPyTorchModel
 from botorch.models.model import FantasizeMixin
 from botorch.models.transforms.outcome import OutcomeTransform
 from botorch.posteriors.gpytorch import GPyTorchPosterior
-from botorch.posteriors.posterior import Posterior
+from botorch.posteriors.transformed import TransformedPosterior
 from botorch.sampling.base import MCSampler
 from gpytorch.distributions import MultitaskMultivariateNormal, MultivariateNormal
 from linear_operator import to_linear_operator
@@ -78,7 +78,7 @@ class LatentModel(GPyTorchModel, FantasizeMixin):
         output_indices: list[int] | None = None,
         observation_noise: bool | Tensor = False,
         posterior_transform: PosteriorTransform | None = None,
-    ) -> Posterior:
+    ) -> GPyTorchPosterior | TransformedPosterior:
         """The joint posterior over ``q`` points and ``m`` outputs.
 
         Args:
@@ -101,9 +101,7 @@ class LatentModel(GPyTorchModel, FantasizeMixin):
         self._check_points(X, "X")
         latent = self._predictor().latent(self._transformed(X))
         noise = self._noise_to_add(observation_noise)
-        posterior: Posterior = GPyTorchPosterior(
-            _distribution(latent, noise, output_indices, X.dtype)
-        )
+        posterior: Any = GPyTorchPosterior(_distribution(latent, noise, output_indices, X.dtype))
         if hasattr(self, "outcome_transform"):
             transform = cast(OutcomeTransform, self.outcome_transform)
             if output_indices is not None:

@@ -24,6 +24,7 @@ from torch import Size, Tensor
 from bo_stream.errors import InputError, StateError, UnsupportedError
 from bo_stream.grid import Grid, Interpolation
 from bo_stream.grid_evidence import (
+    TINY,
     DenseRoot,
     Factorisation,
     ProductRoot,
@@ -85,7 +86,8 @@ class GridLatent(Latent):
             self.rows.weight.reshape(-1, shape[-1]),
         )
         bags = [F.embedding_bag(index, S, per_sample_weights=weight, mode="sum") for S in self.S]
-        return torch.stack(bags).reshape(len(self.S), *shape[:-1], -1).movedim(0, -3)
+        m = self.S.shape[-1]
+        return torch.stack(bags).reshape(len(self.S), *shape[:-1], m).movedim(0, -3)
 
 
 @dataclass(frozen=True)
@@ -370,8 +372,10 @@ class WISKI(StreamingGP):
             ]
             return roots, sources
         values = self._kernel_values(origin, self.grid.differences(points))
+        values = torch.where(values.abs() < TINY * values.amax(), 0.0, values)
         sources = [[self.grid.spread(row)] for row in values]
-        return [DenseRoot(K.detach()) for (K,) in sources], sources
+        band = 4 * (self.grid.m // self.grid.sizes[0])
+        return [DenseRoot(K.detach(), band) for (K,) in sources], sources
 
     def _kernel_values(self, x: Tensor, Z: Tensor) -> Tensor:
         """Kernel of one point against ``k`` others, ``o x k``."""

@@ -1,0 +1,154 @@
+"""What the parts of the streaming contract share: the factory, data, and comparisons."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import pytest
+import torch
+from botorch.models.model import Model
+from gpytorch.kernels import Kernel
+from gpytorch.likelihoods import GaussianLikelihood
+from torch import Tensor
+
+from bo_stream.streaming import Promises, StreamingGP
+
+__all__ = ["Contract", "Posteriorly", "assert_same_law", "assert_same_state", "close", "snapshot"]
+
+TIGHT = 1e-8
+"""Two routes to the same float64 numbers: rounding, amplified by the condition of a small GP."""
+
+
+class Posteriorly(Protocol):
+    """Anything with BoTorch's `posterior`."""
+
+    def posterior(self, X: Tensor, **kwargs: Any) -> Any:
+        """BoTorch's."""
+        ...
+
+
+class Contract:
+    """A family under test: subclass, define `make`, set what differs.
+
+    Attributes:
+        dim: Number of inputs.
+        noise: ``"learned"``, ``"known"`` or ``"scaled"`` (known up to a learned factor).
+        promises: What this configuration promises; by default what its class declares. Set it
+            where a configuration promises more (a growth policy, an action) than the class.
+        dtype: Of the interface.
+    """
+
+    dim: int = 2
+    noise: str = "learned"
+    promises: Promises | None = None
+    dtype: torch.dtype = torch.float64
+
+    def make(
+        self,
+        train_X: Tensor,
+        train_Y: Tensor,
+        train_Yvar: Tensor | None = None,
+        *,
+        bounds: Tensor,
+        **kw: Any,
+    ) -> StreamingGP:
+        """The surrogate under test. Small and quick: this is called a few hundred times."""
+        raise NotImplementedError
+
+    def kernel(self, outputs: int = 1) -> Kernel | None:
+        """The kernel under test, new at each call; None is the family's default."""
+        return None
+
+    # -- data ------------------------------------------------------------------------------------
+
+    @property
+    def bounds(self) -> Tensor:
+        """Raw bounds that are no unit cube, ``2 x d``."""
+        low = torch.tensor([-1.0, 0.5, 2.0], dtype=self.dtype)[: self.dim]
+        width = torch.tensor([2.0, 1.5, 3.0], dtype=self.dtype)[: self.dim]
+        return torch.stack([low, low + width])
+
+    def points(self, *shape: int, seed: int = 1) -> Tensor:
+        """Points well inside the bounds, ``shape x d``."""
+        generator = torch.Generator().manual_seed(seed)
+        U = torch.rand(*shape, self.dim, generator=generator, dtype=torch.float64)
+        low, high = self.bounds
+        return low + (high - low) * (0.02 + 0.96 * U.to(self.dtype))
+
+    def data(
+        self, n: int, *, seed: int = 0, outputs: int = 1
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
+        """A smooth function seen with noise: ``X, Y, Yvar`` (Yvar None where noise is learned)."""
+        X = self.points(n, seed=seed)
+        generator = torch.Generator().manual_seed(1000 + seed)
+        phase = torch.arange(outputs, dtype=self.dtype)
+        clean = (2.0 * X.sum(-1, keepdim=True) + phase).sin() + 0.5 * X[:, :1]
+        variance = 0.02 + 0.05 * torch.rand(n, outputs, generator=generator, dtype=torch.float64)
+        noise = torch.randn(n, outputs, generator=generator, dtype=torch.float64)
+        Y = clean + (variance.sqrt() * noise).to(self.dtype)
+        return X, Y, None if self.noise == "learned" else variance.to(self.dtype)
+
+    def build(self, n: int = 14, *, seed: int = 0, outputs: int = 1, **kw: Any) -> StreamingGP:
+        """A surrogate that has seen ``n`` points."""
+        return self.over(*self.data(n, seed=seed, outputs=outputs), **kw)
+
+    def over(self, X: Tensor, Y: Tensor, Yvar: Tensor | None = None, **kw: Any) -> StreamingGP:
+        """A surrogate that has seen these data, with noise of a size that matters."""
+        kernel = self.kernel(Y.shape[-1])
+        if kernel is not None:
+            kw.setdefault("covar_module", kernel)
+        if self.noise == "scaled" and "likelihood" not in kw:
+            batch = torch.Size([Y.shape[-1]] if Y.shape[-1] > 1 else [])
+            kw["likelihood"] = GaussianLikelihood(batch_shape=batch)
+        model = self.make(X, Y, Yvar, bounds=self.bounds, **kw)
+        scale = {"learned": 0.05, "scaled": 1.3}.get(self.noise)
+        if scale is not None:
+            model.likelihood.noise = scale
+        return model
+
+    def declared(self, model: StreamingGP) -> Promises:
+        """What the configuration under test promises."""
+        return self.promises or type(model).promises
+
+    def require(self, model: StreamingGP, promise: str) -> None:
+        """Skip, saying so, where the family does not promise this."""
+        if not getattr(self.declared(model), promise):
+            pytest.skip(f"{type(model).__name__} does not promise `{promise}`")
+
+    def outputs_of(self, model_outputs: int) -> int:
+        """Skip several outputs where the family takes one."""
+        if model_outputs > 1:
+            self.require(self.build(4), "multi_output")
+        return model_outputs
+
+
+def close(a: Tensor, b: Tensor, tolerance: float = TIGHT) -> None:
+    """Equal shapes, and values to ``tolerance * (1 + |value|)``."""
+    assert a.shape == b.shape, f"{tuple(a.shape)} is not {tuple(b.shape)}"
+    error = ((a.double() - b.double()).abs() / (1.0 + b.double().abs())).max() if a.numel() else 0.0
+    assert float(error) <= tolerance, f"relative error {float(error):.3g} above {tolerance:.3g}"
+
+
+def assert_same_law(a: Posteriorly, b: Posteriorly, X: Tensor, tolerance: float = TIGHT) -> None:
+    """Equal joint posteriors (mean and full covariance) at X."""
+    p, q = a.posterior(X), b.posterior(X)
+    close(p.mean, q.mean, tolerance)
+    close(p.distribution.covariance_matrix, q.distribution.covariance_matrix, tolerance)
+
+
+def snapshot(model: Model) -> dict[str, Any]:
+    """A copy of the whole `state_dict`."""
+    return {
+        k: v.detach().clone() if isinstance(v, Tensor) else v for k, v in model.state_dict().items()
+    }
+
+
+def assert_same_state(before: dict[str, Any], after: dict[str, Any]) -> None:
+    """Bit-identical `state_dict`s."""
+    assert before.keys() == after.keys()
+    for key, value in before.items():
+        if isinstance(value, Tensor):
+            assert value.dtype == after[key].dtype and value.shape == after[key].shape, key
+            assert torch.equal(value, after[key]), f"{key} has changed"
+        else:
+            assert value == after[key], f"{key} has changed"

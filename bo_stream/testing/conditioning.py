@@ -1,0 +1,322 @@
+"""Contract: conditioning and fantasies are Gaussian conditioning of the surrogate's own posterior."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+import torch
+from botorch.exceptions.errors import DeprecationError
+from botorch.models.model import Model
+from botorch.sampling.normal import IIDNormalSampler, SobolQMCNormalSampler
+from torch import Size, Tensor
+
+from bo_stream.conditioned import ConditionedPosterior
+from bo_stream.errors import BoStreamError
+from bo_stream.model import LatentModel
+from bo_stream.streaming import StreamingGP
+from bo_stream.testing import oracles
+from bo_stream.testing.base import Contract, assert_same_law, assert_same_state, close, snapshot
+
+__all__ = ["ConditioningContract"]
+
+# name: (batch of X, batch of Y, batch of the test points)
+BATCHES = {
+    "b": ((3,), (3,), (3,)),
+    "b, shared points": ((3,), (3,), ()),
+    "f over unbatched X": ((), (4,), ()),
+    "f over unbatched X, own points": ((), (4,), (4,)),
+    "f x b": ((3,), (4, 3), (3,)),
+    "f x b, own points": ((3,), (4, 3), (4, 3)),
+    "f x b, shared points": ((3,), (4, 3), ()),
+    "f2 x f1 x b": ((2,), (2, 3, 2), (2,)),
+    "f over 1 x b": ((1, 3), (4, 3), (3,)),
+}
+
+
+class ConditioningContract(Contract):
+    """`condition_on_observations`, `fantasize` and the conditioned posterior they return."""
+
+    def values(self, *shape: int, seed: int = 5) -> Tensor:
+        """Outcomes to condition on, ``shape``."""
+        generator = torch.Generator().manual_seed(seed)
+        return torch.randn(*shape, generator=generator, dtype=torch.float64).to(self.dtype)
+
+    def law_given(
+        self, model: Model, X: Tensor, Y: Tensor, noise: Tensor, points: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """The oracle: mean ``batch x p x m`` and covariance ``batch x m x p x p``, one at a time."""
+        batch = torch.broadcast_shapes(X.shape[:-2], Y.shape[:-2], points.shape[:-2])
+        X, Y, noise, points = (
+            t.expand(*batch, *t.shape[-2:]).reshape(-1, *t.shape[-2:])
+            for t in (X, Y, noise.expand(*noise.shape[:-2], *Y.shape[-2:]), points)
+        )
+        means, covs = [], []
+        for x, y, d, p in zip(X, Y, noise, points, strict=True):
+            for o in range(Y.shape[-1]):
+                joint = model.posterior(torch.cat([x, p]), output_indices=[o]).distribution
+                law = oracles.condition(joint.mean, joint.covariance_matrix, y[:, o], d[:, o])
+                means.append(law[0])
+                covs.append(law[1])
+        m, p = Y.shape[-1], points.shape[-2]
+        mean = torch.stack(means).reshape(*batch, m, p)
+        return mean.mT, torch.stack(covs).reshape(*batch, m, p, p)
+
+    def assert_conditioned(
+        self, given: Model, model: Model, X: Tensor, Y: Tensor, noise: Tensor, points: Tensor
+    ) -> None:
+        """`given` is `model` conditioned on the data, by the oracle, at `points`."""
+        mean, cov = self.law_given(model, X, Y, noise, points)
+        posterior = given.posterior(points)
+        close(posterior.mean, mean)
+        close(posterior.variance, cov.diagonal(dim1=-2, dim2=-1).mT)
+        for o in range(Y.shape[-1]):
+            part = given.posterior(points, output_indices=[o])
+            close(part.distribution.covariance_matrix, cov[..., o, :, :])
+
+    def default_noise(self, model: StreamingGP) -> Tensor:
+        """The noise of a typical observation, as a posterior shows it, ``m``."""
+        x = self.points(1)
+        noisy, clean = model.posterior(x, observation_noise=True), model.posterior(x)
+        return (noisy.variance - clean.variance).reshape(-1).detach()
+
+    # -- conditioning ----------------------------------------------------------------------------
+
+    def test_unbatched_conditioning_gives_the_same_family(self) -> None:
+        model = self.build()
+        before = snapshot(model)
+        X, Y = self.points(3, seed=7), self.values(3, 1)
+        given = model.condition_on_observations(X, Y)
+        assert type(given) is type(model)
+        assert given.num_observed == model.num_observed + 3
+        assert_same_state(before, snapshot(model))
+        self.assert_conditioned(given, model, X, Y, self.default_noise(model), self.points(5))
+
+    def test_unbatched_conditioning_with_noise(self) -> None:
+        model = self.build()
+        X, Y, noise = self.points(3, seed=7), self.values(3, 1), self.values(3, 1).square() + 0.01
+        given = model.condition_on_observations(X, Y, noise=noise)
+        self.assert_conditioned(given, model, X, Y, noise, self.points(5))
+
+    @pytest.mark.parametrize("name", BATCHES)
+    def test_batches(self, name: str) -> None:
+        x, y, p = BATCHES[name]
+        model = self.build()
+        X, Y, points = self.points(*x, 2, seed=7), self.values(*y, 2, 1), self.points(*p, 4)
+        given = model.condition_on_observations(X, Y)
+        assert isinstance(given, ConditionedPosterior)
+        assert given.batch_shape == torch.broadcast_shapes(x, y)
+        assert given.num_outputs == 1
+        self.assert_conditioned(given, model, X, Y, self.default_noise(model), points)
+
+    @pytest.mark.parametrize("shape", [(2, 1), (1, 1), (3, 2, 1), (4, 3, 2, 1)], ids=str)
+    def test_noise_per_observation(self, shape: tuple[int, ...]) -> None:
+        model = self.build()
+        X, Y, points = self.points(3, 2, seed=7), self.values(4, 3, 2, 1), self.points(4)
+        noise = 0.01 + self.values(*shape, seed=3).square()
+        given = model.condition_on_observations(X, Y, noise=noise)
+        self.assert_conditioned(given, model, X, Y, noise, points)
+
+    def test_several_outputs(self) -> None:
+        model = self.build(outputs=self.outputs_of(2))
+        before = snapshot(model)
+        X, Y, points = self.points(3, 2, seed=7), self.values(4, 3, 2, 2), self.points(3, 4)
+        given = model.condition_on_observations(X, Y)
+        assert given.num_outputs == 2
+        self.assert_conditioned(given, model, X, Y, self.default_noise(model), points)
+        unbatched = model.condition_on_observations(X[0], Y[0, 0])
+        assert type(unbatched) is type(model)
+        noise = self.default_noise(model)
+        self.assert_conditioned(unbatched, model, X[0], Y[0, 0], noise, points[0])
+        assert_same_state(before, snapshot(model))
+
+    def test_parent_is_a_snapshot(self) -> None:
+        """A conditioned posterior keeps its meaning when its parent observes or changes."""
+        model = self.build()
+        given = model.condition_on_observations(self.points(3, 2, seed=7), self.values(3, 2, 1))
+        X = self.points(3, 4)
+        before = given.posterior(X)
+        mean, variance = before.mean.clone(), before.variance.clone()
+        model.observe(*self.data(5, seed=9))
+        model.covar_module.outputscale = 3.0
+        after = given.posterior(X)
+        assert torch.equal(after.mean, mean) and torch.equal(after.variance, variance)
+
+    def test_before_any_posterior_call(self) -> None:
+        model = self.build()
+        X, Y = self.points(3, 2, seed=7), self.values(3, 2, 1)
+        given = model.condition_on_observations(X, Y)  # first thing asked of the model
+        self.assert_conditioned(given, model, X, Y, self.default_noise(model), self.points(4))
+
+    def test_conditioning_twice_is_conditioning_once(self) -> None:
+        model = self.build()
+        X, Y, points = self.points(3, 4, seed=7), self.values(2, 3, 4, 1), self.points(3, 4)
+        first = model.condition_on_observations(X[:, :1], Y[..., :1, :])
+        twice = first.condition_on_observations(X[:, 1:], Y[..., 1:, :])
+        assert isinstance(twice, ConditionedPosterior) and twice.batch_shape == Size([2, 3])
+        assert_same_law(twice, model.condition_on_observations(X, Y), points)
+
+    def test_nested_batches(self) -> None:
+        """Fantasies of fantasies: leading dimensions pile up; one conditioning on all is equal."""
+        model = self.build()
+        X1, X2 = self.points(3, 2, seed=7), self.points(3, 2, seed=8)
+        Y1, Y2 = self.values(2, 3, 2, 1), self.values(4, 2, 3, 2, 1, seed=6)
+        nested = model.condition_on_observations(X1, Y1).condition_on_observations(X2, Y2)
+        assert nested.batch_shape == Size([4, 2, 3])
+        X, Y = torch.cat([X1, X2], -2), torch.cat([Y1.expand(4, -1, -1, -1, -1), Y2], -2)
+        assert_same_law(nested, model.condition_on_observations(X, Y), self.points(3, 4))
+
+    def test_variance_is_shared_by_fantasies(self) -> None:
+        """What autograd keeps grows with the fantasies' means only, not with their covariance."""
+        model = self.build()
+        X, points = self.points(3, 2, seed=7).requires_grad_(), self.points(3, 20)
+
+        def kept(f: int) -> int:
+            given = model.condition_on_observations(X, self.values(f, 3, 2, 1))
+            sizes: dict[int, int] = {}
+
+            def pack(t: Tensor) -> Tensor:
+                sizes[t.untyped_storage().data_ptr()] = t.untyped_storage().nbytes()
+                return t
+
+            with torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t):
+                held = given.posterior(points).variance
+            assert held.shape == (f, 3, 20, 1)
+            assert torch.equal(held[0], held[-1])
+            return sum(sizes.values())
+
+        model.posterior(points)
+        few, many = kept(1), kept(101)
+        means = 100 * 3 * 20 * 8  # one f x b x p tensor of float64
+        assert many - few < 8 * means, "the covariance is expanded over fantasies"
+
+    def test_no_observations(self) -> None:
+        model = self.build()
+        points = self.points(4)
+        same = model.condition_on_observations(self.points(0), self.values(0, 1))
+        assert_same_law(same, model, points)
+        batched = model.condition_on_observations(self.points(3, 0), self.values(3, 0, 1))
+        assert_same_law(batched, model, points.expand(3, -1, -1), tolerance=1e-10)
+
+    def test_coinciding_points(self) -> None:
+        """Two equal candidates, with and without noise: finite, and no variance below zero."""
+        model = self.build()
+        X = self.points(3, 1, seed=7).expand(3, 2, self.dim)
+        for noise in (None, torch.zeros(2, 1, dtype=self.dtype)):
+            given = model.condition_on_observations(X, self.values(3, 2, 1), noise=noise)
+            posterior = given.posterior(torch.cat([X, self.points(3, 2)], -2))
+            assert posterior.mean.isfinite().all() and posterior.variance.isfinite().all()
+            assert (posterior.variance > -1e-8).all()
+
+    # -- fantasies -------------------------------------------------------------------------------
+
+    def fantasies(self, model: Model, X: Tensor, f: int = 3) -> tuple[Any, Tensor]:
+        """Fantasies at X, and the outcomes they were conditioned on."""
+        sampler = SobolQMCNormalSampler(Size([f]), seed=3)
+        given = model.fantasize(X, sampler)
+        Y = sampler(model.posterior(X, observation_noise=True))  # base samples are kept
+        return given, Y
+
+    def test_fantasies_are_conditioned_on_samples(self) -> None:
+        model = self.build()
+        X, points = self.points(2, 2, seed=7), self.points(2, 4)
+        given, Y = self.fantasies(model, X)
+        assert given.batch_shape == Size([3, 2])
+        self.assert_conditioned(given, model, X, Y, self.default_noise(model), points)
+
+    def test_fantasy_is_a_real_update(self) -> None:
+        model = self.build()
+        self.require(model, "order_invariant")
+        before = snapshot(model)
+        X, points = self.points(2, seed=7), self.points(4)
+        given, Y = self.fantasies(model, X)
+        noise = self.default_noise(model).expand(2, 1)
+        scale = model.likelihood.noise.detach() if self.noise == "scaled" else 1.0
+        Yvar = None if self.noise == "learned" else noise / scale
+        posterior = given.posterior(points)
+        for i in range(3):
+            real = copy.deepcopy(model).observe(X, Y[i], Yvar)
+            close(posterior.mean[i], real.posterior(points).mean)
+            close(posterior.variance[i], real.posterior(points).variance)
+        assert_same_state(before, snapshot(model))
+
+    def test_nested_fantasies(self) -> None:
+        model = self.build()
+        X1, X2, points = self.points(2, 1, seed=7), self.points(2, 2, seed=8), self.points(2, 3)
+        first, Y1 = self.fantasies(model, X1)
+        sampler = SobolQMCNormalSampler(Size([4]), seed=4)
+        second = first.fantasize(X2, sampler, propagate_grads=True)
+        assert second.batch_shape == Size([4, 3, 2])
+        Y2 = sampler(first.posterior(X2, observation_noise=True))
+        X = torch.cat([X1, X2], -2)
+        Y = torch.cat([Y1.expand(4, -1, -1, -1, -1), Y2], -2)
+        noise = self.default_noise(model)
+        self.assert_conditioned(second, model, X, Y, noise, points)
+
+    def test_fantasies_of_several_outputs(self) -> None:
+        model = self.build(outputs=self.outputs_of(2))
+        X, points = self.points(2, 2, seed=7), self.points(2, 4)
+        given, Y = self.fantasies(model, X)
+        assert given.num_outputs == 2 and Y.shape == (3, 2, 2, 2)
+        self.assert_conditioned(given, model, X, Y, self.default_noise(model), points)
+
+    @pytest.mark.parametrize("shape", [(1, 1), (2, 1), (3, 2, 1)], ids=str)
+    def test_fantasies_with_given_noise(self, shape: tuple[int, ...]) -> None:
+        model = self.build()
+        X, points = self.points(3, 2, seed=7), self.points(3, 4)
+        noise = 0.01 + self.values(*shape, seed=3).square()
+        sampler = IIDNormalSampler(Size([3]), seed=3)
+        given = model.fantasize(X, sampler, observation_noise=noise)
+        Y = sampler(model.posterior(X, observation_noise=noise))
+        self.assert_conditioned(given, model, X, Y, noise, points)
+
+    def test_fantasies_at_no_points(self) -> None:
+        model = self.build()
+        given = model.fantasize(self.points(3, 0), SobolQMCNormalSampler(Size([2]), seed=1))
+        points = self.points(3, 4)
+        close(given.posterior(points).variance[0], model.posterior(points).variance)
+
+    def test_boolean_noise_is_refused(self) -> None:
+        model = self.build()
+        with pytest.raises((BoStreamError, DeprecationError)):
+            model.fantasize(
+                self.points(2),
+                SobolQMCNormalSampler(Size([2])),
+                observation_noise=True,  # type: ignore[arg-type]
+            )
+
+    # -- the conditioned posterior as a model ----------------------------------------------------
+
+    @pytest.mark.parametrize("method", ["observe", "fit", "log_evidence"])
+    def test_a_conditioned_posterior_does_not_learn(self, method: str) -> None:
+        model = self.build()
+        given = model.condition_on_observations(self.points(3, 2), self.values(3, 2, 1))
+        arguments = self.data(2)[:2] if method == "observe" else ()
+        with pytest.raises(BoStreamError, match="surrogate"):
+            getattr(given, method)(*arguments)
+
+    def test_a_conditioned_posterior_is_a_model(self) -> None:
+        model = self.build()
+        given = model.condition_on_observations(self.points(3, 2), self.values(3, 2, 1))
+        assert isinstance(given, LatentModel)
+        assert given.likelihood is model.likelihood
+        assert given.eval() is given and not given.training
+        noisy = given.posterior(self.points(3, 4), observation_noise=True).variance
+        clean = given.posterior(self.points(3, 4)).variance
+        close(noisy - clean, self.default_noise(model).expand(3, 4, 1), 1e-10)
+        noise = torch.full((3, 4, 1), 0.3, dtype=self.dtype)
+        noisy = given.posterior(self.points(3, 4), observation_noise=noise).variance
+        close(noisy - clean, noise, 1e-10)
+
+    def test_outputs_of_a_conditioned_posterior(self) -> None:
+        model = self.build(outputs=self.outputs_of(2))
+        X, points = self.points(3, 2, seed=7), self.points(3, 4)
+        given = model.condition_on_observations(X, self.values(4, 3, 2, 2))
+        whole = given.posterior(points)
+        for o in (0, 1):
+            part = given.subset_output([o]).posterior(points)
+            close(part.mean, whole.mean[..., [o]], 1e-12)
+            close(part.variance, whole.variance[..., [o]], 1e-12)
+            again = given.subset_output([o]).fantasize(X, SobolQMCNormalSampler(Size([2]), seed=1))
+            assert again.batch_shape == Size([2, 4, 3]) and again.num_outputs == 1

@@ -1,0 +1,40 @@
+"""Slow, obvious, dense: what the contract compares surrogates with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+__all__ = ["condition", "difference_quotient"]
+
+
+def condition(mean: Tensor, cov: Tensor, y: Tensor, noise: Tensor | float) -> tuple[Tensor, Tensor]:
+    """A joint Gaussian over ``[f_q, f_p]`` given ``y = f_q + N(0, diag(noise))``: law of ``f_p``.
+
+    Args:
+        mean: ``q + p``.
+        cov: ``(q + p) x (q + p)``.
+        y: ``q``.
+        noise: Variances, ``q`` or one for all.
+    """
+    q = len(y)
+    C = cov[:q, :q] + torch.diag_embed(torch.as_tensor(noise, dtype=cov.dtype).expand(q))
+    G = torch.linalg.solve(C, cov[:q, q:]).T
+    return mean[q:] + G @ (y - mean[:q]), cov[q:, q:] - G @ cov[:q, q:]
+
+
+def difference_quotient(f: Callable[[Tensor], Tensor], x: Tensor, h: float = 1e-5) -> Tensor:
+    """Gradient of a scalar function by central differences, entry by entry, float64."""
+    x = x.detach().clone()
+    gradient = torch.zeros_like(x)
+    for i in range(x.numel()):
+        kept = float(x.view(-1)[i])
+        values = []
+        for step in (h, -h):
+            x.view(-1)[i] = kept + step
+            values.append(float(f(x)))
+        x.view(-1)[i] = kept
+        gradient.view(-1)[i] = (values[0] - values[1]) / (2.0 * h)
+    return gradient

@@ -1,0 +1,1 @@
+"""Costs measured as ratios, in one process, with one thread."""
