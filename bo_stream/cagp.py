@@ -12,7 +12,7 @@ anew.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any, Literal, cast
 
 import torch
@@ -21,8 +21,10 @@ from botorch.models.transforms.outcome import OutcomeTransform
 from gpytorch.kernels import Kernel
 from gpytorch.likelihoods import Likelihood
 from gpytorch.means import ConstantMean, Mean
-from torch import Size, Tensor
+from gpytorch.mlls import MarginalLogLikelihood
+from torch import Tensor
 
+from bo_stream.action_fitting import ActionMLL, Loss, fit_in_legs
 from bo_stream.action_matrix import (
     ActionMatrix,
     BlockMatrix,
@@ -32,51 +34,17 @@ from bo_stream.action_matrix import (
 )
 from bo_stream.actions import Actions, BlockSparse
 from bo_stream.actions.locality import locality_blocks
-from bo_stream.compression import choose_merges, merged_factor
+from bo_stream.compression import compress
 from bo_stream.errors import InputError
-from bo_stream.exact import prior_path
+from bo_stream.fitting import FitReport
 from bo_stream.kernel_products import cross_product, kernel_values, symmetric_product
-from bo_stream.latent import FactorLatent, Path, Predictor, frozen_kernel
+from bo_stream.latent import Predictor, frozen_kernel
 from bo_stream.projected import Projected, border, chol_of
+from bo_stream.projected_predictor import ProjectedPredictor
+from bo_stream.schedule import RefitSchedule
 from bo_stream.streaming import Promises, StreamingGP
 
 __all__ = ["CaGP"]
-
-
-@dataclass(frozen=True)
-class ProjectedPredictor:
-    """Posterior given S'y: mean ``c + A_x'w``, ``A_x = L^-1 S'k(X, x)``, ``w = L^-1 S'(y - c)``."""
-
-    kernel: Kernel
-    X: Tensor
-    S: ActionMatrix
-    L: Tensor
-    w: Tensor
-    noise: Tensor
-    mean: Tensor
-
-    def latent(self, X: Tensor) -> FactorLatent:
-        """The law at points ``batch x q x d``: O(n + i^2) each."""
-        KS = cross_product(self.kernel, X.reshape(-1, X.shape[-1]), self.X, self.S)
-        A = torch.linalg.solve_triangular(self.L, KS.mT, upper=False)  # i x batch q
-        mean = (self.mean + self.w @ A).reshape(*X.shape[:-2], 1, X.shape[-2])
-        A = A.reshape(-1, *X.shape[:-1]).movedim(0, -2).unsqueeze(-3)
-        return FactorLatent(mean, X, self.kernel, A)
-
-    def path(self, sample_shape: Size) -> Path:
-        """Sample functions by Matheron's rule on random features of the prior."""
-        prior = prior_path(self.kernel, self.X.shape[-1], self.mean, sample_shape, self.X)
-        values = prior(self.X)
-        noisy = values + self.noise.sqrt() * torch.randn_like(values) - self.mean
-        u = self.S.transpose_times(noisy.reshape(-1, self.X.shape[0]).mT)
-        gap = self.w[:, None] - torch.linalg.solve_triangular(self.L, u, upper=False)
-        weights = torch.linalg.solve_triangular(self.L.mT, gap, upper=True)  # i x samples
-
-        def sample(X: Tensor) -> Tensor:
-            KS = cross_product(self.kernel, X.reshape(-1, X.shape[-1]), self.X, self.S)
-            return prior(X) + (KS @ weights).mT.reshape(*sample_shape, *X.shape[:-2], 1, -1)
-
-        return sample
 
 
 class CaGP(StreamingGP):
@@ -101,6 +69,7 @@ class CaGP(StreamingGP):
             batch larger than the budget is cut into blocks), or ``"block"``, one a batch.
         max_actions: Actions are compressed to the policy's number when they exceed this; default a
             quarter more than that number.
+        schedule: When `refit_due` says that a loop should call `fit`.
 
     Raises:
         UnsupportedError: for more than one output (use a `ModelListGP` of surrogates).
@@ -127,6 +96,8 @@ class CaGP(StreamingGP):
     dense: Tensor
     L: Tensor
     made_with: Tensor
+    _fitted: Tensor  # number of data at the last fit, and at the last cut within a fit
+    _score: Tensor  # sum of squared standardised residuals since the last fit, and their number
 
     def __init__(
         self,
@@ -143,6 +114,7 @@ class CaGP(StreamingGP):
         actions: Actions | None = None,
         append: Literal["identity", "block"] = "identity",
         max_actions: int | None = None,
+        schedule: RefitSchedule | None = None,
     ) -> None:
         super().__init__(
             train_X,
@@ -157,6 +129,7 @@ class CaGP(StreamingGP):
         )
         self.actions = actions or BlockSparse(256)
         self.append = append
+        self.schedule = schedule or RefitSchedule()
         self.max_actions = _limit(self.actions, append, max_actions)
         empty = torch.empty(0, dtype=torch.float64)
         self._register_state("X", empty.new_empty(0, self._dim))
@@ -165,6 +138,8 @@ class CaGP(StreamingGP):
         self._register_state("block", torch.empty(0, dtype=torch.int64))
         for name in ("dense", "L"):
             self._register_state(name, empty.new_empty(0, 0))
+        self._register_state("_fitted", torch.zeros(2, dtype=torch.int64))
+        self._register_state("_score", torch.zeros(2, dtype=torch.float64))
         self._conditioning = False
         self.observe(train_X, train_Y, train_Yvar)
         self.eval()
@@ -190,10 +165,20 @@ class CaGP(StreamingGP):
 
     def _absorb(self, X: Tensor, Y: Tensor, Yvar: Tensor | None) -> None:
         y, r = Y[0], torch.ones_like(Y[0]) if Yvar is None else Yvar[0]
-        S, L = self._extended(X, y, r)
+        if self.X.shape[0] == 0:
+            self._commit(X, y, r, self._first_actions(X, y, r), None)
+            return
+        S2 = identity_actions(len(y), X) if self._conditioning else self._new_actions(X)
+        total = self.num_actions + S2.num_actions
+        over = not self._conditioning and self.max_actions is not None and total > self.max_actions
+        if self._factor_is_current() or over or self.actions.follows_hyperparameters:
+            self._append(X, y, r, S2, over)
+        else:  # whoever needs L next makes it for all data at once
+            self._commit(X, y, r, self.S.append(S2), None)
+
+    def _commit(self, X: Tensor, y: Tensor, r: Tensor, S: ActionMatrix, L: Tensor | None) -> None:
+        """Add data to the state and store the actions of all of them."""
         data = [torch.cat(pair) for pair in ((self.X, X), (self.Y, y), (self.R, r))]
-        if L is not None and self.max_actions is not None and not self._conditioning:
-            S, L = self._compressed(S, L, data[1], data[2])
         self.X, self.Y, self.R = data
         self._write(S, L)
 
@@ -206,27 +191,28 @@ class CaGP(StreamingGP):
         self.L = self.L[:0, :0] if L is None else L
         self.made_with = self.made_with[:0] if L is None else self._hyperparameters().clone()
 
-    def _extended(self, X: Tensor, y: Tensor, r: Tensor) -> tuple[ActionMatrix, Tensor | None]:
-        """S and L with the actions of new data: built from the first, appended for later ones.
-
-        Appending costs n q kernel values and O(i^2 j) (MATHS 5.4). L is None where hyperparameters
-        have changed since it was made, and whoever needs it next makes it for all data at once.
-        """
-        noise, exact = self._noise_scale() * r, identity_actions(X.shape[0], X)
-        if self.X.shape[0] == 0:
-            if self._conditioning:
-                return exact, None
-            return self.actions.build(X, y - self._prior_mean(), noise, self.covar_module), None
-        S, S2 = self.S, exact if self._conditioning else self._new_actions(X)
-        over = self.max_actions is not None and S.num_actions + S2.num_actions > self.max_actions
-        must_factor = self.actions.follows_hyperparameters or (over and not self._conditioning)
-        if not must_factor and not torch.equal(self.made_with, self._hyperparameters()):
-            return S.append(S2), None
+    def _append(self, X: Tensor, y: Tensor, r: Tensor, S2: BlockMatrix, over: bool) -> None:
+        """S <- blkdiag(S, S2), L bordered: n q kernel values and O(i^2 j) (MATHS 5.4)."""
         S, L = self._factor()
+        noise, mean = self._noise_scale(), self._prior_mean()
         cross = S2.transpose_times(cross_product(self.covar_module, X, self.X, S))
         K22 = kernel_values(self.covar_module, X, X)
-        corner = S2.transpose_times(S2.right_of(K22)) + S2.gram(noise)
-        return S.append(S2), border(L, cross, corner)
+        corner = S2.transpose_times(S2.right_of(K22)) + S2.gram(noise * r)
+        old, S, L = S.num_actions, S.append(S2), border(L, cross, corner)
+        u = S.transpose_times(torch.cat([self.Y, y]) - mean)
+        w = torch.linalg.solve_triangular(L, u[:, None], upper=False)[old:, 0]
+        score = torch.stack([w.square().sum(), w.new_tensor(float(w.numel()))])
+        if over:
+            variances, budget = noise * torch.cat([self.R, r]), self.actions.budget()
+            S, L = compress(S, L, u, variances, budget or S.num_actions)
+        self._commit(X, y, r, S, L)
+        self._score = self._score + score
+
+    def _first_actions(self, X: Tensor, y: Tensor, r: Tensor) -> ActionMatrix:
+        if self._conditioning:
+            return identity_actions(len(y), X)
+        e, noise = y - self._prior_mean(), self._noise_scale() * r
+        return self.actions.build(X, e, noise, self.covar_module)
 
     def _new_actions(self, X: Tensor) -> BlockMatrix:
         n, budget = X.shape[0], self.actions.budget()
@@ -238,19 +224,6 @@ class CaGP(StreamingGP):
             locality_blocks(X, budget), torch.ones_like(X[:, 0]), budget
         ).normalised()
 
-    def _compressed(
-        self, S: ActionMatrix, L: Tensor, y: Tensor, r: Tensor
-    ) -> tuple[ActionMatrix, Tensor]:
-        """S and L within the budget: merges that lose least, no kernel value formed (MATHS 5.4)."""
-        budget = self.actions.budget()
-        if budget is None or self.max_actions is None or S.num_actions <= self.max_actions:
-            return S, L
-        noise, e = self._noise_scale() * r, y - self._prior_mean()
-        while S.num_actions > budget:
-            target, weights = choose_merges(L, S.gram(noise), S.transpose_times(e), budget)
-            S, L = S.merge(target, weights), merged_factor(L, target, weights)
-        return S, L
-
     def _condition_in_place(self, X: Tensor, Y: Tensor, Yvar: Tensor | None) -> None:
         """Exact: identity actions, no compression."""
         self._conditioning = True
@@ -261,9 +234,12 @@ class CaGP(StreamingGP):
 
     # -- posterior -------------------------------------------------------------------------------
 
+    def _factor_is_current(self) -> bool:
+        return self.L.shape[0] > 0 and torch.equal(self.made_with, self._hyperparameters())
+
     def _factor(self) -> tuple[ActionMatrix, Tensor]:
         """S and L under the hyperparameters of now: O(n^2) kernel values if they have changed."""
-        if self.X.shape[0] and not torch.equal(self.made_with, self._hyperparameters()):
+        if self.X.shape[0] and not self._factor_is_current():
             S = self._current_actions()
             B = symmetric_product(self.covar_module, self.X, S)
             self._write(S, chol_of(S.transpose_times(B) + S.gram(self._noise())))
@@ -272,10 +248,12 @@ class CaGP(StreamingGP):
     def _current_actions(self) -> ActionMatrix:
         """S, made anew if it is a function of hyperparameters that have changed."""
         follows = self.actions.follows_hyperparameters and self.X.shape[0]
-        if follows and not torch.equal(self.made_with, self._hyperparameters()):
-            e = self.Y - self._prior_mean().detach()
-            return self.actions.build(self.X, e, self._noise().detach(), self.covar_module)
-        return self.S
+        return self._built_actions() if follows and not self._factor_is_current() else self.S
+
+    def _built_actions(self) -> ActionMatrix:
+        """S as the policy makes it of all data under the hyperparameters of now."""
+        e, noise = self.Y - self._prior_mean().detach(), self._noise().detach()
+        return self.actions.build(self.X, e, noise, self.covar_module)
 
     def _noise(self) -> Tensor:
         """Noise variances ``n``, differentiable."""
@@ -328,6 +306,90 @@ class CaGP(StreamingGP):
         if loss == "projected":
             return projected.log_likelihood(e)
         return projected.elbo(self.covar_module(self.X, diag=True).double().reshape(-1), e)
+
+    # -- fitting ---------------------------------------------------------------------------------
+
+    def make_mll(self, loss: Loss = "elbo", dtype: torch.dtype = torch.float64) -> ActionMLL:
+        """The objective of `fit`, for `fit_gpytorch_mll`: a loss plus log priors.
+
+        Args:
+            loss: ``"elbo"``, or ``"projected"`` for study.
+            dtype: Working dtype of the kernel products while fitting; float32 is faster on large
+                data whose noise is not tiny.
+        """
+        return ActionMLL(self, loss, dtype)
+
+    def fit(self, max_evals: int | None = None, **options: Any) -> FitReport:
+        """Fit hyperparameters and, for learned actions, the values of S; warm-started.
+
+        Policies that order rows by locality do so in units of lengthscales. So where the data have
+        doubled since the last such fit (or never had one) the fit has two legs, with S cut anew
+        between them: the learned lengthscales say what a neighbour is.
+
+        Args:
+            max_evals: Most objective-and-gradient evaluations; None: until converged, at most 200
+                (Adam: 600 epochs) where values are learned.
+            options: ``optimizer`` ("lbfgs" or "adam"), ``lr``, ``loss``, ``dtype`` (see
+                `make_mll`), ``progress`` (called with the number and value of each evaluation).
+
+        Returns:
+            The report; a `LearningCurve` where values are learned or options given.
+        """
+        loss, dtype = options.pop("loss", "elbo"), options.pop("dtype", torch.float64)
+        return fit_in_legs(self.make_mll(loss, dtype), max_evals, **options)
+
+    def custom_fit(
+        self,
+        mll: MarginalLogLikelihood,
+        closure: Callable[..., Any] | None = None,
+        closure_kwargs: dict[str, Any] | None = None,
+        optimizer_kwargs: dict[str, Any] | None = None,
+        optimizer: Callable[..., Any] | None = None,
+        **kwargs: Any,
+    ) -> MarginalLogLikelihood:
+        """The hook of `fit_gpytorch_mll`: `fit`, or a user's optimizer on the same objective.
+
+        Raises:
+            UnsupportedError: if a closure is given: the objective is the family's.
+        """
+        objective = cast(ActionMLL, mll)
+        objective.refresh()
+        if optimizer is None and closure is None and not closure_kwargs:
+            fit_in_legs(objective, **(optimizer_kwargs or {}))
+            return mll.eval()
+        fitted = super().custom_fit(mll, closure, closure_kwargs, optimizer_kwargs, optimizer)
+        objective.commit()
+        self.mark_fitted()
+        return fitted
+
+    def replace_actions(self, S: ActionMatrix) -> None:
+        """Use these actions (``n x i``, columns of length one) from now on."""
+        self._write(S, None)
+        self._changed()
+
+    def recut(self) -> None:
+        """Let the policy choose S anew for all data under the hyperparameters of now."""
+        self.replace_actions(self._built_actions())
+        self._fitted = torch.stack([self._fitted[0], self.get_buffer("_count")])
+
+    @property
+    def recut_due(self) -> bool:
+        """Whether blocks ordered by locality should be cut anew: the data have doubled."""
+        n, cut = self.num_observed, int(self._fitted[1])
+        return self.actions.ordered_by_locality and n > self.num_actions and n >= 2 * cut
+
+    def mark_fitted(self) -> None:
+        """Start counting growth and surprise from here."""
+        self._fitted = torch.stack([self.get_buffer("_count"), self._fitted[1]])
+        self._score = torch.zeros_like(self._score)
+
+    @property
+    def refit_due(self) -> bool:
+        """Whether the schedule says that it is time to `fit`: ask after each `observe`."""
+        chi_square, residuals = self._score.tolist()
+        return self.schedule.due(
+            self.num_observed, int(self._fitted[0]), chi_square, int(residuals)
+        )
 
 
 def _limit(actions: Actions, append: str, max_actions: int | None) -> int | None:

@@ -24,7 +24,29 @@ import math
 import torch
 from torch import Tensor
 
+from bo_stream.action_matrix import ActionMatrix
+
 ANGLES = 16
+
+
+def compress(
+    S: ActionMatrix, L: Tensor, projected_residual: Tensor, noise: Tensor, num_actions: int
+) -> tuple[ActionMatrix, Tensor]:
+    """S (``n x i``) and L = chol(S'(K + D) S) with at most ``num_actions`` columns. O(i^3).
+
+    Args:
+        S: Actions, columns of length one and orthogonal.
+        L: ``i x i``.
+        projected_residual: S'e, ``i``.
+        noise: Noise variances, ``n``.
+        num_actions: Actions wanted.
+    """
+    u = projected_residual
+    while S.num_actions > num_actions:
+        target, weights = choose_merges(L, S.gram(noise), u, num_actions)
+        S, L = S.merge(target, weights), merged_factor(L, target, weights)
+        u = torch.zeros_like(L[0]).index_add(0, target, u * weights)
+    return S, L
 
 
 def merge_loss(G_inv: Tensor, delta_inv: Tensor, alpha: Tensor) -> tuple[Tensor, Tensor]:

@@ -59,6 +59,11 @@ class BlockSparse(Actions):
         """The number of actions."""
         return self.num_actions
 
+    @property
+    def ordered_by_locality(self) -> bool:
+        """Whether ``order`` is that."""
+        return self.order == "locality"
+
     def build(self, X: Tensor, e: Tensor, noise: Tensor, kernel: Kernel) -> BlockMatrix:
         """S for the data; see the class.
 

@@ -27,6 +27,11 @@ class Actions(ABC):
     learned: ClassVar[bool] = False
     follows_hyperparameters: ClassVar[bool] = False
 
+    @property
+    def ordered_by_locality(self) -> bool:
+        """Whether S comes from an order of rows in units of the kernel's lengthscales."""
+        return False
+
     @abstractmethod
     def build(self, X: Tensor, e: Tensor, noise: Tensor, kernel: Kernel) -> ActionMatrix:
         """S for the data, with S'S = I.

@@ -31,6 +31,11 @@ class UnitBlocks(Actions):
         """The number of actions."""
         return self.num_actions
 
+    @property
+    def ordered_by_locality(self) -> bool:
+        """Yes."""
+        return True
+
     def build(self, X: Tensor, e: Tensor, noise: Tensor, kernel: Kernel) -> BlockMatrix:
         """S with equal values in a block."""
         block = locality_blocks(scaled(X, kernel), self.num_actions)

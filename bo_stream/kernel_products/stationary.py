@@ -21,6 +21,9 @@ from torch import Tensor
 # 1e-28 is nothing beside os = 1.
 _FLOOR = {torch.float32: -64.0, torch.float64: -300.0}
 
+WIDE = 100.0
+"""Half-width, in lengthscales, up to which distances come from one matrix product."""
+
 
 def floored_exp_(exponent: Tensor) -> Tensor:
     """Exponential in place, exponents clamped from below so that no subnormal number arises."""
@@ -131,12 +134,32 @@ def minus_half_squared_distance(z1: Tensor, z2: Tensor, exact: bool) -> Tensor:
     """Half squared distances, negated: h = -|z1 - z2|^2 / 2 <= 0 of scaled inputs, a new tensor.
 
     By one matrix product of the inputs bordered by their norms (inputs are best centred by the
-    caller), or by differences where ``exact``. O(n1 n2 d).
+    caller); by differences where ``exact``, and in coordinates that spread over so many
+    lengthscales that the product would lose the distances of neighbours. O(n1 n2 d).
     """
     if exact:
         r = torch.cdist(z1, z2, compute_mode="donot_use_mm_for_euclid_dist")
         return r.square_().mul_(-0.5)
-    return (border_left(z1) @ border_right(z2).mT).clamp_(max=0.0)
+    wide = wide_coordinates(z2)
+    if not wide:
+        return (border_left(z1) @ border_right(z2).mT).clamp_(max=0.0)
+    narrow = [k for k in range(z2.shape[-1]) if k not in wide]
+    h = border_left(z1[:, narrow]) @ border_right(z2[:, narrow]).mT
+    for k in wide:
+        h.sub_(0.5 * squared_difference(z1[:, k], z2[:, k]))
+    return h.clamp_(max=0.0)
+
+
+def wide_coordinates(z: Tensor) -> list[int]:
+    """Coordinates (of centred, scaled inputs) that spread over more than `WIDE` lengthscales."""
+    if z.shape[0] == 0:
+        return []
+    return (z.abs().amax(0) > WIDE).nonzero()[:, 0].tolist()
+
+
+def squared_difference(a: Tensor, b: Tensor) -> Tensor:
+    """(a_j - b_m)^2, ``n1 x n2``."""
+    return (a[:, None] - b).square_()
 
 
 def border_left(z: Tensor) -> Tensor:

@@ -22,6 +22,8 @@ from bo_stream.kernel_products.stationary import (
     border_left,
     border_right,
     minus_half_squared_distance,
+    squared_difference,
+    wide_coordinates,
 )
 
 _TILE = {"cpu": 512, "cuda": 4096}
@@ -58,7 +60,10 @@ class _Tiles:
 
     def __init__(self, z: Tensor, strips: list[_Strip], form: Form, dtype: torch.dtype) -> None:
         self.z, self.strips, self.form, self.dtype = z, strips, form, dtype
-        self.left, self.right = border_left(z), border_right(z).mT.contiguous()
+        self.wide = wide_coordinates(z)
+        self.narrow = [k for k in range(z.shape[-1]) if k not in self.wide]
+        self.left = border_left(z[:, self.narrow])
+        self.right = border_right(z[:, self.narrow]).mT.contiguous()
 
     def pairs(self) -> Iterator[tuple[_Strip, _Strip]]:
         """Pairs R, C whose kernel values are not all negligible, judged by bounding boxes."""
@@ -76,6 +81,8 @@ class _Tiles:
             h = minus_half_squared_distance(self.z[R], self.z[C], exact=True)
         else:
             h = self.left[R] @ self.right[:, C]
+            for k in self.wide:
+                h.sub_(0.5 * squared_difference(self.z[R, k], self.z[C, k]))
         if R == C:
             h.fill_diagonal_(0.0)
         return h.to(self.dtype).clamp_(max=0.0)
@@ -131,18 +138,21 @@ class SymmetricBlockProduct(torch.autograd.Function):
             P = RC @ C.S.mT  # its derivative in K_jm
             if R is not C:
                 P.addmm_(R.S, CR.mT)
-            _add_ard(ard, P.mul_(slope), z[R.rows], z[C.rows])
+            P = P.mul_(slope)
+            ard[tiles.narrow] += _ard(P, z[R.rows, tiles.narrow], z[C.rows, tiles.narrow])
+            for k in tiles.wide:
+                ard[k] += (P * squared_difference(z[R.rows, k], z[C.rows, k])).sum()
         # dK/dls_d = f'(h) (z_jd - z_md)^2 / ls_d
         return None, ard / lengthscale, outputscale_bar, values_bar, None, None, None, None
 
 
-def _add_ard(ard: Tensor, P: Tensor, z1: Tensor, z2: Tensor) -> None:
-    """ard_d += sum_jm P_jm (z1_jd - z2_md)^2, by one product with P (n1 x n2) of width 2 d + 1."""
+def _ard(P: Tensor, z1: Tensor, z2: Tensor) -> Tensor:
+    """For each d, sum_jm P_jm (z1_jd - z2_md)^2, by one product with P (n1 x n2)."""
     z1, z2 = z1 - z1[:1], z2 - z1[:1]  # close to the origin: the three sums below must not cancel
     d = z1.shape[-1]
     right = torch.cat([z2, z2.square(), torch.ones_like(z2[:, :1])], -1)
-    sums = (P @ right.to(P.dtype)).to(ard.dtype)
-    ard += (z1.square() * sums[:, -1:] - 2.0 * z1 * sums[:, :d] + sums[:, d:-1]).sum(0)
+    sums = (P @ right.to(P.dtype)).to(z1.dtype)
+    return (z1.square() * sums[:, -1:] - 2.0 * z1 * sums[:, :d] + sums[:, d:-1]).sum(0)
 
 
 def symmetric_block_product(

@@ -149,9 +149,7 @@ def test_never_below_the_exact_posterior(steps, name, append, seed):
         exact = dense_posterior(m, Xs, S=torch.eye(m.num_observed, dtype=torch.float64))[1]
         assert float(torch.linalg.eigvalsh(cov - exact)[0]) > -1e-7
         check_posterior(m, atol=1e-6)
-        evidence = ExactGP(
-            m.X, m.Y[:, None], covar_module=m.covar_module, likelihood=m.likelihood
-        )
+        evidence = ExactGP(m.X, m.Y[:, None], covar_module=m.covar_module, likelihood=m.likelihood)
         evidence.mean_module = m.mean_module
         assert m.log_evidence().item() <= evidence.log_evidence().item() + 1e-6
 

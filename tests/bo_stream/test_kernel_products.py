@@ -163,3 +163,21 @@ def test_operator_and_unknown_kernels(data, monkeypatch):
     assert describe(make("rq"), D) is None
     assert describe(RBFKernel(active_dims=[0]), D) is None
     assert describe(ScaleKernel(RBFKernel(), batch_shape=torch.Size([2])), D) is None
+
+
+@pytest.mark.parametrize("name", ["rbf", "matern32"])
+def test_neighbours_are_told_apart_across_many_lengthscales(name, data):
+    """An index column of tiny lengthscale: h of equal indices must not drown in that of others."""
+    X, S, generator = data
+    X[:, 0] = torch.randint(0, 5, (N,), generator=generator)
+    kernel = make(name)
+    kernel.base_kernel.lengthscale = torch.tensor([[1e-6, 0.4, 0.6]], dtype=torch.float64)
+    weights = torch.randn(N, NUM, generator=generator, dtype=torch.float64)
+    inputs = [*kernel.parameters(), S.values]
+    got = symmetric_product(kernel, X, S)
+    want = dense_kernel(kernel, X, X) @ S.dense()
+    assert torch.allclose(got, want, atol=1e-12)
+    assert torch.allclose(cross_product(kernel, X, X, S), want, atol=1e-12)
+    grads = [torch.autograd.grad((B * weights).sum(), inputs) for B in (got, want)]
+    for a, b in zip(*grads, strict=True):
+        assert torch.allclose(a, b, rtol=1e-9, atol=1e-9)
