@@ -348,7 +348,7 @@ def _adam(climb: _Climb, lr: float) -> None:
 
 
 def _unit(S: BlockMatrix) -> Tensor:
-    """Square root of the block size of each row: values of a normalised S times this are of order one."""
+    """Square root of each row's block size: values of a normalised S times this are about one."""
     ones = torch.ones_like(S.values)
     sizes = ones.new_zeros(S.num_actions).index_add(0, S.block, ones)
     return sizes[S.block].sqrt()
