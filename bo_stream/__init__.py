@@ -1,5 +1,6 @@
 """Streaming Gaussian-process surrogates for BoTorch."""
 
+import bo_stream.pathwise  # noqa: F401 (registers sample functions with BoTorch)
 from bo_stream.exact import ExactGP
 from bo_stream.fitting import FitReport
 from bo_stream.surrogate import surrogate

@@ -76,7 +76,8 @@ class ConditionedPredictor:
 
     def path(self, sample_shape: Size) -> Path:
         """Sample functions by Matheron's rule on the base's sample functions."""
-        base = self.base.path(sample_shape)
+        batch = torch.broadcast_shapes(self.X.shape[:-2], self.Y.shape[:-2])
+        base = self.base.path(Size([*sample_shape, *batch]))
         values = base(self.X)
         noisy = values + self.noise.sqrt() * torch.randn_like(values)
         f, L, _ = self._update()

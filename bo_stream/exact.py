@@ -173,12 +173,6 @@ def prior_path(kernel: Kernel, dim: int, mean: Tensor, sample_shape: Size, like:
 
     def sample(X: Tensor) -> Tensor:
         phi = features(X.unsqueeze(-3)).to(like)
-        return mean.unsqueeze(-1) + (phi @ _between(weights, sample_shape, X)).squeeze(-1)
+        return mean.unsqueeze(-1) + (phi @ weights).squeeze(-1)
 
     return sample
-
-
-def _between(weights: Tensor, sample_shape: Size, X: Tensor) -> Tensor:
-    """Put X's batch dimensions between the sample and the output dimensions of the weights."""
-    shape = (*sample_shape, *(1,) * (X.ndim - 2), *weights.shape[-3:])
-    return weights.reshape(shape)

@@ -169,8 +169,11 @@ def fit_model(model: StreamingGP, max_evals: int | None = None, **_: Any) -> Fit
     coordinates = Coordinates(model, skip_mean)
     parameters = [p for p, _, _ in coordinates.items]
 
+    last: list[Tensor] = []
+
     def objective(u: Tensor) -> tuple[float, Tensor]:
         coordinates.set(u)
+        last[:] = [u]
         for p in parameters:
             p.grad = None
         value = model._evidence(profile_mean=skip_mean) + log_prior(model)
@@ -194,10 +197,11 @@ def fit_model(model: StreamingGP, max_evals: int | None = None, **_: Any) -> Fit
         best, report, inverse = _bfgs(
             objective, start, coordinates.clip, inverse, max_evals or MAX_EVALS
         )
-        coordinates.set(best)
-        if skip_mean:
-            with torch.no_grad():
-                model._evidence(profile_mean=True)
+        if best is not last[0]:  # the last evaluation was a rejected step
+            coordinates.set(best)
+            if skip_mean:
+                with torch.no_grad():
+                    model._evidence(profile_mean=True)
         model._curvature = Curvature(inverse)
         return report
     finally:

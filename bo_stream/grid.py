@@ -17,10 +17,12 @@ from torch import Tensor
 
 from bo_stream.errors import BoundsError, InputError, ShapeError, UnsupportedError
 
-__all__ = ["Grid", "Interpolation"]
+__all__ = ["Grid", "Interpolation", "add_outer"]
 
 DEFAULT_SIZES = {1: 100, 2: 30, 3: 10}
 PAD = 2
+OUTER_VALUES = 2**18
+"""Products formed at a time when outer products are summed."""
 
 
 @dataclass(frozen=True)
@@ -178,6 +180,16 @@ def _keys(s: Tensor) -> Tensor:
         ],
         dim=-1,
     )
+
+
+def add_outer(A: Tensor, rows: Interpolation, r: Tensor) -> None:
+    """``A += sum_i r_i w_i w_i'`` in place: O(q 16^d)."""
+    m, K = A.shape[-1], rows.index.shape[-1]
+    size = max(1, OUTER_VALUES // (K * K))
+    for i, w, s in zip(rows.index.split(size), rows.weight.split(size), r.split(size), strict=True):
+        index = i.unsqueeze(-1) * m + i.unsqueeze(-2)
+        outer = (w * s.unsqueeze(-1)).unsqueeze(-1) * w.unsqueeze(-2)
+        A.view(-1).index_add_(0, index.flatten(), outer.flatten())
 
 
 def kron_left(factors: Sequence[Tensor], M: Tensor) -> Tensor:

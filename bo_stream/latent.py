@@ -27,8 +27,8 @@ from torch import Size, Tensor
 __all__ = ["FactorLatent", "Latent", "Path", "Predictor", "frozen_kernel"]
 
 Path = Callable[[Tensor], Tensor]
-"""A sample function: points ``batch x q x d`` to values ``sample_shape x batch x o x q`` (or
-broadcastable)."""
+"""Sample functions: points ``batch x q x d`` to values ``batch' x o x q``, where ``batch'`` is
+``batch`` broadcast with ``sample_shape``, as in BoTorch: points may differ between samples."""
 
 L = TypeVar("L", bound="Latent")
 

@@ -16,7 +16,7 @@ import torch
 from botorch.acquisition.objective import PosteriorTransform
 from botorch.models.gpytorch import GPyTorchModel
 from botorch.models.model import FantasizeMixin
-from botorch.models.transforms.outcome import OutcomeTransform
+from botorch.models.transforms.outcome import OutcomeTransform, Standardize
 from botorch.posteriors.gpytorch import GPyTorchPosterior
 from botorch.posteriors.transformed import TransformedPosterior
 from botorch.sampling.base import MCSampler
@@ -70,6 +70,33 @@ class LatentModel(GPyTorchModel, FantasizeMixin):
         seen.
         """
 
+    # -- for acquisition functions of our own ----------------------------------------------------
+
+    def law(self) -> Predictor:
+        """The posterior process now, in transformed space: a frozen snapshot.
+
+        The same object until data or hyperparameters change, so that it tells whether what was
+        derived from it still holds. Points go through `prepared` first.
+        """
+        return self._predictor()
+
+    def prepared(self, X: Tensor) -> Tensor:
+        """Raw points ``batch x q x d``, checked, in transformed space, float64.
+
+        Raises:
+            ShapeError, InputError, BoundsError: on points no law is defined at.
+        """
+        self._check_points(X, "X")
+        return self._transformed(X)
+
+    def typical_noise(self) -> Tensor:
+        """Noise variance of a typical observation per output (``m``), transformed.
+
+        Raises:
+            NoiseError: if noise is known and nothing was observed.
+        """
+        return self._mean_noise()
+
     # -- BoTorch's interface ---------------------------------------------------------------------
 
     def posterior(  # type: ignore[override]
@@ -101,14 +128,18 @@ class LatentModel(GPyTorchModel, FantasizeMixin):
         self._check_points(X, "X")
         latent = self._predictor().latent(self._transformed(X))
         noise = self._noise_to_add(observation_noise)
-        posterior: Any = GPyTorchPosterior(_distribution(latent, noise, output_indices, X.dtype))
+        law = _distribution(latent, noise, output_indices, X.dtype)
+        posterior: Any = GPyTorchPosterior(law)
         if hasattr(self, "outcome_transform"):
             transform = cast(OutcomeTransform, self.outcome_transform)
             if output_indices is not None:
                 transform = transform.subset_output(output_indices)
             if X.dtype != torch.float64:
                 transform = copy.deepcopy(transform).to(X)
-            posterior = transform.untransform_posterior(posterior, X=X)
+            if type(transform) is Standardize and type(law) is MultivariateNormal:
+                posterior = GPyTorchPosterior(_unstandardized(law, transform))
+            else:
+                posterior = transform.untransform_posterior(posterior, X=X)
         if posterior_transform is not None:
             return posterior_transform(posterior=posterior, X=X)
         return posterior
@@ -313,6 +344,19 @@ def _distribution(
     if mean.shape[-2] == 1:
         return MultivariateNormal(mean[..., 0, :], cov[..., 0, :, :])
     return MultitaskMultivariateNormal.from_batch_mvn(MultivariateNormal(mean, cov), task_dim=-1)
+
+
+def _unstandardized(law: MultivariateNormal, transform: Standardize) -> MultivariateNormal:
+    """What `Standardize.untransform_posterior` gives for one output, as one scaled operator.
+
+    BoTorch's product of three operators costs more than the law itself inside an optimiser.
+    """
+    scale = transform.stdvs.squeeze()
+    mean = transform.means.squeeze() + scale * law.mean
+    cov = law.lazy_covariance_matrix
+    if mean.shape[-1] <= DENSE_POINTS:
+        return MultivariateNormal(mean, to_linear_operator(cov.to_dense() * scale.square()))
+    return MultivariateNormal(mean, cov * scale.square())
 
 
 def refuse_unknown(kwargs: dict[str, Any]) -> None:

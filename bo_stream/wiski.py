@@ -8,7 +8,7 @@ so any order and batching give the same surrogate and two streams can be merged.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Self, cast
 
 import torch
@@ -22,7 +22,7 @@ from linear_operator.operators import LinearOperator, MatmulLinearOperator
 from torch import Size, Tensor
 
 from bo_stream.errors import InputError, StateError, UnsupportedError
-from bo_stream.grid import Grid, Interpolation
+from bo_stream.grid import Grid, Interpolation, add_outer
 from bo_stream.grid_evidence import (
     TINY,
     DenseRoot,
@@ -33,6 +33,7 @@ from bo_stream.grid_evidence import (
     attach,
     factorise,
 )
+from bo_stream.grid_integral import Carry
 from bo_stream.latent import Latent, Path, Predictor
 from bo_stream.streaming import Memo, Promises, StreamingGP
 
@@ -60,34 +61,61 @@ class GridLatent(Latent):
             block = self.S[:, i.unsqueeze(-1), i.unsqueeze(-2)]
             parts.append(((block @ w.unsqueeze(-1)).squeeze(-1) * w).sum(-1))
         values = torch.cat(parts, -1) if parts else self.S.new_empty(len(self.S), 0)
-        return values.reshape(-1, *self.rows.index.shape[:-1]).movedim(0, -2)
+        return values.reshape(len(self.S), *self.rows.index.shape[:-1]).movedim(0, -2)
 
     def covariance(self, other: GridLatent) -> Tensor:
         """Covariance ``batch x o x q x q'``: O(4^d m) per point of the smaller set, 4^d a pair."""
+        if other is self:
+            covariance: Tensor = _OwnCovariance.apply(self.rows.weight, self.rows.index, self.S)
+            return covariance
         if self.rows.index.shape[:-1].numel() > other.rows.index.shape[:-1].numel():
             return other.covariance(self).mT
-        spread = self._spread()
-        pick = other.rows.index.flatten(-2).unsqueeze(-2).unsqueeze(-3)
-        shape = torch.broadcast_shapes(spread.shape[:-1], (*pick.shape[:-3], 1, 1))
-        picked = spread.expand(*shape, -1).gather(-1, pick.expand(*shape, -1))
-        picked = picked.unflatten(-1, other.rows.index.shape[-2:])
+        picked = _picked(_spread(self.S, self.rows), other.rows.index)
         return (picked * other.rows.weight.unsqueeze(-3).unsqueeze(-3)).sum(-1)
 
     def operator(self) -> LinearOperator:
         """The covariance as a product ``(W S) W'``: O(q m) memory, cheap diagonal."""
         W = self.rows.dense(self.S.shape[-1]).unsqueeze(-3)
-        return MatmulLinearOperator(self._spread(), W.mT.expand(*W.shape[:-3], len(self.S), -1, -1))
-
-    def _spread(self) -> Tensor:
-        """``W S``, ``batch x o x q x m``."""
-        shape = self.rows.index.shape
-        index, weight = (
-            self.rows.index.reshape(-1, shape[-1]),
-            self.rows.weight.reshape(-1, shape[-1]),
+        return MatmulLinearOperator(
+            _spread(self.S, self.rows), W.mT.expand(*W.shape[:-3], len(self.S), -1, -1)
         )
-        bags = [F.embedding_bag(index, S, per_sample_weights=weight, mode="sum") for S in self.S]
-        m = self.S.shape[-1]
-        return torch.stack(bags).reshape(len(self.S), *shape[:-1], m).movedim(0, -3)
+
+
+def _spread(S: Tensor, rows: Interpolation) -> Tensor:
+    """``W S``, ``batch x o x q x m``."""
+    shape = rows.index.shape
+    index, weight = rows.index.reshape(-1, shape[-1]), rows.weight.reshape(-1, shape[-1])
+    bags = [F.embedding_bag(index, s, per_sample_weights=weight, mode="sum") for s in S]
+    return torch.stack(bags).reshape(len(S), *shape[:-1], S.shape[-1]).movedim(0, -3)
+
+
+def _picked(spread: Tensor, index: Tensor) -> Tensor:
+    """``batch x o x q x m`` at nodes ``batch x q' x 4^d``: ``batch x o x q x q' x 4^d``."""
+    pick = index.flatten(-2).unsqueeze(-2).unsqueeze(-3)
+    shape = torch.broadcast_shapes(spread.shape[:-1], (*pick.shape[:-3], 1, 1))
+    picked = spread.expand(*shape, -1).gather(-1, pick.expand(*shape, -1))
+    return picked.unflatten(-1, index.shape[-2:])
+
+
+class _OwnCovariance(torch.autograd.Function):
+    """``W S W'`` of one set of points, differentiable (once) in its weights.
+
+    S is symmetric, so the gradient needs only the entries already gathered: half the cost of going
+    back through the sparse product, inside every acquisition's inner loop.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, weight: Tensor, index: Tensor, S: Tensor) -> Tensor:
+        picked = _picked(_spread(S, Interpolation(index, weight)), index)
+        ctx.save_for_backward(picked)
+        return (picked * weight.unsqueeze(-3).unsqueeze(-3)).sum(-1)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        (picked,) = ctx.saved_tensors
+        both = (grad + grad.mT).unsqueeze(-1)
+        return (both * picked).sum(-3).sum(-3), None, None
 
 
 @dataclass(frozen=True)
@@ -99,6 +127,7 @@ class GridPredictor:
     grid: Grid
     mean_u: Tensor
     S_u: Tensor
+    carry: Carry = field(default_factory=Carry)
 
     def latent(self, X: Tensor) -> GridLatent:
         """The law at points ``batch x q x d``: O(4^d) per mean."""
@@ -112,20 +141,20 @@ class GridPredictor:
         L = torch.linalg.cholesky(self.S_u + 1e-10 * scale * eye)
         noise = torch.randn(*sample_shape, *self.mean_u.shape, dtype=L.dtype, device=L.device)
         draws = self.mean_u + (L @ noise.unsqueeze(-1)).squeeze(-1)
-        flat = draws.reshape(-1, self.grid.m)
 
         def sample(X: Tensor) -> Tensor:
-            values = self._interpolated(flat, self.grid.interpolate(X))
-            values = values.movedim(-2, 0).reshape(
-                *draws.shape[:-1], *values.shape[:-2], values.shape[-1]
-            )
-            return values.movedim(len(sample_shape), -2)
+            rows = self.grid.interpolate(X)
+            batch = torch.broadcast_shapes(draws.shape[:-2], rows.index.shape[:-2])
+            index = rows.index.flatten(-2).unsqueeze(-2).expand(*batch, draws.shape[-2], -1)
+            picked = draws.expand(*batch, -1, -1).gather(-1, index)
+            picked = picked.unflatten(-1, rows.index.shape[-2:])
+            return (picked * rows.weight.unsqueeze(-3)).sum(-1)
 
         return sample
 
     def folded(self, rows: Interpolation, Y: Tensor, D: Tensor) -> GridPredictor:
         """The predictor given ``Y`` (``o x q``) with noise D at these points: O(q m^2)."""
-        means, covs = [], []
+        means, covs, updates = [], [], []
         for mean, S, y, d in zip(self.mean_u, self.S_u, Y, D, strict=True):
             U = F.embedding_bag(rows.index, S, per_sample_weights=rows.weight, mode="sum")
             C = (U[:, rows.index] * rows.weight).sum(-1)
@@ -136,7 +165,9 @@ class GridPredictor:
             r = torch.linalg.solve_triangular(L, residual.unsqueeze(-1), upper=False)
             means.append(mean + (V.mT @ r).squeeze(-1))
             covs.append(torch.addmm(S, V.mT, V, alpha=-1.0))
-        return GridPredictor(self.grid, torch.stack(means), torch.stack(covs))
+            updates.append(V)
+        carry = self.carry.after(torch.stack(updates))
+        return GridPredictor(self.grid, torch.stack(means), torch.stack(covs), carry)
 
     @staticmethod
     def _interpolated(values: Tensor, rows: Interpolation) -> Tensor:
@@ -254,7 +285,7 @@ class WISKI(StreamingGP):
             1, rows.index.flatten(), (rows.weight * (weights * Y).unsqueeze(-1)).flatten(-2)
         )
         for A, r in zip(self.A, weights, strict=True):
-            _add_outer(A, rows, r)
+            add_outer(A, rows, r)
         self.yy += (weights * Y * Y).sum(-1)
         self.ld -= weights.log().sum(-1)
         self._remember(rows, Y, Yvar)

@@ -1,4 +1,4 @@
-"""Contract: conditioning and fantasies are Gaussian conditioning of the surrogate's own posterior."""
+"""Contract: conditioning and fantasies are Gaussian conditioning of the own posterior."""
 
 from __future__ import annotations
 
@@ -8,14 +8,12 @@ from typing import Any
 import pytest
 import torch
 from botorch.exceptions.errors import DeprecationError
-from botorch.models.model import Model
 from botorch.sampling.normal import IIDNormalSampler, SobolQMCNormalSampler
 from torch import Size, Tensor
 
 from bo_stream.conditioned import ConditionedPosterior
 from bo_stream.errors import BoStreamError
 from bo_stream.model import LatentModel
-from bo_stream.streaming import StreamingGP
 from bo_stream.testing import oracles
 from bo_stream.testing.base import Contract, assert_same_law, assert_same_state, close, snapshot
 
@@ -44,9 +42,9 @@ class ConditioningContract(Contract):
         return torch.randn(*shape, generator=generator, dtype=torch.float64).to(self.dtype)
 
     def law_given(
-        self, model: Model, X: Tensor, Y: Tensor, noise: Tensor, points: Tensor
+        self, model: Any, X: Tensor, Y: Tensor, noise: Tensor, points: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """The oracle: mean ``batch x p x m`` and covariance ``batch x m x p x p``, one at a time."""
+        """The oracle, one at a time: mean ``batch x p x m``, covariance ``batch x m x p x p``."""
         batch = torch.broadcast_shapes(X.shape[:-2], Y.shape[:-2], points.shape[:-2])
         X, Y, noise, points = (
             t.expand(*batch, *t.shape[-2:]).reshape(-1, *t.shape[-2:])
@@ -64,7 +62,7 @@ class ConditioningContract(Contract):
         return mean.mT, torch.stack(covs).reshape(*batch, m, p, p)
 
     def assert_conditioned(
-        self, given: Model, model: Model, X: Tensor, Y: Tensor, noise: Tensor, points: Tensor
+        self, given: Any, model: Any, X: Tensor, Y: Tensor, noise: Tensor, points: Tensor
     ) -> None:
         """`given` is `model` conditioned on the data, by the oracle, at `points`."""
         mean, cov = self.law_given(model, X, Y, noise, points)
@@ -75,7 +73,7 @@ class ConditioningContract(Contract):
             part = given.posterior(points, output_indices=[o])
             close(part.distribution.covariance_matrix, cov[..., o, :, :])
 
-    def default_noise(self, model: StreamingGP) -> Tensor:
+    def default_noise(self, model: Any) -> Tensor:
         """The noise of a typical observation, as a posterior shows it, ``m``."""
         x = self.points(1)
         noisy, clean = model.posterior(x, observation_noise=True), model.posterior(x)
@@ -211,7 +209,7 @@ class ConditioningContract(Contract):
 
     # -- fantasies -------------------------------------------------------------------------------
 
-    def fantasies(self, model: Model, X: Tensor, f: int = 3) -> tuple[Any, Tensor]:
+    def fantasies(self, model: Any, X: Tensor, f: int = 3) -> tuple[Any, Tensor]:
         """Fantasies at X, and the outcomes they were conditioned on."""
         sampler = SobolQMCNormalSampler(Size([f]), seed=3)
         given = model.fantasize(X, sampler)
@@ -283,7 +281,7 @@ class ConditioningContract(Contract):
             model.fantasize(
                 self.points(2),
                 SobolQMCNormalSampler(Size([2])),
-                observation_noise=True,  # type: ignore[arg-type]
+                observation_noise=True,
             )
 
     # -- the conditioned posterior as a model ----------------------------------------------------
