@@ -123,7 +123,7 @@ def fit_in_legs(
     lr: float = 0.1,
     progress: Progress | None = None,
 ) -> FitReport:
-    """Fit, and where blocks are due to be cut anew, spend the first quarter before that.
+    """Fit, and where blocks are due to be cut anew, cut them after each of two shorter first legs.
 
     Arguments as in `fit_actions`. Where nothing of S is learned, and no option asks for another
     way, the hyperparameters are fitted by the quasi-Newton method all families share.
@@ -140,7 +140,8 @@ def fit_in_legs(
         model.mark_fitted()
         return report
     most = max_evals or MAX_EVALS[optimizer]
-    legs = [max(1, most // 4), most - most // 4] if model.recut_due and most > 1 else [most]
+    first = most // 6
+    legs = [first, first, most - 2 * first] if model.recut_due and first else [most]
     reports = []
     for leg, evals in enumerate(legs):
         if leg:

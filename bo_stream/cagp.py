@@ -42,7 +42,7 @@ from bo_stream.latent import Predictor, frozen_kernel
 from bo_stream.projected import Projected, border, chol_of
 from bo_stream.projected_predictor import ProjectedPredictor
 from bo_stream.schedule import RefitSchedule
-from bo_stream.streaming import Promises, StreamingGP
+from bo_stream.streaming import Memo, Promises, StreamingGP
 
 __all__ = ["CaGP"]
 
@@ -141,6 +141,7 @@ class CaGP(StreamingGP):
         self._register_state("_fitted", torch.zeros(2, dtype=torch.int64))
         self._register_state("_score", torch.zeros(2, dtype=torch.float64))
         self._conditioning = False
+        self._factored = Memo()
         self.observe(train_X, train_Y, train_Yvar)
         self.eval()
 
@@ -153,6 +154,10 @@ class CaGP(StreamingGP):
     @property
     def S(self) -> ActionMatrix:
         """The actions in use, ``n x i``; every column of unit length."""
+        return self._factor()[0] if self.actions.follows_hyperparameters else self._kept_actions()
+
+    def _kept_actions(self) -> ActionMatrix:
+        """S as the state has it."""
         if self.dense.numel():
             return DenseMatrix(self.dense)
         count = int(self.block.max()) + 1 if self.block.numel() else 0
@@ -169,12 +174,7 @@ class CaGP(StreamingGP):
             self._commit(X, y, r, self._first_actions(X, y, r), None)
             return
         S2 = identity_actions(len(y), X) if self._conditioning else self._new_actions(X)
-        total = self.num_actions + S2.num_actions
-        over = not self._conditioning and self.max_actions is not None and total > self.max_actions
-        if self._factor_is_current() or over or self.actions.follows_hyperparameters:
-            self._append(X, y, r, S2, over)
-        else:  # whoever needs L next makes it for all data at once
-            self._commit(X, y, r, self.S.append(S2), None)
+        self._append(X, y, r, S2)
 
     def _commit(self, X: Tensor, y: Tensor, r: Tensor, S: ActionMatrix, L: Tensor | None) -> None:
         """Add data to the state and store the actions of all of them."""
@@ -191,7 +191,7 @@ class CaGP(StreamingGP):
         self.L = self.L[:0, :0] if L is None else L
         self.made_with = self.made_with[:0] if L is None else self._hyperparameters().clone()
 
-    def _append(self, X: Tensor, y: Tensor, r: Tensor, S2: BlockMatrix, over: bool) -> None:
+    def _append(self, X: Tensor, y: Tensor, r: Tensor, S2: BlockMatrix) -> None:
         """S <- blkdiag(S, S2), L bordered: n q kernel values and O(i^2 j) (MATHS 5.4)."""
         S, L = self._factor()
         noise, mean = self._noise_scale(), self._prior_mean()
@@ -202,7 +202,8 @@ class CaGP(StreamingGP):
         u = S.transpose_times(torch.cat([self.Y, y]) - mean)
         w = torch.linalg.solve_triangular(L, u[:, None], upper=False)[old:, 0]
         score = torch.stack([w.square().sum(), w.new_tensor(float(w.numel()))])
-        if over:
+        limit = None if self._conditioning else self.max_actions
+        if limit is not None and S.num_actions > limit:
             variances, budget = noise * torch.cat([self.R, r]), self.actions.budget()
             S, L = compress(S, L, u, variances, budget or S.num_actions)
         self._commit(X, y, r, S, L)
@@ -238,17 +239,25 @@ class CaGP(StreamingGP):
         return self.L.shape[0] > 0 and torch.equal(self.made_with, self._hyperparameters())
 
     def _factor(self) -> tuple[ActionMatrix, Tensor]:
-        """S and L under the hyperparameters of now: O(n^2) kernel values if they have changed."""
-        if self.X.shape[0] and not self._factor_is_current():
+        """S and L under the hyperparameters of now: O(n^2) kernel values if they have changed.
+
+        The state is left as it is: only `observe` and `fit` write it.
+        """
+        if self.X.shape[0] == 0 or self._factor_is_current():
+            return self._kept_actions(), self.L
+        hyperparameters, made = self._hyperparameters(), self._factored
+        if not made.fits(hyperparameters) or made.revision != self._revision:
             S = self._current_actions()
             B = symmetric_product(self.covar_module, self.X, S)
-            self._write(S, chol_of(S.transpose_times(B) + S.gram(self._noise())))
-        return self.S, self.L
+            L = chol_of(S.transpose_times(B) + S.gram(self._noise()))
+            made = self._factored = Memo((S, L), hyperparameters.clone(), self._revision)
+        return cast(tuple[ActionMatrix, Tensor], made.value)
 
     def _current_actions(self) -> ActionMatrix:
         """S, made anew if it is a function of hyperparameters that have changed."""
         follows = self.actions.follows_hyperparameters and self.X.shape[0]
-        return self._built_actions() if follows and not self._factor_is_current() else self.S
+        kept = self._kept_actions()
+        return self._built_actions() if follows and not self._factor_is_current() else kept
 
     def _built_actions(self) -> ActionMatrix:
         """S as the policy makes it of all data under the hyperparameters of now."""
@@ -323,7 +332,7 @@ class CaGP(StreamingGP):
         """Fit hyperparameters and, for learned actions, the values of S; warm-started.
 
         Policies that order rows by locality do so in units of lengthscales. So where the data have
-        doubled since the last such fit (or never had one) the fit has two legs, with S cut anew
+        doubled since the last such fit (or never had one) the fit goes in legs, with S cut anew
         between them: the learned lengthscales say what a neighbour is.
 
         Args:

@@ -33,7 +33,7 @@ class ProjectedPredictor:
         KS = cross_product(self.kernel, X.reshape(-1, X.shape[-1]), self.X, self.S)
         A = torch.linalg.solve_triangular(self.L, KS.mT, upper=False)  # i x batch q
         mean = (self.mean + self.w @ A).reshape(*X.shape[:-2], 1, X.shape[-2])
-        A = A.reshape(-1, *X.shape[:-1]).movedim(0, -2).unsqueeze(-3)
+        A = A.reshape(len(self.L), *X.shape[:-1]).movedim(0, -2).unsqueeze(-3)
         return FactorLatent(mean, X, self.kernel, A)
 
     def path(self, sample_shape: Size) -> Path:
@@ -41,12 +41,14 @@ class ProjectedPredictor:
         prior = prior_path(self.kernel, self.X.shape[-1], self.mean, sample_shape, self.X)
         values = prior(self.X)
         noisy = values + self.noise.sqrt() * torch.randn_like(values) - self.mean
-        u = self.S.transpose_times(noisy.reshape(-1, self.X.shape[0]).mT)
+        u = self.S.transpose_times(noisy.reshape(sample_shape.numel(), -1).mT)
         gap = self.w[:, None] - torch.linalg.solve_triangular(self.L, u, upper=False)
-        weights = torch.linalg.solve_triangular(self.L.mT, gap, upper=True)  # i x samples
+        weights = torch.linalg.solve_triangular(self.L.mT, gap, upper=True)
+        weights = weights.mT.reshape(*sample_shape, 1, len(self.L), 1)
 
         def sample(X: Tensor) -> Tensor:
             KS = cross_product(self.kernel, X.reshape(-1, X.shape[-1]), self.X, self.S)
-            return prior(X) + (KS @ weights).mT.reshape(*sample_shape, *X.shape[:-2], 1, -1)
+            KS = KS.reshape(*X.shape[:-2], 1, X.shape[-2], len(self.L))
+            return prior(X) + (KS @ weights)[..., 0]
 
         return sample
