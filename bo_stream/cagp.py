@@ -37,7 +37,7 @@ from bo_stream.actions.locality import locality_blocks
 from bo_stream.compression import compress
 from bo_stream.errors import InputError
 from bo_stream.fitting import FitReport
-from bo_stream.kernel_products import cross_product, kernel_values, symmetric_product
+from bo_stream.kernel_products import cross_product, symmetric_product
 from bo_stream.latent import Predictor, frozen_kernel
 from bo_stream.projected import Projected, border, chol_of
 from bo_stream.projected_predictor import ProjectedPredictor
@@ -171,43 +171,41 @@ class CaGP(StreamingGP):
     def _absorb(self, X: Tensor, Y: Tensor, Yvar: Tensor | None) -> None:
         y, r = Y[0], torch.ones_like(Y[0]) if Yvar is None else Yvar[0]
         if self.X.shape[0] == 0:
-            self._commit(X, y, r, self._first_actions(X, y, r), None)
+            S = self._first_actions(X, y, r)
+            self.X, self.Y, self.R = X.clone(), y.clone(), r.clone()
+            self._write(S)
             return
         S2 = identity_actions(len(y), X) if self._conditioning else self._new_actions(X)
         self._append(X, y, r, S2)
 
-    def _commit(self, X: Tensor, y: Tensor, r: Tensor, S: ActionMatrix, L: Tensor | None) -> None:
-        """Add data to the state and store the actions of all of them."""
-        data = [torch.cat(pair) for pair in ((self.X, X), (self.Y, y), (self.R, r))]
-        self.X, self.Y, self.R = data
-        self._write(S, L)
-
-    def _write(self, S: ActionMatrix, L: Tensor | None) -> None:
-        """Store S and, if it is known under the hyperparameters of now, its factor."""
+    def _write(
+        self, S: ActionMatrix, L: Tensor | None = None, made_with: Tensor | None = None
+    ) -> None:
+        """Store S and, where it is known, its factor under the hyperparameters ``made_with``."""
         if isinstance(S, BlockMatrix):
             self.block, self.values, self.dense = S.block, S.values, self.dense[:0, :0]
         else:
             self.block, self.values, self.dense = self.block[:0], self.values[:0], S.S
         self.L = self.L[:0, :0] if L is None else L
-        self.made_with = self.made_with[:0] if L is None else self._hyperparameters().clone()
+        self.made_with = self.made_with[:0] if made_with is None else made_with
 
     def _append(self, X: Tensor, y: Tensor, r: Tensor, S2: BlockMatrix) -> None:
         """S <- blkdiag(S, S2), L bordered: n q kernel values and O(i^2 j) (MATHS 5.4)."""
-        S, L = self._factor()
-        noise, mean = self._noise_scale(), self._prior_mean()
-        cross = S2.transpose_times(cross_product(self.covar_module, X, self.X, S))
-        K22 = kernel_values(self.covar_module, X, X)
-        corner = S2.transpose_times(S2.right_of(K22)) + S2.gram(noise * r)
-        old, S, L = S.num_actions, S.append(S2), border(L, cross, corner)
-        u = S.transpose_times(torch.cat([self.Y, y]) - mean)
-        w = torch.linalg.solve_triangular(L, u[:, None], upper=False)[old:, 0]
-        score = torch.stack([w.square().sum(), w.new_tensor(float(w.numel()))])
+        hyperparameters, noise = self._hyperparameters(), self._noise_scale()
+        S, L = self._factor(hyperparameters)
+        i, S = S.num_actions, S.append(S2)
+        X, y, r = (torch.cat(pair) for pair in ((self.X, X), (self.Y, y), (self.R, r)))
+        new = slice(self.X.shape[0], None)
+        rows = S2.transpose_times(cross_product(self.covar_module, X[new], X, S))  # j x (i + j)
+        L = border(L, rows[:, :i], rows[:, i:] + S2.gram(noise * r[new]))
+        u = S.transpose_times(y - self._prior_mean())
+        w = torch.linalg.solve_triangular(L, u[:, None], upper=False)[i:]
+        self._score = self._score + torch.stack([w.square().sum(), w.new_tensor(len(w))])
         limit = None if self._conditioning else self.max_actions
         if limit is not None and S.num_actions > limit:
-            variances, budget = noise * torch.cat([self.R, r]), self.actions.budget()
-            S, L = compress(S, L, u, variances, budget or S.num_actions)
-        self._commit(X, y, r, S, L)
-        self._score = self._score + score
+            S, L = compress(S, L, u, noise * r, self.actions.budget() or limit)
+        self.X, self.Y, self.R = X, y, r
+        self._write(S, L, hyperparameters)
 
     def _first_actions(self, X: Tensor, y: Tensor, r: Tensor) -> ActionMatrix:
         if self._conditioning:
@@ -235,17 +233,18 @@ class CaGP(StreamingGP):
 
     # -- posterior -------------------------------------------------------------------------------
 
-    def _factor_is_current(self) -> bool:
-        return self.L.shape[0] > 0 and torch.equal(self.made_with, self._hyperparameters())
+    def _factor_is_current(self, hyperparameters: Tensor) -> bool:
+        return self.L.shape[0] > 0 and torch.equal(self.made_with, hyperparameters)
 
-    def _factor(self) -> tuple[ActionMatrix, Tensor]:
+    def _factor(self, hyperparameters: Tensor | None = None) -> tuple[ActionMatrix, Tensor]:
         """S and L under the hyperparameters of now: O(n^2) kernel values if they have changed.
 
         The state is left as it is: only `observe` and `fit` write it.
         """
-        if self.X.shape[0] == 0 or self._factor_is_current():
+        hyperparameters = self._hyperparameters() if hyperparameters is None else hyperparameters
+        if self.X.shape[0] == 0 or self._factor_is_current(hyperparameters):
             return self._kept_actions(), self.L
-        hyperparameters, made = self._hyperparameters(), self._factored
+        made = self._factored
         if not made.fits(hyperparameters) or made.revision != self._revision:
             S = self._current_actions()
             B = symmetric_product(self.covar_module, self.X, S)
@@ -256,8 +255,9 @@ class CaGP(StreamingGP):
     def _current_actions(self) -> ActionMatrix:
         """S, made anew if it is a function of hyperparameters that have changed."""
         follows = self.actions.follows_hyperparameters and self.X.shape[0]
-        kept = self._kept_actions()
-        return self._built_actions() if follows and not self._factor_is_current() else kept
+        if not follows or self._factor_is_current(self._hyperparameters()):
+            return self._kept_actions()
+        return self._built_actions()
 
     def _built_actions(self) -> ActionMatrix:
         """S as the policy makes it of all data under the hyperparameters of now."""
@@ -373,7 +373,7 @@ class CaGP(StreamingGP):
 
     def replace_actions(self, S: ActionMatrix) -> None:
         """Use these actions (``n x i``, columns of length one) from now on."""
-        self._write(S, None)
+        self._write(S)
         self._changed()
 
     def recut(self) -> None:

@@ -26,7 +26,8 @@ from torch import Tensor
 
 from bo_stream.action_matrix import ActionMatrix
 
-ANGLES = 16
+COARSE, FINE = 6, 60
+"""Angles tried for every pair, and for the pairs that are merged."""
 
 
 def compress(
@@ -49,38 +50,35 @@ def compress(
     return S, L
 
 
-def merge_loss(G_inv: Tensor, delta_inv: Tensor, alpha: Tensor) -> tuple[Tensor, Tensor]:
-    """Least KL of merging each pair of actions, and the angle at which it is reached.
+def merge_loss(
+    G_inv: Tensor, delta_inv: Tensor, alpha: Tensor, pairs: Tensor, angles: int
+) -> tuple[Tensor, Tensor]:
+    """Least KL of merging pairs of actions over some angles, and the angle at which it is reached.
 
     Args:
         G_inv: G^-1, ``i x i``.
         delta_inv: (S'D S)^-1, ``i x i``.
         alpha: G^-1 S'e, ``i``.
+        pairs: ``2 x P`` indices.
+        angles: How many angles of half a turn to try.
 
     Returns:
-        ``i x i`` losses in nats, infinite on and below the diagonal, and ``i x i`` angles. O(i^2
-        `ANGLES`).
+        ``P`` losses in nats and ``P`` angles. O(P angles).
     """
-    i = alpha.numel()
-    best = torch.full_like(G_inv, math.inf)
-    angle = torch.zeros_like(G_inv)
-    for k in range(ANGLES):
-        phi = math.pi * k / ANGLES
-        sin, cos = math.sin(phi), math.cos(phi)
-        precision = _quadratic(G_inv, sin, cos)
-        rho = (_quadratic(delta_inv, sin, cos) / precision).clamp_min_(1.0)
-        lam = (cos * alpha[None, :] - sin * alpha[:, None]).square() / precision
-        loss = 0.5 * (rho.log() - (1.0 - 1.0 / rho) * (1.0 - lam))
-        better = loss < best
-        best, angle = torch.where(better, loss, best), torch.where(better, phi, angle)
-    kept = torch.ones(i, i, dtype=torch.bool, device=best.device).triu(1)
-    return best.masked_fill(~kept, math.inf), angle
+    a, b = pairs
+    phi = torch.arange(angles, dtype=alpha.dtype, device=alpha.device) * (math.pi / angles)
+    sin, cos = phi.sin()[:, None], phi.cos()[:, None]
 
+    def quadratic(M: Tensor) -> Tensor:  # n'M n, angles x P
+        diagonal = M.diagonal()
+        squares = sin.square() * diagonal[a] + cos.square() * diagonal[b]
+        return squares.addcmul_(sin * cos, M[a, b], value=-2.0)
 
-def _quadratic(M: Tensor, sin: float, cos: float) -> Tensor:
-    """The forms n'M n over all pairs (a, b), n = -sin e_a + cos e_b."""
-    diagonal = M.diagonal()
-    return sin**2 * diagonal[:, None] + cos**2 * diagonal[None, :] - 2.0 * sin * cos * M
+    precision = quadratic(G_inv)
+    rho = (quadratic(delta_inv) / precision).clamp_min_(1.0)
+    lam = (cos * alpha[b] - sin * alpha[a]).square_() / precision
+    loss, which = (0.5 * (rho.log() - (1.0 - 1.0 / rho) * (1.0 - lam))).min(0)
+    return loss, phi[which]
 
 
 def choose_merges(
@@ -88,7 +86,7 @@ def choose_merges(
 ) -> tuple[Tensor, Tensor]:
     """T that brings i actions down to ``num_actions`` by merging disjoint pairs, cheapest first.
 
-    A pair takes part in one merge of a call; where more than half the actions must go, the caller
+    A pair takes part in one merge of a call; where too many actions must go for that, the caller
     repeats. Losses are those of single merges: a few merges among many actions add up nearly.
 
     Args:
@@ -99,22 +97,36 @@ def choose_merges(
 
     Returns:
         ``target`` (``i``, the new column of each old one) and ``weights`` (``i``): T[a, target[a]]
-            = weights[a].
-        O(i^3).
+        = weights[a]. O(i^3).
     """
     i = L.shape[-1]
+    if num_actions >= i:
+        return torch.arange(i, device=L.device), torch.ones_like(projected_residual)
     alpha = torch.cholesky_solve(projected_residual[:, None], L)[:, 0]
-    delta_inv = torch.cholesky_inverse(torch.linalg.cholesky(delta))
-    loss, angle = merge_loss(torch.cholesky_inverse(L), delta_inv, alpha)
-    target = torch.arange(i, device=L.device)
-    weights = torch.ones_like(alpha)
-    for _ in range(min(i - num_actions, i // 2)):
-        a, b = divmod(int(loss.argmin()), i)
-        phi = float(angle[a, b])
-        target[b], weights[a], weights[b] = a, math.cos(phi), math.sin(phi)
-        for taken in (a, b):
-            loss[taken], loss[:, taken] = math.inf, math.inf
-    return torch.unique(target, return_inverse=True)[1], weights
+    terms = torch.cholesky_inverse(L), torch.cholesky_inverse(torch.linalg.cholesky(delta)), alpha
+    pairs = torch.triu_indices(i, i, 1, device=L.device)
+    loss, _ = merge_loss(*(term.float() for term in terms), pairs, COARSE)
+    merged = _disjoint(pairs[:, loss.argsort(stable=True)], i, min(i - num_actions, i // 2))
+    _, phi = merge_loss(*terms, merged, FINE)
+    target, weights = torch.arange(i, device=L.device), torch.ones_like(alpha)
+    target[merged[1]] = merged[0]
+    weights[merged[0]], weights[merged[1]] = phi.cos(), phi.sin()
+    return target.unique(return_inverse=True)[1], weights
+
+
+def _disjoint(pairs: Tensor, i: int, wanted: int) -> Tensor:
+    """The first ``wanted`` of the pairs (``2 x P``) that share no action with an earlier one."""
+    free = torch.ones(i, dtype=torch.bool, device=pairs.device)
+    chosen: list[tuple[int, int]] = []
+    while len(chosen) < wanted:
+        pairs = pairs[:, free[pairs].all(0)]
+        taken: set[int] = set()
+        for a, b in pairs[:, :64].mT.tolist():
+            if len(chosen) < wanted and not taken & {a, b}:
+                taken |= {a, b}
+                chosen.append((a, b))
+        free[list(taken)] = False
+    return torch.tensor(chosen, device=pairs.device).mT
 
 
 def merged_factor(L: Tensor, target: Tensor, weights: Tensor) -> Tensor:

@@ -152,7 +152,7 @@ def minus_half_squared_distance(z1: Tensor, z2: Tensor, exact: bool) -> Tensor:
 
 def wide_coordinates(z: Tensor) -> list[int]:
     """Coordinates (of centred, scaled inputs) that spread over more than `WIDE` lengthscales."""
-    if z.shape[0] == 0:
+    if z.numel() == 0 or bool(z.abs().max() <= WIDE):
         return []
     return (z.abs().amax(0) > WIDE).nonzero()[:, 0].tolist()
 
