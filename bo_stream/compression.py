@@ -105,7 +105,8 @@ def choose_merges(
     alpha = torch.cholesky_solve(projected_residual[:, None], L)[:, 0]
     terms = torch.cholesky_inverse(L), torch.cholesky_inverse(torch.linalg.cholesky(delta)), alpha
     pairs = torch.triu_indices(i, i, 1, device=L.device)
-    loss, _ = merge_loss(*(term.float() for term in terms), pairs, COARSE)
+    G_inv, delta_inv, _ = terms
+    loss, _ = merge_loss(G_inv.float(), delta_inv.float(), alpha.float(), pairs, COARSE)
     merged = _disjoint(pairs[:, loss.argsort(stable=True)], i, min(i - num_actions, i // 2))
     _, phi = merge_loss(*terms, merged, FINE)
     target, weights = torch.arange(i, device=L.device), torch.ones_like(alpha)
