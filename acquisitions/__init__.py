@@ -1,1 +1,17 @@
 """Acquisition functions and builders for streaming surrogates."""
+
+from acquisitions.build import build
+from acquisitions.choice import PoolPolicy
+from acquisitions.nipv import NIPV
+from acquisitions.policies import MaxVariance, Random, near_most_uncertain
+from acquisitions.pool import select_from_pool
+
+__all__ = [
+    "NIPV",
+    "MaxVariance",
+    "PoolPolicy",
+    "Random",
+    "build",
+    "near_most_uncertain",
+    "select_from_pool",
+]

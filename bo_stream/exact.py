@@ -126,6 +126,11 @@ class ExactGP(StreamingGP):
         new = torch.cat([self.X, X]), torch.cat([self.Y, Y], -1), torch.cat([self.R, R], -1)
         self.X, self.Y, self.R = new
 
+    def _rescale(self, shift: Tensor, factor: Tensor) -> None:
+        self.Y = (self.Y - shift.unsqueeze(-1)) / factor.unsqueeze(-1)
+        if self.noise_mode != "learned":
+            self.R = self.R / factor.square().unsqueeze(-1)
+
     def _factor(self) -> tuple[Tensor, Tensor]:
         """Cholesky factor of ``K + D`` (``o x n x n``) and the noise (``o x n``),
         differentiable.

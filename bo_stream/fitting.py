@@ -160,7 +160,7 @@ class Coordinates:
         return torch.minimum(torch.maximum(u, self.lower), self.upper)
 
 
-def fit_model(model: StreamingGP, max_evals: int | None = None, **_: Any) -> FitReport:
+def fit_model(model: StreamingGP, max_evals: int | None = None) -> FitReport:
     """Maximise evidence plus log priors by projected BFGS with the model's kept curvature.
 
     Cost: a warm fit takes a handful of evaluations, of the family's cost each.

@@ -11,6 +11,7 @@ import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -126,18 +127,11 @@ class Grid:
                 "Build the surrogate with `bounds` or a `grid` that covers them.",
             )
         cell = t.detach().floor().clamp(min=1).minimum(last - 1)
-        s = t - cell
-        weights = _keys(s)
-        index = torch.zeros((), dtype=torch.long, device=X.device)
-        weight = torch.ones((), dtype=X.dtype, device=X.device)
-        offsets = torch.arange(-1, 3, device=X.device)
-        for k, size in enumerate(self.sizes):
-            position = cell[..., k, None].long() + offsets
-            if k == 0:
-                index, weight = position, weights[..., k, :]
-                continue
-            index = (index.unsqueeze(-1) * size + position.unsqueeze(-2)).flatten(-2)
-            weight = (weight.unsqueeze(-1) * weights[..., k, None, :]).flatten(-2)
+        weight: Tensor = _Weights.apply(t - cell)
+        nodes = cell.long().unsqueeze(-1) + torch.arange(-1, 3, device=X.device)
+        index = nodes[..., 0, :]
+        for k, size in enumerate(self.sizes[1:], start=1):
+            index = (index.unsqueeze(-1) * size + nodes[..., k, None, :]).flatten(-2)
         return Interpolation(index, weight)
 
     def axes(self, like: Tensor) -> list[Tensor]:
@@ -168,6 +162,42 @@ class Grid:
         return view.flip(list(range(self.dim))).reshape(self.m, self.m)
 
 
+class _Weights(torch.autograd.Function):
+    """Products of Keys' weights over dimensions, ``... x d`` to ``... x 4^d``, differentiable once.
+
+    One node with its derivative in closed form: it stands in every acquisition's inner loop.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, s: Tensor) -> Tensor:
+        keys = _keys(s)
+        ctx.save_for_backward(s, keys)
+        weight = keys[..., 0, :]
+        for k in range(1, s.shape[-1]):
+            weight = (weight.unsqueeze(-1) * keys[..., k, None, :]).flatten(-2)
+        return weight
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        s, keys = ctx.saved_tensors
+        d = s.shape[-1]
+        left = grad.unflatten(-1, (4,) * d)
+        along = []
+        for k in range(d):  # left: dimensions before k are contracted away
+            part = left
+            for j in range(d - 1, k, -1):
+                part = (part * keys[..., j, :].reshape(*s.shape[:-1], *(1,) * (j - k), 4)).sum(-1)
+            along.append(part)
+            left = (left.movedim(s.ndim - 1, -1) * _aligned(keys[..., k, :], left)).sum(-1)
+        return (torch.stack(along, -2) * _keys_slope(s)).sum(-1)
+
+
+def _aligned(weights: Tensor, like: Tensor) -> Tensor:
+    """``... x 4`` weights with ones before the last dimension, to match ``like``."""
+    return weights.reshape(*weights.shape[:-1], *(1,) * (like.ndim - weights.ndim), 4)
+
+
 def _keys(s: Tensor) -> Tensor:
     """Keys' four weights at offsets -1, 0, 1, 2 for positions ``s`` in a cell; ``... x 4``."""
     s2, s3 = s * s, s * s * s
@@ -177,6 +207,20 @@ def _keys(s: Tensor) -> Tensor:
             1.5 * s3 - 2.5 * s2 + 1.0,
             -1.5 * s3 + 2.0 * s2 + 0.5 * s,
             0.5 * s3 - 0.5 * s2,
+        ],
+        dim=-1,
+    )
+
+
+def _keys_slope(s: Tensor) -> Tensor:
+    """Derivative of `_keys` in ``s``."""
+    s2 = s * s
+    return torch.stack(
+        [
+            -1.5 * s2 + 2.0 * s - 0.5,
+            4.5 * s2 - 5.0 * s,
+            -4.5 * s2 + 4.0 * s + 0.5,
+            1.5 * s2 - s,
         ],
         dim=-1,
     )

@@ -27,8 +27,8 @@ from bo_stream.conditioned import (
     SubsetPredictor,
 )
 from bo_stream.grid_integral import GridIntegral
+from bo_stream.grid_posterior import GridPredictor
 from bo_stream.latent import Latent, Predictor
-from bo_stream.wiski import GridPredictor
 
 __all__ = ["Integral", "PointIntegral", "integral"]
 
@@ -88,8 +88,9 @@ class PointIntegral:
         """``sum_t w_t cov(a, t) cov(t, b)``."""
         parts = []
         for tile, w in zip(self.tiles, self.weights, strict=True):
-            cov = b.covariance(tile) * w
-            parts.append(a.covariance(tile) @ cov.mT if a is b else a.times(tile, cov.mT))
+            cov = b.covariance(tile)
+            weighted = (cov * w).mT
+            parts.append(cov @ weighted if a is b else a.times(tile, weighted))
         return torch.stack(parts).sum(0)
 
     def gram_diagonal(self, a: Latent) -> Tensor:

@@ -22,7 +22,7 @@ from botorch.posteriors.transformed import TransformedPosterior
 from botorch.sampling.base import MCSampler
 from gpytorch.distributions import MultitaskMultivariateNormal, MultivariateNormal
 from linear_operator import to_linear_operator
-from linear_operator.operators import DiagLinearOperator
+from linear_operator.operators import BlockDiagLinearOperator, DiagLinearOperator
 from torch import Size, Tensor, nn
 
 from bo_stream.errors import (
@@ -35,7 +35,7 @@ from bo_stream.errors import (
 )
 from bo_stream.latent import Latent, Predictor
 
-__all__ = ["LatentModel", "check_noise", "refuse_unknown"]
+__all__ = ["LatentModel", "check_noise", "check_noise_fits", "refuse_unknown"]
 
 DENSE_POINTS = 256
 """Joint posteriors over more points than this keep their covariance as an operator with a cheap
@@ -128,17 +128,17 @@ class LatentModel(GPyTorchModel, FantasizeMixin):
         self._check_points(X, "X")
         latent = self._predictor().latent(self._transformed(X))
         noise = self._noise_to_add(observation_noise)
-        law = _distribution(latent, noise, output_indices, X.dtype)
-        posterior: Any = GPyTorchPosterior(law)
-        if hasattr(self, "outcome_transform"):
-            transform = cast(OutcomeTransform, self.outcome_transform)
-            if output_indices is not None:
-                transform = transform.subset_output(output_indices)
-            if X.dtype != torch.float64:
-                transform = copy.deepcopy(transform).to(X)
-            if type(transform) is Standardize and type(law) is MultivariateNormal:
-                posterior = GPyTorchPosterior(_unstandardized(law, transform))
-            else:
+        transform = getattr(self, "outcome_transform", None)
+        if type(transform) is Standardize and self.num_outputs == 1:
+            law = _distribution(latent, noise, output_indices, X.dtype, transform)
+            posterior: Any = GPyTorchPosterior(law)
+        else:
+            posterior = GPyTorchPosterior(_distribution(latent, noise, output_indices, X.dtype))
+            if transform is not None:
+                if output_indices is not None:
+                    transform = transform.subset_output(output_indices)
+                if X.dtype != torch.float64:
+                    transform = copy.deepcopy(transform).to(X)
                 posterior = transform.untransform_posterior(posterior, X=X)
         if posterior_transform is not None:
             return posterior_transform(posterior=posterior, X=X)
@@ -146,7 +146,7 @@ class LatentModel(GPyTorchModel, FantasizeMixin):
 
     def forward(self, X: Tensor) -> MultivariateNormal:
         """The latent law at points in transformed space, as a (multitask) multivariate normal."""
-        return _distribution(self._predictor().latent(X.double()), None, None, X.dtype)
+        return _distribution(self._predictor().latent(X.double()), dtype=X.dtype)
 
     @property
     def num_outputs(self) -> int:
@@ -181,6 +181,7 @@ class LatentModel(GPyTorchModel, FantasizeMixin):
         if noise is None:
             noise_t = self._mean_noise().unsqueeze(-1).expand(self.num_outputs, X.shape[-2])
         else:
+            check_noise_fits(noise, Y)
             check_noise(noise, zero_allowed=True)
             noise_t = noise.double().mT
         return self._conditioned(self._transformed(X), Y_t, noise_t)
@@ -319,44 +320,52 @@ def check_noise(noise: Tensor, zero_allowed: bool = False) -> None:
         )
 
 
+def check_noise_fits(noise: Tensor, Y: Tensor) -> None:
+    """Refuse noise variances that do not broadcast to ``Y``'s points and outputs."""
+    pairs = zip(reversed(noise.shape), reversed(Y.shape), strict=False)
+    fits = noise.ndim >= 2 and all(
+        a == b or a == 1 for a, b in zip(noise.shape[-2:], Y.shape[-2:], strict=True)
+    )
+    if not fits or any(a != b and 1 not in (a, b) for a, b in pairs):
+        raise ShapeError(
+            f"noise that broadcasts to Y, {tuple(Y.shape)}",
+            f"{tuple(noise.shape)}",
+            "Give one variance per value, or one row for all points.",
+        )
+
+
 def _distribution(
-    latent: Latent, noise: Tensor | None, outputs: list[int] | None, dtype: torch.dtype
+    latent: Latent,
+    noise: Tensor | None = None,
+    outputs: list[int] | None = None,
+    dtype: torch.dtype = torch.float64,
+    standardized: Standardize | None = None,
 ) -> MultivariateNormal:
-    """The law plus noise ``... x o x (q | 1)`` as the distribution BoTorch's posterior wraps."""
+    """The law plus noise ``... x o x (q | 1)`` as the distribution BoTorch's posterior wraps.
+
+    With ``standardized`` (one output only) it is in raw units: what BoTorch's `Standardize` gives
+    as a product of three operators, which costs more than the law itself inside an optimiser.
+    """
     mean = latent.mean
-    if mean.shape[-1] <= DENSE_POINTS:
-        dense = latent.covariance(latent)
-        if noise is not None:
-            dense = dense + torch.diag_embed(noise.expand(*noise.shape[:-1], mean.shape[-1]))
-        cov = to_linear_operator(dense)
-    else:
-        cov = latent.operator()
-        if noise is not None:
-            cov = cov + DiagLinearOperator(noise.expand(*noise.shape[:-1], mean.shape[-1]))
+    dense = mean.shape[-1] <= DENSE_POINTS
+    cov: Any = latent.covariance(latent) if dense else latent.operator()
+    if noise is not None:
+        diagonal = noise.expand(*noise.shape[:-1], mean.shape[-1])
+        cov = cov + (torch.diag_embed(diagonal) if dense else DiagLinearOperator(diagonal))
     if outputs is not None:
         index = torch.as_tensor(outputs, device=mean.device)
         mean, cov = mean[..., index, :], cov[..., index, :, :]
+    if standardized is not None:
+        scale = standardized.stdvs.squeeze()
+        mean, cov = standardized.means.squeeze() + scale * mean, cov * scale.square()
     mean, cov = mean.to(dtype), cov.to(dtype=dtype)
-    if (
-        cov.shape[:-1] != mean.shape
-    ):  # fantasies share it; BoTorch's transforms want the batch shown
+    if cov.shape[:-1] != mean.shape:  # fantasies share it; BoTorch's transforms want the batch
         cov = cov.expand(*mean.shape, mean.shape[-1])
     if mean.shape[-2] == 1:
-        return MultivariateNormal(mean[..., 0, :], cov[..., 0, :, :])
-    return MultitaskMultivariateNormal.from_batch_mvn(MultivariateNormal(mean, cov), task_dim=-1)
-
-
-def _unstandardized(law: MultivariateNormal, transform: Standardize) -> MultivariateNormal:
-    """What `Standardize.untransform_posterior` gives for one output, as one scaled operator.
-
-    BoTorch's product of three operators costs more than the law itself inside an optimiser.
-    """
-    scale = transform.stdvs.squeeze()
-    mean = transform.means.squeeze() + scale * law.mean
-    cov = law.lazy_covariance_matrix
-    if mean.shape[-1] <= DENSE_POINTS:
-        return MultivariateNormal(mean, to_linear_operator(cov.to_dense() * scale.square()))
-    return MultivariateNormal(mean, cov * scale.square())
+        return MultivariateNormal(mean[..., 0, :], to_linear_operator(cov[..., 0, :, :]))
+    # block-diagonal and not interleaved: what BoTorch's cached roots take apart again
+    cov = BlockDiagLinearOperator(to_linear_operator(cov), block_dim=-3)
+    return MultitaskMultivariateNormal(mean.mT, cov, interleaved=False)
 
 
 def refuse_unknown(kwargs: dict[str, Any]) -> None:

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Self, cast
 
 import torch
 from botorch.models.transforms.input import InputTransform
-from botorch.models.transforms.outcome import OutcomeTransform
+from botorch.models.transforms.outcome import OutcomeTransform, Standardize
 from gpytorch.kernels import Kernel
 from gpytorch.likelihoods import FixedNoiseGaussianLikelihood, GaussianLikelihood, Likelihood
 from gpytorch.means import ConstantMean, Mean, ZeroMean
@@ -37,7 +37,7 @@ from bo_stream.errors import (
 )
 from bo_stream.fitting import Curvature, FitReport, StreamMLL, fit_model
 from bo_stream.latent import Predictor, chol_psd
-from bo_stream.model import LatentModel, check_noise, refuse_unknown
+from bo_stream.model import LatentModel, check_noise, check_noise_fits, refuse_unknown
 from bo_stream.modules import default_kernel, default_likelihood, frozen_transform
 
 __all__ = ["Promises", "StreamingGP"]
@@ -163,6 +163,17 @@ class StreamingGP(LatentModel, GP):
         it.
         """
 
+    def _rescale(self, shift: Tensor, factor: Tensor) -> None:
+        """Re-express the state for targets ``(y - shift) / factor`` (both ``o``), noise to match.
+
+        Families whose state allows it exactly override it; it writes only the family's own buffers.
+        """
+        raise UnsupportedError(
+            "a family whose state can be re-expressed in other units",
+            type(self).__name__,
+            "Keep the Standardize it was built with, or rebuild it from the data.",
+        )
+
     def _layout(self) -> dict[str, Any]:
         """What a saved state must agree with to be loaded; families add to it."""
         return {"dim": self._dim, "outputs": self.num_outputs, "noise": self.noise_mode}
@@ -191,6 +202,53 @@ class StreamingGP(LatentModel, GP):
             Y_t, Yvar_t = self._outcomes(Y, Yvar, X)
             self._take(self._transformed(X), Y_t.mT, None if Yvar_t is None else Yvar_t.mT)
             self._keep_incumbents(X, Y)
+        return self
+
+    def restandardise(self, Y: Tensor) -> Self:
+        """Standardise by these outcomes from now on, the state re-expressed exactly (MATHS 2.2).
+
+        The same surrogate as one built anew on all the data under the new `Standardize`, with the
+        hyperparameters at their present values, which are in standardised units: `fit` next. Cost:
+        one pass over the state.
+
+        Args:
+            Y: ``n x m`` raw outcomes whose mean and standard deviation are to be used: usually
+                all that were observed, which who runs the stream records.
+
+        Returns:
+            The surrogate itself.
+
+        Raises:
+            UnsupportedError: unless it was built with a `Standardize`, or if the family cannot.
+            ShapeError, InputError: on outcomes that do not fit.
+        """
+        old = getattr(self, "outcome_transform", None)
+        if not isinstance(old, Standardize):
+            raise UnsupportedError(
+                "a surrogate built with outcome_transform=Standardize(m)",
+                type(old).__name__,
+                "Build it with one.",
+            )
+        if Y.ndim != 2 or Y.shape[1] != self.num_outputs or len(Y) == 0:
+            raise ShapeError(
+                f"Y `n x {self.num_outputs}`, n >= 1",
+                f"{tuple(Y.shape)}",
+                "Give one row per observation.",
+            )
+        if not bool(Y.isfinite().all()):
+            raise InputError("finite Y", "NaN or infinite entries", "Drop those rows.")
+        new = frozen_transform(
+            Standardize(m=self.num_outputs), Y.to(self.get_buffer("_noise_sum").device)
+        )
+        with torch.no_grad():
+            means, stdvs = _coefficients(old)
+            new_means, new_stdvs = _coefficients(cast(Standardize, new))
+            factor = new_stdvs / stdvs
+            self._rescale((new_means - means) / stdvs, factor)
+            self.outcome_transform = new
+            if self.noise_mode != "learned":
+                self.get_buffer("_noise_sum").div_(factor.square())
+            self._changed()
         return self
 
     def _take(self, X: Tensor, Y: Tensor, Yvar: Tensor | None) -> None:
@@ -231,13 +289,16 @@ class StreamingGP(LatentModel, GP):
             hold); else a `ConditionedPosterior`.
         """
         plain = X.ndim == 2 and Y.ndim == 2 and not (X.requires_grad or Y.requires_grad)
-        if not plain or (
-            noise is not None and (self.noise_mode == "learned" or noise.requires_grad)
-        ):
+        if plain and noise is not None:
+            holds = self.noise_mode != "learned" and noise.ndim == 2 and not noise.requires_grad
+            plain = holds and bool((noise > 0).all())
+        if not plain:
             return super().condition_on_observations(X, Y, noise, **kwargs)
         refuse_unknown(kwargs)
         self._check_points(X, "X")
         self._check_targets(X, Y)
+        if noise is not None:
+            check_noise_fits(noise, Y)
         with torch.no_grad():
             Y_t = self._outcomes(Y, None, X)[0].mT
             child = copy.deepcopy(self)
@@ -259,11 +320,7 @@ class StreamingGP(LatentModel, GP):
         """
         if self.noise_mode == "learned":
             return None
-        if noise is None:
-            variance = self._mean_noise().unsqueeze(-1)
-        else:
-            check_noise(noise)
-            variance = noise.double().mT
+        variance = self._mean_noise().unsqueeze(-1) if noise is None else noise.double().mT
         return (variance / self._noise_scale().unsqueeze(-1)).expand(Y.shape)
 
     def log_predictive(self, X: Tensor, Y: Tensor, Yvar: Tensor | None = None) -> Tensor:
@@ -372,6 +429,9 @@ class StreamingGP(LatentModel, GP):
     ) -> MarginalLogLikelihood:
         """The hook of `fit_gpytorch_mll`. A user's optimizer is honoured, a closure refused.
 
+        Without an optimizer, ``optimizer_kwargs`` may hold ``max_evals`` (or, as BoTorch's default
+        optimizer has it, ``options={"maxiter": ...}``).
+
         Raises:
             UnsupportedError: if a closure is given: the objective is the family's.
         """
@@ -380,7 +440,8 @@ class StreamingGP(LatentModel, GP):
                 "no closure", "a user's closure", "Change priors or pass an optimizer instead."
             )
         if optimizer is None:
-            fit_model(self, **(optimizer_kwargs or {}))
+            wanted = optimizer_kwargs or {}
+            fit_model(self, wanted.get("max_evals", wanted.get("options", {}).get("maxiter")))
         else:
             mll.train()
             objective = cast(StreamMLL, mll).closure()
@@ -595,6 +656,11 @@ def _checked_bounds(bounds: Tensor | None, X: Tensor) -> Tensor | None:
             "finite bounds, lower below upper", f"{value.tolist()}", "Swap or widen them."
         )
     return value.clone()
+
+
+def _coefficients(transform: Standardize) -> tuple[Tensor, Tensor]:
+    """Means and standard deviations, each ``o``."""
+    return transform.means.reshape(-1), transform.stdvs.reshape(-1)
 
 
 def _noise_mode(Yvar: Tensor | None, likelihood: Likelihood | None) -> str:

@@ -8,171 +8,31 @@ so any order and batching give the same surrogate and two streams can be merged.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any, Self, cast
 
 import torch
-import torch.nn.functional as F
 from botorch.models.transforms.input import InputTransform
 from botorch.models.transforms.outcome import OutcomeTransform
-from gpytorch.kernels import Kernel, PeriodicKernel, ProductKernel, RBFKernel, ScaleKernel
+from gpytorch.kernels import Kernel
 from gpytorch.likelihoods import Likelihood
 from gpytorch.means import ConstantMean, Mean
-from linear_operator.operators import LinearOperator, MatmulLinearOperator
-from torch import Size, Tensor
+from torch import Tensor
 
 from bo_stream.errors import InputError, StateError, UnsupportedError
 from bo_stream.grid import Grid, Interpolation, add_outer
-from bo_stream.grid_evidence import (
-    TINY,
-    DenseRoot,
-    Factorisation,
-    ProductRoot,
-    Root,
-    Statistics,
-    attach,
-    factorise,
-)
-from bo_stream.grid_integral import Carry
-from bo_stream.latent import Latent, Path, Predictor
+from bo_stream.grid_evidence import Factorisation, Statistics, attach, factorise
+from bo_stream.grid_kernel import kernel_matrices, kernel_roots
+from bo_stream.grid_posterior import GridPredictor
+from bo_stream.grid_rows import RowFactorisation, evidence_from_rows
+from bo_stream.latent import Predictor
 from bo_stream.streaming import Memo, Promises, StreamingGP
 
-__all__ = ["WISKI", "GridLatent", "GridPredictor"]
+__all__ = ["WISKI"]
 
+ROWS_FROM = 2000
+"""Nodes from which a grid that has seen fewer points is factorised through them."""
 UPDATES_PER_REBUILD = 1000
 """Points folded into the cache before it is rebuilt, against drift."""
-CHUNK = 1024
-
-
-@dataclass(frozen=True)
-class GridLatent(Latent):
-    """Law of the interpolated grid values: covariance ``w_x' S_u w_z`` (MATHS 2.3)."""
-
-    mean: Tensor
-    rows: Interpolation
-    S: Tensor
-
-    def variance(self) -> Tensor:
-        """Marginal variances, ``batch x o x q``: O(16^d) per point."""
-        K = self.rows.index.shape[-1]
-        index, weight = self.rows.index.reshape(-1, K), self.rows.weight.reshape(-1, K)
-        parts = []
-        for i, w in zip(index.split(CHUNK), weight.split(CHUNK), strict=True):
-            block = self.S[:, i.unsqueeze(-1), i.unsqueeze(-2)]
-            parts.append(((block @ w.unsqueeze(-1)).squeeze(-1) * w).sum(-1))
-        values = torch.cat(parts, -1) if parts else self.S.new_empty(len(self.S), 0)
-        return values.reshape(len(self.S), *self.rows.index.shape[:-1]).movedim(0, -2)
-
-    def covariance(self, other: GridLatent) -> Tensor:
-        """Covariance ``batch x o x q x q'``: O(4^d m) per point of the smaller set, 4^d a pair."""
-        if other is self:
-            covariance: Tensor = _OwnCovariance.apply(self.rows.weight, self.rows.index, self.S)
-            return covariance
-        if self.rows.index.shape[:-1].numel() > other.rows.index.shape[:-1].numel():
-            return other.covariance(self).mT
-        picked = _picked(_spread(self.S, self.rows), other.rows.index)
-        return (picked * other.rows.weight.unsqueeze(-3).unsqueeze(-3)).sum(-1)
-
-    def operator(self) -> LinearOperator:
-        """The covariance as a product ``(W S) W'``: O(q m) memory, cheap diagonal."""
-        W = self.rows.dense(self.S.shape[-1]).unsqueeze(-3)
-        return MatmulLinearOperator(
-            _spread(self.S, self.rows), W.mT.expand(*W.shape[:-3], len(self.S), -1, -1)
-        )
-
-
-def _spread(S: Tensor, rows: Interpolation) -> Tensor:
-    """``W S``, ``batch x o x q x m``."""
-    shape = rows.index.shape
-    index, weight = rows.index.reshape(-1, shape[-1]), rows.weight.reshape(-1, shape[-1])
-    bags = [F.embedding_bag(index, s, per_sample_weights=weight, mode="sum") for s in S]
-    return torch.stack(bags).reshape(len(S), *shape[:-1], S.shape[-1]).movedim(0, -3)
-
-
-def _picked(spread: Tensor, index: Tensor) -> Tensor:
-    """``batch x o x q x m`` at nodes ``batch x q' x 4^d``: ``batch x o x q x q' x 4^d``."""
-    pick = index.flatten(-2).unsqueeze(-2).unsqueeze(-3)
-    shape = torch.broadcast_shapes(spread.shape[:-1], (*pick.shape[:-3], 1, 1))
-    picked = spread.expand(*shape, -1).gather(-1, pick.expand(*shape, -1))
-    return picked.unflatten(-1, index.shape[-2:])
-
-
-class _OwnCovariance(torch.autograd.Function):
-    """``W S W'`` of one set of points, differentiable (once) in its weights.
-
-    S is symmetric, so the gradient needs only the entries already gathered: half the cost of going
-    back through the sparse product, inside every acquisition's inner loop.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, weight: Tensor, index: Tensor, S: Tensor) -> Tensor:
-        picked = _picked(_spread(S, Interpolation(index, weight)), index)
-        ctx.save_for_backward(picked)
-        return (picked * weight.unsqueeze(-3).unsqueeze(-3)).sum(-1)
-
-    @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
-        (picked,) = ctx.saved_tensors
-        both = (grad + grad.mT).unsqueeze(-1)
-        return (both * picked).sum(-3).sum(-3), None, None
-
-
-@dataclass(frozen=True)
-class GridPredictor:
-    """Posterior of the grid values ``u``: mean ``m_u`` (``o x m``), covariance ``S_u`` (``o x m x
-    m``).
-    """
-
-    grid: Grid
-    mean_u: Tensor
-    S_u: Tensor
-    carry: Carry = field(default_factory=Carry)
-
-    def latent(self, X: Tensor) -> GridLatent:
-        """The law at points ``batch x q x d``: O(4^d) per mean."""
-        rows = self.grid.interpolate(X)
-        return GridLatent(self._interpolated(self.mean_u, rows), rows, self.S_u)
-
-    def path(self, sample_shape: Size) -> Path:
-        """Exact sample functions: interpolated draws of the grid values."""
-        scale = self.S_u.diagonal(dim1=-2, dim2=-1).mean(-1)[..., None, None]
-        eye = torch.eye(self.grid.m, dtype=self.S_u.dtype, device=self.S_u.device)
-        L = torch.linalg.cholesky(self.S_u + 1e-10 * scale * eye)
-        noise = torch.randn(*sample_shape, *self.mean_u.shape, dtype=L.dtype, device=L.device)
-        draws = self.mean_u + (L @ noise.unsqueeze(-1)).squeeze(-1)
-
-        def sample(X: Tensor) -> Tensor:
-            rows = self.grid.interpolate(X)
-            batch = torch.broadcast_shapes(draws.shape[:-2], rows.index.shape[:-2])
-            index = rows.index.flatten(-2).unsqueeze(-2).expand(*batch, draws.shape[-2], -1)
-            picked = draws.expand(*batch, -1, -1).gather(-1, index)
-            picked = picked.unflatten(-1, rows.index.shape[-2:])
-            return (picked * rows.weight.unsqueeze(-3)).sum(-1)
-
-        return sample
-
-    def folded(self, rows: Interpolation, Y: Tensor, D: Tensor) -> GridPredictor:
-        """The predictor given ``Y`` (``o x q``) with noise D at these points: O(q m^2)."""
-        means, covs, updates = [], [], []
-        for mean, S, y, d in zip(self.mean_u, self.S_u, Y, D, strict=True):
-            U = F.embedding_bag(rows.index, S, per_sample_weights=rows.weight, mode="sum")
-            C = (U[:, rows.index] * rows.weight).sum(-1)
-            C.diagonal().add_(d)
-            L = torch.linalg.cholesky(C)
-            V = torch.linalg.solve_triangular(L, U, upper=False)
-            residual = y - (mean[rows.index] * rows.weight).sum(-1)
-            r = torch.linalg.solve_triangular(L, residual.unsqueeze(-1), upper=False)
-            means.append(mean + (V.mT @ r).squeeze(-1))
-            covs.append(torch.addmm(S, V.mT, V, alpha=-1.0))
-            updates.append(V)
-        carry = self.carry.after(torch.stack(updates))
-        return GridPredictor(self.grid, torch.stack(means), torch.stack(covs), carry)
-
-    @staticmethod
-    def _interpolated(values: Tensor, rows: Interpolation) -> Tensor:
-        """``values`` (``o x m``) at the rows, ``batch x o x q``."""
-        return (values[:, rows.index] * rows.weight).sum(-1).movedim(0, -2)
 
 
 class WISKI(StreamingGP):
@@ -215,6 +75,10 @@ class WISKI(StreamingGP):
     b: Tensor
     yy: Tensor
     ld: Tensor
+    row_index: Tensor
+    row_weight: Tensor
+    row_y: Tensor
+    row_r: Tensor
 
     def __init__(
         self,
@@ -266,6 +130,11 @@ class WISKI(StreamingGP):
         self._register_state("b", zeros.new_zeros(o, m))
         self._register_state("yy", zeros.new_zeros(o))
         self._register_state("ld", zeros.new_zeros(shared))
+        if m >= ROWS_FROM:
+            self._register_state("row_index", torch.zeros(m, 4**self._dim, dtype=torch.int64))
+            self._register_state("row_weight", zeros.new_zeros(m, 4**self._dim))
+            self._register_state("row_y", zeros.new_zeros(o, m))
+            self._register_state("row_r", zeros.new_ones(shared, m))
         self._pending: list[tuple[Interpolation, Tensor, Tensor | None]] | None = None
         self._folded = 0
         self._factorised = Memo()
@@ -288,6 +157,7 @@ class WISKI(StreamingGP):
             add_outer(A, rows, r)
         self.yy += (weights * Y * Y).sum(-1)
         self.ld -= weights.log().sum(-1)
+        self._hold(rows, Y, 1.0 / weights)
         self._remember(rows, Y, Yvar)
 
     def _remember(self, rows: Interpolation, Y: Tensor, Yvar: Tensor | None) -> None:
@@ -300,6 +170,25 @@ class WISKI(StreamingGP):
             waiting = sum(y.shape[-1] for _, y, _ in self._pending)
             if waiting > self.grid.m // 4 or self._folded > UPDATES_PER_REBUILD:
                 self._pending = None
+
+    def _rescale(self, shift: Tensor, factor: Tensor) -> None:
+        """Shift by MATHS 2.2, then scale ``y`` by 1/f and, where it is in the state, R by 1/f^2."""
+        s, f, n = shift, factor, self.num_observed
+        w1 = self.A.sum(-1)  # W'R^-1 1, because rows of W sum to one
+        y1, one = self.b.sum(-1), w1.sum(-1)
+        noise = torch.ones_like(f) if self.noise_mode == "learned" else f.square()
+        b = (self.b - s.unsqueeze(-1) * w1) * (noise / f).unsqueeze(-1)
+        yy = (self.yy - 2.0 * s * y1 + s.square() * one) * noise / f.square()
+        self.b.copy_(b)
+        self.yy.copy_(yy)
+        if self.noise_mode != "learned":
+            self.A.mul_(noise[:, None, None])
+            self.ld.sub_(n * noise.log())
+        if self._held_rows() is not None:
+            self.row_y[:, :n].sub_(s.unsqueeze(-1)).div_(f.unsqueeze(-1))
+            if self.noise_mode != "learned":
+                self.row_r[:, :n].div_(noise.unsqueeze(-1))
+        self._pending = None
 
     def merge(self, other: WISKI) -> Self:
         """Add another stream's observations in place: map-reduce ingestion. O(m^2).
@@ -321,6 +210,10 @@ class WISKI(StreamingGP):
                     "different ones",
                     "Hand both streams one transform in eval mode.",
                 )
+        rows = other._held_rows()
+        if rows is not None:
+            n = other.num_observed
+            self._hold(rows, other.row_y[:, :n], other.row_r[:, :n])
         for name in ("A", "b", "yy", "ld", "_count", "_noise_sum"):
             self.get_buffer(name).add_(other.get_buffer(name).to(self.b.device))
         self._pending = None
@@ -351,91 +244,75 @@ class WISKI(StreamingGP):
     # -- objective -------------------------------------------------------------------------------
 
     def _evidence(self, profile_mean: bool) -> Tensor:
-        """Log evidence in the K-root form with closed-form gradients (MATHS 2.3, 2.4)."""
+        """Log evidence with closed-form gradients (MATHS 2.3, 2.4), in the K-root form.
+
+        On a large grid that has seen fewer points than it has nodes, from the rows of W.
+        """
         s2, c = self._noise_scale(), self._prior_mean()
-        roots, sources = self._roots()
-        total = self.b.new_zeros(())
-        factorisations = []
+        rows = self._held_rows()
+        if rows is None:
+            made, values = self._from_statistics(s2, c, profile_mean)
+        else:
+            made, values = self._from_rows(rows, s2, c, profile_mean)
+        total = torch.stack(values).sum()
+        if profile_mean:
+            mean = cast(ConstantMean, self.mean_module)
+            constants = torch.stack([f.mean for f in made])
+            mean.constant = constants.reshape(mean.constant.shape).to(mean.constant)
+        self._factorised = Memo(made, self._hyperparameters(), self._revision)
+        return total
+
+    def _from_statistics(
+        self, s2: Tensor, c: Tensor, profile_mean: bool
+    ) -> tuple[list[Factorisation | RowFactorisation], list[Tensor]]:
+        roots, sources = kernel_roots(self.covar_module, self.grid, self.b, self.num_outputs)
+        made: list[Factorisation | RowFactorisation] = []
+        values = []
         for i in range(self.num_outputs):
+            shared = min(i, len(self.A) - 1)
             stats = Statistics(
-                self.A[min(i, len(self.A) - 1)],
-                self.b[i],
-                self.yy[i],
-                self.ld[min(i, len(self.ld) - 1)],
-                self.get_buffer("_count"),
+                self.A[shared], self.b[i], self.yy[i], self.ld[shared], self.get_buffer("_count")
             )
             inputs = [s2[i], c[i], *sources[i]]
             with torch.no_grad():
-                value, grads, made = factorise(
-                    roots[i], stats, s2[i].detach(), c[i].detach(), profile_mean
-                )
-            factorisations.append(made)
-            total = total + attach(value, inputs, grads)
-        if profile_mean:
-            mean = cast(ConstantMean, self.mean_module)
-            constants = torch.stack([f.mean for f in factorisations])
-            mean.constant = constants.reshape(mean.constant.shape).to(mean.constant)
-        self._factorised = Memo(factorisations, self._hyperparameters(), self._revision)
-        return total
+                value, grads, factorisation = factorise(roots[i], stats, s2[i], c[i], profile_mean)
+            made.append(factorisation)
+            values.append(attach(value, inputs, grads))
+        return made, values
 
-    def _factorisations(self) -> list[Factorisation]:
+    def _from_rows(
+        self, rows: Interpolation, s2: Tensor, c: Tensor, profile_mean: bool
+    ) -> tuple[list[Factorisation | RowFactorisation], list[Tensor]]:
+        n = self.num_observed
+        matrices = kernel_matrices(self.covar_module, self.grid, self.b, self.num_outputs)
+        made: list[Factorisation | RowFactorisation] = []
+        values = []
+        for i, K in enumerate(matrices):
+            y, r = self.row_y[i, :n], self.row_r[min(i, len(self.row_r) - 1), :n]
+            value, factorisation = evidence_from_rows(K, rows, y, r, s2[i], c[i], profile_mean)
+            made.append(factorisation)
+            values.append(value)
+        return made, values
+
+    def _factorisations(self) -> list[Factorisation | RowFactorisation]:
         memo = self._factorised
         if memo.revision != self._revision or not memo.fits(self._hyperparameters()):
-            self._evidence(profile_mean=False)
-        return cast(list[Factorisation], self._factorised.value)
+            with torch.no_grad():
+                self._evidence(profile_mean=False)
+        return cast("list[Factorisation | RowFactorisation]", self._factorised.value)
 
-    def _roots(self) -> tuple[list[Root], list[list[Tensor]]]:
-        """Per output a root of K without gradient, and the tensors (with gradient) it is made
-        from.
-        """
-        points = self.b
-        origin = points.new_zeros(1, self._dim)
-        if self._dim == 1 or _is_product(self.covar_module):
-            axes = self.grid.axes(points)
-            values = self._kernel_values(origin, torch.cat(axes))
-            sources = []
-            for row in values:
-                parts = row.split([len(axis) for axis in axes])
-                unit = [_toeplitz(part / part[0]) for part in parts]
-                sources.append([row[0], *unit])
-            roots: list[Root] = [
-                ProductRoot(a.detach(), [K.detach() for K in Ks]) for a, *Ks in sources
-            ]
-            return roots, sources
-        values = self._kernel_values(origin, self.grid.differences(points))
-        values = torch.where(values.abs() < TINY * values.amax(), 0.0, values)
-        sources = [[self.grid.spread(row)] for row in values]
-        band = 4 * (self.grid.m // self.grid.sizes[0])
-        return [DenseRoot(K.detach(), band) for (K,) in sources], sources
+    def _hold(self, rows: Interpolation, Y: Tensor, R: Tensor) -> None:
+        """Keep the rows of W, on a large grid and while they are fewer than its nodes."""
+        start, end = self.num_observed, self.num_observed + Y.shape[-1]
+        if self.grid.m >= ROWS_FROM and end <= self.grid.m:
+            self.row_index[start:end], self.row_weight[start:end] = rows.index, rows.weight
+            self.row_y[:, start:end], self.row_r[:, start:end] = Y, R
 
-    def _kernel_values(self, x: Tensor, Z: Tensor) -> Tensor:
-        """Kernel of one point against ``k`` others, ``o x k``."""
-        return self.covar_module(x, Z).to_dense().reshape(-1, len(Z)).expand(self.num_outputs, -1)
-
-
-def _add_outer(A: Tensor, rows: Interpolation, r: Tensor) -> None:
-    """``A += sum_i r_i w_i w_i'`` in place: O(q 16^d)."""
-    m, K = A.shape[-1], rows.index.shape[-1]
-    size = max(1, CHUNK * 256 // (K * K))
-    for i, w, s in zip(rows.index.split(size), rows.weight.split(size), r.split(size), strict=True):
-        index = i.unsqueeze(-1) * m + i.unsqueeze(-2)
-        outer = (w * s.unsqueeze(-1)).unsqueeze(-1) * w.unsqueeze(-2)
-        A.view(-1).index_add_(0, index.flatten(), outer.flatten())
-
-
-def _toeplitz(row: Tensor) -> Tensor:
-    """Symmetric Toeplitz matrix of its first row."""
-    i = torch.arange(len(row), device=row.device)
-    return row[(i.unsqueeze(0) - i.unsqueeze(1)).abs()]
-
-
-def _is_product(kernel: Kernel) -> bool:
-    """Whether the kernel is a product of one-dimensional kernels."""
-    if isinstance(kernel, ScaleKernel):
-        return _is_product(kernel.base_kernel)
-    if isinstance(kernel, ProductKernel):
-        return all(_is_product(k) for k in kernel.kernels)
-    return type(kernel) in (RBFKernel, PeriodicKernel)
+    def _held_rows(self) -> Interpolation | None:
+        n = self.num_observed
+        if self.grid.m < ROWS_FROM or not 0 < n < self.grid.m:
+            return None
+        return Interpolation(self.row_index[:n], self.row_weight[:n])
 
 
 def _same_transform(a: Any, b: Any) -> bool:

@@ -27,7 +27,6 @@ class Contract:
         noise: ``"learned"``, ``"known"`` or ``"scaled"`` (known up to a learned factor).
         promises: What this configuration promises; by default what its class declares. Set it
             where a configuration promises more (a growth policy, an action) than the class.
-        dtype: Of the interface.
     """
 
     dim: int = 2
@@ -117,7 +116,8 @@ class Contract:
 def close(a: Tensor, b: Tensor, tolerance: float = TIGHT) -> None:
     """Equal shapes, and values to ``tolerance * (1 + |value|)``."""
     assert a.shape == b.shape, f"{tuple(a.shape)} is not {tuple(b.shape)}"
-    error = ((a.double() - b.double()).abs() / (1.0 + b.double().abs())).max() if a.numel() else 0.0
+    a, b = a.detach().double(), b.detach().double()
+    error = ((a - b).abs() / (1.0 + b.abs())).max() if a.numel() else 0.0
     assert float(error) <= tolerance, f"relative error {float(error):.3g} above {tolerance:.3g}"
 
 

@@ -2,11 +2,32 @@
 
 from __future__ import annotations
 
+from bo_stream.testing.acquisition import AcquisitionContract
 from bo_stream.testing.conditioning import ConditioningContract
+from bo_stream.testing.fitting import FittingContract
+from bo_stream.testing.gradients import GradientContract
+from bo_stream.testing.inputs import InputContract
+from bo_stream.testing.interface import InterfaceContract
+from bo_stream.testing.noise import NoiseContract
 from bo_stream.testing.pathwise import PathwiseContract
+from bo_stream.testing.persistence import PersistenceContract
+from bo_stream.testing.state import StateContract
+from bo_stream.testing.transforms import TransformContract
 
 __all__ = ["StreamingContract"]
 
 
-class StreamingContract(ConditioningContract, PathwiseContract):
+class StreamingContract(
+    StateContract,
+    PersistenceContract,
+    InputContract,
+    InterfaceContract,
+    TransformContract,
+    NoiseContract,
+    FittingContract,
+    ConditioningContract,
+    GradientContract,
+    PathwiseContract,
+    AcquisitionContract,
+):
     """Every promise of a streaming surrogate, as pytest methods; see `Contract` for what to set."""

@@ -1,15 +1,76 @@
-"""WISKI under the streaming contract."""
+"""WISKI under the streaming contract: one configuration in every run, the others slow."""
 
 from typing import Any
 
-from torch import Tensor
+import pytest
+from gpytorch.kernels import Kernel, MaternKernel, ScaleKernel
+from torch import Size, Tensor
 
 from bo_stream import WISKI
 from bo_stream.testing import StreamingContract
+
+SIZES = {1: [14], 2: [10, 9], 3: [7, 6, 7]}
 
 
 class TestWISKI(StreamingContract):
     def make(
         self, train_X: Tensor, train_Y: Tensor, train_Yvar: Tensor | None = None, **kw: Any
     ) -> WISKI:
-        return WISKI(train_X, train_Y, train_Yvar, grid_size=[10, 9], **kw)
+        return WISKI(train_X, train_Y, train_Yvar, grid_size=SIZES[self.dim], **kw)
+
+
+@pytest.mark.slow
+class TestKnownNoise(TestWISKI):
+    noise = "known"
+
+
+@pytest.mark.slow
+class TestScaledNoise(TestWISKI):
+    noise = "scaled"
+
+
+@pytest.mark.slow
+class TestOneDimension(TestWISKI):
+    dim = 1
+
+
+@pytest.mark.slow
+class TestThreeDimensions(TestWISKI):
+    dim = 3
+
+
+@pytest.mark.slow
+class TestMatern(TestWISKI):
+    """No product of one-dimensional kernels: a dense root."""
+
+    def kernel(self, outputs: int = 1) -> Kernel:
+        batch = Size([outputs] if outputs > 1 else [])
+        matern = MaternKernel(nu=2.5, ard_num_dims=self.dim, batch_shape=batch)
+        return ScaleKernel(matern, batch_shape=batch)
+
+
+@pytest.mark.slow
+class TestUnscaled(TestWISKI):
+    """No ScaleKernel; and one kernel for all outputs."""
+
+    noise = "scaled"
+
+    def kernel(self, outputs: int = 1) -> Kernel:
+        return MaternKernel(nu=1.5)
+
+
+@pytest.mark.slow
+class TestUserGrid(TestWISKI):
+    """A grid wider than the bounds, given node by node."""
+
+    def make(
+        self, train_X: Tensor, train_Y: Tensor, train_Yvar: Tensor | None = None, **kw: Any
+    ) -> WISKI:
+        import torch
+
+        if "input_transform" in kw:
+            return super().make(train_X, train_Y, train_Yvar, **kw)
+        bounds = kw.pop("bounds")
+        ends = zip(bounds[0], bounds[1], strict=True)
+        nodes = [torch.linspace(float(a) - 0.7, float(b) + 0.9, 11) for a, b in ends]
+        return WISKI(train_X, train_Y, train_Yvar, grid=nodes, **kw)

@@ -1,0 +1,108 @@
+"""Acquisition functions by name, over any surrogate, as BoTorch objects for `optimize_acqf`."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import torch
+from botorch.acquisition.acquisition import AcquisitionFunction
+from botorch.acquisition.analytic import ExpectedImprovement
+from botorch.acquisition.logei import qLogExpectedImprovement, qLogNoisyExpectedImprovement
+from botorch.acquisition.monte_carlo import qUpperConfidenceBound
+from botorch.models.model import Model
+from botorch.sampling.normal import SobolQMCNormalSampler
+from torch import Tensor
+
+from acquisitions.nipv import NIPV
+from acquisitions.policies import MaxVariance, Random
+from bo_stream.errors import InputError
+from bo_stream.model import LatentModel
+
+__all__ = ["NAMES", "build"]
+
+NAMES = ("qucb", "ei", "qlogei", "qlognei", "nipv", "max_variance", "random")
+
+
+def build(
+    name: str,
+    model: Model,
+    *,
+    X_baseline: Tensor | None = None,
+    best_f: float | Tensor | None = None,
+    X_pending: Tensor | None = None,
+    mc_points: Tensor | None = None,
+    weights: Tensor | None = None,
+    beta: float = 4.0,
+    num_samples: int = 128,
+    seed: int | None = None,
+    **kw: Any,
+) -> AcquisitionFunction:
+    """Build an acquisition function by name; what a name does not use it ignores.
+
+    A stream keeps neither the points it has seen nor the best value: who runs the loop records them
+    and passes them.
+
+    Args:
+        name: ``qucb`` (upper confidence bound), ``ei`` (expected improvement, one point at a time),
+            ``qlogei``, ``qlognei`` (noisy, over a baseline), ``nipv`` (integrated variance),
+            ``max_variance``, ``random``.
+        model: A surrogate of `bo_stream`; any BoTorch model but for ``nipv`` and ``max_variance``.
+        X_baseline: ``n x d`` raw points already observed; for ``qlognei``.
+        best_f: Best value so far, raw; for ``ei`` and ``qlogei``. With noise, the best posterior
+            mean at observed points rather than the best observation.
+        X_pending: ``n' x d`` raw points under evaluation.
+        mc_points: ``P x d`` raw test points; for ``nipv``.
+        weights: ``P`` weights of the test points; for ``nipv``.
+        beta: Trade-off of ``qucb``: width of the confidence interval in variances.
+        num_samples: Quasi-Monte-Carlo samples of ``qucb``, ``qlogei`` and ``qlognei``.
+        seed: Of those samples; by default from torch's global generator.
+        kw: Further arguments of the BoTorch class (``objective``, ``posterior_transform``, ...).
+
+    Returns:
+        The acquisition function, to be maximised.
+
+    Raises:
+        InputError: for an unknown name, or if what the name needs is missing.
+    """
+    sampler = SobolQMCNormalSampler(torch.Size([num_samples]), seed=seed)
+    ours = cast(LatentModel, model)  # their constructors refuse other models
+    match name:
+        case "qucb":
+            return qUpperConfidenceBound(model, beta, sampler=sampler, X_pending=X_pending, **kw)
+        case "ei":
+            acqf = ExpectedImprovement(model, _needed(name, "best_f", best_f), **kw)
+            if X_pending is not None:
+                acqf.set_X_pending(X_pending)  # refused by BoTorch, which says why
+            return acqf
+        case "qlogei":
+            best = _needed(name, "best_f", best_f)
+            return qLogExpectedImprovement(model, best, sampler=sampler, X_pending=X_pending, **kw)
+        case "qlognei":
+            options = {"prune_baseline": True, "sampler": sampler, "X_pending": X_pending, **kw}
+            X = _needed(name, "X_baseline", X_baseline)
+            return qLogNoisyExpectedImprovement(model, X, **options)
+        case "nipv":
+            points = _needed(name, "mc_points", mc_points)
+            return NIPV(ours, points, X_pending=X_pending, weights=weights, **kw)
+        case "max_variance":
+            return MaxVariance(ours, X_pending, **kw)
+        case "random":
+            return Random(model, **kw)
+    raise InputError(
+        f"the name of an acquisition function, one of {', '.join(NAMES)}",
+        repr(name),
+        "Choose one of these.",
+    )
+
+
+_REMEDIES = {
+    "best_f": "Pass the best value so far: a stream does not keep it.",
+    "X_baseline": "Pass points already observed: a stream keeps none. The best hundred will do.",
+    "mc_points": "Pass the test points over which the variance is averaged, `P x d`, raw.",
+}
+
+
+def _needed(name: str, key: str, value: Any) -> Any:
+    if value is None:
+        raise InputError(f"{key} for {name!r}", "none", _REMEDIES[key])
+    return value

@@ -1,0 +1,228 @@
+"""Choose q points out of a pool, greedily.
+
+For integrated variance and for largest variance every candidate is scored at q = 1 in chunks, and
+each pick adds one row to a bordered factor: the batch is never scored anew [MATHS section 10]. Any
+other acquisition function is maximised one point at a time with the earlier picks pending, as
+BoTorch's `optimize_acqf_discrete` does.
+"""
+
+from __future__ import annotations
+
+from typing import cast
+
+import torch
+from botorch.acquisition.acquisition import AcquisitionFunction
+from botorch.models.transforms.outcome import OutcomeTransform
+from torch import Tensor
+
+from acquisitions.nipv import NIPV
+from acquisitions.policies import MaxVariance
+from bo_stream.errors import InputError, NoiseError, ShapeError, UnsupportedError
+from bo_stream.integral import Integral
+from bo_stream.latent import Latent, Predictor, chol_psd
+from bo_stream.model import LatentModel
+
+__all__ = ["select_from_pool"]
+
+SMALLEST = 1e-12
+"""Share of the largest variance below which a candidate without noise is known already."""
+
+
+def select_from_pool(
+    acqf: AcquisitionFunction,
+    pool: Tensor,
+    q: int,
+    chunk_size: int = 4096,
+    noise: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Greedy choice of q points of a pool, no point twice; ties go to the lowest index.
+
+    Args:
+        acqf: `NIPV` and `MaxVariance` (in closed form), or any acquisition function of BoTorch that
+            takes pending points. Its own pending points are kept in mind, and restored.
+        pool: ``N x d`` raw candidates.
+        q: How many to choose.
+        chunk_size: Candidates scored at a time; bounds the memory.
+        noise: ``N`` (or ``N x m``) raw noise variances of the candidates, for the closed forms. By
+            default all have the noise of a typical observation.
+
+    Returns:
+        ``q`` indices into the pool in the order of choice, and ``q`` values: the acquisition
+        value after each pick (`NIPV`, `MaxVariance`: of all picks so far; others: of the pick
+        given the earlier ones).
+
+    Raises:
+        ShapeError, NoiseError: on a pool or noise that do not fit.
+        InputError: if the pool has fewer than q different points.
+        UnsupportedError: for noise per candidate under an acquisition that cannot use it.
+    """
+    if pool.ndim != 2 or q < 1 or chunk_size < 1:
+        raise ShapeError(
+            "a pool `N x d`, q >= 1 and chunk_size >= 1",
+            f"{tuple(pool.shape)}, q = {q}, chunk_size = {chunk_size}",
+            "Give candidates as rows.",
+        )
+    if isinstance(acqf, NIPV | MaxVariance):
+        scorer: _Border | _OneByOne = _Border(acqf, pool, noise, chunk_size)
+    elif noise is not None:
+        raise UnsupportedError(
+            "no noise per candidate",
+            f"noise for {type(acqf).__name__}",
+            "It is used by NIPV and MaxVariance.",
+        )
+    else:
+        scorer = _OneByOne(acqf, pool, chunk_size)
+    taken = torch.zeros(len(pool), dtype=torch.bool, device=pool.device)
+    indices: list[int] = []
+    values: list[Tensor] = []
+    with torch.no_grad():
+        for _ in range(q):
+            if bool(taken.all()):
+                raise InputError(
+                    f"a pool of at least {q} different points", f"{len(indices)}", "Lower q."
+                )
+            scores = scorer.scores().masked_fill(taken, -torch.inf)
+            best = int((scores == scores.max()).nonzero()[0])
+            indices.append(best)
+            values.append(scores[best])
+            taken |= (pool == pool[best]).all(-1)
+            if len(indices) < q:
+                scorer.add(best)
+    return torch.tensor(indices, device=pool.device), torch.stack(values).to(pool)
+
+
+class _OneByOne:
+    """Any acquisition function: the pool at q = 1, given the picks as pending points."""
+
+    def __init__(self, acqf: AcquisitionFunction, pool: Tensor, chunk_size: int) -> None:
+        self.acqf, self.pool, self.chunk_size = acqf, pool, chunk_size
+        self.picked: list[int] = []
+
+    def scores(self) -> Tensor:
+        before = getattr(self.acqf, "X_pending", None)
+        try:
+            if self.picked:
+                new = self.pool[self.picked]
+                self.acqf.set_X_pending(new if before is None else torch.cat([before, new]))
+            parts = [self.acqf(c.unsqueeze(-2)) for c in self.pool.split(self.chunk_size)]
+        finally:
+            if self.picked:
+                self.acqf.set_X_pending(before)
+        return torch.cat(parts)
+
+    def add(self, index: int) -> None:
+        self.picked.append(index)
+
+
+class _Border:
+    """NIPV or largest variance over a pool, from rows of covariances with the points in the batch.
+
+    With S the batch so far (pending points first), ``C = cov(S, S) + D = L L'`` and
+    ``H = gram(S, S)``, a candidate c of variance v, noise r and row l = L^-1 cov(S, c) adds
+
+        ``d = v + r - l'l``   to the determinant of C (as a factor), and
+        ``( gram(c, c) - 2 l'L^-1 gram(S, c) + l' L^-1 H L^-T l ) / d``   to ``tr(C^-1 H)``.
+
+    Memory O(o q N) beyond one chunk's laws.
+    """
+
+    def __init__(
+        self, acqf: NIPV | MaxVariance, pool: Tensor, noise: Tensor | None, chunk_size: int
+    ) -> None:
+        model = cast(LatentModel, acqf.model)
+        if model.batch_shape:
+            raise UnsupportedError(
+                "an unbatched model",
+                f"batch shape {tuple(model.batch_shape)}",
+                "Condition on unbatched data.",
+            )
+        self.law: Predictor = model.law()
+        self.sums: Integral | None = acqf.sums() if isinstance(acqf, NIPV) else None
+        self.scales = acqf.scales if isinstance(acqf, NIPV) else None
+        with torch.no_grad():
+            self.chunks = model.prepared(pool).split(chunk_size)
+            self.noise = _noise_of(model, pool, noise)
+            variance, gram = [], []
+            for chunk in self.chunks:
+                c = self._latent(chunk)
+                variance.append(c.variance())
+                if self.sums is not None:
+                    gram.append(self.sums.gram_diagonal(c))
+            self.variance = torch.cat(variance, -1)  # o x N
+            self.gram = torch.cat(gram, -1) if gram else torch.zeros_like(self.variance)
+            shape = (*self.variance.shape[:-1], 0, self.variance.shape[-1])
+            self.cov_rows = self.variance.new_empty(shape)  # o x |S| x N
+            self.gram_rows = self.variance.new_empty(shape)
+            self.S = self.chunks[0][:0]
+            self.S_noise = self.noise[..., :0]
+            if acqf.X_pending is not None:
+                typical = model.typical_noise().unsqueeze(-1)
+                X = model.prepared(acqf.X_pending)
+                self._border(X, typical.expand(-1, len(X)))
+
+    def scores(self) -> Tensor:
+        """Value of the batch with each candidate added, ``N``."""
+        d, gain = self.variance + self.noise, self.gram
+        before = logdet = torch.zeros_like(d[:, :1])
+        if len(self.S):
+            f = self._latent(self.S)
+            L = chol_psd(f.covariance(f) + torch.diag_embed(self.S_noise))
+            rows = _solve(L, self.cov_rows)
+            d = d - rows.square().sum(-2)
+            logdet = 2.0 * L.diagonal(dim1=-2, dim2=-1).log().sum(-1, True)
+            if self.sums is not None:
+                M = _solve(L, _solve(L, self.sums.gram(f, f)).mT)
+                before = M.diagonal(dim1=-2, dim2=-1).sum(-1, True)
+                gain = gain + (rows * (M @ rows - 2.0 * _solve(L, self.gram_rows))).sum(-2)
+        d = d.clamp_min(SMALLEST * float(self.variance.max()))
+        if self.sums is None or self.scales is None:
+            return 0.5 * (logdet + d.log()).sum(0)
+        left = self.sums.total.unsqueeze(-1) - before - gain / d
+        return -(left * self.scales.unsqueeze(-1)).sum(0)
+
+    def add(self, index: int) -> None:
+        """Put a candidate into the batch."""
+        X = torch.cat(self.chunks)[index : index + 1]
+        self._border(X, self.noise[..., index : index + 1])
+
+    def _border(self, X: Tensor, noise: Tensor) -> None:
+        s = self._latent(X)
+        cov, gram = [], []
+        for chunk in self.chunks:
+            c = self._latent(chunk)
+            cov.append(c.covariance(s).mT)
+            if self.sums is not None:
+                gram.append(self.sums.gram(c, s).mT)
+        self.cov_rows = torch.cat([self.cov_rows, torch.cat(cov, -1)], -2)
+        if gram:
+            self.gram_rows = torch.cat([self.gram_rows, torch.cat(gram, -1)], -2)
+        self.S = torch.cat([self.S, X])
+        self.S_noise = torch.cat([self.S_noise, noise], -1)
+
+    def _latent(self, X: Tensor) -> Latent:
+        return self.law.latent(X)
+
+
+def _solve(L: Tensor, B: Tensor) -> Tensor:
+    return torch.linalg.solve_triangular(L, B, upper=False)
+
+
+def _noise_of(model: LatentModel, pool: Tensor, noise: Tensor | None) -> Tensor:
+    """Noise variances of the candidates, ``o x N``, transformed."""
+    m = model.num_outputs
+    if noise is None:
+        return model.typical_noise().unsqueeze(-1).expand(m, len(pool))
+    if noise.shape not in ((len(pool),), (len(pool), m)) or (noise.ndim == 1 and m > 1):
+        raise NoiseError(
+            f"noise `{len(pool)} x {m}`, one variance per candidate and output",
+            f"{tuple(noise.shape)}",
+            "Give raw variances in the order of the pool.",
+        )
+    if not bool(noise.isfinite().all()) or bool((noise < 0).any()):
+        raise NoiseError("finite, non-negative variances", "others", "Put a floor under them.")
+    Yvar = noise.detach().double().reshape(len(pool), m)
+    if hasattr(model, "outcome_transform"):
+        transform = cast(OutcomeTransform, model.outcome_transform)
+        scaled = transform(torch.zeros_like(Yvar), Yvar, X=pool.double())[1]
+        return cast(Tensor, scaled).mT
+    return Yvar.mT

@@ -1,0 +1,248 @@
+"""Contract: BoTorch's acquisition functions, built and optimised by its own optimiser."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from botorch.acquisition import analytic, logei, monte_carlo
+from botorch.acquisition.active_learning import qNegIntegratedPosteriorVariance
+from botorch.acquisition.joint_entropy_search import qJointEntropySearch
+from botorch.acquisition.knowledge_gradient import qKnowledgeGradient
+from botorch.acquisition.max_value_entropy_search import (
+    qLowerBoundMaxValueEntropy,
+    qMaxValueEntropy,
+)
+from botorch.acquisition.multi_objective.logei import qLogNoisyExpectedHypervolumeImprovement
+from botorch.acquisition.multi_step_lookahead import qMultiStepLookahead
+from botorch.acquisition.objective import ScalarizedPosteriorTransform
+from botorch.acquisition.predictive_entropy_search import qPredictiveEntropySearch
+from botorch.acquisition.proximal import ProximalAcquisitionFunction
+from botorch.generation.sampling import MaxPosteriorSampling
+from botorch.models.model import ModelList
+from botorch.models.model_list_gp_regression import ModelListGP
+from botorch.models.transforms import Standardize
+from botorch.optim.optimize import optimize_acqf
+from botorch.sampling.get_sampler import get_sampler
+from botorch.sampling.normal import SobolQMCNormalSampler
+from botorch.sampling.pathwise import get_matheron_path_model
+from botorch.utils.sampling import optimize_posterior_samples
+from torch import Size, Tensor
+
+from bo_stream.testing.base import Contract, assert_same_law, assert_same_state, close, snapshot
+
+__all__ = ["AcquisitionContract"]
+
+Build = Callable[[Any, Tensor, Tensor], Any]
+"""An acquisition function from a model, ``n x d`` points seen, and bounds."""
+
+
+def _sampler(count: int) -> SobolQMCNormalSampler:
+    return SobolQMCNormalSampler(Size([count]), seed=1)
+
+
+def _jes(model: Any, X: Tensor, bounds: Tensor) -> Any:
+    optima = optimize_posterior_samples(
+        get_matheron_path_model(model, Size([4])), bounds, raw_samples=32, num_restarts=2
+    )
+    return qJointEntropySearch(model, *optima, estimation_type="LB")
+
+
+# name: (builder, q)
+ACQUISITIONS: dict[str, tuple[Build, int]] = {
+    "EI": (lambda m, X, b: analytic.ExpectedImprovement(m, best_f=0.1), 1),
+    "LogEI": (lambda m, X, b: analytic.LogExpectedImprovement(m, best_f=0.1), 1),
+    "UCB": (lambda m, X, b: analytic.UpperConfidenceBound(m, beta=0.5), 1),
+    "PSTD": (lambda m, X, b: analytic.PosteriorStandardDeviation(m), 1),
+    "qEI": (
+        lambda m, X, b: monte_carlo.qExpectedImprovement(m, best_f=0.1, sampler=_sampler(16)),
+        2,
+    ),
+    "qLogEI": (
+        lambda m, X, b: logei.qLogExpectedImprovement(m, best_f=0.1, sampler=_sampler(16)),
+        2,
+    ),
+    "qPI": (
+        lambda m, X, b: monte_carlo.qProbabilityOfImprovement(m, best_f=0.1, sampler=_sampler(16)),
+        2,
+    ),
+    "qSR": (lambda m, X, b: monte_carlo.qSimpleRegret(m, sampler=_sampler(16)), 2),
+    "qUCB": (
+        lambda m, X, b: monte_carlo.qUpperConfidenceBound(m, beta=0.5, sampler=_sampler(16)),
+        3,
+    ),
+    "qPSTD": (lambda m, X, b: monte_carlo.qPosteriorStandardDeviation(m, sampler=_sampler(16)), 2),
+    "qNEI": (
+        lambda m, X, b: monte_carlo.qNoisyExpectedImprovement(m, X, sampler=_sampler(16)),
+        2,
+    ),
+    "qLogNEI": (
+        lambda m, X, b: logei.qLogNoisyExpectedImprovement(m, X, sampler=_sampler(16)),
+        2,
+    ),
+    "qKG": (lambda m, X, b: qKnowledgeGradient(m, num_fantasies=4), 2),
+    "qNIPV": (
+        lambda m, X, b: qNegIntegratedPosteriorVariance(m, mc_points=X, sampler=_sampler(1)),
+        2,
+    ),
+    "qMES": (lambda m, X, b: qMaxValueEntropy(m, candidate_set=X, num_mv_samples=4), 1),
+    "qMES with pending points": (
+        lambda m, X, b: qMaxValueEntropy(m, candidate_set=X, num_mv_samples=4, X_pending=X[:2]),
+        1,
+    ),
+    "GIBBON": (
+        lambda m, X, b: qLowerBoundMaxValueEntropy(m, candidate_set=X, num_mv_samples=4),
+        1,
+    ),
+    "qJES": (_jes, 2),
+}
+
+
+@pytest.mark.filterwarnings("ignore::botorch.exceptions.warnings.NumericsWarning")
+class AcquisitionContract(Contract):
+    """Every acquisition function a model without stored training data can serve."""
+
+    def optimum(self, acqf: Any, q: int, **kw: Any) -> tuple[Tensor, Tensor]:
+        """What `optimize_acqf` finds, briefly."""
+        torch.manual_seed(0)
+        options: Any = {"maxiter": 4, "batch_limit": 2}
+        result: Any = optimize_acqf(
+            acqf, self.bounds, q=q, num_restarts=2, raw_samples=8, options=options, **kw
+        )
+        return result
+
+    def assert_optimises(self, acqf: Any, q: int, **kw: Any) -> None:
+        """Candidates inside the bounds with a finite value, found without a failure."""
+        X, value = self.optimum(acqf, q, **kw)
+        assert X.shape == (q, self.dim)
+        assert X.isfinite().all() and value.isfinite().all()
+        assert (self.bounds[0] <= X).all() and (self.bounds[1] >= X).all()
+
+    @pytest.mark.filterwarnings("error:Optimization failed")
+    @pytest.mark.parametrize("name", ACQUISITIONS)
+    def test_acquisition(self, name: str) -> None:
+        build, q = ACQUISITIONS[name]
+        model = self.build()
+        before = snapshot(model)
+        self.assert_optimises(build(model, self.points(8, seed=31), self.bounds), q)
+        assert_same_state(before, snapshot(model))
+
+    def test_sequential_batches(self) -> None:
+        """Greedy batches set pending points between candidates."""
+        model = self.build()
+        for acqf in (
+            monte_carlo.qUpperConfidenceBound(model, beta=0.5, sampler=_sampler(16)),
+            logei.qLogNoisyExpectedImprovement(model, self.points(8), sampler=_sampler(16)),
+            qMaxValueEntropy(model, candidate_set=self.points(8), num_mv_samples=4),
+        ):
+            self.assert_optimises(acqf, 2, sequential=True)
+
+    def test_multi_step_lookahead(self) -> None:
+        """Nested fantasies; users pass their own argfac, the default reads stored targets."""
+
+        def argfac(model: Any, X: Tensor) -> dict[str, Any]:
+            return {"best_f": model.posterior(self.points(5)).mean.amax(-2)}
+
+        model = self.build()
+        acqf = qMultiStepLookahead(
+            model,
+            batch_sizes=[1, 1],
+            num_fantasies=[2, 2],
+            valfunc_cls=[analytic.ExpectedImprovement] * 3,
+            valfunc_argfacs=[argfac] * 3,
+        )
+        q = acqf.get_augmented_q_batch_size(1)
+        X = self.points(2, q, seed=32)
+        assert acqf(X).shape == (2,) and acqf(X).isfinite().all()
+        X, value = self.optimum(acqf, q, return_full_tree=True)
+        assert X.shape == (q, self.dim) and value.isfinite().all()
+
+    def test_the_root_is_cached(self) -> None:
+        """Noisy expected improvement reuses the factor of the baseline, to the same value."""
+        model = self.build()
+        baseline, X = self.points(6, seed=33), self.points(3, 2, seed=34)
+        kinds: Any = (logei.qLogNoisyExpectedImprovement, monte_carlo.qNoisyExpectedImprovement)
+        for kind in kinds:
+            cached, plain = (
+                kind(model, baseline, sampler=_sampler(32), prune_baseline=False, cache_root=cache)
+                for cache in (True, False)
+            )
+            assert cached._cache_root and hasattr(cached, "_baseline_L")
+            value = cached(X)
+            plain.sampler.base_samples = cached.sampler.base_samples
+            close(value, plain(X), 1e-6)
+
+    def test_pruned_baseline(self) -> None:
+        model = self.build()
+        acqf = logei.qLogNoisyExpectedImprovement(
+            model, self.points(20), sampler=_sampler(16), prune_baseline=True
+        )
+        assert 0 < len(acqf.X_baseline) <= 20
+
+    def test_thompson_sampling_over_candidates(self) -> None:
+        model = self.build()
+        X = self.points(40)
+        chosen = MaxPosteriorSampling(model, replacement=False)(X, num_samples=3)
+        assert chosen.shape == (3, self.dim)
+        assert all((x == X).all(-1).any() for x in chosen)
+
+    # -- several outputs -------------------------------------------------------------------------
+
+    def hypervolume(self, model: Any) -> Any:
+        """Noisy expected hypervolume improvement over two outputs."""
+        X = self.points(6, seed=33)
+        return qLogNoisyExpectedHypervolumeImprovement(
+            model,
+            ref_point=[-1.0, -1.0],
+            X_baseline=X,
+            sampler=get_sampler(model.posterior(X), Size([8]), seed=1),
+            prune_baseline=False,
+        )
+
+    def test_hypervolume_improvement(self) -> None:
+        outputs = self.outputs_of(2)
+        for transform in (None, Standardize(outputs)):
+            acqf = self.hypervolume(self.build(outputs=outputs, outcome_transform=transform))
+            assert acqf._cache_root
+            self.assert_optimises(acqf, 2)
+
+    @pytest.mark.parametrize("kind", [ModelListGP, ModelList])
+    def test_lists_of_models(self, kind: Any) -> None:
+        """Posterior, fantasies, subsets and acquisitions over a list of one-output surrogates."""
+        first, second = self.build(), self.build(seed=3)
+        models = kind(first, second)
+        X = self.points(3, 2, seed=35)
+        posterior = models.posterior(X)
+        close(posterior.mean[..., 1:], second.posterior(X).mean)
+        assert posterior.rsample(Size([4])).shape == (4, 3, 2, 2)
+        assert_same_law(models.subset_output([0]), first, X)
+        given = models.fantasize(X, _sampler(4))
+        assert given.posterior(X).mean.shape == (4, 3, 2, 2)
+        self.assert_optimises(self.hypervolume(models), 2)
+
+    def test_scalarised_outputs(self) -> None:
+        outputs = self.outputs_of(2)
+        model = self.build(outputs=outputs)
+        transform = ScalarizedPosteriorTransform(
+            torch.tensor([0.3, 0.7], dtype=self.dtype), offset=1.0
+        )
+        acqf = analytic.LogExpectedImprovement(model, best_f=1.0, posterior_transform=transform)
+        self.assert_optimises(acqf, 1)
+        kg = qKnowledgeGradient(model, num_fantasies=3, posterior_transform=transform)
+        self.assert_optimises(kg, 1)
+
+    # -- what needs stored training data ---------------------------------------------------------
+
+    def test_what_needs_training_data_says_so(self) -> None:
+        """No wrong numbers: an error from here or from BoTorch."""
+        model, X = self.build(), self.points(4)
+        with pytest.raises(Exception, match=r"train_inputs|SingleTaskGP|fixed noise|FixedNoise"):
+            analytic.NoisyExpectedImprovement(model, X_observed=X)
+        with pytest.raises(Exception, match=r"train_inputs|requires|No train"):
+            ProximalAcquisitionFunction(
+                monte_carlo.qSimpleRegret(model), proximal_weights=torch.ones(self.dim)
+            )
+        with pytest.raises(Exception, match=r"train_inputs|train_targets"):
+            qPredictiveEntropySearch(model, optimal_inputs=X[:2])(self.points(2, 1))

@@ -1,0 +1,174 @@
+"""Contract: gradients against central differences, in float64."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from botorch.acquisition import logei, monte_carlo
+from botorch.acquisition.acquisition import AcquisitionFunction
+from botorch.acquisition.active_learning import qNegIntegratedPosteriorVariance
+from botorch.acquisition.knowledge_gradient import qKnowledgeGradient
+from botorch.acquisition.multi_step_lookahead import qMultiStepLookahead
+from botorch.acquisition.objective import GenericMCObjective
+from botorch.sampling.normal import SobolQMCNormalSampler
+from torch import Size, Tensor
+
+from bo_stream.testing import oracles
+from bo_stream.testing.base import Contract, close
+
+__all__ = ["GradientContract"]
+
+EXACT = 1e-5
+"""Central differences with h = 1e-5 of a function that is smooth but for the grid's kinks in the
+third derivative: truncation and rounding are both far below this."""
+
+
+def sampler(count: int = 8, seed: int = 11) -> SobolQMCNormalSampler:
+    """Fixed base samples: the acquisition is a deterministic function."""
+    return SobolQMCNormalSampler(Size([count]), seed=seed)
+
+
+def _ucb(model: Any, points: Tensor) -> AcquisitionFunction:
+    return monte_carlo.qUpperConfidenceBound(model, beta=0.8, sampler=sampler())
+
+
+def _log_ei(model: Any, points: Tensor) -> AcquisitionFunction:
+    return logei.qLogExpectedImprovement(model, best_f=0.2, sampler=sampler())
+
+
+def _ucb_pending(model: Any, points: Tensor) -> AcquisitionFunction:
+    return monte_carlo.qUpperConfidenceBound(
+        model, beta=0.8, sampler=sampler(), X_pending=points[:1]
+    )
+
+
+def _log_nei(model: Any, points: Tensor) -> AcquisitionFunction:
+    return logei.qLogNoisyExpectedImprovement(
+        model, X_baseline=points[:4], sampler=sampler(), prune_baseline=False, cache_root=True
+    )
+
+
+def _nipv(model: Any, points: Tensor) -> AcquisitionFunction:
+    return qNegIntegratedPosteriorVariance(model, mc_points=points, sampler=sampler(1))
+
+
+def _kg(model: Any, points: Tensor) -> AcquisitionFunction:
+    return qKnowledgeGradient(model, num_fantasies=3, sampler=sampler(3))
+
+
+def _kg_objective(model: Any, points: Tensor) -> AcquisitionFunction:
+    """With an MC objective stock BoTorch's gradient loses what the fantasies' covariance does."""
+    return qKnowledgeGradient(
+        model,
+        num_fantasies=3,
+        sampler=sampler(3),
+        objective=GenericMCObjective(lambda Y, X: Y[..., 0].square()),
+        inner_sampler=sampler(4),
+    )
+
+
+def _multi_step(model: Any, points: Tensor) -> AcquisitionFunction:
+    return qMultiStepLookahead(model, batch_sizes=[1, 1], samplers=[sampler(2), sampler(2, 12)])
+
+
+# name: (builder, q at the outside given q = 2 candidates)
+SMOOTH: dict[str, tuple[Callable[[Any, Tensor], AcquisitionFunction], int]] = {
+    "qUCB": (_ucb, 2),
+    "qUCB with pending points": (_ucb_pending, 2),
+    "qLogEI": (_log_ei, 2),
+    "qLogNEI, cached root": (_log_nei, 2),
+    "qNIPV": (_nipv, 2),
+    "qKG": (_kg, 5),
+    "qKG with an MC objective": (_kg_objective, 5),
+    "qMultiStepLookahead": (_multi_step, 7),
+}
+
+
+class GradientContract(Contract):
+    """Of acquisitions and posteriors in the points, of the objective in the hyperparameters."""
+
+    @pytest.mark.parametrize("name", SMOOTH)
+    def test_acquisition_gradients(self, name: str) -> None:
+        builder, q = SMOOTH[name]
+        model = self.build()
+        acqf = builder(model, self.points(12, seed=21))
+        X = self.points(2, q, seed=22).requires_grad_()
+        (gradient,) = torch.autograd.grad(acqf(X).sum(), X)
+        with torch.no_grad():
+            close(gradient, oracles.difference_quotient(lambda Z: acqf(Z).sum(), X), EXACT)
+        assert gradient.abs().max() > 1e-4, "a vanishing gradient shows nothing"
+
+    def test_posterior_gradients(self) -> None:
+        model = self.build(outputs=2 if self.declared(self.build(4)).multi_output else 1)
+        X = self.points(2, 3, seed=22).requires_grad_()
+
+        def law(Z: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+            posterior = model.posterior(Z, observation_noise=True)
+            return posterior.mean, posterior.variance, posterior.distribution.covariance_matrix
+
+        assert torch.autograd.gradcheck(law, (X,), eps=1e-6, atol=1e-6, rtol=1e-5)
+
+    def test_lazy_covariance_gradients(self) -> None:
+        """Over many points the covariance is an operator; its diagonal has gradients too."""
+        model = self.build()
+        X = self.points(300, seed=22).requires_grad_()
+        weights = torch.linspace(-1.0, 1.0, 300, dtype=self.dtype)
+        value = weights @ model.posterior(X).variance[:, 0]
+        (gradient,) = torch.autograd.grad(value, X)
+        few = X.detach()[:5].clone().requires_grad_()
+        value = weights[:5] @ model.posterior(few).variance[:, 0]
+        close(gradient[:5], torch.autograd.grad(value, few)[0])
+
+    def test_conditioned_posterior_gradients(self) -> None:
+        """In the points conditioned on, the outcomes and the test points together."""
+        model = self.build()
+        X, Y = self.points(2, 2, seed=22), self.points(3, 2, 2, seed=23)[..., :1].clone()
+
+        def law(X: Tensor, Y: Tensor, Z: Tensor) -> tuple[Tensor, Tensor]:
+            posterior = model.condition_on_observations(X, Y).posterior(Z)
+            return posterior.mean, posterior.variance
+
+        inputs = tuple(t.requires_grad_() for t in (X, Y, self.points(2, 3, seed=24)))
+        assert torch.autograd.gradcheck(law, inputs, eps=1e-6, atol=1e-6, rtol=1e-5)
+
+    def test_unbatched_conditioning_keeps_gradients(self) -> None:
+        """Data that need gradients get a conditioned posterior, not a new surrogate."""
+        model = self.build()
+        X, Y = self.points(2, seed=22), self.points(2, seed=23)[:, :1].clone()
+
+        def mean(X: Tensor, Y: Tensor) -> Tensor:
+            return model.condition_on_observations(X, Y).posterior(self.points(3)).mean
+
+        inputs = (X.requires_grad_(), Y.requires_grad_())
+        assert torch.autograd.gradcheck(mean, inputs, eps=1e-6, atol=1e-6, rtol=1e-5)
+
+    @pytest.mark.parametrize("outputs", [1, 2])
+    def test_objective_gradients(self, outputs: int) -> None:
+        """`make_mll` in every raw hyperparameter."""
+        model = self.build(outputs=self.outputs_of(outputs))
+        mll = model.make_mll()
+        parameters = [p for p in mll.parameters() if p.requires_grad]
+        gradients = torch.autograd.grad(mll(), parameters)
+        for parameter, gradient in zip(parameters, gradients, strict=True):
+
+            def value(p: Tensor, parameter: Tensor = parameter) -> Tensor:
+                kept = parameter.data.clone()
+                parameter.data.copy_(p)
+                result: Tensor = mll().detach()
+                parameter.data.copy_(kept)
+                return result
+
+            close(gradient, oracles.difference_quotient(value, parameter), EXACT)
+
+    def test_gradients_do_not_reach_the_state(self) -> None:
+        """Optimising an acquisition leaves neither graphs nor gradients on the surrogate."""
+        model = self.build()
+        X = self.points(2, 2, seed=22).requires_grad_()
+        for _ in range(2):  # a graph shared between calls would fail the second time
+            _log_ei(model, X)(X).sum().backward()
+            _kg(model, X)(torch.cat([X, X, X], -2)[:, :5]).sum().backward()
+        assert all(p.grad is None for p in model.parameters())
+        assert not any(b.requires_grad for b in model.buffers())

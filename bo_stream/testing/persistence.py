@@ -1,0 +1,122 @@
+"""Contract: saving and restoring. The state dict holds the stream, and comes back bit-identical."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import pytest
+import torch
+from botorch.models.transforms import Normalize, Standardize
+
+from bo_stream.errors import StateError
+from bo_stream.testing.base import Contract, assert_same_law, assert_same_state, close, snapshot
+
+__all__ = ["PersistenceContract"]
+
+
+def through_a_file(state: dict[str, Any]) -> dict[str, Any]:
+    """Saved and loaded the safe way."""
+    file = io.BytesIO()
+    torch.save(state, file)
+    file.seek(0)
+    loaded: dict[str, Any] = torch.load(file, weights_only=True)
+    return loaded
+
+
+class PersistenceContract(Contract):
+    """`state_dict` and `load_state_dict`."""
+
+    @pytest.mark.parametrize("n", [0, 7])
+    def test_round_trip(self, n: int) -> None:
+        """Into a surrogate that has seen nothing, or something else."""
+        model = self.build()
+        model.posterior(self.points(3))
+        model.observe(*self.data(4, seed=8))
+        restored = self.build(n, seed=77)
+        restored.posterior(self.points(3))
+        restored.load_state_dict(through_a_file(model.state_dict()))
+        assert_same_state(snapshot(restored), snapshot(model))
+        assert restored.num_observed == model.num_observed
+        assert_same_law(restored, model, self.points(5), 1e-10)
+        close(restored.make_mll()(), model.make_mll()(), 1e-10)
+
+    def test_resuming(self) -> None:
+        """The state stays bit-identical under further `observe`."""
+        model = self.build()
+        restored = self.build(0)
+        restored.load_state_dict(through_a_file(model.state_dict()))
+        for seed in (8, 9, 10):
+            for m in (model, restored):
+                m.posterior(self.points(3))
+                m.observe(*self.data(3, seed=seed))
+            assert_same_state(snapshot(restored), snapshot(model))
+        assert_same_law(restored, model, self.points(5), 1e-10)
+
+    def test_saving_copies_nothing_live(self) -> None:
+        """Loading does not tie two surrogates together."""
+        model, restored = self.build(), self.build(0)
+        restored.load_state_dict(model.state_dict())
+        before = snapshot(model)
+        restored.observe(*self.data(5, seed=9))
+        for p in restored.parameters():
+            p.data.add_(0.1)
+        assert_same_state(before, snapshot(model))
+
+    def test_transforms_are_saved(self) -> None:
+        """Learned from other data, then replaced by the saved ones."""
+
+        def build(seed: int) -> Any:
+            return self.build(
+                seed=seed,
+                input_transform=Normalize(self.dim, bounds=self.bounds),
+                outcome_transform=Standardize(1),
+            )
+
+        model, restored = build(0), build(77)
+        assert not torch.equal(model.outcome_transform.means, restored.outcome_transform.means)
+        restored.load_state_dict(through_a_file(model.state_dict()))
+        assert_same_state(snapshot(restored), snapshot(model))
+        assert_same_law(restored, model, self.points(5), 1e-10)
+
+    def test_fitted_surrogates(self) -> None:
+        model, restored = self.build(), self.build(0)
+        model.fit(3)
+        restored.load_state_dict(through_a_file(model.state_dict()))
+        assert_same_law(restored, model, self.points(5), 1e-10)
+
+    def not_loaded(self, change: Any) -> None:
+        """Loading a changed state raises and leaves everything bit-identical."""
+        saved = snapshot(self.build())
+        change(saved)
+        model = self.build(5, seed=3)
+        before, posterior = snapshot(model), model.posterior(self.points(3)).mean
+        with pytest.raises(StateError):
+            model.load_state_dict(saved)
+        assert_same_state(before, snapshot(model))
+        assert torch.equal(model.posterior(self.points(3)).mean, posterior)
+
+    def extra(self, state: dict[str, Any], **changes: Any) -> None:
+        """Change the extra state in a saved state."""
+        state["_extra_state"] = {**state["_extra_state"], **changes}
+
+    def test_unknown_versions_are_refused(self) -> None:
+        self.not_loaded(lambda state: self.extra(state, version=999))
+
+    def test_other_classes_are_refused(self) -> None:
+        self.not_loaded(lambda state: self.extra(state, **{"class": "Other"}))
+
+    def test_missing_state_is_refused(self) -> None:
+        self.not_loaded(lambda state: state.pop("_count"))
+
+    def test_missing_header_is_refused(self) -> None:
+        self.not_loaded(lambda state: state.pop("_extra_state"))
+
+    def test_unexpected_state_is_refused(self) -> None:
+        self.not_loaded(lambda state: state.update(other=torch.zeros(3)))
+
+    def test_other_noise_is_refused(self) -> None:
+        X, Y, Yvar = self.data(6)
+        saved = self.make(X, Y, Y.square() + 0.1 if Yvar is None else None, bounds=self.bounds)
+        with pytest.raises(StateError):
+            self.build().load_state_dict(saved.state_dict())

@@ -1,0 +1,187 @@
+"""Contract: transforms are frozen. A stream must not relearn its scales from each batch."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from botorch.models.transforms import Normalize, Standardize
+from botorch.models.transforms.input import AppendFeatures, ChainedInputTransform, Warp
+from botorch.models.transforms.outcome import ChainedOutcomeTransform, Log
+from botorch.posteriors.transformed import TransformedPosterior
+from botorch.sampling.normal import SobolQMCNormalSampler
+from gpytorch.priors import LogNormalPrior
+from torch import Size
+
+from bo_stream.errors import InputError, UnsupportedError
+from bo_stream.testing.base import Contract, assert_same_law, close
+
+__all__ = ["TransformContract"]
+
+
+class TransformContract(Contract):
+    """Learned once, used as they are, copied; refused where a stream cannot have them."""
+
+    def test_learned_once(self) -> None:
+        """In training mode: from the constructor's data, never again."""
+        X, Y, Yvar = self.data(14)
+        outcomes = Standardize(1)
+        model = self.over(X, Y, Yvar, outcome_transform=outcomes)
+        close(model.outcome_transform.means, Y.mean(0, keepdim=True), 1e-12)
+        close(model.outcome_transform.stdvs, Y.std(0, keepdim=True), 1e-12)
+        means = model.outcome_transform.means.clone()
+        more = self.data(10, seed=9)
+        model.observe(more[0], 5.0 + 3.0 * more[1], more[2])
+        model.fit(2)
+        model.train()
+        model.posterior(X)
+        assert torch.equal(model.outcome_transform.means, means)
+        assert not outcomes._is_trained, "the user's object was not copied"
+
+    def test_input_transform_learned_once(self) -> None:
+        X, Y, Yvar = self.data(14)
+        corners = torch.stack([self.bounds[0], self.bounds[1]])
+        X = torch.cat([X, corners])  # so that the learned bounds are the bounds
+        Y = torch.cat([Y, torch.zeros(2, 1, dtype=Y.dtype)])
+        Yvar = None if Yvar is None else torch.cat([Yvar, Yvar[:2]])
+        learner = Normalize(self.dim)
+        model = self.over(X, Y, Yvar, input_transform=learner)
+        fixed = self.over(X, Y, Yvar, input_transform=Normalize(self.dim, bounds=self.bounds))
+        for m in (model, fixed):
+            m.observe(*self.data(5, seed=9))
+            m.train()
+            m.posterior(X)
+        assert_same_law(model, fixed, self.points(5))
+        close(model.input_transform.bounds, self.bounds, 1e-12)
+        assert not torch.equal(learner.bounds, model.input_transform.bounds)
+
+    def test_eval_mode_is_used_as_it_is(self) -> None:
+        X, Y, Yvar = self.data(14)
+        given = Standardize(1)
+        given(3.0 + 7.0 * Y)
+        given.eval()
+        means = given.means.clone()
+        model = self.over(X, Y, Yvar, outcome_transform=given)
+        assert torch.equal(model.outcome_transform.means, means)
+        empty = self.over(*self.data(0), outcome_transform=given)
+        if self.declared(model).order_invariant:
+            assert_same_law(empty.observe(X, Y, Yvar), model, self.points(5))
+
+    def test_nothing_to_learn_from(self) -> None:
+        empty = self.data(0)
+        with pytest.raises(InputError, match=r"eval"):
+            self.over(*empty, outcome_transform=Standardize(1))
+        with pytest.raises(InputError, match=r"eval|bounds"):
+            self.over(*empty, input_transform=Normalize(self.dim))
+        model = self.over(*empty, input_transform=Normalize(self.dim, bounds=self.bounds))
+        assert model.posterior(self.points(3)).mean.isfinite().all()
+
+    def test_learnable_transforms_are_refused(self) -> None:
+        indices = list(range(self.dim))
+        warp = Warp(
+            d=self.dim,
+            indices=indices,
+            concentration0_prior=LogNormalPrior(0.0, 0.5),
+            bounds=self.bounds,
+        )
+        with pytest.raises(UnsupportedError):
+            self.build(input_transform=warp)
+
+    def test_one_to_many_transforms_are_refused(self) -> None:
+        features = torch.zeros(2, 1, dtype=self.dtype)
+        with pytest.raises(UnsupportedError):
+            self.build(
+                input_transform=AppendFeatures(feature_set=features, transform_on_train=True)
+            )
+
+    def test_standardized_is_rescaled(self) -> None:
+        """With `Standardize`, the raw model under hyperparameters in raw units."""
+        if self.kernel() is not None:
+            pytest.skip("rescales the default kernel")
+        X, Y, Yvar = self.data(14)
+        Y = 40.0 + 9.0 * Y
+        Yvar = None if Yvar is None else 81.0 * Yvar
+        nothing = X[:0], Y[:0], None if Yvar is None else Yvar[:0]
+        scale = self.over(X, Y, Yvar, outcome_transform=Standardize(1)).outcome_transform
+        model, raw = self.over(*nothing, outcome_transform=scale), self.over(*nothing)
+        mu, sd = scale.means[0, 0], scale.stdvs[0, 0]
+        # numbers that float32 holds: gpytorch's setters round a Python float to it
+        model.covar_module.outputscale = 1.75
+        raw.covar_module.outputscale = 1.75 * sd**2
+        model.mean_module.constant = 0.5
+        raw.mean_module.constant = mu + 0.5 * sd
+        if self.noise == "learned":
+            raw.likelihood.noise = model.likelihood.noise.detach() * sd**2
+        for m in (model, raw):
+            m.observe(X, Y, Yvar)
+        assert_same_law(model, raw, self.points(3, 4))
+        close(
+            model.posterior(X, observation_noise=True).variance,
+            raw.posterior(X, observation_noise=True).variance,
+        )
+        new = self.data(3, seed=9)
+        close(model.log_predictive(*new), raw.log_predictive(*new))
+        given = model.condition_on_observations(
+            self.points(3, 2), 40.0 + self.points(3, 2)[..., :1]
+        )
+        other = raw.condition_on_observations(self.points(3, 2), 40.0 + self.points(3, 2)[..., :1])
+        assert_same_law(given, other, self.points(3, 4))
+
+    def test_normalized_is_rescaled(self) -> None:
+        """With `Normalize`, the raw model under lengthscales in raw units."""
+        if self.kernel() is not None:
+            pytest.skip("rescales the default kernel")
+        batch = self.data(14)
+        empty = self.data(0)
+        model = self.over(*empty, input_transform=Normalize(self.dim, bounds=self.bounds))
+        raw = self.over(*empty)
+        width = self.bounds[1] - self.bounds[0]
+        model.covar_module.base_kernel.lengthscale = torch.full_like(width, 0.6)
+        raw.covar_module.base_kernel.lengthscale = 0.6 * width
+        model.observe(*batch)
+        raw.observe(*batch)
+        assert_same_law(model, raw, self.points(3, 4))
+
+    def test_fantasies_in_raw_units(self) -> None:
+        """Fantasies of a standardized model are conditioned on in raw units, noise transformed."""
+        X, Y, Yvar = self.data(14)
+        Yvar = None if Yvar is None else 81.0 * Yvar
+        model = self.over(X, 40.0 + 9.0 * Y, Yvar, outcome_transform=Standardize(1))
+        Z, points = self.points(2, 2, seed=7), self.points(2, 4)
+        sampler = SobolQMCNormalSampler(Size([3]), seed=3)
+        given = model.fantasize(Z, sampler)
+        samples = sampler(model.posterior(Z, observation_noise=True))
+        assert abs(float(samples.mean()) - 40.0) < 30.0
+        assert_same_law(given, model.condition_on_observations(Z, samples), points)
+        noise = torch.full((2, 1), 0.2, dtype=self.dtype)
+        given = model.fantasize(Z, sampler, observation_noise=noise)
+        samples = sampler(model.posterior(Z, observation_noise=noise))
+        expected = model.condition_on_observations(Z, samples, noise=noise)
+        assert_same_law(given, expected, points)
+
+    def test_chained_transforms(self) -> None:
+        """Learned in order; a logarithm gives a transformed posterior."""
+        X, Y, Yvar = self.data(14)
+        positive = Y.exp()
+        Yvar = None if Yvar is None else Yvar * positive.square()
+        model = self.over(
+            X,
+            positive,
+            Yvar,
+            input_transform=ChainedInputTransform(
+                first=Normalize(self.dim, bounds=self.bounds), second=Normalize(self.dim)
+            ),
+            outcome_transform=ChainedOutcomeTransform(log=Log(), scale=Standardize(1)),
+        )
+        posterior = model.posterior(self.points(3, 4))
+        assert isinstance(posterior, TransformedPosterior)
+        samples = posterior.rsample(Size([5]))
+        assert samples.shape == (5, 3, 4, 1) and (samples > 0).all()
+        few = X[:2], positive[:2], None if Yvar is None else Yvar[:2]
+        # change of variables by hand: t = (log y - mean) / std, dt/dy = 1 / (y std)
+        transform = model.outcome_transform
+        plain = self.over(X, *transform(positive, Yvar), input_transform=model.input_transform)
+        slope = 1.0 / (positive[:2] * transform["scale"].stdvs)
+        density = plain.log_predictive(X[:2], *transform(*few[1:])) + slope.log().sum()
+        close(model.log_predictive(*few), density)
+        assert (model.condition_on_observations(*few[:2]).posterior(X).rsample() > 0).all()
+        assert model.observe(*few).num_observed == 16

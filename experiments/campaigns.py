@@ -1,0 +1,86 @@
+"""The campaigns of a configuration: cells, kernel, surrogate and policy put together."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+from gpytorch.kernels import MaternKernel, ScaleKernel
+from gpytorch.priors import GammaPrior
+from torch import Tensor
+
+from acquisitions import PoolPolicy
+from bo_stream import surrogate
+from bo_stream.campaign import Campaign, CampaignConfig
+from bo_stream.loop_config import FitPolicy
+from bo_stream.streaming import StreamingGP
+from problems import load_malaria
+from problems.errors import DataNotFound
+from problems.malaria import Malaria
+
+__all__ = ["campaigns", "load_cells", "matern"]
+
+
+def matern(kernel: str) -> ScaleKernel:
+    """Matern-1/2 with the priors of the WISKI study: lengthscale Gamma(3, 6), scale Gamma(2, 0.15).
+
+    Args:
+        kernel: ``ard`` or ``isotropic`` (in the unit square: see `problems.malaria.Malaria.X`).
+    """
+    dims = {"ard": 2, "isotropic": None}[kernel]
+    base = MaternKernel(nu=0.5, ard_num_dims=dims, lengthscale_prior=GammaPrior(3.0, 6.0))
+    return ScaleKernel(base, outputscale_prior=GammaPrior(2.0, 0.15))
+
+
+def load_cells(c: dict[str, Any]) -> Malaria:
+    """The configured raster; where it is absent the synthetic field, which its name says."""
+    if c.get("source"):
+        try:
+            return load_malaria(c["source"], year=c.get("year"))
+        except DataNotFound as error:
+            print(f"{error}\nRunning on the SYNTHETIC field instead.")
+    return load_malaria(cells=c.get("cells", 20_000))
+
+
+def campaigns(c: dict[str, Any]) -> Iterator[tuple[dict[str, Any], Campaign, Malaria]]:
+    """Named facts, campaign not yet run, and cells, for every combination of a configuration.
+
+    Args:
+        c: Keys of ``configs/malaria_senegal.toml``.
+    """
+    cells = load_cells(c)
+    names = ("observations", "surrogates", "policies", "kernels", "seeds")
+    for observation, family, policy, kernel, seed in itertools.product(*(c[k] for k in names)):
+        if observation == "known noise" and cells.Yvar is None:
+            print(f"{cells.name}: no standard deviations, no known noise.")
+            continue
+        options = {"grid_size": c["grid_size"]} if family == "wiski" else {}
+        config = CampaignConfig(
+            steps=c["steps"],
+            q=c["q"],
+            num_initial=c["num_initial"],
+            num_test=c["num_test"],
+            seed=seed,
+            observation=observation,
+            fit=FitPolicy(**c["fit"]),
+        )
+        facts = {
+            "cells": cells.name if cells.year is None else f"{cells.name}_in_{cells.year}",
+            "observation": observation,
+            "surrogate": family + "".join(f"{g}" for g in options.values()),
+            "policy": policy,
+            "kernel": kernel,
+            "seed": seed,
+        }
+        make = partial(_make, family, kernel, options)
+        yield facts, Campaign(cells, make, PoolPolicy(policy), config), cells
+
+
+def _make(
+    family: str, kernel: str, options: dict[str, Any], *data: Tensor | None, **kw: Any
+) -> StreamingGP:
+    make: Any = surrogate
+    model: StreamingGP = make(family, *data, covar_module=matern(kernel), **options, **kw)
+    return model

@@ -1,0 +1,73 @@
+"""Maps of a campaign: truth, mean, standard deviation, and the cells queried."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import matplotlib
+import numpy as np
+from numpy.typing import NDArray
+
+from bo_stream.campaign import Campaign
+from bo_stream.scores import marginals
+from problems.malaria import Malaria
+
+matplotlib.use("Agg")
+from matplotlib import pyplot as plt
+
+__all__ = ["draw_maps", "rasterised"]
+
+
+def rasterised(lonlat: NDArray[np.float64], values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Values of cells as an image, north up, NaN where there is no cell.
+
+    Args:
+        lonlat: ``n x 2`` centres on a regular grid, degrees.
+        values: ``n``.
+    """
+    low = lonlat.min(0)
+    gaps = [np.diff(np.unique(axis)) for axis in lonlat.T]
+    steps = np.array([gap[gap > 1e-4].min() for gap in gaps])  # rounding in a file is no gap
+    column, row = np.rint((lonlat - low) / steps).astype(int).T
+    image = np.full((row.max() + 1, column.max() + 1), np.nan)
+    image[row.max() - row, column] = values
+    return image
+
+
+def draw_maps(campaign: Campaign, cells: Malaria, path: Path, title: str = "") -> None:
+    """Draw four maps of a campaign that was run to ``path``, extent in degrees.
+
+    Args:
+        campaign: The campaign.
+        cells: Its cells.
+        path: PNG or any format of matplotlib; folders are made.
+        title: Above the maps.
+    """
+    if campaign.model is None:
+        raise ValueError("Expected a campaign that was run; got one that was not. Call run().")
+    lonlat = cells.lonlat().cpu().numpy()
+    mean, variance = marginals(campaign.model, cells.X)
+    queried = lonlat[campaign.queried.cpu().numpy()]
+    truth = cells.Y[:, 0].cpu().numpy()
+    low, high = np.quantile(truth, [0.005, 0.995])
+    scale = {"vmin": low, "vmax": high}
+    shown = [
+        ("truth", truth, scale),
+        ("posterior mean", mean.cpu().numpy(), scale),
+        ("posterior standard deviation", variance.sqrt().cpu().numpy(), {"vmin": 0.0}),
+        (f"the {len(queried)} cells queried", truth, {**scale, "alpha": 0.35}),
+    ]
+    figure, axes = plt.subplots(2, 2, figsize=(11, 9), layout="constrained")
+    west, east, south, north = cells.extent
+    for ax, (name, values, options) in zip(axes.flat, shown, strict=True):
+        image = ax.imshow(
+            rasterised(lonlat, values), extent=(west, east, south, north), aspect="auto", **options
+        )
+        figure.colorbar(image, ax=ax, shrink=0.8)
+        ax.set(title=name, xlabel="longitude (degrees)", ylabel="latitude (degrees)")
+    axes[1, 1].scatter(*queried.T, s=2, c="black")
+    figure.suptitle(title, fontsize=9)
+    figure.text(0.0, -0.03, f"{cells.units}. {cells.attribution}", fontsize=6)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=110, bbox_inches="tight")
+    plt.close(figure)

@@ -1,0 +1,75 @@
+"""Large grids factorise through the rows of W while they are few: the same surrogate, cheaper."""
+
+import pytest
+import torch
+from gpytorch.kernels import MaternKernel, ScaleKernel
+from gpytorch.likelihoods import GaussianLikelihood
+from torch import Size, Tensor
+
+from bo_stream import WISKI, wiski
+
+BOUNDS = torch.tensor([[0.0, 0.0], [1.0, 1.0]])
+
+
+def data(n: int, seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
+    g = torch.Generator().manual_seed(seed)
+    X = torch.rand(n, 2, generator=g, dtype=torch.float64)
+    Y = torch.stack([torch.sin(4.0 * X).sum(-1), X[:, 0]], -1)
+    return X, Y, 0.01 + torch.rand(n, 2, generator=g, dtype=torch.float64)
+
+
+def build(n: int, mode: str, product: bool, seed: int = 0) -> WISKI:
+    X, Y, Yvar = data(n, seed)
+    kernel = None
+    if not product:
+        matern = MaternKernel(nu=0.5, ard_num_dims=2, batch_shape=Size([2]))
+        kernel = ScaleKernel(matern, batch_shape=Size([2]))
+    return WISKI(
+        X,
+        Y,
+        None if mode == "learned" else Yvar,
+        bounds=BOUNDS,
+        covar_module=kernel,
+        grid_size=10,
+        likelihood=GaussianLikelihood(batch_shape=Size([2])) if mode == "scaled" else None,
+    )
+
+
+@pytest.mark.parametrize("mode", ["learned", "known", "scaled"])
+@pytest.mark.parametrize("product", [True, False])
+def test_both_forms_agree(monkeypatch: pytest.MonkeyPatch, mode: str, product: bool) -> None:
+    """Evidence, gradients, mean and covariance, to what the root's jitter of 1e-9 leaves."""
+    results = []
+    for limit in (10, 10_000):
+        monkeypatch.setattr(wiski, "ROWS_FROM", limit)
+        model = build(30, mode, product)
+        value = model.log_evidence()
+        value.backward()
+        law = model.posterior(data(6, 1)[0]).distribution
+        gradients = [p.grad for p in model.parameters() if p.grad is not None]
+        results.append((value.detach(), *gradients, law.mean, law.covariance_matrix))
+    for rows, root in zip(*results, strict=True):
+        torch.testing.assert_close(rows, root.detach(), rtol=1e-5, atol=1e-5)
+
+
+def test_rows_stop_at_the_number_of_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """State stays bounded, and nothing jumps where the form changes."""
+    monkeypatch.setattr(wiski, "ROWS_FROM", 10)
+    model = build(95, "learned", product=False)
+    size = model.state_bytes
+    X, Y, _ = data(10, 2)
+    for x, y in zip(X.split(1), Y.split(1), strict=True):
+        model.observe(x, y)
+    assert model.state_bytes == size
+    assert model.num_observed == 105
+    monkeypatch.setattr(wiski, "ROWS_FROM", 10_000)
+    fresh = build(95, "learned", product=False).observe(X, Y)
+    torch.testing.assert_close(model.log_evidence(), fresh.log_evidence(), rtol=1e-12, atol=0.0)
+
+
+def test_merge_keeps_the_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wiski, "ROWS_FROM", 10)
+    both = build(20, "known", product=False).merge(build(15, "known", product=False, seed=3))
+    X, Y, Yvar = data(15, 3)
+    one = build(20, "known", product=False).observe(X, Y, Yvar)
+    torch.testing.assert_close(both.log_evidence(), one.log_evidence(), rtol=1e-12, atol=0.0)

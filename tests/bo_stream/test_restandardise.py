@@ -1,0 +1,80 @@
+"""Changing the units of the targets is exact: the state equals that of a rebuild."""
+
+import pytest
+import torch
+from botorch.models.transforms.outcome import Standardize
+from gpytorch.likelihoods import GaussianLikelihood
+
+from bo_stream import ExactGP, surrogate
+from bo_stream.errors import ShapeError, UnsupportedError
+
+BOUNDS = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
+FAMILIES = {
+    "wiski": {"grid_size": 9},
+    "wiski on many nodes": {"grid_size": 46},
+    "exact": {},
+}
+CASES = [("learned", 1), ("learned", 2), ("known", 1), ("known", 2), ("scaled", 1)]
+
+
+def data(outputs):
+    generator = torch.Generator().manual_seed(3)
+    X = torch.rand(40, 2, generator=generator, dtype=torch.float64)
+    Y = 5.0 + 3.0 * torch.sin(6.0 * X) + torch.randn(40, 2, generator=generator).double()
+    Yvar = 0.1 + torch.rand(40, 2, generator=generator, dtype=torch.float64)
+    return X, Y[:, :outputs], Yvar[:, :outputs]
+
+
+def built(family, noise, X, Y, Yvar, transform):
+    options = dict(FAMILIES[family])
+    if noise == "scaled":
+        options["likelihood"] = GaussianLikelihood()
+    return surrogate(
+        family.split()[0],
+        X,
+        Y,
+        None if noise == "learned" else Yvar,
+        bounds=BOUNDS,
+        outcome_transform=transform,
+        **options,
+    )
+
+
+def close(a, b):
+    torch.testing.assert_close(a, b, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize(("noise", "outputs"), CASES)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_equals_a_rebuild(family, noise, outputs):
+    X, Y, Yvar = data(outputs)
+    stream = built(family, noise, X[:10], Y[:10], Yvar[:10], Standardize(outputs))
+    parts = (X[10:], Y[10:]) if noise == "learned" else (X[10:], Y[10:], Yvar[10:])
+    stream.observe(*parts)
+    stream.posterior(X[:3])  # a cache that must not survive
+    stream.restandardise(Y)
+    fresh = built(family, noise, X, Y, Yvar, Standardize(outputs))
+    for name in stream._state:
+        close(stream.get_buffer(name), fresh.get_buffer(name))
+    test = torch.rand(7, 2, dtype=torch.float64)
+    mine, theirs = stream.posterior(test), fresh.posterior(test)
+    close(mine.mean, theirs.mean)
+    close(mine.variance, theirs.variance)
+    close(stream.log_evidence(), fresh.log_evidence())
+    close(stream.typical_noise(), fresh.typical_noise())
+
+
+def test_there_and_back():
+    X, Y, _ = data(1)
+    model = built("wiski", "learned", X, Y, None, Standardize(1))
+    before = model.posterior(X[:5]).mean
+    close(model.restandardise(Y[:20]).restandardise(Y).posterior(X[:5]).mean, before)
+
+
+def test_refuses_what_it_cannot_do():
+    X, Y, _ = data(1)
+    with pytest.raises(UnsupportedError, match="Standardize"):
+        ExactGP(X, Y).restandardise(Y)
+    model = built("exact", "learned", X, Y, None, Standardize(1))
+    with pytest.raises(ShapeError):
+        model.restandardise(Y[:, 0])
