@@ -37,9 +37,11 @@ Progress = Callable[[int, float], None]
 logger = logging.getLogger("bo_stream.cagp")
 
 WINDOW = 10
-GAIN = 1e-5
+GAIN = 1e-4
 """A fit has converged when `WINDOW` steps gained less than this many nats a datum (and 0.01)."""
 MAX_EVALS = {"lbfgs": 200, "adam": 600}
+TURNS = 5
+"""Most turns between hyperparameters and actions that are functions of them."""
 LOG_EVERY = 10.0
 """Seconds between lines in the log."""
 
@@ -119,37 +121,60 @@ def learns_values(model: CaGP) -> bool:
 def fit_in_legs(
     mll: ActionMLL,
     max_evals: int | None = None,
-    optimizer: Optimizer = "lbfgs",
+    optimizer: Optimizer | None = None,
     lr: float = 0.1,
     progress: Progress | None = None,
 ) -> FitReport:
-    """Fit, and where blocks are due to be cut anew, cut them after each of two shorter first legs.
+    """The fit of a CaGP, by what there is to fit.
 
-    Arguments as in `fit_actions`. Where nothing of S is learned, and no option asks for another
-    way, the hyperparameters are fitted by the quasi-Newton method all families share.
+    Where values of S are due to be learned, or an optimizer is named: jointly, by `fit_actions`,
+    with S cut anew after each of two shorter first legs if a cut is due. Otherwise S stays and the
+    hyperparameters are fitted by the quasi-Newton method of all families, whose curvature is kept:
+    a handful of evaluations. Arguments as in `fit_actions`.
     """
-    model = mll.model
-    if optimizer not in MAX_EVALS:
+    model, named = mll.model, optimizer or "lbfgs"
+    if named not in MAX_EVALS:
         raise InputError('optimizer "lbfgs" or "adam"', f"{optimizer!r}", "Choose one of the two.")
-    plain = mll.action_values is None and mll.loss == "elbo"
-    if plain and optimizer == "lbfgs" and progress is None:
+    learn = mll.action_values is not None and (model.recut_due or not model.learned)
+    report: FitReport
+    if learn or optimizer is not None or progress is not None or mll.loss != "elbo":
+        most = max_evals or MAX_EVALS[named]
+        first = most // 6 if model.recut_due else 0
+        reports: list[LearningCurve] = []
+        for evals in (first, first, most - 2 * first) if first else (most,):
+            if reports:
+                model.recut()
+                mll.refresh()
+            reports.append(fit_actions(mll, evals, named, lr, progress))
+        report = _joined(reports)
+    elif model.actions.follows_hyperparameters:
+        report = _fit_in_turn(model, max_evals)
+    else:
         report = fit_model(model, max_evals)
         if model.recut_due:
             model.recut()
             report = fit_model(model, max_evals)
-        model.mark_fitted()
-        return report
-    most = max_evals or MAX_EVALS[optimizer]
-    first = most // 6
-    legs = [first, first, most - 2 * first] if model.recut_due and first else [most]
-    reports = []
-    for leg, evals in enumerate(legs):
-        if leg:
-            model.recut()
-            mll.refresh()
-        reports.append(fit_actions(mll, evals, optimizer, lr, progress))
-    model.mark_fitted()
-    return _joined(reports)
+    model.mark_fitted(learned=report.converged)
+    return report
+
+
+def _fit_in_turn(model: CaGP, max_evals: int | None) -> FitReport:
+    """Hyperparameters with S held, then S anew: each turn climbs a bound by its true gradient."""
+    evaluations, turn = 0, None
+    for _ in range(TURNS):
+        left = None if max_evals is None else max_evals - evaluations - 1
+        if left is not None and left < 1:
+            break
+        with model.held_actions():
+            turn = fit_model(model, left)
+        evaluations += turn.evaluations
+        if evaluations == 1:  # nothing to climb: S is as it would be made
+            return turn
+        if turn.evaluations <= 3:  # the gain fell below tolerance at once
+            break
+    with torch.no_grad():
+        value = model.log_evidence() + log_prior(model)
+    return FitReport(evaluations + 1, float(value), turn is not None and turn.converged)
 
 
 def fit_actions(

@@ -12,7 +12,8 @@ anew.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Literal, cast
 
 import torch
@@ -96,7 +97,7 @@ class CaGP(StreamingGP):
     dense: Tensor
     L: Tensor
     made_with: Tensor
-    _fitted: Tensor  # number of data at the last fit, and at the last cut within a fit
+    _fitted: Tensor  # number of data at the last fit, at the last cut within one; S has converged
     _score: Tensor  # sum of squared standardised residuals since the last fit, and their number
 
     def __init__(
@@ -138,10 +139,11 @@ class CaGP(StreamingGP):
         self._register_state("block", torch.empty(0, dtype=torch.int64))
         for name in ("dense", "L"):
             self._register_state(name, empty.new_empty(0, 0))
-        self._register_state("_fitted", torch.zeros(2, dtype=torch.int64))
+        self._register_state("_fitted", torch.zeros(3, dtype=torch.int64))
         self._register_state("_score", torch.zeros(2, dtype=torch.float64))
         self._conditioning = False
         self._factored = Memo()
+        self._held: ActionMatrix | None = None
         self.observe(train_X, train_Y, train_Yvar)
         self.eval()
 
@@ -172,8 +174,9 @@ class CaGP(StreamingGP):
         y, r = Y[0], torch.ones_like(Y[0]) if Yvar is None else Yvar[0]
         if self.X.shape[0] == 0:
             S = self._first_actions(X, y, r)
+            L = self._fresh_factor(X, S, self._noise_scale() * r)
             self.X, self.Y, self.R = X.clone(), y.clone(), r.clone()
-            self._write(S)
+            self._write(S, L, self._hyperparameters())
             return
         S2 = identity_actions(len(y), X) if self._conditioning else self._new_actions(X)
         self._append(X, y, r, S2)
@@ -247,13 +250,18 @@ class CaGP(StreamingGP):
         made = self._factored
         if not made.fits(hyperparameters) or made.revision != self._revision:
             S = self._current_actions()
-            B = symmetric_product(self.covar_module, self.X, S)
-            L = chol_of(S.transpose_times(B) + S.gram(self._noise()))
+            L = self._fresh_factor(self.X, S, self._noise())
             made = self._factored = Memo((S, L), hyperparameters.clone(), self._revision)
         return cast(tuple[ActionMatrix, Tensor], made.value)
 
+    def _fresh_factor(self, X: Tensor, S: ActionMatrix, noise: Tensor) -> Tensor:
+        B = symmetric_product(self.covar_module, X, S)
+        return chol_of(S.transpose_times(B) + S.gram(noise), jitter=True)
+
     def _current_actions(self) -> ActionMatrix:
         """S, made anew if it is a function of hyperparameters that have changed."""
+        if self._held is not None:
+            return self._held
         follows = self.actions.follows_hyperparameters and self.X.shape[0]
         if not follows or self._factor_is_current(self._hyperparameters()):
             return self._kept_actions()
@@ -333,13 +341,15 @@ class CaGP(StreamingGP):
 
         Policies that order rows by locality do so in units of lengthscales. So where the data have
         doubled since the last such fit (or never had one) the fit goes in legs, with S cut anew
-        between them: the learned lengthscales say what a neighbour is.
+        between them: the learned lengthscales say what a neighbour is. A later fit keeps S, and
+        takes a handful of evaluations.
 
         Args:
             max_evals: Most objective-and-gradient evaluations; None: until converged, at most 200
                 (Adam: 600 epochs) where values are learned.
-            options: ``optimizer`` ("lbfgs" or "adam"), ``lr``, ``loss``, ``dtype`` (see
-                `make_mll`), ``progress`` (called with the number and value of each evaluation).
+            options: ``optimizer`` ("lbfgs" or "adam"; naming one learns values of S again), ``lr``,
+                ``loss`` and ``dtype`` (see `make_mll`), ``progress`` (called with the number and
+                the value of each evaluation).
 
         Returns:
             The report; a `LearningCurve` where values are learned or options given.
@@ -368,7 +378,7 @@ class CaGP(StreamingGP):
             return mll.eval()
         fitted = super().custom_fit(mll, closure, closure_kwargs, optimizer_kwargs, optimizer)
         objective.commit()
-        self.mark_fitted()
+        self.mark_fitted(learned=True)
         return fitted
 
     def replace_actions(self, S: ActionMatrix) -> None:
@@ -379,7 +389,7 @@ class CaGP(StreamingGP):
     def recut(self) -> None:
         """Let the policy choose S anew for all data under the hyperparameters of now."""
         self.replace_actions(self._built_actions())
-        self._fitted = torch.stack([self._fitted[0], self.get_buffer("_count")])
+        self._fitted = torch.stack([self._fitted[0], self.get_buffer("_count"), self._fitted[2]])
 
     @property
     def recut_due(self) -> bool:
@@ -387,10 +397,25 @@ class CaGP(StreamingGP):
         n, cut = self.num_observed, int(self._fitted[1])
         return self.actions.ordered_by_locality and n > self.num_actions and n >= 2 * cut
 
-    def mark_fitted(self) -> None:
-        """Start counting growth and surprise from here."""
-        self._fitted = torch.stack([self.get_buffer("_count"), self._fitted[1]])
+    def mark_fitted(self, learned: bool) -> None:
+        """Start counting growth and surprise from here; say whether learning S has converged."""
+        converged = torch.full_like(self._fitted[0], learned)
+        self._fitted = torch.stack([self.get_buffer("_count"), self._fitted[1], converged])
         self._score = torch.zeros_like(self._score)
+
+    @property
+    def learned(self) -> bool:
+        """Whether the last fit that learned values of S converged."""
+        return bool(self._fitted[2])
+
+    @contextmanager
+    def held_actions(self) -> Iterator[None]:
+        """Hold the actions of now, whatever the hyperparameters become meanwhile."""
+        self._held = self._current_actions()
+        try:
+            yield
+        finally:
+            self._held = None
 
     @property
     def refit_due(self) -> bool:

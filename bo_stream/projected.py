@@ -104,14 +104,21 @@ class Projected:
         return 2.0 * self.L.diagonal().log().sum()
 
 
-def chol_of(G: Tensor) -> Tensor:
+def chol_of(G: Tensor, jitter: bool = False) -> Tensor:
     """Lower Cholesky factor of S'(K + D) S, symmetrised: its halves were summed separately.
+
+    With ``jitter`` a failure is repaired, once, by 1e-10 of the mean diagonal: a little more noise.
 
     Raises:
         StateError: if it is not positive definite: S without full column rank, or noise below
             rounding.
     """
-    L, info = torch.linalg.cholesky_ex(0.5 * (G + G.mT))
+    G = 0.5 * (G + G.mT)
+    L, info = torch.linalg.cholesky_ex(G)
+    if jitter and bool(info):
+        L, info = torch.linalg.cholesky_ex(
+            G + 1e-10 * G.diagonal().mean() * torch.eye(len(G)).to(G)
+        )
     if bool(info):
         raise StateError(
             "S'(K + D)S positive definite",
@@ -136,5 +143,5 @@ def border(L: Tensor, cross: Tensor, corner: Tensor) -> Tensor:
     L21 = torch.linalg.solve_triangular(L, cross.mT, upper=False).mT
     bordered = L.new_zeros(i + j, i + j)
     bordered[:i, :i], bordered[i:, :i] = L, L21
-    bordered[i:, i:] = chol_of(corner - L21 @ L21.mT)
+    bordered[i:, i:] = chol_of(corner - L21 @ L21.mT, jitter=True)
     return bordered

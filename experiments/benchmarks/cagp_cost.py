@@ -106,7 +106,7 @@ def elbo_against_sgpr(n: int, i: int, m: int, repetitions: int) -> pd.DataFrame:
     for name in objectives:
         seconds = sorted(times[name])[repetitions // 2]
         machine = plain.shape[0] ** 2 / sorted(times["plain kernel"])[repetitions // 2]
-        rate = 2.0 * n * n / seconds  # each of n^2 values, forward and backward
+        rate = n * n / seconds  # half of the n^2 values forward, half backward
         rows.append((name, n, i, m, seconds, ratio(times, name, "sgpr"), rate / 1e6, machine / 1e6))
     columns = ["objective", "n", "i", "m", "seconds", "of SGPR", "M values/s", "M values/s plain"]
     return pd.DataFrame(rows, columns=columns)

@@ -11,7 +11,8 @@ BOUNDS = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
 
 
 @pytest.mark.parametrize(
-    ("name", "family"), [("wiski", bo_stream.WISKI), ("exact", bo_stream.ExactGP)]
+    ("name", "family"),
+    [("wiski", bo_stream.WISKI), ("cagp", bo_stream.CaGP), ("exact", bo_stream.ExactGP)],
 )
 def test_a_name_builds_its_family(name: str, family: type) -> None:
     model = bo_stream.surrogate(name, X, Y, bounds=BOUNDS)
@@ -35,5 +36,5 @@ def test_wiski_takes_its_grid_options() -> None:
 
 
 def test_an_unknown_name_is_refused_with_the_names_there_are() -> None:
-    with pytest.raises(InputDataError, match=r"wiski, exact.*got 'wisky'"):
+    with pytest.raises(InputDataError, match=r"wiski, cagp, exact.*got 'wisky'"):
         bo_stream.surrogate("wisky", X, Y, bounds=BOUNDS)
