@@ -13,6 +13,7 @@ __all__ = [
     "BoundsError",
     "DtypeError",
     "InputError",
+    "NoTrainingDataError",
     "NoiseError",
     "ShapeError",
     "StateError",
@@ -49,6 +50,10 @@ class NoiseError(InputError):
 
 class StateError(BoStreamError, RuntimeError):
     """A saved state, or another stream, that does not fit this surrogate."""
+
+
+class NoTrainingDataError(BoStreamError, AttributeError):
+    """Something asked a surrogate for training data it does not expose."""
 
 
 class UnsupportedError(BoStreamError, NotImplementedError):

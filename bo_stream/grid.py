@@ -57,13 +57,7 @@ class Grid:
     def covering(cls, bounds: Tensor, sizes: int | Sequence[int] | None = None) -> Grid:
         """The grid whose padded inside is exactly ``bounds`` (``2 x d``, transformed space)."""
         d = bounds.shape[1]
-        if d > max(DEFAULT_SIZES):
-            m = 10**d
-            raise UnsupportedError(
-                "at most 3 input dimensions for a grid",
-                f"{d}: ten nodes a dimension would take {2 * 8 * m * m / 2**30:.3g} GiB of state",
-                "Use ExactGP, OnlineSGPR or CaGP, or project the inputs to 3 dimensions first.",
-            )
+        _check_dim(d, 10)
         counts = DEFAULT_SIZES[d] if sizes is None else sizes
         counts = [counts] * d if isinstance(counts, int) else list(counts)
         if len(counts) != d or any(g < 2 * PAD + 2 for g in counts):
@@ -80,6 +74,7 @@ class Grid:
     @classmethod
     def from_nodes(cls, nodes: Sequence[Tensor], dim: int) -> Grid:
         """A grid from one regular 1-D tensor per dimension, padding included."""
+        _check_dim(dim, max([len(g) for g in nodes], default=10))
         if len(nodes) != dim or any(g.ndim != 1 or len(g) < 4 for g in nodes):
             raise ShapeError(
                 f"{dim} one-dimensional tensors of at least 4 nodes",
@@ -154,12 +149,54 @@ class Grid:
         return torch.cartesian_prod(*ranges).reshape(-1, self.dim)
 
     def spread(self, values: Tensor) -> Tensor:
-        """A stationary kernel's matrix ``m x m`` from its values at `differences`."""
-        sizes = self.sizes
-        view = values.reshape([2 * g - 1 for g in sizes])
-        for k, g in enumerate(sizes):
-            view = view.unfold(k, g, 1)
-        return view.flip(list(range(self.dim))).reshape(self.m, self.m)
+        """A stationary kernel's matrix ``m x m`` from its values at `differences`; O(m^2)."""
+        matrix: Tensor = _Spread.apply(values, self.sizes)
+        return matrix
+
+    def collect(self, M: Tensor) -> Tensor:
+        """The adjoint of `spread`: entries of ``m x m`` M summed by difference of nodes; O(m^2)."""
+        return _collect(M.unsqueeze(0), self.sizes).reshape(-1)
+
+
+class _Spread(torch.autograd.Function):
+    """`Grid.spread`, differentiable once: strided copies instead of a gather of m^2 numbers."""
+
+    @staticmethod
+    def forward(ctx: Any, values: Tensor, sizes: tuple[int, ...]) -> Tensor:
+        ctx.sizes = sizes
+        return _spread(values.reshape(1, -1), sizes).squeeze(0)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        return _collect(grad.unsqueeze(0), ctx.sizes).reshape(-1), None
+
+
+def _spread(values: Tensor, sizes: tuple[int, ...]) -> Tensor:
+    """``B x prod(2 g_k - 1)`` values to ``B x m x m``: block Toeplitz, level by level."""
+    batch = len(values)
+    if not sizes:
+        return values.reshape(batch, 1, 1)
+    g, inner = sizes[0], _spread(values.reshape(batch * (2 * sizes[0] - 1), -1), sizes[1:])
+    p = inner.shape[-1]
+    blocks = inner.reshape(batch, 2 * g - 1, p, p).flip(1)
+    M = values.new_empty(batch, g, p, g, p)
+    for i in range(g):
+        M[:, i] = blocks[:, g - 1 - i : 2 * g - 1 - i].transpose(1, 2)
+    return M.reshape(batch, g * p, g * p)
+
+
+def _collect(M: Tensor, sizes: tuple[int, ...]) -> Tensor:
+    """``B x m x m`` to ``B x prod(2 g_k - 1)``."""
+    batch = len(M)
+    if not sizes:
+        return M.reshape(batch, 1)
+    g, p = sizes[0], M.shape[-1] // sizes[0]
+    blocks = M.new_zeros(batch, 2 * g - 1, p, p)
+    view = M.reshape(batch, g, p, g, p)
+    for i in range(g):
+        blocks[:, g - 1 - i : 2 * g - 1 - i] += view[:, i].transpose(1, 2)
+    return _collect(blocks.flip(1).reshape(-1, p, p), sizes[1:]).reshape(batch, -1)
 
 
 class _Weights(torch.autograd.Function):
@@ -196,6 +233,17 @@ class _Weights(torch.autograd.Function):
 def _aligned(weights: Tensor, like: Tensor) -> Tensor:
     """``... x 4`` weights with ones before the last dimension, to match ``like``."""
     return weights.reshape(*weights.shape[:-1], *(1,) * (like.ndim - weights.ndim), 4)
+
+
+def _check_dim(d: int, size: int) -> None:
+    """Refuse grids of more than three dimensions, with the memory they would take."""
+    if d > max(DEFAULT_SIZES):
+        gib = 2 * 8 * float(size) ** (2 * d) / 2**30
+        raise UnsupportedError(
+            "at most 3 input dimensions for a grid",
+            f"{d}: {size} nodes a dimension would take {gib:.3g} GiB of state",
+            "Use ExactGP, OnlineSGPR or CaGP, or project the inputs to 3 dimensions first.",
+        )
 
 
 def _keys(s: Tensor) -> Tensor:

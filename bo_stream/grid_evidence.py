@@ -175,7 +175,7 @@ def factorise(
     With ``profile_mean`` the constant mean is first set to its optimum (MATHS 2.4). Cost:
     ``R'AR``, one Cholesky factor and one inverse of ``Q``; independent of n.
     """
-    A, n = stats.A, stats.n
+    A, n = stats.A, stats.n.to(stats.A.dtype)  # an integer times a Python float is float32
     m = A.shape[-1]
     Q = root.project(A).div_(s2)
     Q.diagonal().add_(1.0)

@@ -14,7 +14,7 @@ from torch import Tensor
 from bo_stream.grid import Grid
 from bo_stream.grid_evidence import TINY, DenseRoot, ProductRoot, Root
 
-__all__ = ["kernel_matrices", "kernel_roots"]
+__all__ = ["kernel_matrices", "kernel_roots", "kernel_values"]
 
 
 def kernel_roots(
@@ -44,9 +44,13 @@ def kernel_roots(
 
 def kernel_matrices(kernel: Kernel, grid: Grid, like: Tensor, outputs: int) -> list[Tensor]:
     """Per output the ``m x m`` kernel matrix, differentiable: one kernel value per difference."""
+    return [grid.spread(row) for row in kernel_values(kernel, grid, like, outputs)]
+
+
+def kernel_values(kernel: Kernel, grid: Grid, like: Tensor, outputs: int) -> Tensor:
+    """Per output the kernel at `Grid.differences`, ``o x prod(2 g_k - 1)``, differentiable."""
     values = _values(kernel, grid.differences(like), outputs)
-    values = torch.where(values.abs() < TINY * values.amax(), 0.0, values)
-    return [grid.spread(row) for row in values]
+    return torch.where(values.abs() < TINY * values.amax(), 0.0, values)
 
 
 def is_product(kernel: Kernel) -> bool:

@@ -6,6 +6,7 @@ With the mean ``m_u`` and covariance ``S_u`` of the grid values, a mean costs 4^
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,11 +17,10 @@ from torch import Size, Tensor
 
 from bo_stream.grid import Grid, Interpolation
 from bo_stream.grid_integral import Carry
+from bo_stream.grid_near import quadratic
 from bo_stream.latent import Latent, Path
 
-__all__ = ["GridLatent", "GridPredictor"]
-
-CHUNK = 1024
+__all__ = ["GridLatent", "GridPredictor", "stacked"]
 
 
 @dataclass(frozen=True)
@@ -33,14 +33,7 @@ class GridLatent(Latent):
 
     def variance(self) -> Tensor:
         """Marginal variances, ``batch x o x q``: O(16^d) per point."""
-        K = self.rows.index.shape[-1]
-        index, weight = self.rows.index.reshape(-1, K), self.rows.weight.reshape(-1, K)
-        parts = []
-        for i, w in zip(index.split(CHUNK), weight.split(CHUNK), strict=True):
-            block = self.S[:, i.unsqueeze(-1), i.unsqueeze(-2)]
-            parts.append(((block @ w.unsqueeze(-1)).squeeze(-1) * w).sum(-1))
-        values = torch.cat(parts, -1) if parts else self.S.new_empty(len(self.S), 0)
-        return values.reshape(len(self.S), *self.rows.index.shape[:-1]).movedim(0, -2)
+        return quadratic(self.S, self.rows)
 
     def covariance(self, other: GridLatent) -> Tensor:
         """Covariance ``batch x o x q x q'``: O(4^d m) per point of the smaller set, 4^d a pair."""
@@ -99,6 +92,11 @@ class _OwnCovariance(torch.autograd.Function):
         return (both * picked).sum(-3).sum(-3), None, None
 
 
+def stacked(matrices: Sequence[Tensor]) -> Tensor:
+    """``torch.stack`` of per-output matrices, a single one without copying it."""
+    return matrices[0].unsqueeze(0) if len(matrices) == 1 else torch.stack(list(matrices))
+
+
 @dataclass(frozen=True)
 class GridPredictor:
     """Posterior of the grid values ``u``: mean ``m_u`` (``o x m``), covariance ``S_u`` (``o x m x
@@ -148,7 +146,7 @@ class GridPredictor:
             covs.append(torch.addmm(S, V.mT, V, alpha=-1.0))
             updates.append(V)
         carry = self.carry.after(torch.stack(updates))
-        return GridPredictor(self.grid, torch.stack(means), torch.stack(covs), carry)
+        return GridPredictor(self.grid, torch.stack(means), stacked(covs), carry)
 
     @staticmethod
     def _interpolated(values: Tensor, rows: Interpolation) -> Tensor:

@@ -167,7 +167,7 @@ class SubsetIntegral:
 def _grid(
     predictor: GridPredictor, points: Tensor, weights: Tensor, previous: Integral | None = None
 ) -> Integral:
-    """Carried over folds in O(q m^2); else O(m^3), and O(P 16^d) the first time."""
+    """Carried over folds in O(q m^2); else made anew, O(P 16^d) only the first time."""
     with torch.no_grad():
         carry = predictor.carry
         made = carry.brought_to(predictor.S_u, points, weights)
@@ -176,7 +176,7 @@ def _grid(
                 made = previous.under(predictor.S_u)
             else:
                 rows = predictor.grid.interpolate(points)
-                made = GridIntegral.over(points, weights, rows, predictor.S_u)
+                made = GridIntegral.over(points, weights, rows, predictor.S_u, predictor.grid)
             carry.integral, carry.updates = made, []
         return made
 

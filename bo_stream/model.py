@@ -30,6 +30,7 @@ from bo_stream.errors import (
     DtypeError,
     InputError,
     NoiseError,
+    NoTrainingDataError,
     ShapeError,
     UnsupportedError,
 )
@@ -205,6 +206,16 @@ class LatentModel(GPyTorchModel, FantasizeMixin):
         return super().fantasize(X, sampler, observation_noise, **kwargs)
 
     # -- transforms are frozen: no mode switching, no train inputs to revert ---------------------
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("train_inputs", "train_targets"):
+            raise NoTrainingDataError(
+                "an acquisition function that needs no training data",
+                f"a request for `{name}`, which a streaming surrogate does not expose",
+                "Predictive entropy search, proximal and analytic noisy expected improvement need "
+                "it; use qLogNoisyExpectedImprovement, max-value or joint entropy search.",
+            )
+        return super().__getattr__(name)
 
     def eval(self) -> Self:
         """Evaluation mode; there are no stored inputs to transform."""

@@ -21,8 +21,8 @@ from torch import Tensor
 from bo_stream.errors import InputError, StateError, UnsupportedError
 from bo_stream.grid import Grid, Interpolation, add_outer
 from bo_stream.grid_evidence import Factorisation, Statistics, attach, factorise
-from bo_stream.grid_kernel import kernel_matrices, kernel_roots
-from bo_stream.grid_posterior import GridPredictor
+from bo_stream.grid_kernel import kernel_roots, kernel_values
+from bo_stream.grid_posterior import GridPredictor, stacked
 from bo_stream.grid_rows import RowFactorisation, evidence_from_rows
 from bo_stream.latent import Predictor
 from bo_stream.streaming import Memo, Promises, StreamingGP
@@ -228,7 +228,7 @@ class WISKI(StreamingGP):
             self._folded = 0
             caches = [f.cache() for f in self._factorisations()]
             means, covs = zip(*caches, strict=True)
-            return GridPredictor(self.grid, torch.stack(means), torch.stack(covs))
+            return GridPredictor(self.grid, torch.stack(means), stacked(covs))
         predictor = cast(GridPredictor, previous)
         if not pending:
             return predictor
@@ -284,12 +284,14 @@ class WISKI(StreamingGP):
         self, rows: Interpolation, s2: Tensor, c: Tensor, profile_mean: bool
     ) -> tuple[list[Factorisation | RowFactorisation], list[Tensor]]:
         n = self.num_observed
-        matrices = kernel_matrices(self.covar_module, self.grid, self.b, self.num_outputs)
+        kernels = kernel_values(self.covar_module, self.grid, self.b, self.num_outputs)
         made: list[Factorisation | RowFactorisation] = []
         values = []
-        for i, K in enumerate(matrices):
+        for i, k in enumerate(kernels):
             y, r = self.row_y[i, :n], self.row_r[min(i, len(self.row_r) - 1), :n]
-            value, factorisation = evidence_from_rows(K, rows, y, r, s2[i], c[i], profile_mean)
+            value, factorisation = evidence_from_rows(
+                k, self.grid, rows, y, r, s2[i], c[i], profile_mean
+            )
             made.append(factorisation)
             values.append(value)
         return made, values

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from bo_stream.testing.acquisition import AcquisitionContract
-from bo_stream.testing.conditioning import ConditioningContract
+from bo_stream.testing.fantasies import FantasyContract
 from bo_stream.testing.fitting import FittingContract
 from bo_stream.testing.gradients import GradientContract
 from bo_stream.testing.inputs import InputContract
 from bo_stream.testing.interface import InterfaceContract
+from bo_stream.testing.laws import LawContract
 from bo_stream.testing.noise import NoiseContract
 from bo_stream.testing.pathwise import PathwiseContract
 from bo_stream.testing.persistence import PersistenceContract
@@ -25,7 +26,8 @@ class StreamingContract(
     TransformContract,
     NoiseContract,
     FittingContract,
-    ConditioningContract,
+    LawContract,
+    FantasyContract,
     GradientContract,
     PathwiseContract,
     AcquisitionContract,

@@ -92,11 +92,12 @@ class InterfaceContract(Contract):
         outputs = self.outputs_of(2)
         model = self.build(outputs=outputs)
         X = self.points(3, 4)
-        transform = ScalarizedPosteriorTransform(torch.tensor([0.5, 2.0], dtype=self.dtype), 1.0)
+        weights = torch.tensor([0.5, 2.0], dtype=self.dtype)
+        transform = ScalarizedPosteriorTransform(weights, offset=1.0)
         posterior = model.posterior(X, posterior_transform=transform)
         whole = model.posterior(X)
-        close(posterior.mean[..., 0], 1.0 + whole.mean @ transform.weights)
-        close(posterior.variance[..., 0], whole.variance @ transform.weights.square())
+        close(posterior.mean[..., 0], 1.0 + whole.mean @ weights)
+        close(posterior.variance[..., 0], whole.variance @ weights.square())
 
     @pytest.mark.parametrize("outputs", [1, 2])
     def test_observation_noise(self, outputs: int) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-__all__ = ["condition", "difference_quotient"]
+__all__ = ["DenseGP", "condition", "difference_quotient"]
 
 
 def condition(mean: Tensor, cov: Tensor, y: Tensor, noise: Tensor | float) -> tuple[Tensor, Tensor]:
@@ -38,3 +39,34 @@ def difference_quotient(f: Callable[[Tensor], Tensor], x: Tensor, h: float = 1e-
         x.view(-1)[i] = kept
         gradient.view(-1)[i] = (values[0] - values[1]) / (2.0 * h)
     return gradient
+
+
+@dataclass(frozen=True)
+class DenseGP:
+    """Exact Gaussian-process regression of one output by dense algebra, from kernel matrices.
+
+    Attributes:
+        covariance: The prior's covariance function, ``n x d`` and ``p x d`` to ``n x p``.
+        X: ``n x d``.
+        y: ``n``.
+        noise: Variances, ``n`` or one for all.
+        mean: Constant prior mean.
+    """
+
+    covariance: Callable[[Tensor, Tensor], Tensor]
+    X: Tensor
+    y: Tensor
+    noise: Tensor
+    mean: Tensor
+
+    def posterior(self, Z: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean ``p`` and covariance ``p x p``."""
+        J = torch.cat([self.X, Z])
+        mean = self.mean.expand(len(J))
+        return condition(mean, self.covariance(J, J), self.y, self.noise)
+
+    def evidence(self) -> Tensor:
+        """Log density of ``y``."""
+        C = self.covariance(self.X, self.X) + torch.diag_embed(self.noise.expand(len(self.y)))
+        mean = self.mean.expand(len(self.y))
+        return torch.distributions.MultivariateNormal(mean, C).log_prob(self.y)

@@ -83,7 +83,7 @@ def test_noise_per_candidate(family: Callable[[], StreamingGP]) -> None:
 
     def left(batch: list[int]) -> float:
         given = conditioned(model, batch, NOISE)
-        return -float(given.posterior(T).variance.mean())  # type: ignore[attr-defined]
+        return -float(given.posterior(T).variance.mean().detach())  # type: ignore[attr-defined]
 
     expected, best = greedy(left, 4)
     for noise in (NOISE, NOISE.unsqueeze(-1)):

@@ -1,0 +1,73 @@
+"""Bayesian optimisation from the command line: `python -m experiments.bayesopt demo`."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+CONFIGS = Path(__file__).parent / "configs"
+app = typer.Typer(
+    add_completion=False, no_args_is_help=True, help=__doc__, pretty_exceptions_enable=False
+)
+Out = Annotated[Path | None, typer.Option(help="Folder for tables and pictures.")]
+Smoke = Annotated[bool, typer.Option(help="A run of seconds that shows only that it runs.")]
+Workers = Annotated[int, typer.Option(min=1, help="Processes, one torch thread each.")]
+
+
+@app.command()
+def demo(out: Out = None, smoke: Smoke = False, workers: Workers = 2) -> None:
+    """WISKI beside an exact GP on noisy Levy: minutes, a picture and a table."""
+    _study(CONFIGS / "demo.toml", out or Path("results/demo"), smoke, workers)
+
+
+@app.command()
+def run(
+    config: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="A TOML file.")],
+    out: Out = None,
+    smoke: Smoke = False,
+    workers: Workers = 2,
+) -> None:
+    """Run the study of a configuration, like those in experiments/configs."""
+    _study(config, out or Path("results") / config.stem, smoke, workers)
+
+
+def _study(config: Path, out: Path, smoke: bool, workers: int) -> None:
+    import pandas as pd  # here, so that --help need not wait for torch
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn
+
+    from experiments.plots import draw_regret
+    from experiments.report import summary
+    from experiments.study import Study, execute
+
+    start = time.perf_counter()
+    study = Study.read(config, smoke)
+    tables: dict[str, pd.DataFrame] = {}
+    columns = ("{task.description}", BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, "{task.fields[note]}") as progress:
+        bars = {}
+        for r in study.runs:
+            name = f"{r.label}, seed {r.config.seed}"
+            bars[r.stem] = progress.add_task(name, total=r.config.steps, start=False, note="")
+        for r, result in execute(study, out, workers):
+            if isinstance(result, pd.DataFrame):
+                tables[r.stem] = result.assign(surrogate=r.label)
+                continue
+            if result["step"] == 0:
+                progress.start_task(bars[r.stem])
+            note = f"regret {result['inference_regret']:.3f}"
+            progress.update(bars[r.stem], completed=result["step"], note=note)
+    done = [tables[r.stem] for r in study.runs]
+    draw_regret(done, out / "regret_vs_wallclock.png", study.title)
+    table = summary(done, study.runs[0].config.q)
+    table.to_csv(out / "summary.csv", index=False)
+    typer.echo(f"\n{study.title}; times with {workers} processes of one thread\n")
+    printed = table.map(lambda v: f"{v:.3f}" if isinstance(v, float) else f"{v}")
+    typer.echo(printed.set_index("surrogate").T.to_string())
+    typer.echo(f"\n{time.perf_counter() - start:.0f} s in all; wrote {out}/")
+
+
+if __name__ == "__main__":
+    app()

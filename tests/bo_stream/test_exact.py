@@ -1,0 +1,115 @@
+"""ExactGP against dense algebra, and against BoTorch's SingleTaskGP."""
+
+from typing import Any
+
+import pytest
+import torch
+from botorch.models.gp_regression import SingleTaskGP
+from botorch.models.transforms import Normalize, Standardize
+from gpytorch.kernels import LinearKernel, MaternKernel, RBFKernel, RQKernel, ScaleKernel
+from gpytorch.likelihoods import GaussianLikelihood
+from torch import Size, Tensor
+
+from bo_stream import ExactGP
+from bo_stream.testing.base import close
+from bo_stream.testing.oracles import DenseGP
+
+KERNELS: dict[str, Any] = {
+    "scaled ARD RBF": lambda: ScaleKernel(RBFKernel(ard_num_dims=2)),
+    "Matern 3/2": lambda: MaternKernel(nu=1.5),
+    "scaled rational quadratic": lambda: ScaleKernel(RQKernel()),
+    "not stationary": lambda: ScaleKernel(LinearKernel()) + ScaleKernel(RBFKernel()),
+}
+
+
+def data(n: int = 15, m: int = 1) -> tuple[Tensor, Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    X = torch.rand(n, 2, generator=generator, dtype=torch.float64)
+    noise = torch.randn(n, m, generator=generator, dtype=torch.float64)
+    Y = 1.0 + (5.0 * X.sum(-1, keepdim=True) + torch.arange(m)).sin() + 0.3 * noise
+    return X, Y, 0.1 + torch.rand(n, m, generator=generator, dtype=torch.float64)
+
+
+@pytest.mark.parametrize("noise", ["learned", "known", "scaled"])
+@pytest.mark.parametrize("name", KERNELS)
+def test_golden(name: str, noise: str) -> None:
+    X, Y, Yvar = data()
+    likelihood = None if noise == "known" else GaussianLikelihood()
+    known = None if noise == "learned" else Yvar
+    model: Any = ExactGP(X, Y, known, covar_module=KERNELS[name](), likelihood=likelihood)
+    for p in model.parameters():
+        p.data.add_(0.3)
+    variance: Any = torch.ones(15, dtype=torch.float64) if known is None else Yvar[:, 0]
+    if noise != "known":
+        variance = variance * model.likelihood.noise
+    dense = DenseGP(
+        lambda a, b: model.covar_module(a, b).to_dense(),
+        X,
+        Y[:, 0],
+        variance,
+        model.mean_module.constant,
+    )
+    Z = torch.rand(6, 2, dtype=torch.float64)
+    mean, cov = dense.posterior(Z)
+    close(model.posterior(Z).mean[:, 0], mean)
+    close(model.posterior(Z).distribution.covariance_matrix, cov)
+    value, expected = model.log_evidence(), dense.evidence()
+    close(value, expected)
+    parameters = [p for p in model.parameters() if p.requires_grad]
+    grads = torch.autograd.grad(value, parameters), torch.autograd.grad(expected, parameters)
+    for mine, theirs in zip(*grads, strict=True):
+        close(mine, theirs)
+
+
+@pytest.mark.parametrize("outputs", [1, 2])
+@pytest.mark.parametrize("known", [False, True])
+def test_is_botorchs_exact_gp(outputs: int, known: bool) -> None:
+    """Same data, modules and transforms: the numbers of SingleTaskGP and its likelihood."""
+    X, Y, Yvar = data(m=outputs)
+    batch = Size([outputs] if outputs > 1 else [])
+    kernel = ScaleKernel(RBFKernel(ard_num_dims=2, batch_shape=batch), batch_shape=batch)
+    kw: dict[str, Any] = {
+        "covar_module": kernel,
+        "input_transform": Normalize(2, bounds=torch.tensor([[0.0, 0.0], [1.0, 2.0]])),
+        "outcome_transform": Standardize(outputs),
+    }
+    stock = SingleTaskGP(X, Y, Yvar if known else None, **kw)
+    ours = ExactGP(
+        X, Y, Yvar if known else None, likelihood=None if known else stock.likelihood, **kw
+    )
+    Z = torch.rand(3, 4, 2, dtype=torch.float64)
+    for noise in (False, True):
+        if noise and known:
+            continue  # there BoTorch takes the mean over the training noise of another batch shape
+        mine = ours.posterior(Z, observation_noise=noise)
+        theirs = stock.posterior(Z, observation_noise=noise)
+        close(mine.mean, theirs.mean, 1e-6)
+        close(mine.variance, theirs.variance, 1e-6)
+    stock.train()
+    with torch.no_grad():
+        law = stock.likelihood(stock(*stock.train_inputs), *stock.train_inputs)
+        close(ours.log_evidence(), law.log_prob(stock.train_targets).sum(), 1e-6)
+
+
+def test_evidence_is_the_sum_of_predictive_densities() -> None:
+    X, Y, Yvar = data()
+    model = ExactGP(X[:0], Y[:0], Yvar[:0])
+    total = torch.zeros((), dtype=torch.float64)
+    for rows in torch.arange(15).split(4):
+        total = total + model.log_predictive(X[rows], Y[rows], Yvar[rows])
+        model.observe(X[rows], Y[rows], Yvar[rows])
+    close(total, model.log_evidence())
+
+
+def test_profiled_mean() -> None:
+    """A fit writes the closed-form optimum of the constant mean: the evidence is flat there."""
+    X, Y, _ = data()
+    model: Any = ExactGP(X, Y)
+    model.fit()
+    (slope,) = torch.autograd.grad(model.log_evidence(), model.mean_module.raw_constant)
+    assert abs(slope.item()) < 1e-8
+
+
+def test_bounds_are_optional() -> None:
+    X, Y, _ = data()
+    assert ExactGP(X, Y).posterior(100.0 + X).mean.isfinite().all()

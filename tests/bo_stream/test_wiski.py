@@ -1,0 +1,491 @@
+"""WISKI against dense algebra: the SKI prior W K W' written out, and nothing of the package's."""
+
+import copy
+import itertools
+from typing import Any
+
+import pytest
+import torch
+from botorch.sampling.normal import SobolQMCNormalSampler
+from gpytorch.kernels import (
+    AdditiveKernel,
+    Kernel,
+    LinearKernel,
+    MaternKernel,
+    PeriodicKernel,
+    PiecewisePolynomialKernel,
+    PolynomialKernel,
+    ProductKernel,
+    RBFKernel,
+    RQKernel,
+    ScaleKernel,
+)
+from gpytorch.likelihoods import GaussianLikelihood
+from gpytorch.means import ZeroMean
+from torch import Size, Tensor
+
+from bo_stream import WISKI
+from bo_stream import wiski as wiski_module
+from bo_stream.errors import BoundsError, InputError, ShapeError, UnsupportedError
+from bo_stream.testing.base import assert_same_law, close, snapshot
+from bo_stream.testing.oracles import DenseGP, difference_quotient
+
+GOLDEN = 1e-6  # relative to 1 + |value|, for noise of at least a tenth of the amplitude
+SIZES = {1: (20,), 2: (9, 8), 3: (7, 6, 8)}
+BOUNDS = torch.tensor([[-1.0, 0.5, 2.0], [1.0, 2.0, 5.0]], dtype=torch.float64)
+
+
+# -- the oracle ----------------------------------------------------------------------------------
+
+
+def keys_row(x: Tensor, nodes: Tensor) -> Tensor:
+    """Interpolation weights of one coordinate over all nodes (MATHS 2.1, Keys 1981, a = -1/2)."""
+    s = (x - nodes).abs() / (nodes[1] - nodes[0])
+    near = 1.5 * s**3 - 2.5 * s**2 + 1.0
+    far = -0.5 * s**3 + 2.5 * s**2 - 4.0 * s + 2.0
+    return torch.where(s < 1, near, torch.where(s < 2, far, 0.0 * s))
+
+
+def nodes_for(bounds: Tensor, sizes: tuple[int, ...]) -> list[Tensor]:
+    """Nodes whose third and last but two are the bounds."""
+    axes = []
+    for low, high, g in zip(*bounds.tolist(), sizes, strict=True):
+        h = (high - low) / (g - 5)
+        axes.append(low + h * (torch.arange(g, dtype=torch.float64) - 2))
+    return axes
+
+
+def dense_rows(X: Tensor, axes: list[Tensor]) -> Tensor:
+    """W, ``n x m``."""
+    rows = []
+    for x in X:
+        row = torch.ones(1, dtype=torch.float64)
+        for value, nodes in zip(x, axes, strict=True):
+            row = torch.kron(row, keys_row(value, nodes))
+        rows.append(row)
+    return torch.stack(rows)
+
+
+def ski(kernel: Kernel, axes: list[Tensor], output: int | None = None) -> Any:
+    """The prior ``k(x, z) = w_x' K w_z``."""
+    U = torch.cartesian_prod(*axes).reshape(-1, len(axes))
+
+    def covariance(X: Tensor, Z: Tensor) -> Tensor:
+        K = kernel(U).to_dense()
+        K = K[output] if output is not None and K.ndim == 3 else K
+        return dense_rows(X, axes) @ K @ dense_rows(Z, axes).T
+
+    return covariance
+
+
+def oracle(model: WISKI, X: Tensor, Y: Tensor, Yvar: Tensor | None, o: int = 0) -> DenseGP:
+    """The dense GP of one output, with the model's own hyperparameters (differentiable)."""
+    axes = nodes_for(BOUNDS[:, : X.shape[1]], SIZES[X.shape[1]])
+    batched = model.num_outputs > 1
+    noise: Any = torch.ones(())
+    if model.noise_mode != "known":
+        noise = model.likelihood.noise.reshape(-1).expand(model.num_outputs)[o]
+    if Yvar is not None:
+        noise = noise * Yvar[:, o]
+    mean = torch.zeros(())
+    if not isinstance(model.mean_module, ZeroMean):
+        mean = model.mean_module.constant.reshape(-1).expand(model.num_outputs)[o]
+    covariance = ski(model.covar_module, axes, o if batched else None)
+    return DenseGP(covariance, X, Y[:, o], noise, mean.double())
+
+
+# -- cases ---------------------------------------------------------------------------------------
+
+
+KERNELS: dict[str, Any] = {
+    "RBF": lambda d: RBFKernel(),
+    "scaled ARD RBF": lambda d: ScaleKernel(RBFKernel(ard_num_dims=d)),
+    "Matern 1/2": lambda d: MaternKernel(nu=0.5),
+    "scaled ARD Matern 3/2": lambda d: ScaleKernel(MaternKernel(nu=1.5, ard_num_dims=d)),
+    "scaled ARD Matern 5/2": lambda d: ScaleKernel(MaternKernel(nu=2.5, ard_num_dims=d)),
+    "scaled periodic": lambda d: ScaleKernel(PeriodicKernel(ard_num_dims=d)),
+    "scaled rational quadratic": lambda d: ScaleKernel(RQKernel(ard_num_dims=d)),
+    "piecewise polynomial": lambda d: ScaleKernel(PiecewisePolynomialKernel(q=2)),
+    "product": lambda d: ScaleKernel(
+        ProductKernel(*(MaternKernel(nu=2.5, active_dims=[i]) for i in range(d)))
+    ),
+    "product of scaled": lambda d: ProductKernel(
+        ScaleKernel(RBFKernel(ard_num_dims=d)), ScaleKernel(PeriodicKernel())
+    ),
+    "additive": lambda d: AdditiveKernel(
+        ScaleKernel(RBFKernel(ard_num_dims=d)),
+        *(ScaleKernel(MaternKernel(nu=1.5, active_dims=[i])) for i in range(d)),
+    ),
+    "scaled additive": lambda d: ScaleKernel(
+        AdditiveKernel(*(RBFKernel(active_dims=[i]) for i in range(d)))
+    ),
+}
+QUICK = {"scaled ARD RBF", "scaled ARD Matern 5/2", "product of scaled", "additive"}
+NOISES = ("learned", "known", "scaled")
+
+CASES = [
+    pytest.param(
+        d,
+        name,
+        noise,
+        id=f"{d}-D, {name}, {noise}",
+        marks=[] if name in QUICK and (d == 2 or noise == "known") else [pytest.mark.slow],
+    )
+    for d, name, noise in itertools.product((1, 2, 3), KERNELS, NOISES)
+]
+
+
+def points(n: int, d: int, seed: int) -> Tensor:
+    """Points anywhere in the bounds, some exactly on them."""
+    generator = torch.Generator().manual_seed(seed)
+    U = torch.rand(n, d, generator=generator, dtype=torch.float64)
+    U[:2] = U[:2].round()
+    return BOUNDS[0, :d] + (BOUNDS[1, :d] - BOUNDS[0, :d]) * U
+
+
+def data(n: int, d: int, noise: str, m: int = 1, seed: int = 0) -> tuple[Any, Any, Any]:
+    X = points(n, d, seed)
+    generator = torch.Generator().manual_seed(seed + 1)
+    wave = (2.0 * X.sum(-1, keepdim=True) + torch.arange(m)).sin()
+    Y = 0.7 + wave + 0.3 * torch.randn(n, m, generator=generator, dtype=torch.float64)
+    Yvar = 0.1 + torch.rand(n, m, generator=generator, dtype=torch.float64)
+    return X, Y, None if noise == "learned" else Yvar
+
+
+def build(d: int, kernel: Kernel | None, noise: str, m: int = 1, n: int = 15, **kw: Any) -> Any:
+    """A model with unusual hyperparameters, and its data."""
+    X, Y, Yvar = data(n, d, noise, m)
+    batch = Size([m] if m > 1 else [])
+    likelihood = None if noise == "known" else GaussianLikelihood(batch_shape=batch)
+    bounds = BOUNDS[:, :d]
+    kw = {"grid_size": SIZES[d], **kw}
+    model = WISKI(
+        X[:5],
+        Y[:5],
+        None if Yvar is None else Yvar[:5],
+        bounds=bounds,
+        covar_module=copy.deepcopy(kernel),
+        likelihood=likelihood,
+        **kw,
+    )
+    model.observe(X[5:], Y[5:], None if Yvar is None else Yvar[5:])
+    generator = torch.Generator().manual_seed(2)
+    for p in model.parameters():
+        p.data.add_(0.5 * torch.rand(p.shape, generator=generator, dtype=p.dtype))
+    return model, X, Y, Yvar
+
+
+@pytest.fixture(params=["statistics", "rows"])
+def route(request: Any, monkeypatch: Any) -> str:
+    """Both routes to the evidence: from the m x m statistics, and from the rows of few points."""
+    if request.param == "rows":
+        monkeypatch.setattr(wiski_module, "ROWS_FROM", 1)
+    return str(request.param)
+
+
+@pytest.mark.parametrize(("d", "name", "noise"), CASES)
+def test_golden(d: int, name: str, noise: str, route: str) -> None:
+    """Mean, covariance, evidence, its gradients and fantasies are those of the dense SKI GP."""
+    model, X, Y, Yvar = build(d, KERNELS[name](d), noise)
+    dense = oracle(model, X, Y, Yvar)
+    Z = points(9, d, 7)
+    mean, cov = dense.posterior(Z)
+    posterior = model.posterior(Z)
+    close(posterior.mean[:, 0], mean, GOLDEN)
+    close(posterior.distribution.covariance_matrix, cov, GOLDEN)
+
+    value, expected = model.log_evidence(), dense.evidence()
+    assert value.shape == ()
+    close(value, expected, GOLDEN)
+    parameters = [p for p in model.parameters() if p.requires_grad]
+    for mine, theirs in zip(
+        torch.autograd.grad(value, parameters),
+        torch.autograd.grad(expected, parameters),
+        strict=True,
+    ):
+        close(mine, theirs, GOLDEN)
+
+    sampler = SobolQMCNormalSampler(Size([3]), seed=1)
+    given, Y_f = (
+        model.fantasize(Z[:2], sampler),
+        sampler(model.posterior(Z[:2], observation_noise=True)),
+    )
+    typical = (model.posterior(Z[:1], observation_noise=True).variance - posterior.variance[:1])[0]
+    with_fantasies = DenseGP(
+        dense.covariance,
+        torch.cat([X, Z[:2]]),
+        torch.cat([Y[:, 0], Y_f[1, :, 0]]),
+        torch.cat([dense.noise.expand(len(X)), typical.expand(2)]),
+        dense.mean,
+    )
+    mean, cov = with_fantasies.posterior(Z)
+    close(given.posterior(Z).mean[1, :, 0], mean, GOLDEN)
+    close(given.posterior(Z).distribution.covariance_matrix[1], cov, GOLDEN)
+
+
+@pytest.mark.parametrize("shared", [False, True], ids=["own hyperparameters", "shared kernel"])
+@pytest.mark.parametrize("noise", NOISES)
+def test_several_outputs(noise: str, shared: bool, route: str) -> None:
+    batch = Size([] if shared else [3])
+    kernel = ScaleKernel(RBFKernel(ard_num_dims=2, batch_shape=batch), batch_shape=batch)
+    model, X, Y, Yvar = build(2, kernel, noise, m=3)
+    Z = points(6, 2, 7)
+    evidence = []
+    for o in range(3):
+        dense = oracle(model, X, Y, Yvar, o)
+        mean, cov = dense.posterior(Z)
+        posterior = model.posterior(Z, output_indices=[o])
+        close(posterior.mean[:, 0], mean, GOLDEN)
+        close(posterior.distribution.covariance_matrix, cov, GOLDEN)
+        evidence.append(dense.evidence())
+    value, expected = model.log_evidence(), torch.stack(evidence).sum()
+    close(value, expected, GOLDEN)
+    parameters = [p for p in model.parameters() if p.requires_grad]
+    grads = torch.autograd.grad(value, parameters), torch.autograd.grad(expected, parameters)
+    for mine, theirs in zip(*grads, strict=True):
+        close(mine, theirs, GOLDEN)
+
+
+@pytest.mark.parametrize("level", [1e-2, 1e-3, 1e-4])
+def test_small_noise(level: float, route: str) -> None:
+    """Below a tenth of the amplitude: 1e-4."""
+    model, X, Y, Yvar = build(2, KERNELS["scaled ARD RBF"](2), "learned")
+    model.likelihood.noise = max(level, 1.001e-4)
+    dense = oracle(model, X, Y, Yvar)
+    Z = points(9, 2, 7)
+    mean, cov = dense.posterior(Z)
+    close(model.posterior(Z).mean[:, 0], mean, 1e-4)
+    close(model.posterior(Z).distribution.covariance_matrix, cov, 1e-4)
+    close(model.log_evidence(), dense.evidence(), 1e-4)
+
+
+@pytest.mark.parametrize("name", ["scaled ARD RBF", "scaled ARD Matern 5/2"])
+@pytest.mark.parametrize("lengthscale", [1e-3, 0.05, 50.0])
+def test_extreme_lengthscales(name: str, lengthscale: float) -> None:
+    """A kernel matrix that is diagonal, or numerically of rank one; no subnormal numbers."""
+    model, X, Y, Yvar = build(2, KERNELS[name](2), "learned")
+    model.covar_module.base_kernel.lengthscale = lengthscale
+    dense = oracle(model, X, Y, Yvar)
+    Z = points(9, 2, 7)
+    mean, cov = dense.posterior(Z)
+    close(model.posterior(Z).mean[:, 0], mean, GOLDEN)
+    close(model.posterior(Z).distribution.covariance_matrix, cov, GOLDEN)
+    close(model.log_evidence(), dense.evidence(), GOLDEN)
+    model.log_evidence().backward()
+    assert all(p.grad is None or p.grad.isfinite().all() for p in model.parameters())
+    S = model._predictor().S_u.abs()
+    assert not ((S > 0) & (S < 1e-300)).any()
+
+
+def test_profiled_mean() -> None:
+    """A fit writes the closed-form optimum of the constant mean: the evidence is flat there."""
+    model, X, Y, Yvar = build(2, KERNELS["scaled ARD RBF"](2), "learned")
+    model.fit()
+    (slope,) = torch.autograd.grad(model.log_evidence(), model.mean_module.raw_constant)
+    assert abs(float(slope)) < 1e-8
+    (slope,) = torch.autograd.grad(
+        oracle(model, X, Y, Yvar).evidence(), model.mean_module.raw_constant
+    )
+    assert abs(float(slope)) < 1e-5
+
+
+def test_zero_mean() -> None:
+    model, X, Y, Yvar = build(2, None, "learned", mean_module=ZeroMean())
+    close(model.log_evidence(), oracle(model, X, Y, Yvar).evidence(), GOLDEN)
+
+
+@pytest.mark.parametrize("noise", NOISES)
+def test_no_data(noise: str) -> None:
+    """Nothing seen: the SKI prior, and an evidence of one."""
+    model, X, Y, Yvar = build(2, None, noise)
+    empty = WISKI(
+        X[:0],
+        Y[:0],
+        None if Yvar is None else Yvar[:0],
+        bounds=BOUNDS[:, :2],
+        grid_size=SIZES[2],
+        likelihood=None if noise == "known" else GaussianLikelihood(),
+    )
+    Z = points(9, 2, 7)
+    prior = ski(empty.covar_module, nodes_for(BOUNDS[:, :2], SIZES[2]))(Z, Z)
+    close(empty.posterior(Z).distribution.covariance_matrix, prior, GOLDEN)
+    assert abs(empty.log_evidence().item()) < 1e-9
+    assert empty.fit().evaluations >= 1
+
+
+def test_evidence_is_the_sum_of_predictive_densities() -> None:
+    """The chain rule: what `log_predictive` scores before each batch adds up to the evidence."""
+    X, Y, Yvar = data(15, 2, "known")
+    model, *_ = build(2, None, "known", n=15)
+    stream = WISKI(X[:0], Y[:0], Yvar[:0], bounds=BOUNDS[:, :2], grid_size=SIZES[2])
+    stream.load_state_dict({**stream.state_dict(), **dict(model.named_parameters())})
+    total = torch.zeros((), dtype=torch.float64)
+    for rows in torch.arange(15).split(4):
+        total = total + stream.log_predictive(X[rows], Y[rows], Yvar[rows])
+        stream.observe(X[rows], Y[rows], Yvar[rows])
+    close(total, stream.log_evidence())
+
+
+@pytest.mark.parametrize("noise", NOISES)
+def test_folded_cache_is_a_rebuild(noise: str) -> None:
+    """Points folded into the posterior's cache, against a cache built from the statistics."""
+    model, *_ = build(2, None, noise, n=5)
+    Z = points(9, 2, 7)
+    rebuilt = copy.deepcopy(model)
+    for seed, count in enumerate([1, 3, 1, 7, 1, 30, 2, 1, 1, 3] * 3, start=10):
+        batch = data(count, 2, noise, seed=seed)
+        model.posterior(Z)
+        model.observe(*batch)
+        rebuilt.observe(*batch)
+    rebuilt.load_state_dict(snapshot(rebuilt))  # forgets every cache
+    assert_same_law(model, rebuilt, Z, 1e-9)
+
+
+def test_the_cache_is_folded_not_rebuilt(monkeypatch: Any) -> None:
+    """After a small batch the posterior costs no factorisation."""
+    model, *_ = build(2, None, "learned")
+    model.posterior(points(2, 2, 1))
+    model.observe(*data(3, 2, "learned", seed=5))
+    monkeypatch.setattr(wiski_module, "factorise", None)
+    model.posterior(points(2, 2, 1))
+    with pytest.raises(TypeError):
+        model.log_evidence()
+
+
+def test_merge_many() -> None:
+    """Map-reduce ingestion: eight streams, any order of merging."""
+    X, Y, Yvar = data(64, 2, "known")
+    kw: Any = {"bounds": BOUNDS[:, :2], "grid_size": SIZES[2]}
+    parts = [
+        WISKI(x, y, v, **kw) for x, y, v in zip(X.split(8), Y.split(8), Yvar.split(8), strict=True)
+    ]
+    total = WISKI(X[:0], Y[:0], Yvar[:0], **kw)
+    for i in (3, 1, 7, 0, 2, 6, 5, 4):
+        total.merge(parts[i])
+    whole = WISKI(X, Y, Yvar, **kw)
+    assert_same_law(total, whole, points(9, 2, 7))
+    close(total.log_evidence(), whole.log_evidence())
+    close(total.A, whole.A, 1e-12)
+
+
+# -- the grid ------------------------------------------------------------------------------------
+
+
+def test_grid_argument() -> None:
+    """The same nodes, given or made from the bounds, are the same surrogate."""
+    model, X, Y, Yvar = build(2, None, "learned")
+    axes = nodes_for(BOUNDS[:, :2], SIZES[2])
+    given = WISKI(X, Y, grid=axes, likelihood=GaussianLikelihood())
+    made = WISKI(X, Y, bounds=BOUNDS[:, :2], grid_size=SIZES[2], likelihood=GaussianLikelihood())
+    assert given.grid.sizes == made.grid.sizes == SIZES[2]
+    assert_same_law(given, made, points(9, 2, 7), 1e-10)
+    close(given.log_evidence(), made.log_evidence(), 1e-10)
+
+
+def test_default_grids() -> None:
+    for d, sizes in ((1, (100,)), (2, (30, 30))):
+        X, Y, _ = data(4, d, "learned")
+        assert WISKI(X, Y, bounds=BOUNDS[:, :d]).grid.sizes == sizes
+
+
+def test_one_size_for_all_dimensions() -> None:
+    X, Y, _ = data(4, 3, "learned")
+    assert WISKI(X, Y, bounds=BOUNDS, grid_size=7).grid.sizes == (7, 7, 7)
+
+
+def test_the_grid_covers_the_transformed_bounds() -> None:
+    from botorch.models.transforms import Normalize
+
+    X, Y, _ = data(4, 2, "learned")
+    model = WISKI(
+        X,
+        Y,
+        bounds=BOUNDS[:, :2],
+        grid_size=9,
+        input_transform=Normalize(2, bounds=BOUNDS[:, :2]),
+    )
+    for low, step in zip(model.grid.origin, model.grid.step, strict=True):
+        assert abs(low + 2 * step) < 1e-12 and abs(low + 6 * step - 1.0) < 1e-12
+
+
+def test_gradients_at_the_bounds() -> None:
+    """Candidates sit there: the gradient is right, and not zero."""
+    model, *_ = build(2, None, "learned")
+    corners = torch.cartesian_prod(*BOUNDS[:, :2].T).requires_grad_()
+    (gradient,) = torch.autograd.grad(model.posterior(corners).mean.sum(), corners)
+
+    def mean(X: Tensor) -> Tensor:
+        return model.posterior(X).mean.sum()
+
+    with torch.no_grad():
+        # the interpolation's second derivative jumps at a node: the error is of the order of h
+        close(gradient, difference_quotient(mean, corners, h=1e-7), 1e-6)
+    assert (gradient.abs() > 1e-3).all()
+
+
+def test_interpolation_reproduces_quadratics() -> None:
+    """Rows sum to one; Keys' weights are exact for polynomials of degree two per dimension."""
+    for d, sizes in SIZES.items():
+        X, Y, _ = data(4, d, "learned")
+        model = WISKI(X, Y, bounds=BOUNDS[:, :d], grid_size=sizes)
+        Z = points(30, d, 3)
+        axes = nodes_for(BOUNDS[:, :d], sizes)
+        W = model.grid.interpolate(Z).dense(model.grid.m)
+        close(W, dense_rows(Z, axes), 1e-12)
+        U = torch.cartesian_prod(*axes).reshape(-1, d)
+        close(W.sum(-1), torch.ones(30, dtype=torch.float64), 1e-12)
+        close(W @ (1 + U - U.square()).prod(-1), (1 + Z - Z.square()).prod(-1), 1e-9)
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        ({"bounds": BOUNDS[:, :2], "grid": nodes_for(BOUNDS[:, :2], (9, 8))}, InputError),
+        ({}, InputError),
+        ({"grid": nodes_for(BOUNDS[:, :2], (9, 8)), "grid_size": 9}, InputError),
+        ({"grid": nodes_for(BOUNDS[:, :1], (9,))}, ShapeError),
+        ({"grid": [torch.tensor([0.0, 1.0, 3.0, 9.0, 12.0])] * 2}, InputError),
+        ({"grid": [torch.linspace(1.0, 0.0, 9)] * 2}, InputError),
+        ({"grid": [torch.linspace(0.0, 0.1, 9)] * 2}, BoundsError),
+        ({"bounds": BOUNDS[:, :2], "grid_size": 4}, InputError),
+        ({"bounds": BOUNDS[:, :2], "grid_size": [9, 9, 9]}, InputError),
+    ],
+    ids=["both", "neither", "grid and size", "too few axes", "uneven", "falling", "data off it",
+         "too small", "too many sizes"],
+)  # fmt: skip
+def test_bad_grids(change: dict[str, Any], error: type) -> None:
+    X, Y, _ = data(6, 2, "learned")
+    with pytest.raises(error, match=r"Expected .*; got .*\. .+"):
+        WISKI(X, Y, **change)
+
+
+def test_four_dimensions_are_refused() -> None:
+    """With the memory it would take, and what to use instead."""
+    X, Y = torch.rand(5, 4, dtype=torch.float64), torch.rand(5, 1, dtype=torch.float64)
+    bounds = torch.tensor([[0.0] * 4, [1.0] * 4])
+    with pytest.raises(UnsupportedError, match=r"GiB.*OnlineSGPR"):
+        WISKI(X, Y, bounds=bounds)
+    grid = [torch.linspace(-1.0, 2.0, 8)] * 4
+    with pytest.raises(UnsupportedError, match=r"GiB"):
+        WISKI(X, Y, grid=grid)
+
+
+@pytest.mark.parametrize("kernel", [LinearKernel(), PolynomialKernel(2)], ids=["linear", "poly"])
+def test_kernels_that_are_not_stationary_are_refused(kernel: Kernel) -> None:
+    X, Y, _ = data(6, 2, "learned")
+    for k in (kernel, ScaleKernel(kernel), AdditiveKernel(RBFKernel(), kernel)):
+        with pytest.raises(UnsupportedError, match="stationary"):
+            WISKI(X, Y, bounds=BOUNDS[:, :2], grid_size=8, covar_module=k)
+
+
+def test_a_posterior_off_the_users_grid_is_refused() -> None:
+    X, Y, _ = data(6, 2, "learned")
+    model = WISKI(X, Y, grid=nodes_for(BOUNDS[:, :2], (9, 8)))
+    before = snapshot(model)
+    with pytest.raises(BoundsError):
+        model.observe(X + 5.0, Y)
+    with pytest.raises(BoundsError):
+        model.posterior(X + 5.0)
+    assert all(
+        torch.equal(v, before[k]) for k, v in model.state_dict().items() if k != "_extra_state"
+    )

@@ -1,0 +1,123 @@
+"""The command line of Bayesian optimisation, in its smoke mode."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from experiments import bayesopt
+from experiments.report import summary
+from experiments.study import Study
+
+DEMO = bayesopt.CONFIGS / "demo.toml"
+
+
+def test_help_does_not_wait_for_torch() -> None:
+    code = (
+        "import sys\nfrom experiments import bayesopt\n"
+        "assert not {'torch', 'botorch', 'matplotlib', 'pandas'} & set(sys.modules)\n"
+        "bayesopt.app(['--help'])"
+    )
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert shown.returncode == 0, shown.stderr
+    assert "demo" in shown.stdout and "run" in shown.stdout
+
+
+def test_the_demonstration_is_what_the_documentation_says() -> None:
+    study = Study.read(DEMO)
+    assert study.runs[0].problem == {"name": "levy", "dim": 3, "noise_std": 10.0}
+    assert {run.acquisition["name"] for run in study.runs} == {"qucb"}
+    assert {run.config.q for run in study.runs} == {3}
+    steps = {run.surrogate["name"]: run.config.steps for run in study.runs}
+    assert steps == {"wiski": 150, "exact": 60}
+    wiski = next(run for run in study.runs if run.surrogate["name"] == "wiski")
+    assert wiski.surrogate["grid_size"] == 10
+    seeds = {
+        name: {r.config.seed for r in study.runs if r.surrogate["name"] == name} for name in steps
+    }
+    assert seeds["wiski"] == seeds["exact"]
+
+
+def test_the_demonstration_runs_and_writes_its_picture_and_tables(tmp_path: Path) -> None:
+    result = CliRunner().invoke(bayesopt.app, ["demo", "--smoke", "--out", str(tmp_path)])
+    assert result.exit_code == 0, result.output
+    for line in ("surrogate", "WISKI 10x10x10", "ExactGP", "inference regret", "s/step"):
+        assert line in result.output
+    assert (tmp_path / "regret_vs_wallclock.png").stat().st_size > 10_000
+    for name in ("wiski_0", "exact_0"):
+        assert pd.read_csv(tmp_path / f"{name}.csv")["step"].tolist() == [0, 1, 2, 3]
+        assert (tmp_path / f"{name}.json").exists()
+    tables = [pd.read_csv(tmp_path / f"{name}.csv") for name in ("wiski_0", "exact_0")]
+    first = [table[["incumbent", "simple_regret"]].iloc[0].tolist() for table in tables]
+    assert first[0] == first[1]  # the same design with the same noise
+    assert pd.read_csv(tmp_path / "summary.csv")["surrogate"].tolist() == [
+        "WISKI 10x10x10",
+        "ExactGP",
+    ]
+
+
+def test_a_study_with_an_unknown_key_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "study.toml"
+    path.write_text("wrong = 1\n" + DEMO.read_text())
+    with pytest.raises(KeyError, match="wrong"):
+        Study.read(path)
+
+
+def test_a_study_may_set_the_fit_policy_and_test_points(tmp_path: Path) -> None:
+    path = tmp_path / "study.toml"
+    path.write_text(
+        """
+        [problem]
+        name = "branin"
+        dim = 2
+        [acquisition]
+        name = "nipv"
+        mc_points = 100
+        [loop]
+        steps = 1
+        q = 2
+        num_restarts = 1
+        raw_samples = 8
+        [loop.fit]
+        every_step_until = 5
+        then_every = 10
+        [[surrogate]]
+        name = "wiski"
+        grid_size = 12
+        """
+    )
+    (run,) = Study.read(path).runs
+    assert run.config.fit.every_step_until == 5 and run.config.fit.then_every == 10
+    loop = run.loop()
+    assert loop.run()["n"].tolist() == [10, 12]
+    acqf = loop.build_acquisition(loop.model)
+    assert acqf.mc_points.shape == (100, 2)
+
+
+def test_the_summary_takes_medians_of_the_last_steps() -> None:
+    def table(label: str, regret: float) -> pd.DataFrame:
+        steps = range(31)
+        columns = ["n", "bytes", "wallclock_seconds", "fit_evaluations", "log_predictive"]
+        times = ["step_seconds", "fit_seconds", "acquisition_seconds", "update_seconds"]
+        return pd.DataFrame(
+            {
+                "step": steps,
+                **{name: [float(s) for s in steps] for name in (*columns, *times)},
+                "simple_regret": 100.0,
+                "inference_regret": [50.0] * 11 + [regret] * 20,
+                "surrogate": label,
+            }
+        )
+
+    out = summary([table("a", 1.0), table("b", 2.0), table("a", 3.0)], batch=3).set_index(
+        "surrogate"
+    )
+    assert out.index.tolist() == ["a", "b"]
+    assert out["seeds"].tolist() == [2, 1]
+    assert out["inference regret"].tolist() == [2.0, 2.0]
+    assert out["s/step"].tolist() == [20.5, 20.5]
+    assert out["log density/point"].tolist() == [20.5 / 3, 20.5 / 3]
+    assert out["total s"].tolist() == [30.0, 30.0]
