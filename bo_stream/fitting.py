@@ -71,7 +71,7 @@ class StreamMLL(MarginalLogLikelihood):
 
     def forward(self, *args: Any, **kwargs: Any) -> Tensor:
         """Evidence (or bound) plus log priors."""
-        return self.model.log_evidence() + log_prior(self.model)
+        return self.model._evidence(profile_mean=False) + log_prior(self.model)
 
     def closure(self) -> Callable[[], Any]:
         """A forward-backward closure of the negative objective, for BoTorch's optimizers."""
@@ -128,6 +128,15 @@ class Coordinates:
             parts.append(value.log() if positive else value)
         return self.clip(torch.cat(parts))
 
+    def confine(self, trust: float) -> None:
+        """Keep positive hyperparameters within a factor ``exp(trust)`` of where they are now."""
+        if not self.items:
+            return
+        now = self.get()
+        reach = [torch.full((p.numel(),), trust if pos else math.inf) for p, _, pos in self.items]
+        self.lower = torch.maximum(self.lower, now - torch.cat(reach))
+        self.upper = torch.minimum(self.upper, now + torch.cat(reach))
+
     def set(self, u: Tensor) -> None:
         """Write coordinates to the hyperparameters."""
         start = 0
@@ -160,13 +169,22 @@ class Coordinates:
         return torch.minimum(torch.maximum(u, self.lower), self.upper)
 
 
-def fit_model(model: StreamingGP, max_evals: int | None = None) -> FitReport:
+def fit_model(
+    model: StreamingGP, max_evals: int | None = None, trust: float | None = None
+) -> FitReport:
     """Maximise evidence plus log priors by projected BFGS with the model's kept curvature.
 
     Cost: a warm fit takes a handful of evaluations, of the family's cost each.
+
+    Args:
+        model: The surrogate.
+        max_evals: Most objective-and-gradient evaluations.
+        trust: Largest change of the logarithm of a positive hyperparameter; None for no limit.
     """
     skip_mean = profiled_mean(model)
     coordinates = Coordinates(model, skip_mean)
+    if trust is not None:
+        coordinates.confine(trust)
     parameters = [p for p, _, _ in coordinates.items]
 
     last: list[Tensor] = []

@@ -19,7 +19,7 @@ from torch import Tensor
 from bo_stream.errors import InputError, UnsupportedError
 from bo_stream.model import LatentModel
 
-__all__ = ["Scores", "inverse_distance", "marginals", "score"]
+__all__ = ["Scores", "inverse_distance", "marginals", "noise_variance", "score"]
 
 CHUNK = 4096
 
@@ -44,6 +44,17 @@ def marginals(model: LatentModel, X: Tensor) -> tuple[Tensor, Tensor]:
             means.append(point.mean[0])
             variances.append(point.variance()[0])
         return _raw(model, X, torch.cat(means), torch.cat(variances))
+
+
+def noise_variance(model: LatentModel) -> Tensor:
+    """Noise variance of a typical observation, raw units, 0-dim; one output.
+
+    Raises:
+        NoiseError: if noise is known and nothing was observed.
+    """
+    noise = model.typical_noise()
+    anywhere = noise.new_zeros(1, 1)
+    return _raw(model, anywhere, torch.zeros_like(noise), noise)[1].squeeze(0)
 
 
 def _raw(model: LatentModel, X: Tensor, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
@@ -102,7 +113,7 @@ def score(
         raise InputError("a level between 0 and 1", f"{level}", "0.95 is usual.")
     mean, latent = marginals(model, X)
     if noise is None:
-        noise = _raw(model, X, mean, model.typical_noise().expand_as(mean))[1]
+        noise = noise_variance(model).expand_as(mean)
     total = latent + noise.reshape(-1)
     error = observed.reshape(-1) - mean
     half = math.sqrt(2.0) * float(torch.erfinv(torch.tensor(level, dtype=torch.float64)))

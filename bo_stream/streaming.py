@@ -254,6 +254,10 @@ class StreamingGP(LatentModel, GP):
     def _take(self, X: Tensor, Y: Tensor, Yvar: Tensor | None) -> None:
         """Absorb transformed data and count them."""
         self._absorb(X, Y, Yvar)
+        self._counted(X, Yvar)
+
+    def _counted(self, X: Tensor, Yvar: Tensor | None) -> None:
+        """Book data that the state has absorbed."""
         self.get_buffer("_count").add_(X.shape[0])
         if Yvar is not None:
             self.get_buffer("_noise_sum").add_(Yvar.sum(-1))

@@ -10,6 +10,7 @@ from torch import Tensor
 from bo_stream.cagp import CaGP
 from bo_stream.errors import InputError
 from bo_stream.exact import ExactGP
+from bo_stream.online_sgpr import OnlineSGPR
 from bo_stream.streaming import StreamingGP
 from bo_stream.wiski import WISKI
 
@@ -19,6 +20,7 @@ FAMILIES: dict[str, Callable[..., StreamingGP]] = {
     "wiski": WISKI,
     "cagp": CaGP,
     "exact": ExactGP,
+    "online_sgpr": OnlineSGPR,
 }
 
 
@@ -34,7 +36,7 @@ def surrogate(
     """Build a surrogate by the name of its family.
 
     Args:
-        name: ``wiski``, ``cagp`` or ``exact``.
+        name: ``wiski``, ``cagp``, ``exact`` or ``online_sgpr``.
         train_X: ``n x d`` raw inputs; ``n = 0`` is allowed.
         train_Y: ``n x m`` raw outcomes.
         train_Yvar: ``n x m`` raw noise variances, or None to learn the noise.

@@ -45,7 +45,8 @@ def run(c: dict[str, Any], smoke: bool = False) -> None:
         label = "_".join(str(v) for v in facts.values()).replace(" ", "-")
         typer.echo(label)
         table = campaign.run()
-        campaign.save(out / f"{label}.csv", **facts, attribution=cells.attribution)
+        source = {k: c[k] for k in ("source", "year", "cells") if k in c}
+        campaign.save(out / f"{label}.csv", **facts, source=source, attribution=cells.attribution)
         draw_maps(campaign, cells, out / f"{label}.png", title=label.replace("_", " "))
         typer.echo(
             table.iloc[-1][["n", "rmse", "nlpd", "coverage", "wallclock_seconds"]].to_string()

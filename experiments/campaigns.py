@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import json
 from collections.abc import Iterator
 from functools import partial
+from pathlib import Path
 from typing import Any
 
+import torch
+from botorch.models.transforms.outcome import Standardize
 from gpytorch.kernels import MaternKernel, ScaleKernel
 from gpytorch.priors import GammaPrior
 from torch import Tensor
@@ -14,13 +18,15 @@ from torch import Tensor
 from acquisitions import PoolPolicy
 from bo_stream import surrogate
 from bo_stream.campaign import Campaign, CampaignConfig
+from bo_stream.campaign_config import Split
 from bo_stream.loop_config import FitPolicy
+from bo_stream.scores import score
 from bo_stream.streaming import StreamingGP
 from problems import load_malaria
 from problems.errors import DataNotFound
 from problems.malaria import Malaria
 
-__all__ = ["campaigns", "load_cells", "matern"]
+__all__ = ["campaigns", "exact_like", "load_cells", "matern", "saved"]
 
 
 def matern(kernel: str) -> ScaleKernel:
@@ -76,6 +82,31 @@ def campaigns(c: dict[str, Any]) -> Iterator[tuple[dict[str, Any], Campaign, Mal
         }
         make = partial(_make, family, kernel, options)
         yield facts, Campaign(cells, make, PoolPolicy(policy), config), cells
+
+
+def saved(path: Path) -> tuple[Malaria, Split, Tensor, dict[str, Any]]:
+    """Cells, split, queried cells in order, and the JSON of a saved campaign."""
+    about = json.loads(path.read_text())
+    config = dict(about["config"])
+    config["fit"] = FitPolicy(**config["fit"])
+    cells = load_cells(about["source"])
+    split = Split.of(cells, CampaignConfig(**config))
+    return cells, split, torch.tensor(about["queried"]), about
+
+
+def exact_like(path: Path, n: int) -> float:
+    """Error of an exact GP fitted to the first n cells of a saved campaign, likewise."""
+    cells, split, queried, about = saved(path)
+    first = queried[:n]
+    box = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
+    noise = None if split.noise is None else split.noise[first]
+    Y = torch.tensor(about["readings"][:n], dtype=torch.float64).unsqueeze(-1)
+    data = (cells.X[first], Y, noise)
+    model = _make("exact", about["kernel"], {}, *data, bounds=box, outcome_transform=Standardize(1))
+    model.fit()
+    test, known = split.test, split.noise
+    at_test = (cells.X[test], cells.Y[test], split.observed[test])
+    return score(model, *at_test, None if known is None else known[test]).rmse
 
 
 def _make(

@@ -61,6 +61,22 @@ class NoiseContract(Contract):
         expected = model.fantasize(Z, sampler, observation_noise=noise)
         assert_same_law(given, expected, self.points(3, 4))
 
+    @pytest.mark.parametrize("scaled", [False, True])
+    def test_conditioning_on_known_noise(self, scaled: bool) -> None:
+        """Unbatched data are absorbed, batched ones conditioned on: the same law."""
+        X, Y, _ = self.data(8)
+        Yvar = torch.linspace(0.1, 0.8, 8, dtype=self.dtype).unsqueeze(-1)
+        likelihood = GaussianLikelihood() if scaled else None
+        model: Any = self.make(X, Y, Yvar, bounds=self.bounds, likelihood=likelihood)
+        Z, targets, points = self.points(3, seed=7), self.points(3, seed=8)[:, :1], self.points(4)
+        for noise in (None, 0.05 + targets.square()):
+            absorbed = model.condition_on_observations(Z, targets, noise=noise)
+            batched = model.condition_on_observations(Z[None], targets[None], noise=noise)
+            assert type(absorbed) is type(model) and absorbed.num_observed == 11
+            assert type(batched) is not type(model)
+            close(absorbed.posterior(points).mean, batched.posterior(points).mean[0])
+            close(absorbed.posterior(points).variance, batched.posterior(points).variance[0])
+
     def test_known_noise_with_nothing_seen(self) -> None:
         X, Y, _ = self.data(0)
         model: Any = self.make(X, Y, Y, bounds=self.bounds)

@@ -74,6 +74,8 @@ class PathwiseContract(Contract):
         assert draws.shape == (DRAWS, 3, 4, 1)
         z = (draws.mean(0) - posterior.mean) / (posterior.variance / DRAWS).sqrt()
         assert float(z.abs().max()) < STRAY
+        z = (draws.var(0) / posterior.variance - 1.0) / (2.0 / DRAWS) ** 0.5
+        assert float(z.abs().max()) < STRAY + 5.0
 
     @pytest.mark.parametrize("outputs", [1, 2])
     def test_shapes_are_botorchs(self, outputs: int) -> None:

@@ -33,6 +33,7 @@ class TransformContract(Contract):
         model.observe(more[0], 5.0 + 3.0 * more[1], more[2])
         model.fit(2)
         model.train()
+        model.observe(more[0], 5.0 + 3.0 * more[1], more[2])
         model.posterior(X)
         assert torch.equal(model.outcome_transform.means, means)
         assert not outcomes._is_trained, "the user's object was not copied"

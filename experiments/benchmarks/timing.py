@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import statistics
 import time
 from collections.abc import Callable, Mapping
@@ -11,23 +12,31 @@ import torch
 __all__ = ["alternated", "cholesky", "seconds"]
 
 
-def seconds(f: Callable[[], object]) -> float:
-    """Wall-clock seconds of one call."""
-    start = time.perf_counter()
+Clock = Callable[[], float]
+
+
+def seconds(f: Callable[[], object], clock: Clock = time.perf_counter) -> float:
+    """Seconds of one call: wall-clock, or by `time.process_time` where others use the machine."""
+    start = clock()
     f()
-    return time.perf_counter() - start
+    return clock() - start
 
 
 def alternated(
-    tasks: Mapping[str, Callable[[], object]], repetitions: int
+    tasks: Mapping[str, Callable[[], object]], repetitions: int, clock: Clock = time.perf_counter
 ) -> dict[str, list[float]]:
-    """Seconds of each task, taken in turn so that all meet the same machine; one warm-up each."""
+    """Seconds of each task, taken in turn so that all meet the same machine; one warm-up each.
+
+    The order is drawn anew: a fixed one can fall into step with the scheduler of a busy machine.
+    """
     for task in tasks.values():
         task()
     times: dict[str, list[float]] = {name: [] for name in tasks}
+    order, shuffler = list(tasks.items()), random.Random(0)
     for _ in range(repetitions):
-        for name, task in tasks.items():
-            times[name].append(seconds(task))
+        shuffler.shuffle(order)
+        for name, task in order:
+            times[name].append(seconds(task, clock))
     return times
 
 

@@ -1,6 +1,7 @@
 """Campaigns on the synthetic field: what is asked, recorded and kept apart."""
 
 import json
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -105,7 +106,7 @@ def test_saves_table_and_how_it_came_about(cells, tmp_path):
     about = json.loads((tmp_path / "new" / "run.json").read_text())
     assert about["observation"] == "raster"
     assert about["policy"] == "nipv"
-    assert len(about["cells"]["queried"]) == 16
+    assert len(about["queried"]) == 16
     assert pd.read_csv(tmp_path / "new" / "run.csv")["n"].tolist() == [10, 16]
 
 
@@ -151,3 +152,20 @@ def test_coverage_and_density_against_the_normal_law(known):
     assert mine.rmse == pytest.approx(float((Y[40:] - posterior.mean).square().mean().sqrt()))
     latent = model.posterior(X[40:]).variance.mean()
     assert mine.integrated_variance == pytest.approx(float(latent))
+
+
+def test_one_faulty_cell_is_clipped():
+    cells = load_malaria(cells=500)
+    faulty = 50 * float(cells.Y.max())
+    broken = replace(cells, Y=cells.Y.index_fill(0, torch.arange(480, 500), faulty))
+    run = campaign(broken, "random", steps=12, num_test=120, clip_from=20)
+    table = run.run()
+    X, Y, _ = run.observations()
+    asked = run.split.observed[run.queried]
+    assert table["clipped"].sum() == int((asked != Y).sum())
+    late = torch.arange(len(Y)) >= 22
+    high = (asked[:, 0] == faulty) & late
+    assert bool((Y[high] < asked[high]).all())
+    free = campaign(cells, "random", steps=3, clip=float("inf"))
+    free.run()
+    assert free.observations()[1].equal(free.split.observed[free.queried])

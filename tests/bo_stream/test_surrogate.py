@@ -12,7 +12,12 @@ BOUNDS = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
 
 @pytest.mark.parametrize(
     ("name", "family"),
-    [("wiski", bo_stream.WISKI), ("cagp", bo_stream.CaGP), ("exact", bo_stream.ExactGP)],
+    [
+        ("wiski", bo_stream.WISKI),
+        ("cagp", bo_stream.CaGP),
+        ("exact", bo_stream.ExactGP),
+        ("online_sgpr", bo_stream.OnlineSGPR),
+    ],
 )
 def test_a_name_builds_its_family(name: str, family: type) -> None:
     model = bo_stream.surrogate(name, X, Y, bounds=BOUNDS)

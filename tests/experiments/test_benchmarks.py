@@ -6,7 +6,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from experiments.benchmarks import bo_step_cost, fit_quality
+from experiments.benchmarks import bo_step_cost, fit_quality, nipv_cost
 
 
 def test_bo_step_cost(
@@ -35,3 +35,14 @@ def test_fit_quality(
     table = pd.read_csv("results/benchmarks/fit_quality.csv")
     assert table["seed"].tolist() == [0, 1]
     assert bool((table["kept, fit evaluations"] > 0).all())
+
+
+def test_nipv_cost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["nipv_cost", "--smoke"])
+    nipv_cost.main()
+    assert "resident memory" in capsys.readouterr().out
+    table = pd.read_csv("results/benchmarks/nipv_cost.csv")
+    assert table["acquisition"].tolist() == ["WISKI"] * 4 + ["stock qNIPV"]

@@ -1,0 +1,131 @@
+"""What a growth policy is: one method that says which inducing points stay and which enter.
+
+A policy of your own is a class with that method:
+
+>>> import torch
+>>> from bo_stream.growth import Selection
+>>> class EveryOther:
+...     \"\"\"Keeps all old points and adds every other point of the batch.\"\"\"
+...
+...     def select(self, state, batch, kernel):
+...         return Selection(torch.arange(state.size), torch.arange(0, batch.size, 2))
+
+Points are in transformed space, float64. The state handed over is already expressed under the
+current kernel and prior mean, so ``batch.y - state.mean`` are residuals and
+``bo_stream.sgpr.predict(state, kernel, X)`` is the posterior before the batch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+import torch
+from gpytorch.kernels import Kernel
+from torch import Tensor
+
+from bo_stream.errors import InputError
+from bo_stream.sgpr import Batch, SGPRState, Update, update
+
+__all__ = ["GrowthPolicy", "Selection", "inducing_points", "selected_update"]
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which inducing points a batch leaves behind.
+
+    Attributes:
+        kept: Indices of the old inducing points that stay, integers.
+        entered: Indices of the batch points that enter, integers, in order of choice.
+        free: Further points ``F x d``, in transformed space, that are neither.
+        order: Permutation of ``[kept; entered; free]``, if the new points are to stand in another
+            order.
+        optimal_bound: ``L*`` of the batch, if the policy had to work it out.
+    """
+
+    kept: Tensor
+    entered: Tensor
+    free: Tensor | None = None
+    order: Tensor | None = None
+    optimal_bound: float | None = None
+
+
+@runtime_checkable
+class GrowthPolicy(Protocol):
+    """Chooses inducing points; holds settings only, all that changes is in state and batch."""
+
+    def select(self, state: SGPRState, batch: Batch, kernel: Kernel) -> Selection:
+        """The inducing points after ``batch``, seen from ``state``."""
+        ...
+
+
+def inducing_points(
+    state: SGPRState, batch: Batch, selection: Selection
+) -> tuple[Tensor, Tensor, Tensor]:
+    """New inducing points ``M_b x d``, and where the old ones and the batch's points went.
+
+    Returns:
+        ``Z``; ``old_index`` (``M_a``; row of Z, or -1 for a dropped point); ``batch_index`` (``N``,
+        likewise).
+
+    Raises:
+        InputError: if an index is out of range or stands twice.
+    """
+    _check_indices("kept", selection.kept, state.size)
+    _check_indices("entered", selection.entered, batch.size)
+    blocks = [state.Z[selection.kept], batch.X[selection.entered]]
+    if selection.free is not None:
+        blocks.append(selection.free.to(state.Z))
+    Z = torch.cat(blocks)
+    place = torch.arange(Z.shape[0], device=Z.device)
+    if selection.order is not None:
+        Z = Z[selection.order]
+        place = torch.argsort(selection.order)
+    old_index = place.new_full((state.size,), -1)
+    old_index[selection.kept] = place[: selection.kept.shape[0]]
+    batch_index = place.new_full((batch.size,), -1)
+    end = selection.kept.shape[0] + selection.entered.shape[0]
+    batch_index[selection.entered] = place[selection.kept.shape[0] : end]
+    return Z, old_index, batch_index
+
+
+def _check_indices(name: str, values: Tensor, size: int) -> None:
+    distinct = values.unique()
+    inside = not distinct.numel() or (int(distinct[0]) >= 0 and int(distinct[-1]) < size)
+    if values.dtype != torch.int64 or distinct.numel() != values.numel() or not inside:
+        raise InputError(
+            f"`{name}` of a selection to be distinct int64 indices below {size}",
+            f"{values.dtype} {values.tolist()}",
+            "The growth policy at fault is the one given as `growth`.",
+        )
+
+
+def selected_update(state: SGPRState, batch: Batch, kernel: Kernel, selection: Selection) -> Update:
+    """The update with a selection, kernel and mean unchanged."""
+    Z, old_index, _ = inducing_points(state, batch, selection)
+    return update(state, batch, kernel, state.mean, Z, old_index, same_kernel=True)
+
+
+def all_old(state: SGPRState) -> Tensor:
+    """Indices of all old inducing points."""
+    return torch.arange(state.size, device=state.Z.device)
+
+
+def indices(values: list[int], like: Tensor) -> Tensor:
+    """A list of indices as a tensor, also when it is empty."""
+    return torch.tensor(values, dtype=torch.long, device=like.device)
+
+
+def check_cap(max_points: int | None) -> None:
+    """Refuse caps that leave no inducing point."""
+    if max_points is not None and max_points < 1:
+        remedy = "Leave it out for no cap."
+        raise InputError("max_points of at least 1, or None", f"{max_points}", remedy)
+
+
+def check_positive(name: str, value: float, below: float = float("inf")) -> None:
+    """Refuse settings outside ``(0, below)``."""
+    if not 0.0 < value < below:
+        span = "positive" if below == float("inf") else f"between 0 and {below:g}"
+        remedy = "The docstring of the policy has usual values."
+        raise InputError(f"{name} {span}", f"{value}", remedy)

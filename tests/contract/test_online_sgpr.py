@@ -1,0 +1,142 @@
+"""The streaming contract on online SGPR, with every growth policy."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from bo_stream import OnlineSGPR
+from bo_stream.fitting import log_prior
+from bo_stream.growth import (
+    OIPS,
+    VIPS,
+    ConditionalVariance,
+    FixedGrid,
+    FixedSize,
+    GrowthPolicy,
+    Prescribed,
+    Pruned,
+    Selection,
+)
+from bo_stream.modules import default_likelihood
+from bo_stream.streaming import Promises, StreamingGP
+from bo_stream.testing import StreamingContract
+
+
+class EveryPoint:
+    """A user's policy: all points are inducing points."""
+
+    def select(self, state: Any, batch: Any, kernel: Any) -> Selection:
+        return Selection(torch.arange(state.size), torch.arange(batch.size))
+
+
+class Contract(StreamingContract):
+    growth: GrowthPolicy = VIPS()
+
+    def make(
+        self,
+        train_X: Tensor,
+        train_Y: Tensor,
+        train_Yvar: Tensor | None = None,
+        *,
+        bounds: Tensor,
+        **kw: Any,
+    ) -> StreamingGP:
+        kw.setdefault("growth", self.growth)
+        return OnlineSGPR(train_X, train_Y, train_Yvar, bounds=bounds, **kw)
+
+
+def grid(contract: StreamingContract, side: int = 4) -> Tensor:
+    """A regular grid over the bounds of the contract, which uses no input transform."""
+    low, high = contract.bounds.double()
+    axes = [torch.linspace(float(a), float(b), side) for a, b in zip(low, high, strict=True)]
+    return torch.cartesian_prod(*axes).double().reshape(-1, contract.dim)
+
+
+class TestVIPS(Contract):
+    @pytest.mark.slow
+    def test_no_drift(self) -> None:
+        super().test_no_drift()
+
+
+@pytest.mark.slow
+class TestKnownNoise(Contract):
+    noise = "known"
+
+
+@pytest.mark.slow
+class TestScaledNoise(Contract):
+    noise = "scaled"
+
+
+@pytest.mark.slow
+class TestCollapsed(Contract):
+    growth = VIPS(0.2, "collapsed")
+
+
+@pytest.mark.slow
+class TestOIPS(Contract):
+    growth = OIPS(0.9)
+
+
+@pytest.mark.slow
+class TestConditionalVariance(Contract):
+    growth = ConditionalVariance(1e-3)
+
+
+@pytest.mark.slow
+class TestFixedSize(Contract):
+    growth = FixedSize(8)
+
+
+@pytest.mark.slow
+class TestGradient(Contract):
+    growth = FixedSize(6, "gradient", steps=3)
+
+
+@pytest.mark.slow
+class TestPruned(Contract):
+    growth = Pruned(VIPS(), max_points=10)
+
+
+@pytest.mark.slow
+class TestFixedGrid(Contract):
+    growth = FixedGrid(grid(StreamingContract()))
+    promises = Promises(
+        order_invariant=False,
+        bytes_constant=True,
+        updates_without_drift=10_000,
+        multi_output=False,
+    )
+
+
+@pytest.mark.slow
+class TestPrescribed(Contract):
+    growth = Prescribed([grid(StreamingContract())] * 20_000)
+
+
+@pytest.mark.slow
+class TestEveryPoint(Contract):
+    """All points in Z: exact, hence invariant to order; what is left is jitter over noise."""
+
+    growth = EveryPoint()
+    promises = Promises(
+        order_invariant=True,
+        bytes_constant=False,
+        updates_without_drift=300,
+        multi_output=False,
+    )
+    test_bytes = None  # M = n: the state is O(n^2)
+
+    def make(self, train_X: Tensor, train_Y: Tensor, *Yvar: Tensor, **kw: Any) -> StreamingGP:
+        """With the contract's noise from the start: what a batch said under other noise stays."""
+        if not Yvar or Yvar[0] is None:
+            likelihood = default_likelihood(torch.Size())
+            likelihood.noise = 0.05
+            kw.setdefault("likelihood", likelihood)
+        return super().make(train_X, train_Y, *Yvar, jitter=1e-11, **kw)
+
+    def objective_of_all(self, model: OnlineSGPR) -> Tensor:
+        """The bounds of all batches; `make_mll` has the last one's."""
+        return model.bound_sum + log_prior(model)
