@@ -7,6 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
+from bo_stream.cagp import CaGP
 from bo_stream.errors import InputError
 from bo_stream.exact import ExactGP
 from bo_stream.online_sgpr import OnlineSGPR
@@ -17,6 +18,7 @@ __all__ = ["FAMILIES", "surrogate"]
 
 FAMILIES: dict[str, Callable[..., StreamingGP]] = {
     "wiski": WISKI,
+    "cagp": CaGP,
     "exact": ExactGP,
     "online_sgpr": OnlineSGPR,
 }
@@ -34,7 +36,7 @@ def surrogate(
     """Build a surrogate by the name of its family.
 
     Args:
-        name: ``wiski``, ``exact`` or ``online_sgpr``.
+        name: ``wiski``, ``cagp``, ``exact`` or ``online_sgpr``.
         train_X: ``n x d`` raw inputs; ``n = 0`` is allowed.
         train_Y: ``n x m`` raw outcomes.
         train_Yvar: ``n x m`` raw noise variances, or None to learn the noise.

@@ -1,0 +1,17 @@
+"""Action policies of the computation-aware GP: what it computes, and hence what it knows."""
+
+from bo_stream.actions.block_sparse import BlockSparse
+from bo_stream.actions.conjugate_gradient import ConjugateGradient
+from bo_stream.actions.identity import Identity
+from bo_stream.actions.policy import Actions
+from bo_stream.actions.top_eigenvectors import TopEigenvectors
+from bo_stream.actions.unit_blocks import UnitBlocks
+
+__all__ = [
+    "Actions",
+    "BlockSparse",
+    "ConjugateGradient",
+    "Identity",
+    "TopEigenvectors",
+    "UnitBlocks",
+]

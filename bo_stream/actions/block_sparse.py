@@ -1,0 +1,109 @@
+"""Block-sparse actions, given or learned: CaGP-Opt.
+
+[CaGP, section 4.2, eqs. 13, 14; MATHS.md 5.3]
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import torch
+from gpytorch.kernels import Kernel
+from torch import Tensor
+
+from bo_stream.action_matrix import BlockMatrix
+from bo_stream.actions.locality import locality_blocks
+from bo_stream.actions.policy import Actions, check_num_actions, split_blocks
+from bo_stream.errors import InputError, ShapeError
+
+
+@dataclass(frozen=True, eq=False)
+class BlockSparse(Actions):
+    """One action a block of rows, its values learned together with the hyperparameters.
+
+    Args:
+        num_actions: Number i of actions; min(i, n) are used, so that up to i points the model is
+            the exact GP.
+        values: A flat n-vector in data order, the starting values of S; it implies
+            ``order="given"``. By default 1/sqrt(k) plus a seeded disturbance that lets learning
+            tell the rows of a block apart.
+        order: ``"locality"`` puts neighbours in space into one block (cells of a k-d tree in the
+            units of the kernel's lengthscales); ``"given"`` cuts the rows as they came.
+        seed: Of the disturbance.
+
+    Example:
+        >>> from bo_stream.actions import BlockSparse
+        >>> BlockSparse(64).num_actions
+        64
+    """
+
+    num_actions: int
+    values: Tensor | None = None
+    order: Literal["locality", "given"] = "locality"
+    seed: int = 0
+
+    learned: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        check_num_actions(self.num_actions)
+        if self.order not in ("locality", "given"):
+            raise InputError(
+                'order "locality" or "given"', f"{self.order!r}", "Choose one of the two."
+            )
+        if self.values is not None:
+            object.__setattr__(self, "order", "given")
+            object.__setattr__(self, "values", self.values.detach().clone().double())
+
+    def budget(self) -> int:
+        """The number of actions."""
+        return self.num_actions
+
+    @property
+    def ordered_by_locality(self) -> bool:
+        """Whether ``order`` is that."""
+        return self.order == "locality"
+
+    def build(self, X: Tensor, e: Tensor, noise: Tensor, kernel: Kernel) -> BlockMatrix:
+        """S for the data; see the class.
+
+        Raises:
+            ShapeError: if ``values`` are not as many as the rows of X.
+            InputError: if a block's values are all zero or not finite.
+        """
+        n = X.shape[0]
+        if self.order == "given":
+            block = split_blocks(n, self.num_actions, X.device)
+        else:
+            block = locality_blocks(scaled(X, kernel), self.num_actions)
+        S = BlockMatrix(block, self._start(X), min(self.num_actions, n))
+        if n and not bool((S.gram(torch.ones_like(S.values)).diagonal() > 0).all()):
+            raise InputError(
+                "values finite and not all zero in any block",
+                "a block of zeros or NaN",
+                "Give every block at least one value.",
+            )
+        return S.normalised()
+
+    def _start(self, X: Tensor) -> Tensor:
+        n = X.shape[0]
+        if self.values is None:
+            generator = torch.Generator().manual_seed(self.seed)
+            noise = torch.randn(n, generator=generator, dtype=torch.float64)
+            return (1.0 + 0.1 * noise).to(X.device)
+        if self.values.shape != (n,):
+            raise ShapeError(
+                f"{n} values, one a row",
+                f"{tuple(self.values.shape)}",
+                "Give a flat vector in the order of the data, or leave `values` out.",
+            )
+        return self.values.to(X.device)
+
+
+def scaled(X: Tensor, kernel: Kernel) -> Tensor:
+    """X in units of the kernel's lengthscales, where it has them (one, or one a column)."""
+    base = getattr(kernel, "base_kernel", kernel)
+    lengthscale = getattr(base, "lengthscale", None)
+    if lengthscale is None or lengthscale.numel() not in (1, X.shape[-1]):
+        return X
+    return X / lengthscale.detach().reshape(-1).to(X)

@@ -1,0 +1,60 @@
+"""The residuals of conjugate gradients as actions: CaGP-CG.  [CaGP, section 4.1; MATHS.md 5.3]"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from gpytorch.kernels import Kernel
+from torch import Tensor
+
+from bo_stream.action_matrix import DenseMatrix
+from bo_stream.actions.policy import Actions, check_num_actions
+from bo_stream.kernel_products import KernelOperator
+
+BREAKDOWN = 1e-10
+"""CG has converged when a new direction is this small a share of what the last product gave."""
+
+
+@dataclass(frozen=True)
+class ConjugateGradient(Actions):
+    """S spans the residuals r_0 .. r_{i-1} of CG on (K + D) v = y - c from v_0 = 0.
+
+    Residuals of CG are Lanczos vectors up to length, and are computed as such, each orthogonalised
+    twice against all before it. The posterior mean is the CG iterate v_i: mean = c + k(x, X) v_i.
+    Fewer than i actions result where CG converges earlier.
+
+    Args:
+        num_actions: Number i of actions. O(n^2 i) kernel values, O(n i) memory.
+    """
+
+    num_actions: int
+
+    follows_hyperparameters: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        check_num_actions(self.num_actions)
+
+    def budget(self) -> int:
+        """The number of actions."""
+        return self.num_actions
+
+    def build(self, X: Tensor, e: Tensor, noise: Tensor, kernel: Kernel) -> DenseMatrix:
+        """S with orthonormal columns, a constant of every gradient."""
+        with torch.no_grad():
+            i = min(self.num_actions, X.shape[0])
+            S = X.new_zeros(X.shape[0], i)
+            residual = e.detach() if bool(e.any()) else torch.ones_like(noise)
+            before = residual.norm()
+            K = KernelOperator(kernel, X)
+            for j in range(i):
+                length = residual.norm()
+                if bool(length <= BREAKDOWN * before):
+                    return DenseMatrix(S[:, :j])
+                S[:, j] = residual / length
+                residual = K.times(S[:, j]) + noise * S[:, j]
+                before = residual.norm()
+                for _ in range(2):
+                    residual = residual - S[:, : j + 1] @ (S[:, : j + 1].mT @ residual)
+            return DenseMatrix(S)

@@ -1,0 +1,159 @@
+"""Fitting a CaGP: values of S and hyperparameters together, legs, refits, schedules."""
+
+import logging
+
+import pytest
+import torch
+from botorch.fit import fit_gpytorch_mll
+from botorch.optim.fit import fit_gpytorch_mll_scipy
+from gpytorch.kernels import RBFKernel, ScaleKernel
+
+from bo_stream import CaGP, action_fitting
+from bo_stream.action_fitting import LearningCurve
+from bo_stream.actions import BlockSparse, ConjugateGradient, UnitBlocks
+from bo_stream.errors import InputError
+from bo_stream.schedule import RefitSchedule
+
+
+def data(n, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    X = torch.rand(n, 2, generator=generator, dtype=torch.float64)
+    Y = torch.sin(6 * X[:, :1]) + 0.05 * torch.randn(n, 1, generator=generator).double()
+    return X, Y
+
+
+def model(n=60, actions=None, **options):
+    X, Y = data(n)
+    kernel = ScaleKernel(RBFKernel(ard_num_dims=2))
+    return CaGP(X, Y, covar_module=kernel, actions=actions or BlockSparse(8), **options)
+
+
+@pytest.mark.parametrize("optimizer, evals", [("lbfgs", 60), ("adam", 300)])
+def test_joint_fit_beats_fixed_actions(optimizer, evals):
+    fixed, joint = model(actions=UnitBlocks(8)), model()
+    fixed.fit()
+    report = joint.fit(evals, optimizer=optimizer)
+    assert isinstance(report, LearningCurve)
+    assert len(report.seconds) == len(report.values) == report.evaluations <= evals
+    assert list(report.seconds) == sorted(report.seconds)
+    assert joint.log_evidence().item() > fixed.log_evidence().item() + 1.0
+    columns = joint.S.gram(torch.ones(60).double()).diagonal()
+    assert torch.allclose(columns, torch.ones(8).double())
+    assert abs(report.value - joint.make_mll()().item()) < 1e-6 * abs(report.value)
+
+
+def test_blocks_are_cut_anew_by_learned_lengthscales():
+    m = model()
+    assert m.recut_due
+    m.fit(60)
+    assert not m.recut_due
+    across = [m.X[m.block == b].var(0) for b in range(8)]
+    mean = torch.stack(across).mean(0)
+    assert mean[0] < 0.3 * mean[1]  # the second input does not matter: blocks are long in it
+
+
+def test_a_later_fit_keeps_the_actions_until_the_data_double():
+    m = model()
+    m.fit(60)
+    m.mark_fitted(learned=True)
+    kept = m.block.clone()
+    m.observe(*data(1, seed=3))
+    assert m.fit().evaluations < 20
+    assert torch.equal(m.block[:60], kept)
+    m.observe(*data(60, seed=4))
+    assert m.recut_due
+    m.fit(30)
+    assert m.num_actions == 8
+
+
+def test_given_values_are_a_start_in_the_given_order():
+    values = torch.linspace(1.0, 2.0, 60)
+    m = model(actions=BlockSparse(8, values=values))
+    assert m.block.tolist() == sorted(m.block.tolist())
+    before = m.log_evidence().item()
+    m.fit(20)
+    assert m.block.tolist() == sorted(m.block.tolist())
+    assert m.log_evidence().item() > before
+
+
+def test_fit_gpytorch_mll_learns_values_and_honours_an_optimizer():
+    m = model()
+    mll = m.make_mll()
+    assert any(name == "action_values" for name, _ in mll.named_parameters())
+    before, values = m.log_evidence().item(), m.values.clone()
+    fit_gpytorch_mll(
+        mll, optimizer=fit_gpytorch_mll_scipy, optimizer_kwargs={"options": {"maxiter": 8}}
+    )
+    assert m.log_evidence().item() > before
+    assert not torch.equal(m.values, values)
+    fit_gpytorch_mll(
+        m.make_mll(), optimizer_kwargs={"optimizer": "adam", "max_evals": 12, "lr": 0.05}
+    )
+    assert m.make_mll()().item() > before
+
+
+def test_float32_products_learn_the_same():
+    a, b = model(), model()
+    a.fit(40)
+    b.fit(40, dtype=torch.float32)
+    assert b.log_evidence().dtype == torch.float64
+    assert abs(a.log_evidence().item() - b.log_evidence().item()) < 1.0
+
+
+def test_float32_objective_and_gradient():
+    m = model(400, actions=BlockSparse(40))
+    m.likelihood.noise = 0.01
+    results = []
+    for dtype in (torch.float64, torch.float32):
+        mll = m.make_mll(dtype=dtype)
+        value = mll()
+        results.append((value.item(), torch.autograd.grad(value, list(mll.parameters()))))
+    (f, g), (f32, g32) = results
+    assert abs(f - f32) < 1e-5 * abs(f)
+    for a, b in zip(g, g32, strict=True):
+        assert (a - b).norm() < 1e-3 * a.norm()
+
+
+def test_projected_loss_and_progress(caplog, monkeypatch):
+    m, seen = model(), []
+    before = m.projected_log_likelihood().item()
+    monkeypatch.setattr(action_fitting, "LOG_EVERY", 0.0)
+    with caplog.at_level(logging.INFO, logger="bo_stream.cagp"):
+        m.fit(8, loss="projected", progress=lambda k, value: seen.append((k, value)))
+    assert m.projected_log_likelihood().item() > before
+    assert seen[0][0] == 1 and len(seen) <= 8
+    assert "nats" in caplog.text
+
+
+def test_conjugate_gradients_fit_in_turns():
+    m = model(actions=ConjugateGradient(8))
+    before = m.log_evidence().item()
+    report = m.fit()
+    assert m.log_evidence().item() > before
+    assert abs(report.value - m.make_mll()().item()) < 1e-8 * abs(report.value)
+
+
+def test_refits_come_with_growth_and_with_surprise():
+    m = model(40, schedule=RefitSchedule(growth=1.5, surprise=4.0))
+    assert m.refit_due  # never fitted
+    m.fit()
+    assert not m.refit_due
+    for seed in range(19):
+        m.observe(*data(1, seed=100 + seed))
+        assert not m.refit_due
+    m.observe(*data(1, seed=200))
+    assert m.refit_due
+    m.fit()
+    assert not m.refit_due
+    X, Y = data(6, seed=300)
+    m.observe(X, Y + 2.0)
+    assert m.refit_due
+
+
+def test_refusals():
+    with pytest.raises(InputError, match="optimizer"):
+        model().fit(optimizer="sgd")
+    with pytest.raises(InputError, match="loss"):
+        model().make_mll("evidence")
+    with pytest.raises(InputError, match="growth"):
+        RefitSchedule(growth=1.0)

@@ -1,0 +1,97 @@
+"""CaGP under the streaming contract: exact up to its budget, beyond it, and with other actions."""
+
+from typing import Any
+
+import pytest
+from gpytorch.kernels import Kernel, MaternKernel, RBFKernel, ScaleKernel
+from torch import Tensor
+
+from bo_stream import CaGP
+from bo_stream.actions import BlockSparse, ConjugateGradient, UnitBlocks
+from bo_stream.streaming import Promises
+from bo_stream.testing import StreamingContract
+
+
+class Unknown(RBFKernel):
+    """Any kernel but those with a closed form."""
+
+
+class TestCaGP(StreamingContract):
+    """Within the budget: every point an action."""
+
+    def make(
+        self, train_X: Tensor, train_Y: Tensor, train_Yvar: Tensor | None = None, **kw: Any
+    ) -> CaGP:
+        return CaGP(train_X, train_Y, train_Yvar, actions=BlockSparse(300), max_actions=300, **kw)
+
+
+class TestFewActions(StreamingContract):
+    """Beyond the budget: blocks, then compression; what came first decides what is kept."""
+
+    promises = Promises(
+        order_invariant=False, bytes_constant=False, updates_without_drift=300, multi_output=False
+    )
+
+    def make(
+        self, train_X: Tensor, train_Y: Tensor, train_Yvar: Tensor | None = None, **kw: Any
+    ) -> CaGP:
+        return CaGP(train_X, train_Y, train_Yvar, actions=BlockSparse(5), **kw)
+
+
+@pytest.mark.slow
+class TestKnownNoise(TestCaGP):
+    noise = "known"
+
+
+@pytest.mark.slow
+class TestScaledNoise(TestCaGP):
+    noise = "scaled"
+
+
+@pytest.mark.slow
+class TestThreeDimensionsMatern(TestCaGP):
+    dim = 3
+
+    def kernel(self, outputs: int = 1) -> Kernel:
+        return MaternKernel(nu=2.5, ard_num_dims=self.dim)
+
+
+@pytest.mark.slow
+class TestKernelWithoutClosedForm(TestFewActions):
+    def kernel(self, outputs: int = 1) -> Kernel:
+        return ScaleKernel(Unknown(ard_num_dims=self.dim))
+
+
+@pytest.mark.slow
+class TestFewActionsKnownNoise(TestFewActions):
+    noise = "known"
+
+
+@pytest.mark.slow
+class TestBlocksAppended(TestFewActions):
+    def make(
+        self, train_X: Tensor, train_Y: Tensor, train_Yvar: Tensor | None = None, **kw: Any
+    ) -> CaGP:
+        actions = BlockSparse(5)
+        return CaGP(train_X, train_Y, train_Yvar, actions=actions, append="block", **kw)
+
+
+@pytest.mark.slow
+class TestUnitBlocks(TestFewActions):
+    def make(
+        self, train_X: Tensor, train_Y: Tensor, train_Yvar: Tensor | None = None, **kw: Any
+    ) -> CaGP:
+        return CaGP(train_X, train_Y, train_Yvar, actions=UnitBlocks(5), **kw)
+
+
+@pytest.mark.slow
+class TestConjugateGradient(TestFewActions):
+    noise = "known"
+
+    def make(
+        self, train_X: Tensor, train_Y: Tensor, train_Yvar: Tensor | None = None, **kw: Any
+    ) -> CaGP:
+        return CaGP(train_X, train_Y, train_Yvar, actions=ConjugateGradient(5), **kw)
+
+    def test_objective_gradients(self) -> None:
+        """S is a function of the hyperparameters and a constant of the gradient (MATHS 5.3)."""
