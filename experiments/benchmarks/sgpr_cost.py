@@ -105,7 +105,7 @@ def main() -> None:
     smoke = parser.parse_args().smoke
     torch.set_num_threads(1)
     M, counts, full, repetitions = (
-        (20, (300, 900), 500, 3) if smoke else (200, (1_000, 50_000), 5_000, 25)
+        (20, (300, 900), 500, 3) if smoke else (200, (1_000, 50_000), 5_000, 15)
     )
     few, many = (f"observe, n = {n}" for n in counts)
     models = [surrogate(n, M) for n in counts]
