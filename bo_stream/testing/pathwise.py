@@ -63,11 +63,13 @@ class PathwiseContract(Contract):
         self.assert_draws_have_the_law(model, self.points(4), outputs)
 
     def test_paths_of_a_conditioned_posterior(self) -> None:
-        model = self.build()
+        """At the points conditioned on too, where the noise shows; different data per batch."""
+        model = self.build(0)
         X, Y = self.points(2, seed=7), self.points(3, 2, seed=8)[..., :1]
-        given = model.condition_on_observations(X, Y)
+        noise = torch.full((2, 1), 0.3, dtype=self.dtype)
+        given = model.condition_on_observations(X, Y, noise=noise)
         torch.manual_seed(0)
-        points = self.points(4)
+        points = torch.cat([X, self.points(2)])
         with torch.no_grad():
             draws = get_matheron_path_model(given, Size([DRAWS]))(points)
             posterior = given.posterior(points)
