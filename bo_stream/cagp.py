@@ -210,6 +210,13 @@ class CaGP(StreamingGP):
         self.X, self.Y, self.R = X, y, r
         self._write(S, L, hyperparameters)
 
+    def _rescale(self, shift: Tensor, factor: Tensor) -> None:
+        """Targets in the new units; known noise too, which takes a new factor."""
+        self.Y = (self.Y - shift) / factor
+        if self.noise_mode != "learned":
+            self.R = self.R / factor.square()
+            self._write(self._kept_actions())
+
     def _first_actions(self, X: Tensor, y: Tensor, r: Tensor) -> ActionMatrix:
         if self._conditioning:
             return identity_actions(len(y), X)

@@ -9,7 +9,7 @@ inducing points `bo_stream.growth`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NoReturn, Self, cast
 
 import torch
@@ -25,7 +25,7 @@ from bo_stream.errors import InputError, UnsupportedError
 from bo_stream.fitting import FitReport, fit_model
 from bo_stream.growth import VIPS, GrowthPolicy
 from bo_stream.latent import Predictor, frozen_kernel
-from bo_stream.sgpr import Batch, SGPRState, best_mean, empty_state, rebase, update
+from bo_stream.sgpr import Batch, SGPRState, best_mean, empty_state, factor_B, rebase, update
 from bo_stream.sgpr_bounds import merged_moments, moments_of
 from bo_stream.sgpr_posterior import SGPRPredictor
 from bo_stream.sgpr_step import JOIN, Choice, Outcome, step
@@ -78,8 +78,8 @@ class OnlineSGPR(StreamingGP):
             `StreamingGP`; any gpytorch kernel.
         growth: Which inducing points a batch leaves behind; see `bo_stream.growth`.
         jitter: Added to ``K(Z, Z)``, relative to the prior variance.
-        trust: Largest change of the logarithm of a hyperparameter when `observe` refits, against
-            drift; None for no limit.
+        trust: Largest change of the logarithm of a hyperparameter in one fit to any batch but the
+            first, against drift; None for no limit.
 
     Example:
         >>> import torch
@@ -172,21 +172,20 @@ class OnlineSGPR(StreamingGP):
         """
         super().observe(X, Y, Yvar)
         if X.shape[0] and (X.shape[0] >= REFIT_FROM if refit is None else refit):
-            self._refit(None, self.trust)
+            self.fit()
         return self
 
     def fit(self, max_evals: int | None = None) -> FitReport:
         """Fit the hyperparameters to the last batch's online bound, and replay its update.
 
-        Inducing points stay as they are; see `reselect`.
+        Inducing points stay as they are; see `reselect`. From the second batch on no
+        hyperparameter moves further than `trust`.
 
         Args:
             max_evals: Most objective-and-gradient evaluations, O(N M^2 + M^3) each.
         """
-        return self._refit(max_evals, None)
-
-    def _refit(self, max_evals: int | None, trust: float | None) -> FitReport:
-        report = fit_model(self, max_evals, trust)
+        first = int(self.get_buffer("_batches")) <= 1
+        report = fit_model(self, max_evals, None if first else self.trust)
         self._again(reselect=False)
         return report
 
@@ -270,6 +269,26 @@ class OnlineSGPR(StreamingGP):
         outcome = self._step(before, values, batch, JOIN)
         self._remember(batch, r, outcome, before, values)
         self._counted(X, Yvar)
+
+    def _rescale(self, shift: Tensor, factor: Tensor) -> None:
+        """Old likelihoods of function values and the last batch in the new units.
+
+        The bounds stay those worked out in the old units, as densities per new unit.
+        """
+        s, f = shift[0], factor[0]
+        precision = torch.ones_like(f) if self.noise_mode == "learned" else f.square()
+        for which in ("now", "before"):
+            o = self._pieces(which)
+            G, c = precision * o.G, precision / f * o.c
+            rescaled = replace(o, G=G, c=c, mean=(o.mean - s) / f, kappa=factor_B(G, c)[2])
+            self._store(which, rescaled, self._values(which))
+        self._write("batch_y", (self.get_buffer("_batch_y") - s) / f)
+        self._write("batch_r", self.get_buffer("_batch_r") / precision)
+        count, mean, squares = self.get_buffer("_moments")
+        self._write("moments", torch.stack([count, (mean - s) / f, squares / f.square()]))
+        N = self.get_buffer("_batch_y").numel()
+        points = torch.stack([count - N, *[count.new_tensor(float(N))] * 3])
+        self._write("bounds", self.get_buffer("_bounds") + points * f.log())
 
     def _batch_of(self, X: Tensor, Y: Tensor, Yvar: Tensor | None) -> tuple[Batch, Tensor]:
         """The batch under the current noise, and its noise before any learned scale (``N``)."""

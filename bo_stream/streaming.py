@@ -445,7 +445,7 @@ class StreamingGP(LatentModel, GP):
             )
         if optimizer is None:
             wanted = optimizer_kwargs or {}
-            fit_model(self, wanted.get("max_evals", wanted.get("options", {}).get("maxiter")))
+            self.fit(wanted.get("max_evals", wanted.get("options", {}).get("maxiter")))
         else:
             mll.train()
             objective = cast(StreamMLL, mll).closure()

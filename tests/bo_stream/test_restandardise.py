@@ -6,13 +6,22 @@ from botorch.models.transforms.outcome import Standardize
 from gpytorch.likelihoods import GaussianLikelihood
 
 from bo_stream import ExactGP, surrogate
+from bo_stream.actions import BlockSparse
 from bo_stream.errors import ShapeError, UnsupportedError
+from bo_stream.growth import FixedGrid
 
 BOUNDS = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
 FAMILIES = {
     "wiski": {"grid_size": 9},
     "wiski on many nodes": {"grid_size": 46},
     "exact": {},
+}
+STREAMS = {
+    "online_sgpr": {"growth": FixedGrid(torch.rand(30, 2, dtype=torch.float64))},
+    "cagp": {
+        "actions": BlockSparse(8),
+        "max_actions": 100,
+    },  # what compression keeps depends on units
 }
 CASES = [("learned", 1), ("learned", 2), ("known", 1), ("known", 2), ("scaled", 1)]
 
@@ -26,7 +35,7 @@ def data(outputs):
 
 
 def built(family, noise, X, Y, Yvar, transform):
-    options = dict(FAMILIES[family])
+    options = dict((FAMILIES | STREAMS)[family])
     if noise == "scaled":
         options["likelihood"] = GaussianLikelihood()
     return surrogate(
@@ -62,6 +71,39 @@ def test_equals_a_rebuild(family, noise, outputs):
     close(mine.variance, theirs.variance)
     close(stream.log_evidence(), fresh.log_evidence())
     close(stream.typical_noise(), fresh.typical_noise())
+
+
+@pytest.mark.parametrize("noise", ["learned", "known", "scaled"])
+@pytest.mark.parametrize("family", STREAMS)
+def test_equals_a_replay(family, noise):
+    """Where the state depends on the batches it came in: those batches, in the new units."""
+    X, Y, Yvar = data(1)
+    parts = [[t[a:b] for t in (X, Y, Yvar)] for a, b in ((0, 10), (10, 25), (25, 40))]
+    new = Standardize(1)
+    new(Y)
+    stream = built(family, noise, *parts[0], Standardize(1))
+    replay = built(family, noise, X[:0], Y[:0], Yvar[:0], new.eval())
+    old = stream.outcome_transform  # the prior mean is a value of the function, too
+    replay.mean_module.constant = ((old.means - new.means) / new.stdvs).squeeze()
+    for model, batches in ((stream, parts[1:]), (replay, parts)):
+        for part in batches:
+            batch = part[:2] if noise == "learned" else part
+            model.observe(*batch, **({"refit": False} if family == "online_sgpr" else {}))
+    replay.mean_module.constant = 0.0
+    stream.posterior(X[:3])  # a cache that must not survive
+    stream.restandardise(Y)
+    test = torch.rand(7, 2, dtype=torch.float64)
+    for _ in range(2):
+        mine, theirs = stream.posterior(test), replay.posterior(test)
+        close(mine.mean, theirs.mean)
+        close(mine.variance, theirs.variance)
+        close(stream.typical_noise(), replay.typical_noise())
+        for model in (stream, replay):  # from here on too, under other hyperparameters
+            model.covar_module.outputscale = 0.7
+            model.mean_module.constant = 0.3
+        close(stream.make_mll()(), replay.make_mll()())
+        for model in (stream, replay):
+            model.observe(*(parts[0][:2] if noise == "learned" else parts[0]))
 
 
 def test_there_and_back():
