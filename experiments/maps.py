@@ -6,8 +6,11 @@ from pathlib import Path
 
 import matplotlib
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
+from bo_stream import OnlineSGPR
 from bo_stream.campaign import Campaign
 from bo_stream.scores import marginals
 from problems.malaria import Malaria
@@ -15,7 +18,7 @@ from problems.malaria import Malaria
 matplotlib.use("Agg")
 from matplotlib import pyplot as plt
 
-__all__ = ["draw_maps", "rasterised"]
+__all__ = ["draw_field", "draw_maps", "rasterised"]
 
 
 def rasterised(lonlat: NDArray[np.float64], values: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -70,4 +73,33 @@ def draw_maps(campaign: Campaign, cells: Malaria, path: Path, title: str = "") -
     figure.text(0.0, -0.03, f"{cells.units}. {cells.attribution}", fontsize=6)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=110, bbox_inches="tight")
+    plt.close(figure)
+
+
+def draw_field(model: OnlineSGPR, X: Tensor, path: Path, title: str = "") -> None:
+    """Draw mean and standard deviation over the plane, with the path and the inducing points.
+
+    Args:
+        model: A surrogate of two inputs.
+        X: Points of the path, ``n x 2``, in order.
+        path: PNG or any format of matplotlib; folders are made.
+        title: Above the maps.
+    """
+    low, high = X.amin(0), X.amax(0)
+    axes = [torch.linspace(float(a), float(b), 80) for a, b in zip(low, high, strict=True)]
+    mean, variance = marginals(model, torch.cartesian_prod(*axes).to(X))
+    figure, panels = plt.subplots(1, 2, figsize=(11, 4.5), layout="constrained")
+    extent = (float(low[0]), float(high[0]), float(low[1]), float(high[1]))
+    shown = {"posterior mean": mean, "posterior standard deviation": variance.sqrt()}
+    Z = model.inducing_points.cpu()
+    for ax, (name, values) in zip(panels, shown.items(), strict=True):
+        image = values.reshape(80, 80).mT.cpu()
+        figure.colorbar(ax.imshow(image, extent=extent, origin="lower"), ax=ax, shrink=0.8)
+        ax.plot(*X.mT.cpu(), color="white", linewidth=0.4, alpha=0.6)
+        ax.scatter(*Z.mT, s=6, c="black", label=f"{len(Z)} inducing points")
+        ax.set(title=name, xlabel="metres", ylabel="metres")
+    panels[0].legend(fontsize=8, loc="upper right")
+    figure.suptitle(title, fontsize=9)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=110)
     plt.close(figure)

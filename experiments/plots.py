@@ -13,7 +13,7 @@ matplotlib.use("Agg")
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 
-__all__ = ["draw_bands", "draw_regret"]
+__all__ = ["draw_bands", "draw_regret", "draw_sizes"]
 
 LEAST = 1e-3
 """Regrets below this are drawn here, since the axis is logarithmic."""
@@ -83,6 +83,34 @@ def draw_regret(tables: Sequence[pd.DataFrame], path: Path, title: str) -> None:
     panels[0].set_ylabel("regret, noiseless")
     panels[1].legend(fontsize=8)
     figure.suptitle(title)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=110)
+    plt.close(figure)
+
+
+def draw_sizes(table: pd.DataFrame, path: Path, y: str = "points") -> None:
+    """Draw inducing points (or another column) by batch, a panel for each dimension and scenario.
+
+    Args:
+        table: Columns ``dim``, ``scenario``, ``seed``, ``policy``, ``batch`` and ``y``.
+        path: PNG or any format of matplotlib; folders are made.
+        y: Column drawn.
+    """
+    streams = list(table.groupby(["dim", "scenario"], sort=False))
+    columns = min(3, len(streams))
+    shape = -(-len(streams) // columns), columns
+    figure, panels = plt.subplots(
+        *shape, figsize=(4 * shape[1], 3 * shape[0]), squeeze=False, layout="constrained"
+    )
+    for ax in panels.flat[len(streams) :]:
+        ax.set_axis_off()
+    for ax, ((dim, name), part) in zip(panels.flat, streams, strict=False):
+        for policy, runs in part.groupby("policy", sort=False):
+            _band(ax, runs.rename(columns={"batch": "step"}), y, "step", str(policy))
+        ax.set(title=f"{name}, {dim}-D", xlabel="batch", ylim=(0, None))
+    for line in panels:
+        line[0].set_ylabel("inducing points" if y == "points" else y)
+    panels.flat[0].legend(fontsize=8)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=110)
     plt.close(figure)

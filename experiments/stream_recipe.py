@@ -10,6 +10,7 @@ for good.
 from __future__ import annotations
 
 import math
+import time
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +28,9 @@ from bo_stream.streaming import StreamingGP
 from problems.tables import load_table
 
 __all__ = ["Split", "modules", "reference", "stream"]
+
+
+LEAK = " with leak"
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,12 +57,19 @@ class Split:
         train = train[X[train, 0].argsort(stable=True)]
         return cls(X[train], Y[train], X[test], Y[test])
 
-    def rmse(self, model: StreamingGP | None) -> float:
-        """Error on the test rows in units of the training outcomes' deviation; None: of their
-        mean.
+    def scores(self, model: StreamingGP | None) -> tuple[float, float]:
+        """Error and negative log density of the test rows, outcomes in units of their deviation.
+
+        None stands for the mean of the training outcomes.
         """
-        mean = self.Y.mean(0) if model is None else model.posterior(self.X_test).mean
-        return float((mean - self.Y_test).square().mean().sqrt() / self.Y.std())
+        scale = self.Y.std()
+        if model is None:
+            return float((self.Y.mean(0) - self.Y_test).square().mean().sqrt() / scale), math.nan
+        with torch.no_grad():
+            law = model.posterior(self.X_test, observation_noise=True)
+            error, variance = (law.mean - self.Y_test) / scale, law.variance / scale**2
+        density = 0.5 * ((2.0 * math.pi * variance).log() + error.square() / variance)
+        return float(error.square().mean().sqrt()), float(density.mean())
 
 
 def modules(split: Split, c: dict[str, Any]) -> dict[str, Any]:
@@ -84,18 +95,25 @@ def modules(split: Split, c: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def stream(split: Split, batches: int, c: dict[str, Any]) -> tuple[OnlineSGPR, list[int]]:
-    """The surrogate after all batches, and its number of inducing points after each."""
+def stream(
+    split: Split, batches: int, c: dict[str, Any]
+) -> tuple[OnlineSGPR, list[dict[str, float]]]:
+    """The surrogate after all batches; its inducing points and the processor time of each."""
     parts = list(zip(split.X.chunk(batches), split.Y.chunk(batches), strict=True))
-    model = OnlineSGPR(*parts[0], growth=VIPS(c["delta"]), trust=c["trust"], **modules(split, c))
+    rows = []
+    start = time.process_time()
+    growth = VIPS(c["delta"], max_points=c["max_points"])
+    model = OnlineSGPR(*parts[0], growth=growth, trust=c["trust"], **modules(split, c))
     model.fit()
     model.reselect()
     model.fit()
-    sizes = [len(model.inducing_points)]
-    for X, Y in parts[1:]:
-        model.observe(X, Y)
-        sizes.append(len(model.inducing_points))
-    return model, sizes
+    for i, (X, Y) in enumerate(parts):
+        if i:
+            start = time.process_time()
+            model.observe(X, Y)
+        seconds = time.process_time() - start
+        rows.append({"batch": i, "points": len(model.inducing_points), "seconds": seconds})
+    return model, rows
 
 
 def reference(split: Split, c: dict[str, Any]) -> tuple[StreamingGP, str]:
@@ -112,7 +130,8 @@ def reference(split: Split, c: dict[str, Any]) -> tuple[StreamingGP, str]:
 
 
 def _table(name: str) -> tuple[Tensor, Tensor]:
-    table = load_table(name)
+    """A table's inputs and outcomes; " with leak" after its name keeps inputs that leak them."""
+    table = load_table(name.removesuffix(LEAK), leak=name.endswith(LEAK))
     return table.X, table.Y
 
 
