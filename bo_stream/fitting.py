@@ -19,6 +19,7 @@ from botorch.optim.closures.core import ForwardBackwardClosure
 from gpytorch.constraints import Interval
 from gpytorch.means import ConstantMean
 from gpytorch.mlls import MarginalLogLikelihood
+from gpytorch.module import Module
 from torch import Tensor
 
 if TYPE_CHECKING:
@@ -79,9 +80,9 @@ class StreamMLL(MarginalLogLikelihood):
         return ForwardBackwardClosure(lambda: -self(), parameters)
 
 
-def log_prior(model: StreamingGP) -> Tensor:
+def log_prior(model: Module) -> Tensor:
     """Sum of the log priors of all hyperparameters, 0-dim."""
-    total = model.get_buffer("_noise_sum").new_zeros(())
+    total = torch.zeros((), dtype=torch.float64)
     priors = cast(Any, model.named_priors)()
     for _, module, prior, closure, _ in priors:
         total = total + prior.log_prob(closure(module)).sum().double()
