@@ -15,7 +15,7 @@ import torch
 from botorch.models.transforms.input import InputTransform
 from botorch.models.transforms.outcome import OutcomeTransform
 from gpytorch.kernels import Kernel
-from gpytorch.likelihoods import GaussianLikelihood, Likelihood
+from gpytorch.likelihoods import Likelihood
 from gpytorch.means import ConstantMean, Mean
 from torch import Tensor
 
@@ -30,6 +30,8 @@ from bo_stream.svgp_network import Network, best_mean, objective
 from bo_stream.svgp_posterior import SVGPPredictor
 
 __all__ = ["OnlineSVGP"]
+
+HYPERPARAMETERS = ("covar_module", "mean_module", "likelihood")
 
 
 class OnlineSVGP(StreamingGP):
@@ -66,7 +68,7 @@ class OnlineSVGP(StreamingGP):
         initial_steps: Adam steps on the first batch, at a rate annealed from 0.05 to ``lr`` and
             with ``beta = 1``, as in the study.
         lr: Adam's learning rate, also of inducing points (in units of their spread) and
-            hyperparameters.
+            hyperparameters (in their logarithms, where positive).
         learn_inducing: Whether the inducing points move.
         learn_hyperparameters: Whether Adam moves the hyperparameters too, up the objective plus
             their log priors.
@@ -217,13 +219,10 @@ class OnlineSVGP(StreamingGP):
         self._store_memory(memory)
         self._store_batch(batch)
         if learn:
-            for name in ("covar_module", "mean_module", "likelihood"):
-                learned = getattr(network, name)
-                if learned is not None:
-                    for p, q in zip(
-                        getattr(self, name).parameters(), learned.parameters(), strict=True
-                    ):
-                        p.data.copy_(q.data)
+            for name in HYPERPARAMETERS:
+                learned = getattr(network, name).parameters()
+                for own, p in zip(getattr(self, name).parameters(), learned, strict=True):
+                    own.data.copy_(p.data)
 
     def _condition_in_place(self, X: Tensor, Y: Tensor, Yvar: Tensor | None) -> None:
         """X joins the inducing points: exact, without any step (MATHS 1)."""
@@ -248,18 +247,15 @@ class OnlineSVGP(StreamingGP):
 
     def _copied_network(self, state: SVGPState) -> Network:
         """A network over copies of the hyperparameters, which learn if they are to."""
-        copies = [
-            copy.deepcopy(module).double()
-            for module in (self.covar_module, self.mean_module, self.likelihood)
-        ]
+        copies = [copy.deepcopy(getattr(self, name)).double() for name in HYPERPARAMETERS]
         if not self.learn_hyperparameters:
             for module in copies:
                 module.requires_grad_(False)
         return self._network(state, *copies)
 
     def _network(self, state: SVGPState, kernel: Any, mean: Any, likelihood: Any) -> Network:
-        noise = None if self.noise_mode == "known" else cast(GaussianLikelihood, likelihood)
-        return Network(state, kernel, mean, noise, learn_inducing=self.learn_inducing)
+        known, learn = self.noise_mode == "known", self.learn_inducing
+        return Network(state, kernel, mean, likelihood, known=known, learn_inducing=learn)
 
     def _weight(self, past: Past) -> float:
         """What multiplies the divergences: ``beta``, but 1 on a first batch."""

@@ -16,6 +16,7 @@ from linear_operator.utils.errors import NanError, NotPSDError
 from torch import Tensor, nn
 
 from bo_stream.errors import StateError
+from bo_stream.fitting import Coordinates
 from bo_stream.svgp_network import Network
 
 __all__ = ["Memory", "climb", "empty_memory"]
@@ -26,7 +27,9 @@ WARM_UP_RATE = 0.05
 
 @dataclass(frozen=True)
 class Memory:
-    """Adam's moments: of Z (``M x d``), ``mu`` (``M``), ``T`` (``M x M``), hyperparameters (flat).
+    """Adam's moments: of Z (``M x d``), ``mu`` (``M``), ``T`` (``M x M``) and hyperparameters.
+
+    The last are flat, positive ones as logarithms.
 
     Attributes:
         step: Steps taken, 0-dim.
@@ -76,56 +79,58 @@ def climb(
     Raises:
         StateError: if the climb leaves where the objective is finite.
     """
-    groups: list[list[Tensor]] = [[p] for p in network.coordinates()] + [
-        list(network.hyperparameters())
-    ]
-    sizes = [p.shape for (p,) in groups[:3]] + [torch.Size([sum(p.numel() for p in groups[3])])]
-    memory = memory.fitted(sizes)
-    units = [1.0 / network.spread, *(torch.ones_like(network.spread[:1]) for _ in range(3))]
-    moving = [p for group in groups for p in group if p.requires_grad]
-    adam = torch.optim.Adam(moving, lr=rate, maximize=True)
-    for group, m, v, unit in zip(groups, memory.first, memory.second, units, strict=True):
-        _recall(adam, group, memory.step, m / unit, v / unit.square())
+    coordinates = Coordinates(network, skip_mean=False)
+    theta = coordinates.get().to(network.spread).requires_grad_(bool(coordinates.items))
+    leaves: list[Tensor] = [*network.coordinates(), theta]
+    units = [1.0 / network.spread, *[torch.ones_like(network.spread[:1])] * 3]
+    adam = torch.optim.Adam([p for p in leaves if p.requires_grad], lr=rate, maximize=True)
+    _recall(adam, leaves, memory.fitted([p.shape for p in leaves]), units)
     top = max(rate, WARM_UP_RATE) if warm_up else rate
     for i in range(steps):
         cosine = 0.5 * (1.0 + math.cos(math.pi * i / steps))
         adam.param_groups[0]["lr"] = rate + (top - rate) * cosine
-        adam.zero_grad()
+        for p in (*network.parameters(), theta):
+            p.grad = None
         try:
-            value = objective()
-            value.backward()
+            objective().backward()
         except (NanError, NotPSDError, torch.linalg.LinAlgError) as error:  # type: ignore[attr-defined]
             raise _astray(str(error)) from error
+        if not all(
+            bool(p.grad.isfinite().all()) for p in network.parameters() if p.grad is not None
+        ):
+            raise _astray("a gradient that is not finite")
+        if coordinates.items:
+            theta.grad = coordinates.gradient().to(theta)
         adam.step()
-    if not all(bool(p.isfinite().all()) for p in moving):
-        raise _astray("values that are not finite")
-    first, second = [], []
-    for group, m, v, unit in zip(groups, memory.first, memory.second, units, strict=True):
-        held = [adam.state[p] for p in group if p in adam.state and "exp_avg" in adam.state[p]]
-        first.append(_gathered(held, "exp_avg", m / unit) * unit)
-        second.append(_gathered(held, "exp_avg_sq", v / unit.square()) * unit.square())
-    return Memory(memory.step + steps, tuple(first), tuple(second))
+        if coordinates.items:
+            with torch.no_grad():
+                theta.copy_(coordinates.clip(theta.cpu()))
+            coordinates.set(theta.detach().cpu())
+    return _remembered(adam, leaves, memory.fitted([p.shape for p in leaves]), units, steps)
 
 
-def _recall(adam: torch.optim.Adam, group: list[Tensor], step: Tensor, *held: Tensor) -> None:
-    """Give Adam the moments of one group of parameters."""
-    start = 0
-    for p in group:
-        m, v = (t if len(group) == 1 else t[start : start + p.numel()] for t in held)
-        start += p.numel()
-        if p.requires_grad and float(step):
-            adam.state[p] = {
-                "step": step.detach().cpu().float(),
-                "exp_avg": m.reshape(p.shape).clone(),
-                "exp_avg_sq": v.reshape(p.shape).clone(),
-            }
+def _recall(
+    adam: torch.optim.Adam, leaves: list[Tensor], memory: Memory, units: list[Tensor]
+) -> None:
+    """Give Adam the moments of its parameters."""
+    if not float(memory.step):
+        return
+    for p, m, v, unit in zip(leaves, memory.first, memory.second, units, strict=True):
+        if p.requires_grad:
+            step = memory.step.detach().cpu().float()
+            adam.state[p] = {"step": step, "exp_avg": m / unit, "exp_avg_sq": v / unit.square()}
 
 
-def _gathered(held: list[dict[str, Tensor]], name: str, before: Tensor) -> Tensor:
-    """One group's moments in the shape they are kept in; as before if the group stood still."""
-    if not held:
-        return before
-    return torch.cat([state[name].reshape(-1) for state in held]).reshape(before.shape)
+def _remembered(
+    adam: torch.optim.Adam, leaves: list[Tensor], before: Memory, units: list[Tensor], steps: int
+) -> Memory:
+    """The moments after the climb; as before where a parameter stood still."""
+    first, second = list(before.first), list(before.second)
+    for i, (p, unit) in enumerate(zip(leaves, units, strict=True)):
+        if p in adam.state and "exp_avg" in adam.state[p]:
+            first[i] = adam.state[p]["exp_avg"] * unit
+            second[i] = adam.state[p]["exp_avg_sq"] * unit.square()
+    return Memory(before.step + steps, tuple(first), tuple(second))
 
 
 def _padded(t: Tensor, size: torch.Size) -> Tensor:

@@ -12,11 +12,11 @@ from typing import cast
 import torch
 from gpytorch.distributions import MultivariateNormal
 from gpytorch.kernels import Kernel
-from gpytorch.likelihoods import GaussianLikelihood
+from gpytorch.likelihoods import Likelihood
 from gpytorch.means import Mean
 from gpytorch.models import ApproximateGP
 from gpytorch.variational import CholeskyVariationalDistribution, VariationalStrategy
-from torch import Tensor, nn
+from torch import Tensor
 
 from bo_stream.sgpr import Batch, solve
 from bo_stream.svgp import Past, SVGPState, nugget, past_divergence
@@ -32,8 +32,8 @@ class Network(ApproximateGP):
 
     Args:
         state: Where inducing points and ``q(v)`` start; at least one point.
-        kernel, mean, likelihood: The hyperparameters, not copied. No likelihood: the noise is
-            known.
+        kernel, mean, likelihood: The hyperparameters, not copied.
+        known: Whether the noise is known, and the likelihood has none to learn.
         learn_inducing: Whether the inducing points are parameters.
     """
 
@@ -42,8 +42,9 @@ class Network(ApproximateGP):
         state: SVGPState,
         kernel: Kernel,
         mean: Mean,
-        likelihood: GaussianLikelihood | None,
+        likelihood: Likelihood,
         *,
+        known: bool = False,
         learn_inducing: bool = True,
     ) -> None:
         spread = state.Z.amax(0) - state.Z.amin(0)
@@ -64,6 +65,7 @@ class Network(ApproximateGP):
             law.chol_variational_covar.copy_(state.T)
         self.law, self.spread, self.start = law, spread, state
         self.covar_module, self.mean_module, self.likelihood = kernel, mean, likelihood
+        self.known = known
 
     def forward(self, U: Tensor) -> MultivariateNormal:
         """The prior at points ``n x d`` in units of the spread."""
@@ -77,7 +79,7 @@ class Network(ApproximateGP):
 
     def noise(self, r: Tensor) -> Tensor:
         """Noise variances, given what multiplies the learned noise (or the known ones), ``N``."""
-        return r if self.likelihood is None else cast(Tensor, self.likelihood.noise).double() * r
+        return r if self.known else cast(Tensor, self.likelihood.noise).double() * r
 
     def state(self) -> SVGPState:
         """The state now, detached; points that have not moved are as they were, to the bit."""
@@ -90,11 +92,6 @@ class Network(ApproximateGP):
         """Inducing points in units of the spread, mean and root of ``q(v)``."""
         Z = cast(Tensor, self.variational_strategy.inducing_points)
         return Z, self.law.variational_mean, self.law.chol_variational_covar
-
-    def hyperparameters(self) -> list[nn.Parameter]:
-        """Those that may be learned."""
-        modules = [self.covar_module, self.mean_module, self.likelihood]
-        return [p for m in modules if m is not None for p in m.parameters() if p.requires_grad]
 
 
 def objective(network: Network, past: Past, batch: Batch, beta: float) -> Tensor:

@@ -425,3 +425,15 @@ def test_a_state_of_another_size_is_refused():
     model = stream()[0]
     with pytest.raises(StateError, match="num_inducing"):
         stream(num_inducing=9)[0].load_state_dict(model.state_dict())
+
+
+def test_adam_keeps_to_the_constraints():
+    """BoTorch's default lengthscale is its own raw parameter: a step may not leave its bounds."""
+    X = torch.linspace(0.0, 1.0, 6).double().unsqueeze(-1)
+    Y = torch.tensor([1.0, -1.0] * 3).double().unsqueeze(-1)
+    model = OnlineSVGP(X, Y, num_inducing=6, learn_hyperparameters=True, initial_steps=20, lr=0.5)
+    base = model.covar_module.base_kernel
+    base.lengthscale = 0.026
+    for _ in range(3):
+        model.observe(X, Y)
+    assert float(base.lengthscale.detach()) >= float(base.raw_lengthscale_constraint.lower_bound)
