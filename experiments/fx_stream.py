@@ -23,7 +23,8 @@ def main(
     """Follow the rate with every surrogate, in every order and for every seed; draw the scores."""
     c = tomllib.loads(config.read_text())
     if smoke:
-        c |= {"table": "synthetic", "seeds": [0, 1], "output": c["output"] + "_smoke"}
+        c |= {"table": "synthetic", "orders": ["random"], "seeds": [0, 1]}
+        c["output"] += "_smoke"
         c["methods"]["online_svgp"]["options"] |= {"steps": 2, "initial_steps": 50}
     c["methods"] = {k: v for k, v in c["methods"].items() if not method or k in method}
     run(c)
