@@ -5,6 +5,8 @@ import copy
 import pytest
 import torch
 from botorch.models.transforms import Normalize
+from gpytorch.constraints import Interval
+from gpytorch.kernels import RBFKernel, ScaleKernel
 from gpytorch.likelihoods import GaussianLikelihood
 from gpytorch.means import ConstantMean, ZeroMean
 from torch.distributions import MultivariateNormal, Normal, kl_divergence
@@ -207,8 +209,8 @@ def test_conditioning_is_exact():
     joint = prior.latent(torch.cat([batch.X, X]))
     law = oracles.condition(joint.mean[0], joint.covariance(joint)[0], batch.y, batch.noise)
     after = SVGPPredictor.of(frozen_kernel(kernel), given, mean).latent(X)
-    assert torch.allclose(after.mean[0], law[0], atol=1e-9)
-    assert torch.allclose(after.covariance(after)[0], law[1], atol=1e-9)
+    assert torch.allclose(after.mean[0], law[0], rtol=0.0, atol=1e-9)
+    assert torch.allclose(after.covariance(after)[0], law[1], rtol=0.0, atol=1e-9)
 
 
 # -- the climb ------------------------------------------------------------------------------------
@@ -381,8 +383,9 @@ def test_a_fit_climbs_the_last_batch_and_keeps_q():
 def test_a_climb_astray_changes_nothing():
     model, X, Y = stream(learn_hyperparameters=True)
     before = buffers(model)
-    with pytest.raises(StateError, match="Lower `lr`"):
-        model.observe(X[:2], torch.full_like(Y[:2], 1e200))
+    for steps in (1, 10):
+        with pytest.raises(StateError, match="Lower `lr`"):
+            model.observe(X[:2], torch.full_like(Y[:2], 1e200), steps=steps)
     after = buffers(model)
     assert all(torch.equal(v, after[k]) for k, v in before.items())
     assert model.observe(X[:2], Y[:2]).num_observed == 32
@@ -428,12 +431,21 @@ def test_a_state_of_another_size_is_refused():
 
 
 def test_adam_keeps_to_the_constraints():
-    """BoTorch's default lengthscale is its own raw parameter: a step may not leave its bounds."""
     X = torch.linspace(0.0, 1.0, 6).double().unsqueeze(-1)
     Y = torch.tensor([1.0, -1.0] * 3).double().unsqueeze(-1)
-    model = OnlineSVGP(X, Y, num_inducing=6, learn_hyperparameters=True, initial_steps=20, lr=0.5)
-    base = model.covar_module.base_kernel
-    base.lengthscale = 0.026
+    kernel = ScaleKernel(RBFKernel(lengthscale_constraint=Interval(0.9, 1.1)))
+    kernel.base_kernel.lengthscale = 1.0
+    model = OnlineSVGP(
+        X, Y, covar_module=kernel, num_inducing=6, learn_hyperparameters=True, lr=0.5
+    )
     for _ in range(3):
         model.observe(X, Y)
-    assert float(base.lengthscale.detach()) >= float(base.raw_lengthscale_constraint.lower_bound)
+    lengthscale = float(model.covar_module.base_kernel.lengthscale.detach())
+    assert 0.9 < lengthscale < 1.1 and lengthscale != 1.0
+
+
+def test_a_first_batch_is_always_under_the_bound():
+    """`beta` weighs divergences to a past, of which a first batch has none."""
+    models = [stream(beta=beta)[0] for beta in (1.0, 1e-3)]
+    assert torch.equal(*(m.make_mll()().detach() for m in models))
+    assert torch.equal(*(m.get_buffer("_now_T") for m in models))
