@@ -5,7 +5,8 @@ from bo_stream.cagp import CaGP
 from bo_stream.exact import ExactGP
 from bo_stream.fitting import FitReport
 from bo_stream.online_sgpr import OnlineSGPR
+from bo_stream.online_svgp import OnlineSVGP
 from bo_stream.surrogate import surrogate
 from bo_stream.wiski import WISKI
 
-__all__ = ["WISKI", "CaGP", "ExactGP", "FitReport", "OnlineSGPR", "surrogate"]
+__all__ = ["WISKI", "CaGP", "ExactGP", "FitReport", "OnlineSGPR", "OnlineSVGP", "surrogate"]

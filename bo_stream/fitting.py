@@ -19,12 +19,13 @@ from botorch.optim.closures.core import ForwardBackwardClosure
 from gpytorch.constraints import Interval
 from gpytorch.means import ConstantMean
 from gpytorch.mlls import MarginalLogLikelihood
+from gpytorch.module import Module
 from torch import Tensor
 
 if TYPE_CHECKING:
     from bo_stream.streaming import StreamingGP
 
-__all__ = ["Curvature", "FitReport", "StreamMLL", "fit_model"]
+__all__ = ["Coordinates", "Curvature", "FitReport", "StreamMLL", "fit_model"]
 
 TOLERANCE = 0.01
 """A fit stops when a step gains, or promises to gain, less than this many nats."""
@@ -79,9 +80,9 @@ class StreamMLL(MarginalLogLikelihood):
         return ForwardBackwardClosure(lambda: -self(), parameters)
 
 
-def log_prior(model: StreamingGP) -> Tensor:
+def log_prior(model: Module) -> Tensor:
     """Sum of the log priors of all hyperparameters, 0-dim."""
-    total = model.get_buffer("_noise_sum").new_zeros(())
+    total = torch.zeros((), dtype=torch.float64)
     priors = cast(Any, model.named_priors)()
     for _, module, prior, closure, _ in priors:
         total = total + prior.log_prob(closure(module)).sum().double()
@@ -99,9 +100,12 @@ def profiled_mean(model: StreamingGP) -> bool:
 
 
 class Coordinates:
-    """The free hyperparameters as one vector: logarithms of positive ones, others as they are."""
+    """The free hyperparameters as one vector: logarithms of positive ones, others as they are.
 
-    def __init__(self, model: StreamingGP, skip_mean: bool) -> None:
+    Those of the modules ``covar_module``, ``likelihood`` and ``mean_module`` of any GP.
+    """
+
+    def __init__(self, model: Any, skip_mean: bool) -> None:
         self.items: list[tuple[torch.nn.Parameter, Interval | None, bool]] = []
         lower, upper = [], []
         for module in (model.covar_module, model.likelihood, model.mean_module):
@@ -126,7 +130,7 @@ class Coordinates:
         for parameter, constraint, positive in self.items:
             value = _value(parameter, constraint).detach().double().cpu().reshape(-1)
             parts.append(value.log() if positive else value)
-        return self.clip(torch.cat(parts))
+        return self.clip(torch.cat(parts)) if parts else self.lower
 
     def confine(self, trust: float) -> None:
         """Keep positive hyperparameters within a factor ``exp(trust)`` of where they are now."""

@@ -1,4 +1,4 @@
-"""The README's first program runs as it stands."""
+"""The README's programs run as they stand."""
 
 import re
 from pathlib import Path
@@ -9,11 +9,28 @@ import torch
 README = Path(__file__).parents[1] / "README.md"
 
 
-def test_the_first_program_runs(capsys: pytest.CaptureFixture[str]) -> None:
+def printed_by(text: str, capsys: pytest.CaptureFixture[str]) -> list[str]:
+    """What the README's program that contains a text prints."""
     blocks = re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
+    (block,) = [b for b in blocks if text in b]
     torch.manual_seed(0)
-    exec(compile(blocks[0], "<README>", "exec"), {})
-    lines = capsys.readouterr().out.splitlines()
+    exec(compile(block, "<README>", "exec"), {})
+    return capsys.readouterr().out.splitlines()
+
+
+def test_the_first_program_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = printed_by("optimize_acqf(", capsys)
     assert len(lines) == 10  # one line a step: observations so far, regret of the batch
     assert lines[-1].split()[0] == "40"
     assert all(float(line.split()[1]) >= 0.0 for line in lines)
+
+
+def test_the_baseline_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    (line,) = printed_by("import OnlineSVGP", capsys)
+    assert line.startswith("tensor(")
+
+
+def test_the_growth_policy_grows_where_it_is_uncertain(capsys: pytest.CaptureFixture[str]) -> None:
+    (line,) = printed_by("class Uncertain", capsys)
+    points, *words = line.split()
+    assert 3 <= int(points) <= 12 and words[-2:] == ["100", "observations"]

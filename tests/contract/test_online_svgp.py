@@ -1,0 +1,40 @@
+"""The streaming contract on online SVGP."""
+
+from typing import Any
+
+import pytest
+from torch import Tensor
+
+from bo_stream import OnlineSVGP
+from bo_stream.testing import StreamingContract
+
+
+class TestOnlineSVGP(StreamingContract):
+    initial_steps = 40
+
+    def make(
+        self, train_X: Tensor, train_Y: Tensor, train_Yvar: Tensor | None = None, **kw: Any
+    ) -> OnlineSVGP:
+        """Small: a few inducing points, and steps enough to have learned something."""
+        options = {"num_inducing": 12, "steps": 2, "initial_steps": self.initial_steps} | kw
+        return OnlineSVGP(train_X, train_Y, train_Yvar, **options)
+
+    def test_noise_matters_point_by_point(self) -> None:
+        """Fitting a point to its noise takes its steps."""
+        self.initial_steps = 300
+        super().test_noise_matters_point_by_point()
+
+
+@pytest.mark.slow
+class TestKnownNoise(TestOnlineSVGP):
+    noise = "known"
+
+
+@pytest.mark.slow
+class TestScaledNoise(TestOnlineSVGP):
+    noise = "scaled"
+
+
+@pytest.mark.slow
+class TestOneDimension(TestOnlineSVGP):
+    dim = 1
