@@ -9,6 +9,7 @@ that studies of streaming surrogates compare with. The objective is `bo_stream.s
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from typing import Any, NoReturn, Self, cast
 
 import torch
@@ -22,7 +23,7 @@ from torch import Tensor
 from bo_stream.errors import InputError, UnsupportedError
 from bo_stream.fitting import log_prior
 from bo_stream.latent import Predictor, frozen_kernel
-from bo_stream.sgpr import Batch
+from bo_stream.sgpr import Batch, solve
 from bo_stream.streaming import Promises, StreamingGP
 from bo_stream.svgp import Past, SVGPState, condition, empty_state, factor, grow
 from bo_stream.svgp_climb import Memory, climb, empty_memory
@@ -236,6 +237,21 @@ class OnlineSVGP(StreamingGP):
         self._store(condition(past.state, given, kernel, past.mean), past)
         self._store_batch(batch)
         self._counted(X, Yvar)
+
+    def _rescale(self, shift: Tensor, factor: Tensor) -> None:
+        """The inducing values keep their law, in the new units; between them the prior speaks.
+
+        Not quite what the same batches would have led to in the new units: Adam's steps are not
+        free of units.
+        """
+        s, f = shift[0], factor[0]
+        now, past, m = self._now(), self._past(), self._prior_mean().detach()[0]
+        mu = now.mu / f + solve(self._past_now().L, torch.ones_like(now.mu)) * ((m - s) / f - m)
+        before = Past(past.state, past.L / f, (past.mean - s) / f)
+        self._store(replace(now, mu=mu, T=now.T / f), before)
+        self._write("batch_y", (self.get_buffer("_batch_y") - s) / f)
+        if self.noise_mode != "learned":
+            self._write("batch_r", self.get_buffer("_batch_r") / f.square())
 
     def _batch_of(self, X: Tensor, Y: Tensor, Yvar: Tensor | None) -> Batch:
         """The batch, with its noise before any learned scale."""

@@ -1,0 +1,78 @@
+"""The studies of how online SGPR grows, in their smoke modes."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from bo_stream.growth import VIPS
+from experiments import field, growth, small_batches
+from experiments.growth_scenarios import SCENARIOS, grown
+
+CONFIGS = Path(growth.__file__).parent / "configs"
+HELD = {"lengthscale": 0.7, "outputscale": 0.6, "noise": 0.2}
+
+
+def test_help_does_not_wait_for_torch() -> None:
+    code = (
+        "import sys\nfrom experiments import field, growth, small_batches\n"
+        "assert 'torch' not in sys.modules"
+    )
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+def sizes(scenario: str) -> tuple[list[int], list[int]]:
+    stream = SCENARIOS[scenario](1, 50, 12, 0.2, 0)
+    return grown(stream, VIPS(0.035), HELD)[0], stream.surprises
+
+
+def test_a_growing_domain_takes_points_in_proportion() -> None:
+    M, _ = sizes("growing")
+    half = M[5] - M[0]
+    assert half >= 4 and abs((M[11] - M[5]) - half) <= 3
+
+
+def test_a_stationary_stream_stops_growing() -> None:
+    M, _ = sizes("stationary")
+    assert len(set(M[2:])) == 1
+
+
+def test_only_surprises_make_the_model_grow() -> None:
+    M, surprises = sizes("outliers")
+    grows = [i for i in range(3, 12) if M[i] > M[i - 1]]
+    assert grows == surprises[1:]
+
+
+def test_growth(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    growth.main(CONFIGS / "growth.toml", True)
+    assert "OIPS / VIPS" in capsys.readouterr().out
+    folder = Path("results/growth_smoke")
+    assert (folder / "sizes.png").exists()
+    table = pd.read_csv(folder / "results.csv")
+    assert set(table["scenario"]) == set(SCENARIOS) and "VIPS" in set(table["policy"])
+
+
+def test_field(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    field.main(CONFIGS / "field.toml", True)
+    folder = Path("results/field_smoke")
+    table = pd.read_csv(folder / "batches.csv")
+    assert (folder / "map.png").exists() and "all at once" in capsys.readouterr().out
+    assert table["rmse"].iloc[-2] < 0.5 * table["rmse"].iloc[0]
+
+
+def test_small_batches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    small_batches.main(True)
+    out = capsys.readouterr().out
+    assert "Pruned(VIPS)" in out and "every batch, priors, trust" in out
+    assert len(list(Path("results/small_batches_smoke").glob("*.png"))) == 4
