@@ -43,7 +43,8 @@ from bo_stream.latent import Predictor, frozen_kernel
 from bo_stream.projected import Projected, border, chol_of
 from bo_stream.projected_predictor import ProjectedPredictor
 from bo_stream.schedule import RefitSchedule
-from bo_stream.streaming import Memo, Promises, StreamingGP
+from bo_stream.state import Memo
+from bo_stream.streaming import Promises, StreamingGP
 
 __all__ = ["CaGP"]
 

@@ -12,37 +12,34 @@ from __future__ import annotations
 
 import copy
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, ClassVar, Self, cast
 
 import torch
 from botorch.models.transforms.input import InputTransform
 from botorch.models.transforms.outcome import OutcomeTransform, Standardize
 from gpytorch.kernels import Kernel
-from gpytorch.likelihoods import FixedNoiseGaussianLikelihood, GaussianLikelihood, Likelihood
+from gpytorch.likelihoods import FixedNoiseGaussianLikelihood, Likelihood
 from gpytorch.means import ConstantMean, Mean, ZeroMean
 from gpytorch.mlls import MarginalLogLikelihood
 from gpytorch.models import GP
-from torch import Tensor, nn
+from torch import Tensor
 
 from bo_stream import conditioned
+from bo_stream.checks import checked_bounds, noise_mode_of, sizes_of
 from bo_stream.errors import (
-    BoundsError,
-    DtypeError,
     InputError,
     NoiseError,
     ShapeError,
-    StateError,
     UnsupportedError,
 )
 from bo_stream.fitting import Curvature, FitReport, StreamMLL, fit_model
 from bo_stream.latent import Predictor, chol_psd
 from bo_stream.model import LatentModel, check_noise, check_noise_fits, refuse_unknown
 from bo_stream.modules import default_kernel, default_likelihood, frozen_transform
+from bo_stream.state import Memo, StateBuffers
 
 __all__ = ["Promises", "StreamingGP"]
-
-STATE_VERSION = 1
 
 
 class Promises:
@@ -69,7 +66,7 @@ class Promises:
         self.multi_output = multi_output
 
 
-class StreamingGP(LatentModel, GP):
+class StreamingGP(StateBuffers, LatentModel, GP):
     """A Gaussian-process surrogate that absorbs data as they come and is a BoTorch model.
 
     Args:
@@ -106,21 +103,21 @@ class StreamingGP(LatentModel, GP):
         outcome_transform: OutcomeTransform | None,
     ) -> None:
         super().__init__()
-        self._dim, self._num_outputs = _sizes(train_X, train_Y, train_Yvar)
+        self._dim, self._num_outputs = sizes_of(train_X, train_Y, train_Yvar)
         if self.num_outputs > 1 and not self.promises.multi_output:
             raise UnsupportedError(
                 f"one output for {type(self).__name__}",
                 f"{self.num_outputs}",
                 "Build one surrogate per output and join them in a botorch ModelListGP.",
             )
-        self.register_buffer("bounds", _checked_bounds(bounds, train_X))
+        self.register_buffer("bounds", checked_bounds(bounds, train_X))
         self.register_buffer("_interface", train_X.new_empty(0), persistent=False)
         self._check_batch(train_X, train_Y, train_Yvar, noise_known=train_Yvar is not None)
         if input_transform is not None:
             self.input_transform = frozen_transform(input_transform, train_X)
         if outcome_transform is not None:
             self.outcome_transform = frozen_transform(outcome_transform, train_Y, train_Yvar)
-        self.noise_mode = _noise_mode(train_Yvar, likelihood)
+        self.noise_mode = noise_mode_of(train_Yvar, likelihood)
         self.covar_module = covar_module or default_kernel(self._dim, self.num_outputs)
         self.mean_module = mean_module or ConstantMean(batch_shape=self._batch())
         if type(self.mean_module) not in (ConstantMean, ZeroMean):
@@ -354,12 +351,6 @@ class StreamingGP(LatentModel, GP):
         """How many observations the state holds."""
         return int(self.get_buffer("_count"))
 
-    @property
-    def state_bytes(self) -> int:
-        """Bytes of all state buffers: what "bytes constant in n" is about."""
-        buffers = (self.get_buffer(name) for name in self._state)
-        return sum(b.numel() * b.element_size() for b in buffers)
-
     def subset_output(self, idcs: list[int]) -> LatentModel:
         """Some of the outputs, as a snapshot; all of them: the surrogate itself."""
         if list(idcs) == list(range(self.num_outputs)):
@@ -499,86 +490,8 @@ class StreamingGP(LatentModel, GP):
             self._memo = Memo(previous, values.clone(), self._revision)
         return previous
 
-    # -- state: buffers in float64 that move, copy, save and load --------------------------------
-
     def _batch(self) -> torch.Size:
         return torch.Size([self.num_outputs] if self.num_outputs > 1 else [])
-
-    def _register_state(self, name: str, value: Tensor) -> None:
-        device = self.get_buffer("_interface").device
-        self.register_buffer(name, value.to(device))
-        if name not in self._state:
-            self._state.append(name)
-
-    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        """Move everything; cast the interface and the hyperparameters, never state or transforms.
-
-        BoTorch's analytic acquisitions call ``.to(X)`` at every evaluation: when nothing moves,
-        nothing derived is forgotten.
-        """
-        kept = [(cast(nn.Module, self), name) for name in ["bounds", *self._state]]
-        for child in ("input_transform", "outcome_transform"):
-            if hasattr(self, child):
-                kept += [(m, k) for m in getattr(self, child).modules() for k in m._buffers]
-        values = [module._buffers[name] for module, name in kept]
-        before = self.get_buffer("_interface").device
-        for module, name in kept:
-            module._buffers[name] = None
-        super()._apply(fn, recurse)
-        device = self.get_buffer("_interface").device
-        for (module, name), value in zip(kept, values, strict=True):
-            module._buffers[name] = None if value is None else value.to(device)
-        if device != before:
-            self._revision += 1
-            self._memo = Memo()
-        return self
-
-    def get_extra_state(self) -> dict[str, Any]:
-        """Class, version and layout, to be checked before a state is loaded."""
-        return {"class": type(self).__name__, "version": STATE_VERSION, **self._layout()}
-
-    def set_extra_state(self, state: dict[str, Any]) -> None:
-        """Nothing to restore: `_load_from_state_dict` has checked it."""
-
-    def load_state_dict(  # type: ignore[override]
-        self,
-        state_dict: Mapping[str, Any],
-        strict: bool = True,
-        keep_transforms: bool = True,
-        assign: bool = False,
-    ) -> Any:
-        """Restore state, hyperparameters and transforms; all is checked before anything changes.
-
-        Raises:
-            StateError: if class, version, layout or keys do not fit this surrogate.
-        """
-        missing = set(self.state_dict()) - set(state_dict)
-        unexpected = set(state_dict) - set(self.state_dict())
-        if strict and (missing or unexpected):
-            raise StateError(
-                f"the state of a {type(self).__name__} built with the same arguments",
-                f"missing {sorted(missing)}, unexpected {sorted(unexpected)}",
-                "Build the surrogate as the saved one was, then load.",
-            )
-        return nn.Module.load_state_dict(self, state_dict, strict, assign)
-
-    def _load_from_state_dict(
-        self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any
-    ) -> None:
-        saved, own = state_dict.get(prefix + "_extra_state"), self.get_extra_state()
-        if saved != own:
-            raise StateError(
-                f"a state of {own}",
-                f"{saved}",
-                "Load it into a surrogate built as the saved one was.",
-            )
-        for name in self._state:
-            if prefix + name in state_dict:
-                value = state_dict[prefix + name]
-                self._buffers[name] = self.get_buffer(name).new_empty(value.shape)
-        super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
-        self._changed()
-        self._memo = Memo()
 
     # -- checks ----------------------------------------------------------------------------------
 
@@ -607,77 +520,6 @@ class StreamingGP(LatentModel, GP):
             check_noise(Yvar)
 
 
-class Memo:
-    """One immutable value, kept while the state's revision and the hyperparameters' values hold."""
-
-    def __init__(
-        self, value: Any = None, hyperparameters: Tensor | None = None, revision: int = -1
-    ) -> None:
-        self.value = value
-        self.hyperparameters = hyperparameters
-        self.revision = revision
-
-    def fits(self, hyperparameters: Tensor) -> bool:
-        """Whether the value was made under these hyperparameters, on this device."""
-        mine = self.hyperparameters
-        return (
-            mine is not None
-            and mine.device == hyperparameters.device
-            and torch.equal(mine, hyperparameters)
-        )
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Memo:
-        return self  # the value is never written to
-
-
-def _sizes(X: Tensor, Y: Tensor, Yvar: Tensor | None) -> tuple[int, int]:
-    shapes = [tuple(t.shape) for t in (X, Y) if t is not None]
-    if X.ndim != 2 or Y.ndim != 2 or X.shape[0] != Y.shape[0] or 0 in (X.shape[1], Y.shape[1]):
-        raise ShapeError(
-            "train_X `n x d` and train_Y `n x m`, unbatched",
-            " and ".join(map(str, shapes)),
-            "Give an explicit output dimension; build one surrogate per batch.",
-        )
-    if X.dtype != Y.dtype or X.dtype not in (torch.float32, torch.float64):
-        raise DtypeError(
-            "train_X and train_Y both float64 (or both float32)",
-            f"{X.dtype} and {Y.dtype}",
-            "Cast them to one dtype.",
-        )
-    return X.shape[1], Y.shape[1]
-
-
-def _checked_bounds(bounds: Tensor | None, X: Tensor) -> Tensor | None:
-    if bounds is None:
-        return None
-    value = torch.as_tensor(bounds).detach().to(dtype=torch.float64, device=X.device)
-    if value.shape != (2, X.shape[1]):
-        raise ShapeError(
-            f"bounds `2 x {X.shape[1]}`", f"{tuple(value.shape)}", "Stack lower and upper bounds."
-        )
-    if not bool(value.isfinite().all()) or bool((value[0] >= value[1]).any()):
-        raise BoundsError(
-            "finite bounds, lower below upper", f"{value.tolist()}", "Swap or widen them."
-        )
-    return value.clone()
-
-
 def _coefficients(transform: Standardize) -> tuple[Tensor, Tensor]:
     """Means and standard deviations, each ``o``."""
     return transform.means.reshape(-1), transform.stdvs.reshape(-1)
-
-
-def _noise_mode(Yvar: Tensor | None, likelihood: Likelihood | None) -> str:
-    if getattr(likelihood, "second_noise_covar", None) is not None:
-        raise UnsupportedError(
-            "known or learned noise",
-            "learn_additional_noise=True",
-            "Give train_Yvar and likelihood=GaussianLikelihood() for noise of learned scale.",
-        )
-    if likelihood is not None and not isinstance(likelihood, GaussianLikelihood):
-        raise UnsupportedError(
-            "a GaussianLikelihood", type(likelihood).__name__, "Give known noise as train_Yvar."
-        )
-    if Yvar is None:
-        return "learned"
-    return "known" if likelihood is None else "scaled"

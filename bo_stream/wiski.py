@@ -25,7 +25,8 @@ from bo_stream.grid_kernel import kernel_roots, kernel_values
 from bo_stream.grid_posterior import GridPredictor, stacked
 from bo_stream.grid_rows import RowFactorisation, evidence_from_rows
 from bo_stream.latent import Predictor
-from bo_stream.streaming import Memo, Promises, StreamingGP
+from bo_stream.state import Memo
+from bo_stream.streaming import Promises, StreamingGP
 
 __all__ = ["WISKI"]
 
