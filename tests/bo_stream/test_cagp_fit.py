@@ -6,13 +6,17 @@ import pytest
 import torch
 from botorch.fit import fit_gpytorch_mll
 from botorch.optim.fit import fit_gpytorch_mll_scipy
-from gpytorch.kernels import RBFKernel, ScaleKernel
+from gpytorch.constraints import GreaterThan
+from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
+from gpytorch.likelihoods import GaussianLikelihood
 
 from bo_stream import CaGP, action_fitting
 from bo_stream.action_fitting import LearningCurve
 from bo_stream.actions import BlockSparse, ConjugateGradient, UnitBlocks
 from bo_stream.errors import InputError
 from bo_stream.schedule import RefitSchedule
+from bo_stream.scores import score
+from experiments.cohort import cohort
 
 
 def data(n, seed=0):
@@ -157,3 +161,25 @@ def test_refusals():
         model().make_mll("evidence")
     with pytest.raises(InputError, match="growth"):
         RefitSchedule(growth=1.0)
+
+
+def test_locality_finds_the_subjects_of_a_shuffled_cohort():
+    """Shuffled rows, ordered by the model itself: as good as rows sorted by subject and day."""
+    X, Y = cohort(subjects=5, sessions=12, seed=1)
+    X, Y = (X - X.mean(0)) / X.std(0), (Y - Y.mean()) / Y.std()
+    held_out = torch.arange(len(X)) % 8 == 0
+
+    def bound_and_density(order, rows):
+        kernel = ScaleKernel(MaternKernel(nu=1.5, ard_num_dims=20)).double()
+        noise = GaussianLikelihood(noise_constraint=GreaterThan(1e-4)).double()
+        actions = BlockSparse(30, order=order)
+        m = CaGP(X[rows], Y[rows], covar_module=kernel, likelihood=noise, actions=actions)
+        bound = m.fit(240, optimizer="adam").value / len(rows)
+        return bound, score(m, X[held_out], Y[held_out], Y[held_out]).nlpd
+
+    rows = (~held_out).nonzero()[:, 0]
+    by_subject = rows[(1e3 * X[rows, 0] + X[rows, 3]).argsort()]
+    best, shuffled = bound_and_density("given", by_subject), bound_and_density("given", rows)
+    found = bound_and_density("locality", rows)
+    assert found[0] > best[0] - 0.05 and found[0] > shuffled[0] + 0.1, (best, shuffled, found)
+    assert found[1] < best[1] + 0.05 and found[1] < shuffled[1] - 0.05, (best, shuffled, found)
