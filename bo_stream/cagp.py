@@ -47,6 +47,9 @@ from bo_stream.streaming import Memo, Promises, StreamingGP
 
 __all__ = ["CaGP"]
 
+RECUT = 1.5
+"""Blocks ordered by locality are cut anew, at a fit, when n has grown by this factor."""
+
 
 class CaGP(StreamingGP):
     """Computation-aware GP: i numbers computed from n data, and uncertainty about the rest.
@@ -97,7 +100,7 @@ class CaGP(StreamingGP):
     dense: Tensor
     L: Tensor
     made_with: Tensor
-    _fitted: Tensor  # number of data at the last fit, at the last cut within one; S has converged
+    _fitted: Tensor  # number of data at the last fit, at the last cut within one; S is learned
     _score: Tensor  # sum of squared standardised residuals since the last fit, and their number
 
     def __init__(
@@ -207,6 +210,8 @@ class CaGP(StreamingGP):
         limit = None if self._conditioning else self.max_actions
         if limit is not None and S.num_actions > limit:
             S, L = compress(S, L, u, noise * r, self.actions.budget() or limit)
+            # merged under old hyperparameters, S would hold a fit to them: learn its values again
+            self._fitted = self._fitted * self._fitted.new_tensor([1, 1, 0])
         self.X, self.Y, self.R = X, y, r
         self._write(S, L, hyperparameters)
 
@@ -340,9 +345,10 @@ class CaGP(StreamingGP):
         """Fit hyperparameters and, for learned actions, the values of S; warm-started.
 
         Policies that order rows by locality do so in units of lengthscales. So where the data have
-        doubled since the last such fit (or never had one) the fit goes in legs, with S cut anew
-        between them: the learned lengthscales say what a neighbour is. A later fit keeps S, and
-        takes a handful of evaluations.
+        grown by half since the last such fit (or never had one) the fit goes in legs, with S cut
+        anew between them: the learned lengthscales say what a neighbour is. Where actions were
+        compressed since the last fit, values are learned again: those merged under the old
+        hyperparameters favour them. Any other fit keeps S, and takes a handful of evaluations.
 
         Args:
             max_evals: Most objective-and-gradient evaluations; None: until converged, at most 200
@@ -393,9 +399,9 @@ class CaGP(StreamingGP):
 
     @property
     def recut_due(self) -> bool:
-        """Whether blocks ordered by locality should be cut anew: the data have doubled."""
+        """Whether blocks ordered by locality should be cut anew: the data have grown by half."""
         n, cut = self.num_observed, int(self._fitted[1])
-        return self.actions.ordered_by_locality and n > self.num_actions and n >= 2 * cut
+        return self.actions.ordered_by_locality and n > self.num_actions and n >= RECUT * cut
 
     def mark_fitted(self, learned: bool) -> None:
         """Start counting growth and surprise from here; say whether learning S has converged."""
@@ -405,7 +411,7 @@ class CaGP(StreamingGP):
 
     @property
     def learned(self) -> bool:
-        """Whether the last fit that learned values of S converged."""
+        """Whether the last fit that learned values of S converged, and none were merged since."""
         return bool(self._fitted[2])
 
     @contextmanager

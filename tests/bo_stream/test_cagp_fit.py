@@ -56,7 +56,7 @@ def test_blocks_are_cut_anew_by_learned_lengthscales():
     assert mean[0] < 0.3 * mean[1]  # the second input does not matter: blocks are long in it
 
 
-def test_a_later_fit_keeps_the_actions_until_the_data_double():
+def test_a_later_fit_keeps_the_actions_until_the_data_have_grown_by_half():
     m = model()
     m.fit(60)
     m.mark_fitted(learned=True)
@@ -64,10 +64,25 @@ def test_a_later_fit_keeps_the_actions_until_the_data_double():
     m.observe(*data(1, seed=3))
     assert m.fit().evaluations < 20
     assert torch.equal(m.block[:60], kept)
-    m.observe(*data(60, seed=4))
+    m.observe(*data(28, seed=4))  # 89 points
+    assert not m.recut_due
+    m.observe(*data(1, seed=5))
     assert m.recut_due
     m.fit(30)
     assert m.num_actions == 8
+
+
+def test_values_merged_by_compression_are_learned_again():
+    m = model()
+    m.fit()
+    m.mark_fitted(learned=True)
+    m.observe(*data(2, seed=3))
+    assert m.num_actions == 10 and m.learned
+    m.observe(*data(1, seed=4))
+    assert m.num_actions == 8 and not m.learned and not m.recut_due
+    before, merged = m.log_evidence().item(), m.values.clone()
+    m.fit()
+    assert m.log_evidence().item() > before and not torch.allclose(m.values, merged)
 
 
 def test_given_values_are_a_start_in_the_given_order():
