@@ -74,15 +74,49 @@ def test_a_later_fit_keeps_the_actions_until_the_data_have_grown_by_half():
 
 def test_values_merged_by_compression_are_learned_again():
     m = model()
-    m.fit()
+    m.fit(60)
     m.mark_fitted(learned=True)
-    m.observe(*data(2, seed=3))
-    assert m.num_actions == 10 and m.learned
+    m.observe(*data(14, seed=3))
+    assert m.num_actions <= 10 and not m.learning_due
+    m.fit()
     m.observe(*data(1, seed=4))
-    assert m.num_actions == 8 and not m.learned and not m.recut_due
+    assert m.learning_due and not m.recut_due  # a fit that kept S does not count
     before, merged = m.log_evidence().item(), m.values.clone()
     m.fit()
     assert m.log_evidence().item() > before and not torch.allclose(m.values, merged)
+
+
+def test_a_stream_is_not_held_in_the_hyperparameters_its_actions_were_merged_under():
+    """Noise only at first: a stream must find the signal that more data show, as a batch does."""
+    generator = torch.Generator().manual_seed(0)
+    X = torch.rand(160, 1, generator=generator, dtype=torch.float64)
+    noise = torch.randn(160, 1, generator=generator, dtype=torch.float64)
+    Y = torch.where(torch.arange(160)[:, None] < 40, 0.0, 2.0) * (9 * X).sin() + noise
+
+    def start(n):
+        kernel = ScaleKernel(RBFKernel(ard_num_dims=1))
+        return CaGP(X[:n], Y[:n], covar_module=kernel, actions=BlockSparse(16))
+
+    stream, batch = start(10), start(160)
+    for first in range(10, 160, 10):
+        stream.fit()
+        stream.observe(X[first : first + 10], Y[first : first + 10])
+    stream.fit()
+    batch.fit()
+    assert stream.log_evidence().item() > batch.log_evidence().item() - 5.0
+
+
+@pytest.mark.parametrize("optimizer", ["lbfgs", "adam"])
+def test_legs_from_two_starts_stay_within_the_budget(optimizer):
+    m = model()
+    m.fit(30)
+    m.observe(*data(60, seed=4))
+    assert m.recut_due and m.start.numel() == 5
+    seen = []
+    report = m.fit(48, optimizer=optimizer, progress=lambda k, value: seen.append(k))
+    assert report.evaluations == len(seen) <= 48
+    assert seen.count(1) == 5  # two short legs from either start, and the last
+    assert abs(report.value - m.make_mll()().item()) < 1e-6 * abs(report.value)
 
 
 def test_given_values_are_a_start_in_the_given_order():
