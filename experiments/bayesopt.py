@@ -68,8 +68,9 @@ def _study(config: Path, out: Path, smoke: bool, workers: int) -> None:
     typer.echo(printed.set_index("surrogate").T.to_string())
     differences = paired(done)
     differences.to_csv(out / "paired.csv", index=False)
-    typer.echo("\nlog inference regret, paired by seed\n")
-    typer.echo(differences.to_string(index=False, float_format="{:.3f}".format))
+    if len(differences):
+        typer.echo("\nlog inference regret, paired by seed\n")
+        typer.echo(differences.to_string(index=False, float_format="{:.3f}".format))
     typer.echo(f"\n{time.perf_counter() - start:.0f} s in all; wrote {out}/")
 
 
