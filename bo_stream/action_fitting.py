@@ -127,26 +127,22 @@ def fit_in_legs(
 ) -> FitReport:
     """The fit of a CaGP, by what there is to fit.
 
-    Where values of S are due to be learned, or an optimizer is named: jointly, by `fit_actions`,
-    with S cut anew after each of two shorter first legs if a cut is due. Otherwise S stays and the
+    Where values of S are due to be learned, or an optimizer is named: jointly, by `fit_actions`, in
+    legs if a cut is due. Otherwise S stays and the
     hyperparameters are fitted by the quasi-Newton method of all families, whose curvature is kept:
     a handful of evaluations. Arguments as in `fit_actions`.
     """
     model, named = mll.model, optimizer or "lbfgs"
+    model.remember_start()
     if named not in MAX_EVALS:
         raise InputError('optimizer "lbfgs" or "adam"', f"{optimizer!r}", "Choose one of the two.")
-    learn = mll.action_values is not None and (model.recut_due or not model.learned)
+    learn = mll.action_values is not None and (model.recut_due or model.learning_due)
     report: FitReport
+    learned: bool | None = None
     if learn or optimizer is not None or progress is not None or mll.loss != "elbo":
         most = max_evals or MAX_EVALS[named]
-        first = most // 6 if model.recut_due else 0
-        reports: list[LearningCurve] = []
-        for evals in (first, first, most - 2 * first) if first else (most,):
-            if reports:
-                model.recut()
-                mll.refresh()
-            reports.append(fit_actions(mll, evals, named, lr, progress))
-        report = _joined(reports)
+        report = _joined(_legs(mll, most, named, lr, progress))
+        learned = report.converged
     elif model.actions.follows_hyperparameters:
         report = _fit_in_turn(model, max_evals)
     else:
@@ -154,8 +150,48 @@ def fit_in_legs(
         if model.recut_due:
             model.recut()
             report = fit_model(model, max_evals)
-    model.mark_fitted(learned=report.converged)
+    model.mark_fitted(learned)
     return report
+
+
+def _legs(
+    mll: ActionMLL, most: int, optimizer: Optimizer, lr: float, progress: Progress | None
+) -> list[LearningCurve]:
+    """One climb, or, where blocks are due to be cut anew, two short ones and a long one.
+
+    S is cut between them, in units of the lengthscales just learned. A stream whose hyperparameters
+    have left their start makes the short climbs from both places and goes on from the better end:
+    S fits the hyperparameters it was cut, learned and merged under, and can hold a fit to them (to
+    long lengthscales, or to noise alone, where nothing says how to cut).
+    """
+    model, coordinates = mll.model, Coordinates(mll.model, skip_mean=False)
+    now = coordinates.get() if coordinates.items else torch.empty(0, dtype=torch.float64)
+    starts = [now]
+    if now.shape == model.start.shape and not torch.allclose(now, model.start.cpu()):
+        starts.append(model.start.cpu())
+    first = most // (4 + 2 * len(starts)) if model.recut_due else 0
+    if not first:
+        return [fit_actions(mll, most, optimizer, lr, progress)]
+    reports: list[LearningCurve] = []
+    ends: list[tuple[float, Tensor]] = []
+
+    def cut_at(place: Tensor) -> None:
+        if coordinates.items:
+            coordinates.set(coordinates.clip(place))
+        model.recut()
+        mll.refresh()
+
+    for start in starts:
+        if reports:
+            cut_at(start)
+        for leg in range(2):
+            if leg:
+                cut_at(ends.pop()[1])
+            reports.append(fit_actions(mll, first, optimizer, lr, progress))
+            ends.append((reports[-1].value, coordinates.get() if coordinates.items else now))
+    cut_at(max(ends, key=lambda end: end[0])[1])
+    left = most - first * len(reports)
+    return [*reports, fit_actions(mll, left, optimizer, lr, progress)]
 
 
 def _fit_in_turn(model: CaGP, max_evals: int | None) -> FitReport:

@@ -37,7 +37,7 @@ from bo_stream.actions import Actions, BlockSparse
 from bo_stream.actions.locality import locality_blocks
 from bo_stream.compression import compress
 from bo_stream.errors import InputError
-from bo_stream.fitting import FitReport
+from bo_stream.fitting import Coordinates, FitReport
 from bo_stream.kernel_products import cross_product, symmetric_product
 from bo_stream.latent import Predictor, frozen_kernel
 from bo_stream.projected import Projected, border, chol_of
@@ -47,6 +47,11 @@ from bo_stream.state import Memo
 from bo_stream.streaming import Promises, StreamingGP
 
 __all__ = ["CaGP"]
+
+RELEARN, RECUT = 1.25, 1.5
+"""A fit learns the values of actions again, and cuts blocks ordered by locality anew, when n has
+grown by these factors.
+"""
 
 
 class CaGP(StreamingGP):
@@ -98,7 +103,8 @@ class CaGP(StreamingGP):
     dense: Tensor
     L: Tensor
     made_with: Tensor
-    _fitted: Tensor  # number of data at the last fit, at the last cut within one; S has converged
+    _fitted: Tensor  # number of data at the last fit, the last cut, the last learning of S
+    start: Tensor  # hyperparameters before the first fit, in coordinates of a fit
     _score: Tensor  # sum of squared standardised residuals since the last fit, and their number
 
     def __init__(
@@ -135,7 +141,7 @@ class CaGP(StreamingGP):
         self.max_actions = _limit(self.actions, append, max_actions)
         empty = torch.empty(0, dtype=torch.float64)
         self._register_state("X", empty.new_empty(0, self._dim))
-        for name in ("Y", "R", "values", "made_with"):
+        for name in ("Y", "R", "values", "made_with", "start"):
             self._register_state(name, empty)
         self._register_state("block", torch.empty(0, dtype=torch.int64))
         for name in ("dense", "L"):
@@ -348,9 +354,12 @@ class CaGP(StreamingGP):
         """Fit hyperparameters and, for learned actions, the values of S; warm-started.
 
         Policies that order rows by locality do so in units of lengthscales. So where the data have
-        doubled since the last such fit (or never had one) the fit goes in legs, with S cut anew
-        between them: the learned lengthscales say what a neighbour is. A later fit keeps S, and
-        takes a handful of evaluations.
+        grown by half since the last such fit (or never had one) the fit goes in legs, with S cut
+        anew between them: the learned lengthscales say what a neighbour is; the first legs start
+        from the hyperparameters of now and, on a stream, from those before the first fit, and the
+        better goes on. Where they have grown
+        by a quarter, values are learned again: those that compression merged under earlier
+        hyperparameters favour them. Any other fit keeps S, and takes a handful of evaluations.
 
         Args:
             max_evals: Most objective-and-gradient evaluations; None: until converged, at most 200
@@ -401,20 +410,31 @@ class CaGP(StreamingGP):
 
     @property
     def recut_due(self) -> bool:
-        """Whether blocks ordered by locality should be cut anew: the data have doubled."""
+        """Whether blocks ordered by locality should be cut anew: the data have grown by half."""
         n, cut = self.num_observed, int(self._fitted[1])
-        return self.actions.ordered_by_locality and n > self.num_actions and n >= 2 * cut
+        return self.actions.ordered_by_locality and n > self.num_actions and n >= RECUT * cut
 
-    def mark_fitted(self, learned: bool) -> None:
-        """Start counting growth and surprise from here; say whether learning S has converged."""
-        converged = torch.full_like(self._fitted[0], learned)
-        self._fitted = torch.stack([self.get_buffer("_count"), self._fitted[1], converged])
-        self._score = torch.zeros_like(self._score)
+    def remember_start(self) -> None:
+        """Keep the hyperparameters of now as those of the start, unless there was a fit before."""
+        coordinates = Coordinates(self, skip_mean=False)
+        if not int(self._fitted[0]) and coordinates.items:
+            self.start = coordinates.get().to(self.values.device)
 
     @property
-    def learned(self) -> bool:
-        """Whether the last fit that learned values of S converged."""
-        return bool(self._fitted[2])
+    def learning_due(self) -> bool:
+        """Whether values of S should be learned again: the data have grown by a quarter."""
+        return self.num_observed >= RELEARN * int(self._fitted[2])
+
+    def mark_fitted(self, learned: bool | None = None) -> None:
+        """Start counting growth and surprise from here.
+
+        Args:
+            learned: Whether learning the values of S has converged; None: it was not tried.
+        """
+        n = self.get_buffer("_count")
+        last = self._fitted[2] if learned is None else n * learned
+        self._fitted = torch.stack([n, self._fitted[1], last])
+        self._score = torch.zeros_like(self._score)
 
     @contextmanager
     def held_actions(self) -> Iterator[None]:

@@ -22,6 +22,8 @@ from gpytorch.mlls import MarginalLogLikelihood
 from gpytorch.module import Module
 from torch import Tensor
 
+from bo_stream.errors import StateError
+
 if TYPE_CHECKING:
     from bo_stream.streaming import StreamingGP
 
@@ -184,6 +186,10 @@ def fit_model(
         model: The surrogate.
         max_evals: Most objective-and-gradient evaluations.
         trust: Largest change of the logarithm of a positive hyperparameter; None for no limit.
+
+    Raises:
+        StateError, torch.linalg.LinAlgError: if the covariance is not positive definite at the
+            hyperparameters of now. (A trial step to such a place is taken back.)
     """
     skip_mean = profiled_mean(model)
     coordinates = Coordinates(model, skip_mean)
@@ -194,11 +200,17 @@ def fit_model(
     last: list[Tensor] = []
 
     def objective(u: Tensor) -> tuple[float, Tensor]:
+        first = not last
         coordinates.set(u)
         last[:] = [u]
         for p in parameters:
             p.grad = None
-        value = model._evidence(profile_mean=skip_mean) + log_prior(model)
+        try:
+            value = model._evidence(profile_mean=skip_mean) + log_prior(model)
+        except (StateError, torch.linalg.LinAlgError):  # type: ignore[attr-defined]
+            if first:
+                raise
+            return math.inf, torch.zeros_like(u)  # a trial step too far: not positive definite
         if value.requires_grad:
             value.backward()
         gradient = coordinates.gradient()

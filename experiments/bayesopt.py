@@ -39,7 +39,7 @@ def _study(config: Path, out: Path, smoke: bool, workers: int) -> None:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn
 
     from experiments.plots import draw_regret
-    from experiments.report import summary
+    from experiments.report import paired, summary
     from experiments.study import Study, execute
 
     start = time.perf_counter()
@@ -53,7 +53,7 @@ def _study(config: Path, out: Path, smoke: bool, workers: int) -> None:
             bars[r.stem] = progress.add_task(name, total=r.config.steps, start=False, note="")
         for r, result in execute(study, out, workers):
             if isinstance(result, pd.DataFrame):
-                tables[r.stem] = result.assign(surrogate=r.label)
+                tables[r.stem] = result.assign(surrogate=r.label, seed=r.config.seed)
                 continue
             if result["step"] == 0:
                 progress.start_task(bars[r.stem])
@@ -66,6 +66,11 @@ def _study(config: Path, out: Path, smoke: bool, workers: int) -> None:
     typer.echo(f"\n{study.title}; times with {workers} processes of one thread\n")
     printed = table.map(lambda v: f"{v:.3f}" if isinstance(v, float) else f"{v}")
     typer.echo(printed.set_index("surrogate").T.to_string())
+    differences = paired(done)
+    differences.to_csv(out / "paired.csv", index=False)
+    if len(differences):
+        typer.echo("\nlog inference regret, paired by seed\n")
+        typer.echo(differences.to_string(index=False, float_format="{:.3f}".format))
     typer.echo(f"\n{time.perf_counter() - start:.0f} s in all; wrote {out}/")
 
 

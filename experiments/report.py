@@ -3,13 +3,55 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import combinations
 
+import numpy as np
 import pandas as pd
+from scipy.stats import bootstrap
 
-__all__ = ["summary"]
+__all__ = ["paired", "summary"]
 
 LAST = 20
 """Steps at the end of a run over which times and regrets are taken."""
+
+LEAST = 1e-6
+"""Regrets below this are counted as this: their logarithms say nothing."""
+
+
+def paired(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    """One row per pair of surrogates: the first's log inference regret less the second's.
+
+    Medians over the seeds that both have, at the last step both reached and in the mean of the last
+    tenth of the steps up to it, with a bootstrap interval (95 %) where there are three seeds.
+
+    Args:
+        tables: One per run, with columns ``surrogate``, ``seed``, ``step``, ``inference_regret``.
+    """
+    rows = []
+    runs = {(str(t["surrogate"].iloc[0]), int(t["seed"].iloc[0])): t for t in tables}
+    labels, seeds = dict.fromkeys(k[0] for k in runs), dict.fromkeys(k[1] for k in runs)
+    for a, b in combinations(labels, 2):
+        both = [seed for seed in seeds if (a, seed) in runs and (b, seed) in runs]
+        pairs = [[_log_regret(runs[label, seed]) for label in (a, b)] for seed in both]
+        for name, tenth in (("last step", False), ("last tenth", True)):
+            gaps = np.array([_gap(first, second, tenth) for first, second in pairs])
+            low = high = np.nan
+            if len(gaps) > 2:
+                generator = np.random.default_rng(0)
+                drawn = bootstrap((gaps,), np.median, method="percentile", rng=generator)
+                low, high = drawn.confidence_interval
+            rows.append((f"{a} - {b}", name, len(gaps), np.median(gaps), low, high))
+    return pd.DataFrame(rows, columns=["pair", "at", "seeds", "median", "low", "high"])
+
+
+def _log_regret(run: pd.DataFrame) -> pd.Series:
+    known = run.dropna(subset=["inference_regret"]).set_index("step")
+    return np.log(known["inference_regret"].clip(lower=LEAST))
+
+
+def _gap(first: pd.Series, second: pd.Series, tenth: bool) -> float:
+    gap = (first - second).dropna()
+    return float(gap.tail(max(1, len(gap) // 10) if tenth else 1).mean())
 
 
 def summary(tables: Sequence[pd.DataFrame], batch: int) -> pd.DataFrame:

@@ -21,7 +21,7 @@ import torch
 from botorch.utils.sampling import draw_sobol_samples
 
 from acquisitions import build
-from bo_stream import surrogate
+from bo_stream import actions, surrogate
 from bo_stream.loop import BOLoop, FitPolicy, LoopConfig
 from problems import synthetic
 
@@ -34,7 +34,8 @@ class Run:
 
     Attributes:
         label: Name of the surrogate in tables and figures.
-        surrogate: Its family's name and options.
+        surrogate: Its family's name and options; ``actions`` are given by the name and options of a
+            policy of `bo_stream.actions`.
         problem: Name and options of a synthetic problem.
         acquisition: Name and options of the acquisition function.
         config: Of the loop.
@@ -55,6 +56,9 @@ class Run:
         """The loop, not started."""
         problem = synthetic(**self.problem, seed=self.config.seed)
         family = dict(self.surrogate)
+        if "actions" in family:
+            choice = dict(family["actions"])
+            family["actions"] = getattr(actions, choice.pop("name"))(**choice)
         make = partial(surrogate, family.pop("name"), **family)
         options = dict(self.acquisition)
         if "mc_points" in options:

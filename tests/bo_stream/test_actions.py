@@ -125,3 +125,21 @@ def test_refusals():
         BlockSparse(3, values=torch.ones(N - 1)).build(X, e, noise, kernel)
     with pytest.raises(InputError, match="zero"):
         BlockSparse(3, values=torch.zeros(N)).build(X, e, noise, kernel)
+
+
+def test_a_cut_through_a_column_of_few_values_scatters_no_neighbours():
+    """Rows that tie in the widest column are told apart by the next: one value, one side."""
+    n = 96
+    generator = torch.Generator().manual_seed(0)
+    kind = (torch.arange(n) < 30).double()  # a cut in halves falls among the 66 others
+    place = torch.linspace(0.0, 1.0, n, dtype=torch.float64)[torch.randperm(n, generator=generator)]
+    X = torch.stack([5.0 * kind, place], -1)
+    block = locality_blocks(X, 12)
+    widths = [float(X[block == b, 1].max() - X[block == b, 1].min()) for b in range(12)]
+    kinds = [len(X[block == b, 0].unique()) for b in range(12)]
+    assert sorted(kinds)[-2:] == [1, 2]  # at most the one block across the step is mixed
+    assert sum(widths) < 3.0  # 2.1; halves of a random order would need more than 3.5
+
+
+def test_rows_equal_in_all_columns_keep_their_order():
+    assert locality_blocks(torch.zeros(7, 2).double(), 3).tolist() == [0, 0, 0, 1, 1, 2, 2]

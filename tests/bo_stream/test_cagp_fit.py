@@ -6,13 +6,17 @@ import pytest
 import torch
 from botorch.fit import fit_gpytorch_mll
 from botorch.optim.fit import fit_gpytorch_mll_scipy
-from gpytorch.kernels import RBFKernel, ScaleKernel
+from gpytorch.constraints import GreaterThan
+from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
+from gpytorch.likelihoods import GaussianLikelihood
 
 from bo_stream import CaGP, action_fitting
 from bo_stream.action_fitting import LearningCurve
 from bo_stream.actions import BlockSparse, ConjugateGradient, UnitBlocks
 from bo_stream.errors import InputError
 from bo_stream.schedule import RefitSchedule
+from bo_stream.scores import score
+from experiments.cohort import cohort
 
 
 def data(n, seed=0):
@@ -52,7 +56,7 @@ def test_blocks_are_cut_anew_by_learned_lengthscales():
     assert mean[0] < 0.3 * mean[1]  # the second input does not matter: blocks are long in it
 
 
-def test_a_later_fit_keeps_the_actions_until_the_data_double():
+def test_a_later_fit_keeps_the_actions_until_the_data_have_grown_by_half():
     m = model()
     m.fit(60)
     m.mark_fitted(learned=True)
@@ -60,10 +64,59 @@ def test_a_later_fit_keeps_the_actions_until_the_data_double():
     m.observe(*data(1, seed=3))
     assert m.fit().evaluations < 20
     assert torch.equal(m.block[:60], kept)
-    m.observe(*data(60, seed=4))
+    m.observe(*data(28, seed=4))  # 89 points
+    assert not m.recut_due
+    m.observe(*data(1, seed=5))
     assert m.recut_due
     m.fit(30)
     assert m.num_actions == 8
+
+
+def test_values_merged_by_compression_are_learned_again():
+    m = model()
+    m.fit(60)
+    m.mark_fitted(learned=True)
+    m.observe(*data(14, seed=3))
+    assert m.num_actions <= 10 and not m.learning_due
+    m.fit()
+    m.observe(*data(1, seed=4))
+    assert m.learning_due and not m.recut_due  # a fit that kept S does not count
+    before, merged = m.log_evidence().item(), m.values.clone()
+    m.fit()
+    assert m.log_evidence().item() > before and not torch.allclose(m.values, merged)
+
+
+def test_a_stream_is_not_held_in_the_hyperparameters_its_actions_were_merged_under():
+    """Noise only at first: a stream must find the signal that more data show, as a batch does."""
+    generator = torch.Generator().manual_seed(0)
+    X = torch.rand(160, 1, generator=generator, dtype=torch.float64)
+    noise = torch.randn(160, 1, generator=generator, dtype=torch.float64)
+    Y = torch.where(torch.arange(160)[:, None] < 40, 0.0, 2.0) * (9 * X).sin() + noise
+
+    def start(n):
+        kernel = ScaleKernel(RBFKernel(ard_num_dims=1))
+        return CaGP(X[:n], Y[:n], covar_module=kernel, actions=BlockSparse(16))
+
+    stream, batch = start(10), start(160)
+    for first in range(10, 160, 10):
+        stream.fit()
+        stream.observe(X[first : first + 10], Y[first : first + 10])
+    stream.fit()
+    batch.fit()
+    assert stream.log_evidence().item() > batch.log_evidence().item() - 5.0
+
+
+@pytest.mark.parametrize("optimizer", ["lbfgs", "adam"])
+def test_legs_from_two_starts_stay_within_the_budget(optimizer):
+    m = model()
+    m.fit(30)
+    m.observe(*data(60, seed=4))
+    assert m.recut_due and m.start.numel() == 5
+    seen = []
+    report = m.fit(48, optimizer=optimizer, progress=lambda k, value: seen.append(k))
+    assert report.evaluations == len(seen) <= 48
+    assert seen.count(1) == 5  # two short legs from either start, and the last
+    assert abs(report.value - m.make_mll()().item()) < 1e-6 * abs(report.value)
 
 
 def test_given_values_are_a_start_in_the_given_order():
@@ -157,3 +210,25 @@ def test_refusals():
         model().make_mll("evidence")
     with pytest.raises(InputError, match="growth"):
         RefitSchedule(growth=1.0)
+
+
+def test_locality_finds_the_subjects_of_a_shuffled_cohort():
+    """Shuffled rows, ordered by the model itself: as good as rows sorted by subject and day."""
+    X, Y = cohort(subjects=5, sessions=12, seed=1)
+    X, Y = (X - X.mean(0)) / X.std(0), (Y - Y.mean()) / Y.std()
+    held_out = torch.arange(len(X)) % 8 == 0
+
+    def bound_and_density(order, rows):
+        kernel = ScaleKernel(MaternKernel(nu=1.5, ard_num_dims=20)).double()
+        noise = GaussianLikelihood(noise_constraint=GreaterThan(1e-4)).double()
+        actions = BlockSparse(30, order=order)
+        m = CaGP(X[rows], Y[rows], covar_module=kernel, likelihood=noise, actions=actions)
+        bound = m.fit(240, optimizer="adam").value / len(rows)
+        return bound, score(m, X[held_out], Y[held_out], Y[held_out]).nlpd
+
+    rows = (~held_out).nonzero()[:, 0]
+    by_subject = rows[(1e3 * X[rows, 0] + X[rows, 3]).argsort()]
+    best, shuffled = bound_and_density("given", by_subject), bound_and_density("given", rows)
+    found = bound_and_density("locality", rows)
+    assert found[0] > best[0] - 0.05 and found[0] > shuffled[0] + 0.1, (best, shuffled, found)
+    assert found[1] < best[1] + 0.05 and found[1] < shuffled[1] - 0.05, (best, shuffled, found)

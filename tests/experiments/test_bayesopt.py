@@ -4,12 +4,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
+import torch
 from typer.testing import CliRunner
 
+from bo_stream import CaGP
 from experiments import bayesopt
-from experiments.report import summary
+from experiments.report import paired, summary
 from experiments.study import Study
 
 DEMO = bayesopt.CONFIGS / "demo.toml"
@@ -121,3 +124,50 @@ def test_the_summary_takes_medians_of_the_last_steps() -> None:
     assert out["s/step"].tolist() == [20.5, 20.5]
     assert out["log density/point"].tolist() == [20.5 / 3, 20.5 / 3]
     assert out["total s"].tolist() == [30.0, 30.0]
+
+
+@pytest.mark.parametrize("problem", ["levy", "ackley"])
+def test_the_study_of_actions_compares_like_with_like_to_300_observations(problem: str) -> None:
+    study = Study.read(bayesopt.CONFIGS / f"bo_actions_{problem}.toml")
+    configs = {run.surrogate["name"]: [] for run in study.runs}
+    for run in study.runs:
+        assert run.problem["name"] == problem
+        configs[run.surrogate["name"]].append(run.config)
+    assert configs["cagp"] == configs["exact"]
+    assert [config.seed for config in configs["cagp"]] == list(range(10))
+    assert {c.num_initial + c.q * c.steps for c in configs["cagp"]} == {300}
+
+
+def test_actions_are_chosen_by_name_and_the_pairs_are_reported(tmp_path: Path) -> None:
+    config = bayesopt.CONFIGS / "bo_actions_levy.toml"
+    model = (
+        Study.read(config, smoke=True)
+        .runs[0]
+        .loop()
+        .make_surrogate(
+            *(torch.rand(80, k).double() for k in (3, 1)),
+            bounds=torch.tensor([[0.0], [1.0]]).expand(2, 3),
+        )
+    )
+    assert isinstance(model, CaGP) and model.num_actions == 64
+    result = CliRunner().invoke(
+        bayesopt.app, ["run", str(config), "--smoke", "--out", str(tmp_path)]
+    )
+    assert result.exit_code == 0, result.output
+    assert "CaGP 64 - ExactGP" in result.output
+    assert pd.read_csv(tmp_path / "paired.csv")["seeds"].tolist() == [1, 1]
+
+
+def test_differences_are_paired_by_seed() -> None:
+    def table(label: str, seed: int, regrets: list[float]) -> pd.DataFrame:
+        columns = {"step": range(len(regrets)), "inference_regret": regrets}
+        return pd.DataFrame(columns | {"surrogate": label, "seed": seed})
+
+    tables = [table("a", s, [9.0] * 18 + [1.0 + s, 2.0 * (1 + s)]) for s in range(4)]
+    tables += [table("b", s, [3.0] * 18 + [1.0 + s, 1.0 + s]) for s in reversed(range(3))]
+    tables += [table("b", 3, [3.0] * 10)]  # shorter: compared where both have been
+    out = paired(tables).set_index("at")
+    assert out["pair"].unique().tolist() == ["a - b"] and out["seeds"].tolist() == [4, 4]
+    assert out.loc["last step", "median"] == pytest.approx(np.log(2.0))
+    assert out.loc["last tenth", "median"] == pytest.approx(0.5 * np.log(2.0))
+    assert bool((out["low"] <= out["median"]).all() and (out["median"] <= out["high"]).all())
