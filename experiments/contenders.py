@@ -255,8 +255,8 @@ def _adam(
     """As many steps as fit into the budget, the rate falling linearly to zero.
 
     With so many inducing points gpytorch would turn from Cholesky factors to iterations, which are
-    slower here and random; and since BoTorch turned its fast densities off, SGPR would form the n x n
-    matrix.
+    slower here and random; and with its fast densities off, as BoTorch has them, SGPR would form an
+    n x n matrix.
     """
     generator = torch.Generator().manual_seed(0)
     model.train()
