@@ -93,10 +93,10 @@ def draw_field(model: OnlineSGPR, X: Tensor, path: Path, title: str = "") -> Non
     shown = {"posterior mean": mean, "posterior standard deviation": variance.sqrt()}
     Z = model.inducing_points.cpu()
     for ax, (name, values) in zip(panels, shown.items(), strict=True):
-        image = values.reshape(80, 80).mT.cpu()
+        image = values.reshape(80, 80).mT.cpu().numpy()
         figure.colorbar(ax.imshow(image, extent=extent, origin="lower"), ax=ax, shrink=0.8)
-        ax.plot(*X.mT.cpu(), color="white", linewidth=0.4, alpha=0.6)
-        ax.scatter(*Z.mT, s=6, c="black", label=f"{len(Z)} inducing points")
+        ax.plot(*X.mT.cpu().numpy(), color="white", linewidth=0.4, alpha=0.6)
+        ax.scatter(*Z.mT.numpy(), s=6, c="black", label=f"{len(Z)} inducing points")
         ax.set(title=name, xlabel="metres", ylabel="metres")
     panels[0].legend(fontsize=8, loc="upper right")
     figure.suptitle(title, fontsize=9)
