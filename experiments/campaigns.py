@@ -17,6 +17,7 @@ from torch import Tensor
 
 from acquisitions import PoolPolicy
 from bo_stream import surrogate
+from bo_stream.actions import BlockSparse
 from bo_stream.campaign import Campaign, CampaignConfig
 from bo_stream.campaign_config import Split
 from bo_stream.loop_config import FitPolicy
@@ -62,7 +63,7 @@ def campaigns(c: dict[str, Any]) -> Iterator[tuple[dict[str, Any], Campaign, Mal
         if observation == "known noise" and cells.Yvar is None:
             print(f"{cells.name}: no standard deviations, no known noise.")
             continue
-        options = {"grid_size": c["grid_size"]} if family == "wiski" else {}
+        options, budget = _options(family, c)
         config = CampaignConfig(
             steps=c["steps"],
             q=c["q"],
@@ -75,7 +76,7 @@ def campaigns(c: dict[str, Any]) -> Iterator[tuple[dict[str, Any], Campaign, Mal
         facts = {
             "cells": cells.name if cells.year is None else f"{cells.name}_in_{cells.year}",
             "observation": observation,
-            "surrogate": family + "".join(f"{g}" for g in options.values()),
+            "surrogate": f"{family}{budget}",
             "policy": policy,
             "kernel": kernel,
             "seed": seed,
@@ -107,6 +108,15 @@ def exact_like(path: Path, n: int) -> float:
     test, known = split.test, split.noise
     at_test = (cells.X[test], cells.Y[test], split.observed[test])
     return score(model, *at_test, None if known is None else known[test]).rmse
+
+
+def _options(family: str, c: dict[str, Any]) -> tuple[dict[str, Any], str]:
+    """A family's own arguments, and the size among them, for names."""
+    if family == "wiski":
+        return {"grid_size": c["grid_size"]}, f"{c['grid_size']}"
+    if family == "cagp" and "num_actions" in c:
+        return {"actions": BlockSparse(c["num_actions"])}, f"{c['num_actions']}"
+    return {}, ""
 
 
 def _make(
