@@ -244,6 +244,12 @@ class LatentModel(GPyTorchModel, FantasizeMixin):
     def _transformed(self, X: Tensor) -> Tensor:
         return self.transform_inputs(X.double())
 
+    def _raw_inputs(self, X: Tensor) -> Tensor:
+        """Raw inputs of transformed ones, float64; a copy."""
+        if hasattr(self, "input_transform"):
+            return cast(Tensor, self.input_transform.untransform(X))
+        return X.clone()
+
     def _outcomes(self, Y: Tensor, Yvar: Tensor | None, X: Tensor) -> tuple[Tensor, Tensor | None]:
         """Raw outcomes and noise in transformed space, ``batch x n x m``, float64."""
         Yvar = None if Yvar is None else Yvar.double()

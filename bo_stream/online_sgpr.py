@@ -141,13 +141,13 @@ class OnlineSGPR(StreamingGP):
         for which in ("now", "before"):
             self._store(which, nothing, self._kernel_values())
         for name in ("batch_y", "batch_r"):
-            self._write(name, nothing.c)
-        self._write("batch_X", nothing.Z)
-        self._write("moments", nothing.c.new_zeros(3))
-        self._write("bounds", nothing.c.new_zeros(4))  # the sum before, then as in LastUpdate
+            self._keep(name, nothing.c)
+        self._keep("batch_X", nothing.Z)
+        self._keep("moments", nothing.c.new_zeros(3))
+        self._keep("bounds", nothing.c.new_zeros(4))  # the sum before, then as in LastUpdate
         for name in ("entered", "old_index"):
-            self._write(name, nothing.c.long())
-        self._write("batches", nothing.kappa.long())
+            self._keep(name, nothing.c.long())
+        self._keep("batches", nothing.kappa.long())
         self.observe(train_X, train_Y, train_Yvar, refit=False)
         self.eval()
 
@@ -217,16 +217,14 @@ class OnlineSGPR(StreamingGP):
     @property
     def inducing_points(self) -> Tensor:
         """The inducing points, ``M x d``, raw, float64."""
-        Z = self.get_buffer("_now_Z")
-        if hasattr(self, "input_transform"):
-            return self.input_transform.untransform(Z)
-        return Z.clone()
+        return self._raw_inputs(self.get_buffer("_now_Z"))
 
     @property
     def last_update(self) -> LastUpdate:
         """What the last batch (or conditioning) did to the inducing points, and its bounds."""
         kept = (self.get_buffer("_old_index") >= 0).nonzero().squeeze(-1)
-        lower, optimal, upper = self.get_buffer("_bounds")[1:].clone()
+        bounds = self.get_buffer("_bounds")[1:]
+        lower, optimal, upper = bounds.masked_fill(bounds.isinf(), torch.nan)
         return LastUpdate(kept, self.get_buffer("_entered").clone(), lower, optimal, upper)
 
     @property
@@ -282,13 +280,13 @@ class OnlineSGPR(StreamingGP):
             G, c = precision * o.G, precision / f * o.c
             rescaled = replace(o, G=G, c=c, mean=(o.mean - s) / f, kappa=factor_B(G, c)[2])
             self._store(which, rescaled, self._values(which))
-        self._write("batch_y", (self.get_buffer("_batch_y") - s) / f)
-        self._write("batch_r", self.get_buffer("_batch_r") / precision)
+        self._keep("batch_y", (self.get_buffer("_batch_y") - s) / f)
+        self._keep("batch_r", self.get_buffer("_batch_r") / precision)
         count, mean, squares = self.get_buffer("_moments")
-        self._write("moments", torch.stack([count, (mean - s) / f, squares / f.square()]))
+        self._keep("moments", torch.stack([count, (mean - s) / f, squares / f.square()]))
         N = self.get_buffer("_batch_y").numel()
         points = torch.stack([count - N, *[count.new_tensor(float(N))] * 3])
-        self._write("bounds", self.get_buffer("_bounds") + points * f.log())
+        self._keep("bounds", self.get_buffer("_bounds") + points * f.log())
 
     def _batch_of(self, X: Tensor, Y: Tensor, Yvar: Tensor | None) -> tuple[Batch, Tensor]:
         """The batch under the current noise, and its noise before any learned scale (``N``)."""
@@ -315,18 +313,20 @@ class OnlineSGPR(StreamingGP):
         """Write a batch and its outcome to the state."""
         total = self.bound_sum
         self._store("before", before, values)
-        self._write("batch_X", batch.X)
-        self._write("batch_y", batch.y)
-        self._write("batch_r", r)
-        self._write("moments", batch.y.new_tensor(batch.moments))
+        self._keep("batch_X", batch.X)
+        self._keep("batch_y", batch.y)
+        self._keep("batch_r", r)
+        self._keep("moments", batch.y.new_tensor(batch.moments))
         self._settle(outcome, total)
 
     def _settle(self, outcome: Outcome, total: Tensor) -> None:
         """Write an outcome to the state; ``total`` is the sum of bounds before its batch."""
         self._store("now", outcome.state, self._kernel_values())
-        self._write("entered", outcome.choice.entered)
-        self._write("old_index", outcome.choice.old_index)
-        self._write("bounds", torch.cat([total.reshape(1), outcome.bounds]))
+        self._keep("entered", outcome.choice.entered)
+        self._keep("old_index", outcome.choice.old_index)
+        # What is unknown is kept as infinity: NaN would not equal itself after a round trip.
+        bounds = torch.cat([total.reshape(1), outcome.bounds]).nan_to_num(torch.inf, torch.inf)
+        self._keep("bounds", bounds)
 
     def _last_batch(self) -> Batch:
         """The last batch under the current noise."""
@@ -390,9 +390,5 @@ class OnlineSGPR(StreamingGP):
 
     def _store(self, which: str, state: SGPRState, values: Tensor) -> None:
         for name in PIECES:
-            self._write(f"{which}_{name}", getattr(state, name))
-        self._write(f"{which}_theta", values)
-
-    def _write(self, name: str, value: Tensor) -> None:
-        """Set a buffer of the state to a copy of its own."""
-        self._register_state(f"_{name}", value.detach().clone())
+            self._keep(f"{which}_{name}", getattr(state, name))
+        self._keep(f"{which}_theta", values)

@@ -140,7 +140,7 @@ class OnlineSVGP(StreamingGP):
         self._store(nothing, Past(nothing, nothing.T, nothing.mu.new_zeros(())))
         self._store_memory(empty_memory(train_X))
         for name, value in (("X", nothing.Z), ("y", nothing.mu), ("r", nothing.mu)):
-            self._write(f"batch_{name}", value)
+            self._keep(f"batch_{name}", value)
         self.observe(train_X, train_Y, train_Yvar)
         self.eval()
 
@@ -176,10 +176,7 @@ class OnlineSVGP(StreamingGP):
     @property
     def inducing_points(self) -> Tensor:
         """The inducing points, ``M x d``, raw, float64."""
-        Z = self.get_buffer("_now_Z")
-        if hasattr(self, "input_transform"):
-            return self.input_transform.untransform(Z)
-        return Z.clone()
+        return self._raw_inputs(self.get_buffer("_now_Z"))
 
     def log_evidence(self) -> NoReturn:
         """Refused: data absorbed earlier are known through ``q`` only."""
@@ -249,9 +246,9 @@ class OnlineSVGP(StreamingGP):
         mu = now.mu / f + solve(self._past_now().L, torch.ones_like(now.mu)) * ((m - s) / f - m)
         before = Past(past.state, past.L / f, (past.mean - s) / f)
         self._store(replace(now, mu=mu, T=now.T / f), before)
-        self._write("batch_y", (self.get_buffer("_batch_y") - s) / f)
+        self._keep("batch_y", (self.get_buffer("_batch_y") - s) / f)
         if self.noise_mode != "learned":
-            self._write("batch_r", self.get_buffer("_batch_r") / f.square())
+            self._keep("batch_r", self.get_buffer("_batch_r") / f.square())
 
     def _batch_of(self, X: Tensor, Y: Tensor, Yvar: Tensor | None) -> Batch:
         """The batch, with its noise before any learned scale."""
@@ -315,14 +312,14 @@ class OnlineSVGP(StreamingGP):
 
     def _store(self, now: SVGPState, past: Past) -> None:
         for name in ("Z", "mu", "T"):
-            self._write(f"now_{name}", getattr(now, name))
-            self._write(f"past_{name}", getattr(past.state, name))
-        self._write("past_L", past.L)
-        self._write("past_mean", past.mean)
+            self._keep(f"now_{name}", getattr(now, name))
+            self._keep(f"past_{name}", getattr(past.state, name))
+        self._keep("past_L", past.L)
+        self._keep("past_mean", past.mean)
 
     def _store_batch(self, batch: Batch) -> None:
         for name, value in (("X", batch.X), ("y", batch.y), ("r", batch.noise)):
-            self._write(f"batch_{name}", value)
+            self._keep(f"batch_{name}", value)
 
     def _memory(self) -> Memory:
         first, second = (
@@ -331,14 +328,10 @@ class OnlineSVGP(StreamingGP):
         return Memory(self.get_buffer("_adam_step"), first, second)
 
     def _store_memory(self, memory: Memory) -> None:
-        self._write("adam_step", memory.step)
+        self._keep("adam_step", memory.step)
         for kind in ("first", "second"):
             for i, value in enumerate(getattr(memory, kind)):
-                self._write(f"{kind}_{i}", value)
-
-    def _write(self, name: str, value: Tensor) -> None:
-        """Set a buffer of the state to a copy of its own."""
-        self._register_state(f"_{name}", value.detach().clone())
+                self._keep(f"{kind}_{i}", value)
 
 
 def _check_steps(steps: int) -> None:

@@ -68,6 +68,10 @@ class StateBuffers(nn.Module):
         if name not in self._state:
             self._state.append(name)
 
+    def _keep(self, name: str, value: Tensor) -> None:
+        """Set the buffer ``_name`` of the state to a copy of its own."""
+        self._register_state(f"_{name}", value.detach().clone())
+
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         """Move everything; cast the interface and the hyperparameters, never state or transforms.
 
@@ -133,7 +137,9 @@ class StateBuffers(nn.Module):
         for name in self._state:
             if prefix + name in state_dict:
                 value = state_dict[prefix + name]
-                self._buffers[name] = self.get_buffer(name).new_empty(value.shape)
+                like = self.get_buffer(name)
+                # Strides are kept: rounding, and so a bit-identical resume, depends on them.
+                self._buffers[name] = torch.empty_like(value, dtype=like.dtype, device=like.device)
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
         self._changed()
         self._memo = Memo()

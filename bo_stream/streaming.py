@@ -2,8 +2,8 @@
 
 A family says three things: how its state absorbs a batch (`_absorb`), what its posterior process is
 (`_build_predictor`), and what its hyperparameters climb (`_evidence`). Input checks, frozen
-transforms, noise models, posteriors, fantasies, fitting, serialisation and moves are here and in
-`bo_stream.model`.
+transforms, noise models and fitting are here; posteriors and fantasies in `bo_stream.model`; state,
+its saving and its moves in `bo_stream.state`.
 
 The way of an observation: `observe` -> check -> transform -> `_absorb`.
 """

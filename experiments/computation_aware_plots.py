@@ -31,7 +31,8 @@ def draw_curves(curves: pd.DataFrame, path: Path) -> None:
         for ax, column in zip(axes[:, names.index(name)], ("nll", "rmse"), strict=True):
             colour = f"C{labels.index(label)}"
             first = label not in ax.get_legend_handles_labels()[1]
-            ax.plot(part["seconds"], part[column], color=colour, label=label if first else None)
+            label_once = label if first else None
+            ax.plot(part["seconds"], part[column], ".-", color=colour, label=label_once)
             ax.set(xscale="log", xlabel="processor seconds", ylabel=f"test {column}", title=name)
     for ax in axes[0]:
         bottom = ax.get_ylim()[0]

@@ -27,11 +27,13 @@ class Contract:
         noise: ``"learned"``, ``"known"`` or ``"scaled"`` (known up to a learned factor).
         promises: What this configuration promises; by default what its class declares. Set it
             where a configuration promises more (a growth policy, an action) than the class.
+        warm_evaluations: What the median fit after one more point may take.
     """
 
     dim: int = 2
     noise: str = "learned"
     promises: Promises | None = None
+    warm_evaluations: int = 5
     dtype: torch.dtype = torch.float64
 
     def make(

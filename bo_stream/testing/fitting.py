@@ -67,7 +67,7 @@ class FittingContract(Contract):
         for seed in range(30, 38):
             model.observe(*self.data(1, seed=seed))
             counts.append(model.fit().evaluations)
-        assert sorted(counts)[len(counts) // 2] <= 5, counts
+        assert sorted(counts)[len(counts) // 2] <= self.warm_evaluations, counts
 
     def test_max_evals(self) -> None:
         model = self.build(20)
