@@ -25,7 +25,8 @@ from gpytorch.means import ConstantMean, Mean
 from gpytorch.mlls import MarginalLogLikelihood
 from torch import Tensor
 
-from bo_stream.action_fitting import ActionMLL, Loss, fit_in_legs
+from bo_stream.action_climb import ActionMLL, Loss
+from bo_stream.action_fitting import fit_in_legs
 from bo_stream.action_matrix import (
     ActionMatrix,
     BlockMatrix,
@@ -135,7 +136,7 @@ class CaGP(StreamingGP):
             input_transform=input_transform,
             outcome_transform=outcome_transform,
         )
-        self.actions = actions or BlockSparse(256)
+        self.actions = BlockSparse(256) if actions is None else actions
         self.append = append
         self.schedule = schedule or RefitSchedule()
         self.max_actions = _limit(self.actions, append, max_actions)
@@ -357,9 +358,15 @@ class CaGP(StreamingGP):
         grown by half since the last such fit (or never had one) the fit goes in legs, with S cut
         anew between them: the learned lengthscales say what a neighbour is; the first legs start
         from the hyperparameters of now and, on a stream, from those before the first fit, and the
-        better goes on. Where they have grown
-        by a quarter, values are learned again: those that compression merged under earlier
-        hyperparameters favour them. Any other fit keeps S, and takes a handful of evaluations.
+        better goes on. Where they have grown by a quarter, values are learned again: those that
+        compression merged under earlier hyperparameters favour them. Any other fit keeps S, and
+        takes a handful of evaluations.
+
+        The bound takes what too few actions cannot resolve for noise: with many more data than
+        actions, and a rough function, a fit learns more noise than there is and longer
+        lengthscales. Hyperparameters learned while the actions still sufficed then predict better.
+
+        Long fits log a line every ten seconds, at level INFO, to the logger `bo_stream.cagp`.
 
         Args:
             max_evals: Most objective-and-gradient evaluations; None: until converged, at most 200
@@ -458,6 +465,12 @@ def _limit(actions: Actions, append: str, max_actions: int | None) -> int | None
     """The number of actions above which they are compressed."""
     if append not in ("identity", "block"):
         raise InputError('append "identity" or "block"', f"{append!r}", "Choose one of the two.")
+    if not isinstance(actions, Actions):
+        raise InputError(
+            "an action policy: an object of a subclass of `bo_stream.actions.Actions`",
+            f"{actions!r}",
+            "Take one from bo_stream.actions, for example actions=BlockSparse(256).",
+        )
     budget = actions.budget()
     if max_actions is None:
         return None if budget is None else budget + budget // 4

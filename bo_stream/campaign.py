@@ -130,7 +130,7 @@ class Campaign:
             row["clipped"] = int((kept != Y).sum())
             self.readings = torch.cat([self.readings, kept])
             model.observe(X, kept, Yvar)
-        if c.fit.due(number):
+        if c.fit.due(number, model.refit_due):
             self._fit(model, row, number)
         return self._record(model, row, number)
 

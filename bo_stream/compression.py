@@ -8,12 +8,12 @@ stays block sparse.
 What a merge loses is the functional g'S'y, G g = n = -sin(phi) a + cos(phi) b, that was
 uncorrelated (a priori) with all that remains. With alpha = G^-1 S'e and delta = S'D S,
 
-    lambda = (n'alpha)^2 / n'G^-1 n       what |w|^2 loses
-    rho    = n'delta^-1 n / n'G^-1 n      variance of the lost functional over that of its noise, >=
-    1 KL     = 1/2 [log rho - (1 - 1/rho) (1 - lambda)]
+    lambda = (n'alpha)^2 / n'G^-1 n     what |w|^2 loses
+    rho = n'delta^-1 n / n'G^-1 n       variance of the lost functional over its noise's, at least 1
+    KL = 1/2 [log rho - (1 - 1/rho) (1 - lambda)]
 
-is exactly KL(posterior before the merge || posterior after it). |w|^2 alone cannot
-rank the pairs: phi along (alpha_a, alpha_b) keeps it whole for every one of them, at any cost in
+KL is exactly that of the posterior before the merge from the one after it. |w|^2 alone cannot rank
+the pairs: phi along (alpha_a, alpha_b) keeps it whole for every one of them, at any cost in
 variance.
 """
 

@@ -221,7 +221,7 @@ class BOLoop:
     def _fit_and_record(self, row: Row, step: int, X: Tensor, Y: Tensor) -> dict[str, Any]:
         """Fit if it is due, bring the posterior up to date within the accounts, write the row."""
         policy, model = self.config.fit, self._started()
-        if policy.due(step):
+        if policy.due(step, model.refit_due):
             with row.timed("fit_seconds"):
                 report = model.fit(policy.max_evals if step else policy.first_max_evals)
             row["fit_evaluations"], row["fit_objective"] = report.evaluations, report.value

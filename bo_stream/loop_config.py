@@ -17,6 +17,8 @@ class FitPolicy:
     Attributes:
         every_step_until: Fit after every step up to this one.
         then_every: Fit after every so many steps from there on; 0 for never.
+        on_request: Fit also whenever the surrogate says that a fit is due
+            (`StreamingGP.refit_due`); with ``then_every=0``, only then.
         max_evals: Most objective evaluations of a fit; None: until it gains no more.
         first_max_evals: The same for the fit to the initial design.
 
@@ -28,13 +30,20 @@ class FitPolicy:
 
     every_step_until: int = 0
     then_every: int = 1
+    on_request: bool = False
     max_evals: int | None = None
     first_max_evals: int | None = None
 
-    def due(self, step: int) -> bool:
-        """Whether a fit follows this step (the initial design is step 0)."""
+    def due(self, step: int, requested: bool = False) -> bool:
+        """Whether a fit follows this step (the initial design is step 0).
+
+        Args:
+            step: Number of the step.
+            requested: Whether the surrogate says that a fit is due.
+        """
         after = step - self.every_step_until
-        return after <= 0 or (self.then_every > 0 and after % self.then_every == 0)
+        planned = after <= 0 or (self.then_every > 0 and after % self.then_every == 0)
+        return planned or (self.on_request and requested)
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,11 @@
 Registered with BoTorch's `DrawMatheronPaths`, so that `get_matheron_path_model`,
 `PathwiseThompsonSampling`, `optimize_posterior_samples` and the optima of entropy searches work on
 any surrogate, conditioned posterior, or `ModelListGP` of them. The draws are the family's own:
-exact on a grid, by Matheron's rule elsewhere [Wilson et al. 2020, Efficiently sampling functions
-from Gaussian process posteriors].
+exact on a grid, by Matheron's rule elsewhere [Wilson2020].
+
+References:
+    [Wilson2020] J. T. Wilson, V. Borovitskiy, A. Terenin, P. Mostowsky, M. P. Deisenroth.
+        Efficiently sampling functions from Gaussian process posteriors. ICML 2020.
 """
 
 from __future__ import annotations

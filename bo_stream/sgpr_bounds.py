@@ -47,7 +47,7 @@ def upper_bound(out: Update, batch: Batch) -> Tensor:
 
     The Nystroem error of the old points is zero, so only the noise of the new data is inflated, by
     the trace ``t = sum_i (k_ii - |A_i|^2)``: log-determinant with D, quadratic form with ``D~ = D +
-    t I`` (erratum E-V5).
+    t I``. (The paper's display omits the former, and its ``+ t`` is to be read so.)
     """
     t = out.residual.sum().clamp_min(0.0)
     d = batch.noise

@@ -404,6 +404,11 @@ class StreamingGP(StateBuffers, LatentModel, GP):
         """The objective of `fit`, for `fit_gpytorch_mll`: evidence (or bound) plus log priors."""
         return StreamMLL(self)
 
+    @property
+    def refit_due(self) -> bool:
+        """Whether the surrogate itself says that it is time to `fit`; without a schedule, never."""
+        return False
+
     def fit(self, max_evals: int | None = None) -> FitReport:
         """Fit the hyperparameters, warm-started from where they are.
 

@@ -34,9 +34,10 @@ def draw_curves(curves: pd.DataFrame, path: Path) -> None:
             label_once = label if first else None
             ax.plot(part["seconds"], part[column], ".-", color=colour, label=label_once)
             ax.set(xscale="log", xlabel="processor seconds", ylabel=f"test {column}", title=name)
-    for ax in axes[0]:
-        bottom = ax.get_ylim()[0]
-        ax.set_ylim(bottom, min(ax.get_ylim()[1], bottom + 2.5))
+    last = curves.groupby(["table", "contender", "seed"])["nll"].last()
+    for ax, name in zip(axes[0], names, strict=True):
+        low, high = ax.get_ylim()
+        ax.set_ylim(low, min(high, float(last[name].max()) + 1.0))  # a first guess may be far off
     axes[0, 0].legend(fontsize=8)
     _save(figure, path)
 

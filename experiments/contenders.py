@@ -36,8 +36,8 @@ LEVELS = (0.5, 0.8, 0.9, 0.95, 0.99)
 NOISE_FLOOR = 1e-4
 GROWTH = 1.25
 """Scores are taken each time the seconds have grown by this factor."""
-STRETCH = 6
-"""Evaluations of one stretch of a fit that cannot be watched."""
+FIRST, STRETCH = 3, 6
+"""Evaluations of the first and of a later stretch of a fit that cannot be watched."""
 RATE = 0.1
 """Adam's first rate: for SVGP on bike, whose test rows chose it, the best of 0.02, 0.1 and 0.2."""
 GAIN = 0.1
@@ -99,11 +99,6 @@ class Course:
     def seconds(self) -> float:
         """Seconds spent learning so far."""
         return time.process_time() - self._began
-
-    @property
-    def over(self) -> bool:
-        """Whether the budget is spent."""
-        return self.seconds >= self.budget
 
     @property
     def due(self) -> bool:
@@ -216,13 +211,16 @@ def _observations(model: StreamingGP) -> Predict:
 
 
 def _in_stretches(model: StreamingGP, course: Course) -> Trained:
-    predict, before = _observations(model), -math.inf
-    while not course.rows or not course.over:
-        value = model.fit(STRETCH).value
+    """As many evaluations as fit into the budget, or until they gain no more."""
+    predict, before, evaluations = _observations(model), -math.inf, FIRST
+    while evaluations > 0:
+        began, report = course.seconds, model.fit(evaluations)
+        once = (course.seconds - began) / report.evaluations
         course.note(predict)
-        if value - before < GAIN:
+        if report.value - before < GAIN:
             break
-        before = value
+        before = report.value
+        evaluations = min(STRETCH, int((course.budget - course.seconds) / once))
     return Trained(predict, model.covar_module, model.likelihood, model)
 
 

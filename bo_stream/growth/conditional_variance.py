@@ -1,4 +1,7 @@
-"""Conditional variance: re-select until little variance is left [VIPS, Alg. 5; erratum E-V2]."""
+"""Conditional variance: re-select until little variance is left [VIPS, Alg. 5].
+
+The loop runs while the trace left in the pool is above the threshold; the paper prints "below".
+"""
 
 from __future__ import annotations
 

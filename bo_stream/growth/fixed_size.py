@@ -16,7 +16,7 @@ from bo_stream.growth.conditional_variance import from_pool
 from bo_stream.growth.policy import (
     Selection,
     check_cap,
-    check_positive,
+    check_count,
     indices,
     selected_update,
 )
@@ -44,8 +44,8 @@ class FixedSize:
     max_points: int | None = None
 
     def __post_init__(self) -> None:
-        check_positive("m", self.m)
-        check_positive("steps", self.steps)
+        for name, count in (("m", self.m), ("steps", self.steps)):
+            check_count(name, count)
         check_cap(self.max_points)
         if self.method not in ("greedy", "gradient"):
             raise InputError(

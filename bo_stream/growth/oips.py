@@ -2,7 +2,7 @@
 
 Sequential and dependent on the order of the batch by design. Every point seen then has an inducing
 point with a correlation of at least rho, and inducing points are pairwise below it. (Theorem 1 of
-the paper is not a bound on the number of points, erratum E-O5.)
+the paper is not a bound on the number of points.)
 """
 
 from __future__ import annotations

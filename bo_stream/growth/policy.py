@@ -118,9 +118,14 @@ def indices(values: list[int], like: Tensor) -> Tensor:
 
 def check_cap(max_points: int | None) -> None:
     """Refuse caps that leave no inducing point."""
-    if max_points is not None and max_points < 1:
-        remedy = "Leave it out for no cap."
-        raise InputError("max_points of at least 1, or None", f"{max_points}", remedy)
+    if max_points is not None:
+        check_count("max_points", max_points, "Leave it out for no cap.")
+
+
+def check_count(name: str, value: int, remedy: str = "Give a whole number.") -> None:
+    """Refuse anything but a positive whole number."""
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise InputError(f"{name} of at least 1, an int", f"{value!r}", remedy)
 
 
 def check_positive(name: str, value: float, below: float = float("inf")) -> None:

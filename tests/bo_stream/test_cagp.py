@@ -297,5 +297,8 @@ def test_refusals():
         CaGP(X, Y.expand(-1, 2))
     with pytest.raises(InputError, match="append"):
         CaGP(X, Y, append="all")  # type: ignore[arg-type]
+    for policy in (BlockSparse, 5):
+        with pytest.raises(InputError, match="bo_stream.actions"):
+            CaGP(X, Y, actions=policy)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="max_actions"):
         CaGP(X, Y, actions=BlockSparse(8), max_actions=4)

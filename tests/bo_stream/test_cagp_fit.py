@@ -10,8 +10,8 @@ from gpytorch.constraints import GreaterThan
 from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
 from gpytorch.likelihoods import GaussianLikelihood
 
-from bo_stream import CaGP, action_fitting
-from bo_stream.action_fitting import LearningCurve
+from bo_stream import CaGP, action_climb
+from bo_stream.action_climb import LearningCurve
 from bo_stream.actions import BlockSparse, ConjugateGradient, UnitBlocks
 from bo_stream.errors import InputError
 from bo_stream.schedule import RefitSchedule
@@ -170,7 +170,7 @@ def test_float32_objective_and_gradient():
 def test_projected_loss_and_progress(caplog, monkeypatch):
     m, seen = model(), []
     before = m.projected_log_likelihood().item()
-    monkeypatch.setattr(action_fitting, "LOG_EVERY", 0.0)
+    monkeypatch.setattr(action_climb, "LOG_EVERY", 0.0)
     with caplog.at_level(logging.INFO, logger="bo_stream.cagp"):
         m.fit(8, loss="projected", progress=lambda k, value: seen.append((k, value)))
     assert m.projected_log_likelihood().item() > before

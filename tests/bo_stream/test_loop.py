@@ -11,6 +11,7 @@ from torch import Tensor
 from bo_stream import WISKI, surrogate
 from bo_stream.errors import InputError, StateError
 from bo_stream.loop import BOLoop, FitPolicy, LoopConfig
+from bo_stream.schedule import RefitSchedule
 from bo_stream.streaming import StreamingGP
 
 PARTS = ["fit_seconds", "acquisition_seconds", "evaluation_seconds", "update_seconds"]
@@ -155,6 +156,14 @@ def test_fits_follow_the_policy_and_are_capped() -> None:
     assert int(table["fit_evaluations"].iloc[1:].max()) == 1
     never = FitPolicy(then_every=0)
     assert [never.due(step) for step in range(4)] == [True, False, False, False]
+
+
+def test_fits_on_request_come_when_the_surrogate_asks() -> None:
+    policy = FitPolicy(then_every=0, on_request=True)
+    cagp = partial(surrogate, "cagp", schedule=RefitSchedule(growth=1.5, surprise=1e9))
+    for family, fitted in ((cagp, [5, 8, 12]), (wiski, [5])):
+        table = BOLoop(Bowl(), family, ucb, changed(steps=9, fit=policy)).run()
+        assert table["n"][table["fit_evaluations"] > 0].tolist() == fitted
 
 
 def test_outcomes_are_standardised_by_the_initial_design() -> None:

@@ -305,6 +305,7 @@ def test_caps_are_kept(make):
         lambda: OIPS(1.0),
         lambda: ConditionalVariance(-1.0),
         lambda: FixedSize(0),
+        lambda: FixedSize(2.5),  # type: ignore[arg-type]
         lambda: FixedSize(3, "random"),  # type: ignore[arg-type]
         lambda: Pruned(VIPS(), tolerance=-1.0),
     ],
