@@ -82,13 +82,21 @@ def select_from_pool(
                     f"a pool of at least {q} different points", f"{len(indices)}", "Lower q."
                 )
             scores = scorer.scores().masked_fill(taken, -torch.inf)
-            best = int((scores == scores.max()).nonzero()[0])
+            best = _first_like(int((scores == scores.max()).nonzero()[0]), pool, noise)
             indices.append(best)
             values.append(scores[best])
             taken |= (pool == pool[best]).all(-1)
             if len(indices) < q:
                 scorer.add(best)
     return torch.tensor(indices, device=pool.device), torch.stack(values).to(pool)
+
+
+def _first_like(index: int, pool: Tensor, noise: Tensor | None) -> int:
+    """The first of the pool's rows that equal this one: rounding may favour a later one."""
+    same = (pool == pool[index]).all(-1)
+    if noise is not None:
+        same &= (noise == noise[index]).reshape(len(pool), -1).all(-1)
+    return int(same.nonzero()[0])
 
 
 class _OneByOne:

@@ -16,7 +16,7 @@ from bo_stream.action_climb import (
     fit_actions,
 )
 from bo_stream.errors import InputError
-from bo_stream.fitting import Coordinates, FitReport, fit_model, log_prior
+from bo_stream.fitting import Coordinates, FitReport, check_evaluations, fit_model, log_prior
 
 if TYPE_CHECKING:
     from bo_stream.cagp import CaGP
@@ -41,6 +41,7 @@ def fit_in_legs(
     method of all families, whose curvature is kept: a handful of evaluations. Arguments as in
     `fit_actions`.
     """
+    check_evaluations(max_evals)
     model, named = mll.model, optimizer or "lbfgs"
     model.remember_start()
     if named not in MAX_EVALS:

@@ -326,7 +326,7 @@ class CaGP(StreamingGP):
     ) -> Tensor:
         """One of the two losses for given actions, as a log likelihood, differentiable in S too."""
         if not self.X.shape[0]:
-            return self.X.new_zeros(())
+            return sum((p.double().sum() for p in self.parameters()), self.X.new_zeros(())) * 0.0
         B = symmetric_product(self.covar_module, self.X, S, dtype)
         projected = Projected.of(B, S, self._noise())
         if profile_mean:
@@ -395,15 +395,18 @@ class CaGP(StreamingGP):
         Raises:
             UnsupportedError: if a closure is given: the objective is the family's.
         """
-        objective = cast(ActionMLL, mll)
+        objective = mll if isinstance(mll, ActionMLL) else self.make_mll()
         objective.refresh()
         if optimizer is None and closure is None and not closure_kwargs:
-            fit_in_legs(objective, **(optimizer_kwargs or {}))
+            wanted = dict(optimizer_kwargs or {})
+            wanted.setdefault("max_evals", wanted.get("options", {}).get("maxiter"))
+            known = ("max_evals", "optimizer", "lr", "progress")
+            fit_in_legs(objective, **{name: wanted[name] for name in known if name in wanted})
             return mll.eval()
-        fitted = super().custom_fit(mll, closure, closure_kwargs, optimizer_kwargs, optimizer)
+        super().custom_fit(objective, closure, closure_kwargs, optimizer_kwargs, optimizer)
         objective.commit()
         self.mark_fitted(learned=True)
-        return fitted
+        return mll.eval()
 
     def replace_actions(self, S: ActionMatrix) -> None:
         """Use these actions (``n x i``, columns of length one) from now on."""

@@ -232,7 +232,8 @@ def conditioned(parent: LatentModel, X: Tensor, Y: Tensor, noise: Tensor) -> Con
         noise: ``... x o x n``.
     """
     base = parent._predictor()
-    noise = noise.expand(torch.broadcast_shapes(noise.shape, Y.shape[-2:]))
+    X, Y = X.clone(), Y.clone()  # the caller may reuse its tensors
+    noise = noise.expand(torch.broadcast_shapes(noise.shape, Y.shape[-2:])).clone()
     if isinstance(base, ConditionedPredictor):
         X, Y, noise = (
             _join(base.X, X, -2),

@@ -22,16 +22,18 @@ from gpytorch.mlls import MarginalLogLikelihood
 from gpytorch.module import Module
 from torch import Tensor
 
-from bo_stream.errors import StateError
+from bo_stream.errors import InputError, StateError
 
 if TYPE_CHECKING:
     from bo_stream.streaming import StreamingGP
 
-__all__ = ["Coordinates", "Curvature", "FitReport", "StreamMLL", "fit_model"]
+__all__ = ["Coordinates", "FitReport", "StreamMLL", "check_evaluations", "fit_model"]
 
 TOLERANCE = 0.01
 """A fit stops when a step gains, or promises to gain, less than this many nats."""
 MAX_EVALS = 200
+FEW_EVALS = 6
+"""A warm fit of no more evaluations is taken at its word."""
 MARGIN = 1e-6
 """Relative distance kept from the bounds of a constraint."""
 LARGEST_STEP = 2.0
@@ -51,13 +53,6 @@ class FitReport:
     evaluations: int
     value: float
     converged: bool
-
-
-@dataclass(frozen=True)
-class Curvature:
-    """Inverse Hessian of the last fit, in the coordinates of `Coordinates`."""
-
-    inverse: Tensor
 
 
 class StreamMLL(MarginalLogLikelihood):
@@ -89,6 +84,16 @@ def log_prior(model: Module) -> Tensor:
     for _, module, prior, closure, _ in priors:
         total = total + prior.log_prob(closure(module)).sum().double()
     return total
+
+
+def check_evaluations(max_evals: int | None) -> None:
+    """Refuse limits that leave nothing to do.
+
+    Raises:
+        InputError: accordingly.
+    """
+    if max_evals is not None and max_evals < 1:
+        raise InputError("max_evals >= 1, or None", f"{max_evals}", "Leave it out for no limit.")
 
 
 def profiled_mean(model: StreamingGP) -> bool:
@@ -191,6 +196,7 @@ def fit_model(
         StateError, torch.linalg.LinAlgError: if the covariance is not positive definite at the
             hyperparameters of now. (A trial step to such a place is taken back.)
     """
+    check_evaluations(max_evals)
     skip_mean = profiled_mean(model)
     coordinates = Coordinates(model, skip_mean)
     if trust is not None:
@@ -226,20 +232,43 @@ def fit_model(
             value = model._evidence(profile_mean=skip_mean) + log_prior(model)
             return FitReport(1, float(value.detach()), True)
         start = coordinates.get()
-        kept = model._curvature
-        inverse = kept.inverse if kept is not None and len(kept.inverse) == len(start) else None
-        best, report, inverse = _bfgs(
-            objective, start, coordinates.clip, inverse, max_evals or MAX_EVALS
-        )
+        kept = model.get_buffer("_curvature").cpu()
+        warm = kept if len(kept) == len(start) else None
+        most = MAX_EVALS if max_evals is None else max_evals
+        best, report, inverse = _checked_bfgs(objective, start, coordinates.clip, warm, most)
         if best is not last[0]:  # the last evaluation was a rejected step
             coordinates.set(best)
             if skip_mean:
                 with torch.no_grad():
                     model._evidence(profile_mean=True)
-        model._curvature = Curvature(inverse)
+        model._register_state("_curvature", inverse)
         return report
     finally:
         model.eval()
+
+
+def _checked_bfgs(
+    objective: Callable[[Tensor], tuple[float, Tensor]],
+    u: Tensor,
+    clip: Callable[[Tensor], Tensor],
+    inverse: Tensor | None,
+    max_evals: int,
+) -> tuple[Tensor, FitReport, Tensor]:
+    """`_bfgs`, and where it took more than a few steps, again without its curvature until that
+    gains nothing: one small step under a bad inverse Hessian looks like the end.
+    """
+    best, report, H = _bfgs(objective, u, clip, inverse, max_evals)
+    evaluations, value, converged = report.evaluations, report.value, report.converged
+    gain = math.inf if evaluations > FEW_EVALS or inverse is None else 0.0
+    while converged and gain >= TOLERANCE and evaluations < max_evals:
+        u, again, H_again = _bfgs(objective, best, clip, None, max_evals - evaluations)
+        evaluations, gain = evaluations + again.evaluations, again.value - value
+        converged = again.converged
+        if gain > 0.0:
+            best, value = u, again.value
+        if gain >= TOLERANCE:
+            H = H_again
+    return best, FitReport(evaluations, value, converged), H
 
 
 def _bfgs(

@@ -57,9 +57,9 @@ class Grid:
     def covering(cls, bounds: Tensor, sizes: int | Sequence[int] | None = None) -> Grid:
         """The grid whose padded inside is exactly ``bounds`` (``2 x d``, transformed space)."""
         d = bounds.shape[1]
-        _check_dim(d, 10)
-        counts = DEFAULT_SIZES[d] if sizes is None else sizes
+        counts = DEFAULT_SIZES.get(d, 10) if sizes is None else sizes
         counts = [counts] * d if isinstance(counts, int) else list(counts)
+        _check_dim(counts)
         if len(counts) != d or any(g < 2 * PAD + 2 for g in counts):
             raise InputError(
                 f"{d} grid sizes of at least {2 * PAD + 2} nodes, padding included",
@@ -74,7 +74,7 @@ class Grid:
     @classmethod
     def from_nodes(cls, nodes: Sequence[Tensor], dim: int) -> Grid:
         """A grid from one regular 1-D tensor per dimension, padding included."""
-        _check_dim(dim, max([len(g) for g in nodes], default=10))
+        _check_dim([len(g) for g in nodes])
         if len(nodes) != dim or any(g.ndim != 1 or len(g) < 4 for g in nodes):
             raise ShapeError(
                 f"{dim} one-dimensional tensors of at least 4 nodes",
@@ -235,13 +235,14 @@ def _aligned(weights: Tensor, like: Tensor) -> Tensor:
     return weights.reshape(*weights.shape[:-1], *(1,) * (like.ndim - weights.ndim), 4)
 
 
-def _check_dim(d: int, size: int) -> None:
+def _check_dim(sizes: Sequence[int]) -> None:
     """Refuse grids of more than three dimensions, with the memory they would take."""
+    d = len(sizes)
     if d > max(DEFAULT_SIZES):
-        gib = 2 * 8 * float(size) ** (2 * d) / 2**30
+        gib = 2 * 8 * math.prod(map(float, sizes)) ** 2 / 2**30
         raise UnsupportedError(
             "at most 3 input dimensions for a grid",
-            f"{d}: {size} nodes a dimension would take {gib:.3g} GiB of state",
+            f"{d}: {' x '.join(map(str, sizes))} nodes would take {gib:.3g} GiB of state",
             "Use ExactGP, OnlineSGPR or CaGP, or project the inputs to 3 dimensions first.",
         )
 

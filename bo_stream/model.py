@@ -128,7 +128,7 @@ class LatentModel(GPyTorchModel, FantasizeMixin):
             self.eval()
         self._check_points(X, "X")
         latent = self._predictor().latent(self._transformed(X))
-        noise = self._noise_to_add(observation_noise)
+        noise = self._noise_to_add(observation_noise, X)
         transform = getattr(self, "outcome_transform", None)
         if type(transform) is Standardize and self.num_outputs == 1:
             law = _distribution(latent, noise, output_indices, X.dtype, transform)
@@ -242,7 +242,19 @@ class LatentModel(GPyTorchModel, FantasizeMixin):
     # -- pieces ----------------------------------------------------------------------------------
 
     def _transformed(self, X: Tensor) -> Tensor:
-        return self.transform_inputs(X.double())
+        """Raw points in transformed space, float64.
+
+        Raises:
+            InputError: where the input transform is not defined.
+        """
+        transformed = self.transform_inputs(X.double())
+        if hasattr(self, "input_transform") and not bool(transformed.isfinite().all()):
+            raise InputError(
+                "points at which the input transform is defined",
+                "NaN or infinite transformed inputs",
+                "Drop those points, or choose `bounds` within the transform's domain.",
+            )
+        return transformed
 
     def _raw_inputs(self, X: Tensor) -> Tensor:
         """Raw inputs of transformed ones, float64; a copy."""
@@ -256,9 +268,16 @@ class LatentModel(GPyTorchModel, FantasizeMixin):
         if not hasattr(self, "outcome_transform"):
             return Y.double(), Yvar
         transform = cast(OutcomeTransform, self.outcome_transform)
-        return transform(Y.double(), Yvar, X=X)
+        Y_t, Yvar_t = transform(Y.double(), Yvar, X=X)
+        if not all(bool(t.isfinite().all()) for t in (Y_t, Yvar_t) if t is not None):
+            raise InputError(
+                "outcomes at which the outcome transform is defined",
+                "NaN or infinite transformed outcomes",
+                "Drop those rows, or choose another transform.",
+            )
+        return Y_t, Yvar_t
 
-    def _noise_to_add(self, observation_noise: bool | Tensor) -> Tensor | None:
+    def _noise_to_add(self, observation_noise: bool | Tensor, X: Tensor) -> Tensor | None:
         """Noise as ``... x o x (q | 1)``, or None."""
         if isinstance(observation_noise, Tensor):
             if observation_noise.ndim < 2 or observation_noise.shape[-1] != self.num_outputs:
@@ -267,6 +286,13 @@ class LatentModel(GPyTorchModel, FantasizeMixin):
                     f"{tuple(observation_noise.shape)}",
                     "Give one variance per point and output, outcome-transformed.",
                 )
+            if observation_noise.shape[-2] not in (1, X.shape[-2]):
+                raise ShapeError(
+                    f"observation_noise `... x {X.shape[-2]} x {self.num_outputs}`, or one row",
+                    f"{tuple(observation_noise.shape)}",
+                    "Give one variance per point and output, outcome-transformed.",
+                )
+            check_noise(observation_noise, zero_allowed=True)
             return observation_noise.double().mT
         return self._mean_noise().unsqueeze(-1) if observation_noise else None
 

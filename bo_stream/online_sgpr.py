@@ -225,7 +225,7 @@ class OnlineSGPR(StreamingGP):
         kept = (self.get_buffer("_old_index") >= 0).nonzero().squeeze(-1)
         bounds = self.get_buffer("_bounds")[1:]
         lower, optimal, upper = bounds.masked_fill(bounds.isinf(), torch.nan)
-        return LastUpdate(kept, self.get_buffer("_entered").clone(), lower, optimal, upper)
+        return LastUpdate(kept, self._entries(), lower, optimal, upper)
 
     @property
     def bound_sum(self) -> Tensor:
@@ -322,11 +322,18 @@ class OnlineSGPR(StreamingGP):
     def _settle(self, outcome: Outcome, total: Tensor) -> None:
         """Write an outcome to the state; ``total`` is the sum of bounds before its batch."""
         self._store("now", outcome.state, self._kernel_values())
-        self._keep("entered", outcome.choice.entered)
+        entered = torch.full_like(self.get_buffer("_batch_y"), -1, dtype=torch.int64)
+        entered[: len(outcome.choice.entered)] = outcome.choice.entered
+        self._keep("entered", entered)  # padded: constant bytes
         self._keep("old_index", outcome.choice.old_index)
         # What is unknown is kept as infinity: NaN would not equal itself after a round trip.
         bounds = torch.cat([total.reshape(1), outcome.bounds]).nan_to_num(torch.inf, torch.inf)
         self._keep("bounds", bounds)
+
+    def _entries(self) -> Tensor:
+        """Indices of the last batch's points that became inducing points."""
+        entered = self.get_buffer("_entered")
+        return entered[entered >= 0]
 
     def _last_batch(self) -> Batch:
         """The last batch under the current noise."""
@@ -340,7 +347,8 @@ class OnlineSGPR(StreamingGP):
             batch = self._last_batch()
             if not batch.size:
                 return
-            choice = Choice(*(self.get_buffer(f"_{n}") for n in ("now_Z", "old_index", "entered")))
+            old_index = self.get_buffer("_old_index")
+            choice = Choice(self.get_buffer("_now_Z"), old_index, self._entries())
             outcome = self._step(
                 self._pieces("before"),
                 self._values("before"),

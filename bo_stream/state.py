@@ -114,14 +114,26 @@ class StateBuffers(nn.Module):
         Raises:
             StateError: if class, version, layout or keys do not fit this surrogate.
         """
-        missing = set(self.state_dict()) - set(state_dict)
-        unexpected = set(state_dict) - set(self.state_dict())
+        own = self.state_dict()
+        missing, unexpected = set(own) - set(state_dict), set(state_dict) - set(own)
         if strict and (missing or unexpected):
             raise StateError(
                 f"the state of a {type(self).__name__} built with the same arguments",
                 f"missing {sorted(missing)}, unexpected {sorted(unexpected)}",
                 "Build the surrogate as the saved one was, then load.",
             )
+        for name in set(own) - missing - set(self._state):
+            mine, saved = own[name], state_dict[name]
+            if isinstance(mine, Tensor) and mine.shape != saved.shape:
+                raise StateError(
+                    f"{name} of shape {tuple(mine.shape)}",
+                    f"{tuple(saved.shape)}",
+                    "Build the surrogate with the modules and transforms the saved one had.",
+                )
+        if assign:  # the checkpoint's tensors stay its own
+            state_dict = {
+                k: v.clone() if isinstance(v, Tensor) else v for k, v in state_dict.items()
+            }
         return nn.Module.load_state_dict(self, state_dict, strict, assign)
 
     def _load_from_state_dict(

@@ -33,7 +33,7 @@ from bo_stream.errors import (
     ShapeError,
     UnsupportedError,
 )
-from bo_stream.fitting import Curvature, FitReport, StreamMLL, fit_model
+from bo_stream.fitting import FitReport, StreamMLL, fit_model
 from bo_stream.latent import Predictor, chol_psd
 from bo_stream.model import LatentModel, check_noise, check_noise_fits, refuse_unknown
 from bo_stream.modules import default_kernel, default_likelihood, frozen_transform
@@ -135,7 +135,7 @@ class StreamingGP(StateBuffers, LatentModel, GP):
         self._register_state("_noise_sum", torch.zeros(self.num_outputs, dtype=torch.float64))
         self._revision = 0
         self._memo = Memo()
-        self._curvature: Curvature | None = None
+        self._register_state("_curvature", torch.empty(0, 0, dtype=torch.float64))
         self.to(device=train_X.device, dtype=train_X.dtype)
 
     # -- what a family says ----------------------------------------------------------------------
@@ -173,7 +173,16 @@ class StreamingGP(StateBuffers, LatentModel, GP):
 
     def _layout(self) -> dict[str, Any]:
         """What a saved state must agree with to be loaded; families add to it."""
-        return {"dim": self._dim, "outputs": self.num_outputs, "noise": self.noise_mode}
+        kinds = [
+            type(getattr(self, name, None)).__name__
+            for name in ("input_transform", "outcome_transform")
+        ]
+        return {
+            "dim": self._dim,
+            "outputs": self.num_outputs,
+            "noise": self.noise_mode,
+            "transforms": kinds,
+        }
 
     # -- the stream ------------------------------------------------------------------------------
 
@@ -300,6 +309,7 @@ class StreamingGP(StateBuffers, LatentModel, GP):
         self._check_targets(X, Y)
         if noise is not None:
             check_noise_fits(noise, Y)
+            check_noise(noise)
         with torch.no_grad():
             Y_t = self._outcomes(Y, None, X)[0].mT
             child = copy.deepcopy(self)
@@ -334,6 +344,8 @@ class StreamingGP(StateBuffers, LatentModel, GP):
             Yvar: ``n x m`` raw noise variances, where noise is known.
         """
         self._check_batch(X, Y, Yvar, noise_known=self.noise_mode != "learned")
+        if not X.shape[0]:
+            return self.get_buffer("_noise_sum").new_zeros(())
         with torch.enable_grad():
             raw = Y.detach().double().requires_grad_()
             Y_t, Yvar_t = self._outcomes(raw, Yvar, X)
@@ -443,9 +455,10 @@ class StreamingGP(StateBuffers, LatentModel, GP):
             wanted = optimizer_kwargs or {}
             self.fit(wanted.get("max_evals", wanted.get("options", {}).get("maxiter")))
         else:
-            mll.train()
-            objective = cast(StreamMLL, mll).closure()
-            optimizer(mll, closure=objective, **(optimizer_kwargs or {}))
+            own = mll if isinstance(mll, StreamMLL) else self.make_mll()
+            own.train()
+            optimizer(own, closure=cast(StreamMLL, own).closure(), **(optimizer_kwargs or {}))
+            own.eval()
         return mll.eval()
 
     def _noise_scale(self) -> Tensor:
@@ -470,7 +483,7 @@ class StreamingGP(StateBuffers, LatentModel, GP):
 
     def _typical_noise_or_none(self) -> Tensor | None:
         if self.noise_mode == "learned":
-            return self._noise_scale().detach()
+            return self._noise_scale().detach().clone()  # no view of the parameter
         seen = self._seen_noise()
         return None if seen is None else self._noise_scale().detach() * seen
 

@@ -167,7 +167,8 @@ class WISKI(StreamingGP):
         """
         self._folded += Y.shape[-1]
         if self._pending is not None:
-            self._pending.append((rows, Y, Yvar))
+            own = None if Yvar is None else Yvar.clone()
+            self._pending.append((rows, Y.clone(), own))  # the caller may reuse its tensors
             waiting = sum(y.shape[-1] for _, y, _ in self._pending)
             if waiting > self.grid.m // 4 or self._folded > UPDATES_PER_REBUILD:
                 self._pending = None
@@ -217,6 +218,11 @@ class WISKI(StreamingGP):
             self._hold(rows, other.row_y[:, :n], other.row_r[:, :n])
         for name in ("A", "b", "yy", "ld", "_count", "_noise_sum"):
             self.get_buffer(name).add_(other.get_buffer(name).to(self.b.device))
+        if other.incumbents is not None:
+            best = other.get_buffer("_incumbent_X"), other.get_buffer("_incumbent_Y")
+            self._keep_incumbents(
+                best[0].to(self.b.device), best[1].unsqueeze(-1).to(self.b.device)
+            )
         self._pending = None
         self._changed()
         return self
@@ -319,7 +325,17 @@ class WISKI(StreamingGP):
 
 
 def _same_transform(a: Any, b: Any) -> bool:
+    """Whether two transforms are of one class throughout, with equal settings and coefficients."""
     if a is None or b is None:
         return a is b
     mine, theirs = a.state_dict(), b.state_dict()
+    if [_settings(m) for m in a.modules()] != [_settings(m) for m in b.modules()]:
+        return False
     return mine.keys() == theirs.keys() and all(torch.equal(v, theirs[k]) for k, v in mine.items())
+
+
+def _settings(module: Any) -> tuple[type, dict[str, Any]]:
+    """Class and plain settings of a module."""
+    plain = (bool, int, float, str, tuple, list, type(None))
+    kept = {k: v for k, v in vars(module).items() if isinstance(v, plain) and k != "training"}
+    return type(module), kept

@@ -39,6 +39,27 @@ class ConditioningContract(Contract):
         generator = torch.Generator().manual_seed(seed)
         return torch.randn(*shape, generator=generator, dtype=torch.float64).to(self.dtype)
 
+    def test_what_was_conditioned_is_a_snapshot(self) -> None:
+        """Neither the caller's tensors nor a later fit of the parent reach it."""
+        model, points = self.build(), self.points(4)
+        X, Y, noise = self.points(2, 3), self.values(2, 3, 1), torch.full((2, 3, 1), 0.2)
+        noise = noise.to(self.dtype)
+        sampler = SobolQMCNormalSampler(Size([2]), seed=3)
+        made = [
+            model.condition_on_observations(X, Y),
+            model.condition_on_observations(X, Y, noise=noise),
+            model.fantasize(X, sampler),
+        ]
+        before = [m.posterior(points).mean for m in made]
+        for t in (X, Y, noise):
+            t.fill_(0.7)
+        if self.noise == "known":
+            model.observe(*self.data(5, seed=9))
+        else:
+            model.likelihood.noise = 0.9
+        for m, mean in zip(made, before, strict=True):
+            assert torch.equal(m.posterior(points).mean, mean)
+
     def law_given(
         self, model: Any, X: Tensor, Y: Tensor, noise: Tensor, points: Tensor
     ) -> tuple[Tensor, Tensor]:

@@ -12,10 +12,10 @@ from gpytorch.constraints import Interval
 from gpytorch.kernels import RBFKernel, ScaleKernel
 from gpytorch.likelihoods import GaussianLikelihood
 from gpytorch.means import ConstantMean, ZeroMean
-from gpytorch.mlls import MarginalLogLikelihood
+from gpytorch.mlls import ExactMarginalLogLikelihood, MarginalLogLikelihood
 from gpytorch.priors import LogNormalPrior, NormalPrior
 
-from bo_stream.errors import UnsupportedError
+from bo_stream.errors import InputError, UnsupportedError
 from bo_stream.fitting import FitReport
 from bo_stream.testing.base import Contract, close
 
@@ -71,6 +71,8 @@ class FittingContract(Contract):
 
     def test_max_evals(self) -> None:
         model = self.build(20)
+        with pytest.raises(InputError, match="max_evals"):
+            model.fit(0)
         for limit in (1, 2, 5):
             assert model.fit(limit).evaluations <= limit
 
@@ -79,6 +81,16 @@ class FittingContract(Contract):
         before, mll = self.objective(model), model.make_mll()
         assert fit_gpytorch_mll(mll) is mll
         assert not mll.training and not model.training
+        assert self.objective(model) > before
+
+    def test_options_of_the_default_optimizer(self) -> None:
+        """Those BoTorch's has: the limit is kept, what means nothing here is ignored."""
+        model = self.build(20)
+        kwargs = {"options": {"maxiter": 3}, "timeout_sec": 60.0}
+        before = self.objective(model)
+        mll = ExactMarginalLogLikelihood(model.likelihood, model)
+        for objective in (model.make_mll(), mll):
+            assert fit_gpytorch_mll(objective, optimizer_kwargs=kwargs) is objective
         assert self.objective(model) > before
 
     def test_the_optimizer_is_honoured(self) -> None:

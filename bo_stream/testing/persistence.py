@@ -53,6 +53,24 @@ class PersistenceContract(Contract):
             assert_same_state(snapshot(restored), snapshot(model))
         assert_same_law(restored, model, self.points(5), 1e-10)
 
+    def test_resuming_with_fits(self) -> None:
+        """The memory of a fit is state too: a resumed stream fits as the other does."""
+        model, restored = self.build(20), self.build(0)
+        model.fit()
+        restored.load_state_dict(through_a_file(model.state_dict()))
+        for m in (model, restored):
+            m.observe(*self.data(20, seed=8))
+            m.fit(5)
+        assert_same_state(snapshot(restored), snapshot(model))
+
+    def test_assigning_copies(self) -> None:
+        """With ``assign`` too the saved tensors stay as they were saved."""
+        saved, model = snapshot(self.build()), self.build(0)
+        kept = {k: v.clone() if isinstance(v, torch.Tensor) else v for k, v in saved.items()}
+        model.load_state_dict(saved, assign=True)
+        model.observe(*self.data(5, seed=9))
+        assert_same_state(saved, kept)
+
     def test_saving_copies_nothing_live(self) -> None:
         """Loading does not tie two surrogates together."""
         model, restored = self.build(), self.build(0)
@@ -108,6 +126,11 @@ class PersistenceContract(Contract):
 
     def test_missing_state_is_refused(self) -> None:
         self.not_loaded(lambda state: state.pop("_count"))
+
+    def test_other_shapes_are_refused(self) -> None:
+        """Of hyperparameters, say: nothing is loaded by halves."""
+        name = next(iter(dict(self.build(0).named_parameters())))
+        self.not_loaded(lambda state: state.update({name: torch.zeros(7, 7, dtype=self.dtype)}))
 
     def test_missing_header_is_refused(self) -> None:
         self.not_loaded(lambda state: state.pop("_extra_state"))

@@ -39,6 +39,7 @@ class StateContract(Contract):
         assert model.num_observed == 8
         before = snapshot(model)
         assert model.observe(*self.data(0, seed=9)) is model
+        assert float(model.log_predictive(*self.data(0, seed=9))) == 0.0
         assert_same_state(before, snapshot(model))
 
     def test_the_posterior_is_pure(self) -> None:
@@ -51,6 +52,20 @@ class StateContract(Contract):
         model.make_mll()()
         assert torch.equal(model.posterior(X).mean, first)
         assert_same_state(before, snapshot(model))
+
+    def test_waiting_batches_are_not_aliased(self) -> None:
+        """Writing to a batch between `observe` and the next posterior changes nothing."""
+        model, twin = self.build(10), self.build(10)
+        X = self.points(4)
+        for m in (model, twin):
+            m.posterior(X)
+        more = self.data(2, seed=9)
+        twin.observe(*(None if t is None else t.clone() for t in more))
+        model.observe(*more)
+        for t in more:
+            if t is not None:
+                t.fill_(0.5)
+        assert torch.equal(model.posterior(X).mean, twin.posterior(X).mean)
 
     def test_inputs_are_not_aliased(self) -> None:
         """Writing to the user's tensors afterwards changes nothing, neither do we write to them."""

@@ -13,13 +13,25 @@ from gpytorch.priors import LogNormalPrior
 from torch import Size
 
 from bo_stream.errors import InputError, UnsupportedError
-from bo_stream.testing.base import Contract, assert_same_law, close
+from bo_stream.testing.base import Contract, assert_same_law, assert_same_state, close, snapshot
 
 __all__ = ["TransformContract"]
 
 
 class TransformContract(Contract):
     """Learned once, used as they are, copied; refused where a stream cannot have them."""
+
+    def test_data_outside_the_domain_are_refused(self) -> None:
+        """What a transform makes NaN or infinite is refused before anything changes."""
+        if self.noise != "learned":
+            pytest.skip("a logarithm takes no variances")
+        X, Y, _ = self.data(8)
+        model = self.over(X, Y.exp(), outcome_transform=Log())
+        before = snapshot(model)
+        for call in (model.observe, model.log_predictive, model.condition_on_observations):
+            with pytest.raises(InputError, match="outcome transform"):
+                call(X, -Y.exp())
+        assert_same_state(before, snapshot(model))
 
     def test_learned_once(self) -> None:
         """In training mode: from the constructor's data, never again."""
