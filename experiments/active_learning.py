@@ -34,7 +34,7 @@ def run(c: dict[str, Any], smoke: bool = False) -> None:
     """The campaigns of one configuration."""
     import torch
 
-    from experiments.campaigns import campaigns
+    from experiments.campaigns import campaigns, provenance
     from experiments.maps import draw_maps
     from experiments.plots import draw_bands
 
@@ -45,8 +45,7 @@ def run(c: dict[str, Any], smoke: bool = False) -> None:
         label = "_".join(str(v) for v in facts.values()).replace(" ", "-")
         typer.echo(label)
         table = campaign.run()
-        source = {k: c[k] for k in ("source", "year", "cells") if k in c}
-        campaign.save(out / f"{label}.csv", **facts, source=source, attribution=cells.attribution)
+        campaign.save(out / f"{label}.csv", **facts, **provenance(cells, c))
         draw_maps(campaign, cells, out / f"{label}.png", title=label.replace("_", " "))
         typer.echo(
             table.iloc[-1][["n", "rmse", "nlpd", "coverage", "wallclock_seconds"]].to_string()

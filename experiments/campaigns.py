@@ -24,10 +24,10 @@ from bo_stream.loop_config import FitPolicy
 from bo_stream.scores import score
 from bo_stream.streaming import StreamingGP
 from problems import load_malaria
-from problems.errors import DataNotFound
+from problems.errors import BadData, DataNotFound
 from problems.malaria import Malaria
 
-__all__ = ["campaigns", "exact_like", "load_cells", "matern", "saved"]
+__all__ = ["campaigns", "exact_like", "matern", "provenance", "saved"]
 
 
 def matern(kernel: str) -> ScaleKernel:
@@ -42,13 +42,31 @@ def matern(kernel: str) -> ScaleKernel:
 
 
 def load_cells(c: dict[str, Any]) -> Malaria:
-    """The configured raster; where it is absent the synthetic field, which its name says."""
+    """The raster of ``source`` and ``year``; without a source that many ``cells`` of the field.
+
+    Raises:
+        DataNotFound: if the source is not there.
+    """
     if c.get("source"):
-        try:
-            return load_malaria(c["source"], year=c.get("year"))
-        except DataNotFound as error:
-            print(f"{error}\nRunning on the SYNTHETIC field instead.")
+        return load_malaria(c["source"], year=c.get("year"))
     return load_malaria(cells=c.get("cells", 20_000))
+
+
+def name_of(cells: Malaria) -> str:
+    """The name of cells in tables and file names, with their year."""
+    return cells.name if cells.year is None else f"{cells.name}_in_{cells.year}"
+
+
+def provenance(cells: Malaria, c: dict[str, Any]) -> dict[str, Any]:
+    """What a campaign's JSON says of its cells: enough for `saved` to find the same ones again."""
+    known = {} if cells.synthetic else {k: c[k] for k in ("source", "year") if k in c}
+    return {
+        "source": {"source": None, **known, "cells": len(cells.X)},
+        "units": cells.units,
+        "attribution": cells.attribution,
+        "derived_std": cells.derived_std,
+        "synthetic": cells.synthetic,
+    }
 
 
 def campaigns(c: dict[str, Any]) -> Iterator[tuple[dict[str, Any], Campaign, Malaria]]:
@@ -57,7 +75,11 @@ def campaigns(c: dict[str, Any]) -> Iterator[tuple[dict[str, Any], Campaign, Mal
     Args:
         c: Keys of ``configs/malaria_senegal.toml``.
     """
-    cells = load_cells(c)
+    try:
+        cells = load_cells(c)
+    except DataNotFound as error:
+        print(f"{error}\nRunning on the SYNTHETIC field instead.")
+        cells = load_cells(c | {"source": None})
     names = ("observations", "surrogates", "policies", "kernels", "seeds")
     for observation, family, policy, kernel, seed in itertools.product(*(c[k] for k in names)):
         if observation == "known noise" and cells.Yvar is None:
@@ -74,7 +96,7 @@ def campaigns(c: dict[str, Any]) -> Iterator[tuple[dict[str, Any], Campaign, Mal
             fit=FitPolicy(**c["fit"]),
         )
         facts = {
-            "cells": cells.name if cells.year is None else f"{cells.name}_in_{cells.year}",
+            "cells": name_of(cells),
             "observation": observation,
             "surrogate": f"{family}{budget}",
             "policy": policy,
@@ -86,11 +108,23 @@ def campaigns(c: dict[str, Any]) -> Iterator[tuple[dict[str, Any], Campaign, Mal
 
 
 def saved(path: Path) -> tuple[Malaria, Split, Tensor, dict[str, Any]]:
-    """Cells, split, queried cells in order, and the JSON of a saved campaign."""
+    """Cells, split, queried cells in order, and the JSON of a saved campaign.
+
+    Raises:
+        DataNotFound: if the campaign's source is not there: nothing stands in for it.
+        BadData: if the cells found there are not those of the campaign.
+    """
     about = json.loads(path.read_text())
     config = dict(about["config"])
     config["fit"] = FitPolicy(**config["fit"])
     cells = load_cells(about["source"])
+    found, expected = (name_of(cells), len(cells.X)), (about["cells"], about["source"].get("cells"))
+    if found[0] != expected[0] or expected[1] not in (None, found[1]):
+        raise BadData(
+            f"{path}: expected the cells that the campaign was run on, {expected[0]} "
+            f"({expected[1] or 'any number of'} cells), got {found[0]} ({found[1]} cells). Point "
+            "BO_STREAM_DATA at the data of that time, or run the campaign again."
+        )
     split = Split.of(cells, CampaignConfig(**config))
     return cells, split, torch.tensor(about["queried"]), about
 
