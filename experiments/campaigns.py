@@ -57,7 +57,7 @@ def load_cells(c: dict[str, Any]) -> Malaria:
         DataNotFound: if the source is not there.
     """
     if c.get("source"):
-        return load_malaria(c["source"], year=c.get("year"))
+        return load_malaria(c["source"], year=c.get("year"), release=c.get("release"))
     return load_malaria(cells=c.get("cells", 20_000))
 
 
@@ -68,7 +68,7 @@ def name_of(cells: Malaria) -> str:
 
 def provenance(cells: Malaria, c: dict[str, Any]) -> dict[str, Any]:
     """What a campaign's JSON says of its cells: enough for `saved` to find the same ones again."""
-    known = {} if cells.synthetic else {k: c[k] for k in ("source", "year") if k in c}
+    known = {} if cells.synthetic else {k: c[k] for k in ("source", "year", "release") if k in c}
     return {
         "source": {"source": None, **known, "cells": len(cells.X)},
         "units": cells.units,

@@ -12,7 +12,7 @@ __all__ = ["narrowed", "read", "smoked"]
 
 LISTS = ("observations", "surrogates", "grid_size", "policies", "kernels", "seeds")
 REQUIRED = {*LISTS, "output", "steps", "q", "num_initial", "num_test", "fit"}
-OPTIONAL = {"source", "year", "cells", "num_actions"}
+OPTIONAL = {"source", "year", "release", "cells", "num_actions"}
 FIT = {"every_step_until", "then_every", "max_evals", "first_max_evals"}
 
 

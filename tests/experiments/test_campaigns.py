@@ -16,6 +16,7 @@ from problems.errors import BadData, DataNotFound
 CONFIG: dict[str, Any] = {
     "source": "toy_pfpr",
     "year": 2017,
+    "release": "202508",
     "observations": ["known noise"],
     "surrogates": ["wiski"],
     "policies": ["random"],
@@ -58,8 +59,15 @@ def test_a_saved_campaign_is_found_again(table: Path, tmp_path: Path) -> None:
     torch.testing.assert_close(cells.Y, campaign.cells.Y, rtol=0, atol=0)
     torch.testing.assert_close(split.observed, campaign.split.observed, rtol=0, atol=0)
     assert torch.equal(queried, campaign.queried) and torch.equal(split.test, campaign.split.test)
-    assert about["source"] == {"source": "toy_pfpr", "year": 2017, "cells": 225}
+    assert about["source"] == {
+        "source": "toy_pfpr",
+        "year": 2017,
+        "cells": 225,
+        "release": "202508",
+    }
     assert about["derived_std"] is True and about["synthetic"] is False
+    assert "release 202508, CC BY" in about["attribution"]
+    assert about["attribution"].endswith("std_dev derived from the published 95 % interval")
 
 
 def test_nothing_stands_in_for_the_cells_of_a_real_campaign(
