@@ -78,7 +78,8 @@ def run(c: dict[str, Any]) -> None:
     for key, part in parts:
         stem = "_".join(map(str, key)).replace(" ", "-")
         draw_bands([part], "rmse", "step", CURVES, out / f"{stem}_rmse_steps.png")
-        draw_bands([part], "rmse", "wallclock_seconds", CURVES, out / f"{stem}_rmse_wallclock.png")
+        path = out / f"{stem}_rmse_wallclock.png"
+        draw_bands([part], "rmse", "wallclock_seconds", CURVES, path, logarithmic_x=True)
 
 
 if __name__ == "__main__":

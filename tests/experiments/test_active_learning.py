@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,8 +13,9 @@ from typer.testing import CliRunner
 
 from experiments import active_learning, malaria_report
 from experiments.campaigns import campaigns
-from experiments.maps import rasterised
+from experiments.maps import draw_maps, plt, rasterised
 from experiments.matrix import narrowed, read, smoked
+from experiments.plots import draw_bands
 
 CONFIGS = Path(__file__).parents[2] / "experiments" / "configs"
 CONFIG = CONFIGS / "malaria_senegal.toml"
@@ -167,3 +169,46 @@ def test_cells_become_an_image_with_gaps():
     image = rasterised(lonlat, np.arange(4.0))
     expected = np.array([[2.0, np.nan, 3.0], [0.0, 1.0, np.nan]])
     np.testing.assert_array_equal(image, expected)
+
+
+def test_maps_keep_the_shape_of_a_country_and_say_what_is_drawn(tmp_path, monkeypatch):
+    c = smoked(read(CONFIG)) | {"steps": 1}
+    cells, planned = campaigns(narrowed(c, {"policies": ["random"], "surrogates": ["wiski"]}))
+    north_of = replace(cells, extent=(1.0, 4.0, 55.0, 61.0), attribution="so and so " * 30)
+    campaign = planned[0][1]()
+    campaign.start()
+    monkeypatch.setattr(plt, "close", lambda figure: None)
+    draw_maps(campaign, north_of, tmp_path / "map.png", title="a title")
+    figure = plt.gcf()
+    maps = [ax for ax in figure.axes if ax.get_title()]
+    bars = [ax for ax in figure.axes if not ax.get_title()]
+    assert len(maps) == len(bars) == 4
+    for ax in maps:
+        box = ax.get_window_extent()
+        west, east, south, north = *ax.get_xlim(), *ax.get_ylim()
+        assert west < 1.0 and north > 61.0  # the edges of cells, not their centres
+        degrees = (north - south) / (east - west)
+        assert box.height / box.width == pytest.approx(degrees / np.cos(np.radians(58)), rel=0.02)
+    assert all(bar.get_ylabel().replace("\n", " ") == cells.units for bar in bars)
+    (caption,) = [t for t in figure.texts if "so and so" in t.get_text()]
+    inside = caption.get_window_extent()
+    assert (
+        caption.get_fontsize() >= 7 and " ".join(caption.get_text().split()).count("so and") == 30
+    )
+    assert inside.x0 >= 0 and inside.y0 >= 0 and inside.x1 <= figure.bbox.x1
+    assert inside.y1 < min(ax.get_tightbbox().y0 for ax in maps)
+    (points,) = maps[3].collections
+    assert points.get_sizes().tolist() == [6] and len(points.get_offsets()) == 10
+    monkeypatch.undo()
+    plt.close(figure)
+
+
+@pytest.mark.parametrize("logarithmic_x, scale", [(True, "log"), (False, "linear")])
+def test_bands_may_have_a_logarithmic_time(tmp_path, monkeypatch, logarithmic_x, scale):
+    table = pd.DataFrame({"step": [0, 1], "seconds": [1, 9], "rmse": [2, 1], "policy": "nipv"})
+    monkeypatch.setattr(plt, "close", lambda figure: None)
+    path = tmp_path / "bands.png"
+    draw_bands([table], "rmse", "seconds", ["policy"], path, logarithmic_x=logarithmic_x)
+    assert plt.gca().get_xscale() == scale and plt.gca().get_yscale() == "log"
+    monkeypatch.undo()
+    plt.close("all")
