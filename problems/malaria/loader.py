@@ -72,9 +72,10 @@ def load_malaria(
 
     Args:
         source: Path of a file, or its bare name (ending optional) under ``BO_STREAM_DATA``.
-        country: ISO 3166-1 alpha-3 code. Keeps the cells in the country's bounding box; the service
-            sends that whole box, cells of neighbouring countries included (clip the raster to the
-            border for less). For HDF5 only ``NGA`` is possible.
+        country: ISO 3166-1 alpha-3 code. Keeps the cells in the country's bounding box, counts the
+            others of a table in ``dropped``, and warns of what looks like a neighbour's file. The
+            service sends that whole box, cells of neighbouring countries included (clip the raster
+            to the border for less). For HDF5 only ``NGA`` is possible.
         year: Calendar year, a number or its digits; needed where the source has several.
         quantity: ``incidence`` or ``pfpr``. Default: what the file name says; ``incidence`` for the
             synthetic field, the HDF5 layout and downloads.
