@@ -1,61 +1,86 @@
 """Where to measure next on a malaria raster: campaigns of active learning, compared.
 
-Run `python -m experiments.active_learning experiments/configs/malaria_senegal.toml`, or with
-`--smoke` for seconds on the synthetic field. Tables, figures and maps go to the config's folder.
+Run `python -m experiments.active_learning experiments/configs/malaria_senegal.toml` for all
+observation models, surrogates, policies, kernels and seeds of the file, which takes hours, or
+choose among them by options. With `--smoke`: seconds on the synthetic field. Tables, figures and
+maps go to the config's folder.
 """
 
-import tomllib
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-SMOKE = {"steps": 3, "num_test": 300, "cells": 900, "grid_size": 16, "seeds": [0], "source": None}
+from experiments.matrix import narrowed, read, smoked
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+CURVES = ["surrogate", "policy", "observation", "kernel"]
 
 
+@app.command()
 def main(
-    config: Annotated[Path, typer.Argument(help="TOML; keys as in configs/malaria_senegal.toml.")],
+    config: Annotated[
+        Path, typer.Argument(exists=True, dir_okay=False, help="As configs/malaria_senegal.toml.")
+    ],
     smoke: Annotated[bool, typer.Option(help="Synthetic field, three steps, seconds.")] = False,
-    seed: Annotated[list[int] | None, typer.Option(help="Instead of the config's seeds.")] = None,
-    policy: Annotated[list[str] | None, typer.Option(help="Instead of the policies.")] = None,
-    steps: Annotated[int | None, typer.Option(help="Instead of the config's steps.")] = None,
+    observation: Annotated[list[str] | None, typer.Option(help="Only these; may repeat.")] = None,
+    surrogate: Annotated[list[str] | None, typer.Option(help="Only these; may repeat.")] = None,
+    grid_size: Annotated[list[int] | None, typer.Option(help="Only these of WISKI.")] = None,
+    policy: Annotated[list[str] | None, typer.Option(help="Only these; may repeat.")] = None,
+    kernel: Annotated[list[str] | None, typer.Option(help="Only these; may repeat.")] = None,
+    seed: Annotated[list[int] | None, typer.Option(help="Only these; may repeat.")] = None,
+    steps: Annotated[int | None, typer.Option(min=1, help="Instead of the config's.")] = None,
 ) -> None:
     """Run every observation model, surrogate, policy, kernel and seed of a config; draw them."""
-    given = {"seeds": seed, "policies": policy, "steps": steps}
-    run(
-        tomllib.loads(config.read_text())
-        | {k: v for k, v in given.items() if v}
-        | (SMOKE if smoke else {}),
-        smoke,
-    )
+    chosen: dict[str, list[Any] | None] = {
+        "observations": observation,
+        "surrogates": surrogate,
+        "grid_size": grid_size,
+        "policies": policy,
+        "kernels": kernel,
+        "seeds": seed,
+    }
+    c = narrowed(read(config), chosen) | ({} if steps is None else {"steps": steps})
+    run(smoked(c) if smoke else c)
 
 
-def run(c: dict[str, Any], smoke: bool = False) -> None:
+def run(c: dict[str, Any]) -> None:
     """The campaigns of one configuration."""
+    import pandas as pd
     import torch
 
-    from experiments.campaigns import campaigns
+    from bo_stream.errors import InputError
+    from experiments.campaigns import campaigns, provenance
     from experiments.maps import draw_maps
     from experiments.plots import draw_bands
+    from problems.errors import ProblemDataError
 
     torch.set_num_threads(1)
-    out = Path(c["output"] + ("_smoke" if smoke else ""))
+    out = Path(c["output"])
+    try:
+        cells, planned = campaigns(c)
+    except (InputError, ProblemDataError) as error:
+        raise typer.BadParameter(str(error)) from error
+    typer.echo(f"{len(planned)} campaigns on {len(cells.X)} cells. {cells.attribution}")
     tables = []
-    for facts, campaign, cells in campaigns(c):
+    for facts, make in planned:
         label = "_".join(str(v) for v in facts.values()).replace(" ", "-")
         typer.echo(label)
+        campaign = make()
         table = campaign.run()
-        source = {k: c[k] for k in ("source", "year", "cells") if k in c}
-        campaign.save(out / f"{label}.csv", **facts, source=source, attribution=cells.attribution)
+        campaign.save(out / f"{label}.csv", **facts, **provenance(cells, c))
         draw_maps(campaign, cells, out / f"{label}.png", title=label.replace("_", " "))
         typer.echo(
             table.iloc[-1][["n", "rmse", "nlpd", "coverage", "wallclock_seconds"]].to_string()
         )
         tables.append(table.assign(**facts))
-    names = ["observation", "surrogate", "policy", "kernel"]
-    draw_bands(tables, "rmse", "step", names, out / "rmse_steps.png")
-    draw_bands(tables, "rmse", "wallclock_seconds", names, out / "rmse_wallclock.png")
+    parts = pd.concat(tables).groupby(["observation", "kernel"], sort=False)
+    for key, part in parts:
+        stem = "_".join(map(str, key)).replace(" ", "-")
+        draw_bands([part], "rmse", "step", CURVES, out / f"{stem}_rmse_steps.png")
+        path = out / f"{stem}_rmse_wallclock.png"
+        draw_bands([part], "rmse", "wallclock_seconds", CURVES, path, logarithmic_x=True)
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    app()

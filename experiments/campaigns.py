@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,18 +16,26 @@ from gpytorch.priors import GammaPrior
 from torch import Tensor
 
 from acquisitions import PoolPolicy
-from bo_stream import surrogate
+from acquisitions.choice import POLICIES
+from bo_stream import ExactGP, surrogate
 from bo_stream.actions import BlockSparse
 from bo_stream.campaign import Campaign, CampaignConfig
 from bo_stream.campaign_config import Split
+from bo_stream.errors import InputError
 from bo_stream.loop_config import FitPolicy
 from bo_stream.scores import score
 from bo_stream.streaming import StreamingGP
+from bo_stream.surrogate import FAMILIES
 from problems import load_malaria
-from problems.errors import DataNotFound
+from problems.errors import BadData, DataNotFound
 from problems.malaria import Malaria
 
-__all__ = ["campaigns", "exact_like", "load_cells", "matern", "saved"]
+__all__ = ["campaigns", "exact_like", "matern", "provenance", "saved"]
+
+KERNELS = {"ard": 2, "isotropic": None}
+"""Kernels by name: lengthscales they have, None for a common one."""
+
+Planned = tuple[dict[str, Any], Callable[[], Campaign]]
 
 
 def matern(kernel: str) -> ScaleKernel:
@@ -36,34 +44,62 @@ def matern(kernel: str) -> ScaleKernel:
     Args:
         kernel: ``ard`` or ``isotropic`` (in the unit square: see `problems.malaria.Malaria.X`).
     """
-    dims = {"ard": 2, "isotropic": None}[kernel]
-    base = MaternKernel(nu=0.5, ard_num_dims=dims, lengthscale_prior=GammaPrior(3.0, 6.0))
+    base = MaternKernel(
+        nu=0.5, ard_num_dims=KERNELS[kernel], lengthscale_prior=GammaPrior(3.0, 6.0)
+    )
     return ScaleKernel(base, outputscale_prior=GammaPrior(2.0, 0.15))
 
 
 def load_cells(c: dict[str, Any]) -> Malaria:
-    """The configured raster; where it is absent the synthetic field, which its name says."""
+    """The raster of ``source`` and ``year``; without a source that many ``cells`` of the field.
+
+    Raises:
+        DataNotFound: if the source is not there.
+    """
     if c.get("source"):
-        try:
-            return load_malaria(c["source"], year=c.get("year"))
-        except DataNotFound as error:
-            print(f"{error}\nRunning on the SYNTHETIC field instead.")
+        return load_malaria(c["source"], year=c.get("year"), release=c.get("release"))
     return load_malaria(cells=c.get("cells", 20_000))
 
 
-def campaigns(c: dict[str, Any]) -> Iterator[tuple[dict[str, Any], Campaign, Malaria]]:
-    """Named facts, campaign not yet run, and cells, for every combination of a configuration.
+def name_of(cells: Malaria) -> str:
+    """The name of cells in tables and file names, with their year."""
+    return cells.name if cells.year is None else f"{cells.name}_in_{cells.year}"
+
+
+def provenance(cells: Malaria, c: dict[str, Any]) -> dict[str, Any]:
+    """What a campaign's JSON says of its cells: enough for `saved` to find the same ones again."""
+    known = {} if cells.synthetic else {k: c[k] for k in ("source", "year", "release") if k in c}
+    return {
+        "source": {"source": None, **known, "cells": len(cells.X)},
+        "units": cells.units,
+        "attribution": cells.attribution,
+        "derived_std": cells.derived_std,
+        "synthetic": cells.synthetic,
+    }
+
+
+def campaigns(c: dict[str, Any]) -> tuple[Malaria, list[Planned]]:
+    """Cells, and for every combination of a configuration named facts and what makes its campaign.
 
     Args:
         c: Keys of ``configs/malaria_senegal.toml``.
+
+    Raises:
+        InputError: for names or sizes that no campaign can have, before any is run.
     """
-    cells = load_cells(c)
-    names = ("observations", "surrogates", "policies", "kernels", "seeds")
-    for observation, family, policy, kernel, seed in itertools.product(*(c[k] for k in names)):
-        if observation == "known noise" and cells.Yvar is None:
-            print(f"{cells.name}: no standard deviations, no known noise.")
-            continue
-        options, budget = _options(family, c)
+    try:
+        cells = load_cells(c)
+    except DataNotFound as error:
+        print(f"{error}\nRunning on the SYNTHETIC field instead.")
+        cells = load_cells(c | {"source": None})
+    observations = c["observations"]
+    if cells.Yvar is None and "known noise" in observations:
+        print(f"{cells.name}: no standard deviations, no known noise.")
+        observations = [o for o in observations if o != "known noise"]
+    planned: list[Planned] = []
+    families = [sized for family in c["surrogates"] for sized in _sized(family, c)]
+    each = itertools.product(observations, families, c["policies"], c["kernels"], c["seeds"])
+    for observation, (label, make), policy, kernel, seed in each:
         config = CampaignConfig(
             steps=c["steps"],
             q=c["q"],
@@ -73,24 +109,41 @@ def campaigns(c: dict[str, Any]) -> Iterator[tuple[dict[str, Any], Campaign, Mal
             observation=observation,
             fit=FitPolicy(**c["fit"]),
         )
+        Split.of(cells, config)  # too few cells are refused now, not at the last campaign
         facts = {
-            "cells": cells.name if cells.year is None else f"{cells.name}_in_{cells.year}",
+            "cells": name_of(cells),
             "observation": observation,
-            "surrogate": f"{family}{budget}",
+            "surrogate": label,
             "policy": policy,
             "kernel": kernel,
             "seed": seed,
         }
-        make = partial(_make, family, kernel, options)
-        yield facts, Campaign(cells, make, PoolPolicy(policy), config), cells
+        with_kernel = partial(_with_kernel, make, _known(kernel, KERNELS, "kernel"))
+        _known(policy, POLICIES, "policy")
+        planned.append((facts, partial(_campaign, cells, with_kernel, policy, config)))
+    if not planned:
+        raise InputError("an observation model these cells allow", "none", "Choose 'raster'.")
+    return cells, planned
 
 
 def saved(path: Path) -> tuple[Malaria, Split, Tensor, dict[str, Any]]:
-    """Cells, split, queried cells in order, and the JSON of a saved campaign."""
+    """Cells, split, queried cells in order, and the JSON of a saved campaign.
+
+    Raises:
+        DataNotFound: if the campaign's source is not there: nothing stands in for it.
+        BadData: if the cells found there are not those of the campaign.
+    """
     about = json.loads(path.read_text())
     config = dict(about["config"])
     config["fit"] = FitPolicy(**config["fit"])
     cells = load_cells(about["source"])
+    found, expected = (name_of(cells), len(cells.X)), (about["cells"], about["source"].get("cells"))
+    if found[0] != expected[0] or expected[1] not in (None, found[1]):
+        raise BadData(
+            f"{path}: expected the cells that the campaign was run on, {expected[0]} "
+            f"({expected[1] or 'any number of'} cells), got {found[0]} ({found[1]} cells). Point "
+            "BO_STREAM_DATA at the data of that time, or run the campaign again."
+        )
     split = Split.of(cells, CampaignConfig(**config))
     return cells, split, torch.tensor(about["queried"]), about
 
@@ -103,25 +156,38 @@ def exact_like(path: Path, n: int) -> float:
     noise = None if split.noise is None else split.noise[first]
     Y = torch.tensor(about["readings"][:n], dtype=torch.float64).unsqueeze(-1)
     data = (cells.X[first], Y, noise)
-    model = _make("exact", about["kernel"], {}, *data, bounds=box, outcome_transform=Standardize(1))
+    kernel = matern(about["kernel"])
+    model = ExactGP(*data, bounds=box, covar_module=kernel, outcome_transform=Standardize(1))
     model.fit()
     test, known = split.test, split.noise
     at_test = (cells.X[test], cells.Y[test], split.observed[test])
     return score(model, *at_test, None if known is None else known[test]).rmse
 
 
-def _options(family: str, c: dict[str, Any]) -> tuple[dict[str, Any], str]:
-    """A family's own arguments, and the size among them, for names."""
+def _sized(family: str, c: dict[str, Any]) -> list[tuple[str, Callable[..., StreamingGP]]]:
+    """A family in its sizes, by names that tell these."""
+    make = partial(surrogate, _known(family, FAMILIES, "surrogate"))
     if family == "wiski":
-        return {"grid_size": c["grid_size"]}, f"{c['grid_size']}"
+        return [(f"{family}{size}", partial(make, grid_size=size)) for size in c["grid_size"]]
     if family == "cagp" and "num_actions" in c:
-        return {"actions": BlockSparse(c["num_actions"])}, f"{c['num_actions']}"
-    return {}, ""
+        actions = BlockSparse(c["num_actions"])
+        return [(f"{family}{c['num_actions']}", partial(make, actions=actions))]
+    return [(family, make)]
 
 
-def _make(
-    family: str, kernel: str, options: dict[str, Any], *data: Tensor | None, **kw: Any
+def _campaign(
+    cells: Malaria, make: Callable[..., StreamingGP], policy: str, config: CampaignConfig
+) -> Campaign:
+    return Campaign(cells, make, PoolPolicy(policy), config)
+
+
+def _with_kernel(
+    make: Callable[..., StreamingGP], kernel: str, *data: Tensor | None, **kw: Any
 ) -> StreamingGP:
-    make: Any = surrogate
-    model: StreamingGP = make(family, *data, covar_module=matern(kernel), **options, **kw)
-    return model
+    return make(*data, covar_module=matern(kernel), **kw)
+
+
+def _known(name: str, names: Iterable[str], what: str) -> str:
+    if name not in names:
+        raise InputError(f"a {what}, one of {', '.join(names)}", repr(name), "Choose among these.")
+    return name

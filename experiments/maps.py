@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import textwrap
 from pathlib import Path
 
 import matplotlib
@@ -19,6 +21,9 @@ matplotlib.use("Agg")
 from matplotlib import pyplot as plt
 
 __all__ = ["draw_field", "draw_maps", "rasterised"]
+
+PANEL = 4.2
+"""The longer side of a map, inches."""
 
 
 def rasterised(lonlat: NDArray[np.float64], values: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -38,7 +43,9 @@ def rasterised(lonlat: NDArray[np.float64], values: NDArray[np.float64]) -> NDAr
 
 
 def draw_maps(campaign: Campaign, cells: Malaria, path: Path, title: str = "") -> None:
-    """Draw four maps of a campaign that was run to ``path``, extent in degrees.
+    """Draw four maps of a campaign that was run to ``path``, with units and attribution.
+
+    A kilometre is as long eastward as northward in the middle of each map.
 
     Args:
         campaign: The campaign.
@@ -58,21 +65,31 @@ def draw_maps(campaign: Campaign, cells: Malaria, path: Path, title: str = "") -
         ("truth", truth, scale),
         ("posterior mean", mean.cpu().numpy(), scale),
         ("posterior standard deviation", variance.sqrt().cpu().numpy(), {"vmin": 0.0}),
-        (f"the {len(queried)} cells queried", truth, {**scale, "alpha": 0.35}),
+        (f"the {len(queried)} cells queried, on the truth", truth, {**scale, "alpha": 0.35}),
     ]
-    figure, axes = plt.subplots(2, 2, figsize=(11, 9), layout="constrained")
     west, east, south, north = cells.extent
+    aspect = 1.0 / math.cos(math.radians((south + north) / 2.0))  # a degree east is shorter
+    tall = aspect * (north - south) / (east - west)
+    width, height = PANEL / max(tall, 1.0), PANEL * min(tall, 1.0)
+    size = (2.0 * (max(width, PANEL / 2.0) + 1.6), 2.0 * (max(height, PANEL / 2.0) + 0.6) + 0.8)
+    figure, axes = plt.subplots(2, 2, figsize=size, layout="constrained")
     for ax, (name, values, options) in zip(axes.flat, shown, strict=True):
-        image = ax.imshow(
-            rasterised(lonlat, values), extent=(west, east, south, north), aspect="auto", **options
-        )
-        figure.colorbar(image, ax=ax, shrink=0.8)
+        image = rasterised(lonlat, values)
+        x = (east - west) / (image.shape[1] - 1) / 2.0  # to the edges of cells
+        y = (north - south) / (image.shape[0] - 1) / 2.0
+        edges = (west - x, east + x, south - y, north + y)
+        drawn = ax.imshow(image, extent=edges, aspect=aspect, **options)
+        bar = figure.colorbar(drawn, ax=ax, shrink=0.8)
+        bar.set_label(textwrap.fill(cells.units, 44), fontsize=7)
         ax.set(title=name, xlabel="longitude (degrees)", ylabel="latitude (degrees)")
-    axes[1, 1].scatter(*queried.T, s=2, c="black")
-    figure.suptitle(title, fontsize=9)
-    figure.text(0.0, -0.03, f"{cells.units}. {cells.attribution}", fontsize=6)
+        ax.title.set_fontsize(10)
+    axes[1, 1].scatter(*queried.T, s=6, c="tab:red", edgecolors="black", linewidths=0.3)
+    letters = int(17.0 * size[0])  # that fit into a line of 7 points
+    figure.suptitle(textwrap.fill(title, int(0.75 * letters)), fontsize=9)
+    caption = textwrap.fill(cells.attribution, letters)
+    figure.supxlabel(caption, fontsize=7, x=0.01, ha="left")
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=110, bbox_inches="tight")
+    figure.savefig(path, dpi=110)
     plt.close(figure)
 
 

@@ -26,6 +26,7 @@ def draw_bands(
     names: Sequence[str],
     path: Path,
     logarithmic: bool = True,
+    logarithmic_x: bool = False,
 ) -> None:
     """Draw the median of ``y`` over seeds against ``x``, with the band from least to largest.
 
@@ -38,6 +39,7 @@ def draw_bands(
         names: Columns that tell the curves apart; those with one value are left out of the legend.
         path: PNG or any format of matplotlib; folders are made.
         logarithmic: Whether the y axis is.
+        logarithmic_x: Whether the x axis is.
     """
     table = pd.concat(list(tables), ignore_index=True)
     varying = [name for name in names if table[name].nunique() > 1] or list(names[:1])
@@ -48,6 +50,8 @@ def draw_bands(
     ax.set(xlabel=x.replace("_", " "), ylabel=y.replace("_", " "), title=", ".join(fixed))
     if logarithmic:
         ax.set_yscale("log")
+    if logarithmic_x:
+        ax.set_xscale("log")
     ax.legend(fontsize=8)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=110)

@@ -16,7 +16,7 @@ from scipy.spatial import cKDTree
 from torch import Tensor
 
 from problems.errors import BadData
-from problems.malaria.countries import box_of
+from problems.malaria.countries import box_of, warn_of_another_country
 from problems.malaria.dataset import Malaria
 
 Array = NDArray[np.float64]
@@ -26,6 +26,7 @@ REQUIRED = ("longitude", "latitude", "mean")
 NUMBERS = (*REQUIRED, "lower", "upper", "std_dev")
 NODATA = -9999.0
 Z95 = 1.959964  # the 97.5 % point of a standard normal: half width of a 95 % interval in sd
+DERIVED = "; std_dev derived from the published 95 % interval"
 OUTLIER_FRACTION = 0.4
 
 
@@ -80,7 +81,7 @@ def build(
     columns = _keep(columns, _complete(columns), "missing", dropped)
     _check_ranges(columns, labels.name)
     if country is not None:
-        columns = _crop(columns, country, labels.name)
+        columns = _crop(columns, country, labels.name, dropped)
     columns = _keep(columns, _first_of_cell(columns, labels.name), "duplicate", dropped)
     std_dev, derived = _standard_deviation(columns)
     if std_dev is not None:
@@ -97,7 +98,7 @@ def build(
         extent=extent,
         year=year,
         units=labels.units,
-        attribution=labels.attribution,
+        attribution=labels.attribution + (DERIVED if derived else ""),
         derived_std=derived,
         synthetic=labels.synthetic,
         name=labels.name,
@@ -154,7 +155,7 @@ def _check_ranges(columns: Columns, name: str) -> None:
         raise BadData(f"{name}: expected lower <= upper in every cell. Are the columns swapped?")
 
 
-def _crop(columns: Columns, country: str, name: str) -> Columns:
+def _crop(columns: Columns, country: str, name: str, dropped: Counter[str]) -> Columns:
     west, east, south, north = box_of(country)
     lon, lat = columns["longitude"], columns["latitude"]
     inside = (lon >= west) & (lon <= east) & (lat >= south) & (lat <= north)
@@ -163,7 +164,8 @@ def _crop(columns: Columns, country: str, name: str) -> Columns:
             f"{name}: expected cells in the bounding box of {country.upper()} (west, east, south, "
             f"north = {box_of(country)}), got none. Is this the file of another country?"
         )
-    return {key: v[inside] for key, v in columns.items()}
+    warn_of_another_country(name, country, lon, lat)
+    return _keep(columns, inside, f"outside {country.upper()}", dropped)
 
 
 def _first_of_cell(columns: Columns, name: str) -> NDArray[np.bool_]:

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import warnings
+
+import numpy as np
+from numpy.typing import NDArray
+
 from problems.errors import BadData
 
 Box = tuple[float, float, float, float]
@@ -55,6 +60,10 @@ BOXES: dict[str, Box] = {
 }
 
 
+MARGIN = 0.5
+"""Degrees that the cells of a country may fall short of its box."""
+
+
 def box_of(country: str) -> Box:
     """Bounding box of a country.
 
@@ -71,3 +80,24 @@ def box_of(country: str) -> Box:
             f"{country!r}. For another country clip the raster to it and pass the file as source."
         )
     return BOXES[code]
+
+
+def warn_of_another_country(
+    name: str, country: str, lon: NDArray[np.float64], lat: NDArray[np.float64]
+) -> None:
+    """Warn where cells reach beyond a country's box on one side and fall short of it on another.
+
+    A file of the country lies inside its box, and one of a continent reaches over all of it; a file
+    that does neither is likely to be a neighbour's, of which the box keeps a strip.
+    """
+    west, east, south, north = box_of(country)
+    got = [float(v) for v in (lon.min(), lon.max(), lat.min(), lat.max())]
+    beyond = np.array([west - got[0], got[1] - east, south - got[2], got[3] - north])
+    if (beyond > 0.0).any() and (beyond < -MARGIN).any():
+        warnings.warn(
+            f"{name}: expected cells inside the bounding box of {country.upper()} (west, east, "
+            f"south, north = {box_of(country)}), or over all of it, got cells in "
+            f"({', '.join(f'{v:.2f}' for v in got)}): keeping those in the box. If this is the "
+            "file of another country, name that one, or leave country out to keep every cell.",
+            stacklevel=2,
+        )

@@ -23,7 +23,8 @@ class Malaria:
         extent: (west, east, south, north) of the cell *centres*, degrees (WGS84 where real).
         year: Calendar year; None for the synthetic field and for a raster that does not say.
         units: What one unit of ``Y`` is.
-        attribution: To be kept beside every figure and table made from the data.
+        attribution: To be kept beside every figure and table made from the data; it says where the
+            file is no original, and where the standard deviation is derived.
         derived_std: True where the standard deviation is (upper - lower) / (2 * 1.959964), taken
             from a published 95 % interval by us or by whoever made the file: not a published
             quantity. False where the source states a standard deviation and has no interval to
@@ -31,7 +32,8 @@ class Malaria:
         synthetic: True for the seeded synthetic field.
         name: Short name for tables and file names.
         dropped: Cells left out, counted by reason (``missing``, ``duplicate``, ``zero_std``,
-            ``outlier``).
+            ``outlier``, and ``outside NGA`` or another country; of a GeoTIFF only the window of the
+            country is read, and nothing outside is counted).
     """
 
     X: Tensor

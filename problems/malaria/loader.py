@@ -13,12 +13,13 @@ from problems.malaria.columns import Columns, Labels, build
 from problems.malaria.dataset import Malaria
 from problems.malaria.field import INCIDENCE, PREVALENCE, draw_cells
 from problems.malaria.quantities import (
-    ATTRIBUTION,
     SYNTHETIC_ATTRIBUTION,
     UNKNOWN_UNITS,
     Quantity,
+    attribution,
     quantity_named,
     quantity_of_file,
+    release_of_file,
 )
 from problems.malaria.raster import read_raster, year_in_name
 from problems.malaria.sources import read_csv, read_hdf
@@ -35,14 +36,14 @@ _FILE_REMEDY = (
 def load_malaria(
     source: str | os.PathLike[str] | None = None,
     country: str | None = None,
-    year: int | None = None,
+    year: int | str | None = None,
     *,
     quantity: str | None = None,
     download: bool = False,
     drop_outliers: bool = False,
     cells: int = 20_000,
     seed: int = 0,
-    release: str = RELEASE,
+    release: str | None = None,
     url: str = WCS_URL,
     cache_dir: str | os.PathLike[str] | None = None,
 ) -> Malaria:
@@ -71,10 +72,11 @@ def load_malaria(
 
     Args:
         source: Path of a file, or its bare name (ending optional) under ``BO_STREAM_DATA``.
-        country: ISO 3166-1 alpha-3 code. Keeps the cells in the country's bounding box; the service
-            sends that whole box, cells of neighbouring countries included (clip the raster to the
-            border for less). For HDF5 only ``NGA`` is possible.
-        year: Calendar year; needed where the source has several.
+        country: ISO 3166-1 alpha-3 code. Keeps the cells in the country's bounding box, counts the
+            others of a table in ``dropped``, and warns of what looks like a neighbour's file. The
+            service sends that whole box, cells of neighbouring countries included (clip the raster
+            to the border for less). For HDF5 only ``NGA`` is possible.
+        year: Calendar year, a number or its digits; needed where the source has several.
         quantity: ``incidence`` or ``pfpr``. Default: what the file name says; ``incidence`` for the
             synthetic field, the HDF5 layout and downloads.
         download: Allow the request to the service.
@@ -82,7 +84,8 @@ def load_malaria(
             :func:`problems.malaria.columns.build` states.
         cells: Number of synthetic cells, 16 to 200,000.
         seed: Seed of the synthetic field.
-        release: Release of the Malaria Atlas Project to ask for.
+        release: Release of the Malaria Atlas Project: to ask for (default: 202508), or that a file
+            comes from, for its attribution (default: what its name starts with).
         url: WCS endpoint, without a query.
         cache_dir: Where downloads are kept; default: the user's cache folder.
 
@@ -97,16 +100,20 @@ def load_malaria(
         >>> data.X.shape, data.Y.shape, data.synthetic
         (torch.Size([5000, 2]), torch.Size([5000, 1]), True)
     """
+    year = None if year is None else _whole(year)
     if source is not None and download:
         raise BadData(
             "Expected source or download=True, got both. Leave source out to fetch the raster of "
             "country and year; leave download out to read the file."
         )
     if download:
-        return _downloaded(country, year, quantity, drop_outliers, release, url, cache_dir)
+        return _downloaded(
+            country, year, quantity, drop_outliers, release or RELEASE, url, cache_dir
+        )
     if source is not None:
         path = locate(source, suffixes=_SUFFIXES, remedy=_FILE_REMEDY)
-        return _from_file(path, country, year, quantity, drop_outliers)
+        release = release or release_of_file(path.name)
+        return _from_file(path, country, year, quantity, drop_outliers, release)
     if country is not None or year is not None:
         raise BadData(
             f"Expected a source for country={country!r}, year={year!r}, got none. Pass the path of "
@@ -139,16 +146,31 @@ def _say_synthetic() -> None:
     )
 
 
+def _whole(year: int | str) -> int:
+    try:
+        number = float(year)
+    except (TypeError, ValueError):
+        number = float("nan")
+    if not number.is_integer():
+        raise BadData(f"Expected year to be a calendar year such as 2017, got {year!r}.")
+    return int(number)
+
+
 def _from_file(
-    path: Path, country: str | None, year: int | None, quantity: str | None, drop_outliers: bool
+    path: Path,
+    country: str | None,
+    year: int | None,
+    quantity: str | None,
+    drop_outliers: bool,
+    release: str | None,
 ) -> Malaria:
     named = quantity_named(quantity) if quantity else quantity_of_file(path.name)
-    lowered = path.name.lower()
+    lowered, kind = path.name.lower(), ""
     if lowered.endswith((".tif", ".tiff")):
         columns = read_raster(path, country)
         year = _raster_year(path.name, year)
     elif lowered.endswith((".csv", ".csv.gz")):
-        columns = read_csv(path)
+        columns, kind = read_csv(path), "converted from GeoTIFF to CSV"
     elif lowered.endswith((".hdf5", ".h5", ".hdf")):
         if country is not None and country.upper() != "NGA":
             raise BadData(
@@ -156,13 +178,14 @@ def _from_file(
                 f"{country!r}."
             )
         country = None
-        columns = read_hdf(path)
+        columns, kind = read_hdf(path), "converted to HDF5"
         named = named or quantity_named("incidence")
     else:
         raise BadData(
             f"{path.name}: expected a file ending in .csv, .csv.gz, .tif, .tiff, .hdf5 or .h5."
         )
-    labels = Labels(_stem(path.name), named.units if named else UNKNOWN_UNITS, ATTRIBUTION)
+    units = named.units if named else UNKNOWN_UNITS
+    labels = Labels(_stem(path.name), units, attribution(release, kind))
     return build(columns, labels, year=year, country=country, drop_outliers=drop_outliers)
 
 
@@ -199,6 +222,7 @@ def _downloaded(
         )
     asked: Quantity = quantity_named(quantity or "incidence")
     path = fetch(asked, country, year, release=release, url=url, cache_dir=cache_dir)
-    labels = Labels(f"map_{asked.name}_{country.upper()}_{year}", asked.units, ATTRIBUTION)
+    credit = attribution(release)
+    labels = Labels(f"map_{asked.name}_{country.upper()}_{year}", asked.units, credit)
     columns = read_raster(path)
     return build(columns, labels, year=year, country=country, drop_outliers=drop_outliers)

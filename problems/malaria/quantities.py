@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from problems.errors import BadData
@@ -39,11 +40,26 @@ QUANTITIES = {
     ),
 }
 UNKNOWN_UNITS = "as in the source (pass quantity='incidence' or 'pfpr' to name them)"
-ATTRIBUTION = (
-    "Contains data of the Malaria Atlas Project (https://malariaatlas.org), CC BY; "
-    "Weiss et al., Lancet 2019;394:322-331"
-)
 SYNTHETIC_ATTRIBUTION = "Synthetic field of bo_stream (no real data; calibrated to such rasters)"
+
+
+def attribution(release: str | None, kind: str = "") -> str:
+    """What must stay beside every figure and table made from a file of the project.
+
+    Args:
+        release: Such as ``202508``, where it is known.
+        kind: What became of the project's GeoTIFF, for a file that is none.
+    """
+    parts = ["Contains data of the Malaria Atlas Project (https://malariaatlas.org)"]
+    parts += [f"release {release}"] if release else []
+    source = ", ".join([*parts, "CC BY"])
+    return "; ".join([source, "Weiss et al., Lancet 2019;394:322-331", *([kind] if kind else [])])
+
+
+def release_of_file(filename: str) -> str | None:
+    """The release a name such as ``202508_Global_Pf_Parasite_Rate_BEN_2017.tiff`` starts with."""
+    found = re.match(r"(20\d{4})_", filename)
+    return found.group(1) if found else None
 
 
 def quantity_named(name: str) -> Quantity:

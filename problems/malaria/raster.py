@@ -11,7 +11,7 @@ import numpy as np
 from problems.errors import BadData
 from problems.files import need
 from problems.malaria.columns import NODATA, Array, Columns
-from problems.malaria.countries import Box, box_of
+from problems.malaria.countries import Box, box_of, warn_of_another_country
 
 # II*\0 and MM\0*, and their BigTIFF forms.
 TIFF_MAGIC = (b"II*\x00", b"MM\x00*", b"II+\x00", b"MM\x00+")
@@ -136,6 +136,7 @@ def _window(lat: Array, lon: Array, country: str | None, name: str) -> tuple[sli
     cols = np.nonzero((lon >= west) & (lon <= east))[0]
     if len(rows) == 0 or len(cols) == 0:
         raise BadData(_outside(name, country, box))
+    warn_of_another_country(name, country, lon, lat)
     return slice(int(rows[0]), int(rows[-1]) + 1), slice(int(cols[0]), int(cols[-1]) + 1)
 
 

@@ -14,7 +14,7 @@ from urllib.parse import quote, urlencode
 from problems.errors import BadData, DownloadFailed
 from problems.files import need
 from problems.malaria.countries import box_of
-from problems.malaria.quantities import ATTRIBUTION, Quantity
+from problems.malaria.quantities import Quantity, attribution
 from problems.malaria.raster import is_tiff, read_raster
 
 WCS_URL = "https://data.malariaatlas.org/geoserver/Malaria/ows"
@@ -78,7 +78,7 @@ def fetch(
         path.unlink(missing_ok=True)
         _retrieve(pooch, request, path)
         recorded.write_text(pooch.file_hash(str(path)) + "\n")
-    print(f"{path.name}: {ATTRIBUTION}. Release {release}; licence CC BY: keep this attribution.")
+    print(f"{path.name}: {attribution(release)}. Keep this attribution.")
     return path
 
 

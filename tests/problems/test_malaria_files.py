@@ -1,6 +1,7 @@
 """Tables and rasters read by ``load_malaria``: what is kept, derived, dropped and refused."""
 
 import os
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -119,12 +120,49 @@ def test_outliers_are_dropped_only_on_request(save):
 
 
 def test_country_keeps_its_bounding_box(save):
-    path = save(pd.concat([cells(), cells(longitude=lambda f: f["longitude"] + 100)]))
-    assert load_malaria(path, country="nga").Y.shape == (16, 1)
+    corners = pd.DataFrame({"longitude": [-20, 50], "latitude": [-35, 35], "year": 2017, "mean": 1})
+    path = save(pd.concat([cells(), corners]))  # of a continent: no reason to warn
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        data = load_malaria(path, country="nga")
+    assert data.Y.shape == (16, 1) and data.dropped == {"outside NGA": 2}
     with pytest.raises(BadData, match="bounding box of SEN"):
         load_malaria(path, country="SEN")
     with pytest.raises(BadData, match=r"NGA.*got 'XXX'"):
         load_malaria(path, country="XXX")
+
+
+def test_a_strip_of_a_neighbour_is_counted_and_warned_of(save, tmp_path):
+    wide = cells(longitude=lambda f: 0.8 + f["longitude"] - 5 + f.index % 4)  # 0.8 to 3.9
+    with pytest.warns(UserWarning, match=r"cells.*box of NGA.*\(0.80, 3.92, 10.00, 10.12\).*leave"):
+        data = load_malaria(save(wide), country="NGA")
+    assert data.dropped == {"outside NGA": 8} and len(data.X) == 8
+    raster = geotiff(tmp_path / "x.tif", np.full((1, 96, 96), 0.2))  # 5 to 9 degrees east
+    with pytest.warns(UserWarning, match="box of CMR"):
+        load_malaria(raster, country="CMR")
+
+
+def test_a_year_may_be_given_by_its_digits(save):
+    path = save(cells())
+    assert load_malaria(path, year="2017").year == load_malaria(path, year=np.int64(2017)).year
+    assert load_malaria(path, year="2017").year == 2017
+    for year in ("MMXVII", 2017.5, ""):
+        with pytest.raises(BadData, match=f"calendar year such as 2017, got {year!r}"):
+            load_malaria(path, year=year)
+
+
+def test_the_attribution_says_what_became_of_the_projects_file(save, tmp_path):
+    plain = load_malaria(save(cells())).attribution
+    assert plain.endswith("converted from GeoTIFF to CSV") and "release" not in plain
+    frame = cells(lower=lambda f: 0.8 * f["mean"], upper=lambda f: 1.3 * f["mean"])
+    assert load_malaria(save(frame), release="202508").attribution == (
+        "Contains data of the Malaria Atlas Project (https://malariaatlas.org), release 202508, "
+        "CC BY; Weiss et al., Lancet 2019;394:322-331; converted from GeoTIFF to CSV; std_dev "
+        "derived from the published 95 % interval"
+    )
+    bands = [value_bands()[name] for name in ("value", "LCI", "UCI")]
+    own = load_malaria(geotiff(tmp_path / "202406_Global_Pf_NGA_2017.tif", bands)).attribution
+    assert "release 202406, CC BY" in own and "converted" not in own and "std_dev derived" in own
 
 
 def clashing():
@@ -326,7 +364,8 @@ def test_a_global_raster_is_cut_to_the_country(tmp_path):
     path = geotiff(tmp_path / "world.tif", np.full((1, 2000, 1001), 0.2), compress="deflate")
     with pytest.raises(BadData, match="Pass country="):
         load_malaria(path)
-    data = load_malaria(path, country="NGA")
+    with pytest.warns(UserWarning, match="box of NGA"):  # it begins at 5 degrees, the box at 2.6
+        data = load_malaria(path, country="NGA")
     west, east, south, north = data.extent
     assert west > 5.0 and east < 14.8 and south >= 4.2 and north < 10.0
     with pytest.raises(BadData, match="bounding box of SEN"):
