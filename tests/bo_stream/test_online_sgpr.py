@@ -280,7 +280,6 @@ def test_a_grown_state_is_saved_and_goes_on_as_before():
         for name, value in model.state_dict().items():
             assert name == "_extra_state" or torch.equal(value, twin.state_dict()[name]), name
         for m in (model, twin):
-            m._curvature = None  # the quasi-Newton memory of a fit is not saved
             m.observe(last.X, last.y.unsqueeze(-1))
     with pytest.raises(StateError):
         OnlineSGPR(*NOTHING, jitter=1e-6).load_state_dict(model.state_dict())
