@@ -1,8 +1,10 @@
 """How many inducing points online SGPR takes on real streams, and how near it comes to a full GP.
 
 Run `python -m experiments.model_size experiments/configs/model_size.toml`. Prints a row for each
-table and split and the means; writes both, and size and processor time of each batch with pictures,
-to the config's folder.
+table and split and the means; writes both, and size, processor time and test errors after each
+batch with pictures, to the config's folder. Errors are drawn against those of a GP fitted to all
+training rows at once. Streams are sorted by their first input, so that until the last batch some
+test rows lie where the stream has not been yet, and errors are large.
 """
 
 import tomllib
@@ -10,6 +12,14 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+
+PICTURES = {
+    "points": "inducing points",
+    "seconds": "processor seconds of a batch",
+    "rmse": "test RMSE, in deviations",
+    "nlpd": "test NLPD, nats",
+}
+"""Columns drawn, and what they are."""
 
 
 def main(
@@ -30,14 +40,14 @@ def run(c: dict[str, Any]) -> None:
     import torch
 
     from experiments.plots import draw_sizes
-    from experiments.stream_recipe import Split, reference, stream
+    from experiments.stream_recipe import SortedSplit, reference, stream
 
     torch.set_num_threads(1)
-    rows, sizes = [], []
-    for name, batches in c["tables"].items():
+    rows, batches = [], []
+    for name, parts in c["tables"].items():
         for seed in c["splits"]:
-            split = Split.of(name, seed, c["share"])
-            model, batch = stream(split, batches, c)
+            split = SortedSplit.of(name, seed, c["share"])
+            model, course = stream(split, parts, c)
             full, kind = reference(split, c)
             (rmse, nlpd), (rmse_full, nlpd_full) = split.scores(model), split.scores(full)
             rmse_mean = split.scores(None)[0]
@@ -46,7 +56,8 @@ def run(c: dict[str, Any]) -> None:
             errors = (rmse, rmse_full, rmse_mean, excess, nlpd, nlpd_full)
             rows.append((name, seed, M, *errors, kind))
             facts = {"dim": split.X.shape[1], "scenario": name, "seed": seed, "policy": "VIPS"}
-            sizes += [facts | row for row in batch]
+            facts |= {"rmse_full": rmse_full, "nlpd_full": nlpd_full}
+            batches += [facts | row for row in course]
             typer.echo(f"{name}, split {seed}: {M} points, excess error {excess:.1f} %")
     columns = ["table", "split", "points", "rmse", "rmse_full", "rmse_mean", "excess_%"]
     results = pd.DataFrame(rows, columns=[*columns, "nlpd", "nlpd_full", "full"])
@@ -55,10 +66,13 @@ def run(c: dict[str, Any]) -> None:
     out.mkdir(parents=True, exist_ok=True)
     results.to_csv(out / "splits.csv", index=False)
     means.to_csv(out / "means.csv")
-    per_batch = pd.DataFrame(sizes)
-    per_batch.to_csv(out / "sizes.csv", index=False)
-    draw_sizes(per_batch, out / "sizes.png")
-    draw_sizes(per_batch, out / "seconds.png", "seconds")
+    per_batch = pd.DataFrame(batches)
+    per_batch.to_csv(out / "batches.csv", index=False)
+    full_errors = {y: per_batch[f"{y}_full"] for y in ("rmse", "nlpd")}
+    at_once = per_batch.assign(policy="all rows at once", **full_errors)
+    for y, label in PICTURES.items():
+        shown = pd.concat([per_batch, at_once]) if y in full_errors else per_batch
+        draw_sizes(shown, out / f"{y}.png", y, label)
     typer.echo("\n" + results.round(4).to_string(index=False) + "\n\n" + means.round(4).to_string())
 
 

@@ -88,13 +88,18 @@ def draw_regret(tables: Sequence[pd.DataFrame], path: Path, title: str) -> None:
     plt.close(figure)
 
 
-def draw_sizes(table: pd.DataFrame, path: Path, y: str = "points") -> None:
+def draw_sizes(
+    table: pd.DataFrame, path: Path, y: str = "points", label: str = "inducing points"
+) -> None:
     """Draw inducing points (or another column) by batch, a panel for each dimension and scenario.
+
+    Lines are medians over seeds, bands reach from least to largest.
 
     Args:
         table: Columns ``dim``, ``scenario``, ``seed``, ``policy``, ``batch`` and ``y``.
         path: PNG or any format of matplotlib; folders are made.
-        y: Column drawn.
+        y: Column drawn; its axis starts at zero where no value is below.
+        label: What it is.
     """
     streams = list(table.groupby(["dim", "scenario"], sort=False))
     columns = min(3, len(streams))
@@ -107,9 +112,12 @@ def draw_sizes(table: pd.DataFrame, path: Path, y: str = "points") -> None:
     for ax, ((dim, name), part) in zip(panels.flat, streams, strict=False):
         for policy, runs in part.groupby("policy", sort=False):
             _band(ax, runs.rename(columns={"batch": "step"}), y, "step", str(policy))
-        ax.set(title=f"{name}, {dim}-D", xlabel="batch", ylim=(0, None))
+        ax.set(title=f"{name}, {dim}-D", xlabel="batch")
+        ax.xaxis.get_major_locator().set_params(integer=True)
+        if (part[y] >= 0).all():
+            ax.set_ylim(bottom=0.0)
     for line in panels:
-        line[0].set_ylabel("inducing points" if y == "points" else y)
+        line[0].set_ylabel(label)
     panels.flat[0].legend(fontsize=8)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=110)
