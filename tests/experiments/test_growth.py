@@ -75,4 +75,8 @@ def test_small_batches(
     small_batches.main(True)
     out = capsys.readouterr().out
     assert "Pruned(VIPS)" in out and "every batch, priors, trust" in out
-    assert len(list(Path("results/small_batches_smoke").glob("*.png"))) == 4
+    folder = Path("results/small_batches_smoke")
+    assert len(list(folder.glob("*.png"))) == 5
+    ends = pd.read_csv(folder / "mended.csv").groupby("policy").last()
+    assert ends["points"]["Pruned(VIPS)"] < 0.5 * ends["points"]["VIPS"]
+    assert ends["rmse"]["Pruned(VIPS)"] == pytest.approx(ends["rmse"]["VIPS"], rel=0.05)
