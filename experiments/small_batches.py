@@ -13,15 +13,12 @@ Run `python -m experiments.small_batches`. Three parts, each a table:
 Writes the tables and pictures to results/small_batches.
 """
 
-from pathlib import Path
-from typing import Annotated
-
 import typer
 
+from experiments.command import Out, Smoke, folder, start
 
-def main(
-    smoke: Annotated[bool, typer.Option(help="Few points, seconds.")] = False,
-) -> None:
+
+def main(out: Out = None, smoke: Smoke = False) -> None:
     """Stream one function in small batches under several settings."""
     import pandas as pd
     import torch
@@ -33,8 +30,7 @@ def main(
 
     torch.set_num_threads(1)
     n, counts, seeds = (180, [6], [0]) if smoke else (600, [1, 2, 3, 6], [0, 1, 2])
-    out = Path("results/small_batches" + ("_smoke" if smoke else ""))
-    out.mkdir(parents=True, exist_ok=True)
+    out = folder("results/small_batches", out, smoke)
     policies: dict[str, GrowthPolicy] = {"VIPS": VIPS(), "Pruned(VIPS)": Pruned(VIPS())}
     sizes, mends = [], []
     for seed in seeds:
@@ -72,4 +68,4 @@ def main(
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    start(main)

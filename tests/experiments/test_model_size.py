@@ -1,6 +1,5 @@
 """The study of model sizes, in its smoke mode."""
 
-import subprocess
 import sys
 from pathlib import Path
 
@@ -12,19 +11,12 @@ from experiments import model_size
 from experiments.benchmarks import sgpr_cost
 from experiments.stream_recipe import SortedSplit
 
-CONFIG = Path(model_size.__file__).parent / "configs" / "model_size.toml"
-
-
-def test_help_does_not_wait_for_torch() -> None:
-    code = "import sys\nfrom experiments import model_size\nassert 'torch' not in sys.modules"
-    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
-
 
 def test_it_prints_and_writes_its_tables(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    model_size.main(CONFIG, None, True)
+    model_size.main(smoke=True)
     assert "exact GP" in capsys.readouterr().out
     folder = Path("results/model_size_smoke")
     (row,) = pd.read_csv(folder / "splits.csv").to_dict("records")
