@@ -62,8 +62,10 @@ def folder(default: str | Path, out: Path | None, smoke: bool) -> Path:
 
 def start(main: Callable[..., None]) -> None:
     """Run a function as a command; data that is missing ends it in one line."""
-    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-    app.command()(main)
+    app = typer.Typer(
+        add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="markdown"
+    )
+    app.command(help=sys.modules[main.__module__].__doc__)(main)
     try:
         app()
     except FileNotFoundError as error:

@@ -1,6 +1,5 @@
 """The study of model sizes, in its smoke mode."""
 
-import sys
 from pathlib import Path
 
 import pandas as pd
@@ -8,7 +7,6 @@ import pytest
 import torch
 
 from experiments import model_size
-from experiments.benchmarks import sgpr_cost
 from experiments.stream_recipe import SortedSplit
 
 
@@ -35,13 +33,3 @@ def test_splits_share_no_row_and_are_sorted() -> None:
     assert len(split.X) == 144 and len(split.X_test) == 16
     assert bool((split.X[1:, 0] >= split.X[:-1, 0]).all())
     assert len(torch.cat([split.X, split.X_test]).unique(dim=0)) == 160
-
-
-def test_cost(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "argv", ["sgpr_cost", "--smoke"])
-    sgpr_cost.main()
-    assert "growth in n" in capsys.readouterr().out
-    assert len(pd.read_csv("results/benchmarks/sgpr_cost.csv")) == 4
