@@ -14,8 +14,13 @@ from experiments.command import CONFIGS, Config, Out, Smoke, folder, read, selec
 
 CONFIG = CONFIGS / "fx.toml"
 
-PICTURES = {"mean_loss": False, "running_rmse": False, "nll": False, "rmse": True}
-"""Columns drawn, and whether on a logarithmic axis."""
+PICTURES = {
+    "mean_loss": "running mean of the next day's loss, nats",
+    "running_rmse": "running RMSE of the next day, in deviations",
+    "nll": "NLPD of days held out, nats",
+    "rmse": "RMSE of days held out, in deviations",
+}
+"""Columns drawn, and what they are; losses in deviations of the year's rates."""
 
 
 def main(
@@ -60,9 +65,11 @@ def run(c: dict[str, Any], out: Path) -> None:
     means["seconds"] = days.groupby(["order", "method"], sort=False)["seconds"].mean()
     means.to_csv(out / "means.csv")
     for order, part in days.groupby("order", sort=False):
-        for column, logarithmic in PICTURES.items():
-            path = out / f"{order!s}_{column}.png"
-            draw_bands([part], column, "n", ["method", "order"], path, logarithmic)
+        in_order = "in order of time" if order == "time" else "in random order"
+        title = f"{c['table']} {in_order}; medians and bands of {len(c['seeds'])} seeds"
+        for column, label in PICTURES.items():
+            path, labels = out / f"{order!s}_{column}.png", {"n": "days seen", column: label}
+            draw_bands([part], column, "n", ["method"], path, column == "rmse", labels, title)
     typer.echo("\n" + means.round(4).to_string())
 
 

@@ -57,8 +57,10 @@ def main(out: Out = None, smoke: Smoke = False) -> None:
         for name, refit in REFITS.items():
             run = pd.DataFrame(streamed(stream, policies["Pruned(VIPS)"], refit))
             drifts.append(run.rename(columns={"batch": "step"}).assign(refits=name, seed=seed))
+    labels = {"step": "batch of 6", "rmse": "test RMSE", "noise": "noise variance"}
     for y in ("rmse", "lengthscale", "noise"):
-        draw_bands(drifts, y, "step", ["refits"], out / f"{y}.png")
+        title = "Refits in a stream of small batches"
+        draw_bands(drifts, y, "step", ["refits"], out / f"{y}.png", labels=labels, title=title)
     drift = pd.concat(drifts)
     columns = ["points", "rmse", "lengthscale", "noise"]
     ends = drift.groupby(["refits", "seed"], sort=False)[columns].last()
