@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
+from experiments.command import Config, Out, Smoke, folder
 from experiments.matrix import narrowed, read, smoked
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
@@ -19,10 +20,9 @@ CURVES = ["surrogate", "policy", "observation", "kernel"]
 
 @app.command()
 def main(
-    config: Annotated[
-        Path, typer.Argument(exists=True, dir_okay=False, help="As configs/malaria_senegal.toml.")
-    ],
-    smoke: Annotated[bool, typer.Option(help="Synthetic field, three steps, seconds.")] = False,
+    config: Config,
+    out: Out = None,
+    smoke: Smoke = False,
     observation: Annotated[list[str] | None, typer.Option(help="Only these; may repeat.")] = None,
     surrogate: Annotated[list[str] | None, typer.Option(help="Only these; may repeat.")] = None,
     grid_size: Annotated[list[int] | None, typer.Option(help="Only these of WISKI.")] = None,
@@ -41,10 +41,10 @@ def main(
         "seeds": seed,
     }
     c = narrowed(read(config), chosen) | ({} if steps is None else {"steps": steps})
-    run(smoked(c) if smoke else c)
+    run(smoked(c) if smoke else c, folder(c["output"], out, smoke))
 
 
-def run(c: dict[str, Any]) -> None:
+def run(c: dict[str, Any], out: Path) -> None:
     """The campaigns of one configuration."""
     import pandas as pd
     import torch
@@ -56,7 +56,6 @@ def run(c: dict[str, Any]) -> None:
     from problems.errors import ProblemDataError
 
     torch.set_num_threads(1)
-    out = Path(c["output"])
     try:
         cells, planned = campaigns(c)
     except (InputError, ProblemDataError) as error:

@@ -8,30 +8,24 @@ from typing import Annotated
 
 import typer
 
-CONFIGS = Path(__file__).parent / "configs"
+from experiments.command import CONFIGS, Config, Out, Smoke, folder
+
 app = typer.Typer(
     add_completion=False, no_args_is_help=True, help=__doc__, pretty_exceptions_enable=False
 )
-Out = Annotated[Path | None, typer.Option(help="Folder for tables and pictures.")]
-Smoke = Annotated[bool, typer.Option(help="A run of seconds that shows only that it runs.")]
 Workers = Annotated[int, typer.Option(min=1, help="Processes, one torch thread each.")]
 
 
 @app.command()
 def demo(out: Out = None, smoke: Smoke = False, workers: Workers = 2) -> None:
     """WISKI beside an exact GP on noisy Levy: minutes, a picture and a table."""
-    _study(CONFIGS / "demo.toml", out or Path("results/demo"), smoke, workers)
+    _study(CONFIGS / "demo.toml", folder("results/demo", out, smoke), smoke, workers)
 
 
 @app.command()
-def run(
-    config: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="A TOML file.")],
-    out: Out = None,
-    smoke: Smoke = False,
-    workers: Workers = 2,
-) -> None:
+def run(config: Config, out: Out = None, smoke: Smoke = False, workers: Workers = 2) -> None:
     """Run the study of a configuration, like those in experiments/configs."""
-    _study(config, out or Path("results") / config.stem, smoke, workers)
+    _study(config, folder(Path("results") / config.stem, out, smoke), smoke, workers)
 
 
 def _study(config: Path, out: Path, smoke: bool, workers: int) -> None:
@@ -43,7 +37,10 @@ def _study(config: Path, out: Path, smoke: bool, workers: int) -> None:
     from experiments.study import Study, execute
 
     start = time.perf_counter()
-    study = Study.read(config, smoke)
+    try:
+        study = Study.read(config, smoke)
+    except (KeyError, TypeError, ValueError) as error:  # a key too many, too few, a wrong value
+        raise typer.BadParameter(f"{config}: {error.args[0]}") from error
     tables: dict[str, pd.DataFrame] = {}
     columns = ("{task.description}", BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, "{task.fields[note]}") as progress:

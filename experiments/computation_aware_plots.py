@@ -10,7 +10,8 @@ from torch import Tensor
 
 matplotlib.use("Agg")
 from matplotlib import pyplot as plt
-from matplotlib.figure import Figure
+
+from experiments.plots import save
 
 __all__ = ["draw_calibration", "draw_curves", "draw_toy"]
 
@@ -39,7 +40,7 @@ def draw_curves(curves: pd.DataFrame, path: Path) -> None:
         low, high = ax.get_ylim()
         ax.set_ylim(low, min(high, float(last[name].max()) + 1.0))  # a first guess may be far off
     axes[0, 0].legend(fontsize=8)
-    _save(figure, path)
+    save(figure, path)
 
 
 def draw_calibration(results: pd.DataFrame, path: Path) -> None:
@@ -62,7 +63,7 @@ def draw_calibration(results: pd.DataFrame, path: Path) -> None:
             ax.plot(levels, runs[columns].median(), "o-", markersize=3, label=label)
         ax.set(xlabel="nominal", ylabel="coverage", title=name, xlim=(0.45, 1), ylim=(0.45, 1))
     axes[0, 0].legend(fontsize=8)
-    _save(figure, path)
+    save(figure, path)
 
 
 def draw_toy(
@@ -98,10 +99,4 @@ def draw_toy(
             ax.plot(grid, mean + sign * least, color=line.get_color(), linewidth=0.5)
         ax.set(title=title, xlabel="x")
     figure.suptitle("mean; two latent deviations (band) and the exact GP's (thin lines)")
-    _save(figure, path)
-
-
-def _save(figure: Figure, path: Path) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=110)
-    plt.close(figure)
+    save(figure, path)

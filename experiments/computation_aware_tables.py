@@ -7,30 +7,33 @@ distance of actions to the top eigenspace. Writes these, the learning curves, th
 levels and two pictures to the config's folder. Seconds are of one processor, scoring apart.
 """
 
-import tomllib
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-CONFIG = Path(__file__).parent / "configs" / "computation_aware_tables.toml"
+from experiments.command import CONFIGS, Config, Out, Smoke, folder, read, selected, start
+
+CONFIG = CONFIGS / "computation_aware_tables.toml"
 
 
 def main(
-    config: Annotated[Path, typer.Argument(help="A TOML file like the default.")] = CONFIG,
+    config: Config = CONFIG,
     table: Annotated[list[str] | None, typer.Option(help="Only these of the tables.")] = None,
-    smoke: Annotated[bool, typer.Option(help="A small synthetic table, seconds.")] = False,
+    out: Out = None,
+    smoke: Smoke = False,
 ) -> None:
     """Train every contender on every table."""
-    c = tomllib.loads(config.read_text())
+    c = read(config, CONFIG)
+    c["tables"] = selected(table, c["tables"], "--table")
     if smoke:
         c |= {"tables": ["cohort"], "train": 240, "test": 80, "seconds": 0.5, "seeds": [0]}
         c |= {"sizes": {"actions": 24, "cg": 6, "inducing": 30, "batch": 64}}
-        c |= {"subspace": {"rows": 120, "actions": 8}, "output": c["output"] + "_smoke"}
-    run(c | {"tables": [name for name in c["tables"] if not table or name in table]})
+        c |= {"subspace": {"rows": 120, "actions": 8}}
+    run(c, folder(c["output"], out, smoke))
 
 
-def run(c: dict[str, Any]) -> None:
+def run(c: dict[str, Any], out: Path) -> None:
     """All tables, seeds and contenders of one configuration."""
     import pandas as pd
     import torch
@@ -54,8 +57,6 @@ def run(c: dict[str, Any]) -> None:
                 last = rows[-1]
                 typer.echo(f"{name}, seed {seed}, {label}: nll {last['nll']:.3f}")
         far += [{"table": name, **row} for row in distances(name, c)]
-    out = Path(c["output"])
-    out.mkdir(parents=True, exist_ok=True)
     tables = {"results": rows, "curves": curves, "subspaces": far}
     frames = {key: pd.DataFrame(value) for key, value in tables.items()}
     for key, frame in frames.items():
@@ -69,4 +70,4 @@ def run(c: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    start(main)

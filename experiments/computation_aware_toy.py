@@ -8,17 +8,18 @@ one is confidence that the data do not give; computation-aware GPs have none. Wr
 picture.  [CaGP, figure 1]
 """
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from experiments.command import Out, Smoke, folder, start
+
 
 def main(
-    out: Annotated[Path, typer.Option(help="Folder.")] = Path("results/computation_aware_toy"),
     actions: Annotated[int, typer.Option(min=1, help="Actions, and inducing points.")] = 8,
     seconds: Annotated[float, typer.Option(help="Processor seconds of training each.")] = 10.0,
-    smoke: Annotated[bool, typer.Option(help="A run of seconds.")] = False,
+    out: Out = None,
+    smoke: Smoke = False,
 ) -> None:
     """Train, compare, draw."""
     import pandas as pd
@@ -31,6 +32,7 @@ def main(
     from experiments.tables import toy
 
     torch.set_num_threads(1)
+    out = folder("results/computation_aware_toy", out, smoke)
     split, grid, truth = toy()
     sizes = {"actions": actions, "cg": actions, "inducing": actions, "batch": len(split.X)}
     rows, laws = [], {}
@@ -56,4 +58,4 @@ def main(
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    start(main)

@@ -1,35 +1,36 @@
 """A magnetic field along a path: online SGPR in batches, and the map it makes.
 
-Run `python -m experiments.field experiments/configs/field.toml`. The field's strength is learned
+Run `python -m experiments.field`. The field's strength is learned
 in the order in which it was measured. Prints size and errors after each batch; writes them and a
 map with the path and the inducing points to the config's folder.
 """
 
-import tomllib
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
+from experiments.command import CONFIGS, Config, Out, Smoke, folder, read, start
 
-def main(
-    config: Annotated[Path, typer.Argument(help="TOML; keys as in configs/field.toml.")],
-    smoke: Annotated[bool, typer.Option(help="A synthetic path, four batches, seconds.")] = False,
-) -> None:
+CONFIG = CONFIGS / "field.toml"
+
+
+def main(config: Config = CONFIG, out: Out = None, smoke: Smoke = False) -> None:
     """Stream the path; compare with a GP on all of it; draw the map."""
-    c = tomllib.loads(config.read_text())
+    c = read(config, CONFIG)
     if smoke:
-        c |= {"table": "synthetic", "batches": 4, "output": c["output"] + "_smoke"}
-    run(c)
+        c |= {"table": "synthetic", "batches": 4}
+    run(c, folder(c["output"], out, smoke))
 
 
-def run(c: dict[str, Any]) -> None:
+def run(c: dict[str, Any], out: Path) -> None:
     """The stream of one configuration."""
     import pandas as pd
     import torch
 
     from bo_stream import OnlineSGPR
     from bo_stream.growth import VIPS, FixedSize
+    from bo_stream.scores import score
     from experiments.maps import draw_field
     from experiments.walk import path_kernel, walked
 
@@ -38,11 +39,8 @@ def run(c: dict[str, Any]) -> None:
     kw = path_kernel(Y, c)
 
     def errors(model: OnlineSGPR) -> dict[str, float]:
-        with torch.no_grad():
-            law = model.posterior(X_test, observation_noise=True)
-        normal = torch.distributions.Normal(law.mean, law.variance.sqrt())
-        rmse = (law.mean - Y_test).square().mean().sqrt()
-        return {"rmse": float(rmse), "nlpd": -float(normal.log_prob(Y_test).mean())}
+        result = score(model, X_test, Y_test, Y_test)
+        return {"rmse": result.rmse, "nlpd": result.nlpd}
 
     rows = []
     parts = list(zip(X.chunk(c["batches"]), Y.chunk(c["batches"]), strict=True))
@@ -58,12 +56,10 @@ def run(c: dict[str, Any]) -> None:
     full.fit(c["evaluations"])
     rows.append({"batch": "all at once", "n": len(X), "points": c["points"]} | errors(full))
     table = pd.DataFrame(rows)
-    out = Path(c["output"])
-    out.mkdir(parents=True, exist_ok=True)
     table.to_csv(out / "batches.csv", index=False)
     draw_field(model, X, out / "map.png", f"field strength, {attribution}")
     typer.echo(table.to_string(index=False, float_format="{:.3f}".format))
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    start(main)

@@ -14,6 +14,7 @@ from botorch.models.transforms import Normalize, Standardize
 from torch import Tensor
 
 from bo_stream import ExactGP, surrogate
+from bo_stream.scores import score
 from bo_stream.streaming import StreamingGP
 from problems.tables import load_table
 
@@ -103,7 +104,8 @@ def follow(name: str, stream: Stream, first: ExactGP, method: dict[str, Any]) ->
         start = perf_counter()
         _learn(model, x, y, method["evaluations"])
         seconds = perf_counter() - start
-        rmse, nll = _held_out(model, stream, unit)
+        held_out = score(model, stream.X_test, stream.Y_test, stream.Y_test)
+        rmse, nll = held_out.rmse / unit, held_out.nlpd - math.log(unit)
         rows.append((i - n, i + 1, loss, square, rmse, nll, seconds))
     table = pd.DataFrame(rows, columns=["step", "n", "loss", "square", "rmse", "nll", "seconds"])
     running = table[["loss", "square"]].expanding().mean()
@@ -114,15 +116,6 @@ def _learn(model: StreamingGP, x: Tensor, y: Tensor, evaluations: int) -> None:
     model.observe(x, y)
     if evaluations:
         model.fit(evaluations)
-
-
-def _held_out(model: StreamingGP, stream: Stream, unit: float) -> tuple[float, float]:
-    """RMSE and mean negative log predictive density of single held-out days, standardised."""
-    with torch.no_grad():
-        law = model.posterior(stream.X_test, observation_noise=True)
-        square = (law.mean - stream.Y_test).square()
-        nll = 0.5 * ((2.0 * math.pi * law.variance).log() + square / law.variance)
-    return float(square.mean().sqrt()) / unit, float(nll.mean()) - math.log(unit)
 
 
 def _table(name: str) -> tuple[Tensor, Tensor]:

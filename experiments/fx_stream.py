@@ -1,36 +1,45 @@
 """Streaming surrogates on an exchange rate, one day at a time, in order of time and at random.
 
-Run `python -m experiments.fx_stream experiments/configs/fx.toml`. Prints the scores at the end of
+Run `python -m experiments.fx_stream`. Prints the scores at the end of
 the stream, means over seeds; writes them, every day's scores and pictures with bands over seeds to
 the config's folder.
 """
 
-import tomllib
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-PICTURES = {"mean_loss": False, "running_rmse": False, "nll": False, "rmse": True}
-"""Columns drawn, and whether on a logarithmic axis."""
+from experiments.command import CONFIGS, Config, Out, Smoke, folder, read, selected, start
+
+CONFIG = CONFIGS / "fx.toml"
+
+PICTURES = {
+    "mean_loss": "running mean of the next day's loss, nats",
+    "running_rmse": "running RMSE of the next day, in deviations",
+    "nll": "NLPD of days held out, nats",
+    "rmse": "RMSE of days held out, in deviations",
+}
+"""Columns drawn, and what they are; losses in deviations of the year's rates."""
 
 
 def main(
-    config: Annotated[Path, typer.Argument(help="TOML; keys as in configs/fx.toml.")],
+    config: Config = CONFIG,
     method: Annotated[list[str] | None, typer.Option(help="Only these of the methods.")] = None,
-    smoke: Annotated[bool, typer.Option(help="A synthetic rate, two seeds, seconds.")] = False,
+    out: Out = None,
+    smoke: Smoke = False,
 ) -> None:
     """Follow the rate with every surrogate, in every order and for every seed; draw the scores."""
-    c = tomllib.loads(config.read_text())
+    c = read(config, CONFIG)
+    c["methods"] = {k: c["methods"][k] for k in selected(method, c["methods"], "--method")}
     if smoke:
         c |= {"table": "synthetic", "orders": ["random"], "seeds": [0, 1]}
-        c["output"] += "_smoke"
-        c["methods"]["online_svgp"]["options"] |= {"steps": 2, "initial_steps": 50}
-    c["methods"] = {k: v for k, v in c["methods"].items() if not method or k in method}
-    run(c)
+        if "online_svgp" in c["methods"]:
+            c["methods"]["online_svgp"]["options"] |= {"steps": 2, "initial_steps": 50}
+    run(c, folder(c["output"], out, smoke))
 
 
-def run(c: dict[str, Any]) -> None:
+def run(c: dict[str, Any], out: Path) -> None:
     """All orders, seeds and methods of one configuration."""
     import pandas as pd
     import torch
@@ -49,8 +58,6 @@ def run(c: dict[str, Any]) -> None:
                 tables.append(scores.assign(method=name, order=order, seed=seed))
                 end = scores[["mean_loss", "running_rmse", "nll", "rmse"]].iloc[-1].round(3)
                 typer.echo(f"{order}, seed {seed}, {name}: {end.to_dict()}")
-    out = Path(c["output"])
-    out.mkdir(parents=True, exist_ok=True)
     days = pd.concat(tables, ignore_index=True)
     days.to_csv(out / "days.csv", index=False)
     last = days[days["step"] == days.groupby(["order", "seed", "method"])["step"].transform("max")]
@@ -58,11 +65,13 @@ def run(c: dict[str, Any]) -> None:
     means["seconds"] = days.groupby(["order", "method"], sort=False)["seconds"].mean()
     means.to_csv(out / "means.csv")
     for order, part in days.groupby("order", sort=False):
-        for column, logarithmic in PICTURES.items():
-            path = out / f"{order!s}_{column}.png"
-            draw_bands([part], column, "n", ["method", "order"], path, logarithmic)
+        in_order = "in order of time" if order == "time" else "in random order"
+        title = f"{c['table']} {in_order}; medians and bands of {len(c['seeds'])} seeds"
+        for column, label in PICTURES.items():
+            path, labels = out / f"{order!s}_{column}.png", {"n": "days seen", column: label}
+            draw_bands([part], column, "n", ["method"], path, column == "rmse", labels, title)
     typer.echo("\n" + means.round(4).to_string())
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    start(main)

@@ -1,31 +1,44 @@
 """How a model grows: VIPS in a growing domain, a stationary stream and one with outliers.
 
-Run `python -m experiments.growth experiments/configs/growth.toml`. VIPS has one delta; OIPS,
-conditional variance and a fixed size are tuned on each stream to VIPS's error: the smallest of
-their sizes that comes within 2 % of it (or of the error with next to no conditional variance left,
-should VIPS be below that by luck). Prints the sizes; writes them, the sizes after each batch,
-and a picture to the config's folder.
+Run `python -m experiments.growth`. VIPS has one delta; OIPS, conditional variance and a fixed size
+are tuned on each stream to VIPS's error: the smallest of their sizes that comes within 2 % of it
+(or of the error with next to no conditional variance left, should VIPS be below that by luck).
+Prints the sizes; writes them, the sizes after each batch, and a picture to the config's folder.
+
+The function is a sum over axes, and so is the kernel: the factor of three between OIPS and VIPS on
+the growing stream in 3-D comes with that, for OIPS compares points by their correlation, which does
+not see that the axes add. With `--kernel product`, one kernel of all axes, it is 1.3, and 1.2 on
+the other two streams.
 """
 
-import tomllib
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
+from experiments.command import CONFIGS, Config, Out, Smoke, folder, read, start
+
+CONFIG = CONFIGS / "growth.toml"
+
 
 def main(
-    config: Annotated[Path, typer.Argument(help="TOML; keys as in configs/growth.toml.")],
-    smoke: Annotated[bool, typer.Option(help="One dimension, one seed, seconds.")] = False,
+    config: Config = CONFIG,
+    kernel: Annotated[
+        Literal["additive", "product"] | None, typer.Option(help="Instead of the config's.")
+    ] = None,
+    out: Out = None,
+    smoke: Smoke = False,
 ) -> None:
     """Stream every scenario under every policy; compare sizes at equal error."""
-    c = tomllib.loads(config.read_text())
+    c = read(config, CONFIG)
+    if kernel:
+        c |= {"kernel": kernel, "output": f"{c['output']}_{kernel}"}
     if smoke:
-        c |= {"streams": [[1, 40, 6]], "seeds": [0], "output": c["output"] + "_smoke"}
-    run(c)
+        c |= {"streams": [[1, 40, 6]], "seeds": [0]}
+    run(c, folder(c["output"], out, smoke))
 
 
-def run(c: dict[str, Any]) -> None:
+def run(c: dict[str, Any], out: Path) -> None:
     """All streams and seeds of one configuration."""
     import pandas as pd
     import torch
@@ -66,8 +79,6 @@ def run(c: dict[str, Any]) -> None:
                         if record(name, policy, stream, facts, most) <= most:
                             break
                 typer.echo(f"{dim}-D, {scenario}, seed {seed}: {points} points, rmse {rmse:.4f}")
-    out = Path(c["output"])
-    out.mkdir(parents=True, exist_ok=True)
     results, per_batch = pd.DataFrame(rows), pd.DataFrame(sizes)
     results.to_csv(out / "results.csv", index=False)
     per_batch.to_csv(out / "sizes.csv", index=False)
@@ -84,4 +95,4 @@ def run(c: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    start(main)

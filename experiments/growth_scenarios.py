@@ -16,7 +16,7 @@ from torch import Tensor
 from bo_stream import OnlineSGPR
 from bo_stream.growth import GrowthPolicy
 
-__all__ = ["SCENARIOS", "Stream", "additive_kernel", "grown"]
+__all__ = ["KERNELS", "SCENARIOS", "Stream", "grown"]
 
 SIDE, LENGTH = 1.5, 10.0
 """Side of the domain, and how far it grows along the first axis; the function's lengthscale is
@@ -105,15 +105,27 @@ def additive_kernel(dim: int, lengthscale: float, outputscale: float) -> Additiv
     return AdditiveKernel(*parts)
 
 
+def product_kernel(dim: int, lengthscale: float, outputscale: float) -> ScaleKernel:
+    """One squared-exponential kernel of all axes."""
+    kernel = ScaleKernel(RBFKernel()).double()
+    kernel.base_kernel.lengthscale, kernel.outputscale = lengthscale, outputscale
+    return kernel
+
+
+KERNELS = {"additive": additive_kernel, "product": product_kernel}
+
+
 def grown(stream: Stream, policy: GrowthPolicy, c: dict[str, Any]) -> tuple[list[int], float]:
     """Inducing points after each batch under a policy, and the error of the mean in the end.
 
     Args:
         stream: The data.
         policy: The growth policy.
-        c: ``lengthscale``, ``outputscale`` and ``noise``, a standard deviation; all held.
+        c: ``kernel``, a key of `KERNELS`; its ``lengthscale`` and ``outputscale``, and ``noise``, a
+            standard deviation; all held.
     """
-    kernel = additive_kernel(stream.X_test.shape[1], c["lengthscale"], c["outputscale"])
+    make = KERNELS[c["kernel"]]
+    kernel = make(stream.X_test.shape[1], c["lengthscale"], c["outputscale"])
     likelihood = GaussianLikelihood().double()
     likelihood.noise = c["noise"] ** 2
     first, *others = stream.batches

@@ -15,6 +15,7 @@ from torch import Tensor
 from bo_stream import OnlineSGPR
 from bo_stream.campaign import Campaign
 from bo_stream.scores import marginals
+from experiments.plots import save
 from problems.malaria import Malaria
 
 matplotlib.use("Agg")
@@ -88,9 +89,7 @@ def draw_maps(campaign: Campaign, cells: Malaria, path: Path, title: str = "") -
     figure.suptitle(textwrap.fill(title, int(0.75 * letters)), fontsize=9)
     caption = textwrap.fill(cells.attribution, letters)
     figure.supxlabel(caption, fontsize=7, x=0.01, ha="left")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=110)
-    plt.close(figure)
+    save(figure, path)
 
 
 def draw_field(model: OnlineSGPR, X: Tensor, path: Path, title: str = "") -> None:
@@ -117,6 +116,4 @@ def draw_field(model: OnlineSGPR, X: Tensor, path: Path, title: str = "") -> Non
         ax.set(title=name, xlabel="metres", ylabel="metres")
     panels[0].legend(fontsize=8, loc="upper right")
     figure.suptitle(title, fontsize=9)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=110)
-    plt.close(figure)
+    save(figure, path)

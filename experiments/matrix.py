@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import tomllib
 from pathlib import Path
 from typing import Any
 
 import typer
+
+from experiments.command import parsed
 
 __all__ = ["narrowed", "read", "smoked"]
 
@@ -22,12 +23,7 @@ def read(path: Path) -> dict[str, Any]:
     Raises:
         BadParameter: for anything else, naming the keys.
     """
-    try:
-        c = tomllib.loads(path.read_text())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise typer.BadParameter(
-            f"{path}: expected a TOML file, could not read it: {error}"
-        ) from None
+    c = parsed(path)
     missing, unknown = REQUIRED - c.keys(), c.keys() - REQUIRED - OPTIONAL
     if missing or unknown:
         raise typer.BadParameter(
@@ -61,7 +57,7 @@ def smoked(c: dict[str, Any]) -> dict[str, Any]:
     """A configuration of seconds on a small synthetic field: one kernel, one seed, three steps."""
     small = {"steps": 3, "num_test": 300, "cells": 900, "grid_size": [16], "source": None}
     first = {key: c[key][:1] for key in ("kernels", "seeds")}
-    return c | small | first | {"output": c["output"] + "_smoke"}
+    return c | small | first
 
 
 def _names(values: Any) -> str:

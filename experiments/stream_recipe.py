@@ -24,17 +24,17 @@ from torch import Tensor
 
 from bo_stream import ExactGP, OnlineSGPR
 from bo_stream.growth import VIPS, FixedSize
+from bo_stream.scores import score
 from bo_stream.streaming import StreamingGP
 from problems.tables import load_table
 
-__all__ = ["Split", "modules", "reference", "stream"]
-
+__all__ = ["SortedSplit", "modules", "reference", "stream"]
 
 LEAK = " with leak"
 
 
 @dataclass(frozen=True, eq=False)
-class Split:
+class SortedSplit:
     """A table split at random; the training rows sorted by the first input, raw units.
 
     Attributes:
@@ -48,7 +48,7 @@ class Split:
     Y_test: Tensor
 
     @classmethod
-    def of(cls, name: str, seed: int, share: float) -> Split:
+    def of(cls, name: str, seed: int, share: float) -> SortedSplit:
         """Split a table of `problems.tables`, or ``synthetic`` data; constant columns go."""
         X, Y = _synthetic() if name == "synthetic" else _table(name)
         X = X[:, X.std(0) > 0.0]
@@ -62,17 +62,14 @@ class Split:
 
         None stands for the mean of the training outcomes.
         """
-        scale = self.Y.std()
+        scale = float(self.Y.std())
         if model is None:
-            return float((self.Y.mean(0) - self.Y_test).square().mean().sqrt() / scale), math.nan
-        with torch.no_grad():
-            law = model.posterior(self.X_test, observation_noise=True)
-            error, variance = (law.mean - self.Y_test) / scale, law.variance / scale**2
-        density = 0.5 * ((2.0 * math.pi * variance).log() + error.square() / variance)
-        return float(error.square().mean().sqrt()), float(density.mean())
+            return float((self.Y.mean(0) - self.Y_test).square().mean().sqrt()) / scale, math.nan
+        raw = score(model, self.X_test, self.Y_test, self.Y_test)
+        return raw.rmse / scale, raw.nlpd - math.log(scale)
 
 
-def modules(split: Split, c: dict[str, Any]) -> dict[str, Any]:
+def modules(split: SortedSplit, c: dict[str, Any]) -> dict[str, Any]:
     """Kernel, likelihood and transforms of the recipe, new at each call."""
     d = split.X.shape[1]
     location, scale = c["lengthscale"]
@@ -96,9 +93,15 @@ def modules(split: Split, c: dict[str, Any]) -> dict[str, Any]:
 
 
 def stream(
-    split: Split, batches: int, c: dict[str, Any]
+    split: SortedSplit, batches: int, c: dict[str, Any]
 ) -> tuple[OnlineSGPR, list[dict[str, float]]]:
-    """The surrogate after all batches; its inducing points and the processor time of each."""
+    """The surrogate after all batches, and a row for each.
+
+    A row has the number of inducing points, the processor time of the batch, and ``rmse`` and
+    ``nlpd`` of the test rows, whose scoring is outside of that time. Rows come sorted by the first
+    input and test rows are from all over the table: until the last batch some lie where the stream
+    has not been yet, and errors are large.
+    """
     parts = list(zip(split.X.chunk(batches), split.Y.chunk(batches), strict=True))
     rows = []
     start = time.process_time()
@@ -112,11 +115,12 @@ def stream(
             start = time.process_time()
             model.observe(X, Y)
         seconds = time.process_time() - start
-        rows.append({"batch": i, "points": len(model.inducing_points), "seconds": seconds})
+        M, (rmse, nlpd) = len(model.inducing_points), split.scores(model)
+        rows.append({"batch": i, "points": M, "seconds": seconds, "rmse": rmse, "nlpd": nlpd})
     return model, rows
 
 
-def reference(split: Split, c: dict[str, Any]) -> tuple[StreamingGP, str]:
+def reference(split: SortedSplit, c: dict[str, Any]) -> tuple[StreamingGP, str]:
     """A GP fitted to all training rows at once, and its name."""
     r, kw = c["reference"], modules(split, c)
     model: StreamingGP

@@ -83,7 +83,10 @@ class Study:
         ``[acquisition]`` may give ``mc_points`` as a number of Sobol points. With ``smoke``, one
         seed, three steps and a token budget of the optimiser.
         """
-        text = tomllib.loads(path.read_text())
+        text = tomllib.loads(path.read_text(encoding="utf-8"))
+        missing = [key for key in ("problem", "acquisition", "surrogate") if key not in text]
+        if missing:
+            raise KeyError(f"Expected the keys of demo.toml; got none of {missing}.")
         settings = dict(text.pop("loop", {}))
         if "fit" in settings:
             settings["fit"] = FitPolicy(**settings["fit"])

@@ -12,178 +12,34 @@ process, one thread; 3-D problems, q = 3, WISKI with 10 x 10 x 10 nodes, qUCB wi
 - WISKI's step against ExactGP's at n = 2,000 and 4,000, both with exactly 5 objective evaluations.
 """
 
-from __future__ import annotations
-
-import argparse
 import warnings
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from functools import partial
-from pathlib import Path
-from typing import Any
+from typing import Annotated
 
-import pandas as pd
-import torch
-from botorch.acquisition.acquisition import AcquisitionFunction
-from torch import Tensor
+import typer
 
-from acquisitions import build
-from bo_stream import FitReport, surrogate
-from bo_stream.loop import BOLoop, LoopConfig
-from bo_stream.streaming import StreamingGP
-from experiments.benchmarks.timing import cholesky, seconds
-from problems import synthetic
+from experiments.command import Out, Smoke, folder, start
 
 LIMITS = {"step": 50.0, "fit evaluations": 5.0, "growth": 1.15, "n=2000": 10.0, "n=4000": 60.0}
 
 
-@dataclass(frozen=True)
-class Sizes:
-    """How much is run."""
-
-    grid: int = 10
-    first: int = 50
-    last: int = 150
-    late: int = 1000
-    late_steps: int = 50
-    against: tuple[int, ...] = (2000, 4000)
-    against_steps: int = 3
-    config: LoopConfig = field(default_factory=lambda: LoopConfig(recommend_every=0))
-
-
-SMOKE = Sizes(
-    6, 2, 5, 20, 3, (60, 120), 1, LoopConfig(num_restarts=2, raw_samples=16, recommend_every=0)
-)
-
-
-class Counted:
-    """The acquisition builder, counting evaluations of what it builds."""
-
-    def __init__(self) -> None:
-        self.calls = 0
-
-    def __call__(self, model: StreamingGP, **kw: Any) -> AcquisitionFunction:
-        """Build qUCB."""
-        acqf = build("qucb", model, **kw)
-        forward = acqf.forward
-
-        def counted(X: Tensor) -> Tensor:
-            self.calls += 1
-            return forward(X)
-
-        acqf.forward = counted  # type: ignore[method-assign]
-        return acqf
-
-
-def measured_steps(loop: BOLoop, count: int, builder: Counted, unit: Callable[[], object]) -> None:
-    """Take steps, adding to each row the unit ``c`` and the number of acquisition evaluations."""
-    for _ in range(count):
-        c, before = seconds(unit), builder.calls
-        loop.step()
-        loop.rows[-1] |= {"c": c, "acquisition_evaluations": builder.calls - before}
-
-
-def stream(problem_name: str, sizes: Sizes, every_step: bool) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Rows of the early and of the late steps of one run."""
-    problem, builder = synthetic(problem_name, seed=0), Counted()
-    make = partial(surrogate, "wiski", grid_size=sizes.grid)
-    loop, unit = BOLoop(problem, make, builder, sizes.config), cholesky(sizes.grid**3)
-    loop.start()
-    measured_steps(loop, sizes.last, builder, unit)
-    taken = sizes.last
-    if every_step:
-        measured_steps(loop, sizes.late - taken, builder, unit)
-        taken = sizes.late
-    else:
-        X = between(problem.bounds, problem.optimizers, sizes.config.q * (sizes.late - taken))
-        loop.preload(X, problem(X))
-        loop.step()  # the first step after a large batch pays for it
-        taken += 1
-    measured_steps(loop, sizes.late_steps, builder, unit)
-    table = loop.table()
-    early = table[(table["step"] > sizes.first) & (table["step"] <= sizes.last)]
-    return early, table[table["step"] > taken]
-
-
-def between(bounds: Tensor, optimizers: Tensor, count: int) -> Tensor:
-    """Points where an optimiser may have been: half uniform, half around the optima."""
-    generator = torch.Generator().manual_seed(0)
-    X = torch.rand(count, bounds.shape[1], generator=generator, dtype=torch.float64)
-    near = count // 2
-    which = torch.arange(near) % len(optimizers)
-    spread = 0.1 * torch.randn(near, bounds.shape[1], generator=generator, dtype=torch.float64)
-    X[:near] = (optimizers[which] + spread).clamp(0.0, 1.0)
-    return X
-
-
-def in_units(table: pd.DataFrame) -> dict[str, float]:
-    """Medians of one run's rows, times in units of c."""
-    c = float(table["c"].median())
-    parts = ("step", "fit", "acquisition", "update")
-    costs = {part: float(table[f"{part}_seconds"].median()) / c for part in parts}
-    fits = table[table["fit_evaluations"] > 0]
-    return {
-        **costs,
-        "fit evaluations": float(fits["fit_evaluations"].median()),
-        "c per fit evaluation": float((fits["fit_seconds"] / fits["fit_evaluations"]).median()) / c,
-        "c per acquisition evaluation": float(
-            (table["acquisition_seconds"] / table["acquisition_evaluations"]).median() / c
-        ),
-        "c in ms": 1e3 * c,
-    }
-
-
-def five_evaluations(model: StreamingGP, max_evals: int | None = None) -> FitReport:
-    """In place of a fit: 5 evaluations of objective and gradient, the last where it started."""
-    mll = model.make_mll()
-    start = [p.detach().clone() for p in mll.parameters()]
-    value = torch.zeros(())
-    for k in (1, 2, 3, 4, 0):
-        for p, s in zip(mll.parameters(), start, strict=True):
-            p.data = s + 1e-3 * k
-        mll.zero_grad()
-        value = mll()
-        value.backward()
-    return FitReport(5, float(value.detach()), False)
-
-
-def against_exact(n: int, sizes: Sizes) -> dict[str, float]:
-    """Median step seconds of both families at n observations."""
-    problem, row = synthetic("levy", seed=0), {"n": float(n)}
-    X = between(problem.bounds, problem.optimizers, n)
-    Y = problem(X)
-    for family, options in (("wiski", {"grid_size": sizes.grid}), ("exact", {})):
-        make = partial(_fitted_by_five, family, options)
-        loop = BOLoop(problem, make, partial(build, "qucb"), replace(sizes.config, steps=0))
-        loop.start(X, Y)
-        for _ in range(sizes.against_steps):
-            loop.step()
-        row[family] = float(loop.table()["step_seconds"].iloc[1:].median())
-    return {**row, "ratio": row["exact"] / row["wiski"]}
-
-
-def _fitted_by_five(family: str, options: dict[str, Any], *data: Tensor, **kw: Any) -> StreamingGP:
-    model = surrogate(family, data[0], data[1], **options, **kw)
-    model.covar_module.base_kernel.lengthscale = 0.5
-    model.likelihood.noise = 0.1
-    model.fit = partial(five_evaluations, model)  # type: ignore[method-assign]
-    return model
-
-
-def main() -> None:
+def main(
+    stream: Annotated[bool, typer.Option(help="Take all steps, preload none.")] = False,
+    out: Out = None,
+    smoke: Smoke = False,
+) -> None:
     """Measure, print, write."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--smoke", action="store_true", help="tiny sizes, seconds")
-    parser.add_argument("--stream", action="store_true", help="take all steps, preload none")
-    arguments = parser.parse_args()
-    sizes = SMOKE if arguments.smoke else Sizes()
+    import pandas as pd
+    import torch
+
+    from experiments.benchmarks.bo_step_tasks import SMOKE, Sizes, against_exact, in_units, streamed
+
     torch.set_num_threads(1)
+    out = folder("results/benchmarks", out, smoke)
+    sizes = SMOKE if smoke else Sizes()
     warnings.simplefilter("ignore")  # BoTorch's advice on scaling, and retries of optimisers
     early, growth = [], []
     for name in ("levy", "ackley"):
-        first, late = map(in_units, stream(name, sizes, arguments.stream))
+        first, late = map(in_units, streamed(name, sizes, stream))
         early.append({"problem": name, **first})
         keys = ("step", "c per fit evaluation", "c per acquisition evaluation")
         growth.append({"problem": name, **{key: late[key] / first[key] for key in keys}})
@@ -195,15 +51,13 @@ def main() -> None:
             pd.DataFrame([against_exact(n, sizes) for n in sizes.against]),
         ),
     }
-    folder = Path("results/benchmarks")
-    folder.mkdir(parents=True, exist_ok=True)
     for key, (title, table) in tables.items():
-        print(f"\n{title}")
-        print(table.to_string(index=False, float_format="{:.3f}".format))
-        table.to_csv(folder / f"bo_step_cost_{key}.csv", index=False)
+        typer.echo(f"\n{title}")
+        typer.echo(table.to_string(index=False, float_format="{:.3f}".format))
+        table.to_csv(out / f"bo_step_cost_{key}.csv", index=False)
     limits = ", ".join(f"{name} {limit:g}" for name, limit in LIMITS.items())
-    print(f"\nLimits (at least, for the ratios to ExactGP; at most, for the others): {limits}")
+    typer.echo(f"\nLimits (at least, for the ratios to ExactGP; at most, for the others): {limits}")
 
 
 if __name__ == "__main__":
-    main()
+    start(main)

@@ -8,80 +8,70 @@ log inference regret (positive: ours is worse) with a bootstrap interval over se
 `results/benchmarks/fit_quality.csv`.
 """
 
-from __future__ import annotations
-
-import argparse
 import warnings
 from functools import partial
-from pathlib import Path
+from typing import Annotated
 
-import numpy as np
-import pandas as pd
-import torch
-from botorch.optim.fit import fit_gpytorch_mll_scipy
-from scipy.stats import bootstrap
+import typer
 
-from acquisitions import build
-from bo_stream import WISKI, FitReport
-from bo_stream.loop import BOLoop, LoopConfig
-from problems import synthetic
+from experiments.command import Out, Smoke, folder, start
 
 LIMIT = 0.2
 LEAST = 1e-6
 """Regrets below this are counted as this: their logarithms say nothing."""
 
 
-class Converged(WISKI):
-    """A WISKI whose fits run until BoTorch's optimizer finds no more to gain."""
-
-    def fit(self, max_evals: int | None = None) -> FitReport:
-        """Fit to convergence, whatever it costs; evaluations are not counted."""
-        mll = self.make_mll()
-        self.custom_fit(mll, optimizer=fit_gpytorch_mll_scipy)
-        with torch.no_grad():
-            return FitReport(0, float(mll()), True)
-
-
-def main() -> None:
+def main(
+    problem: Annotated[str, typer.Option(help="A synthetic problem in 3-D.")] = "levy",
+    out: Out = None,
+    smoke: Smoke = False,
+) -> None:
     """Measure, print, write."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--smoke", action="store_true", help="tiny sizes, seconds")
-    parser.add_argument("--problem", default="levy", help="a synthetic problem in 3-D")
-    arguments = parser.parse_args()
+    import numpy as np
+    import pandas as pd
+    import torch
+    from scipy.stats import bootstrap
+
+    from acquisitions import build
+    from bo_stream import WISKI
+    from bo_stream.loop import BOLoop, LoopConfig
+    from experiments.benchmarks.converged import Converged
+    from problems import synthetic
+
     torch.set_num_threads(1)
+    out = folder("results/benchmarks", out, smoke)
     warnings.simplefilter("ignore")  # BoTorch's advice on scaling, and retries of optimisers
-    seeds, steps, grid, restarts, raw = (
-        (2, 3, 6, 2, 16) if arguments.smoke else (10, 50, 10, 4, 128)
-    )
+    seeds, steps, grid, restarts, raw = (2, 3, 6, 2, 16) if smoke else (10, 50, 10, 4, 128)
     rows = []
     for seed in range(seeds):
         config = LoopConfig(steps=steps, seed=seed, num_restarts=restarts, raw_samples=raw)
         row: dict[str, float] = {"seed": seed}
         for name, family in (("kept", WISKI), ("converged", Converged)):
-            problem = synthetic(arguments.problem, seed=seed)
             make = partial(family, grid_size=grid)
-            table = BOLoop(problem, make, partial(build, "qucb"), config).run()
+            table = BOLoop(
+                synthetic(problem, seed=seed), make, partial(build, "qucb"), config
+            ).run()
             log_regret = np.log(table["inference_regret"].clip(lower=LEAST))
             row[f"{name}, last"] = log_regret.iloc[-1]
             row[f"{name}, last tenth"] = log_regret.tail(max(1, steps // 10)).mean()
             row[f"{name}, fit seconds"] = table["fit_seconds"].iloc[1:].median()
             row[f"{name}, fit evaluations"] = table["fit_evaluations"].iloc[1:].median()
         rows.append(row)
-        print(f"seed {seed}: " + ", ".join(f"{k} {v:.3f}" for k, v in row.items() if k != "seed"))
+        typer.echo(
+            f"seed {seed}: " + ", ".join(f"{k} {v:.3f}" for k, v in row.items() if k != "seed")
+        )
     table = pd.DataFrame(rows)
-    folder = Path("results/benchmarks")
-    folder.mkdir(parents=True, exist_ok=True)
-    table.to_csv(folder / "fit_quality.csv", index=False)
+    table.to_csv(out / "fit_quality.csv", index=False)
     for part in ("last", "last tenth"):
         difference = (table[f"kept, {part}"] - table[f"converged, {part}"]).to_numpy()
         interval = bootstrap((difference,), np.median, rng=np.random.default_rng(0))
         low, high = interval.confidence_interval
-        print(
-            f"{arguments.problem}, {part} of {steps} steps: median paired difference of log "
+        typer.echo(
+            f"{problem}, {part} of {steps} steps: median paired difference of log "
             f"inference regret {np.median(difference):+.3f} (95 % {low:+.3f} to {high:+.3f}; "
             f"limit {LIMIT})"
         )
 
 
 if __name__ == "__main__":
-    main()
+    start(main)

@@ -67,7 +67,7 @@ def test_any_chunking_gives_the_same_state(sizes):
 
 
 def test_all_inputs_as_inducing_points_equal_the_exact_gp():
-    # issue: to 1e-4; what is left is the jitter, about n * 1e-8 * os / noise
+    # what is left is the jitter, about n * 1e-8 * os / noise
     batch, kernel = data(30), se_kernel()
     Xs = torch.linspace(-0.2, 1.2, 25).double().unsqueeze(-1)
     state, total = start(batch), scalar(0.0)

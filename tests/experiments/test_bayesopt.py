@@ -44,19 +44,23 @@ def test_the_demonstration_is_what_the_documentation_says() -> None:
     assert seeds["wiski"] == seeds["exact"]
 
 
-def test_the_demonstration_runs_and_writes_its_picture_and_tables(tmp_path: Path) -> None:
-    result = CliRunner().invoke(bayesopt.app, ["demo", "--smoke", "--out", str(tmp_path)])
+def test_the_demonstration_runs_and_writes_its_picture_and_tables(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(bayesopt.app, ["demo", "--smoke"])
+    out = tmp_path / "results" / "demo_smoke"
     assert result.exit_code == 0, result.output
     for line in ("surrogate", "WISKI 10x10x10", "ExactGP", "inference regret", "s/step"):
         assert line in result.output
-    assert (tmp_path / "regret_vs_wallclock.png").stat().st_size > 10_000
+    assert (out / "regret_vs_wallclock.png").stat().st_size > 10_000
     for name in ("wiski_0", "exact_0"):
-        assert pd.read_csv(tmp_path / f"{name}.csv")["step"].tolist() == [0, 1, 2, 3]
-        assert (tmp_path / f"{name}.json").exists()
-    tables = [pd.read_csv(tmp_path / f"{name}.csv") for name in ("wiski_0", "exact_0")]
+        assert pd.read_csv(out / f"{name}.csv")["step"].tolist() == [0, 1, 2, 3]
+        assert (out / f"{name}.json").exists()
+    tables = [pd.read_csv(out / f"{name}.csv") for name in ("wiski_0", "exact_0")]
     first = [table[["incumbent", "simple_regret"]].iloc[0].tolist() for table in tables]
     assert first[0] == first[1]  # the same design with the same noise
-    assert pd.read_csv(tmp_path / "summary.csv")["surrogate"].tolist() == [
+    assert pd.read_csv(out / "summary.csv")["surrogate"].tolist() == [
         "WISKI 10x10x10",
         "ExactGP",
     ]
@@ -66,6 +70,9 @@ def test_a_study_with_an_unknown_key_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "study.toml"
     path.write_text("wrong = 1\n" + DEMO.read_text())
     with pytest.raises(KeyError, match="wrong"):
+        Study.read(path)
+    path.write_text('[problem]\nname = "levy"\n')
+    with pytest.raises(KeyError, match="acquisition.*surrogate"):
         Study.read(path)
 
 

@@ -1,27 +1,32 @@
 """The benchmarks run in their smoke mode; what they measure is not asserted on a busy machine."""
 
-import sys
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
-from experiments.benchmarks import bo_step_cost, fit_quality, nipv_cost
+from experiments.benchmarks import (
+    bo_step_cost,
+    cagp_cost,
+    fit_quality,
+    nipv_cost,
+    sgpr_cost,
+    wiski_cost,
+)
 
 
 def test_bo_step_cost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "argv", ["bo_step_cost", "--smoke"])
-    bo_step_cost.main()
+    bo_step_cost.main(smoke=True)
     assert "exactly 5 objective evaluations" in capsys.readouterr().out
-    early = pd.read_csv("results/benchmarks/bo_step_cost_early.csv")
+    early = pd.read_csv("results/benchmarks_smoke/bo_step_cost_early.csv")
     assert early["problem"].tolist() == ["levy", "ackley"]
     parts = early[["fit", "acquisition", "update"]].sum(axis=1)
     assert bool((early["step"] > 0.5 * parts).all())  # medians of parts and of their sum
     for name in ("late", "exact"):
-        table = pd.read_csv(f"results/benchmarks/bo_step_cost_{name}.csv")
+        table = pd.read_csv(f"results/benchmarks_smoke/bo_step_cost_{name}.csv")
         assert bool((table.select_dtypes("number") > 0).all(axis=None))
 
 
@@ -29,10 +34,9 @@ def test_fit_quality(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "argv", ["fit_quality", "--smoke"])
-    fit_quality.main()
+    fit_quality.main(smoke=True)
     assert "median paired difference" in capsys.readouterr().out
-    table = pd.read_csv("results/benchmarks/fit_quality.csv")
+    table = pd.read_csv("results/benchmarks_smoke/fit_quality.csv")
     assert table["seed"].tolist() == [0, 1]
     assert bool((table["kept, fit evaluations"] > 0).all())
 
@@ -41,8 +45,28 @@ def test_nipv_cost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "argv", ["nipv_cost", "--smoke"])
-    nipv_cost.main()
+    nipv_cost.main(smoke=True)
     assert "resident memory" in capsys.readouterr().out
-    table = pd.read_csv("results/benchmarks/nipv_cost.csv")
+    table = pd.read_csv("results/benchmarks_smoke/nipv_cost.csv")
     assert table["acquisition"].tolist() == ["WISKI"] * 4 + ["stock qNIPV"]
+
+
+def test_sgpr_cost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    sgpr_cost.main(smoke=True)
+    assert "growth in n" in capsys.readouterr().out
+    assert len(pd.read_csv("results/benchmarks_smoke/sgpr_cost.csv")) == 4
+
+
+def test_wiski_cost(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    wiski_cost.main(out=tmp_path, smoke=True)
+    assert "m = 216" in capsys.readouterr().out
+    assert len(pd.read_csv(tmp_path / "wiski_cost.csv")) == 4
+
+
+def test_cagp_cost(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    cagp_cost.main(out=tmp_path, smoke=True)
+    assert "ratio with compression" in capsys.readouterr().out
+    assert {p.stem for p in tmp_path.iterdir()} == {"cagp_memory", "cagp_append", "cagp_elbo"}

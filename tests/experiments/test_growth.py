@@ -1,7 +1,5 @@
 """The studies of how online SGPR grows, in their smoke modes."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pandas as pd
@@ -9,18 +7,9 @@ import pytest
 
 from bo_stream.growth import VIPS
 from experiments import field, growth, small_batches
-from experiments.growth_scenarios import SCENARIOS, grown
+from experiments.growth_scenarios import KERNELS, SCENARIOS, grown
 
-CONFIGS = Path(growth.__file__).parent / "configs"
-HELD = {"lengthscale": 0.7, "outputscale": 0.6, "noise": 0.2}
-
-
-def test_help_does_not_wait_for_torch() -> None:
-    code = (
-        "import sys\nfrom experiments import field, growth, small_batches\n"
-        "assert 'torch' not in sys.modules"
-    )
-    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+HELD = {"kernel": "additive", "lengthscale": 0.7, "outputscale": 0.6, "noise": 0.2}
 
 
 def sizes(scenario: str) -> tuple[list[int], list[int]]:
@@ -49,7 +38,7 @@ def test_growth(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    growth.main(CONFIGS / "growth.toml", True)
+    growth.main(smoke=True)
     assert "OIPS / VIPS" in capsys.readouterr().out
     folder = Path("results/growth_smoke")
     assert (folder / "sizes.png").exists()
@@ -57,11 +46,17 @@ def test_growth(
     assert set(table["scenario"]) == set(SCENARIOS) and "VIPS" in set(table["policy"])
 
 
+def test_an_additive_kernel_needs_fewer_points_than_a_product() -> None:
+    stream = SCENARIOS["growing"](3, 100, 8, 0.2, 0)
+    M = {k: grown(stream, VIPS(0.035), HELD | {"kernel": k})[0][-1] for k in KERNELS}
+    assert M["additive"] < 0.7 * M["product"], M
+
+
 def test_field(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    field.main(CONFIGS / "field.toml", True)
+    field.main(smoke=True)
     folder = Path("results/field_smoke")
     table = pd.read_csv(folder / "batches.csv")
     assert (folder / "map.png").exists() and "all at once" in capsys.readouterr().out
@@ -72,7 +67,11 @@ def test_small_batches(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    small_batches.main(True)
+    small_batches.main(smoke=True)
     out = capsys.readouterr().out
     assert "Pruned(VIPS)" in out and "every batch, priors, trust" in out
-    assert len(list(Path("results/small_batches_smoke").glob("*.png"))) == 4
+    folder = Path("results/small_batches_smoke")
+    assert len(list(folder.glob("*.png"))) == 5
+    ends = pd.read_csv(folder / "mended.csv").groupby("policy").last()
+    assert ends["points"]["Pruned(VIPS)"] < 0.5 * ends["points"]["VIPS"]
+    assert ends["rmse"]["Pruned(VIPS)"] == pytest.approx(ends["rmse"]["VIPS"], rel=0.05)

@@ -1,7 +1,5 @@
 """The study of model sizes, in its smoke mode."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pandas as pd
@@ -9,42 +7,29 @@ import pytest
 import torch
 
 from experiments import model_size
-from experiments.benchmarks import sgpr_cost
-from experiments.stream_recipe import Split
-
-CONFIG = Path(model_size.__file__).parent / "configs" / "model_size.toml"
-
-
-def test_help_does_not_wait_for_torch() -> None:
-    code = "import sys\nfrom experiments import model_size\nassert 'torch' not in sys.modules"
-    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+from experiments.stream_recipe import SortedSplit
 
 
 def test_it_prints_and_writes_its_tables(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    model_size.main(CONFIG, None, True)
+    model_size.main(smoke=True)
     assert "exact GP" in capsys.readouterr().out
     folder = Path("results/model_size_smoke")
     (row,) = pd.read_csv(folder / "splits.csv").to_dict("records")
-    sizes = pd.read_csv(folder / "sizes.csv")["points"].tolist()
+    batches = pd.read_csv(folder / "batches.csv")
+    sizes = batches["points"].tolist()
     assert len(sizes) == 4 and sizes == sorted(sizes) and sizes[-1] == row["points"] < 80
     assert row["rmse_full"] < row["rmse"] < 0.5 * row["rmse_mean"] and row["excess_%"] < 15.0
+    for error in ("rmse", "nlpd"):
+        assert batches[error].iloc[-1] == row[error] < batches[error].iloc[0]
+        assert bool((batches[f"{error}_full"] == row[f"{error}_full"]).all())
+    assert {path.stem for path in folder.glob("*.png")} == {"points", "seconds", "rmse", "nlpd"}
 
 
 def test_splits_share_no_row_and_are_sorted() -> None:
-    split = Split.of("synthetic", 3, 0.9)
+    split = SortedSplit.of("synthetic", 3, 0.9)
     assert len(split.X) == 144 and len(split.X_test) == 16
     assert bool((split.X[1:, 0] >= split.X[:-1, 0]).all())
     assert len(torch.cat([split.X, split.X_test]).unique(dim=0)) == 160
-
-
-def test_cost(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "argv", ["sgpr_cost", "--smoke"])
-    sgpr_cost.main()
-    assert "growth in n" in capsys.readouterr().out
-    assert len(pd.read_csv("results/benchmarks/sgpr_cost.csv")) == 4

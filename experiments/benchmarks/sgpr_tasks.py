@@ -1,0 +1,80 @@
+"""What `sgpr_cost` measures."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+
+import gpytorch
+import torch
+from gpytorch.kernels import InducingPointKernel, RBFKernel, ScaleKernel
+from torch import Tensor
+
+from bo_stream import OnlineSGPR
+from bo_stream.growth import VIPS
+
+BATCH = 50
+
+
+def data(n: int, seed: int) -> tuple[Tensor, Tensor]:
+    """A smooth function of three inputs seen with noise."""
+    generator = torch.Generator().manual_seed(seed)
+    X = torch.rand(n, 3, generator=generator, dtype=torch.float64)
+    noise = torch.randn(n, 1, generator=generator, dtype=torch.float64)
+    return X, (6.0 * X).sin().sum(-1, keepdim=True) + 0.1 * noise
+
+
+def surrogate(n: int, M: int) -> OnlineSGPR:
+    """A surrogate with M inducing points that has seen n observations."""
+    kernel = ScaleKernel(RBFKernel(ard_num_dims=3)).double()
+    kernel.base_kernel.lengthscale, kernel.outputscale = 0.2, 1.0
+    model = OnlineSGPR(*data(BATCH, 0), covar_module=kernel, growth=VIPS(1e-4, max_points=M))
+    model.likelihood.noise = 0.01
+    for start in range(BATCH, n, 250):
+        model.observe(*data(min(250, n - start), start), refit=False)
+    model.observe(*data(BATCH, n), refit=False)
+    if len(model.inducing_points) != M:
+        raise RuntimeError(f"Expected {M} inducing points; got {len(model.inducing_points)}.")
+    model.growth = VIPS(1e-4, max_points=M + 10)
+    return model
+
+
+def observe(model: OnlineSGPR, X: Tensor, Y: Tensor) -> None:
+    """Selection and update, on a copy."""
+    copy.deepcopy(model).observe(X, Y, refit=False)
+
+
+def refit(model: OnlineSGPR) -> None:
+    """One evaluation of the last batch's bound, and gradient."""
+    model.zero_grad()
+    model.make_mll()().backward()
+
+
+class FullBatch(gpytorch.models.ExactGP):
+    """gpytorch's SGPR on all data."""
+
+    def __init__(self, X: Tensor, y: Tensor, M: int) -> None:
+        super().__init__(X, y, gpytorch.likelihoods.GaussianLikelihood())
+        base = ScaleKernel(RBFKernel(ard_num_dims=3))
+        self.mean_module = gpytorch.means.ConstantMean()
+        self.covar_module = InducingPointKernel(base, X[:M].clone(), self.likelihood)
+
+    def forward(self, x: Tensor) -> gpytorch.distributions.MultivariateNormal:
+        """The prior at x."""
+        return gpytorch.distributions.MultivariateNormal(self.mean_module(x), self.covar_module(x))
+
+
+def full_batch(n: int, M: int) -> Callable[[], None]:
+    """One evaluation and gradient of gpytorch's SGPR."""
+    X, Y = data(n, 0)
+    model = FullBatch(X, Y[:, 0], M).double().train()
+    model.covar_module.base_kernel.base_kernel.lengthscale = 0.2
+    model.likelihood.noise = 0.01
+    mll = gpytorch.mlls.ExactMarginalLogLikelihood(model.likelihood, model)
+
+    def evaluate() -> None:
+        model.zero_grad()
+        with gpytorch.settings.fast_computations():
+            mll(model(X), Y[:, 0]).backward()
+
+    return evaluate
