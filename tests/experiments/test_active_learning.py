@@ -142,7 +142,7 @@ def test_an_option_outside_the_config_is_refused(option, value, listed):
         ("steps = 200", "step = 200", "missing: steps; unknown: step"),
         ("grid_size = [60, 30]", "grid_size = 60", "grid_size to be a list, got 60"),
         ("then_every = 10", "then = 10", "[fit] with every_step_until"),
-        ("year = 2017", "year = ", "expected a TOML file"),
+        ("year = 2017", "year = ", "is no TOML"),
         ('"exact"]', '"exakt"]', "a surrogate, one of wiski, cagp"),
         ('"isotropic"]', '"round"]', "a kernel, one of ard, isotropic"),
         ('"random"]', '"rando"]', "a policy, one of nipv"),

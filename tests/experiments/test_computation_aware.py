@@ -38,7 +38,7 @@ def test_the_tables_are_printed_and_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    computation_aware_tables.main(computation_aware_tables.CONFIG, None, True)
+    computation_aware_tables.main(smoke=True)
     assert "error 95" in capsys.readouterr().out
     folder = Path("results/computation_aware_tables_smoke")
     results = pd.read_csv(folder / "results.csv").set_index("contender")
