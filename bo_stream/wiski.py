@@ -7,6 +7,7 @@ so any order and batching give the same surrogate and two streams can be merged.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from typing import Any, Self, cast
 
@@ -32,6 +33,8 @@ __all__ = ["WISKI"]
 
 ROWS_FROM = 2000
 """Nodes from which a grid that has seen fewer points is factorised through them."""
+FAR = 1e3
+"""Outcomes further from zero than this are counted from the first batch's mean."""
 UPDATES_PER_REBUILD = 1000
 """Points folded into the cache before it is rebuilt, against drift."""
 
@@ -75,6 +78,7 @@ class WISKI(StreamingGP):
     A: Tensor
     b: Tensor
     yy: Tensor
+    origin: Tensor  # what y is counted from in the sums
     ld: Tensor
     row_index: Tensor
     row_weight: Tensor
@@ -130,6 +134,7 @@ class WISKI(StreamingGP):
         self._register_state("A", zeros.new_zeros(shared, m, m))
         self._register_state("b", zeros.new_zeros(o, m))
         self._register_state("yy", zeros.new_zeros(o))
+        self._register_state("origin", zeros.new_zeros(o))
         self._register_state("ld", zeros.new_zeros(shared))
         if m >= ROWS_FROM:
             self._register_state("row_index", torch.zeros(m, 4**self._dim, dtype=torch.int64))
@@ -151,14 +156,17 @@ class WISKI(StreamingGP):
         """A += W'R^-1 W, b += W'R^-1 y, yy += y'R^-1 y, ld += sum log r (MATHS 2.2)."""
         rows = self.grid.interpolate(X)
         weights = torch.ones_like(Y[:1]) if Yvar is None else 1.0 / Yvar
+        if not self.num_observed:
+            self.origin.copy_(_origin(Y.mean(-1)))
+        y = Y - self.origin.unsqueeze(-1)
         self.b.index_add_(
-            1, rows.index.flatten(), (rows.weight * (weights * Y).unsqueeze(-1)).flatten(-2)
+            1, rows.index.flatten(), (rows.weight * (weights * y).unsqueeze(-1)).flatten(-2)
         )
         for A, r in zip(self.A, weights, strict=True):
             add_outer(A, rows, r)
-        self.yy += (weights * Y * Y).sum(-1)
+        self.yy += (weights * y * y).sum(-1)
         self.ld -= weights.log().sum(-1)
-        self._hold(rows, Y, 1.0 / weights)
+        self._hold(rows, y, 1.0 / weights)
         self._remember(rows, Y, Yvar)
 
     def _remember(self, rows: Interpolation, Y: Tensor, Yvar: Tensor | None) -> None:
@@ -174,23 +182,30 @@ class WISKI(StreamingGP):
                 self._pending = None
 
     def _rescale(self, shift: Tensor, factor: Tensor) -> None:
-        """Shift by MATHS 2.2, then scale ``y`` by 1/f and, where it is in the state, R by 1/f^2."""
-        s, f, n = shift, factor, self.num_observed
-        w1 = self.A.sum(-1)  # W'R^-1 1, because rows of W sum to one
-        y1, one = self.b.sum(-1), w1.sum(-1)
+        """Scale ``y`` by 1/f and, where it is in the state, R by 1/f^2; the origin moves."""
+        f, n = factor, self.num_observed
         noise = torch.ones_like(f) if self.noise_mode == "learned" else f.square()
-        b = (self.b - s.unsqueeze(-1) * w1) * (noise / f).unsqueeze(-1)
-        yy = (self.yy - 2.0 * s * y1 + s.square() * one) * noise / f.square()
-        self.b.copy_(b)
-        self.yy.copy_(yy)
+        self.b.mul_((noise / f).unsqueeze(-1))
+        self.yy.mul_(noise / f.square())
+        self.origin.copy_((self.origin - shift) / f)
         if self.noise_mode != "learned":
             self.A.mul_(noise[:, None, None])
             self.ld.sub_(n * noise.log())
         if self._held_rows() is not None:
-            self.row_y[:, :n].sub_(s.unsqueeze(-1)).div_(f.unsqueeze(-1))
+            self.row_y[:, :n].div_(f.unsqueeze(-1))
             if self.noise_mode != "learned":
                 self.row_r[:, :n].div_(noise.unsqueeze(-1))
+        self._count_from(_origin(self.origin))
         self._pending = None
+
+    def _count_from(self, origin: Tensor) -> None:
+        """Take the sums about another origin (MATHS 2.2)."""
+        s, w1 = origin - self.origin, self.A.sum(-1)  # w1 = W'R^-1 1: rows of W sum to one
+        self.yy.add_(s.square() * w1.sum(-1) - 2.0 * s * self.b.sum(-1))
+        self.b.sub_(s.unsqueeze(-1) * w1)
+        if self._held_rows() is not None:
+            self.row_y[:, : self.num_observed].sub_(s.unsqueeze(-1))
+        self.origin.copy_(origin)
 
     def merge(self, other: WISKI) -> Self:
         """Add another stream's observations in place: map-reduce ingestion. O(m^2).
@@ -212,6 +227,11 @@ class WISKI(StreamingGP):
                     "different ones",
                     "Hand both streams one transform in eval mode.",
                 )
+        if not self.num_observed:
+            self.origin.copy_(other.origin)
+        if not torch.equal(self.origin, other.origin.to(self.b.device)):
+            other = copy.deepcopy(other)
+            other._count_from(self.origin.to(other.b.device))
         rows = other._held_rows()
         if rows is not None:
             n = other.num_observed
@@ -235,7 +255,8 @@ class WISKI(StreamingGP):
             self._folded = 0
             caches = [f.cache() for f in self._factorisations()]
             means, covs = zip(*caches, strict=True)
-            return GridPredictor(self.grid, torch.stack(means), stacked(covs))
+            mean = torch.stack(means) + self.origin.unsqueeze(-1)
+            return GridPredictor(self.grid, mean, stacked(covs))
         predictor = cast(GridPredictor, previous)
         if not pending:
             return predictor
@@ -255,7 +276,7 @@ class WISKI(StreamingGP):
 
         On a large grid that has seen fewer points than it has nodes, from the rows of W.
         """
-        s2, c = self._noise_scale(), self._prior_mean()
+        s2, c = self._noise_scale(), self._prior_mean() - self.origin
         rows = self._held_rows()
         if rows is None:
             made, values = self._from_statistics(s2, c, profile_mean)
@@ -264,7 +285,7 @@ class WISKI(StreamingGP):
         total = torch.stack(values).sum()
         if profile_mean:
             mean = cast(ConstantMean, self.mean_module)
-            constants = torch.stack([f.mean for f in made])
+            constants = torch.stack([f.mean for f in made]) + self.origin
             mean.constant = constants.reshape(mean.constant.shape).to(mean.constant)
         self._factorised = Memo(made, self._hyperparameters(), self._revision)
         return total
@@ -322,6 +343,11 @@ class WISKI(StreamingGP):
         if self.grid.m < ROWS_FROM or not 0 < n < self.grid.m:
             return None
         return Interpolation(self.row_index[:n], self.row_weight[:n])
+
+
+def _origin(mean: Tensor) -> Tensor:
+    """What outcomes of this mean are counted from: zero, unless squares would drown in it."""
+    return torch.where(mean.abs() > FAR, mean, 0.0)
 
 
 def _same_transform(a: Any, b: Any) -> bool:

@@ -352,6 +352,29 @@ def test_the_cache_is_folded_not_rebuilt(monkeypatch: Any) -> None:
         model.log_evidence()
 
 
+@pytest.mark.parametrize("noise", ["learned", "known"])
+def test_an_offset_costs_no_digits(noise: str, route: str) -> None:
+    """Sums are taken about the first batch's mean, also across a merge."""
+    offset = float(2**20)  # exact in binary: both models see the same residuals
+    values = []
+    for far in (0.0, offset):
+        X, Y, Yvar = data(20, 2, noise)
+        Y = (2.0**24 * Y).round() / 2.0**24 + far
+        kw: Any = {"bounds": BOUNDS[:, :2], "grid_size": SIZES[2]}
+        parts = [
+            WISKI(X[i], Y[i], None if Yvar is None else Yvar[i], **kw)
+            for i in (slice(0, 8), slice(8, 20))
+        ]
+        model = parts[0].merge(parts[1])
+        model.mean_module.constant = 0.5 + far
+        law = model.posterior(points(6, 2, 7))
+        values.append((model.log_evidence(), law.mean - far, law.variance))
+        model.fit(3)
+        values[-1] += (model.mean_module.constant - far,)
+    for near, away in zip(*values, strict=True):
+        close(away, near, 1e-8)
+
+
 def test_merge_many() -> None:
     """Map-reduce ingestion: eight streams, any order of merging."""
     X, Y, Yvar = data(64, 2, "known")
