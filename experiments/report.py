@@ -57,8 +57,8 @@ def _gap(first: pd.Series, second: pd.Series, tenth: bool) -> float:
 def summary(tables: Sequence[pd.DataFrame], batch: int) -> pd.DataFrame:
     """One row per surrogate: sizes, median seconds of the last steps by part, median regrets.
 
-    Regrets are medians over the last 20 steps and the seeds: with noise, those of a single step say
-    little.
+    Regrets and times are medians over the seeds of each run's median over its last 20 steps: with
+    noise, the regret of a single step says little.
 
     Args:
         tables: One per run, with a column ``surrogate``.
@@ -74,8 +74,8 @@ def summary(tables: Sequence[pd.DataFrame], batch: int) -> pd.DataFrame:
 
 
 def _line(label: str, runs: Sequence[pd.DataFrame], batch: int) -> dict[str, object]:
-    tail = pd.concat([run[run["step"] > 0].tail(LAST) for run in runs])
-    median = tail.median(numeric_only=True)
+    ends = [run[run["step"] > 0].tail(LAST).median(numeric_only=True) for run in runs]
+    median = pd.DataFrame(ends).median()
     return {
         "surrogate": label,
         "seeds": len(runs),

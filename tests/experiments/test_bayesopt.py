@@ -131,6 +131,8 @@ def test_the_summary_takes_medians_of_the_last_steps() -> None:
     assert out["s/step"].tolist() == [20.5, 20.5]
     assert out["log density/point"].tolist() == [20.5 / 3, 20.5 / 3]
     assert out["total s"].tolist() == [30.0, 30.0]
+    of_unequal_length = summary([table("a", 1.0), table("a", 5.0).tail(5)], batch=3)
+    assert of_unequal_length["inference regret"].tolist() == [3.0]  # each run counts once
 
 
 @pytest.mark.parametrize("problem", ["levy", "ackley"])
