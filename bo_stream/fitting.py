@@ -39,6 +39,9 @@ MARGIN = 1e-6
 LARGEST_STEP = 2.0
 """Longest move of one (log-)hyperparameter in one step."""
 
+Objective = Callable[[Tensor], tuple[float, Tensor]]
+"""Value and gradient at coordinates, to be minimised."""
+
 
 @dataclass(frozen=True)
 class FitReport:
@@ -248,7 +251,7 @@ def fit_model(
 
 
 def _checked_bfgs(
-    objective: Callable[[Tensor], tuple[float, Tensor]],
+    objective: Objective,
     u: Tensor,
     clip: Callable[[Tensor], Tensor],
     inverse: Tensor | None,
@@ -272,7 +275,7 @@ def _checked_bfgs(
 
 
 def _bfgs(
-    objective: Callable[[Tensor], tuple[float, Tensor]],
+    objective: Objective,
     u: Tensor,
     clip: Callable[[Tensor], Tensor],
     inverse: Tensor | None,

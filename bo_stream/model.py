@@ -280,16 +280,11 @@ class LatentModel(GPyTorchModel, FantasizeMixin):
     def _noise_to_add(self, observation_noise: bool | Tensor, X: Tensor) -> Tensor | None:
         """Noise as ``... x o x (q | 1)``, or None."""
         if isinstance(observation_noise, Tensor):
-            if observation_noise.ndim < 2 or observation_noise.shape[-1] != self.num_outputs:
+            shape, q = observation_noise.shape, X.shape[-2]
+            if len(shape) < 2 or shape[-1] != self.num_outputs or shape[-2] not in (1, q):
                 raise ShapeError(
-                    f"observation_noise `... x q x {self.num_outputs}`",
-                    f"{tuple(observation_noise.shape)}",
-                    "Give one variance per point and output, outcome-transformed.",
-                )
-            if observation_noise.shape[-2] not in (1, X.shape[-2]):
-                raise ShapeError(
-                    f"observation_noise `... x {X.shape[-2]} x {self.num_outputs}`, or one row",
-                    f"{tuple(observation_noise.shape)}",
+                    f"observation_noise `... x {q} x {self.num_outputs}`, or one row",
+                    f"{tuple(shape)}",
                     "Give one variance per point and output, outcome-transformed.",
                 )
             check_noise(observation_noise, zero_allowed=True)
