@@ -15,8 +15,8 @@ from torch import Tensor
 
 from acquisitions.nipv import NIPV
 from acquisitions.policies import MaxVariance, Random
+from bo_stream.core.model import ProcessModel
 from bo_stream.errors import InputError
-from bo_stream.model import LatentModel
 
 __all__ = ["NAMES", "build"]
 
@@ -65,7 +65,7 @@ def build(
         InputError: for an unknown name, or if what the name needs is missing.
     """
     sampler = SobolQMCNormalSampler(torch.Size([num_samples]), seed=seed)
-    ours = cast(LatentModel, model)  # their constructors refuse other models
+    ours = cast(ProcessModel, model)  # their constructors refuse other models
     match name:
         case "qucb":
             return qUpperConfidenceBound(model, beta, sampler=sampler, X_pending=X_pending, **kw)

@@ -1,4 +1,4 @@
-"""Integrated posterior variance in closed form [MATHS section 10].
+"""Integrated posterior variance in closed form [MATHS 10].
 
 A drop-in for BoTorch's `qNegIntegratedPosteriorVariance` with the same sign, scale and pending
 points, whose gradient is exact and whose cost does not contain the square of the number of test
@@ -31,10 +31,11 @@ from gpytorch.distributions import MultitaskMultivariateNormal, MultivariateNorm
 from linear_operator.operators import DiagLinearOperator
 from torch import Tensor
 
+from bo_stream.core.model import ProcessModel
 from bo_stream.errors import InputError, ShapeError, UnsupportedError
-from bo_stream.integral import Integral, integral
-from bo_stream.latent import Predictor, chol_psd
-from bo_stream.model import LatentModel
+from bo_stream.linalg import chol_psd
+from bo_stream.posterior.integral import Integral, integral
+from bo_stream.posterior.process import PosteriorProcess
 
 __all__ = ["NIPV", "output_scales"]
 
@@ -80,14 +81,14 @@ class NIPV(AcquisitionFunction):
 
     def __init__(
         self,
-        model: LatentModel,
+        model: ProcessModel,
         mc_points: Tensor,
         sampler: MCSampler | None = None,
         posterior_transform: PosteriorTransform | None = None,
         X_pending: Tensor | None = None,
         weights: Tensor | None = None,
     ) -> None:
-        if not isinstance(model, LatentModel):
+        if not isinstance(model, ProcessModel):
             raise UnsupportedError(
                 "a surrogate of bo_stream",
                 type(model).__name__,
@@ -101,15 +102,15 @@ class NIPV(AcquisitionFunction):
         self.register_buffer("weights", _normalised(weights, self.mc_points))
         self.register_buffer("scales", output_scales(model, posterior_transform, self.mc_points))
         self._transform = getattr(model, "outcome_transform", None)
-        self._law: Predictor | None = None
+        self._law: PosteriorProcess | None = None
         self._sums: Integral | None = None
 
     def sums(self) -> Integral:
         """The sums over the test points under the model as it is now."""
-        model = cast(LatentModel, self.model)
-        law = model.law()
+        model = cast(ProcessModel, self.model)
+        law = model.process()
         if self._sums is None or law is not self._law:
-            points = model.prepared(self.mc_points.detach())
+            points = model.transformed(self.mc_points.detach())
             self._sums = integral(law, points, self.weights, previous=self._sums)
             self._law = law
             transform = getattr(model, "outcome_transform", None)
@@ -123,9 +124,9 @@ class NIPV(AcquisitionFunction):
     @average_over_ensemble_models  # type: ignore[arg-type]
     def forward(self, X: Tensor) -> Tensor:
         """The value at ``batch_shape x q x d`` raw points: ``batch_shape``."""
-        model = cast(LatentModel, self.model)
+        model = cast(ProcessModel, self.model)
         sums = self.sums()
-        f = model.law().latent(model.prepared(X))
+        f = model.process().at(model.transformed(X))
         noise = model.typical_noise().unsqueeze(-1).expand(f.mean.shape[-2:])
         L = chol_psd(f.covariance(f) + torch.diag_embed(noise))
         gain = (torch.cholesky_inverse(L) * sums.gram(f, f)).sum((-1, -2))
@@ -133,7 +134,7 @@ class NIPV(AcquisitionFunction):
 
 
 def output_scales(
-    model: LatentModel, posterior_transform: PosteriorTransform | None, points: Tensor
+    model: ProcessModel, posterior_transform: PosteriorTransform | None, points: Tensor
 ) -> Tensor:
     """What each output's variance is multiplied by on the way from transformed to raw: ``m``.
 
@@ -204,7 +205,7 @@ def _normalised(weights: Tensor | None, points: Tensor) -> Tensor:
 
 @acqf_input_constructor(NIPV)
 def _construct_inputs(
-    model: LatentModel,
+    model: ProcessModel,
     bounds: Sequence[tuple[float, float]],
     num_mc_points: int = 128,
     mc_points: Tensor | None = None,

@@ -21,9 +21,9 @@ from botorch.posteriors.gpytorch import GPyTorchPosterior
 from botorch.utils.transforms import concatenate_pending_points, t_batch_mode_transform
 from torch import Tensor
 
+from bo_stream.core.model import ProcessModel
 from bo_stream.errors import ShapeError, UnsupportedError
-from bo_stream.latent import chol_psd
-from bo_stream.model import LatentModel
+from bo_stream.linalg import chol_psd
 
 __all__ = ["MaxVariance", "Random", "near_most_uncertain"]
 
@@ -41,8 +41,8 @@ class MaxVariance(AcquisitionFunction):
         X_pending: ``n' x d`` points under evaluation.
     """
 
-    def __init__(self, model: LatentModel, X_pending: Tensor | None = None) -> None:
-        if not isinstance(model, LatentModel):
+    def __init__(self, model: ProcessModel, X_pending: Tensor | None = None) -> None:
+        if not isinstance(model, ProcessModel):
             raise UnsupportedError(
                 "a surrogate of bo_stream",
                 type(model).__name__,
@@ -55,8 +55,8 @@ class MaxVariance(AcquisitionFunction):
     @t_batch_mode_transform()  # type: ignore[arg-type]
     def forward(self, X: Tensor) -> Tensor:
         """The value at ``batch_shape x q x d`` raw points: ``batch_shape``."""
-        model = cast(LatentModel, self.model)
-        f = model.law().latent(model.prepared(X))
+        model = cast(ProcessModel, self.model)
+        f = model.process().at(model.transformed(X))
         noise = model.typical_noise().unsqueeze(-1).expand(f.mean.shape[-2:])
         L = chol_psd(f.covariance(f) + torch.diag_embed(noise))
         return L.diagonal(dim1=-2, dim2=-1).log().sum((-1, -2)).to(X)

@@ -1,7 +1,7 @@
 """Choose q points out of a pool, greedily.
 
 For integrated variance and for largest variance every candidate is scored at q = 1 in chunks, and
-each pick adds one row to a bordered factor: the batch is never scored anew [MATHS section 10]. Any
+each pick adds one row to a bordered factor: the batch is never scored anew [MATHS 10]. Any
 other acquisition function is maximised one point at a time with the earlier picks pending, as
 BoTorch's `optimize_acqf_discrete` does.
 """
@@ -17,10 +17,11 @@ from torch import Tensor
 
 from acquisitions.nipv import NIPV
 from acquisitions.policies import MaxVariance
+from bo_stream.core.model import ProcessModel
 from bo_stream.errors import InputError, NoiseError, ShapeError, UnsupportedError
-from bo_stream.integral import Integral
-from bo_stream.latent import Latent, Predictor, chol_psd
-from bo_stream.model import LatentModel
+from bo_stream.linalg import chol_psd
+from bo_stream.posterior.integral import Integral
+from bo_stream.posterior.process import JointGaussian, PosteriorProcess
 
 __all__ = ["select_from_pool"]
 
@@ -137,18 +138,18 @@ class _Border:
     def __init__(
         self, acqf: NIPV | MaxVariance, pool: Tensor, noise: Tensor | None, chunk_size: int
     ) -> None:
-        model = cast(LatentModel, acqf.model)
+        model = cast(ProcessModel, acqf.model)
         if model.batch_shape:
             raise UnsupportedError(
                 "an unbatched model",
                 f"batch shape {tuple(model.batch_shape)}",
                 "Condition on unbatched data.",
             )
-        self.law: Predictor = model.law()
+        self.law: PosteriorProcess = model.process()
         self.sums: Integral | None = acqf.sums() if isinstance(acqf, NIPV) else None
         self.scales = acqf.scales if isinstance(acqf, NIPV) else None
         with torch.no_grad():
-            self.chunks = model.prepared(pool).split(chunk_size)
+            self.chunks = model.transformed(pool).split(chunk_size)
             self.noise = _noise_of(model, pool, noise)
             variance, gram = [], []
             for chunk in self.chunks:
@@ -165,7 +166,7 @@ class _Border:
             self.S_noise = self.noise[..., :0]
             if acqf.X_pending is not None:
                 typical = model.typical_noise().unsqueeze(-1)
-                X = model.prepared(acqf.X_pending)
+                X = model.transformed(acqf.X_pending)
                 self._border(X, typical.expand(-1, len(X)))
 
     def scores(self) -> Tensor:
@@ -207,15 +208,15 @@ class _Border:
         self.S = torch.cat([self.S, X])
         self.S_noise = torch.cat([self.S_noise, noise], -1)
 
-    def _latent(self, X: Tensor) -> Latent:
-        return self.law.latent(X)
+    def _latent(self, X: Tensor) -> JointGaussian:
+        return self.law.at(X)
 
 
 def _solve(L: Tensor, B: Tensor) -> Tensor:
     return torch.linalg.solve_triangular(L, B, upper=False)
 
 
-def _noise_of(model: LatentModel, pool: Tensor, noise: Tensor | None) -> Tensor:
+def _noise_of(model: ProcessModel, pool: Tensor, noise: Tensor | None) -> Tensor:
     """Noise variances of the candidates, ``o x N``, transformed."""
     m = model.num_outputs
     if noise is None:

@@ -1,12 +1,12 @@
 """Streaming Gaussian-process surrogates for BoTorch."""
 
-import bo_stream.pathwise  # noqa: F401 (registers sample functions with BoTorch)
+import bo_stream.core.pathwise  # noqa: F401 (registers sample functions with BoTorch)
 from bo_stream.cagp import CaGP
 from bo_stream.exact import ExactGP
-from bo_stream.fitting import FitReport
+from bo_stream.families import surrogate
+from bo_stream.fitting.report import FitReport
 from bo_stream.online_sgpr import OnlineSGPR
 from bo_stream.online_svgp import OnlineSVGP
-from bo_stream.surrogate import surrogate
 from bo_stream.wiski import WISKI
 
 __all__ = ["WISKI", "CaGP", "ExactGP", "FitReport", "OnlineSGPR", "OnlineSVGP", "surrogate"]

@@ -1,7 +1,7 @@
 """CaGP: a Gaussian process that counts its own computation as uncertainty, on a stream.
 
 [CaGP] Wenger, Wu, Hennig, Gardner, Pleiss, Cunningham 2024, Computation-Aware Gaussian Processes:
-Model Selection And Linear-Time Inference; mathematics in MATHS section 5, the streaming part (5.4)
+Model Selection And Linear-Time Inference; mathematics in MATHS 5, the streaming part (5.4)
 ours. The posterior is exact conditioning on i projections S'y of the data, so its covariance is
 never below the exact GP's, whatever the budget, the stream or the compression of S.
 
@@ -25,27 +25,29 @@ from gpytorch.means import ConstantMean, Mean
 from gpytorch.mlls import MarginalLogLikelihood
 from torch import Tensor
 
-from bo_stream.action_climb import ActionMLL, Loss
-from bo_stream.action_fitting import fit_in_legs
-from bo_stream.action_matrix import (
+from bo_stream.actions import Actions, BlockSparse
+from bo_stream.actions.climb import ActionMLL, Loss
+from bo_stream.actions.stages import fit_in_legs
+from bo_stream.core.state import Memo
+from bo_stream.core.streaming import Promises, StreamingGP
+from bo_stream.errors import InputError
+from bo_stream.fitting.coordinates import Coordinates
+from bo_stream.fitting.report import FitReport
+from bo_stream.fitting.schedule import RefitSchedule
+from bo_stream.posterior.factor import frozen_kernel
+from bo_stream.posterior.process import PosteriorProcess
+from bo_stream.projection.compression import compress
+from bo_stream.projection.locality import locality_blocks
+from bo_stream.projection.matrix import (
     ActionMatrix,
     BlockMatrix,
     DenseMatrix,
     identity_actions,
     one_action,
 )
-from bo_stream.actions import Actions, BlockSparse
-from bo_stream.actions.locality import locality_blocks
-from bo_stream.compression import compress
-from bo_stream.errors import InputError
-from bo_stream.fitting import Coordinates, FitReport
-from bo_stream.kernel_products import cross_product, symmetric_product
-from bo_stream.latent import Predictor, frozen_kernel
-from bo_stream.projected import Projected, border, chol_of
-from bo_stream.projected_predictor import ProjectedPredictor
-from bo_stream.schedule import RefitSchedule
-from bo_stream.state import Memo
-from bo_stream.streaming import Promises, StreamingGP
+from bo_stream.projection.objective import Projected, border, chol_of
+from bo_stream.projection.posterior import ProjectedProcess
+from bo_stream.projection.products import cross_product, symmetric_product
 
 __all__ = ["CaGP"]
 
@@ -291,14 +293,14 @@ class CaGP(StreamingGP):
         """Noise variances ``n``, differentiable."""
         return self._noise_scale() * self.R
 
-    def _build_predictor(self, previous: Predictor | None) -> Predictor:
+    def _build_process(self, previous: PosteriorProcess | None) -> PosteriorProcess:
         S, L = self._factor()
         mean = self._prior_mean().detach().clone()
         u = S.transpose_times(self.Y - mean)
         w = torch.linalg.solve_triangular(L, u[:, None], upper=False)[:, 0]
-        kernel = previous.kernel if isinstance(previous, ProjectedPredictor) else None
+        kernel = previous.kernel if isinstance(previous, ProjectedProcess) else None
         kernel = kernel or frozen_kernel(self.covar_module)
-        return ProjectedPredictor(kernel, self.X, S, L, w, self._noise(), mean)
+        return ProjectedProcess(kernel, self.X, S, L, w, self._noise(), mean)
 
     # -- objectives ------------------------------------------------------------------------------
 

@@ -8,25 +8,27 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import cast
 
 import torch
 from botorch.models.transforms.input import InputTransform
 from botorch.models.transforms.outcome import OutcomeTransform
-from botorch.sampling.pathwise.features import gen_kernel_features
 from gpytorch.kernels import Kernel
 from gpytorch.likelihoods import Likelihood
 from gpytorch.means import ConstantMean, Mean
 from torch import Size, Tensor
 
-from bo_stream.latent import FactorLatent, Path, Predictor, chol_psd, cross_kernel, frozen_kernel
-from bo_stream.streaming import Promises, StreamingGP
+from bo_stream.core.streaming import Promises, StreamingGP
+from bo_stream.linalg import chol_psd
+from bo_stream.posterior.factor import FactorGaussian, cross_kernel, frozen_kernel
+from bo_stream.posterior.paths import prior_path
+from bo_stream.posterior.process import Path, PosteriorProcess
 
 __all__ = ["ExactGP"]
 
 
 @dataclass(frozen=True)
-class ExactPredictor:
+class ExactProcess:
     """Posterior of an exact GP: ``A_x = L^-1 k(X, x)``, mean ``c + A_x' L^-1 (y - c)``."""
 
     kernel: Kernel
@@ -36,7 +38,7 @@ class ExactPredictor:
     noise: Tensor
     mean: Tensor
 
-    def latent(self, X: Tensor) -> FactorLatent:
+    def at(self, X: Tensor) -> FactorGaussian:
         """The law at points ``batch x q x d``: O(n^2 q).
 
         One triangular solve for the whole batch: a batched one would copy the factor per batch.
@@ -46,7 +48,7 @@ class ExactPredictor:
         mean = self.mean.unsqueeze(-1) + (A_t @ self.w.unsqueeze(-1)).squeeze(-1)
         shape = X.shape[:-1]
         A = A_t.unflatten(-2, shape).movedim(0, -3).mT
-        return FactorLatent(mean.unflatten(-1, shape).movedim(0, -2), X, self.kernel, A)
+        return FactorGaussian(mean.unflatten(-1, shape).movedim(0, -2), X, self.kernel, A)
 
     def path(self, sample_shape: Size) -> Path:
         """Sample functions by Matheron's rule on random features of the prior."""
@@ -139,14 +141,14 @@ class ExactGP(StreamingGP):
         K = cross_kernel(self.covar_module, self.X, self.X)
         return chol_psd(K + torch.diag_embed(noise)), noise
 
-    def _build_predictor(self, previous: Predictor | None) -> Predictor:
+    def _build_process(self, previous: PosteriorProcess | None) -> PosteriorProcess:
         L, noise = self._factor()
         mean = self._prior_mean().detach().clone()
         w = torch.linalg.solve_triangular(
             L, (self.Y - mean.unsqueeze(-1)).unsqueeze(-1), upper=False
         )
         kernel = frozen_kernel(self.covar_module)
-        return ExactPredictor(kernel, self.X, L, w.squeeze(-1), noise, mean)
+        return ExactProcess(kernel, self.X, L, w.squeeze(-1), noise, mean)
 
     def _evidence(self, profile_mean: bool) -> Tensor:
         """Log evidence summed over outputs: O(n^3)."""
@@ -161,23 +163,3 @@ class ExactGP(StreamingGP):
         w = H[..., 0] - self._prior_mean().unsqueeze(-1) * H[..., 1]
         logdet = 2.0 * L.diagonal(dim1=-2, dim2=-1).log().sum(-1)
         return -0.5 * (w.square().sum(-1) + logdet + n * math.log(2.0 * math.pi)).sum()
-
-
-def prior_path(kernel: Kernel, dim: int, mean: Tensor, sample_shape: Size, like: Tensor) -> Path:
-    """Sample functions of the prior from BoTorch's random features of the kernel.
-
-    Args:
-        kernel: A stationary kernel BoTorch has features for (RBF, Matern, scaled, products).
-        dim: Number of inputs.
-        mean: Constant prior mean, ``o``.
-        sample_shape: Shape of the draws.
-        like: A tensor of the wanted dtype and device.
-    """
-    features: Any = gen_kernel_features(kernel=kernel, num_inputs=dim, num_outputs=1024)
-    weights = torch.randn(*sample_shape, len(mean), 1024, 1, dtype=like.dtype, device=like.device)
-
-    def sample(X: Tensor) -> Tensor:
-        phi = features(X.unsqueeze(-3)).to(like)
-        return mean.unsqueeze(-1) + (phi @ weights).squeeze(-1)
-
-    return sample

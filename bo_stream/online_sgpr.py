@@ -2,7 +2,7 @@
 
 [Bui] Bui, Nguyen, Turner 2017, Streaming Sparse Gaussian Process Approximations; [VIPS]
 Pescador-Barrios, Filippi, van der Wilk 2025, Adjusting Model Size in Continual Gaussian Processes;
-mathematics as corrected in MATHS sections 3 and 4. The update is `bo_stream.sgpr`, the choice of
+mathematics as corrected in MATHS 3 and 4. The update is `bo_stream.sparse`, the choice of
 inducing points `bo_stream.growth`.
 """
 
@@ -21,15 +21,18 @@ from gpytorch.means import ConstantMean, Mean
 from gpytorch.mlls import MarginalLogLikelihood
 from torch import Tensor
 
+from bo_stream.core.streaming import Promises, StreamingGP
 from bo_stream.errors import InputError, UnsupportedError
-from bo_stream.fitting import FitReport, fit_model
+from bo_stream.fitting.bfgs import fit_model
+from bo_stream.fitting.report import FitReport
 from bo_stream.growth import VIPS, GrowthPolicy
-from bo_stream.latent import Predictor, frozen_kernel
-from bo_stream.sgpr import Batch, SGPRState, best_mean, empty_state, factor_B, rebase, update
-from bo_stream.sgpr_bounds import merged_moments, moments_of
-from bo_stream.sgpr_posterior import SGPRPredictor
-from bo_stream.sgpr_step import JOIN, Choice, Outcome, step
-from bo_stream.streaming import Promises, StreamingGP
+from bo_stream.growth.step import JOIN, Choice, Outcome, step
+from bo_stream.posterior.factor import frozen_kernel
+from bo_stream.posterior.process import PosteriorProcess
+from bo_stream.sparse.bounds import merged_moments, moments_of
+from bo_stream.sparse.posterior import SparseProcess
+from bo_stream.sparse.state import Batch, SGPRState, empty_state, factor_B
+from bo_stream.sparse.update import best_mean, rebase, update
 
 __all__ = ["LastUpdate", "OnlineSGPR"]
 
@@ -299,7 +302,7 @@ class OnlineSGPR(StreamingGP):
     def _step(
         self, before: SGPRState, values: Tensor, batch: Batch, choose: Choice | GrowthPolicy | str
     ) -> Outcome:
-        """`bo_stream.sgpr_step.step` under the hyperparameters of now."""
+        """`bo_stream.growth.step.step` under the hyperparameters of now."""
         kernel, mean = frozen_kernel(self.covar_module), self._prior_mean().detach()[0]
         return step(before, batch, kernel, mean, choose, same_kernel=self._unchanged(values))
 
@@ -360,11 +363,11 @@ class OnlineSGPR(StreamingGP):
 
     # -- posterior and objective -----------------------------------------------------------------
 
-    def _build_predictor(self, previous: Predictor | None) -> Predictor:
+    def _build_process(self, previous: PosteriorProcess | None) -> PosteriorProcess:
         kernel = frozen_kernel(self.covar_module)
         state, same = self._pieces("now"), self._unchanged(self._values("now"))
         mean = self._prior_mean().detach()[0]
-        return SGPRPredictor.of(kernel, rebase(state, kernel, mean, same_kernel=same)[0])
+        return SparseProcess.of(kernel, rebase(state, kernel, mean, same_kernel=same)[0])
 
     def _evidence(self, profile_mean: bool) -> Tensor:
         """Online bound of the last batch (MATHS 3.3, step 5): O(N M^2 + M^3)."""

@@ -2,8 +2,7 @@
 
 [Bui] Bui, Nguyen, Turner 2017, Streaming Sparse Gaussian Process Approximations; its objective
 generalised as in [WISKI] Stanton, Maddox, Delbridge, Wilson 2021, A.7 and A.8. It is the baseline
-that studies of streaming surrogates compare with. The objective is `bo_stream.svgp`, the network
-`bo_stream.svgp_network`, the climb `bo_stream.svgp_climb`.
+that studies of streaming surrogates compare with. Its mathematics is `bo_stream.variational`.
 """
 
 from __future__ import annotations
@@ -20,15 +19,16 @@ from gpytorch.likelihoods import Likelihood
 from gpytorch.means import ConstantMean, Mean
 from torch import Tensor
 
+from bo_stream.core.streaming import Promises, StreamingGP
 from bo_stream.errors import InputError, UnsupportedError
-from bo_stream.fitting import log_prior
-from bo_stream.latent import Predictor, frozen_kernel
-from bo_stream.sgpr import Batch, solve
-from bo_stream.streaming import Promises, StreamingGP
-from bo_stream.svgp import Past, SVGPState, condition, empty_state, factor, grow
-from bo_stream.svgp_climb import Memory, climb, empty_memory
-from bo_stream.svgp_network import Network, best_mean, objective
-from bo_stream.svgp_posterior import SVGPPredictor
+from bo_stream.fitting.objective import log_prior
+from bo_stream.posterior.factor import frozen_kernel
+from bo_stream.posterior.process import PosteriorProcess
+from bo_stream.sparse.state import Batch, solve
+from bo_stream.variational.adam import Memory, climb, empty_memory
+from bo_stream.variational.network import Network, best_mean, objective
+from bo_stream.variational.posterior import VariationalProcess
+from bo_stream.variational.state import Past, SVGPState, condition, empty_state, factor, grow
 
 __all__ = ["OnlineSVGP"]
 
@@ -38,8 +38,8 @@ HYPERPARAMETERS = ("covar_module", "mean_module", "likelihood")
 class OnlineSVGP(StreamingGP):
     """Sparse variational GP whose inducing points, mean and covariance climb with every batch.
 
-    Each batch's online bound (`bo_stream.svgp`) is climbed by Adam, whose moments are carried from
-    batch to batch. Inducing points are taken from the data by greedy variance until there are
+    Each batch's online bound (`bo_stream.variational`) is climbed by Adam; its moments are carried
+    from batch to batch. Inducing points are taken from the data by greedy variance until there are
     ``num_inducing``, and move from then on; nothing is random. With M inducing points: memory
     O(M^2 + the last batch) whatever has been seen; `observe` of N points O(N M^2 + M^3) a step; a
     posterior O(M^3) once, then O(M^2) a point. One output.
@@ -277,9 +277,9 @@ class OnlineSVGP(StreamingGP):
 
     # -- posterior and objective -----------------------------------------------------------------
 
-    def _build_predictor(self, previous: Predictor | None) -> Predictor:
+    def _build_process(self, previous: PosteriorProcess | None) -> PosteriorProcess:
         kernel = frozen_kernel(self.covar_module)
-        return SVGPPredictor.of(kernel, self._now(), self._prior_mean().detach()[0].clone())
+        return VariationalProcess.of(kernel, self._now(), self._prior_mean().detach()[0].clone())
 
     def _evidence(self, profile_mean: bool) -> Tensor:
         """Online objective of the last batch at the ``q(v)`` it led to: O(N M^2 + M^3)."""

@@ -16,15 +16,15 @@ from gpytorch.distributions import MultivariateNormal
 from linear_operator.operators import DiagLinearOperator
 from torch import Tensor
 
+from bo_stream.core.model import ProcessModel
 from bo_stream.errors import InputError, UnsupportedError
-from bo_stream.model import LatentModel
 
 __all__ = ["Scores", "inverse_distance", "marginals", "noise_variance", "score"]
 
 CHUNK = 4096
 
 
-def marginals(model: LatentModel, X: Tensor) -> tuple[Tensor, Tensor]:
+def marginals(model: ProcessModel, X: Tensor) -> tuple[Tensor, Tensor]:
     """Mean and latent variance at each point by itself, raw units, each ``n``; one output.
 
     Args:
@@ -36,17 +36,17 @@ def marginals(model: LatentModel, X: Tensor) -> tuple[Tensor, Tensor]:
     """
     if model.num_outputs != 1:
         raise UnsupportedError("one output", f"{model.num_outputs}", "Use subset_output.")
-    law = model.law()
+    law = model.process()
     means, variances = [], []
     with torch.no_grad():
-        for part in model.prepared(X).split(CHUNK):
-            point = law.latent(part)
+        for part in model.transformed(X).split(CHUNK):
+            point = law.at(part)
             means.append(point.mean[0])
             variances.append(point.variance()[0])
         return _raw(model, X, torch.cat(means), torch.cat(variances))
 
 
-def noise_variance(model: LatentModel) -> Tensor:
+def noise_variance(model: ProcessModel) -> Tensor:
     """Noise variance of a typical observation, raw units, 0-dim; one output.
 
     Raises:
@@ -57,7 +57,7 @@ def noise_variance(model: LatentModel) -> Tensor:
     return _raw(model, anywhere, torch.zeros_like(noise), noise)[1].squeeze(0)
 
 
-def _raw(model: LatentModel, X: Tensor, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
+def _raw(model: ProcessModel, X: Tensor, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
     """Transformed means and variances, each ``n``, in raw units."""
     posterior: Any = GPyTorchPosterior(MultivariateNormal(mean, DiagLinearOperator(variance)))
     if hasattr(model, "outcome_transform"):
@@ -88,7 +88,7 @@ class Scores:
 
 
 def score(
-    model: LatentModel,
+    model: ProcessModel,
     X: Tensor,
     truth: Tensor,
     observed: Tensor,

@@ -1,7 +1,7 @@
 """WISKI: a Gaussian process on a grid whose cost per step does not depend on how much it has seen.
 
 [WISKI] Stanton, Maddox, Delbridge, Wilson 2021, Kernel Interpolation for Scalable Online Gaussian
-Processes; mathematics as corrected in MATHS section 2. The state is a set of sums (2.2): additive,
+Processes; mathematics as corrected in MATHS 2. The state is a set of sums (2.2): additive,
 so any order and batching give the same surrogate and two streams can be merged.
 """
 
@@ -19,15 +19,16 @@ from gpytorch.likelihoods import Likelihood
 from gpytorch.means import ConstantMean, Mean
 from torch import Tensor
 
+from bo_stream.core.state import Memo
+from bo_stream.core.streaming import Promises, StreamingGP
 from bo_stream.errors import InputError, StateError, UnsupportedError
-from bo_stream.grid import Grid, Interpolation, add_outer
-from bo_stream.grid_evidence import Factorisation, Statistics, attach, factorise
-from bo_stream.grid_kernel import kernel_roots, kernel_values
-from bo_stream.grid_posterior import GridPredictor, stacked
-from bo_stream.grid_rows import RowFactorisation, evidence_from_rows
-from bo_stream.latent import Predictor
-from bo_stream.state import Memo
-from bo_stream.streaming import Promises, StreamingGP
+from bo_stream.grid.kernel import kernel_roots, kernel_values
+from bo_stream.grid.nodes import Grid, Interpolation
+from bo_stream.grid.posterior import GridProcess, stacked
+from bo_stream.grid.rows import RowFactorisation, evidence_from_rows
+from bo_stream.posterior.process import PosteriorProcess
+from bo_stream.sums.evidence import Factorisation, attach, factorise
+from bo_stream.sums.state import Statistics, add_outer
 
 __all__ = ["WISKI"]
 
@@ -249,17 +250,17 @@ class WISKI(StreamingGP):
 
     # -- posterior -------------------------------------------------------------------------------
 
-    def _build_predictor(self, previous: Predictor | None) -> Predictor:
+    def _build_process(self, previous: PosteriorProcess | None) -> PosteriorProcess:
         pending, self._pending = self._pending, []
         if previous is None or pending is None:
             self._folded = 0
             caches = [f.cache() for f in self._factorisations()]
             means, covs = zip(*caches, strict=True)
             mean = torch.stack(means) + self.origin.unsqueeze(-1)
-            return GridPredictor(self.grid, mean, stacked(covs))
-        predictor = cast(GridPredictor, previous)
+            return GridProcess(self.grid, mean, stacked(covs))
+        process = cast(GridProcess, previous)
         if not pending:
-            return predictor
+            return process
         scale = self._noise_scale().detach().unsqueeze(-1)
         rows = Interpolation(
             torch.cat([r.index for r, _, _ in pending]),
@@ -267,7 +268,7 @@ class WISKI(StreamingGP):
         )
         Y = torch.cat([y for _, y, _ in pending], -1)
         D = torch.cat([torch.ones_like(y) if v is None else v for _, y, v in pending], -1)
-        return predictor.folded(rows, Y, scale * D)
+        return process.folded(rows, Y, scale * D)
 
     # -- objective -------------------------------------------------------------------------------
 

@@ -19,13 +19,13 @@ from acquisitions import PoolPolicy
 from acquisitions.choice import POLICIES
 from bo_stream import ExactGP, surrogate
 from bo_stream.actions import BlockSparse
-from bo_stream.campaign import Campaign, CampaignConfig
-from bo_stream.campaign_config import Split
+from bo_stream.campaign.campaign import Campaign, CampaignConfig
+from bo_stream.campaign.config import Split
+from bo_stream.campaign.loop_config import FitPolicy
+from bo_stream.core.streaming import StreamingGP
 from bo_stream.errors import InputError
-from bo_stream.loop_config import FitPolicy
+from bo_stream.families import FAMILIES
 from bo_stream.scores import score
-from bo_stream.streaming import StreamingGP
-from bo_stream.surrogate import FAMILIES
 from problems import load_malaria
 from problems.errors import BadData, DataNotFound
 from problems.malaria import Malaria

@@ -25,8 +25,8 @@ from torch import Tensor
 
 from bo_stream import CaGP, ExactGP
 from bo_stream.actions import BlockSparse, ConjugateGradient
+from bo_stream.core.streaming import StreamingGP
 from bo_stream.scores import marginals, noise_variance
-from bo_stream.streaming import StreamingGP
 from experiments.tables import Split
 
 __all__ = ["CONTENDERS", "LEVELS", "Course", "Trained", "judged"]

@@ -14,8 +14,8 @@ from botorch.models.transforms import Normalize, Standardize
 from torch import Tensor
 
 from bo_stream import ExactGP, surrogate
+from bo_stream.core.streaming import StreamingGP
 from bo_stream.scores import score
-from bo_stream.streaming import StreamingGP
 from problems.tables import load_table
 
 __all__ = ["Stream", "follow", "pretrained"]

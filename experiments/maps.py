@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from bo_stream import OnlineSGPR
-from bo_stream.campaign import Campaign
+from bo_stream.campaign.campaign import Campaign
 from bo_stream.scores import marginals
 from experiments.plots import save
 from problems.malaria import Malaria

@@ -23,9 +23,9 @@ from gpytorch.priors import LogNormalPrior
 from torch import Tensor
 
 from bo_stream import ExactGP, OnlineSGPR
+from bo_stream.core.streaming import StreamingGP
 from bo_stream.growth import VIPS, FixedSize
 from bo_stream.scores import score
-from bo_stream.streaming import StreamingGP
 from problems.tables import load_table
 
 __all__ = ["SortedSplit", "modules", "reference", "stream"]

@@ -22,7 +22,7 @@ from botorch.utils.sampling import draw_sobol_samples
 
 from acquisitions import build
 from bo_stream import actions, surrogate
-from bo_stream.loop import BOLoop, FitPolicy, LoopConfig
+from bo_stream.campaign.loop import BOLoop, FitPolicy, LoopConfig
 from problems import synthetic
 
 __all__ = ["Run", "Study", "execute"]

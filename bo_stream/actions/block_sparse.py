@@ -1,6 +1,6 @@
 """Block-sparse actions, given or learned: CaGP-Opt.
 
-[CaGP, section 4.2, eqs. 13, 14; MATHS.md 5.3]
+[CaGP, section 4.2, eqs. 13, 14; MATHS 5.3]
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
-from bo_stream.action_matrix import BlockMatrix
-from bo_stream.actions.locality import locality_blocks
 from bo_stream.actions.policy import Actions, check_num_actions, split_blocks
 from bo_stream.errors import InputError, ShapeError
+from bo_stream.projection.locality import locality_blocks
+from bo_stream.projection.matrix import BlockMatrix
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,4 +1,4 @@
-"""The residuals of conjugate gradients as actions: CaGP-CG.  [CaGP, section 4.1; MATHS.md 5.3]"""
+"""The residuals of conjugate gradients as actions: CaGP-CG.  [CaGP, section 4.1; MATHS 5.3]"""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
-from bo_stream.action_matrix import DenseMatrix
 from bo_stream.actions.policy import Actions, check_num_actions
-from bo_stream.kernel_products import KernelOperator
+from bo_stream.projection.matrix import DenseMatrix
+from bo_stream.projection.products import KernelOperator
 
 BREAKDOWN = 1e-10
 """CG has converged when a new direction is this small a share of what the last product gave."""

@@ -10,8 +10,8 @@ import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
-from bo_stream.action_matrix import ActionMatrix
 from bo_stream.errors import InputError
+from bo_stream.projection.matrix import ActionMatrix
 
 
 @dataclass(frozen=True)

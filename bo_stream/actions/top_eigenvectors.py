@@ -9,9 +9,9 @@ import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
-from bo_stream.action_matrix import DenseMatrix
 from bo_stream.actions.policy import Actions, check_num_actions
-from bo_stream.kernel_products import kernel_block
+from bo_stream.projection.matrix import DenseMatrix
+from bo_stream.projection.products import kernel_block
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 import torch
 from gpytorch.kernels import Kernel
 
-from bo_stream.growth.greedy import greedy_pool
 from bo_stream.growth.policy import Selection, check_cap, check_positive, indices
-from bo_stream.sgpr import Batch, SGPRState
+from bo_stream.sparse.greedy import greedy_pool
+from bo_stream.sparse.state import Batch, SGPRState
 
 __all__ = ["ConditionalVariance"]
 

@@ -25,7 +25,8 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from bo_stream.errors import InputError
-from bo_stream.sgpr import Batch, SGPRState, Update, update
+from bo_stream.sparse.state import Batch, SGPRState
+from bo_stream.sparse.update import Update, update
 
 __all__ = ["GrowthPolicy", "Selection", "inducing_points", "selected_update"]
 

@@ -21,7 +21,8 @@ from torch import Tensor
 
 from bo_stream.errors import InputError
 from bo_stream.growth.policy import GrowthPolicy, Selection, check_cap, selected_update
-from bo_stream.sgpr import Batch, SGPRState, eye, factor_B, solve, update
+from bo_stream.sparse.state import Batch, SGPRState, eye, factor_B, solve
+from bo_stream.sparse.update import update
 
 __all__ = ["Pruned", "drop_losses"]
 

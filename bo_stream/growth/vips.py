@@ -16,7 +16,6 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from bo_stream.errors import InputError
-from bo_stream.growth.greedy import GreedyVariance
 from bo_stream.growth.policy import (
     Selection,
     all_old,
@@ -25,8 +24,17 @@ from bo_stream.growth.policy import (
     indices,
     selected_update,
 )
-from bo_stream.sgpr import Batch, SGPRState, dense, diagonal, factor_B, log_gaussian_terms, solve
-from bo_stream.sgpr_bounds import log_noise_model, optimal_bound, upper_bound
+from bo_stream.sparse.bounds import log_noise_model, optimal_bound, upper_bound
+from bo_stream.sparse.greedy import GreedyVariance
+from bo_stream.sparse.state import (
+    Batch,
+    SGPRState,
+    dense,
+    diagonal,
+    factor_B,
+    log_gaussian_terms,
+    solve,
+)
 
 __all__ = ["VIPS"]
 

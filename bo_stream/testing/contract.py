@@ -8,10 +8,10 @@ from bo_stream.testing.fitting import FittingContract
 from bo_stream.testing.gradients import GradientContract
 from bo_stream.testing.inputs import InputContract
 from bo_stream.testing.interface import InterfaceContract
-from bo_stream.testing.laws import LawContract
 from bo_stream.testing.noise import NoiseContract
 from bo_stream.testing.pathwise import PathwiseContract
 from bo_stream.testing.persistence import PersistenceContract
+from bo_stream.testing.processes import ProcessContract
 from bo_stream.testing.state import StateContract
 from bo_stream.testing.transforms import TransformContract
 
@@ -26,7 +26,7 @@ class StreamingContract(
     TransformContract,
     NoiseContract,
     FittingContract,
-    LawContract,
+    ProcessContract,
     FantasyContract,
     GradientContract,
     PathwiseContract,

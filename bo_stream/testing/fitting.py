@@ -16,7 +16,7 @@ from gpytorch.mlls import ExactMarginalLogLikelihood, MarginalLogLikelihood
 from gpytorch.priors import LogNormalPrior, NormalPrior
 
 from bo_stream.errors import InputError, UnsupportedError
-from bo_stream.fitting import FitReport
+from bo_stream.fitting.report import FitReport
 from bo_stream.testing.base import Contract, close
 
 __all__ = ["FittingContract"]

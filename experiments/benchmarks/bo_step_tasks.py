@@ -14,8 +14,8 @@ from torch import Tensor
 
 from acquisitions import build
 from bo_stream import FitReport, surrogate
-from bo_stream.loop import BOLoop, LoopConfig
-from bo_stream.streaming import StreamingGP
+from bo_stream.campaign.loop import BOLoop, LoopConfig
+from bo_stream.core.streaming import StreamingGP
 from experiments.benchmarks.timing import cholesky, seconds
 from problems import synthetic
 

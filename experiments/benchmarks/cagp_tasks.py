@@ -17,7 +17,7 @@ from torch import Tensor
 
 from bo_stream import CaGP
 from bo_stream.actions import BlockSparse
-from bo_stream.kernel_products import kernel_values
+from bo_stream.projection.products import kernel_values
 from experiments.benchmarks.timing import alternated, ratio, seconds
 
 DIM = 8

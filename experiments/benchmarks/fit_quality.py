@@ -34,7 +34,7 @@ def main(
 
     from acquisitions import build
     from bo_stream import WISKI
-    from bo_stream.loop import BOLoop, LoopConfig
+    from bo_stream.campaign.loop import BOLoop, LoopConfig
     from experiments.benchmarks.converged import Converged
     from problems import synthetic
 

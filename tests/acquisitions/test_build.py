@@ -12,8 +12,8 @@ from botorch.optim import optimize_acqf
 from acquisitions import NIPV, MaxVariance, Random, build
 from acquisitions.build import NAMES
 from bo_stream import WISKI, ExactGP
+from bo_stream.core.streaming import StreamingGP
 from bo_stream.errors import InputError
-from bo_stream.streaming import StreamingGP
 
 BOUNDS = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
 X = torch.rand(20, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))

@@ -16,9 +16,9 @@ from torch import Tensor
 
 from acquisitions import NIPV
 from bo_stream import WISKI, ExactGP
+from bo_stream.core.model import ProcessModel
+from bo_stream.core.streaming import StreamingGP
 from bo_stream.errors import BoundsError, InputError, NoiseError, ShapeError, UnsupportedError
-from bo_stream.model import LatentModel
-from bo_stream.streaming import StreamingGP
 
 BOUNDS = torch.tensor([[0.0, -1.0], [2.0, 1.0]], dtype=torch.float64)
 
@@ -47,7 +47,7 @@ def exact(*args: Tensor, **kw: object) -> ExactGP:
 
 
 FAMILIES = pytest.mark.parametrize("family", [wiski, exact], ids=["wiski", "exact"])
-INSTANCES: dict[str, Callable[[Callable[..., StreamingGP]], LatentModel]] = {
+INSTANCES: dict[str, Callable[[Callable[..., StreamingGP]], ProcessModel]] = {
     "learned": lambda f: f(X, Y),
     "known": lambda f: f(X, Y, YVAR),
     "scaled": lambda f: f(X, Y, YVAR, likelihood=GaussianLikelihood()),
@@ -69,13 +69,13 @@ def _asked(model: StreamingGP) -> StreamingGP:
     return model
 
 
-def transform_for(model: LatentModel) -> ScalarizedPosteriorTransform | None:
+def transform_for(model: ProcessModel) -> ScalarizedPosteriorTransform | None:
     if model.num_outputs == 1:
         return None
     return ScalarizedPosteriorTransform(torch.tensor([0.5, -2.0], dtype=torch.float64))
 
 
-def brute_force(model: LatentModel, X_new: Tensor, weights: Tensor) -> Tensor:
+def brute_force(model: ProcessModel, X_new: Tensor, weights: Tensor) -> Tensor:
     """Fantasize, then average the variance over the test points, one at a time."""
     fantasy = model.fantasize(X_new, IIDNormalSampler(torch.Size([1]), seed=0))
     total = torch.zeros((), dtype=torch.float64)
@@ -169,7 +169,7 @@ def test_folds_missed_in_between_are_caught_up() -> None:
     for i in range(5, 15):
         model.observe(X[i : i + 1], Y[i : i + 1])
         model.posterior(batch)  # folds the point without asking for the integral
-    assert len(model.law().carry.updates) == 10
+    assert len(model.process().carry.updates) == 10
     expected = NIPV(wiski(X, Y), T)(batch)
     torch.testing.assert_close(NIPV(model, T)(batch), expected, rtol=1e-9, atol=1e-13)
 

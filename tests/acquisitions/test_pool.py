@@ -13,8 +13,8 @@ from torch import Tensor
 
 from acquisitions import NIPV, MaxVariance, Random, select_from_pool
 from bo_stream import WISKI, ExactGP
+from bo_stream.core.streaming import StreamingGP
 from bo_stream.errors import InputError, NoiseError, ShapeError, UnsupportedError
-from bo_stream.streaming import StreamingGP
 
 BOUNDS = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
 

@@ -3,7 +3,8 @@
 import gpytorch
 import torch
 
-from bo_stream.sgpr import Batch, dense, empty_state, update
+from bo_stream.sparse.state import Batch, dense, empty_state
+from bo_stream.sparse.update import update
 
 
 def se_kernel(os=1.3, ls=(0.5,)):

@@ -11,16 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bo_stream import ExactGP
-from bo_stream.actions import (
-    BlockSparse,
-    ConjugateGradient,
-    Identity,
-    TopEigenvectors,
-    UnitBlocks,
-)
+from bo_stream.actions import BlockSparse, ConjugateGradient, Identity, TopEigenvectors, UnitBlocks
 from bo_stream.cagp import CaGP
 from bo_stream.errors import InputError, UnsupportedError
-from bo_stream.kernel_products import kernel_block
+from bo_stream.projection.products import kernel_block
 
 D = 2
 POLICIES = {
@@ -254,7 +248,7 @@ def test_sample_paths_have_the_posteriors_law():
     torch.manual_seed(0)
     m = model(25, BlockSparse(8), kind=RBFKernel)
     Xs = data(4, seed=5)[0]
-    draws = m._predictor().path(torch.Size([4000]))(Xs)[:, 0]
+    draws = m._process().path(torch.Size([4000]))(Xs)[:, 0]
     posterior = m.posterior(Xs)
     assert torch.allclose(draws.mean(0), posterior.mean[:, 0], atol=0.05)
     assert torch.allclose(draws.var(0), posterior.variance[:, 0], rtol=0.2, atol=0.01)

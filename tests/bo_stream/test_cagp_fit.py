@@ -10,11 +10,12 @@ from gpytorch.constraints import GreaterThan
 from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
 from gpytorch.likelihoods import GaussianLikelihood
 
-from bo_stream import CaGP, action_climb
-from bo_stream.action_climb import LearningCurve
+from bo_stream import CaGP
 from bo_stream.actions import BlockSparse, ConjugateGradient, UnitBlocks
+from bo_stream.actions import climb as action_climb
+from bo_stream.actions.climb import LearningCurve
 from bo_stream.errors import InputError
-from bo_stream.schedule import RefitSchedule
+from bo_stream.fitting.schedule import RefitSchedule
 from bo_stream.scores import score
 from experiments.cohort import cohort
 

@@ -12,9 +12,9 @@ from botorch.models.transforms.outcome import Standardize
 
 from acquisitions import PoolPolicy
 from bo_stream import surrogate
-from bo_stream.campaign import Campaign, CampaignConfig
+from bo_stream.campaign.campaign import Campaign, CampaignConfig
+from bo_stream.campaign.loop_config import FitPolicy
 from bo_stream.errors import InputError, StateError
-from bo_stream.loop_config import FitPolicy
 from bo_stream.scores import score
 from problems import load_malaria
 

@@ -8,10 +8,10 @@ from gpytorch.kernels import MaternKernel, ScaleKernel
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bo_stream.action_matrix import BlockMatrix, DenseMatrix, identity_actions, one_action
-from bo_stream.compression import choose_merges, merge_loss, merged_factor
-from bo_stream.kernel_products import kernel_block
-from bo_stream.projected import border, chol_of
+from bo_stream.projection.compression import choose_merges, merge_loss, merged_factor
+from bo_stream.projection.matrix import BlockMatrix, DenseMatrix, identity_actions, one_action
+from bo_stream.projection.objective import border, chol_of
+from bo_stream.projection.products import kernel_block
 
 
 def problem(n, seed=0):

@@ -3,8 +3,9 @@
 import pytest
 import torch
 
-from bo_stream.grid import Grid, add_outer
-from bo_stream.grid_near import Near, Nodes, quadratic
+from bo_stream.grid.near import Near, Nodes, quadratic
+from bo_stream.grid.nodes import Grid
+from bo_stream.sums.state import add_outer
 
 SHAPES = {"1d": (12,), "2d": (9, 14), "2d smallest": (6, 6), "3d": (7, 6, 8)}
 

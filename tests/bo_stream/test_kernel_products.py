@@ -4,16 +4,16 @@ import pytest
 import torch
 from gpytorch.kernels import Kernel, MaternKernel, RBFKernel, RQKernel, ScaleKernel
 
-from bo_stream.action_matrix import BlockMatrix, DenseMatrix
-from bo_stream.kernel_products import (
+from bo_stream.projection.matrix import BlockMatrix, DenseMatrix
+from bo_stream.projection.products import (
     KernelOperator,
     cross_product,
     describe,
     kernel_block,
     symmetric_product,
 )
-from bo_stream.kernel_products import cross as cross_module
-from bo_stream.kernel_products import symmetric as symmetric_module
+from bo_stream.projection.products import cross as cross_module
+from bo_stream.projection.products import symmetric as symmetric_module
 
 N, D, NUM = 90, 3, 7
 

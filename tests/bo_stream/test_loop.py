@@ -9,10 +9,10 @@ from botorch.acquisition.analytic import PosteriorMean, UpperConfidenceBound
 from torch import Tensor
 
 from bo_stream import WISKI, surrogate
+from bo_stream.campaign.loop import BOLoop, FitPolicy, LoopConfig
+from bo_stream.core.streaming import StreamingGP
 from bo_stream.errors import InputError, StateError
-from bo_stream.loop import BOLoop, FitPolicy, LoopConfig
-from bo_stream.schedule import RefitSchedule
-from bo_stream.streaming import StreamingGP
+from bo_stream.fitting.schedule import RefitSchedule
 
 PARTS = ["fit_seconds", "acquisition_seconds", "evaluation_seconds", "update_seconds"]
 

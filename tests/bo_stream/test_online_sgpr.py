@@ -17,7 +17,7 @@ from bo_stream import OnlineSGPR
 from bo_stream.errors import InputError, StateError, UnsupportedError
 from bo_stream.exact import ExactGP
 from bo_stream.growth import OIPS, VIPS, FixedGrid, FixedSize, Prescribed, Pruned, Selection
-from bo_stream.sgpr import best_mean, update
+from bo_stream.sparse.update import best_mean, update
 from tests.bo_stream.sgpr_cases import data, numbers, scalar, se_kernel
 from tests.bo_stream.sgpr_oracle import SE, Oracle
 
@@ -334,7 +334,7 @@ def test_paths_have_the_posteriors_moments():
     model, X, *_ = stream(25)
     Xs = data(6, d=2, seed=9).X
     with torch.no_grad():
-        draws = model._predictor().path(torch.Size([4000]))(Xs).squeeze(-2)
+        draws = model._process().path(torch.Size([4000]))(Xs).squeeze(-2)
     posterior = model.posterior(Xs)
     # Monte-Carlo error of a mean, and of random Fourier features away from data
     assert_close(draws.mean(0), posterior.mean.squeeze(-1), 0.02)

@@ -13,14 +13,22 @@ from torch.distributions import MultivariateNormal, Normal, kl_divergence
 
 from bo_stream import OnlineSGPR, OnlineSVGP
 from bo_stream.errors import InputError, StateError, UnsupportedError
-from bo_stream.fitting import log_prior
+from bo_stream.fitting.objective import log_prior
 from bo_stream.growth import FixedGrid
-from bo_stream.latent import frozen_kernel
-from bo_stream.sgpr import Batch, dense
-from bo_stream.svgp import Past, SVGPState, condition, empty_state, factor, grow, past_divergence
-from bo_stream.svgp_network import Network, best_mean, objective
-from bo_stream.svgp_posterior import SVGPPredictor
+from bo_stream.posterior.factor import frozen_kernel
+from bo_stream.sparse.state import Batch, dense
 from bo_stream.testing import oracles
+from bo_stream.variational.network import Network, best_mean, objective
+from bo_stream.variational.posterior import VariationalProcess
+from bo_stream.variational.state import (
+    Past,
+    SVGPState,
+    condition,
+    empty_state,
+    factor,
+    grow,
+    past_divergence,
+)
 from tests.bo_stream import sgpr_cases
 from tests.bo_stream.sgpr_cases import data
 
@@ -205,10 +213,10 @@ def test_conditioning_is_exact():
     mean = torch.tensor(0.3, dtype=torch.float64)
     given = condition(state, batch, kernel, mean)
     assert given.size == 9 and bool((given.T.diagonal() > 0).all()) and not given.T.triu(1).any()
-    prior = SVGPPredictor.of(frozen_kernel(kernel), state, mean)
-    joint = prior.latent(torch.cat([batch.X, X]))
+    prior = VariationalProcess.of(frozen_kernel(kernel), state, mean)
+    joint = prior.at(torch.cat([batch.X, X]))
     law = oracles.condition(joint.mean[0], joint.covariance(joint)[0], batch.y, batch.noise)
-    after = SVGPPredictor.of(frozen_kernel(kernel), given, mean).latent(X)
+    after = VariationalProcess.of(frozen_kernel(kernel), given, mean).at(X)
     assert torch.allclose(after.mean[0], law[0], rtol=0.0, atol=1e-9)
     assert torch.allclose(after.covariance(after)[0], law[1], rtol=0.0, atol=1e-9)
 
@@ -275,7 +283,7 @@ def test_growing_leaves_the_law_and_repeated_points_out():
     grown = grow(state, torch.cat([X, X, state.Z]), kernel, 50)
     assert grown.size == 4 + 9
     laws = [
-        SVGPPredictor.of(frozen_kernel(kernel), s, state.mu.new_zeros(())).latent(X + 0.1)
+        VariationalProcess.of(frozen_kernel(kernel), s, state.mu.new_zeros(())).at(X + 0.1)
         for s in (state, grown)
     ]
     assert torch.allclose(laws[0].mean, laws[1].mean, atol=1e-6)

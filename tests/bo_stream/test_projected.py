@@ -6,10 +6,10 @@ import pytest
 import torch
 from gpytorch.kernels import MaternKernel, ScaleKernel
 
-from bo_stream.action_matrix import BlockMatrix, DenseMatrix, identity_actions
 from bo_stream.errors import StateError
-from bo_stream.kernel_products import kernel_block, symmetric_product
-from bo_stream.projected import Projected, border, chol_of
+from bo_stream.projection.matrix import BlockMatrix, DenseMatrix, identity_actions
+from bo_stream.projection.objective import Projected, border, chol_of
+from bo_stream.projection.products import kernel_block, symmetric_product
 
 N, NUM = 24, 6
 

@@ -8,7 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.distributions import MultivariateNormal
 
-from bo_stream.sgpr import Batch, dense, predict, rebase, update
+from bo_stream.sparse.posterior import predict
+from bo_stream.sparse.state import Batch, dense
+from bo_stream.sparse.update import rebase, update
 from tests.bo_stream.sgpr_cases import (
     covariance,
     data,

@@ -3,7 +3,7 @@ import torch
 from botorch.exceptions.errors import InputDataError
 
 import bo_stream
-from bo_stream.surrogate import FAMILIES
+from bo_stream.families import FAMILIES
 
 X = torch.rand(12, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
 Y = X.sum(-1, keepdim=True)

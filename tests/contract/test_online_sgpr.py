@@ -7,7 +7,9 @@ import torch
 from torch import Tensor
 
 from bo_stream import OnlineSGPR
-from bo_stream.fitting import log_prior
+from bo_stream.core.modules import default_likelihood
+from bo_stream.core.streaming import Promises, StreamingGP
+from bo_stream.fitting.objective import log_prior
 from bo_stream.growth import (
     OIPS,
     VIPS,
@@ -19,8 +21,6 @@ from bo_stream.growth import (
     Pruned,
     Selection,
 )
-from bo_stream.modules import default_likelihood
-from bo_stream.streaming import Promises, StreamingGP
 from bo_stream.testing import StreamingContract
 
 

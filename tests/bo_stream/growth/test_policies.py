@@ -21,14 +21,15 @@ from bo_stream.growth import (
 )
 from bo_stream.growth.policy import inducing_points, selected_update
 from bo_stream.growth.pruned import drop_losses
-from bo_stream.sgpr import dense, predict
-from bo_stream.sgpr_bounds import (
+from bo_stream.sparse.bounds import (
     log_noise_model,
     merged_moments,
     moments_of,
     optimal_bound,
     upper_bound,
 )
+from bo_stream.sparse.posterior import predict
+from bo_stream.sparse.state import dense
 from tests.bo_stream.sgpr_cases import covariance, data, se_kernel, start, step
 
 JITTER = 1e-8

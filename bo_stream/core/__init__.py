@@ -1,0 +1,1 @@
+"""The base of every family: construction, observing, BoTorch's interface, state and checks."""

@@ -1,0 +1,69 @@
+"""Surrogates by name, so that loops and configurations swap families without naming classes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from torch import Tensor
+
+from bo_stream.cagp import CaGP
+from bo_stream.core.streaming import StreamingGP
+from bo_stream.errors import InputError
+from bo_stream.exact import ExactGP
+from bo_stream.online_sgpr import OnlineSGPR
+from bo_stream.online_svgp import OnlineSVGP
+from bo_stream.wiski import WISKI
+
+__all__ = ["FAMILIES", "surrogate"]
+
+FAMILIES: dict[str, Callable[..., StreamingGP]] = {
+    "wiski": WISKI,
+    "cagp": CaGP,
+    "exact": ExactGP,
+    "online_sgpr": OnlineSGPR,
+    "online_svgp": OnlineSVGP,
+}
+
+
+def surrogate(
+    name: str,
+    train_X: Tensor,
+    train_Y: Tensor,
+    train_Yvar: Tensor | None = None,
+    *,
+    bounds: Tensor | None,
+    **kw: Any,
+) -> StreamingGP:
+    """Build a surrogate by the name of its family.
+
+    Args:
+        name: ``wiski``, ``cagp``, ``exact``, ``online_sgpr`` or ``online_svgp``.
+        train_X: ``n x d`` raw inputs; ``n = 0`` is allowed.
+        train_Y: ``n x m`` raw outcomes.
+        train_Yvar: ``n x m`` raw noise variances, or None to learn the noise.
+        bounds: ``2 x d`` raw bounds, as given to `optimize_acqf`. None only for a WISKI that is
+            given its ``grid``.
+        kw: The family's other arguments, the same for all (``covar_module``, ``mean_module``,
+            ``likelihood``, ``input_transform``, ``outcome_transform``) or its own.
+
+    Returns:
+        The surrogate.
+
+    Raises:
+        InputError: If the name is unknown. What the family refuses, it refuses itself.
+
+    Example:
+        >>> import torch
+        >>> X = torch.rand(20, 2, dtype=torch.double)
+        >>> bounds = torch.tensor([[0.0, 0.0], [1.0, 1.0]])
+        >>> surrogate("wiski", X, X.sum(-1, keepdim=True), bounds=bounds).num_observed
+        20
+    """
+    if name not in FAMILIES:
+        raise InputError(
+            f"the name of a surrogate, one of {', '.join(FAMILIES)}",
+            repr(name),
+            "Choose one of these.",
+        )
+    return FAMILIES[name](train_X, train_Y, train_Yvar, bounds=bounds, **kw)

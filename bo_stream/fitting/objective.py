@@ -1,0 +1,71 @@
+"""What a fit climbs: evidence (or a bound) plus log priors, as gpytorch's tools want it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, cast
+
+import torch
+from botorch.optim.closures.core import ForwardBackwardClosure
+from gpytorch.means import ConstantMean
+from gpytorch.mlls import MarginalLogLikelihood
+from gpytorch.module import Module
+from torch import Tensor
+
+from bo_stream.errors import InputError
+
+if TYPE_CHECKING:
+    from bo_stream.core.streaming import StreamingGP
+
+__all__ = ["StreamMLL", "check_evaluations", "log_prior", "profiled_mean"]
+
+
+class StreamMLL(MarginalLogLikelihood):
+    """A surrogate's objective as a gpytorch `MarginalLogLikelihood`, for `fit_gpytorch_mll`.
+
+    Calling it (any arguments are ignored: there are no stored targets to compare with) gives
+    evidence plus log priors, 0-dim, in nats, not divided by the number of observations.
+    """
+
+    model: StreamingGP
+
+    def __init__(self, model: StreamingGP) -> None:
+        super().__init__(model.likelihood, model)
+
+    def forward(self, *args: Any, **kwargs: Any) -> Tensor:
+        """Evidence (or bound) plus log priors."""
+        return self.model._evidence(profile_mean=False) + log_prior(self.model)
+
+    def closure(self) -> Callable[[], Any]:
+        """A forward-backward closure of the negative objective, for BoTorch's optimizers."""
+        parameters = {n: p for n, p in self.named_parameters() if p.requires_grad}
+        return ForwardBackwardClosure(lambda: -self(), parameters)
+
+
+def log_prior(model: Module) -> Tensor:
+    """Sum of the log priors of all hyperparameters, 0-dim."""
+    total = torch.zeros((), dtype=torch.float64)
+    priors = cast(Any, model.named_priors)()
+    for _, module, prior, closure, _ in priors:
+        total = total + prior.log_prob(closure(module)).sum().double()
+    return total
+
+
+def check_evaluations(max_evals: int | None) -> None:
+    """Refuse limits that leave nothing to do.
+
+    Raises:
+        InputError: accordingly.
+    """
+    if max_evals is not None and max_evals < 1:
+        raise InputError("max_evals >= 1, or None", f"{max_evals}", "Leave it out for no limit.")
+
+
+def profiled_mean(model: StreamingGP) -> bool:
+    """Whether the constant mean is free, so that a fit may take its closed-form optimum."""
+    mean = model.mean_module
+    if not isinstance(mean, ConstantMean) or not mean.raw_constant.requires_grad:
+        return False
+    free = mean.constraint_for_parameter_name("raw_constant") is None
+    free = free and mean.raw_constant.numel() == model.num_outputs
+    return free and not any(True for _ in mean.named_priors())

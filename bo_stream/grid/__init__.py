@@ -1,0 +1,1 @@
+"""The mathematics of a regular grid: nodes, interpolation, kernels, posterior (MATHS 2)."""

@@ -1,0 +1,75 @@
+"""A stationary kernel on the nodes of a grid: its matrix, or a root of it [MATHS 2.3, 2.4].
+
+A kernel that is a product over dimensions is evaluated along each axis only; any other at the
+distinct differences of nodes. What is too small to matter is set to zero, because products of such
+values would be subnormal numbers, which are slow.
+"""
+
+from __future__ import annotations
+
+import torch
+from gpytorch.kernels import Kernel, PeriodicKernel, ProductKernel, RBFKernel, ScaleKernel
+from torch import Tensor
+
+from bo_stream.grid.nodes import Grid
+from bo_stream.grid.roots import TINY, DenseRoot, ProductRoot
+from bo_stream.sums.evidence import Root
+
+__all__ = ["kernel_matrices", "kernel_roots", "kernel_values"]
+
+
+def kernel_roots(
+    kernel: Kernel, grid: Grid, like: Tensor, outputs: int
+) -> tuple[list[Root], list[list[Tensor]]]:
+    """Per output a root of K without gradient, and the tensors (with gradient) it is made from.
+
+    Args:
+        kernel: A stationary kernel, with or without one batch dimension of the outputs.
+        grid: The nodes.
+        like: A tensor of the wanted dtype and device.
+        outputs: Number of outputs.
+    """
+    if grid.dim == 1 or is_product(kernel):
+        axes = grid.axes(like)
+        values = _values(kernel, torch.cat(axes), outputs)
+        sources = []
+        for row in values:
+            parts = row.split([len(axis) for axis in axes])
+            sources.append([row[0], *(_toeplitz(part / part[0]) for part in parts)])
+        made = [ProductRoot(a.detach(), [K.detach() for K in Ks]) for a, *Ks in sources]
+        return list(made), sources
+    matrices = kernel_matrices(kernel, grid, like, outputs)
+    band = 4 * (grid.m // grid.sizes[0])
+    return [DenseRoot(K.detach(), band) for K in matrices], [[K] for K in matrices]
+
+
+def kernel_matrices(kernel: Kernel, grid: Grid, like: Tensor, outputs: int) -> list[Tensor]:
+    """Per output the ``m x m`` kernel matrix, differentiable: one kernel value per difference."""
+    return [grid.spread(row) for row in kernel_values(kernel, grid, like, outputs)]
+
+
+def kernel_values(kernel: Kernel, grid: Grid, like: Tensor, outputs: int) -> Tensor:
+    """Per output the kernel at `Grid.differences`, ``o x prod(2 g_k - 1)``, differentiable."""
+    values = _values(kernel, grid.differences(like), outputs)
+    return torch.where(values.abs() < TINY * values.amax(), 0.0, values)
+
+
+def is_product(kernel: Kernel) -> bool:
+    """Whether the kernel is a product of one-dimensional kernels."""
+    if isinstance(kernel, ScaleKernel):
+        return is_product(kernel.base_kernel)
+    if isinstance(kernel, ProductKernel):
+        return all(is_product(k) for k in kernel.kernels)
+    return type(kernel) in (RBFKernel, PeriodicKernel)
+
+
+def _values(kernel: Kernel, Z: Tensor, outputs: int) -> Tensor:
+    """Kernel of the origin against ``k`` points, ``o x k``."""
+    origin = Z.new_zeros(1, Z.shape[-1])
+    return kernel(origin, Z).to_dense().reshape(-1, len(Z)).expand(outputs, -1)
+
+
+def _toeplitz(row: Tensor) -> Tensor:
+    """Symmetric Toeplitz matrix of its first row."""
+    i = torch.arange(len(row), device=row.device)
+    return row[(i.unsqueeze(0) - i.unsqueeze(1)).abs()]

@@ -1,0 +1,276 @@
+"""A regular grid: Keys' cubic interpolation weights and kernels on its nodes [WISKI, MATHS 2.1].
+
+Nodes are numbered row by row, the last dimension fastest. Points may lie between the second and the
+last but one node of each dimension; a grid made from bounds is padded by two nodes on each side, so
+that bounds are inside with a non-zero gradient.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from bo_stream.errors import BoundsError, InputError, ShapeError, UnsupportedError
+
+__all__ = ["Grid", "Interpolation"]
+
+
+DEFAULT_SIZES = {1: 100, 2: 30, 3: 10}
+
+
+PAD = 2
+
+
+@dataclass(frozen=True)
+class Interpolation:
+    """Sparse interpolation rows: ``index`` and ``weight``, ``batch x q x 4^d``."""
+
+    index: Tensor
+    weight: Tensor
+
+    def dense(self, m: int) -> Tensor:
+        """The rows as ``batch x q x m``."""
+        rows = self.weight.new_zeros(*self.weight.shape[:-1], m)
+        return rows.scatter_add(-1, self.index, self.weight)
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Regular nodes per dimension.
+
+    Attributes:
+        origin: First node of each dimension.
+        step: Spacing of each dimension.
+        sizes: Number of nodes of each dimension, padding included.
+    """
+
+    origin: tuple[float, ...]
+    step: tuple[float, ...]
+    sizes: tuple[int, ...]
+
+    @classmethod
+    def covering(cls, bounds: Tensor, sizes: int | Sequence[int] | None = None) -> Grid:
+        """The grid whose padded inside is exactly ``bounds`` (``2 x d``, transformed space)."""
+        d = bounds.shape[1]
+        counts = DEFAULT_SIZES.get(d, 10) if sizes is None else sizes
+        counts = [counts] * d if isinstance(counts, int) else list(counts)
+        _check_dim(counts)
+        if len(counts) != d or any(g < 2 * PAD + 2 for g in counts):
+            raise InputError(
+                f"{d} grid sizes of at least {2 * PAD + 2} nodes, padding included",
+                f"{counts}",
+                "Give one integer, or one per dimension.",
+            )
+        low, high = bounds.tolist()
+        steps = [(b - a) / (g - 1 - 2 * PAD) for a, b, g in zip(low, high, counts, strict=True)]
+        origin = [a - PAD * h for a, h in zip(low, steps, strict=True)]
+        return cls(tuple(origin), tuple(steps), tuple(counts))
+
+    @classmethod
+    def from_nodes(cls, nodes: Sequence[Tensor], dim: int) -> Grid:
+        """A grid from one regular 1-D tensor per dimension, padding included."""
+        _check_dim([len(g) for g in nodes])
+        if len(nodes) != dim or any(g.ndim != 1 or len(g) < 4 for g in nodes):
+            raise ShapeError(
+                f"{dim} one-dimensional tensors of at least 4 nodes",
+                f"{[tuple(g.shape) for g in nodes]}",
+                "Give one tensor per input dimension, in transformed space.",
+            )
+        for g in nodes:
+            gaps = g.double().diff()
+            if bool((gaps <= 0).any()) or not torch.allclose(
+                gaps, gaps.mean(), rtol=1e-4, atol=0.0
+            ):
+                raise InputError(
+                    "increasing, evenly spaced nodes", f"{g.tolist()}", "Use linspace."
+                )
+        first = [float(g[0]) for g in nodes]
+        step = [(float(g[-1]) - float(g[0])) / (len(g) - 1) for g in nodes]
+        return cls(tuple(first), tuple(step), tuple(len(g) for g in nodes))
+
+    @property
+    def dim(self) -> int:
+        """Number of input dimensions."""
+        return len(self.sizes)
+
+    @property
+    def m(self) -> int:
+        """Number of nodes."""
+        return math.prod(self.sizes)
+
+    def digest(self) -> str:
+        """A hash that tells grids apart in saved states."""
+        return hashlib.sha256(repr((self.origin, self.step, self.sizes)).encode()).hexdigest()[:16]
+
+    def interpolate(self, X: Tensor) -> Interpolation:
+        """Keys' cubic weights (a = -1/2) at points ``batch x q x d``; differentiable in X.
+
+        Raises:
+            BoundsError: for points outside the second and the last but one nodes.
+        """
+        t = (X - X.new_tensor(self.origin)) / X.new_tensor(self.step)
+        last = X.new_tensor([g - 2.0 for g in self.sizes])
+        if bool(((t < 1 - 1e-9) | (t > last + 1e-9)).any()):
+            raise BoundsError(
+                "points inside the grid, at least one cell from its edge",
+                f"some outside (nodes from {self.origin}, steps {self.step}, sizes {self.sizes})",
+                "Build the surrogate with `bounds` or a `grid` that covers them.",
+            )
+        cell = t.detach().floor().clamp(min=1).minimum(last - 1)
+        weight: Tensor = _Weights.apply(t - cell)
+        nodes = cell.long().unsqueeze(-1) + torch.arange(-1, 3, device=X.device)
+        index = nodes[..., 0, :]
+        for k, size in enumerate(self.sizes[1:], start=1):
+            index = (index.unsqueeze(-1) * size + nodes[..., k, None, :]).flatten(-2)
+        return Interpolation(index, weight)
+
+    def axes(self, like: Tensor) -> list[Tensor]:
+        """Per dimension ``n_k x d`` points that differ along that dimension only, starting at
+        zero.
+        """
+        points = []
+        for k, (h, size) in enumerate(zip(self.step, self.sizes, strict=True)):
+            P = like.new_zeros(size, self.dim)
+            P[:, k] = h * torch.arange(size, dtype=like.dtype, device=like.device)
+            points.append(P)
+        return points
+
+    def differences(self, like: Tensor) -> Tensor:
+        """All distinct node differences, ``prod(2 g_k - 1) x d``, ordered like the nodes."""
+        ranges = [
+            h * torch.arange(1 - g, g, dtype=like.dtype, device=like.device)
+            for h, g in zip(self.step, self.sizes, strict=True)
+        ]
+        return torch.cartesian_prod(*ranges).reshape(-1, self.dim)
+
+    def spread(self, values: Tensor) -> Tensor:
+        """A stationary kernel's matrix ``m x m`` from its values at `differences`; O(m^2)."""
+        matrix: Tensor = _Spread.apply(values, self.sizes)
+        return matrix
+
+    def collect(self, M: Tensor) -> Tensor:
+        """The adjoint of `spread`: entries of ``m x m`` M summed by difference of nodes; O(m^2)."""
+        return _collect(M.unsqueeze(0), self.sizes).reshape(-1)
+
+
+class _Spread(torch.autograd.Function):
+    """`Grid.spread`, differentiable once: strided copies instead of a gather of m^2 numbers."""
+
+    @staticmethod
+    def forward(ctx: Any, values: Tensor, sizes: tuple[int, ...]) -> Tensor:
+        ctx.sizes = sizes
+        return _spread(values.reshape(1, -1), sizes).squeeze(0)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        return _collect(grad.unsqueeze(0), ctx.sizes).reshape(-1), None
+
+
+def _spread(values: Tensor, sizes: tuple[int, ...]) -> Tensor:
+    """``B x prod(2 g_k - 1)`` values to ``B x m x m``: block Toeplitz, level by level."""
+    batch = len(values)
+    if not sizes:
+        return values.reshape(batch, 1, 1)
+    g, inner = sizes[0], _spread(values.reshape(batch * (2 * sizes[0] - 1), -1), sizes[1:])
+    p = inner.shape[-1]
+    blocks = inner.reshape(batch, 2 * g - 1, p, p).flip(1)
+    M = values.new_empty(batch, g, p, g, p)
+    for i in range(g):
+        M[:, i] = blocks[:, g - 1 - i : 2 * g - 1 - i].transpose(1, 2)
+    return M.reshape(batch, g * p, g * p)
+
+
+def _collect(M: Tensor, sizes: tuple[int, ...]) -> Tensor:
+    """``B x m x m`` to ``B x prod(2 g_k - 1)``."""
+    batch = len(M)
+    if not sizes:
+        return M.reshape(batch, 1)
+    g, p = sizes[0], M.shape[-1] // sizes[0]
+    blocks = M.new_zeros(batch, 2 * g - 1, p, p)
+    view = M.reshape(batch, g, p, g, p)
+    for i in range(g):
+        blocks[:, g - 1 - i : 2 * g - 1 - i] += view[:, i].transpose(1, 2)
+    return _collect(blocks.flip(1).reshape(-1, p, p), sizes[1:]).reshape(batch, -1)
+
+
+class _Weights(torch.autograd.Function):
+    """Products of Keys' weights over dimensions, ``... x d`` to ``... x 4^d``, differentiable once.
+
+    One node with its derivative in closed form: it stands in every acquisition's inner loop.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, s: Tensor) -> Tensor:
+        keys = _keys(s)
+        ctx.save_for_backward(s, keys)
+        weight = keys[..., 0, :]
+        for k in range(1, s.shape[-1]):
+            weight = (weight.unsqueeze(-1) * keys[..., k, None, :]).flatten(-2)
+        return weight
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        s, keys = ctx.saved_tensors
+        d = s.shape[-1]
+        left = grad.unflatten(-1, (4,) * d)
+        along = []
+        for k in range(d):  # left: dimensions before k are contracted away
+            part = left
+            for j in range(d - 1, k, -1):
+                part = (part * keys[..., j, :].reshape(*s.shape[:-1], *(1,) * (j - k), 4)).sum(-1)
+            along.append(part)
+            left = (left.movedim(s.ndim - 1, -1) * _aligned(keys[..., k, :], left)).sum(-1)
+        return (torch.stack(along, -2) * _keys_slope(s)).sum(-1)
+
+
+def _aligned(weights: Tensor, like: Tensor) -> Tensor:
+    """``... x 4`` weights with ones before the last dimension, to match ``like``."""
+    return weights.reshape(*weights.shape[:-1], *(1,) * (like.ndim - weights.ndim), 4)
+
+
+def _check_dim(sizes: Sequence[int]) -> None:
+    """Refuse grids of more than three dimensions, with the memory they would take."""
+    d = len(sizes)
+    if d > max(DEFAULT_SIZES):
+        gib = 2 * 8 * math.prod(map(float, sizes)) ** 2 / 2**30
+        raise UnsupportedError(
+            "at most 3 input dimensions for a grid",
+            f"{d}: {' x '.join(map(str, sizes))} nodes would take {gib:.3g} GiB of state",
+            "Use ExactGP, OnlineSGPR or CaGP, or project the inputs to 3 dimensions first.",
+        )
+
+
+def _keys(s: Tensor) -> Tensor:
+    """Keys' four weights at offsets -1, 0, 1, 2 for positions ``s`` in a cell; ``... x 4``."""
+    s2, s3 = s * s, s * s * s
+    return torch.stack(
+        [
+            -0.5 * s3 + s2 - 0.5 * s,
+            1.5 * s3 - 2.5 * s2 + 1.0,
+            -1.5 * s3 + 2.0 * s2 + 0.5 * s,
+            0.5 * s3 - 0.5 * s2,
+        ],
+        dim=-1,
+    )
+
+
+def _keys_slope(s: Tensor) -> Tensor:
+    """Derivative of `_keys` in ``s``."""
+    s2 = s * s
+    return torch.stack(
+        [
+            -1.5 * s2 + 2.0 * s - 0.5,
+            4.5 * s2 - 5.0 * s,
+            -4.5 * s2 + 4.0 * s + 0.5,
+            1.5 * s2 - s,
+        ],
+        dim=-1,
+    )

@@ -1,0 +1,154 @@
+"""Posterior of a process interpolated from a grid, at fixed hyperparameters [WISKI, MATHS 2.3].
+
+With the mean ``m_u`` and covariance ``S_u`` of the grid values, a mean costs 4^d and a covariance
+16^d entries, whatever has been observed; new observations are folded in by a low-rank update.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from linear_operator.operators import LinearOperator, MatmulLinearOperator
+from torch import Size, Tensor
+
+from bo_stream.grid.integral import Carry
+from bo_stream.grid.near import quadratic
+from bo_stream.grid.nodes import Grid, Interpolation
+from bo_stream.posterior.process import JointGaussian, Path
+
+__all__ = ["GridGaussian", "GridProcess", "stacked"]
+
+
+@dataclass(frozen=True)
+class GridGaussian(JointGaussian):
+    """Law of the interpolated grid values: covariance ``w_x' S_u w_z`` (MATHS 2.3)."""
+
+    mean: Tensor
+    rows: Interpolation
+    S: Tensor
+
+    def variance(self) -> Tensor:
+        """Marginal variances, ``batch x o x q``: O(16^d) per point."""
+        return quadratic(self.S, self.rows)
+
+    def covariance(self, other: GridGaussian) -> Tensor:
+        """Covariance ``batch x o x q x q'``: O(4^d m) per point of the smaller set, 4^d a pair."""
+        if other is self:
+            covariance: Tensor = _OwnCovariance.apply(self.rows.weight, self.rows.index, self.S)
+            return covariance
+        if self.rows.index.shape[:-1].numel() > other.rows.index.shape[:-1].numel():
+            return other.covariance(self).mT
+        picked = _picked(_spread(self.S, self.rows), other.rows.index)
+        return (picked * other.rows.weight.unsqueeze(-3).unsqueeze(-3)).sum(-1)
+
+    def operator(self) -> LinearOperator:
+        """The covariance as a product ``(W S) W'``: O(q m) memory, cheap diagonal."""
+        W = self.rows.dense(self.S.shape[-1]).unsqueeze(-3)
+        return MatmulLinearOperator(
+            _spread(self.S, self.rows), W.mT.expand(*W.shape[:-3], len(self.S), -1, -1)
+        )
+
+
+def _spread(S: Tensor, rows: Interpolation) -> Tensor:
+    """``W S``, ``batch x o x q x m``."""
+    shape = rows.index.shape
+    index, weight = rows.index.reshape(-1, shape[-1]), rows.weight.reshape(-1, shape[-1])
+    bags = [F.embedding_bag(index, s, per_sample_weights=weight, mode="sum") for s in S]
+    return torch.stack(bags).reshape(len(S), *shape[:-1], S.shape[-1]).movedim(0, -3)
+
+
+def _picked(spread: Tensor, index: Tensor) -> Tensor:
+    """``batch x o x q x m`` at nodes ``batch x q' x 4^d``: ``batch x o x q x q' x 4^d``."""
+    pick = index.flatten(-2).unsqueeze(-2).unsqueeze(-3)
+    shape = spread.shape[:-1]
+    if spread.shape[:-3] != index.shape[:-2]:
+        shape = torch.broadcast_shapes(shape, (*pick.shape[:-3], 1, 1))
+    picked = spread.expand(*shape, -1).gather(-1, pick.expand(*shape, -1))
+    return picked.unflatten(-1, index.shape[-2:])
+
+
+class _OwnCovariance(torch.autograd.Function):
+    """``W S W'`` of one set of points, differentiable (once) in its weights.
+
+    S is symmetric, so the gradient needs only the entries already gathered: half the cost of going
+    back through the sparse product, inside every acquisition's inner loop.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, weight: Tensor, index: Tensor, S: Tensor) -> Tensor:
+        picked = _picked(_spread(S, Interpolation(index, weight)), index)
+        ctx.save_for_backward(picked)
+        return (picked * weight.unsqueeze(-3).unsqueeze(-3)).sum(-1)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        (picked,) = ctx.saved_tensors
+        both = (grad + grad.mT).unsqueeze(-1)
+        return (both * picked).sum(-3).sum(-3), None, None
+
+
+def stacked(matrices: Sequence[Tensor]) -> Tensor:
+    """``torch.stack`` of per-output matrices, a single one without copying it."""
+    return matrices[0].unsqueeze(0) if len(matrices) == 1 else torch.stack(list(matrices))
+
+
+@dataclass(frozen=True)
+class GridProcess:
+    """Posterior of the grid values ``u``: mean ``m_u`` (``o x m``), covariance ``S_u`` (``o x m x
+    m``).
+    """
+
+    grid: Grid
+    mean_u: Tensor
+    S_u: Tensor
+    carry: Carry = field(default_factory=Carry)
+
+    def at(self, X: Tensor) -> GridGaussian:
+        """The law at points ``batch x q x d``: O(4^d) per mean."""
+        rows = self.grid.interpolate(X)
+        return GridGaussian(self._interpolated(self.mean_u, rows), rows, self.S_u)
+
+    def path(self, sample_shape: Size) -> Path:
+        """Exact sample functions: interpolated draws of the grid values."""
+        scale = self.S_u.diagonal(dim1=-2, dim2=-1).mean(-1)[..., None, None]
+        eye = torch.eye(self.grid.m, dtype=self.S_u.dtype, device=self.S_u.device)
+        L = torch.linalg.cholesky(self.S_u + 1e-10 * scale * eye)
+        noise = torch.randn(*sample_shape, *self.mean_u.shape, dtype=L.dtype, device=L.device)
+        draws = self.mean_u + (L @ noise.unsqueeze(-1)).squeeze(-1)
+
+        def sample(X: Tensor) -> Tensor:
+            rows = self.grid.interpolate(X)
+            batch = torch.broadcast_shapes(draws.shape[:-2], rows.index.shape[:-2])
+            index = rows.index.flatten(-2).unsqueeze(-2).expand(*batch, draws.shape[-2], -1)
+            picked = draws.expand(*batch, -1, -1).gather(-1, index)
+            picked = picked.unflatten(-1, rows.index.shape[-2:])
+            return (picked * rows.weight.unsqueeze(-3)).sum(-1)
+
+        return sample
+
+    def folded(self, rows: Interpolation, Y: Tensor, D: Tensor) -> GridProcess:
+        """The process given ``Y`` (``o x q``) with noise D at these points: O(q m^2)."""
+        means, covs, updates = [], [], []
+        for mean, S, y, d in zip(self.mean_u, self.S_u, Y, D, strict=True):
+            U = F.embedding_bag(rows.index, S, per_sample_weights=rows.weight, mode="sum")
+            C = (U[:, rows.index] * rows.weight).sum(-1)
+            C.diagonal().add_(d)
+            L = torch.linalg.cholesky(C)
+            V = torch.linalg.solve_triangular(L, U, upper=False)
+            residual = y - (mean[rows.index] * rows.weight).sum(-1)
+            r = torch.linalg.solve_triangular(L, residual.unsqueeze(-1), upper=False)
+            means.append(mean + (V.mT @ r).squeeze(-1))
+            covs.append(torch.addmm(S, V.mT, V, alpha=-1.0))
+            updates.append(V)
+        carry = self.carry.after(torch.stack(updates))
+        return GridProcess(self.grid, torch.stack(means), stacked(covs), carry)
+
+    @staticmethod
+    def _interpolated(values: Tensor, rows: Interpolation) -> Tensor:
+        """``values`` (``o x m``) at the rows, ``batch x o x q``."""
+        return (values[:, rows.index] * rows.weight).sum(-1).movedim(0, -2)

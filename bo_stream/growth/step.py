@@ -1,0 +1,93 @@
+"""One step of the stream: re-express the state, choose inducing points, absorb, take stock."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from gpytorch.kernels import Kernel
+from torch import Tensor
+
+from bo_stream.growth.policy import GrowthPolicy, inducing_points
+from bo_stream.sparse.bounds import optimal_bound, upper_bound
+from bo_stream.sparse.state import Batch, SGPRState
+from bo_stream.sparse.update import condition, rebase, update
+
+__all__ = ["JOIN", "Choice", "Outcome", "step"]
+
+LARGEST_OPTIMAL = 2048
+"""Batches up to this size have ``L*`` worked out even if the growth policy did not."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A choice of inducing points made already.
+
+    Attributes:
+        Z: The points, ``M_b x d``.
+        old_index: Row of Z at which each old point is kept, -1 where it is dropped; ``M_a``.
+        entered: Indices of the batch points among them.
+    """
+
+    Z: Tensor
+    old_index: Tensor
+    entered: Tensor
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The state after a batch and how it came about.
+
+    Attributes:
+        state: The new state.
+        choice: Its inducing points.
+        bounds: ``L-hat``, ``L*`` and ``U-hat`` of the batch, the change of hyperparameters before
+            it included; NaN where not worked out.
+    """
+
+    state: SGPRState
+    choice: Choice
+    bounds: Tensor
+
+
+JOIN = "join"
+"""In place of a policy: all old points stay, all new ones enter, and the update is exact."""
+
+
+def step(
+    before: SGPRState,
+    batch: Batch,
+    kernel: Kernel,
+    mean: Tensor,
+    choose: GrowthPolicy | Choice | str,
+    *,
+    same_kernel: bool,
+) -> Outcome:
+    """Absorb a batch: the policy's cost, and O(N M^2 + M^3); O(N^3) for ``L*``.
+
+    Args:
+        before: The state before the batch, under whatever hyperparameters it was made with.
+        batch: The data.
+        kernel: The kernel now.
+        mean: The prior mean now, 0-dim.
+        choose: A growth policy, a choice made already, or `JOIN`.
+        same_kernel: The kernel is that of ``before``.
+    """
+    state, change = rebase(before, kernel, mean, same_kernel=same_kernel)
+    optimal: float | None = None
+    if isinstance(choose, str):
+        old, new = (torch.arange(n, device=state.Z.device) for n in (state.size, batch.size))
+        state, bound = condition(state, batch, kernel)
+        return Outcome(state, Choice(state.Z, old, new), (change + bound).repeat(3))
+    if not isinstance(choose, Choice):
+        selection = choose.select(state, batch, kernel)
+        Z, old_index, _ = inducing_points(state, batch, selection)
+        choose, optimal = Choice(Z, old_index, selection.entered), selection.optimal_bound
+    out = update(state, batch, kernel, state.mean, choose.Z, choose.old_index, same_kernel=True)
+    if optimal is None:
+        small = batch.size <= LARGEST_OPTIMAL
+        optimal = float(optimal_bound(state, batch, kernel)) if small else math.nan
+    upper = float(upper_bound(out, batch)) if out.keeps_all else math.nan
+    bounds = torch.stack([out.bound, *out.bound.new_tensor([optimal, upper])])
+    return Outcome(out.state, choose, change + bounds)

@@ -1,0 +1,1 @@
+"""Posterior processes: frozen laws of a function, conditioned, subset, summed over points."""

@@ -1,0 +1,1 @@
+"""The mathematics of projected data: actions, objective, compression, posterior (MATHS 5)."""

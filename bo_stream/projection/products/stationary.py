@@ -1,0 +1,174 @@
+"""Stationary kernels in closed form: what the fast products need to know of a gpytorch kernel.
+
+A stationary ARD kernel is k(x, x') = os f(h), h = -r^2 / 2, r^2 = sum_j ((x_j - x'_j) / ls_j)^2
+[MATHS 0]. With f and its slope f'(h) every product with the kernel and every gradient of
+it can be written by hand. `describe` recognises ``RBFKernel`` and ``MaternKernel``, bare or inside
+one ``ScaleKernel``; any other kernel is left to the checkpointed products.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from gpytorch.kernels import Kernel, MaternKernel, RBFKernel, ScaleKernel
+from torch import Tensor
+
+# exp of less than this is treated as exp of this. Subnormal numbers, also those that arise when
+# such a value is multiplied by another, are a hundred times slower than normal ones; exp(-64) =
+# 1e-28 is nothing beside os = 1.
+_FLOOR = {torch.float32: -64.0, torch.float64: -300.0}
+
+WIDE = 100.0
+"""Half-width, in lengthscales, up to which distances come from one matrix product."""
+
+
+def floored_exp_(exponent: Tensor) -> Tensor:
+    """Exponential in place, exponents clamped from below so that no subnormal number arises."""
+    return exponent.clamp_(min=_FLOOR[exponent.dtype]).exp_()
+
+
+def _rbf(h: Tensor) -> tuple[Tensor, Tensor]:
+    k = floored_exp_(h)
+    return k, k
+
+
+def _matern12(h: Tensor) -> tuple[Tensor, Tensor]:
+    r = h.mul_(-2.0).sqrt_()
+    k = floored_exp_(-r)
+    # slope = k / r; what it multiplies, (x - x')^2, vanishes faster at r = 0, where the floor keeps
+    # rounding small
+    return k, k / r.clamp_min_(1e-3 if r.dtype == torch.float32 else 1e-6)
+
+
+def _matern32(h: Tensor) -> tuple[Tensor, Tensor]:
+    u = h.mul_(-6.0).sqrt_()  # sqrt(3) r
+    slope = floored_exp_(-u)
+    return u.add_(1.0).mul_(slope), slope.mul_(3.0)
+
+
+def _matern52(h: Tensor) -> tuple[Tensor, Tensor]:
+    u = h.mul_(-10.0).sqrt_()  # sqrt(5) r
+    e = floored_exp_(-u)
+    slope = (1.0 + u).mul_(e)
+    return u.square_().mul_(1.0 / 3.0).mul_(e).add_(slope), slope.mul_(5.0 / 3.0)
+
+
+@dataclass(frozen=True)
+class Form:
+    """The shape f of a stationary kernel.
+
+    Attributes:
+        name: Name for error messages.
+        value_and_slope: Turns h = -r^2/2 <= 0 into f(h) and f'(h), destroying h. The two may share
+            memory.
+        exact_distance: Whether distances must be computed as sums of squared differences: f is not
+            smooth at r = 0, where the faster matrix product loses half the digits of r.
+        negligible: f is below 1e-18 where h is below this.
+    """
+
+    name: str
+    value_and_slope: Callable[[Tensor], tuple[Tensor, Tensor]]
+    negligible: float
+    exact_distance: bool = False
+
+    def value(self, h: Tensor) -> Tensor:
+        """f(h), destroying h."""
+        return self.value_and_slope(h)[0]
+
+
+RBF = Form("RBF", _rbf, -42.0)
+MATERN = {
+    0.5: Form("Matern-1/2", _matern12, -860.0, exact_distance=True),
+    1.5: Form("Matern-3/2", _matern32, -350.0),
+    2.5: Form("Matern-5/2", _matern52, -240.0),
+}
+
+
+@dataclass(frozen=True)
+class Stationary:
+    """k(x, x') = outputscale * f(-r^2/2), the hyperparameters still attached to the kernel's
+    parameters.
+
+    Attributes:
+        form: The shape f.
+        lengthscale: ``d`` lengthscales (one repeated where the kernel is isotropic).
+        outputscale: 0-dim amplitude.
+    """
+
+    form: Form
+    lengthscale: Tensor
+    outputscale: Tensor
+
+
+def describe(kernel: Kernel, dim: int) -> Stationary | None:
+    """The closed form of a gpytorch kernel over ``dim`` inputs; None where it has none that we
+    know.
+
+    Subclasses, batches of kernels and kernels of some input columns are not recognised on purpose:
+    their ``forward`` may differ from the formula.
+    """
+    scale, base = None, kernel
+    if type(kernel) is ScaleKernel:
+        scale, base = kernel, kernel.base_kernel
+    form = RBF if type(base) is RBFKernel else None
+    if type(base) is MaternKernel:
+        form = MATERN.get(float(base.nu))
+    if form is None or math.prod(kernel.batch_shape) != 1:
+        return None
+    if base.active_dims is not None or kernel.active_dims is not None:
+        return None
+    lengthscale = base.lengthscale.reshape(-1).to(torch.float64)
+    if lengthscale.numel() not in (1, dim):
+        return None
+    if scale is None:
+        outputscale = lengthscale.new_ones(())
+    else:
+        outputscale = scale.outputscale.reshape(()).to(torch.float64)
+    return Stationary(form, lengthscale.expand(dim), outputscale)
+
+
+def minus_half_squared_distance(z1: Tensor, z2: Tensor, exact: bool) -> Tensor:
+    """Half squared distances, negated: h = -|z1 - z2|^2 / 2 <= 0 of scaled inputs, a new tensor.
+
+    By one matrix product of the inputs bordered by their norms (inputs are best centred by the
+    caller); by differences where ``exact``, and in coordinates that spread over so many
+    lengthscales that the product would lose the distances of neighbours. O(n1 n2 d).
+    """
+    if exact:
+        r = torch.cdist(z1, z2, compute_mode="donot_use_mm_for_euclid_dist")
+        return r.square_().mul_(-0.5)
+    wide = wide_coordinates(z2)
+    if not wide:
+        return (border_left(z1) @ border_right(z2).mT).clamp_(max=0.0)
+    narrow = [k for k in range(z2.shape[-1]) if k not in wide]
+    h = border_left(z1[:, narrow]) @ border_right(z2[:, narrow]).mT
+    for k in wide:
+        h.sub_(0.5 * squared_difference(z1[:, k], z2[:, k]))
+    return h.clamp_(max=0.0)
+
+
+def wide_coordinates(z: Tensor) -> list[int]:
+    """Coordinates (of centred, scaled inputs) that spread over more than `WIDE` lengthscales."""
+    if z.numel() == 0 or bool(z.abs().max() <= WIDE):
+        return []
+    return (z.abs().amax(0) > WIDE).nonzero()[:, 0].tolist()
+
+
+def squared_difference(a: Tensor, b: Tensor) -> Tensor:
+    """(a_j - b_m)^2, ``n1 x n2``."""
+    return (a[:, None] - b).square_()
+
+
+def border_left(z: Tensor) -> Tensor:
+    """[z, -|z|^2/2, 1]: its product with `border_right` is -|z1 - z2|^2 / 2."""
+    half = -0.5 * z.square().sum(-1, keepdim=True)
+    return torch.cat([z, half, torch.ones_like(half)], -1)
+
+
+def border_right(z: Tensor) -> Tensor:
+    """[z, 1, -|z|^2/2]."""
+    half = -0.5 * z.square().sum(-1, keepdim=True)
+    return torch.cat([z, torch.ones_like(half), half], -1)

@@ -1,0 +1,115 @@
+"""Evidence of a Gaussian process on a grid, with closed-form gradients [WISKI, MATHS 2.3 and 2.4].
+
+Everything is in the K-root form: with ``K = R R'``, ``Q = I + R' A R / s2`` needs no inverse of K
+and no difference of near-equal matrices. A root says how to apply ``R`` and ``R'`` and how a
+gradient with respect to ``R^-1 dK R^-T`` becomes one with respect to the kernel values it was made
+from.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from bo_stream.sums.state import Statistics
+
+__all__ = ["Factorisation", "Root", "attach", "factorise"]
+
+
+class Root(Protocol):
+    """A root ``R`` of the grid's kernel matrix, without gradient."""
+
+    def left(self, M: Tensor) -> Tensor:
+        """``R M`` for ``m x p`` M."""
+        ...
+
+    def left_t(self, M: Tensor) -> Tensor:
+        """``R' M``."""
+        ...
+
+    def project(self, A: Tensor) -> Tensor:
+        """``R' A R`` for the statistics A; only its lower triangle counts."""
+        ...
+
+    def lift(self, Q_inv: Tensor) -> Tensor:
+        """``R Q^-1 R'``."""
+        ...
+
+    def gradient(self, Y: Tensor) -> list[Tensor]:
+        """Gradient of ``1/2 tr(Y R^-1 dK R^-T)`` in the tensors the root was made from."""
+        ...
+
+
+@dataclass(frozen=True)
+class Factorisation:
+    """What one evaluation leaves for the posterior at the same hyperparameters."""
+
+    root: Root
+    Q_inv: Tensor
+    q: Tensor
+    mean: Tensor
+
+    def cache(self) -> tuple[Tensor, Tensor]:
+        """``m_u`` (with the constant mean added) and ``S_u = R Q^-1 R'`` of MATHS 2.3."""
+        S = self.root.lift(self.Q_inv)
+        return self.root.left(self.q.unsqueeze(-1)).squeeze(-1) + self.mean, S
+
+
+def factorise(
+    root: Root, stats: Statistics, s2: Tensor, c: Tensor, profile_mean: bool
+) -> tuple[Tensor, list[Tensor], Factorisation]:
+    """Log evidence, its gradients in ``(s2, c, *root's tensors)``, and what the posterior needs.
+
+    With ``profile_mean`` the constant mean is first set to its optimum (MATHS 2.4). Cost:
+    ``R'AR``, one Cholesky factor and one inverse of ``Q``; independent of n.
+    """
+    A, n = stats.A, stats.n.to(stats.A.dtype)  # an integer times a Python float is float32
+    m = A.shape[-1]
+    Q = root.project(A).div_(s2)
+    Q.diagonal().add_(1.0)
+    L = torch.linalg.cholesky(Q)
+    w1 = A.sum(-1)  # W'R^-1 1, because rows of W sum to one
+    y1, one = stats.b.sum(), w1.sum()
+    G = root.left_t(torch.stack([stats.b, w1], -1)) / s2
+    H = torch.linalg.solve_triangular(L, G, upper=False)
+    cross, ones = y1 / s2 - H[:, 1] @ H[:, 0], one / s2 - H[:, 1] @ H[:, 1]
+    if profile_mean and bool(n > 0):
+        c = cross / ones  # (1' Sigma^-1 y) / (1' Sigma^-1 1)
+    h = H[:, 0] - c * H[:, 1]
+    hh = h @ h
+    yy = stats.yy - 2.0 * c * y1 + c * c * one
+    logdet = n * s2.log() + stats.ld + 2.0 * L.diagonal().log().sum()
+    value = -0.5 * (n * math.log(2.0 * math.pi) + logdet + yy / s2 - hh)
+    Q_inv = torch.cholesky_inverse(L)
+    q = torch.linalg.solve_triangular(L.mT, h.unsqueeze(-1), upper=True).squeeze(-1)
+    # R'p = q and R'P R = I - Q^-1, so that 1/2 (p' dK p - tr(P dK)) = 1/2 tr(Y R^-1 dK R^-T)
+    residual = yy - s2 * (hh + q @ q)
+    d_s2 = 0.5 * residual / s2**2 - 0.5 * (n - m + Q_inv.diagonal().sum()) / s2
+    d_c = cross - c * ones
+    Y = torch.addr(Q_inv, q, q)
+    Y.diagonal().sub_(1.0)
+    return value, [d_s2, d_c, *root.gradient(Y)], Factorisation(root, Q_inv, q, c)
+
+
+class _Attach(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, value: Tensor, count: int, *tensors: Tensor) -> Tensor:
+        ctx.save_for_backward(*tensors[count:])
+        ctx.count = count
+        return value.clone()
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+        return (None, None, *(grad * g for g in ctx.saved_tensors), *(None,) * ctx.count)
+
+
+def attach(value: Tensor, inputs: Sequence[Tensor], gradients: Sequence[Tensor]) -> Tensor:
+    """``value`` as a function of ``inputs`` whose gradients are already known."""
+    result: Tensor = _Attach.apply(value, len(inputs), *inputs, *gradients)
+    return result
