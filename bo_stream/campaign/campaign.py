@@ -186,9 +186,8 @@ class Campaign(Run):
 
     def _absorb(self, model: StreamingGP, step: OpenStep, row: Row) -> Tensor:
         answers, c = cast(Tensor, step.answer), self.config
-        good = self._read(step.asked, answers)
         X, Y, Yvar = self._readable(step.asked, answers)
-        kept = answers.masked_fill(~good.unsqueeze(-1), torch.nan)
+        good, kept = answers[:, 0].isfinite(), answers.clone()
         row["clipped"] = 0
         if step.number and len(Y):
             with row.timed("score_seconds"):
@@ -218,14 +217,9 @@ class Campaign(Run):
 
     # -- pieces ----------------------------------------------------------------------------------
 
-    def _read(self, cells: Tensor, Y: Tensor) -> Tensor:
-        """Which readings can be absorbed: finite, with a finite variance where it is known."""
-        good = Y[:, 0].isfinite()
-        return good if self.split.noise is None else good & self.split.noise[cells, 0].isfinite()
-
     def _readable(self, cells: Tensor, Y: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
         """X, Y and Yvar of cells, without the readings that failed."""
-        good, noise = self._read(cells, Y), self.split.noise
+        good, noise = Y[:, 0].isfinite(), self.split.noise
         cells = cells[good]
         return self.cells.X[cells], Y[good], None if noise is None else noise[cells]
 
