@@ -21,7 +21,7 @@ from botorch.models.transforms.input import InputTransform
 from botorch.models.transforms.outcome import OutcomeTransform
 from gpytorch.kernels import Kernel
 from gpytorch.likelihoods import Likelihood
-from gpytorch.means import ConstantMean, Mean
+from gpytorch.means import Mean
 from gpytorch.mlls import MarginalLogLikelihood
 from torch import Tensor
 
@@ -314,32 +314,30 @@ class CaGP(StreamingGP):
 
     def projected_log_likelihood(self) -> Tensor:
         """Log density of the projected data S'y, S normalised [CaGP, eq. 9], without priors."""
-        return self._objective("projected", self._current_actions())
+        return self._bound("projected", self._current_actions())[0]
 
-    def _evidence(self, profile_mean: bool) -> Tensor:
-        return self._objective("elbo", self._current_actions(), profile_mean)
+    def _objective(self, profile_mean: bool) -> tuple[Tensor, Tensor | None]:
+        return self._bound("elbo", self._current_actions(), profile_mean)
 
-    def _objective(
+    def _bound(
         self,
         loss: str,
         S: ActionMatrix,
         profile_mean: bool = False,
         dtype: torch.dtype = torch.float64,
-    ) -> Tensor:
+    ) -> tuple[Tensor, Tensor | None]:
         """One of the two losses for given actions, as a log likelihood, differentiable in S too."""
         if not self.X.shape[0]:
-            return sum((p.double().sum() for p in self.parameters()), self.X.new_zeros(())) * 0.0
+            zero = sum((p.double().sum() for p in self.parameters()), self.X.new_zeros(())) * 0.0
+            return zero, None
         B = symmetric_product(self.covar_module, self.X, S, dtype)
         projected = Projected.of(B, S, self._noise())
-        if profile_mean:
-            with torch.no_grad():
-                mean = cast(ConstantMean, self.mean_module)
-                constant = projected.best_constant(self.Y)
-                mean.constant = constant.reshape(mean.constant.shape).to(mean.constant)
-        e = self.Y - self._prior_mean()
+        best = projected.best_constant(self.Y).detach().reshape(1) if profile_mean else None
+        e = self.Y - (self._prior_mean() if best is None else best)
         if loss == "projected":
-            return projected.log_likelihood(e)
-        return projected.elbo(self.covar_module(self.X, diag=True).double().reshape(-1), e)
+            return projected.log_likelihood(e), best
+        prior_variance = self.covar_module(self.X, diag=True).double().reshape(-1)
+        return projected.elbo(prior_variance, e), best
 
     # -- fitting ---------------------------------------------------------------------------------
 

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import cast
 
 import torch
 from botorch.models.transforms.input import InputTransform
 from botorch.models.transforms.outcome import OutcomeTransform
 from gpytorch.kernels import Kernel
 from gpytorch.likelihoods import Likelihood
-from gpytorch.means import ConstantMean, Mean
+from gpytorch.means import Mean
 from torch import Size, Tensor
 
 from bo_stream.core.streaming import Promises, StreamingGP
@@ -150,16 +149,16 @@ class ExactGP(StreamingGP):
         kernel = frozen_kernel(self.covar_module)
         return ExactProcess(kernel, self.X, L, w.squeeze(-1), noise, mean)
 
-    def _evidence(self, profile_mean: bool) -> Tensor:
+    def _objective(self, profile_mean: bool) -> tuple[Tensor, Tensor | None]:
         """Log evidence summed over outputs: O(n^3)."""
         n = self.X.shape[0]
         L, _ = self._factor()
         targets = torch.stack([self.Y, torch.ones_like(self.Y)], -1)
         H = torch.linalg.solve_triangular(L, targets, upper=False)
+        best = None
         if profile_mean and n:
-            constants = (H[..., 1] * H[..., 0]).sum(-1) / H[..., 1].square().sum(-1)
-            mean = cast(ConstantMean, self.mean_module)
-            mean.constant = constants.detach().reshape(mean.constant.shape).to(mean.constant)
-        w = H[..., 0] - self._prior_mean().unsqueeze(-1) * H[..., 1]
+            best = ((H[..., 1] * H[..., 0]).sum(-1) / H[..., 1].square().sum(-1)).detach()
+        mean = self._prior_mean() if best is None else best
+        w = H[..., 0] - mean.unsqueeze(-1) * H[..., 1]
         logdet = 2.0 * L.diagonal(dim1=-2, dim2=-1).log().sum(-1)
-        return -0.5 * (w.square().sum(-1) + logdet + n * math.log(2.0 * math.pi)).sum()
+        return -0.5 * (w.square().sum(-1) + logdet + n * math.log(2.0 * math.pi)).sum(), best

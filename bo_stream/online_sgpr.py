@@ -17,7 +17,7 @@ from botorch.models.transforms.input import InputTransform
 from botorch.models.transforms.outcome import OutcomeTransform
 from gpytorch.kernels import Kernel
 from gpytorch.likelihoods import Likelihood
-from gpytorch.means import ConstantMean, Mean
+from gpytorch.means import Mean
 from gpytorch.mlls import MarginalLogLikelihood
 from torch import Tensor
 
@@ -369,20 +369,18 @@ class OnlineSGPR(StreamingGP):
         mean = self._prior_mean().detach()[0]
         return SparseProcess.of(kernel, rebase(state, kernel, mean, same_kernel=same)[0])
 
-    def _evidence(self, profile_mean: bool) -> Tensor:
+    def _objective(self, profile_mean: bool) -> tuple[Tensor, Tensor | None]:
         """Online bound of the last batch (MATHS 3.3, step 5): O(N M^2 + M^3)."""
         batch = self._last_batch()
         before, mean = self._pieces("before"), self._prior_mean()[0]
         if not batch.size:
-            return before.kappa.new_zeros(())
+            return before.kappa.new_zeros(()), None
         Z, old_index = self.get_buffer("_now_Z"), self.get_buffer("_old_index")
         if not profile_mean:
-            return update(before, batch, self.covar_module, mean, Z, old_index).bound
+            return update(before, batch, self.covar_module, mean, Z, old_index).bound, None
         out = update(before, batch, self.covar_module, mean.detach(), Z, old_index)
         best, bound = best_mean(out, batch)
-        module = cast(ConstantMean, self.mean_module)
-        module.constant = best.detach().reshape(module.constant.shape).to(module.constant)
-        return bound
+        return bound, best.detach().reshape(1)
 
     # -- buffers ---------------------------------------------------------------------------------
 

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import copy
 from dataclasses import replace
-from typing import Any, NoReturn, Self, cast
+from typing import Any, NoReturn, Self
 
 import torch
 from botorch.models.transforms.input import InputTransform
 from botorch.models.transforms.outcome import OutcomeTransform
 from gpytorch.kernels import Kernel
 from gpytorch.likelihoods import Likelihood
-from gpytorch.means import ConstantMean, Mean
+from gpytorch.means import Mean
 from torch import Tensor
 
 from bo_stream.core.streaming import Promises, StreamingGP
@@ -281,20 +281,21 @@ class OnlineSVGP(StreamingGP):
         kernel = frozen_kernel(self.covar_module)
         return VariationalProcess.of(kernel, self._now(), self._prior_mean().detach()[0].clone())
 
-    def _evidence(self, profile_mean: bool) -> Tensor:
+    def _objective(self, profile_mean: bool) -> tuple[Tensor, Tensor | None]:
         """Online objective of the last batch at the ``q(v)`` it led to: O(N M^2 + M^3)."""
         X, y, r = (self.get_buffer(f"_batch_{name}") for name in "Xyr")
         if not X.shape[0]:
-            return y.new_zeros(())
+            return y.new_zeros(()), None
         past, batch = self._past(), Batch(X, y, r)
-        network = self._network(self._now(), self.covar_module, self.mean_module, self.likelihood)
-        weight = self._weight(past)
-        if profile_mean:
-            best = best_mean(network, past, batch, weight)
-            if best is not None:
-                mean = cast(ConstantMean, self.mean_module)
-                mean.constant = best.reshape(mean.constant.shape).to(mean.constant)
-        return objective(network, past, batch, weight)
+        now, modules = self._now(), (self.covar_module, self.mean_module, self.likelihood)
+        network, weight = self._network(now, *modules), self._weight(past)
+        best = best_mean(network, past, batch, weight) if profile_mean else None
+        if best is None:
+            return objective(network, past, batch, weight), None
+        mean = copy.deepcopy(self.mean_module)
+        mean.constant = best.reshape(mean.constant.shape).to(mean.constant)
+        network = self._network(now, self.covar_module, mean, self.likelihood)
+        return objective(network, past, batch, weight), best.reshape(1)
 
     # -- buffers ---------------------------------------------------------------------------------
 

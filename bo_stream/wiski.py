@@ -16,7 +16,7 @@ from botorch.models.transforms.input import InputTransform
 from botorch.models.transforms.outcome import OutcomeTransform
 from gpytorch.kernels import Kernel
 from gpytorch.likelihoods import Likelihood
-from gpytorch.means import ConstantMean, Mean
+from gpytorch.means import Mean
 from torch import Tensor
 
 from bo_stream.core.state import Memo
@@ -272,7 +272,7 @@ class WISKI(StreamingGP):
 
     # -- objective -------------------------------------------------------------------------------
 
-    def _evidence(self, profile_mean: bool) -> Tensor:
+    def _objective(self, profile_mean: bool) -> tuple[Tensor, Tensor | None]:
         """Log evidence with closed-form gradients (MATHS 2.3, 2.4), in the K-root form.
 
         On a large grid that has seen fewer points than it has nodes, from the rows of W.
@@ -284,12 +284,11 @@ class WISKI(StreamingGP):
         else:
             made, values = self._from_rows(rows, s2, c, profile_mean)
         total = torch.stack(values).sum()
+        best = None
         if profile_mean:
-            mean = cast(ConstantMean, self.mean_module)
-            constants = torch.stack([f.mean for f in made]) + self.origin
-            mean.constant = constants.reshape(mean.constant.shape).to(mean.constant)
-        self._factorised = Memo(made, self._hyperparameters(), self._revision)
-        return total
+            best = torch.stack([f.mean for f in made]) + self.origin
+        self._factorised = Memo(made, self._hyperparameters(best), self._revision)
+        return total, best
 
     def _from_statistics(
         self, s2: Tensor, c: Tensor, profile_mean: bool
@@ -329,7 +328,7 @@ class WISKI(StreamingGP):
         memo = self._factorised
         if memo.revision != self._revision or not memo.fits(self._hyperparameters()):
             with torch.no_grad():
-                self._evidence(profile_mean=False)
+                self._objective(profile_mean=False)
         return cast("list[Factorisation | RowFactorisation]", self._factorised.value)
 
     def _hold(self, rows: Interpolation, Y: Tensor, R: Tensor) -> None:

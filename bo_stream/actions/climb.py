@@ -109,15 +109,16 @@ class ActionMLL(StreamMLL):
 
     def forward(self, *args: object, **kwargs: object) -> Tensor:
         """The loss as a log likelihood, plus log priors, 0-dim."""
-        return self.value(profile_mean=False)
+        return self.value(profile_mean=False)[0]
 
-    def value(self, profile_mean: bool) -> Tensor:
-        """As `forward`; with ``profile_mean`` the constant mean is set to its optimum first."""
+    def value(self, profile_mean: bool) -> tuple[Tensor, Tensor | None]:
+        """As `forward`; with ``profile_mean`` at the best constant mean, which comes second."""
         model = self.model
         S = model._current_actions()
         if self.action_values is not None and isinstance(S, BlockMatrix):
             S = BlockMatrix(S.block, self.action_values, S.num_actions)
-        return model._objective(self.loss, S, profile_mean, self.dtype) + log_prior(model)
+        value, best = model._bound(self.loss, S, profile_mean, self.dtype)
+        return value + log_prior(model), best
 
 
 def learns_values(model: CaGP) -> bool:
@@ -157,7 +158,9 @@ def fit_actions(
         climb.set(climb.best)
         if climb.profile_mean:
             with torch.no_grad():
-                mll.value(profile_mean=True)
+                _, mean = mll.value(profile_mean=True)
+            if mean is not None:
+                mll.model._set_prior_mean(mean)
         mll.commit()
     finally:
         mll.eval()
@@ -206,7 +209,7 @@ class _Climb:
         for p in free:
             p.grad = None
         try:
-            value = self.mll.value(self.profile_mean)
+            value, _ = self.mll.value(self.profile_mean)
             if value.requires_grad:
                 value.backward()
             f, g = float(value.detach()), self._gradient()

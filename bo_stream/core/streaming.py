@@ -1,7 +1,7 @@
 """The base of every surrogate: what is true of all families, once.
 
 A family says three things: how its state absorbs a batch (`_absorb`), what its posterior process is
-(`_build_process`), and what its hyperparameters climb (`_evidence`). Input checks, frozen
+(`_build_process`), and what its hyperparameters climb (`_objective`). Input checks, frozen
 transforms, noise models and fitting are here; posteriors and fantasies in `bo_stream.core.model`;
 state, its saving and its moves in `bo_stream.core.state`.
 
@@ -151,11 +151,12 @@ class StreamingGP(StateBuffers, ProcessModel, GP):
         """
 
     @abstractmethod
-    def _evidence(self, profile_mean: bool) -> Tensor:
-        """What the hyperparameters climb, without priors: 0-dim, differentiable.
+    def _objective(self, profile_mean: bool) -> tuple[Tensor, Tensor | None]:
+        """What the hyperparameters climb, without priors: 0-dim, differentiable. Writes nothing.
 
-        With ``profile_mean`` the constant mean is first set to its optimum, where the family has
-        it.
+        With ``profile_mean`` it is the value at the best constant means given the rest, which are
+        returned beside it (``o``, without gradient; None where nothing tells); else at the present
+        ones, and None.
         """
 
     def _rescale(self, shift: Tensor, factor: Tensor) -> None:
@@ -408,7 +409,7 @@ class StreamingGP(StateBuffers, ProcessModel, GP):
 
         0-dim, constants included, differentiable in every hyperparameter.
         """
-        return self._evidence(profile_mean=False)
+        return self._objective(profile_mean=False)[0]
 
     def make_mll(self) -> MarginalLogLikelihood:
         """The objective of `fit`, for `fit_gpytorch_mll`: evidence (or bound) plus log priors."""
@@ -474,6 +475,11 @@ class StreamingGP(StateBuffers, ProcessModel, GP):
             return self.get_buffer("_noise_sum").new_zeros(self.num_outputs)
         return self.mean_module.constant.double().reshape(-1).expand(self.num_outputs)
 
+    def _set_prior_mean(self, means: Tensor) -> None:
+        """Write constant prior means (``o``) to the mean module."""
+        module = cast(ConstantMean, self.mean_module)
+        module.constant = means.reshape(module.constant.shape).to(module.constant)
+
     def _seen_noise(self) -> Tensor | None:
         """Running mean of the noise variances seen (``o``), before any learned scale."""
         count = self.get_buffer("_count")
@@ -487,14 +493,14 @@ class StreamingGP(StateBuffers, ProcessModel, GP):
 
     # -- derived quantities ----------------------------------------------------------------------
 
-    def _hyperparameters(self) -> Tensor:
-        """All hyperparameter values, flat. Setters write through ``.data``: only values tell a
-        change.
+    def _hyperparameters(self, means: Tensor | None = None) -> Tensor:
+        """All hyperparameter values, flat, with these constant means (``o``) if they are given.
+
+        Setters write through ``.data``: only values tell a change.
         """
-        modules = (self.covar_module, self.mean_module, self.likelihood)
-        values = [
-            p.detach().reshape(-1).double() for module in modules for p in module.parameters()
-        ]
+        constants = list(self.mean_module.parameters()) if means is None else [means]
+        parameters = [*self.covar_module.parameters(), *self.likelihood.parameters(), *constants]
+        values = [p.detach().reshape(-1).double() for p in parameters]
         return torch.cat(values) if values else self.get_buffer("_noise_sum").new_empty(0)
 
     def _process(self) -> PosteriorProcess:

@@ -70,6 +70,7 @@ def fit_model(
     parameters = [p for p, _, _ in coordinates.items]
 
     last: list[Tensor] = []
+    means: list[Tensor | None] = []
 
     def objective(u: Tensor) -> tuple[float, Tensor]:
         first = not last
@@ -78,11 +79,14 @@ def fit_model(
         for p in parameters:
             p.grad = None
         try:
-            value = model._evidence(profile_mean=skip_mean) + log_prior(model)
+            value, mean = model._objective(profile_mean=skip_mean)
+            value = value + log_prior(model)
         except (StateError, torch.linalg.LinAlgError):  # type: ignore[attr-defined]
             if first:
                 raise
+            means[:] = [None]
             return math.inf, torch.zeros_like(u)  # a trial step too far: not positive definite
+        means[:] = [mean]
         if value.requires_grad:
             value.backward()
         gradient = coordinates.gradient()
@@ -95,7 +99,10 @@ def fit_model(
     model.train()
     try:
         if not coordinates.items:
-            value = model._evidence(profile_mean=skip_mean) + log_prior(model)
+            value, best_mean = model._objective(profile_mean=skip_mean)
+            if best_mean is not None:
+                model._set_prior_mean(best_mean)
+            value = value + log_prior(model)
             return FitReport(1, float(value.detach()), True)
         start = coordinates.get()
         kept = model.get_buffer("_curvature").cpu()
@@ -106,7 +113,9 @@ def fit_model(
             coordinates.set(best)
             if skip_mean:
                 with torch.no_grad():
-                    model._evidence(profile_mean=True)
+                    means = [model._objective(profile_mean=True)[1]]
+        if means[0] is not None:
+            model._set_prior_mean(means[0])
         model._register_state("_curvature", inverse)
         return report
     finally:

@@ -34,7 +34,7 @@ class StreamMLL(MarginalLogLikelihood):
 
     def forward(self, *args: Any, **kwargs: Any) -> Tensor:
         """Evidence (or bound) plus log priors."""
-        return self.model._evidence(profile_mean=False) + log_prior(self.model)
+        return self.model._objective(profile_mean=False)[0] + log_prior(self.model)
 
     def closure(self) -> Callable[[], Any]:
         """A forward-backward closure of the negative objective, for BoTorch's optimizers."""

@@ -139,7 +139,7 @@ class FittingContract(Contract):
         lengthscale = model.covar_module.base_kernel.lengthscale
         assert ((lengthscale.log() + 0.5).abs() < 0.1).all()
         free = self.build(20, covar_module=self.scaled_kernel())
-        close(free.make_mll()() - free._evidence(False), self.noise_prior(free), 1e-10)
+        close(free.make_mll()() - free._objective(False)[0], self.noise_prior(free), 1e-10)
 
     def noise_prior(self, model: Any) -> torch.Tensor:
         """The log prior of the noise, if it has one."""

@@ -120,7 +120,7 @@ def test_a_trial_step_to_a_covariance_that_is_not_positive_definite_is_taken_bac
     generator = torch.Generator().manual_seed(0)
     X = torch.rand(20, 1, generator=generator, dtype=torch.float64)
     model = ExactGP(X, 9.0 * (6.0 * X).sin())
-    evidence, refused, limit = model._evidence, [], 3.0
+    evidence, refused, limit = model._objective, [], 3.0
 
     def fragile(profile_mean):
         if model.covar_module.outputscale > limit:
@@ -128,7 +128,7 @@ def test_a_trial_step_to_a_covariance_that_is_not_positive_definite_is_taken_bac
             raise StateError("a positive definite covariance", "none", "Step back.")
         return evidence(profile_mean)
 
-    monkeypatch.setattr(model, "_evidence", fragile)
+    monkeypatch.setattr(model, "_objective", fragile)
     before = model.make_mll()().item()
     report = model.fit()
     assert refused and model.covar_module.outputscale <= limit
