@@ -107,6 +107,7 @@ class GridProcess:
     mean_u: Tensor
     S_u: Tensor
     carry: Carry = field(default_factory=Carry)
+    folded_points: int = 0
 
     def at(self, X: Tensor) -> GridGaussian:
         """The law at points ``batch x q x d``: O(4^d) per mean."""
@@ -146,7 +147,8 @@ class GridProcess:
             covs.append(torch.addmm(S, V.mT, V, alpha=-1.0))
             updates.append(V)
         carry = self.carry.after(torch.stack(updates))
-        return GridProcess(self.grid, torch.stack(means), stacked(covs), carry)
+        points = self.folded_points + Y.shape[-1]
+        return GridProcess(self.grid, torch.stack(means), stacked(covs), carry, points)
 
     @staticmethod
     def _interpolated(values: Tensor, rows: Interpolation) -> Tensor:

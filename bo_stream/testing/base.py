@@ -93,6 +93,7 @@ class Contract:
         if self.noise == "scaled" and "likelihood" not in kw:
             batch = torch.Size([Y.shape[-1]] if Y.shape[-1] > 1 else [])
             kw["likelihood"] = GaussianLikelihood(batch_shape=batch)
+        kw = {"input_transform": None, "outcome_transform": None, **kw}
         model = self.make(X, Y, Yvar, bounds=self.bounds, **kw)
         scale = {"learned": 0.05, "scaled": 1.3}.get(self.noise)
         if scale is not None:

@@ -248,7 +248,7 @@ def test_sample_paths_have_the_posteriors_law():
     torch.manual_seed(0)
     m = model(25, BlockSparse(8), kind=RBFKernel)
     Xs = data(4, seed=5)[0]
-    draws = m._process().path(torch.Size([4000]))(Xs)[:, 0]
+    draws = m.process().path(torch.Size([4000]))(Xs)[:, 0]
     posterior = m.posterior(Xs)
     assert torch.allclose(draws.mean(0), posterior.mean[:, 0], atol=0.05)
     assert torch.allclose(draws.var(0), posterior.variance[:, 0], rtol=0.2, atol=0.01)

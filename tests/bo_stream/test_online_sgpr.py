@@ -334,7 +334,7 @@ def test_paths_have_the_posteriors_moments():
     model, X, *_ = stream(25)
     Xs = data(6, d=2, seed=9).X
     with torch.no_grad():
-        draws = model._process().path(torch.Size([4000]))(Xs).squeeze(-2)
+        draws = model.process().path(torch.Size([4000]))(Xs).squeeze(-2)
     posterior = model.posterior(Xs)
     # Monte-Carlo error of a mean, and of random Fourier features away from data
     assert_close(draws.mean(0), posterior.mean.squeeze(-1), 0.02)

@@ -273,7 +273,7 @@ def test_extreme_lengthscales(name: str, lengthscale: float) -> None:
     close(model.log_evidence(), dense.evidence(), GOLDEN)
     model.log_evidence().backward()
     assert all(p.grad is None or p.grad.isfinite().all() for p in model.parameters())
-    S = model._process().S_u.abs()
+    S = model.process().S_u.abs()
     assert not ((S > 0) & (S < 1e-300)).any()
 
 
