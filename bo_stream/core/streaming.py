@@ -91,7 +91,8 @@ class StreamingGP(FittedModel):
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         if "__init__" in vars(cls):
-            cls.__signature__ = constructor_signature(cls.__init__)
+            spelt_out = constructor_signature(cls.__init__)
+            cls.__signature__ = cls.__init__.__signature__ = spelt_out
 
     def __init__(
         self,

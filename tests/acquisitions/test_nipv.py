@@ -19,6 +19,7 @@ from bo_stream import WISKI, ExactGP
 from bo_stream.core.model import ProcessModel
 from bo_stream.core.streaming import StreamingGP
 from bo_stream.errors import BoundsError, InputError, NoiseError, ShapeError, UnsupportedError
+from tests.raw import RAW
 
 BOUNDS = torch.tensor([[0.0, -1.0], [2.0, 1.0]], dtype=torch.float64)
 
@@ -39,11 +40,11 @@ Y, YVAR = values(X), 0.1 + X[:, :1] / 10.0
 
 
 def wiski(*args: Tensor, **kw: object) -> WISKI:
-    return WISKI(*args, bounds=BOUNDS, grid_size=12, **kw)  # type: ignore[arg-type]
+    return WISKI(*args, bounds=BOUNDS, grid_size=12, **{**RAW, **kw})  # type: ignore[arg-type]
 
 
 def exact(*args: Tensor, **kw: object) -> ExactGP:
-    return ExactGP(*args, bounds=BOUNDS, **kw)  # type: ignore[arg-type]
+    return ExactGP(*args, bounds=BOUNDS, **{**RAW, **kw})  # type: ignore[arg-type]
 
 
 FAMILIES = pytest.mark.parametrize("family", [wiski, exact], ids=["wiski", "exact"])
