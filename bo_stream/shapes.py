@@ -21,7 +21,8 @@ def shaped(shape: str, sign: Sign = "any") -> Any:
 
     Args:
         shape: Letters for sizes, for example ``"n d"``; equal letters are equal sizes. ``d``, ``o``
-            and ``n`` are the numbers of inputs, outputs and observations.
+            and ``n`` are the numbers of inputs, outputs and observations. For a tuple of tensors
+            one after the other, with semicolons between.
         sign: What its entries must be.
 
     Example:
@@ -87,12 +88,15 @@ def check_shapes(state: Any, sizes: Mapping[str, int]) -> None:
         if is_dataclass(value):
             check_shapes(value, sizes)
         elif isinstance(value, Tensor):
-            _check(part, value, known)
+            _check(part, value, known, part.metadata.get("shape"))
+        elif isinstance(value, tuple) and "shape" in part.metadata:
+            for tensor, shape in zip(value, part.metadata["shape"].split(";"), strict=True):
+                _check(part, tensor, known, shape)
 
 
-def _check(part: Field[Any], value: Tensor, known: dict[str, int]) -> None:
-    letters = str(part.metadata.get("shape", "")).split() if part.metadata else None
-    if letters is not None:
+def _check(part: Field[Any], value: Tensor, known: dict[str, int], shape: str | None) -> None:
+    if shape is not None:
+        letters = shape.split()
         fits = len(letters) == value.ndim and all(
             size == known.setdefault(letter, size)
             for letter, size in zip(letters, value.shape, strict=True)

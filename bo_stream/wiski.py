@@ -114,6 +114,9 @@ class WISKI(StreamingGP):
     def _layout(self) -> dict[str, Any]:
         return {**super()._layout(), "grid": self.grid.digest()}
 
+    def _sizes(self) -> dict[str, int]:
+        return {**super()._sizes(), "m": self.grid.m}
+
     def _empty_state(self) -> GridState:
         return GridState.on(self.grid, self.num_outputs, shared=self.noise_mode == "learned")
 

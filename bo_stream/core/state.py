@@ -261,6 +261,9 @@ class HeldState(nn.Module):
         count = tensors["_count"]
         if count.ndim or count.is_floating_point() or int(count) < 0:
             raise StateError("a count of observations", f"{count}", "The saved state is damaged.")
+        noise = tensors["_noise_sum"]
+        if noise.shape != self.get_buffer("_noise_sum").shape or bool((~(noise >= 0.0)).any()):
+            raise StateError("sums of noise variances, one an output", f"{noise}", "It is damaged.")
         sizes = {**self._sizes(), "n": int(count)}
         for form in self._forms.values():
             mine = {name: tensors[name] for name, _ in tensors_of(form)}
