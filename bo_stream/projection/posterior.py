@@ -10,7 +10,7 @@ from torch import Size, Tensor
 
 from bo_stream.posterior.factor import FactorGaussian
 from bo_stream.posterior.paths import prior_path
-from bo_stream.posterior.process import Path
+from bo_stream.posterior.process import Path, PosteriorProcess
 from bo_stream.projection.matrix import ActionMatrix
 from bo_stream.projection.products import cross_product
 
@@ -18,7 +18,7 @@ __all__ = ["ProjectedProcess"]
 
 
 @dataclass(frozen=True)
-class ProjectedProcess:
+class ProjectedProcess(PosteriorProcess):
     """Posterior given S'y: mean ``c + A_x'w``, ``A_x = L^-1 S'k(X, x)``, ``w = L^-1 S'(y - c)``."""
 
     kernel: Kernel
