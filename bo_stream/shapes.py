@@ -20,7 +20,7 @@ def shaped(shape: str, sign: Sign = "any") -> Any:
     """A field of a state dataclass that is a tensor.
 
     Args:
-        shape: Letters for sizes, for example ``"n d"``; equal letters are equal sizes. ``d``, ``o``
+        shape: Numbers, or letters for sizes: ``"n d"``; equal letters are equal sizes. ``d``, ``o``
             and ``n`` are the numbers of inputs, outputs and observations. For a tuple of tensors
             one after the other, with semicolons between.
         sign: What its entries must be, beside finite (``"extended"``: they may be infinite).
@@ -98,7 +98,7 @@ def _check(part: Field[Any], value: Tensor, known: dict[str, int], shape: str | 
     if shape is not None:
         letters = shape.split()
         fits = len(letters) == value.ndim and all(
-            size == known.setdefault(letter, size)
+            size == (int(letter) if letter.isdigit() else known.setdefault(letter, size))
             for letter, size in zip(letters, value.shape, strict=True)
         )
         if not fits:

@@ -58,8 +58,8 @@ class StreamRecord:
     batch: Batch
     kernel_now: Tensor = shaped("p")
     kernel_before: Tensor = shaped("p")
-    target_moments: Tensor = shaped("three")
-    batch_bounds: Tensor = shaped("four", "extended")
+    target_moments: Tensor = shaped("3")
+    batch_bounds: Tensor = shaped("4", "extended")
     entered: Tensor = shaped("N")
     old_index: Tensor = shaped("k")
     batches: Tensor = shaped("", "not negative")
