@@ -10,7 +10,18 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from bo_stream.actions.policy import split_blocks
+__all__ = ["locality_blocks", "split_blocks"]
+
+
+def split_blocks(n: int, num_actions: int, device: torch.device) -> Tensor:
+    """Block indices of n rows in order, cut like `numpy.array_split` (longer blocks first)."""
+    i = min(num_actions, n)
+    if i == 0:
+        return torch.empty(0, dtype=torch.int64, device=device)
+    short, longer = divmod(n, i)
+    sizes = torch.full((i,), short, device=device)
+    sizes[:longer] += 1
+    return torch.repeat_interleave(torch.arange(i, device=device), sizes)
 
 
 def locality_blocks(X: Tensor, num_blocks: int) -> Tensor:

@@ -151,7 +151,7 @@ def test_never_below_the_exact_posterior(steps, name, append, seed):
 def test_append_is_bordered_and_nothing_is_rebuilt(monkeypatch):
     m = model(30, BlockSparse(6))
     m.posterior(m.X[:1])
-    monkeypatch.setattr("bo_stream.cagp.symmetric_product", pytest.fail)
+    monkeypatch.setattr("bo_stream.projection.problem.symmetric_product", pytest.fail)
     X, Y, _ = data(1, seed=4)
     m.observe(X, Y)
     m.posterior(X)
