@@ -69,7 +69,7 @@ class CaGP(StreamingGP):
             ``BlockSparse(256)``, which orders rows by locality itself and is the exact GP up to
             256 points.
         append: What later data add: ``"identity"``, one action a point (exact conditioning; a
-            batch larger than the budget is cut into blocks), or ``"block"``, one a batch.
+            batch larger than the budget is divided into blocks), or ``"block"``, one a batch.
         max_actions: Actions are compressed to the policy's number when they exceed this; default a
             quarter more than that number.
         schedule: When `refit_due` says that a loop should call `fit`.
@@ -138,7 +138,7 @@ class CaGP(StreamingGP):
 
     def _held(self, kind: type[T]) -> T:
         """A part of the state, from its buffers."""
-        return kind(**{field.name: self.get_buffer(field.name) for field in fields(kind)})
+        return kind(**{f.name: cast(Tensor, self._buffers[f.name]) for f in fields(kind)})
 
     def _hold(self, part: ProjectedState | FitHistory) -> None:
         """Keep a part of the state: all its buffers change at once."""

@@ -106,7 +106,7 @@ class ProjectedState:
 def batch_actions(X: Tensor, append: Append, budget: int | None) -> BlockMatrix:
     """The actions of a later batch (``q x d``): one a point, or one for all of it.
 
-    More points than the budget are cut into as many blocks of neighbours.
+    More points than the budget are divided into as many blocks of neighbours.
     """
     q = X.shape[0]
     if append == "block":
