@@ -34,7 +34,7 @@ from bo_stream.actions.stages import Task
 from bo_stream.core.state import Memo
 from bo_stream.core.streaming import Promises, StreamingGP
 from bo_stream.errors import InputError
-from bo_stream.fitting.bfgs import fit_model
+from bo_stream.fitting import fit_model
 from bo_stream.fitting.coordinates import Coordinates
 from bo_stream.fitting.report import FitReport
 from bo_stream.fitting.schedule import RefitSchedule
@@ -316,6 +316,7 @@ class CaGP(StreamingGP):
         self._hold(history)
         course = Course(search.progress)
         try:
+            mll.train()
             outcome = self.actions.fit(Task(mll, search, history, course, self._fit_held))
             if outcome.S is not None:
                 self._use(outcome.S)

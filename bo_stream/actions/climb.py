@@ -89,17 +89,13 @@ def climb(mll: ActionMLL, max_evals: int, search: Search, course: Course) -> Lea
             else it tried.
     """
     ascent = _Ascent(mll, max_evals, course)
-    mll.train()
-    try:
-        if not ascent.start.numel():
-            ascent.evaluate(ascent.start)
-        elif search.optimizer == "adam":
-            _adam(ascent, search.lr)
-        else:
-            _lbfgs(ascent)
-        ascent.finish()
-    finally:
-        mll.eval()
+    if not ascent.start.numel():
+        ascent.evaluate(ascent.start)
+    elif search.optimizer == "adam":
+        _adam(ascent, search.lr)
+    else:
+        _lbfgs(ascent)
+    ascent.finish()
     return ascent.report()
 
 
