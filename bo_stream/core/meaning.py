@@ -57,9 +57,9 @@ def fingerprint(module: Module) -> str:
     return ";".join([*parts, *shapes])
 
 
-def numbers_of(module: Module) -> Tensor:
-    """What a kernel means, as numbers that can be kept in a state: ``p``, float64."""
-    kernels, values, buffers = _meant((module,))
+def numbers_of(*modules: Module) -> Tensor:
+    """What modules mean, as numbers that can be kept in a state: ``p``, float64."""
+    kernels, values, buffers = _meant(modules)
     settings = repr([(kind.__qualname__, plain) for kind, plain in kernels])
     digest = int.from_bytes(hashlib.sha256(settings.encode()).digest()[:6], "big")
     numbers = [torch.tensor(value, dtype=torch.float64) for _, value in (*values, *buffers)]

@@ -13,7 +13,6 @@ from botorch.models.transforms import Normalize, Standardize
 from botorch.optim.fit import fit_gpytorch_mll_scipy
 from botorch.sampling import SobolQMCNormalSampler
 
-from tests.raw import RAW
 from bo_stream import OnlineSGPR
 from bo_stream.errors import InputError, StateError, UnsupportedError
 from bo_stream.exact import ExactGP
@@ -21,6 +20,7 @@ from bo_stream.growth import OIPS, VIPS, FixedGrid, FixedSize, Prescribed, Prune
 from bo_stream.sparse.update import best_mean, update
 from tests.bo_stream.sgpr_cases import data, numbers, scalar, se_kernel
 from tests.bo_stream.sgpr_oracle import SE, Oracle
+from tests.raw import RAW
 
 NOTHING = torch.empty(0, 2).double(), torch.empty(0, 1).double()
 
