@@ -8,26 +8,34 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Unpack, cast
 
 import torch
-from botorch.models.transforms.input import InputTransform
-from botorch.models.transforms.outcome import OutcomeTransform
 from gpytorch.kernels import Kernel
-from gpytorch.likelihoods import Likelihood
-from gpytorch.means import Mean
 from torch import Size, Tensor
 
+from bo_stream.core.options import CommonOptions
 from bo_stream.core.streaming import Promises, StreamingGP
 from bo_stream.linalg import chol_psd
 from bo_stream.posterior.factor import FactorGaussian, cross_kernel, frozen_kernel
 from bo_stream.posterior.paths import prior_path
 from bo_stream.posterior.process import Path, PosteriorProcess
+from bo_stream.shapes import shaped
 
 __all__ = ["ExactGP"]
 
 
 @dataclass(frozen=True)
-class ExactProcess:
+class ExactState:
+    """All the data: points, targets, and noise variances before any learned scale."""
+
+    X: Tensor = shaped("n d")
+    Y: Tensor = shaped("o n")
+    R: Tensor = shaped("o n", "positive")
+
+
+@dataclass(frozen=True)
+class ExactProcess(PosteriorProcess):
     """Posterior of an exact GP: ``A_x = L^-1 k(X, x)``, mean ``c + A_x' L^-1 (y - c)``."""
 
     kernel: Kernel
@@ -73,8 +81,8 @@ class ExactGP(StreamingGP):
         train_Y: ``n x m`` raw outcomes.
         train_Yvar: ``n x m`` raw noise variances, or None to learn the noise.
         bounds: Optional ``2 x d`` raw bounds; points outside are refused.
-        covar_module, mean_module, likelihood, input_transform, outcome_transform: see
-        `StreamingGP`.
+        common: ``covar_module``, ``mean_module``, ``likelihood``, ``input_transform``,
+            ``outcome_transform``: see `StreamingGP`.
 
     Example:
         >>> import torch
@@ -87,73 +95,55 @@ class ExactGP(StreamingGP):
     promises = Promises(
         order_invariant=True, bytes_constant=False, updates_without_drift=300, multi_output=True
     )
-    X: Tensor
-    Y: Tensor
-    R: Tensor
 
     def __init__(
         self,
         train_X: Tensor,
         train_Y: Tensor,
         train_Yvar: Tensor | None = None,
-        *,
-        bounds: Tensor | None = None,
-        covar_module: Kernel | None = None,
-        mean_module: Mean | None = None,
-        likelihood: Likelihood | None = None,
-        input_transform: InputTransform | None = None,
-        outcome_transform: OutcomeTransform | None = None,
+        **common: Unpack[CommonOptions],
     ) -> None:
-        super().__init__(
-            train_X,
-            train_Y,
-            train_Yvar,
-            bounds=bounds,
-            covar_module=covar_module,
-            mean_module=mean_module,
-            likelihood=likelihood,
-            input_transform=input_transform,
-            outcome_transform=outcome_transform,
-        )
+        super().__init__(train_X, train_Y, train_Yvar, **common)
+        self._begin(train_X, train_Y, train_Yvar)
+
+    def _empty_state(self) -> ExactState:
         empty = torch.empty(0, dtype=torch.float64)
-        self._register_state("X", empty.new_empty(0, self._dim))
-        self._register_state("Y", empty.new_empty(self.num_outputs, 0))
-        self._register_state("R", empty.new_empty(self.num_outputs, 0))
-        self.observe(train_X, train_Y, train_Yvar)
-        self.eval()
+        targets = empty.new_empty(self.num_outputs, 0)
+        return ExactState(empty.new_empty(0, self._dim), targets, targets.clone())
 
-    def _absorb(self, X: Tensor, Y: Tensor, Yvar: Tensor | None) -> None:
-        R = torch.ones_like(Y) if Yvar is None else Yvar
-        new = torch.cat([self.X, X]), torch.cat([self.Y, Y], -1), torch.cat([self.R, R], -1)
-        self.X, self.Y, self.R = new
+    def _absorb(
+        self, state: ExactState, X: Tensor, Y: Tensor, R: Tensor, *, exact: bool
+    ) -> ExactState:
+        columns = (state.Y, Y), (state.R, R.expand(Y.shape))
+        return ExactState(torch.cat([state.X, X]), *(torch.cat(pair, -1) for pair in columns))
 
-    def _rescale(self, shift: Tensor, factor: Tensor) -> None:
-        self.Y = (self.Y - shift.unsqueeze(-1)) / factor.unsqueeze(-1)
-        if self.noise_mode != "learned":
-            self.R = self.R / factor.square().unsqueeze(-1)
+    def _rescale(self, state: ExactState, shift: Tensor, factor: Tensor) -> ExactState:
+        R = state.R if self.noise_mode == "learned" else state.R / factor.square().unsqueeze(-1)
+        return ExactState(state.X, (state.Y - shift.unsqueeze(-1)) / factor.unsqueeze(-1), R)
 
-    def _factor(self) -> tuple[Tensor, Tensor]:
+    def _factor(self, state: ExactState) -> tuple[Tensor, Tensor]:
         """Cholesky factor of ``K + D`` (``o x n x n``) and the noise (``o x n``),
         differentiable.
         """
-        noise = self._noise_scale().unsqueeze(-1) * self.R
-        K = cross_kernel(self.covar_module, self.X, self.X)
+        noise = self._noise_scale().unsqueeze(-1) * state.R
+        K = cross_kernel(self.covar_module, state.X, state.X)
         return chol_psd(K + torch.diag_embed(noise)), noise
 
-    def _build_process(self, previous: PosteriorProcess | None) -> PosteriorProcess:
-        L, noise = self._factor()
+    def _build_process(self, state: ExactState) -> ExactProcess:
+        L, noise = self._factor(state)
         mean = self._prior_mean().detach().clone()
         w = torch.linalg.solve_triangular(
-            L, (self.Y - mean.unsqueeze(-1)).unsqueeze(-1), upper=False
+            L, (state.Y - mean.unsqueeze(-1)).unsqueeze(-1), upper=False
         )
         kernel = frozen_kernel(self.covar_module)
-        return ExactProcess(kernel, self.X, L, w.squeeze(-1), noise, mean)
+        return ExactProcess(kernel, state.X, L, w.squeeze(-1), noise, mean)
 
     def _objective(self, profile_mean: bool) -> tuple[Tensor, Tensor | None]:
         """Log evidence summed over outputs: O(n^3)."""
-        n = self.X.shape[0]
-        L, _ = self._factor()
-        targets = torch.stack([self.Y, torch.ones_like(self.Y)], -1)
+        state = cast(ExactState, self.held())
+        n = state.X.shape[0]
+        L, _ = self._factor(state)
+        targets = torch.stack([state.Y, torch.ones_like(state.Y)], -1)
         H = torch.linalg.solve_triangular(L, targets, upper=False)
         best = None
         if profile_mean and n:

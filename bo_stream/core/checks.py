@@ -1,23 +1,57 @@
-"""Checks of what a surrogate is built from, before anything is kept of it."""
+"""Every check of data that come in: shapes, dtypes, finiteness, bounds, noise.
+
+All raise before anything is kept or changed.
+"""
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
-from gpytorch.likelihoods import GaussianLikelihood, Likelihood
 from torch import Tensor
 
-from bo_stream.errors import BoundsError, DtypeError, ShapeError, UnsupportedError
+from bo_stream.errors import BoundsError, DtypeError, InputError, NoiseError, ShapeError
 
-__all__ = ["checked_bounds", "noise_mode_of", "sizes_of"]
+__all__ = [
+    "check_noise",
+    "check_noise_fits",
+    "check_points",
+    "check_targets",
+    "check_tensors",
+    "check_variances",
+    "checked_bounds",
+    "finite",
+    "sizes_of",
+]
+
+SLACK = 1e-4
+"""Share of a bound's width by which a point may lie outside: rounding, and difference quotients at
+the edge."""
+
+
+def check_tensors(**values: Any) -> None:
+    """Refuse what is not a tensor (None passes)."""
+    for name, value in values.items():
+        if value is not None and not isinstance(value, Tensor):
+            raise DtypeError(
+                f"{name} as a torch.Tensor",
+                f"{type(value).__module__}.{type(value).__name__}",
+                f"Convert it: torch.as_tensor({name}).",
+            )
+
+
+def finite(value: Tensor) -> bool:
+    """Whether all entries are finite."""
+    return bool(value.isfinite().all())
 
 
 def sizes_of(X: Tensor, Y: Tensor, Yvar: Tensor | None) -> tuple[int, int]:
     """Dimension and number of outputs of a constructor's data."""
-    shapes = [tuple(t.shape) for t in (X, Y) if t is not None]
+    check_tensors(train_X=X, train_Y=Y, train_Yvar=Yvar)
     if X.ndim != 2 or Y.ndim != 2 or X.shape[0] != Y.shape[0] or 0 in (X.shape[1], Y.shape[1]):
         raise ShapeError(
             "train_X `n x d` and train_Y `n x m`, unbatched",
-            " and ".join(map(str, shapes)),
+            f"{tuple(X.shape)} and {tuple(Y.shape)}",
             "Give an explicit output dimension; build one surrogate per batch.",
         )
     if X.dtype != Y.dtype or X.dtype not in (torch.float32, torch.float64):
@@ -38,25 +72,107 @@ def checked_bounds(bounds: Tensor | None, X: Tensor) -> Tensor | None:
         raise ShapeError(
             f"bounds `2 x {X.shape[1]}`", f"{tuple(value.shape)}", "Stack lower and upper bounds."
         )
-    if not bool(value.isfinite().all()) or bool((value[0] >= value[1]).any()):
+    if not finite(value) or bool((value[0] >= value[1]).any()):
         raise BoundsError(
             "finite bounds, lower below upper", f"{value.tolist()}", "Swap or widen them."
         )
     return value.clone()
 
 
-def noise_mode_of(Yvar: Tensor | None, likelihood: Likelihood | None) -> str:
-    """``learned``, ``known``, or ``scaled``: known up to a learned scale."""
-    if getattr(likelihood, "second_noise_covar", None) is not None:
-        raise UnsupportedError(
-            "known or learned noise",
-            "learn_additional_noise=True",
-            "Give train_Yvar and likelihood=GaussianLikelihood() for noise of learned scale.",
+def check_points(X: Tensor, dim: int, bounds: Tensor | None) -> None:
+    """Refuse points that are not ``batch_shape x q x dim``, finite, and inside the bounds."""
+    check_tensors(X=X)
+    if X.ndim < 2 or X.shape[-1] != dim:
+        raise ShapeError(
+            f"X of shape `batch_shape x q x {dim}`",
+            f"{tuple(X.shape)}",
+            "Give points as rows, one column per input dimension.",
         )
-    if likelihood is not None and not isinstance(likelihood, GaussianLikelihood):
-        raise UnsupportedError(
-            "a GaussianLikelihood", type(likelihood).__name__, "Give known noise as train_Yvar."
+    if not X.is_floating_point():
+        raise DtypeError("floating-point X", f"{X.dtype}", "Cast it: X.double().")
+    if not finite(X):
+        raise InputError("finite X", "NaN or infinite entries", "Drop or repair those rows.")
+    if bounds is None:
+        return
+    slack = SLACK * (bounds[1] - bounds[0])
+    outside = ((bounds[0] - slack > X) | (bounds[1] + slack < X)).any(-1)
+    if bool(outside.any()):
+        first = X.detach()[outside][0].tolist()
+        raise BoundsError(
+            f"points inside bounds {bounds.tolist()}",
+            f"{int(outside.sum())} outside, the first {first}",
+            "Widen `bounds` when building the surrogate, or drop those points.",
+        )
+
+
+def check_targets(X: Tensor, Y: Tensor, outputs: int, dtype: torch.dtype) -> None:
+    """Refuse Y that does not fit X: rows, outputs, batches, dtype; or that is not finite."""
+    check_tensors(Y=Y)
+    if Y.ndim < 2 or Y.shape[-1] != outputs or Y.shape[-2] != X.shape[-2]:
+        raise ShapeError(
+            f"Y `batch_shape x {X.shape[-2]} x {outputs}` for X {tuple(X.shape)}",
+            f"{tuple(Y.shape)}",
+            "Give one row per point and an explicit output dimension.",
+        )
+    pairs = zip(reversed(X.shape[:-2]), reversed(Y.shape[:-2]), strict=False)
+    if Y.ndim >= X.ndim and any(x not in (1, y) for x, y in pairs):
+        raise ShapeError(
+            f"batch dimensions of Y ending in those of X, {tuple(X.shape[:-2])}",
+            f"{tuple(Y.shape[:-2])}",
+            "Fantasy dimensions come first.",
+        )
+    if X.dtype != Y.dtype or X.dtype != dtype:
+        raise DtypeError(
+            f"X and Y in the surrogate's dtype {dtype}",
+            f"{X.dtype} and {Y.dtype}",
+            "Cast the data, or the surrogate with `.to(dtype)`.",
+        )
+    if not finite(Y):
+        raise InputError("finite Y", "NaN or infinite entries", "Drop or impute those rows.")
+
+
+def check_variances(Y: Tensor, Yvar: Tensor | None, known: bool) -> None:
+    """Refuse Yvar where noise is learned, its absence where it is known, and what is unlike Y."""
+    check_tensors(Yvar=Yvar)
+    if (Yvar is not None) != known:
+        raise NoiseError(
+            "Yvar with every batch" if known else "no Yvar",
+            "none" if known else "Yvar",
+            "A surrogate is built with known noise (train_Yvar) or without, and stays so.",
         )
     if Yvar is None:
-        return "learned"
-    return "known" if likelihood is None else "scaled"
+        return
+    if Yvar.shape != Y.shape:
+        raise ShapeError(
+            f"Yvar like Y, {tuple(Y.shape)}", f"{tuple(Yvar.shape)}", "Give one variance per value."
+        )
+    if Yvar.dtype != Y.dtype:
+        raise DtypeError(f"Yvar like Y, {Y.dtype}", f"{Yvar.dtype}", "Cast it to Y's dtype.")
+    check_noise(Yvar)
+
+
+def check_noise(noise: Tensor, zero_allowed: bool = False) -> None:
+    """Refuse noise variances that are not finite and positive."""
+    low = noise < 0 if zero_allowed else noise <= 0
+    if bool((low | ~noise.isfinite()).any()):
+        kind = "non-negative" if zero_allowed else "positive"
+        raise NoiseError(
+            f"finite, {kind} noise variances",
+            "NaN, infinite or too small entries",
+            "Give variances (not standard deviations); put a floor under zeros.",
+        )
+
+
+def check_noise_fits(noise: Tensor, Y: Tensor) -> None:
+    """Refuse noise variances that do not broadcast to ``Y``'s points and outputs."""
+    check_tensors(noise=noise)
+    pairs = zip(reversed(noise.shape), reversed(Y.shape), strict=False)
+    fits = noise.ndim >= 2 and all(
+        a == b or a == 1 for a, b in zip(noise.shape[-2:], Y.shape[-2:], strict=True)
+    )
+    if not fits or any(a != b and 1 not in (a, b) for a, b in pairs):
+        raise ShapeError(
+            f"noise that broadcasts to Y, {tuple(Y.shape)}",
+            f"{tuple(noise.shape)}",
+            "Give one variance per value, or one row for all points.",
+        )

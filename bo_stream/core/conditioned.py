@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NoReturn, Self, cast
+from dataclasses import replace
+from typing import Any, NoReturn, Self
 
 import torch
-from botorch.models.transforms.outcome import OutcomeTransform
 from torch import Size, Tensor
 
-from bo_stream.core.model import ProcessModel
+from bo_stream.core.model import Moment, ProcessModel
 from bo_stream.errors import UnsupportedError
 from bo_stream.posterior.conditioned import ConditionedProcess
 from bo_stream.posterior.process import PosteriorProcess
@@ -33,29 +33,24 @@ class ConditionedPosterior(ProcessModel):
     def __init__(
         self,
         parent: ProcessModel,
-        process: PosteriorProcess,
+        now: Moment,
         batch_shape: Size = _EMPTY,
         outputs: list[int] | None = None,
     ) -> None:
         super().__init__()
-        self._frozen = process
+        self._frozen = now
         self._shape = batch_shape
-        self._typical_noise = parent._typical_noise_or_none()
         self._num_outputs = parent.num_outputs
         self._dim = parent._dim
         self.likelihood = parent.likelihood
         self.register_buffer("bounds", parent.bounds)
         self.register_buffer("_interface", parent.get_buffer("_interface"), persistent=False)
-        for name in ("input_transform", "outcome_transform"):
-            if hasattr(parent, name):
-                setattr(self, name, getattr(parent, name))
+        if hasattr(parent, "input_transform"):
+            self.input_transform = parent.input_transform
+        if now.outcome_transform is not None:
+            self.outcome_transform = now.outcome_transform
         if outputs is not None:
             self._num_outputs = len(outputs)
-            if self._typical_noise is not None:
-                self._typical_noise = self._typical_noise[outputs]
-            if hasattr(parent, "outcome_transform"):
-                transform = cast(OutcomeTransform, parent.outcome_transform)
-                self.outcome_transform = transform.subset_output(outputs)
         self.training = False
 
     @property
@@ -69,17 +64,14 @@ class ConditionedPosterior(ProcessModel):
             return self
         return subset(self, idcs)
 
-    def _process(self) -> PosteriorProcess:
+    def _now(self) -> Moment:
         return self._frozen
-
-    def _typical_noise_or_none(self) -> Tensor | None:
-        return self._typical_noise
 
     def _conditioned(self, X: Tensor, Y: Tensor, noise: Tensor) -> ConditionedPosterior:
         return conditioned(self, X, Y, noise)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        """Cast the interface (BoTorch calls ``.to(X)`` freely); the law stays where it was made."""
+        """Cast the interface (BoTorch calls ``.to(X)`` freely); the process stays where it is."""
         interface = self.get_buffer("_interface")
         moved = fn(interface)
         if moved.device != interface.device:
@@ -121,7 +113,8 @@ def conditioned(parent: ProcessModel, X: Tensor, Y: Tensor, noise: Tensor) -> Co
         Y: ``batch' x o x n``, ``batch'`` broadcasting against ``batch``.
         noise: ``... x o x n``.
     """
-    base = parent._process()
+    now = parent._now()
+    base = now.process
     X, Y = X.clone(), Y.clone()  # the caller may reuse its tensors
     noise = noise.expand(torch.broadcast_shapes(noise.shape, Y.shape[-2:])).clone()
     if isinstance(base, ConditionedProcess):
@@ -132,19 +125,25 @@ def conditioned(parent: ProcessModel, X: Tensor, Y: Tensor, noise: Tensor) -> Co
         )
         base = base.base
     batch = torch.broadcast_shapes(X.shape[:-2], Y.shape[:-2], noise.shape[:-2])
-    return ConditionedPosterior(parent, ConditionedProcess(base, X, Y, noise), batch)
+    given = replace(now, process=ConditionedProcess(base, X, Y, noise))
+    return ConditionedPosterior(parent, given, batch)
 
 
 def subset(parent: ProcessModel, outputs: list[int]) -> ConditionedPosterior:
     """Some of the outputs of a surrogate or conditioned posterior, as a snapshot."""
-    base = parent._process()
+    now = parent._now()
+    base = now.process
     process: PosteriorProcess
     if isinstance(base, ConditionedProcess):
         Y, noise = base.Y[..., outputs, :], base.noise[..., outputs, :]
         process = ConditionedProcess(SubsetProcess(base.base, outputs), base.X, Y, noise)
     else:
         process = SubsetProcess(base, outputs)
-    return ConditionedPosterior(parent, process, parent.batch_shape, outputs)
+    noise_kept = None if now.noise is None else now.noise[outputs]
+    transform = now.outcome_transform
+    transform = None if transform is None else transform.subset_output(outputs)
+    kept = Moment(process, noise_kept, transform)
+    return ConditionedPosterior(parent, kept, parent.batch_shape, outputs)
 
 
 def _join(first: Tensor, second: Tensor, dim: int) -> Tensor:

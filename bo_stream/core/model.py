@@ -1,53 +1,72 @@
-"""What any surrogate shows BoTorch: posterior, fantasies, conditioning and output subsets over one
-latent law.
+"""What any surrogate shows BoTorch: posterior, fantasies, conditioning and output subsets of one
+posterior process.
 
-A subclass supplies `_process()`, the law at transformed points, and `_conditioned(...)`, the
-model given more data. All shapes and scales of the interface are BoTorch's; inside, the output
-dimension stands before the point dimension (see `bo_stream.posterior`) and everything is float64.
+A subclass supplies `_now()`, the process at this moment and what belongs to it, and
+`_conditioned(...)`, the model given more data. All shapes and scales of the interface are
+BoTorch's; inside, the output dimension stands before the points (see `bo_stream.posterior`) and
+everything is float64.
 """
 
 from __future__ import annotations
 
 import copy
 from abc import abstractmethod
+from dataclasses import dataclass
 from typing import Any, Self, cast
 
 import torch
 from botorch.acquisition.objective import PosteriorTransform
 from botorch.models.gpytorch import GPyTorchModel
 from botorch.models.model import FantasizeMixin
+from botorch.models.transforms.input import InputTransform
 from botorch.models.transforms.outcome import OutcomeTransform, Standardize
 from botorch.posteriors.gpytorch import GPyTorchPosterior
 from botorch.posteriors.transformed import TransformedPosterior
 from botorch.sampling.base import MCSampler
-from gpytorch.distributions import MultitaskMultivariateNormal, MultivariateNormal
-from linear_operator import to_linear_operator
-from linear_operator.operators import BlockDiagLinearOperator, DiagLinearOperator
+from gpytorch.distributions import MultivariateNormal
 from torch import Size, Tensor, nn
 
-from bo_stream.errors import (
-    BoundsError,
-    DtypeError,
-    InputError,
-    NoiseError,
-    NoTrainingDataError,
-    ShapeError,
-    UnsupportedError,
-)
-from bo_stream.posterior.process import JointGaussian, PosteriorProcess
+from bo_stream.core.checks import check_noise, check_noise_fits, check_points, check_targets
+from bo_stream.core.distribution import distribution
+from bo_stream.core.units import raw_inputs, transformed_inputs, transformed_outcomes
+from bo_stream.errors import NoiseError, NoTrainingDataError, ShapeError, UnsupportedError
+from bo_stream.posterior.process import PosteriorProcess
 
-__all__ = ["ProcessModel", "check_noise", "check_noise_fits", "refuse_unknown"]
+__all__ = ["Moment", "ProcessModel", "refuse_unknown"]
 
-DENSE_POINTS = 256
-"""Joint posteriors over more points than this keep their covariance as an operator with a cheap
-diagonal."""
-SLACK = 1e-4
-"""Share of a bound's width by which a point may lie outside: rounding, and difference quotients at
-the edge."""
+
+@dataclass(frozen=True)
+class Moment:
+    """What a posterior is made of, all of one moment, whatever is observed or fitted meanwhile.
+
+    Attributes:
+        process: The posterior process, in transformed space.
+        noise: Noise variance of a typical observation (``o``), transformed; None where noise is
+            known and none was seen.
+        outcome_transform: The frozen outcome transform, or None.
+    """
+
+    process: PosteriorProcess
+    noise: Tensor | None
+    outcome_transform: OutcomeTransform | None
+
+    def typical_noise(self) -> Tensor:
+        """The noise of a typical observation (``o``).
+
+        Raises:
+            NoiseError: where none was seen.
+        """
+        if self.noise is None:
+            raise NoiseError(
+                "observations with known noise before their typical noise is used",
+                "none so far",
+                "Give the noise of new observations as a Tensor (`observation_noise`, `noise`).",
+            )
+        return self.noise
 
 
 class ProcessModel(GPyTorchModel, FantasizeMixin):
-    """A BoTorch model whose posterior is one latent law plus independent noise. Not to be used by
+    """A BoTorch model whose posterior is one process plus independent noise. Not to be used by
     itself.
     """
 
@@ -56,19 +75,14 @@ class ProcessModel(GPyTorchModel, FantasizeMixin):
     _dim: int
 
     @abstractmethod
-    def _process(self) -> PosteriorProcess:
-        """The frozen posterior process at this moment, in transformed space, float64."""
+    def _now(self) -> Moment:
+        """The process at this moment and what belongs to it, frozen, float64."""
 
     @abstractmethod
     def _conditioned(self, X: Tensor, Y: Tensor, noise: Tensor) -> ProcessModel:
-        """The law given ``Y`` (``batch' x o x n``) at transformed ``X`` (``batch x n x d``), noise
-        ``o x n``-like.
-        """
+        """The model given ``Y`` (``batch' x o x n``) at transformed ``X`` (``batch x n x d``).
 
-    @abstractmethod
-    def _typical_noise_or_none(self) -> Tensor | None:
-        """Noise variance of a typical observation (``o``), transformed; None where none was
-        seen.
+        The noise broadcasts to ``o x n``.
         """
 
     # -- for acquisition functions of our own ----------------------------------------------------
@@ -79,15 +93,15 @@ class ProcessModel(GPyTorchModel, FantasizeMixin):
         The same object until data or hyperparameters change, so that it tells whether what was
         derived from it still holds. Points go through `transformed` first.
         """
-        return self._process()
+        return self._now().process
 
     def transformed(self, X: Tensor) -> Tensor:
         """Raw points ``batch x q x d``, checked, in transformed space, float64.
 
         Raises:
-            ShapeError, InputError, BoundsError: on points no law is defined at.
+            ShapeError, InputError, BoundsError: on points the process is not defined at.
         """
-        self._check_points(X, "X")
+        self._check_points(X)
         return self._transformed(X)
 
     def typical_noise(self) -> Tensor:
@@ -96,7 +110,7 @@ class ProcessModel(GPyTorchModel, FantasizeMixin):
         Raises:
             NoiseError: if noise is known and nothing was observed.
         """
-        return self._mean_noise()
+        return self._now().typical_noise()
 
     # -- BoTorch's interface ---------------------------------------------------------------------
 
@@ -122,19 +136,18 @@ class ProcessModel(GPyTorchModel, FantasizeMixin):
             operator: its diagonal is cheap, the ``q x q`` matrix is formed only if asked for.
 
         Raises:
-            ShapeError, InputError, BoundsError: on points no law is defined at.
+            ShapeError, InputError, BoundsError: on points the process is not defined at.
         """
         if self.training:
             self.eval()
-        self._check_points(X, "X")
-        latent = self._process().at(self._transformed(X))
-        noise = self._noise_to_add(observation_noise, X)
-        transform = getattr(self, "outcome_transform", None)
+        now, points = self._now(), self.transformed(X)
+        joint, noise = now.process.at(points), self._noise_to_add(observation_noise, X, now)
+        transform = now.outcome_transform
         if type(transform) is Standardize and self.num_outputs == 1:
-            law = _distribution(latent, noise, output_indices, X.dtype, transform)
-            posterior: Any = GPyTorchPosterior(law)
+            raw = distribution(joint, noise, output_indices, X.dtype, transform)
+            posterior: Any = GPyTorchPosterior(raw)
         else:
-            posterior = GPyTorchPosterior(_distribution(latent, noise, output_indices, X.dtype))
+            posterior = GPyTorchPosterior(distribution(joint, noise, output_indices, X.dtype))
             if transform is not None:
                 if output_indices is not None:
                     transform = transform.subset_output(output_indices)
@@ -146,8 +159,10 @@ class ProcessModel(GPyTorchModel, FantasizeMixin):
         return posterior
 
     def forward(self, X: Tensor) -> MultivariateNormal:
-        """The latent law at points in transformed space, as a (multitask) multivariate normal."""
-        return _distribution(self._process().at(X.double()), dtype=X.dtype)
+        """The latent function at points in transformed space, as a (multitask) multivariate
+        normal.
+        """
+        return distribution(self.process().at(X.double()), dtype=X.dtype)
 
     @property
     def num_outputs(self) -> int:
@@ -176,11 +191,11 @@ class ProcessModel(GPyTorchModel, FantasizeMixin):
             A conditioned posterior; the parent stays untouched. Gradients to X and Y are exact.
         """
         refuse_unknown(kwargs)
-        self._check_points(X, "X")
-        self._check_targets(X, Y)
+        self._check_points(X)
+        check_targets(X, Y, self.num_outputs, self.dtype)
         Y_t = self._outcomes(Y, None, X)[0].mT
         if noise is None:
-            noise_t = self._mean_noise().unsqueeze(-1).expand(self.num_outputs, X.shape[-2])
+            noise_t = self.typical_noise().unsqueeze(-1).expand(self.num_outputs, X.shape[-2])
         else:
             check_noise_fits(noise, Y)
             check_noise(noise, zero_allowed=True)
@@ -202,13 +217,42 @@ class ProcessModel(GPyTorchModel, FantasizeMixin):
             kwargs: Passed on by BoTorch.
         """
         if observation_noise is None:
-            observation_noise = self._mean_noise().unsqueeze(0).to(X)
+            observation_noise = self.typical_noise().unsqueeze(0).to(X)
         return super().fantasize(X, sampler, observation_noise, **kwargs)
+
+    def get_fantasy_model(
+        self, inputs: Tensor, targets: Tensor, noise: Tensor | None = None, **kwargs: Any
+    ) -> ProcessModel:
+        """What `ModelListGP.condition_on_observations` calls on each of its models (one output).
+
+        Args:
+            inputs: ``batch_shape x n x d`` raw points.
+            targets: ``batch_shape' x n`` values, already outcome-transformed.
+            noise: Noise variances like ``targets``, already outcome-transformed.
+            kwargs: As for `condition_on_observations`.
+        """
+        if self.num_outputs != 1:
+            raise UnsupportedError(
+                "models of one output in a ModelListGP",
+                f"{self.num_outputs} outputs",
+                "Condition this surrogate itself, or join single-output ones.",
+            )
+        transform = getattr(self, "outcome_transform", None)
+        if transform is not None and inputs.ndim == 2 and targets.ndim == 2 and len(targets) == 1:
+            targets = targets[0]  # a ModelListGP's transforms add a dimension to plain targets
+        Y = targets.unsqueeze(-1)
+        if transform is not None:
+            Y = cast(Tensor, transform.untransform(Y.double(), X=inputs)[0]).to(inputs)
+        if noise is not None:
+            noise = noise.reshape(noise.shape[1 - inputs.ndim :]).unsqueeze(-1)
+        return self.condition_on_observations(inputs, Y, noise, **kwargs)
 
     # -- transforms are frozen: no mode switching, no train inputs to revert ---------------------
 
     def __getattr__(self, name: str) -> Any:
-        if name in ("train_inputs", "train_targets"):
+        if name == "train_targets":  # BoTorch's input constructors ask for its dtype and device
+            return self.get_buffer("_interface")
+        if name == "train_inputs":
             raise NoTrainingDataError(
                 "an acquisition function that needs no training data",
                 f"a request for `{name}`, which a streaming surrogate does not expose",
@@ -229,181 +273,44 @@ class ProcessModel(GPyTorchModel, FantasizeMixin):
                 getattr(self, name).eval()
         return self
 
-    def _mean_noise(self) -> Tensor:
-        noise = self._typical_noise_or_none()
-        if noise is None:
-            raise NoiseError(
-                "observations with known noise before their typical noise is used",
-                "none so far",
-                "Give the noise of new observations as a Tensor (`observation_noise`, `noise`).",
-            )
-        return noise
-
     # -- pieces ----------------------------------------------------------------------------------
 
     def _transformed(self, X: Tensor) -> Tensor:
-        """Raw points in transformed space, float64.
-
-        Raises:
-            InputError: where the input transform is not defined.
-        """
-        transformed = self.transform_inputs(X.double())
-        if hasattr(self, "input_transform") and not bool(transformed.isfinite().all()):
-            raise InputError(
-                "points at which the input transform is defined",
-                "NaN or infinite transformed inputs",
-                "Drop those points, or choose `bounds` within the transform's domain.",
-            )
-        return transformed
+        """Raw points in transformed space, float64."""
+        return transformed_inputs(self._input_transform(), X)
 
     def _raw_inputs(self, X: Tensor) -> Tensor:
         """Raw inputs of transformed ones, float64; a copy."""
-        if hasattr(self, "input_transform"):
-            return cast(Tensor, self.input_transform.untransform(X))
-        return X.clone()
+        return raw_inputs(self._input_transform(), X)
+
+    def _input_transform(self) -> InputTransform | None:
+        return cast("InputTransform | None", getattr(self, "input_transform", None))
 
     def _outcomes(self, Y: Tensor, Yvar: Tensor | None, X: Tensor) -> tuple[Tensor, Tensor | None]:
         """Raw outcomes and noise in transformed space, ``batch x n x m``, float64."""
-        Yvar = None if Yvar is None else Yvar.double()
-        if not hasattr(self, "outcome_transform"):
-            return Y.double(), Yvar
-        transform = cast(OutcomeTransform, self.outcome_transform)
-        Y_t, Yvar_t = transform(Y.double(), Yvar, X=X)
-        if not all(bool(t.isfinite().all()) for t in (Y_t, Yvar_t) if t is not None):
-            raise InputError(
-                "outcomes at which the outcome transform is defined",
-                "NaN or infinite transformed outcomes",
-                "Drop those rows, or choose another transform.",
-            )
-        return Y_t, Yvar_t
+        return transformed_outcomes(getattr(self, "outcome_transform", None), Y, Yvar, X)
 
-    def _noise_to_add(self, observation_noise: bool | Tensor, X: Tensor) -> Tensor | None:
+    def _noise_to_add(self, wanted: bool | Tensor, X: Tensor, now: Moment) -> Tensor | None:
         """Noise as ``... x o x (q | 1)``, or None."""
-        if isinstance(observation_noise, Tensor):
-            shape, q = observation_noise.shape, X.shape[-2]
+        if isinstance(wanted, Tensor):
+            shape, q = wanted.shape, X.shape[-2]
             if len(shape) < 2 or shape[-1] != self.num_outputs or shape[-2] not in (1, q):
                 raise ShapeError(
                     f"observation_noise `... x {q} x {self.num_outputs}`, or one row",
                     f"{tuple(shape)}",
                     "Give one variance per point and output, outcome-transformed.",
                 )
-            check_noise(observation_noise, zero_allowed=True)
-            return observation_noise.double().mT
-        return self._mean_noise().unsqueeze(-1) if observation_noise else None
+            check_noise(wanted, zero_allowed=True)
+            return wanted.double().mT
+        return now.typical_noise().unsqueeze(-1) if wanted else None
 
-    def _check_points(self, X: Tensor, name: str) -> None:
-        if X.ndim < 2 or X.shape[-1] != self._dim:
-            raise ShapeError(
-                f"{name} of shape `batch_shape x q x {self._dim}`",
-                f"{tuple(X.shape)}",
-                "Give points as rows, one column per input dimension.",
-            )
-        if not X.is_floating_point():
-            raise DtypeError(f"floating-point {name}", f"{X.dtype}", f"Cast it: {name}.double().")
-        if not bool(X.isfinite().all()):
-            raise InputError(
-                f"finite {name}", "NaN or infinite entries", "Drop or repair those rows."
-            )
-        if self.bounds is not None:
-            bounds = self.bounds
-            slack = SLACK * (bounds[1] - bounds[0])
-            outside = ((bounds[0] - slack > X) | (bounds[1] + slack < X)).any(-1)
-            if bool(outside.any()):
-                first = X.detach()[outside][0].tolist()
-                raise BoundsError(
-                    f"points inside bounds {bounds.tolist()}",
-                    f"{int(outside.sum())} outside, the first {first}",
-                    "Widen `bounds` when building the surrogate, or drop those points.",
-                )
-
-    def _check_targets(self, X: Tensor, Y: Tensor) -> None:
-        """Y fits X: same rows, right number of outputs, finite, of the interface's dtype."""
-        if Y.ndim < 2 or Y.shape[-1] != self.num_outputs or Y.shape[-2] != X.shape[-2]:
-            raise ShapeError(
-                f"Y `batch_shape x {X.shape[-2]} x {self.num_outputs}` for X {tuple(X.shape)}",
-                f"{tuple(Y.shape)}",
-                "Give one row per point and an explicit output dimension.",
-            )
-        pairs = zip(reversed(X.shape[:-2]), reversed(Y.shape[:-2]), strict=False)
-        if Y.ndim >= X.ndim and any(x not in (1, y) for x, y in pairs):
-            raise ShapeError(
-                f"batch dimensions of Y ending in those of X, {tuple(X.shape[:-2])}",
-                f"{tuple(Y.shape[:-2])}",
-                "Fantasy dimensions come first.",
-            )
-        if X.dtype != Y.dtype or X.dtype != self.dtype:
-            raise DtypeError(
-                f"X and Y in the surrogate's dtype {self.dtype}",
-                f"{X.dtype} and {Y.dtype}",
-                "Cast the data, or the surrogate with `.to(dtype)`.",
-            )
-        if not bool(Y.isfinite().all()):
-            raise InputError("finite Y", "NaN or infinite entries", "Drop or impute those rows.")
+    def _check_points(self, X: Tensor) -> None:
+        check_points(X, self._dim, self.bounds)
 
     @property
     def dtype(self) -> torch.dtype:
         """The interface's dtype; state and factorisations are float64 whatever it is."""
         return cast(Tensor, self._interface).dtype
-
-
-def check_noise(noise: Tensor, zero_allowed: bool = False) -> None:
-    """Refuse noise variances that are not finite and positive."""
-    low = noise < 0 if zero_allowed else noise <= 0
-    if bool((low | ~noise.isfinite()).any()):
-        kind = "non-negative" if zero_allowed else "positive"
-        raise NoiseError(
-            f"finite, {kind} noise variances",
-            "NaN, infinite or too small entries",
-            "Give variances (not standard deviations); put a floor under zeros.",
-        )
-
-
-def check_noise_fits(noise: Tensor, Y: Tensor) -> None:
-    """Refuse noise variances that do not broadcast to ``Y``'s points and outputs."""
-    pairs = zip(reversed(noise.shape), reversed(Y.shape), strict=False)
-    fits = noise.ndim >= 2 and all(
-        a == b or a == 1 for a, b in zip(noise.shape[-2:], Y.shape[-2:], strict=True)
-    )
-    if not fits or any(a != b and 1 not in (a, b) for a, b in pairs):
-        raise ShapeError(
-            f"noise that broadcasts to Y, {tuple(Y.shape)}",
-            f"{tuple(noise.shape)}",
-            "Give one variance per value, or one row for all points.",
-        )
-
-
-def _distribution(
-    latent: JointGaussian,
-    noise: Tensor | None = None,
-    outputs: list[int] | None = None,
-    dtype: torch.dtype = torch.float64,
-    standardized: Standardize | None = None,
-) -> MultivariateNormal:
-    """The law plus noise ``... x o x (q | 1)`` as the distribution BoTorch's posterior wraps.
-
-    With ``standardized`` (one output only) it is in raw units: what BoTorch's `Standardize` gives
-    as a product of three operators, which costs more than the law itself inside an optimiser.
-    """
-    mean = latent.mean
-    dense = mean.shape[-1] <= DENSE_POINTS
-    cov: Any = latent.covariance(latent) if dense else latent.operator()
-    if noise is not None:
-        diagonal = noise.expand(*noise.shape[:-1], mean.shape[-1])
-        cov = cov + (torch.diag_embed(diagonal) if dense else DiagLinearOperator(diagonal))
-    if outputs is not None:
-        index = torch.as_tensor(outputs, device=mean.device)
-        mean, cov = mean[..., index, :], cov[..., index, :, :]
-    if standardized is not None:
-        scale = standardized.stdvs.squeeze()
-        mean, cov = standardized.means.squeeze() + scale * mean, cov * scale.square()
-    mean, cov = mean.to(dtype), cov.to(dtype=dtype)
-    if cov.shape[:-1] != mean.shape:  # fantasies share it; BoTorch's transforms want the batch
-        cov = cov.expand(*mean.shape, mean.shape[-1])
-    if mean.shape[-2] == 1:
-        return MultivariateNormal(mean[..., 0, :], to_linear_operator(cov[..., 0, :, :]))
-    # block-diagonal and not interleaved: what BoTorch's cached roots take apart again
-    cov = BlockDiagLinearOperator(to_linear_operator(cov), block_dim=-3)
-    return MultitaskMultivariateNormal(mean.mT, cov, interleaved=False)
 
 
 def refuse_unknown(kwargs: dict[str, Any]) -> None:

@@ -39,14 +39,14 @@ class ModelPath(SamplePath):
     def __init__(self, model: ProcessModel, sample_shape: Size) -> None:
         super().__init__()
         self._outputs = model.num_outputs
-        self._check: Callable[[Tensor, str], None] = model._check_points
+        self._check: Callable[[Tensor], None] = model._check_points
         self._transformed: Callable[[Tensor], Tensor] = model._transformed
-        self._draws = model._process().path(sample_shape)
+        self._draws = model.process().path(sample_shape)
         self._untransform = get_output_transform(model)
 
     def forward(self, X: Tensor) -> Tensor:
         """Values of the sample functions at X; see the class for shapes."""
-        self._check(X, "X")
+        self._check(X)
         Z = self._transformed(X)
         if self._outputs == 1:
             values = self._draws(Z).squeeze(-2)

@@ -1,60 +1,91 @@
-"""State of a stream: float64 buffers that move, copy, save and load, and a memo of results."""
+"""State of a stream: float64 buffers that move, copy, save, load, and change whole or not at all.
+
+A family's state is a frozen dataclass; its tensors are buffers here (`hold`, `held`), so that
+``.to``, ``state_dict`` and ``deepcopy`` follow.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import copy
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, Self, cast
 
 import torch
 from torch import Tensor, nn
 
+from bo_stream.core.meaning import Meaning
 from bo_stream.errors import StateError
+from bo_stream.shapes import check_shapes, tensors_of, with_tensors
 
-__all__ = ["Memo", "StateBuffers"]
+__all__ = ["STATE_VERSION", "HeldState", "Memo"]
 
-STATE_VERSION = 1
+STATE_VERSION = 2
 
 
+@dataclass(frozen=True)
 class Memo:
-    """One immutable value, kept while the state's revision and the hyperparameters' values hold."""
+    """A value derived from state and hyperparameters, kept while both stay.
 
-    def __init__(
-        self, value: Any = None, hyperparameters: Tensor | None = None, revision: int = -1
-    ) -> None:
-        self.value = value
-        self.hyperparameters = hyperparameters
-        self.revision = revision
+    Attributes:
+        value: Never written to.
+        meaning: What the hyperparameters meant.
+        token: The buffer of the count then: each change of the state makes it anew.
+    """
 
-    def fits(self, hyperparameters: Tensor) -> bool:
-        """Whether the value was made under these hyperparameters, on this device."""
-        mine = self.hyperparameters
-        return (
-            mine is not None
-            and mine.device == hyperparameters.device
-            and torch.equal(mine, hyperparameters)
-        )
+    value: Any
+    meaning: Meaning
+    token: Tensor
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Memo:
-        return self  # the value is never written to
+        return Memo(self.value, self.meaning, copy.deepcopy(self.token, memo))
 
 
-class StateBuffers(nn.Module):
+class Lock:
+    """A lock that one thread may take again, and that copies as a fresh one."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+
+    def __exit__(self, *error: object) -> None:
+        self._lock.release()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Lock:
+        return Lock()
+
+    def __reduce__(self) -> tuple[type[Lock], tuple[()]]:
+        return Lock, ()
+
+
+class HeldState(nn.Module):
     """Names the buffers that are a surrogate's state, keeps them in float64, checks what is loaded.
 
     Attributes:
         _state: Names of the buffers, in order.
+        _forms: The dataclasses they belong to, without their tensors.
     """
 
     _state: list[str]
-    _revision: int
-    _memo: Memo
+    _forms: dict[str, Any]
+    _lock: Lock
+    _undo: list[Callable[[], Any]]
 
     def _layout(self) -> dict[str, Any]:
         """What a saved state must agree with to be loaded."""
         return {}
 
-    def _changed(self) -> None:
-        """Called after a state was loaded."""
+    def _sizes(self) -> dict[str, int]:
+        """Sizes that a state must agree with, by letter (see `bo_stream.shapes`)."""
+        return {}
+
+    def _adopt(self, header: Mapping[str, Any]) -> None:
+        """Take on what a saved state may bring along, given its header."""
 
     @property
     def state_bytes(self) -> int:
@@ -62,15 +93,56 @@ class StateBuffers(nn.Module):
         buffers = (self.get_buffer(name) for name in self._state)
         return sum(b.numel() * b.element_size() for b in buffers)
 
+    # -- dataclasses as buffers ------------------------------------------------------------------
+
+    def hold(self, name: str, state: Any) -> None:
+        """Make the tensors of a state dataclass buffers, in place of those held by this name."""
+        tensors = dict(tensors_of(state))
+        for buffer, value in tensors.items():
+            self._register_state(buffer, value.detach())
+        nothing = torch.empty(0)
+        self._forms[name] = with_tensors(state, dict.fromkeys(tensors, nothing))
+
+    def held(self, name: str = "state") -> Any:
+        """The state dataclass held by this name, with the buffers as they are."""
+        form = self._forms[name]
+        return with_tensors(form, {key: self.get_buffer(key) for key, _ in tensors_of(form)})
+
+    def _release(self, name: str) -> None:
+        """Hold nothing by this name any more."""
+        for key, _ in tensors_of(self._forms.pop(name)):
+            del self._buffers[key]
+            self._state.remove(key)
+
     def _register_state(self, name: str, value: Tensor) -> None:
-        device = self.get_buffer("_interface").device
-        self.register_buffer(name, value.to(device))
+        if name in self._buffers:  # one assignment: a reader sees the old tensor or the new one
+            self._buffers[name] = value.to(cast(Tensor, self._buffers["_interface"]).device)
+        else:
+            self.register_buffer(name, value.to(self.get_buffer("_interface").device))
         if name not in self._state:
             self._state.append(name)
 
-    def _keep(self, name: str, value: Tensor) -> None:
-        """Set the buffer ``_name`` of the state to a copy of its own."""
-        self._register_state(f"_{name}", value.detach().clone())
+    @contextmanager
+    def _whole(self) -> Iterator[None]:
+        """All or nothing: whatever is raised inside leaves the state as it was, to the last bit.
+
+        One writer at a time; readers that have to derive something from the state wait.
+        """
+        with self._lock:
+            kept = {
+                name: copy.copy(getattr(self, name))
+                for name in ("_buffers", "_modules", "_parameters", "_forms", "_state")
+            }
+            outer, self._undo = self._undo, []
+            try:
+                yield
+            except BaseException:
+                self.__dict__.update(kept)
+                for undo in reversed(self._undo):
+                    undo()
+                self._undo = outer
+                raise
+            self._undo = outer + self._undo if outer else []
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         """Move everything; cast the interface and the hyperparameters, never state or transforms.
@@ -83,17 +155,17 @@ class StateBuffers(nn.Module):
             if hasattr(self, child):
                 kept += [(m, k) for m in getattr(self, child).modules() for k in m._buffers]
         values = [module._buffers[name] for module, name in kept]
-        before = self.get_buffer("_interface").device
         for module, name in kept:
             module._buffers[name] = None
-        super()._apply(fn, recurse)
-        device = self.get_buffer("_interface").device
-        for (module, name), value in zip(kept, values, strict=True):
-            module._buffers[name] = None if value is None else value.to(device)
-        if device != before:
-            self._revision += 1
-            self._memo = Memo()
+        try:
+            super()._apply(fn, recurse)
+        finally:
+            device = self.get_buffer("_interface").device
+            for (module, name), value in zip(kept, values, strict=True):
+                module._buffers[name] = None if value is None else value.to(device)
         return self
+
+    # -- saving and loading ----------------------------------------------------------------------
 
     def get_extra_state(self) -> dict[str, Any]:
         """Class, version and layout, to be checked before a state is loaded."""
@@ -109,11 +181,54 @@ class StateBuffers(nn.Module):
         keep_transforms: bool = True,
         assign: bool = False,
     ) -> Any:
-        """Restore state, hyperparameters and transforms; all is checked before anything changes.
+        """Restore state, hyperparameters and transforms: whole, or not at all.
+
+        A standardisation and tracked incumbents that the saved state has come with it, unless the
+        constructor was told otherwise.
 
         Raises:
-            StateError: if class, version, layout or keys do not fit this surrogate.
+            StateError: if class, version, layout, kernel, keys, shapes or values do not fit this
+                surrogate.
         """
+        if assign:  # the checkpoint's tensors stay its own
+            state_dict = {
+                k: v.clone() if isinstance(v, Tensor) else v for k, v in state_dict.items()
+            }
+        written: list[tuple[Tensor, Tensor]] = [(p, p.detach().clone()) for p in self.parameters()]
+        written += [
+            (b, b.clone())
+            for module in self.modules()
+            for name, b in module._buffers.items()
+            if b is not None and not (module is self and name in self._state)
+        ]
+        with self._whole():
+            self._undo += [partial(p.data.copy_, v) for p, v in written]
+            self._check_header(state_dict.get("_extra_state"))
+            self._check_keys(state_dict, strict)
+            return nn.Module.load_state_dict(self, state_dict, strict, assign)
+
+    def _check_header(self, header: Mapping[str, Any] | None) -> None:
+        if isinstance(header, Mapping) and header.get("version") == STATE_VERSION:
+            self._adopt(header)
+        own = self.get_extra_state()
+        if header == own:
+            return
+        if isinstance(header, Mapping) and header.get("version") != STATE_VERSION:
+            raise StateError(
+                f"a state of version {STATE_VERSION}",
+                f"one of version {header.get('version')}",
+                "Load it with the release that saved it, or build the surrogate from the data.",
+            )
+        differs = sorted(
+            key for key in own if not isinstance(header, Mapping) or header.get(key) != own[key]
+        )
+        raise StateError(
+            f"a state of {own}",
+            f"{header} (different: {', '.join(differs)})",
+            "Load it into a surrogate built as the saved one was.",
+        )
+
+    def _check_keys(self, state_dict: Mapping[str, Any], strict: bool) -> None:
         own = self.state_dict()
         missing, unexpected = set(own) - set(state_dict), set(state_dict) - set(own)
         if strict and (missing or unexpected):
@@ -122,36 +237,48 @@ class StateBuffers(nn.Module):
                 f"missing {sorted(missing)}, unexpected {sorted(unexpected)}",
                 "Build the surrogate as the saved one was, then load.",
             )
-        for name in set(own) - missing - set(self._state):
+        for name in set(own) - missing:
             mine, saved = own[name], state_dict[name]
-            if isinstance(mine, Tensor) and mine.shape != saved.shape:
+            if not isinstance(mine, Tensor):
+                continue
+            if not isinstance(saved, Tensor) or (
+                name not in self._state and mine.shape != saved.shape
+            ):
+                shape = tuple(saved.shape) if isinstance(saved, Tensor) else type(saved).__name__
                 raise StateError(
                     f"{name} of shape {tuple(mine.shape)}",
-                    f"{tuple(saved.shape)}",
+                    f"{shape}",
                     "Build the surrogate with the modules and transforms the saved one had.",
                 )
-        if assign:  # the checkpoint's tensors stay its own
-            state_dict = {
-                k: v.clone() if isinstance(v, Tensor) else v for k, v in state_dict.items()
-            }
-        return nn.Module.load_state_dict(self, state_dict, strict, assign)
+            infinite = saved.is_floating_point() and "constraint" not in name
+            if infinite and bool(saved.isnan().any()):
+                raise StateError(
+                    f"{name} without NaN", "NaN", "The saved state is damaged; load an earlier one."
+                )
+
+    def _check_state(self, tensors: Mapping[str, Tensor]) -> None:
+        """Refuse state tensors that do not fit together."""
+        count = tensors["_count"]
+        if count.ndim or count.is_floating_point() or int(count) < 0:
+            raise StateError("a count of observations", f"{count}", "The saved state is damaged.")
+        noise = tensors["_noise_sum"]
+        if noise.shape != self.get_buffer("_noise_sum").shape or bool((~(noise >= 0.0)).any()):
+            raise StateError("sums of noise variances, one an output", f"{noise}", "It is damaged.")
+        sizes = {**self._sizes(), "n": int(count)}
+        for form in self._forms.values():
+            mine = {name: tensors[name] for name, _ in tensors_of(form)}
+            check_shapes(with_tensors(form, mine), sizes)
 
     def _load_from_state_dict(
         self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any
     ) -> None:
-        saved, own = state_dict.get(prefix + "_extra_state"), self.get_extra_state()
-        if saved != own:
-            raise StateError(
-                f"a state of {own}",
-                f"{saved}",
-                "Load it into a surrogate built as the saved one was.",
-            )
-        for name in self._state:
-            if prefix + name in state_dict:
-                value = state_dict[prefix + name]
+        self._check_header(state_dict.get(prefix + "_extra_state"))
+        saved = {name: state_dict.get(prefix + name) for name in self._state}
+        present = {k: v if v is not None else self.get_buffer(k) for k, v in saved.items()}
+        self._check_state(present)
+        for name, value in saved.items():
+            if value is not None:
                 like = self.get_buffer(name)
                 # Strides are kept: rounding, and so a bit-identical resume, depends on them.
                 self._buffers[name] = torch.empty_like(value, dtype=like.dtype, device=like.device)
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
-        self._changed()
-        self._memo = Memo()

@@ -1,70 +1,65 @@
-"""The base of every surrogate: what is true of all families, once.
+"""The base of every surrogate: construction, the stream, conditioning, fitting.
 
-A family says three things: how its state absorbs a batch (`_absorb`), what its posterior process is
-(`_build_process`), and what its hyperparameters climb (`_objective`). Input checks, frozen
-transforms, noise models and fitting are here; posteriors and fantasies in `bo_stream.core.model`;
-state, its saving and its moves in `bo_stream.core.state`.
+A family says four things: its state before any data (`_empty_state`), how the state absorbs a batch
+(`_absorb`), what the posterior process is (`_build_process`), and what its hyperparameters climb
+(`_objective`). BoTorch's interface is in `bo_stream.core.model`; how state is held, saved and kept
+whole in `bo_stream.core.state`.
 
-The way of an observation: `observe` -> check -> transform -> `_absorb`.
+The way of an observation: `observe` -> check -> transform -> `_absorb` -> `hold`.
+
+Threads: any number may ask for posteriors beside one that observes or fits; each posterior is that
+of one moment, before a change or after it. Only one thread at a time should write, and
+`state_dict`, ``deepcopy`` and ``to`` belong to the writer.
 """
 
 from __future__ import annotations
 
 import copy
 from abc import abstractmethod
-from collections.abc import Callable
-from typing import Any, ClassVar, Self, cast
+from collections.abc import Mapping
+from typing import Any, ClassVar, Self, Unpack, cast
 
 import torch
-from botorch.models.transforms.input import InputTransform
-from botorch.models.transforms.outcome import OutcomeTransform, Standardize
-from gpytorch.kernels import Kernel
-from gpytorch.likelihoods import FixedNoiseGaussianLikelihood, Likelihood
-from gpytorch.means import ConstantMean, Mean, ZeroMean
-from gpytorch.mlls import MarginalLogLikelihood
-from gpytorch.models import GP
-from torch import Tensor
+from botorch.models.transforms.outcome import Standardize
+from botorch.utils.types import DEFAULT
+from gpytorch.likelihoods import FixedNoiseGaussianLikelihood
+from torch import Size, Tensor
 
 from bo_stream.core import conditioned
-from bo_stream.core.checks import checked_bounds, noise_mode_of, sizes_of
-from bo_stream.core.model import ProcessModel, check_noise, check_noise_fits, refuse_unknown
-from bo_stream.core.modules import default_kernel, default_likelihood, frozen_transform
-from bo_stream.core.state import Memo, StateBuffers
-from bo_stream.errors import InputError, NoiseError, ShapeError, UnsupportedError
-from bo_stream.fitting.bfgs import fit_model
-from bo_stream.fitting.objective import StreamMLL
-from bo_stream.fitting.report import FitReport
-from bo_stream.linalg import chol_psd
-from bo_stream.posterior.process import PosteriorProcess
+from bo_stream.core.checks import (
+    check_noise,
+    check_noise_fits,
+    check_targets,
+    checked_bounds,
+    sizes_of,
+)
+from bo_stream.core.fitted import FittedModel, News
+from bo_stream.core.incumbents import Incumbents
+from bo_stream.core.meaning import fingerprint
+from bo_stream.core.model import ProcessModel, refuse_unknown
+from bo_stream.core.noise import likelihood_for, noise_mode_of
+from bo_stream.core.options import (
+    CommonOptions,
+    constructor_signature,
+    default_kernel,
+    mean_for,
+    with_defaults,
+)
+from bo_stream.core.promises import Promises
+from bo_stream.core.state import Lock, Memo
+from bo_stream.core.units import (
+    coefficients,
+    input_transform_for,
+    outcome_transform_for,
+    standardize_by,
+)
+from bo_stream.errors import UnsupportedError
+from bo_stream.shapes import moved
 
 __all__ = ["Promises", "StreamingGP"]
 
 
-class Promises:
-    """What a family promises, declared on the class and tested by the streaming contract.
-
-    Attributes:
-        order_invariant: One batch equals many, in any order, and a fantasy equals an `observe`.
-        bytes_constant: `state_bytes` does not grow with the number of observations.
-        updates_without_drift: One-point updates after which the posterior equals a rebuild's.
-        multi_output: Takes more than one (independent) output.
-    """
-
-    def __init__(
-        self,
-        *,
-        order_invariant: bool,
-        bytes_constant: bool,
-        updates_without_drift: int,
-        multi_output: bool,
-    ) -> None:
-        self.order_invariant = order_invariant
-        self.bytes_constant = bytes_constant
-        self.updates_without_drift = updates_without_drift
-        self.multi_output = multi_output
-
-
-class StreamingGP(StateBuffers, ProcessModel, GP):
+class StreamingGP(FittedModel):
     """A Gaussian-process surrogate that absorbs data as they come and is a BoTorch model.
 
     Args:
@@ -77,8 +72,11 @@ class StreamingGP(StateBuffers, ProcessModel, GP):
         mean_module: `ConstantMean` or `ZeroMean`.
         likelihood: A `GaussianLikelihood`.
         input_transform: Frozen: used as it is in evaluation mode, learned once from ``train_X``
-            in training mode. The transform handed over is copied.
-        outcome_transform: Likewise, from ``train_Y``.
+            in training mode. The transform handed over is copied. Left out, inputs are normalised
+            to ``bounds`` where these are given; None means none.
+        outcome_transform: Likewise, from ``train_Y``. Left out, outcomes are standardised by the
+            constructor's data if it has at least two rows, and else taken as they are, with a
+            warning; None means none.
 
     Raises:
         ShapeError, DtypeError, InputError, NoiseError, BoundsError: on data that do not fit.
@@ -86,21 +84,25 @@ class StreamingGP(StateBuffers, ProcessModel, GP):
     """
 
     promises: ClassVar[Promises]
+    _news_kept: int = 0  # points that `_update_process` is told of at most
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "__init__" in vars(cls):
+            whole = constructor_signature(cls.__init__)
+            own = whole.replace(parameters=list(whole.parameters.values())[1:])
+            for seen, signature in ((cls, own), (cls.__init__, whole)):
+                setattr(seen, "__signature__", signature)  # noqa: B010
 
     def __init__(
         self,
         train_X: Tensor,
         train_Y: Tensor,
-        train_Yvar: Tensor | None,
-        *,
-        bounds: Tensor | None,
-        covar_module: Kernel | None,
-        mean_module: Mean | None,
-        likelihood: Likelihood | None,
-        input_transform: InputTransform | None,
-        outcome_transform: OutcomeTransform | None,
+        train_Yvar: Tensor | None = None,
+        **common: Unpack[CommonOptions],
     ) -> None:
         super().__init__()
+        options = with_defaults(common, type(self))
         self._dim, self._num_outputs = sizes_of(train_X, train_Y, train_Yvar)
         if self.num_outputs > 1 and not self.promises.multi_output:
             raise UnsupportedError(
@@ -108,85 +110,67 @@ class StreamingGP(StateBuffers, ProcessModel, GP):
                 f"{self.num_outputs}",
                 "Build one surrogate per output and join them in a botorch ModelListGP.",
             )
-        self.register_buffer("bounds", checked_bounds(bounds, train_X))
+        bounds = checked_bounds(options["bounds"], train_X)
+        self.register_buffer("bounds", bounds)
         self.register_buffer("_interface", train_X.new_empty(0), persistent=False)
         self._check_batch(train_X, train_Y, train_Yvar, noise_known=train_Yvar is not None)
-        if input_transform is not None:
-            self.input_transform = frozen_transform(input_transform, train_X)
-        if outcome_transform is not None:
-            self.outcome_transform = frozen_transform(outcome_transform, train_Y, train_Yvar)
-        self.noise_mode = noise_mode_of(train_Yvar, likelihood)
-        self.covar_module = covar_module or default_kernel(self._dim, self.num_outputs)
-        self.mean_module = mean_module or ConstantMean(batch_shape=self._batch())
-        if type(self.mean_module) not in (ConstantMean, ZeroMean):
-            raise UnsupportedError(
-                "a ConstantMean or a ZeroMean",
-                type(self.mean_module).__name__,
-                "Subtract other trends from Y before observing it.",
-            )
-        if self.noise_mode == "known":
-            ones = torch.ones(*self._batch(), 1)
-            likelihood = FixedNoiseGaussianLikelihood(noise=ones)
-        self.likelihood = likelihood or default_likelihood(self._batch())
-        self._state: list[str] = []
-        self._register_state("_count", torch.zeros((), dtype=torch.int64))
-        self._register_state("_noise_sum", torch.zeros(self.num_outputs, dtype=torch.float64))
-        self._revision = 0
-        self._memo = Memo()
-        self._register_state("_curvature", torch.empty(0, 0, dtype=torch.float64))
+        inputs = input_transform_for(options["input_transform"], train_X, bounds)
+        if inputs is not None:
+            self.input_transform = inputs
+        self._outcomes_left_out = options["outcome_transform"] is DEFAULT
+        outcomes = outcome_transform_for(options["outcome_transform"], train_Y, train_Yvar)
+        if outcomes is not None:
+            self.outcome_transform = outcomes
+        batch = Size([self.num_outputs] if self.num_outputs > 1 else [])
+        self.noise_mode = noise_mode_of(train_Yvar, options["likelihood"])
+        self.covar_module = options["covar_module"] or default_kernel(self._dim, batch)
+        self.mean_module = mean_for(options["mean_module"], batch)
+        self.likelihood = likelihood_for(self.noise_mode, options["likelihood"], batch)
+        self._lock, self._undo, self._forms, self._state = Lock(), [], {}, []
+        self._memo: Memo | None = None
+        self._news: tuple[News, ...] = ()
+        zero = torch.zeros((), dtype=torch.float64)
+        self._register_state("_count", zero.long())
+        self._register_state("_noise_sum", zero.new_zeros(self.num_outputs))
+        self._register_state("_curvature", zero.new_empty(0, 0))
         self.to(device=train_X.device, dtype=train_X.dtype)
+
+    def _begin(self, train_X: Tensor, train_Y: Tensor, train_Yvar: Tensor | None) -> None:
+        """The end of every family's constructor: the empty state, and the first data."""
+        self.hold("state", self._empty_state())
+        StreamingGP.observe(self, train_X, train_Y, train_Yvar)
+        self.eval()
 
     # -- what a family says ----------------------------------------------------------------------
 
     @abstractmethod
-    def _absorb(self, X: Tensor, Y: Tensor, Yvar: Tensor | None) -> None:
-        """Absorb checked, transformed data: X ``n x d``, Y and Yvar ``o x n``. Fails before it
-        writes.
-        """
+    def _empty_state(self) -> Any:
+        """The state before any data: a frozen dataclass of tensors (see `bo_stream.shapes`)."""
 
     @abstractmethod
-    def _build_process(self, previous: PosteriorProcess | None) -> PosteriorProcess:
-        """The posterior process now; `previous` is the last one if no hyperparameter has changed
-        since.
+    def _absorb(self, state: Any, X: Tensor, Y: Tensor, R: Tensor, *, exact: bool) -> Any:
+        """The state given transformed data; the old one stays as it is.
+
+        Args:
+            state: The state before.
+            X: ``n x d``, n >= 1.
+            Y: ``o x n``.
+            R: ``o x n`` noise variances before any learned scale; ones, ``1 x n``, if learned.
+            exact: Whether it must be exact conditioning, whatever `observe` does otherwise.
         """
 
-    @abstractmethod
-    def _objective(self, profile_mean: bool) -> tuple[Tensor, Tensor | None]:
-        """What the hyperparameters climb, without priors: 0-dim, differentiable. Writes nothing.
-
-        With ``profile_mean`` it is the value at the best constant means given the rest, which are
-        returned beside it (``o``, without gradient; None where nothing tells); else at the present
-        ones, and None.
-        """
-
-    def _rescale(self, shift: Tensor, factor: Tensor) -> None:
-        """Re-express the state for targets ``(y - shift) / factor`` (both ``o``), noise to match.
-
-        Families whose state allows it exactly override it; it writes only the family's own buffers.
-        """
+    def _rescale(self, state: Any, shift: Tensor, factor: Tensor) -> Any:
+        """The state for targets ``(y - shift) / factor`` (both ``o``), noise to match."""
         raise UnsupportedError(
             "a family whose state can be re-expressed in other units",
             type(self).__name__,
             "Keep the Standardize it was built with, or rebuild it from the data.",
         )
 
-    def _layout(self) -> dict[str, Any]:
-        """What a saved state must agree with to be loaded; families add to it."""
-        kinds = [
-            type(getattr(self, name, None)).__name__
-            for name in ("input_transform", "outcome_transform")
-        ]
-        return {
-            "dim": self._dim,
-            "outputs": self.num_outputs,
-            "noise": self.noise_mode,
-            "transforms": kinds,
-        }
-
     # -- the stream ------------------------------------------------------------------------------
 
     def observe(self, X: Tensor, Y: Tensor, Yvar: Tensor | None = None) -> Self:
-        """Absorb data in place; any batch size.
+        """Absorb data in place; any batch size. Whatever is raised, nothing has changed then.
 
         Args:
             X: ``n x d`` raw inputs.
@@ -197,17 +181,42 @@ class StreamingGP(StateBuffers, ProcessModel, GP):
             The surrogate itself.
 
         Raises:
-            ShapeError, DtypeError, InputError, NoiseError, BoundsError: before anything has
-            changed.
+            ShapeError, DtypeError, InputError, NoiseError, BoundsError: on data that do not fit.
         """
         self._check_batch(X, Y, Yvar, noise_known=self.noise_mode != "learned")
         if X.shape[0] == 0:
             return self
-        with torch.no_grad():
+        with self._whole(), torch.no_grad():
             Y_t, Yvar_t = self._outcomes(Y, Yvar, X)
             self._take(self._transformed(X), Y_t.mT, None if Yvar_t is None else Yvar_t.mT)
-            self._keep_incumbents(X, Y)
+            if "incumbents" in self._forms:
+                self.hold("incumbents", self.held("incumbents").given(X, Y))
         return self
+
+    def _take(self, X: Tensor, Y: Tensor, Yvar: Tensor | None, *, exact: bool = False) -> None:
+        """Absorb transformed data and count them."""
+        R = torch.ones_like(Y[:1]) if Yvar is None else Yvar
+        before = self._buffers["_count"]
+        self.hold("state", self._absorb(self.held(), X, Y, R, exact=exact))
+        if Yvar is not None:
+            self._register_state("_noise_sum", self.get_buffer("_noise_sum") + Yvar.sum(-1))
+        self._changed(X.shape[0])
+        self._tell(News(cast(Tensor, before), self.get_buffer("_count"), X, Y, R))
+
+    def _tell(self, news: News) -> None:
+        """Remember a batch for the posterior process, while there are few."""
+        waiting = sum(len(old.X) for old in self._news) + len(news.X)
+        own = News(news.before, news.after, news.X.clone(), news.Y.clone(), news.R.clone())
+        self._news = () if waiting > self._news_kept else (*self._news, own)
+
+    def _changed(self, points: int = 0) -> None:
+        """The last step of every change of the state: a new token, by which it is known."""
+        self._register_state("_count", self.get_buffer("_count") + points)
+        if self.noise_mode == "known":
+            noise = self._seen_noise()
+            if noise is not None:  # BoTorch's view of the noise
+                view = noise.unsqueeze(-1).to(self.dtype)
+                cast(FixedNoiseGaussianLikelihood, self.likelihood).noise = view
 
     def restandardise(self, Y: Tensor) -> Self:
         """Standardise by these outcomes from now on, the state re-expressed exactly (MATHS 2.2).
@@ -218,7 +227,7 @@ class StreamingGP(StateBuffers, ProcessModel, GP):
 
         Args:
             Y: ``n x m`` raw outcomes whose mean and standard deviation are to be used: usually
-                all that were observed, which who runs the stream records.
+                all that were observed, which the caller keeps.
 
         Returns:
             The surrogate itself.
@@ -228,54 +237,32 @@ class StreamingGP(StateBuffers, ProcessModel, GP):
             ShapeError, InputError: on outcomes that do not fit.
         """
         old = getattr(self, "outcome_transform", None)
-        if not isinstance(old, Standardize):
-            raise UnsupportedError(
-                "a surrogate built with outcome_transform=Standardize(m)",
-                type(old).__name__,
-                "Build it with one.",
-            )
-        if Y.ndim != 2 or Y.shape[1] != self.num_outputs or len(Y) == 0:
-            raise ShapeError(
-                f"Y `n x {self.num_outputs}`, n >= 1",
-                f"{tuple(Y.shape)}",
-                "Give one row per observation.",
-            )
-        if not bool(Y.isfinite().all()):
-            raise InputError("finite Y", "NaN or infinite entries", "Drop those rows.")
-        new = frozen_transform(
-            Standardize(m=self.num_outputs), Y.to(self.get_buffer("_noise_sum").device)
-        )
-        with torch.no_grad():
-            means, stdvs = _coefficients(old)
-            new_means, new_stdvs = _coefficients(cast(Standardize, new))
+        new = standardize_by(old, Y, self.num_outputs)
+        with self._whole(), torch.no_grad():
+            means, stdvs = coefficients(cast(Standardize, old))
+            new_means, new_stdvs = coefficients(new)
             factor = new_stdvs / stdvs
-            self._rescale((new_means - means) / stdvs, factor)
+            self.hold("state", self._rescale(self.held(), (new_means - means) / stdvs, factor))
             self.outcome_transform = new
             if self.noise_mode != "learned":
-                self.get_buffer("_noise_sum").div_(factor.square())
+                rescaled = self.get_buffer("_noise_sum") / factor.square()
+                self._register_state("_noise_sum", rescaled)
             self._changed()
         return self
 
-    def _take(self, X: Tensor, Y: Tensor, Yvar: Tensor | None) -> None:
-        """Absorb transformed data and count them."""
-        self._absorb(X, Y, Yvar)
-        self._counted(X, Yvar)
+    def _add_books(self, other: StreamingGP) -> None:
+        """Count another stream's observations as one's own."""
+        device = self.get_buffer("_noise_sum").device
+        if self.noise_mode != "learned":
+            noise = self.get_buffer("_noise_sum") + other.get_buffer("_noise_sum").to(device)
+            self._register_state("_noise_sum", noise)
+        if "incumbents" in self._forms and "incumbents" in other._forms:
+            best = cast(Incumbents, moved(other.held("incumbents"), device))
+            mine = cast(Incumbents, self.held("incumbents"))
+            self.hold("incumbents", mine.given(best.incumbent_X, best.incumbent_Y.unsqueeze(-1)))
+        self._changed(other.num_observed)
 
-    def _counted(self, X: Tensor, Yvar: Tensor | None) -> None:
-        """Book data that the state has absorbed."""
-        self.get_buffer("_count").add_(X.shape[0])
-        if Yvar is not None:
-            self.get_buffer("_noise_sum").add_(Yvar.sum(-1))
-        self._changed()
-
-    def _changed(self) -> None:
-        """The state has changed: forget what was derived from it, keep BoTorch's view of the
-        noise.
-        """
-        self._revision += 1
-        noise = self._seen_noise()
-        if self.noise_mode == "known" and noise is not None:
-            cast(Any, self.likelihood).noise = noise.unsqueeze(-1).to(self.dtype)
+    # -- conditioning ----------------------------------------------------------------------------
 
     def _conditioned(self, X: Tensor, Y: Tensor, noise: Tensor) -> ProcessModel:
         return conditioned.conditioned(self, X, Y, noise)
@@ -304,25 +291,20 @@ class StreamingGP(StateBuffers, ProcessModel, GP):
         if not plain:
             return super().condition_on_observations(X, Y, noise, **kwargs)
         refuse_unknown(kwargs)
-        self._check_points(X, "X")
-        self._check_targets(X, Y)
+        self._check_points(X)
+        check_targets(X, Y, self.num_outputs, self.dtype)
         if noise is not None:
             check_noise_fits(noise, Y)
             check_noise(noise)
         with torch.no_grad():
             Y_t = self._outcomes(Y, None, X)[0].mT
-            child = copy.deepcopy(self)
-            child._condition_in_place(
-                self._transformed(X), Y_t, self._conditioning_noise(Y_t, noise)
-            )
+            Yvar, points = self._conditioning_noise(Y_t, noise), self._transformed(X)
+            with self._lock:
+                child = copy.deepcopy(self)
+            if len(points):
+                with child._whole():
+                    child._take(points, Y_t, Yvar, exact=True)
         return child
-
-    def _condition_in_place(self, X: Tensor, Y: Tensor, Yvar: Tensor | None) -> None:
-        """Exact conditioning of this very object; families whose `observe` approximates override
-        it.
-        """
-        if X.shape[0]:
-            self._take(X, Y, Yvar)
 
     def _conditioning_noise(self, Y: Tensor, noise: Tensor | None) -> Tensor | None:
         """Noise to absorb with ``Y`` (``o x n``), in the units of the state (scaled noise:
@@ -330,37 +312,8 @@ class StreamingGP(StateBuffers, ProcessModel, GP):
         """
         if self.noise_mode == "learned":
             return None
-        variance = self._mean_noise().unsqueeze(-1) if noise is None else noise.double().mT
+        variance = self.typical_noise().unsqueeze(-1) if noise is None else noise.double().mT
         return (variance / self._noise_scale().unsqueeze(-1)).expand(Y.shape)
-
-    def log_predictive(self, X: Tensor, Y: Tensor, Yvar: Tensor | None = None) -> Tensor:
-        """Log density of new data before they are absorbed: the prequential score, 0-dim, in raw
-        units.
-
-        Args:
-            X: ``n x d`` raw inputs.
-            Y: ``n x m`` raw outcomes.
-            Yvar: ``n x m`` raw noise variances, where noise is known.
-        """
-        self._check_batch(X, Y, Yvar, noise_known=self.noise_mode != "learned")
-        if not X.shape[0]:
-            return self.get_buffer("_noise_sum").new_zeros(())
-        with torch.enable_grad():
-            raw = Y.detach().double().requires_grad_()
-            Y_t, Yvar_t = self._outcomes(raw, Yvar, X)
-            (slope,) = torch.autograd.grad(Y_t.sum(), raw)
-        with torch.no_grad():
-            latent = self._process().at(self._transformed(X))
-            noise = self._noise_scale().unsqueeze(-1).expand(Y_t.mT.shape)
-            noise = noise if Yvar_t is None else noise * Yvar_t.mT
-            chol = chol_psd(latent.covariance(latent) + torch.diag_embed(noise))
-            law = torch.distributions.MultivariateNormal(latent.mean, scale_tril=chol)
-            return law.log_prob(Y_t.mT).sum() + slope.abs().log().sum()
-
-    @property
-    def num_observed(self) -> int:
-        """How many observations the state holds."""
-        return int(self.get_buffer("_count"))
 
     def subset_output(self, idcs: list[int]) -> ProcessModel:
         """Some of the outputs, as a snapshot; all of them: the surrogate itself."""
@@ -368,21 +321,13 @@ class StreamingGP(StateBuffers, ProcessModel, GP):
             return self
         return conditioned.subset(self, idcs)
 
-    # -- incumbents ------------------------------------------------------------------------------
-
     def track_incumbents(self, k: int) -> Self:
         """Keep the k best points observed from now on (one output), for an acquisition's
         X_baseline.
         """
-        if self.num_outputs != 1 or k < 1:
-            raise InputError(
-                "one output and k >= 1",
-                f"{self.num_outputs} outputs, k = {k}",
-                "Keep points yourself.",
-            )
-        self._incumbent_limit = k
-        self._register_state("_incumbent_X", torch.empty(0, self._dim, dtype=torch.float64))
-        self._register_state("_incumbent_Y", torch.empty(0, dtype=torch.float64))
+        none = Incumbents.none(k, self._dim, self.num_outputs)
+        with self._whole():
+            self.hold("incumbents", none)
         return self
 
     @property
@@ -390,158 +335,44 @@ class StreamingGP(StateBuffers, ProcessModel, GP):
         """The best points seen, raw, best first, ``k x d``; None unless `track_incumbents` was
         called.
         """
-        if "_incumbent_X" not in self._state:
+        if "incumbents" not in self._forms:
             return None
-        return self.get_buffer("_incumbent_X").to(self.dtype)
+        return cast(Incumbents, self.held("incumbents")).incumbent_X.to(self.dtype)
 
-    def _keep_incumbents(self, X: Tensor, Y: Tensor) -> None:
-        if "_incumbent_X" not in self._state:
-            return
-        points = torch.cat([self.get_buffer("_incumbent_X"), X.double()])
-        values = torch.cat([self.get_buffer("_incumbent_Y"), Y[:, 0].double()])
-        best = values.argsort(descending=True, stable=True)[: self._incumbent_limit]
-        self._incumbent_X, self._incumbent_Y = points[best], values[best]
+    # -- what a saved state must agree with ------------------------------------------------------
 
-    # -- hyperparameters -------------------------------------------------------------------------
+    def _layout(self) -> dict[str, Any]:
+        """What a saved state must agree with to be loaded; families add to it."""
+        names = ("input_transform", "outcome_transform")
+        return {
+            "dim": self._dim,
+            "outputs": self.num_outputs,
+            "noise": self.noise_mode,
+            "kernel": fingerprint(self.covar_module),
+            "transforms": [type(getattr(self, name, None)).__name__ for name in names],
+            "incumbents": self._incumbents_kept(),
+        }
 
-    def log_evidence(self) -> Tensor:
-        """The log evidence (families say where it is a bound), summed over outputs, without priors.
+    def _sizes(self) -> dict[str, int]:
+        return {"d": self._dim, "o": self.num_outputs}
 
-        0-dim, constants included, differentiable in every hyperparameter.
-        """
-        return self._objective(profile_mean=False)[0]
+    def _incumbents_kept(self) -> int:
+        form = self._forms.get("incumbents")
+        return 0 if form is None else cast(Incumbents, form).limit
 
-    def make_mll(self) -> MarginalLogLikelihood:
-        """The objective of `fit`, for `fit_gpytorch_mll`: evidence (or bound) plus log priors."""
-        return StreamMLL(self)
-
-    @property
-    def refit_due(self) -> bool:
-        """Whether the surrogate itself says that it is time to `fit`; without a schedule, never."""
-        return False
-
-    def fit(self, max_evals: int | None = None) -> FitReport:
-        """Fit the hyperparameters, warm-started from where they are.
-
-        Args:
-            max_evals: Most objective-and-gradient evaluations; None: until the gain falls below
-                0.01 nat.
-        """
-        return fit_model(self, max_evals)
-
-    def custom_fit(
-        self,
-        mll: MarginalLogLikelihood,
-        closure: Callable[..., Any] | None = None,
-        closure_kwargs: dict[str, Any] | None = None,
-        optimizer_kwargs: dict[str, Any] | None = None,
-        optimizer: Callable[..., Any] | None = None,
-        **kwargs: Any,
-    ) -> MarginalLogLikelihood:
-        """The hook of `fit_gpytorch_mll`. A user's optimizer is honoured, a closure refused.
-
-        Without an optimizer, ``optimizer_kwargs`` may hold ``max_evals`` (or, as BoTorch's default
-        optimizer has it, ``options={"maxiter": ...}``).
-
-        Raises:
-            UnsupportedError: if a closure is given: the objective is the family's.
-        """
-        if closure is not None or closure_kwargs:
-            raise UnsupportedError(
-                "no closure", "a user's closure", "Change priors or pass an optimizer instead."
-            )
-        if optimizer is None:
-            wanted = optimizer_kwargs or {}
-            self.fit(wanted.get("max_evals", wanted.get("options", {}).get("maxiter")))
-        else:
-            own = mll if isinstance(mll, StreamMLL) else self.make_mll()
-            own.train()
-            optimizer(own, closure=cast(StreamMLL, own).closure(), **(optimizer_kwargs or {}))
-            own.eval()
-        return mll.eval()
-
-    def _noise_scale(self) -> Tensor:
-        """What multiplies the noise held in the state (``o``): the learned noise or scale, or
-        one.
-        """
-        if self.noise_mode == "known":
-            return self.get_buffer("_noise_sum").new_ones(self.num_outputs)
-        noise = cast(Tensor, self.likelihood.noise).double()
-        return noise.reshape(-1).expand(self.num_outputs)
-
-    def _prior_mean(self) -> Tensor:
-        """The constant prior mean (``o``), float64, differentiable."""
-        if isinstance(self.mean_module, ZeroMean):
-            return self.get_buffer("_noise_sum").new_zeros(self.num_outputs)
-        return self.mean_module.constant.double().reshape(-1).expand(self.num_outputs)
-
-    def _set_prior_mean(self, means: Tensor) -> None:
-        """Write constant prior means (``o``) to the mean module."""
-        module = cast(ConstantMean, self.mean_module)
-        module.constant = means.reshape(module.constant.shape).to(module.constant)
-
-    def _seen_noise(self) -> Tensor | None:
-        """Running mean of the noise variances seen (``o``), before any learned scale."""
-        count = self.get_buffer("_count")
-        return self.get_buffer("_noise_sum") / count if int(count) else None
-
-    def _typical_noise_or_none(self) -> Tensor | None:
-        if self.noise_mode == "learned":
-            return self._noise_scale().detach().clone()  # no view of the parameter
-        seen = self._seen_noise()
-        return None if seen is None else self._noise_scale().detach() * seen
-
-    # -- derived quantities ----------------------------------------------------------------------
-
-    def _hyperparameters(self, means: Tensor | None = None) -> Tensor:
-        """All hyperparameter values, flat, with these constant means (``o``) if they are given.
-
-        Setters write through ``.data``: only values tell a change.
-        """
-        constants = list(self.mean_module.parameters()) if means is None else [means]
-        parameters = [*self.covar_module.parameters(), *self.likelihood.parameters(), *constants]
-        values = [p.detach().reshape(-1).double() for p in parameters]
-        return torch.cat(values) if values else self.get_buffer("_noise_sum").new_empty(0)
-
-    def _process(self) -> PosteriorProcess:
-        values = self._hyperparameters()
-        previous = self._memo.value if self._memo.fits(values) else None
-        if previous is None or self._memo.revision != self._revision:
-            with torch.no_grad():
-                previous = self._build_process(previous)
-            self._memo = Memo(previous, values.clone(), self._revision)
-        return previous
-
-    def _batch(self) -> torch.Size:
-        return torch.Size([self.num_outputs] if self.num_outputs > 1 else [])
-
-    # -- checks ----------------------------------------------------------------------------------
-
-    def _check_batch(self, X: Tensor, Y: Tensor, Yvar: Tensor | None, *, noise_known: bool) -> None:
-        self._check_points(X, "X")
-        if X.ndim != 2 or Y.ndim != 2:
-            raise ShapeError(
-                "X `n x d` and Y `n x m`",
-                f"{tuple(X.shape)} and {tuple(Y.shape)}",
-                "Surrogates are unbatched; build one per batch.",
-            )
-        self._check_targets(X, Y)
-        if (Yvar is not None) != noise_known:
-            raise NoiseError(
-                "Yvar with every batch" if noise_known else "no Yvar",
-                "none" if noise_known else "Yvar",
-                "A surrogate is built with known noise (train_Yvar) or without, and stays so.",
-            )
-        if Yvar is not None:
-            if Yvar.shape != Y.shape or Yvar.dtype != Y.dtype:
-                raise ShapeError(
-                    f"Yvar like Y, {tuple(Y.shape)} {Y.dtype}",
-                    f"{tuple(Yvar.shape)} {Yvar.dtype}",
-                    "Give one variance per value.",
-                )
-            check_noise(Yvar)
-
-
-def _coefficients(transform: Standardize) -> tuple[Tensor, Tensor]:
-    """Means and standard deviations, each ``o``."""
-    return transform.means.reshape(-1), transform.stdvs.reshape(-1)
+    def _adopt(self, header: Mapping[str, Any]) -> None:
+        """Tracked incumbents, and a standardisation unless the constructor was told otherwise."""
+        wanted = header.get("incumbents", 0)
+        if wanted != self._incumbents_kept():
+            if "incumbents" in self._forms:
+                self._release("incumbents")
+            if wanted:
+                self.hold("incumbents", Incumbents.none(wanted, self._dim, self.num_outputs))
+        kind = (header.get("transforms") or [None, None])[1]
+        have = type(getattr(self, "outcome_transform", None)).__name__
+        if self._outcomes_left_out and kind != have and {kind, have} == {"Standardize", "NoneType"}:
+            if kind == "NoneType":
+                del self.outcome_transform
+            else:
+                blank = Standardize(m=self.num_outputs).to(self.get_buffer("_noise_sum"))
+                self.outcome_transform = blank.eval()

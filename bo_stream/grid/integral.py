@@ -21,7 +21,6 @@ from torch import Tensor
 
 from bo_stream.grid.near import Near, Nodes
 from bo_stream.grid.nodes import Grid, Interpolation
-from bo_stream.sums.state import add_outer
 
 __all__ = ["Carry", "GridIntegral"]
 
@@ -58,7 +57,7 @@ class GridIntegral:
     ) -> GridIntegral:
         """Accumulate the points (O(P 16^d)), then `under` S."""
         A = S.new_zeros(S.shape[-2:])
-        add_outer(A, rows, weights)
+        rows.add_outer(A, weights, [])
         nodes = Nodes.of(A)
         return cls(points, weights, nodes, S, Near.congruence(S, nodes, grid), nodes.trace(S))
 

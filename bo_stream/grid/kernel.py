@@ -8,14 +8,22 @@ values would be subnormal numbers, which are slow.
 from __future__ import annotations
 
 import torch
-from gpytorch.kernels import Kernel, PeriodicKernel, ProductKernel, RBFKernel, ScaleKernel
+from gpytorch.kernels import (
+    AdditiveKernel,
+    ConstantKernel,
+    Kernel,
+    PeriodicKernel,
+    ProductKernel,
+    RBFKernel,
+    ScaleKernel,
+)
 from torch import Tensor
 
 from bo_stream.grid.nodes import Grid
 from bo_stream.grid.roots import TINY, DenseRoot, ProductRoot
 from bo_stream.sums.evidence import Root
 
-__all__ = ["kernel_matrices", "kernel_roots", "kernel_values"]
+__all__ = ["is_stationary", "kernel_matrices", "kernel_roots", "kernel_values"]
 
 
 def kernel_roots(
@@ -52,6 +60,15 @@ def kernel_values(kernel: Kernel, grid: Grid, like: Tensor, outputs: int) -> Ten
     """Per output the kernel at `Grid.differences`, ``o x prod(2 g_k - 1)``, differentiable."""
     values = _values(kernel, grid.differences(like), outputs)
     return torch.where(values.abs() < TINY * values.amax(), 0.0, values)
+
+
+def is_stationary(kernel: Kernel) -> bool:
+    """Whether the kernel depends on differences of points only; sums with constants do."""
+    if isinstance(kernel, ScaleKernel):
+        return is_stationary(kernel.base_kernel)
+    if isinstance(kernel, ProductKernel | AdditiveKernel):
+        return all(is_stationary(k) for k in kernel.kernels)
+    return isinstance(kernel, ConstantKernel) or bool(kernel.is_stationary)
 
 
 def is_product(kernel: Kernel) -> bool:

@@ -11,16 +11,20 @@ import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from bo_stream.errors import BoundsError, InputError, ShapeError, UnsupportedError
+from bo_stream.sums.state import Undo
 
 __all__ = ["Grid", "Interpolation"]
 
 
+OUTER_VALUES = 2**18
+"""Products formed at a time when outer products are summed."""
 DEFAULT_SIZES = {1: 100, 2: 30, 3: 10}
 
 
@@ -38,6 +42,27 @@ class Interpolation:
         """The rows as ``batch x q x m``."""
         rows = self.weight.new_zeros(*self.weight.shape[:-1], m)
         return rows.scatter_add(-1, self.index, self.weight)
+
+    def transpose_times(self, values: Tensor, m: int) -> Tensor:
+        """``W' values`` for ``o x q`` values, unbatched: ``o x m``."""
+        weighted = (self.weight * values.unsqueeze(-1)).flatten(-2)
+        return values.new_zeros(len(values), m).index_add_(1, self.index.flatten(), weighted)
+
+    def add_outer(self, A: Tensor, weights: Tensor, undo: Undo) -> None:
+        """``A += sum_i weights_i w_i w_i'`` in place, unbatched: O(q 16^d)."""
+        m, K, flat = A.shape[-1], self.index.shape[-1], A.view(-1)
+        many = self.index.numel() * K > A.numel()
+        if many:
+            kept = A.clone()
+            undo.append(lambda: A.copy_(kept))
+        size = max(1, OUTER_VALUES // (K * K))
+        batches = (self.index.split(size), self.weight.split(size), weights.split(size))
+        for i, w, s in zip(*batches, strict=True):
+            index = (i.unsqueeze(-1) * m + i.unsqueeze(-2)).flatten()
+            outer = (w * s.unsqueeze(-1)).unsqueeze(-1) * w.unsqueeze(-2)
+            if not many:
+                undo.append(partial(flat.index_copy_, 0, index, flat[index]))
+            flat.index_add_(0, index, outer.flatten())
 
 
 @dataclass(frozen=True)

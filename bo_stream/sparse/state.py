@@ -26,6 +26,8 @@ import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
+from bo_stream.shapes import shaped
+
 __all__ = [
     "Batch",
     "SGPRState",
@@ -53,13 +55,13 @@ class SGPRState:
         jitter: Relative jitter; ``os`` is the mean prior variance at Z.
     """
 
-    Z: Tensor
-    L: Tensor
-    G: Tensor
-    c: Tensor
-    mean: Tensor
-    kappa: Tensor
-    jitter: float
+    Z: Tensor = shaped("M d")
+    L: Tensor = shaped("M M")
+    G: Tensor = shaped("M M")
+    c: Tensor = shaped("M")
+    mean: Tensor = shaped("")
+    kappa: Tensor = shaped("")
+    jitter: float = 1e-8
 
     @property
     def size(self) -> int:
@@ -80,9 +82,9 @@ class Batch:
         index: How many batches came before this one.
     """
 
-    X: Tensor
-    y: Tensor
-    noise: Tensor
+    X: Tensor = shaped("N d")
+    y: Tensor = shaped("N")
+    noise: Tensor = shaped("N", "positive")
     moments: tuple[float, float, float] | None = None
     index: int = 0
 

@@ -16,9 +16,18 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from bo_stream.sums.state import Statistics
+__all__ = ["Factorisation", "Root", "Statistics", "attach", "factorise"]
 
-__all__ = ["Factorisation", "Root", "attach", "factorise"]
+
+@dataclass(frozen=True)
+class Statistics:
+    """One output's sums (MATHS 2.2) and the number of observations, 0-dim."""
+
+    A: Tensor
+    b: Tensor
+    yy: Tensor
+    ld: Tensor
+    n: Tensor
 
 
 class Root(Protocol):

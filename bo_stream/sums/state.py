@@ -1,36 +1,112 @@
-"""Additive statistics of rows and targets: the state of every family of MATHS 2.2."""
+"""Additive statistics of rows and targets (MATHS 2.2): the state of a Gaussian process on features.
+
+    A = W'R^-1 W,  b = W'R^-1 y,  yy = y'R^-1 y,  ld = sum log r
+
+They do not depend on hyperparameters, so any order and batching give the same sums, and those of
+two streams add up.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, Self
 
+import torch
 from torch import Tensor
 
-from bo_stream.grid.nodes import Interpolation
+from bo_stream.shapes import shaped
 
-__all__ = ["Statistics", "add_outer"]
+__all__ = ["Rows", "Sums", "Undo"]
+
+Undo = list[Callable[[], Any]]
+"""What takes changes in place back, to the last bit, if what they belong to does not come about."""
+FAR = 1e3
+"""Outcomes further from zero than this are counted from the first batch's mean."""
 
 
-OUTER_VALUES = 2**18
-"""Products formed at a time when outer products are summed."""
+class Rows(Protocol):
+    """Rows of W for a batch of ``n`` points."""
 
+    def add_outer(self, A: Tensor, weights: Tensor, undo: Undo) -> None:
+        """``A += W' diag(weights) W`` in place."""
+        ...
 
-def add_outer(A: Tensor, rows: Interpolation, r: Tensor) -> None:
-    """``A += sum_i r_i w_i w_i'`` in place: O(q 16^d)."""
-    m, K = A.shape[-1], rows.index.shape[-1]
-    size = max(1, OUTER_VALUES // (K * K))
-    for i, w, s in zip(rows.index.split(size), rows.weight.split(size), r.split(size), strict=True):
-        index = i.unsqueeze(-1) * m + i.unsqueeze(-2)
-        outer = (w * s.unsqueeze(-1)).unsqueeze(-1) * w.unsqueeze(-2)
-        A.view(-1).index_add_(0, index.flatten(), outer.flatten())
+    def transpose_times(self, values: Tensor, m: int) -> Tensor:
+        """``W' values`` for ``o x n`` values: ``o x m``."""
+        ...
 
 
 @dataclass(frozen=True)
-class Statistics:
-    """One output's state, centred by nothing: the sums of MATHS 2.2."""
+class Sums:
+    """The sums of MATHS 2.2 over m features and ``o`` outputs; ``s`` is 1 if outputs share noise.
 
-    A: Tensor
-    b: Tensor
-    yy: Tensor
-    ld: Tensor
-    n: Tensor
+    Attributes:
+        A: ``W'R^-1 W``; the one tensor that is changed in place, because it is large.
+        b: ``W'R^-1 (y - origin)``.
+        yy: ``(y - origin)'R^-1 (y - origin)``.
+        origin: What y is counted from.
+        ld: Sum of the logarithms of R.
+    """
+
+    A: Tensor = shaped("s m m")
+    b: Tensor = shaped("o m")
+    yy: Tensor = shaped("o", "not negative")
+    origin: Tensor = shaped("o")
+    ld: Tensor = shaped("s")
+
+    @classmethod
+    def none(cls, m: int, outputs: int, shared: bool) -> Self:
+        """Before any data."""
+        zero, s = torch.zeros((), dtype=torch.float64), 1 if shared else outputs
+        o = zero.new_zeros(outputs)
+        return cls(
+            zero.new_zeros(s, m, m), zero.new_zeros(outputs, m), o, o.clone(), zero.new_zeros(s)
+        )
+
+    def absorb(self, rows: Rows, Y: Tensor, R: Tensor, undo: Undo, *, first: bool) -> Self:
+        """The sums over a batch more: Y ``o x n``, R ``s x n``. O(m) beyond what rows cost."""
+        weights = 1.0 / R
+        origin = far(Y.mean(-1)) if first else self.origin
+        y = Y - origin.unsqueeze(-1)
+        new = replace(
+            self,
+            b=self.b + rows.transpose_times(weights * y, self.b.shape[-1]),
+            yy=self.yy + (weights * y * y).sum(-1),
+            origin=origin,
+            ld=self.ld - weights.log().sum(-1),
+        )
+        for A, r in zip(self.A, weights, strict=True):
+            rows.add_outer(A, r, undo)
+        return new
+
+    def about(self, origin: Tensor) -> Self:
+        """The same sums with y counted from another origin: O(m^2)."""
+        s, w1 = origin - self.origin, self.A.sum(-1)  # w1 = W'R^-1 1: rows of W sum to one
+        yy = self.yy + (s.square() * w1.sum(-1) - 2.0 * s * self.b.sum(-1))
+        return replace(self, b=self.b - s.unsqueeze(-1) * w1, yy=yy, origin=origin)
+
+    def rescaled(self, shift: Tensor, factor: Tensor, n: int, known_noise: bool) -> Self:
+        """The sums for targets ``(y - shift) / factor`` and, where known, noise to match."""
+        f = factor
+        noise = f.square() if known_noise else torch.ones_like(f)
+        new = replace(
+            self,
+            A=self.A * noise[:, None, None] if known_noise else self.A,
+            b=self.b * (noise / f).unsqueeze(-1),
+            yy=self.yy * (noise / f.square()),
+            origin=(self.origin - shift) / f,
+            ld=self.ld - n * noise.log() if known_noise else self.ld,
+        )
+        return new.about(far(new.origin))
+
+    def merged(self, other: Sums) -> Self:
+        """The sums over both streams' data, counted from this one's origin: O(m^2)."""
+        other = other if torch.equal(other.origin, self.origin) else other.about(self.origin)
+        A, b, yy, ld = self.A + other.A, self.b + other.b, self.yy + other.yy, self.ld + other.ld
+        return replace(self, A=A, b=b, yy=yy, ld=ld)
+
+
+def far(mean: Tensor) -> Tensor:
+    """What outcomes of this mean are counted from: zero, unless squares would drown in it."""
+    return torch.where(mean.abs() > FAR, mean, 0.0)

@@ -254,10 +254,10 @@ class AcquisitionContract(Contract):
         model, X = self.build(), self.points(4)
         with pytest.raises(BotorchUnsupportedError, match="SingleTaskGP"):
             analytic.NoisyExpectedImprovement(model, X_observed=X)
-        for name in ("train_inputs", "train_targets"):
-            with pytest.raises(AttributeError, match="qLogNoisyExpectedImprovement"):
-                getattr(model, name)
-            assert not hasattr(model, name)
+        with pytest.raises(AttributeError, match="qLogNoisyExpectedImprovement"):
+            _ = model.train_inputs
+        assert not hasattr(model, "train_inputs")
+        assert not model.train_targets.numel() and model.train_targets.dtype == self.dtype
         with pytest.raises((BoStreamError, BotorchUnsupportedError)):
             ProximalAcquisitionFunction(
                 monte_carlo.qSimpleRegret(model), proximal_weights=torch.ones(self.dim)

@@ -93,11 +93,15 @@ class Contract:
         if self.noise == "scaled" and "likelihood" not in kw:
             batch = torch.Size([Y.shape[-1]] if Y.shape[-1] > 1 else [])
             kw["likelihood"] = GaussianLikelihood(batch_shape=batch)
-        model = self.make(X, Y, Yvar, bounds=self.bounds, **kw)
+        model = self.plain(X, Y, Yvar, bounds=self.bounds, **kw)
         scale = {"learned": 0.05, "scaled": 1.3}.get(self.noise)
         if scale is not None:
             model.likelihood.noise = scale
         return model
+
+    def plain(self, X: Tensor, Y: Tensor, Yvar: Tensor | None = None, **kw: Any) -> Any:
+        """`make` without transforms, unless they are given: what comes in is what is modelled."""
+        return self.make(X, Y, Yvar, **{"input_transform": None, "outcome_transform": None, **kw})
 
     def objective_of_all(self, model: Any) -> Tensor:
         """The evidence (or bound) of all data plus log priors: what is the same however they came.

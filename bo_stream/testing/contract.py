@@ -14,6 +14,7 @@ from bo_stream.testing.persistence import PersistenceContract
 from bo_stream.testing.processes import ProcessContract
 from bo_stream.testing.state import StateContract
 from bo_stream.testing.transforms import TransformContract
+from bo_stream.testing.wholeness import WholenessContract
 
 __all__ = ["StreamingContract"]
 
@@ -31,5 +32,6 @@ class StreamingContract(
     GradientContract,
     PathwiseContract,
     AcquisitionContract,
+    WholenessContract,
 ):
     """Every promise of a streaming surrogate, as pytest methods; see `Contract` for what to set."""

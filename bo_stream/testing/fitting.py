@@ -185,10 +185,10 @@ class FittingContract(Contract):
     def test_known_noise_has_nothing_to_learn(self) -> None:
         X, Y, _ = self.data(14)
         Yvar = torch.full_like(Y, 0.05)
-        known: Any = self.make(X, Y, Yvar, bounds=self.bounds)
+        known: Any = self.plain(X, Y, Yvar, bounds=self.bounds)
         known.fit(5)
         close(known.likelihood.noise.reshape(-1)[:1], torch.tensor([0.05]).to(Y))
-        scaled: Any = self.make(X, Y, Yvar, bounds=self.bounds, likelihood=GaussianLikelihood())
+        scaled: Any = self.plain(X, Y, Yvar, bounds=self.bounds, likelihood=GaussianLikelihood())
         before = scaled.likelihood.noise.item()
         scaled.fit()
         assert scaled.likelihood.noise.item() != before

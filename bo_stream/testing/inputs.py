@@ -112,10 +112,10 @@ class InputContract(Contract):
         X, Y, _ = self.data(4, seed=9)
         Yvar = BAD_NOISE[name](Y)
         good = self.data(6)
-        model = self.make(*good[:2], torch.full_like(good[1], 0.1), bounds=self.bounds)
+        model = self.plain(*good[:2], torch.full_like(good[1], 0.1), bounds=self.bounds)
         self.refused(lambda: model.observe(X, Y, Yvar), InputError, model)
         with pytest.raises(InputError):
-            self.make(X, Y, Yvar, bounds=self.bounds)
+            self.plain(X, Y, Yvar, bounds=self.bounds)
 
     def test_bad_noise_of_conditioning(self) -> None:
         model = self.build()
@@ -160,7 +160,7 @@ class InputContract(Contract):
             "NaN": self.bounds * torch.nan,
         }[bad]
         with pytest.raises(InputError):
-            self.make(*self.data(4), bounds=bounds)
+            self.plain(*self.data(4), bounds=bounds)
 
     def test_unknown_arguments_of_conditioning(self) -> None:
         model = self.build()

@@ -37,10 +37,11 @@ class InterfaceContract(Contract):
         model = self.build()
         for kind in (GPyTorchModel, GP, FantasizeMixin):
             assert isinstance(model, kind)
-        names = inspect.getfullargspec(type(model).__init__)
-        assert names.varkw is None
-        assert {"train_X", "train_Y", "train_Yvar"} <= {*names.args, *names.kwonlyargs}
-        assert {"input_transform", "outcome_transform"} <= {*names.args, *names.kwonlyargs}
+        for seen in (type(model), type(model).__init__):
+            names = inspect.getfullargspec(seen)
+            assert names.varkw is None and not names.kwonlyargs
+            assert {"train_X", "train_Y", "train_Yvar", "bounds"} <= {*names.args}
+            assert {"input_transform", "outcome_transform"} <= {*names.args}
         assert hasattr(model, "likelihood")
         assert model.num_outputs == 1 and model.batch_shape == Size()
         assert not model.training
@@ -241,10 +242,10 @@ class InterfaceContract(Contract):
         X, Y, Yvar = (None if t is None else t.cuda() for t in self.data(14))
         kernel = self.kernel()
         kw = {} if kernel is None else {"covar_module": kernel}
-        model = self.make(X, Y, Yvar, bounds=self.bounds.cuda(), **kw)  # type: ignore[arg-type]
-        model.observe(*(None if t is None else t.cuda() for t in self.data(4, seed=9)))  # type: ignore[arg-type]
+        model = self.plain(X, Y, Yvar, bounds=self.bounds.cuda(), **kw)  # type: ignore[arg-type]
+        model.observe(*(None if t is None else t.cuda() for t in self.data(4, seed=9)))
         assert model.fit(3).evaluations <= 3
-        assert model.log_predictive(X, Y, Yvar).is_cuda  # type: ignore[arg-type]
+        assert model.log_predictive(X, Y, Yvar).is_cuda
         sampler = SobolQMCNormalSampler(Size([8]), seed=1)
         Z = self.points(3, 2).cuda()
         assert model.fantasize(Z, sampler).posterior(Z).mean.is_cuda

@@ -23,10 +23,10 @@ class NoiseContract(Contract):
         """Numbers that float32 holds: gpytorch's setters round a Python float to it."""
         X, Y, _ = self.data(14)
         none, points = (X[:0], Y[:0]), self.points(3, 4)
-        learned = self.make(*none, bounds=self.bounds, likelihood=GaussianLikelihood())
+        learned = self.plain(*none, bounds=self.bounds, likelihood=GaussianLikelihood())
         learned.likelihood.noise = 0.0625
-        known = self.make(*none, Y[:0], bounds=self.bounds)
-        scaled = self.make(*none, Y[:0], bounds=self.bounds, likelihood=GaussianLikelihood())
+        known = self.plain(*none, Y[:0], bounds=self.bounds)
+        scaled = self.plain(*none, Y[:0], bounds=self.bounds, likelihood=GaussianLikelihood())
         scaled.likelihood.noise = 0.25
         learned.observe(X, Y)
         for model, value in ((known, 0.0625), (scaled, 0.25)):
@@ -41,7 +41,7 @@ class NoiseContract(Contract):
         """A point of small noise is fitted, one of large noise is not."""
         X, Y = self.points(2, seed=3), torch.tensor([[1.0], [-1.0]], dtype=self.dtype)
         Yvar = torch.tensor([[1e-3], [1e3]], dtype=self.dtype)
-        model = self.make(X, Y, Yvar, bounds=self.bounds)
+        model = self.plain(X, Y, Yvar, bounds=self.bounds)
         error = (model.posterior(X).mean - Y).abs()
         assert error[0] < 0.05 and error[1] > 0.5
 
@@ -49,7 +49,7 @@ class NoiseContract(Contract):
         """What `fantasize` and `observation_noise=True` use where noise is known."""
         X, Y, _ = self.data(6)
         Yvar = torch.linspace(0.1, 0.6, 6, dtype=self.dtype).unsqueeze(-1)
-        model: Any = self.make(X[:2], Y[:2], Yvar[:2], bounds=self.bounds)
+        model: Any = self.plain(X[:2], Y[:2], Yvar[:2], bounds=self.bounds)
         model.observe(X[2:], Y[2:], Yvar[2:])
         Z = self.points(3, 2)
         added = model.posterior(Z, observation_noise=True).variance - model.posterior(Z).variance
@@ -67,7 +67,7 @@ class NoiseContract(Contract):
         X, Y, _ = self.data(8)
         Yvar = torch.linspace(0.1, 0.8, 8, dtype=self.dtype).unsqueeze(-1)
         likelihood = GaussianLikelihood() if scaled else None
-        model: Any = self.make(X, Y, Yvar, bounds=self.bounds, likelihood=likelihood)
+        model: Any = self.plain(X, Y, Yvar, bounds=self.bounds, likelihood=likelihood)
         Z, targets, points = self.points(3, seed=7), self.points(3, seed=8)[:, :1], self.points(4)
         for noise in (None, 0.05 + targets.square()):
             absorbed = model.condition_on_observations(Z, targets, noise=noise)
@@ -79,7 +79,7 @@ class NoiseContract(Contract):
 
     def test_known_noise_with_nothing_seen(self) -> None:
         X, Y, _ = self.data(0)
-        model: Any = self.make(X, Y, Y, bounds=self.bounds)
+        model: Any = self.plain(X, Y, Y, bounds=self.bounds)
         Z, sampler = self.points(2), SobolQMCNormalSampler(Size([3]), seed=3)
         with pytest.raises(NoiseError, match="Tensor"):
             model.fantasize(Z, sampler)
@@ -94,14 +94,16 @@ class NoiseContract(Contract):
         Yvar = torch.full_like(Y, 0.1)
         likelihood = FixedNoiseGaussianLikelihood(Yvar[:, 0], learn_additional_noise=True)
         with pytest.raises(UnsupportedError, match="GaussianLikelihood"):
-            self.make(X, Y, Yvar, bounds=self.bounds, likelihood=likelihood)
+            self.plain(X, Y, Yvar, bounds=self.bounds, likelihood=likelihood)
         with pytest.raises(UnsupportedError):
-            self.make(X, Y, bounds=self.bounds, likelihood=FixedNoiseGaussianLikelihood(Yvar[:, 0]))
+            self.plain(
+                X, Y, bounds=self.bounds, likelihood=FixedNoiseGaussianLikelihood(Yvar[:, 0])
+            )
 
     def test_noise_per_output(self) -> None:
         outputs = self.outputs_of(2)
         X, Y, _ = self.data(6, outputs=outputs)
         Yvar = torch.tensor([0.1, 0.5], dtype=self.dtype).expand(6, 2)
-        model = self.make(X, Y, Yvar, bounds=self.bounds)
+        model = self.plain(X, Y, Yvar, bounds=self.bounds)
         added = model.posterior(X, observation_noise=True).variance - model.posterior(X).variance
         close(added, Yvar, 1e-10)

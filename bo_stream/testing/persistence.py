@@ -140,6 +140,6 @@ class PersistenceContract(Contract):
 
     def test_other_noise_is_refused(self) -> None:
         X, Y, Yvar = self.data(6)
-        saved = self.make(X, Y, Y.square() + 0.1 if Yvar is None else None, bounds=self.bounds)
+        saved = self.plain(X, Y, Y.square() + 0.1 if Yvar is None else None, bounds=self.bounds)
         with pytest.raises(StateError):
             self.build().load_state_dict(saved.state_dict())

@@ -249,8 +249,8 @@ class StateContract(Contract):
         X, Y, Yvar = self.data(6)
         other_bounds = torch.stack([self.bounds[0] - 1, self.bounds[1]])
         others: list[Any] = [
-            self.make(X, Y, Yvar, bounds=other_bounds),
-            self.make(X, Y, Y.square() + 0.1 if Yvar is None else None, bounds=self.bounds),
+            self.plain(X, Y, Yvar, bounds=other_bounds),
+            self.plain(X, Y, Y.square() + 0.1 if Yvar is None else None, bounds=self.bounds),
             self.build(6, outputs=2),
             self.build(6, outcome_transform=Standardize(1)),
             object(),

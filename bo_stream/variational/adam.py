@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from bo_stream.errors import StateError
 from bo_stream.fitting.coordinates import Coordinates
+from bo_stream.shapes import shaped
 from bo_stream.variational.network import Network
 
 __all__ = ["Memory", "climb", "empty_memory"]
@@ -37,9 +38,9 @@ class Memory:
         second: Running means of their squares.
     """
 
-    step: Tensor
-    first: tuple[Tensor, ...]
-    second: tuple[Tensor, ...]
+    step: Tensor = shaped("")
+    first: tuple[Tensor, ...] = shaped("M d; M; M M; h")
+    second: tuple[Tensor, ...] = shaped("M d; M; M M; h")
 
     def fitted(self, sizes: list[torch.Size]) -> Memory:
         """With zeros for coordinates that have joined since."""

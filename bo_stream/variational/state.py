@@ -23,6 +23,7 @@ from gpytorch.distributions import MultivariateNormal
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
+from bo_stream.shapes import shaped
 from bo_stream.sparse.greedy import GreedyVariance
 from bo_stream.sparse.state import Batch, dense, diagonal, eye, solve
 
@@ -40,10 +41,10 @@ class SVGPState:
         jitter: Added to ``K(Z, Z)``, relative to the mean prior variance at Z.
     """
 
-    Z: Tensor
-    mu: Tensor
-    T: Tensor
-    jitter: float
+    Z: Tensor = shaped("M d")
+    mu: Tensor = shaped("M")
+    T: Tensor = shaped("M M")
+    jitter: float = 1e-8
 
     @property
     def size(self) -> int:
@@ -62,8 +63,8 @@ class Past:
     """
 
     state: SVGPState
-    L: Tensor
-    mean: Tensor
+    L: Tensor = shaped("M M")
+    mean: Tensor = shaped("")
 
 
 def empty_state(X: Tensor, jitter: float) -> SVGPState:

@@ -19,6 +19,7 @@ from bo_stream import WISKI, ExactGP
 from bo_stream.core.model import ProcessModel
 from bo_stream.core.streaming import StreamingGP
 from bo_stream.errors import BoundsError, InputError, NoiseError, ShapeError, UnsupportedError
+from tests.raw import RAW
 
 BOUNDS = torch.tensor([[0.0, -1.0], [2.0, 1.0]], dtype=torch.float64)
 
@@ -39,11 +40,11 @@ Y, YVAR = values(X), 0.1 + X[:, :1] / 10.0
 
 
 def wiski(*args: Tensor, **kw: object) -> WISKI:
-    return WISKI(*args, bounds=BOUNDS, grid_size=12, **kw)  # type: ignore[arg-type]
+    return WISKI(*args, bounds=BOUNDS, grid_size=12, **{**RAW, **kw})  # type: ignore[arg-type]
 
 
 def exact(*args: Tensor, **kw: object) -> ExactGP:
-    return ExactGP(*args, bounds=BOUNDS, **kw)  # type: ignore[arg-type]
+    return ExactGP(*args, bounds=BOUNDS, **{**RAW, **kw})  # type: ignore[arg-type]
 
 
 FAMILIES = pytest.mark.parametrize("family", [wiski, exact], ids=["wiski", "exact"])
@@ -214,7 +215,7 @@ def test_optimising_it_beats_the_best_of_many_random_batches(
 
 def test_the_input_constructor_needs_no_training_data() -> None:
     model = wiski(X, Y)
-    assert not hasattr(model, "train_targets")
+    assert not hasattr(model, "train_inputs")
     kwargs = get_acqf_input_constructor(NIPV)(
         model=model, training_data=None, bounds=[(0.0, 2.0), (-1.0, 1.0)], num_mc_points=64
     )

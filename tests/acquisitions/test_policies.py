@@ -8,6 +8,7 @@ from botorch.optim import optimize_acqf
 from acquisitions import MaxVariance, Random, near_most_uncertain
 from bo_stream import WISKI
 from bo_stream.errors import ShapeError, UnsupportedError
+from tests.raw import RAW
 
 BOUNDS = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
 X = torch.rand(10, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
@@ -16,7 +17,7 @@ Y = X.sum(-1, keepdim=True)
 
 @pytest.fixture
 def model() -> WISKI:
-    return WISKI(X, Y, bounds=BOUNDS, grid_size=10)
+    return WISKI(X, Y, bounds=BOUNDS, grid_size=10, **RAW)
 
 
 def test_max_variance_is_the_entropy_of_noisy_observations(model: WISKI) -> None:
@@ -63,7 +64,7 @@ def test_random_is_uniform_repeatable_and_flat(model: WISKI) -> None:
 
 def test_near_most_uncertain_takes_the_nearest_free_candidates() -> None:
     data = torch.tensor([[0.2, 0.2]], dtype=torch.float64)
-    model = WISKI(data, data[:, :1], bounds=BOUNDS, grid_size=12)
+    model = WISKI(data, data[:, :1], bounds=BOUNDS, grid_size=12, **RAW)
     model.covar_module.base_kernel.lengthscale = 0.5
     test = torch.tensor([[0.9, 0.9], [0.95, 0.95], [0.2, 0.2]], dtype=torch.float64)
     pool = torch.tensor([[0.2, 0.25], [0.9, 0.91], [0.8, 0.8]], dtype=torch.float64)

@@ -15,6 +15,7 @@ from acquisitions import NIPV, MaxVariance, Random, select_from_pool
 from bo_stream import WISKI, ExactGP
 from bo_stream.core.streaming import StreamingGP
 from bo_stream.errors import InputError, NoiseError, ShapeError, UnsupportedError
+from tests.raw import RAW
 
 BOUNDS = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
 
@@ -30,11 +31,13 @@ NOISE = 10.0 ** (-3.0 + 4.0 * points(60, 3)[:, 0])
 
 
 def wiski() -> WISKI:
-    return WISKI(X, Y, bounds=BOUNDS, grid_size=10, outcome_transform=Standardize(1))
+    return WISKI(
+        X, Y, bounds=BOUNDS, grid_size=10, outcome_transform=Standardize(1), input_transform=None
+    )
 
 
 def exact() -> ExactGP:
-    return ExactGP(X, Y, bounds=BOUNDS, outcome_transform=Standardize(1))
+    return ExactGP(X, Y, bounds=BOUNDS, outcome_transform=Standardize(1), input_transform=None)
 
 
 FAMILIES = pytest.mark.parametrize("family", [wiski, exact])
@@ -121,7 +124,7 @@ def test_no_point_is_taken_twice(family: Callable[[], StreamingGP], make: type) 
 
 
 def test_ties_go_to_the_lowest_index() -> None:
-    empty = WISKI(X[:0], Y[:0], bounds=BOUNDS, grid_size=10)
+    empty = WISKI(X[:0], Y[:0], bounds=BOUNDS, grid_size=10, **RAW)
     nodes = torch.cartesian_prod(*[torch.linspace(0, 1, 6).double()] * 2)  # the grid's own nodes
     indices, _ = select_from_pool(MaxVariance(empty), nodes, 1)
     scores = MaxVariance(empty)(nodes.unsqueeze(-2))

@@ -14,6 +14,7 @@ from bo_stream import ExactGP
 from bo_stream.errors import StateError
 from bo_stream.testing.base import close
 from bo_stream.testing.oracles import DenseGP
+from tests.raw import RAW
 
 KERNELS: dict[str, Any] = {
     "scaled ARD RBF": lambda: ScaleKernel(RBFKernel(ard_num_dims=2)),
@@ -37,7 +38,7 @@ def test_golden(name: str, noise: str) -> None:
     X, Y, Yvar = data()
     likelihood = None if noise == "known" else GaussianLikelihood()
     known = None if noise == "learned" else Yvar
-    model: Any = ExactGP(X, Y, known, covar_module=KERNELS[name](), likelihood=likelihood)
+    model: Any = ExactGP(X, Y, known, covar_module=KERNELS[name](), likelihood=likelihood, **RAW)
     for p in model.parameters():
         p.data.add_(0.3)
     variance: Any = torch.ones(15, dtype=torch.float64) if known is None else Yvar[:, 0]
@@ -76,7 +77,11 @@ def test_is_botorchs_exact_gp(outputs: int, known: bool) -> None:
     }
     stock = SingleTaskGP(X, Y, Yvar if known else None, **kw)
     ours = ExactGP(
-        X, Y, Yvar if known else None, likelihood=None if known else stock.likelihood, **kw
+        X,
+        Y,
+        Yvar if known else None,
+        likelihood=None if known else stock.likelihood,
+        **{**RAW, **kw},
     )
     Z = torch.rand(3, 4, 2, dtype=torch.float64)
     for noise in (False, True):
@@ -94,7 +99,7 @@ def test_is_botorchs_exact_gp(outputs: int, known: bool) -> None:
 
 def test_evidence_is_the_sum_of_predictive_densities() -> None:
     X, Y, Yvar = data()
-    model = ExactGP(X[:0], Y[:0], Yvar[:0])
+    model = ExactGP(X[:0], Y[:0], Yvar[:0], **RAW)
     total = torch.zeros((), dtype=torch.float64)
     for rows in torch.arange(15).split(4):
         total = total + model.log_predictive(X[rows], Y[rows], Yvar[rows])
@@ -105,7 +110,7 @@ def test_evidence_is_the_sum_of_predictive_densities() -> None:
 def test_profiled_mean() -> None:
     """A fit writes the closed-form optimum of the constant mean: the evidence is flat there."""
     X, Y, _ = data()
-    model: Any = ExactGP(X, Y)
+    model: Any = ExactGP(X, Y, **RAW)
     model.fit()
     (slope,) = torch.autograd.grad(model.log_evidence(), model.mean_module.raw_constant)
     assert abs(slope.item()) < 1e-8
@@ -113,13 +118,13 @@ def test_profiled_mean() -> None:
 
 def test_bounds_are_optional() -> None:
     X, Y, _ = data()
-    assert ExactGP(X, Y).posterior(100.0 + X).mean.isfinite().all()
+    assert ExactGP(X, Y, **RAW).posterior(100.0 + X).mean.isfinite().all()
 
 
 def test_a_trial_step_to_a_covariance_that_is_not_positive_definite_is_taken_back(monkeypatch):
     generator = torch.Generator().manual_seed(0)
     X = torch.rand(20, 1, generator=generator, dtype=torch.float64)
-    model = ExactGP(X, 9.0 * (6.0 * X).sin())
+    model = ExactGP(X, 9.0 * (6.0 * X).sin(), **RAW)
     evidence, refused, limit = model._objective, [], 3.0
 
     def fragile(profile_mean):

@@ -5,7 +5,6 @@ import torch
 
 from bo_stream.grid.near import Near, Nodes, quadratic
 from bo_stream.grid.nodes import Grid
-from bo_stream.sums.state import add_outer
 
 SHAPES = {"1d": (12,), "2d": (9, 14), "2d smallest": (6, 6), "3d": (7, 6, 8)}
 
@@ -17,7 +16,7 @@ def made(sizes, outputs=2):
     root = torch.randn(outputs, grid.m, grid.m, dtype=torch.float64)
     X = torch.rand(3, 50, d, dtype=torch.float64)
     A = torch.zeros(grid.m, grid.m, dtype=torch.float64)
-    add_outer(A, grid.interpolate(X.reshape(-1, d)), torch.rand(150, dtype=torch.float64))
+    grid.interpolate(X.reshape(-1, d)).add_outer(A, torch.rand(150, dtype=torch.float64), [])
     M = (root @ root.mT) / grid.m
     return grid, M, Nodes.of(A), M @ A @ M, grid.interpolate(X)
 

@@ -6,7 +6,9 @@ from gpytorch.kernels import MaternKernel, ScaleKernel
 from gpytorch.likelihoods import GaussianLikelihood
 from torch import Size, Tensor
 
-from bo_stream import WISKI, wiski
+from bo_stream import WISKI
+from bo_stream.grid import state as grid_state
+from tests.raw import RAW
 
 BOUNDS = torch.tensor([[0.0, 0.0], [1.0, 1.0]])
 
@@ -32,6 +34,7 @@ def build(n: int, mode: str, product: bool, seed: int = 0) -> WISKI:
         covar_module=kernel,
         grid_size=10,
         likelihood=GaussianLikelihood(batch_shape=Size([2])) if mode == "scaled" else None,
+        **RAW,
     )
 
 
@@ -41,7 +44,7 @@ def test_both_forms_agree(monkeypatch: pytest.MonkeyPatch, mode: str, product: b
     """Evidence, gradients, mean and covariance, to what the root's jitter of 1e-9 leaves."""
     results = []
     for limit in (10, 10_000):
-        monkeypatch.setattr(wiski, "ROWS_FROM", limit)
+        monkeypatch.setattr(grid_state, "ROWS_FROM", limit)
         model = build(30, mode, product)
         value = model.log_evidence()
         value.backward()
@@ -54,7 +57,7 @@ def test_both_forms_agree(monkeypatch: pytest.MonkeyPatch, mode: str, product: b
 
 def test_rows_stop_at_the_number_of_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
     """State stays bounded, and nothing jumps where the form changes."""
-    monkeypatch.setattr(wiski, "ROWS_FROM", 10)
+    monkeypatch.setattr(grid_state, "ROWS_FROM", 10)
     model = build(95, "learned", product=False)
     size = model.state_bytes
     X, Y, _ = data(10, 2)
@@ -62,13 +65,13 @@ def test_rows_stop_at_the_number_of_nodes(monkeypatch: pytest.MonkeyPatch) -> No
         model.observe(x, y)
     assert model.state_bytes == size
     assert model.num_observed == 105
-    monkeypatch.setattr(wiski, "ROWS_FROM", 10_000)
+    monkeypatch.setattr(grid_state, "ROWS_FROM", 10_000)
     fresh = build(95, "learned", product=False).observe(X, Y)
     torch.testing.assert_close(model.log_evidence(), fresh.log_evidence(), rtol=1e-12, atol=0.0)
 
 
 def test_merge_keeps_the_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wiski, "ROWS_FROM", 10)
+    monkeypatch.setattr(grid_state, "ROWS_FROM", 10)
     both = build(20, "known", product=False).merge(build(15, "known", product=False, seed=3))
     X, Y, Yvar = data(15, 3)
     one = build(20, "known", product=False).observe(X, Y, Yvar)

@@ -31,6 +31,7 @@ from bo_stream.variational.state import (
 )
 from tests.bo_stream import sgpr_cases
 from tests.bo_stream.sgpr_cases import data
+from tests.raw import RAW
 
 JITTER = 1e-8
 
@@ -52,7 +53,7 @@ def stream(n=30, **kw):
     X, Y = batch.X, batch.y.unsqueeze(-1)
     defaults = {"covar_module": se_kernel(1.3, (0.4, 0.5)), "likelihood": likelihood()}
     options = {"num_inducing": 10, "initial_steps": 50, **defaults, **kw}
-    return OnlineSVGP(X, Y, **options), X, Y
+    return OnlineSVGP(X, Y, **{**RAW, **options}), X, Y
 
 
 def buffers(model):
@@ -171,6 +172,7 @@ def converged():
         growth=FixedGrid(model.inducing_points),
         covar_module=se_kernel(1.3, (0.4, 0.5)),
         likelihood=likelihood(),
+        **RAW,
     )
     return model, sgpr
 
@@ -264,7 +266,9 @@ def test_nothing_is_random():
 def test_inducing_points_grow_to_their_number_and_then_move():
     batch = data(9, d=2)
     X, Y = batch.X, batch.y.unsqueeze(-1)
-    model = OnlineSVGP(X[:0], Y[:0], num_inducing=6, initial_steps=3, covar_module=se_kernel())
+    model = OnlineSVGP(
+        X[:0], Y[:0], num_inducing=6, initial_steps=3, covar_module=se_kernel(), **RAW
+    )
     assert model.inducing_points.shape == (0, 2)
     sizes = [len(model.observe(X[i : i + 1], Y[i : i + 1]).inducing_points) for i in range(4)]
     assert sizes == [1, 2, 3, 4]
@@ -274,7 +278,7 @@ def test_inducing_points_grow_to_their_number_and_then_move():
     model.observe(X[5:], Y[5:])
     assert len(model.inducing_points) == 6
     assert not torch.equal(model.inducing_points, before)
-    fixed = OnlineSVGP(X, Y, num_inducing=6, initial_steps=3, learn_inducing=False)
+    fixed = OnlineSVGP(X, Y, num_inducing=6, initial_steps=3, learn_inducing=False, **RAW)
     assert all(bool((z == X).all(-1).any()) for z in fixed.inducing_points)
 
 
@@ -319,7 +323,7 @@ def test_inducing_points_move_alike_in_any_units():
     other = OnlineSVGP(
         scale * X, Y, covar_module=kernel, likelihood=likelihood(), num_inducing=10,
         initial_steps=50,
-    )  # fmt: skip
+    **RAW)  # fmt: skip
     for m, U in ((model, X), (other, scale * X)):
         m.observe(U[:3], Y[:3])
     assert torch.allclose(model.posterior(X).mean, other.posterior(scale * X).mean, atol=1e-6)
@@ -368,7 +372,7 @@ def test_adam_learns_under_known_noise(scaled):
     X, Y, Yvar = batch.X, batch.y.unsqueeze(-1), batch.noise.unsqueeze(-1)
     kw = {"likelihood": likelihood(1.0)} if scaled else {}
     model = OnlineSVGP(
-        X, Y, Yvar, num_inducing=6, initial_steps=20, learn_hyperparameters=True, **kw
+        X, Y, Yvar, num_inducing=6, initial_steps=20, learn_hyperparameters=True, **{**RAW, **kw}
     )
     if scaled:
         assert model.likelihood.noise.item() != 1.0
@@ -417,7 +421,7 @@ def test_a_climb_astray_changes_nothing():
 def test_bad_options(name, value):
     X = torch.zeros(0, 1).double()
     with pytest.raises(InputError, match=name):
-        OnlineSVGP(X, X, **{name: value})
+        OnlineSVGP(X, X, **{**RAW, **{name: value}})
 
 
 def test_bad_steps_of_one_batch():
@@ -445,7 +449,7 @@ def test_adam_keeps_to_the_constraints():
     kernel = ScaleKernel(RBFKernel(lengthscale_constraint=Interval(0.9, 1.1)))
     kernel.base_kernel.lengthscale = 1.0
     model = OnlineSVGP(
-        X, Y, covar_module=kernel, num_inducing=6, learn_hyperparameters=True, lr=0.5
+        X, Y, covar_module=kernel, num_inducing=6, learn_hyperparameters=True, lr=0.5, **RAW
     )
     for _ in range(3):
         model.observe(X, Y)

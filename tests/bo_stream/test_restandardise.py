@@ -9,6 +9,7 @@ from bo_stream import ExactGP, surrogate
 from bo_stream.actions import BlockSparse
 from bo_stream.errors import ShapeError, UnsupportedError
 from bo_stream.growth import FixedGrid
+from tests.raw import RAW
 
 BOUNDS = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
 FAMILIES = {
@@ -135,7 +136,7 @@ def test_there_and_back():
 def test_refuses_what_it_cannot_do():
     X, Y, _ = data(1)
     with pytest.raises(UnsupportedError, match="Standardize"):
-        ExactGP(X, Y).restandardise(Y)
+        ExactGP(X, Y, **RAW).restandardise(Y)
     model = built("exact", "learned", X, Y, None, Standardize(1))
     with pytest.raises(ShapeError):
         model.restandardise(Y[:, 0])

@@ -25,10 +25,12 @@ from gpytorch.means import ZeroMean
 from torch import Size, Tensor
 
 from bo_stream import WISKI
-from bo_stream import wiski as wiski_module
 from bo_stream.errors import BoundsError, InputError, ShapeError, UnsupportedError
+from bo_stream.grid import evidence as grid_evidence
+from bo_stream.grid import state as grid_state
 from bo_stream.testing.base import assert_same_law, close, snapshot
 from bo_stream.testing.oracles import DenseGP, difference_quotient
+from tests.raw import RAW
 
 GOLDEN = 1e-6  # relative to 1 + |value|, for noise of at least a tenth of the amplitude
 SIZES = {1: (20,), 2: (9, 8), 3: (7, 6, 8)}
@@ -166,7 +168,7 @@ def build(d: int, kernel: Kernel | None, noise: str, m: int = 1, n: int = 15, **
         bounds=bounds,
         covar_module=copy.deepcopy(kernel),
         likelihood=likelihood,
-        **kw,
+        **{**RAW, **kw},
     )
     model.observe(X[5:], Y[5:], None if Yvar is None else Yvar[5:])
     generator = torch.Generator().manual_seed(2)
@@ -179,7 +181,7 @@ def build(d: int, kernel: Kernel | None, noise: str, m: int = 1, n: int = 15, **
 def route(request: Any, monkeypatch: Any) -> str:
     """Both routes to the evidence: from the m x m statistics, and from the rows of few points."""
     if request.param == "rows":
-        monkeypatch.setattr(wiski_module, "ROWS_FROM", 1)
+        monkeypatch.setattr(grid_state, "ROWS_FROM", 1)
     return str(request.param)
 
 
@@ -273,7 +275,7 @@ def test_extreme_lengthscales(name: str, lengthscale: float) -> None:
     close(model.log_evidence(), dense.evidence(), GOLDEN)
     model.log_evidence().backward()
     assert all(p.grad is None or p.grad.isfinite().all() for p in model.parameters())
-    S = model._process().S_u.abs()
+    S = model.process().S_u.abs()
     assert not ((S > 0) & (S < 1e-300)).any()
 
 
@@ -305,6 +307,7 @@ def test_no_data(noise: str) -> None:
         bounds=BOUNDS[:, :2],
         grid_size=SIZES[2],
         likelihood=None if noise == "known" else GaussianLikelihood(),
+        **RAW,
     )
     Z = points(9, 2, 7)
     prior = ski(empty.covar_module, nodes_for(BOUNDS[:, :2], SIZES[2]))(Z, Z)
@@ -317,7 +320,7 @@ def test_evidence_is_the_sum_of_predictive_densities() -> None:
     """The chain rule: what `log_predictive` scores before each batch adds up to the evidence."""
     X, Y, Yvar = data(15, 2, "known")
     model, *_ = build(2, None, "known", n=15)
-    stream = WISKI(X[:0], Y[:0], Yvar[:0], bounds=BOUNDS[:, :2], grid_size=SIZES[2])
+    stream = WISKI(X[:0], Y[:0], Yvar[:0], bounds=BOUNDS[:, :2], grid_size=SIZES[2], **RAW)
     stream.load_state_dict({**stream.state_dict(), **dict(model.named_parameters())})
     total = torch.zeros((), dtype=torch.float64)
     for rows in torch.arange(15).split(4):
@@ -346,7 +349,7 @@ def test_the_cache_is_folded_not_rebuilt(monkeypatch: Any) -> None:
     model, *_ = build(2, None, "learned")
     model.posterior(points(2, 2, 1))
     model.observe(*data(3, 2, "learned", seed=5))
-    monkeypatch.setattr(wiski_module, "factorise", None)
+    monkeypatch.setattr(grid_evidence, "factorise", None)
     model.posterior(points(2, 2, 1))
     with pytest.raises(TypeError):
         model.log_evidence()
@@ -362,7 +365,7 @@ def test_an_offset_costs_no_digits(noise: str, route: str) -> None:
         Y = (2.0**24 * Y).round() / 2.0**24 + far
         kw: Any = {"bounds": BOUNDS[:, :2], "grid_size": SIZES[2]}
         parts = [
-            WISKI(X[i], Y[i], None if Yvar is None else Yvar[i], **kw)
+            WISKI(X[i], Y[i], None if Yvar is None else Yvar[i], **{**RAW, **kw})
             for i in (slice(0, 8), slice(8, 20))
         ]
         model = parts[0].merge(parts[1])
@@ -380,12 +383,13 @@ def test_merge_many() -> None:
     X, Y, Yvar = data(64, 2, "known")
     kw: Any = {"bounds": BOUNDS[:, :2], "grid_size": SIZES[2]}
     parts = [
-        WISKI(x, y, v, **kw) for x, y, v in zip(X.split(8), Y.split(8), Yvar.split(8), strict=True)
+        WISKI(x, y, v, **{**RAW, **kw})
+        for x, y, v in zip(X.split(8), Y.split(8), Yvar.split(8), strict=True)
     ]
-    total = WISKI(X[:0], Y[:0], Yvar[:0], **kw)
+    total = WISKI(X[:0], Y[:0], Yvar[:0], **{**RAW, **kw})
     for i in (3, 1, 7, 0, 2, 6, 5, 4):
         total.merge(parts[i])
-    whole = WISKI(X, Y, Yvar, **kw)
+    whole = WISKI(X, Y, Yvar, **{**RAW, **kw})
     assert_same_law(total, whole, points(9, 2, 7))
     close(total.log_evidence(), whole.log_evidence())
     close(total.A, whole.A, 1e-12)
@@ -398,8 +402,10 @@ def test_grid_argument() -> None:
     """The same nodes, given or made from the bounds, are the same surrogate."""
     model, X, Y, Yvar = build(2, None, "learned")
     axes = nodes_for(BOUNDS[:, :2], SIZES[2])
-    given = WISKI(X, Y, grid=axes, likelihood=GaussianLikelihood())
-    made = WISKI(X, Y, bounds=BOUNDS[:, :2], grid_size=SIZES[2], likelihood=GaussianLikelihood())
+    given = WISKI(X, Y, grid=axes, likelihood=GaussianLikelihood(), **RAW)
+    made = WISKI(
+        X, Y, bounds=BOUNDS[:, :2], grid_size=SIZES[2], likelihood=GaussianLikelihood(), **RAW
+    )
     assert given.grid.sizes == made.grid.sizes == SIZES[2]
     assert_same_law(given, made, points(9, 2, 7), 1e-10)
     close(given.log_evidence(), made.log_evidence(), 1e-10)
@@ -408,12 +414,12 @@ def test_grid_argument() -> None:
 def test_default_grids() -> None:
     for d, sizes in ((1, (100,)), (2, (30, 30))):
         X, Y, _ = data(4, d, "learned")
-        assert WISKI(X, Y, bounds=BOUNDS[:, :d]).grid.sizes == sizes
+        assert WISKI(X, Y, bounds=BOUNDS[:, :d], **RAW).grid.sizes == sizes
 
 
 def test_one_size_for_all_dimensions() -> None:
     X, Y, _ = data(4, 3, "learned")
-    assert WISKI(X, Y, bounds=BOUNDS, grid_size=7).grid.sizes == (7, 7, 7)
+    assert WISKI(X, Y, bounds=BOUNDS, grid_size=7, **RAW).grid.sizes == (7, 7, 7)
 
 
 def test_the_grid_covers_the_transformed_bounds() -> None:
@@ -426,6 +432,7 @@ def test_the_grid_covers_the_transformed_bounds() -> None:
         bounds=BOUNDS[:, :2],
         grid_size=9,
         input_transform=Normalize(2, bounds=BOUNDS[:, :2]),
+        outcome_transform=None,
     )
     for low, step in zip(model.grid.origin, model.grid.step, strict=True):
         assert abs(low + 2 * step) < 1e-12 and abs(low + 6 * step - 1.0) < 1e-12
@@ -450,7 +457,7 @@ def test_interpolation_reproduces_quadratics() -> None:
     """Rows sum to one; Keys' weights are exact for polynomials of degree two per dimension."""
     for d, sizes in SIZES.items():
         X, Y, _ = data(4, d, "learned")
-        model = WISKI(X, Y, bounds=BOUNDS[:, :d], grid_size=sizes)
+        model = WISKI(X, Y, bounds=BOUNDS[:, :d], grid_size=sizes, **RAW)
         Z = points(30, d, 3)
         axes = nodes_for(BOUNDS[:, :d], sizes)
         W = model.grid.interpolate(Z).dense(model.grid.m)
@@ -479,7 +486,7 @@ def test_interpolation_reproduces_quadratics() -> None:
 def test_bad_grids(change: dict[str, Any], error: type) -> None:
     X, Y, _ = data(6, 2, "learned")
     with pytest.raises(error, match=r"Expected .*; got .*\. .+"):
-        WISKI(X, Y, **change)
+        WISKI(X, Y, **{**RAW, **change})
 
 
 def test_four_dimensions_are_refused() -> None:
@@ -487,10 +494,10 @@ def test_four_dimensions_are_refused() -> None:
     X, Y = torch.rand(5, 4, dtype=torch.float64), torch.rand(5, 1, dtype=torch.float64)
     bounds = torch.tensor([[0.0] * 4, [1.0] * 4])
     with pytest.raises(UnsupportedError, match=r"GiB.*OnlineSGPR"):
-        WISKI(X, Y, bounds=bounds)
+        WISKI(X, Y, bounds=bounds, **RAW)
     grid = [torch.linspace(-1.0, 2.0, 8)] * 4
     with pytest.raises(UnsupportedError, match=r"GiB"):
-        WISKI(X, Y, grid=grid)
+        WISKI(X, Y, grid=grid, **RAW)
 
 
 @pytest.mark.parametrize("kernel", [LinearKernel(), PolynomialKernel(2)], ids=["linear", "poly"])
@@ -498,12 +505,12 @@ def test_kernels_that_are_not_stationary_are_refused(kernel: Kernel) -> None:
     X, Y, _ = data(6, 2, "learned")
     for k in (kernel, ScaleKernel(kernel), AdditiveKernel(RBFKernel(), kernel)):
         with pytest.raises(UnsupportedError, match="stationary"):
-            WISKI(X, Y, bounds=BOUNDS[:, :2], grid_size=8, covar_module=k)
+            WISKI(X, Y, bounds=BOUNDS[:, :2], grid_size=8, covar_module=k, **RAW)
 
 
 def test_a_posterior_off_the_users_grid_is_refused() -> None:
     X, Y, _ = data(6, 2, "learned")
-    model = WISKI(X, Y, grid=nodes_for(BOUNDS[:, :2], (9, 8)))
+    model = WISKI(X, Y, grid=nodes_for(BOUNDS[:, :2], (9, 8)), **RAW)
     before = snapshot(model)
     with pytest.raises(BoundsError):
         model.observe(X + 5.0, Y)

@@ -1,0 +1,57 @@
+"""Evidence on a grid for all outputs: from the sums, or from the rows of W while they are few."""
+
+from __future__ import annotations
+
+import torch
+from gpytorch.kernels import Kernel
+from torch import Tensor
+
+from bo_stream.grid.kernel import kernel_roots, kernel_values
+from bo_stream.grid.nodes import Grid
+from bo_stream.grid.rows import RowFactorisation, evidence_from_rows
+from bo_stream.grid.state import GridState
+from bo_stream.sums.evidence import Factorisation, attach, factorise
+
+__all__ = ["grid_evidence"]
+
+
+def grid_evidence(
+    state: GridState,
+    grid: Grid,
+    kernel: Kernel,
+    count: Tensor,
+    s2: Tensor,
+    c: Tensor,
+    profile_mean: bool,
+) -> tuple[Tensor, list[Factorisation | RowFactorisation]]:
+    """Log evidence summed over outputs, with closed-form gradients (MATHS 2.3, 2.4), and what the
+    posterior needs of it.
+
+    Args:
+        state: The state.
+        grid: Its grid.
+        kernel: The kernel, with or without one batch dimension of the outputs.
+        count: Number of observations, 0-dim.
+        s2: Noise scales, ``o``.
+        c: Constant means, counted from the state's origin, ``o``.
+        profile_mean: Take the best constant means instead.
+    """
+    n, outputs = int(count), len(state.b)
+    rows = state.rows(n)
+    made: list[Factorisation | RowFactorisation] = []
+    values: list[Tensor] = []
+    if rows is not None:
+        for i, k in enumerate(kernel_values(kernel, grid, state.b, outputs)):
+            y, r = state.row_targets(i, n)
+            value, row_made = evidence_from_rows(k, grid, rows, y, r, s2[i], c[i], profile_mean)
+            made.append(row_made)
+            values.append(value)
+        return torch.stack(values).sum(), made
+    roots, sources = kernel_roots(kernel, grid, state.b, outputs)
+    for i in range(outputs):
+        with torch.no_grad():
+            stats = state.statistics(i, count)
+            value, grads, own = factorise(roots[i], stats, s2[i], c[i], profile_mean)
+        made.append(own)
+        values.append(attach(value, [s2[i], c[i], *sources[i]], grads))
+    return torch.stack(values).sum(), made

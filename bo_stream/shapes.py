@@ -1,0 +1,119 @@
+"""Shapes of a state's tensors, said where the state is defined and checked when one is loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import Field, field, fields, is_dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from bo_stream.errors import StateError
+
+__all__ = ["check_shapes", "moved", "shaped", "tensors_of", "with_tensors"]
+
+Sign = Literal["any", "not negative", "positive", "extended"]
+
+
+def shaped(shape: str, sign: Sign = "any") -> Any:
+    """A field of a state dataclass that is a tensor.
+
+    Args:
+        shape: Numbers, or letters for sizes: ``"n d"``; equal letters are equal sizes. ``d``, ``o``
+            and ``n`` are the numbers of inputs, outputs and observations. For a tuple of tensors
+            one after the other, with semicolons between.
+        sign: What its entries must be, beside finite (``"extended"``: they may be infinite).
+
+    Example:
+        >>> from dataclasses import dataclass
+        >>> @dataclass(frozen=True)
+        ... class Sums:
+        ...     A: Tensor = shaped("m m")
+        ...     b: Tensor = shaped("m")
+    """
+    return field(metadata={"shape": shape, "sign": sign})
+
+
+def tensors_of(state: Any) -> Iterator[tuple[str, Tensor]]:
+    """Names and tensors of a state; those of a state or tuple inside it as ``_outer_inner``."""
+    for part in fields(state):
+        value = getattr(state, part.name)
+        if isinstance(value, Tensor):
+            yield part.name, value
+        elif isinstance(value, tuple) and all(isinstance(v, Tensor) for v in value):
+            for i, tensor in enumerate(value):
+                yield f"_{part.name}_{i}", tensor
+        elif is_dataclass(value):
+            for name, tensor in tensors_of(value):
+                yield f"_{part.name}_{name.lstrip('_')}", tensor
+
+
+def with_tensors(state: Any, tensors: Mapping[str, Tensor]) -> Any:
+    """The same state with other tensors, by the names of `tensors_of`; the rest as it is."""
+    values: dict[str, Any] = {}
+    for part in fields(state):
+        value = getattr(state, part.name)
+        if isinstance(value, Tensor):
+            values[part.name] = tensors[part.name]
+        elif isinstance(value, tuple) and all(isinstance(v, Tensor) for v in value):
+            values[part.name] = tuple(tensors[f"_{part.name}_{i}"] for i in range(len(value)))
+        elif is_dataclass(value):
+            prefix = f"_{part.name}_"
+            inner = {name: tensors[prefix + name.lstrip("_")] for name, _ in tensors_of(value)}
+            values[part.name] = with_tensors(value, inner)
+        else:
+            values[part.name] = value
+    return type(state)(**values)
+
+
+def moved(state: Any, device: torch.device) -> Any:
+    """The same state on another device."""
+    return with_tensors(state, {name: tensor.to(device) for name, tensor in tensors_of(state)})
+
+
+def check_shapes(state: Any, sizes: Mapping[str, int]) -> None:
+    """Refuse a state whose tensors do not fit together, or are not finite or of the wrong sign.
+
+    Args:
+        state: A dataclass whose tensors are `shaped`.
+        sizes: Sizes known beforehand, by letter.
+
+    Raises:
+        StateError: naming the tensor.
+    """
+    known = dict(sizes)
+    for part in fields(state):
+        value = getattr(state, part.name)
+        if is_dataclass(value):
+            check_shapes(value, sizes)
+        elif isinstance(value, Tensor):
+            _check(part, value, known, part.metadata.get("shape"))
+        elif isinstance(value, tuple) and "shape" in part.metadata:
+            for tensor, shape in zip(value, part.metadata["shape"].split(";"), strict=True):
+                _check(part, tensor, known, shape)
+
+
+def _check(part: Field[Any], value: Tensor, known: dict[str, int], shape: str | None) -> None:
+    if shape is not None:
+        letters = shape.split()
+        fits = len(letters) == value.ndim and all(
+            size == (int(letter) if letter.isdigit() else known.setdefault(letter, size))
+            for letter, size in zip(letters, value.shape, strict=True)
+        )
+        if not fits:
+            wanted = " x ".join(f"{a} = {known[a]}" if a in known else a for a in letters)
+            raise StateError(
+                f"{part.name} of shape [{wanted}]",
+                f"{tuple(value.shape)}",
+                "The saved state is truncated or of another surrogate; load an earlier one.",
+            )
+    sign = part.metadata.get("sign", "any")
+    low = (value <= 0) if sign == "positive" else (value < 0)
+    broken = value.isnan() if sign == "extended" else ~value.isfinite()
+    if bool(broken.any()) or (sign in ("not negative", "positive") and bool(low.any())):
+        raise StateError(
+            f"{part.name} finite" + ("" if sign == "any" else f" and {sign}"),
+            "NaN, infinite or wrongly signed entries",
+            "The saved state is damaged; load an earlier one.",
+        )

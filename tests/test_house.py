@@ -1,0 +1,114 @@
+"""The plan of the house: which way imports run, no circles, and files of one idea."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+TOPS = ("bo_stream", "acquisitions", "problems", "experiments")
+FAMILIES = {"wiski", "online_sgpr", "online_svgp", "cagp", "exact"}
+FOUNDATION = {"errors", "shapes", "linalg"}
+MATHEMATICS = {"grid", "sums", "sparse", "variational", "projection"}
+POLICIES = {"growth", "actions"}
+
+# What each room of bo_stream may import; every room may import itself and the foundation.
+ROOMS = {
+    **dict.fromkeys(FOUNDATION, set()),
+    "posterior": set(),
+    "fitting": set(),
+    **dict.fromkeys(MATHEMATICS, {"posterior", "fitting"}),
+    "core": {"posterior", "fitting"},
+    **dict.fromkeys(POLICIES, {"posterior", "fitting"} | MATHEMATICS),
+    **dict.fromkeys(FAMILIES, {"core", "posterior", "fitting"} | MATHEMATICS | POLICIES),
+    "families": FAMILIES | {"core"},
+    "sgpr": {"sparse"},
+    "scores": {"core", "posterior"},
+    "campaign": {"core", "fitting", "posterior", "scores"},
+    "loop": {"campaign"},
+}
+# Mathematics that builds on other mathematics.
+BETWEEN = {
+    "grid": {"sums"},
+    "variational": {"sparse"},
+}
+
+
+def modules() -> dict[str, Path]:
+    """Every module by its dotted name."""
+    files = {}
+    for top in TOPS:
+        for path in sorted((ROOT / top).rglob("*.py")):
+            name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+            files[name.removesuffix(".__init__")] = path
+    return files
+
+
+MODULES = modules()
+
+
+def imports(path: Path) -> Iterator[str]:
+    """Modules of the repository that a file imports, under `TYPE_CHECKING` and in functions too."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            for alias in node.names:
+                name = f"{node.module}.{alias.name}"
+                yield name if name in MODULES else node.module
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+
+
+GRAPH = {name: {i for i in imports(path) if i in MODULES} for name, path in MODULES.items()}
+
+
+def room(name: str) -> str:
+    """The room of bo_stream a module is in."""
+    return name.split(".")[1] if "." in name else ""
+
+
+@pytest.mark.parametrize("name", [m for m in MODULES if m.startswith("bo_stream.")])
+def test_arrows_run_downwards(name: str) -> None:
+    here = room(name)
+    if here in ("testing", ""):
+        return
+    allowed = {here} | FOUNDATION | ROOMS[here] | BETWEEN.get(here, set())
+    there = {room(i) for i in GRAPH[name] if i.startswith("bo_stream.")}
+    assert there <= allowed, f"{name} imports {sorted(there - allowed)}"
+
+
+def test_the_library_imports_neither_studies_nor_acquisitions() -> None:
+    """`bo_stream.testing` may import acquisitions lazily."""
+    for name, there in GRAPH.items():
+        top = name.split(".")[0]
+        tops = {i.split(".")[0] for i in there}
+        if top in ("bo_stream", "problems") and not name.startswith("bo_stream.testing"):
+            assert not tops & {"acquisitions", "experiments"}, name
+        if top == "problems":
+            assert "bo_stream" not in tops, name
+        if top == "acquisitions":
+            assert "experiments" not in tops, name
+
+
+def test_no_circles() -> None:
+    """Packages' own `__init__` gather what is inside them and do not count."""
+    plain = {n for n, path in MODULES.items() if path.name != "__init__.py"}
+    done: set[str] = set()
+
+    def visit(name: str, above: tuple[str, ...]) -> None:
+        assert name not in above, " -> ".join([*above[above.index(name) :], name])
+        if name in done:
+            return
+        for other in GRAPH[name] & plain:
+            visit(other, (*above, name))
+        done.add(name)
+
+    for name in plain:
+        visit(name, ())
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_files_are_short(name: str) -> None:
+    lines = len(MODULES[name].read_text().splitlines())
+    most = 250 if name in {f"bo_stream.{family}" for family in FAMILIES} else 400
+    assert lines <= most
