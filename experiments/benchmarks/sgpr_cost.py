@@ -17,13 +17,15 @@ import time
 from collections.abc import Callable
 from functools import partial
 
-import typer
+from experiments.common.command import Out, Smoke, begin, command, echo, start
 
-from experiments.command import Out, Smoke, folder, start
+TAKES = "about 30 seconds on one core"
 
 
 def main(out: Out = None, smoke: Smoke = False) -> None:
     """Measure, print, write."""
+    out = begin("results/benchmarks", out, smoke, TAKES, packages=())
+
     import pandas as pd
     import torch
 
@@ -31,7 +33,6 @@ def main(out: Out = None, smoke: Smoke = False) -> None:
     from experiments.benchmarks.timing import alternated
 
     torch.set_num_threads(1)
-    out = folder("results/benchmarks", out, smoke)
     M, counts, full, repetitions = (
         (20, (300, 900), 500, 3) if smoke else (200, (1_000, 50_000), 5_000, 15)
     )
@@ -49,10 +50,12 @@ def main(out: Out = None, smoke: Smoke = False) -> None:
     unit = list(medians.values())[-1]
     rows = [(name, 1e3 * s, unit / s) for name, s in medians.items()]
     table = pd.DataFrame(rows, columns=["operation", "ms", "SGPR over this"])
-    typer.echo(f"M = {M}, batch of {BATCH}; growth in n {medians[many] / medians[few]:.3f}")
-    typer.echo(table.to_string(index=False, float_format="{:.2f}".format))
+    echo(f"M = {M}, batch of {BATCH}; growth in n {medians[many] / medians[few]:.3f}")
+    echo(table.to_string(index=False, float_format="{:.2f}".format))
     table.to_csv(out / "sgpr_cost.csv", index=False)
 
 
+app = command(main)
+
 if __name__ == "__main__":
-    start(main)
+    start(app)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import torch
-from gpytorch.kernels import MaternKernel, ScaleKernel
+from gpytorch.kernels import MaternKernel
 from torch import Tensor
 
 from bo_stream import WISKI
+from experiments.common.kernels import scaled
 
 
 def stream(n: int, product: bool, sizes: int) -> WISKI:
     """A 3-D surrogate that has seen n points of a smooth function with noise."""
-    kernel = None if product else ScaleKernel(MaternKernel(nu=1.5, ard_num_dims=3))
+    kernel = None if product else scaled(MaternKernel(nu=1.5, ard_num_dims=3))
     model = WISKI(
         torch.empty(0, 3, dtype=torch.float64),
         torch.empty(0, 1, dtype=torch.float64),

@@ -17,7 +17,7 @@ from bo_stream.actions.climb import LearningCurve
 from bo_stream.errors import InputError
 from bo_stream.fitting.schedule import RefitSchedule
 from bo_stream.scores import score
-from experiments.cohort import cohort
+from experiments.common.cohort import cohort
 
 
 def data(n, seed=0):
