@@ -19,11 +19,11 @@ from experiments.common.command import (
     Smoke,
     begin,
     command,
-    echo,
     need,
     option,
     start,
 )
+from experiments.common.progress import say
 
 Numbers = Annotated[list[int] | None, option(help="Only these; may repeat.")]
 
@@ -74,7 +74,7 @@ def run(c: dict[str, Any], out: Path | None, smoke: bool, takes: str | None) -> 
     except (InputError, ProblemDataError) as error:
         raise BadParameter(str(error)) from error
     folder = begin(c["output"], out, smoke, takes)
-    echo(f"{len(planned)} campaigns on {len(cells.X)} cells. {cells.attribution}")
+    say(f"{len(planned)} campaigns on {len(cells.X)} cells. {cells.attribution}")
     run_all(cells, planned, c, folder)
 
 

@@ -24,8 +24,8 @@ from bo_stream.campaign import Campaign, CampaignConfig, FitPolicy
 from bo_stream.errors import InputError
 from bo_stream.families import FAMILIES
 from bo_stream.scores import score
-from experiments.common.command import echo
 from experiments.common.kernels import scaled
+from experiments.common.progress import say
 from problems import load_malaria
 from problems.errors import BadData, DataNotFound
 from problems.malaria import Malaria
@@ -94,11 +94,11 @@ def campaigns(c: dict[str, Any]) -> tuple[Malaria, list[Planned]]:
     try:
         cells = load_cells(c)
     except DataNotFound as error:
-        echo(f"{error}\nRunning on the SYNTHETIC field instead.")
+        say(f"{error}\nRunning on the SYNTHETIC field instead.")
         cells = load_cells(c | {"source": None})
     observations = c["observations"]
     if cells.Yvar is None and "known noise" in observations:
-        echo(f"{cells.name}: no standard deviations, no known noise.")
+        say(f"{cells.name}: no standard deviations, no known noise.")
         observations = [o for o in observations if o != "known noise"]
     planned: list[Planned] = []
     families = [sized for family in c["surrogates"] for sized in _sized(family, c)]

@@ -9,11 +9,10 @@ from typing import Any
 import pandas as pd
 
 from experiments.active_learning.campaigns import Planned, provenance
-from experiments.active_learning.maps import draw_maps
-from experiments.active_learning.words import described, in_words
-from experiments.common.command import echo
+from experiments.active_learning.maps import described, draw_maps
 from experiments.common.plots import draw_bands
-from experiments.common.progress import Progress
+from experiments.common.progress import Progress, say
+from experiments.common.words import in_words
 from problems.malaria import Malaria
 
 __all__ = ["run_all"]
@@ -39,12 +38,12 @@ def run_all(cells: Malaria, planned: list[Planned], c: dict[str, Any], out: Path
 
     for facts, make in planned:
         label = "_".join(str(v) for v in facts.values()).replace(" ", "-")
-        echo(label)
+        say(label)
         campaign = make(callback=tell)
         table = campaign.run()
         campaign.save(out / f"{label}.csv", **facts, **provenance(cells, c))
         draw_maps(campaign, cells, out / f"{label}.png", title=described(facts))
-        echo(table.iloc[-1][SHOWN].to_string())
+        say(table.iloc[-1][SHOWN].to_string())
         tables.append(table.assign(**facts))
     draw_errors(pd.concat(tables), cells.units, out)
 

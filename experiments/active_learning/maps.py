@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 import textwrap
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,9 +14,10 @@ from numpy.typing import NDArray
 from bo_stream.campaign import Campaign
 from bo_stream.scores import marginals
 from experiments.common.plots import plt, save
+from experiments.common.words import in_words
 from problems.malaria import Malaria
 
-__all__ = ["draw_maps", "rasterised"]
+__all__ = ["described", "draw_maps", "rasterised"]
 
 PANEL = 4.2
 """The longer side of a map, inches."""
@@ -83,3 +86,14 @@ def draw_maps(campaign: Campaign, cells: Malaria, path: Path, title: str = "") -
     caption = textwrap.fill(cells.attribution, letters)
     figure.supxlabel(caption, fontsize=7, x=0.01, ha="left")
     save(figure, path)
+
+
+def described(facts: Mapping[str, Any]) -> str:
+    """A campaign in words, for the title of its maps.
+
+    Args:
+        facts: As `experiments.active_learning.campaigns.campaigns` gives them.
+    """
+    parts = [in_words(facts[key]) for key in ("surrogate", "policy", "observation", "kernel")]
+    place = str(facts["cells"]).replace("_", " ")
+    return f"{place[:1].upper()}{place[1:]}: {'; '.join(parts)}; seed {facts['seed']}"

@@ -14,11 +14,11 @@ from experiments.common.command import (
     Smoke,
     begin,
     commands,
-    echo,
     need,
     option,
     start,
 )
+from experiments.common.progress import say
 
 Workers = Annotated[int, option(min=1, help="Processes, one torch thread each.")]
 
@@ -52,15 +52,15 @@ def _study(config: Path, default: Path, out: Path | None, smoke: bool, workers: 
     draw_regret(tables, out / "regret_vs_wallclock.png", study.title)
     table = summary(tables, study.runs[0].config.q)
     table.to_csv(out / "summary.csv", index=False)
-    echo(f"\n{study.title}; times with {workers} processes of one thread\n")
+    say(f"\n{study.title}; times with {workers} processes of one thread\n")
     printed = table.map(lambda v: f"{v:.3f}" if isinstance(v, float) else f"{v}")
-    echo(printed.set_index("surrogate").T.to_string())
+    say(printed.set_index("surrogate").T.to_string())
     differences = paired(tables)
     differences.to_csv(out / "paired.csv", index=False)
     if len(differences):
-        echo("\nlog inference regret, paired by seed\n")
-        echo(differences.to_string(index=False, float_format="{:.3f}".format))
-    echo(f"\n{time.perf_counter() - began:.0f} s in all; wrote {out}/")
+        say("\nlog inference regret, paired by seed\n")
+        say(differences.to_string(index=False, float_format="{:.3f}".format))
+    say(f"\n{time.perf_counter() - began:.0f} s in all; wrote {out}/")
 
 
 app = commands(__doc__, demo, run)

@@ -15,7 +15,8 @@ process, one thread; 3-D problems, q = 3, WISKI with 10 x 10 x 10 nodes, qUCB wi
 import warnings
 from typing import Annotated
 
-from experiments.common.command import Out, Smoke, begin, command, echo, option, start
+from experiments.common.command import Out, Smoke, begin, command, option, start
+from experiments.common.progress import say
 
 LIMITS = {"step": 50.0, "fit evaluations": 5.0, "growth": 1.15, "n=2000": 10.0, "n=4000": 60.0}
 
@@ -54,11 +55,11 @@ def main(
         ),
     }
     for key, (title, table) in tables.items():
-        echo(f"\n{title}")
-        echo(table.to_string(index=False, float_format="{:.3f}".format))
+        say(f"\n{title}")
+        say(table.to_string(index=False, float_format="{:.3f}".format))
         table.to_csv(out / f"bo_step_cost_{key}.csv", index=False)
     limits = ", ".join(f"{name} {limit:g}" for name, limit in LIMITS.items())
-    echo(f"\nLimits (at least, for the ratios to ExactGP; at most, for the others): {limits}")
+    say(f"\nLimits (at least, for the ratios to ExactGP; at most, for the others): {limits}")
 
 
 app = command(main)

@@ -5,7 +5,8 @@ and writes `results/benchmarks/cagp_*.csv`. One thread; medians of alternated re
 process, seconds of processor time; memory in processes of their own.
 """
 
-from experiments.common.command import Out, Smoke, begin, command, echo, start
+from experiments.common.command import Out, Smoke, begin, command, start
+from experiments.common.progress import say
 
 TAKES = "about 5 minutes on one core"
 
@@ -25,7 +26,7 @@ def main(out: Out = None, smoke: Smoke = False) -> None:
         "elbo": elbo_against_sgpr(*((400, 32, 64, 2) if smoke else (10_000, 512, 1_024, 5))),
     }
     for name, table in tables.items():
-        echo(table.to_string(index=False, float_format="{:.3f}".format) + "\n")
+        say(table.to_string(index=False, float_format="{:.3f}".format) + "\n")
         table.to_csv(out / f"cagp_{name}.csv", index=False)
 
 

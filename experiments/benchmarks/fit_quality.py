@@ -12,7 +12,8 @@ import warnings
 from functools import partial
 from typing import Annotated
 
-from experiments.common.command import Out, Smoke, begin, command, echo, option, start
+from experiments.common.command import Out, Smoke, begin, command, option, start
+from experiments.common.progress import Progress, say
 
 LIMIT = 0.2
 TAKES = "about 5 minutes on one core"
@@ -34,7 +35,6 @@ def main(
     from bo_stream.loop import BOLoop, LoopConfig
     from bo_stream.scores import paired_bootstrap
     from experiments.benchmarks.converged import Converged
-    from experiments.common.progress import Progress
     from experiments.common.summary import log_regret
     from problems import synthetic
 
@@ -55,12 +55,12 @@ def main(
             row[f"{name}, fit seconds"] = table["fit_seconds"].iloc[1:].median()
             row[f"{name}, fit evaluations"] = table["fit_evaluations"].iloc[1:].median()
         rows.append(row)
-        echo(f"seed {seed}: " + ", ".join(f"{k} {v:.3f}" for k, v in row.items() if k != "seed"))
+        say(f"seed {seed}: " + ", ".join(f"{k} {v:.3f}" for k, v in row.items() if k != "seed"))
     table = pd.DataFrame(rows)
     table.to_csv(out / "fit_quality.csv", index=False)
     for part in ("last", "last tenth"):
         gap = paired_bootstrap(table[f"kept, {part}"], table[f"converged, {part}"])
-        echo(
+        say(
             f"{problem}, {part} of {steps} steps: median paired difference of log "
             f"inference regret {gap.median:+.3f} (95 % {gap.low:+.3f} to {gap.high:+.3f}; "
             f"limit {LIMIT})"

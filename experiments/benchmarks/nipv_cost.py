@@ -12,7 +12,8 @@ import statistics
 import time
 from functools import partial
 
-from experiments.common.command import Out, Smoke, begin, command, echo, start
+from experiments.common.command import Out, Smoke, begin, command, start
+from experiments.common.progress import say
 
 TAKES = "about 1 minute on one core"
 
@@ -53,10 +54,10 @@ def main(out: Out = None, smoke: Smoke = False) -> None:
     rows.append(("stock qNIPV", f"n = {n_few}, P = {P}", slow))
     table = pd.DataFrame(rows, columns=["acquisition", "sizes", "seconds"])
     table["stock / this"] = slow / table["seconds"]
-    echo(table.to_string(index=False, float_format="{:.3g}".format))
-    echo(f"WISKI, n from {n_few} to {n_many}: {medians[1] / medians[0]:.3f} times the cost")
-    echo(f"WISKI, P from {P_few} to {P_many}: {medians[3] / medians[2]:.3f} times the cost")
-    echo(f"WISKI, {calls} calls: resident memory {growth:+.1f} MB")
+    say(table.to_string(index=False, float_format="{:.3g}".format))
+    say(f"WISKI, n from {n_few} to {n_many}: {medians[1] / medians[0]:.3f} times the cost")
+    say(f"WISKI, P from {P_few} to {P_many}: {medians[3] / medians[2]:.3f} times the cost")
+    say(f"WISKI, {calls} calls: resident memory {growth:+.1f} MB")
     table.assign(**{"MB per calls": [growth, *[float("nan")] * (len(table) - 1)]}).to_csv(
         out / "nipv_cost.csv", index=False
     )

@@ -17,7 +17,8 @@ import time
 from collections.abc import Callable
 from functools import partial
 
-from experiments.common.command import Out, Smoke, begin, command, echo, start
+from experiments.common.command import Out, Smoke, begin, command, start
+from experiments.common.progress import say
 
 TAKES = "about 30 seconds on one core"
 
@@ -50,8 +51,8 @@ def main(out: Out = None, smoke: Smoke = False) -> None:
     unit = list(medians.values())[-1]
     rows = [(name, 1e3 * s, unit / s) for name, s in medians.items()]
     table = pd.DataFrame(rows, columns=["operation", "ms", "SGPR over this"])
-    echo(f"M = {M}, batch of {BATCH}; growth in n {medians[many] / medians[few]:.3f}")
-    echo(table.to_string(index=False, float_format="{:.2f}".format))
+    say(f"M = {M}, batch of {BATCH}; growth in n {medians[many] / medians[few]:.3f}")
+    say(table.to_string(index=False, float_format="{:.2f}".format))
     table.to_csv(out / "sgpr_cost.csv", index=False)
 
 

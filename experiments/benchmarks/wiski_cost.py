@@ -7,7 +7,8 @@ repetitions.
 
 from functools import partial
 
-from experiments.common.command import Out, Smoke, begin, command, echo, start
+from experiments.common.command import Out, Smoke, begin, command, start
+from experiments.common.progress import say
 
 LIMITS = {"observe": 0.2, "posterior": 1.0, "evidence (product)": 6.0, "evidence (other)": 16.0}
 FLAT = {"observe": 1.25, "posterior": 1.1, "evidence (product)": 1.1, "evidence (other)": 1.1}
@@ -48,8 +49,8 @@ def main(out: Out = None, smoke: Smoke = False) -> None:
         rows.append((name, small, large, limit, large / small, FLAT[name]))
     columns = ["operation", f"c at n={few}", f"c at n={many}", "limit", "growth", "growth limit"]
     table = pd.DataFrame(rows, columns=columns)
-    echo(f"m = {sizes**3}, c = {1e3 * sorted(times['c'])[repetitions // 2]:.2f} ms")
-    echo(table.to_string(index=False, float_format="{:.3f}".format))
+    say(f"m = {sizes**3}, c = {1e3 * sorted(times['c'])[repetitions // 2]:.2f} ms")
+    say(table.to_string(index=False, float_format="{:.3f}".format))
     table.to_csv(out / "wiski_cost.csv", index=False)
 
 

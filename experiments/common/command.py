@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from experiments.common.extras import missing
+from experiments.common.progress import say
 
 try:
     import typer
@@ -35,7 +36,6 @@ __all__ = [
     "begin",
     "command",
     "commands",
-    "echo",
     "folder",
     "need",
     "option",
@@ -49,7 +49,7 @@ CONFIGS = Path(__file__).parents[1] / "configs"
 TAKES = "takes"
 """Key by which a configuration may say how long all of it takes, in words."""
 
-BadParameter, echo, option, argument = typer.BadParameter, typer.echo, typer.Option, typer.Argument
+BadParameter, option, argument = typer.BadParameter, typer.Option, typer.Argument
 
 Config = Annotated[
     Path, typer.Argument(exists=True, dir_okay=False, help="TOML with the keys of the default.")
@@ -121,7 +121,7 @@ def begin(
     need(*packages)
     path = folder(default, out, smoke)
     known = f"Takes {takes}." if takes else "How long this takes depends on the configuration."
-    echo(f"{'A smoke run takes seconds.' if smoke else known} Results go to {path}/.")
+    say(f"{'A smoke run takes seconds.' if smoke else known} Results go to {path}/.")
     return path
 
 

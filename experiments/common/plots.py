@@ -13,7 +13,7 @@ matplotlib.use("Agg")
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 __all__ = [
     "draw_band",
@@ -28,6 +28,8 @@ __all__ = [
 DASHES: list[Any] = ["-", (0, (5, 2)), (0, (1, 1.5)), (0, (6, 2, 1, 2)), (0, (3, 1, 1, 1, 1, 1))]
 MARKERS = "os^Dv"
 """By curve, so that curves which coincide can all be seen."""
+CROWD = 4
+"""More curves than these leave no room for a legend among them."""
 
 
 def draw_bands(
@@ -60,10 +62,12 @@ def draw_bands(
     """
     table = pd.concat(list(tables), ignore_index=True)
     varying = [name for name in names if table[name].nunique() > 1] or list(names[:1])
-    figure, ax = plt.subplots(figsize=(7, 4.5), layout="constrained")
+    curves = list(table.groupby(varying, sort=False))
+    size = (10.5 if len(curves) > CROWD else 7.0), 4.5
+    figure, ax = plt.subplots(figsize=size, layout="constrained")
     counts = [
         draw_band(ax, runs, y, x, _in_words(key, words), k)[1]
-        for k, (key, runs) in enumerate(table.groupby(varying, sort=False))
+        for k, (key, runs) in enumerate(curves)
     ]
     fixed = _in_words((table[name].iloc[0] for name in names if name not in varying), words)
     about = {name: name.replace("_", " ") for name in (x, y)} | dict(labels or {})
@@ -72,7 +76,9 @@ def draw_bands(
         logarithmic_axis(ax, "y")
     if logarithmic_x:
         logarithmic_axis(ax, "x")
-    legend(ax, counts)
+    elif x == "step":
+        ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+    legend(ax, counts, beside=len(counts) > CROWD)
     save(figure, path)
 
 
@@ -80,7 +86,7 @@ def draw_sizes(
     table: pd.DataFrame,
     path: Path,
     y: str = "points",
-    label: str = "inducing points",
+    label: str = "number of inducing points",
     title: Callable[[Any, Any], str] = lambda dim, scenario: f"{scenario}, {dim}-D",
     x_label: str = "batch",
 ) -> None:
@@ -142,12 +148,13 @@ def draw_band(
     return line.get_color(), seeds
 
 
-def legend(ax: Axes, seeds: Iterable[int]) -> None:
+def legend(ax: Axes, seeds: Iterable[int], beside: bool = False) -> None:
     """A legend that says what lines and bands are.
 
     Args:
         ax: Where.
         seeds: How many seeds each curve has.
+        beside: Whether it stands beside the panel instead of in it.
     """
     least, most = min(seeds := list(seeds)), max(seeds)
     if most == 1:
@@ -157,16 +164,21 @@ def legend(ax: Axes, seeds: Iterable[int]) -> None:
     else:
         about = f"median; band: range of {least} to {most} seeds"
         about += ", none for one seed" if least == 1 else ""
-    ax.legend(fontsize=8, title=about, title_fontsize=8)
+    place: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (1.01, 1.0)} if beside else {}
+    ax.legend(fontsize=8, title=about, title_fontsize=8, **place)
 
 
 def logarithmic_axis(ax: Axes, which: str) -> None:
-    """Make an axis logarithmic, with labels that do not run into each other."""
+    """Make an axis logarithmic, with a few plain numbers along it; call it when all is drawn."""
     ax.set(**{f"{which}scale": "log"})
     axis = ax.xaxis if which == "x" else ax.yaxis
-    axis.set_major_formatter(LogFormatter(labelOnlyBase=False))
-    axis.set_minor_formatter(LogFormatter(labelOnlyBase=False, minor_thresholds=(2.0, 0.5)))
-    axis.set_tick_params(which="both", labelsize=8)
+    low, high = axis.get_view_interval()
+    if high < 10.0 * low:
+        axis.set_major_locator(MaxNLocator(6))
+    elif high < 1000.0 * low:
+        axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
 
 
 def save(figure: Figure, path: Path) -> None:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from experiments.common.command import echo
-
-__all__ = ["Progress"]
+__all__ = ["Progress", "say"]
 
 EVERY = 20.0
 """Seconds between two lines, at least."""
+
+
+def say(line: str) -> None:
+    """Print a line now, not when a pipe's buffer is full."""
+    print(line, flush=True)
 
 
 class Progress:
@@ -20,7 +23,7 @@ class Progress:
         total: Parts in all.
         parts: What they are called, in the plural.
         every: Seconds between two lines, at least; `EVERY` if None.
-        tell: Where a line goes.
+        tell: Where a line goes; printed if None.
         clock: What tells the time.
     """
 
@@ -29,14 +32,14 @@ class Progress:
         total: int,
         parts: str,
         every: float | None = None,
-        tell: Callable[[str], object] = echo,
+        tell: Callable[[str], object] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.total = total
         self.parts = parts
         self.done = 0
         self._every = EVERY if every is None else every
-        self._tell, self._clock = tell, clock
+        self._tell, self._clock = tell or say, clock
         self._began = self._told = clock()
 
     def __call__(self, note: str = "", done: int = 1) -> None:

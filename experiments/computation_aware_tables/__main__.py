@@ -17,12 +17,12 @@ from experiments.common.command import (
     Smoke,
     begin,
     command,
-    echo,
     option,
     read,
     selected,
     start,
 )
+from experiments.common.progress import say
 
 CONFIG = CONFIGS / "computation_aware_tables.toml"
 
@@ -55,9 +55,9 @@ def main(
     draw_calibration(frames["results"], folder / "calibration.png")
     results = frames["results"]
     shown = results.drop(columns=[k for k in results if str(k).startswith("coverage ")])
-    echo("\n" + shown.to_string(index=False, float_format="{:.4f}".format))
+    say("\n" + shown.to_string(index=False, float_format="{:.4f}".format))
     far_from = frames["subspaces"][["table", "actions", "n", "i", "distance", "nll"]]
-    echo("\n" + far_from.to_string(index=False, float_format="{:.3f}".format))
+    say("\n" + far_from.to_string(index=False, float_format="{:.3f}".format))
 
 
 app = command(main)

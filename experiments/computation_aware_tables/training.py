@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from experiments.common.command import echo
+from experiments.common.progress import say
 from experiments.computation_aware_tables.contenders import CONTENDERS
 from experiments.computation_aware_tables.course import Course
 from experiments.computation_aware_tables.report import distances, results
@@ -30,9 +30,9 @@ def trained(c: dict[str, Any]) -> dict[str, pd.DataFrame]:
                 head = {"table": name, "seed": seed, "contender": label}
                 rows.append(head | results(course, done))
                 curves += [head | row for row in course.rows]
-                echo(f"{name}, seed {seed}, {label}: nll {rows[-1]['nll']:.3f}")
+                say(f"{name}, seed {seed}, {label}: nll {rows[-1]['nll']:.3f}")
         for row in distances(name, c):
             far.append({"table": name, **row})
-            echo(f"{name}, {row['actions']}: distance {row['distance']:.3f} to the eigenspace")
+            say(f"{name}, {row['actions']}: distance {row['distance']:.3f} to the eigenspace")
     frames = {"results": rows, "curves": curves, "subspaces": far}
     return {key: pd.DataFrame(frame) for key, frame in frames.items()}

@@ -10,7 +10,8 @@ picture.  [CaGP, figure 1]
 
 from typing import Annotated
 
-from experiments.common.command import Out, Smoke, begin, command, echo, option, start
+from experiments.common.command import Out, Smoke, begin, command, option, start
+from experiments.common.progress import say
 
 
 def main(
@@ -34,7 +35,7 @@ def main(
     drawn, table = posteriors(split, grid, actions, 0.3 if smoke else seconds)
     draw_toy(drawn, grid[:, 0], split.X[:, 0], split.Y[:, 0], truth, folder / "posteriors.png")
     table.to_csv(folder / "table.csv", index=False)
-    echo(table.to_string(index=False, float_format="{:.4f}".format))
+    say(table.to_string(index=False, float_format="{:.4f}".format))
 
 
 app = command(main)

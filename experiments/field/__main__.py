@@ -13,10 +13,10 @@ from experiments.common.command import (
     Smoke,
     begin,
     command,
-    echo,
     read,
     start,
 )
+from experiments.common.progress import say
 
 CONFIG = CONFIGS / "field.toml"
 
@@ -39,7 +39,7 @@ def main(config: Config = CONFIG, out: Out = None, smoke: Smoke = False) -> None
     model, table = streamed(walk, c)
     table.to_csv(folder / "batches.csv", index=False)
     draw_field(model, walk.X, folder / "map.png", f"Field strength, {walk.attribution}")
-    echo(table.to_string(index=False, float_format="{:.3f}".format))
+    say(table.to_string(index=False, float_format="{:.3f}".format))
 
 
 app = command(main)

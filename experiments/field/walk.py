@@ -12,8 +12,8 @@ from gpytorch.kernels import RBFKernel
 from gpytorch.priors import LogNormalPrior
 from torch import Tensor
 
-from experiments.common.command import echo
 from experiments.common.kernels import gaussian, scaled, standardised
+from experiments.common.progress import say
 from problems.errors import DataNotFound
 from problems.tables import load_table
 
@@ -48,7 +48,7 @@ def walked(name: str, every: int) -> Walk:
     try:
         X, Y, attribution = _synthetic() if name == "synthetic" else _measured(name)
     except DataNotFound as error:
-        echo(f"{error}\nRunning on a SYNTHETIC walk instead.")
+        say(f"{error}\nRunning on a SYNTHETIC walk instead.")
         X, Y, attribution = _synthetic()
     held = torch.arange(len(X)) % every == every - 1
     return Walk(X[~held], Y[~held], X[held], Y[held], attribution)

@@ -15,12 +15,12 @@ from experiments.common.command import (
     Smoke,
     begin,
     command,
-    echo,
     option,
     read,
     selected,
     start,
 )
+from experiments.common.progress import say
 
 CONFIG = CONFIGS / "fx.toml"
 
@@ -54,6 +54,7 @@ def run(c: dict[str, Any], out: Any) -> None:
     import torch
 
     from experiments.common.plots import draw_bands
+    from experiments.common.words import in_words
     from experiments.fx_stream.recipe import followed
 
     torch.set_num_threads(1)
@@ -63,14 +64,15 @@ def run(c: dict[str, Any], out: Any) -> None:
     means = last.groupby(["order", "method"], sort=False)[[*PICTURES]].mean()
     means["seconds"] = days.groupby(["order", "method"], sort=False)["seconds"].mean()
     means.to_csv(out / "means.csv")
+    words = {name: in_words(name) for name in c["methods"]}
     for order, part in days.groupby("order", sort=False):
         about = "in order of time" if order == "time" else "in random order"
         title = "Made-up rate" if c["table"] == "synthetic" else f"Exchange rate {c['table']}"
         for column, label in PICTURES.items():
             path, labels = out / f"{order!s}_{column}.png", {"n": "days seen", column: label}
             scale, title_of = column == "rmse", f"{title}, {about}"
-            draw_bands([part], column, "n", ["method"], path, scale, labels, title_of)
-    echo("\n" + means.round(4).to_string())
+            draw_bands([part], column, "n", ["method"], path, scale, labels, title_of, words=words)
+    say("\n" + means.round(4).to_string())
 
 
 app = command(main)

@@ -16,9 +16,8 @@ from torch import Tensor
 
 from bo_stream import ExactGP, surrogate
 from bo_stream.scores import prequential, score
-from experiments.common.command import echo
 from experiments.common.kernels import standardised
-from experiments.common.progress import Progress
+from experiments.common.progress import Progress, say
 from problems.tables import load_table
 
 __all__ = ["Stream", "follow", "followed", "pretrained"]
@@ -79,7 +78,7 @@ def followed(c: dict[str, Any], shown: list[str]) -> pd.DataFrame:
                 scores = follow(name, stream, first, method, lambda note: progress(note, done=0))
                 tables.append(scores.assign(method=name, order=order, seed=seed))
                 end = scores[shown].iloc[-1].round(3).to_dict()
-                echo(f"{order}, seed {seed}, {name}: {end}")
+                say(f"{order}, seed {seed}, {name}: {end}")
                 progress()
     return pd.concat(tables, ignore_index=True)
 

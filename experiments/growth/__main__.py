@@ -21,11 +21,11 @@ from experiments.common.command import (
     Smoke,
     begin,
     command,
-    echo,
     option,
     read,
     start,
 )
+from experiments.common.progress import say
 
 CONFIG = CONFIGS / "growth.toml"
 
@@ -59,8 +59,8 @@ def main(
     draw_sizes(sizes, folder / "sizes.png", title=lambda dim, name: f"{PANELS[name]}, {dim}-D")
     table = ratios(results)
     table.to_csv(folder / "table.csv")
-    echo("\nInducing points at equal error, means over seeds; medians of their ratios")
-    echo(table.round(2).to_string())
+    say("\nInducing points at equal error, means over seeds; medians of their ratios")
+    say(table.round(2).to_string())
 
 
 app = command(main)

@@ -8,8 +8,7 @@ from typing import Any
 import pandas as pd
 
 from bo_stream.growth import OIPS, VIPS, ConditionalVariance, FixedSize, GrowthPolicy
-from experiments.common.command import echo
-from experiments.common.progress import Progress
+from experiments.common.progress import Progress, say
 from experiments.growth.scenarios import SCENARIOS, Stream, grown
 
 __all__ = ["compared", "ratios"]
@@ -67,7 +66,7 @@ def compared(c: dict[str, Any]) -> tuple[pd.DataFrame, pd.DataFrame]:
                     for policy in policies:
                         if trials.kept(name, policy, stream, facts, most)[0]:
                             break
-                echo(f"{dim}-D, {scenario}, seed {seed}: {points} points, rmse {rmse:.4f}")
+                say(f"{dim}-D, {scenario}, seed {seed}: {points} points, rmse {rmse:.4f}")
                 progress()
     return pd.DataFrame(trials.results), pd.DataFrame(trials.sizes)
 

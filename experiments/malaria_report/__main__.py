@@ -10,8 +10,8 @@ cells as NIPV's surrogate; the least and largest coverage from half way on.
 from pathlib import Path
 from typing import Annotated
 
-from experiments.common.command import BadParameter, argument, command, echo, option, start
-from experiments.common.progress import Progress
+from experiments.common.command import BadParameter, argument, command, option, start
+from experiments.common.progress import Progress, say
 
 
 def main(
@@ -31,7 +31,7 @@ def main(
     torch.set_num_threads(1)
     pairs, credits = found(folders)
     takes = "seconds for each, more for an exact GP on many cells" if exact else "seconds"
-    echo(f"{len(pairs)} pairs of campaigns; takes {takes}. Writes {folders[0]}/report.csv.")
+    say(f"{len(pairs)} pairs of campaigns; takes {takes}. Writes {folders[0]}/report.csv.")
     progress, rows = Progress(len(pairs), "pairs"), []
     try:
         for key, paths in pairs.items():
@@ -42,9 +42,9 @@ def main(
     table = pd.DataFrame(rows)
     medians = table.groupby(KEYS, sort=False).median(numeric_only=True).drop(columns="seed")
     medians.insert(0, "seeds", table.groupby(KEYS, sort=False).size())
-    echo(medians.T.to_string(float_format="{:.4g}".format))
+    say(medians.T.to_string(float_format="{:.4g}".format))
     for name, attribution in credits.items():
-        echo(f"{name}: {attribution}")
+        say(f"{name}: {attribution}")
     table.to_csv(folders[0] / "report.csv", index=False)
 
 

@@ -17,12 +17,12 @@ from experiments.common.command import (
     Smoke,
     begin,
     command,
-    echo,
     option,
     read,
     selected,
     start,
 )
+from experiments.common.progress import say
 
 CONFIG = CONFIGS / "model_size.toml"
 
@@ -70,7 +70,7 @@ def run(c: dict[str, Any], out: Any) -> None:
         shown = pd.concat([batches, at_once]) if y in full_errors else batches
         path, title = out / f"{y}.png", lambda dim, name: f"{name}, {dim} inputs"
         draw_sizes(shown, path, y, label, title)
-    echo("\n" + results.round(4).to_string(index=False) + "\n\n" + means.round(4).to_string())
+    say("\n" + results.round(4).to_string(index=False) + "\n\n" + means.round(4).to_string())
 
 
 app = command(main)

@@ -7,8 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from experiments.common.command import echo
-from experiments.common.progress import Progress
+from experiments.common.progress import Progress, say
 from experiments.common.splits import TableSplit
 from experiments.model_size.recipe import errors, reference, rows, stream
 
@@ -40,7 +39,7 @@ def streamed(c: dict[str, Any]) -> tuple[pd.DataFrame, pd.DataFrame]:
         facts = {"dim": split.X.shape[1], "scenario": name, "seed": seed, "policy": "VIPS"}
         facts |= {"rmse_full": rmse_full, "nlpd_full": nlpd_full}
         batches += [facts | row for row in course]
-        echo(f"{name}, split {seed}: {M} points, excess error {excess:.1f} %")
+        say(f"{name}, split {seed}: {M} points, excess error {excess:.1f} %")
         progress()
     columns = [*COLUMNS, "nlpd", "nlpd_full", "full"]
     return pd.DataFrame(results, columns=columns), pd.DataFrame(batches)

@@ -13,7 +13,8 @@ Run `python -m experiments.small_batches`. Three parts, each a table:
 Writes the tables and pictures to results/small_batches.
 """
 
-from experiments.common.command import Out, Smoke, begin, command, echo, start
+from experiments.common.command import Out, Smoke, begin, command, start
+from experiments.common.progress import Progress, say
 
 TAKES = "about 3 minutes on one core"
 
@@ -26,7 +27,6 @@ def main(out: Out = None, smoke: Smoke = False) -> None:
     import torch
 
     from experiments.common.plots import draw_bands, draw_sizes
-    from experiments.common.progress import Progress
     from experiments.small_batches.refits import REFITS
     from experiments.small_batches.runs import drifts, ends, sizes
 
@@ -41,8 +41,8 @@ def main(out: Out = None, smoke: Smoke = False) -> None:
             title=lambda dim, scenario: f"batches of {scenario.removeprefix('q = ')}, {dim}-D",
         )
         medians = ends(table, ["scenario", "policy"], ["points", "rmse", "seconds"])
-        echo(f"{title}: after {n} points, medians over seeds")
-        echo(f"{medians.round(3).to_string()}\n")
+        say(f"{title}: after {n} points, medians over seeds")
+        say(f"{medians.round(3).to_string()}\n")
     drift = drifts(n, seeds, progress)
     labels = {
         "step": "batch (6 points each)",
@@ -54,7 +54,7 @@ def main(out: Out = None, smoke: Smoke = False) -> None:
         title = "Refits in a stream of small batches"
         draw_bands([drift], y, "step", ["refits"], folder / f"{y}.png", labels=labels, title=title)
     medians = ends(drift, ["refits"], ["points", "rmse", "lengthscale", "noise"])
-    echo(f"Refits on batches of 6, medians over seeds\n{medians.round(3).to_string()}")
+    say(f"Refits on batches of 6, medians over seeds\n{medians.round(3).to_string()}")
     drift.to_csv(folder / "drift.csv", index=False)
 
 

@@ -8,9 +8,8 @@ import pytest
 
 from experiments.active_learning.campaigns import campaigns
 from experiments.active_learning.course import draw_errors
-from experiments.active_learning.maps import draw_maps, rasterised
+from experiments.active_learning.maps import described, draw_maps, rasterised
 from experiments.active_learning.matrix import narrowed, read, smoked
-from experiments.active_learning.words import described, in_words
 from experiments.common.command import CONFIGS
 
 
@@ -57,7 +56,6 @@ def test_a_campaign_is_described_in_words():
         "Synthetic incidence seed0: WISKI, 16 x 16 nodes; integrated variance (NIPV); readings "
         "with known noise; a lengthscale for each axis; seed 0"
     )
-    assert in_words("cagp64") == "CaGP, 64 actions" and in_words("online_svgp") == "online svgp"
 
 
 def test_pictures_of_errors_have_words_and_units(tmp_path, kept):

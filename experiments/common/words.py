@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Any
 
-__all__ = ["WORDS", "described", "in_words"]
+__all__ = ["in_words"]
 
 WORDS = {
     "exact": "exact GP",
+    "wiski": "WISKI",
+    "cagp": "CaGP",
+    "online_sgpr": "OnlineSGPR",
+    "online_svgp": "OnlineSVGP",
     "nipv": "integrated variance (NIPV)",
     "max_variance": "largest variance",
     "near_most_uncertain": "near the most uncertain cell",
@@ -28,14 +30,3 @@ def in_words(name: str) -> str:
     if sized and sized[1] in SIZED:
         return SIZED[sized[1]].format(sized[2])
     return WORDS.get(name, name.replace("_", " "))
-
-
-def described(facts: Mapping[str, Any]) -> str:
-    """A campaign in words, for the title of its maps.
-
-    Args:
-        facts: As `experiments.active_learning.campaigns.campaigns` gives them.
-    """
-    parts = [in_words(facts[key]) for key in ("surrogate", "policy", "observation", "kernel")]
-    place = str(facts["cells"]).replace("_", " ")
-    return f"{place[:1].upper()}{place[1:]}: {'; '.join(parts)}; seed {facts['seed']}"
