@@ -24,7 +24,7 @@ from bo_stream.campaign import Campaign, CampaignConfig, FitPolicy
 from bo_stream.errors import InputError
 from bo_stream.families import FAMILIES
 from bo_stream.scores import score
-from experiments.common.kernels import scaled
+from experiments.common.kernels import RAW, scaled
 from experiments.common.progress import say
 from problems import load_malaria
 from problems.errors import BadData, DataNotFound
@@ -207,7 +207,7 @@ def _campaign(
 
 
 def _with_kernel(make: Make, kernel: str, *data: Tensor | None, **kw: Any) -> Any:
-    return make(*data, covar_module=matern(kernel), **kw)
+    return make(*data, covar_module=matern(kernel), **(RAW | kw))  # cells are in the unit square
 
 
 def _known(name: str, names: Iterable[str], what: str) -> str:

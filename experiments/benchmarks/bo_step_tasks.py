@@ -16,6 +16,7 @@ from acquisitions import build
 from bo_stream import FitReport, surrogate
 from bo_stream.loop import BOLoop, LoopConfig
 from experiments.benchmarks.timing import cholesky, seconds
+from experiments.common.kernels import RAW
 from experiments.common.progress import Progress
 from problems import synthetic
 
@@ -150,7 +151,7 @@ def against_exact(n: int, sizes: Sizes) -> dict[str, float]:
 
 
 def _fitted_by_five(family: str, options: dict[str, Any], *data: Tensor, **kw: Any) -> Any:
-    model: Any = surrogate(family, data[0], data[1], **options, **kw)
+    model: Any = surrogate(family, data[0], data[1], **options, **(RAW | kw))
     model.covar_module.base_kernel.lengthscale = 0.5
     model.likelihood.noise = 0.1
     model.fit = partial(five_evaluations, model)

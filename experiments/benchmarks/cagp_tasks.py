@@ -18,7 +18,7 @@ from torch import Tensor
 from bo_stream import CaGP
 from bo_stream.actions import BlockSparse
 from experiments.benchmarks.timing import alternated, ratio, seconds
-from experiments.common.kernels import gaussian, scaled
+from experiments.common.kernels import RAW, gaussian, scaled
 from experiments.common.upstream import sgpr
 
 DIM = 8
@@ -52,7 +52,7 @@ def append_against_rebuild(n: int, i: int, repetitions: int) -> pd.DataFrame:
     surrogate (and its factor) from all data.
     """
     X, Y = data(n + 3 * APPENDS * (repetitions + 1))
-    model = CaGP(X[:n], Y[:n], covar_module=kernel(), actions=BlockSparse(i))
+    model = CaGP(X[:n], Y[:n], covar_module=kernel(), actions=BlockSparse(i), **RAW)
     stream = iter(range(n, len(X), 3))
     appends: list[float] = []
 
@@ -62,7 +62,7 @@ def append_against_rebuild(n: int, i: int, repetitions: int) -> pd.DataFrame:
             appends.append(seconds(partial(model.observe, *batch), time.process_time))
 
     def rebuild() -> None:
-        again = CaGP(X[:n], Y[:n], covar_module=kernel(), actions=BlockSparse(i))
+        again = CaGP(X[:n], Y[:n], covar_module=kernel(), actions=BlockSparse(i), **RAW)
         again.posterior(X[:1])
 
     times = alternated({"append": append, "rebuild": rebuild}, repetitions, time.process_time)
@@ -82,7 +82,7 @@ def append_against_rebuild(n: int, i: int, repetitions: int) -> pd.DataFrame:
 def elbo_against_sgpr(n: int, i: int, m: int, repetitions: int) -> pd.DataFrame:
     """One value and gradient of each objective; kernel values a second against a plain kernel's."""
     X, Y = data(n)
-    ours = CaGP(X, Y, covar_module=kernel(), actions=BlockSparse(i))
+    ours = CaGP(X, Y, covar_module=kernel(), actions=BlockSparse(i), **RAW)
     objectives = {f"ELBO {d}": ours.make_mll(dtype=getattr(torch, d)) for d in DTYPES}
     theirs = sgpr(X, Y[:, 0], kernel(), X[:m], gaussian())
     marginal = gpytorch.mlls.ExactMarginalLogLikelihood(theirs.likelihood, theirs)
@@ -122,7 +122,7 @@ def _fit(n: int, i: int, queue: multiprocessing.Queue[float]) -> None:
     torch.set_num_threads(1)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     X, Y = data(n)
-    CaGP(X, Y, covar_module=kernel(), actions=BlockSparse(i)).fit(7)
+    CaGP(X, Y, covar_module=kernel(), actions=BlockSparse(i), **RAW).fit(7)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     queue.put((peak - before) / 1024)
     queue.put(peak / 1024)

@@ -46,7 +46,10 @@ def main(
         config = LoopConfig(steps=steps, seed=seed, num_restarts=restarts, raw_samples=raw)
         row: dict[str, float] = {"seed": seed}
         for name, family in (("kept", WISKI), ("converged", Converged)):
-            make, task = partial(family, grid_size=grid), synthetic(problem, seed=seed)
+            make, task = (
+                partial(family, grid_size=grid, input_transform=None),
+                synthetic(problem, seed=seed),
+            )
             acquisition = partial(build, "qucb")
             table = BOLoop(task, make, acquisition, config, lambda _: progress()).run()
             regret = log_regret(table)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from bo_stream import OnlineSGPR
 from bo_stream.growth import VIPS
-from experiments.common.kernels import gaussian, scaled
+from experiments.common.kernels import RAW, gaussian, scaled
 from experiments.common.upstream import sgpr
 
 BATCH = 50
@@ -29,7 +29,8 @@ def data(n: int, seed: int) -> tuple[Tensor, Tensor]:
 def surrogate(n: int, M: int) -> OnlineSGPR:
     """A surrogate with M inducing points that has seen n observations."""
     kernel = scaled(RBFKernel(ard_num_dims=3), lengthscale=0.2, outputscale=1.0)
-    model = OnlineSGPR(*data(BATCH, 0), covar_module=kernel, growth=VIPS(1e-4, max_points=M))
+    growth = VIPS(1e-4, max_points=M)
+    model = OnlineSGPR(*data(BATCH, 0), covar_module=kernel, growth=growth, **RAW)
     model.likelihood.noise = 0.01
     for start in range(BATCH, n, 250):
         model.observe(*data(min(250, n - start), start), refit=False)

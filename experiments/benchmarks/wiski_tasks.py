@@ -7,7 +7,7 @@ from gpytorch.kernels import MaternKernel
 from torch import Tensor
 
 from bo_stream import WISKI
-from experiments.common.kernels import scaled
+from experiments.common.kernels import RAW, scaled
 
 
 def stream(n: int, product: bool, sizes: int) -> WISKI:
@@ -19,6 +19,7 @@ def stream(n: int, product: bool, sizes: int) -> WISKI:
         bounds=torch.tensor([[0.0] * 3, [1.0] * 3]),
         covar_module=kernel,
         grid_size=sizes,
+        **RAW,
     )
     generator = torch.Generator().manual_seed(n)
     X = torch.rand(n, 3, generator=generator, dtype=torch.float64)
@@ -36,8 +37,8 @@ def observe(model: WISKI, X: Tensor, Y: Tensor) -> None:
 
 def posterior(model: WISKI, T: Tensor) -> None:
     """Joint mean and single variances."""
-    law = model.posterior(T)
-    torch.stack([law.mean, law.variance])
+    at_T = model.posterior(T)
+    torch.stack([at_T.mean, at_T.variance])
 
 
 def evidence(model: WISKI) -> None:

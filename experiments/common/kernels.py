@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from botorch.models.transforms import Standardize
 from gpytorch.constraints import GreaterThan
 from gpytorch.kernels import AdditiveKernel, Kernel, RBFKernel, ScaleKernel
@@ -9,7 +11,10 @@ from gpytorch.likelihoods import GaussianLikelihood
 from gpytorch.priors import Prior
 from torch import Tensor
 
-__all__ = ["additive", "gaussian", "scaled", "standardised"]
+__all__ = ["RAW", "additive", "gaussian", "scaled", "standardised"]
+
+RAW: dict[str, Any] = {"input_transform": None, "outcome_transform": None}
+"""No transforms, said explicitly: for data whose units are right as they are."""
 
 
 def scaled(

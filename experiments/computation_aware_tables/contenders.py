@@ -24,7 +24,7 @@ from bo_stream import CaGP, ExactGP
 from bo_stream.actions import BlockSparse, ConjugateGradient
 from bo_stream.scores import marginals, noise_variance
 from experiments.common import upstream
-from experiments.common.kernels import gaussian, scaled
+from experiments.common.kernels import RAW, gaussian, scaled
 from experiments.common.splits import TableSplit
 from experiments.computation_aware_tables.course import Course, Predict, Trained
 
@@ -117,7 +117,7 @@ def _modules(split: TableSplit) -> dict[str, Any]:
     """Kernel and likelihood, new at each call."""
     d = split.X.shape[1]
     base = MaternKernel(nu=1.5, ard_num_dims=d)
-    return {
+    return RAW | {
         "covar_module": scaled(base, lengthscale=math.sqrt(d), outputscale=1.0),
         "likelihood": gaussian(noise=0.1, floor=NOISE_FLOOR),
     }

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from bo_stream import ExactGP
 from bo_stream.scores import marginals
+from experiments.common.kernels import RAW
 from experiments.common.progress import Progress
 from experiments.common.splits import TableSplit
 from experiments.computation_aware_tables.contenders import CONTENDERS
@@ -39,7 +40,7 @@ def posteriors(
     for label in LABELS:
         course = Course(split, seconds)
         trained = CONTENDERS[label](split, course, sizes)
-        modules = {"covar_module": trained.kernel, "likelihood": trained.likelihood}
+        modules = RAW | {"covar_module": trained.kernel, "likelihood": trained.likelihood}
         least = marginals(ExactGP(split.X, split.Y, **modules), grid)[1].sqrt()
         with torch.no_grad():
             mean, variance = trained.predict(grid)

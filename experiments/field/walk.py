@@ -12,7 +12,7 @@ from gpytorch.kernels import RBFKernel
 from gpytorch.priors import LogNormalPrior
 from torch import Tensor
 
-from experiments.common.kernels import gaussian, scaled, standardised
+from experiments.common.kernels import RAW, gaussian, scaled, standardised
 from experiments.common.progress import say
 from problems.errors import DataNotFound
 from problems.tables import load_table
@@ -61,7 +61,7 @@ def path_kernel(Y: Tensor, c: dict[str, Any]) -> Callable[[], dict[str, Any]]:
         base = RBFKernel(ard_num_dims=2, lengthscale_prior=LogNormalPrior(*c["lengthscale"]))
         start, prior = math.exp(c["lengthscale"][0]), LogNormalPrior(0.0, 1.0)
         noise, noise_prior = math.exp(c["noise"][0]), LogNormalPrior(*c["noise"])
-        return {
+        return RAW | {
             "covar_module": scaled(base, lengthscale=start, outputscale_prior=prior),
             "likelihood": gaussian(noise=noise, prior=noise_prior, floor=1e-4),
             "outcome_transform": standardised(Y),

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from bo_stream import OnlineSGPR
 from bo_stream.growth import GrowthPolicy
-from experiments.common.kernels import additive, gaussian, scaled
+from experiments.common.kernels import RAW, additive, gaussian, scaled
 
 __all__ = ["KERNELS", "PANELS", "SCENARIOS", "Stream", "grown"]
 
@@ -121,7 +121,7 @@ def grown(stream: Stream, policy: GrowthPolicy, c: dict[str, Any]) -> tuple[list
             standard deviation; all held.
     """
     held = {key: c[key] for key in ("lengthscale", "outputscale")}
-    modules = {
+    modules = RAW | {
         "covar_module": KERNELS[c["kernel"]](stream.X_test.shape[1], **held),
         "likelihood": gaussian(noise=c["noise"] ** 2),
     }

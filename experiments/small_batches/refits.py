@@ -12,7 +12,7 @@ from gpytorch.priors import LogNormalPrior
 
 from bo_stream import OnlineSGPR
 from bo_stream.growth import GrowthPolicy
-from experiments.common.kernels import gaussian, scaled
+from experiments.common.kernels import RAW, gaussian, scaled
 from experiments.growth.scenarios import Stream
 
 __all__ = ["REFITS", "Refits", "mended", "streamed"]
@@ -97,7 +97,7 @@ def _modules(dim: int, lengthscale: float, priors: bool) -> dict[str, Any]:
     base = RBFKernel(ard_num_dims=dim, lengthscale_prior=prior if priors else None)
     kernel = scaled(base, lengthscale=lengthscale, outputscale_prior=prior if priors else None)
     likelihood = gaussian(noise=0.05, prior=noise_prior if priors else None)
-    return {"covar_module": kernel, "likelihood": likelihood}
+    return RAW | {"covar_module": kernel, "likelihood": likelihood}
 
 
 def _facts(model: OnlineSGPR, stream: Stream) -> dict[str, float]:

@@ -25,8 +25,8 @@ def test_sgpr_with_every_row_an_inducing_point_is_exact() -> None:
 def test_svgp_starts_as_its_prior_and_learns_its_points() -> None:
     points = torch.rand(3, 2, dtype=torch.float64)
     model = SVGP(points, scaled(RBFKernel(), outputscale=2.0)).eval()
-    law = model(torch.rand(4, 2, dtype=torch.float64))
-    assert torch.allclose(law.mean, torch.zeros(4).double(), atol=1e-2)
-    assert torch.allclose(law.variance, torch.full((4,), 2.0).double(), atol=1e-3)
+    prior = model(torch.rand(4, 2, dtype=torch.float64))
+    assert torch.allclose(prior.mean, torch.zeros(4).double(), atol=1e-2)
+    assert torch.allclose(prior.variance, torch.full((4,), 2.0).double(), atol=1e-3)
     assert any(p.shape == points.shape for p in model.parameters())
     assert isinstance(model, gpytorch.models.ApproximateGP)
