@@ -21,7 +21,7 @@ from bo_stream.core.model import Moment, ProcessModel
 from bo_stream.core.noise import noise_scale
 from bo_stream.core.state import HeldState, Memo
 from bo_stream.errors import ShapeError, UnsupportedError
-from bo_stream.fitting.bfgs import fit_model
+from bo_stream.fitting.fit import fit_model
 from bo_stream.fitting.objective import StreamMLL
 from bo_stream.fitting.report import FitReport
 from bo_stream.linalg import chol_psd
@@ -164,6 +164,11 @@ class FittedModel(HeldState, ProcessModel, GP):
     def make_mll(self) -> MarginalLogLikelihood:
         """The objective of `fit`, for `fit_gpytorch_mll`: evidence (or bound) plus log priors."""
         return StreamMLL(self)
+
+    @property
+    def explores(self) -> bool:
+        """Whether a fit may try starts far from now: its objective is of all data."""
+        return True
 
     @property
     def refit_due(self) -> bool:
