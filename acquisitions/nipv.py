@@ -34,7 +34,7 @@ from torch import Tensor
 from bo_stream.core.model import ProcessModel
 from bo_stream.errors import InputError, ShapeError, UnsupportedError
 from bo_stream.linalg import chol_psd
-from bo_stream.posterior.integral import Integral, integral
+from bo_stream.posterior.integral import Integral
 from bo_stream.posterior.process import PosteriorProcess
 
 __all__ = ["NIPV", "output_scales"]
@@ -111,7 +111,7 @@ class NIPV(AcquisitionFunction):
         law = model.process()
         if self._sums is None or law is not self._law:
             points = model.transformed(self.mc_points.detach())
-            self._sums = integral(law, points, self.weights, previous=self._sums)
+            self._sums = law.integral(points, self.weights, previous=self._sums)
             self._law = law
             transform = getattr(model, "outcome_transform", None)
             if transform is not self._transform:  # the surrogate was restandardised

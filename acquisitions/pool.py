@@ -20,8 +20,9 @@ from acquisitions.policies import MaxVariance
 from bo_stream.core.model import ProcessModel
 from bo_stream.errors import InputError, NoiseError, ShapeError, UnsupportedError
 from bo_stream.linalg import chol_psd
+from bo_stream.posterior.gaussian import JointGaussian
 from bo_stream.posterior.integral import Integral
-from bo_stream.posterior.process import JointGaussian, PosteriorProcess
+from bo_stream.posterior.process import PosteriorProcess
 
 __all__ = ["select_from_pool"]
 

@@ -19,7 +19,7 @@ from bo_stream.core.streaming import Promises, StreamingGP
 from bo_stream.linalg import chol_psd
 from bo_stream.posterior.factor import FactorGaussian, cross_kernel, frozen_kernel
 from bo_stream.posterior.paths import prior_path
-from bo_stream.posterior.process import Path
+from bo_stream.posterior.process import Path, PosteriorProcess
 from bo_stream.shapes import shaped
 
 __all__ = ["ExactGP"]
@@ -35,7 +35,7 @@ class ExactState:
 
 
 @dataclass(frozen=True)
-class ExactProcess:
+class ExactProcess(PosteriorProcess):
     """Posterior of an exact GP: ``A_x = L^-1 k(X, x)``, mean ``c + A_x' L^-1 (y - c)``."""
 
     kernel: Kernel

@@ -11,7 +11,7 @@ from linear_operator import to_linear_operator
 from linear_operator.operators import BlockDiagLinearOperator, DiagLinearOperator
 from torch import Tensor
 
-from bo_stream.posterior.process import JointGaussian
+from bo_stream.posterior.gaussian import JointGaussian
 
 __all__ = ["distribution"]
 

@@ -92,7 +92,8 @@ class StreamingGP(FittedModel):
         super().__init_subclass__(**kwargs)
         if "__init__" in vars(cls):
             spelt_out = constructor_signature(cls.__init__)
-            cls.__signature__ = cls.__init__.__signature__ = spelt_out
+            for seen in (cls, cls.__init__):
+                setattr(seen, "__signature__", spelt_out)  # noqa: B010
 
     def __init__(
         self,

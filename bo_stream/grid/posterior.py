@@ -15,10 +15,12 @@ import torch.nn.functional as F
 from linear_operator.operators import LinearOperator, MatmulLinearOperator
 from torch import Size, Tensor
 
-from bo_stream.grid.integral import Carry
+from bo_stream.grid.integral import Carry, GridIntegral
 from bo_stream.grid.near import quadratic
 from bo_stream.grid.nodes import Grid, Interpolation
-from bo_stream.posterior.process import JointGaussian, Path
+from bo_stream.posterior.gaussian import JointGaussian
+from bo_stream.posterior.integral import Integral
+from bo_stream.posterior.process import Path, PosteriorProcess
 
 __all__ = ["GridGaussian", "GridProcess", "stacked"]
 
@@ -98,7 +100,7 @@ def stacked(matrices: Sequence[Tensor]) -> Tensor:
 
 
 @dataclass(frozen=True)
-class GridProcess:
+class GridProcess(PosteriorProcess):
     """Posterior of the grid values ``u``: mean ``m_u`` (``o x m``), covariance ``S_u`` (``o x m x
     m``).
     """
@@ -149,6 +151,22 @@ class GridProcess:
         carry = self.carry.after(torch.stack(updates))
         points = self.folded_points + Y.shape[-1]
         return GridProcess(self.grid, torch.stack(means), stacked(covs), carry, points)
+
+    def integral(
+        self, points: Tensor, weights: Tensor, previous: Integral | None = None
+    ) -> GridIntegral:
+        """Carried over folds in O(q m^2); else made anew, O(P 16^d) only the first time."""
+        with torch.no_grad():
+            carry = self.carry
+            made = carry.brought_to(self.S_u, points, weights)
+            if made is None:
+                if isinstance(previous, GridIntegral) and previous.same_points(points, weights):
+                    made = previous.under(self.S_u)
+                else:
+                    rows = self.grid.interpolate(points)
+                    made = GridIntegral.over(points, weights, rows, self.S_u, self.grid)
+                carry.integral, carry.updates = made, []
+            return made
 
     @staticmethod
     def _interpolated(values: Tensor, rows: Interpolation) -> Tensor:

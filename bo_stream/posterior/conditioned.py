@@ -15,7 +15,9 @@ from linear_operator.operators import LinearOperator, MatmulLinearOperator
 from torch import Size, Tensor
 
 from bo_stream.linalg import chol_psd
-from bo_stream.posterior.process import JointGaussian, Path, PosteriorProcess
+from bo_stream.posterior.gaussian import JointGaussian
+from bo_stream.posterior.integral import Integral
+from bo_stream.posterior.process import Path, PosteriorProcess
 
 __all__ = ["ConditionedGaussian", "ConditionedProcess"]
 
@@ -42,7 +44,7 @@ class ConditionedGaussian(JointGaussian):
 
 
 @dataclass(frozen=True)
-class ConditionedProcess:
+class ConditionedProcess(PosteriorProcess):
     """A process given ``Y`` (``batch' x o x q``) at ``X`` (``batch x q x d``) with noise
     variances like ``Y``.
 
@@ -81,3 +83,53 @@ class ConditionedProcess:
             return base(X) + (self.base.at(X).covariance(f) @ weights).squeeze(-1)
 
         return sample
+
+    def integral(
+        self, points: Tensor, weights: Tensor, previous: Integral | None = None
+    ) -> ConditionedIntegral:
+        """Never kept: it may hold the graph of the points conditioned on."""
+        before = previous.base if isinstance(previous, ConditionedIntegral) else None
+        base = self.base.integral(points, weights, before)
+        f, L, _ = self._update()
+        half = torch.linalg.solve_triangular(L, base.gram(f, f), upper=False)
+        M = torch.linalg.solve_triangular(L, half.mT, upper=False)
+        return ConditionedIntegral(base, f, L, M)
+
+
+@dataclass(frozen=True)
+class ConditionedIntegral:
+    """Sums under a process given more data at points ``f``: cov is ``cov(a, b) - V_a' V_b``.
+
+    Attributes:
+        base: The sums under the process before.
+        f: Law before at the conditioning points.
+        L: Cholesky factor of ``cov(f, f) + D``.
+        M: ``L^-1 gram(f, f) L^-T``.
+    """
+
+    base: Integral
+    f: JointGaussian
+    L: Tensor
+    M: Tensor
+
+    @property
+    def total(self) -> Tensor:
+        """Weighted sum of the variances, ``batch x o``."""
+        return self.base.total - self.M.diagonal(dim1=-2, dim2=-1).sum(-1)
+
+    def gram(self, a: ConditionedGaussian, b: ConditionedGaussian) -> Tensor:
+        """``sum_t w_t cov(a, t) cov(t, b)``."""
+        F_a = self._whitened(a)
+        F_b = F_a if a is b else self._whitened(b)
+        cross = F_a.mT @ b.V
+        crossed = cross.mT if a is b else a.V.mT @ F_b
+        return self.base.gram(a.base, b.base) - cross - crossed + a.V.mT @ self.M @ b.V
+
+    def gram_diagonal(self, a: ConditionedGaussian) -> Tensor:
+        """The diagonal of ``gram(a, a)``."""
+        base = self.base.gram_diagonal(a.base)
+        return base + (a.V * (self.M @ a.V - 2.0 * self._whitened(a))).sum(-2)
+
+    def _whitened(self, a: ConditionedGaussian) -> Tensor:
+        """``L^-1 gram(f, a)``."""
+        return torch.linalg.solve_triangular(self.L, self.base.gram(self.f, a.base), upper=False)

@@ -9,7 +9,7 @@ from gpytorch.kernels import Kernel
 from linear_operator.operators import LinearOperator, MatmulLinearOperator
 from torch import Tensor
 
-from bo_stream.posterior.process import JointGaussian
+from bo_stream.posterior.gaussian import JointGaussian
 
 __all__ = ["FactorGaussian", "cross_kernel", "frozen_kernel"]
 

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from linear_operator.operators import LinearOperator
 from torch import Size, Tensor
 
-from bo_stream.posterior.process import JointGaussian, Path, PosteriorProcess
+from bo_stream.posterior.gaussian import JointGaussian
+from bo_stream.posterior.integral import Integral
+from bo_stream.posterior.process import Path, PosteriorProcess
 
 __all__ = ["SubsetGaussian", "SubsetProcess"]
 
@@ -38,7 +40,7 @@ class SubsetGaussian(JointGaussian):
 
 
 @dataclass(frozen=True)
-class SubsetProcess:
+class SubsetProcess(PosteriorProcess):
     """Some of the outputs of a process."""
 
     base: PosteriorProcess
@@ -52,3 +54,32 @@ class SubsetProcess:
         """Sample functions of the chosen outputs."""
         base = self.base.path(sample_shape)
         return lambda X: base(X)[..., self.index, :]
+
+    def integral(
+        self, points: Tensor, weights: Tensor, previous: Integral | None = None
+    ) -> SubsetIntegral:
+        """The base's sums over all outputs, of which some are used."""
+        before = previous.base if isinstance(previous, SubsetIntegral) else None
+        return SubsetIntegral(self.base.integral(points, weights, before), self.index)
+
+
+@dataclass(frozen=True)
+class SubsetIntegral:
+    """Some of the outputs."""
+
+    base: Integral
+    index: list[int]
+
+    @property
+    def total(self) -> Tensor:
+        """Weighted sum of the variances, ``batch x o``."""
+        return self.base.total[..., self.index]
+
+    def gram(self, a: SubsetGaussian, b: SubsetGaussian) -> Tensor:
+        """``sum_t w_t cov(a, t) cov(t, b)``."""
+        left = a.base
+        return self.base.gram(left, left if a is b else b.base)[..., self.index, :, :]
+
+    def gram_diagonal(self, a: SubsetGaussian) -> Tensor:
+        """The diagonal of ``gram(a, a)``."""
+        return self.base.gram_diagonal(a.base)[..., self.index, :]

@@ -10,7 +10,7 @@ from torch import Size, Tensor
 
 from bo_stream.posterior.factor import FactorGaussian
 from bo_stream.posterior.paths import prior_path
-from bo_stream.posterior.process import Path
+from bo_stream.posterior.process import Path, PosteriorProcess
 from bo_stream.projection.matrix import ActionMatrix
 from bo_stream.projection.products import cross_product
 
@@ -18,7 +18,7 @@ __all__ = ["ProjectedProcess"]
 
 
 @dataclass(frozen=True)
-class ProjectedProcess:
+class ProjectedProcess(PosteriorProcess):
     """Posterior given S'y: mean ``c + A_x'w``, ``A_x = L^-1 S'k(X, x)``, ``w = L^-1 S'(y - c)``."""
 
     kernel: Kernel
@@ -30,7 +30,7 @@ class ProjectedProcess:
     mean: Tensor
 
     def at(self, X: Tensor) -> FactorGaussian:
-        """The law at points ``batch x q x d``: O(n + i^2) each."""
+        """The joint Gaussian at points ``batch x q x d``: O(n + i^2) each."""
         KS = cross_product(self.kernel, X.reshape(-1, X.shape[-1]), self.X, self.S)
         A = torch.linalg.solve_triangular(self.L, KS.mT, upper=False)  # i x batch q
         mean = (self.mean + self.w @ A).reshape(*X.shape[:-2], 1, X.shape[-2])

@@ -10,7 +10,7 @@ from torch import Size, Tensor
 
 from bo_stream.posterior.factor import FactorGaussian, cross_kernel
 from bo_stream.posterior.paths import prior_path
-from bo_stream.posterior.process import Path
+from bo_stream.posterior.process import Path, PosteriorProcess
 from bo_stream.sparse.state import SGPRState, dense, diagonal, factor_B, solve
 
 __all__ = ["SparseProcess", "predict"]
@@ -36,7 +36,7 @@ def predict(state: SGPRState, kernel: Kernel, X: Tensor) -> tuple[Tensor, Tensor
 
 
 @dataclass(frozen=True)
-class SparseProcess:
+class SparseProcess(PosteriorProcess):
     """Posterior of an online SGPR: covariance ``k - A'A + V'V`` (MATHS 3.4)."""
 
     kernel: Kernel

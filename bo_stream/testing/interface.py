@@ -243,9 +243,9 @@ class InterfaceContract(Contract):
         kernel = self.kernel()
         kw = {} if kernel is None else {"covar_module": kernel}
         model = self.plain(X, Y, Yvar, bounds=self.bounds.cuda(), **kw)  # type: ignore[arg-type]
-        model.observe(*(None if t is None else t.cuda() for t in self.data(4, seed=9)))  # type: ignore[arg-type]
+        model.observe(*(None if t is None else t.cuda() for t in self.data(4, seed=9)))
         assert model.fit(3).evaluations <= 3
-        assert model.log_predictive(X, Y, Yvar).is_cuda  # type: ignore[arg-type]
+        assert model.log_predictive(X, Y, Yvar).is_cuda
         sampler = SobolQMCNormalSampler(Size([8]), seed=1)
         Z = self.points(3, 2).cuda()
         assert model.fantasize(Z, sampler).posterior(Z).mean.is_cuda

@@ -12,7 +12,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from bo_stream.posterior.integral import integral
 from bo_stream.testing.base import Contract, close
 
 __all__ = ["ProcessContract"]
@@ -71,7 +70,7 @@ class ProcessContract(Contract):
     def test_sums_over_points(self, kind: str) -> None:
         law = self.law(kind)
         T, weights = self.at(30, seed=54), torch.linspace(0.1, 1.0, 30, dtype=torch.float64)
-        sums = integral(law, T, weights)
+        sums = law.integral(T, weights)
         t, a, b = (law.at(Z) for Z in (T, self.at(3, 4, seed=51), self.at(3, 5, seed=52)))
         close(torch.as_tensor(sums.total), (t.variance() * weights).sum(-1))
         gram = (a.covariance(t) * weights) @ t.covariance(b)

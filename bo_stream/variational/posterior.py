@@ -11,7 +11,7 @@ from torch import Size, Tensor
 
 from bo_stream.posterior.factor import FactorGaussian, cross_kernel
 from bo_stream.posterior.paths import prior_path
-from bo_stream.posterior.process import Path
+from bo_stream.posterior.process import Path, PosteriorProcess
 from bo_stream.sparse.state import solve
 from bo_stream.variational.state import SVGPState, factor, nugget
 
@@ -19,7 +19,7 @@ __all__ = ["VariationalProcess"]
 
 
 @dataclass(frozen=True)
-class VariationalProcess:
+class VariationalProcess(PosteriorProcess):
     """``A_x = L^-1 k(Z, x)``, ``V_x = T' A_x``: mean ``m + A'mu``, covariance ``k - A'A + V'V``."""
 
     kernel: Kernel

@@ -14,7 +14,6 @@ from acquisitions.build import NAMES
 from bo_stream import WISKI, ExactGP
 from bo_stream.core.streaming import StreamingGP
 from bo_stream.errors import InputError
-from tests.raw import RAW
 
 BOUNDS = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
 X = torch.rand(20, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
@@ -44,7 +43,7 @@ def test_the_names_are_those_pinned() -> None:
 @pytest.mark.parametrize("name", CLASSES)
 def test_each_is_built_and_optimised(family: type[StreamingGP], name: str) -> None:
     torch.manual_seed(0)
-    acqf = build(name, surrogate(family, **RAW), **GIVEN)
+    acqf = build(name, surrogate(family), **GIVEN)
     assert isinstance(acqf, AcquisitionFunction) and type(acqf) is CLASSES[name]
     q = 1 if name == "ei" else 2
     batch, value = optimize_acqf(acqf, BOUNDS, q=q, num_restarts=2, raw_samples=16)
@@ -55,7 +54,7 @@ def test_each_is_built_and_optimised(family: type[StreamingGP], name: str) -> No
 @pytest.mark.parametrize("name", ["qucb", "qlogei", "qlognei"])
 def test_those_that_seek_the_maximum_find_it(name: str) -> None:
     torch.manual_seed(0)
-    model = surrogate(WISKI, **RAW)
+    model = surrogate(WISKI)
     model.fit()
     acqf = build(name, model, **GIVEN, beta=0.1)
     best, _ = optimize_acqf(acqf, BOUNDS, q=1, num_restarts=4, raw_samples=64)
@@ -69,16 +68,16 @@ def test_those_that_seek_the_maximum_find_it(name: str) -> None:
 def test_what_is_missing_is_named_with_the_remedy(name: str, missing: str) -> None:
     given = {key: value for key, value in GIVEN.items() if key != missing}
     with pytest.raises(InputError, match=rf"{missing} for '{name}'; got none. Pass"):
-        build(name, surrogate(WISKI, **RAW), **given)
+        build(name, surrogate(WISKI), **given)
 
 
 def test_an_unknown_name_is_refused_with_the_names_there_are() -> None:
     with pytest.raises(InputError, match="qucb, ei, qlogei, qlognei, nipv, max_variance, random"):
-        build("ucb", surrogate(WISKI, **RAW))
+        build("ucb", surrogate(WISKI))
 
 
 def test_options_reach_the_functions() -> None:
-    model = surrogate(WISKI, **RAW)
+    model = surrogate(WISKI)
     qucb = build("qucb", model, beta=9.0, num_samples=16, seed=3)
     assert qucb.sampler.sample_shape == torch.Size([16]) and qucb.sampler.seed == 3
     wider = build("qucb", model, beta=36.0, num_samples=16, seed=3)
@@ -94,7 +93,7 @@ def test_options_reach_the_functions() -> None:
 
 @pytest.mark.parametrize("name", ["qucb", "qlogei", "qlognei", "nipv", "max_variance"])
 def test_pending_points_are_passed_on(name: str) -> None:
-    model, at = surrogate(WISKI, **RAW), X[:1].flip(-1)
+    model, at = surrogate(WISKI), X[:1].flip(-1)
     torch.manual_seed(0)
     free = build(name, model, **GIVEN, seed=0)(at)
     torch.manual_seed(0)
@@ -104,4 +103,4 @@ def test_pending_points_are_passed_on(name: str) -> None:
 
 def test_analytic_expected_improvement_refuses_pending_points() -> None:
     with pytest.raises(BotorchUnsupportedError, match="pending"):
-        build("ei", surrogate(WISKI, **RAW), best_f=0.0, X_pending=X[:1])
+        build("ei", surrogate(WISKI), best_f=0.0, X_pending=X[:1])

@@ -1,4 +1,4 @@
-"""Fitting a CaGP: values of S and hyperparameters together, legs, refits, schedules."""
+"""Fitting a CaGP: values of S and hyperparameters together, stages, refits, schedules."""
 
 import logging
 
@@ -11,13 +11,13 @@ from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
 from gpytorch.likelihoods import GaussianLikelihood
 
 from bo_stream import CaGP
-from bo_stream.actions import BlockSparse, ConjugateGradient, UnitBlocks
-from bo_stream.actions import climb as action_climb
-from bo_stream.actions.climb import LearningCurve
-from bo_stream.errors import InputError
+from bo_stream.actions import BlockSparse, ConjugateGradient, UnitBlocks, course
+from bo_stream.actions.course import LearningCurve
+from bo_stream.errors import InputError, StateError
 from bo_stream.fitting.schedule import RefitSchedule
 from bo_stream.scores import score
 from experiments.cohort import cohort
+from tests.raw import RAW
 
 
 def data(n, seed=0):
@@ -30,7 +30,24 @@ def data(n, seed=0):
 def model(n=60, actions=None, **options):
     X, Y = data(n)
     kernel = ScaleKernel(RBFKernel(ard_num_dims=2))
-    return CaGP(X, Y, covar_module=kernel, actions=actions or BlockSparse(8), **options)
+    return CaGP(X, Y, covar_module=kernel, actions=actions or BlockSparse(8), **{**RAW, **options})
+
+
+def history(m):
+    return m.held().history
+
+
+def repartition_due(m):
+    return history(m).repartition_due(m.num_observed)
+
+
+def learning_due(m):
+    return history(m).learning_due(m.num_observed)
+
+
+def learned(m):
+    """As if learning the values of S had converged in the last fit."""
+    m._note(history(m).ended(m.num_observed, learned=True))
 
 
 @pytest.mark.parametrize("optimizer, evals", [("lbfgs", 60), ("adam", 300)])
@@ -47,11 +64,11 @@ def test_joint_fit_beats_fixed_actions(optimizer, evals):
     assert abs(report.value - joint.make_mll()().item()) < 1e-6 * abs(report.value)
 
 
-def test_blocks_are_cut_anew_by_learned_lengthscales():
+def test_rows_are_divided_anew_by_learned_lengthscales():
     m = model()
-    assert m.recut_due
+    assert repartition_due(m)
     m.fit(60)
-    assert not m.recut_due
+    assert not repartition_due(m)
     across = [m.X[m.block == b].var(0) for b in range(8)]
     mean = torch.stack(across).mean(0)
     assert mean[0] < 0.3 * mean[1]  # the second input does not matter: blocks are long in it
@@ -60,15 +77,15 @@ def test_blocks_are_cut_anew_by_learned_lengthscales():
 def test_a_later_fit_keeps_the_actions_until_the_data_have_grown_by_half():
     m = model()
     m.fit(60)
-    m.mark_fitted(learned=True)
+    learned(m)
     kept = m.block.clone()
     m.observe(*data(1, seed=3))
     assert m.fit().evaluations < 20
     assert torch.equal(m.block[:60], kept)
     m.observe(*data(28, seed=4))  # 89 points
-    assert not m.recut_due
+    assert not repartition_due(m)
     m.observe(*data(1, seed=5))
-    assert m.recut_due
+    assert repartition_due(m)
     m.fit(30)
     assert m.num_actions == 8
 
@@ -76,12 +93,12 @@ def test_a_later_fit_keeps_the_actions_until_the_data_have_grown_by_half():
 def test_values_merged_by_compression_are_learned_again():
     m = model()
     m.fit(60)
-    m.mark_fitted(learned=True)
+    learned(m)
     m.observe(*data(14, seed=3))
-    assert m.num_actions <= 10 and not m.learning_due
+    assert m.num_actions <= 10 and not learning_due(m)
     m.fit()
     m.observe(*data(1, seed=4))
-    assert m.learning_due and not m.recut_due  # a fit that kept S does not count
+    assert learning_due(m) and not repartition_due(m)  # a fit that kept S does not count
     before, merged = m.log_evidence().item(), m.values.clone()
     m.fit()
     assert m.log_evidence().item() > before and not torch.allclose(m.values, merged)
@@ -96,7 +113,7 @@ def test_a_stream_is_not_held_in_the_hyperparameters_its_actions_were_merged_und
 
     def start(n):
         kernel = ScaleKernel(RBFKernel(ard_num_dims=1))
-        return CaGP(X[:n], Y[:n], covar_module=kernel, actions=BlockSparse(16))
+        return CaGP(X[:n], Y[:n], covar_module=kernel, actions=BlockSparse(16), **RAW)
 
     stream, batch = start(10), start(160)
     for first in range(10, 160, 10):
@@ -108,15 +125,15 @@ def test_a_stream_is_not_held_in_the_hyperparameters_its_actions_were_merged_und
 
 
 @pytest.mark.parametrize("optimizer", ["lbfgs", "adam"])
-def test_legs_from_two_starts_stay_within_the_budget(optimizer):
+def test_stages_from_two_starts_stay_within_the_budget(optimizer):
     m = model()
     m.fit(30)
     m.observe(*data(60, seed=4))
-    assert m.recut_due and m.start.numel() == 5
+    assert repartition_due(m) and history(m).start.numel() == 5
     seen = []
     report = m.fit(48, optimizer=optimizer, progress=lambda k, value: seen.append(k))
     assert report.evaluations == len(seen) <= 48
-    assert seen.count(1) == 5  # two short legs from either start, and the last
+    assert seen.count(1) == 5  # two short stages from either start, and the last
     assert abs(report.value - m.make_mll()().item()) < 1e-6 * abs(report.value)
 
 
@@ -171,7 +188,7 @@ def test_float32_objective_and_gradient():
 def test_projected_loss_and_progress(caplog, monkeypatch):
     m, seen = model(), []
     before = m.projected_log_likelihood().item()
-    monkeypatch.setattr(action_climb, "LOG_EVERY", 0.0)
+    monkeypatch.setattr(course, "LOG_EVERY", 0.0)
     with caplog.at_level(logging.INFO, logger="bo_stream.cagp"):
         m.fit(8, loss="projected", progress=lambda k, value: seen.append((k, value)))
     assert m.projected_log_likelihood().item() > before
@@ -204,6 +221,28 @@ def test_refits_come_with_growth_and_with_surprise():
     assert m.refit_due
 
 
+def test_an_objective_from_before_an_observe_says_so():
+    m = model()
+    mll, live = m.make_mll(), model(actions=UnitBlocks(8))
+    others = live.make_mll()
+    m.observe(*data(2, seed=3))
+    with pytest.raises(StateError, match="make_mll"):
+        mll()
+    before = others().item()
+    live.observe(*data(2, seed=3))
+    assert others().item() != before
+    fit_gpytorch_mll(mll, optimizer_kwargs={"max_evals": 3})  # takes the actions anew
+    assert mll().isfinite()
+
+
+def test_a_limit_holds_for_both_fits_around_a_new_partition():
+    m = model(actions=UnitBlocks(8))
+    report = m.fit(9)
+    assert report.evaluations <= 9 and not repartition_due(m)
+    once = model(actions=UnitBlocks(8))
+    assert once.fit(1).evaluations == 1 and repartition_due(once)
+
+
 def test_refusals():
     with pytest.raises(InputError, match="optimizer"):
         model().fit(optimizer="sgd")
@@ -223,7 +262,7 @@ def test_locality_finds_the_subjects_of_a_shuffled_cohort():
         kernel = ScaleKernel(MaternKernel(nu=1.5, ard_num_dims=20)).double()
         noise = GaussianLikelihood(noise_constraint=GreaterThan(1e-4)).double()
         actions = BlockSparse(30, order=order)
-        m = CaGP(X[rows], Y[rows], covar_module=kernel, likelihood=noise, actions=actions)
+        m = CaGP(X[rows], Y[rows], covar_module=kernel, likelihood=noise, actions=actions, **RAW)
         bound = m.fit(240, optimizer="adam").value / len(rows)
         return bound, score(m, X[held_out], Y[held_out], Y[held_out]).nlpd
 

@@ -5,9 +5,8 @@ import torch
 from gpytorch.kernels import RBFKernel, ScaleKernel
 
 from bo_stream.actions import BlockSparse, ConjugateGradient, Identity, TopEigenvectors, UnitBlocks
-from bo_stream.actions.policy import split_blocks
 from bo_stream.errors import InputError, ShapeError
-from bo_stream.projection.locality import locality_blocks
+from bo_stream.projection.locality import locality_blocks, split_blocks
 from bo_stream.projection.products import kernel_block
 
 N = 40
