@@ -361,9 +361,16 @@ class OwnVIPS(VIPS):
     pass
 
 
-@pytest.mark.parametrize("policy", [EveryPoint(), OwnVIPS(), Pruned(OwnVIPS())])
+class Namesake(VIPS):
+    pass
+
+
+Namesake.__name__, Namesake.__module__ = "VIPS", "bo_stream.growth.own"
+
+
+@pytest.mark.parametrize("policy", [EveryPoint(), OwnVIPS(), Pruned(OwnVIPS()), Namesake()])
 def test_policies_of_ones_own_are_refused(policy: Any) -> None:
-    with pytest.raises(UnsupportedError, match="EveryPoint|OwnVIPS"):
+    with pytest.raises(UnsupportedError, match="EveryPoint|OwnVIPS|Namesake"):
         Writer().describe(policy)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 from gpytorch.constraints import Positive
-from gpytorch.kernels import Kernel, RBFKernel, ScaleKernel
+from gpytorch.kernels import Kernel, PeriodicKernel, RBFKernel, ScaleKernel
 from gpytorch.priors import GammaPrior, NormalPrior
 from torch import Tensor
 
@@ -32,8 +32,11 @@ class OwnKernel(RBFKernel):
 
 
 def prior_on_a_function() -> Kernel:
-    kernel = RBFKernel()
-    kernel.register_prior("lengthscale_prior", GammaPrior(2.0, 2.0), lambda m: m.lengthscale + 0.0)
+    """Under the name of one that the constructor itself puts on a function."""
+    kernel, prior = PeriodicKernel(), GammaPrior(2.0, 2.0)
+    kernel.register_prior(
+        "period_length_prior", prior, lambda m: m.period_length + 0.0, lambda m, v: None
+    )
     return kernel
 
 
@@ -68,7 +71,7 @@ REFUSED: dict[str, tuple[Callable[[], Kernel], str]] = {
     "prior on a function": (prior_on_a_function, "covar_module._priors"),
     "own attribute": (with_an_attribute, "covar_module.own"),
     "hook": (with_a_hook, "covar_module._forward_hooks"),
-    "tied": (tied, "raw_lengthscale"),
+    "tied": (tied, "covar_module.kernels.1.raw_lengthscale would"),
 }
 
 
