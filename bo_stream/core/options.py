@@ -15,7 +15,7 @@ from gpytorch.likelihoods import Likelihood
 from gpytorch.means import ConstantMean, Mean, ZeroMean
 from torch import Size, Tensor
 
-from bo_stream.errors import InputError, UnsupportedError
+from bo_stream.errors import OptionError, UnsupportedError
 
 __all__ = ["CommonOptions", "constructor_signature", "default_kernel", "mean_for", "own_options"]
 
@@ -46,12 +46,12 @@ def with_defaults(options: CommonOptions, family: type) -> dict[str, Any]:
     """All common options, those left out at their defaults.
 
     Raises:
-        InputError: on a name that is no option.
+        OptionError: on a name that is no option.
     """
     unknown = sorted(set(options) - set(_DEFAULTS))
     if unknown:
         known = ", ".join(inspect.signature(family).parameters)
-        raise InputError(
+        raise OptionError(
             f"options of {family.__name__}: {known}",
             f"unknown {', '.join(unknown)}",
             "Check the spelling.",
