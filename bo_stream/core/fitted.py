@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import os
 from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any, NamedTuple, cast
@@ -15,10 +16,12 @@ from gpytorch.mlls import MarginalLogLikelihood
 from gpytorch.models import GP
 from torch import Tensor
 
+from bo_stream.core import checkpoint
 from bo_stream.core.checks import check_targets, check_variances
 from bo_stream.core.meaning import Meaning
 from bo_stream.core.model import Moment, ProcessModel
 from bo_stream.core.noise import noise_scale
+from bo_stream.core.options import own_options
 from bo_stream.core.state import HeldState, Memo
 from bo_stream.errors import ShapeError, UnsupportedError
 from bo_stream.fitting.fit import fit_model
@@ -74,6 +77,14 @@ class FittedModel(HeldState, ProcessModel, GP):
         cheaper than building it anew; else None.
         """
         return None
+
+    def _options(self) -> dict[str, Any]:
+        """The family's own options, by which a checkpoint builds it: attributes of their names."""
+        return {name: getattr(self, name) for name in own_options(type(self))}
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write a checkpoint that `bo_stream.load` alone makes this surrogate of again."""
+        checkpoint.save(self, path)
 
     # -- the process now -------------------------------------------------------------------------
 

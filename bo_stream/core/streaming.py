@@ -212,7 +212,7 @@ class StreamingGP(FittedModel):
 
     def _changed(self, points: int = 0) -> None:
         """The last step of every change of the state: a new token, by which it is known."""
-        self._register_state("_count", self.get_buffer("_count") + points)
+        super()._changed(points)
         if self.noise_mode == "known":
             noise = self._seen_noise()
             if noise is not None:  # BoTorch's view of the noise
