@@ -137,6 +137,11 @@ class CaGP(ActionFits, StreamingGP):
         """The number of actions in use."""
         return self.S.num_actions
 
+    @property
+    def explores(self) -> bool:
+        """Whether actions suffice to judge hyperparameters far from those they were made for."""
+        return not self.actions.learned or self._state_now().S.num_actions == self.num_observed
+
     def _absorb(
         self, state: CaGPState, X: Tensor, Y: Tensor, R: Tensor, *, exact: bool
     ) -> CaGPState:

@@ -19,7 +19,7 @@ from bo_stream.core.meaning import numbers_of
 from bo_stream.core.options import CommonOptions
 from bo_stream.core.streaming import Promises, StreamingGP
 from bo_stream.errors import InputError, UnsupportedError
-from bo_stream.fitting.bfgs import fit_model
+from bo_stream.fitting.fit import fit_model
 from bo_stream.fitting.report import FitReport
 from bo_stream.growth import VIPS, GrowthPolicy
 from bo_stream.growth.record import LastUpdate, StreamRecord
@@ -193,6 +193,11 @@ class OnlineSGPR(StreamingGP):
             "an OnlineSGPR, which keeps only its last batch",
             "`bound_sum` has the sum of the online bounds; `make_mll` the bound that `fit` climbs.",
         )
+
+    @property
+    def explores(self) -> bool:
+        """False: one batch's objective does not judge hyperparameters far from now."""
+        return False
 
     # -- state -----------------------------------------------------------------------------------
 

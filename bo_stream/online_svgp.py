@@ -157,6 +157,11 @@ class OnlineSVGP(StreamingGP):
             "`log_predictive` scores new data.",
         )
 
+    @property
+    def explores(self) -> bool:
+        """False: one batch's objective does not judge hyperparameters far from now."""
+        return False
+
     # -- state -----------------------------------------------------------------------------------
 
     def _layout(self) -> dict[str, Any]:

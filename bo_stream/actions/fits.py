@@ -15,8 +15,8 @@ from bo_stream.actions.history import FitHistory
 from bo_stream.actions.objective import ActionMLL, Handle
 from bo_stream.actions.policy import Actions
 from bo_stream.actions.stages import Task
-from bo_stream.fitting.bfgs import fit_model
 from bo_stream.fitting.coordinates import Coordinates
+from bo_stream.fitting.fit import fit_model
 from bo_stream.fitting.report import FitReport
 from bo_stream.fitting.schedule import RefitSchedule
 from bo_stream.projection.matrix import ActionMatrix

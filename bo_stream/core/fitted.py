@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import os
 from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any, NamedTuple, cast
@@ -15,13 +16,15 @@ from gpytorch.mlls import MarginalLogLikelihood
 from gpytorch.models import GP
 from torch import Tensor
 
+from bo_stream.core import checkpoint
 from bo_stream.core.checks import check_targets, check_variances
 from bo_stream.core.meaning import Meaning
 from bo_stream.core.model import Moment, ProcessModel
 from bo_stream.core.noise import noise_scale
+from bo_stream.core.options import own_options
 from bo_stream.core.state import HeldState, Memo
 from bo_stream.errors import ShapeError, UnsupportedError
-from bo_stream.fitting.bfgs import fit_model
+from bo_stream.fitting.fit import fit_model
 from bo_stream.fitting.objective import StreamMLL
 from bo_stream.fitting.report import FitReport
 from bo_stream.linalg import chol_psd
@@ -74,6 +77,14 @@ class FittedModel(HeldState, ProcessModel, GP):
         cheaper than building it anew; else None.
         """
         return None
+
+    def _options(self) -> dict[str, Any]:
+        """The family's own options, by which a checkpoint builds it: attributes of their names."""
+        return {name: getattr(self, name) for name in own_options(type(self))}
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write a checkpoint that `bo_stream.load` alone makes this surrogate of again."""
+        checkpoint.save(self, path)
 
     # -- the process now -------------------------------------------------------------------------
 
@@ -164,6 +175,11 @@ class FittedModel(HeldState, ProcessModel, GP):
     def make_mll(self) -> MarginalLogLikelihood:
         """The objective of `fit`, for `fit_gpytorch_mll`: evidence (or bound) plus log priors."""
         return StreamMLL(self)
+
+    @property
+    def explores(self) -> bool:
+        """Whether a fit may try starts far from now: its objective is of all data."""
+        return True
 
     @property
     def refit_due(self) -> bool:

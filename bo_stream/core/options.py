@@ -17,7 +17,7 @@ from torch import Size, Tensor
 
 from bo_stream.errors import OptionError, UnsupportedError
 
-__all__ = ["CommonOptions", "constructor_signature", "default_kernel", "mean_for"]
+__all__ = ["CommonOptions", "constructor_signature", "default_kernel", "mean_for", "own_options"]
 
 
 class CommonOptions(TypedDict, total=False):
@@ -74,6 +74,12 @@ def constructor_signature(init: Callable[..., None]) -> inspect.Signature:
     ]
     own = [p.replace(kind=kinds.POSITIONAL_OR_KEYWORD) for p in own]
     return inspect.Signature([*data, *common, *own])
+
+
+def own_options(family: type) -> list[str]:
+    """Names of what a family's constructor takes besides data and the common options."""
+    data = ("self", "train_X", "train_Y", "train_Yvar")
+    return [n for n in inspect.signature(family).parameters if n not in (*data, *_DEFAULTS)]
 
 
 def default_kernel(dim: int, batch_shape: Size) -> Kernel:

@@ -133,6 +133,7 @@ class StreamingGP(FittedModel):
         self._register_state("_count", zero.long())
         self._register_state("_noise_sum", zero.new_zeros(self.num_outputs))
         self._register_state("_curvature", zero.new_empty(0, 0))
+        self._register_state("_explored", zero.new_empty(0))
         self.to(device=train_X.device, dtype=train_X.dtype)
 
     def _begin(self, train_X: Tensor, train_Y: Tensor, train_Yvar: Tensor | None) -> None:
@@ -211,7 +212,7 @@ class StreamingGP(FittedModel):
 
     def _changed(self, points: int = 0) -> None:
         """The last step of every change of the state: a new token, by which it is known."""
-        self._register_state("_count", self.get_buffer("_count") + points)
+        super()._changed(points)
         if self.noise_mode == "known":
             noise = self._seen_noise()
             if noise is not None:  # BoTorch's view of the noise

@@ -128,6 +128,7 @@ class TestEveryPoint(Contract):
     """All points in Z: exact, hence invariant to order; what is left is jitter over noise."""
 
     growth = EveryPoint()
+    saves = False
     promises = Promises(
         order_invariant=True,
         bytes_constant=False,

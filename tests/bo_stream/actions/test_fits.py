@@ -16,7 +16,7 @@ from bo_stream.actions.course import LearningCurve
 from bo_stream.errors import InputError, StateError
 from bo_stream.fitting.schedule import RefitSchedule
 from bo_stream.scores import score
-from experiments.cohort import cohort
+from experiments.common.cohort import cohort
 from tests.raw import RAW
 
 
