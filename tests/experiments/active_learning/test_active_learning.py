@@ -34,7 +34,7 @@ def test_smoke_run_says_it_is_synthetic(smoke):
         ("--policy", "ucb", "policies, max_variance, nipv, random; got 'ucb'"),
         ("--observation", "none", "observations, known noise, raster; got 'none'"),
         ("--seed", 7, "seeds, 0, 1, 2; got 7"),
-        ("--steps", 0, "greater than or equal to 1"),
+        ("--steps", 0, "Invalid value for '--steps'"),
         ("--steps", 100_000, "Take fewer steps"),
     ],
 )
