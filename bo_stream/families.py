@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 from torch import Tensor
 
@@ -32,7 +32,7 @@ def surrogate(
     train_Y: Tensor,
     train_Yvar: Tensor | None = None,
     *,
-    bounds: Tensor | None,
+    bounds: Tensor | Literal["unit"] | None,
     **kw: Any,
 ) -> StreamingGP:
     """Build a surrogate by the name of its family.
@@ -42,8 +42,8 @@ def surrogate(
         train_X: ``n x d`` raw inputs; ``n = 0`` is allowed.
         train_Y: ``n x m`` raw outcomes.
         train_Yvar: ``n x m`` raw noise variances, or None to learn the noise.
-        bounds: ``2 x d`` raw bounds, as given to `optimize_acqf`. None only for a WISKI that is
-            given its ``grid``.
+        bounds: ``2 x d`` raw bounds, as given to `optimize_acqf`, or ``"unit"``: those that the
+            input transform maps to the unit cube. None only for a WISKI that is given its ``grid``.
         kw: The family's other arguments, the same for all (``covar_module``, ``mean_module``,
             ``likelihood``, ``input_transform``, ``outcome_transform``) or its own.
 

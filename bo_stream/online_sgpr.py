@@ -8,22 +8,20 @@ points `bo_stream.growth`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, NoReturn, Self, Unpack, cast
 
 import torch
-from gpytorch.mlls import MarginalLogLikelihood
 from torch import Tensor
 
 from bo_stream.core.meaning import numbers_of
 from bo_stream.core.options import CommonOptions
 from bo_stream.core.streaming import Promises, StreamingGP
 from bo_stream.errors import InputError, UnsupportedError
-from bo_stream.fitting.fit import fit_model
-from bo_stream.fitting.report import FitReport
 from bo_stream.growth import VIPS, GrowthPolicy
+from bo_stream.growth.fits import REFIT_FROM, GrowingFits
 from bo_stream.growth.record import LastUpdate, StreamRecord
 from bo_stream.growth.step import JOIN, Choice, Outcome, step
+from bo_stream.growth.watch import Watch
 from bo_stream.posterior.factor import frozen_kernel
 from bo_stream.sparse.posterior import SparseProcess
 from bo_stream.sparse.state import Batch, SGPRState
@@ -31,11 +29,8 @@ from bo_stream.sparse.update import best_mean, rebase, update
 
 __all__ = ["LastUpdate", "OnlineSGPR"]
 
-REFIT_FROM = 20
-"""Batches of at least this many points teach hyperparameters by default."""
 
-
-class OnlineSGPR(StreamingGP):
+class OnlineSGPR(GrowingFits, StreamingGP):
     """Sparse GP with inducing points that a growth policy chooses, updated in closed form.
 
     With M inducing points: memory O(M^2 + the last batch) whatever has been seen; `observe` of N
@@ -125,47 +120,6 @@ class OnlineSGPR(StreamingGP):
             self.fit()
         return self
 
-    def fit(self, max_evals: int | None = None) -> FitReport:
-        """Fit the hyperparameters to the last batch's online bound, and replay its update.
-
-        Inducing points stay as they are; see `reselect`. From the second batch on no
-        hyperparameter moves further than `trust`.
-
-        Args:
-            max_evals: Most objective-and-gradient evaluations, O(N M^2 + M^3) each.
-        """
-        with self._lock:
-            first = int(self._record().batches) <= 1
-            try:
-                return fit_model(self, max_evals, None if first else self.trust)
-            finally:
-                self._again(reselect=False)
-
-    def custom_fit(
-        self,
-        mll: MarginalLogLikelihood,
-        closure: Callable[..., Any] | None = None,
-        closure_kwargs: dict[str, Any] | None = None,
-        optimizer_kwargs: dict[str, Any] | None = None,
-        optimizer: Callable[..., Any] | None = None,
-        **kwargs: Any,
-    ) -> MarginalLogLikelihood:
-        """The hook of `fit_gpytorch_mll`; like `fit`, it ends by replaying the last update."""
-        mll = super().custom_fit(
-            mll, closure, closure_kwargs, optimizer_kwargs, optimizer, **kwargs
-        )
-        self._again(reselect=False)
-        return mll
-
-    def reselect(self) -> Self:
-        """Choose the inducing points of the last batch again, under the hyperparameters it taught.
-
-        Meant for the first batch, whose points were chosen under the hyperparameters a stream
-        started with.
-        """
-        self._again(reselect=True)
-        return self
-
     @property
     def inducing_points(self) -> Tensor:
         """The inducing points, ``M x d``, raw, float64."""
@@ -175,6 +129,11 @@ class OnlineSGPR(StreamingGP):
     def last_update(self) -> LastUpdate:
         """What the last batch (or conditioning) did to the inducing points, and its bounds."""
         return self._record().last_update()
+
+    @property
+    def watch(self) -> Watch:
+        """How its predictions of the batches that it was fitted to held up before each fit."""
+        return self._record().watch
 
     @property
     def bound_sum(self) -> Tensor:
@@ -232,21 +191,12 @@ class OnlineSGPR(StreamingGP):
         own, mean = frozen_kernel(self.covar_module), self._prior_mean().detach()[0].clone()
         return step(before, batch, own, mean, choose, same_kernel=self._unchanged(kernel))
 
+    def _kernel_numbers(self) -> Tensor:
+        return numbers_of(self.covar_module)
+
     def _unchanged(self, kernel: Tensor) -> bool:
         """Whether the kernel still is what it was."""
         return torch.equal(kernel, numbers_of(self.covar_module).to(kernel))
-
-    def _again(self, *, reselect: bool) -> None:
-        """Absorb the last batch once more, from the state before it, as hyperparameters now are."""
-        with self._whole(), torch.no_grad():
-            state = self._record()
-            batch = state.last_batch(self._noise_scale().detach()[0])
-            if not batch.size:
-                return
-            choose = self.growth if reselect else state.choice()
-            outcome = self._step(state.before, state.kernel_before, batch, choose)
-            self.hold("state", state.settled(outcome, numbers_of(self.covar_module)))
-            self._changed()
 
     # -- posterior and objective -----------------------------------------------------------------
 

@@ -50,7 +50,7 @@ class WISKI(StreamingGP):
         train_Y: ``n x m`` raw outcomes.
         train_Yvar: ``n x m`` raw noise variances, or None to learn the noise.
         bounds: ``2 x d`` raw bounds; the grid covers their transformed image. Give this or
-            ``grid``.
+            ``grid``. ``"unit"``: the bounds that ``input_transform`` maps to the unit cube.
         common: ``covar_module``, ``mean_module``, ``likelihood``, ``input_transform``,
             ``outcome_transform``: see `StreamingGP`.
         grid_size: Nodes per dimension, padding included: one integer or one per dimension. Default
@@ -75,6 +75,8 @@ class WISKI(StreamingGP):
     promises = Promises(
         order_invariant=True, bytes_constant=True, updates_without_drift=10_000, multi_output=True
     )
+
+    needs_bounds = True
 
     def __init__(
         self,

@@ -63,10 +63,14 @@ def sizes_of(X: Tensor, Y: Tensor, Yvar: Tensor | None) -> tuple[int, int]:
     return X.shape[1], Y.shape[1]
 
 
-def checked_bounds(bounds: Tensor | None, X: Tensor) -> Tensor | None:
+def checked_bounds(bounds: Any, X: Tensor) -> Tensor | None:
     """Raw bounds, ``2 x d``, as float64 where X is."""
     if bounds is None:
         return None
+    if isinstance(bounds, str):
+        raise BoundsError(
+            "bounds `2 x d`, or 'unit'", repr(bounds), "Stack lower and upper bounds."
+        )
     value = torch.as_tensor(bounds).detach().to(dtype=torch.float64, device=X.device)
     if value.shape != (2, X.shape[1]):
         raise ShapeError(

@@ -17,7 +17,7 @@ from gpytorch.models import GP
 from torch import Tensor
 
 from bo_stream.core import checkpoint
-from bo_stream.core.checks import check_targets, check_variances
+from bo_stream.core.checks import check_targets, check_tensors, check_variances
 from bo_stream.core.meaning import Meaning
 from bo_stream.core.model import Moment, ProcessModel
 from bo_stream.core.noise import noise_scale
@@ -258,6 +258,7 @@ class FittedModel(HeldState, ProcessModel, GP):
         return None if seen is None else self._noise_scale().detach() * seen
 
     def _check_batch(self, X: Tensor, Y: Tensor, Yvar: Tensor | None, *, noise_known: bool) -> None:
+        check_tensors(X=X, Y=Y, Yvar=Yvar)
         self._check_points(X)
         if X.ndim != 2 or Y.ndim != 2:
             raise ShapeError(

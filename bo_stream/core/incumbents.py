@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Self, cast
 
 import torch
 from torch import Tensor
 
+from bo_stream.core.model import ProcessModel
+from bo_stream.core.state import HeldState
 from bo_stream.errors import InputError
 from bo_stream.shapes import shaped
 
-__all__ = ["Incumbents"]
+__all__ = ["Incumbents", "KeepsIncumbents"]
 
 
 @dataclass(frozen=True)
@@ -41,3 +44,39 @@ class Incumbents:
         values = torch.cat([self.incumbent_Y, Y[:, 0].double()])
         best = values.argsort(descending=True, stable=True)[: self.limit]
         return replace(self, incumbent_X=points[best], incumbent_Y=values[best])
+
+
+class KeepsIncumbents(HeldState, ProcessModel):
+    """A surrogate that keeps the best points it has seen, if asked to."""
+
+    def track_incumbents(self, k: int) -> Self:
+        """Keep the k best points observed from now on (one output), for an acquisition's
+        X_baseline.
+        """
+        none = Incumbents.none(k, self._dim, self.num_outputs)
+        with self._whole():
+            self.hold("incumbents", none)
+        return self
+
+    @property
+    def incumbents(self) -> Tensor | None:
+        """The best points seen, raw, best first, ``k x d``; None unless `track_incumbents` was
+        called.
+        """
+        if "incumbents" not in self._forms:
+            return None
+        return cast(Incumbents, self.held("incumbents")).incumbent_X.to(self.dtype)
+
+    def _incumbents_kept(self) -> int:
+        """How many are kept at most; 0 if none were asked for."""
+        form = self._forms.get("incumbents")
+        return 0 if form is None else cast(Incumbents, form).limit
+
+    def _keep_incumbents(self, wanted: int) -> None:
+        """Keep so many, as a saved state does that is about to be loaded."""
+        if wanted == self._incumbents_kept():
+            return
+        if "incumbents" in self._forms:
+            self._release("incumbents")
+        if wanted:
+            self.hold("incumbents", Incumbents.none(wanted, self._dim, self.num_outputs))

@@ -26,7 +26,13 @@ from botorch.sampling.base import MCSampler
 from gpytorch.distributions import MultivariateNormal
 from torch import Size, Tensor, nn
 
-from bo_stream.core.checks import check_noise, check_noise_fits, check_points, check_targets
+from bo_stream.core.checks import (
+    check_noise,
+    check_noise_fits,
+    check_points,
+    check_targets,
+    check_tensors,
+)
 from bo_stream.core.distribution import distribution
 from bo_stream.core.units import raw_inputs, transformed_inputs, transformed_outcomes
 from bo_stream.errors import NoiseError, NoTrainingDataError, ShapeError, UnsupportedError
@@ -159,10 +165,17 @@ class ProcessModel(GPyTorchModel, FantasizeMixin):
         return posterior
 
     def forward(self, X: Tensor) -> MultivariateNormal:
-        """The latent function at points in transformed space, as a (multitask) multivariate
-        normal.
+        """The latent function at raw points, before the outcome transform is undone, as a
+        (multitask) multivariate normal.
         """
-        return distribution(self.process().at(X.double()), dtype=X.dtype)
+        return distribution(self.process().at(self.transformed(X)), dtype=X.dtype)
+
+    def transform_inputs(self, X: Tensor, input_transform: nn.Module | None = None) -> Tensor:
+        """The points as they are: a surrogate takes raw points everywhere.
+
+        BoTorch's entropy searches condition on what this returns, and conditioning transforms.
+        """
+        return X if input_transform is None else cast(Tensor, input_transform(X))
 
     @property
     def num_outputs(self) -> int:
@@ -216,6 +229,7 @@ class ProcessModel(GPyTorchModel, FantasizeMixin):
                 seen).
             kwargs: Passed on by BoTorch.
         """
+        check_tensors(X=X, observation_noise=observation_noise)
         if observation_noise is None:
             observation_noise = self.typical_noise().unsqueeze(0).to(X)
         return super().fantasize(X, sampler, observation_noise, **kwargs)
@@ -239,12 +253,12 @@ class ProcessModel(GPyTorchModel, FantasizeMixin):
             )
         transform = getattr(self, "outcome_transform", None)
         if transform is not None and inputs.ndim == 2 and targets.ndim == 2 and len(targets) == 1:
-            targets = targets[0]  # a ModelListGP's transforms add a dimension to plain targets
+            # A ModelListGP's transforms give plain targets, and noise, a leading dimension of one.
+            targets, noise = targets[0], noise if noise is None else noise.reshape(-1)
         Y = targets.unsqueeze(-1)
         if transform is not None:
             Y = cast(Tensor, transform.untransform(Y.double(), X=inputs)[0]).to(inputs)
-        if noise is not None:
-            noise = noise.reshape(noise.shape[1 - inputs.ndim :]).unsqueeze(-1)
+        noise = None if noise is None else noise.unsqueeze(-1)
         return self.condition_on_observations(inputs, Y, noise, **kwargs)
 
     # -- transforms are frozen: no mode switching, no train inputs to revert ---------------------
@@ -302,6 +316,8 @@ class ProcessModel(GPyTorchModel, FantasizeMixin):
                 )
             check_noise(wanted, zero_allowed=True)
             return wanted.double().mT
+        if not isinstance(wanted, bool):
+            check_tensors(observation_noise=wanted)
         return now.typical_noise().unsqueeze(-1) if wanted else None
 
     def _check_points(self, X: Tensor) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Any, TypedDict, get_type_hints
+from typing import Any, Literal, TypedDict, get_type_hints
 
 from botorch.models.transforms.input import InputTransform
 from botorch.models.transforms.outcome import OutcomeTransform
@@ -27,18 +27,20 @@ class CommonOptions(TypedDict, total=False):
     for the names of a model's options among its positional ones.)
     """
 
-    bounds: Tensor | None
+    bounds: Tensor | Literal["unit"] | None
     covar_module: Kernel | None
     mean_module: Mean | None
     likelihood: Likelihood | None
     input_transform: InputTransform | None
     outcome_transform: OutcomeTransform | None
+    loads_data: bool
 
 
 _DEFAULTS: dict[str, Any] = {
     **dict.fromkeys(CommonOptions.__annotations__),
     "input_transform": DEFAULT,
     "outcome_transform": DEFAULT,
+    "loads_data": True,
 }
 
 

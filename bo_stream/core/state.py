@@ -186,14 +186,10 @@ class HeldState(nn.Module):
         keep_transforms: bool = True,
         assign: bool = False,
     ) -> Any:
-        """Restore state, hyperparameters and transforms: whole, or not at all.
-
-        A standardisation and tracked incumbents that the saved state has come with it, unless the
-        constructor was told otherwise.
+        """Restore everything: whole, or not at all.
 
         Raises:
-            StateError: if class, version, layout, kernel, keys, shapes or values do not fit this
-                surrogate.
+            StateError: if class, version, layout, keys, shapes or values do not fit.
         """
         if assign:  # the checkpoint's tensors stay its own
             state_dict = {

@@ -30,11 +30,12 @@ from bo_stream.core.checks import (
     check_noise,
     check_noise_fits,
     check_targets,
-    checked_bounds,
+    check_tensors,
     sizes_of,
 )
+from bo_stream.core.datasets import FromDataset
 from bo_stream.core.fitted import FittedModel, News
-from bo_stream.core.incumbents import Incumbents
+from bo_stream.core.incumbents import Incumbents, KeepsIncumbents
 from bo_stream.core.meaning import fingerprint
 from bo_stream.core.model import ProcessModel, refuse_unknown
 from bo_stream.core.noise import likelihood_for, noise_mode_of
@@ -48,6 +49,7 @@ from bo_stream.core.options import (
 from bo_stream.core.promises import Promises
 from bo_stream.core.state import Lock, Memo
 from bo_stream.core.units import (
+    bounds_for,
     coefficients,
     input_transform_for,
     outcome_transform_for,
@@ -59,7 +61,7 @@ from bo_stream.shapes import moved
 __all__ = ["Promises", "StreamingGP"]
 
 
-class StreamingGP(FittedModel):
+class StreamingGP(FromDataset, KeepsIncumbents, FittedModel):
     """A Gaussian-process surrogate that absorbs data as they come and is a BoTorch model.
 
     Args:
@@ -68,6 +70,7 @@ class StreamingGP(FittedModel):
         train_Yvar: ``n x m`` raw noise variances. None: the noise is learned. Given: it is known,
             and with ``likelihood=GaussianLikelihood()`` known up to a learned scale.
         bounds: ``2 x d`` raw bounds, as given to `optimize_acqf`; points outside are refused.
+            ``"unit"``: those that ``input_transform`` maps to the unit cube.
         covar_module: A gpytorch kernel (``batch_shape`` ``[m]`` for hyperparameters per output).
         mean_module: `ConstantMean` or `ZeroMean`.
         likelihood: A `GaussianLikelihood`.
@@ -77,6 +80,8 @@ class StreamingGP(FittedModel):
         outcome_transform: Likewise, from ``train_Y``. Left out, outcomes are standardised by the
             constructor's data if it has at least two rows, and else taken as they are, with a
             warning; None means none.
+        loads_data: Whether `load_state_dict` takes over the data that a saved surrogate has seen.
+            False: hyperparameters only, as BoTorch's own models do.
 
     Raises:
         ShapeError, DtypeError, InputError, NoiseError, BoundsError: on data that do not fit.
@@ -110,13 +115,14 @@ class StreamingGP(FittedModel):
                 f"{self.num_outputs}",
                 "Build one surrogate per output and join them in a botorch ModelListGP.",
             )
-        bounds = checked_bounds(options["bounds"], train_X)
+        bounds = bounds_for(options["bounds"], options["input_transform"], train_X)
         self.register_buffer("bounds", bounds)
         self.register_buffer("_interface", train_X.new_empty(0), persistent=False)
         self._check_batch(train_X, train_Y, train_Yvar, noise_known=train_Yvar is not None)
         inputs = input_transform_for(options["input_transform"], train_X, bounds)
         if inputs is not None:
             self.input_transform = inputs
+        self._loads_data = bool(options["loads_data"])
         self._outcomes_left_out = options["outcome_transform"] is DEFAULT
         outcomes = outcome_transform_for(options["outcome_transform"], train_Y, train_Yvar)
         if outcomes is not None:
@@ -285,6 +291,7 @@ class StreamingGP(FittedModel):
             absorbed (unless explicit noise is given where noise is learned, which its state cannot
             hold); else a `ConditionedPosterior`.
         """
+        check_tensors(X=X, Y=Y, noise=noise)
         plain = X.ndim == 2 and Y.ndim == 2 and not (X.requires_grad or Y.requires_grad)
         if plain and noise is not None:
             holds = self.noise_mode != "learned" and noise.ndim == 2 and not noise.requires_grad
@@ -322,24 +329,6 @@ class StreamingGP(FittedModel):
             return self
         return conditioned.subset(self, idcs)
 
-    def track_incumbents(self, k: int) -> Self:
-        """Keep the k best points observed from now on (one output), for an acquisition's
-        X_baseline.
-        """
-        none = Incumbents.none(k, self._dim, self.num_outputs)
-        with self._whole():
-            self.hold("incumbents", none)
-        return self
-
-    @property
-    def incumbents(self) -> Tensor | None:
-        """The best points seen, raw, best first, ``k x d``; None unless `track_incumbents` was
-        called.
-        """
-        if "incumbents" not in self._forms:
-            return None
-        return cast(Incumbents, self.held("incumbents")).incumbent_X.to(self.dtype)
-
     # -- what a saved state must agree with ------------------------------------------------------
 
     def _layout(self) -> dict[str, Any]:
@@ -357,18 +346,9 @@ class StreamingGP(FittedModel):
     def _sizes(self) -> dict[str, int]:
         return {"d": self._dim, "o": self.num_outputs}
 
-    def _incumbents_kept(self) -> int:
-        form = self._forms.get("incumbents")
-        return 0 if form is None else cast(Incumbents, form).limit
-
     def _adopt(self, header: Mapping[str, Any]) -> None:
         """Tracked incumbents, and a standardisation unless the constructor was told otherwise."""
-        wanted = header.get("incumbents", 0)
-        if wanted != self._incumbents_kept():
-            if "incumbents" in self._forms:
-                self._release("incumbents")
-            if wanted:
-                self.hold("incumbents", Incumbents.none(wanted, self._dim, self.num_outputs))
+        self._keep_incumbents(header.get("incumbents", 0))
         kind = (header.get("transforms") or [None, None])[1]
         have = type(getattr(self, "outcome_transform", None)).__name__
         if self._outcomes_left_out and kind != have and {kind, have} == {"Standardize", "NoneType"}:

@@ -18,10 +18,11 @@ from botorch.models.utils.assorted import check_min_max_scaling
 from botorch.utils.types import DEFAULT
 from torch import Tensor
 
-from bo_stream.core.checks import finite
+from bo_stream.core.checks import check_tensors, checked_bounds, finite
 from bo_stream.errors import InputError, ShapeError, UnsupportedError
 
 __all__ = [
+    "bounds_for",
     "coefficients",
     "frozen_transform",
     "input_transform_for",
@@ -51,7 +52,8 @@ def input_transform_for(choice: Any, X: Tensor, bounds: Tensor | None) -> InputT
     if choice is not DEFAULT:
         frozen = frozen_transform(cast(InputTransform, choice), X)
         probe = X.double() if bounds is None else bounds
-        if len(probe) and frozen.transform(probe).shape[-1] != X.shape[1]:
+        probe = probe if len(probe) else probe.new_zeros(1, X.shape[1])
+        if frozen.transform(probe).shape[-1] != X.shape[1]:
             raise UnsupportedError(
                 "an input transform that keeps the number of inputs",
                 f"{type(frozen).__name__}, which changes it",
@@ -62,6 +64,35 @@ def input_transform_for(choice: Any, X: Tensor, bounds: Tensor | None) -> InputT
         return frozen_transform(Normalize(d=X.shape[1], bounds=bounds), X)
     check_min_max_scaling(X)  # BoTorch's warning
     return None
+
+
+def bounds_for(bounds: Any, choice: Any, X: Tensor) -> Tensor | None:
+    """The raw bounds of a surrogate, ``2 x d``, or None.
+
+    Args:
+        bounds: What the constructor was given; ``"unit"``: those that the input transform maps to
+            the unit cube.
+        choice: The input transform given; `DEFAULT` where it was left out.
+        X: The constructor's ``n x d`` raw inputs.
+
+    Raises:
+        ShapeError, BoundsError: on what cannot be bounds.
+        UnsupportedError: if they follow from a transform that cannot be undone.
+    """
+    if not (isinstance(bounds, str) and bounds == "unit"):
+        return checked_bounds(bounds, X)
+    cube = torch.tensor([[0.0], [1.0]]).to(X).expand(2, X.shape[1]).double()
+    if choice is None or choice is DEFAULT:
+        return checked_bounds(cube, X)
+    try:
+        raw = raw_inputs(frozen_transform(cast(InputTransform, choice), X), cube)
+    except NotImplementedError as error:
+        raise UnsupportedError(
+            "bounds, or an input transform that can be undone and so tells them",
+            type(choice).__name__,
+            "Give the raw bounds of the inputs (in Ax: model_options={'bounds': ...}).",
+        ) from error
+    return checked_bounds(raw.sort(0).values, X)
 
 
 def outcome_transform_for(choice: Any, Y: Tensor, Yvar: Tensor | None) -> OutcomeTransform | None:
@@ -201,6 +232,7 @@ def standardize_by(old: OutcomeTransform | None, Y: Tensor, outputs: int) -> Sta
         UnsupportedError: unless the old one is a `Standardize` too.
         ShapeError, InputError: on outcomes that do not fit.
     """
+    check_tensors(Y=Y)
     if not isinstance(old, Standardize):
         raise UnsupportedError(
             "a surrogate built with outcome_transform=Standardize(m)",

@@ -1,4 +1,4 @@
-"""Value and gradient of an objective at coordinates, and the best point seen: one home for all fits.
+"""Value and gradient of an objective at coordinates, and the best point seen, for all fits.
 
 A point at which the objective cannot be had (a covariance that does not factorise, a value or a
 gradient that is not finite) is a step too far: its value is minus infinity. Only where a fit starts

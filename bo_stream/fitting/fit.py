@@ -123,7 +123,8 @@ class _Fit:
         now = path.at.u.new_tensor([n if starts else explored, looked])
         self.explored = torch.cat([now, self._first(start.u)])
         self.path = path
-        return FitReport(self.climb.evaluations, self.climb.best.value, path.converged)
+        best = start if self.climb.best is None else self.climb.best
+        return FitReport(self.climb.evaluations, best.value, path.converged)
 
     def _first(self, now: Tensor) -> Tensor:
         """Where the first fit started."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 __all__ = ["FitReport"]
 
@@ -20,3 +20,7 @@ class FitReport:
     evaluations: int
     value: float
     converged: bool
+
+    def and_then(self, other: FitReport) -> FitReport:
+        """This fit and one that went on from it."""
+        return replace(other, evaluations=self.evaluations + other.evaluations)

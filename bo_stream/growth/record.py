@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from bo_stream.growth.step import Choice, Outcome
+from bo_stream.growth.watch import Watch
 from bo_stream.shapes import shaped
 from bo_stream.sparse.bounds import merged_moments, moments_of
 from bo_stream.sparse.state import Batch, SGPRState, empty_state, factor_B
@@ -44,6 +45,8 @@ class StreamRecord:
         now: The law of the inducing values.
         before: The same before the last batch.
         batch: The last batch, its noise before any learned scale.
+        gathered: Rows gathered for a search of shorter lengthscales, likewise.
+        watch: How predictions of the batches fitted to held up.
         kernel_now, kernel_before: What the kernel was that each was made with, as numbers.
         target_moments: Number, mean and squared deviations of all targets.
         batch_bounds: The sum of online bounds before the last batch, then the batch's as in
@@ -56,6 +59,8 @@ class StreamRecord:
     now: SGPRState
     before: SGPRState
     batch: Batch
+    gathered: Batch
+    watch: Watch
     kernel_now: Tensor = shaped("p")
     kernel_before: Tensor = shaped("p")
     target_moments: Tensor = shaped("3")
@@ -70,9 +75,10 @@ class StreamRecord:
         zero = torch.zeros((), dtype=torch.float64)
         nothing = empty_state(zero.new_zeros(0, dim), zero, jitter)
         none, count = nothing.c.long(), zero.long()
-        batch = Batch(nothing.Z, nothing.c, nothing.c)
+        batch, watch = Batch(nothing.Z, nothing.c, nothing.c), Watch.none(zero)
         sums = zero.new_zeros(3), zero.new_zeros(4)
-        return cls(nothing, nothing, batch, kernel, kernel.clone(), *sums, none, none, count)
+        laws = nothing, nothing, batch, batch, watch
+        return cls(*laws, kernel, kernel.clone(), *sums, none, none, count)
 
     def batch_of(self, X: Tensor, y: Tensor, r: Tensor, scale: Tensor) -> Batch:
         """A batch to come, its noise ``r`` (``N``) scaled (0-dim), as growth policies see it."""
@@ -136,15 +142,24 @@ class StreamRecord:
         count, mean, squares = self.target_moments
         N = float(self.batch.size)
         points = torch.stack([count - N, *[count.new_tensor(N)] * 3])
-        own = self.batch
+
+        def rows(own: Batch) -> Batch:
+            return replace(own, y=(own.y - s) / f, noise=own.noise / precision)
+
         return replace(
             self,
             now=law(self.now),
             before=law(self.before),
-            batch=replace(own, y=(own.y - s) / f, noise=own.noise / precision),
+            batch=rows(self.batch),
+            gathered=rows(self.gathered),
             target_moments=torch.stack([count, (mean - s) / f, squares / f.square()]),
             batch_bounds=self.batch_bounds + points * f.log(),
         )
+
+    def restarted(self, rows: Batch, mean: Tensor, kernel: Tensor) -> Self:
+        """As if these rows were all that was ever seen."""
+        nothing = empty_state(rows.X, mean, self.now.jitter)
+        return replace(self, before=nothing, kernel_before=kernel, batch=rows)
 
     def bound_sum(self) -> Tensor:
         """Sum of the online bounds of all batches, 0-dim."""

@@ -9,6 +9,7 @@ import pytest
 import torch
 from botorch.acquisition import analytic, logei, monte_carlo
 from botorch.acquisition.active_learning import qNegIntegratedPosteriorVariance
+from botorch.acquisition.input_constructors import get_acqf_input_constructor
 from botorch.acquisition.joint_entropy_search import qJointEntropySearch
 from botorch.acquisition.knowledge_gradient import qKnowledgeGradient
 from botorch.acquisition.max_value_entropy_search import (
@@ -16,10 +17,11 @@ from botorch.acquisition.max_value_entropy_search import (
     qMaxValueEntropy,
 )
 from botorch.acquisition.multi_objective.logei import qLogNoisyExpectedHypervolumeImprovement
-from botorch.acquisition.multi_step_lookahead import qMultiStepLookahead
+from botorch.acquisition.multi_step_lookahead import make_best_f, qMultiStepLookahead
 from botorch.acquisition.objective import ScalarizedPosteriorTransform
 from botorch.acquisition.predictive_entropy_search import qPredictiveEntropySearch
 from botorch.acquisition.proximal import ProximalAcquisitionFunction
+from botorch.cross_validation import efficient_loo_cv
 from botorch.exceptions.errors import UnsupportedError as BotorchUnsupportedError
 from botorch.generation.sampling import MaxPosteriorSampling
 from botorch.models.model import ModelList
@@ -29,6 +31,7 @@ from botorch.optim.optimize import optimize_acqf
 from botorch.sampling.get_sampler import get_sampler
 from botorch.sampling.normal import SobolQMCNormalSampler
 from botorch.sampling.pathwise import get_matheron_path_model
+from botorch.utils.datasets import SupervisedDataset
 from botorch.utils.sampling import optimize_posterior_samples
 from torch import Size, Tensor
 
@@ -102,6 +105,16 @@ ACQUISITIONS: dict[str, tuple[Build, int]] = {
 }
 
 
+# What BoTorch's input constructors, which Ax goes through, are asked for.
+CONSTRUCTED: dict[type, tuple[str, ...]] = {
+    qNegIntegratedPosteriorVariance: ("bounds", "num_mc_points"),
+    qJointEntropySearch: ("bounds", "num_optima"),
+    logei.qLogNoisyExpectedImprovement: ("training_data",),
+    logei.qLogExpectedImprovement: ("training_data",),
+    monte_carlo.qUpperConfidenceBound: (),
+}
+
+
 @pytest.mark.filterwarnings("ignore::botorch.exceptions.warnings.NumericsWarning")
 class AcquisitionContract(Contract):
     """Every acquisition function a model without stored training data can serve."""
@@ -130,6 +143,32 @@ class AcquisitionContract(Contract):
         before = snapshot(model)
         self.assert_optimises(build(model, self.points(8, seed=31), self.bounds), q)
         assert_same_state(before, snapshot(model))
+
+    @pytest.mark.parametrize("acqf", CONSTRUCTED)
+    def test_input_constructors(self, acqf: type) -> None:
+        """Built the way Ax does, with the transforms that are left out, and optimised."""
+        X, Y, Yvar = self.data(14)
+        model = self.left_out(X, Y, Yvar)
+        before = snapshot(model)
+        given: Any = {"bounds": self.bounds.mT.tolist(), "num_mc_points": 16, "num_optima": 4}
+        names = [f"x{i}" for i in range(self.dim)]
+        given["training_data"] = SupervisedDataset(
+            X, Y, Yvar=Yvar, feature_names=names, outcome_names=["y"]
+        )
+        torch.manual_seed(0)
+        wanted = {name: given[name] for name in CONSTRUCTED[acqf]}
+        inputs = get_acqf_input_constructor(acqf)(model=model, **wanted)
+        assert all(v.dtype == self.dtype for v in inputs.values() if isinstance(v, Tensor))
+        self.assert_optimises(acqf(**inputs), 2)
+        assert_same_state(before, snapshot(model))
+
+    def test_entropy_search_conditions_on_raw_optima(self) -> None:
+        """BoTorch sends them through the model's `transform_inputs` before it conditions."""
+        model, X = self.left_out(*self.data(14)), self.points(4, seed=31)
+        Y = 2.0 + torch.arange(4, dtype=self.dtype).unsqueeze(-1)
+        given = qJointEntropySearch(model, X, Y, condition_noiseless=False).conditional_model
+        expected = model.condition_on_observations(X.unsqueeze(-2), Y.unsqueeze(-2))
+        assert_same_law(given, expected, self.points(4, 3))
 
     def test_integrated_variance_in_closed_form(self) -> None:
         """`acquisitions.NIPV` is BoTorch's qNIPV, without fantasies."""
@@ -223,18 +262,8 @@ class AcquisitionContract(Contract):
             self.assert_optimises(acqf, 2)
 
     @pytest.mark.parametrize("kind", [ModelListGP, ModelList])
-    def test_lists_of_models(self, kind: Any) -> None:
-        """Posterior, fantasies, subsets and acquisitions over a list of one-output surrogates."""
-        first, second = self.build(), self.build(seed=3)
-        models = kind(first, second)
-        X = self.points(3, 2, seed=35)
-        posterior = models.posterior(X)
-        close(posterior.mean[..., 1:], second.posterior(X).mean)
-        assert posterior.rsample(Size([4])).shape == (4, 3, 2, 2)
-        assert_same_law(models.subset_output([0]), first, X)
-        given = models.fantasize(X, _sampler(4))
-        assert given.posterior(X).mean.shape == (4, 3, 2, 2)
-        self.assert_optimises(self.hypervolume(models), 2)
+    def test_hypervolume_improvement_of_lists(self, kind: Any) -> None:
+        self.assert_optimises(self.hypervolume(kind(self.build(), self.build(seed=3))), 2)
 
     def test_scalarised_outputs(self) -> None:
         outputs = self.outputs_of(2)
@@ -258,6 +287,10 @@ class AcquisitionContract(Contract):
             _ = model.train_inputs
         assert not hasattr(model, "train_inputs")
         assert not model.train_targets.numel() and model.train_targets.dtype == self.dtype
+        with pytest.raises(IndexError):
+            make_best_f(model, X)
+        with pytest.raises(BotorchUnsupportedError, match="train_inputs"):
+            efficient_loo_cv(model)
         with pytest.raises((BoStreamError, BotorchUnsupportedError)):
             ProximalAcquisitionFunction(
                 monte_carlo.qSimpleRegret(model), proximal_weights=torch.ones(self.dim)

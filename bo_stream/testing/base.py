@@ -106,6 +106,15 @@ class Contract:
         """`make` without transforms, unless they are given: what comes in is what is modelled."""
         return self.make(X, Y, Yvar, **{"input_transform": None, "outcome_transform": None, **kw})
 
+    def left_out(self, X: Tensor, Y: Tensor, Yvar: Tensor | None = None, **kw: Any) -> Any:
+        """`make` with transforms left out unless they are given: the defaults are modelled."""
+        kernel = self.kernel(Y.shape[-1])
+        if kernel is not None:
+            kw.setdefault("covar_module", kernel)
+        if self.noise == "scaled":
+            kw.setdefault("likelihood", GaussianLikelihood())
+        return self.make(X, Y, Yvar, **{"bounds": self.bounds, **kw})
+
     def objective_of_all(self, model: Any) -> Tensor:
         """The evidence (or bound) of all data plus log priors: what is the same however they came.
 

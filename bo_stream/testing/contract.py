@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from bo_stream.testing.acquisition import AcquisitionContract
+from bo_stream.testing.defaults import DefaultsContract
 from bo_stream.testing.fantasies import FantasyContract
 from bo_stream.testing.fitting import FittingContract
 from bo_stream.testing.gradients import GradientContract
 from bo_stream.testing.inputs import InputContract
 from bo_stream.testing.interface import InterfaceContract
+from bo_stream.testing.lists import ListContract
 from bo_stream.testing.noise import NoiseContract
 from bo_stream.testing.pathwise import PathwiseContract
 from bo_stream.testing.persistence import PersistenceContract
@@ -25,6 +27,7 @@ class StreamingContract(
     InputContract,
     InterfaceContract,
     TransformContract,
+    DefaultsContract,
     NoiseContract,
     FittingContract,
     ProcessContract,
@@ -33,5 +36,6 @@ class StreamingContract(
     PathwiseContract,
     AcquisitionContract,
     WholenessContract,
+    ListContract,
 ):
     """Every promise of a streaming surrogate, as pytest methods; see `Contract` for what to set."""

@@ -162,6 +162,49 @@ class InputContract(Contract):
         with pytest.raises(InputError):
             self.plain(*self.data(4), bounds=bounds)
 
+    @pytest.mark.parametrize("kind", ["arrays", "lists"])
+    @pytest.mark.parametrize("which", ["X", "Y", "Yvar"])
+    def test_what_is_not_a_tensor(self, which: str, kind: str) -> None:
+        """Refused by name wherever data come in, with the way to convert them."""
+        model, sampler = self.build(), SobolQMCNormalSampler(Size([2]))
+        batch: dict[str, Any] = dict(zip(("X", "Y", "Yvar"), self.data(4, seed=9), strict=True))
+        if batch["Yvar"] is None and which == "Yvar":
+            batch["Yvar"] = torch.full_like(batch["Y"], 0.1)
+        good = dict(batch)
+        batch[which] = batch[which].numpy() if kind == "arrays" else batch[which].tolist()
+        calls: list[Callable[[], object]] = [
+            lambda: model.observe(**batch),
+            lambda: model.log_predictive(**batch),
+            lambda: self.plain(*batch.values(), bounds=self.bounds),
+            lambda: model.condition_on_observations(
+                batch["X"], batch["Y"], noise=batch["Yvar"] if which == "Yvar" else None
+            ),
+        ]
+        given = model.condition_on_observations(self.points(3, 4), good["Y"].expand(3, 4, 1))
+        calls.append(lambda: given.condition_on_observations(batch["X"], batch["Y"], batch["Yvar"]))
+        if which == "X":
+            for m in (model, given):
+                calls.append(functools.partial(m.posterior, batch["X"]))
+                calls.append(functools.partial(m.fantasize, batch["X"], sampler))
+        if which == "Y":
+            calls.append(lambda: model.restandardise(batch["Y"]))
+        if which == "Yvar":
+            noise = {"observation_noise": batch["Yvar"]}
+            calls.append(lambda: model.posterior(good["X"], **noise))
+            calls.append(lambda: model.fantasize(good["X"], sampler, **noise))
+        for call in calls:
+            self.refused(call, DtypeError, model)
+
+    def test_variances_of_another_dtype(self) -> None:
+        X, Y, _ = self.data(4, seed=9)
+        Yvar = torch.full_like(Y, 0.1)
+        model = self.plain(X, Y, Yvar, bounds=self.bounds)
+        for bad in (Yvar.float(), Yvar.long() + 1):
+            self.refused(functools.partial(model.observe, X, Y, bad), DtypeError, model)
+            self.refused(functools.partial(model.log_predictive, X, Y, bad), DtypeError, model)
+            with pytest.raises(DtypeError, match="Yvar"):
+                self.plain(X, Y, bad, bounds=self.bounds)
+
     def test_unknown_arguments_of_conditioning(self) -> None:
         model = self.build()
         X, Y, _ = self.data(4, seed=9)

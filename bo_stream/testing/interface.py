@@ -16,7 +16,6 @@ from botorch.models.transforms import Normalize, Standardize
 from botorch.optim.optimize import optimize_acqf
 from botorch.posteriors.gpytorch import GPyTorchPosterior
 from botorch.sampling.normal import SobolQMCNormalSampler
-from botorch.utils.datasets import SupervisedDataset
 from gpytorch.distributions import MultivariateNormal
 from gpytorch.models import GP
 from torch import Size, Tensor
@@ -46,13 +45,6 @@ class InterfaceContract(Contract):
         assert model.num_outputs == 1 and model.batch_shape == Size()
         assert not model.training
 
-    def test_construct_inputs(self) -> None:
-        X, Y, Yvar = self.data(8)
-        names = [f"x{i}" for i in range(self.dim)]
-        dataset = SupervisedDataset(X, Y, Yvar=Yvar, feature_names=names, outcome_names=["y"])
-        inputs = type(self.build()).construct_inputs(dataset)
-        assert_same_law(self.over(*inputs.values()), self.build(8), self.points(4))
-
     @pytest.mark.parametrize("outputs", [1, 2])
     @pytest.mark.parametrize("batch", [(), (3,), (2, 3)], ids=str)
     @pytest.mark.parametrize("q", [1, 4])
@@ -71,6 +63,14 @@ class InterfaceContract(Contract):
         flat = model.posterior(X.reshape(-1, self.dim))
         close(flat.mean.reshape(posterior.mean.shape), posterior.mean)
         close(flat.variance.reshape(posterior.variance.shape), posterior.variance)
+
+    def test_points_are_raw_everywhere(self) -> None:
+        """Also where BoTorch transforms its models' inputs itself."""
+        model = self.build(input_transform=Normalize(self.dim, bounds=self.bounds))
+        X = self.points(3, 4)
+        assert torch.equal(model.transform_inputs(X), X)
+        close(model(X).mean.unsqueeze(-1), model.posterior(X).mean)
+        close(model(X).covariance_matrix, model.posterior(X).distribution.covariance_matrix)
 
     def test_posteriors_return_to_evaluation_mode(self) -> None:
         model = self.build().train()

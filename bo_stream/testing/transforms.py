@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
+from botorch.acquisition.logei import qLogExpectedImprovement
 from botorch.models.transforms import Normalize, Standardize
-from botorch.models.transforms.input import AppendFeatures, ChainedInputTransform, Warp
+from botorch.models.transforms.input import (
+    AppendFeatures,
+    ChainedInputTransform,
+    FilterFeatures,
+    Round,
+    Warp,
+)
 from botorch.models.transforms.outcome import ChainedOutcomeTransform, Log
+from botorch.optim.optimize import optimize_acqf
 from botorch.posteriors.transformed import TransformedPosterior
 from botorch.sampling.normal import SobolQMCNormalSampler
 from gpytorch.priors import LogNormalPrior
-from torch import Size
+from torch import Size, Tensor
 
 from bo_stream.errors import InputError, UnsupportedError
 from bo_stream.testing.base import Contract, assert_same_law, assert_same_state, close, snapshot
@@ -106,6 +116,53 @@ class TransformContract(Contract):
                 input_transform=AppendFeatures(feature_set=features, transform_on_train=True)
             )
 
+    @pytest.mark.parametrize("rows", [0, 14])
+    @pytest.mark.parametrize("bounded", [True, False])
+    def test_transforms_that_drop_inputs_are_refused(self, rows: int, bounded: bool) -> None:
+        """Before anything is built, whether or not there are points or bounds to see it by."""
+        model = self.build(4)
+        if not bounded and type(model).needs_bounds:
+            pytest.skip("needs bounds")
+        data, bounds = self.data(rows), self.bounds if bounded else None
+        none = FilterFeatures(torch.arange(self.dim - 1))
+        chain = ChainedInputTransform(
+            scale=Normalize(self.dim, bounds=self.bounds),
+            some=FilterFeatures(torch.arange(max(1, self.dim - 1))),
+            more=FilterFeatures(torch.arange(self.dim - 1)),
+        )
+        for transform in (none, chain):
+            with pytest.raises(UnsupportedError, match="keeps the number of inputs"):
+                self.plain(*data, bounds=bounds, input_transform=transform)
+
+    def test_rounding(self) -> None:
+        """`Round` takes part in everything; only what needs it undone is refused, by name."""
+        last = [self.dim - 1]
+        rounding = Round(integer_indices=last, approximate=False)
+        model = self.build(input_transform=rounding)
+        X = self.points(3, 2, seed=7)
+        same = X.clone()
+        same[..., last] = same[..., last].round()
+        assert_same_law(model, Moved(model, same - X), X)
+        model.observe(*self.data(5, seed=9))
+        Y = torch.zeros(3, 2, 1, dtype=self.dtype)
+        for given in (
+            model.condition_on_observations(X[0], Y[0]),
+            model.condition_on_observations(X, Y),
+            model.fantasize(X, SobolQMCNormalSampler(Size([2]), seed=1)),
+        ):
+            assert_same_law(given, Moved(given, same - X), X)
+        assert model.fit(3).evaluations <= 3
+        assert model.log_predictive(*self.data(2, seed=8)).isfinite()
+        sampler = SobolQMCNormalSampler(Size([8]), seed=1)
+        acqf = qLogExpectedImprovement(model, best_f=0.1, sampler=sampler)
+        found, _ = optimize_acqf(
+            acqf, self.bounds, q=2, num_restarts=2, raw_samples=4, options={"maxiter": 3}
+        )
+        assert found.shape == (2, self.dim) and found.isfinite().all()
+        if hasattr(type(model), "inducing_points"):
+            with pytest.raises(UnsupportedError, match="undone"):
+                _ = model.inducing_points
+
     def test_standardized_is_rescaled(self) -> None:
         """With `Standardize`, the raw model under hyperparameters in raw units."""
         if self.kernel() is not None:
@@ -198,3 +255,13 @@ class TransformContract(Contract):
         close(model.log_predictive(*few), density)
         assert (model.condition_on_observations(*few[:2]).posterior(X).rsample() > 0).all()
         assert model.observe(*few).num_observed == 16
+
+
+class Moved:
+    """A model asked at other points than it is told."""
+
+    def __init__(self, model: Any, shift: Tensor) -> None:
+        self._model, self._shift = model, shift
+
+    def posterior(self, X: Tensor) -> Any:
+        return self._model.posterior(X + self._shift)

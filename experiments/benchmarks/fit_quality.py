@@ -16,7 +16,7 @@ from experiments.common.command import Out, Smoke, begin, command, option, start
 from experiments.common.progress import Progress, say
 
 LIMIT = 0.2
-TAKES = "about 5 minutes on one core"
+TAKES = "about 15 minutes on one core"
 
 
 def main(

@@ -15,7 +15,7 @@ from functools import partial
 from experiments.common.command import Out, Smoke, begin, command, start
 from experiments.common.progress import say
 
-TAKES = "about 1 minute on one core"
+TAKES = "about half a minute on one core"
 
 
 def main(out: Out = None, smoke: Smoke = False) -> None:

@@ -20,7 +20,7 @@ from functools import partial
 from experiments.common.command import Out, Smoke, begin, command, start
 from experiments.common.progress import say
 
-TAKES = "about 30 seconds on one core"
+TAKES = "about 15 seconds on one core"
 
 
 def main(out: Out = None, smoke: Smoke = False) -> None:

@@ -14,7 +14,7 @@ LIMITS = {"observe": 0.2, "posterior": 1.0, "evidence (product)": 6.0, "evidence
 FLAT = {"observe": 1.25, "posterior": 1.1, "evidence (product)": 1.1, "evidence (other)": 1.1}
 
 
-TAKES = "about 1 minute on one core"
+TAKES = "about half a minute on one core"
 
 
 def main(out: Out = None, smoke: Smoke = False) -> None:

@@ -39,7 +39,7 @@ class Trials:
     ) -> tuple[bool, float]:
         """Try a policy: whether its error is at most ``most``, and the error."""
         M, rmse = grown(stream, policy, self.c)
-        self.progress(f"trying {name}, {facts['scenario']} stream, {facts['dim']}-D", done=0)
+        self.progress(f"tried {name}, {facts['scenario']} stream, {facts['dim']}-D", done=0)
         if rmse > most:
             return False, rmse
         row = {"policy": name, "points": M[-1], "rmse": rmse, "setting": str(policy)}

@@ -1,4 +1,4 @@
-"""The objective as a function of one vector: failures, the best point, and BFGS on known functions."""
+"""The objective as a function of one vector: failures, the best point, BFGS on known functions."""
 
 from __future__ import annotations
 

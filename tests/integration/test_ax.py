@@ -1,0 +1,145 @@
+"""Ax drives every family as it drives BoTorch's own models; skipped where Ax is not installed."""
+
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from botorch.acquisition import qUpperConfidenceBound
+from botorch.models import ModelListGP, SingleTaskGP
+
+from bo_stream.families import FAMILIES
+
+pytest.importorskip("ax", reason="Ax is not installed (pip install ax-platform)")
+
+from ax import Client, RangeParameterConfig
+from ax.adapter.cross_validation import cross_validate
+from ax.adapter.registry import Generators
+from ax.generation_strategy.generation_node import GenerationNode
+from ax.generation_strategy.generation_strategy import GenerationStrategy
+from ax.generation_strategy.generator_spec import GeneratorSpec
+from ax.generation_strategy.transition_criterion import MinTrials
+from ax.generators.torch.botorch_modular.surrogate import SurrogateSpec
+from ax.generators.torch.botorch_modular.utils import ModelConfig
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+SMALL: dict[str, dict[str, Any]] = {
+    "wiski": {"grid_size": 12},
+    "online_svgp": {"num_inducing": 8, "steps": 2, "initial_steps": 20},
+}
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    logging.disable(logging.INFO)
+    yield
+    logging.disable(logging.NOTSET)
+
+
+def run(
+    model_class: type,
+    options: dict[str, Any] | None = None,
+    *,
+    bounds: tuple[float, float] = (0.0, 10.0),
+    sem: float | None = None,
+    objective: str = "f",
+    pending: int = 1,
+    start: int = 4,
+    steps: int = 2,
+    **generator: Any,
+) -> Any:
+    """A few steps of Bayesian optimisation in two dimensions; Ax's adapter at the end."""
+    config = ModelConfig(botorch_model_class=model_class, model_options=options or {})
+    generator["surrogate_spec"] = SurrogateSpec(model_configs=[config])
+    sobol = GeneratorSpec(generator_enum=Generators.SOBOL, generator_kwargs={"seed": 0})
+    bo = GeneratorSpec(generator_enum=Generators.BOTORCH_MODULAR, generator_kwargs=generator)
+    first = MinTrials(threshold=start, transition_to="bo")
+    client = Client(random_seed=0)
+    client.configure_experiment(
+        [RangeParameterConfig(name=k, parameter_type="float", bounds=bounds) for k in "xy"]
+    )
+    client.configure_optimization(objective=objective)
+    client.set_generation_strategy(
+        GenerationStrategy(
+            name="stream",
+            nodes=[
+                GenerationNode(name="sobol", generator_specs=[sobol], transition_criteria=[first]),
+                GenerationNode(name="bo", generator_specs=[bo]),
+            ],
+        )
+    )
+    for _ in range(-(-start // pending) + steps):
+        for index, point in client.get_next_trials(max_trials=pending).items():
+            x, y = (10.0 * (point[k] - bounds[0]) / (bounds[1] - bounds[0]) for k in "xy")
+            seen = {"f": float(np.sin(x / 2) + np.cos(0.3 * y) + x * y / 100), "g": -x}
+            data = {k: v if sem is None else (v, sem) for k, v in seen.items() if k in objective}
+            client.complete_trial(index, raw_data=data)
+    trials = client._experiment.trials.values()
+    assert [g._generation_node_name for t in trials for g in t.generator_runs][-1] == "bo"
+    return client._generation_strategy.adapter
+
+
+def model_of(adapter: Any) -> Any:
+    return adapter.generator.surrogate.model
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize(
+    "kw",
+    [
+        {},
+        {
+            "botorch_acqf_class": qUpperConfidenceBound,
+            "acquisition_options": {"beta": 4.0},
+            "sem": 0.1,
+        },
+        {"pending": 2},
+    ],
+    ids=["default acquisition", "qUCB, known noise", "pending batches"],
+)
+def test_families(name: str, kw: dict[str, Any]) -> None:
+    model = model_of(run(FAMILIES[name], SMALL.get(name), **kw))
+    assert isinstance(model, FAMILIES[name])
+    assert model.noise_mode == ("known" if "sem" in kw else "learned")
+    assert model.num_observed >= 5
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_two_objectives(name: str) -> None:
+    """Ax builds one surrogate per outcome and joins them itself."""
+    models = model_of(run(FAMILIES[name], SMALL.get(name), objective="f, g", steps=1))
+    assert isinstance(models, ModelListGP)
+    assert [type(m) for m in models.models] == [FAMILIES[name]] * 2
+
+
+@pytest.mark.parametrize("given", ["left out", "unit cube", "raw"])
+@pytest.mark.parametrize("bounds", [(0.0, 10.0), (0.0, 1.0), (-30.0, -20.0)])
+def test_bounds_come_from_the_search_space(given: str, bounds: tuple[float, float]) -> None:
+    """Whether Ax hands over a `Normalize` or, on the unit cube, no transform at all."""
+    box = torch.tensor([[low] * 2 for low in bounds], dtype=torch.double)
+    cube = torch.tensor([[0.0, 0.0], [1.0, 1.0]])
+    options = {"left out": {}, "unit cube": {"bounds": cube}, "raw": {"bounds": box}}[given]
+    model = model_of(run(FAMILIES["wiski"], {**options, "grid_size": 12}, bounds=bounds, steps=1))
+    assert torch.allclose(model.bounds, box)
+
+
+def test_exact_evaluations() -> None:
+    """Ax says so by a standard error of zero."""
+    model = model_of(run(FAMILIES["wiski"], {"grid_size": 12}, sem=0.0, steps=1))
+    assert model.noise_mode == "known" and model.typical_noise() > 0
+
+
+def test_cross_validation_leaves_points_out() -> None:
+    """Its models learn from their part of the data only: errors like those of BoTorch's model."""
+    errors = {}
+    for kind in (FAMILIES["exact"], FAMILIES["wiski"], SingleTaskGP):
+        adapter = run(kind, start=10, steps=1)
+        results = cross_validate(adapter, folds=5)
+        gaps = [r.predicted.means_dict["f"] - r.observed.data.means_dict["f"] for r in results]
+        errors[kind] = float(np.sqrt(np.mean(np.square(gaps))))
+    stock = errors.pop(SingleTaskGP)
+    for error in errors.values():
+        assert 0.5 * stock < error < 2.0 * stock
