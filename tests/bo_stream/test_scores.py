@@ -10,7 +10,6 @@ from bo_stream import ExactGP
 from bo_stream.errors import InputError
 from bo_stream.scores import paired_bootstrap, prequential
 
-
 RAW: dict[str, None] = {"input_transform": None, "outcome_transform": None}
 
 
