@@ -21,7 +21,7 @@ from experiments.common.progress import say
 LIMITS = {"step": 50.0, "fit evaluations": 5.0, "growth": 1.15, "n=2000": 10.0, "n=4000": 60.0}
 
 
-TAKES = "about 10 minutes on one core"
+TAKES = "about 15 minutes on one core"
 
 
 def main(

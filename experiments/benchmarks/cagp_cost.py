@@ -8,7 +8,7 @@ process, seconds of processor time; memory in processes of their own.
 from experiments.common.command import Out, Smoke, begin, command, start
 from experiments.common.progress import say
 
-TAKES = "about 5 minutes on one core"
+TAKES = "about 10 minutes on one core"
 
 
 def main(out: Out = None, smoke: Smoke = False) -> None:

@@ -10,6 +10,8 @@ from bo_stream import ExactGP
 from bo_stream.errors import InputError
 from bo_stream.scores import paired_bootstrap, prequential
 
+RAW: dict[str, None] = {"input_transform": None, "outcome_transform": None}
+
 
 def data(n: int) -> tuple[torch.Tensor, torch.Tensor]:
     generator = torch.Generator().manual_seed(0)
@@ -23,11 +25,11 @@ def test_every_batch_is_scored_before_it_is_learned(known: bool) -> None:
     X, Y = data(20)
     noise = [torch.full_like(Y, 0.01)] if known else []
     parts = (X, Y, *noise)
-    model = ExactGP(*(part[:5] for part in parts))
+    model = ExactGP(*(part[:5] for part in parts), **RAW)
     rows = list(prequential(model, zip(*(part[5:].split(4) for part in parts), strict=True)))
     losses, squares = [], []
     for k, row in zip(range(5, 20, 4), rows, strict=True):
-        before = ExactGP(*(part[:k] for part in parts))
+        before = ExactGP(*(part[:k] for part in parts), **RAW)
         batch = slice(k, k + 4)
         loss = -float(before.log_predictive(*(part[batch] for part in parts)))
         squares += (before.posterior(X[batch]).mean - Y[batch]).square().flatten().tolist()
@@ -42,7 +44,7 @@ def test_every_batch_is_scored_before_it_is_learned(known: bool) -> None:
 
 def test_another_way_of_learning_may_be_given() -> None:
     X, Y = data(8)
-    model, seen = ExactGP(X[:4], Y[:4]), []
+    model, seen = ExactGP(X[:4], Y[:4], **RAW), []
     rows = prequential(
         model, zip(X[4:].split(2), Y[4:].split(2), strict=True), lambda x, y: seen.append(x)
     )
