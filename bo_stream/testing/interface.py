@@ -242,7 +242,7 @@ class InterfaceContract(Contract):
         X, Y, Yvar = (None if t is None else t.cuda() for t in self.data(14))
         kernel = self.kernel()
         kw = {} if kernel is None else {"covar_module": kernel}
-        model = self.plain(X, Y, Yvar, bounds=self.bounds.cuda(), **kw)
+        model = self.plain(X, Y, Yvar, bounds=self.bounds.cuda(), **kw)  # type: ignore[arg-type]
         model.observe(*(None if t is None else t.cuda() for t in self.data(4, seed=9)))
         assert model.fit(3).evaluations <= 3
         assert model.log_predictive(X, Y, Yvar).is_cuda
