@@ -1,7 +1,8 @@
-# One command each: make demo, make test, make test-slow, make lint, make clean.
+# One command each: make demo, make test, make test-slow, make test-lowest, make lint, make clean.
 # Everything runs in .venv, made on first use from constraints.txt with $(PYTHON) and pip alone.
 PYTHON ?= python3
 VENV ?= .venv
+LOWEST ?= .venv-lowest
 WORKERS ?= 2
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
@@ -15,7 +16,7 @@ ifneq ($(wildcard ../shared/data),)
 export BO_STREAM_DATA ?= $(abspath ../shared/data)
 endif
 
-.PHONY: demo test test-slow lint format clean venv
+.PHONY: demo test test-slow test-lowest lint format clean venv
 
 demo: $(STAMP)
 	$(BIN)/python -m experiments.bayesopt demo
@@ -25,6 +26,10 @@ test: $(STAMP)
 
 test-slow: $(STAMP)
 	$(BIN)/python -m pytest -m slow
+
+# The suite on the lowest versions allowed, in an environment of its own; of Python 3.11.
+test-lowest: $(LOWEST)/.installed
+	$(LOWEST)/bin/python -m pytest -n $(WORKERS)
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
@@ -46,6 +51,12 @@ $(STAMP): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install -c constraints.txt -e ".[all,dev]"
 	touch $@
 
+$(LOWEST)/.installed: pyproject.toml constraints-lowest.txt
+	$(PYTHON) -m venv $(LOWEST)
+	$(LOWEST)/bin/python -m pip install -c constraints-lowest.txt torch
+	$(LOWEST)/bin/python -m pip install -c constraints-lowest.txt -e ".[all,test]"
+	touch $@
+
 clean:
-	rm -rf $(VENV) build dist *.egg-info results .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(LOWEST) build dist *.egg-info results .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

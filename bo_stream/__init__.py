@@ -2,6 +2,7 @@
 
 import bo_stream.core.pathwise  # noqa: F401 (registers sample functions with BoTorch)
 from bo_stream.cagp import CaGP
+from bo_stream.core.checkpoint import load
 from bo_stream.exact import ExactGP
 from bo_stream.families import surrogate
 from bo_stream.fitting.report import FitReport
@@ -9,4 +10,13 @@ from bo_stream.online_sgpr import OnlineSGPR
 from bo_stream.online_svgp import OnlineSVGP
 from bo_stream.wiski import WISKI
 
-__all__ = ["WISKI", "CaGP", "ExactGP", "FitReport", "OnlineSGPR", "OnlineSVGP", "surrogate"]
+__all__ = [
+    "WISKI",
+    "CaGP",
+    "ExactGP",
+    "FitReport",
+    "OnlineSGPR",
+    "OnlineSVGP",
+    "load",
+    "surrogate",
+]

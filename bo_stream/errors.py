@@ -15,6 +15,7 @@ __all__ = [
     "InputError",
     "NoTrainingDataError",
     "NoiseError",
+    "OptionError",
     "ShapeError",
     "StateError",
     "UnsupportedError",
@@ -38,6 +39,10 @@ class ShapeError(InputError, BotorchTensorDimensionError):
 
 class DtypeError(InputError, TypeError):
     """A tensor of the wrong dtype."""
+
+
+class OptionError(InputError, TypeError):
+    """An option that a family does not have."""
 
 
 class BoundsError(InputError):

@@ -1,20 +1,48 @@
-"""Linear algebra that every family shares: factors of covariances and triangular solves."""
+"""Linear algebra that every family shares: Cholesky factors of covariances."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
-__all__ = ["chol_psd"]
+__all__ = ["chol_psd", "with_jitter"]
+
+REPAIR = 1e-10
+"""Share of the mean diagonal that is added to a covariance whose factorisation failed."""
 
 
-def chol_psd(C: Tensor) -> Tensor:
-    """Lower Cholesky factor of a covariance; a singular one gets jitter of 1e-10 of its mean
-    diagonal, once.
+def with_jitter(C: Tensor, jitter: float) -> Tensor:
+    """The covariance with a share of its mean diagonal added to the diagonal.
+
+    Args:
+        C: ``batch x n x n``.
+        jitter: The share.
+    """
+    scale = C.diagonal(dim1=-2, dim2=-1).mean(-1)[..., None, None]
+    return C + jitter * scale * torch.eye(C.shape[-1], dtype=C.dtype, device=C.device)
+
+
+def chol_psd(
+    C: Tensor, repair: float = REPAIR, error: Callable[[int], Exception] | None = None
+) -> Tensor:
+    """Lower Cholesky factor of a covariance; where that fails, of the covariance with jitter, once.
+
+    Args:
+        C: ``batch x n x n``, symmetric.
+        repair: The jitter of the second attempt, a share of the mean diagonal; 0 for none.
+        error: Makes what is raised in the end from the number of the row that failed.
+
+    Raises:
+        torch.linalg.LinAlgError: if the last attempt fails too and ``error`` was left out.
     """
     L, info = torch.linalg.cholesky_ex(C)
-    if not bool(info.any()):
-        return L
-    scale = C.diagonal(dim1=-2, dim2=-1).mean(-1)[..., None, None]
-    eye = torch.eye(C.shape[-1], dtype=C.dtype, device=C.device)
-    return torch.linalg.cholesky(C + 1e-10 * scale * eye)
+    if repair and bool(info.any()):
+        C = with_jitter(C, repair)
+        L, info = torch.linalg.cholesky_ex(C)
+    if bool(info.any()):
+        if error is not None:
+            raise error(int(info.max()))
+        return torch.linalg.cholesky(C)
+    return L

@@ -8,7 +8,7 @@ that studies of streaming surrogates compare with. Its mathematics is `bo_stream
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any, NoReturn, Self, Unpack, cast
 
@@ -18,35 +18,20 @@ from torch import Tensor
 
 from bo_stream.core.options import CommonOptions
 from bo_stream.core.streaming import Promises, StreamingGP
-from bo_stream.errors import InputError, UnsupportedError
+from bo_stream.errors import UnsupportedError
 from bo_stream.fitting.objective import log_prior
 from bo_stream.posterior.factor import frozen_kernel
-from bo_stream.sparse.state import Batch, solve
-from bo_stream.variational.adam import Memory, climb, empty_memory
+from bo_stream.sparse.state import Batch
+from bo_stream.variational.adam import Memory, climb
 from bo_stream.variational.network import Network, best_mean, objective
 from bo_stream.variational.posterior import VariationalProcess
-from bo_stream.variational.state import Past, SVGPState, condition, empty_state, factor, grow
+from bo_stream.variational.record import OnlineSVGPState
+from bo_stream.variational.settings import check_settings, check_steps
+from bo_stream.variational.state import Past, SVGPState, condition, factor, grow
 
 __all__ = ["OnlineSVGP"]
 
 HYPERPARAMETERS = ("covar_module", "mean_module", "likelihood")
-
-
-@dataclass(frozen=True)
-class OnlineSVGPState:
-    """What an `OnlineSVGP` holds.
-
-    Attributes:
-        now: The law of the inducing values.
-        past: The law before the last batch, with the prior of then.
-        batch: The last batch, with its noise before any learned scale.
-        memory: Adam's moments.
-    """
-
-    now: SVGPState
-    past: Past
-    batch: Batch
-    memory: Memory
 
 
 class OnlineSVGP(StreamingGP):
@@ -123,16 +108,7 @@ class OnlineSVGP(StreamingGP):
         **common: Unpack[CommonOptions],
     ) -> None:
         super().__init__(train_X, train_Y, train_Yvar, **common)
-        for name, count in (("num_inducing", num_inducing), ("initial_steps", initial_steps)):
-            if count < 1:
-                raise InputError(f"a positive {name}", f"{count}", "Leave it out for the default.")
-        _check_steps(steps)
-        if not 0.0 <= beta < float("inf"):
-            raise InputError("a non-negative beta", f"{beta}", "1 is the online evidence bound.")
-        if not 0.0 < lr <= 1.0:
-            raise InputError("a learning rate lr in (0, 1]", f"{lr}", "0.002 is the default.")
-        if not 0.0 < jitter < 1e-2:
-            raise InputError("a jitter between 0 and 0.01", f"{jitter}", "1e-8 suits float64.")
+        check_settings(num_inducing, initial_steps, steps, beta, lr, jitter)
         self.num_inducing, self.beta, self.jitter = num_inducing, beta, jitter
         self.steps, self.initial_steps, self.lr = steps, initial_steps, lr
         self.learn_inducing, self.learn_hyperparameters = learn_inducing, learn_hyperparameters
@@ -160,7 +136,7 @@ class OnlineSVGP(StreamingGP):
             StateError: if the climb goes astray, which leaves the surrogate as it was.
         """
         if steps is not None:
-            _check_steps(steps)
+            check_steps(steps)
         self._wanted = steps
         try:
             return super().observe(X, Y, Yvar)
@@ -181,17 +157,18 @@ class OnlineSVGP(StreamingGP):
             "`log_predictive` scores new data.",
         )
 
+    @property
+    def explores(self) -> bool:
+        """False: one batch's objective does not judge hyperparameters far from now."""
+        return False
+
     # -- state -----------------------------------------------------------------------------------
 
     def _layout(self) -> dict[str, Any]:
         return {**super()._layout(), "jitter": self.jitter, "num_inducing": self.num_inducing}
 
     def _empty_state(self) -> OnlineSVGPState:
-        like = torch.empty(0, self._dim, dtype=torch.float64)
-        nothing = empty_state(like, self.jitter)
-        past = Past(nothing, nothing.T, nothing.mu.new_zeros(()))
-        batch = Batch(nothing.Z, nothing.mu, nothing.mu)
-        return OnlineSVGPState(nothing, past, batch, empty_memory(like))
+        return OnlineSVGPState.empty(self._dim, self.jitter)
 
     def _absorb(
         self, state: OnlineSVGPState, X: Tensor, Y: Tensor, R: Tensor, *, exact: bool
@@ -240,20 +217,8 @@ class OnlineSVGP(StreamingGP):
                 own.data.copy_(p.data)
 
     def _rescale(self, state: OnlineSVGPState, shift: Tensor, factor: Tensor) -> OnlineSVGPState:
-        """The inducing values keep their law, in the new units; between them the prior speaks.
-
-        Not quite what the same batches would have led to in the new units: Adam's steps are not
-        free of units.
-        """
-        s, f = shift[0], factor[0]
-        now, past, m = state.now, state.past, self._prior_mean().detach()[0]
-        ones = torch.ones_like(now.mu)
-        mu = now.mu / f + solve(self._past_of(now).L, ones) * ((m - s) / f - m)
-        batch = replace(state.batch, y=(state.batch.y - s) / f)
-        if self.noise_mode != "learned":
-            batch = replace(batch, noise=batch.noise / f.square())
-        before = Past(past.state, past.L / f, (past.mean - s) / f)
-        return replace(state, now=replace(now, mu=mu, T=now.T / f), past=before, batch=batch)
+        mean, known = self._prior_mean().detach()[0], self.noise_mode != "learned"
+        return state.rescaled(shift[0], factor[0], mean, self._past_of(state.now).L, known)
 
     def _past_of(self, state: SVGPState) -> Past:
         """A law as a batch to come will see it."""
@@ -297,8 +262,3 @@ class OnlineSVGP(StreamingGP):
         mean.constant = best.reshape(mean.constant.shape).to(mean.constant)
         network = self._network(now, self.covar_module, mean, self.likelihood)
         return objective(network, past, batch, weight), best.reshape(1)
-
-
-def _check_steps(steps: int) -> None:
-    if steps < 0:
-        raise InputError("steps of zero or more", f"{steps}", "Leave them out for the default.")

@@ -1,25 +1,40 @@
-"""How good predictions are: errors, densities and coverage at test points, and a baseline.
+"""How good predictions are: at test points, along a stream, and beside another method's.
 
-Scores look at one point at a time, so no joint law of the test points is ever formed.
+Scores at test points look at one point at a time, so no joint law of the test points is ever
+formed.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, cast
 
+import numpy as np
 import torch
 from botorch.models.transforms.outcome import OutcomeTransform
 from botorch.posteriors.gpytorch import GPyTorchPosterior
 from gpytorch.distributions import MultivariateNormal
 from linear_operator.operators import DiagLinearOperator
+from numpy.typing import ArrayLike
 from torch import Tensor
 
 from bo_stream.core.model import ProcessModel
+from bo_stream.core.streaming import StreamingGP
 from bo_stream.errors import InputError, UnsupportedError
 
-__all__ = ["Scores", "inverse_distance", "marginals", "noise_variance", "score"]
+__all__ = [
+    "Difference",
+    "Prequential",
+    "Scores",
+    "inverse_distance",
+    "marginals",
+    "noise_variance",
+    "paired_bootstrap",
+    "prequential",
+    "score",
+]
 
 CHUNK = 4096
 
@@ -145,3 +160,100 @@ def inverse_distance(
         weight = weight / weight.sum(-1, keepdim=True)
         parts.append((weight * Y[index, 0]).sum(-1, keepdim=True))
     return torch.cat(parts)
+
+
+@dataclass(frozen=True)
+class Prequential:
+    """Scores of a stream's predictions, each made before its batch was learned.
+
+    Attributes:
+        count: Observations scored so far.
+        log_density: Joint log density of the last batch, nats.
+        squared_error: Mean squared error of the posterior mean on the last batch.
+        mean_loss: Negative log density of all batches so far, nats per observation.
+        rmse: Root mean squared error over all batches so far.
+    """
+
+    count: int
+    log_density: float
+    squared_error: float
+    mean_loss: float
+    rmse: float
+
+
+def prequential(
+    model: StreamingGP,
+    batches: Iterable[tuple[Tensor, ...]],
+    learn: Callable[..., object] | None = None,
+) -> Iterator[Prequential]:
+    """Predict each batch, score the prediction, learn the batch; the running scores after each.
+
+    Args:
+        model: The surrogate, which is changed.
+        batches: Pairs ``X, Y`` or triples ``X, Y, Yvar``, raw, in the order of the stream.
+        learn: What learns a batch, called with its parts; by default the surrogate's `observe`.
+
+    Example:
+        >>> from bo_stream import ExactGP
+        >>> X = torch.linspace(0.0, 1.0, 12, dtype=torch.double).unsqueeze(-1)
+        >>> model = ExactGP(X[:4], X[:4].sin())
+        >>> [row.count for row in prequential(model, zip(X[4:].split(2), X[4:].sin().split(2)))]
+        [2, 4, 6, 8]
+    """
+    learn = model.observe if learn is None else learn
+    count, loss, squares = 0, 0.0, 0.0
+    for X, Y, *noise in batches:
+        with torch.no_grad():
+            mean = cast(GPyTorchPosterior, model.posterior(X)).mean
+            log_density = float(model.log_predictive(X, Y, *noise))
+        error = float((mean - Y).square().mean())
+        learn(X, Y, *noise)
+        count, loss, squares = count + len(X), loss - log_density, squares + len(X) * error
+        yield Prequential(count, log_density, error, loss / count, math.sqrt(squares / count))
+
+
+@dataclass(frozen=True)
+class Difference:
+    """How two methods differ over paired runs: the median of ``pairs`` differences, and the bounds
+    ``low`` and ``high`` of its 95 % bootstrap interval (NaN where there are fewer than three).
+    """
+
+    median: float
+    low: float
+    high: float
+    pairs: int
+
+
+def paired_bootstrap(a: ArrayLike, b: ArrayLike, seed: int = 0) -> Difference:
+    """The median of ``a - b`` over paired runs, with a percentile bootstrap interval.
+
+    Args:
+        a: One number a run, such as a log regret.
+        b: The other method's, in the same order.
+        seed: Of the resampling.
+
+    Raises:
+        InputError: unless both have one finite number a run, and there are runs.
+
+    Example:
+        >>> paired_bootstrap([3.0, 4.0, 7.0], [1.0, 2.0, 3.0]).median
+        2.0
+    """
+    from scipy.stats import bootstrap  # here, since it takes as long to import as all the rest
+
+    first, second = np.asarray(a, dtype=float), np.asarray(b, dtype=float)
+    if first.ndim != 1 or first.shape != second.shape or not first.size:
+        raise InputError(
+            "two flat lists of one length, at least 1",
+            f"shapes {first.shape} and {second.shape}",
+            "Give one number a run, in the same order for both methods.",
+        )
+    gaps = first - second
+    if not np.isfinite(gaps).all():
+        raise InputError("finite differences", f"{gaps}", "Leave out runs that did not end.")
+    low = high = math.nan
+    if len(gaps) > 2:
+        generator = np.random.default_rng(seed)
+        drawn = bootstrap((gaps,), np.median, method="percentile", rng=generator)
+        low, high = map(float, drawn.confidence_interval)
+    return Difference(float(np.median(gaps)), low, high, len(gaps))

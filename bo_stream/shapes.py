@@ -13,17 +13,17 @@ from bo_stream.errors import StateError
 
 __all__ = ["check_shapes", "moved", "shaped", "tensors_of", "with_tensors"]
 
-Sign = Literal["any", "not negative", "positive"]
+Sign = Literal["any", "not negative", "positive", "extended"]
 
 
 def shaped(shape: str, sign: Sign = "any") -> Any:
     """A field of a state dataclass that is a tensor.
 
     Args:
-        shape: Letters for sizes, for example ``"n d"``; equal letters are equal sizes. ``d``, ``o``
+        shape: Numbers, or letters for sizes: ``"n d"``; equal letters are equal sizes. ``d``, ``o``
             and ``n`` are the numbers of inputs, outputs and observations. For a tuple of tensors
             one after the other, with semicolons between.
-        sign: What its entries must be.
+        sign: What its entries must be, beside finite (``"extended"``: they may be infinite).
 
     Example:
         >>> from dataclasses import dataclass
@@ -98,7 +98,7 @@ def _check(part: Field[Any], value: Tensor, known: dict[str, int], shape: str | 
     if shape is not None:
         letters = shape.split()
         fits = len(letters) == value.ndim and all(
-            size == known.setdefault(letter, size)
+            size == (int(letter) if letter.isdigit() else known.setdefault(letter, size))
             for letter, size in zip(letters, value.shape, strict=True)
         )
         if not fits:
@@ -110,8 +110,8 @@ def _check(part: Field[Any], value: Tensor, known: dict[str, int], shape: str | 
             )
     sign = part.metadata.get("sign", "any")
     low = (value <= 0) if sign == "positive" else (value < 0)
-    bad = not bool(value.isfinite().all()) if value.is_floating_point() else False
-    if bad or (sign != "any" and bool(low.any())):
+    broken = value.isnan() if sign == "extended" else ~value.isfinite()
+    if bool(broken.any()) or (sign in ("not negative", "positive") and bool(low.any())):
         raise StateError(
             f"{part.name} finite" + ("" if sign == "any" else f" and {sign}"),
             "NaN, infinite or wrongly signed entries",

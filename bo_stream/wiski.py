@@ -16,9 +16,9 @@ from torch import Tensor
 from bo_stream.core.fitted import News
 from bo_stream.core.meaning import Meaning
 from bo_stream.core.options import CommonOptions
+from bo_stream.core.sameness import same
 from bo_stream.core.state import Memo
 from bo_stream.core.streaming import Promises, StreamingGP
-from bo_stream.core.units import same_transform
 from bo_stream.errors import InputError, NoiseError, StateError, UnsupportedError
 from bo_stream.grid.evidence import grid_evidence
 from bo_stream.grid.kernel import is_stationary
@@ -102,6 +102,7 @@ class WISKI(StreamingGP):
                 type(self.covar_module).__name__,
                 "Use ExactGP, or a stationary kernel on transformed inputs.",
             )
+        self._nodes = None if grid is None else [g.tolist() for g in grid]
         if grid is not None:
             self.grid = Grid.from_nodes(grid, self._dim)
         else:
@@ -115,6 +116,11 @@ class WISKI(StreamingGP):
 
     def _layout(self) -> dict[str, Any]:
         return {**super()._layout(), "grid": self.grid.digest()}
+
+    def _options(self) -> dict[str, Any]:
+        if self._nodes is None:
+            return {"grid_size": list(self.grid.sizes)}
+        return {"grid": [torch.tensor(g, dtype=torch.float64) for g in self._nodes]}
 
     def _sizes(self) -> dict[str, int]:
         return {**super()._sizes(), "m": self.grid.m}
@@ -160,7 +166,7 @@ class WISKI(StreamingGP):
                 "Build both streams with the same bounds, grid and noise model.",
             )
         for name in ("input_transform", "outcome_transform"):
-            if not same_transform(getattr(self, name, None), getattr(other, name, None)):
+            if not same(getattr(self, name, None), getattr(other, name, None)):
                 raise StateError(
                     f"equal {name}s",
                     "different ones",

@@ -1,4 +1,6 @@
-"""The whole suite: one torch thread, repeatable property tests, GPU tests skipped aloud."""
+"""The whole suite: one torch thread, extensions compiled in a folder of their own, repeatable
+property tests, GPU tests skipped aloud.
+"""
 
 import os
 
@@ -6,7 +8,10 @@ import hypothesis
 import pytest
 import torch
 
+from bo_stream.campaign.extensions import prepare_extensions
+
 torch.set_num_threads(1)
+prepare_extensions()
 
 hypothesis.settings.register_profile("default", deadline=None)
 hypothesis.settings.register_profile("ci", deadline=None, derandomize=True, database=None)

@@ -12,9 +12,10 @@ import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
-from bo_stream.actions.policy import Actions, check_num_actions, split_blocks
+from bo_stream.actions.policy import Actions, check_num_actions
+from bo_stream.actions.stages import Outcome, Task, fit_in_stages
 from bo_stream.errors import InputError, ShapeError
-from bo_stream.projection.locality import locality_blocks
+from bo_stream.projection.locality import locality_blocks, split_blocks
 from bo_stream.projection.matrix import BlockMatrix
 
 
@@ -84,6 +85,16 @@ class BlockSparse(Actions):
                 "Give every block at least one value.",
             )
         return S.normalised()
+
+    def fit(self, task: Task) -> Outcome:
+        """Values of S are learned with the hyperparameters, in stages, where that is due: where
+        blocks are to be made anew, or the data have grown by a quarter since they were learned.
+        """
+        due = self._repartition_due(task)
+        learns = task.mll.action_values is not None
+        if learns and (due or task.history.learning_due(task.mll.actions().num_rows)):
+            return fit_in_stages(task, self.made_for if due else None)
+        return super().fit(task)
 
     def _start(self, X: Tensor) -> Tensor:
         n = X.shape[0]

@@ -10,185 +10,116 @@ rate falling linearly to zero, is the optimizer of the paper.
 
 from __future__ import annotations
 
-import logging
 import math
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import torch
 from scipy.optimize import minimize
-from torch import Tensor, nn
+from torch import Tensor
 
+from bo_stream.actions.course import Course, LearningCurve, Point, Progress, settle
+from bo_stream.actions.objective import ActionMLL
 from bo_stream.errors import InputError, StateError
 from bo_stream.fitting.coordinates import Coordinates
-from bo_stream.fitting.objective import StreamMLL, log_prior, profiled_mean
-from bo_stream.fitting.report import FitReport
-from bo_stream.projection.matrix import BlockMatrix
+from bo_stream.fitting.objective import check_evaluations
 
-if TYPE_CHECKING:
-    from bo_stream.cagp import CaGP
+__all__ = ["Optimizer", "Search", "climb"]
 
-__all__ = [
-    "MAX_EVALS",
-    "ActionMLL",
-    "LearningCurve",
-    "Loss",
-    "Optimizer",
-    "Progress",
-    "fit_actions",
-]
-
-Loss = Literal["elbo", "projected"]
 Optimizer = Literal["lbfgs", "adam"]
-Progress = Callable[[int, float], None]
-logger = logging.getLogger("bo_stream.cagp")
 
 WINDOW = 10
 GAIN = 1e-4
-"""A fit has converged when `WINDOW` steps gained less than this many nats a datum (and 0.01)."""
+"""A climb has converged when `WINDOW` steps gained less than this many nats a datum (and 0.01)."""
 MAX_EVALS = {"lbfgs": 200, "adam": 600}
-LOG_EVERY = 10.0
-"""Seconds between lines in the log."""
 
 
 @dataclass(frozen=True)
-class LearningCurve(FitReport):
-    """A fit's report with its course.
-
-    Attributes:
-        seconds: Time since the start, one an evaluation.
-        values: The objective at each evaluation, in nats.
-    """
-
-    seconds: tuple[float, ...] = field(default=(), repr=False)
-    values: tuple[float, ...] = field(default=(), repr=False)
-
-
-class ActionMLL(StreamMLL):
-    """A CaGP's objective; its parameters are the hyperparameters and the values of S, if learned.
-
-    An optimizer that is handed this object changes its own copy of the values, ``action_values``;
-    `commit` writes them to the surrogate, as `fit_gpytorch_mll` does at the end.
+class Search:
+    """How a fit is to climb.
 
     Args:
-        model: The surrogate.
-        loss: ``"elbo"``, or ``"projected"``: the likelihood of S'y alone, for study.
-        dtype: Working dtype of the kernel products; float32 is faster and exact to about 1e-6.
-    """
-
-    model: CaGP
-
-    def __init__(
-        self, model: CaGP, loss: Loss = "elbo", dtype: torch.dtype = torch.float64
-    ) -> None:
-        super().__init__(model)
-        if loss not in ("elbo", "projected"):
-            raise InputError('loss "elbo" or "projected"', f"{loss!r}", "Choose one of the two.")
-        self.loss, self.dtype = loss, dtype
-        self.action_values: nn.Parameter | None = None
-        self.refresh()
-
-    def refresh(self) -> None:
-        """Take the surrogate's values anew, in units of 1/sqrt(block size)."""
-        S = self.model.S
-        if not learns_values(self.model) or not isinstance(S, BlockMatrix):
-            self.action_values = None
-            return
-        self.action_values = nn.Parameter(S.values * _unit(S))
-
-    def commit(self) -> None:
-        """Write the values, columns normalised, to the surrogate."""
-        if self.action_values is not None:
-            S = self.model.S
-            if isinstance(S, BlockMatrix):
-                made = BlockMatrix(S.block, self.action_values.detach(), S.num_actions)
-                self.model.replace_actions(made.normalised())
-
-    def forward(self, *args: object, **kwargs: object) -> Tensor:
-        """The loss as a log likelihood, plus log priors, 0-dim."""
-        return self.value(profile_mean=False)[0]
-
-    def value(self, profile_mean: bool) -> tuple[Tensor, Tensor | None]:
-        """As `forward`; with ``profile_mean`` at the best constant mean, which comes second."""
-        model = self.model
-        S = model._current_actions()
-        if self.action_values is not None and isinstance(S, BlockMatrix):
-            S = BlockMatrix(S.block, self.action_values, S.num_actions)
-        value, best = model._bound(self.loss, S, profile_mean, self.dtype)
-        return value + log_prior(model), best
-
-
-def learns_values(model: CaGP) -> bool:
-    """Whether there is something to learn in S: a learned policy with a block of several rows."""
-    S = model.S
-    return model.actions.learned and isinstance(S, BlockMatrix) and S.num_actions < len(S.block)
-
-
-def fit_actions(
-    mll: ActionMLL,
-    max_evals: int,
-    optimizer: Optimizer = "lbfgs",
-    lr: float = 0.1,
-    progress: Progress | None = None,
-) -> LearningCurve:
-    """Maximise the objective over hyperparameters and action values, and commit the best found.
-
-    Args:
-        mll: The objective.
-        max_evals: Most evaluations of objective and gradient (Adam: epochs).
-        optimizer: ``"lbfgs"`` or ``"adam"``.
+        max_evals: Most evaluations of objective and gradient (Adam: epochs); None: see `most`.
+        optimizer: ``"lbfgs"`` or ``"adam"``; None: as the fit sees fit.
         lr: Adam's first rate; it falls linearly to zero.
         progress: Called after each evaluation with its number and the objective's value.
 
-    Returns:
-        The report with the learning curve.
+    Raises:
+        InputError: for less than one evaluation, or an unknown optimizer.
     """
-    climb = _Climb(mll, max_evals, progress)
-    mll.train()
-    try:
-        if not climb.start.numel():
-            climb.evaluate(climb.start)
-        elif optimizer == "lbfgs":
-            _lbfgs(climb)
-        else:
-            _adam(climb, lr)
-        climb.set(climb.best)
-        if climb.profile_mean:
-            with torch.no_grad():
-                _, mean = mll.value(profile_mean=True)
-            if mean is not None:
-                mll.model._set_prior_mean(mean)
-        mll.commit()
-    finally:
-        mll.eval()
-    return climb.report()
+
+    max_evals: int | None = None
+    optimizer: Optimizer | None = None
+    lr: float = 0.1
+    progress: Progress | None = None
+
+    def __post_init__(self) -> None:
+        check_evaluations(self.max_evals)
+        if self.optimizer is not None and self.optimizer not in MAX_EVALS:
+            got = f"{self.optimizer!r}"
+            raise InputError('optimizer "lbfgs" or "adam"', got, "Choose one of the two.")
+
+    @property
+    def named(self) -> bool:
+        """Whether the climb of this module was asked for."""
+        return self.optimizer is not None or self.progress is not None
+
+    @property
+    def most(self) -> int:
+        """Most evaluations in all."""
+        return self.max_evals or MAX_EVALS[self.optimizer or "lbfgs"]
+
+
+def climb(mll: ActionMLL, max_evals: int, search: Search, course: Course) -> LearningCurve:
+    """Maximise the objective over hyperparameters and action values.
+
+    The objective, and the surrogate's hyperparameters, are left at the best point of the climb;
+    the surrogate's actions stay.
+
+    Args:
+        mll: The objective.
+        max_evals: Most evaluations.
+        search: The optimizer.
+        course: Where evaluations are noted.
+
+    Raises:
+        StateError: if the covariance is not positive definite where the climb starts and wherever
+            else it tried.
+    """
+    ascent = _Ascent(mll, max_evals, course)
+    if not ascent.start.numel():
+        ascent.evaluate(ascent.start)
+    elif search.optimizer == "adam":
+        _adam(ascent, search.lr)
+    else:
+        _lbfgs(ascent)
+    ascent.finish()
+    return ascent.report()
 
 
 class _Stop(Exception):
     """Enough evaluations, or converged."""
 
 
-class _Climb:
+class _Ascent:
     """The objective as a function of one vector, with its course and the best point so far."""
 
-    def __init__(self, mll: ActionMLL, max_evals: int, progress: Progress | None) -> None:
-        self.mll, self.max_evals, self.progress = mll, max_evals, progress
-        self.profile_mean = mll.loss == "elbo" and profiled_mean(mll.model)
+    def __init__(self, mll: ActionMLL, max_evals: int, course: Course) -> None:
+        self.mll, self.max_evals, self.course = mll, max_evals, course
+        self.profile_mean = mll.profiled
         self.coordinates = Coordinates(mll.model, self.profile_mean)
         self.parameters = [p for p, _, _ in self.coordinates.items]
-        hyper = self.coordinates.get() if self.parameters else torch.empty(0).double()
-        values = mll.action_values
+        hyper, values = self.coordinates.get(), mll.action_values
         self.hyper = hyper.numel()
         self.start = hyper if values is None else torch.cat([hyper, values.detach().cpu()])
-        self.best, self.highest = self.start, -math.inf
+        self.best, self.top = self.start, Point(-math.inf, hyper, None, None)
         self.seconds: list[float] = []
         self.values: list[float] = []
         self.converged = False
         self.enough = max(0.01, GAIN * mll.model.num_observed)
-        self.began = self.logged = time.perf_counter()
+        self.began = time.perf_counter()
 
     def clip(self, x: Tensor) -> Tensor:
         """Project hyperparameters onto their bounds."""
@@ -203,13 +134,13 @@ class _Climb:
     def evaluate(self, x: Tensor) -> tuple[float, Tensor]:
         """Objective and gradient; minus infinity and zeros where it cannot be had."""
         self.set(x)
-        free = [*self.parameters]
+        free, mean = [*self.parameters], None
         if self.mll.action_values is not None:
             free.append(self.mll.action_values)
         for p in free:
             p.grad = None
         try:
-            value, _ = self.mll.value(self.profile_mean)
+            value, mean = self.mll.value(self.profile_mean)
             if value.requires_grad:
                 value.backward()
             f, g = float(value.detach()), self._gradient()
@@ -219,7 +150,7 @@ class _Climb:
             p.grad = None
         if not (math.isfinite(f) and bool(g.isfinite().all())):
             f, g = -math.inf, torch.zeros_like(x)
-        self._note(x, f)
+        self._note(x, f, mean)
         return f, g
 
     def _gradient(self) -> Tensor:
@@ -229,18 +160,13 @@ class _Climb:
             parts.append(values.grad.cpu())
         return torch.cat(parts) if parts else self.start
 
-    def _note(self, x: Tensor, f: float) -> None:
-        now = time.perf_counter()
-        self.seconds.append(now - self.began)
+    def _note(self, x: Tensor, f: float, mean: Tensor | None) -> None:
+        self.seconds.append(time.perf_counter() - self.began)
         self.values.append(f)
-        if f > self.highest:
-            self.best, self.highest = x.clone(), f
-        count = len(self.values)
-        if self.progress is not None:
-            self.progress(count, f)
-        if now - self.logged > LOG_EVERY:
-            self.logged = now
-            logger.info("evaluation %d of at most %d: %.2f nats", count, self.max_evals, f)
+        point = Point(f, x[: self.hyper].clone(), mean, self.mll.chosen())
+        if f > self.top.value:
+            self.best, self.top = x.clone(), point
+        self.course.note(point, len(self.values), self.max_evals)
 
     def check(self, course: list[float]) -> None:
         """Stop at the limit of evaluations, or once the last steps have gained too little."""
@@ -250,68 +176,70 @@ class _Climb:
         if len(self.values) >= self.max_evals:
             raise _Stop
 
+    def finish(self) -> None:
+        """Go to the best point."""
+        self.set(self.best)
+        settle(self.mll, self.top)
+        if not math.isfinite(self.top.value):
+            self.converged = False
+            with torch.no_grad():
+                self.mll.value(self.profile_mean)  # says why, if the covariance is to blame
+
     def report(self) -> LearningCurve:
         """What was done."""
         return LearningCurve(
-            len(self.values),
-            self.highest,
-            self.converged,
-            tuple(self.seconds),
-            tuple(self.values),
+            evaluations=len(self.values),
+            value=self.top.value,
+            converged=self.converged,
+            seconds=tuple(self.seconds),
+            values=tuple(self.values),
         )
 
 
-def _lbfgs(climb: _Climb) -> None:
+def _lbfgs(ascent: _Ascent) -> None:
     """L-BFGS-B of scipy, started again from the best point where its line search gives up."""
-    lower, upper = climb.coordinates.lower.tolist(), climb.coordinates.upper.tolist()
+    lower, upper = ascent.coordinates.lower.tolist(), ascent.coordinates.upper.tolist()
     bounds = [*zip(lower, upper, strict=True)]
-    bounds += [(-math.inf, math.inf)] * (climb.start.numel() - climb.hyper)
+    bounds += [(-math.inf, math.inf)] * (ascent.start.numel() - ascent.hyper)
     course: list[float] = []
 
     def negative(x: np.ndarray) -> tuple[float, np.ndarray]:
-        if len(climb.values) >= climb.max_evals:
+        if len(ascent.values) >= ascent.max_evals:
             raise _Stop
-        f, g = climb.evaluate(torch.from_numpy(x.copy()))
-        worst = -climb.highest + 1e3 * (1.0 + abs(climb.highest))
+        f, g = ascent.evaluate(torch.from_numpy(x.copy()))
+        worst = -ascent.top.value + 1e3 * (1.0 + abs(ascent.top.value))
         return (-f if math.isfinite(f) else worst), -g.numpy()
 
     def step(_: np.ndarray) -> None:
-        course.append(climb.highest)
-        climb.check(course)
+        course.append(ascent.top.value)
+        ascent.check(course)
 
     try:
         while True:
-            before, taken = climb.highest, len(course)
+            before, taken = ascent.top.value, len(course)
             minimize(
                 negative,
-                climb.best.numpy(),
+                ascent.best.numpy(),
                 jac=True,
                 method="L-BFGS-B",
                 bounds=bounds,
                 callback=step,
                 options={"maxcor": 20, "maxiter": 10**6, "maxfun": 10**6, "ftol": 0.0, "gtol": 0.0},
             )
-            if climb.highest - before < climb.enough or len(course) == taken:
-                climb.converged = True
+            if ascent.top.value - before < ascent.enough or len(course) == taken:
+                ascent.converged = True
                 return
     except _Stop:
         return
 
 
-def _adam(climb: _Climb, lr: float) -> None:
+def _adam(ascent: _Ascent, lr: float) -> None:
     """Adam with a rate that falls linearly to zero over all epochs, projected onto the bounds."""
-    x = climb.start.clone()
+    x = ascent.start.clone()
     optimizer = torch.optim.Adam([x], lr=lr)
-    for epoch in range(climb.max_evals):
-        optimizer.param_groups[0]["lr"] = lr * (1.0 - epoch / climb.max_evals)
-        x.grad = -climb.evaluate(x)[1]
+    for epoch in range(ascent.max_evals):
+        optimizer.param_groups[0]["lr"] = lr * (1.0 - epoch / ascent.max_evals)
+        x.grad = -ascent.evaluate(x)[1]
         optimizer.step()
-        x.copy_(climb.clip(x))
-    climb.converged = True
-
-
-def _unit(S: BlockMatrix) -> Tensor:
-    """Square root of each row's block size: values of a normalised S times this are about one."""
-    ones = torch.ones_like(S.values)
-    sizes = ones.new_zeros(S.num_actions).index_add(0, S.block, ones)
-    return sizes[S.block].sqrt()
+        x.copy_(ascent.clip(x))
+    ascent.converged = True

@@ -1,4 +1,6 @@
-"""What an action policy is: a frozen choice of how the action matrix S comes from the data."""
+"""What an action policy is: a frozen choice of how the action matrix S comes from the data, and of
+how it is fitted.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +8,19 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar
 
-import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
+from bo_stream.actions.stages import (
+    Outcome,
+    Task,
+    fit_in_stages,
+    fit_in_turns,
+    fit_plainly,
+)
 from bo_stream.errors import InputError
 from bo_stream.projection.matrix import ActionMatrix
+from bo_stream.projection.problem import Problem
 
 
 @dataclass(frozen=True)
@@ -43,6 +52,32 @@ class Actions(ABC):
             kernel: The prior's kernel.
         """
 
+    def made_for(self, problem: Problem) -> ActionMatrix:
+        """S for data under a prior, a constant of every gradient."""
+        e, noise = problem.y - problem.mean.detach(), problem.noise.detach()
+        return self.build(problem.X, e, noise, problem.kernel)
+
+    def fit(self, task: Task) -> Outcome:
+        """Fit the hyperparameters and, as this policy has it, the actions.
+
+        Blocks ordered by locality are made anew when the data have grown enough, actions that
+        follow the hyperparameters whenever these have moved. A named optimizer climbs from where
+        the hyperparameters are.
+        """
+        build = self.made_for if self._repartition_due(task) else None
+        if task.search.named or task.mll.loss != "elbo":
+            return fit_in_stages(task, build)
+        if self.follows_hyperparameters:
+            return fit_in_turns(task, self.made_for)
+        return fit_plainly(task, build)
+
+    def _repartition_due(self, task: Task) -> bool:
+        """Whether rows are to be divided into new blocks: more rows than actions, and growth."""
+        if not self.ordered_by_locality:
+            return False
+        S = task.mll.handle.actions()
+        return S.num_rows > S.num_actions and task.history.repartition_due(S.num_rows)
+
     def budget(self) -> int | None:
         """How many actions a stream may hold before they are compressed; None: no limit."""
         return None
@@ -60,12 +95,27 @@ def check_num_actions(num_actions: int) -> None:
         )
 
 
-def split_blocks(n: int, num_actions: int, device: torch.device) -> Tensor:
-    """Block indices of n rows in order, cut like `numpy.array_split` (longer blocks first)."""
-    i = min(num_actions, n)
-    if i == 0:
-        return torch.empty(0, dtype=torch.int64, device=device)
-    short, longer = divmod(n, i)
-    sizes = torch.full((i,), short, device=device)
-    sizes[:longer] += 1
-    return torch.repeat_interleave(torch.arange(i, device=device), sizes)
+def most_actions(actions: object, append: str, max_actions: int | None) -> int | None:
+    """The number of actions above which they are compressed; None for no limit.
+
+    Raises:
+        InputError: on a policy, a way to append or a limit that is none.
+    """
+    if append not in ("identity", "block"):
+        raise InputError('append "identity" or "block"', f"{append!r}", "Choose one of the two.")
+    if not isinstance(actions, Actions):
+        raise InputError(
+            "an action policy: an object of a subclass of `bo_stream.actions.Actions`",
+            f"{actions!r}",
+            "Take one from bo_stream.actions, for example actions=BlockSparse(256).",
+        )
+    budget = actions.budget()
+    if max_actions is None:
+        return None if budget is None else budget + budget // 4
+    if budget is None or max_actions < budget:
+        raise InputError(
+            "max_actions of at least the policy's number of actions",
+            f"{max_actions} for {actions}",
+            "Give a policy fewer actions, or leave max_actions out.",
+        )
+    return max_actions

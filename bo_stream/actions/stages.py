@@ -1,141 +1,154 @@
-"""What a fit of a CaGP consists of: legs between cuts of its blocks, turns, or a few steps."""
+"""How a fit of hyperparameters and actions proceeds: once, in stages, or in turns.
+
+A policy chooses among these ways (`Actions.fit`). Each gets a `Task` and gives an `Outcome`: it
+moves the hyperparameters, and says which actions the surrogate is to use; the surrogate writes.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from bo_stream.actions.climb import (
-    MAX_EVALS,
-    ActionMLL,
-    LearningCurve,
-    Optimizer,
-    Progress,
-    fit_actions,
-)
-from bo_stream.errors import InputError
-from bo_stream.fitting.bfgs import fit_model
+from bo_stream.actions.climb import Search, climb
+from bo_stream.actions.course import Course, LearningCurve, joined
+from bo_stream.actions.history import FitHistory
+from bo_stream.actions.objective import ActionMLL
 from bo_stream.fitting.coordinates import Coordinates
-from bo_stream.fitting.objective import check_evaluations, log_prior
+from bo_stream.fitting.objective import log_prior
 from bo_stream.fitting.report import FitReport
+from bo_stream.projection.matrix import ActionMatrix
+from bo_stream.projection.problem import Problem
 
-if TYPE_CHECKING:
-    from bo_stream.cagp import CaGP
-
-__all__ = ["fit_in_legs"]
+__all__ = ["Outcome", "Task", "fit_in_stages", "fit_in_turns", "fit_plainly"]
 
 TURNS = 5
 """Most turns between hyperparameters and actions that are functions of them."""
 
+Build = Callable[[Problem], ActionMatrix]
 
-def fit_in_legs(
-    mll: ActionMLL,
-    max_evals: int | None = None,
-    optimizer: Optimizer | None = None,
-    lr: float = 0.1,
-    progress: Progress | None = None,
-) -> FitReport:
-    """The fit of a CaGP, by what there is to fit.
 
-    Where values of S are due to be learned, or an optimizer is named: jointly, by `fit_actions`, in
-    legs if a cut is due. Otherwise S stays and the hyperparameters are fitted by the quasi-Newton
-    method of all families, whose curvature is kept: a handful of evaluations. Arguments as in
-    `fit_actions`.
+@dataclass(frozen=True)
+class Task:
+    """One fit.
+
+    Attributes:
+        mll: The objective, with the surrogate's actions.
+        search: What the caller asked for.
+        history: The fits before.
+        course: Where evaluations of a climb in S are noted.
+        fit_hyperparameters: The quasi-Newton method of all families on the objective for given
+            actions (which become the surrogate's; None: those it has), with a limit of evaluations.
     """
-    check_evaluations(max_evals)
-    model, named = mll.model, optimizer or "lbfgs"
-    model.remember_start()
-    if named not in MAX_EVALS:
-        raise InputError('optimizer "lbfgs" or "adam"', f"{optimizer!r}", "Choose one of the two.")
-    learn = mll.action_values is not None and (model.recut_due or model.learning_due)
+
+    mll: ActionMLL
+    search: Search
+    history: FitHistory
+    course: Course
+    fit_hyperparameters: Callable[[ActionMatrix | None, int | None], FitReport]
+
+    @property
+    def problem(self) -> Problem:
+        """The data under the hyperparameters of now."""
+        return self.mll.handle.problem()
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a fit has come to; the hyperparameters have been moved.
+
+    Attributes:
+        report: The report.
+        S: The actions to use from now on; None: those the surrogate has.
+        repartitioned: Whether rows were divided into new blocks.
+        learned: Whether learning the values of S has converged; None: it was not tried.
+    """
+
     report: FitReport
+    S: ActionMatrix | None = None
+    repartitioned: bool = False
     learned: bool | None = None
-    if learn or optimizer is not None or progress is not None or mll.loss != "elbo":
-        most = max_evals or MAX_EVALS[named]
-        report = _joined(_legs(mll, most, named, lr, progress))
-        learned = report.converged
-    elif model.actions.follows_hyperparameters:
-        report = _fit_in_turn(model, max_evals)
-    else:
-        report = fit_model(model, max_evals)
-        if model.recut_due:
-            model.recut()
-            report = fit_model(model, max_evals)
-    model.mark_fitted(learned)
-    return report
 
 
-def _legs(
-    mll: ActionMLL, most: int, optimizer: Optimizer, lr: float, progress: Progress | None
-) -> list[LearningCurve]:
-    """One climb, or, where blocks are due to be cut anew, two short ones and a long one.
-
-    S is cut between them, in units of the lengthscales just learned. A stream whose hyperparameters
-    have left their start makes the short climbs from both places and goes on from the better end:
-    S fits the hyperparameters it was cut, learned and merged under, and can hold a fit to them (to
-    long lengthscales, or to noise alone, where nothing says how to cut).
-    """
-    model, coordinates = mll.model, Coordinates(mll.model, skip_mean=False)
-    now = coordinates.get() if coordinates.items else torch.empty(0, dtype=torch.float64)
-    starts = [now]
-    if now.shape == model.start.shape and not torch.allclose(now, model.start.cpu()):
-        starts.append(model.start.cpu())
-    first = most // (4 + 2 * len(starts)) if model.recut_due else 0
-    if not first:
-        return [fit_actions(mll, most, optimizer, lr, progress)]
-    reports: list[LearningCurve] = []
-    ends: list[tuple[float, Tensor]] = []
-
-    def cut_at(place: Tensor) -> None:
-        if coordinates.items:
-            coordinates.set(coordinates.clip(place))
-        model.recut()
-        mll.refresh()
-
-    for start in starts:
-        if reports:
-            cut_at(start)
-        for leg in range(2):
-            if leg:
-                cut_at(ends.pop()[1])
-            reports.append(fit_actions(mll, first, optimizer, lr, progress))
-            ends.append((reports[-1].value, coordinates.get() if coordinates.items else now))
-    cut_at(max(ends, key=lambda end: end[0])[1])
-    left = most - first * len(reports)
-    return [*reports, fit_actions(mll, left, optimizer, lr, progress)]
+def fit_plainly(task: Task, build: Build | None) -> Outcome:
+    """Hyperparameters for the actions there are; then, if ``build`` is given, for new ones."""
+    most = task.search.max_evals
+    half = most if most is None or build is None else max(1, most // 2)
+    first = task.fit_hyperparameters(None, half)
+    left = None if most is None else most - first.evaluations
+    if build is None or (left is not None and left < 1):
+        return Outcome(first)
+    last = task.fit_hyperparameters(build(task.problem), left)
+    evaluations = first.evaluations + last.evaluations
+    return Outcome(FitReport(evaluations, last.value, last.converged), repartitioned=True)
 
 
-def _fit_in_turn(model: CaGP, max_evals: int | None) -> FitReport:
+def fit_in_turns(task: Task, build: Build) -> Outcome:
     """Hyperparameters with S held, then S anew: each turn climbs a bound by its true gradient."""
-    evaluations, turn = 0, None
+    most, evaluations = task.search.max_evals, 0
+    turn: FitReport | None = None
+    S: ActionMatrix | None = None
     for _ in range(TURNS):
-        left = None if max_evals is None else max_evals - evaluations - 1
+        left = None if most is None else most - evaluations - 1
         if left is not None and left < 1:
             break
-        with model.held_actions():
-            turn = fit_model(model, left)
+        turn = task.fit_hyperparameters(S, left)
         evaluations += turn.evaluations
         if evaluations == 1:  # nothing to climb: S is as it would be made
-            return turn
+            return Outcome(turn)
+        S = build(task.problem)
         if turn.evaluations <= 3:  # the gain fell below tolerance at once
             break
     with torch.no_grad():
-        value = model.log_evidence() + log_prior(model)
-    return FitReport(evaluations + 1, float(value), turn is not None and turn.converged)
+        value, _ = task.problem.bound(task.mll.handle.actions() if S is None else S)
+        value = value + log_prior(task.mll.model)
+    converged = turn is not None and turn.converged
+    return Outcome(FitReport(evaluations + 1, float(value), converged))
 
 
-def _joined(reports: list[LearningCurve]) -> LearningCurve:
-    """One report of consecutive legs."""
-    seconds: tuple[float, ...] = ()
-    for report in reports:
-        start = seconds[-1] if seconds else 0.0
-        seconds += tuple(start + s for s in report.seconds)
-    return LearningCurve(
-        sum(report.evaluations for report in reports),
-        reports[-1].value,
-        reports[-1].converged,
-        seconds,
-        sum((report.values for report in reports), ()),
-    )
+def fit_in_stages(task: Task, build: Build | None) -> Outcome:
+    """Hyperparameters and values of S jointly, in one climb or between partitions.
+
+    Where ``build`` is given: two short climbs and a long one. S is made anew between them, in units
+    of the lengthscales just learned. A stream whose hyperparameters have left their start makes
+    the short climbs from both places and goes on from the better end: S fits the hyperparameters
+    it was made, learned and merged under, and can hold a fit to them (to long lengthscales, or to
+    noise alone, where nothing says where the blocks should lie).
+    """
+    mll, most = task.mll, task.search.most
+    coordinates = Coordinates(mll.model, skip_mean=False)
+    starts = _starts(coordinates.get(), task.history)
+    short = most // (4 + 2 * len(starts)) if build is not None else 0
+    curves: list[LearningCurve] = []
+
+    def stage(evaluations: int) -> tuple[float, Tensor]:
+        curves.append(climb(mll, evaluations, task.search, task.course))
+        return curves[-1].value, coordinates.get()
+
+    if build is None or not short:
+        stage(most)
+        return Outcome(curves[0], mll.chosen(), learned=curves[0].converged)
+
+    def repartition(place: Tensor) -> None:
+        coordinates.set(coordinates.clip(place))
+        mll.hold(build(task.problem))
+
+    ends = []
+    for number, start in enumerate(starts):
+        if number:
+            repartition(start)
+        repartition(stage(short)[1])
+        ends.append(stage(short))
+    repartition(max(ends, key=lambda end: end[0])[1])
+    stage(most - short * len(curves))
+    report = joined(curves)
+    return Outcome(report, mll.chosen(), repartitioned=True, learned=report.converged)
+
+
+def _starts(now: Tensor, history: FitHistory) -> list[Tensor]:
+    """Where the short climbs of a fit start: here, and where the stream once began."""
+    start = history.start.cpu()
+    moved = now.shape == start.shape and not torch.allclose(now, start)
+    return [now, start] if moved else [now]

@@ -1,26 +1,32 @@
 """Active learning over a pool by a loop that measures itself.
 
-Random initial cells, then at every step: ask (a policy chooses cells of the pool), evaluate,
+Random initial cells, then at every step: ask (a policy chooses cells of the pool), evaluate, book,
 observe, fit, score at cells set aside, record. Surrogates and policies come in as callables; no
-cell is queried twice. Time is data: the seconds of each part are columns of the result.
+cell is queried twice. Time is data: the seconds of each part are columns of the result. What an
+interruption leaves behind, and how a campaign goes on from there, is said in
+`bo_stream.campaign.run`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict
+from contextlib import AbstractContextManager
+from dataclasses import asdict, replace
+from math import isfinite
 from os import PathLike
-from typing import Any
+from typing import Any, cast
 
-import pandas as pd
 import torch
 from botorch.models.transforms.outcome import Standardize
 from torch import Tensor
 
+from bo_stream.campaign.books import Books, OpenStep
 from bo_stream.campaign.config import CampaignConfig, Cells, Split
+from bo_stream.campaign.randomness import drawn, seeded
 from bo_stream.campaign.records import Row, environment, write_table
+from bo_stream.campaign.run import PARTS, Run
 from bo_stream.core.streaming import StreamingGP
-from bo_stream.errors import InputError, StateError
+from bo_stream.errors import InputError
 from bo_stream.scores import marginals, noise_variance, score
 
 __all__ = ["Campaign", "CampaignConfig", "Policy"]
@@ -28,26 +34,26 @@ __all__ = ["Campaign", "CampaignConfig", "Policy"]
 Policy = Callable[[StreamingGP, Tensor, Tensor, int], Tensor]
 """``(model, test_X, pool_X, q)`` to ``q`` different indices into the pool."""
 
-_PARTS = ("fit", "acquisition", "evaluation", "update")
 _COLUMNS = (
     *("step", "n", "observation", "rmse", "nlpd", "coverage", "integrated_variance"),
-    *("log_predictive", "fit_evaluations", "fit_objective", "clipped", "bytes"),
-    *(f"{part}_seconds" for part in (*_PARTS, "step", "wallclock", "score")),
+    *("log_predictive", "fit_evaluations", "fit_objective", "clipped", "failed", "bytes"),
+    *(f"{part}_seconds" for part in (*PARTS, "step", "wallclock", "score")),
 )
 
 
-class Campaign:
+class Campaign(Run):
     """One active-learning campaign, reproducible by its seed.
 
     The table has a row for the initial cells (step 0) and one per step:
 
-    - ``step``, ``n`` (cells queried), ``observation`` (the observation model), ``bytes`` (the
+    - ``step``, ``n`` (readings absorbed), ``observation`` (the observation model), ``bytes`` (the
       surrogate's state);
     - ``rmse`` against the cells' values; ``nlpd`` and ``coverage`` of a test *observation* (latent
       plus noise against the value where the noise is learned, against a noisy draw where it is
       known); ``integrated_variance``, latent, raw units squared;
     - ``log_predictive``: log density of the batch before it was absorbed;
     - ``fit_evaluations``, ``fit_objective``; ``clipped``: readings of the batch that were;
+      ``failed``: those that were NaN or infinite, which are booked and not absorbed;
     - ``fit_seconds``, ``acquisition_seconds``, ``evaluation_seconds``, ``update_seconds``, their
       sum ``step_seconds`` and its running sum ``wallclock_seconds``; apart from these
       ``score_seconds``, which chooses nothing.
@@ -83,66 +89,51 @@ class Campaign:
         self.make_surrogate = make_surrogate
         self.policy = policy
         self.config = config or CampaignConfig()
-        self.callback = callback
         self.split = Split.of(cells, self.config)
-        self.pool = self.split.pool
-        self.queried = self.pool[:0]
-        self.readings = self.split.observed[:0]
         self.test_X = cells.X[self.split.test]
-        self.model: StreamingGP | None = None
-        self.rows: list[dict[str, Any]] = []
+        books = Books(self.split.pool[:0], self.split.observed[:0])
+        super().__init__(self.config.steps, books, cells.X.device, callback)
 
-    def run(self) -> pd.DataFrame:
-        """Start if not started, take the steps that are left, return the table."""
-        if not self.rows:
-            self.start()
-        while self.rows[-1]["step"] < self.config.steps:
-            self.step()
-        return self.table()
+    @property
+    def queried(self) -> Tensor:
+        """Indices of all cells queried, in order."""
+        return self._books.paid()[0]
+
+    @property
+    def readings(self) -> Tensor:
+        """``n x 1``, what they gave, as absorbed; not finite where a reading failed.
+
+        Those of a step that was interrupted are here as they were read.
+        """
+        return self._books.paid()[1]
+
+    @property
+    def pool(self) -> Tensor:
+        """Indices of the cells that can still be queried."""
+        left = torch.ones(len(self.cells.X), dtype=torch.bool, device=self._device)
+        left[self.queried] = False
+        return self.split.pool[left[self.split.pool]]
 
     def start(self) -> dict[str, Any]:
-        """Step 0: query the initial cells, build and fit the surrogate."""
-        row = Row(_COLUMNS)
-        with row.timed("evaluation_seconds"):
-            X, Y, Yvar = self._query(self.split.initial)
-            self.readings, row["clipped"] = Y, 0
-        with row.timed("update_seconds"):
-            box = torch.stack([torch.zeros_like(X[0]), torch.ones_like(X[0])])
-            self.model = self.make_surrogate(
-                X, Y, Yvar, bounds=box, outcome_transform=Standardize(m=1)
-            )
-        self._fit(self.model, row, 0)
-        return self._record(self.model, row, 0)
+        """Step 0: query the initial cells, build and fit the surrogate.
 
-    def step(self) -> dict[str, Any]:
-        """One step; returns its row."""
-        model, c = self._started(), self.config
-        number, row = self.rows[-1]["step"] + 1, Row(_COLUMNS)
-        with row.timed("acquisition_seconds"), torch.random.fork_rng(devices=[]):
-            torch.manual_seed(1_000_003 * c.seed + number)
-            chosen = self.policy(model, self.test_X, self.cells.X[self.pool], c.q)
-        with row.timed("evaluation_seconds"):
-            X, Y, Yvar = self._query(self._taken(chosen))
-        with row.timed("score_seconds"):
-            row["log_predictive"] = float(model.log_predictive(X, Y, Yvar))
-        with row.timed("update_seconds"):
-            kept = self._clipped(model, X, Y, Yvar)
-            row["clipped"] = int((kept != Y).sum())
-            self.readings = torch.cat([self.readings, kept])
-            model.observe(X, kept, Yvar)
-        if c.fit.due(number, model.refit_due):
-            self._fit(model, row, number)
-        return self._record(model, row, number)
+        Raises:
+            StateError: if it was started before.
+            InputError: if fewer than two of these cells have a finite reading.
+        """
+        self._not_started()
+        if self._books.open is None:
+            with self._seeded(0):
+                step = OpenStep(0, self.split.initial, Row(_COLUMNS), drawn(self._device))
+            self._books = replace(self._books, open=step)
+        return self._finish(cast(OpenStep, self._books.open))
 
     def observations(self) -> tuple[Tensor, Tensor, Tensor | None]:
-        """X, Y and Yvar of all cells queried, in order, as absorbed: for any other surrogate."""
-        noise = self.split.noise
-        Yvar = None if noise is None else noise[self.queried]
-        return self.cells.X[self.queried], self.readings, Yvar
+        """X, Y and Yvar of all readings, in order, as absorbed: for any other surrogate.
 
-    def table(self) -> pd.DataFrame:
-        """The rows so far."""
-        return pd.DataFrame(self.rows)
+        Readings that failed are left out.
+        """
+        return self._readable(*self._books.paid())
 
     def save(self, path: str | PathLike[str], **facts: Any) -> None:
         """Write the table to ``path`` (CSV) and how it came about beside it (JSON).
@@ -150,44 +141,87 @@ class Campaign:
         Args:
             path: Of the CSV; the JSON has the same name but for the suffix.
             facts: Named facts to add to the JSON: cells, surrogate, policy. It also has the
-                observation model, the configuration, and the cells queried with their readings.
+                observation model, the configuration, and the cells queried with their readings,
+                null where a reading failed.
         """
         about = {
             **facts,
             "observation": self.config.observation,
             "config": asdict(self.config),
             "queried": self.queried.tolist(),
-            "readings": self.readings[:, 0].tolist(),
+            "readings": [y if isfinite(y) else None for y in self.readings[:, 0].tolist()],
             "environment": environment(),
         }
         write_table(self.table(), path, about)
 
+    # -- the parts of a step ---------------------------------------------------------------------
+
+    def _ask(self, model: StreamingGP, number: int) -> OpenStep:
+        row, pool = Row(_COLUMNS), self.pool
+        with self._seeded(number), row.timed("acquisition_seconds"):
+            chosen = self.policy(model, self.test_X, self.cells.X[pool], self.config.q)
+            if chosen.shape != (self.config.q,) or len(chosen.unique()) != len(chosen):
+                raise InputError(
+                    f"{self.config.q} different indices into the pool",
+                    f"{chosen.tolist()}",
+                    "A policy may choose no cell twice.",
+                )
+            return OpenStep(number, pool[chosen], row, drawn(self._device))
+
+    def _evaluate(self, step: OpenStep) -> None:
+        with step.row.timed("evaluation_seconds"):
+            step.answer = self.split.observed[step.asked]
+
+    def _build(self, step: OpenStep, row: Row) -> StreamingGP:
+        X, Y, Yvar = self.observations()
+        if len(Y) < 2:
+            raise InputError(
+                "two initial cells with a finite reading",
+                f"{len(Y)} of {len(step.asked)}",
+                "Take more initial cells, or leave out cells without a value.",
+            )
+        with row.timed("update_seconds"):
+            box = torch.stack([torch.zeros_like(X[0]), torch.ones_like(X[0])])
+            return self.make_surrogate(X, Y, Yvar, bounds=box, outcome_transform=Standardize(m=1))
+
+    def _absorb(self, model: StreamingGP, step: OpenStep, row: Row) -> Tensor:
+        answers, c = cast(Tensor, step.answer), self.config
+        X, Y, Yvar = self._readable(step.asked, answers)
+        good, kept = answers[:, 0].isfinite(), answers.clone()
+        row["clipped"] = 0
+        if step.number and len(Y):
+            with row.timed("score_seconds"):
+                row["log_predictive"] = float(model.log_predictive(X, Y, Yvar))
+            with row.timed("update_seconds"):
+                kept[good] = self._clipped(model, X, Y, Yvar)
+                row["clipped"] = int((kept[good] != Y).sum())
+                model.observe(X, kept[good], Yvar)
+        if c.fit.due(step.number, model.refit_due):
+            self._fit(model, step, row, kept)
+        with row.timed("update_seconds"):
+            model.process()  # bringing the posterior up to date belongs to the update
+        self._accounted(model, step, row, failed=len(kept) - len(Y))
+        with row.timed("score_seconds"):
+            test, noise = self.split.test, self.split.noise
+            scores = score(
+                model,
+                self.test_X,
+                self.cells.Y[test],
+                self.split.observed[test],
+                None if noise is None else noise[test],
+                c.level,
+            )
+        row.update(asdict(scores))
+        row["observation"] = c.observation
+        return kept
+
     # -- pieces ----------------------------------------------------------------------------------
 
-    def _taken(self, chosen: Tensor) -> Tensor:
-        """Take the policy's choice out of the pool.
-
-        Raises:
-            InputError: unless it is q different indices into the pool.
-        """
-        unique = chosen.unique()
-        if chosen.shape != (self.config.q,) or len(unique) != len(chosen):
-            raise InputError(
-                f"{self.config.q} different indices into the pool",
-                f"{chosen.tolist()}",
-                "A policy may choose no cell twice.",
-            )
-        cells = self.pool[chosen]
-        left = torch.ones(len(self.pool), dtype=torch.bool, device=self.pool.device)
-        left[chosen] = False
-        self.pool = self.pool[left]
-        return cells
-
-    def _query(self, cells: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
-        self.queried = torch.cat([self.queried, cells])
-        noise = self.split.noise
-        Yvar = None if noise is None else noise[cells]
-        return self.cells.X[cells], self.split.observed[cells], Yvar
+    def _readable(self, cells: Tensor, Y: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
+        """X, Y and Yvar of cells, without the readings that failed."""
+        good, noise = Y[:, 0].isfinite(), self.split.noise
+        cells = cells[good]
+        return self.cells.X[cells], Y[good], None if noise is None else noise[cells]
 
     def _clipped(self, model: StreamingGP, X: Tensor, Y: Tensor, Yvar: Tensor | None) -> Tensor:
         """Readings no further than ``clip`` predictive standard deviations from their mean."""
@@ -199,41 +233,16 @@ class Campaign:
         reach = c.clip * (variance + noise).sqrt()
         return Y.clamp(mean - reach, mean + reach)
 
-    def _fit(self, model: StreamingGP, row: Row, step: int) -> None:
+    def _fit(self, model: StreamingGP, step: OpenStep, row: Row, kept: Tensor) -> None:
         """Standardise by all cells queried, then fit: both only change together."""
-        policy = self.config.fit
+        policy, books = self.config.fit, self._books
         with row.timed("update_seconds"):
-            if step:
-                model.restandardise(self.readings)
+            if step.number:
+                asked, Y = torch.cat([books.asked, step.asked]), torch.cat([books.answers, kept])
+                model.restandardise(self._readable(asked, Y)[1])
         with row.timed("fit_seconds"):
-            report = model.fit(policy.max_evals if step else policy.first_max_evals)
+            report = model.fit(policy.max_evals if step.number else policy.first_max_evals)
         row["fit_evaluations"], row["fit_objective"] = report.evaluations, report.value
 
-    def _record(self, model: StreamingGP, row: Row, step: int) -> dict[str, Any]:
-        with row.timed("update_seconds"):
-            model.process()  # making it belongs to the update, not to the score
-        last = self.rows[-1]["wallclock_seconds"] if self.rows else 0.0
-        row["step"], row["n"], row["bytes"] = step, model.num_observed, model.state_bytes
-        row["observation"] = self.config.observation
-        row["step_seconds"] = sum(row[f"{part}_seconds"] for part in _PARTS)
-        row["wallclock_seconds"] = last + row["step_seconds"]
-        with row.timed("score_seconds"):
-            test, noise = self.split.test, self.split.noise
-            scores = score(
-                model,
-                self.test_X,
-                self.cells.Y[test],
-                self.split.observed[test],
-                None if noise is None else noise[test],
-                self.config.level,
-            )
-        row.update(asdict(scores))
-        self.rows.append(dict(row))
-        if self.callback is not None:
-            self.callback(self.rows[-1])
-        return self.rows[-1]
-
-    def _started(self) -> StreamingGP:
-        if self.model is None:
-            raise StateError("a campaign that was started", "none", "Call start() or run() first.")
-        return self.model
+    def _seeded(self, step: int) -> AbstractContextManager[None]:
+        return seeded(1_000_003 * self.config.seed + step, self._device)

@@ -1,20 +1,21 @@
 """Bayesian optimisation by a loop that measures itself.
 
-A Sobol design, then at every step: ask (maximise an acquisition function), evaluate, score (the
-density the surrogate gave the new values before it saw them), observe, fit, record. Surrogates and
-acquisition functions come in as callables, so that every family goes through the same loop. Time is
-data: the seconds of each part are columns of the result.
+A Sobol design, then at every step: ask (maximise an acquisition function), evaluate, book, score
+(the density the surrogate gave the new values before it saw them), observe, fit, record. Surrogates
+and acquisition functions come in as callables, so that every family goes through the same loop.
+Time is data: the seconds of each part are columns of the result. What an interruption leaves
+behind, and how a run goes on from there, is said in `bo_stream.campaign.run`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import asdict
+import copy
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import asdict, replace
 from os import PathLike
 from typing import Any, Protocol, cast
 
-import pandas as pd
 import torch
 from botorch.acquisition.acquisition import AcquisitionFunction
 from botorch.acquisition.analytic import PosteriorMean
@@ -24,10 +25,13 @@ from botorch.posteriors.gpytorch import GPyTorchPosterior
 from botorch.utils.sampling import draw_sobol_samples
 from torch import Tensor
 
+from bo_stream.campaign.books import Books, OpenStep, check_answer
 from bo_stream.campaign.loop_config import FitPolicy, LoopConfig
+from bo_stream.campaign.randomness import drawn, seeded
 from bo_stream.campaign.records import Row, environment, write_table
+from bo_stream.campaign.run import PARTS, Run
 from bo_stream.core.streaming import StreamingGP
-from bo_stream.errors import StateError
+from bo_stream.errors import InputError
 
 __all__ = ["BOLoop", "FitPolicy", "LoopConfig", "Problem"]
 
@@ -59,22 +63,23 @@ class Problem(Protocol):
         ...
 
 
-_PARTS = ("fit", "acquisition", "evaluation", "update")
 _COLUMNS = (
     *("step", "n", "bytes"),
-    *(f"{part}_seconds" for part in (*_PARTS, "step", "wallclock", "score", "recommend")),
+    *(f"{part}_seconds" for part in (*PARTS, "step", "wallclock", "score", "recommend")),
     *("fit_evaluations", "fit_objective", "incumbent", "simple_regret", "inference_regret"),
-    "log_predictive",
+    *("log_predictive", "failed"),
 )
+_SAME = 1e-3
+"""Points closer than this share of the box, in every coordinate, count as the same."""
 
 
-class BOLoop:
+class BOLoop(Run):
     """One run of Bayesian optimisation, reproducible by its seed.
 
     Randomness of a step comes from its seed and number alone and leaves torch's global generator as
     it was. The table has a row for the initial design (step 0) and one per step:
 
-    - ``step``, ``n`` (observations), ``bytes`` (the surrogate's state);
+    - ``step``, ``n`` (observations held), ``bytes`` (the surrogate's state);
     - ``fit_seconds``, ``acquisition_seconds``, ``evaluation_seconds``, ``update_seconds``
       (observing and bringing the posterior up to date), their sum ``step_seconds`` and its running
       sum ``wallclock_seconds``; apart from these ``score_seconds`` and ``recommend_seconds``, which
@@ -82,7 +87,10 @@ class BOLoop:
     - ``fit_evaluations`` and ``fit_objective``;
     - ``incumbent``: best noisy value; ``simple_regret``: of the point it was seen at;
       ``inference_regret``: of the maximiser of the posterior mean. Regrets are noiseless;
-    - ``log_predictive``: log density of the batch before it was absorbed.
+    - ``log_predictive``: log density of the batch before it was absorbed;
+    - ``failed``: evaluations of the step that gave NaN or an infinite value. The others of the
+      batch are absorbed as usual, and no later step asks for a point that failed: one drawn at
+      random takes its place.
 
     Args:
         problem: What to maximise.
@@ -119,56 +127,53 @@ class BOLoop:
         self.make_surrogate = make_surrogate
         self.build_acquisition = build_acquisition
         self.config = config or LoopConfig()
-        self.callback = callback
         self.bounds = problem.bounds.to(getattr(torch, self.config.dtype))
-        self.model: StreamingGP | None = None
-        self.rows: list[dict[str, Any]] = []
+        books = Books(self.bounds[:0], self.bounds[:0, :1])
+        super().__init__(self.config.steps, books, self.bounds.device, callback)
         self._baseline = self.bounds[:0]
-        self._best: tuple[float, Tensor] | None = None
-
-    def run(self) -> pd.DataFrame:
-        """Start if not started, take the steps that are left, return the table."""
-        if not self.rows:
-            self.start()
-        while self.rows[-1]["step"] < self.config.steps:
-            self.step()
-        return self.table()
 
     def start(self, X: Tensor | None = None, Y: Tensor | None = None) -> dict[str, Any]:
-        """Step 0: evaluate the initial design (or take data given), build and fit the surrogate."""
-        c, row = self.config, Row(_COLUMNS)
-        with self._seeded(0):
-            if X is None:
-                X = draw_sobol_samples(self.bounds, n=c.num_initial, q=1, seed=c.seed).squeeze(-2)
-            Y = self._evaluate(row, 0, X) if Y is None else Y
-            with row.timed("update_seconds"):
-                self.model = self.make_surrogate(
-                    X, Y, bounds=self.bounds, outcome_transform=Standardize(m=1)
-                )
-            return self._fit_and_record(row, 0, X, Y)
+        """Step 0: evaluate the initial design (or take data given), build and fit the surrogate.
 
-    def step(self) -> dict[str, Any]:
-        """One step; returns its row."""
-        model = self._started()
-        number, row = self.rows[-1]["step"] + 1, Row(_COLUMNS)
-        with self._seeded(number):
-            with row.timed("acquisition_seconds"):
-                X = self._ask(model)
-            Y = self._evaluate(row, number, X)
-            with row.timed("score_seconds"):
-                row["log_predictive"] = float(model.log_predictive(X, Y))
-            with row.timed("update_seconds"):
-                model.observe(X, Y)
-            return self._fit_and_record(row, number, X, Y)
+        Raises:
+            StateError: if it was started before. After an interruption, call it without data.
+            InputError: if fewer than two values are finite; the next call evaluates points of
+                another design, or takes data given, besides what is known already.
+        """
+        step, (asked, answers) = self._books.open, self._books.paid()
+        enough = len(self.observations()[1]) >= 2
+        self._not_started(begun=enough and X is not None)
+        if step is None or X is not None or (step.answer is not None and not enough):
+            opened = self._opening(len(asked), X, Y)
+            self._books = replace(self._books, asked=asked, answers=answers, open=opened)
+        return self._finish(cast(OpenStep, self._books.open))
 
     def preload(self, X: Tensor, Y: Tensor) -> None:
-        """Observe data that no step asked for, outside of the accounts."""
-        self._started().observe(X, Y)
-        self._note(X, Y)
+        """Observe data that no step asked for, outside of the accounts: all of them or none.
 
-    def table(self) -> pd.DataFrame:
-        """The rows so far."""
-        return pd.DataFrame(self.rows)
+        A step that was interrupted is finished first.
+        """
+        if self._books.open is not None:
+            self.step()
+        model, books, baseline = self._started(), self._books, self._baseline
+        before = copy.deepcopy(model.state_dict())
+        try:
+            model.observe(X, Y)
+            self._baseline = torch.cat([baseline, X])
+            self._books = replace(
+                books, asked=torch.cat([books.asked, X]), answers=torch.cat([books.answers, Y])
+            )
+        except BaseException:
+            model.load_state_dict(before)
+            self._baseline, self._books = baseline, books
+            raise
+
+    def observations(self) -> tuple[Tensor, Tensor]:
+        """X and Y of all evaluations so far, in order, those of an interrupted step included.
+
+        Evaluations that failed are left out.
+        """
+        return _finite(*self._books.paid())
 
     def save(self, path: str | PathLike[str], **facts: Any) -> None:
         """Write the table to ``path`` (CSV) and how it came about beside it (JSON).
@@ -180,102 +185,122 @@ class BOLoop:
         about = {**facts, "config": asdict(self.config), "environment": environment()}
         write_table(self.table(), path, about)
 
+    # -- the parts of a step ---------------------------------------------------------------------
+
+    def _opening(self, paid: int, X: Tensor | None, Y: Tensor | None) -> OpenStep:
+        """Step 0, of data given or of the design that follows ``paid`` points of earlier ones."""
+        c, row = self.config, Row(_COLUMNS)
+        if X is None:
+            seed = c.seed + 1_000_003 * -(-paid // c.num_initial)
+            X = draw_sobol_samples(self.bounds, n=c.num_initial, q=1, seed=seed).squeeze(-2)
+        if Y is not None:
+            check_answer(Y, len(X), self.bounds.dtype)
+        with self._seeded(0):
+            return OpenStep(0, X, row, drawn(self._device), Y, baseline=self._baseline)
+
+    def _ask(self, model: StreamingGP, number: int) -> OpenStep:
+        c, row = self.config, Row(_COLUMNS)
+        with self._seeded(number), row.timed("acquisition_seconds"):
+            baseline, best_f = self._ranked(model, self._baseline)
+            acqf = self.build_acquisition(model, X_baseline=baseline, best_f=best_f)
+            X, _ = optimize_acqf(
+                acqf,
+                self.bounds,
+                q=c.q,
+                num_restarts=c.num_restarts,
+                raw_samples=c.raw_samples,
+                options=dict(c.acqf_options),
+            )
+            X = self._elsewhere(X)
+            return OpenStep(number, X, row, drawn(self._device), baseline=baseline)
+
+    def _evaluate(self, step: OpenStep) -> None:
+        """The problem's values; their noise does not depend on what was drawn to find them."""
+        with self._seeded(step.number, evaluation=True), step.row.timed("evaluation_seconds"):
+            step.answer = self.problem(step.asked)
+
+    def _build(self, step: OpenStep, row: Row) -> StreamingGP:
+        X, Y = self.observations()
+        if len(Y) < 2:
+            raise InputError(
+                "two finite values to start with",
+                f"{len(Y)} among {len(self._books.paid()[1])}",
+                "Call start() or run() again to evaluate other points, or start(X, Y) with data.",
+            )
+        with row.timed("update_seconds"):
+            return self.make_surrogate(X, Y, bounds=self.bounds, outcome_transform=Standardize(m=1))
+
+    def _absorb(self, model: StreamingGP, step: OpenStep, row: Row) -> Tensor:
+        c, answers = self.config, cast(Tensor, step.answer)
+        X, Y = _finite(step.asked, answers)
+        if step.number and len(Y):
+            with row.timed("score_seconds"):
+                row["log_predictive"] = float(model.log_predictive(X, Y))
+            with row.timed("update_seconds"):
+                model.observe(X, Y)
+        if c.fit.due(step.number, model.refit_due):
+            with row.timed("fit_seconds"):
+                report = model.fit(c.fit.max_evals if step.number else c.fit.first_max_evals)
+            row["fit_evaluations"], row["fit_objective"] = report.evaluations, report.value
+        with row.timed("update_seconds"):
+            model.process()  # bringing the posterior up to date belongs to the update
+        self._accounted(model, step, row, failed=len(answers) - len(Y))
+        points, values = self.observations()
+        best = values[:, 0].argmax()
+        row["incumbent"] = float(values[best])
+        row["simple_regret"] = self._regret(points[best].unsqueeze(0))
+        baseline = torch.cat([cast(Tensor, step.baseline), X]) if step.number else points
+        if c.recommend_every and step.number % c.recommend_every == 0:
+            with row.timed("recommend_seconds"):
+                point, baseline = self._recommend(model, baseline)
+            row["inference_regret"] = self._regret(point)
+        self._baseline = baseline  # only read once this step is recorded
+        return answers
+
     # -- pieces ----------------------------------------------------------------------------------
 
-    def _ask(self, model: StreamingGP) -> Tensor:
-        c = self.config
-        best_f = self._refresh_baseline(model)
-        acqf = self.build_acquisition(model, X_baseline=self._baseline, best_f=best_f)
-        X, _ = optimize_acqf(
-            acqf,
-            self.bounds,
-            q=c.q,
-            num_restarts=c.num_restarts,
-            raw_samples=c.raw_samples,
-            options=dict(c.acqf_options),
-        )
-        return X
+    def _elsewhere(self, X: Tensor) -> Tensor:
+        """Points like these, but for those that failed before: a random one for each of them."""
+        books = self._books
+        failed = books.asked[~books.answers[:, 0].isfinite()]
+        if not len(failed):
+            return X
+        low, high = self.bounds
+        near = ((X.unsqueeze(-2) - failed).abs() <= _SAME * (high - low)).all(-1).any(-1)
+        return torch.where(near.unsqueeze(-1), low + (high - low) * torch.rand_like(X), X)
 
-    def _refresh_baseline(self, model: StreamingGP) -> float:
-        """Keep the points of highest posterior mean; returns that mean."""
+    def _ranked(self, model: StreamingGP, points: Tensor) -> tuple[Tensor, float]:
+        """The points of highest posterior mean, best first, and the best mean."""
         with torch.no_grad():
-            parts = self._baseline.split(self.config.baseline_size)
+            parts = points.split(self.config.baseline_size)
             means = torch.cat([_mean(model, part) for part in parts])
         best = means.argsort(descending=True, stable=True)[: self.config.baseline_size]
-        self._baseline = self._baseline[best]
-        return float(means[best[0]])
+        return points[best], float(means[best[0]])
 
-    def _recommend(self, model: StreamingGP) -> Tensor:
-        """The maximiser of the posterior mean, over the box and the observed points, ``1 x d``."""
+    def _recommend(self, model: StreamingGP, points: Tensor) -> tuple[Tensor, Tensor]:
+        """The maximiser of the posterior mean over the box and the points, ``1 x d``, and the
+        ranked points.
+        """
         X, value = optimize_acqf(
             PosteriorMean(model), self.bounds, q=1, num_restarts=4, raw_samples=128
         )
-        best = self._refresh_baseline(model)
-        return X if value is not None and float(value) > best else self._baseline[:1]
-
-    def _evaluate(self, row: Row, step: int, X: Tensor) -> Tensor:
-        """The problem's values; their noise does not depend on what was drawn to find X."""
-        with self._seeded(step, evaluation=True), row.timed("evaluation_seconds"):
-            return self.problem(X)
-
-    def _fit_and_record(self, row: Row, step: int, X: Tensor, Y: Tensor) -> dict[str, Any]:
-        """Fit if it is due, bring the posterior up to date within the accounts, write the row."""
-        policy, model = self.config.fit, self._started()
-        if policy.due(step, model.refit_due):
-            with row.timed("fit_seconds"):
-                report = model.fit(policy.max_evals if step else policy.first_max_evals)
-            row["fit_evaluations"], row["fit_objective"] = report.evaluations, report.value
-        with row.timed("update_seconds"):
-            model.process()
-        return self._record(row, step, X, Y)
-
-    def _note(self, X: Tensor, Y: Tensor) -> None:
-        """Remember the best noisy value and the candidates for the baseline."""
-        value, index = Y[:, 0].max(0)
-        if self._best is None or float(value) > self._best[0]:
-            self._best = float(value), X[index]
-        self._baseline = torch.cat([self._baseline, X])
-
-    def _record(self, row: Row, step: int, X: Tensor, Y: Tensor) -> dict[str, Any]:
-        model, c = self._started(), self.config
-        self._note(X, Y)
-        last = self.rows[-1]["wallclock_seconds"] if self.rows else 0.0
-        row["step"], row["n"], row["bytes"] = step, model.num_observed, model.state_bytes
-        row["step_seconds"] = sum(row[f"{part}_seconds"] for part in _PARTS)
-        row["wallclock_seconds"] = last + row["step_seconds"]
-        if self._best is not None:
-            row["incumbent"] = self._best[0]
-            row["simple_regret"] = self._regret(self._best[1].unsqueeze(0))
-        if c.recommend_every and step % c.recommend_every == 0:
-            with row.timed("recommend_seconds"):
-                point = self._recommend(model)
-            row["inference_regret"] = self._regret(point)
-        self.rows.append(dict(row))
-        if self.callback is not None:
-            self.callback(self.rows[-1])
-        return self.rows[-1]
+        ranked, best = self._ranked(model, points)
+        return (X if value is not None and float(value) > best else ranked[:1]), ranked
 
     def _regret(self, X: Tensor) -> float:
         return float(self.problem.optimal_value) - float(self.problem.evaluate_true(X))
 
-    def _started(self) -> StreamingGP:
-        if self.model is None:
-            raise StateError("a loop that was started", "none", "Call start() or run() first.")
-        return self.model
-
     def _seeded(self, step: int, evaluation: bool = False) -> AbstractContextManager[None]:
         number = 2 * (1_000_003 * self.config.seed + step) + evaluation
-        return _seeded(number, self.bounds.device)
+        return seeded(number, self._device)
+
+
+def _finite(X: Tensor, Y: Tensor) -> tuple[Tensor, Tensor]:
+    """Points and values without the evaluations that failed."""
+    good = Y[:, 0].isfinite()
+    return X[good], Y[good]
 
 
 def _mean(model: StreamingGP, X: Tensor) -> Tensor:
     """Posterior means ``n`` at ``n x d`` points."""
     return cast(GPyTorchPosterior, model.posterior(X)).mean.squeeze(-1)
-
-
-@contextmanager
-def _seeded(seed: int, device: torch.device) -> Iterator[None]:
-    """Torch's global generators seeded inside, as they were outside."""
-    with torch.random.fork_rng([device] if device.type == "cuda" else []):
-        torch.manual_seed(seed)
-        yield

@@ -31,6 +31,12 @@ class Row(dict[str, Any]):
         counted = ("_seconds", "_evaluations")
         super().__init__({name: 0 if name.endswith(counted) else float("nan") for name in columns})
 
+    def copy(self) -> Row:
+        """A row of its own with the same entries."""
+        other = Row(())
+        other.update(self)
+        return other
+
     @contextmanager
     def timed(self, column: str) -> Iterator[None]:
         """Add the seconds spent inside to a column."""

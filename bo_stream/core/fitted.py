@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import os
 from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any, NamedTuple, cast
@@ -15,14 +16,18 @@ from gpytorch.mlls import MarginalLogLikelihood
 from gpytorch.models import GP
 from torch import Tensor
 
+from bo_stream.core import checkpoint
+from bo_stream.core.checks import check_targets, check_tensors, check_variances
 from bo_stream.core.meaning import Meaning
 from bo_stream.core.model import Moment, ProcessModel
 from bo_stream.core.noise import noise_scale
+from bo_stream.core.options import own_options
 from bo_stream.core.state import HeldState, Memo
-from bo_stream.errors import UnsupportedError
-from bo_stream.fitting.bfgs import fit_model
+from bo_stream.errors import ShapeError, UnsupportedError
+from bo_stream.fitting.fit import fit_model
 from bo_stream.fitting.objective import StreamMLL
 from bo_stream.fitting.report import FitReport
+from bo_stream.linalg import chol_psd
 from bo_stream.posterior.process import PosteriorProcess
 
 __all__ = ["FittedModel", "News"]
@@ -73,6 +78,14 @@ class FittedModel(HeldState, ProcessModel, GP):
         """
         return None
 
+    def _options(self) -> dict[str, Any]:
+        """The family's own options, by which a checkpoint builds it: attributes of their names."""
+        return {name: getattr(self, name) for name in own_options(type(self))}
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write a checkpoint that `bo_stream.load` alone makes this surrogate of again."""
+        checkpoint.save(self, path)
+
     # -- the process now -------------------------------------------------------------------------
 
     def _now(self) -> Moment:
@@ -121,6 +134,35 @@ class FittedModel(HeldState, ProcessModel, GP):
     def _meaning(self) -> Meaning:
         return Meaning((self.covar_module, self.likelihood, self.mean_module))
 
+    def log_predictive(self, X: Tensor, Y: Tensor, Yvar: Tensor | None = None) -> Tensor:
+        """Log density of new data before they are absorbed: the prequential score, 0-dim, in raw
+        units.
+
+        Args:
+            X: ``n x d`` raw inputs.
+            Y: ``n x m`` raw outcomes.
+            Yvar: ``n x m`` raw noise variances, where noise is known.
+        """
+        self._check_batch(X, Y, Yvar, noise_known=self.noise_mode != "learned")
+        if not X.shape[0]:
+            return self.get_buffer("_noise_sum").new_zeros(())
+        with torch.enable_grad():
+            raw = Y.detach().double().requires_grad_()
+            Y_t, Yvar_t = self._outcomes(raw, Yvar, X)
+            (slope,) = torch.autograd.grad(Y_t.sum(), raw)
+        with torch.no_grad():
+            joint = self.process().at(self._transformed(X))
+            noise = self._noise_scale().unsqueeze(-1).expand(Y_t.mT.shape)
+            noise = noise if Yvar_t is None else noise * Yvar_t.mT
+            chol = chol_psd(joint.covariance(joint) + torch.diag_embed(noise))
+            density = torch.distributions.MultivariateNormal(joint.mean, scale_tril=chol)
+            return density.log_prob(Y_t.mT).sum() + slope.abs().log().sum()
+
+    @property
+    def num_observed(self) -> int:
+        """How many observations the state holds."""
+        return int(self.get_buffer("_count"))
+
     # -- hyperparameters -------------------------------------------------------------------------
 
     def log_evidence(self) -> Tensor:
@@ -133,6 +175,11 @@ class FittedModel(HeldState, ProcessModel, GP):
     def make_mll(self) -> MarginalLogLikelihood:
         """The objective of `fit`, for `fit_gpytorch_mll`: evidence (or bound) plus log priors."""
         return StreamMLL(self)
+
+    @property
+    def explores(self) -> bool:
+        """Whether a fit may try starts far from now: its objective is of all data."""
+        return True
 
     @property
     def refit_due(self) -> bool:
@@ -209,3 +256,15 @@ class FittedModel(HeldState, ProcessModel, GP):
             return self._noise_scale().detach().clone()  # no view of the parameter
         seen = self._seen_noise()
         return None if seen is None else self._noise_scale().detach() * seen
+
+    def _check_batch(self, X: Tensor, Y: Tensor, Yvar: Tensor | None, *, noise_known: bool) -> None:
+        check_tensors(X=X, Y=Y, Yvar=Yvar)
+        self._check_points(X)
+        if X.ndim != 2 or Y.ndim != 2:
+            raise ShapeError(
+                "X `n x d` and Y `n x m`",
+                f"{tuple(X.shape)} and {tuple(Y.shape)}",
+                "Surrogates are unbatched; build one per batch.",
+            )
+        check_targets(X, Y, self.num_outputs, self.dtype)
+        check_variances(Y, Yvar, noise_known)

@@ -8,15 +8,16 @@ settings such as Matern's ``nu`` are no parameters at all. gpytorch's setters wr
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 from gpytorch.kernels import Kernel
 from gpytorch.module import Module
-from torch import nn
+from torch import Tensor, nn
 
-__all__ = ["Meaning", "fingerprint"]
+__all__ = ["Meaning", "fingerprint", "numbers_of"]
 
 _PLAIN = frozenset((bool, int, float, str, tuple, torch.Size, type(None)))
 
@@ -54,6 +55,16 @@ def fingerprint(module: Module) -> str:
     parts = [f"{type(part).__name__}{_settings(part)}" for part in _walk((module,))]
     shapes = [f"{name}{tuple(p.shape)}" for name, p in module.named_parameters()]
     return ";".join([*parts, *shapes])
+
+
+def numbers_of(*modules: Module) -> Tensor:
+    """What modules mean, as numbers that can be kept in a state: ``p``, float64."""
+    kernels, values, buffers = _meant(modules)
+    settings = repr([(kind.__qualname__, plain) for kind, plain in kernels])
+    digest = int.from_bytes(hashlib.sha256(settings.encode()).digest()[:6], "big")
+    numbers = [torch.tensor(value, dtype=torch.float64) for _, value in (*values, *buffers)]
+    flat = [n.reshape(-1) for n in numbers]
+    return torch.cat([torch.tensor([float(digest)], dtype=torch.float64), *flat])
 
 
 def _walk(modules: Sequence[nn.Module]) -> list[nn.Module]:

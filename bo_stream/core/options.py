@@ -15,9 +15,9 @@ from gpytorch.likelihoods import Likelihood
 from gpytorch.means import ConstantMean, Mean, ZeroMean
 from torch import Size, Tensor
 
-from bo_stream.errors import InputError, UnsupportedError
+from bo_stream.errors import OptionError, UnsupportedError
 
-__all__ = ["CommonOptions", "constructor_signature", "default_kernel", "mean_for"]
+__all__ = ["CommonOptions", "constructor_signature", "default_kernel", "mean_for", "own_options"]
 
 
 class CommonOptions(TypedDict, total=False):
@@ -48,12 +48,12 @@ def with_defaults(options: CommonOptions, family: type) -> dict[str, Any]:
     """All common options, those left out at their defaults.
 
     Raises:
-        InputError: on a name that is no option.
+        OptionError: on a name that is no option.
     """
     unknown = sorted(set(options) - set(_DEFAULTS))
     if unknown:
         known = ", ".join(inspect.signature(family).parameters)
-        raise InputError(
+        raise OptionError(
             f"options of {family.__name__}: {known}",
             f"unknown {', '.join(unknown)}",
             "Check the spelling.",
@@ -76,6 +76,12 @@ def constructor_signature(init: Callable[..., None]) -> inspect.Signature:
     ]
     own = [p.replace(kind=kinds.POSITIONAL_OR_KEYWORD) for p in own]
     return inspect.Signature([*data, *common, *own])
+
+
+def own_options(family: type) -> list[str]:
+    """Names of what a family's constructor takes besides data and the common options."""
+    data = ("self", "train_X", "train_Y", "train_Yvar")
+    return [n for n in inspect.signature(family).parameters if n not in (*data, *_DEFAULTS)]
 
 
 def default_kernel(dim: int, batch_shape: Size) -> Kernel:

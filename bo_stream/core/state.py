@@ -93,6 +93,10 @@ class HeldState(nn.Module):
         buffers = (self.get_buffer(name) for name in self._state)
         return sum(b.numel() * b.element_size() for b in buffers)
 
+    def _changed(self, points: int = 0) -> None:
+        """The last step of every change of the state; ``points`` more are counted."""
+        self._register_state("_count", self.get_buffer("_count") + points)
+
     # -- dataclasses as buffers ------------------------------------------------------------------
 
     def hold(self, name: str, state: Any) -> None:
@@ -172,7 +176,8 @@ class HeldState(nn.Module):
         return {"class": type(self).__name__, "version": STATE_VERSION, **self._layout()}
 
     def set_extra_state(self, state: dict[str, Any]) -> None:
-        """Nothing to restore: `_load_from_state_dict` has checked it."""
+        """Take stock of what was loaded; `_load_from_state_dict` has checked it."""
+        self._changed()
 
     def load_state_dict(  # type: ignore[override]
         self,

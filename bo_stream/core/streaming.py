@@ -31,7 +31,6 @@ from bo_stream.core.checks import (
     check_noise_fits,
     check_targets,
     check_tensors,
-    check_variances,
     sizes_of,
 )
 from bo_stream.core.datasets import FromDataset
@@ -56,8 +55,7 @@ from bo_stream.core.units import (
     outcome_transform_for,
     standardize_by,
 )
-from bo_stream.errors import ShapeError, UnsupportedError
-from bo_stream.linalg import chol_psd
+from bo_stream.errors import UnsupportedError
 from bo_stream.shapes import moved
 
 __all__ = ["Promises", "StreamingGP"]
@@ -96,9 +94,10 @@ class StreamingGP(FromDataset, KeepsIncumbents, FittedModel):
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         if "__init__" in vars(cls):
-            spelt_out = constructor_signature(cls.__init__)
-            for seen in (cls, cls.__init__):
-                setattr(seen, "__signature__", spelt_out)  # noqa: B010
+            whole = constructor_signature(cls.__init__)
+            own = whole.replace(parameters=list(whole.parameters.values())[1:])
+            for seen, signature in ((cls, own), (cls.__init__, whole)):
+                setattr(seen, "__signature__", signature)  # noqa: B010
 
     def __init__(
         self,
@@ -140,6 +139,7 @@ class StreamingGP(FromDataset, KeepsIncumbents, FittedModel):
         self._register_state("_count", zero.long())
         self._register_state("_noise_sum", zero.new_zeros(self.num_outputs))
         self._register_state("_curvature", zero.new_empty(0, 0))
+        self._register_state("_explored", zero.new_empty(0))
         self.to(device=train_X.device, dtype=train_X.dtype)
 
     def _begin(self, train_X: Tensor, train_Y: Tensor, train_Yvar: Tensor | None) -> None:
@@ -218,7 +218,7 @@ class StreamingGP(FromDataset, KeepsIncumbents, FittedModel):
 
     def _changed(self, points: int = 0) -> None:
         """The last step of every change of the state: a new token, by which it is known."""
-        self._register_state("_count", self.get_buffer("_count") + points)
+        super()._changed(points)
         if self.noise_mode == "known":
             noise = self._seen_noise()
             if noise is not None:  # BoTorch's view of the noise
@@ -323,35 +323,6 @@ class StreamingGP(FromDataset, KeepsIncumbents, FittedModel):
         variance = self.typical_noise().unsqueeze(-1) if noise is None else noise.double().mT
         return (variance / self._noise_scale().unsqueeze(-1)).expand(Y.shape)
 
-    def log_predictive(self, X: Tensor, Y: Tensor, Yvar: Tensor | None = None) -> Tensor:
-        """Log density of new data before they are absorbed: the prequential score, 0-dim, in raw
-        units.
-
-        Args:
-            X: ``n x d`` raw inputs.
-            Y: ``n x m`` raw outcomes.
-            Yvar: ``n x m`` raw noise variances, where noise is known.
-        """
-        self._check_batch(X, Y, Yvar, noise_known=self.noise_mode != "learned")
-        if not X.shape[0]:
-            return self.get_buffer("_noise_sum").new_zeros(())
-        with torch.enable_grad():
-            raw = Y.detach().double().requires_grad_()
-            Y_t, Yvar_t = self._outcomes(raw, Yvar, X)
-            (slope,) = torch.autograd.grad(Y_t.sum(), raw)
-        with torch.no_grad():
-            joint = self.process().at(self._transformed(X))
-            noise = self._noise_scale().unsqueeze(-1).expand(Y_t.mT.shape)
-            noise = noise if Yvar_t is None else noise * Yvar_t.mT
-            chol = chol_psd(joint.covariance(joint) + torch.diag_embed(noise))
-            density = torch.distributions.MultivariateNormal(joint.mean, scale_tril=chol)
-            return density.log_prob(Y_t.mT).sum() + slope.abs().log().sum()
-
-    @property
-    def num_observed(self) -> int:
-        """How many observations the state holds."""
-        return int(self.get_buffer("_count"))
-
     def subset_output(self, idcs: list[int]) -> ProcessModel:
         """Some of the outputs, as a snapshot; all of them: the surrogate itself."""
         if list(idcs) == list(range(self.num_outputs)):
@@ -386,15 +357,3 @@ class StreamingGP(FromDataset, KeepsIncumbents, FittedModel):
             else:
                 blank = Standardize(m=self.num_outputs).to(self.get_buffer("_noise_sum"))
                 self.outcome_transform = blank.eval()
-
-    def _check_batch(self, X: Tensor, Y: Tensor, Yvar: Tensor | None, *, noise_known: bool) -> None:
-        check_tensors(X=X, Y=Y, Yvar=Yvar)
-        self._check_points(X)
-        if X.ndim != 2 or Y.ndim != 2:
-            raise ShapeError(
-                "X `n x d` and Y `n x m`",
-                f"{tuple(X.shape)} and {tuple(Y.shape)}",
-                "Surrogates are unbatched; build one per batch.",
-            )
-        check_targets(X, Y, self.num_outputs, self.dtype)
-        check_variances(Y, Yvar, noise_known)

@@ -28,7 +28,6 @@ __all__ = [
     "input_transform_for",
     "outcome_transform_for",
     "raw_inputs",
-    "same_transform",
     "standardize_by",
     "transformed_inputs",
     "transformed_outcomes",
@@ -247,23 +246,6 @@ def standardize_by(old: OutcomeTransform | None, Y: Tensor, outputs: int) -> Sta
     if not finite(Y):
         raise InputError("finite Y", "NaN or infinite entries", "Drop those rows.")
     return cast(Standardize, frozen_transform(Standardize(m=outputs), Y.to(old.means.device)))
-
-
-def same_transform(a: Any, b: Any) -> bool:
-    """Whether two transforms are of one class throughout, with equal settings and coefficients."""
-    if a is None or b is None:
-        return a is b
-    mine, theirs = a.state_dict(), b.state_dict()
-    if [_settings(m) for m in a.modules()] != [_settings(m) for m in b.modules()]:
-        return False
-    return mine.keys() == theirs.keys() and all(torch.equal(v, theirs[k]) for k, v in mine.items())
-
-
-def _settings(module: Any) -> tuple[type, dict[str, Any]]:
-    """Class and plain settings of a module."""
-    plain = (bool, int, float, str, tuple, list, type(None))
-    kept = {k: v for k, v in vars(module).items() if isinstance(v, plain) and k != "training"}
-    return type(module), kept
 
 
 def coefficients(transform: Standardize) -> tuple[Tensor, Tensor]:

@@ -1,13 +1,17 @@
 """Fitting hyperparameters on a stream: objective, coordinates, climb, report, schedule."""
 
-from bo_stream.fitting.bfgs import fit_model
+from bo_stream.fitting.climb import Climb, Evaluated
 from bo_stream.fitting.coordinates import Coordinates
-from bo_stream.fitting.objective import StreamMLL, log_prior, profiled_mean
+from bo_stream.fitting.fit import fit_model
+from bo_stream.fitting.objective import Climbed, StreamMLL, log_prior, profiled_mean
 from bo_stream.fitting.report import FitReport
 from bo_stream.fitting.schedule import RefitSchedule
 
 __all__ = [
+    "Climb",
+    "Climbed",
     "Coordinates",
+    "Evaluated",
     "FitReport",
     "RefitSchedule",
     "StreamMLL",

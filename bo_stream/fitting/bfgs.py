@@ -1,207 +1,112 @@
-"""Fitting hyperparameters on a stream: a quasi-Newton method whose curvature is kept between fits.
+"""A quasi-Newton method whose curvature is kept between fits: projected BFGS, going up.
 
 The objective (evidence or bound plus log priors) changes little from one batch to the next, so the
 inverse Hessian of the last fit is the right preconditioner for this one: a warm fit takes a handful
-of evaluations. Positive hyperparameters are climbed in their logarithm, where curvature is well
-scaled; bounds of gpytorch constraints are kept by projection; a free constant mean takes its
-closed-form optimum at each evaluation (MATHS 2.4).
+of evaluations. Bounds are kept by projection.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
-from bo_stream.errors import StateError
+from bo_stream.fitting.climb import Climb, Evaluated
 
-if TYPE_CHECKING:
-    from bo_stream.core.streaming import StreamingGP
-from bo_stream.fitting.coordinates import Coordinates
-from bo_stream.fitting.objective import check_evaluations, log_prior, profiled_mean
-from bo_stream.fitting.report import FitReport
-
-__all__ = ["Objective", "fit_model"]
-
-
-TOLERANCE = 0.01
-"""A fit stops when a step gains, or promises to gain, less than this many nats."""
-
-
-MAX_EVALS = 200
-
-
-FEW_EVALS = 6
-"""A warm fit of no more evaluations is taken at its word."""
-
+__all__ = ["Ascent", "ascend"]
 
 LARGEST_STEP = 2.0
 """Longest move of one (log-)hyperparameter in one step."""
 
+SMALLEST_STEP = 1e-4
+"""Shortest part of a step that a line search tries."""
 
-Objective = Callable[[Tensor], tuple[float, Tensor]]
-"""Value and gradient at coordinates, to be minimised."""
+
+@dataclass(frozen=True)
+class Ascent:
+    """How far a climb from one start has come.
+
+    Attributes:
+        at: Where it is.
+        inverse: The inverse Hessian (of minus the objective) there; None before the first step.
+        converged: Whether a step gains, or promises to gain, less than the tolerance.
+    """
+
+    at: Evaluated
+    inverse: Tensor | None = None
+    converged: bool = False
 
 
-def fit_model(
-    model: StreamingGP, max_evals: int | None = None, trust: float | None = None
-) -> FitReport:
-    """Maximise evidence plus log priors by projected BFGS with the model's kept curvature.
-
-    Cost: a warm fit takes a handful of evaluations, of the family's cost each.
+def ascend(climb: Climb, path: Ascent, most: int, tolerance: float) -> Ascent:
+    """Go on from where a climb is, by projected BFGS with backtracking.
 
     Args:
-        model: The surrogate.
-        max_evals: Most objective-and-gradient evaluations.
-        trust: Largest change of the logarithm of a positive hyperparameter; None for no limit.
-
-    Raises:
-        StateError, torch.linalg.LinAlgError: if the covariance is not positive definite at the
-            hyperparameters of now. (A trial step to such a place is taken back.)
+        climb: The objective.
+        path: Where to go on, and the curvature there.
+        most: Most evaluations.
+        tolerance: It has converged where a step promises a gain below this, or where two in a row
+            bring no more, in nats.
     """
-    check_evaluations(max_evals)
-    skip_mean = profiled_mean(model)
-    coordinates = Coordinates(model, skip_mean)
-    if trust is not None:
-        coordinates.confine(trust)
-    parameters = [p for p, _, _ in coordinates.items]
-
-    last: list[Tensor] = []
-    means: list[Tensor | None] = []
-
-    def objective(u: Tensor) -> tuple[float, Tensor]:
-        first = not last
-        coordinates.set(u)
-        last[:] = [u]
-        for p in parameters:
-            p.grad = None
-        try:
-            value, mean = model._objective(profile_mean=skip_mean)
-            value = value + log_prior(model)
-        except (StateError, torch.linalg.LinAlgError):  # type: ignore[attr-defined]
-            if first:
-                raise
-            means[:] = [None]
-            return math.inf, torch.zeros_like(u)  # a trial step too far: not positive definite
-        means[:] = [mean]
-        if value.requires_grad:
-            value.backward()
-        gradient = coordinates.gradient()
-        for p in parameters:
-            p.grad = None
-        f = -float(value.detach())
-        finite = math.isfinite(f) and bool(gradient.isfinite().all())
-        return (f, -gradient) if finite else (math.inf, torch.zeros_like(gradient))
-
-    model.train()
-    try:
-        if not coordinates.items:
-            value, best_mean = model._objective(profile_mean=skip_mean)
-            if best_mean is not None:
-                model._set_prior_mean(best_mean)
-            value = value + log_prior(model)
-            return FitReport(1, float(value.detach()), True)
-        start = coordinates.get()
-        kept = model.get_buffer("_curvature").cpu()
-        warm = kept if len(kept) == len(start) else None
-        most = MAX_EVALS if max_evals is None else max_evals
-        best, report, inverse = _checked_bfgs(objective, start, coordinates.clip, warm, most)
-        if best is not last[0]:  # the last evaluation was a rejected step
-            coordinates.set(best)
-            if skip_mean:
-                with torch.no_grad():
-                    means = [model._objective(profile_mean=True)[1]]
-        if means[0] is not None:
-            model._set_prior_mean(means[0])
-        model._register_state("_curvature", inverse)
-        return report
-    finally:
-        model.eval()
+    last, small, path = climb.evaluations + most, 0, replace(path, converged=False)
+    while climb.evaluations < last:
+        at, H = path.at, path.inverse
+        free = climb.clip(at.u + 1e-3 * at.gradient.sign()) != at.u
+        step, promised = _step(at, H, free)
+        if not bool(free.any()) or (H is not None and 0.5 * promised < tolerance):
+            return replace(path, converged=True)
+        found = _searched(climb, at, step, last)
+        if found is None and climb.evaluations >= last:
+            return path
+        if found is None:  # not uphill after all: once more without the curvature
+            if H is None:
+                return replace(path, converged=True)
+            path = replace(path, inverse=None)
+            continue
+        gain = found.value - at.value
+        path = Ascent(found, _updated(H, found.u - at.u, at.gradient - found.gradient))
+        small = small + 1 if gain < tolerance else 0
+        if small == 2:
+            return replace(path, converged=True)
+    return path
 
 
-def _checked_bfgs(
-    objective: Objective,
-    u: Tensor,
-    clip: Callable[[Tensor], Tensor],
-    inverse: Tensor | None,
-    max_evals: int,
-) -> tuple[Tensor, FitReport, Tensor]:
-    """`_bfgs`, and where it took more than a few steps, again without its curvature until that
-    gains nothing: one small step under a bad inverse Hessian looks like the end.
-    """
-    best, report, H = _bfgs(objective, u, clip, inverse, max_evals)
-    evaluations, value, converged = report.evaluations, report.value, report.converged
-    gain = math.inf if evaluations > FEW_EVALS or inverse is None else 0.0
-    while converged and gain >= TOLERANCE and evaluations < max_evals:
-        u, again, H_again = _bfgs(objective, best, clip, None, max_evals - evaluations)
-        evaluations, gain = evaluations + again.evaluations, again.value - value
-        converged = again.converged
-        if gain > 0.0:
-            best, value = u, again.value
-        if gain >= TOLERANCE:
-            H = H_again
-    return best, FitReport(evaluations, value, converged), H
+def promise(path: Ascent, climb: Climb) -> float:
+    """The gain, in nats, that a climb's curvature promises where it is."""
+    free = climb.clip(path.at.u + 1e-3 * path.at.gradient.sign()) != path.at.u
+    return 0.5 * _step(path.at, path.inverse, free)[1]
 
 
-def _bfgs(
-    objective: Objective,
-    u: Tensor,
-    clip: Callable[[Tensor], Tensor],
-    inverse: Tensor | None,
-    max_evals: int,
-) -> tuple[Tensor, FitReport, Tensor]:
-    """Minimise by projected BFGS with backtracking; returns the best point and the curvature
-    there.
-    """
-    f, g = objective(u)
-    evaluations, converged = 1, False
-    warm = inverse is not None
-    eye = torch.eye(len(u), dtype=u.dtype)
-    H = inverse.clone() if inverse is not None else eye / max(1.0, float(g.norm()))
-    while evaluations < max_evals:
-        free = clip(u - 1e-3 * g.sign()) != u
-        step = -_restricted(H, free) @ g
-        slope = float(step @ g)
-        if slope > -1e-12 or not math.isfinite(slope):
-            H, warm = eye / max(1.0, float(g.norm())), False
-            step = torch.where(free, -g, torch.zeros_like(g)) / max(1.0, float(g.norm()))
-            slope = float(step @ g)
-        if not bool(free.any()) or (warm and -0.5 * slope < TOLERANCE):
-            converged = True
-            break
-        step = step / max(1.0, float(step.abs().max()) / LARGEST_STEP)
-        t, accepted = 1.0, False
-        while evaluations < max_evals:
-            v = clip(u + t * step)
-            f_new, g_new = objective(v)
-            evaluations += 1
-            if f_new <= f + 1e-4 * min(float(g @ (v - u)), 0.0):
-                accepted = True
-                break
-            t *= 0.3
-            if t < 1e-4:
-                break
-        if not accepted:
-            converged = t < 1e-4
-            break
-        s, y = v - u, g_new - g
-        gain, u, f, g = f - f_new, v, f_new, g_new
-        sy = float(s @ y)
-        if sy > 1e-10 * float(s.norm() * y.norm()):
-            if not warm:
-                H = eye * (sy / float(y @ y))
-                warm = True
-            a = eye - torch.outer(s, y) / sy
-            H = a @ H @ a.T + torch.outer(s, s) / sy
-        if gain < TOLERANCE:
-            converged = True
-            break
-    return u, FitReport(evaluations, -f, converged), H
+def _step(at: Evaluated, H: Tensor | None, free: Tensor) -> tuple[Tensor, float]:
+    """The step to try and its slope; coordinates at an active bound held fixed."""
+    g = torch.where(free, at.gradient, torch.zeros_like(at.gradient))
+    step = g / max(1.0, float(at.gradient.norm())) if H is None else torch.where(free, H @ g, 0.0)
+    slope = float(step @ g)
+    if H is not None and not (slope >= 0.0 and math.isfinite(slope)):
+        return _step(at, None, free)
+    return step / max(1.0, float(step.abs().max()) / LARGEST_STEP), slope
 
 
-def _restricted(H: Tensor, free: Tensor) -> Tensor:
-    """The inverse Hessian with the coordinates at an active bound held fixed."""
-    return H * free.double().outer(free.double())
+def _searched(climb: Climb, at: Evaluated, step: Tensor, last: int) -> Evaluated | None:
+    """The first point on the way back along a step that gains enough."""
+    t = 1.0
+    while climb.evaluations < last and t >= SMALLEST_STEP:
+        u = climb.clip(at.u + t * step)
+        found, slope = climb.evaluate(u), float(at.gradient @ (u - at.u))
+        if found.value >= at.value + 1e-4 * max(slope, 0.0):
+            return found
+        short = at.value + slope - found.value  # of the tangent: where a parabola has its top
+        t *= min(0.5, max(0.1, 0.5 * slope / short)) if math.isfinite(short) and short > 0 else 0.3
+    return None
+
+
+def _updated(H: Tensor | None, s: Tensor, y: Tensor) -> Tensor | None:
+    """BFGS's inverse Hessian after a step ``s`` along which the gradient fell by ``y``."""
+    sy = float(s @ y)
+    if sy <= 1e-10 * float(s.norm() * y.norm()):
+        return H
+    eye = torch.eye(len(s), dtype=s.dtype)
+    H = eye * (sy / float(y @ y)) if H is None else H
+    a = eye - torch.outer(s, y) / sy
+    return a @ H @ a.T + torch.outer(s, s) / sy

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from gpytorch.constraints import Interval
 from torch import Tensor
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = ["Coordinates"]
 
@@ -27,22 +24,32 @@ class Coordinates:
 
     def __init__(self, model: Any, skip_mean: bool) -> None:
         self.items: list[tuple[torch.nn.Parameter, Interval | None, bool]] = []
+        self.names: list[str] = []
         lower, upper = [], []
         for module in (model.covar_module, model.likelihood, model.mean_module):
             if skip_mean and module is model.mean_module:
                 continue
-            for _, parameter, constraint in module.named_parameters_and_constraints():
+            for name, parameter, constraint in module.named_parameters_and_constraints():
                 if not parameter.requires_grad:
                     continue
                 low, high = _limits(constraint)
                 positive = low >= 0
                 self.items.append((parameter, constraint, positive))
+                self.names.append(name.rpartition(".")[2])
                 lower.append(torch.full((parameter.numel(),), _log(low, True) if positive else low))
                 upper.append(
                     torch.full((parameter.numel(),), _log(high, False) if positive else high)
                 )
         self.lower = torch.cat(lower).double() if lower else torch.empty(0, dtype=torch.float64)
         self.upper = torch.cat(upper).double() if upper else torch.empty(0, dtype=torch.float64)
+
+    def named(self, word: str) -> Tensor:
+        """Which coordinates are of positive parameters that have this word in their name."""
+        parts = [
+            torch.full((parameter.numel(),), positive and word in name)
+            for name, (parameter, _, positive) in zip(self.names, self.items, strict=True)
+        ]
+        return torch.cat(parts) if parts else torch.zeros(0, dtype=torch.bool)
 
     def get(self) -> Tensor:
         """The current coordinates (float64, on the CPU)."""

@@ -2,22 +2,72 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol, cast
 
 import torch
 from botorch.optim.closures.core import ForwardBackwardClosure
-from gpytorch.means import ConstantMean
+from gpytorch.kernels import Kernel
+from gpytorch.likelihoods import Likelihood
+from gpytorch.means import ConstantMean, Mean
 from gpytorch.mlls import MarginalLogLikelihood
 from gpytorch.module import Module
 from torch import Tensor
 
 from bo_stream.errors import InputError
 
-if TYPE_CHECKING:
-    from bo_stream.core.streaming import StreamingGP
+__all__ = ["Climbed", "StreamMLL", "check_evaluations", "log_prior", "profiled_mean"]
 
-__all__ = ["StreamMLL", "check_evaluations", "log_prior", "profiled_mean"]
+
+class Climbed(Protocol):
+    """What a fit asks of a surrogate.
+
+    Attributes:
+        covar_module, mean_module, likelihood: Where the hyperparameters are.
+    """
+
+    covar_module: Kernel
+    mean_module: Mean
+    likelihood: Likelihood
+
+    @property
+    def explores(self) -> bool:
+        """Whether the objective is of all data, so that far starts may be compared by it."""
+        ...
+
+    @property
+    def num_outputs(self) -> int:
+        """The number of outputs ``o``."""
+        ...
+
+    @property
+    def num_observed(self) -> int:
+        """How many observations the objective is of."""
+        ...
+
+    def _objective(self, profile_mean: bool) -> tuple[Tensor, Tensor | None]:
+        """The objective without priors, and with ``profile_mean`` the best constant means."""
+        ...
+
+    def _set_prior_mean(self, means: Tensor) -> None: ...
+
+    def _register_state(self, name: str, value: Tensor) -> None: ...
+
+    def get_buffer(self, target: str) -> Tensor:
+        """A buffer by its name: ``_curvature`` and ``_explored`` are kept for the next fit."""
+        ...
+
+    def named_priors(self) -> Iterator[Any]:
+        """Priors of all hyperparameters, as gpytorch names them."""
+        ...
+
+    def train(self, mode: bool = True) -> Any:
+        """Training mode."""
+        ...
+
+    def eval(self) -> Any:
+        """Evaluation mode."""
+        ...
 
 
 class StreamMLL(MarginalLogLikelihood):
@@ -27,9 +77,9 @@ class StreamMLL(MarginalLogLikelihood):
     evidence plus log priors, 0-dim, in nats, not divided by the number of observations.
     """
 
-    model: StreamingGP
+    model: Climbed
 
-    def __init__(self, model: StreamingGP) -> None:
+    def __init__(self, model: Climbed) -> None:
         super().__init__(model.likelihood, model)
 
     def forward(self, *args: Any, **kwargs: Any) -> Tensor:
@@ -42,7 +92,7 @@ class StreamMLL(MarginalLogLikelihood):
         return ForwardBackwardClosure(lambda: -self(), parameters)
 
 
-def log_prior(model: Module) -> Tensor:
+def log_prior(model: Module | Climbed) -> Tensor:
     """Sum of the log priors of all hyperparameters, 0-dim."""
     total = torch.zeros((), dtype=torch.float64)
     priors = cast(Any, model.named_priors)()
@@ -61,7 +111,7 @@ def check_evaluations(max_evals: int | None) -> None:
         raise InputError("max_evals >= 1, or None", f"{max_evals}", "Leave it out for no limit.")
 
 
-def profiled_mean(model: StreamingGP) -> bool:
+def profiled_mean(model: Climbed) -> bool:
     """Whether the constant mean is free, so that a fit may take its closed-form optimum."""
     mean = model.mean_module
     if not isinstance(mean, ConstantMean) or not mean.raw_constant.requires_grad:

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    pass
+from dataclasses import dataclass, replace
 
 __all__ = ["FitReport"]
 
@@ -24,3 +20,7 @@ class FitReport:
     evaluations: int
     value: float
     converged: bool
+
+    def and_then(self, other: FitReport) -> FitReport:
+        """This fit and one that went on from it."""
+        return replace(other, evaluations=self.evaluations + other.evaluations)

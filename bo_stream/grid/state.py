@@ -69,13 +69,18 @@ class GridState(Sums):
 
     def about(self, origin: Tensor) -> Self:
         """The same data with y counted from another origin: O(m^2)."""
-        shift = (origin - self.origin).unsqueeze(-1)
+        shift = torch.where(self._written(), (origin - self.origin).unsqueeze(-1), 0.0)
         return replace(super().about(origin), row_y=self.row_y - shift)
+
+    def _written(self) -> Tensor:
+        """Which rows are those of a point, ``w``."""
+        return (self.row_weight != 0.0).any(-1)
 
     def rescaled(self, shift: Tensor, factor: Tensor, n: int, known_noise: bool) -> Self:
         """The state for targets ``(y - shift) / factor`` and, where known, noise to match."""
         noise = factor.square() if known_noise else torch.ones_like(factor)
-        row_r = self.row_r / noise.unsqueeze(-1) if known_noise else self.row_r
+        row_r = torch.where(self._written(), self.row_r / noise.unsqueeze(-1), self.row_r)
+        row_r = row_r if known_noise else self.row_r
         scaled = replace(self, row_y=self.row_y / factor.unsqueeze(-1), row_r=row_r)
         return super(GridState, scaled).rescaled(shift, factor, n, known_noise)
 

@@ -1,7 +1,7 @@
 """An order of rows in which neighbours in space are neighbours in line: the leaves of a balanced
 k-d tree.
 
-Blocks of actions cut along an arbitrary row order mix points that have nothing to do with each
+Blocks of actions along an arbitrary row order mix points that have nothing to do with each
 other, and a block of unrelated points says little about any of them. [MATHS 5.3]
 """
 
@@ -10,7 +10,18 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from bo_stream.actions.policy import split_blocks
+__all__ = ["locality_blocks", "split_blocks"]
+
+
+def split_blocks(n: int, num_actions: int, device: torch.device) -> Tensor:
+    """Block indices of n rows in order, sizes like `numpy.array_split` (longer blocks first)."""
+    i = min(num_actions, n)
+    if i == 0:
+        return torch.empty(0, dtype=torch.int64, device=device)
+    short, longer = divmod(n, i)
+    sizes = torch.full((i,), short, device=device)
+    sizes[:longer] += 1
+    return torch.repeat_interleave(torch.arange(i, device=device), sizes)
 
 
 def locality_blocks(X: Tensor, num_blocks: int) -> Tensor:
@@ -18,7 +29,7 @@ def locality_blocks(X: Tensor, num_blocks: int) -> Tensor:
 
     Every node splits its rows across the coordinate of most variance, in proportion to the blocks
     each side is to have. Scale X first: distances are Euclidean. Ties there are told apart by the
-    coordinate of next most variance, and so on (a cut through a column of few values, such as a
+    coordinate of next most variance, and so on (a split of a column of few values, such as a
     category, must not scatter the neighbours of one value over both sides); rows equal in all keep
     their order, so the result is deterministic.
 

@@ -4,7 +4,7 @@ MATHS 5.1, 5.3]
 Actions are the linear functionals S'y of the data a computation-aware GP conditions on.
 `BlockMatrix` holds one value a row (its column given by an index), so S costs O(n); `DenseMatrix`
 holds all n i numbers. Both offer the few products that posterior, losses, appends and compression
-need. The models keep S'S = I (columns normalised); the posterior depends on the span of S alone.
+need. Columns are kept at length one, S'S = I; the posterior depends on the span of S alone.
 """
 
 from __future__ import annotations
@@ -28,6 +28,11 @@ class BlockMatrix:
     block: Tensor
     values: Tensor
     num_actions: int
+
+    @property
+    def num_rows(self) -> int:
+        """Rows n."""
+        return self.block.shape[0]
 
     def transpose_times(self, A: Tensor) -> Tensor:
         """S'A for A ``n`` or ``n x p``. O(n p)."""
@@ -88,6 +93,11 @@ class DenseMatrix:
     def num_actions(self) -> int:
         """Columns i."""
         return self.S.shape[1]
+
+    @property
+    def num_rows(self) -> int:
+        """Rows n."""
+        return self.S.shape[0]
 
     def transpose_times(self, A: Tensor) -> Tensor:
         """S'A for A ``n`` or ``n x p``. O(n i p)."""

@@ -22,6 +22,7 @@ import torch
 from torch import Tensor
 
 from bo_stream.errors import StateError
+from bo_stream.linalg import REPAIR, chol_psd
 from bo_stream.projection.matrix import ActionMatrix
 
 __all__ = ["Projected", "border", "chol_of"]
@@ -104,28 +105,24 @@ class Projected:
         return 2.0 * self.L.diagonal().log().sum()
 
 
-def chol_of(G: Tensor, jitter: bool = False) -> Tensor:
+def chol_of(G: Tensor, repair: bool = False) -> Tensor:
     """Lower Cholesky factor of S'(K + D) S, symmetrised: its halves were summed separately.
 
-    With ``jitter`` a failure is repaired, once, by 1e-10 of the mean diagonal: a little more noise.
+    With ``repair`` a failure is mended once, by a little more noise (`chol_psd`).
 
     Raises:
         StateError: if it is not positive definite: S without full column rank, or noise below
             rounding.
     """
-    G = 0.5 * (G + G.mT)
-    L, info = torch.linalg.cholesky_ex(G)
-    if jitter and bool(info):
-        L, info = torch.linalg.cholesky_ex(
-            G + 1e-10 * G.diagonal().mean() * torch.eye(len(G)).to(G)
-        )
-    if bool(info):
-        raise StateError(
+
+    def error(row: int) -> StateError:
+        return StateError(
             "S'(K + D)S positive definite",
-            f"a failure at action {int(info)} of {G.shape[-1]}",
+            f"a failure at action {row} of {G.shape[-1]}",
             "Give linearly independent actions, or noise above 1e-12 of the outputscale.",
         )
-    return L
+
+    return chol_psd(0.5 * (G + G.mT), REPAIR if repair else 0.0, error)
 
 
 def border(L: Tensor, cross: Tensor, corner: Tensor) -> Tensor:
@@ -143,5 +140,5 @@ def border(L: Tensor, cross: Tensor, corner: Tensor) -> Tensor:
     L21 = torch.linalg.solve_triangular(L, cross.mT, upper=False).mT
     bordered = L.new_zeros(i + j, i + j)
     bordered[:i, :i], bordered[i:, :i] = L, L21
-    bordered[i:, i:] = chol_of(corner - L21 @ L21.mT, jitter=True)
+    bordered[i:, i:] = chol_of(corner - L21 @ L21.mT, repair=True)
     return bordered

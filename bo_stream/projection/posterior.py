@@ -30,7 +30,7 @@ class ProjectedProcess(PosteriorProcess):
     mean: Tensor
 
     def at(self, X: Tensor) -> FactorGaussian:
-        """The law at points ``batch x q x d``: O(n + i^2) each."""
+        """The joint Gaussian at points ``batch x q x d``: O(n + i^2) each."""
         KS = cross_product(self.kernel, X.reshape(-1, X.shape[-1]), self.X, self.S)
         A = torch.linalg.solve_triangular(self.L, KS.mT, upper=False)  # i x batch q
         mean = (self.mean + self.w @ A).reshape(*X.shape[:-2], 1, X.shape[-2])

@@ -58,7 +58,7 @@ class GreedyVariance:
             self._rows, self._size = solve(L, dense(kernel, Z, X)), Z.shape[0]
             prior = torch.cat([diagonal(kernel, Z), self._k])
         self.r = self._k - self._rows.square().sum(0)
-        self._scale = float(prior.mean()) if prior.shape[0] else 0.0
+        self._scale = float(prior.detach().mean()) if prior.shape[0] else 0.0
 
     @property
     def A(self) -> Tensor:

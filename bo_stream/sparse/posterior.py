@@ -11,7 +11,7 @@ from torch import Size, Tensor
 from bo_stream.posterior.factor import FactorGaussian, cross_kernel
 from bo_stream.posterior.paths import prior_path
 from bo_stream.posterior.process import Path, PosteriorProcess
-from bo_stream.sparse.state import SGPRState, dense, diagonal, factor_B, solve
+from bo_stream.sparse.state import SGPRState, dense, factor_B, solve
 
 __all__ = ["SparseProcess", "predict"]
 
@@ -66,9 +66,8 @@ class SparseProcess(PosteriorProcess):
         mean = s.mean.unsqueeze(-1)
         prior = prior_path(self.kernel, s.Z.shape[-1], mean, sample_shape, s.Z)
         shape = (*sample_shape, 1, s.size, 1)
-        draw, nugget = torch.randn(2, *shape, dtype=s.Z.dtype, device=s.Z.device)
+        draw, own = torch.randn(2, *shape, dtype=s.Z.dtype, device=s.Z.device)
         v = torch.linalg.solve_triangular(self.L_B.mT, self.beta.unsqueeze(-1) + draw, upper=True)
-        scale = s.jitter * diagonal(self.kernel, s.Z).mean() if s.size else s.kappa
-        values = prior(s.Z).unsqueeze(-1) - s.mean + scale.sqrt() * nugget
+        values = prior(s.Z).unsqueeze(-1) - s.mean + s.nugget.sqrt().unsqueeze(-1) * own
         weights = torch.linalg.solve_triangular(s.L.mT, v - solve(s.L, values), upper=True)
         return lambda X: prior(X) + (cross_kernel(self.kernel, X, s.Z) @ weights).squeeze(-1)

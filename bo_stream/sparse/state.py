@@ -20,7 +20,7 @@ new points; the old state is a constant.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from gpytorch.kernels import Kernel
@@ -36,8 +36,10 @@ __all__ = [
     "empty_state",
     "eye",
     "factor_B",
+    "joined",
     "log_gaussian_terms",
     "solve",
+    "thinned",
 ]
 
 
@@ -47,16 +49,19 @@ class SGPRState:
 
     Attributes:
         Z: Inducing points, ``M x d``.
-        L: ``chol(K(Z, Z) + jitter * os * I)`` under the last update's kernel, ``M x M``.
+        L: ``chol(K(Z, Z) + diag(nugget))`` under the last update's kernel, ``M x M``.
+        nugget: Variances of the independent noise that the values at Z carry, ``M``: what makes K
+            positive definite in floating point.
         G: Whitened precision of the likelihood of ``f(Z)``, ``M x M``, positive semi-definite.
         c: Whitened linear term, ``M``.
         mean: The constant prior mean ``m_o``, 0-dim.
         kappa: Log normaliser, 0-dim.
-        jitter: Relative jitter; ``os`` is the mean prior variance at Z.
+        jitter: The nugget of a point that enters, relative to the mean prior variance at Z.
     """
 
     Z: Tensor = shaped("M d")
     L: Tensor = shaped("M M")
+    nugget: Tensor = shaped("M", "not negative")
     G: Tensor = shaped("M M")
     c: Tensor = shaped("M")
     mean: Tensor = shaped("")
@@ -94,6 +99,21 @@ class Batch:
         return self.X.shape[0]
 
 
+def thinned(batch: Batch, rows: int) -> Batch:
+    """At most so many rows of a batch, evenly spaced."""
+    if batch.size <= rows:
+        return batch
+    keep = torch.linspace(0, batch.size - 1, rows, device=batch.y.device).long()
+    return replace(batch, X=batch.X[keep], y=batch.y[keep], noise=batch.noise[keep])
+
+
+def joined(first: Batch, second: Batch) -> Batch:
+    """The rows of two batches; the rest as in the second."""
+    pairs = ((first.X, second.X), (first.y, second.y), (first.noise, second.noise))
+    X, y, noise = (torch.cat(pair) for pair in pairs)
+    return replace(second, X=X, y=y, noise=noise)
+
+
 def dense(kernel: Kernel, X: Tensor, Z: Tensor | None = None) -> Tensor:
     """Kernel matrix ``K(X, Z)`` (``K(X, X)`` without Z), float64."""
     return kernel(X, X if Z is None else Z).to_dense().to(torch.float64)
@@ -109,7 +129,8 @@ def empty_state(X: Tensor, mean: Tensor, jitter: float = 1e-8) -> SGPRState:
     zero = X.new_zeros((), dtype=torch.float64)
     square = zero.new_zeros(0, 0)
     Z = zero.new_zeros(0, X.shape[-1])
-    return SGPRState(Z, square, square, zero.new_zeros(0), mean.to(zero), zero, jitter)
+    nothing = zero.new_zeros(0)
+    return SGPRState(Z, square, nothing, square, nothing, mean.to(zero), zero, jitter)
 
 
 def solve(L: Tensor, B: Tensor) -> Tensor:

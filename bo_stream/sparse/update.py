@@ -27,6 +27,9 @@ from bo_stream.sparse.state import (
 
 __all__ = ["Update", "best_mean", "condition", "rebase", "update"]
 
+LEAST_NOISE = 1e-13
+"""What double precision can tell from no noise at all, relative to the prior variance."""
+
 
 @dataclass(frozen=True)
 class Update:
@@ -90,18 +93,17 @@ def update(
 
     Source: VIPS eqs. 5-9 and App. E, OIPS App. A, with the errata of MATHS 7.
     """
-    M_a, M_b, eps = state.size, Z.shape[0], state.jitter
+    M_a, M_b = state.size, Z.shape[0]
     keeps_all = bool((old_index >= 0).all())
     in_place = keeps_all and torch.equal(old_index, torch.arange(M_a, device=old_index.device))
 
     # 1. factors of the new prior
-    scale = eps * diagonal(kernel, Z).mean() if M_b else state.kappa.new_zeros(())
-    extended = same_kernel and in_place and _same_jitter(state, kernel, scale)
-    L_b = (
-        _extended(state, kernel, Z, scale)
-        if extended
-        else torch.linalg.cholesky(dense(kernel, Z) + scale * eye(Z, M_b))
-    )
+    extended = same_kernel and in_place
+    nugget = _nuggets(state, kernel, Z, old_index, same_kernel=same_kernel)
+    if extended:
+        L_b = _extended(state, kernel, Z, nugget[M_a:])
+    else:
+        L_b, nugget = _factored(state, kernel, Z, nugget)
     A = solve(L_b, dense(kernel, Z, batch.X))
     e = batch.y - mean
     d = batch.noise
@@ -132,7 +134,7 @@ def update(
     L_B, beta, kappa = factor_B(G, c)
     residual = diagonal(kernel, batch.X) - A.square().sum(0)
     bound = log_gaussian_terms(e, d) + kappa - 0.5 * (residual / d).sum() + offset
-    new = SGPRState(Z, L_b, G, c, mean, kappa, eps)
+    new = SGPRState(Z, L_b, nugget, G, c, mean, kappa, state.jitter)
     return Update(
         new,
         bound,
@@ -168,26 +170,30 @@ def best_mean(out: Update, batch: Batch) -> tuple[Tensor, Tensor]:
 def condition(state: SGPRState, batch: Batch, kernel: Kernel) -> tuple[SGPRState, Tensor]:
     """The state given a batch, exactly: its points join the inducing points (MATHS 1 and 3.6).
 
-    The value at an inducing point carries the jitter as independent noise. Here it is taken out of
-    the batch's own noise, so that the posterior is that of conditioning to rounding, and not to
-    jitter over noise. Kernel and mean are those of the state. O((M + N)^3).
+    The value at an inducing point carries its nugget as independent noise. Here the nugget is taken
+    out of the batch's own noise, and is at most half of it, so that the posterior is that of
+    conditioning to rounding, and not to jitter over noise. Noise below `LEAST_NOISE` of the prior
+    variance counts as that. Kernel and mean are those of the state. O((M + N)^3).
 
     Returns:
         The new state, and ``log N(y; m_o(X), k_o(X, X) + D)``.
     """
     M = state.size
     Z = torch.cat([state.Z, batch.X])
-    scale = state.jitter * diagonal(kernel, Z).mean()
-    L = _extended(state, kernel, Z, scale)
+    variance = diagonal(kernel, Z).mean()
+    noise = batch.noise.clamp_min(LEAST_NOISE * variance)
+    own = (0.5 * noise).clamp_max(state.jitter * variance)
+    L = _extended(state, kernel, Z, own)
     A = L[M:].mT
-    d = torch.where(batch.noise > 2.0 * scale, batch.noise - scale, batch.noise)
+    d = noise - own
     e = batch.y - state.mean
     pad = batch.size
     G = (A / d) @ A.mT + torch.nn.functional.pad(state.G, (0, pad, 0, pad))
     c = A @ (e / d) + torch.nn.functional.pad(state.c, (0, pad))
     _, _, kappa = factor_B(G, c)
     bound = log_gaussian_terms(e, d) + kappa - state.kappa
-    return replace(state, Z=Z, L=L, G=0.5 * (G + G.mT), c=c, kappa=kappa), bound
+    nugget = torch.cat([state.nugget, own])
+    return replace(state, Z=Z, L=L, nugget=nugget, G=0.5 * (G + G.mT), c=c, kappa=kappa), bound
 
 
 def rebase(
@@ -204,24 +210,46 @@ def rebase(
     return out.state, out.bound
 
 
-def _same_jitter(state: SGPRState, kernel: Kernel, scale: Tensor) -> bool:
-    """Whether the old rows of the factor carry this jitter.
-
-    It follows the mean prior variance, which new points move if the kernel is not stationary; then
-    the factor is made anew.
+def _nuggets(
+    state: SGPRState, kernel: Kernel, Z: Tensor, old_index: Tensor, *, same_kernel: bool
+) -> Tensor:
+    """The nuggets of new inducing points (``M_b``): a kept point's stays the same share of the
+    mean prior variance, that of a point that enters is the jitter.
     """
-    if not state.size:
-        return True
-    old_scale = state.jitter * diagonal(kernel, state.Z).mean()
-    return torch.allclose(scale, old_scale, rtol=1e-9, atol=0.0)
+    if not Z.shape[0]:
+        return state.nugget[:0]
+    nugget = state.jitter * diagonal(kernel, Z).mean().expand(Z.shape[0])
+    kept = (old_index >= 0).nonzero().squeeze(-1)
+    if not kept.numel():
+        return nugget
+    old = state.nugget
+    if not same_kernel:
+        before = state.L.square().sum(-1) - old
+        old = old * (diagonal(kernel, state.Z).mean() / before.mean())
+    return nugget.index_copy(0, old_index[kept], old[kept])
 
 
-def _extended(state: SGPRState, kernel: Kernel, Z: Tensor, scale: Tensor) -> Tensor:
-    """``L_b = [[L_o, 0], [L_21, L_22]]`` for Z = [Z_o; new], O(M_a^2) for each new row."""
+def _factored(state: SGPRState, kernel: Kernel, Z: Tensor, nugget: Tensor) -> tuple[Tensor, Tensor]:
+    """``chol(K(Z, Z) + diag(nugget))`` and the nugget: where that of points of little noise is too
+    small for this kernel, the jitter for all.
+    """
+    K = dense(kernel, Z)
+    L, info = torch.linalg.cholesky_ex(K + torch.diag(nugget))
+    if not bool(info):
+        return L, nugget
+    nugget = state.jitter * diagonal(kernel, Z).mean().expand_as(nugget)
+    return torch.linalg.cholesky(K + torch.diag(nugget)), nugget
+
+
+def _extended(state: SGPRState, kernel: Kernel, Z: Tensor, nugget: Tensor) -> Tensor:
+    """``L_b = [[L_o, 0], [L_21, L_22]]`` for Z = [Z_o; new], O(M_a^2) for each new row.
+
+    ``nugget`` is that of the new rows.
+    """
     new = Z[state.size :]
     if not new.shape[0]:
         return state.L
-    C = dense(kernel, new) + scale * eye(Z, new.shape[0])
+    C = dense(kernel, new) + torch.diag(nugget)
     if not state.size:
         return torch.linalg.cholesky(C)
     L_21 = solve(state.L, dense(kernel, state.Z, new)).mT

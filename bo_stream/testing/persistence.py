@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import io
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from botorch.models.transforms import Normalize, Standardize
 
-from bo_stream.errors import StateError
+from bo_stream.core.checkpoint import load
+from bo_stream.errors import StateError, UnsupportedError
 from bo_stream.testing.base import Contract, assert_same_law, assert_same_state, close, snapshot
 
 __all__ = ["PersistenceContract"]
@@ -25,7 +27,7 @@ def through_a_file(state: dict[str, Any]) -> dict[str, Any]:
 
 
 class PersistenceContract(Contract):
-    """`state_dict` and `load_state_dict`."""
+    """`state_dict` and `load_state_dict`, `save` and `load`."""
 
     @pytest.mark.parametrize("n", [0, 7])
     def test_round_trip(self, n: int) -> None:
@@ -62,6 +64,46 @@ class PersistenceContract(Contract):
             m.observe(*self.data(20, seed=8))
             m.fit(5)
         assert_same_state(snapshot(restored), snapshot(model))
+
+    def test_a_checkpoint_suffices(self, tmp_path: Path) -> None:
+        """The surrogate comes back with its modules, and goes on as the other does."""
+        transforms: dict[str, Any] = {
+            "input_transform": Normalize(self.dim, bounds=self.bounds),
+            "outcome_transform": Standardize(1),
+        }
+        model, path = self.build(20, **transforms).track_incumbents(3), tmp_path / "model.pt"
+        next(model.covar_module.parameters()).requires_grad_(False)
+        model.fit(3)
+        model.observe(*self.data(4, seed=8))
+        before = snapshot(model)
+        if not self.saves:
+            with pytest.raises(UnsupportedError, match="state_dict"):
+                model.save(path)
+            assert not path.exists()
+            return
+        model.save(path)
+        assert_same_state(before, snapshot(model))
+        again = load(path)
+        assert type(again) is type(model)
+        assert_same_law(again, model, self.points(5), 1e-10)
+        for seed in (9, 10):
+            for m in (model, again):
+                m.observe(*self.data(5, seed=seed))
+                m.fit(3)
+            assert_same_state(snapshot(again), snapshot(model))
+        assert torch.equal(again.incumbents, model.incumbents)
+        assert_same_law(again, model, self.points(5), 1e-10)
+
+    def test_a_checkpoint_of_nothing_yet(self, tmp_path: Path) -> None:
+        """Defaults left out stay left out."""
+        X, Y, Yvar = self.data(0)
+        model = self.make(X, Y, Yvar, bounds=self.bounds)
+        if self.saves:
+            model.save(tmp_path / "model.pt")
+            again = load(tmp_path / "model.pt")
+            for m in (model, again):
+                m.observe(*self.data(6))
+            assert_same_state(snapshot(again), snapshot(model))
 
     def test_assigning_copies(self) -> None:
         """With ``assign`` too the saved tensors stay as they were saved."""

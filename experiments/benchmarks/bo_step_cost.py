@@ -15,26 +15,29 @@ process, one thread; 3-D problems, q = 3, WISKI with 10 x 10 x 10 nodes, qUCB wi
 import warnings
 from typing import Annotated
 
-import typer
-
-from experiments.command import Out, Smoke, folder, start
+from experiments.common.command import Out, Smoke, begin, command, option, start
+from experiments.common.progress import say
 
 LIMITS = {"step": 50.0, "fit evaluations": 5.0, "growth": 1.15, "n=2000": 10.0, "n=4000": 60.0}
 
 
+TAKES = "about 10 minutes on one core"
+
+
 def main(
-    stream: Annotated[bool, typer.Option(help="Take all steps, preload none.")] = False,
+    stream: Annotated[bool, option(help="Take all steps, preload none.")] = False,
     out: Out = None,
     smoke: Smoke = False,
 ) -> None:
     """Measure, print, write."""
+    out = begin("results/benchmarks", out, smoke, TAKES, packages=())
+
     import pandas as pd
     import torch
 
     from experiments.benchmarks.bo_step_tasks import SMOKE, Sizes, against_exact, in_units, streamed
 
     torch.set_num_threads(1)
-    out = folder("results/benchmarks", out, smoke)
     sizes = SMOKE if smoke else Sizes()
     warnings.simplefilter("ignore")  # BoTorch's advice on scaling, and retries of optimisers
     early, growth = [], []
@@ -52,12 +55,14 @@ def main(
         ),
     }
     for key, (title, table) in tables.items():
-        typer.echo(f"\n{title}")
-        typer.echo(table.to_string(index=False, float_format="{:.3f}".format))
+        say(f"\n{title}")
+        say(table.to_string(index=False, float_format="{:.3f}".format))
         table.to_csv(out / f"bo_step_cost_{key}.csv", index=False)
     limits = ", ".join(f"{name} {limit:g}" for name, limit in LIMITS.items())
-    typer.echo(f"\nLimits (at least, for the ratios to ExactGP; at most, for the others): {limits}")
+    say(f"\nLimits (at least, for the ratios to ExactGP; at most, for the others): {limits}")
 
+
+app = command(main)
 
 if __name__ == "__main__":
-    start(main)
+    start(app)

@@ -14,9 +14,10 @@ from torch import Tensor
 
 from acquisitions import build
 from bo_stream import FitReport, surrogate
-from bo_stream.campaign.loop import BOLoop, LoopConfig
-from bo_stream.core.streaming import StreamingGP
+from bo_stream.loop import BOLoop, LoopConfig
 from experiments.benchmarks.timing import cholesky, seconds
+from experiments.common.kernels import RAW
+from experiments.common.progress import Progress
 from problems import synthetic
 
 
@@ -45,7 +46,7 @@ class Counted:
     def __init__(self) -> None:
         self.calls = 0
 
-    def __call__(self, model: StreamingGP, **kw: Any) -> AcquisitionFunction:
+    def __call__(self, model: Any, **kw: Any) -> AcquisitionFunction:
         """Build qUCB."""
         acqf = build("qucb", model, **kw)
         forward = acqf.forward
@@ -60,9 +61,11 @@ class Counted:
 
 def measured_steps(loop: BOLoop, count: int, builder: Counted, unit: Callable[[], object]) -> None:
     """Take steps, adding to each row the unit ``c`` and the number of acquisition evaluations."""
+    progress = Progress(count, "steps")
     for _ in range(count):
         c, before = seconds(unit), builder.calls
         loop.step()
+        progress()
         loop.rows[-1] |= {"c": c, "acquisition_evaluations": builder.calls - before}
 
 
@@ -118,7 +121,7 @@ def in_units(table: pd.DataFrame) -> dict[str, float]:
     }
 
 
-def five_evaluations(model: StreamingGP, max_evals: int | None = None) -> FitReport:
+def five_evaluations(model: Any, max_evals: int | None = None) -> FitReport:
     """In place of a fit: 5 evaluations of objective and gradient, the last where it started."""
     mll = model.make_mll()
     start = [p.detach().clone() for p in mll.parameters()]
@@ -147,9 +150,9 @@ def against_exact(n: int, sizes: Sizes) -> dict[str, float]:
     return {**row, "ratio": row["exact"] / row["wiski"]}
 
 
-def _fitted_by_five(family: str, options: dict[str, Any], *data: Tensor, **kw: Any) -> StreamingGP:
-    model = surrogate(family, data[0], data[1], **options, **kw)
+def _fitted_by_five(family: str, options: dict[str, Any], *data: Tensor, **kw: Any) -> Any:
+    model: Any = surrogate(family, data[0], data[1], **options, **(RAW | kw))
     model.covar_module.base_kernel.lengthscale = 0.5
     model.likelihood.noise = 0.1
-    model.fit = partial(five_evaluations, model)  # type: ignore[method-assign]
+    model.fit = partial(five_evaluations, model)
     return model

@@ -12,13 +12,14 @@ from functools import partial
 import gpytorch
 import pandas as pd
 import torch
-from gpytorch.kernels import InducingPointKernel, RBFKernel, ScaleKernel
+from gpytorch.kernels import RBFKernel, ScaleKernel
 from torch import Tensor
 
 from bo_stream import CaGP
 from bo_stream.actions import BlockSparse
-from bo_stream.projection.products import kernel_values
 from experiments.benchmarks.timing import alternated, ratio, seconds
+from experiments.common.kernels import RAW, gaussian, scaled
+from experiments.common.upstream import sgpr
 
 DIM = 8
 APPENDS = 4
@@ -34,22 +35,16 @@ def data(n: int) -> tuple[Tensor, Tensor]:
 
 def kernel() -> ScaleKernel:
     """An ARD RBF."""
-    return ScaleKernel(RBFKernel(ard_num_dims=DIM)).double()
+    return scaled(RBFKernel(ard_num_dims=DIM))
 
 
-class SGPR(gpytorch.models.ExactGP):
-    """gpytorch's own sparse GP regression, as its documentation builds it."""
-
-    def __init__(self, X: Tensor, y: Tensor, m: int) -> None:
-        likelihood = gpytorch.likelihoods.GaussianLikelihood().double()
-        super().__init__(X, y, likelihood)
-        self.mean_module = gpytorch.means.ConstantMean().double()
-        self.covar_module = InducingPointKernel(kernel(), X[:m].clone(), likelihood)
-
-    def forward(self, X: Tensor) -> gpytorch.distributions.MultivariateNormal:
-        """Prior at X."""
-        law = self.mean_module(X), self.covar_module(X)
-        return gpytorch.distributions.MultivariateNormal(*law)
+def plain_values(kernel: ScaleKernel, X: Tensor) -> Tensor:
+    """An RBF kernel's matrix in closed form, ``n x n``: as quick as this machine makes them."""
+    with torch.no_grad():
+        Z = (X - X.mean(0)) / kernel.base_kernel.lengthscale
+        squares = 0.5 * Z.square().sum(-1, keepdim=True)
+        h = torch.addmm(-squares.mT, Z, Z.mT).sub_(squares).clamp_max_(0.0)
+        return h.exp_().mul_(kernel.outputscale)
 
 
 def append_against_rebuild(n: int, i: int, repetitions: int) -> pd.DataFrame:
@@ -57,7 +52,7 @@ def append_against_rebuild(n: int, i: int, repetitions: int) -> pd.DataFrame:
     surrogate (and its factor) from all data.
     """
     X, Y = data(n + 3 * APPENDS * (repetitions + 1))
-    model = CaGP(X[:n], Y[:n], covar_module=kernel(), actions=BlockSparse(i))
+    model = CaGP(X[:n], Y[:n], covar_module=kernel(), actions=BlockSparse(i), **RAW)
     stream = iter(range(n, len(X), 3))
     appends: list[float] = []
 
@@ -67,7 +62,7 @@ def append_against_rebuild(n: int, i: int, repetitions: int) -> pd.DataFrame:
             appends.append(seconds(partial(model.observe, *batch), time.process_time))
 
     def rebuild() -> None:
-        again = CaGP(X[:n], Y[:n], covar_module=kernel(), actions=BlockSparse(i))
+        again = CaGP(X[:n], Y[:n], covar_module=kernel(), actions=BlockSparse(i), **RAW)
         again.posterior(X[:1])
 
     times = alternated({"append": append, "rebuild": rebuild}, repetitions, time.process_time)
@@ -87,12 +82,12 @@ def append_against_rebuild(n: int, i: int, repetitions: int) -> pd.DataFrame:
 def elbo_against_sgpr(n: int, i: int, m: int, repetitions: int) -> pd.DataFrame:
     """One value and gradient of each objective; kernel values a second against a plain kernel's."""
     X, Y = data(n)
-    ours = CaGP(X, Y, covar_module=kernel(), actions=BlockSparse(i))
+    ours = CaGP(X, Y, covar_module=kernel(), actions=BlockSparse(i), **RAW)
     objectives = {f"ELBO {d}": ours.make_mll(dtype=getattr(torch, d)) for d in DTYPES}
-    theirs = SGPR(X, Y[:, 0], m)
+    theirs = sgpr(X, Y[:, 0], kernel(), X[:m], gaussian())
     marginal = gpytorch.mlls.ExactMarginalLogLikelihood(theirs.likelihood, theirs)
 
-    def sgpr() -> None:
+    def of_gpytorch() -> None:
         theirs.zero_grad()
         with gpytorch.settings.fast_computations():  # off under BoTorch: then it forms n x n
             marginal(theirs(X), Y[:, 0]).backward()
@@ -102,7 +97,10 @@ def elbo_against_sgpr(n: int, i: int, m: int, repetitions: int) -> pd.DataFrame:
         objectives[name]().backward()
 
     plain = X[: min(n, 2048)]
-    tasks = {"sgpr": sgpr, "plain kernel": lambda: kernel_values(ours.covar_module, plain, plain)}
+    tasks = {
+        "sgpr": of_gpytorch,
+        "plain kernel": lambda: plain_values(ours.covar_module, plain),
+    }
     for name in objectives:
         tasks[name] = lambda name=name: elbo(name)  # type: ignore[misc]
     times = alternated(tasks, repetitions, time.process_time)
@@ -124,7 +122,7 @@ def _fit(n: int, i: int, queue: multiprocessing.Queue[float]) -> None:
     torch.set_num_threads(1)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     X, Y = data(n)
-    CaGP(X, Y, covar_module=kernel(), actions=BlockSparse(i)).fit(7)
+    CaGP(X, Y, covar_module=kernel(), actions=BlockSparse(i), **RAW).fit(7)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     queue.put((peak - before) / 1024)
     queue.put(peak / 1024)

@@ -12,66 +12,65 @@ import warnings
 from functools import partial
 from typing import Annotated
 
-import typer
-
-from experiments.command import Out, Smoke, folder, start
+from experiments.common.command import Out, Smoke, begin, command, option, start
+from experiments.common.progress import Progress, say
 
 LIMIT = 0.2
-LEAST = 1e-6
-"""Regrets below this are counted as this: their logarithms say nothing."""
+TAKES = "about 15 minutes on one core"
 
 
 def main(
-    problem: Annotated[str, typer.Option(help="A synthetic problem in 3-D.")] = "levy",
+    problem: Annotated[str, option(help="A synthetic problem in 3-D.")] = "levy",
     out: Out = None,
     smoke: Smoke = False,
 ) -> None:
     """Measure, print, write."""
-    import numpy as np
+    out = begin("results/benchmarks", out, smoke, TAKES, packages=())
+
     import pandas as pd
     import torch
-    from scipy.stats import bootstrap
 
     from acquisitions import build
     from bo_stream import WISKI
-    from bo_stream.campaign.loop import BOLoop, LoopConfig
+    from bo_stream.loop import BOLoop, LoopConfig
+    from bo_stream.scores import paired_bootstrap
     from experiments.benchmarks.converged import Converged
+    from experiments.common.summary import log_regret
     from problems import synthetic
 
     torch.set_num_threads(1)
-    out = folder("results/benchmarks", out, smoke)
     warnings.simplefilter("ignore")  # BoTorch's advice on scaling, and retries of optimisers
     seeds, steps, grid, restarts, raw = (2, 3, 6, 2, 16) if smoke else (10, 50, 10, 4, 128)
-    rows = []
+    rows, progress = [], Progress(2 * seeds * (steps + 1), "steps")
     for seed in range(seeds):
         config = LoopConfig(steps=steps, seed=seed, num_restarts=restarts, raw_samples=raw)
         row: dict[str, float] = {"seed": seed}
         for name, family in (("kept", WISKI), ("converged", Converged)):
-            make = partial(family, grid_size=grid)
-            table = BOLoop(
-                synthetic(problem, seed=seed), make, partial(build, "qucb"), config
-            ).run()
-            log_regret = np.log(table["inference_regret"].clip(lower=LEAST))
-            row[f"{name}, last"] = log_regret.iloc[-1]
-            row[f"{name}, last tenth"] = log_regret.tail(max(1, steps // 10)).mean()
+            make, task = (
+                partial(family, grid_size=grid, input_transform=None),
+                synthetic(problem, seed=seed),
+            )
+            acquisition = partial(build, "qucb")
+            table = BOLoop(task, make, acquisition, config, lambda _: progress()).run()
+            regret = log_regret(table)
+            row[f"{name}, last"] = regret.iloc[-1]
+            row[f"{name}, last tenth"] = regret.tail(max(1, steps // 10)).mean()
             row[f"{name}, fit seconds"] = table["fit_seconds"].iloc[1:].median()
             row[f"{name}, fit evaluations"] = table["fit_evaluations"].iloc[1:].median()
         rows.append(row)
-        typer.echo(
-            f"seed {seed}: " + ", ".join(f"{k} {v:.3f}" for k, v in row.items() if k != "seed")
-        )
+        say(f"seed {seed}: " + ", ".join(f"{k} {v:.3f}" for k, v in row.items() if k != "seed"))
     table = pd.DataFrame(rows)
     table.to_csv(out / "fit_quality.csv", index=False)
     for part in ("last", "last tenth"):
-        difference = (table[f"kept, {part}"] - table[f"converged, {part}"]).to_numpy()
-        interval = bootstrap((difference,), np.median, rng=np.random.default_rng(0))
-        low, high = interval.confidence_interval
-        typer.echo(
+        gap = paired_bootstrap(table[f"kept, {part}"], table[f"converged, {part}"])
+        say(
             f"{problem}, {part} of {steps} steps: median paired difference of log "
-            f"inference regret {np.median(difference):+.3f} (95 % {low:+.3f} to {high:+.3f}; "
+            f"inference regret {gap.median:+.3f} (95 % {gap.low:+.3f} to {gap.high:+.3f}; "
             f"limit {LIMIT})"
         )
 
 
+app = command(main)
+
 if __name__ == "__main__":
-    start(main)
+    start(app)

@@ -12,13 +12,16 @@ import statistics
 import time
 from functools import partial
 
-import typer
+from experiments.common.command import Out, Smoke, begin, command, start
+from experiments.common.progress import say
 
-from experiments.command import Out, Smoke, folder, start
+TAKES = "about half a minute on one core"
 
 
 def main(out: Out = None, smoke: Smoke = False) -> None:
     """Measure, print, write."""
+    out = begin("results/benchmarks", out, smoke, TAKES, packages=())
+
     import pandas as pd
     import torch
 
@@ -26,7 +29,6 @@ def main(out: Out = None, smoke: Smoke = False) -> None:
     from experiments.benchmarks.timing import alternated, seconds
 
     torch.set_num_threads(1)
-    out = folder("results/benchmarks", out, smoke)
     torch.manual_seed(0)
     n_few, n_many, P_few, P, P_many = (
         (50, 500, 40, 100, 400) if smoke else (1_000, 100_000, 2_000, 10_000, 40_000)
@@ -52,14 +54,16 @@ def main(out: Out = None, smoke: Smoke = False) -> None:
     rows.append(("stock qNIPV", f"n = {n_few}, P = {P}", slow))
     table = pd.DataFrame(rows, columns=["acquisition", "sizes", "seconds"])
     table["stock / this"] = slow / table["seconds"]
-    typer.echo(table.to_string(index=False, float_format="{:.3g}".format))
-    typer.echo(f"WISKI, n from {n_few} to {n_many}: {medians[1] / medians[0]:.3f} times the cost")
-    typer.echo(f"WISKI, P from {P_few} to {P_many}: {medians[3] / medians[2]:.3f} times the cost")
-    typer.echo(f"WISKI, {calls} calls: resident memory {growth:+.1f} MB")
+    say(table.to_string(index=False, float_format="{:.3g}".format))
+    say(f"WISKI, n from {n_few} to {n_many}: {medians[1] / medians[0]:.3f} times the cost")
+    say(f"WISKI, P from {P_few} to {P_many}: {medians[3] / medians[2]:.3f} times the cost")
+    say(f"WISKI, {calls} calls: resident memory {growth:+.1f} MB")
     table.assign(**{"MB per calls": [growth, *[float("nan")] * (len(table) - 1)]}).to_csv(
         out / "nipv_cost.csv", index=False
     )
 
 
+app = command(main)
+
 if __name__ == "__main__":
-    start(main)
+    start(app)

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from acquisitions import NIPV
 from bo_stream import WISKI
+from experiments.common.kernels import RAW
 
 Q = 6
 
@@ -29,7 +30,7 @@ def data(n: int) -> tuple[Tensor, Tensor]:
 def wiski(n: int, P: int, grid_size: int) -> NIPV:
     """Integrated variance over P test points on a stream that has seen n observations."""
     bounds = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
-    return NIPV(WISKI(*data(n), bounds=bounds, grid_size=grid_size), data(P)[0])
+    return NIPV(WISKI(*data(n), bounds=bounds, grid_size=grid_size, **RAW), data(P)[0])
 
 
 def stock(n: int, P: int) -> qNegIntegratedPosteriorVariance:

@@ -17,13 +17,16 @@ import time
 from collections.abc import Callable
 from functools import partial
 
-import typer
+from experiments.common.command import Out, Smoke, begin, command, start
+from experiments.common.progress import say
 
-from experiments.command import Out, Smoke, folder, start
+TAKES = "about 15 seconds on one core"
 
 
 def main(out: Out = None, smoke: Smoke = False) -> None:
     """Measure, print, write."""
+    out = begin("results/benchmarks", out, smoke, TAKES, packages=())
+
     import pandas as pd
     import torch
 
@@ -31,7 +34,6 @@ def main(out: Out = None, smoke: Smoke = False) -> None:
     from experiments.benchmarks.timing import alternated
 
     torch.set_num_threads(1)
-    out = folder("results/benchmarks", out, smoke)
     M, counts, full, repetitions = (
         (20, (300, 900), 500, 3) if smoke else (200, (1_000, 50_000), 5_000, 15)
     )
@@ -49,10 +51,12 @@ def main(out: Out = None, smoke: Smoke = False) -> None:
     unit = list(medians.values())[-1]
     rows = [(name, 1e3 * s, unit / s) for name, s in medians.items()]
     table = pd.DataFrame(rows, columns=["operation", "ms", "SGPR over this"])
-    typer.echo(f"M = {M}, batch of {BATCH}; growth in n {medians[many] / medians[few]:.3f}")
-    typer.echo(table.to_string(index=False, float_format="{:.2f}".format))
+    say(f"M = {M}, batch of {BATCH}; growth in n {medians[many] / medians[few]:.3f}")
+    say(table.to_string(index=False, float_format="{:.2f}".format))
     table.to_csv(out / "sgpr_cost.csv", index=False)
 
 
+app = command(main)
+
 if __name__ == "__main__":
-    start(main)
+    start(app)

@@ -7,11 +7,13 @@ from collections.abc import Callable
 
 import gpytorch
 import torch
-from gpytorch.kernels import InducingPointKernel, RBFKernel, ScaleKernel
+from gpytorch.kernels import RBFKernel
 from torch import Tensor
 
 from bo_stream import OnlineSGPR
 from bo_stream.growth import VIPS
+from experiments.common.kernels import RAW, gaussian, scaled
+from experiments.common.upstream import sgpr
 
 BATCH = 50
 
@@ -26,9 +28,9 @@ def data(n: int, seed: int) -> tuple[Tensor, Tensor]:
 
 def surrogate(n: int, M: int) -> OnlineSGPR:
     """A surrogate with M inducing points that has seen n observations."""
-    kernel = ScaleKernel(RBFKernel(ard_num_dims=3)).double()
-    kernel.base_kernel.lengthscale, kernel.outputscale = 0.2, 1.0
-    model = OnlineSGPR(*data(BATCH, 0), covar_module=kernel, growth=VIPS(1e-4, max_points=M))
+    kernel = scaled(RBFKernel(ard_num_dims=3), lengthscale=0.2, outputscale=1.0)
+    growth = VIPS(1e-4, max_points=M)
+    model = OnlineSGPR(*data(BATCH, 0), covar_module=kernel, growth=growth, **RAW)
     model.likelihood.noise = 0.01
     for start in range(BATCH, n, 250):
         model.observe(*data(min(250, n - start), start), refit=False)
@@ -50,26 +52,11 @@ def refit(model: OnlineSGPR) -> None:
     model.make_mll()().backward()
 
 
-class FullBatch(gpytorch.models.ExactGP):
-    """gpytorch's SGPR on all data."""
-
-    def __init__(self, X: Tensor, y: Tensor, M: int) -> None:
-        super().__init__(X, y, gpytorch.likelihoods.GaussianLikelihood())
-        base = ScaleKernel(RBFKernel(ard_num_dims=3))
-        self.mean_module = gpytorch.means.ConstantMean()
-        self.covar_module = InducingPointKernel(base, X[:M].clone(), self.likelihood)
-
-    def forward(self, x: Tensor) -> gpytorch.distributions.MultivariateNormal:
-        """The prior at x."""
-        return gpytorch.distributions.MultivariateNormal(self.mean_module(x), self.covar_module(x))
-
-
 def full_batch(n: int, M: int) -> Callable[[], None]:
     """One evaluation and gradient of gpytorch's SGPR."""
     X, Y = data(n, 0)
-    model = FullBatch(X, Y[:, 0], M).double().train()
-    model.covar_module.base_kernel.base_kernel.lengthscale = 0.2
-    model.likelihood.noise = 0.01
+    kernel = scaled(RBFKernel(ard_num_dims=3), lengthscale=0.2)
+    model = sgpr(X, Y[:, 0], kernel, X[:M], gaussian(noise=0.01))
     mll = gpytorch.mlls.ExactMarginalLogLikelihood(model.likelihood, model)
 
     def evaluate() -> None:

@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping
 
 import torch
 
+from experiments.common.progress import Progress
+
 __all__ = ["alternated", "cholesky", "seconds"]
 
 
@@ -28,7 +30,9 @@ def alternated(
     """Seconds of each task, taken in turn so that all meet the same machine; one warm-up each.
 
     The order is drawn anew: a fixed one can fall into step with the scheduler of a busy machine.
+    Now and then a line says how far it is, outside of the timings.
     """
+    progress = Progress(repetitions, "repetitions")
     for task in tasks.values():
         task()
     times: dict[str, list[float]] = {name: [] for name in tasks}
@@ -37,6 +41,7 @@ def alternated(
         shuffler.shuffle(order)
         for name, task in order:
             times[name].append(seconds(task, clock))
+        progress()
     return times
 
 

@@ -7,16 +7,20 @@ repetitions.
 
 from functools import partial
 
-import typer
-
-from experiments.command import Out, Smoke, folder, start
+from experiments.common.command import Out, Smoke, begin, command, start
+from experiments.common.progress import say
 
 LIMITS = {"observe": 0.2, "posterior": 1.0, "evidence (product)": 6.0, "evidence (other)": 16.0}
 FLAT = {"observe": 1.25, "posterior": 1.1, "evidence (product)": 1.1, "evidence (other)": 1.1}
 
 
+TAKES = "about half a minute on one core"
+
+
 def main(out: Out = None, smoke: Smoke = False) -> None:
     """Measure, print, write."""
+    out = begin("results/benchmarks", out, smoke, TAKES, packages=())
+
     import pandas as pd
     import torch
 
@@ -24,7 +28,6 @@ def main(out: Out = None, smoke: Smoke = False) -> None:
     from experiments.benchmarks.wiski_tasks import evidence, observe, posterior, stream
 
     torch.set_num_threads(1)
-    out = folder("results/benchmarks", out, smoke)
     sizes, few, many, repetitions = (6, 100, 1_000, 3) if smoke else (10, 1_000, 100_000, 25)
     X, Y, T = torch.rand(3, 3).double(), torch.rand(3, 1).double(), torch.rand(100, 3).double()
     tasks = {"c": cholesky(sizes**3)}
@@ -46,10 +49,12 @@ def main(out: Out = None, smoke: Smoke = False) -> None:
         rows.append((name, small, large, limit, large / small, FLAT[name]))
     columns = ["operation", f"c at n={few}", f"c at n={many}", "limit", "growth", "growth limit"]
     table = pd.DataFrame(rows, columns=columns)
-    typer.echo(f"m = {sizes**3}, c = {1e3 * sorted(times['c'])[repetitions // 2]:.2f} ms")
-    typer.echo(table.to_string(index=False, float_format="{:.3f}".format))
+    say(f"m = {sizes**3}, c = {1e3 * sorted(times['c'])[repetitions // 2]:.2f} ms")
+    say(table.to_string(index=False, float_format="{:.3f}".format))
     table.to_csv(out / "wiski_cost.csv", index=False)
 
 
+app = command(main)
+
 if __name__ == "__main__":
-    start(main)
+    start(app)

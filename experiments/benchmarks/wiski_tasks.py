@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import torch
-from gpytorch.kernels import MaternKernel, ScaleKernel
+from gpytorch.kernels import MaternKernel
 from torch import Tensor
 
 from bo_stream import WISKI
+from experiments.common.kernels import RAW, scaled
 
 
 def stream(n: int, product: bool, sizes: int) -> WISKI:
     """A 3-D surrogate that has seen n points of a smooth function with noise."""
-    kernel = None if product else ScaleKernel(MaternKernel(nu=1.5, ard_num_dims=3))
+    kernel = None if product else scaled(MaternKernel(nu=1.5, ard_num_dims=3))
     model = WISKI(
         torch.empty(0, 3, dtype=torch.float64),
         torch.empty(0, 1, dtype=torch.float64),
         bounds=torch.tensor([[0.0] * 3, [1.0] * 3]),
         covar_module=kernel,
         grid_size=sizes,
+        **RAW,
     )
     generator = torch.Generator().manual_seed(n)
     X = torch.rand(n, 3, generator=generator, dtype=torch.float64)
@@ -35,8 +37,8 @@ def observe(model: WISKI, X: Tensor, Y: Tensor) -> None:
 
 def posterior(model: WISKI, T: Tensor) -> None:
     """Joint mean and single variances."""
-    law = model.posterior(T)
-    torch.stack([law.mean, law.variance])
+    at_T = model.posterior(T)
+    torch.stack([at_T.mean, at_T.variance])
 
 
 def evidence(model: WISKI) -> None:

@@ -6,6 +6,7 @@ Nothing here runs unless a caller passes ``download=True``.
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,8 @@ from problems.files import need
 from problems.malaria.countries import box_of
 from problems.malaria.quantities import Quantity, attribution
 from problems.malaria.raster import is_tiff, read_raster
+
+_log = logging.getLogger(__name__)
 
 WCS_URL = "https://data.malariaatlas.org/geoserver/Malaria/ows"
 RELEASE = "202508"
@@ -55,7 +58,7 @@ def fetch(
 
     An answer is kept only if it starts like a TIFF and every band can be read to its end. Its
     SHA-256 is written beside it; a cached file that no longer has it is refused, and one without it
-    (an interrupted download) is fetched again.
+    (an interrupted download) is fetched again. The attribution, which is to be kept, is logged.
 
     Raises:
         MissingExtra: without pooch, or without rasterio to check the answer.
@@ -78,7 +81,7 @@ def fetch(
         path.unlink(missing_ok=True)
         _retrieve(pooch, request, path)
         recorded.write_text(pooch.file_hash(str(path)) + "\n")
-    print(f"{path.name}: {attribution(release)}. Keep this attribution.")
+    _log.info("%s: %s. Keep this attribution.", path.name, attribution(release))
     return path
 
 

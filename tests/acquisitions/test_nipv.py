@@ -215,7 +215,7 @@ def test_optimising_it_beats_the_best_of_many_random_batches(
 
 def test_the_input_constructor_needs_no_training_data() -> None:
     model = wiski(X, Y)
-    assert not hasattr(model, "train_targets")
+    assert not hasattr(model, "train_inputs")
     kwargs = get_acqf_input_constructor(NIPV)(
         model=model, training_data=None, bounds=[(0.0, 2.0), (-1.0, 1.0)], num_mc_points=64
     )

@@ -15,6 +15,7 @@ from bo_stream.actions import BlockSparse, ConjugateGradient, Identity, TopEigen
 from bo_stream.cagp import CaGP
 from bo_stream.errors import InputError, UnsupportedError
 from bo_stream.projection.products import kernel_block
+from tests.raw import RAW
 
 D = 2
 POLICIES = {
@@ -45,12 +46,18 @@ def kernel(kind=MaternKernel):
 def model(n, policy, seed=0, noise="learned", kind=MaternKernel, **options):
     X, Y, Yvar = data(n, seed)
     if noise == "learned":
-        made = CaGP(X, Y, actions=policy, covar_module=kernel(kind), **options)
+        made = CaGP(X, Y, actions=policy, covar_module=kernel(kind), **{**RAW, **options})
         made.likelihood.noise = 0.02
         return made
     likelihood = GaussianLikelihood().double() if noise == "scaled" else None
     return CaGP(
-        X, Y, Yvar, likelihood=likelihood, actions=policy, covar_module=kernel(kind), **options
+        X,
+        Y,
+        Yvar,
+        likelihood=likelihood,
+        actions=policy,
+        covar_module=kernel(kind),
+        **{**RAW, **options},
     )
 
 
@@ -91,8 +98,8 @@ def test_posterior_is_the_dense_formula_through_a_stream(name, noise):
 def test_identity_is_the_exact_gp(noise):
     X, Y, Yvar = data(15)
     yvar = None if noise == "learned" else Yvar
-    ours = CaGP(X, Y, yvar, actions=BlockSparse(50), covar_module=kernel())
-    exact = ExactGP(X, Y, yvar, covar_module=kernel())
+    ours = CaGP(X, Y, yvar, actions=BlockSparse(50), covar_module=kernel(), **RAW)
+    exact = ExactGP(X, Y, yvar, covar_module=kernel(), **RAW)
     for m in (ours, exact):
         m.observe(X[:4] / 2, Y[:4] / 2, None if yvar is None else yvar[:4])
     Xs = data(7, seed=9)[0]
@@ -143,7 +150,9 @@ def test_never_below_the_exact_posterior(steps, name, append, seed):
         exact = dense_posterior(m, Xs, S=torch.eye(m.num_observed, dtype=torch.float64))[1]
         assert torch.linalg.eigvalsh(cov - exact)[0].item() > -1e-7
         check_posterior(m, atol=1e-6)
-        evidence = ExactGP(m.X, m.Y[:, None], covar_module=m.covar_module, likelihood=m.likelihood)
+        evidence = ExactGP(
+            m.X, m.Y[:, None], covar_module=m.covar_module, likelihood=m.likelihood, **RAW
+        )
         evidence.mean_module = m.mean_module
         assert m.log_evidence().item() <= evidence.log_evidence().item() + 1e-6
 
@@ -151,7 +160,7 @@ def test_never_below_the_exact_posterior(steps, name, append, seed):
 def test_append_is_bordered_and_nothing_is_rebuilt(monkeypatch):
     m = model(30, BlockSparse(6))
     m.posterior(m.X[:1])
-    monkeypatch.setattr("bo_stream.cagp.symmetric_product", pytest.fail)
+    monkeypatch.setattr("bo_stream.projection.problem.symmetric_product", pytest.fail)
     X, Y, _ = data(1, seed=4)
     m.observe(X, Y)
     m.posterior(X)
@@ -181,12 +190,12 @@ def test_large_batches_are_cut_into_blocks():
 
 def test_first_data_may_come_late():
     X, Y, _ = data(30)
-    m = CaGP(X[:0], Y[:0], actions=BlockSparse(6), covar_module=kernel())
+    m = CaGP(X[:0], Y[:0], actions=BlockSparse(6), covar_module=kernel(), **RAW)
     prior = m.posterior(X)
     assert torch.allclose(prior.variance, torch.full((30, 1), 1.3).double())
     assert m.log_evidence().item() == 0.0
     m.observe(X, Y)
-    late = CaGP(X, Y, actions=BlockSparse(6), covar_module=kernel())
+    late = CaGP(X, Y, actions=BlockSparse(6), covar_module=kernel(), **RAW)
     assert torch.equal(m.posterior(X).mean, late.posterior(X).mean)
 
 
@@ -288,11 +297,11 @@ def test_assigned_hyperparameters_leave_nothing_stale():
 def test_refusals():
     X, Y, _ = data(10)
     with pytest.raises(UnsupportedError, match="ModelListGP"):
-        CaGP(X, Y.expand(-1, 2))
+        CaGP(X, Y.expand(-1, 2), **RAW)
     with pytest.raises(InputError, match="append"):
-        CaGP(X, Y, append="all")  # type: ignore[arg-type]
+        CaGP(X, Y, append="all", **RAW)  # type: ignore[arg-type]
     for policy in (BlockSparse, 5):
         with pytest.raises(InputError, match="bo_stream.actions"):
-            CaGP(X, Y, actions=policy)  # type: ignore[arg-type]
+            CaGP(X, Y, actions=policy, **RAW)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="max_actions"):
-        CaGP(X, Y, actions=BlockSparse(8), max_actions=4)
+        CaGP(X, Y, actions=BlockSparse(8), max_actions=4, **RAW)

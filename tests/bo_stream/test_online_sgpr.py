@@ -20,8 +20,13 @@ from bo_stream.growth import OIPS, VIPS, FixedGrid, FixedSize, Prescribed, Prune
 from bo_stream.sparse.update import best_mean, update
 from tests.bo_stream.sgpr_cases import data, numbers, scalar, se_kernel
 from tests.bo_stream.sgpr_oracle import SE, Oracle
+from tests.raw import RAW
 
 NOTHING = torch.empty(0, 2).double(), torch.empty(0, 1).double()
+
+
+def flat_hyperparameters(model):
+    return torch.cat([p.detach().reshape(-1) for p in model.parameters()])
 
 
 class EveryPoint:
@@ -42,7 +47,7 @@ def stream(n=30, growth=None, known=False, d=2, **kw):
     kw.setdefault("covar_module", se_kernel(1.3, (0.4,) * d))
     if not known:
         kw.setdefault("likelihood", likelihood())
-    model = OnlineSGPR(X, Y, Yvar if known else None, growth=growth, **kw)
+    model = OnlineSGPR(X, Y, Yvar if known else None, growth=growth, **{**RAW, **kw})
     return model, X, Y, Yvar
 
 
@@ -77,6 +82,7 @@ def test_golden(name, spread):
         growth=Prescribed(sets),
         covar_module=se_kernel(os, ls),
         likelihood=None if known else likelihood(),
+        **RAW,
     ).double()
     oracle = Oracle()
     for t, ((os, ls), m, rows) in enumerate(CASES[name]):
@@ -124,7 +130,7 @@ def test_every_point_is_the_exact_gp():
     model, X, Y, Yvar = stream(20, EveryPoint(), known=True)
     more = data(15, d=2, seed=3, spread=0.5)
     model.observe(more.X, more.y.unsqueeze(-1), more.noise.unsqueeze(-1), refit=False)
-    exact = ExactGP(X, Y, Yvar, covar_module=se_kernel(1.3, (0.4, 0.4)))
+    exact = ExactGP(X, Y, Yvar, covar_module=se_kernel(1.3, (0.4, 0.4)), **RAW)
     exact.observe(more.X, more.y.unsqueeze(-1), more.noise.unsqueeze(-1))
     Xs = data(20, d=2, seed=6).X
     assert_close(model.posterior(Xs).mean, exact.posterior(Xs).mean, 1e-4)
@@ -143,12 +149,12 @@ def test_a_fit_climbs_the_bound_and_replays_the_update():
     assert_close(model.bound_sum - first, model.last_update.lower_bound - before.lower_bound, 1e-9)
     assert torch.equal(model.last_update.entered, before.entered)
     out = update(  # the same by hand: only the second batch is seen under the new hyperparameters
-        model._pieces("before"),
-        model._last_batch(),
+        model.held().before,
+        model.held().last_batch(model._noise_scale()[0]),
         model.covar_module,
         model._prior_mean()[0],
         model.inducing_points,
-        model.get_buffer("_old_index"),
+        model.held().old_index,
     )
     assert_close(out.state.G.detach(), model.get_buffer("_now_G"), 1e-8)
     assert model.fit().evaluations <= 3
@@ -173,8 +179,8 @@ def test_the_best_mean_is_where_the_bound_is_flat(seed):
     model, *_ = stream(25, known=True)
     more = data(10, d=2, seed=seed + 5, spread=0.5)
     model.observe(more.X, more.y.unsqueeze(-1), more.noise.unsqueeze(-1), refit=False)
-    batch, state = model._last_batch(), model._pieces("before")
-    Z, index = model.inducing_points, model.get_buffer("_old_index")
+    batch, state = model.held().last_batch(model._noise_scale()[0]), model.held().before
+    Z, index = model.inducing_points, model.held().old_index
 
     def bound(m):
         return update(state, batch, model.covar_module, m, Z, index)
@@ -190,11 +196,11 @@ def test_the_best_mean_is_where_the_bound_is_flat(seed):
 @pytest.mark.parametrize(("n", "refit", "learns"), [(19, None, 0), (20, None, 1), (2, True, 1)])
 def test_small_batches_do_not_teach(n, refit, learns):
     model, *_ = stream(25, likelihood=None, covar_module=None)
-    before = model._hyperparameters().clone()
+    before = flat_hyperparameters(model)
     more = data(n, d=2, seed=3)
     model.observe(more.X, more.y.unsqueeze(-1), refit=refit)
-    assert torch.equal(before, model._hyperparameters()) != bool(learns)
-    assert OnlineSGPR(*NOTHING).observe(*NOTHING, refit=True).num_observed == 0
+    assert torch.equal(before, flat_hyperparameters(model)) != bool(learns)
+    assert OnlineSGPR(*NOTHING, **RAW).observe(*NOTHING, refit=True).num_observed == 0
 
 
 def test_trust_bounds_a_refit():
@@ -212,14 +218,18 @@ def test_trust_bounds_a_refit():
 def test_reselect_replaces_the_last_choice():
     model, X, Y, _ = stream(40, VIPS(0.02), likelihood=None, covar_module=None)
     model.fit()
-    fitted = model._hyperparameters().clone()
+    fitted = flat_hyperparameters(model)
     model.reselect()
     fresh = OnlineSGPR(
-        *NOTHING, growth=VIPS(0.02), covar_module=model.covar_module, likelihood=model.likelihood
+        *NOTHING,
+        growth=VIPS(0.02),
+        covar_module=model.covar_module,
+        likelihood=model.likelihood,
+        **RAW,
     )
     fresh.mean_module.load_state_dict(model.mean_module.state_dict())
     fresh.observe(X, Y, refit=False)
-    assert torch.equal(fitted, model._hyperparameters())
+    assert torch.equal(fitted, flat_hyperparameters(model))
     assert torch.equal(model.last_update.entered, fresh.last_update.entered)
     assert_close(model.bound_sum, fresh.bound_sum, 1e-10)
     assert model.num_observed == 40
@@ -237,7 +247,7 @@ def test_conditioning_is_exact_whatever_the_policy(growth, known):
     a, b = given.posterior(Xs), law.posterior(Xs.unsqueeze(0))
     assert_close(a.mean, b.mean[0], 1e-8)
     assert_close(a.distribution.covariance_matrix, b.distribution.covariance_matrix[0], 1e-8)
-    score = model.log_predictive(x, y, model._mean_noise().expand(4, 1) if known else None)
+    score = model.log_predictive(x, y, model.typical_noise().expand(4, 1) if known else None)
     assert_close(given.last_update.lower_bound, score, 1e-7)
     assert given.last_update.entered.tolist() == list(range(4))
     assert torch.equal(parent, model.inducing_points)
@@ -272,7 +282,7 @@ def test_a_grown_state_is_saved_and_goes_on_as_before():
     model, *_ = stream(25, likelihood=None, covar_module=None)
     more = data(30, d=2, seed=3)
     model.observe(more.X, more.y.unsqueeze(-1))
-    twin = OnlineSGPR(*NOTHING)
+    twin = OnlineSGPR(*NOTHING, **RAW)
     twin.load_state_dict(model.state_dict())
     Xs, last = data(8, d=2, seed=9).X, data(25, d=2, seed=4)
     for _ in range(2):
@@ -282,7 +292,7 @@ def test_a_grown_state_is_saved_and_goes_on_as_before():
         for m in (model, twin):
             m.observe(last.X, last.y.unsqueeze(-1))
     with pytest.raises(StateError):
-        OnlineSGPR(*NOTHING, jitter=1e-6).load_state_dict(model.state_dict())
+        OnlineSGPR(*NOTHING, jitter=1e-6, **RAW).load_state_dict(model.state_dict())
 
 
 def test_bytes_are_constant_at_fixed_m():
@@ -300,9 +310,14 @@ def test_ten_thousand_one_point_updates_do_not_drift():
     whole = data(10_000, d=2, spread=0.5)
     Z, kernel = data(20, d=2, seed=5).X, se_kernel(1.3, (0.4, 0.4))
     Y, Yvar = whole.y.unsqueeze(-1), whole.noise.unsqueeze(-1)
-    at_once = OnlineSGPR(whole.X, Y, Yvar, covar_module=kernel, growth=FixedGrid(Z))
+    at_once = OnlineSGPR(whole.X, Y, Yvar, covar_module=kernel, growth=FixedGrid(Z), **RAW)
     model = OnlineSGPR(
-        whole.X[:0], Y[:0], Yvar[:0], covar_module=se_kernel(1.3, (0.4, 0.4)), growth=FixedGrid(Z)
+        whole.X[:0],
+        Y[:0],
+        Yvar[:0],
+        covar_module=se_kernel(1.3, (0.4, 0.4)),
+        growth=FixedGrid(Z),
+        **RAW,
     )
     for i in range(10_000):
         model.observe(whole.X[i : i + 1], Y[i : i + 1], Yvar[i : i + 1])
@@ -320,7 +335,7 @@ def test_raw_units():
         "input_transform": Normalize(2, bounds=torch.tensor([[5.0, 5.0], [15.0, 15.0]])),
         "outcome_transform": Standardize(1),
     }
-    model = OnlineSGPR(X, Y, **transforms)
+    model = OnlineSGPR(X, Y, **{**RAW, **transforms})
     rows = {tuple(x) for x in X.round(decimals=9).tolist()}
     assert all(tuple(z) in rows for z in model.inducing_points.round(decimals=9).tolist())
     posterior = model.posterior(X)
@@ -373,16 +388,16 @@ def test_any_kernel(kernel, growth):
 def test_what_it_refuses():
     X, Y = data(5, d=2).X, torch.randn(5, 2).double()
     with pytest.raises(UnsupportedError, match="ModelListGP"):
-        OnlineSGPR(X, Y)
-    model = OnlineSGPR(X, Y[:, :1])
+        OnlineSGPR(X, Y, **RAW)
+    model = OnlineSGPR(X, Y[:, :1], **RAW)
     with pytest.raises(UnsupportedError, match="bound_sum"):
         model.log_evidence()
     for growth in (VIPS, "vips", 0.035):
         with pytest.raises(InputError, match="growth"):
-            OnlineSGPR(X, Y[:, :1], growth=growth)
+            OnlineSGPR(X, Y[:, :1], growth=growth, **RAW)
     for kw in ({"jitter": 0.0}, {"jitter": 1.0}, {"trust": 0.0}):
         with pytest.raises(InputError):
-            OnlineSGPR(X, Y[:, :1], **kw)
+            OnlineSGPR(X, Y[:, :1], **{**RAW, **kw})
 
 
 def test_a_failing_policy_leaves_the_surrogate_alone():
@@ -396,7 +411,7 @@ def test_a_failing_policy_leaves_the_surrogate_alone():
 
 def test_float32_interface():
     batch = data(30, d=2)
-    model = OnlineSGPR(batch.X.float(), batch.y.unsqueeze(-1).float())
+    model = OnlineSGPR(batch.X.float(), batch.y.unsqueeze(-1).float(), **RAW)
     model.observe(batch.X[:25].float(), batch.y[:25].unsqueeze(-1).float())
     assert model.posterior(batch.X.float()).mean.dtype == torch.float32
     assert model.get_buffer("_now_G").dtype == torch.float64

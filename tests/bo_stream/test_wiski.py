@@ -9,6 +9,7 @@ import torch
 from botorch.sampling.normal import SobolQMCNormalSampler
 from gpytorch.kernels import (
     AdditiveKernel,
+    ConstantKernel,
     Kernel,
     LinearKernel,
     MaternKernel,
@@ -25,10 +26,10 @@ from gpytorch.means import ZeroMean
 from torch import Size, Tensor
 
 from bo_stream import WISKI
-from bo_stream.errors import BoundsError, InputError, ShapeError, UnsupportedError
+from bo_stream.errors import BoundsError, InputError, NoiseError, ShapeError, UnsupportedError
 from bo_stream.grid import evidence as grid_evidence
 from bo_stream.grid import state as grid_state
-from bo_stream.testing.base import assert_same_law, close, snapshot
+from bo_stream.testing.base import assert_same_law, assert_same_state, close, snapshot
 from bo_stream.testing.oracles import DenseGP, difference_quotient
 from tests.raw import RAW
 
@@ -519,3 +520,24 @@ def test_a_posterior_off_the_users_grid_is_refused() -> None:
     assert all(
         torch.equal(v, before[k]) for k, v in model.state_dict().items() if k != "_extra_state"
     )
+
+
+def test_a_sum_with_a_constant_is_stationary() -> None:
+    X, Y, _ = data(12, 2, "learned")
+    kernel = ScaleKernel(ConstantKernel() + RBFKernel(ard_num_dims=2))
+    model = WISKI(X, Y, bounds=BOUNDS[:, :2], grid_size=12, covar_module=kernel, **RAW)
+    assert model.fit().value > -100.0
+    with pytest.raises(UnsupportedError, match="stationary"):
+        WISKI(X, Y, bounds=BOUNDS[:, :2], covar_module=LinearKernel() + RBFKernel(), **RAW)
+
+
+def test_noise_that_would_drown_all_other_data_is_refused_beforehand() -> None:
+    """In sums of float64 such a weight would leave nothing of the rest, for good."""
+    X, Y, Yvar = data(12, 2, "known")
+    model = WISKI(X, Y, Yvar, bounds=BOUNDS[:, :2], grid_size=10, **RAW)
+    before = snapshot(model)
+    with pytest.raises(NoiseError, match="prior variance"):
+        model.observe(X[:1], Y[:1], torch.full_like(Y[:1], 1e-18))
+    assert_same_state(before, snapshot(model))
+    model.observe(X[:1], Y[:1], torch.full_like(Y[:1], 1e-9))
+    assert (model.posterior(X[:1]).mean - Y[:1]).abs() < 1e-3

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from bo_stream import OnlineSGPR
-from bo_stream.core.modules import default_likelihood
+from bo_stream.core.noise import likelihood_for
 from bo_stream.core.streaming import Promises, StreamingGP
 from bo_stream.fitting.objective import log_prior
 from bo_stream.growth import (
@@ -128,6 +128,7 @@ class TestEveryPoint(Contract):
     """All points in Z: exact, hence invariant to order; what is left is jitter over noise."""
 
     growth = EveryPoint()
+    saves = False
     promises = Promises(
         order_invariant=True,
         bytes_constant=False,
@@ -139,7 +140,7 @@ class TestEveryPoint(Contract):
     def make(self, train_X: Tensor, train_Y: Tensor, *Yvar: Tensor, **kw: Any) -> StreamingGP:
         """With the contract's noise from the start: what a batch said under other noise stays."""
         if not Yvar or Yvar[0] is None:
-            likelihood = default_likelihood(torch.Size())
+            likelihood = likelihood_for("learned", None, torch.Size())
             likelihood.noise = 0.05
             kw.setdefault("likelihood", likelihood)
         return super().make(train_X, train_Y, *Yvar, jitter=1e-11, **kw)

@@ -72,13 +72,14 @@ def ask(server, tmp_path):
     return ask
 
 
-def test_a_good_answer_is_loaded_cached_and_attributed(server, ask, tiff, tmp_path, capsys):
+def test_a_good_answer_is_loaded_cached_and_attributed(server, ask, tiff, tmp_path, capsys, caplog):
     server.answer = (200, len(tiff), tiff)
+    caplog.set_level("INFO", logger="problems")
     data = ask()
     assert data.Y.shape == (3600, 1) and data.derived_std and data.year == 2017
     assert "PfPR" in data.units and not data.synthetic
-    printed = capsys.readouterr().out
-    assert "CC BY" in printed and "Malaria Atlas Project" in printed
+    assert "CC BY" in caplog.text and "Malaria Atlas Project" in caplog.text
+    assert "CC BY" in data.attribution and capsys.readouterr().out == ""  # a library is silent
     server.answer = (500, 0, b"")
     again = ask()  # from the cache
     assert len(server.requests) == 1 and (again.Y == data.Y).all()

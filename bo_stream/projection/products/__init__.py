@@ -10,8 +10,8 @@ from bo_stream.projection.matrix import ActionMatrix, BlockMatrix
 from bo_stream.projection.products.checkpointed import (
     KernelOperator,
     checkpointed_product,
+    constant_kernel_block,
     kernel_block,
-    kernel_values,
 )
 from bo_stream.projection.products.cross import cross_block_product
 from bo_stream.projection.products.stationary import Stationary, describe
@@ -20,10 +20,10 @@ from bo_stream.projection.products.symmetric import symmetric_block_product
 __all__ = [
     "KernelOperator",
     "Stationary",
+    "constant_kernel_block",
     "cross_product",
     "describe",
     "kernel_block",
-    "kernel_values",
     "symmetric_product",
 ]
 

@@ -23,7 +23,7 @@ def kernel_block(kernel: Kernel, X1: Tensor, X2: Tensor) -> Tensor:
     return K.reshape(X1.shape[0], X2.shape[0]).to(torch.float64)
 
 
-def kernel_values(kernel: Kernel, X1: Tensor, X2: Tensor) -> Tensor:
+def constant_kernel_block(kernel: Kernel, X1: Tensor, X2: Tensor) -> Tensor:
     """The dense ``n1 x n2`` kernel matrix without gradient, in closed form where there is one."""
     with torch.no_grad():
         form = describe(kernel, X1.shape[-1])
@@ -63,12 +63,15 @@ class KernelOperator:
 
     def __init__(self, kernel: Kernel, X: Tensor) -> None:
         self.kernel, self.X = kernel, X
-        self.K = kernel_values(kernel, X, X) if X.shape[0] <= self.HELD else None
+        self.K = constant_kernel_block(kernel, X, X) if X.shape[0] <= self.HELD else None
 
     def times(self, q: Tensor) -> Tensor:
         """K q for q ``n``. O(n^2) time."""
         if self.K is not None:
             return self.K @ q
         n = self.X.shape[0]
-        parts = [kernel_values(self.kernel, self.X[rows], self.X) @ q for rows in row_chunks(n, n)]
+        parts = [
+            constant_kernel_block(self.kernel, self.X[rows], self.X) @ q
+            for rows in row_chunks(n, n)
+        ]
         return torch.cat(parts)

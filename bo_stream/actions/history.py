@@ -1,0 +1,89 @@
+"""When a computation-aware GP was last fitted, and how much data have surprised it since."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from bo_stream.fitting.schedule import RefitSchedule
+from bo_stream.shapes import shaped
+
+__all__ = ["FitHistory"]
+
+RELEARN, REPARTITION = 1.25, 1.5
+"""A fit learns the values of actions again, and cuts new blocks, when n has grown by these factors.
+"""
+
+
+@dataclass(frozen=True)
+class FitHistory:
+    """The bookkeeping between fits; all tensors, so that it is saved with the state.
+
+    Attributes:
+        fitted: Number of data at the last fit, int64.
+        repartitioned: Number of data when rows were last divided into blocks by a fit, int64.
+        learned: Number of data when learning the values of S last converged, int64.
+        chi_square: Sum of squared standardised residuals since the last fit.
+        residuals: Their number.
+        start: Hyperparameters before the first fit, in coordinates of a fit.
+    """
+
+    fitted: Tensor = shaped("", "not negative")
+    repartitioned: Tensor = shaped("", "not negative")
+    learned: Tensor = shaped("", "not negative")
+    chi_square: Tensor = shaped("", "not negative")
+    residuals: Tensor = shaped("", "not negative")
+    start: Tensor = shaped("h")
+
+    @classmethod
+    def empty(cls) -> FitHistory:
+        """No fit yet."""
+        none, zero = torch.zeros((), dtype=torch.int64), torch.zeros((), dtype=torch.float64)
+        return cls(none, none, none, zero, zero, zero.new_empty(0))
+
+    def begun(self, hyperparameters: Tensor) -> FitHistory:
+        """Before a fit: if it is the first, the hyperparameters (flat) are kept as the start."""
+        if int(self.fitted):
+            return self
+        return replace(self, start=hyperparameters.to(self.start))
+
+    def surprised(self, w: Tensor) -> FitHistory:
+        """After new data with these standardised residuals."""
+        chi_square = self.chi_square + w.square().sum()
+        return replace(self, chi_square=chi_square, residuals=self.residuals + len(w))
+
+    def ended(self, n: int, repartitioned: bool = False, learned: bool | None = None) -> FitHistory:
+        """After a fit to n data: growth and surprise count from here.
+
+        Args:
+            n: Number of data.
+            repartitioned: Whether it divided the rows into new blocks.
+            learned: Whether learning the values of S has converged; None: it was not tried.
+        """
+        now = torch.full_like(self.fitted, n)
+        return FitHistory(
+            now,
+            now if repartitioned else self.repartitioned,
+            self.learned if learned is None else now * learned,
+            torch.zeros_like(self.chi_square),
+            torch.zeros_like(self.residuals),
+            self.start,
+        )
+
+    def repartition_due(self, n: int) -> bool:
+        """Whether blocks ordered by locality should be made anew: the data have grown by half."""
+        return n >= REPARTITION * int(self.repartitioned)
+
+    def learning_due(self, n: int) -> bool:
+        """Whether values of S should be learned again: the data have grown by a quarter.
+
+        Those that compression merged under earlier hyperparameters favour them.
+        """
+        return n >= RELEARN * int(self.learned)
+
+    def refit_due(self, schedule: RefitSchedule, n: int) -> bool:
+        """Whether the schedule says that it is time to fit."""
+        score = float(self.chi_square), int(self.residuals)
+        return schedule.due(n, int(self.fitted), *score)

@@ -1,0 +1,1 @@
+"""Active learning on a malaria raster: where to measure next."""

@@ -1,0 +1,1 @@
+"""Bayesian optimisation: surrogates beside each other on one problem, from a TOML file."""

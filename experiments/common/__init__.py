@@ -1,0 +1,1 @@
+"""What the studies share: commands, kernels, splits of tables, pictures, summaries."""

@@ -1,0 +1,166 @@
+"""What all commands share: options, configurations, folders of results, errors of one line.
+
+No torch here, so that ``--help`` need not wait for it, and the only import of typer in the studies,
+so that its absence is said in one line.
+"""
+
+from __future__ import annotations
+
+import sys
+import tomllib
+from collections.abc import Callable, Iterable
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated, Any
+
+from experiments.common.extras import missing
+from experiments.common.progress import say
+
+try:
+    import typer
+except ImportError as error:
+    line = missing(error)
+    if line is None:
+        raise
+    sys.exit(line)
+
+__all__ = [
+    "CONFIGS",
+    "TAKES",
+    "BadParameter",
+    "Choice",
+    "Config",
+    "Out",
+    "Smoke",
+    "argument",
+    "begin",
+    "command",
+    "commands",
+    "folder",
+    "need",
+    "option",
+    "parsed",
+    "read",
+    "selected",
+    "start",
+]
+
+CONFIGS = Path(__file__).parents[1] / "configs"
+TAKES = "takes"
+"""Key by which a configuration may say how long all of it takes, in words."""
+
+BadParameter, option, argument = typer.BadParameter, typer.Option, typer.Argument
+
+Config = Annotated[
+    Path, typer.Argument(exists=True, dir_okay=False, help="TOML with the keys of the default.")
+]
+Out = Annotated[
+    Path | None, typer.Option(help="Folder for tables and pictures; one under results/ if none.")
+]
+Smoke = Annotated[
+    bool, typer.Option(help="Seconds on little, made-up data; results go to a folder of their own.")
+]
+Choice = Annotated[list[str] | None, typer.Option(help="Only these; may repeat.")]
+
+
+def parsed(config: Path) -> dict[str, Any]:
+    """The contents of a TOML file; one that is malformed ends the command in one line."""
+    try:
+        return tomllib.loads(config.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise BadParameter(f"{config} is no TOML: {error}.") from error
+
+
+def read(config: Path, default: Path) -> dict[str, Any]:
+    """A configuration, which must have the keys of the default one (but for ``takes``)."""
+    c = parsed(config)
+    missing_keys = ", ".join(key for key in parsed(default) if key not in c and key != TAKES)
+    if missing_keys:
+        raise BadParameter(f"{config} has no {missing_keys}; see {default}.")
+    return c
+
+
+def selected(names: list[str] | None, known: Iterable[str], option: str) -> list[str]:
+    """Which of the known are asked for by an option: all, if it was not given."""
+    known = list(known)
+    for name in names or []:
+        if name not in known:
+            raise BadParameter(f"no {name}; there are {', '.join(known)}.", param_hint=option)
+    return [name for name in known if not names or name in names]
+
+
+def folder(default: str | Path, out: Path | None, smoke: bool) -> Path:
+    """Where results go, made; by default, those of a smoke run lie beside the real ones."""
+    path = out or Path(f"{default}_smoke" if smoke else default)
+    path.mkdir(parents=True, exist_ok=True)
+    return path
+
+
+def need(*packages: str) -> None:
+    """Miss optional packages now rather than when a command wants to draw, hours later."""
+    for package in packages:
+        import_module(package)
+
+
+def begin(
+    default: str | Path,
+    out: Path | None,
+    smoke: bool,
+    takes: str | None = None,
+    packages: Iterable[str] = ("rich", "matplotlib"),
+) -> Path:
+    """Say how long a command takes, before it starts, and where results go; returns that folder.
+
+    Args:
+        default: Folder of results where none is named.
+        out: The one named.
+        smoke: Whether this is a smoke run.
+        takes: How long it takes otherwise, in words, if that is known.
+        packages: Optional packages that it needs.
+    """
+    need(*packages)
+    path = folder(default, out, smoke)
+    known = f"Takes {takes}." if takes else "How long this takes depends on the configuration."
+    say(f"{'A smoke run takes seconds.' if smoke else known} Results go to {path}/.")
+    return path
+
+
+def command(main: Callable[..., None]) -> typer.Typer:
+    """A program of one command, whose help is the docstring of its module."""
+    app = _program()
+    app.command(help=sys.modules[main.__module__].__doc__)(main)
+    return app
+
+
+def commands(help: str | None, *mains: Callable[..., None]) -> typer.Typer:
+    """A program of several commands, each called by its function's name."""
+    app = _program(no_args_is_help=True, help=help)
+    for main in mains:
+        app.command()(main)
+    return app
+
+
+def start(app: typer.Typer) -> None:
+    """Run a program; data or an extra that is missing ends it in one line."""
+    try:
+        app()
+    except ImportError as error:
+        line = missing(error)
+        if line is None:
+            raise
+        sys.exit(line)
+    except FileNotFoundError as error:
+        from problems.errors import DataNotFound
+
+        if not isinstance(error, DataNotFound):
+            raise
+        sys.exit(f"{error} Or run with --smoke, on made-up data.")
+
+
+def _program(**settings: Any) -> typer.Typer:
+    return typer.Typer(
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        rich_markup_mode="markdown",
+        **settings,
+    )

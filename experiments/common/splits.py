@@ -1,0 +1,56 @@
+"""Tables split at random into training and test rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+__all__ = ["TableSplit"]
+
+
+@dataclass(frozen=True, eq=False)
+class TableSplit:
+    """Training and test rows of a table.
+
+    Attributes:
+        X, Y: Training rows, ``n x d`` and ``n x 1``.
+        X_test, Y_test: Test rows.
+    """
+
+    X: Tensor
+    Y: Tensor
+    X_test: Tensor
+    Y_test: Tensor
+
+    @classmethod
+    def standardised(cls, X: Tensor, Y: Tensor, train: int, test: int, seed: int) -> TableSplit:
+        """At most so many rows, in units of the training rows' mean and deviation.
+
+        A table of fewer rows is shared in the same proportion. Constant columns go.
+        """
+        order = _shuffled(X, seed)
+        cut = min(train, len(X) * train // (train + test))
+        rows, held_out = order[:cut], order[cut : cut + test]
+        X = X[:, X[rows].std(0) > 0.0]
+        x, y = X[rows], Y[rows]
+        mean, scale = (x.mean(0), y.mean(0)), (x.std(0), y.std(0))
+        parts = (x, y, X[held_out], Y[held_out])
+        return cls(*((part - mean[k % 2]) / scale[k % 2] for k, part in enumerate(parts)))
+
+    @classmethod
+    def sorted(cls, X: Tensor, Y: Tensor, share: float, seed: int) -> TableSplit:
+        """All rows, raw, a share of them for training: these sorted by the first input.
+
+        Constant columns go.
+        """
+        X = X[:, X.std(0) > 0.0]
+        order = _shuffled(X, seed)
+        train, test = order[: int(share * len(X))], order[int(share * len(X)) :]
+        train = train[X[train, 0].argsort(stable=True)]
+        return cls(X[train], Y[train], X[test], Y[test])
+
+
+def _shuffled(X: Tensor, seed: int) -> Tensor:
+    return torch.randperm(len(X), generator=torch.Generator().manual_seed(seed))

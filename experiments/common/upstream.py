@@ -1,0 +1,65 @@
+"""gpytorch's own sparse GPs, as its documentation builds them: what ours are compared with."""
+
+from __future__ import annotations
+
+import gpytorch
+from gpytorch.distributions import MultivariateNormal
+from gpytorch.kernels import InducingPointKernel, Kernel
+from gpytorch.likelihoods import GaussianLikelihood
+from gpytorch.means import ConstantMean
+from gpytorch.variational import CholeskyVariationalDistribution, VariationalStrategy
+from torch import Tensor
+
+__all__ = ["SVGP", "sgpr"]
+
+
+def sgpr(
+    X: Tensor, y: Tensor, kernel: Kernel, points: Tensor, likelihood: GaussianLikelihood
+) -> gpytorch.models.ExactGP:
+    """Sparse GP regression: an exact GP under gpytorch's `InducingPointKernel`.
+
+    It is quick only with the inducing points outermost (an outputscale inside) and under gpytorch's
+    ``fast_computations``, which BoTorch turns off on import: else it forms an ``n x n`` matrix.
+
+    Args:
+        X: ``n x d``.
+        y: ``n``.
+        kernel: Float64.
+        points: ``m x d`` inducing points, copied.
+        likelihood: Float64.
+    """
+    return _ExactGP(X, y, InducingPointKernel(kernel, points.clone(), likelihood), likelihood)
+
+
+class _ExactGP(gpytorch.models.ExactGP):
+    def __init__(
+        self, X: Tensor, y: Tensor, kernel: Kernel, likelihood: GaussianLikelihood
+    ) -> None:
+        super().__init__(X, y, likelihood)
+        self.mean_module = ConstantMean().double()
+        self.covar_module = kernel
+
+    def forward(self, X: Tensor) -> MultivariateNormal:
+        """Prior at X."""
+        return MultivariateNormal(self.mean_module(X), self.covar_module(X))
+
+
+class SVGP(gpytorch.models.ApproximateGP):
+    """A variational GP, whitened, with a full Gaussian over its inducing values.
+
+    Args:
+        points: ``m x d`` inducing points to start with, copied; they are learned.
+        kernel: Float64.
+    """
+
+    def __init__(self, points: Tensor, kernel: Kernel) -> None:
+        values = CholeskyVariationalDistribution(len(points)).double()
+        super().__init__(
+            VariationalStrategy(self, points.clone(), values, learn_inducing_locations=True)
+        )
+        self.mean_module = ConstantMean().double()
+        self.covar_module = kernel
+
+    def forward(self, X: Tensor) -> MultivariateNormal:
+        """Prior at X."""
+        return MultivariateNormal(self.mean_module(X), self.covar_module(X))

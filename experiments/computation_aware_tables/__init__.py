@@ -1,0 +1,1 @@
+"""Computation-aware GPs beside others on tables, for the same seconds."""

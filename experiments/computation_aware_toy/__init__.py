@@ -1,0 +1,1 @@
+"""Computation-aware GPs on one picture."""

@@ -1,0 +1,1 @@
+"""A magnetic field along a walk."""

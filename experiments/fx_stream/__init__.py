@@ -1,0 +1,1 @@
+"""Surrogates on an exchange rate, one day at a time."""

@@ -1,0 +1,1 @@
+"""How a model grows under several policies, at equal error."""

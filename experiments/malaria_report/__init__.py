@@ -1,0 +1,1 @@
+"""What saved campaigns of `experiments.active_learning` say."""

@@ -1,0 +1,1 @@
+"""How many inducing points online SGPR takes on tables."""

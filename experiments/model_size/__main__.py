@@ -1,0 +1,79 @@
+"""How many inducing points online SGPR takes on real streams, and how near it comes to a full GP.
+
+Run `python -m experiments.model_size`. Prints a row for each table and split and the means; writes
+both, and size, processor time and test errors after each batch with pictures, to the config's
+folder. Errors are drawn against those of a GP fitted to all training rows at once. Streams are
+sorted by their first input, so that until the last batch some test rows lie where the stream has
+not been yet, and errors are large.
+"""
+
+from typing import Annotated, Any
+
+from experiments.common.command import (
+    CONFIGS,
+    TAKES,
+    Config,
+    Out,
+    Smoke,
+    begin,
+    command,
+    option,
+    read,
+    selected,
+    start,
+)
+from experiments.common.progress import say
+
+CONFIG = CONFIGS / "model_size.toml"
+
+PICTURES = {
+    "points": "number of inducing points",
+    "seconds": "processor time of a batch (seconds)",
+    "rmse": "test RMSE (standard deviations)",
+    "nlpd": "test NLPD (nats)",
+}
+"""Columns drawn, and what they are."""
+
+
+def main(
+    config: Config = CONFIG,
+    table: Annotated[list[str] | None, option(help="Only these of the tables.")] = None,
+    out: Out = None,
+    smoke: Smoke = False,
+) -> None:
+    """Stream every table in batches; compare size and error with those of a full GP."""
+    c = read(config, CONFIG)
+    c["tables"] = {k: c["tables"][k] for k in selected(table, c["tables"], "--table")}
+    if smoke:
+        c |= {"tables": {"synthetic": 4}, "splits": [0]}
+    folder = begin(c["output"], out, smoke, c.get(TAKES))
+    run(c, folder)
+
+
+def run(c: dict[str, Any], out: Any) -> None:
+    """All tables and splits of one configuration."""
+    import pandas as pd
+    import torch
+
+    from experiments.common.plots import draw_sizes
+    from experiments.model_size.tables import streamed
+
+    torch.set_num_threads(1)
+    results, batches = streamed(c)
+    means = results.groupby("table", sort=False).mean(numeric_only=True).drop(columns="split")
+    results.to_csv(out / "splits.csv", index=False)
+    means.to_csv(out / "means.csv")
+    batches.to_csv(out / "batches.csv", index=False)
+    full_errors = {y: batches[f"{y}_full"] for y in ("rmse", "nlpd")}
+    at_once = batches.assign(policy="a GP on all rows at once", **full_errors)
+    for y, label in PICTURES.items():
+        shown = pd.concat([batches, at_once]) if y in full_errors else batches
+        path, title = out / f"{y}.png", lambda dim, name: f"{name}, {dim} inputs"
+        draw_sizes(shown, path, y, label, title)
+    say("\n" + results.round(4).to_string(index=False) + "\n\n" + means.round(4).to_string())
+
+
+app = command(main)
+
+if __name__ == "__main__":
+    start(app)

@@ -1,0 +1,1 @@
+"""Online SGPR fed a few points at a time."""

@@ -1,0 +1,274 @@
+"""Fitting a CaGP: values of S and hyperparameters together, stages, refits, schedules."""
+
+import logging
+
+import pytest
+import torch
+from botorch.fit import fit_gpytorch_mll
+from botorch.optim.fit import fit_gpytorch_mll_scipy
+from gpytorch.constraints import GreaterThan
+from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
+from gpytorch.likelihoods import GaussianLikelihood
+
+from bo_stream import CaGP
+from bo_stream.actions import BlockSparse, ConjugateGradient, UnitBlocks, course
+from bo_stream.actions.course import LearningCurve
+from bo_stream.errors import InputError, StateError
+from bo_stream.fitting.schedule import RefitSchedule
+from bo_stream.scores import score
+from experiments.common.cohort import cohort
+from tests.raw import RAW
+
+
+def data(n, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    X = torch.rand(n, 2, generator=generator, dtype=torch.float64)
+    Y = torch.sin(6 * X[:, :1]) + 0.05 * torch.randn(n, 1, generator=generator).double()
+    return X, Y
+
+
+def model(n=60, actions=None, **options):
+    X, Y = data(n)
+    kernel = ScaleKernel(RBFKernel(ard_num_dims=2))
+    return CaGP(X, Y, covar_module=kernel, actions=actions or BlockSparse(8), **{**RAW, **options})
+
+
+def history(m):
+    return m.held().history
+
+
+def repartition_due(m):
+    return history(m).repartition_due(m.num_observed)
+
+
+def learning_due(m):
+    return history(m).learning_due(m.num_observed)
+
+
+def learned(m):
+    """As if learning the values of S had converged in the last fit."""
+    m._note(history(m).ended(m.num_observed, learned=True))
+
+
+@pytest.mark.parametrize("optimizer, evals", [("lbfgs", 60), ("adam", 300)])
+def test_joint_fit_beats_fixed_actions(optimizer, evals):
+    fixed, joint = model(actions=UnitBlocks(8)), model()
+    fixed.fit()
+    report = joint.fit(evals, optimizer=optimizer)
+    assert isinstance(report, LearningCurve)
+    assert len(report.seconds) == len(report.values) == report.evaluations <= evals
+    assert list(report.seconds) == sorted(report.seconds)
+    assert joint.log_evidence().item() > fixed.log_evidence().item() + 1.0
+    columns = joint.S.gram(torch.ones(60).double()).diagonal()
+    assert torch.allclose(columns, torch.ones(8).double())
+    assert abs(report.value - joint.make_mll()().item()) < 1e-6 * abs(report.value)
+
+
+def test_rows_are_divided_anew_by_learned_lengthscales():
+    m = model()
+    assert repartition_due(m)
+    m.fit(60)
+    assert not repartition_due(m)
+    across = [m.X[m.block == b].var(0) for b in range(8)]
+    mean = torch.stack(across).mean(0)
+    assert mean[0] < 0.3 * mean[1]  # the second input does not matter: blocks are long in it
+
+
+def test_a_later_fit_keeps_the_actions_until_the_data_have_grown_by_half():
+    m = model()
+    m.fit(60)
+    learned(m)
+    kept = m.block.clone()
+    m.observe(*data(1, seed=3))
+    assert m.fit().evaluations < 20
+    assert torch.equal(m.block[:60], kept)
+    m.observe(*data(28, seed=4))  # 89 points
+    assert not repartition_due(m)
+    m.observe(*data(1, seed=5))
+    assert repartition_due(m)
+    m.fit(30)
+    assert m.num_actions == 8
+
+
+def test_values_merged_by_compression_are_learned_again():
+    m = model()
+    m.fit(60)
+    learned(m)
+    m.observe(*data(14, seed=3))
+    assert m.num_actions <= 10 and not learning_due(m)
+    m.fit()
+    m.observe(*data(1, seed=4))
+    assert learning_due(m) and not repartition_due(m)  # a fit that kept S does not count
+    before, merged = m.log_evidence().item(), m.values.clone()
+    m.fit()
+    assert m.log_evidence().item() > before and not torch.allclose(m.values, merged)
+
+
+def test_a_stream_is_not_held_in_the_hyperparameters_its_actions_were_merged_under():
+    """Noise only at first: a stream must find the signal that more data show, as a batch does."""
+    generator = torch.Generator().manual_seed(0)
+    X = torch.rand(160, 1, generator=generator, dtype=torch.float64)
+    noise = torch.randn(160, 1, generator=generator, dtype=torch.float64)
+    Y = torch.where(torch.arange(160)[:, None] < 40, 0.0, 2.0) * (9 * X).sin() + noise
+
+    def start(n):
+        kernel = ScaleKernel(RBFKernel(ard_num_dims=1))
+        return CaGP(X[:n], Y[:n], covar_module=kernel, actions=BlockSparse(16), **RAW)
+
+    stream, batch = start(10), start(160)
+    for first in range(10, 160, 10):
+        stream.fit()
+        stream.observe(X[first : first + 10], Y[first : first + 10])
+    stream.fit()
+    batch.fit()
+    assert stream.log_evidence().item() > batch.log_evidence().item() - 5.0
+
+
+@pytest.mark.parametrize("optimizer", ["lbfgs", "adam"])
+def test_stages_from_two_starts_stay_within_the_budget(optimizer):
+    m = model()
+    m.fit(30)
+    m.observe(*data(60, seed=4))
+    assert repartition_due(m) and history(m).start.numel() == 5
+    seen = []
+    report = m.fit(48, optimizer=optimizer, progress=lambda k, value: seen.append(k))
+    assert report.evaluations == len(seen) <= 48
+    assert seen.count(1) == 5  # two short stages from either start, and the last
+    assert abs(report.value - m.make_mll()().item()) < 1e-6 * abs(report.value)
+
+
+def test_given_values_are_a_start_in_the_given_order():
+    values = torch.linspace(1.0, 2.0, 60)
+    m = model(actions=BlockSparse(8, values=values))
+    assert m.block.tolist() == sorted(m.block.tolist())
+    before = m.log_evidence().item()
+    m.fit(20)
+    assert m.block.tolist() == sorted(m.block.tolist())
+    assert m.log_evidence().item() > before
+
+
+def test_fit_gpytorch_mll_learns_values_and_honours_an_optimizer():
+    m = model()
+    mll = m.make_mll()
+    assert any(name == "action_values" for name, _ in mll.named_parameters())
+    before, values = m.log_evidence().item(), m.values.clone()
+    fit_gpytorch_mll(
+        mll, optimizer=fit_gpytorch_mll_scipy, optimizer_kwargs={"options": {"maxiter": 8}}
+    )
+    assert m.log_evidence().item() > before
+    assert not torch.equal(m.values, values)
+    fit_gpytorch_mll(
+        m.make_mll(), optimizer_kwargs={"optimizer": "adam", "max_evals": 12, "lr": 0.05}
+    )
+    assert m.make_mll()().item() > before
+
+
+def test_float32_products_learn_the_same():
+    a, b = model(), model()
+    a.fit(40)
+    b.fit(40, dtype=torch.float32)
+    assert b.log_evidence().dtype == torch.float64
+    assert abs(a.log_evidence().item() - b.log_evidence().item()) < 1.0
+
+
+def test_float32_objective_and_gradient():
+    m = model(400, actions=BlockSparse(40))
+    m.likelihood.noise = 0.01
+    results = []
+    for dtype in (torch.float64, torch.float32):
+        mll = m.make_mll(dtype=dtype)
+        value = mll()
+        results.append((value.item(), torch.autograd.grad(value, list(mll.parameters()))))
+    (f, g), (f32, g32) = results
+    assert abs(f - f32) < 1e-5 * abs(f)
+    for a, b in zip(g, g32, strict=True):
+        assert (a - b).norm() < 1e-3 * a.norm()
+
+
+def test_projected_loss_and_progress(caplog, monkeypatch):
+    m, seen = model(), []
+    before = m.projected_log_likelihood().item()
+    monkeypatch.setattr(course, "LOG_EVERY", 0.0)
+    with caplog.at_level(logging.INFO, logger="bo_stream.cagp"):
+        m.fit(8, loss="projected", progress=lambda k, value: seen.append((k, value)))
+    assert m.projected_log_likelihood().item() > before
+    assert seen[0][0] == 1 and len(seen) <= 8
+    assert "nats" in caplog.text
+
+
+def test_conjugate_gradients_fit_in_turns():
+    m = model(actions=ConjugateGradient(8))
+    before = m.log_evidence().item()
+    report = m.fit()
+    assert m.log_evidence().item() > before
+    assert abs(report.value - m.make_mll()().item()) < 1e-8 * abs(report.value)
+
+
+def test_refits_come_with_growth_and_with_surprise():
+    m = model(40, schedule=RefitSchedule(growth=1.5, surprise=4.0))
+    assert m.refit_due  # never fitted
+    m.fit()
+    assert not m.refit_due
+    for seed in range(19):
+        m.observe(*data(1, seed=100 + seed))
+        assert not m.refit_due
+    m.observe(*data(1, seed=200))
+    assert m.refit_due
+    m.fit()
+    assert not m.refit_due
+    X, Y = data(6, seed=300)
+    m.observe(X, Y + 2.0)
+    assert m.refit_due
+
+
+def test_an_objective_from_before_an_observe_says_so():
+    m = model()
+    mll, live = m.make_mll(), model(actions=UnitBlocks(8))
+    others = live.make_mll()
+    m.observe(*data(2, seed=3))
+    with pytest.raises(StateError, match="make_mll"):
+        mll()
+    before = others().item()
+    live.observe(*data(2, seed=3))
+    assert others().item() != before
+    fit_gpytorch_mll(mll, optimizer_kwargs={"max_evals": 3})  # takes the actions anew
+    assert mll().isfinite()
+
+
+def test_a_limit_holds_for_both_fits_around_a_new_partition():
+    m = model(actions=UnitBlocks(8))
+    report = m.fit(9)
+    assert report.evaluations <= 9 and not repartition_due(m)
+    once = model(actions=UnitBlocks(8))
+    assert once.fit(1).evaluations == 1 and repartition_due(once)
+
+
+def test_refusals():
+    with pytest.raises(InputError, match="optimizer"):
+        model().fit(optimizer="sgd")
+    with pytest.raises(InputError, match="loss"):
+        model().make_mll("evidence")
+    with pytest.raises(InputError, match="growth"):
+        RefitSchedule(growth=1.0)
+
+
+def test_locality_finds_the_subjects_of_a_shuffled_cohort():
+    """Shuffled rows, ordered by the model itself: as good as rows sorted by subject and day."""
+    X, Y = cohort(subjects=5, sessions=12, seed=1)
+    X, Y = (X - X.mean(0)) / X.std(0), (Y - Y.mean()) / Y.std()
+    held_out = torch.arange(len(X)) % 8 == 0
+
+    def bound_and_density(order, rows):
+        kernel = ScaleKernel(MaternKernel(nu=1.5, ard_num_dims=20)).double()
+        noise = GaussianLikelihood(noise_constraint=GreaterThan(1e-4)).double()
+        actions = BlockSparse(30, order=order)
+        m = CaGP(X[rows], Y[rows], covar_module=kernel, likelihood=noise, actions=actions, **RAW)
+        bound = m.fit(240, optimizer="adam").value / len(rows)
+        return bound, score(m, X[held_out], Y[held_out], Y[held_out]).nlpd
+
+    rows = (~held_out).nonzero()[:, 0]
+    by_subject = rows[(1e3 * X[rows, 0] + X[rows, 3]).argsort()]
+    best, shuffled = bound_and_density("given", by_subject), bound_and_density("given", rows)
+    found = bound_and_density("locality", rows)
+    assert found[0] > best[0] - 0.05 and found[0] > shuffled[0] + 0.1, (best, shuffled, found)
+    assert found[1] < best[1] + 0.05 and found[1] < shuffled[1] - 0.05, (best, shuffled, found)

@@ -1,0 +1,33 @@
+"""Lines that say how far a command is."""
+
+from experiments.common.progress import Progress
+
+
+class Clock:
+    """Seconds that pass when they are told to."""
+
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_a_line_comes_now_and_then_with_what_is_left() -> None:
+    clock, lines = Clock(), list[str]()
+    progress = Progress(8, "runs", every=30.0, tell=lines.append, clock=clock)
+    for k in range(4):
+        clock.now += 20.0
+        progress(f"run {k}")
+    assert [line.strip() for line in lines] == [
+        "2 of 8 runs after 40 s, about 2 min to go at this rate; run 1",
+        "4 of 8 runs after 80 s, about 80 s to go at this rate; run 3",
+    ]
+
+
+def test_time_may_pass_before_the_first_part_is_done() -> None:
+    clock, lines = Clock(), list[str]()
+    progress = Progress(2, "splits", every=1.0, tell=lines.append, clock=clock)
+    clock.now += 7300.0
+    progress("batch 3", done=0)
+    progress(done=2)
+    assert lines == ["  0 of 2 splits after 2 h; batch 3"] and progress.done == 2

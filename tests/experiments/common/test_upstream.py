@@ -1,0 +1,32 @@
+"""gpytorch's sparse GPs, against formulas that a reader can check."""
+
+import gpytorch
+import torch
+from gpytorch.kernels import RBFKernel
+
+from experiments.common.kernels import gaussian, scaled
+from experiments.common.upstream import SVGP, sgpr
+
+
+def test_sgpr_with_every_row_an_inducing_point_is_exact() -> None:
+    X = torch.linspace(0.0, 1.0, 6, dtype=torch.float64).unsqueeze(-1)
+    y, points = (5.0 * X[:, 0]).sin(), X.clone()
+    kernel, likelihood = scaled(RBFKernel(), lengthscale=0.2), gaussian(noise=0.1)
+    model = sgpr(X, y, kernel, points, likelihood).eval()
+    points.zero_()  # they were copied
+    with torch.no_grad():
+        near = X + 0.01
+        mean = model(near).mean
+        K, k = kernel(X).to_dense(), kernel(near, X).to_dense()
+    # up to the jitter that gpytorch adds to the inducing points
+    assert torch.allclose(mean, k @ torch.linalg.solve(K + 0.1 * torch.eye(6), y), atol=1e-4)
+
+
+def test_svgp_starts_as_its_prior_and_learns_its_points() -> None:
+    points = torch.rand(3, 2, dtype=torch.float64)
+    model = SVGP(points, scaled(RBFKernel(), outputscale=2.0)).eval()
+    prior = model(torch.rand(4, 2, dtype=torch.float64))
+    assert torch.allclose(prior.mean, torch.zeros(4).double(), atol=1e-2)
+    assert torch.allclose(prior.variance, torch.full((4,), 2.0).double(), atol=1e-3)
+    assert any(p.shape == points.shape for p in model.parameters())
+    assert isinstance(model, gpytorch.models.ApproximateGP)

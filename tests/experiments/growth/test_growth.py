@@ -1,0 +1,52 @@
+"""The study of how online SGPR grows, in its smoke mode."""
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from bo_stream.growth import VIPS
+from experiments.growth import __main__ as growth
+from experiments.growth.scenarios import KERNELS, SCENARIOS, grown
+
+HELD = {"kernel": "additive", "lengthscale": 0.7, "outputscale": 0.6, "noise": 0.2}
+
+
+def sizes(scenario: str) -> tuple[list[int], list[int]]:
+    stream = SCENARIOS[scenario](1, 50, 12, 0.2, 0)
+    return grown(stream, VIPS(0.035), HELD)[0], stream.surprises
+
+
+def test_a_growing_domain_takes_points_in_proportion() -> None:
+    M, _ = sizes("growing")
+    half = M[5] - M[0]
+    assert half >= 4 and abs((M[11] - M[5]) - half) <= 3
+
+
+def test_a_stationary_stream_stops_growing() -> None:
+    M, _ = sizes("stationary")
+    assert len(set(M[2:])) == 1
+
+
+def test_only_surprises_make_the_model_grow() -> None:
+    M, surprises = sizes("outliers")
+    grows = [i for i in range(3, 12) if M[i] > M[i - 1]]
+    assert grows == surprises[1:]
+
+
+def test_growth(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    growth.main(smoke=True)
+    assert "OIPS / VIPS" in capsys.readouterr().out
+    folder = Path("results/growth_smoke")
+    assert (folder / "sizes.png").exists()
+    table = pd.read_csv(folder / "results.csv")
+    assert set(table["scenario"]) == set(SCENARIOS) and "VIPS" in set(table["policy"])
+
+
+def test_an_additive_kernel_needs_fewer_points_than_a_product() -> None:
+    stream = SCENARIOS["growing"](3, 100, 8, 0.2, 0)
+    M = {k: grown(stream, VIPS(0.035), HELD | {"kernel": k})[0][-1] for k in KERNELS}
+    assert M["additive"] < 0.7 * M["product"], M
