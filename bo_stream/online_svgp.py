@@ -44,12 +44,9 @@ class OnlineSVGP(StreamingGP):
     posterior O(M^3) once, then O(M^2) a point. One output.
 
     It is a baseline: what it makes of a point depends on the steps it takes, so that the order and
-    size of batches matter, and a point seen once may be half learned or half forgotten. Where the
-    likelihood is Gaussian, as here, `OnlineSGPR` takes the best step in closed form.
-
-    Hyperparameters stay unless ``learn_hyperparameters``, or `fit`: both climb the objective of one
-    batch, on which the noise in particular drifts. Changed in any way, they keep ``q(v)``, the
-    posterior relative to the prior.
+    size of batches matter; `OnlineSGPR` takes the best step in closed form. Hyperparameters stay
+    unless ``learn_hyperparameters``, or `fit`: both climb the objective of one batch, on which the
+    noise in particular drifts. Changed in any way, they keep ``q(v)``.
 
     Args:
         train_X: ``n x d`` raw inputs; ``n = 0`` is allowed.
@@ -60,14 +57,9 @@ class OnlineSVGP(StreamingGP):
             ``input_transform``, ``outcome_transform``: see `StreamingGP`.
         num_inducing: Number of inducing points M, once so many distinct points were seen.
             Conditioning adds its points beyond it.
-        beta: Weight of the three divergences of the objective; 1 is Bui's bound. The WISKI study
-            takes 0.001 with one step a point, where it makes no difference: at the first step the
-            divergences' gradient is zero. With the default ten steps a small beta only forgets: on
-            a stream of exchange rates the mean log loss is 1.28 nats with 1 and 3.36 with 0.001
-            (`experiments/configs/fx.toml`).
+        beta: Weight of the three divergences of the objective; 1 is Bui's bound.
         steps: Adam steps on each batch.
-        initial_steps: Adam steps on the first batch, at a rate annealed from 0.05 to ``lr`` and
-            with ``beta = 1``, as in the study.
+        initial_steps: Those on the first, with ``beta = 1``, at a rate annealed from 0.05.
         lr: Adam's learning rate, also of inducing points (in units of their spread) and
             hyperparameters (in their logarithms, where positive).
         learn_inducing: Whether the inducing points move.
@@ -114,8 +106,6 @@ class OnlineSVGP(StreamingGP):
         self.learn_inducing, self.learn_hyperparameters = learn_inducing, learn_hyperparameters
         self._begin(train_X, train_Y, train_Yvar)
 
-    # -- what the user sees ----------------------------------------------------------------------
-
     def observe(
         self, X: Tensor, Y: Tensor, Yvar: Tensor | None = None, steps: int | None = None
     ) -> Self:
@@ -133,7 +123,7 @@ class OnlineSVGP(StreamingGP):
 
         Raises:
             ShapeError, DtypeError, InputError, NoiseError, BoundsError: before any change.
-            StateError: if the climb goes astray, which leaves the surrogate as it was.
+            StateError: if the climb goes astray.
         """
         if steps is not None:
             check_steps(steps)
@@ -161,8 +151,6 @@ class OnlineSVGP(StreamingGP):
     def explores(self) -> bool:
         """False: one batch's objective does not judge hyperparameters far from now."""
         return False
-
-    # -- state -----------------------------------------------------------------------------------
 
     def _layout(self) -> dict[str, Any]:
         return {**super()._layout(), "jitter": self.jitter, "num_inducing": self.num_inducing}
@@ -240,8 +228,6 @@ class OnlineSVGP(StreamingGP):
     def _weight(self, past: Past) -> float:
         """What multiplies the divergences: ``beta``, but 1 on a first batch."""
         return self.beta if past.state.size else 1.0
-
-    # -- posterior and objective -----------------------------------------------------------------
 
     def _build_process(self, state: OnlineSVGPState) -> VariationalProcess:
         kernel = frozen_kernel(self.covar_module)

@@ -45,7 +45,7 @@ def _traced(action: Callable[[], Any], at: int | None) -> int:
         name = frame.f_code.co_filename
         return local if name.startswith(PACKAGE) and not name.startswith(TESTING) else None
 
-    before = sys.gettrace()
+    before, gradients = sys.gettrace(), torch.is_grad_enabled()
     sys.settrace(called)
     try:
         action()
@@ -53,6 +53,7 @@ def _traced(action: Callable[[], Any], at: int | None) -> int:
         pass
     finally:
         sys.settrace(before)
+        torch.set_grad_enabled(gradients)  # an interrupted `with` may not have come to its exit
     return count
 
 

@@ -228,7 +228,7 @@ def test_conditioning_is_exact():
 
 def test_the_posterior_is_gpytorchs():
     model, X, _ = stream()
-    network = model._copied_network(model._now()).eval()
+    network = model._copied_network(model.held().now).eval()
     law, posterior = network.at(X), model.posterior(X)
     assert torch.allclose(posterior.mean[:, 0], law.mean, atol=1e-7)
     assert torch.allclose(
@@ -304,12 +304,12 @@ def test_conditioning_adds_points_that_stay():
 
 def test_moments_are_carried():
     model, X, Y = stream()
-    assert float(model.get_buffer("_adam_step")) == 50
+    assert float(model.held().memory.step) == 50
     forgetful = copy.deepcopy(model)
-    forgetful.get_buffer("_adam_step").zero_()
+    forgetful.held().memory.step.zero_()
     for m in (model, forgetful):
         m.observe(X[:1], Y[:1])
-    assert float(model.get_buffer("_adam_step")) == 60
+    assert float(model.held().memory.step) == 60
     held_out = data(40, d=2, seed=9)
     score, other = (m.log_predictive(held_out.X, held_out.y[:, None]) for m in (model, forgetful))
     assert score != other
@@ -386,7 +386,7 @@ def test_a_fit_climbs_the_last_batch_and_keeps_q():
     before, value = buffers(model), float(model.make_mll()())
     assert model.fit().value > value
     after = buffers(model)
-    learned = ("covar", "likelihood", "_curvature")
+    learned = ("covar", "likelihood", "_curvature", "_explored")
     assert all(torch.equal(before[k], after[k]) for k in before if not k.startswith(learned))
 
 
