@@ -47,6 +47,7 @@ def lines_of(call, stop_at=None):
         pass
     finally:
         sys.settrace(None)
+        torch.set_grad_enabled(True)  # an interrupted `with` may not have come to its exit
     return count
 
 

@@ -108,6 +108,7 @@ class Line:
             return True
         finally:
             sys.settrace(before)
+            torch.set_grad_enabled(True)  # an interrupted `with` may not have come to its exit
         return False
 
 
