@@ -253,12 +253,12 @@ class ProcessModel(GPyTorchModel, FantasizeMixin):
             )
         transform = getattr(self, "outcome_transform", None)
         if transform is not None and inputs.ndim == 2 and targets.ndim == 2 and len(targets) == 1:
-            # A ModelListGP's transforms give plain targets, and noise, a leading dimension of one.
-            targets, noise = targets[0], noise if noise is None else noise.reshape(-1)
+            targets = targets[0]  # a ModelListGP's transforms add a dimension to plain targets
         Y = targets.unsqueeze(-1)
         if transform is not None:
             Y = cast(Tensor, transform.untransform(Y.double(), X=inputs)[0]).to(inputs)
-        noise = None if noise is None else noise.unsqueeze(-1)
+        if noise is not None:  # of a single point, a ModelListGP may leave a number
+            noise = noise.unsqueeze(-1) if noise.ndim else noise.reshape(1, 1)
         return self.condition_on_observations(inputs, Y, noise, **kwargs)
 
     # -- transforms are frozen: no mode switching, no train inputs to revert ---------------------

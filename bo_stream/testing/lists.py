@@ -18,13 +18,14 @@ from bo_stream.testing.base import Contract, assert_same_law, assert_same_state,
 
 __all__ = ["ListContract"]
 
-# name: (batch of X, batch of Y)
-BATCHES: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = {
-    "plain": ((), ()),
-    "b": ((3,), (3,)),
-    "f over unbatched X": ((), (4,)),
-    "f x b": ((3,), (4, 3)),
-    "one fantasy x b": ((3,), (1, 3)),
+# name: (batch of X, batch of Y, points)
+BATCHES: dict[str, tuple[tuple[int, ...], tuple[int, ...], int]] = {
+    "plain": ((), (), 5),
+    "one point": ((), (), 1),
+    "b": ((3,), (3,), 5),
+    "f over unbatched X": ((), (4,), 5),
+    "f x b": ((3,), (4, 3), 5),
+    "one fantasy x b": ((3,), (1, 3), 1),
 }
 TRANSFORMS: dict[str, Any] = {
     "none": lambda: None,
@@ -65,13 +66,13 @@ class ListContract(Contract):
         self, batch: str, transform: str
     ) -> None:
         """With the noise left out, per point, and per value; to a `ModelListGP` noise is raw."""
-        x, y = BATCHES[batch]
+        x, y, n = BATCHES[batch]
         members = self.members(transform)
         before = [snapshot(m) for m in members]
-        X, points = self.points(*x, 5, seed=7), self.points(*x, 4)
+        X, points = self.points(*x, n, seed=7), self.points(*x, 4)
         generator = torch.Generator().manual_seed(5)
-        Y = 1.0 + torch.rand(*y, 5, 2, generator=generator, dtype=torch.float64).to(self.dtype)
-        per_point = 0.1 + torch.rand(5, 2, generator=generator, dtype=torch.float64).to(self.dtype)
+        Y = 1.0 + torch.rand(*y, n, 2, generator=generator, dtype=torch.float64).to(self.dtype)
+        per_point = 0.1 + torch.rand(n, 2, generator=generator, dtype=torch.float64).to(self.dtype)
         for noise in (None, per_point, per_point * Y):
             kw = {} if noise is None else {"noise": noise}
             given: Any = ModelListGP(*members).condition_on_observations([X, X], Y, **kw)
