@@ -182,7 +182,7 @@ def load_table(
         suffixes=(".csv.gz", ".csv"),
         remedy=f"Put {name}.csv.gz or {name}.csv there, or pass folder=... ({spec.attribution})",
     )
-    frame = pd.read_csv(path, float_precision="round_trip")
+    frame = pd.read_csv(path)
     y_names = tuple(targets) if targets is not None else spec.targets
     x_names = tuple(inputs) if inputs is not None else _own_inputs(spec, frame, y_names, leak)
     _check_columns(name, frame, x_names, y_names)

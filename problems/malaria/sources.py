@@ -29,7 +29,7 @@ def read_csv(path: Path) -> Columns:
         BadData: where the file is not such a table.
     """
     try:
-        frame = pd.read_csv(path, float_precision="round_trip")
+        frame = pd.read_csv(path)
     except (ValueError, EOFError, OSError) as error:  # parser, encoding and gzip errors
         raise BadData(
             f"{path.name}: expected a CSV file with a header line (or such a file gzipped as "

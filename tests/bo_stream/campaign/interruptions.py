@@ -99,8 +99,12 @@ class Line:
         return self.line
 
     def run(self, work: Callable[[], Any]) -> bool:
-        """Whether the work was interrupted."""
-        before = sys.gettrace()
+        """Whether the work was interrupted.
+
+        A line is also where a `with` ends, before it leaves: gradients that were switched off
+        inside are switched on again here.
+        """
+        before, gradients = sys.gettrace(), torch.is_grad_enabled()
         sys.settrace(self)
         try:
             work()
@@ -108,6 +112,7 @@ class Line:
             return True
         finally:
             sys.settrace(before)
+            torch.set_grad_enabled(gradients)
         return False
 
 
