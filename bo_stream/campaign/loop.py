@@ -269,11 +269,11 @@ class BOLoop(Run):
         near = ((X.unsqueeze(-2) - failed).abs() <= _SAME * (high - low)).all(-1).any(-1)
         return torch.where(near.unsqueeze(-1), low + (high - low) * torch.rand_like(X), X)
 
+    @torch.no_grad()
     def _ranked(self, model: StreamingGP, points: Tensor) -> tuple[Tensor, float]:
         """The points of highest posterior mean, best first, and the best mean."""
-        with torch.no_grad():
-            parts = points.split(self.config.baseline_size)
-            means = torch.cat([_mean(model, part) for part in parts])
+        parts = points.split(self.config.baseline_size)
+        means = torch.cat([_mean(model, part) for part in parts])
         best = means.argsort(descending=True, stable=True)[: self.config.baseline_size]
         return points[best], float(means[best[0]])
 
