@@ -23,11 +23,13 @@ from torch import Tensor
 from bo_stream.core.model import ProcessModel
 from bo_stream.core.streaming import StreamingGP
 from bo_stream.errors import InputError, UnsupportedError
+from bo_stream.fitting.surprise import Surprise
 
 __all__ = [
     "Difference",
     "Prequential",
     "Scores",
+    "Surprise",
     "inverse_distance",
     "marginals",
     "noise_variance",
@@ -172,6 +174,8 @@ class Prequential:
         squared_error: Mean squared error of the posterior mean on the last batch.
         mean_loss: Negative log density of all batches so far, nats per observation.
         rmse: Root mean squared error over all batches so far.
+        behind: Whether densities have fallen behind what the predictions themselves promised,
+            beyond accident: the surrogate is too sure of itself, or misses something.
     """
 
     count: int
@@ -179,6 +183,7 @@ class Prequential:
     squared_error: float
     mean_loss: float
     rmse: float
+    behind: bool
 
 
 def prequential(
@@ -202,14 +207,17 @@ def prequential(
     """
     learn = model.observe if learn is None else learn
     count, loss, squares = 0, 0.0, 0.0
+    surprise = Surprise.none(torch.zeros((), dtype=torch.float64))
     for X, Y, *noise in batches:
         with torch.no_grad():
             mean = cast(GPyTorchPosterior, model.posterior(X)).mean
-            log_density = float(model.log_predictive(X, Y, *noise))
-        error = float((mean - Y).square().mean())
+            said = model.predictive_score(X, Y, *noise)
+        surprise = surprise.seen(said.shortfall, said.variance, len(X))
+        error, density = float((mean - Y).square().mean()), float(said.log_density)
         learn(X, Y, *noise)
-        count, loss, squares = count + len(X), loss - log_density, squares + len(X) * error
-        yield Prequential(count, log_density, error, loss / count, math.sqrt(squares / count))
+        count, loss, squares = count + len(X), loss - density, squares + len(X) * error
+        rmse = math.sqrt(squares / count)
+        yield Prequential(count, density, error, loss / count, rmse, surprise.behind)
 
 
 @dataclass(frozen=True)

@@ -172,12 +172,14 @@ class WISKI(StreamingGP):
                     "different ones",
                     "Hand both streams one transform in eval mode.",
                 )
-        with self._whole(), torch.no_grad():
-            n, others = self.num_observed, other.num_observed
-            theirs = moved(other.held(), self.get_buffer("b").device)
-            self.hold("state", self.held().merged_at(theirs, self._undo, n, others))
-            self._add_books(other)
+        self._wholly(lambda: self._add(other))
         return self
+
+    def _add(self, other: WISKI) -> None:
+        n, others = self.num_observed, other.num_observed
+        theirs = moved(other.held(), self.get_buffer("b").device)
+        self.hold("state", self.held().merged_at(theirs, self._undo, n, others))
+        self._add_books(other)
 
     # -- posterior -------------------------------------------------------------------------------
 

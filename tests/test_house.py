@@ -24,7 +24,7 @@ ROOMS = {
     **dict.fromkeys(FAMILIES, {"core", "posterior", "fitting"} | MATHEMATICS | POLICIES),
     "families": FAMILIES | {"core"},
     "sgpr": {"sparse"},
-    "scores": {"core", "posterior"},
+    "scores": {"core", "posterior", "fitting"},
     "campaign": {"core", "fitting", "posterior", "scores"},
     "loop": {"campaign"},
 }

@@ -40,7 +40,7 @@ class ActionFits:
     _prior: Any
     _problem: Any
     _state_now: Any
-    _whole: Any
+    _wholly: Any
 
     def make_mll(self, loss: Loss = "elbo", dtype: torch.dtype = torch.float64) -> ActionMLL:
         """The objective of `fit`, for `fit_gpytorch_mll`: a loss plus log priors.
@@ -94,8 +94,8 @@ class ActionFits:
             The report; a `LearningCurve` where values are learned or options given.
         """
         search = Search(max_evals, optimizer, lr, progress)
-        with self._lock:
-            return self._fit(self.make_mll(loss, dtype), search)
+        fit = self._lock(torch.enable_grad()(self._fit))
+        return fit(self.make_mll(loss, dtype), search)
 
     def _fit(self, mll: ActionMLL, search: Search) -> FitReport:
         """As the policy has it: it moves hyperparameters, and says which actions to use."""
@@ -131,9 +131,12 @@ class ActionFits:
 
     def _use(self, S: ActionMatrix) -> None:
         """Take these actions (``n x i``, columns of length one) from now on."""
-        with self._whole():
+
+        def change() -> None:
             self.hold("state", self._state_now().with_actions(S))
             self._changed()
+
+        self._wholly(change)
 
     def custom_fit(
         self,

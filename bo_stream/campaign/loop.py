@@ -10,6 +10,7 @@ behind, and how a run goes on from there, is said in `bo_stream.campaign.run`.
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import asdict, replace
@@ -288,6 +289,9 @@ class BOLoop(Run):
         return (X if value is not None and float(value) > best else ranked[:1]), ranked
 
     def _regret(self, X: Tensor) -> float:
+        """NaN where the problem does not know its optimum or its noiseless values."""
+        if not (hasattr(self.problem, "optimal_value") and hasattr(self.problem, "evaluate_true")):
+            return math.nan
         return float(self.problem.optimal_value) - float(self.problem.evaluate_true(X))
 
     def _seeded(self, step: int, evaluation: bool = False) -> AbstractContextManager[None]:

@@ -40,10 +40,7 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
     Raises:
         UnsupportedError: if a module or option cannot be described, such as a kernel of one's own.
     """
-    with model._lock:
-        document = _describe(model)
-        with warnings.catch_warnings(action="ignore"):  # who built the surrogate has seen them
-            _check_faithful(model, document)
+    document = model._lock(_document)(model)
     target = Path(path)
     part = target.with_name(f".{target.name}.{uuid4().hex}.part")
     try:
@@ -128,6 +125,14 @@ def _not_a_checkpoint(path: Path, why: str) -> StateError:
         f"{path.name} ({why})",
         "Nothing was built; load an earlier checkpoint.",
     )
+
+
+def _document(model: Any) -> dict[str, Any]:
+    """A surrogate as plain containers and tensors, found to come back as the same."""
+    document = _describe(model)
+    with warnings.catch_warnings(action="ignore"):  # who built the surrogate has seen them
+        _check_faithful(model, document)
+    return document
 
 
 def _describe(model: Any) -> dict[str, Any]:

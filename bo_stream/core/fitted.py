@@ -27,10 +27,25 @@ from bo_stream.errors import ShapeError, UnsupportedError
 from bo_stream.fitting.fit import fit_model
 from bo_stream.fitting.objective import StreamMLL
 from bo_stream.fitting.report import FitReport
+from bo_stream.fitting.surprise import shortfall
 from bo_stream.linalg import chol_psd
 from bo_stream.posterior.process import PosteriorProcess
 
-__all__ = ["FittedModel", "News"]
+__all__ = ["FittedModel", "News", "PredictiveScore"]
+
+
+class PredictiveScore(NamedTuple):
+    """How a prediction of new data did, all 0-dim.
+
+    Attributes:
+        log_density: Of the data, in raw units, nats.
+        shortfall: By how much it falls short of what was to be expected of it, nats.
+        variance: Of the shortfall, if the prediction is right.
+    """
+
+    log_density: Tensor
+    shortfall: Tensor
+    variance: Tensor
 
 
 class News(NamedTuple):
@@ -92,8 +107,8 @@ class FittedModel(HeldState, ProcessModel, GP):
         memo, meaning = self._memo, self._meaning()
         if memo is not None and self._holds(memo) and memo.meaning.as_it_stands(meaning):
             return cast(Moment, memo.value)
-        with self._lock:  # a writer may be at work: what it leaves behind is whole
-            return self._derived()
+        # a writer may be at work: what it leaves behind is whole
+        return self._lock(torch.no_grad()(self._derived))()
 
     def _derived(self) -> Moment:
         """The moment of now, made of the last one where that serves."""
@@ -103,13 +118,10 @@ class FittedModel(HeldState, ProcessModel, GP):
         if memo is not None and alike and self._holds(memo):
             moment = cast(Moment, memo.value)
         else:
-            process: PosteriorProcess | None = None
-            with torch.no_grad():
-                if memo is not None and alike:
-                    process = self._brought_forward(memo, token)
-                process = self._build_process(self.held()) if process is None else process
-                transform = getattr(self, "outcome_transform", None)
-                moment = Moment(process, self._noise_of_an_observation(), transform)
+            process = self._brought_forward(memo, token) if memo is not None and alike else None
+            process = self._build_process(self.held()) if process is None else process
+            transform = getattr(self, "outcome_transform", None)
+            moment = Moment(process, self._noise_of_an_observation(), transform)
         self._memo = Memo(moment, meaning, token)
         self._news = ()
         return moment
@@ -143,20 +155,44 @@ class FittedModel(HeldState, ProcessModel, GP):
             Y: ``n x m`` raw outcomes.
             Yvar: ``n x m`` raw noise variances, where noise is known.
         """
+        return self.predictive_score(X, Y, Yvar).log_density
+
+    def predictive_score(self, X: Tensor, Y: Tensor, Yvar: Tensor | None = None) -> PredictiveScore:
+        """`log_predictive`, and by how much it falls short of what the prediction itself promised.
+
+        Summed over a stream by `bo_stream.scores.Surprise`, shortfalls tell whether a surrogate's
+        predictions are as good as it says they are. Arguments are those of `log_predictive`.
+
+        Example:
+            >>> from bo_stream import ExactGP
+            >>> from bo_stream.scores import Surprise
+            >>> X = torch.linspace(0.0, 1.0, 40, dtype=torch.double).unsqueeze(-1)
+            >>> model, surprise = ExactGP(X[:20], X[:20].sin()), Surprise.none(X[0, 0])
+            >>> for x, y in zip(X[20:].split(5), X[20:].cos().split(5)):  # another function
+            ...     surprise = surprise.seen(*model.predictive_score(x, y)[1:], len(x))
+            >>> surprise.behind
+            True
+        """
         self._check_batch(X, Y, Yvar, noise_known=self.noise_mode != "learned")
         if not X.shape[0]:
-            return self.get_buffer("_noise_sum").new_zeros(())
+            zero = self.get_buffer("_noise_sum").new_zeros(())
+            return PredictiveScore(zero, zero, zero)
+        return torch.no_grad()(self._scored)(X, Y, Yvar)
+
+    def _scored(self, X: Tensor, Y: Tensor, Yvar: Tensor | None) -> PredictiveScore:
         with torch.enable_grad():
             raw = Y.detach().double().requires_grad_()
             Y_t, Yvar_t = self._outcomes(raw, Yvar, X)
             (slope,) = torch.autograd.grad(Y_t.sum(), raw)
-        with torch.no_grad():
-            joint = self.process().at(self._transformed(X))
-            noise = self._noise_scale().unsqueeze(-1).expand(Y_t.mT.shape)
-            noise = noise if Yvar_t is None else noise * Yvar_t.mT
-            chol = chol_psd(joint.covariance(joint) + torch.diag_embed(noise))
-            density = torch.distributions.MultivariateNormal(joint.mean, scale_tril=chol)
-            return density.log_prob(Y_t.mT).sum() + slope.abs().log().sum()
+        joint = self.process().at(self._transformed(X))
+        noise = self._noise_scale().unsqueeze(-1).expand(Y_t.mT.shape)
+        noise = noise if Yvar_t is None else noise * Yvar_t.mT
+        L = chol_psd(joint.covariance(joint) + torch.diag_embed(noise))
+        density = torch.distributions.MultivariateNormal(joint.mean, scale_tril=L)
+        residuals = (Y_t.mT.detach() - joint.mean).unsqueeze(-1)
+        white = torch.linalg.solve_triangular(L, residuals, upper=False)
+        log_density = density.log_prob(Y_t.mT.detach()).sum() + slope.abs().log().sum()
+        return PredictiveScore(log_density, *shortfall(white))
 
     @property
     def num_observed(self) -> int:
@@ -195,8 +231,7 @@ class FittedModel(HeldState, ProcessModel, GP):
             max_evals: Most objective-and-gradient evaluations; None: until the gain falls below
                 0.01 nat.
         """
-        with self._lock:
-            return fit_model(self, max_evals)
+        return self._lock(torch.enable_grad()(fit_model))(self, max_evals)
 
     def custom_fit(
         self,
@@ -225,8 +260,8 @@ class FittedModel(HeldState, ProcessModel, GP):
         else:
             own = mll if isinstance(mll, StreamMLL) else self.make_mll()
             own.train()
-            with self._lock:
-                optimizer(own, closure=cast(StreamMLL, own).closure(), **(optimizer_kwargs or {}))
+            closure = cast(StreamMLL, own).closure()
+            self._lock(optimizer)(own, closure=closure, **(optimizer_kwargs or {}))
             own.eval()
         return mll.eval()
 

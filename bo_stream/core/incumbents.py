@@ -54,8 +54,7 @@ class KeepsIncumbents(HeldState, ProcessModel):
         X_baseline.
         """
         none = Incumbents.none(k, self._dim, self.num_outputs)
-        with self._whole():
-            self.hold("incumbents", none)
+        self._wholly(lambda: self.hold("incumbents", none))
         return self
 
     @property

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import copy
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import ContextDecorator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Self, cast
+from typing import Any, Self, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -24,6 +24,7 @@ from bo_stream.shapes import check_shapes, tensors_of, with_tensors
 __all__ = ["STATE_VERSION", "HeldState", "Memo"]
 
 STATE_VERSION = 2
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
@@ -44,17 +45,12 @@ class Memo:
         return Memo(self.value, self.meaning, copy.deepcopy(self.token, memo))
 
 
-class Lock:
-    """A lock that one thread may take again, and that copies as a fresh one."""
+class Lock(type(threading.RLock()), ContextDecorator):  # type: ignore[misc]
+    """A lock that one thread may take again, and that copies as a fresh one.
 
-    def __init__(self) -> None:
-        self._lock = threading.RLock()
-
-    def __enter__(self) -> None:
-        self._lock.acquire()
-
-    def __exit__(self, *error: object) -> None:
-        self._lock.release()
+    Taken as a decorator, ``lock(change)()``, it is let go of whatever line an interruption comes
+    at: after a ``with`` there is one at which it would stay taken.
+    """
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Lock:
         return Lock()
@@ -126,27 +122,31 @@ class HeldState(nn.Module):
         if name not in self._state:
             self._state.append(name)
 
-    @contextmanager
-    def _whole(self) -> Iterator[None]:
-        """All or nothing: whatever is raised inside leaves the state as it was, to the last bit.
+    def _wholly(self, change: Callable[[], _T]) -> _T:
+        """Make a change, without gradients, all or nothing: whatever it raises, the state is as it
+        was, to the last bit.
 
         One writer at a time; readers that have to derive something from the state wait.
         """
-        with self._lock:
-            kept = {
-                name: copy.copy(getattr(self, name))
-                for name in ("_buffers", "_modules", "_parameters", "_forms", "_state")
-            }
-            outer, self._undo = self._undo, []
-            try:
-                yield
-            except BaseException:
-                self.__dict__.update(kept)
-                for undo in reversed(self._undo):
-                    undo()
-                self._undo = outer
-                raise
-            self._undo = outer + self._undo if outer else []
+        return self._lock(torch.no_grad()(self._attempt))(change)
+
+    def _attempt(self, change: Callable[[], _T]) -> _T:
+        """A change whose failure is undone."""
+        kept = {
+            name: copy.copy(getattr(self, name))
+            for name in ("_buffers", "_modules", "_parameters", "_forms", "_state")
+        }
+        outer, self._undo = self._undo, []
+        try:
+            made = change()
+        except BaseException:
+            self.__dict__.update(kept)
+            for undo in reversed(self._undo):
+                undo()
+            self._undo = outer
+            raise
+        self._undo = outer + self._undo if outer else []
+        return made
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         """Move everything; cast the interface and the hyperparameters, never state or transforms.
@@ -202,11 +202,14 @@ class HeldState(nn.Module):
             for name, b in module._buffers.items()
             if b is not None and not (module is self and name in self._state)
         ]
-        with self._whole():
+
+        def change() -> Any:
             self._undo += [partial(p.data.copy_, v) for p, v in written]
             self._check_header(state_dict.get("_extra_state"))
             self._check_keys(state_dict, strict)
             return nn.Module.load_state_dict(self, state_dict, strict, assign)
+
+        return self._wholly(change)
 
     def _check_header(self, header: Mapping[str, Any] | None) -> None:
         if isinstance(header, Mapping) and header.get("version") == STATE_VERSION:

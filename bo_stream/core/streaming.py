@@ -193,12 +193,14 @@ class StreamingGP(FromDataset, KeepsIncumbents, FittedModel):
         self._check_batch(X, Y, Yvar, noise_known=self.noise_mode != "learned")
         if X.shape[0] == 0:
             return self
-        with self._whole(), torch.no_grad():
-            Y_t, Yvar_t = self._outcomes(Y, Yvar, X)
-            self._take(self._transformed(X), Y_t.mT, None if Yvar_t is None else Yvar_t.mT)
-            if "incumbents" in self._forms:
-                self.hold("incumbents", self.held("incumbents").given(X, Y))
+        self._wholly(lambda: self._absorb_raw(X, Y, Yvar))
         return self
+
+    def _absorb_raw(self, X: Tensor, Y: Tensor, Yvar: Tensor | None) -> None:
+        Y_t, Yvar_t = self._outcomes(Y, Yvar, X)
+        self._take(self._transformed(X), Y_t.mT, None if Yvar_t is None else Yvar_t.mT)
+        if "incumbents" in self._forms:
+            self.hold("incumbents", self.held("incumbents").given(X, Y))
 
     def _take(self, X: Tensor, Y: Tensor, Yvar: Tensor | None, *, exact: bool = False) -> None:
         """Absorb transformed data and count them."""
@@ -245,17 +247,20 @@ class StreamingGP(FromDataset, KeepsIncumbents, FittedModel):
         """
         old = getattr(self, "outcome_transform", None)
         new = standardize_by(old, Y, self.num_outputs)
-        with self._whole(), torch.no_grad():
-            means, stdvs = coefficients(cast(Standardize, old))
-            new_means, new_stdvs = coefficients(new)
-            factor = new_stdvs / stdvs
-            self.hold("state", self._rescale(self.held(), (new_means - means) / stdvs, factor))
-            self.outcome_transform = new
-            if self.noise_mode != "learned":
-                rescaled = self.get_buffer("_noise_sum") / factor.square()
-                self._register_state("_noise_sum", rescaled)
-            self._changed()
+        self._wholly(lambda: self._re_express(cast(Standardize, old), new))
         return self
+
+    def _re_express(self, old: Standardize, new: Standardize) -> None:
+        """The state in the units of another standardisation."""
+        means, stdvs = coefficients(old)
+        new_means, new_stdvs = coefficients(new)
+        factor = new_stdvs / stdvs
+        self.hold("state", self._rescale(self.held(), (new_means - means) / stdvs, factor))
+        self.outcome_transform = new
+        if self.noise_mode != "learned":
+            rescaled = self.get_buffer("_noise_sum") / factor.square()
+            self._register_state("_noise_sum", rescaled)
+        self._changed()
 
     def _add_books(self, other: StreamingGP) -> None:
         """Count another stream's observations as one's own."""
@@ -304,14 +309,15 @@ class StreamingGP(FromDataset, KeepsIncumbents, FittedModel):
         if noise is not None:
             check_noise_fits(noise, Y)
             check_noise(noise)
-        with torch.no_grad():
-            Y_t = self._outcomes(Y, None, X)[0].mT
-            Yvar, points = self._conditioning_noise(Y_t, noise), self._transformed(X)
-            with self._lock:
-                child = copy.deepcopy(self)
-            if len(points):
-                with child._whole():
-                    child._take(points, Y_t, Yvar, exact=True)
+        return torch.no_grad()(self._given)(X, Y, noise)
+
+    def _given(self, X: Tensor, Y: Tensor, noise: Tensor | None) -> Self:
+        """A copy that has absorbed more data, exactly."""
+        Y_t = self._outcomes(Y, None, X)[0].mT
+        Yvar, points = self._conditioning_noise(Y_t, noise), self._transformed(X)
+        child = self._lock(copy.deepcopy)(self)
+        if len(points):
+            child._take(points, Y_t, Yvar, exact=True)
         return child
 
     def _conditioning_noise(self, Y: Tensor, noise: Tensor | None) -> Tensor | None:

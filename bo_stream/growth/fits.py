@@ -45,7 +45,7 @@ class GrowingFits:
     _register_state: Any
     _step: Any
     _unchanged: Any
-    _whole: Any
+    _wholly: Any
 
     def fit(self, max_evals: int | None = None) -> FitReport:
         """Fit the hyperparameters to the last batch's online bound, and replay its update.
@@ -62,23 +62,26 @@ class GrowingFits:
             max_evals: Most objective-and-gradient evaluations, O(N M^2 + M^3) each; if given, there
                 is one climb and no search.
         """
-        with self._lock:
-            state = self._record()
-            first = int(state.batches) <= 1
-            watch = state.watch if first else self._looked()
-            report = self._climbed(max_evals, None if first else self.trust)
-            gathered = state.gathered
-            if max_evals is None and state.batch.size:
-                if first and not bool(watch.sought):
-                    watch, report = self._begun(watch.searched(self.num_observed), report)
-                elif self.trust is None and (gathered.size or watch.due(self.num_observed)):
-                    gathered = thinned(joined(gathered, state.batch), ROWS)
-                    if gathered.size >= ROWS:
-                        watch = watch.searched(self.num_observed)
-                        report, _ = self._searched(gathered, report)
-                        gathered = thinned(gathered, 0)
-            self.hold("state", replace(self._record(), watch=watch, gathered=gathered))
-            return report
+        return self._lock(torch.enable_grad()(self._fitted))(max_evals)
+
+    def _fitted(self, max_evals: int | None) -> FitReport:
+        """`fit`, with the lock held."""
+        state = self._record()
+        first = int(state.batches) <= 1
+        watch = state.watch if first else self._looked()
+        report = self._climbed(max_evals, None if first else self.trust)
+        gathered = state.gathered
+        if max_evals is None and state.batch.size:
+            if first and not bool(watch.sought):
+                watch, report = self._begun(watch.searched(self.num_observed), report)
+            elif self.trust is None and (gathered.size or watch.due(self.num_observed)):
+                gathered = thinned(joined(gathered, state.batch), ROWS)
+                if gathered.size >= ROWS:
+                    watch = watch.searched(self.num_observed)
+                    report, _ = self._searched(gathered, report)
+                    gathered = thinned(gathered, 0)
+        self.hold("state", replace(self._record(), watch=watch, gathered=gathered))
+        return report
 
     def custom_fit(
         self,
@@ -162,12 +165,14 @@ class GrowingFits:
 
     def _again(self, *, reselect: bool) -> None:
         """Absorb the last batch once more, from the state before it, as hyperparameters now are."""
-        with self._whole(), torch.no_grad():
-            state = self._record()
-            batch = state.last_batch(self._noise_scale().detach()[0])
-            if not batch.size:
-                return
-            choose = self.growth if reselect else state.choice()
-            outcome = self._step(state.before, state.kernel_before, batch, choose)
-            self.hold("state", state.settled(outcome, self._kernel_numbers()))
-            self._changed()
+        self._wholly(lambda: self._replayed(reselect))
+
+    def _replayed(self, reselect: bool) -> None:
+        state = self._record()
+        batch = state.last_batch(self._noise_scale().detach()[0])
+        if not batch.size:
+            return
+        choose = self.growth if reselect else state.choice()
+        outcome = self._step(state.before, state.kernel_before, batch, choose)
+        self.hold("state", state.settled(outcome, self._kernel_numbers()))
+        self._changed()

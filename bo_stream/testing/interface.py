@@ -20,6 +20,7 @@ from gpytorch.distributions import MultivariateNormal
 from gpytorch.models import GP
 from torch import Size, Tensor
 
+from bo_stream.scores import Surprise
 from bo_stream.testing.base import Contract, assert_same_law, assert_same_state, close, snapshot
 
 __all__ = ["InterfaceContract"]
@@ -130,6 +131,23 @@ class InterfaceContract(Contract):
         close(cov[:5, :5], few.distribution.covariance_matrix)
         noisy = model.posterior(X[:300], observation_noise=True)
         close(noisy.distribution.covariance_matrix.diagonal(), noisy.variance[:, 0])
+
+    def test_says_when_its_predictions_fall_behind_what_they_promise(self) -> None:
+        """Data as predicted are no surprise; data of another function are one."""
+        model, surprises = self.build(), {0.0: False, 8.0: True}
+        for off, behind in surprises.items():
+            surprise = Surprise.none(torch.zeros((), dtype=torch.float64))
+            for seed in range(3):
+                X, _, Yvar = self.data(6, seed=20 + seed)
+                seen = model.posterior(X, observation_noise=True if Yvar is None else Yvar)
+                spread = seen.variance.detach().sqrt()
+                score = model.predictive_score(X, seen.mean.detach() + off * spread, Yvar)
+                close(
+                    score.log_density,
+                    model.log_predictive(X, seen.mean.detach() + off * spread, Yvar),
+                )
+                surprise = surprise.seen(score.shortfall, score.variance, len(X))
+            assert surprise.behind is behind
 
     def test_log_predictive_is_the_density_of_new_data(self) -> None:
         """By the joint posterior with noise, in raw units, before the data are absorbed."""

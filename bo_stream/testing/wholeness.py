@@ -45,7 +45,7 @@ def _traced(action: Callable[[], Any], at: int | None) -> int:
         name = frame.f_code.co_filename
         return local if name.startswith(PACKAGE) and not name.startswith(TESTING) else None
 
-    before, gradients = sys.gettrace(), torch.is_grad_enabled()
+    before = sys.gettrace()
     sys.settrace(called)
     try:
         action()
@@ -53,7 +53,7 @@ def _traced(action: Callable[[], Any], at: int | None) -> int:
         pass
     finally:
         sys.settrace(before)
-        torch.set_grad_enabled(gradients)  # an interrupted `with` may not have come to its exit
+    assert torch.is_grad_enabled(), f"gradients are off after an interruption at line {at}"
     return count
 
 

@@ -119,6 +119,9 @@ def begin(
         packages: Optional packages that it needs.
     """
     need(*packages)
+    from bo_stream.campaign.extensions import prepare_extensions  # here: it brings torch along
+
+    prepare_extensions()
     path = folder(default, out, smoke)
     known = f"Takes {takes}." if takes else "How long this takes depends on the configuration."
     say(f"{'A smoke run takes seconds.' if smoke else known} Results go to {path}/.")
