@@ -2,6 +2,8 @@
 
 import bo_stream.core.pathwise  # noqa: F401 (registers sample functions with BoTorch)
 from bo_stream.cagp import CaGP
+from bo_stream.campaign.campaign import Campaign
+from bo_stream.campaign.space import Box, Pool
 from bo_stream.core.checkpoint import load
 from bo_stream.exact import ExactGP
 from bo_stream.families import surrogate
@@ -12,11 +14,14 @@ from bo_stream.wiski import WISKI
 
 __all__ = [
     "WISKI",
+    "Box",
     "CaGP",
+    "Campaign",
     "ExactGP",
     "FitReport",
     "OnlineSGPR",
     "OnlineSVGP",
+    "Pool",
     "load",
     "surrogate",
 ]

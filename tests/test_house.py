@@ -25,7 +25,7 @@ ROOMS = {
     "families": FAMILIES | {"core"},
     "sgpr": {"sparse"},
     "scores": {"core", "posterior", "fitting"},
-    "campaign": {"core", "fitting", "posterior", "scores"},
+    "campaign": {"core", "families", "fitting", "posterior", "scores"},
     "loop": {"campaign"},
 }
 # Mathematics that builds on other mathematics.

@@ -8,6 +8,7 @@ that it cannot bring code along; a surrogate is built from known classes only.
 from __future__ import annotations
 
 import inspect
+import io
 import os
 import warnings
 import zipfile
@@ -23,11 +24,25 @@ from bo_stream.core.sameness import difference, same
 from bo_stream.core.state import HeldState
 from bo_stream.errors import StateError, UnsupportedError
 
-__all__ = ["load", "save"]
+__all__ = ["dumps", "load", "loads", "save"]
 
 FORMAT = "bo_stream checkpoint"
 VERSION = 1
 MODULES = ("covar_module", "mean_module", "likelihood", "input_transform", "outcome_transform")
+
+
+def dumps(model: Any) -> bytes:
+    """A surrogate as the contents of a file.
+
+    Args:
+        model: The surrogate; it stays as it is.
+
+    Raises:
+        UnsupportedError: if a module or option cannot be described, such as a kernel of one's own.
+    """
+    file = io.BytesIO()
+    torch.save(model._lock(_document)(model), file)
+    return file.getvalue()
 
 
 def save(model: Any, path: str | os.PathLike[str]) -> None:
@@ -40,12 +55,12 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
     Raises:
         UnsupportedError: if a module or option cannot be described, such as a kernel of one's own.
     """
-    document = model._lock(_document)(model)
+    contents = dumps(model)
     target = Path(path)
     part = target.with_name(f".{target.name}.{uuid4().hex}.part")
     try:
         with part.open("xb") as file:
-            torch.save(document, file)
+            file.write(contents)
             file.flush()
             os.fsync(file.fileno())
         part.replace(target)
@@ -77,7 +92,17 @@ def load(path: str | os.PathLike[str]) -> Any:
         >>> again.num_observed
         20
     """
-    document = _read(Path(path))
+    return loads(Path(path).read_bytes(), Path(path).name)
+
+
+def loads(contents: bytes, name: str = "the checkpoint") -> Any:
+    """The surrogate in the contents of a file; see `load`.
+
+    Args:
+        contents: What `dumps` gave.
+        name: By which errors call it.
+    """
+    document = _read(contents, name)
     cause: Exception | None = None
     try:
         with warnings.catch_warnings(action="ignore"):
@@ -91,25 +116,24 @@ def load(path: str | os.PathLike[str]) -> Any:
         why, cause = f"{type(error).__name__}: {error}", error
     raise StateError(
         "a checkpoint that builds the surrogate it was written from",
-        f"{Path(path).name} ({why})",
+        f"{name} ({why})",
         "Load it with the releases of bo_stream, gpytorch and BoTorch that saved it; if these are "
         "the same, it is damaged.",
     ) from cause
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _read(contents: bytes, name: str) -> dict[str, Any]:
     """The document in a file, checked for damage, format and version."""
-    document: Any = None
-    with path.open("rb") as file:
-        try:
-            with zipfile.ZipFile(file) as archive:
-                damaged = archive.testzip()  # torch itself does not look at the checksums
-            file.seek(0)
-            document = None if damaged else torch.load(file, weights_only=True)
-        except Exception as error:
-            raise _not_a_checkpoint(path, type(error).__name__) from error
+    file = io.BytesIO(contents)
+    try:
+        with zipfile.ZipFile(file) as archive:
+            damaged = archive.testzip()  # torch itself does not look at the checksums
+        file.seek(0)
+        document: Any = None if damaged else torch.load(file, weights_only=True)
+    except Exception as error:
+        raise _not_a_checkpoint(name, type(error).__name__) from error
     if not isinstance(document, dict) or document.get("format") != FORMAT:
-        raise _not_a_checkpoint(path, "damaged" if document is None else "of another kind")
+        raise _not_a_checkpoint(name, "damaged" if document is None else "of another kind")
     if document.get("version") != VERSION:
         raise StateError(
             f"a checkpoint of version {VERSION}",
@@ -119,10 +143,10 @@ def _read(path: Path) -> dict[str, Any]:
     return document
 
 
-def _not_a_checkpoint(path: Path, why: str) -> StateError:
+def _not_a_checkpoint(name: str, why: str) -> StateError:
     return StateError(
         "a file written by `save`, whole",
-        f"{path.name} ({why})",
+        f"{name} ({why})",
         "Nothing was built; load an earlier checkpoint.",
     )
 

@@ -143,6 +143,14 @@ class FittedModel(HeldState, ProcessModel, GP):
             return None
         return self._update_process(process, tuple(news)) if news else process
 
+    def refresh(self) -> None:
+        """Forget what was derived from the state: what comes next is made from the state alone.
+
+        A surrogate that is refreshed goes on exactly like one that was just loaded; one that is
+        not may have its posterior brought forward, which differs in the last digits.
+        """
+        self._lock(self._changed)()
+
     def _meaning(self) -> Meaning:
         return Meaning((self.covar_module, self.likelihood, self.mean_module))
 

@@ -20,7 +20,7 @@ from acquisitions import PoolPolicy
 from acquisitions.choice import POLICIES
 from bo_stream import ExactGP, surrogate
 from bo_stream.actions import BlockSparse
-from bo_stream.campaign import Campaign, CampaignConfig, FitPolicy
+from bo_stream.campaign import FitPolicy, PoolConfig, PoolLoop
 from bo_stream.errors import InputError
 from bo_stream.families import FAMILIES
 from bo_stream.scores import score
@@ -38,7 +38,7 @@ KERNELS = {"ard": 2, "isotropic": None}
 Make = Callable[..., Any]
 """What makes a surrogate."""
 
-Planned = tuple[dict[str, Any], Callable[..., Campaign]]
+Planned = tuple[dict[str, Any], Callable[..., PoolLoop]]
 """Facts of a campaign, and what makes it, given a callback for its rows or nothing."""
 
 
@@ -104,7 +104,7 @@ def campaigns(c: dict[str, Any]) -> tuple[Malaria, list[Planned]]:
     families = [sized for family in c["surrogates"] for sized in _sized(family, c)]
     each = itertools.product(observations, families, c["policies"], c["kernels"], c["seeds"])
     for observation, (label, make), policy, kernel, seed in each:
-        config = CampaignConfig(
+        config = PoolConfig(
             steps=c["steps"],
             q=c["q"],
             num_initial=c["num_initial"],
@@ -142,7 +142,7 @@ class Saved:
         about: Its JSON.
     """
 
-    campaign: Campaign
+    campaign: PoolLoop
     queried: Tensor
     about: dict[str, Any]
 
@@ -166,7 +166,7 @@ def saved(path: Path) -> Saved:
             "BO_STREAM_DATA at the data of that time, or run the campaign again."
         )
     make = partial(_with_kernel, ExactGP, about["kernel"])
-    campaign = _campaign(cells, make, about["policy"], CampaignConfig(**config))
+    campaign = _campaign(cells, make, about["policy"], PoolConfig(**config))
     return Saved(campaign, torch.tensor(about["queried"]), about)
 
 
@@ -200,10 +200,10 @@ def _campaign(
     cells: Malaria,
     make: Make,
     policy: str,
-    config: CampaignConfig,
+    config: PoolConfig,
     callback: Callable[[dict[str, Any]], None] | None = None,
-) -> Campaign:
-    return Campaign(cells, make, PoolPolicy(policy), config, callback)
+) -> PoolLoop:
+    return PoolLoop(cells, make, PoolPolicy(policy), config, callback)
 
 
 def _with_kernel(make: Make, kernel: str, *data: Tensor | None, **kw: Any) -> Any:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bo_stream.campaign import Campaign
+from bo_stream.campaign import PoolLoop
 from bo_stream.scores import marginals
 from experiments.common.plots import plt, save
 from experiments.common.words import in_words
@@ -39,7 +39,7 @@ def rasterised(lonlat: NDArray[np.float64], values: NDArray[np.float64]) -> NDAr
     return image
 
 
-def draw_maps(campaign: Campaign, cells: Malaria, path: Path, title: str = "") -> None:
+def draw_maps(campaign: PoolLoop, cells: Malaria, path: Path, title: str = "") -> None:
     """Draw four maps of a campaign that was run to ``path``, with units and attribution.
 
     A kilometre is as long eastward as northward in the middle of each map.

@@ -14,7 +14,7 @@ from torch import Tensor
 import bo_stream.campaign
 from acquisitions import PoolPolicy
 from bo_stream import surrogate
-from bo_stream.campaign import BOLoop, Campaign, CampaignConfig, FitPolicy, LoopConfig
+from bo_stream.campaign import BOLoop, FitPolicy, LoopConfig, PoolConfig, PoolLoop
 
 FOLDER = str(Path(bo_stream.campaign.__file__).parent)
 SETTINGS = LoopConfig(
@@ -116,7 +116,7 @@ def untimed(table: pd.DataFrame) -> pd.DataFrame:
     return table.drop(columns=[name for name in table if str(name).endswith("_seconds")])
 
 
-def same(run: BOLoop | Campaign, undisturbed: pd.DataFrame, **tolerance: Any) -> None:
+def same(run: BOLoop | PoolLoop, undisturbed: pd.DataFrame, **tolerance: Any) -> None:
     options = tolerance or {"check_exact": True}
     pd.testing.assert_frame_equal(untimed(run.run()), untimed(undisturbed), **options)
 
@@ -139,7 +139,7 @@ def loop(
 
 def campaign(
     cells: Any, method: str = "", call: int = 1, after: bool = False, **changes: Any
-) -> Campaign:
+) -> PoolLoop:
     """A campaign, a method of whose surrogate may be interrupted at one of its calls."""
 
     def make(*args: Any, **kwargs: Any) -> Any:
@@ -151,5 +151,5 @@ def campaign(
     hook = [call]
     settings = {"steps": 2, "q": 3, "num_test": 20, "clip_from": 10, "clip": 1.0}
     fit = FitPolicy(max_evals=2, first_max_evals=5)
-    config = CampaignConfig(**{**settings, "fit": fit, **changes})
-    return Campaign(cells, make, PoolPolicy("random"), config)
+    config = PoolConfig(**{**settings, "fit": fit, **changes})
+    return PoolLoop(cells, make, PoolPolicy("random"), config)

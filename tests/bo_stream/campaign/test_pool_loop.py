@@ -12,8 +12,8 @@ from botorch.models.transforms.outcome import Standardize
 
 from acquisitions import PoolPolicy
 from bo_stream import surrogate
-from bo_stream.campaign.campaign import Campaign, CampaignConfig
 from bo_stream.campaign.loop_config import FitPolicy
+from bo_stream.campaign.pool_loop import PoolConfig, PoolLoop
 from bo_stream.errors import InputError, StateError
 from bo_stream.scores import score
 from problems import load_malaria
@@ -27,9 +27,9 @@ def cells():
 
 
 def campaign(cells, policy="nipv", family="wiski", **changes):
-    config = CampaignConfig(**{"steps": 5, "num_test": 120, "fit": FIT, **changes})
+    config = PoolConfig(**{"steps": 5, "num_test": 120, "fit": FIT, **changes})
     options = {"grid_size": 14} if family == "wiski" else {}
-    return Campaign(cells, partial(surrogate, family, **options), PoolPolicy(policy), config)
+    return PoolLoop(cells, partial(surrogate, family, **options), PoolPolicy(policy), config)
 
 
 @pytest.mark.parametrize("observation", ["raster", "known noise"])
@@ -114,14 +114,14 @@ def test_refuses_what_cannot_be(cells):
     with pytest.raises(InputError, match="Take fewer steps"):
         campaign(cells, steps=500)
     with pytest.raises(InputError, match="observation model"):
-        CampaignConfig(observation="survey")
+        PoolConfig(observation="survey")
     with pytest.raises(StateError, match="started"):
         campaign(cells).step()
-    twice = Campaign(
+    twice = PoolLoop(
         cells,
         partial(surrogate, "wiski", grid_size=14),
         lambda model, test_X, pool, q: torch.zeros(q, dtype=torch.long),
-        CampaignConfig(steps=1, num_test=120, fit=FIT),
+        PoolConfig(steps=1, num_test=120, fit=FIT),
     )
     with pytest.raises(InputError, match="twice"):
         twice.run()

@@ -11,7 +11,7 @@ from torch import Tensor
 from bo_stream.campaign.loop_config import FitPolicy
 from bo_stream.errors import InputError
 
-__all__ = ["OBSERVATIONS", "CampaignConfig", "Cells", "Split"]
+__all__ = ["OBSERVATIONS", "PoolConfig", "Cells", "Split"]
 
 OBSERVATIONS = ("raster", "known noise")
 
@@ -42,7 +42,7 @@ class Cells(Protocol):
 
 
 @dataclass(frozen=True)
-class CampaignConfig:
+class PoolConfig:
     """Sizes, seeds and budgets, the same for every surrogate and policy compared.
 
     Attributes:
@@ -111,7 +111,7 @@ class Split:
     noise: Tensor | None
 
     @classmethod
-    def of(cls, cells: Cells, config: CampaignConfig) -> Split:
+    def of(cls, cells: Cells, config: PoolConfig) -> Split:
         """The split of a seed: the same for every surrogate and policy.
 
         Raises:

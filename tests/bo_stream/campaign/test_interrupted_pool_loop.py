@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from bo_stream.campaign import Campaign
+from bo_stream.campaign import PoolLoop
 from problems import load_malaria
 from tests.bo_stream.campaign.interruptions import (
     Line,
@@ -23,14 +23,14 @@ def cells() -> Any:
 
 
 @pytest.fixture(scope="module")
-def surveyed(cells: Any) -> Campaign:
+def surveyed(cells: Any) -> PoolLoop:
     """An undisturbed campaign in which readings are clipped."""
     run = campaign(cells)
     assert run.run()["clipped"].sum() > 0
     return run
 
 
-def consistent(run: Campaign, folder: Path) -> None:
+def consistent(run: PoolLoop, folder: Path) -> None:
     """Cells with their own readings, none of them lost, on disk too."""
     X, Y, _ = run.observations()
     assert len(X) == len(Y) == len(run.readings) == len(run.queried)
@@ -44,7 +44,7 @@ def consistent(run: Campaign, folder: Path) -> None:
     assert len(about["queried"]) == len(about["readings"]) == len(Y)
 
 
-def ends_like(run: Campaign, surveyed: Campaign, folder: Path) -> None:
+def ends_like(run: PoolLoop, surveyed: PoolLoop, folder: Path) -> None:
     consistent(run, folder)
     same(run, surveyed.table())
     consistent(run, folder)
@@ -56,7 +56,7 @@ def ends_like(run: Campaign, surveyed: Campaign, folder: Path) -> None:
 @pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize("method", ["log_predictive", "observe", "restandardise", "fit", "process"])
 def test_a_campaign_interrupted_in_its_surrogate_ends_as_one_that_was_not(
-    method: str, after: bool, cells: Any, surveyed: Campaign, tmp_path: Path
+    method: str, after: bool, cells: Any, surveyed: PoolLoop, tmp_path: Path
 ) -> None:
     for call in (1, 2):
         run = campaign(cells, method, call, after)
@@ -76,7 +76,7 @@ def lines(cells: Any) -> int:
 
 @pytest.mark.parametrize("seed", range(24))
 def test_a_campaign_interrupted_at_any_line_ends_as_one_that_was_not(
-    seed: int, cells: Any, surveyed: Campaign, lines: int, tmp_path: Path
+    seed: int, cells: Any, surveyed: PoolLoop, lines: int, tmp_path: Path
 ) -> None:
     run = campaign(cells)
     assert Line(random.Random(seed).randint(1, lines)).run(run.run)

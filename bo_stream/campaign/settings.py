@@ -1,0 +1,172 @@
+"""What a campaign is begun with, as plain data; and what is chosen for those who do not choose."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from typing import Any, Literal
+
+from bo_stream.campaign.loop_config import FitPolicy
+from bo_stream.campaign.proposals import Build, Optimiser, named
+from bo_stream.campaign.space import Space, space_from
+from bo_stream.core.streaming import StreamingGP
+from bo_stream.errors import InputError, StateError
+from bo_stream.families import surrogate
+
+__all__ = ["GOALS", "SCHEDULE", "Goal", "Named", "Settings"]
+
+Goal = Literal["maximise", "minimise", "learn"]
+GOALS = ("maximise", "minimise", "learn")
+SETTINGS_VERSION = 1
+
+SCHEDULE = FitPolicy(every_step_until=50, then_every=10)
+"""Hyperparameters are fitted before an `ask` if there are new outcomes, or after the first fifty
+batches told if there are ten new batches."""
+
+FEW = 500
+"""Observations up to which an exact Gaussian process is as quick as any stream."""
+
+Named = str | Mapping[str, Any]
+"""A name, or a mapping of ``name`` and options."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """All that a campaign is begun with.
+
+    Attributes:
+        space: Where it may measure.
+        goal: ``maximise``, ``minimise`` or ``learn``.
+        surrogate: Name and options of a family; None for a callable, which no store can hold.
+        acquisition: Likewise.
+        seed: Of its designs and of every search for the next points.
+        initial: Outcomes to wait for before there is a surrogate.
+        fit: When hyperparameters are fitted.
+        optimiser: How hard acquisition functions are maximised.
+        targets: Places over which ``learn`` integrates variance, in the user's units; None: all of
+            the space.
+    """
+
+    space: Space
+    goal: Goal
+    surrogate: Mapping[str, Any] | None
+    acquisition: Mapping[str, Any] | None
+    seed: int
+    initial: int
+    fit: FitPolicy = SCHEDULE
+    optimiser: Optimiser = field(default_factory=Optimiser)
+    targets: list[list[float]] | None = None
+
+    def __post_init__(self) -> None:
+        if self.goal not in GOALS:
+            raise InputError(f"a goal, one of {', '.join(GOALS)}", repr(self.goal), "Choose one.")
+        if self.initial < 2:
+            raise InputError("initial >= 2", f"{self.initial}", "They standardise outcomes.")
+
+    @property
+    def sign(self) -> float:
+        """What outcomes are multiplied by, so that more is better."""
+        return -1.0 if self.goal == "minimise" else 1.0
+
+    def described(self) -> dict[str, Any]:
+        """All of it as plain data."""
+        return {
+            "version": SETTINGS_VERSION,
+            "space": self.space.described(),
+            "goal": self.goal,
+            "surrogate": None if self.surrogate is None else dict(self.surrogate),
+            "acquisition": None if self.acquisition is None else dict(self.acquisition),
+            "seed": self.seed,
+            "initial": self.initial,
+            "fit": asdict(self.fit),
+            "optimiser": asdict(self.optimiser),
+            "targets": self.targets,
+        }
+
+    @classmethod
+    def read(cls, plain: Mapping[str, Any]) -> Settings:
+        """Settings as `described` gave them.
+
+        Raises:
+            StateError: for those of another version.
+        """
+        if plain.get("version") != SETTINGS_VERSION:
+            raise StateError(
+                f"a campaign of version {SETTINGS_VERSION}",
+                f"one of version {plain.get('version')}",
+                "Open it with the release of bo_stream that began it.",
+            )
+        rest = {k: v for k, v in plain.items() if k != "version"}
+        rest["space"] = space_from(rest["space"])
+        rest["fit"] = FitPolicy(**rest["fit"])
+        rest["optimiser"] = Optimiser(**rest["optimiser"])
+        return cls(**rest)
+
+    def make_surrogate(self, own: Callable[..., StreamingGP] | None) -> Callable[..., StreamingGP]:
+        """What makes the surrogate: the user's callable, or the family named."""
+        if own is not None:
+            return own
+        if self.surrogate is None:
+            raise _needs("surrogate")
+        options = dict(self.surrogate)
+        return partial(surrogate, options.pop("name"), **options)
+
+    def build_acquisition(self, own: Build | None) -> Build:
+        """What makes the acquisition function: the user's callable, or the one named."""
+        if own is not None:
+            return own
+        if self.acquisition is None:
+            raise _needs("acquisition")
+        options = dict(self.acquisition)
+        return named(options.pop("name"), **options)
+
+
+def as_named(choice: Any, default: str) -> tuple[Mapping[str, Any] | None, Any]:
+    """A choice as name and options, or as a callable."""
+    if choice is None:
+        return {"name": default}, None
+    if isinstance(choice, str):
+        return {"name": choice}, None
+    if isinstance(choice, Mapping) and "name" in choice:
+        return dict(choice), None
+    if callable(choice):
+        return None, choice
+    raise InputError(
+        "a name, a mapping of name and options, or a callable",
+        repr(choice),
+        "For example 'wiski', {'name': 'wiski', 'grid_size': 20}, or a function.",
+    )
+
+
+def default_surrogate(space: Space, budget: int | None) -> str:
+    """The family by dimension and budget.
+
+    On up to three inputs a grid costs the same at every step; below a few hundred observations an
+    exact process is as quick and needs no grid. With more inputs an exact process is the best there
+    is while it is affordable, and inducing points that grow come after it.
+    """
+    if budget is not None and budget <= FEW:
+        return "exact"
+    if space.dim <= 3:
+        return "wiski"
+    return "exact" if budget is None else "online_sgpr"
+
+
+def default_acquisition(goal: str) -> str:
+    """The acquisition by goal."""
+    return "nipv" if goal == "learn" else "qlogei"
+
+
+def default_initial(space: Space, budget: int | None) -> int:
+    """Outcomes to begin with: two for each input and two more, at most a third of the budget."""
+    wanted = 2 * space.dim + 2
+    return wanted if budget is None else max(2, min(wanted, budget // 3))
+
+
+def _needs(what: str) -> InputError:
+    return InputError(
+        f"the {what}, which was a callable when the campaign was begun",
+        "none",
+        f"Hand it over again: Campaign.resume(url, name, {what}=...).",
+    )
