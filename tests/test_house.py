@@ -27,6 +27,8 @@ ROOMS = {
     "scores": {"core", "posterior", "fitting"},
     "campaign": {"core", "families", "fitting", "posterior", "scores"},
     "loop": {"campaign"},
+    "commands": {"campaign", "core", "families"},
+    "__main__": {"commands"},
 }
 # Mathematics that builds on other mathematics.
 BETWEEN = {

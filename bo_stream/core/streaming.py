@@ -25,6 +25,7 @@ from botorch.utils.types import DEFAULT
 from gpytorch.likelihoods import FixedNoiseGaussianLikelihood
 from torch import Size, Tensor
 
+import bo_stream.core.pathwise  # noqa: F401 (registers sample functions with BoTorch)
 from bo_stream.core import conditioned
 from bo_stream.core.checks import (
     check_noise,

@@ -1,0 +1,67 @@
+"""Commands that look at a campaign and change nothing: `status` and `trials`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+__all__ = ["CampaignName", "Where", "status", "trials"]
+
+Where = Annotated[
+    str, typer.Argument(metavar="STORE|CONFIG", help="URL or file of a store, or a TOML.")
+]
+CampaignName = Annotated[
+    str | None, typer.Argument(metavar="[NAME]", help="Of the campaign, if a store has several.")
+]
+
+
+def status(where: Where, name: CampaignName = None) -> None:
+    """Say how far a campaign has come."""
+    from bo_stream.commands.opening import found
+    from bo_stream.commands.words import counted, incumbent, label, regret, table
+
+    opened = found(where, name)
+    campaign = opened.campaign
+    frame = campaign.trials()
+    under_way = frame[frame["status"] == "running"]
+    family = campaign.settings.surrogate
+    facts = {
+        "campaign": f"{campaign.name} in {opened.url}",
+        "goal": campaign.goal,
+        "inputs": ", ".join(label(campaign, n) for n in campaign.space.names),
+        "surrogate": "a callable" if family is None else family["name"],
+        "trials": counted(frame),
+        "best": incumbent(campaign, frame),
+    }
+    left = regret(campaign, frame, opened.optimum)
+    facts["regret"] = None if left is None else f"{left:.6g}"
+    width = max(map(len, facts))
+    for fact, said in facts.items():
+        if said is not None:
+            print(f"{fact:<{width}}  {said}")
+    if len(under_way):
+        print("under way:")
+        print(table(campaign, under_way.drop(columns=["y", "status", "ask", "reason"])))
+
+
+def trials(
+    where: Where,
+    name: CampaignName = None,
+    csv: Annotated[Path | None, typer.Option(help="Write them here instead.")] = None,
+) -> None:
+    """List every trial.
+
+    Inputs, outcome, status, and the reason of those that failed.
+    """
+    from bo_stream.commands.opening import found
+    from bo_stream.commands.words import table
+
+    campaign = found(where, name).campaign
+    frame = campaign.trials()
+    if csv is None:
+        print(table(campaign, frame) if len(frame) else "No trials yet.")
+        return
+    frame.to_csv(csv)
+    print(f"{len(frame)} trials written to {csv}.")
