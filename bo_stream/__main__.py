@@ -10,13 +10,13 @@ __all__ = ["main"]
 def main() -> None:
     """Run a command."""
     try:
-        from bo_stream.commands.app import app
+        from bo_stream.commands.app import start
     except ModuleNotFoundError as error:
         if error.name != "typer":
             raise
         print("bo-stream needs typer (extra 'cli'): pip install 'bo_stream[cli]'", file=sys.stderr)
         raise SystemExit(2) from None
-    app(prog_name="bo-stream")
+    start(sys.argv[1:])
 
 
 if __name__ == "__main__":

@@ -80,16 +80,25 @@ def test_arrows_run_downwards(name: str) -> None:
 
 
 def test_the_library_imports_neither_studies_nor_acquisitions() -> None:
-    """`bo_stream.testing` may import acquisitions lazily."""
+    """`bo_stream.testing`, campaigns and their commands import acquisitions when one is named."""
     for name, there in GRAPH.items():
         top = name.split(".")[0]
         tops = {i.split(".")[0] for i in there}
-        if top in ("bo_stream", "problems") and not name.startswith("bo_stream.testing"):
-            assert not tops & {"acquisitions", "experiments"}, name
+        if top in ("bo_stream", "problems"):
+            lazily = (
+                {"acquisitions"} if room(name) in ("testing", "campaign", "commands") else set()
+            )
+            assert not (tops & {"acquisitions", "experiments"}) - lazily, name
         if top == "problems":
             assert "bo_stream" not in tops, name
         if top == "acquisitions":
             assert "experiments" not in tops, name
+
+
+def test_nobody_but_the_program_imports_its_commands() -> None:
+    for name, there in GRAPH.items():
+        if room(name) not in ("commands", "__main__"):
+            assert not {i for i in there if i.startswith("bo_stream.commands")}, name
 
 
 def test_no_circles() -> None:

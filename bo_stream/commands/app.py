@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import typer
+from typer.main import get_command
 
 from bo_stream.commands.ending import in_one_line
 from bo_stream.commands.init import init
@@ -12,7 +15,9 @@ from bo_stream.commands.measuring import suggest, tell
 from bo_stream.commands.plot import plot
 from bo_stream.commands.running import resume, run
 
-__all__ = ["app"]
+__all__ = ["app", "start"]
+
+NAME = "bo-stream"
 
 app = typer.Typer(
     add_completion=False,
@@ -22,7 +27,7 @@ app = typer.Typer(
     help="Campaigns of measurements: where to measure next, from the outcomes so far.",
 )
 
-for _name, _command in {
+_COMMANDS: dict[str, Callable[..., None]] = {
     "init": init,
     "run": run,
     "resume": resume,
@@ -32,5 +37,22 @@ for _name, _command in {
     "suggest": suggest,
     "tell": tell,
     "map": map_places,
-}.items():
+}
+for _name, _command in _COMMANDS.items():
     app.command(_name)(in_one_line(_command))
+
+
+def start(args: list[str]) -> None:
+    """Run the program.
+
+    A command that is named first is started by itself: on its way through the program typer would
+    import pydantic, which takes longer than all else that its help needs.
+
+    Args:
+        args: What follows the program's name.
+    """
+    program = get_command(app)
+    if args and args[0] in _COMMANDS:
+        command = program.commands[args[0]]  # type: ignore[attr-defined]
+        command(args[1:], prog_name=f"{NAME} {args[0]}")
+    program(args, prog_name=NAME)

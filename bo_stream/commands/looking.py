@@ -7,14 +7,9 @@ from typing import Annotated
 
 import typer
 
-__all__ = ["CampaignName", "Where", "status", "trials"]
+from bo_stream.commands.arguments import CampaignName, Where
 
-Where = Annotated[
-    str, typer.Argument(metavar="STORE|CONFIG", help="URL or file of a store, or a TOML.")
-]
-CampaignName = Annotated[
-    str | None, typer.Argument(metavar="[NAME]", help="Of the campaign, if a store has several.")
-]
+__all__ = ["status", "trials"]
 
 
 def status(where: Where, name: CampaignName = None) -> None:

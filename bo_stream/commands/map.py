@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from bo_stream.commands.arguments import CampaignName, Where
 from bo_stream.commands.document import ConfigError
-from bo_stream.commands.looking import CampaignName, Where
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -33,7 +33,8 @@ def map_places(
 ) -> None:
     """Draw predictions over a pool with two coordinates.
 
-    That is the mean of the outcome and its standard deviation. Places that were measured and places to be measured next are marked.
+    That is the mean of the outcome and its standard deviation. Places that were measured, and those
+    to be measured next, are marked.
     """
     import matplotlib
 

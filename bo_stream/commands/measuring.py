@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from bo_stream.commands.arguments import ConfigFile
 from bo_stream.commands.config import read_config
 from bo_stream.commands.document import ConfigError
 
@@ -16,8 +17,6 @@ if TYPE_CHECKING:
     from bo_stream.campaign.campaign import Campaign
 
 __all__ = ["suggest", "tell"]
-
-ConfigFile = Annotated[Path, typer.Argument(help="A TOML, as init writes one.")]
 
 
 def suggest(
@@ -69,7 +68,7 @@ def tell(
     frame = _answers(answers, campaign)
     given = frame["y"].notna()
     reasons = frame.pop("reason") if "reason" in frame else frame["y"].astype(object)
-    failed = frame.index[~given & reasons.notna()] if frame.index.name == "trial" else []
+    failed = list(frame.index[~given & reasons.notna()]) if frame.index.name == "trial" else []
     before = counted(campaign.trials())
     if given.any():
         campaign.tell(frame[given].dropna(axis="columns", how="all"))
@@ -92,7 +91,7 @@ def _answers(path: Path, campaign: Campaign) -> pd.DataFrame:
     if isinstance(campaign.space, Pool) and campaign.space.table.index.dtype.kind not in "iuf":
         kinds["place"] = str  # so that 007 stays what it is
     try:
-        frame = pd.read_csv(path, float_precision="round_trip", dtype=kinds)
+        frame = pd.read_csv(path, dtype=kinds)
     except ValueError as error:
         raise ConfigError(f"{path} is no CSV: {error}") from error
     if "y" not in frame:

@@ -147,7 +147,7 @@ def _table(config: Config, places: Places) -> Any:
 
     with config.document.blamed_on("pool", "file"):
         kinds = {places.index: str} if places.index else {}  # so that 007 stays what it is
-        table = pd.read_csv(places.file, float_precision="round_trip", dtype=kinds)
+        table = pd.read_csv(places.file, dtype=kinds)
     for key in ("inputs", "index"):
         said = getattr(places, key)
         for column in [said] if isinstance(said, str) else said or []:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from bo_stream.commands.arguments import CampaignName, Where
 from bo_stream.commands.document import ConfigError
-from bo_stream.commands.looking import CampaignName, Where
 
 if TYPE_CHECKING:
     from bo_stream.commands.opening import Opened

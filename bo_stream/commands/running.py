@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from bo_stream.commands.arguments import CampaignName, ConfigFile, Where
 from bo_stream.commands.config import Run, read_config
 from bo_stream.commands.document import ConfigError
 from bo_stream.commands.ending import STOPPED, complain
@@ -16,9 +17,7 @@ from bo_stream.commands.ending import STOPPED, complain
 __all__ = ["resume", "run"]
 
 
-def run(
-    config: Annotated[Path, typer.Argument(help="A TOML, as init writes one.")],
-) -> None:
+def run(config: ConfigFile) -> None:
     """Measure with an objective until the budget is used up.
 
     A campaign that was begun before goes on from where it is.
@@ -27,12 +26,8 @@ def run(
 
 
 def resume(
-    where: Annotated[
-        str, typer.Argument(metavar="STORE|CONFIG", help="URL or file of a store, or a TOML.")
-    ],
-    name: Annotated[
-        str | None, typer.Argument(help="Of the campaign; left out, the only one there.")
-    ] = None,
+    where: Where,
+    name: CampaignName = None,
     objective: Annotated[
         str | None, typer.Option(help="file.py:function or module:function.")
     ] = None,
@@ -43,8 +38,8 @@ def resume(
 ) -> None:
     """Go on with a campaign that was interrupted.
 
-    Nothing is measured or fitted again.     With a TOML, objective, budget and workers are those that it names unless they are given here.
-    With a store, objective and budget have to be given.
+    Nothing is measured or fitted again. With a TOML, objective, budget and workers are those that
+    it names unless they are given here. With a store, objective and budget have to be given.
     """
     _go(where, name, objective, budget, workers, new=False)
 

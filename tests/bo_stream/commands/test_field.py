@@ -1,0 +1,102 @@
+"""In the field: suggest, measure, tell, map, through CSV files."""
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+pytest.importorskip("bo_stream.campaign.database")
+pytest.importorskip("matplotlib")
+
+
+def fill_in(path: str, count: int | None = None) -> None:
+    """Measure the first rows."""
+    frame = pd.read_csv(path, dtype={"place": str})
+    frame["y"] = (frame["lon"] - frame["lat"]).iloc[:count]
+    frame.to_csv(path, index=False)
+
+
+def test_the_round_trip(tmp_path: Path, bo, survey: Path) -> None:
+    code, out, _ = bo("suggest", "survey.toml", "-q", 7, "--csv", "next.csv")
+    assert code == 0 and "lon (degrees)" in out and "bo-stream tell survey.toml next.csv" in out
+    first = pd.read_csv("next.csv", dtype={"place": str})
+    assert list(first.columns) == ["trial", "place", "lon", "lat", "y"]
+    assert first["place"].str.len().eq(3).all()  # names keep their zeros
+
+    fill_in("next.csv", 4)
+    code, out, err = bo("tell", "survey.toml", "next.csv")
+    assert (code, err) == (0, "")
+    assert "Rows with a value: 4; without: 3." in out and "4 told, 3 under way" in out
+    code, _, err = bo("map", "survey.toml")
+    assert code == 2 and "Expected 6 outcomes" in err
+
+    fill_in("next.csv")  # the rest of it: the first four are told twice, and taken once
+    code, out, _ = bo("tell", "survey.toml", "next.csv")
+    assert code == 0 and "Trials: 7 told (before: 4 told, 3 under way)." in out
+
+    code, out, _ = bo("suggest", "survey.toml", "-q", 2)
+    new = {line.split()[1] for line in out.splitlines()[1:]}
+    assert code == 0 and len(new) == 2 and not new & set(first["place"])
+    assert "under way:" in bo("status", "survey.toml")[1]
+
+    code, out, _ = bo("map", "survey.toml", "--out", "m.png", "--csv", "m.csv")
+    assert code == 0 and (tmp_path / "m.png").read_bytes().startswith(b"\x89PNG")
+    said = pd.read_csv("m.csv", dtype={"place": str}).set_index("place")
+    measured = first.set_index("place")
+    error = said.loc[measured.index, "mean"] - (measured["lon"] - measured["lat"])
+    assert len(said) == 25 and (said["sd"] > 0).all() and error.abs().max() < 0.1
+
+
+def test_answers_are_not_overwritten(tmp_path: Path, bo, survey: Path) -> None:
+    (tmp_path / "next.csv").write_text("answers of days")
+    code, _, err = bo("suggest", "survey.toml", "--csv", "next.csv")
+    assert code == 2 and "is there already" in err
+    assert (tmp_path / "next.csv").read_text() == "answers of days"
+    assert not (tmp_path / "survey.db").exists()  # nothing was asked
+
+
+def test_a_reason_gives_a_trial_up(tmp_path: Path, bo, survey: Path) -> None:
+    bo("suggest", "survey.toml", "-q", 3, "--csv", "next.csv")
+    frame = pd.read_csv("next.csv", dtype={"place": str})
+    frame["y"], frame["reason"] = [1.5, None, None], [None, "flooded", None]
+    frame.to_csv("next.csv", index=False)
+    code, out, _ = bo("tell", "survey.toml", "next.csv")
+    assert code == 0 and "1 told, 1 under way, 1 failed" in out
+    assert "flooded" in bo("trials", "survey.toml")[1]
+
+
+def test_what_nobody_asked_for(tmp_path: Path, bo, survey: Path) -> None:
+    (tmp_path / "own.csv").write_text("place,y\n003,1.0\n014,2.0\n")
+    code, out, _ = bo("tell", "survey.toml", "own.csv")
+    assert code == 0 and "Trials: 2 told" in out
+    assert "014" in bo("trials", "survey.toml")[1]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("trial,y\n0,abc\n", "Expected numbers in column 'y'"),
+        ("trial,y\n9,1.0\n", "Expected ids of trials, 0 to 1"),
+        ("trial,value\n0,1.0\n", "Expected a column y; got trial, value"),
+        ("trial,y\n0,1.0\n,2.0\n", "line 3: Expected the id of a trial in every row"),
+        ("trial,lon,y\n0,99.0,1.0\n", "'lon' = "),
+        ("trial,y,when\n0,1.0,today\n", "when besides"),
+        ("place,y\n999,1.0\n", "Expected places of the pool; got 999"),
+        ("trial,y\n0,1.0\n0,1.0\n", "Expected each trial once"),
+        ("", "is no CSV"),
+    ],
+)
+def test_answers_that_do_not_fit_change_nothing(
+    tmp_path: Path, bo, survey: Path, text: str, said: str
+) -> None:
+    bo("suggest", "survey.toml", "-q", 2)
+    before = bo("trials", "survey.toml")[1]
+    (tmp_path / "answers.csv").write_text(text)
+    code, out, err = bo("tell", "survey.toml", "answers.csv")
+    assert (code, out) == (2, "") and said in err and err.count("\n") == 1
+    assert bo("trials", "survey.toml")[1] == before
+
+
+def test_a_file_that_is_not_there(bo, survey: Path) -> None:
+    code, _, err = bo("tell", "survey.toml", "none.csv")
+    assert code == 2 and "none.csv" in err and err.count("\n") == 1
