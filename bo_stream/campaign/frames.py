@@ -41,10 +41,11 @@ def outcomes(frame: pd.DataFrame, space: Space, ledger: Ledger) -> Outcomes:
     yvar = _noise(frame, ledger)
     ids = _ids(frame)
     if ids is None:
-        inputs = space.values(frame)
         places = space.places(frame) if isinstance(space, Pool) else None
         if places is not None and isinstance(space, Pool):
             inputs = space.place_values[places]
+        else:
+            inputs = space.values(frame)
         found = _running_at(ledger, inputs, places)
         new = [i for i, id in enumerate(found) if id is None]
         _check_free(space, ledger, [] if places is None else [places[i] for i in new])

@@ -23,7 +23,7 @@ def status(where: Where, name: CampaignName = None) -> None:
     under_way = frame[frame["status"] == "running"]
     family = campaign.settings.surrogate
     facts = {
-        "campaign": f"{campaign.name} in {opened.url}",
+        "campaign": f"{campaign.name} in {opened.store}",
         "goal": campaign.goal,
         "inputs": ", ".join(label(campaign, n) for n in campaign.space.names),
         "surrogate": "a callable" if family is None else family["name"],

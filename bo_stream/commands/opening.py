@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -30,6 +31,11 @@ class Opened:
     campaign: Campaign
     url: str
     config: Config | None
+
+    @property
+    def store(self) -> str:
+        """The URL as it may be shown, without a password."""
+        return re.sub(r"://([^:/@]*):[^@]*@", r"://\1:***@", self.url)
 
     @property
     def outcome(self) -> str:

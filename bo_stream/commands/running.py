@@ -83,7 +83,7 @@ def _go(
         with progress:
             opened.campaign.run(function, total, q=how.q, workers=how.workers, timeout=how.timeout)
     except KeyboardInterrupt:
-        complain(f"Stopped. What was told is in {opened.url}. To go on: {shlex.join(again)}")
+        complain(f"Stopped. What was told is in {opened.store}. To go on: {shlex.join(again)}")
         raise typer.Exit(STOPPED) from None
 
 

@@ -95,6 +95,12 @@ def test_a_key_is_found_however_it_is_written(text: str) -> None:
     assert line is not None and "key" in lines[line - 1] and "2" in lines[line - 1]
 
 
+def test_a_table_in_pieces_stands_where_it_begins() -> None:
+    document = Document(Path("d.toml"), "a = 1\nt.x = 1\nt.y = 2\n")
+    assert document.line(("t",)) == 2 and document.line(("t", "z")) == 2
+    assert document.line(("z",)) is None
+
+
 def test_a_file_that_is_not_there_names_init(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="bo-stream init"):
         read_config(tmp_path / "none.toml")
@@ -143,7 +149,7 @@ SURROGATE = '[surrogate]\nname = "wiski"\ngrid_size = 8\n[acquisition]\nname = "
         ("grid_size", "gridsize", "line 18, surrogate.gridsize: Expected keys among"),
         ("grid_size = 8", 'grid_size = "many"', "line 17, surrogate.name"),
         ('"qucb"', '"ucb"', "line 20, acquisition.name: Expected one of qucb, ei"),
-        ("beta", "betta", "line 21, acquisition.betta: Expected keys among beta"),
+        ("beta", "betta", "line 21, acquisition.betta: Expected keys among name, beta"),
     ],
 )
 def test_names_and_options_are_refused_before_anything_is_measured(

@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 import bo_stream
+from bo_stream.commands.opening import Opened
 
 pytest.importorskip("bo_stream.campaign.database")
 pytest.importorskip("bo_stream.campaign.evaluate")
@@ -110,3 +111,9 @@ def test_ctrl_c_says_how_to_go_on(tmp_path: Path, bo, oven: Path) -> None:
     assert "2 told, 1 under way" in bo("status", "oven.toml")[1]
     code, out, _ = bo("resume", "oven.toml")
     assert code == 0 and "7 told (budget 7)" in out
+
+
+def test_passwords_are_not_shown() -> None:
+    opened = Opened(None, "postgresql://me:secret@host/ovens", None)  # type: ignore[arg-type]
+    assert opened.store == "postgresql://me:***@host/ovens"
+    assert Opened(None, "sqlite:////a/b.db", None).store == "sqlite:////a/b.db"  # type: ignore[arg-type]
