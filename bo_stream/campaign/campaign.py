@@ -25,7 +25,8 @@ from bo_stream.campaign.frames import asked_frame, known_ids, outcomes, trials_f
 from bo_stream.campaign.learner import Learner
 from bo_stream.campaign.ledger import Ledger, Trial
 from bo_stream.campaign.loop_config import FitPolicy
-from bo_stream.campaign.proposals import Build, Optimiser, design, elsewhere, propose
+from bo_stream.campaign.observed import Observed
+from bo_stream.campaign.proposals import Build, Known, Optimiser, Propose, Search, design
 from bo_stream.campaign.randomness import seeded
 from bo_stream.campaign.records import Row
 from bo_stream.campaign.settings import (
@@ -132,6 +133,23 @@ class Campaign:
         self._begin(found, name, settings, make, build, callbacks)
 
     @classmethod
+    def simulated(
+        cls, settings: Settings, make: Callable[..., StreamingGP], propose: Propose, like: Tensor
+    ) -> Self:
+        """A campaign in memory for a study: any choice of trials, on any device, in any dtype.
+
+        Args:
+            settings: What it is begun with.
+            make: Makes the surrogate.
+            propose: Chooses the next trials once there is one.
+            like: What its tensors are like.
+        """
+        campaign, store = cls.__new__(cls), MemoryStore()
+        store.create("study", settings.described())
+        campaign._start(store, "study", settings, make, propose, (), like)
+        return campaign
+
+    @classmethod
     def resume(
         cls,
         store: str | Store,
@@ -174,16 +192,31 @@ class Campaign:
         build: Build | None,
         callbacks: Sequence[Callback],
     ) -> None:
+        s, space = settings, settings.space
+        targets = None if s.targets is None else space.encoded(np.array(s.targets))
+        search = Search(space, s.build_acquisition(build), s.optimiser, targets)
+        like = torch.empty(0, dtype=torch.float64)
+        self._start(store, name, s, s.make_surrogate(make), search, callbacks, like)
+
+    def _start(
+        self,
+        store: Store,
+        name: str,
+        settings: Settings,
+        make: Callable[..., StreamingGP],
+        propose: Propose,
+        callbacks: Sequence[Callback],
+        like: Tensor,
+    ) -> None:
         self.space, self.goal, self.name = settings.space, settings.goal, name
         self.settings, self.store, self.callbacks = settings, store, tuple(callbacks)
-        self._build = settings.build_acquisition(build)
+        self._propose, self._like = propose, like
+        bounds = settings.space.tensor_bounds.to(like)
         self._learner = Learner(
-            settings.make_surrogate(make),
-            settings.space.tensor_bounds,
-            settings.fit,
-            settings.initial,
+            make, bounds, settings.fit, settings.initial, settings.restandardise
         )
         self._ledger = Ledger()
+        self._observed = Observed(bounds[:0], bounds[:0, :1])
         self._snapshot, self._saved, self._at = 0, 0, (0, 0)
         self.row = Row((*(f"{part}_seconds" for part in PARTS), "fit_evaluations"))
         self._sync(score=False)
@@ -360,7 +393,7 @@ class Campaign:
                 f"{self._ledger.told}",
                 "Tell more first.",
             )
-        mean, variance = marginals(self.model, self.space.encoded(values))
+        mean, variance = marginals(self.model, self.space.encoded(values).to(self._like))
         said = {
             "mean": self.settings.sign * mean.numpy(),
             "sd": variance.clamp_min(0).sqrt().numpy(),
@@ -373,7 +406,7 @@ class Campaign:
         """The next trials: inputs in the user's units, and places in a pool."""
         s, ledger, model = self.settings, self._ledger, self.model
         free = self._free(q)
-        drawn = seeded(2 * (1_000_003 * s.seed + ledger.asks), torch.device("cpu"))
+        drawn = seeded(2 * (1_000_003 * s.seed + ledger.asks), self._like.device)
         with drawn, self.row.timed("acquisition_seconds"):
             if model is None:
                 done = sum(t.ask is not None for t in ledger.trials.values())
@@ -386,24 +419,11 @@ class Campaign:
         return self.space.decoded(chosen), None
 
     def _searched(self, model: StreamingGP, q: int, free: Tensor) -> Tensor:
-        s, ledger = self.settings, self._ledger
         if self.store.durable:
             model.refresh()  # so that a campaign that was resumed goes on bit for bit
-        targets = None if s.targets is None else self.space.encoded(np.array(s.targets))
-        chosen = propose(
-            self.space,
-            model,
-            self._build,
-            s.optimiser,
-            q,
-            seen=self._points(ledger.of("told")),
-            pending=self._points(ledger.of("running")),
-            free=free,
-            targets=targets,
-        )
-        if isinstance(self.space, Pool):
-            return chosen
-        return elsewhere(self.space, chosen, self._points(ledger.of("failed")))
+        pending, failed = (self._points(self._ledger.of(s)) for s in ("running", "failed"))
+        known = Known(self._observed.candidates(), pending, failed, free)
+        return self._propose(model, q, known)
 
     def _free(self, q: int) -> Tensor:
         """Rows of the pool that may be measured."""
@@ -423,19 +443,19 @@ class Campaign:
 
     def _points(self, trials: list[Trial]) -> Tensor:
         values = np.array([t.inputs for t in trials], dtype=np.float64)
-        return self.space.encoded(values.reshape(-1, self.space.dim))
+        return self.space.encoded(values.reshape(-1, self.space.dim)).to(self._like)
 
     def _data(self, ids: Iterable[int]) -> tuple[Tensor, Tensor, Tensor | None]:
         """X, Y and Yvar of trials that were told, as the surrogate sees them."""
         trials = [self._ledger.trials[id] for id in ids]
-        Y = torch.tensor([[t.y] for t in trials], dtype=torch.float64)
+        Y = torch.tensor([[t.y] for t in trials], dtype=torch.float64).to(self._like)
         Yvar = None
         if self._ledger.noise_known:
-            Yvar = torch.tensor([[t.yvar] for t in trials], dtype=torch.float64)
+            Yvar = torch.tensor([[t.yvar] for t in trials], dtype=torch.float64).to(self._like)
         return self._points(trials), self.settings.sign * Y, Yvar
 
     def _all_data(self) -> tuple[Tensor, Tensor, Tensor | None]:
-        return self._data(id for batch in self._ledger.batches for id in batch)
+        return self._observed.X, self._observed.Y, self._observed.Yvar
 
     def _sync(self, score: bool = True) -> None:
         """Take note of what is in the store: snapshots of others, then events."""
@@ -444,6 +464,8 @@ class Campaign:
         new = self.store.since(self.name, self._ledger.seen)
         if new:
             self._ledger = self._ledger.after(new)
+        for batch in self._ledger.batches[self._observed.batches :]:
+            self._observed = self._observed.after(*self._data(batch))
         self._absorb(score)
 
     def _absorb(self, score: bool) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -122,6 +123,21 @@ class Learner:
             model.restandardise(Y)
         except UnsupportedError:  # it was built with a transform of its own
             self.restandardise = False
+
+    # -- going back ------------------------------------------------------------------------------
+
+    def kept(self) -> Callable[[], None]:
+        """What puts it back to where it is now."""
+        model, surprise, counts = self.model, self.surprise, (self._begun, self._settled)
+        state = None if model is None else copy.deepcopy(model.state_dict())
+
+        def back() -> None:
+            if model is not None and state is not None:
+                model.load_state_dict(state)
+            self.model, self.surprise = model, surprise
+            self._begun, self._settled = counts
+
+        return back
 
     # -- snapshots -------------------------------------------------------------------------------
 

@@ -46,6 +46,7 @@ class Settings:
         optimiser: How hard acquisition functions are maximised.
         targets: Places over which ``learn`` integrates variance, in the user's units; None: all of
             the space.
+        restandardise: Whether outcomes are standardised anew, by all of them, before each fit.
     """
 
     space: Space
@@ -57,6 +58,7 @@ class Settings:
     fit: FitPolicy = SCHEDULE
     optimiser: Optimiser = field(default_factory=Optimiser)
     targets: list[list[float]] | None = None
+    restandardise: bool = True
 
     def __post_init__(self) -> None:
         if self.goal not in GOALS:
@@ -82,6 +84,7 @@ class Settings:
             "fit": asdict(self.fit),
             "optimiser": asdict(self.optimiser),
             "targets": self.targets,
+            "restandardise": self.restandardise,
         }
 
     @classmethod
