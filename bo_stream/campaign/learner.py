@@ -85,11 +85,11 @@ class Learner:
             self.model.observe(X, Y, Yvar)
         self.surprise = surprise
 
-    def settle(self, data: Callable[[], Data], told: int, batches: int, row: Row) -> bool:
+    def settle(self, data: Data, told: int, batches: int, row: Row) -> bool:
         """Build or fit the surrogate, if that is due; says whether its hyperparameters changed.
 
         Args:
-            data: Gives everything told so far.
+            data: Everything told so far.
             told: How many outcomes that is.
             batches: How many batches.
             row: Whose seconds and ``fit_evaluations`` are added to.
@@ -99,17 +99,16 @@ class Learner:
         model, policy, begun = self.model, self.policy, self._begun
         if model is None:
             begun = batches
-            X, Y, Yvar = data()
             with row.timed("update_seconds"):
                 scale = Standardize(m=1)
-                model = self.make(X, Y, Yvar, bounds=self.bounds, outcome_transform=scale)
+                model = self.make(*data, bounds=self.bounds, outcome_transform=scale)
         step = batches - begun
         passed = range(min(step, self._settled - begun + 1), step + 1)
         fitted = any(policy.due(s, model.refit_due) for s in passed)
         if fitted:
             if step and self.restandardise:
                 with row.timed("update_seconds"):
-                    self._restandardise(model, data()[1])
+                    self._restandardise(model, data[1])
             with row.timed("fit_seconds"):
                 report = model.fit(policy.max_evals if step else policy.first_max_evals)
             row["fit_evaluations"] += report.evaluations

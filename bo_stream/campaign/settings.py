@@ -87,6 +87,22 @@ class Settings:
             "restandardise": self.restandardise,
         }
 
+    def going_on(self, found: Settings, name: str) -> Settings:
+        """The settings that a campaign was begun with, if these are of the same one.
+
+        Raises:
+            StateError: for another space or goal.
+        """
+        mine, theirs = self.described(), found.described()
+        for part in ("space", "goal"):
+            if mine[part] != theirs[part]:
+                raise StateError(
+                    f"another name, or the {part} that campaign {name!r} was begun with",
+                    f"another {part}",
+                    "Choose another name, or use Campaign.resume.",
+                )
+        return found
+
     @classmethod
     def read(cls, plain: Mapping[str, Any]) -> Settings:
         """Settings as `described` gave them.
