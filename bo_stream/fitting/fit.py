@@ -169,6 +169,7 @@ class _Fit:
         """Leave the best point seen in the model, and what the next fit goes on from."""
         model, best = self.model, self.climb.best
         self.climb.settle()
+        model.mean_module.zero_grad()  # a profiled mean is none of the climb's parameters
         if best is not None and best.mean is not None:
             model._set_prior_mean(best.mean)
         if best is not None and len(best.u):
