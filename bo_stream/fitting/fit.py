@@ -40,7 +40,7 @@ GROWTH = 4.0
 
 LOOK = 1.25
 
-RUNGS = ((8, 4), (16, 2))
+RUNGS = ((6, 4), (14, 2))
 """Evaluations that climbs from far starts have had, and how many of them then go on."""
 
 SAME = 0.3

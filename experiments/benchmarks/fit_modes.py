@@ -51,7 +51,7 @@ def main(
 
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")  # BoTorch's advice on scaling
-    problems, starts, seeds = (4, 2, 0) if smoke else (problems, starts, 6)
+    problems, starts, seeds = (3, 1, 0) if smoke else (problems, starts, 6)
     names = selected(family, FAMILIES, "--family")
     rows, progress = [], Progress(len(names) * (problems + 2 * seeds), "problems")
     for name in names:
