@@ -52,7 +52,7 @@ def fit_model(
     """Maximise evidence plus log priors by projected BFGS with the model's kept curvature.
 
     Cost: a warm fit takes a handful of evaluations, of the family's cost each; a fit that tries far
-    starts 60 to 100. Interrupted at any moment, it leaves the best point seen.
+    starts 60 to 120. Interrupted at any moment, it leaves the best point seen.
 
     Args:
         model: The surrogate.
