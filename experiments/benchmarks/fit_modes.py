@@ -83,16 +83,16 @@ def main(
     table = pd.DataFrame(rows)
     table["short"] = table["best start"] - table["value"] > SHORT
     table.to_csv(out / "fit_modes.csv", index=False)
-    for (name, which), part in table.groupby(["family", "set"], sort=False):
+    for (surrogate, which), part in table.groupby(["family", "set"], sort=False):
         say(
-            f"{name}, {len(part)} {which} problems: {part['short'].mean():.1%} end more than "
+            f"{surrogate}, {len(part)} {which} problems: {part['short'].mean():.1%} end more than "
             f"{SHORT:g} nat below the best of {starts} starts and that of now; median "
             f"{part['evaluations'].median():g} evaluations (95 % below "
             f"{part['evaluations'].quantile(0.95):.0f}), {part['seconds'].median():.2g} s of "
             f"processor time a fit; {1 - part['converged'].mean():.1%} not converged"
         )
-    hard = table[table["set"] == "hard"]
-    say(f"all families, {len(hard)} hard problems: {hard['short'].mean():.1%} (limit {LIMIT:.0%})")
+    bar = table[table["set"] == "hard"]
+    say(f"all families, {len(bar)} hard problems: {bar['short'].mean():.1%} (limit {LIMIT:.0%})")
 
 
 app = command(main)
