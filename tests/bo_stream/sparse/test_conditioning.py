@@ -8,11 +8,13 @@ import pytest
 import torch
 
 from bo_stream import OnlineSGPR
+from bo_stream.errors import NoiseError
 from bo_stream.sparse.posterior import predict
 from bo_stream.sparse.state import Batch, dense
 from bo_stream.sparse.update import condition, rebase, update
 from tests.bo_stream.sgpr_cases import covariance, data, numbers, scalar, se_kernel, start, step
 from tests.bo_stream.sgpr_oracle import SE, inverse, to_tensor
+from tests.raw import RAW
 
 KERNEL = SE(1.0, [1.0, 1.0])
 TEST = data(6, d=2, seed=6).X
@@ -154,7 +156,7 @@ def test_a_surrogate_conditions_as_its_joint_posterior_does(noise):
     Y, Yn = (3.0 * X).sin().sum(-1, keepdim=True), torch.tensor([[1.0], [1.0], [0.5]]).double()
     kernel = gpytorch.kernels.ScaleKernel(gpytorch.kernels.RBFKernel(ard_num_dims=2)).double()
     kernel.outputscale, kernel.base_kernel.lengthscale = 1.0, 1.0
-    model = OnlineSGPR(X, Y, torch.full_like(Y, noise), covar_module=kernel, outcome_transform=None)
+    model = OnlineSGPR(X, Y, torch.full_like(Y, noise), covar_module=kernel, **RAW)
     variance = torch.full((3, 1), noise, dtype=torch.float64)
     inside = model.condition_on_observations(Xn, Yn, noise=variance).posterior(Xs)
     outside = model.condition_on_observations(Xn.clone().requires_grad_(), Yn, noise=variance)
@@ -162,3 +164,17 @@ def test_a_surrogate_conditions_as_its_joint_posterior_does(noise):
     with torch.no_grad():
         assert ((inside.mean - want.mean).abs() / want.variance.sqrt()).max() < 2e-3
         torch.testing.assert_close(inside.variance, want.variance, rtol=1e-4, atol=0)
+
+
+@pytest.mark.parametrize("noise", [1e-300, 0.0])
+def test_points_known_already_to_rounding_are_refused_clearly(noise):
+    """The wrapper cannot give them a law that is right: it says so, and the surrogate stays."""
+    X = data(8, d=2).X
+    Y = (3.0 * X).sin().sum(-1, keepdim=True)
+    model = OnlineSGPR(X, Y, torch.full_like(Y, 1e-10), **RAW)
+    before = model.posterior(TEST).mean
+    again = X[:4].repeat(4, 1).requires_grad_()
+    variance = torch.full((16, 1), noise, dtype=torch.float64)
+    with pytest.raises(NoiseError, match="leave such points out"):
+        model.condition_on_observations(again, Y[:4].repeat(4, 1), noise=variance).posterior(TEST)
+    assert torch.equal(model.posterior(TEST).mean, before)
