@@ -168,6 +168,17 @@ def test_later_batches_notice_and_search(monkeypatch):
     assert len(model.inducing_points) < 150
 
 
+def test_bytes_are_constant_but_for_the_rows_gathered():
+    model, X, Y, _ = made(100, growth=FixedGrid(data(8, d=2).X))
+    without, gathered = set(), set()
+    for k in range(100, 800, 100):
+        model.observe(X[k : k + 100], Y[k : k + 100])
+        rows = model.held().gathered.size
+        gathered.add(rows)
+        without.add(model.state_bytes - 8 * (2 + 2) * rows)
+    assert len(without) == 1 and len(gathered) > 2
+
+
 def test_with_trust_it_is_said_and_left():
     model, X, Y, scale = stuck()
     model.trust = 0.1
