@@ -17,8 +17,9 @@ from gpytorch.likelihoods import Likelihood
 from gpytorch.means import Mean
 from torch import Tensor, nn
 
+from bo_stream.sparse.nugget import factored
 from bo_stream.sparse.state import Batch, dense, diagonal, solve
-from bo_stream.variational.state import Past, SVGPState, factor, past_divergence
+from bo_stream.variational.state import Past, SVGPState, nugget, past_divergence
 
 __all__ = ["Network", "best_mean", "objective"]
 
@@ -52,7 +53,7 @@ class Network(Module):
         self.U = nn.Parameter(state.Z / self.spread, requires_grad=learn_inducing)
         self.mu, self.T = nn.Parameter(state.mu.clone()), nn.Parameter(state.T.clone())
         self.covar_module, self.mean_module, self.likelihood = kernel, mean, likelihood
-        self.known = known
+        self.nugget, self.known = nugget(state, kernel).detach(), known  # the same for all steps
 
     def at(self, X: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The joint law ``q(f(X))`` at points ``n x d`` in transformed space.
@@ -61,7 +62,7 @@ class Network(Module):
             ``mean (n)``, ``A (M x n)``, ``V (M x n)``: the covariance is ``K(X, X) - A'A + V'V``.
         """
         Z = self.U * self.spread
-        L, _ = factor(replace(self.start, Z=Z), self.covar_module)
+        L, _ = factored(self.covar_module, Z, self.nugget, self.start.jitter)
         A = solve(L, dense(self.covar_module, Z, X))
         mean = cast(Tensor, self.mean_module(X)).to(X) + A.mT @ self.mu
         return mean, A, self.T.tril().mT @ A
