@@ -54,7 +54,14 @@ def interrupted_then_same(run: BOLoop, problem: Bowl, expected: pd.DataFrame, **
 @pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize(
     ("method", "call"),
-    [("predictive_score", 1), ("observe", 1), ("fit", 1), ("fit", 2), ("process", 1), ("process", 2)],
+    [
+        ("predictive_score", 1),
+        ("observe", 1),
+        ("fit", 1),
+        ("fit", 2),
+        ("process", 1),
+        ("process", 2),
+    ],
 )
 def test_a_loop_interrupted_in_its_surrogate_ends_as_one_that_was_not(
     method: str, call: int, after: bool, tables: dict[str, pd.DataFrame]
