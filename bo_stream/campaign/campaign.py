@@ -8,7 +8,7 @@ and one that comes back goes on as if it had never been away.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -20,7 +20,14 @@ from bo_stream.campaign import ledger as events
 from bo_stream.campaign.books import Books
 from bo_stream.campaign.callbacks import Callback
 from bo_stream.campaign.choosing import Chooser
-from bo_stream.campaign.frames import asked_frame, known_ids, new_trials, outcomes, trials_frame
+from bo_stream.campaign.frames import (
+    asked_about,
+    asked_frame,
+    known_ids,
+    new_trials,
+    outcomes,
+    trials_frame,
+)
 from bo_stream.campaign.learner import Learner
 from bo_stream.campaign.ledger import Ledger
 from bo_stream.campaign.loop_config import FitPolicy
@@ -106,20 +113,13 @@ class Campaign:
     ) -> None:
         family, make = as_named(surrogate, default_surrogate(space, budget))
         chosen, build = as_named(acquisition, default_acquisition(goal))
-        settings = Settings(
-            space,
-            goal,
-            family,
-            chosen,
-            secrets.randbits(31) if seed is None else seed,
-            default_initial(space, budget) if initial is None else initial,
-            fit,
-            optimiser or Optimiser(),
-            None if targets is None else space.values(targets).tolist(),
-        )
+        seed = secrets.randbits(31) if seed is None else seed
+        initial = default_initial(space, budget) if initial is None else initial
+        places = None if targets is None else space.values(targets).tolist()
+        optimiser = optimiser or Optimiser()
+        settings = Settings(space, goal, family, chosen, seed, initial, fit, optimiser, places)
         settings.make_surrogate(make), settings.build_acquisition(build)  # refused now, if ever
-        found = opened(store)
-        name = name or "campaign"
+        found, name = opened(store), name or "campaign"
         before = found.settings(name)
         if before is None:
             found.create(name, settings.described())
@@ -153,11 +153,8 @@ class Campaign:
         settings = found.settings(name)
         if settings is None:
             there = ", ".join(map(repr, found.names())) or "no campaign"
-            raise StateError(
-                f"a campaign {name!r} in the store", there, "Correct the name or the URL."
-            )
-        campaign = cls.__new__(cls)
-        read = Settings.read(settings)
+            raise StateError(f"a campaign {name!r}", there, "Correct the name or the URL.")
+        campaign, read = cls.__new__(cls), Settings.read(settings)
         campaign._begin(found, name, read, surrogate, acquisition, callbacks)
         return campaign
 
@@ -190,13 +187,8 @@ class Campaign:
         self.settings, self.store, self.callbacks = settings, store, tuple(callbacks)
         self._like = like
         self._chooser = Chooser(settings, propose, like)
-        learner = Learner(
-            make,
-            settings.space.tensor_bounds.to(like),
-            settings.fit,
-            settings.initial,
-            settings.restandardise,
-        )
+        bounds = settings.space.tensor_bounds.to(like)
+        learner = Learner(make, bounds, settings.fit, settings.initial, settings.restandardise)
         self.row = Row((*(f"{part}_seconds" for part in PARTS), "fit_evaluations"))
         self._books = Books(store, name, settings, learner, like)
         self._books.sync(self.row, score=False)
@@ -293,13 +285,7 @@ class Campaign:
             InputError: for ids that are none.
             StateError: for trials whose outcome is known.
         """
-        if isinstance(ids, int | np.integer):
-            ids = [ids]
-        if not isinstance(ids, Iterable) or not isinstance(reason, str) or not reason.strip():
-            raise InputError(
-                "ids of trials, and the reason in words", f"{ids!r}, {reason!r}", "Say why."
-            )
-        wanted = list(ids)
+        wanted = asked_about(ids, reason)
         self._books.sync(self.row)
         with self.row.timed("store_seconds"), self.store.writing(self.name) as turn:
             ledger = self._books.ledger.after(turn.since(self._books.ledger.seen))

@@ -16,7 +16,15 @@ from bo_stream.campaign.ledger import Ledger, Trial
 from bo_stream.campaign.space import Pool, Space, numbers
 from bo_stream.errors import InputError, NoiseError, StateError
 
-__all__ = ["Outcomes", "asked_frame", "known_ids", "new_trials", "outcomes", "trials_frame"]
+__all__ = [
+    "Outcomes",
+    "asked_about",
+    "asked_frame",
+    "known_ids",
+    "new_trials",
+    "outcomes",
+    "trials_frame",
+]
 
 OWN = ("trial", "place", "y", "yvar", "status", "reason", "ask")
 CLOSE = 1e-9
@@ -74,6 +82,20 @@ def new_trials(
     inputs, places = _inputs(frame, space)
     _check_free(space, ledger, places or [])
     return inputs, places
+
+
+def asked_about(ids: Any, reason: Any) -> list[Any]:
+    """The ids of trials that failed: one, or several.
+
+    Raises:
+        InputError: unless they come with a reason in words.
+    """
+    wanted = [ids] if isinstance(ids, int | np.integer) else ids
+    if not isinstance(wanted, Iterable) or not isinstance(reason, str) or not reason.strip():
+        raise InputError(
+            "ids of trials, and the reason in words", f"{ids!r}, {reason!r}", "Say why."
+        )
+    return list(wanted)
 
 
 def known_ids(ids: Iterable[Any], ledger: Ledger) -> list[Trial]:

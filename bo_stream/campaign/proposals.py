@@ -22,7 +22,7 @@ from bo_stream.campaign.space import Box, Pool, Space
 from bo_stream.core.streaming import StreamingGP
 from bo_stream.errors import InputError
 
-__all__ = ["Build", "Known", "Optimiser", "Propose", "Search", "design", "named", "ranked"]
+__all__ = ["Build", "Known", "Optimiser", "Propose", "Search", "design", "ranked"]
 
 BASELINE = 64
 """Observed points of the highest posterior mean that an acquisition function is told of."""
@@ -54,13 +54,6 @@ class Optimiser:
     num_restarts: int = 10
     raw_samples: int = 512
     options: Mapping[str, Any] | None = None
-
-
-def named(name: str, **options: Any) -> Build:
-    """An acquisition function of `acquisitions` by name."""
-    from acquisitions import build  # here: acquisitions stand on bo_stream
-
-    return partial(build, name, **options)
 
 
 def design(space: Space, seed: int, done: int, q: int, free: Tensor) -> Tensor:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from bo_stream.campaign.loop_config import FitPolicy
-from bo_stream.campaign.proposals import Build, Optimiser, named
+from bo_stream.campaign.proposals import Build, Optimiser
 from bo_stream.campaign.space import Space, space_from
 from bo_stream.core.streaming import StreamingGP
 from bo_stream.errors import InputError, StateError
-from bo_stream.families import surrogate
+from bo_stream.families import FAMILIES, surrogate
 
 __all__ = ["GOALS", "SCHEDULE", "Goal", "Named", "Settings"]
 
@@ -129,7 +129,8 @@ class Settings:
         if self.surrogate is None:
             raise _needs("surrogate")
         options = dict(self.surrogate)
-        return partial(surrogate, options.pop("name"), **options)
+        name = _known(options.pop("name"), FAMILIES, "surrogate")
+        return partial(surrogate, name, **options)
 
     def build_acquisition(self, own: Build | None) -> Build:
         """What makes the acquisition function: the user's callable, or the one named."""
@@ -137,8 +138,11 @@ class Settings:
             return own
         if self.acquisition is None:
             raise _needs("acquisition")
+        from acquisitions.build import NAMES, build  # here: acquisitions stand on bo_stream
+
         options = dict(self.acquisition)
-        return named(options.pop("name"), **options)
+        name = _known(options.pop("name"), NAMES, "acquisition function")
+        return partial(build, name, **options)
 
 
 def as_named(choice: Any, default: str) -> tuple[Mapping[str, Any] | None, Any]:
@@ -181,6 +185,14 @@ def default_initial(space: Space, budget: int | None) -> int:
     """Outcomes to begin with: two for each input and two more, at most a third of the budget."""
     wanted = 2 * space.dim + 2
     return wanted if budget is None else max(2, min(wanted, budget // 3))
+
+
+def _known(name: Any, names: Iterable[str], what: str) -> str:
+    if name not in names:
+        raise InputError(
+            f"the name of a {what}, one of {', '.join(names)}", repr(name), "Choose one of these."
+        )
+    return cast(str, name)
 
 
 def _needs(what: str) -> InputError:
