@@ -20,7 +20,7 @@ from bo_stream.errors import BoStreamError, UnsupportedError
 
 __all__ = ["Books"]
 
-KEPT_AFTER = 200
+KEPT_AFTER = 50
 """Outcomes after which the surrogate is saved even if it was not fitted: a resume replays these."""
 
 
@@ -55,7 +55,7 @@ class Books:
         values = np.array([t.inputs for t in trials], dtype=np.float64)
         return self._space.encoded(values.reshape(-1, self._space.dim)).to(self._like)
 
-    def sync(self, row: Row, score: bool = True) -> None:
+    def sync(self, row: Row) -> None:
         """Take note of what is in the store: snapshots of others, then events.
 
         How much the surrogate has seen it says itself: nothing is absorbed twice, and nothing left
@@ -63,7 +63,6 @@ class Books:
 
         Args:
             row: Whose seconds are added to.
-            score: Whether to look how well new outcomes were predicted.
         """
         if self.store.durable and self.store.newest_snapshot(self.name) > self._snapshot:
             self._load_snapshot()
@@ -77,7 +76,7 @@ class Books:
             first = learner.told
             part = slice(first, ends[bisect_right(ends, first)])
             Yvar = None if seen.Yvar is None else seen.Yvar[part]
-            learner.absorb(seen.X[part], seen.Y[part], Yvar, row, score)
+            learner.absorb(seen.X[part], seen.Y[part], Yvar, row)
         if learner.model is not None and learner.told >= self._saved + KEPT_AFTER:
             self._save_snapshot(row)
 

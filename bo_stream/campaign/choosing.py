@@ -46,7 +46,13 @@ class Chooser:
             InputError: if a pool has fewer places left.
         """
         s, space, ledger = self.settings, self.settings.space, books.ledger
-        free = self._free(ledger, q)
+        free = self.free(ledger)
+        if isinstance(space, Pool) and len(free) < q:
+            raise InputError(
+                f"{q} places that may still be measured",
+                f"{len(free)}",
+                "Ask for fewer, or use Pool(..., repeats=True).",
+            )
         seed = seeded(2 * (1_000_003 * s.seed + ledger.asks), self._device)
         with seed, row.timed("acquisition_seconds"):
             model = books.learner.model
@@ -65,7 +71,7 @@ class Chooser:
             return space.place_values[places], places
         return space.decoded(chosen), None
 
-    def _free(self, ledger: Ledger, q: int) -> Tensor:
+    def free(self, ledger: Ledger) -> Tensor:
         """Rows of the pool that may be measured."""
         space = self.settings.space
         if not isinstance(space, Pool):
@@ -73,10 +79,4 @@ class Chooser:
         free = torch.ones(len(space.place_values), dtype=torch.bool)
         trials = ledger.trials.values()
         free[[t.place for t in trials if not (space.repeats and t.status == "told")]] = False
-        if int(free.sum()) < q:
-            raise InputError(
-                f"{q} places that may still be measured",
-                f"{int(free.sum())}",
-                "Ask for fewer, or use Pool(..., repeats=True).",
-            )
         return free.nonzero().squeeze(-1)
