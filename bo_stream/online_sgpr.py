@@ -36,6 +36,12 @@ class OnlineSGPR(GrowingFits, StreamingGP):
     With M inducing points: memory O(M^2 + the last batch) whatever has been seen; `observe` of N
     points O(N M^2 + M^3); a posterior O(M^3) once, then O(M^2) a point. One output.
 
+    Where residuals show structure that the model takes for noise, `fit` (which `observe` calls)
+    gathers the rows of the batches from then on, transformed: fewer than 512 of them, 8 (d + 2)
+    bytes each. With 512 it tries shorter lengthscales on them, and drops them; the next such search
+    waits until the data have doubled. But for these rows, `state_bytes` is constant at fixed M and
+    batch size.
+
     Hyperparameters are learned from the last batch's online bound, in which the past speaks through
     the function values it left behind: the noise is learned from that batch alone, and what an old
     batch said under its own noise stays as it is. Learned from small or unrepresentative batches
@@ -51,7 +57,9 @@ class OnlineSGPR(GrowingFits, StreamingGP):
         growth: Which inducing points a batch leaves behind; see `bo_stream.growth`.
         jitter: Added to ``K(Z, Z)``, relative to the prior variance.
         trust: Largest change of the logarithm of a hyperparameter in one fit to any batch but the
-            first, against drift; None for no limit.
+            first, against drift; None for no limit. A search would break it: with a `trust` only
+            the first fit searches, and later ones neither gather rows nor search; `watch` still
+            says what predictions miss.
 
     Example:
         >>> import torch

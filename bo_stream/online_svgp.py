@@ -211,7 +211,7 @@ class OnlineSVGP(StreamingGP):
     def _past_of(self, state: SVGPState) -> Past:
         """A law as a batch to come will see it."""
         kernel, mean = frozen_kernel(self.covar_module), self._prior_mean().detach()[0].clone()
-        return Past(state, factor(state, kernel), mean)
+        return Past(state, factor(state, kernel)[0], mean)
 
     def _copied_network(self, state: SVGPState) -> Network:
         """A network over copies of the hyperparameters, which learn if they are to."""

@@ -1,106 +1,134 @@
-"""The books of a run: what was asked, what came back, and the rows that were recorded.
-
-An evaluation may cost a day, so it is booked before anything else can fail. The books change only
-by one assignment, of a whole new `Books` or of the answer of the step under way: an interruption
-finds them either as they were or as they are to be.
-"""
+"""The books of a campaign: what its store says, and the surrogate that follows from it."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+import warnings
+from bisect import bisect_right
+from collections.abc import Iterable
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from bo_stream.campaign.randomness import Draws
+from bo_stream.campaign.learner import Learner
+from bo_stream.campaign.ledger import Ledger, Trial
+from bo_stream.campaign.observed import Observed
 from bo_stream.campaign.records import Row
-from bo_stream.errors import DtypeError, ShapeError
+from bo_stream.campaign.settings import Settings
+from bo_stream.campaign.store import Store
+from bo_stream.errors import BoStreamError, UnsupportedError
 
-__all__ = ["Books", "OpenStep", "check_answer"]
+__all__ = ["Books"]
 
-
-@dataclass
-class OpenStep:
-    """A step that has been asked for and has no row yet.
-
-    Attributes:
-        number: Of the step; the initial design is step 0.
-        asked: What is evaluated: ``q x d`` points, or ``q`` indices.
-        row: What has been measured so far.
-        draws: The random generators as asking left them.
-        answer: The values, ``q x 1``, once they are there.
-        before: The surrogate's state before it sees them; None until that is about to happen.
-        baseline: Points of a high posterior mean, for a run that keeps some.
-    """
-
-    number: int
-    asked: Tensor
-    row: Row
-    draws: Draws
-    answer: Tensor | None = None
-    before: dict[str, Any] | None = None
-    baseline: Tensor | None = None
+KEPT_AFTER = 50
+"""Outcomes after which the surrogate is saved even if it was not fitted: a resume replays these."""
 
 
-@dataclass(frozen=True)
 class Books:
-    """All that a run has paid for, and its rows.
-
-    Attributes:
-        asked: What the finished steps asked, in order.
-        answers: ``n x 1``, what came back, as absorbed; an entry that is not finite marks an
-            evaluation that failed.
-        rows: One for every finished step.
-        open: The step under way.
-    """
-
-    asked: Tensor
-    answers: Tensor
-    rows: tuple[dict[str, Any], ...] = ()
-    open: OpenStep | None = None
-
-    def paid(self) -> tuple[Tensor, Tensor]:
-        """Everything that was answered, the step under way included: what was asked, the values."""
-        if self.open is None or self.open.answer is None:
-            return self.asked, self.answers
-        return (
-            torch.cat([self.asked, self.open.asked]),
-            torch.cat([self.answers, self.open.answer]),
-        )
-
-    def closed(self, step: OpenStep, answers: Tensor, row: dict[str, Any]) -> Books:
-        """The books with a step finished.
-
-        Args:
-            step: The step.
-            answers: Its values as absorbed, not finite where an evaluation failed.
-            row: Its row.
-        """
-        return Books(
-            torch.cat([self.asked, step.asked]),
-            torch.cat([self.answers, answers]),
-            (*self.rows, row),
-        )
-
-
-def check_answer(answer: Any, count: int, dtype: torch.dtype) -> None:
-    """Refuse what cannot be paired with what was asked.
+    """Ledger, observations and surrogate of a campaign, kept in step with its store.
 
     Args:
-        answer: What an evaluation returned.
-        count: How many points were asked for.
-        dtype: That of the points.
+        store: Where events and snapshots are.
+        name: Of the campaign.
+        settings: Of the campaign.
+        learner: The surrogate.
+        like: What tensors are like.
 
-    Raises:
-        ShapeError, DtypeError: unless it is a tensor ``count x 1`` of this dtype.
+    Attributes:
+        ledger: Every trial.
+        observed: Outcomes as tensors.
+        learner: The surrogate.
     """
-    shape = tuple(answer.shape) if isinstance(answer, Tensor) else type(answer).__name__
-    if shape != (count, 1):
-        raise ShapeError(
-            f"values of shape {(count, 1)}",
-            f"{shape}",
-            "Return one row for each point, NaN where an evaluation failed.",
-        )
-    if answer.dtype != dtype:
-        raise DtypeError(f"values of {dtype}", f"{answer.dtype}", "Return the dtype of the points.")
+
+    def __init__(
+        self, store: Store, name: str, settings: Settings, learner: Learner, like: Tensor
+    ) -> None:
+        self.store, self.name, self.learner = store, name, learner
+        self.ledger = Ledger()
+        self._space, self._sign, self._like = settings.space, settings.sign, like
+        none = like.new_empty(0, settings.space.dim)
+        self.observed = Observed(none, none[:, :1])
+        self._snapshot, self._saved = 0, 0
+
+    def points(self, trials: list[Trial]) -> Tensor:
+        """Where trials are, ``n x d``, as the surrogate sees it."""
+        values = np.array([t.inputs for t in trials], dtype=np.float64)
+        return self._space.encoded(values.reshape(-1, self._space.dim)).to(self._like)
+
+    def sync(self, row: Row) -> None:
+        """Take note of what is in the store: snapshots of others, then events.
+
+        How much the surrogate has seen it says itself: nothing is absorbed twice, and nothing left
+        out, whatever interrupts this.
+
+        Args:
+            row: Whose seconds are added to.
+        """
+        if self.store.durable and self.store.newest_snapshot(self.name) > self._snapshot:
+            self._load_snapshot()
+        new = self.store.since(self.name, self.ledger.seen)
+        if new:
+            self.ledger = self.ledger.after(new)
+        for batch in self.ledger.batches[self.observed.batches :]:
+            self.observed = self.observed.after(*self._data(batch))
+        learner, seen, ends = self.learner, self.observed, self.ledger.ends
+        while learner.model is not None and learner.told < self.ledger.told:
+            first = learner.told
+            part = slice(first, ends[bisect_right(ends, first)])
+            Yvar = None if seen.Yvar is None else seen.Yvar[part]
+            learner.absorb(seen.X[part], seen.Y[part], Yvar, row)
+        if learner.model is not None and learner.told >= self._saved + KEPT_AFTER:
+            self._save_snapshot(row)
+
+    def settle(self, row: Row) -> None:
+        """Build or fit the surrogate, if that is due."""
+        ledger, seen = self.ledger, self.observed
+        data = (seen.X, seen.Y, seen.Yvar)
+        if self.learner.settle(data, ledger.told, len(ledger.batches), row):
+            self._save_snapshot(row)
+
+    # -- pieces ----------------------------------------------------------------------------------
+
+    def _data(self, ids: Iterable[int]) -> tuple[Tensor, Tensor, Tensor | None]:
+        """X, Y and Yvar of trials that were told, as the surrogate sees them."""
+        trials = [self.ledger.trials[id] for id in ids]
+        Y = torch.tensor([[t.y] for t in trials], dtype=torch.float64).to(self._like)
+        Yvar = None
+        if self.ledger.noise_known:
+            Yvar = torch.tensor([[t.yvar] for t in trials], dtype=torch.float64).to(self._like)
+        return self.points(trials), self._sign * Y, Yvar
+
+    def _save_snapshot(self, row: Row) -> None:
+        if not self.store.durable:
+            return
+        with row.timed("store_seconds"):
+            try:
+                about, model = self.learner.dumps()
+            except UnsupportedError as error:
+                warnings.warn(
+                    f"This surrogate cannot be saved; a resumed campaign builds it anew. {error}",
+                    stacklevel=4,
+                )
+                self._saved = 1 << 62
+                return
+            self._snapshot = self.store.save_snapshot(self.name, about, model)
+        self._saved = self.learner.told
+
+    def _load_snapshot(self) -> None:
+        """The newest snapshot that can be read; without one, the surrogate is built anew."""
+        newest = self.store.newest_snapshot(self.name)
+        for snapshot in self.store.snapshots(self.name):
+            try:
+                self.learner.loads(snapshot.about, snapshot.model)
+            except (BoStreamError, KeyError, TypeError) as error:
+                warnings.warn(
+                    f"Snapshot {snapshot.number} of campaign {self.name!r} is passed over, and "
+                    f"what came after the one before it is told again: {error}",
+                    stacklevel=4,
+                )
+                continue
+            self._saved = self.learner.told
+            break
+        else:
+            self.learner.forget()
+        self._snapshot = newest

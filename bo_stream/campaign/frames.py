@@ -16,7 +16,15 @@ from bo_stream.campaign.ledger import Ledger, Trial
 from bo_stream.campaign.space import Pool, Space, numbers
 from bo_stream.errors import InputError, NoiseError, StateError
 
-__all__ = ["Outcomes", "asked_frame", "known_ids", "outcomes", "trials_frame"]
+__all__ = [
+    "Outcomes",
+    "asked_about",
+    "asked_frame",
+    "known_ids",
+    "new_trials",
+    "outcomes",
+    "trials_frame",
+]
 
 OWN = ("trial", "place", "y", "yvar", "status", "reason", "ask")
 CLOSE = 1e-9
@@ -41,11 +49,7 @@ def outcomes(frame: pd.DataFrame, space: Space, ledger: Ledger) -> Outcomes:
     yvar = _noise(frame, ledger)
     ids = _ids(frame)
     if ids is None:
-        places = space.places(frame) if isinstance(space, Pool) else None
-        if places is not None and isinstance(space, Pool):
-            inputs = space.place_values[places]
-        else:
-            inputs = space.values(frame)
+        inputs, places = _inputs(frame, space)
         found = _running_at(ledger, inputs, places)
         new = [i for i, id in enumerate(found) if id is None]
         _check_free(space, ledger, [] if places is None else [places[i] for i in new])
@@ -64,6 +68,34 @@ def outcomes(frame: pd.DataFrame, space: Space, ledger: Ledger) -> Outcomes:
                 "Leave the row out; or tell it without a trial id, as a measurement of its own.",
             )
     return kept, np.empty((0, space.dim)), None if not isinstance(space, Pool) else []
+
+
+def new_trials(
+    frame: pd.DataFrame, space: Space, ledger: Ledger
+) -> tuple[np.ndarray, list[int] | None]:
+    """Inputs and places of trials that a frame is about, none of them known yet.
+
+    Raises:
+        InputError: on columns or values that do not fit.
+    """
+    _check_columns(frame, space)
+    inputs, places = _inputs(frame, space)
+    _check_free(space, ledger, places or [])
+    return inputs, places
+
+
+def asked_about(ids: Any, reason: Any) -> list[Any]:
+    """The ids of trials that failed: one, or several.
+
+    Raises:
+        InputError: unless they come with a reason in words.
+    """
+    wanted = [ids] if isinstance(ids, int | np.integer) else ids
+    if not isinstance(wanted, Iterable) or not isinstance(reason, str) or not reason.strip():
+        raise InputError(
+            "ids of trials, and the reason in words", f"{ids!r}, {reason!r}", "Say why."
+        )
+    return list(wanted)
 
 
 def known_ids(ids: Iterable[Any], ledger: Ledger) -> list[Trial]:
@@ -127,6 +159,14 @@ def _check_columns(frame: Any, space: Space) -> None:
             f"{', '.join(extra)} besides",
             "Drop them: frame.drop(columns=...).",
         )
+
+
+def _inputs(frame: pd.DataFrame, space: Space) -> tuple[np.ndarray, list[int] | None]:
+    """Inputs of a frame's rows, and places in a pool."""
+    if not isinstance(space, Pool):
+        return space.values(frame), None
+    places = space.places(frame)
+    return space.place_values[places], places
 
 
 def _noise(frame: pd.DataFrame, ledger: Ledger) -> list[float | None]:

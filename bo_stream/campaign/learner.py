@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -62,33 +63,30 @@ class Learner:
         """Outcomes that the surrogate has seen."""
         return 0 if self.model is None else self.model.num_observed
 
-    def absorb(self, X: Tensor, Y: Tensor, Yvar: Tensor | None, row: Row, score: bool) -> None:
-        """Take one batch: all of it or nothing.
+    def absorb(self, X: Tensor, Y: Tensor, Yvar: Tensor | None, row: Row) -> None:
+        """Look how well a batch was predicted, and take it: all of it or nothing.
 
         Args:
             X: ``n x d``.
             Y: ``n x 1``.
             Yvar: ``n x 1``, where noise is known.
-            row: Whose seconds are added to; its ``log_predictive`` is set if it is scored.
-            score: Whether to look first at how well it was predicted.
+            row: Whose seconds are added to, and whose ``log_predictive`` is set.
         """
         if self.model is None:
             return
-        surprise = self.surprise
-        if score:
-            with row.timed("score_seconds"):
-                said = self.model.predictive_score(X, Y, Yvar)
-                row["log_predictive"] = float(said.log_density)
-                surprise = surprise.seen(said.shortfall, said.variance, len(X))
+        with row.timed("score_seconds"):
+            said = self.model.predictive_score(X, Y, Yvar)
+            row["log_predictive"] = float(said.log_density)
+            surprise = self.surprise.seen(said.shortfall, said.variance, len(X))
         with row.timed("update_seconds"):
             self.model.observe(X, Y, Yvar)
         self.surprise = surprise
 
-    def settle(self, data: Callable[[], Data], told: int, batches: int, row: Row) -> bool:
+    def settle(self, data: Data, told: int, batches: int, row: Row) -> bool:
         """Build or fit the surrogate, if that is due; says whether its hyperparameters changed.
 
         Args:
-            data: Gives everything told so far.
+            data: Everything told so far.
             told: How many outcomes that is.
             batches: How many batches.
             row: Whose seconds and ``fit_evaluations`` are added to.
@@ -98,17 +96,16 @@ class Learner:
         model, policy, begun = self.model, self.policy, self._begun
         if model is None:
             begun = batches
-            X, Y, Yvar = data()
             with row.timed("update_seconds"):
                 scale = Standardize(m=1)
-                model = self.make(X, Y, Yvar, bounds=self.bounds, outcome_transform=scale)
+                model = self.make(*data, bounds=self.bounds, outcome_transform=scale)
         step = batches - begun
         passed = range(min(step, self._settled - begun + 1), step + 1)
         fitted = any(policy.due(s, model.refit_due) for s in passed)
         if fitted:
             if step and self.restandardise:
                 with row.timed("update_seconds"):
-                    self._restandardise(model, data()[1])
+                    self._restandardise(model, data[1])
             with row.timed("fit_seconds"):
                 report = model.fit(policy.max_evals if step else policy.first_max_evals)
             row["fit_evaluations"] += report.evaluations
@@ -122,6 +119,21 @@ class Learner:
             model.restandardise(Y)
         except UnsupportedError:  # it was built with a transform of its own
             self.restandardise = False
+
+    # -- going back ------------------------------------------------------------------------------
+
+    def kept(self) -> Callable[[], None]:
+        """What puts it back to where it is now."""
+        model, surprise, counts = self.model, self.surprise, (self._begun, self._settled)
+        state = None if model is None else copy.deepcopy(model.state_dict())
+
+        def back() -> None:
+            if model is not None and state is not None:
+                model.load_state_dict(state)
+            self.model, self.surprise = model, surprise
+            self._begun, self._settled = counts
+
+        return back
 
     # -- snapshots -------------------------------------------------------------------------------
 

@@ -58,17 +58,20 @@ class Ledger:
         trials: By id.
         asks: How many calls of `ask` were recorded.
         batches: Ids as they were told, batch by batch, in order.
+        ends: How many outcomes were told with the end of each batch.
         seen: How many events were recorded.
     """
 
     trials: Mapping[int, Trial] = field(default_factory=dict)
     asks: int = 0
     batches: tuple[tuple[int, ...], ...] = ()
+    ends: tuple[int, ...] = ()
     seen: int = 0
 
     def after(self, events: list[Event]) -> Ledger:
         """The ledger with these events added."""
-        trials, asks, batches = dict(self.trials), self.asks, list(self.batches)
+        trials, asks = dict(self.trials), self.asks
+        batches, ends = list(self.batches), list(self.ends)
         for event in events:
             if event["kind"] == "asked":
                 for id, place, inputs in event["trials"]:
@@ -81,10 +84,11 @@ class Ledger:
                     trials[id] = replace(trials[id], status="told", y=y, yvar=yvar, reason=None)
                 if event["values"]:
                     batches.append(tuple(id for id, _, _ in event["values"]))
+                    ends.append(len(batches[-1]) + (ends[-1] if ends else 0))
             else:
                 for id, reason in event["reasons"]:
                     trials[id] = replace(trials[id], status="failed", reason=reason)
-        return Ledger(trials, asks, tuple(batches), self.seen + len(events))
+        return Ledger(trials, asks, tuple(batches), tuple(ends), self.seen + len(events))
 
     def of(self, *statuses: Status) -> list[Trial]:
         """Trials of these statuses, by id."""
@@ -93,7 +97,7 @@ class Ledger:
     @property
     def told(self) -> int:
         """How many outcomes are known."""
-        return sum(map(len, self.batches))
+        return self.ends[-1] if self.ends else 0
 
     @property
     def noise_known(self) -> bool | None:

@@ -10,21 +10,24 @@ interruption leaves behind, and how a campaign goes on from there, is said in
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from math import isfinite
 from os import PathLike
 from typing import Any, cast
 
+import numpy as np
+import pandas as pd
 import torch
-from botorch.models.transforms.outcome import Standardize
 from torch import Tensor
 
-from bo_stream.campaign.books import Books, OpenStep
 from bo_stream.campaign.pool_config import Cells, PoolConfig, Split
-from bo_stream.campaign.randomness import drawn, seeded
+from bo_stream.campaign.proposals import Known
+from bo_stream.campaign.randomness import seeded
 from bo_stream.campaign.records import Row, environment, write_table
-from bo_stream.campaign.run import PARTS, Run
+from bo_stream.campaign.run import PARTS, OpenStep, Run
+from bo_stream.campaign.settings import Settings
+from bo_stream.campaign.simulated import SimulatedCampaign
+from bo_stream.campaign.space import Pool
 from bo_stream.core.streaming import StreamingGP
 from bo_stream.errors import InputError
 from bo_stream.scores import marginals, noise_variance, score
@@ -36,7 +39,7 @@ Policy = Callable[[StreamingGP, Tensor, Tensor, int], Tensor]
 
 _COLUMNS = (
     *("step", "n", "observation", "rmse", "nlpd", "coverage", "integrated_variance"),
-    *("log_predictive", "fit_evaluations", "fit_objective", "clipped", "failed", "bytes"),
+    *("log_predictive", "fit_evaluations", "fit_objective", "clipped", "failed", "behind", "bytes"),
     *(f"{part}_seconds" for part in (*PARTS, "step", "wallclock", "score")),
 )
 
@@ -89,15 +92,24 @@ class PoolLoop(Run):
         self.make_surrogate = make_surrogate
         self.policy = policy
         self.config = config or PoolConfig()
-        self.split = Split.of(cells, self.config)
+        c = self.config
+        self.split = Split.of(cells, c)
         self.test_X = cells.X[self.split.test]
-        books = Books(self.split.pool[:0], self.split.observed[:0])
-        super().__init__(self.config.steps, books, cells.X.device, callback)
+        places = torch.cat([self.split.initial, self.split.pool])
+        table = pd.DataFrame(
+            cells.X[places].cpu().double().numpy(),
+            pd.Index(places.tolist()),
+            [f"x{i}" for i in range(cells.X.shape[-1])],
+        )
+        space = Pool(table)
+        settings = Settings(space, "learn", None, None, c.seed, 2, c.fit)
+        campaign = SimulatedCampaign(settings, self._make, self._choose, cells.X)
+        super().__init__(campaign, c.steps, _COLUMNS, callback)
 
     @property
     def queried(self) -> Tensor:
         """Indices of all cells queried, in order."""
-        return self._books.paid()[0]
+        return self._paid()[0]
 
     @property
     def readings(self) -> Tensor:
@@ -105,12 +117,12 @@ class PoolLoop(Run):
 
         Those of a step that was interrupted are here as they were read.
         """
-        return self._books.paid()[1]
+        return self._paid()[1]
 
     @property
     def pool(self) -> Tensor:
         """Indices of the cells that can still be queried."""
-        left = torch.ones(len(self.cells.X), dtype=torch.bool, device=self._device)
+        left = torch.ones(len(self.cells.X), dtype=torch.bool, device=self.cells.X.device)
         left[self.queried] = False
         return self.split.pool[left[self.split.pool]]
 
@@ -122,18 +134,19 @@ class PoolLoop(Run):
             InputError: if fewer than two of these cells have a finite reading.
         """
         self._not_started()
-        if self._books.open is None:
-            with self._seeded(0):
-                step = OpenStep(0, self.split.initial, Row(_COLUMNS), drawn(self._device))
-            self._books = replace(self._books, open=step)
-        return self._finish(cast(OpenStep, self._books.open))
+        if self._open is None:
+            self._open = self._opened()
+        return self._finish(self._open)
 
     def observations(self) -> tuple[Tensor, Tensor, Tensor | None]:
         """X, Y and Yvar of all readings, in order, as absorbed: for any other surrogate.
 
         Readings that failed are left out.
         """
-        return self._readable(*self._books.paid())
+        cells, Y = self._paid()
+        good, noise = Y[:, 0].isfinite(), self.split.noise
+        cells = cells[good]
+        return self.cells.X[cells], Y[good], None if noise is None else noise[cells]
 
     def save(self, path: str | PathLike[str], **facts: Any) -> None:
         """Write the table to ``path`` (CSV) and how it came about beside it (JSON).
@@ -156,72 +169,90 @@ class PoolLoop(Run):
 
     # -- the parts of a step ---------------------------------------------------------------------
 
-    def _ask(self, model: StreamingGP, number: int) -> OpenStep:
-        row, pool = Row(_COLUMNS), self.pool
-        with self._seeded(number), row.timed("acquisition_seconds"):
-            chosen = self.policy(model, self.test_X, self.cells.X[pool], self.config.q)
-            if chosen.shape != (self.config.q,) or len(chosen.unique()) != len(chosen):
-                raise InputError(
-                    f"{self.config.q} different indices into the pool",
-                    f"{chosen.tolist()}",
-                    "A policy may choose no cell twice.",
-                )
-            return OpenStep(number, pool[chosen], row, drawn(self._device))
+    @property
+    def _q(self) -> int:
+        return self.config.q
+
+    def _begin(self) -> pd.DataFrame:
+        return self.campaign.enqueue(pd.DataFrame({"place": self.split.initial.tolist()}))
+
+    def _make(self, X: Tensor, Y: Tensor, Yvar: Tensor | None, **options: Any) -> StreamingGP:
+        """The surrogate, over the unit cube."""
+        box = torch.stack([torch.zeros_like(X[0]), torch.ones_like(X[0])])
+        return self.make_surrogate(X, Y, Yvar, **{**options, "bounds": box})
+
+    def _choose(self, model: StreamingGP, q: int, known: Known) -> Tensor:
+        """What the policy chooses, as indices into the free places."""
+        every = torch.cat([self.split.initial, self.split.pool])
+        pool = self.cells.X[every[known.free]]
+        with seeded(1_000_003 * self.config.seed + len(self._rows), pool.device):
+            chosen = self.policy(model, self.test_X, pool, q)
+        if chosen.shape != (q,) or len(chosen.unique()) != len(chosen):
+            raise InputError(
+                f"{q} different indices into the pool",
+                f"{chosen.tolist()}",
+                "A policy may choose no cell twice.",
+            )
+        return chosen
 
     def _evaluate(self, step: OpenStep) -> None:
+        cells = self._cells_of(cast(pd.DataFrame, step.trials))
         with step.row.timed("evaluation_seconds"):
-            step.answer = self.split.observed[step.asked]
+            step.answer = self.split.observed[cells]
 
-    def _build(self, step: OpenStep, row: Row) -> StreamingGP:
-        X, Y, Yvar = self.observations()
-        if len(Y) < 2:
-            raise InputError(
-                "two initial cells with a finite reading",
-                f"{len(Y)} of {len(step.asked)}",
-                "Take more initial cells, or leave out cells without a value.",
-            )
-        with row.timed("update_seconds"):
-            box = torch.stack([torch.zeros_like(X[0]), torch.ones_like(X[0])])
-            return self.make_surrogate(X, Y, Yvar, bounds=box, outcome_transform=Standardize(m=1))
-
-    def _absorb(self, model: StreamingGP, step: OpenStep, row: Row) -> Tensor:
-        answers, c = cast(Tensor, step.answer), self.config
-        X, Y, Yvar = self._readable(step.asked, answers)
-        good, kept = answers[:, 0].isfinite(), answers.clone()
-        row["clipped"] = 0
+    def _tell(self, step: OpenStep, row: Row) -> None:
+        trials, read = cast(pd.DataFrame, step.trials), cast(Tensor, step.answer)
+        good = read[:, 0].isfinite()
+        cells, known = self._cells_of(trials), good.cpu().numpy()
+        Y, noise = read[good], self.split.noise
+        Yvar = None if noise is None else noise[cells][good]
+        row["clipped"], row["failed"], density = 0, int((~good).sum()), float("nan")
         if step.number and len(Y):
+            X, model = self.cells.X[cells[good]], self._built()
             with row.timed("score_seconds"):
-                row["log_predictive"] = float(model.log_predictive(X, Y, Yvar))
+                density = float(model.log_predictive(X, Y, Yvar))
             with row.timed("update_seconds"):
-                kept[good] = self._clipped(model, X, Y, Yvar)
-                row["clipped"] = int((kept[good] != Y).sum())
-                model.observe(X, kept[good], Yvar)
-        if c.fit.due(step.number, model.refit_due):
-            self._fit(model, step, row, kept)
-        with row.timed("update_seconds"):
-            model.process()  # bringing the posterior up to date belongs to the update
-        self._accounted(model, step, row, failed=len(kept) - len(Y))
+                kept = self._clipped(model, X, Y, Yvar)
+            row["clipped"], Y = int((kept != Y).sum()), kept
+        if not known.all():
+            self.campaign.fail(trials.index[~known], "no finite reading")
+        if known.any():
+            told = trials[known].assign(y=Y[:, 0].cpu().double().numpy())
+            if Yvar is not None:
+                told["yvar"] = Yvar[:, 0].cpu().double().numpy()
+            self.campaign.tell(told)
+        row["log_predictive"] = density  # of what was read, before it was clipped
+
+    def _judge(self, model: StreamingGP, step: OpenStep, row: Row) -> None:
+        test, noise = self.split.test, self.split.noise
         with row.timed("score_seconds"):
-            test, noise = self.split.test, self.split.noise
             scores = score(
                 model,
                 self.test_X,
                 self.cells.Y[test],
                 self.split.observed[test],
                 None if noise is None else noise[test],
-                c.level,
+                self.config.level,
             )
         row.update(asdict(scores))
-        row["observation"] = c.observation
-        return kept
+        row["observation"] = self.config.observation
 
     # -- pieces ----------------------------------------------------------------------------------
 
-    def _readable(self, cells: Tensor, Y: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
-        """X, Y and Yvar of cells, without the readings that failed."""
-        good, noise = Y[:, 0].isfinite(), self.split.noise
-        cells = cells[good]
-        return self.cells.X[cells], Y[good], None if noise is None else noise[cells]
+    def _cells_of(self, trials: pd.DataFrame) -> Tensor:
+        """Indices of the cells that trials are about."""
+        return torch.tensor(trials["place"].to_numpy(), device=self.cells.X.device)
+
+    def _paid(self) -> tuple[Tensor, Tensor]:
+        """Cells that were read, in order, and what they gave."""
+        trials = self.campaign.trials()
+        waiting = self._answered()
+        if waiting is None:
+            trials = trials[trials["status"] != "running"]
+        else:
+            trials.loc[waiting[0].index, "y"] = waiting[1][:, 0].cpu().double().numpy()
+        Y = torch.tensor(trials["y"].to_numpy(np.float64)).unsqueeze(-1)
+        return self._cells_of(trials), Y.to(self.cells.X)
 
     def _clipped(self, model: StreamingGP, X: Tensor, Y: Tensor, Yvar: Tensor | None) -> Tensor:
         """Readings no further than ``clip`` predictive standard deviations from their mean."""
@@ -232,17 +263,3 @@ class PoolLoop(Run):
         noise = noise_variance(model) if Yvar is None else Yvar
         reach = c.clip * (variance + noise).sqrt()
         return Y.clamp(mean - reach, mean + reach)
-
-    def _fit(self, model: StreamingGP, step: OpenStep, row: Row, kept: Tensor) -> None:
-        """Standardise by all cells queried, then fit: both only change together."""
-        policy, books = self.config.fit, self._books
-        with row.timed("update_seconds"):
-            if step.number:
-                asked, Y = torch.cat([books.asked, step.asked]), torch.cat([books.answers, kept])
-                model.restandardise(self._readable(asked, Y)[1])
-        with row.timed("fit_seconds"):
-            report = model.fit(policy.max_evals if step.number else policy.first_max_evals)
-        row["fit_evaluations"], row["fit_objective"] = report.evaluations, report.value
-
-    def _seeded(self, step: int) -> AbstractContextManager[None]:
-        return seeded(1_000_003 * self.config.seed + step, self._device)

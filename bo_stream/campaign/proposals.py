@@ -7,7 +7,7 @@ user's own callables; trials under way are pending points for every one of them.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
@@ -22,7 +22,7 @@ from bo_stream.campaign.space import Box, Pool, Space
 from bo_stream.core.streaming import StreamingGP
 from bo_stream.errors import InputError
 
-__all__ = ["Build", "Optimiser", "design", "elsewhere", "named", "propose", "ranked"]
+__all__ = ["Build", "Known", "Optimiser", "Propose", "Search", "design", "ranked"]
 
 BASELINE = 64
 """Observed points of the highest posterior mean that an acquisition function is told of."""
@@ -56,13 +56,6 @@ class Optimiser:
     options: Mapping[str, Any] | None = None
 
 
-def named(name: str, **options: Any) -> Build:
-    """An acquisition function of `acquisitions` by name."""
-    from acquisitions import build  # here: acquisitions stand on bo_stream
-
-    return partial(build, name, **options)
-
-
 def design(space: Space, seed: int, done: int, q: int, free: Tensor) -> Tensor:
     """Points to begin with: ``q`` after ``done`` earlier ones.
 
@@ -81,59 +74,84 @@ def design(space: Space, seed: int, done: int, q: int, free: Tensor) -> Tensor:
     return points[done:, 0]
 
 
-def propose(
-    space: Space,
-    model: StreamingGP,
-    build: Build,
-    optimiser: Optimiser,
-    q: int,
-    *,
-    seen: Tensor,
-    pending: Tensor,
-    free: Tensor,
-    targets: Tensor | None,
-) -> Tensor:
+@dataclass(frozen=True)
+class Known:
+    """What is known when the next trials are chosen.
+
+    Attributes:
+        seen: ``n x d`` points observed, those that matter.
+        pending: ``n' x d`` points under way.
+        failed: ``n" x d`` points that gave no value.
+        free: Rows of the pool that may be measured.
+    """
+
+    seen: Tensor
+    pending: Tensor
+    failed: Tensor
+    free: Tensor
+
+
+class Propose(Protocol):
+    """What chooses the next trials, given a surrogate."""
+
+    def __call__(self, model: StreamingGP, q: int, known: Known) -> Tensor:
+        """``q x d`` points of a box, or ``q`` indices into the free places of a pool."""
+        ...
+
+
+@dataclass(frozen=True)
+class Search:
     """The maximiser of an acquisition function.
 
-    Args:
+    Attributes:
         space: Where to look.
-        model: The surrogate.
         build: Makes the acquisition function.
-        optimiser: For boxes.
-        q: How many points.
-        seen: ``n x d`` points observed.
-        pending: ``n' x d`` points under way.
-        free: Rows of the pool that may be measured.
+        optimiser: How hard to look, in a box.
         targets: Places over which variance is integrated; None: the pool, or a Sobol sample.
-
-    Returns:
-        ``q x d`` points of a box, or ``q`` indices into ``free``.
+        baseline: Observed points of the highest posterior mean that the acquisition is told of.
     """
-    if targets is None:
-        targets = _targets(space)
-    baseline, best = ranked(model, seen)
-    known = {"X_baseline": baseline, "best_f": best, "mc_points": targets}
-    if len(pending):
-        known["X_pending"] = pending
-    acqf = _called(build, model, known)
-    if isinstance(space, Box):
-        options = dict(optimiser.options or {})
+
+    space: Space
+    build: Build
+    optimiser: Optimiser
+    targets: Tensor | None = None
+    baseline: int = BASELINE
+
+    def __call__(self, model: StreamingGP, q: int, known: Known) -> Tensor:
+        """The points, or indices into the free places."""
+        best, best_f = ranked(model, known.seen, self.baseline)
+        said = {"X_baseline": best, "best_f": best_f}
+        if len(known.pending):
+            said["X_pending"] = known.pending
+        acqf = _called(self.build, model, said, self._targets)
+        if isinstance(self.space, Pool):
+            from acquisitions import select_from_pool
+
+            return select_from_pool(acqf, self.space.points.to(best)[known.free], q)[0]
+        bounds = self.space.tensor_bounds.to(best)
         X, _ = optimize_acqf(
             acqf,
-            space.tensor_bounds,
+            bounds,
             q=q,
-            num_restarts=optimiser.num_restarts,
-            raw_samples=optimiser.raw_samples,
-            options=options,
+            num_restarts=self.optimiser.num_restarts,
+            raw_samples=self.optimiser.raw_samples,
+            options=dict(self.optimiser.options or {}),
         )
-        return X
-    from acquisitions import select_from_pool
+        return elsewhere(bounds, X, known.failed)
 
-    return select_from_pool(acqf, space.points[free], q)[0]
+    def _targets(self) -> Tensor:
+        """Places over which variance is integrated."""
+        if self.targets is not None:
+            return self.targets
+        if isinstance(self.space, Box):
+            return draw_sobol_samples(self.space.tensor_bounds, n=TARGETS, q=1, seed=0)[:, 0]
+        points, generator = self.space.points, torch.Generator().manual_seed(0)
+        some = torch.randperm(len(points), generator=generator)[:TARGETS]
+        return points if len(points) <= TARGETS else points[some]
 
 
 @torch.no_grad()
-def ranked(model: StreamingGP, points: Tensor, size: int = BASELINE) -> tuple[Tensor, float]:
+def ranked(model: StreamingGP, points: Tensor, size: int) -> tuple[Tensor, float]:
     """The points of highest posterior mean, best first, and the best mean."""
     parts = points.split(size)
     means = torch.cat([model.posterior(part).mean.squeeze(-1) for part in parts])
@@ -141,48 +159,37 @@ def ranked(model: StreamingGP, points: Tensor, size: int = BASELINE) -> tuple[Te
     return points[best], float(means[best[0]])
 
 
-def _called(build: Build, model: StreamingGP, known: dict[str, Any]) -> AcquisitionFunction:
+def _called(
+    build: Build, model: StreamingGP, known: dict[str, Any], targets: Callable[[], Tensor]
+) -> AcquisitionFunction:
     """The acquisition function; a callable of the user's gets what it has parameters for."""
     parameters = inspect.signature(build).parameters.values()
-    if not any(p.kind is p.VAR_KEYWORD for p in parameters):
-        names = {p.name for p in parameters}
-        pending = known.get("X_pending")
-        known = {name: value for name, value in known.items() if name in names}
-        acqf = build(model, **known)
-        if pending is not None and "X_pending" not in names:
-            acqf.set_X_pending(pending)
-        return _checked(acqf)
-    return _checked(build(model, **known))
-
-
-def _checked(acqf: Any) -> AcquisitionFunction:
+    names = {p.name for p in parameters}
+    takes_all = any(p.kind is p.VAR_KEYWORD for p in parameters)
+    given = build.keywords if isinstance(build, partial) else {}
+    if "mc_points" in names and "mc_points" not in given:
+        known["mc_points"] = targets()
+    wanted = {k: v for k, v in known.items() if (takes_all or k in names) and k not in given}
+    acqf = build(model, **wanted)
     if not isinstance(acqf, AcquisitionFunction):
         raise InputError(
             "an acquisition function of BoTorch",
             type(acqf).__name__,
             "Return one from the callable: (model, *, X_baseline, best_f, X_pending, mc_points).",
         )
+    if "X_pending" in known and "X_pending" not in wanted:
+        acqf.set_X_pending(known["X_pending"])
     return acqf
-
-
-def _targets(space: Space) -> Tensor:
-    """Places over which variance is integrated by default."""
-    if isinstance(space, Box):
-        return draw_sobol_samples(space.tensor_bounds, n=TARGETS, q=1, seed=0).squeeze(-2)
-    points = space.points
-    if len(points) <= TARGETS:
-        return points
-    return points[torch.randperm(len(points), generator=torch.Generator().manual_seed(0))[:TARGETS]]
 
 
 SAME = 1e-3
 """Points closer than this share of the box, in every coordinate, count as the same."""
 
 
-def elsewhere(space: Box, X: Tensor, failed: Tensor) -> Tensor:
+def elsewhere(bounds: Tensor, X: Tensor, failed: Tensor) -> Tensor:
     """Points like these, but for those that failed before: a random one for each of them."""
     if not len(failed):
         return X
-    low, high = space.tensor_bounds
+    low, high = bounds
     near = ((X.unsqueeze(-2) - failed).abs() <= SAME * (high - low)).all(-1).any(-1)
     return torch.where(near.unsqueeze(-1), low + (high - low) * torch.rand_like(X), X)

@@ -39,12 +39,10 @@ class Row(dict[str, Any]):
 
     @contextmanager
     def timed(self, column: str) -> Iterator[None]:
-        """Add the seconds spent inside to a column."""
+        """Add the seconds spent inside to a column, unless what is inside fails."""
         start = time.perf_counter()
-        try:
-            yield
-        finally:
-            self[column] += time.perf_counter() - start
+        yield
+        self[column] = self.get(column, 0) + time.perf_counter() - start
 
 
 def environment() -> dict[str, Any]:

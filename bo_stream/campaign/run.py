@@ -1,60 +1,83 @@
-"""What every run that measures itself does: steps that an interruption cannot lose or repeat.
+"""What every run that measures itself does: steps of a campaign, each a row with its seconds.
 
-A step asks, evaluates and books the answer; only then is the surrogate touched. Ctrl-C or an error
-may come anywhere: the next `step` or `run` goes on from the books. What had been asked is not asked
-again, what had been evaluated is not evaluated again, and the surrogate is first put back to where
-it stood before the batch, so that the row is the one an undisturbed run would have.
+A step asks, evaluates, and only then touches the surrogate. Ctrl-C or an error may come anywhere:
+the next `step` or `run` goes on from the campaign's books. What had been asked is not asked again,
+what had been evaluated is not evaluated again, and the surrogate is first put back to where it
+stood before the step's outcomes, so that the row is the one an undisturbed run would have.
 """
 
 from __future__ import annotations
 
-import copy
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
 import torch
 from torch import Tensor
 
-from bo_stream.campaign.books import Books, OpenStep, check_answer
-from bo_stream.campaign.randomness import continued
 from bo_stream.campaign.records import Row
+from bo_stream.campaign.simulated import SimulatedCampaign
 from bo_stream.core.streaming import StreamingGP
-from bo_stream.errors import InputError, StateError
+from bo_stream.errors import DtypeError, InputError, ShapeError, StateError
 
-__all__ = ["PARTS", "Run"]
+__all__ = ["PARTS", "OpenStep", "Run"]
 
 PARTS = ("fit", "acquisition", "evaluation", "update")
 """What the seconds of a step are spent on."""
 
 
+@dataclass
+class OpenStep:
+    """A step that was begun and has no row yet.
+
+    Attributes:
+        number: Of the step; 0 is what a run begins with.
+        row: What has been measured so far.
+        trials: What is evaluated.
+        answer: The values, ``q x 1``, once they are there; NaN where an evaluation failed.
+        back: Puts the surrogate back to before it saw them; None until that is about to happen.
+    """
+
+    number: int
+    row: Row
+    trials: pd.DataFrame | None = None
+    answer: Tensor | None = None
+    back: Callable[[], None] | None = None
+
+
 class Run(ABC):
-    """A table of steps, each asked, evaluated, booked, absorbed, fitted and recorded.
+    """A table of steps, each asked, evaluated, told, fitted and recorded.
 
     Args:
+        campaign: The campaign, in memory.
         steps: Steps to take after step 0.
-        books: Empty ones.
-        device: Of what is asked.
+        columns: Of the table.
         callback: Called with every row once it is recorded.
     """
 
     def __init__(
         self,
+        campaign: SimulatedCampaign,
         steps: int,
-        books: Books,
-        device: torch.device,
+        columns: Iterable[str],
         callback: Callable[[dict[str, Any]], None] | None,
     ) -> None:
-        self.model: StreamingGP | None = None
-        self.callback = callback
-        self._steps, self._books, self._device = steps, books, device
+        self.campaign, self.callback = campaign, callback
+        self._steps, self._columns = steps, tuple(columns)
+        self._rows: tuple[dict[str, Any], ...] = ()
+        self._open: OpenStep | None = None
+
+    @property
+    def model(self) -> StreamingGP | None:
+        """The surrogate; None before the start."""
+        return self.campaign.model
 
     @property
     def rows(self) -> list[dict[str, Any]]:
         """The rows recorded, one for every finished step."""
-        return list(self._books.rows)
+        return list(self._rows)
 
     def table(self) -> pd.DataFrame:
         """The rows so far."""
@@ -65,19 +88,18 @@ class Run(ABC):
 
         After an interruption it goes on where that came.
         """
-        if not self._books.rows:
+        if not self._rows:
             self.start()
-        while self._books.rows[-1]["step"] < self._steps:
+        while self._rows[-1]["step"] < self._steps:
             self.step()
         return self.table()
 
     def step(self) -> dict[str, Any]:
         """One step, or the rest of one that was interrupted; returns its row."""
-        step = self._books.open
-        if step is None:
-            step = self._ask(self._started(), len(self._books.rows))
-            self._books = replace(self._books, open=step)
-        return self._finish(step)
+        if self._open is None:
+            self._started()
+            self._open = self._opened()
+        return self._finish(self._open)
 
     # -- what a kind of run says -----------------------------------------------------------------
 
@@ -86,73 +108,110 @@ class Run(ABC):
         """Step 0: evaluate what a run begins with, build and fit the surrogate."""
 
     @abstractmethod
-    def _ask(self, model: StreamingGP, number: int) -> OpenStep:
-        """What to evaluate next. Writes nothing."""
+    def _begin(self) -> pd.DataFrame:
+        """The trials of step 0."""
 
     @abstractmethod
     def _evaluate(self, step: OpenStep) -> None:
         """Set the step's answer in the very line that obtains it."""
 
     @abstractmethod
-    def _build(self, step: OpenStep, row: Row) -> StreamingGP:
-        """The surrogate of step 0, from the step's answer."""
+    def _tell(self, step: OpenStep, row: Row) -> None:
+        """Tell the campaign what came out."""
 
     @abstractmethod
-    def _absorb(self, model: StreamingGP, step: OpenStep, row: Row) -> Tensor:
-        """Score, observe, fit, and fill the row; returns the answers as absorbed.
-
-        Begun anew after an interruption, from the same surrogate: it writes only what the next
-        attempt overwrites.
-        """
+    def _judge(self, model: StreamingGP, step: OpenStep, row: Row) -> None:
+        """Fill in what a row has besides seconds and counts. Writes nothing but the row."""
 
     # -- pieces ----------------------------------------------------------------------------------
 
+    def _opened(self) -> OpenStep:
+        return OpenStep(len(self._rows), Row(self._columns))
+
     def _finish(self, step: OpenStep) -> dict[str, Any]:
-        """All of a step that comes after asking."""
+        """All of a step that is left to do."""
+        campaign = self.campaign
+        if step.trials is None:
+            campaign.row = step.row
+            under_way = campaign.running()  # of an attempt that was interrupted
+            step.trials = under_way if len(under_way) else self._asked(step)
         if step.answer is None:
             self._evaluate(step)
         try:
-            check_answer(step.answer, len(step.asked), self._books.answers.dtype)
+            _check_answer(step.answer, len(step.trials), campaign.dtype)
         except InputError:
-            step.answer = None  # nothing that could be booked: the same is evaluated again
+            step.answer = None  # nothing that could be told: the same is evaluated again
             raise
-        row = step.row.copy()
-        with continued(step.draws, self._device):
-            model = self._undisturbed(step, row)
-            answers = self._absorb(model, step, row)
-        books = self._books.closed(step, answers, dict(row))
-        self._books = books
-        if self.callback is not None:
-            self.callback(books.rows[-1])
-        return books.rows[-1]
-
-    def _undisturbed(self, step: OpenStep, row: Row) -> StreamingGP:
-        """The surrogate as it was before it saw anything of this step."""
-        if step.number == 0:
-            self.model = self._build(step, row)
-            return self.model
-        model = self._started()
-        if step.before is None:
-            step.before = copy.deepcopy(model.state_dict())
+        row = campaign.row = step.row.copy()
+        if step.back is None:
+            step.back = campaign.kept()
         else:
-            model.load_state_dict(step.before)
-        return model
+            step.back()
+        self._tell(step, row)
+        campaign.update()
+        model = self._built()
+        with row.timed("update_seconds"):
+            model.process()  # bringing the posterior up to date belongs to the update
+        self._account(model, step, row)
+        self._judge(model, step, row)
+        done = {name: row[name] for name in self._columns}
+        self._rows, self._open = (*self._rows, done), None
+        if self.callback is not None:
+            self.callback(done)
+        return done
 
-    def _accounted(self, model: StreamingGP, step: OpenStep, row: Row, failed: int) -> None:
+    def _asked(self, step: OpenStep) -> pd.DataFrame:
+        return self._begin() if step.number == 0 else self.campaign.ask(self._q)
+
+    @property
+    @abstractmethod
+    def _q(self) -> int:
+        """Trials of a step."""
+
+    def _account(self, model: StreamingGP, step: OpenStep, row: Row) -> None:
         """Fill in what every row has."""
-        rows = self._books.rows
         row["step"], row["n"], row["bytes"] = step.number, model.num_observed, model.state_bytes
-        row["failed"] = failed
+        row["behind"] = self.campaign.behind
         row["step_seconds"] = sum(row[f"{part}_seconds"] for part in PARTS)
-        row["wallclock_seconds"] = row["step_seconds"] + (
-            rows[-1]["wallclock_seconds"] if rows else 0.0
-        )
+        before = self._rows[-1]["wallclock_seconds"] if self._rows else 0.0
+        row["wallclock_seconds"] = row["step_seconds"] + before
 
-    def _started(self) -> StreamingGP:
-        if self.model is None or not self._books.rows:
+    def _answered(self) -> tuple[pd.DataFrame, Tensor] | None:
+        """Trials and answer of the step under way, if they are there and not told yet."""
+        step = self._open
+        if step is None or step.trials is None or step.answer is None:
+            return None
+        waiting = self.campaign.running().index
+        return (step.trials, step.answer) if step.trials.index.isin(waiting).any() else None
+
+    def _started(self) -> None:
+        if not self._rows:
             raise StateError("a run that was started", "none", "Call start() or run() first.")
-        return self.model
 
     def _not_started(self, begun: bool = False) -> None:
-        if self._books.rows or begun:
+        if self._rows or begun:
             raise StateError("a run that was not started", "one that was", "Call run() to go on.")
+
+    def _built(self) -> StreamingGP:
+        model = self.model
+        if model is None:
+            trials = self.campaign.trials()
+            raise InputError(
+                "two finite values to start with",
+                f"{(trials['status'] == 'told').sum()} of {len(trials)}",
+                "Start again with other points, or take more of them.",
+            )
+        return model
+
+
+def _check_answer(answer: Any, count: int, dtype: torch.dtype) -> None:
+    """Refuse what cannot be paired with what was asked."""
+    shape = tuple(answer.shape) if isinstance(answer, Tensor) else type(answer).__name__
+    if shape != (count, 1):
+        raise ShapeError(
+            f"values of shape {(count, 1)}",
+            f"{shape}",
+            "Return one row for each point, NaN where an evaluation failed.",
+        )
+    if answer.dtype != dtype:
+        raise DtypeError(f"values of {dtype}", f"{answer.dtype}", "Return the dtype of the points.")

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from bo_stream.campaign.loop_config import FitPolicy
-from bo_stream.campaign.proposals import Build, Optimiser, named
+from bo_stream.campaign.proposals import Build, Optimiser
 from bo_stream.campaign.space import Space, space_from
 from bo_stream.core.streaming import StreamingGP
 from bo_stream.errors import InputError, StateError
-from bo_stream.families import surrogate
+from bo_stream.families import FAMILIES, surrogate
 
 __all__ = ["GOALS", "SCHEDULE", "Goal", "Named", "Settings"]
 
@@ -46,6 +46,7 @@ class Settings:
         optimiser: How hard acquisition functions are maximised.
         targets: Places over which ``learn`` integrates variance, in the user's units; None: all of
             the space.
+        restandardise: Whether outcomes are standardised anew, by all of them, before each fit.
     """
 
     space: Space
@@ -57,6 +58,7 @@ class Settings:
     fit: FitPolicy = SCHEDULE
     optimiser: Optimiser = field(default_factory=Optimiser)
     targets: list[list[float]] | None = None
+    restandardise: bool = True
 
     def __post_init__(self) -> None:
         if self.goal not in GOALS:
@@ -82,7 +84,24 @@ class Settings:
             "fit": asdict(self.fit),
             "optimiser": asdict(self.optimiser),
             "targets": self.targets,
+            "restandardise": self.restandardise,
         }
+
+    def going_on(self, found: Settings, name: str) -> Settings:
+        """The settings that a campaign was begun with, if these are of the same one.
+
+        Raises:
+            StateError: for another space or goal.
+        """
+        mine, theirs = self.described(), found.described()
+        for part in ("space", "goal"):
+            if mine[part] != theirs[part]:
+                raise StateError(
+                    f"another name, or the {part} that campaign {name!r} was begun with",
+                    f"another {part}",
+                    "Choose another name, or use Campaign.resume.",
+                )
+        return found
 
     @classmethod
     def read(cls, plain: Mapping[str, Any]) -> Settings:
@@ -110,7 +129,8 @@ class Settings:
         if self.surrogate is None:
             raise _needs("surrogate")
         options = dict(self.surrogate)
-        return partial(surrogate, options.pop("name"), **options)
+        name = _known(options.pop("name"), FAMILIES, "surrogate")
+        return partial(surrogate, name, **options)
 
     def build_acquisition(self, own: Build | None) -> Build:
         """What makes the acquisition function: the user's callable, or the one named."""
@@ -118,8 +138,11 @@ class Settings:
             return own
         if self.acquisition is None:
             raise _needs("acquisition")
+        from acquisitions.build import NAMES, build  # here: acquisitions stand on bo_stream
+
         options = dict(self.acquisition)
-        return named(options.pop("name"), **options)
+        name = _known(options.pop("name"), NAMES, "acquisition function")
+        return partial(build, name, **options)
 
 
 def as_named(choice: Any, default: str) -> tuple[Mapping[str, Any] | None, Any]:
@@ -162,6 +185,14 @@ def default_initial(space: Space, budget: int | None) -> int:
     """Outcomes to begin with: two for each input and two more, at most a third of the budget."""
     wanted = 2 * space.dim + 2
     return wanted if budget is None else max(2, min(wanted, budget // 3))
+
+
+def _known(name: Any, names: Iterable[str], what: str) -> str:
+    if name not in names:
+        raise InputError(
+            f"the name of a {what}, one of {', '.join(names)}", repr(name), "Choose one of these."
+        )
+    return cast(str, name)
 
 
 def _needs(what: str) -> InputError:

@@ -40,7 +40,7 @@ GROWTH = 4.0
 
 LOOK = 1.25
 
-RUNGS = ((8, 4), (16, 2))
+RUNGS = ((6, 4), (14, 2))
 """Evaluations that climbs from far starts have had, and how many of them then go on."""
 
 SAME = 0.3
@@ -52,7 +52,7 @@ def fit_model(
     """Maximise evidence plus log priors by projected BFGS with the model's kept curvature.
 
     Cost: a warm fit takes a handful of evaluations, of the family's cost each; a fit that tries far
-    starts 60 to 100. Interrupted at any moment, it leaves the best point seen.
+    starts 60 to 120. Interrupted at any moment, it leaves the best point seen.
 
     Args:
         model: The surrogate.
@@ -169,6 +169,7 @@ class _Fit:
         """Leave the best point seen in the model, and what the next fit goes on from."""
         model, best = self.model, self.climb.best
         self.climb.settle()
+        model.mean_module.zero_grad()  # a profiled mean is none of the climb's parameters
         if best is not None and best.mean is not None:
             model._set_prior_mean(best.mean)
         if best is not None and len(best.u):

@@ -2,8 +2,11 @@
 
 The objective of a Gaussian process has several modes: much noise under a slow function or little
 noise on a quick one, and with a lengthscale per dimension, one for each set of dimensions that
-matter. In the units that every kernel has (lengthscales, the scale of the outputs and the noise,
-by the names of their parameters) the same few starts reach nearly all of them.
+matter. A climb does not pass from one of these to another: where a lengthscale is too long by a
+factor of twenty there is no slope that says so. So besides starts with all lengthscales short or
+long there is one for each dimension, with that one short and the others long. In the units that
+every kernel has (lengthscales, the scale of the outputs and the noise, by the names of their
+parameters) these few starts reach nearly all modes.
 """
 
 from __future__ import annotations
@@ -18,8 +21,10 @@ from bo_stream.fitting.coordinates import Coordinates
 __all__ = ["far_starts"]
 
 SHORT, LONG = math.log(0.3), math.log(10.0)
-QUIET, NOISY = math.log(1e-3), math.log(0.5)
-DRAWS = 3
+QUIET, LITTLE, NOISY = math.log(1e-3), math.log(0.03), math.log(0.5)
+
+GROUPS = 6
+"""Most starts with one lengthscale short; where there are more of them, several share a start."""
 
 
 def far_starts(coordinates: Coordinates, first: Tensor, now: Tensor) -> list[Tensor]:
@@ -44,8 +49,10 @@ def far_starts(coordinates: Coordinates, first: Tensor, now: Tensor) -> list[Ten
         return coordinates.clip(u)
 
     made = [start(SHORT, NOISY), start(SHORT, QUIET), start(LONG, NOISY)]
-    generator = torch.Generator().manual_seed(0)
-    for i in range(DRAWS):
-        z = torch.randn(int(lengths.sum()), generator=generator, dtype=torch.float64)
-        made.append(start(1.5 + 1.5 * z, (QUIET, NOISY)[i % 2]))
-    return [first, *made] if not torch.equal(first, now) else made
+    d = int(lengths.sum())
+    for group in range(min(d, GROUPS)):
+        length = first.new_full((d,), LONG)
+        length[group::GROUPS] = SHORT
+        made.append(start(length, LITTLE))
+    made = made if torch.equal(first, now) else [first, *made]
+    return [u for i, u in enumerate(made) if not any(torch.equal(u, v) for v in made[:i])]

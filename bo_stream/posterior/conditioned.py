@@ -14,7 +14,8 @@ import torch
 from linear_operator.operators import LinearOperator, MatmulLinearOperator
 from torch import Size, Tensor
 
-from bo_stream.linalg import chol_psd
+from bo_stream.errors import NoiseError
+from bo_stream.linalg import REPAIR, chol_psd
 from bo_stream.posterior.gaussian import JointGaussian
 from bo_stream.posterior.integral import Integral
 from bo_stream.posterior.process import Path, PosteriorProcess
@@ -58,10 +59,23 @@ class ConditionedProcess(PosteriorProcess):
     noise: Tensor
 
     def _update(self) -> tuple[JointGaussian, Tensor, Tensor]:
-        """Law at X, the factor ``L`` of ``C = cov + D``, and ``L^-1 (Y - mean)``."""
+        """Law at X, the factor ``L`` of ``C = cov + D``, and ``L^-1 (Y - mean)``.
+
+        Raises:
+            NoiseError: where neither noise nor posterior variance exceeds errors of rounding.
+        """
         f = self.base.at(self.X)
-        L = chol_psd(f.covariance(f) + torch.diag_embed(self.noise))
+        C = f.covariance(f) + torch.diag_embed(self.noise)
+        L = chol_psd(C, REPAIR, self._unresolved)
         return f, L, torch.linalg.solve_triangular(L, (self.Y - f.mean).unsqueeze(-1), upper=False)
+
+    def _unresolved(self, row: int) -> NoiseError:
+        return NoiseError(
+            "noise that doubles can tell from none, at points whose values are known already",
+            f"noise variances from {float(self.noise.detach().min()):.2g} on and a covariance that "
+            f"cannot be factored at point {row} of {self.X.shape[-2]}",
+            "Give noise above 1e-12 of the prior variance, or leave such points out.",
+        )
 
     def at(self, X: Tensor) -> ConditionedGaussian:
         """The law at points ``batch x p x d``: O(q^3 + q^2 p) beyond the base's."""

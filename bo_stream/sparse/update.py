@@ -14,6 +14,7 @@ import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
+from bo_stream.sparse.nugget import factored, split_noise
 from bo_stream.sparse.state import (
     Batch,
     SGPRState,
@@ -26,9 +27,6 @@ from bo_stream.sparse.state import (
 )
 
 __all__ = ["Update", "best_mean", "condition", "rebase", "update"]
-
-LEAST_NOISE = 1e-13
-"""What double precision can tell from no noise at all, relative to the prior variance."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +101,7 @@ def update(
     if extended:
         L_b = _extended(state, kernel, Z, nugget[M_a:])
     else:
-        L_b, nugget = _factored(state, kernel, Z, nugget)
+        L_b, nugget = factored(kernel, Z, nugget, state.jitter)
     A = solve(L_b, dense(kernel, Z, batch.X))
     e = batch.y - mean
     d = batch.noise
@@ -171,21 +169,17 @@ def condition(state: SGPRState, batch: Batch, kernel: Kernel) -> tuple[SGPRState
     """The state given a batch, exactly: its points join the inducing points (MATHS 1 and 3.6).
 
     The value at an inducing point carries its nugget as independent noise. Here the nugget is taken
-    out of the batch's own noise, and is at most half of it, so that the posterior is that of
-    conditioning to rounding, and not to jitter over noise. Noise below `LEAST_NOISE` of the prior
-    variance counts as that. Kernel and mean are those of the state. O((M + N)^3).
+    out of the batch's own noise (`split_noise`), so that the posterior is that of conditioning to
+    rounding, and not to jitter over noise. Kernel and mean are those of the state. O((M + N)^3).
 
     Returns:
         The new state, and ``log N(y; m_o(X), k_o(X, X) + D)``.
     """
     M = state.size
     Z = torch.cat([state.Z, batch.X])
-    variance = diagonal(kernel, Z).mean()
-    noise = batch.noise.clamp_min(LEAST_NOISE * variance)
-    own = (0.5 * noise).clamp_max(state.jitter * variance)
+    own, d = split_noise(batch.noise, diagonal(kernel, Z).mean(), state.jitter, len(Z))
     L = _extended(state, kernel, Z, own)
     A = L[M:].mT
-    d = noise - own
     e = batch.y - state.mean
     pad = batch.size
     G = (A / d) @ A.mT + torch.nn.functional.pad(state.G, (0, pad, 0, pad))
@@ -227,18 +221,6 @@ def _nuggets(
         before = state.L.square().sum(-1) - old
         old = old * (diagonal(kernel, state.Z).mean() / before.mean())
     return nugget.index_copy(0, old_index[kept], old[kept])
-
-
-def _factored(state: SGPRState, kernel: Kernel, Z: Tensor, nugget: Tensor) -> tuple[Tensor, Tensor]:
-    """``chol(K(Z, Z) + diag(nugget))`` and the nugget: where that of points of little noise is too
-    small for this kernel, the jitter for all.
-    """
-    K = dense(kernel, Z)
-    L, info = torch.linalg.cholesky_ex(K + torch.diag(nugget))
-    if not bool(info):
-        return L, nugget
-    nugget = state.jitter * diagonal(kernel, Z).mean().expand_as(nugget)
-    return torch.linalg.cholesky(K + torch.diag(nugget)), nugget
 
 
 def _extended(state: SGPRState, kernel: Kernel, Z: Tensor, nugget: Tensor) -> Tensor:

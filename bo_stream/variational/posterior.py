@@ -13,7 +13,7 @@ from bo_stream.posterior.factor import FactorGaussian, cross_kernel
 from bo_stream.posterior.paths import prior_path
 from bo_stream.posterior.process import Path, PosteriorProcess
 from bo_stream.sparse.state import solve
-from bo_stream.variational.state import SVGPState, factor, nugget
+from bo_stream.variational.state import SVGPState, factor
 
 __all__ = ["VariationalProcess"]
 
@@ -25,12 +25,13 @@ class VariationalProcess(PosteriorProcess):
     kernel: Kernel
     state: SVGPState
     L: Tensor
+    nugget: Tensor
     mean: Tensor
 
     @classmethod
     def of(cls, kernel: Kernel, state: SVGPState, mean: Tensor) -> Self:
         """From a state, a frozen kernel and the constant mean (0-dim): O(M^3)."""
-        return cls(kernel, state, factor(state, kernel), mean)
+        return cls(kernel, state, *factor(state, kernel), mean)
 
     def at(self, X: Tensor) -> FactorGaussian:
         """The law at points ``batch x q x d``: O(M^2 q), in one solve for the whole batch."""
@@ -50,6 +51,6 @@ class VariationalProcess(PosteriorProcess):
             2, *sample_shape, 1, s.size, 1, dtype=s.Z.dtype, device=s.Z.device
         )
         v = s.mu.unsqueeze(-1) + s.T @ draw
-        values = prior(s.Z).unsqueeze(-1) - self.mean + nugget(s, self.kernel).sqrt() * noise
+        values = prior(s.Z).unsqueeze(-1) - self.mean + self.nugget.sqrt().unsqueeze(-1) * noise
         weights = torch.linalg.solve_triangular(self.L.mT, v - solve(self.L, values), upper=True)
         return lambda X: prior(X) + (cross_kernel(self.kernel, X, s.Z) @ weights).squeeze(-1)

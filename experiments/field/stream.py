@@ -28,7 +28,6 @@ def streamed(walk: Walk, c: dict[str, Any]) -> tuple[OnlineSGPR, pd.DataFrame]:
     progress = Progress(len(parts) + 1, "batches")
     model = OnlineSGPR(*parts[0], growth=VIPS(c["delta"]), trust=c["trust"], **kw())
     model.fit()
-    model.reselect()
     for i, part in enumerate(parts):
         if i:
             model.observe(*part)

@@ -90,8 +90,6 @@ def stream(
     growth = VIPS(c["delta"], max_points=c["max_points"])
     model = OnlineSGPR(*parts[0], growth=growth, trust=c["trust"], **modules(split, c))
     model.fit()
-    model.reselect()
-    model.fit()
     for i, (X, Y) in enumerate(parts):
         if i:
             start = time.process_time()

@@ -58,7 +58,6 @@ def streamed(stream: Stream, policy: GrowthPolicy, refits: Refits) -> list[dict[
     kw = _modules(X.shape[1], 1.0, refits.priors)
     model = OnlineSGPR(X[:30], Y[:30], growth=policy, trust=refits.trust, **kw)
     model.fit()
-    model.reselect()
     rows: list[dict[str, float]] = []
     for i, k in enumerate(range(30, len(X) + 1, step)):
         if i:

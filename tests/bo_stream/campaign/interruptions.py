@@ -122,7 +122,12 @@ def same(run: BOLoop | PoolLoop, undisturbed: pd.DataFrame, **tolerance: Any) ->
 
 
 def loop(
-    problem: Bowl, family: str = "wiski", method: str = "", call: int = 1, after: bool = False
+    problem: Bowl,
+    family: str = "wiski",
+    method: str = "",
+    call: int = 1,
+    after: bool = False,
+    settings: LoopConfig = SETTINGS,
 ) -> BOLoop:
     """A loop, a method of whose surrogate may be interrupted at one of its calls."""
 
@@ -134,7 +139,7 @@ def loop(
         return model
 
     hook = [call]
-    return BOLoop(problem, make, ucb, SETTINGS)
+    return BOLoop(problem, make, ucb, settings)
 
 
 def campaign(

@@ -55,7 +55,7 @@ def test_a_start_without_two_values_goes_on_with_another_design() -> None:
     problem = Bowl(nothing_below=1.0)
     run = loop(problem)
     for attempt in (1, 2):
-        with pytest.raises(InputError, match=f"0 among {5 * attempt}"):
+        with pytest.raises(InputError, match=f"0 of {5 * attempt}"):
             run.run()
     assert len(torch.cat(problem.asked).unique()) == 10
     X = torch.tensor([[0.1], [0.2], [0.4]], dtype=torch.float64)

@@ -54,7 +54,9 @@ def ends_like(run: PoolLoop, surveyed: PoolLoop, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("after", [False, True])
-@pytest.mark.parametrize("method", ["log_predictive", "observe", "restandardise", "fit", "process"])
+@pytest.mark.parametrize(
+    "method", ["predictive_score", "observe", "restandardise", "fit", "process"]
+)
 def test_a_campaign_interrupted_in_its_surrogate_ends_as_one_that_was_not(
     method: str, after: bool, cells: Any, surveyed: PoolLoop, tmp_path: Path
 ) -> None:

@@ -146,6 +146,26 @@ def test_far_starts_are_told_by_names_and_stay_in_bounds() -> None:
     assert torch.equal(far_starts(coordinates, now, moved)[0], now)
 
 
+@pytest.mark.parametrize("dim", [2, 6, 9])
+def test_each_lengthscale_is_short_in_a_start_where_others_are_long(dim: int) -> None:
+    modules = Modules(dim=dim)
+    coordinates = Coordinates(modules, skip_mean=True)
+    now = coordinates.get()
+    lengths = coordinates.named("lengthscale")
+    parts = torch.stack([u[lengths] < now[lengths] for u in far_starts(coordinates, now, now)])
+    mixed = parts[parts.any(-1) & ~parts.all(-1)]
+    assert mixed.sum(0).tolist() == [1] * dim
+    assert len(mixed) <= 6 and int(mixed.sum(-1).max()) <= 2
+
+
+def test_no_start_comes_twice_where_the_noise_is_known() -> None:
+    modules = Modules(dim=1)
+    modules.likelihood.noise_covar.raw_noise.requires_grad_(False)
+    coordinates = Coordinates(modules, skip_mean=True)
+    now = coordinates.get()
+    assert len(far_starts(coordinates, now, now)) == 2
+
+
 def test_nothing_to_explore_without_lengthscales_and_noise() -> None:
     modules = Modules()
     modules.covar_module.base_kernel.raw_lengthscale.requires_grad_(False)

@@ -8,6 +8,7 @@ import pytest
 from experiments.benchmarks import (
     bo_step_cost,
     cagp_cost,
+    fit_modes,
     fit_quality,
     nipv_cost,
     sgpr_cost,
@@ -28,6 +29,14 @@ def test_bo_step_cost(
     for name in ("late", "exact"):
         table = pd.read_csv(f"results/benchmarks_smoke/bo_step_cost_{name}.csv")
         assert bool((table.select_dtypes("number") > 0).all(axis=None))
+
+
+def test_fit_modes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    fit_modes.main(out=tmp_path, smoke=True)
+    assert "all families, 9 hard problems: 0.0% (limit 2%)" in capsys.readouterr().out
+    table = pd.read_csv(tmp_path / "fit_modes.csv")
+    assert table["family"].tolist() == ["exact"] * 3 + ["wiski"] * 3 + ["cagp"] * 3
+    assert bool((table["best start"] <= table["value"] + 1.0).all())
 
 
 def test_fit_quality(

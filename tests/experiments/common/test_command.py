@@ -50,7 +50,9 @@ def test_every_study_of_the_readme_is_a_folder_with_a_command() -> None:
         assert f"`{name}" in readme, name
 
 
-@pytest.mark.parametrize("name", [*STUDIES, *BENCHMARKS, "benchmarks.fit_quality"])
+@pytest.mark.parametrize(
+    "name", [*STUDIES, *BENCHMARKS, "benchmarks.fit_modes", "benchmarks.fit_quality"]
+)
 def test_help_does_not_wait_for_torch(name: str) -> None:
     code = (
         "import runpy, sys\nsys.argv = ['command', '--help']\n"
