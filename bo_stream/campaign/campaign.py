@@ -11,6 +11,7 @@ import secrets
 import warnings
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Executor
 from itertools import accumulate
 from typing import Any, Self, cast
 
@@ -21,6 +22,7 @@ from torch import Tensor
 
 from bo_stream.campaign import ledger as events
 from bo_stream.campaign.callbacks import Callback
+from bo_stream.campaign.evaluate import evaluate
 from bo_stream.campaign.frames import asked_frame, known_ids, outcomes, trials_frame
 from bo_stream.campaign.learner import Learner
 from bo_stream.campaign.ledger import Ledger, Trial
@@ -306,7 +308,70 @@ class Campaign:
         if self._learner.settle(self._all_data, told, batches, self.row):
             self._save_snapshot()
 
+    def run(
+        self,
+        objective: Callable[[pd.Series[Any]], Any],
+        budget: int,
+        executor: Executor | None = None,
+        q: int | None = None,
+        *,
+        workers: int | None = None,
+        timeout: float | None = None,
+    ) -> pd.DataFrame:
+        """Ask, evaluate and tell until ``budget`` trials are finished.
+
+        After a crash the same line finishes the job: trials left by a run of this machine whose
+        process has died are evaluated first. Those asked for by hand are left alone, and so are
+        those of another machine, which `fail` gives up.
+
+        With workers, trials are evaluated side by side: as one returns it is told, and the next is
+        asked for with the rest pending. A trial fails, with its reason, and the run goes on, when
+        the objective raises, returns no finite number, takes longer than ``timeout``, or has cost
+        two processes of ``workers`` their lives.
+
+        Args:
+            objective: Gets a trial as a Series, by the names of its inputs (and ``place``, in a
+                pool); its ``name`` is the trial's id. Returns the outcome, or a pair of the outcome
+                and its noise variance.
+            budget: Trials told or failed in all, those of earlier runs counted; a pool that is used
+                up ends a run before.
+            executor: Of `concurrent.futures`, left open; of a Dask client,
+                ``client.get_executor()``. It does not restart workers that die, as ``workers``
+                does; Dask does so itself.
+            q: In this process, how many trials are asked for at a time, 1 if left out. With an
+                executor, how many are kept running: its number of workers, which it cannot be asked
+                for; if left out, the number of processors of this machine.
+            workers: Evaluate in as many local processes; needs the extra ``workers``.
+            timeout: Seconds that an evaluation may take, from when it begins. An executor that does
+                not tell when that is (Dask's does not) gets them from when it was handed the trial.
+                It cannot stop an evaluation either, which goes on occupying its worker; ``workers``
+                stops the process.
+
+        Returns:
+            All trials, as `trials` does. What is left of them if the run is interrupted stays
+            ``running``.
+
+        Raises:
+            InputError: for arguments that cannot be.
+            StateError: if the executor is broken, or all its workers hang.
+            ImportError: for ``workers`` without loky.
+        """
+        evaluate(self, objective, budget, executor, q, workers, timeout)
+        return self.trials()
+
     # -- what is known ---------------------------------------------------------------------------
+
+    @property
+    def ledger(self) -> Ledger:
+        """Every trial as the store has it now."""
+        self._sync()
+        return self._ledger
+
+    @property
+    def free_places(self) -> int:
+        """How many rows of a pool may still be measured; 0 in a box."""
+        self._sync()
+        return len(self._free())
 
     @property
     def model(self) -> StreamingGP | None:
@@ -372,7 +437,13 @@ class Campaign:
     def _proposed(self, q: int) -> tuple[np.ndarray, list[int] | None]:
         """The next trials: inputs in the user's units, and places in a pool."""
         s, ledger, model = self.settings, self._ledger, self.model
-        free = self._free(q)
+        free = self._free()
+        if isinstance(self.space, Pool) and len(free) < q:
+            raise InputError(
+                f"{q} places that may still be measured",
+                f"{len(free)}",
+                "Ask for fewer, or use Pool(..., repeats=True).",
+            )
         drawn = seeded(2 * (1_000_003 * s.seed + ledger.asks), torch.device("cpu"))
         with drawn, self.row.timed("acquisition_seconds"):
             if model is None:
@@ -405,7 +476,7 @@ class Campaign:
             return chosen
         return elsewhere(self.space, chosen, self._points(ledger.of("failed")))
 
-    def _free(self, q: int) -> Tensor:
+    def _free(self) -> Tensor:
         """Rows of the pool that may be measured."""
         if not isinstance(self.space, Pool):
             return torch.empty(0, dtype=torch.long)
@@ -413,12 +484,6 @@ class Campaign:
         trials = self._ledger.trials.values()
         taken = [t.place for t in trials if not (self.space.repeats and t.status == "told")]
         free[taken] = False
-        if int(free.sum()) < q:
-            raise InputError(
-                f"{q} places that may still be measured",
-                f"{int(free.sum())}",
-                "Ask for fewer, or use Pool(..., repeats=True).",
-            )
         return free.nonzero().squeeze(-1)
 
     def _points(self, trials: list[Trial]) -> Tensor:
