@@ -326,8 +326,8 @@ class Campaign:
 
         With workers, trials are evaluated side by side: as one returns it is told, and the next is
         asked for with the rest pending. A trial fails, with its reason, and the run goes on, when
-        the objective raises, returns no finite number, takes longer than ``timeout``, or has cost
-        two processes of ``workers`` their lives.
+        the objective raises, returns no finite number, takes longer than ``timeout``, or when its
+        worker has died twice (with Dask: twice as often as its setting ``allowed-failures`` says).
 
         Args:
             objective: Gets a trial as a Series, by the names of its inputs (and ``place``, in a
@@ -336,8 +336,8 @@ class Campaign:
             budget: Trials told or failed in all, those of earlier runs counted; a pool that is used
                 up ends a run before.
             executor: Of `concurrent.futures`, left open; of a Dask client,
-                ``client.get_executor()``. It does not restart workers that die, as ``workers``
-                does; Dask does so itself.
+                ``client.get_executor()``. Dask replaces workers that die; a process pool of the
+                standard library does not, and breaks.
             q: In this process, how many trials are asked for at a time, 1 if left out. With an
                 executor, how many are kept running: its number of workers, which it cannot be asked
                 for; if left out, the number of processors of this machine.

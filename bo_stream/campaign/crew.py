@@ -6,11 +6,13 @@ stays with it until the run says that it has been told, so that an interruption 
 
 from __future__ import annotations
 
+import sys
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from concurrent import futures
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import pandas as pd
@@ -21,6 +23,9 @@ from bo_stream.errors import StateError
 __all__ = ["Borrowed", "Crew", "Evaluation", "Serial"]
 
 Objective = Callable[[Any], Any]
+
+ATTEMPTS = 2
+"""How often a trial is tried that is lost with its worker: that may have died of something else."""
 
 GLANCE = 0.1
 """Seconds between looks at evaluations of which it is not known yet whether they have begun."""
@@ -56,9 +61,11 @@ class Crew(ABC):
     def wait(self) -> None:
         """Return once a trial has an answer."""
 
+    @abstractmethod
     def gather(self) -> None:
         """Take note of answers that are there already, without waiting."""
 
+    @abstractmethod
     def close(self) -> None:
         """Give up what is under way."""
 
@@ -88,6 +95,12 @@ class Serial(Crew):
             answer = Answer.raised(error)
         self._answer(id, answer)
 
+    def gather(self) -> None:
+        """Nothing: every answer is taken note of as it comes."""
+
+    def close(self) -> None:
+        """Nothing: what is left has not begun."""
+
 
 @dataclass
 class Evaluation:
@@ -96,7 +109,7 @@ class Evaluation:
     Attributes:
         row: The trial.
         future: Its answer to come.
-        attempt: 1, or 2 after a worker was lost with it.
+        attempt: Which one it is, of `ATTEMPTS`.
         submitted: When it was handed over, on the monotonic clock.
     """
 
@@ -239,6 +252,14 @@ class Borrowed(Pooled):
         error = evaluation.future.exception()
         if isinstance(error, KeyboardInterrupt):
             raise KeyboardInterrupt
+        if isinstance(error, _killed_worker()):
+            if evaluation.attempt < ATTEMPTS:
+                # another callable, or Dask would take the call for the one that was lost
+                future = self.executor.submit(partial(self.objective), evaluation.row)
+                self.running[id] = Evaluation(evaluation.row, future, evaluation.attempt + 1)
+            else:
+                self._answer(id, Answer.raised(error))
+            return
         raise StateError(
             "an executor that answers",
             f"{type(error).__name__}: {error}",
@@ -251,5 +272,11 @@ def _is_lost(future: futures.Future[Any]) -> bool:
     """Whether a future that is done says nothing about the objective."""
     if future.cancelled():
         return True
-    lost = (futures.BrokenExecutor, futures.CancelledError, KeyboardInterrupt)
+    lost = (futures.BrokenExecutor, KeyboardInterrupt, *_killed_worker())
     return isinstance(future.exception(), lost)
+
+
+def _killed_worker() -> tuple[type[BaseException], ...]:
+    """What Dask says of a call whose workers died, as often as its settings allow."""
+    distributed = sys.modules.get("distributed")
+    return () if distributed is None else (distributed.KilledWorker,)

@@ -15,16 +15,13 @@ from typing import Any
 import pandas as pd
 
 from bo_stream.campaign.answers import Answer
-from bo_stream.campaign.crew import Evaluation, Objective, Pooled
+from bo_stream.campaign.crew import ATTEMPTS, Evaluation, Objective, Pooled
 from bo_stream.errors import InputError
 
 __all__ = ["Workers"]
 
 STARTING = 60.0
 """Seconds that a worker may take, beside the timeout, until its objective begins."""
-
-ATTEMPTS = 2
-"""How often a trial is tried whose worker dies."""
 
 
 class Workers(Pooled):

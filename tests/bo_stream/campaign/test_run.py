@@ -1,5 +1,6 @@
 """Campaigns that evaluate by themselves: in this process, in local ones and on a cluster."""
 
+import logging
 import math
 import os
 import signal
@@ -10,6 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -287,7 +289,7 @@ def test_what_somebody_else_told_meanwhile_is_not_told_again() -> None:
 
 
 class Together:
-    """An objective that returns once enough of it run at the same time; says how many there were."""
+    """An objective that returns once enough of it run side by side; says how many there were."""
 
     def __init__(self, enough: int) -> None:
         self.enough, self.now, self.most = enough, 0, 0
@@ -541,79 +543,115 @@ def _runs(pid: int) -> bool:
 # -- a cluster -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("budget", "deaths"), [(24, 2), pytest.param(100, 12, marks=pytest.mark.slow)]
-)
-def test_dask_workers_killed_at_random_lose_nothing(
-    tmp_path: Path, budget: int, deaths: int
-) -> None:
+@contextmanager
+def dask(workers: int, folder: Path) -> Iterator[Any]:
+    """The client of a cluster of processes."""
     distributed = pytest.importorskip("distributed")
-    folder = str(tmp_path)
-
-    def objective(row: Any) -> float:
-        import os
-        import time
-        from pathlib import Path
-
-        mark = Path(folder, str(row.name))
-        mark.touch()  # under way
-        time.sleep(0.1)
-        Path(folder, f"{row.name}.{os.getpid()}").touch()
-        return -((row["x"] - 3.0) ** 2)
-
     cluster = distributed.LocalCluster(
-        n_workers=3,
+        n_workers=workers,
         threads_per_worker=1,
         processes=True,
-        dashboard_address=None,
-        local_directory=folder + "-dask",
+        dashboard_address=":0",
+        local_directory=str(folder),
+        silence_logs=logging.CRITICAL,
     )
-    store, over = MemoryStore(), threading.Event()
-    killed: list[int] = []
     with cluster, distributed.Client(cluster) as client:
+        yield client
 
-        def kill() -> None:
-            random = np.random.default_rng(0)
-            while len(killed) < deaths and not over.wait(0.3 + 0.7 * random.random()):
-                pids = list(client.run(os.getpid).values())
-                if pids:
-                    killed.append(int(random.choice(pids)))
-                    os.kill(killed[-1], signal.SIGKILL)
 
-        killer = threading.Thread(target=kill)
-        killer.start()
-        campaign = box(store, surrogate={"name": "wiski", "grid_size": 12})
-        trials = campaign.run(objective, budget, client.get_executor(), q=3)
-        over.set()
-        killer.join()
-    assert killed
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    with dask(2, tmp_path_factory.mktemp("dask")) as client:
+        yield client
+
+
+class Killer:
+    """Kills workers at random, each time after the one before was replaced."""
+
+    def __init__(self, client: Any, workers: int, most: int) -> None:
+        self.client, self.workers, self.most = client, workers, most
+        self.killed: list[int] = []
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._kill)
+
+    def _kill(self) -> None:
+        random = np.random.default_rng(0)
+        while len(self.killed) < self.most and not self._over.wait(0.5 * random.random()):
+            pids = list(self.client.run(os.getpid, on_error="ignore").values())
+            if len(pids) == self.workers:
+                self.killed.append(int(random.choice(pids)))
+                os.kill(self.killed[-1], signal.SIGKILL)
+
+    def __enter__(self) -> "Killer":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+
+def _survives(client: Any, workers: int, budget: int, deaths: int) -> None:
+    def objective(row: Any) -> float:
+        import time
+
+        time.sleep(0.1)
+        return -((row["x"] - 3.0) ** 2)
+
+    store, calls = MemoryStore(), Calls()
+    campaign = box(store, surrogate={"name": "wiski", "grid_size": 12}, callbacks=[calls])
+    with Killer(client, workers, deaths) as killer:
+        trials = campaign.run(objective, budget, client.get_executor(), q=workers)
+    assert killer.killed
     assert trials["status"].tolist() == ["told"] * budget
     assert np.allclose(trials["y"], -((trials["x"] - 3.0) ** 2))
-    assert told_once(store)
+    assert told_once(store) and sorted(calls.told) == list(range(budget))
 
 
-def test_a_dask_trial_that_kills_every_worker_fails_and_one_that_hangs_too() -> None:
-    distributed = pytest.importorskip("distributed")
-    import dask
+def test_a_dask_worker_killed_at_random_loses_nothing(client: Any) -> None:
+    _survives(client, workers=2, budget=12, deaths=1)
+
+
+@pytest.mark.slow
+def test_dask_workers_killed_at_random_lose_nothing_of_a_hundred_trials(tmp_path: Path) -> None:
+    with dask(3, tmp_path) as client:
+        _survives(client, workers=3, budget=100, deaths=12)
+
+
+def test_a_dask_trial_that_hangs_fails(client: Any, tmp_path: Path) -> None:
+    over = str(tmp_path / "over")
 
     def objective(row: Any) -> float:
         import os
         import time
 
-        if row.name == 1:
-            os._exit(1)
-        if row.name == 3:
-            time.sleep(20.0)
-        return 1.0 + row.name
+        while row.name == 1 and not os.path.exists(over):
+            time.sleep(0.05)
+        return 1.0
 
-    with (
-        dask.config.set({"distributed.scheduler.allowed-failures": 1}),
-        distributed.LocalCluster(
-            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
-        ) as cluster,
-        distributed.Client(cluster) as client,
-    ):
-        trials = box().run(objective, 6, client.get_executor(), q=2, timeout=10.0)
-    assert trials["status"].value_counts().to_dict() == {"told": 4, "failed": 2}
-    assert "KilledWorker" in trials["reason"][1]
-    assert trials["reason"][3] == "no answer within 10 s"
+    client.wait_for_workers(2)
+    trials = box().run(objective, 4, client.get_executor(), q=2, timeout=3.0)
+    Path(over).touch()
+    assert trials["status"].tolist() == ["told", "failed", "told", "told"]
+    assert trials["reason"][1] == "no answer within 3 s"
+
+
+@pytest.mark.slow
+def test_a_dask_trial_that_kills_its_workers_fails(tmp_path: Path) -> None:
+    settings = pytest.importorskip("dask").config
+
+    def objective(row: Any) -> float:
+        import os
+        from pathlib import Path
+
+        with Path(tmp_path, str(row.name)).open("a") as file:
+            file.write("x")
+        if row.name == 0:
+            os._exit(1)
+        return 1.0
+
+    with settings.set({"distributed.scheduler.allowed-failures": 1}), dask(1, tmp_path) as client:
+        trials = box().run(objective, 2, client.get_executor(), q=1)
+    assert trials["status"].tolist() == ["failed", "told"]
+    assert trials["reason"][0].startswith("KilledWorker")
+    assert (tmp_path / "0").read_text() == "xxxx"  # twice as often as Dask allows
