@@ -49,6 +49,11 @@ class Crew(ABC):
         self.answered: dict[int, Answer] = {}
 
     @property
+    def batch(self) -> int:
+        """How many trials to ask for at a time: one, so that none waits for the next to be found."""
+        return 1
+
+    @property
     @abstractmethod
     def room(self) -> int:
         """How many more trials it takes now."""
@@ -76,6 +81,11 @@ class Crew(ABC):
 
 class Serial(Crew):
     """One trial after the other, in this process; it takes new ones when all have an answer."""
+
+    @property
+    def batch(self) -> int:
+        """How many trials to ask for at a time."""
+        return self.size
 
     @property
     def room(self) -> int:

@@ -103,36 +103,43 @@ def _whole(name: str, value: Any) -> None:
 
 
 def _fill(campaign: Campaign, crew: Crew, budget: int) -> bool:
-    """Give the crew as many trials as it takes; says whether anything is under way.
+    """Give the crew as many trials as it takes; says whether anything is under way."""
+    while trials := _next(campaign, crew, budget):
+        for id, row in _rows(campaign, trials):
+            crew.start(id, row)
+    return bool(crew.running)
 
-    Trials that a dead run left behind come first. Those that another run is evaluating count
-    towards the budget as if they were finished.
+
+def _next(campaign: Campaign, crew: Crew, budget: int) -> list[Trial]:
+    """The trials to be evaluated next.
+
+    Those that a dead run left behind come first. Those that another run is evaluating count towards
+    the budget as if they were finished.
     """
     ledger = campaign.ledger
     left = budget - len(ledger.of("told", "failed")) - len(crew.running)
     room = min(crew.room, left) if left > 0 else 0
-    if room > 0:
-        others = [t for t in ledger.of("running") if t.id not in crew.running]
-        found = [t for t in others if abandoned(t.by)]
-        elsewhere = sum(is_run(t.by) for t in others) - len(found)
-        new = min(room, left - elsewhere) - len(found)
-        if isinstance(campaign.space, Pool):
-            new = min(new, campaign.free_places)
-        if new > 0:
-            ids = campaign.ask(new, by=signature()).index
-            found += [campaign.ledger.trials[int(id)] for id in ids]
-        for trial, row in _rows(campaign, found[:room]):
-            crew.start(trial.id, row)
-    return bool(crew.running)
+    if room <= 0:
+        return []
+    others = [t for t in ledger.of("running") if t.id not in crew.running]
+    found = [t for t in others if abandoned(t.by)]
+    if found:
+        return found[:room]
+    new = min(room, crew.batch, left - sum(is_run(t.by) for t in others))
+    if isinstance(campaign.space, Pool):
+        new = min(new, campaign.free_places)
+    if new <= 0:
+        return []
+    ids = campaign.ask(new, by=signature()).index
+    return [campaign.ledger.trials[int(id)] for id in ids]
 
 
-def _rows(campaign: Campaign, trials: list[Trial]) -> list[tuple[Trial, pd.Series[Any]]]:
+def _rows(campaign: Campaign, trials: list[Trial]) -> list[tuple[int, pd.Series[Any]]]:
     """Trials as the objective gets them, each named by its id."""
     frame = asked_frame(trials, campaign.space)
     if isinstance(campaign.space, Pool):
         frame = frame.astype(object)  # a place keeps its type beside the numbers
-    rows = [frame.iloc[i].rename(trial.id) for i, trial in enumerate(trials)]
-    return list(zip(trials, rows, strict=True))
+    return [(trial.id, frame.iloc[i].rename(trial.id)) for i, trial in enumerate(trials)]
 
 
 def _book(campaign: Campaign, crew: Crew) -> None:

@@ -76,7 +76,7 @@ class Workers(Pooled):
             self._stop(id)
         for pool in self._pools:
             if pool is not None:
-                pool.shutdown(wait=True)
+                pool.shutdown(wait=True, kill_workers=True)
         self._marks.cleanup()
 
     def _submit(self, id: int, row: pd.Series[Any], attempt: int) -> None:

@@ -36,11 +36,13 @@ class Calls(Callback):
 
     def __init__(self) -> None:
         self.asked: list[int] = []
+        self.pending: list[int] = []  # when something was asked for
         self.told: list[int] = []
         self.ends = 0
 
     def after_ask(self, campaign: Any, frame: pd.DataFrame) -> None:
         self.asked.append(len(frame))
+        self.pending.append(len(campaign.ledger.of("running")) - len(frame))
 
     def after_tell(self, campaign: Any, frame: pd.DataFrame) -> None:
         self.told += frame.index.tolist()
@@ -307,7 +309,7 @@ class Together:
         return bowl(row)
 
 
-def test_an_executor_keeps_q_trials_running_and_asks_as_each_returns() -> None:
+def test_an_executor_keeps_q_trials_running() -> None:
     calls, store = Calls(), MemoryStore()
     campaign = box(store, callbacks=[calls])
     objective = Together(4)
@@ -315,16 +317,34 @@ def test_an_executor_keeps_q_trials_running_and_asks_as_each_returns() -> None:
         trials = campaign.run(objective, 13, executor, q=4)
         assert executor.submit(int, 3).result() == 3  # left open
     assert trials["status"].tolist() == ["told"] * 13
-    assert objective.most == 4
-    assert calls.asked[0] == 4 and sum(calls.asked) == 13 and len(calls.asked) > 4
+    assert objective.most == 4 and calls.asked == [1] * 13
     assert told_once(store)
 
 
+def test_as_one_evaluation_returns_the_next_is_asked_with_the_rest_pending() -> None:
+    gate = threading.Semaphore(0)
+
+    class OneAtATime(Calls):
+        def after_ask(self, campaign: Any, frame: pd.DataFrame) -> None:
+            super().after_ask(campaign, frame)
+            if len(self.asked) >= 4:
+                gate.release(4 if len(self.asked) == 13 else 1)
+
+    calls = OneAtATime()
+    with ThreadPoolExecutor(4) as executor:
+        box(callbacks=[calls]).run(
+            lambda row: gate.acquire(timeout=30.0) * bowl(row), 13, executor, q=4
+        )
+    assert calls.pending == [0, 1, 2, *[3] * 10]
+
+
 def test_an_executor_without_q_takes_as_many_as_there_are_processors() -> None:
-    calls = Calls()
+    calls, processors = Calls(), os.cpu_count() or 1
     with ThreadPoolExecutor(1) as executor:
-        box(callbacks=[calls]).run(bowl, 20, executor)
-    assert calls.asked[0] == min(os.cpu_count() or 1, 20)
+        executor.submit(time.sleep, 0.5)
+        box(callbacks=[calls]).run(bowl, processors + 3, executor)
+    assert calls.pending[:processors] == list(range(processors))
+    assert max(calls.pending) == processors - 1
 
 
 def test_errors_in_threads_fail_their_trials() -> None:
