@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
 from typing import Any, Self
 
 import numpy as np
@@ -18,6 +19,7 @@ from torch import Tensor
 
 from bo_stream.campaign.ask_tell import AskTell
 from bo_stream.campaign.callbacks import Callback
+from bo_stream.campaign.evaluate import evaluate
 from bo_stream.campaign.loop_config import FitPolicy
 from bo_stream.campaign.proposals import Build, Optimiser, Search
 from bo_stream.campaign.settings import (
@@ -162,6 +164,57 @@ class Campaign(AskTell):
         search = Search(space, s.build_acquisition(build), s.optimiser, targets)
         like = torch.empty(0, dtype=torch.float64)
         self._start(store, name, s, s.make_surrogate(make), search, callbacks, like)
+
+    def run(
+        self,
+        objective: Callable[[pd.Series[Any]], Any],
+        budget: int,
+        executor: Executor | None = None,
+        q: int | None = None,
+        *,
+        workers: int | None = None,
+        timeout: float | None = None,
+    ) -> pd.DataFrame:
+        """Ask, evaluate and tell until ``budget`` trials are finished.
+
+        After a crash the same line finishes the job: trials left by a run of this machine whose
+        process has died are evaluated first. Those asked for by hand are left alone, and so are
+        those of another machine, which `fail` gives up.
+
+        With workers, trials are evaluated side by side: as one returns it is told, and the next is
+        asked for with the rest pending. A trial fails, with its reason, and the run goes on, when
+        the objective raises, returns no finite number, takes longer than ``timeout``, or when its
+        worker has died twice (with Dask: twice as often as its setting ``allowed-failures`` says).
+
+        Args:
+            objective: Gets a trial as a Series, by the names of its inputs (and ``place``, in a
+                pool); its ``name`` is the trial's id. Returns the outcome, or a pair of the outcome
+                and its noise variance.
+            budget: Trials told or failed in all, those of earlier runs counted; a pool that is used
+                up ends a run before.
+            executor: Of `concurrent.futures`, left open; of a Dask client,
+                ``client.get_executor()``. Dask replaces workers that die; a process pool of the
+                standard library does not, and breaks.
+            q: In this process, how many trials are asked for at a time, 1 if left out. With an
+                executor, how many are kept running: its number of workers, which it cannot be asked
+                for; if left out, the number of processors of this machine.
+            workers: Evaluate in as many local processes; needs the extra ``workers``.
+            timeout: Seconds that an evaluation may take, from when it begins. An executor that does
+                not tell when that is (Dask's does not) gets them from when it was handed the trial.
+                It cannot stop an evaluation either, which goes on occupying its worker; ``workers``
+                stops the process.
+
+        Returns:
+            All trials, as `trials` does. What is left of them if the run is interrupted stays
+            ``running``.
+
+        Raises:
+            InputError: for arguments that cannot be.
+            StateError: if the executor is broken, or all its workers hang.
+            ImportError: for ``workers`` without loky.
+        """
+        evaluate(self, objective, budget, executor, q, workers, timeout)
+        return self.trials()
 
     # -- what is known ---------------------------------------------------------------------------
 
