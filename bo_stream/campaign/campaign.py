@@ -47,7 +47,7 @@ from bo_stream.scores import marginals
 __all__ = ["Campaign"]
 
 PARTS = ("fit", "acquisition", "evaluation", "update", "score", "store")
-KEPT_AFTER = 200
+KEPT_AFTER = 50
 """Outcomes after which the surrogate is saved even if it was not fitted: a resume replays these."""
 
 
@@ -126,8 +126,13 @@ class Campaign:
         name = name or "campaign"
         before = found.settings(name)
         if before is None:
-            found.create(name, settings.described())
-        else:
+            try:
+                found.create(name, settings.described())
+            except StateError:  # unless another process has begun it meanwhile
+                before = found.settings(name)
+                if before is None:
+                    raise
+        if before is not None:
             settings = self._same(settings, Settings.read(before), name)
         self._begin(found, name, settings, make, build, callbacks)
 
@@ -186,7 +191,7 @@ class Campaign:
         self._ledger = Ledger()
         self._snapshot, self._saved, self._at = 0, 0, (0, 0)
         self.row = Row((*(f"{part}_seconds" for part in PARTS), "fit_evaluations"))
-        self._sync(score=False)
+        self._sync()
 
     @staticmethod
     def _same(wanted: Settings, found: Settings, name: str) -> Settings:
@@ -252,7 +257,6 @@ class Campaign:
             InputError, BoundsError, NoiseError: on a frame that does not fit.
             StateError: on an outcome that contradicts one told before.
         """
-        self._sync()
         with self.row.timed("store_seconds"), self.store.writing(self.name) as turn:
             ledger = self._ledger.after(turn.since(self._ledger.seen))
             values, inputs, places = outcomes(frame, self.space, ledger)
@@ -283,7 +287,6 @@ class Campaign:
                 "ids of trials, and the reason in words", f"{ids!r}, {reason!r}", "Say why."
             )
         wanted = list(ids)
-        self._sync()
         with self.row.timed("store_seconds"), self.store.writing(self.name) as turn:
             ledger = self._ledger.after(turn.since(self._ledger.seen))
             trials = known_ids(wanted, ledger)
@@ -437,16 +440,16 @@ class Campaign:
     def _all_data(self) -> tuple[Tensor, Tensor, Tensor | None]:
         return self._data(id for batch in self._ledger.batches for id in batch)
 
-    def _sync(self, score: bool = True) -> None:
+    def _sync(self) -> None:
         """Take note of what is in the store: snapshots of others, then events."""
         if self.store.durable and self.store.newest_snapshot(self.name) > self._snapshot:
             self._load_snapshot()
         new = self.store.since(self.name, self._ledger.seen)
         if new:
             self._ledger = self._ledger.after(new)
-        self._absorb(score)
+        self._absorb()
 
-    def _absorb(self, score: bool) -> None:
+    def _absorb(self) -> None:
         """Tell the surrogate what it has not seen, batch by batch.
 
         How much it has seen it says itself: nothing is absorbed twice, whatever interrupts this.
@@ -457,7 +460,7 @@ class Campaign:
             if seen != self._learner.told:  # another surrogate than the last time
                 ends = list(accumulate(map(len, batches)))
                 index, seen = bisect_right(ends, self._learner.told), self._learner.told
-            self._learner.absorb(*self._data(batches[index]), self.row, score)
+            self._learner.absorb(*self._data(batches[index]), self.row)
             self._at = (index + 1, seen + len(batches[index]))
         if self.model is not None and self._learner.told >= self._saved + KEPT_AFTER:
             self._save_snapshot()

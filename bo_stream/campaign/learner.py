@@ -62,24 +62,21 @@ class Learner:
         """Outcomes that the surrogate has seen."""
         return 0 if self.model is None else self.model.num_observed
 
-    def absorb(self, X: Tensor, Y: Tensor, Yvar: Tensor | None, row: Row, score: bool) -> None:
-        """Take one batch: all of it or nothing.
+    def absorb(self, X: Tensor, Y: Tensor, Yvar: Tensor | None, row: Row) -> None:
+        """Look how well a batch was predicted, and take it: all of it or nothing.
 
         Args:
             X: ``n x d``.
             Y: ``n x 1``.
             Yvar: ``n x 1``, where noise is known.
-            row: Whose seconds are added to; its ``log_predictive`` is set if it is scored.
-            score: Whether to look first at how well it was predicted.
+            row: Whose seconds are added to, and whose ``log_predictive`` is set.
         """
         if self.model is None:
             return
-        surprise = self.surprise
-        if score:
-            with row.timed("score_seconds"):
-                said = self.model.predictive_score(X, Y, Yvar)
-                row["log_predictive"] = float(said.log_density)
-                surprise = surprise.seen(said.shortfall, said.variance, len(X))
+        with row.timed("score_seconds"):
+            said = self.model.predictive_score(X, Y, Yvar)
+            row["log_predictive"] = float(said.log_density)
+            surprise = self.surprise.seen(said.shortfall, said.variance, len(X))
         with row.timed("update_seconds"):
             self.model.observe(X, Y, Yvar)
         self.surprise = surprise

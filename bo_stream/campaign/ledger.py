@@ -58,12 +58,14 @@ class Ledger:
         trials: By id.
         asks: How many calls of `ask` were recorded.
         batches: Ids as they were told, batch by batch, in order.
+        told: How many outcomes are known.
         seen: How many events were recorded.
     """
 
     trials: Mapping[int, Trial] = field(default_factory=dict)
     asks: int = 0
     batches: tuple[tuple[int, ...], ...] = ()
+    told: int = 0
     seen: int = 0
 
     def after(self, events: list[Event]) -> Ledger:
@@ -84,16 +86,12 @@ class Ledger:
             else:
                 for id, reason in event["reasons"]:
                     trials[id] = replace(trials[id], status="failed", reason=reason)
-        return Ledger(trials, asks, tuple(batches), self.seen + len(events))
+        told = self.told + sum(map(len, batches[len(self.batches) :]))
+        return Ledger(trials, asks, tuple(batches), told, self.seen + len(events))
 
     def of(self, *statuses: Status) -> list[Trial]:
         """Trials of these statuses, by id."""
         return [trial for trial in self.trials.values() if trial.status in statuses]
-
-    @property
-    def told(self) -> int:
-        """How many outcomes are known."""
-        return sum(map(len, self.batches))
 
     @property
     def noise_known(self) -> bool | None:
