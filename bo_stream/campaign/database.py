@@ -216,10 +216,12 @@ class Database:
     @contextmanager
     def _turn(self, name: str) -> Iterator[Connection]:
         """A transaction of the only writer of a campaign."""
-        there = self._there()
+        missing = StateError("a campaign that was begun", repr(name), "Create it first.")
+        if not self._there():
+            raise missing
         with explained(self._url), writers(self._engine).begin() as connection:
-            if not there or connection.scalar(LOCKED, {"name": name}) is None:
-                raise StateError("a campaign that was begun", repr(name), "Create it first.")
+            if connection.scalar(LOCKED, {"name": name}) is None:
+                raise missing
             yield connection
 
 
