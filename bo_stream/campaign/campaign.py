@@ -264,7 +264,8 @@ class Campaign:
                 return
             event = events.told(ledger, values, inputs, places)
             turn.append(event)
-        self._sync()
+        self._ledger = ledger.after([event])
+        self._absorb()
         self._told([row[0] for row in event["values"]])
 
     def fail(self, ids: Any, reason: str) -> None:
@@ -298,8 +299,10 @@ class Campaign:
             new = [trial.id for trial in trials if trial.status == "running"]
             if not new:
                 return
-            turn.append(events.failed([(id, reason) for id in new]))
-        self._sync()
+            event = events.failed([(id, reason) for id in new])
+            turn.append(event)
+        self._ledger = ledger.after([event])
+        self._absorb()
         self._told(new)
 
     def update(self) -> None:

@@ -70,6 +70,8 @@ class Ledger:
 
     def after(self, events: list[Event]) -> Ledger:
         """The ledger with these events added."""
+        if not events:
+            return self
         trials, asks, batches = dict(self.trials), self.asks, list(self.batches)
         for event in events:
             if event["kind"] == "asked":
