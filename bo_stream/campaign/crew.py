@@ -50,7 +50,7 @@ class Crew(ABC):
 
     @property
     def batch(self) -> int:
-        """How many trials to ask for at a time: one, so that none waits for the next to be found."""
+        """How many trials to ask for at a time: one, so that none waits for the next."""
         return 1
 
     @property

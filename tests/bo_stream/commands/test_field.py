@@ -5,7 +5,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-pytest.importorskip("bo_stream.campaign.database")
+pytest.importorskip("sqlalchemy")
 pytest.importorskip("matplotlib")
 
 

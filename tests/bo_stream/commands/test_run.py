@@ -12,8 +12,7 @@ import pytest
 import bo_stream
 from bo_stream.commands.opening import Opened
 
-pytest.importorskip("bo_stream.campaign.database")
-pytest.importorskip("bo_stream.campaign.evaluate")
+pytest.importorskip("sqlalchemy")
 pytest.importorskip("matplotlib")
 
 CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f]")

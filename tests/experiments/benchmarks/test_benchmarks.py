@@ -8,6 +8,7 @@ import pytest
 from experiments.benchmarks import (
     bo_step_cost,
     cagp_cost,
+    campaign_cost,
     fit_modes,
     fit_quality,
     nipv_cost,
@@ -79,3 +80,17 @@ def test_cagp_cost(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     cagp_cost.main(out=tmp_path, smoke=True)
     assert "ratio with compression" in capsys.readouterr().out
     assert {p.stem for p in tmp_path.iterdir()} == {"cagp_memory", "cagp_append", "cagp_elbo"}
+
+
+def test_campaign_cost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("sqlalchemy")
+    monkeypatch.chdir(tmp_path)
+    campaign_cost.main(smoke=True)
+    assert "on top of the surrogate" in capsys.readouterr().out
+    table = pd.read_csv("results/benchmarks_smoke/campaign_cost.csv")
+    assert len(table) == 8 and bool((table["fits"] == 0).all())
+    size = pd.read_csv("results/benchmarks_smoke/campaign_size.csv")
+    assert size["snapshots saved"].is_monotonic_increasing
+    assert bool((size["bytes a trial more"].dropna() < 1_000).all())

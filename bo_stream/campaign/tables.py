@@ -1,0 +1,105 @@
+"""The tables of a store, and the version of their layout."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+from sqlalchemy import (
+    JSON,
+    Column,
+    Connection,
+    ForeignKey,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+    func,
+    insert,
+    inspect,
+    select,
+)
+
+from bo_stream.errors import StateError
+
+__all__ = ["VERSION", "campaigns", "checksum", "events", "prepare", "prepared", "snapshots"]
+
+VERSION = 1
+"""Of the layout; a release refuses what a newer one has written."""
+
+PREPARING = 0x626F5F73
+"""Key of the lock under which PostgreSQL makes the tables once."""
+
+_metadata = MetaData()
+
+_layout = Table("bo_stream_store", _metadata, Column("version", Integer, primary_key=True))
+
+campaigns = Table(
+    "campaigns",
+    _metadata,
+    Column("name", String, primary_key=True),
+    Column("settings", JSON, nullable=False),
+)
+
+events = Table(
+    "events",
+    _metadata,
+    Column("campaign", ForeignKey("campaigns.name"), primary_key=True),
+    Column("number", Integer, primary_key=True, autoincrement=False),  # place in the list, from 1
+    Column("payload", JSON, nullable=False),
+    sqlite_with_rowid=False,
+)
+
+snapshots = Table(
+    "snapshots",
+    _metadata,
+    Column("campaign", ForeignKey("campaigns.name"), primary_key=True),
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("version", Integer, nullable=False),
+    Column("about", JSON, nullable=False),
+    Column("model", LargeBinary, nullable=False),
+    Column("checksum", String, nullable=False),
+)
+
+
+def checksum(number: int, about: dict[str, Any], model: bytes) -> str:
+    """Of a snapshot: SHA-256 of all that is in it."""
+    plain = json.dumps([number, about], sort_keys=True)
+    return hashlib.sha256(plain.encode() + b"\0" + model).hexdigest()
+
+
+def prepared(connection: Connection) -> bool:
+    """Whether a database has the tables.
+
+    Raises:
+        StateError: if a newer release made them, or others have taken their names.
+    """
+    names = set(inspect(connection).get_table_names())
+    if _layout.name not in names:
+        taken = sorted(names & set(_metadata.tables))
+        if taken:
+            raise StateError(
+                "a database without tables of these names, or a store of bo_stream",
+                f"one where something else has the tables {', '.join(taken)}",
+                "Choose another file or database.",
+            )
+        return False
+    version = connection.scalar(select(func.max(_layout.c.version)))
+    if version != VERSION:
+        raise StateError(
+            f"a store of version {VERSION}",
+            f"one of version {version}",
+            "Open it with the release of bo_stream that wrote it, or a newer one.",
+        )
+    return True
+
+
+def prepare(connection: Connection) -> None:
+    """Make the tables, unless another process has; in a writer's transaction."""
+    if connection.dialect.name == "postgresql":
+        connection.execute(select(func.pg_advisory_xact_lock(PREPARING)))
+    if not prepared(connection):
+        _metadata.create_all(connection)
+        connection.execute(insert(_layout).values(version=VERSION))

@@ -1,0 +1,186 @@
+"""A campaign comes back from its store as it was, and others who work on it see the same."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+pytest.importorskip("sqlalchemy")
+
+from sqlalchemy import create_engine, text
+
+from bo_stream import Box, Campaign
+from bo_stream.campaign.campaign import KEPT_AFTER
+from bo_stream.campaign.engines import address
+from bo_stream.campaign.proposals import Optimiser
+from bo_stream.errors import StateError
+
+PLACES = pd.DataFrame({"x": np.linspace(0.0, 4.0, 9)})
+
+
+def begun(url: str, **options: Any) -> Campaign:
+    return Campaign(
+        Box({"x": (0.0, 4.0)}),
+        {"name": "wiski", "grid_size": 12},
+        goal="minimise",
+        store=url,
+        seed=1,
+        optimiser=Optimiser(2, 16),
+        **options,
+    )
+
+
+def measured(frame: pd.DataFrame) -> pd.DataFrame:
+    return frame.assign(y=np.sin(3.0 * frame["x"]) + 0.1 * frame["x"])
+
+
+def steps(campaign: Campaign, count: int) -> Campaign:
+    for _ in range(count):
+        campaign.tell(measured(campaign.ask()))
+    return campaign
+
+
+def spread(count: int) -> Iterator[pd.DataFrame]:
+    for x in np.linspace(0.01, 3.99, count):
+        yield measured(pd.DataFrame({"x": [x]}))
+
+
+def alter(url: str, statement: str) -> None:
+    engine = create_engine(address(url))
+    with engine.begin() as connection:
+        connection.execute(text(statement))
+    engine.dispose()
+
+
+def test_resumed_before_every_ask_and_tell_it_goes_on_bit_for_bit(url: str, tmp_path: Path) -> None:
+    undisturbed = steps(begun(f"sqlite:///{tmp_path}/undisturbed.db"), 12)
+    begun(url)
+    for _ in range(12):
+        batch = Campaign.resume(url).ask()
+        Campaign.resume(url).tell(measured(batch))
+    resumed = Campaign.resume(url)
+    pd.testing.assert_frame_equal(resumed.trials(), undisturbed.trials(), check_exact=True)
+    pd.testing.assert_frame_equal(
+        resumed.predict(PLACES), undisturbed.predict(PLACES), check_exact=True
+    )
+    ours, theirs = (c._learner.surprise for c in (resumed, undisturbed))
+    assert float(ours.count) > 0 and float(ours.total) == float(theirs.total)
+
+
+def test_fits_keep_their_schedule_over_a_resume(tmp_path: Path) -> None:
+    from bo_stream.campaign.loop_config import FitPolicy
+
+    fits = []
+    for resuming in (False, True):
+        url = f"sqlite:///{tmp_path}/{resuming}.db"
+        campaign = begun(url, fit=FitPolicy(every_step_until=2, then_every=3))
+        numbers = []
+        for _ in range(14):
+            if resuming:
+                campaign = Campaign.resume(url)
+                assert campaign.row["fit_evaluations"] == 0
+            steps(campaign, 1)
+            numbers.append(campaign.store.newest_snapshot("campaign"))
+        fits.append(numbers)
+    assert fits[0] == fits[1]
+    assert fits[0] == [0, 0, 0, 0, 1, 2, 3, 3, 3, 4, 4, 4, 5, 5]
+
+
+def test_resuming_neither_fits_nor_replays_from_the_start(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/oven.db"
+    campaign = begun(url, initial=4)
+    for batch in list(spread(4 + KEPT_AFTER + 3))[::-1]:
+        campaign.tell(batch)
+        if len(campaign.trials()) == 4:
+            campaign.update()
+    resumed = Campaign.resume(url)
+    assert resumed.row["fit_evaluations"] == 0
+    assert resumed.store.newest_snapshot("campaign") == 2
+    newest = next(resumed.store.snapshots("campaign"))
+    assert newest.about["told"] == 4 + KEPT_AFTER
+    assert resumed.model is not None and resumed.model.num_observed == 4 + KEPT_AFTER + 3
+    assert (resumed.predict(PLACES) - campaign.predict(PLACES)).abs().max(axis=None) < 1e-10
+
+
+def test_a_damaged_snapshot_costs_no_outcome(url: str) -> None:
+    campaign = steps(begun(url), 8)
+    newest = campaign.store.newest_snapshot("campaign")
+    alter(url, f"UPDATE snapshots SET checksum = 'x' WHERE number = {newest}")
+    with pytest.warns(UserWarning, match=f"Snapshot {newest} .* is damaged"):
+        resumed = Campaign.resume(url)
+    assert resumed.model is not None and resumed.model.num_observed == 8
+    pd.testing.assert_frame_equal(resumed.trials(), campaign.trials())
+    steps(resumed, 1)  # and it goes on, with a new snapshot
+    assert Campaign.resume(url).model.num_observed == 9  # type: ignore[union-attr]
+
+
+def test_without_any_good_snapshot_the_surrogate_is_built_anew(url: str) -> None:
+    steps(begun(url), 8)
+    alter(url, "UPDATE snapshots SET checksum = 'x'")
+    with pytest.warns(UserWarning, match="is damaged"):
+        resumed = Campaign.resume(url)
+    assert resumed.model is None
+    steps(resumed, 1)
+    assert resumed.model.num_observed == 9  # type: ignore[union-attr]
+
+
+def test_what_one_learns_another_knows(url: str) -> None:
+    one, other = begun(url), begun(url)
+    steps(one, 6)
+    one.update()
+    pd.testing.assert_frame_equal(other.trials(), one.trials())
+    pd.testing.assert_frame_equal(other.predict(PLACES), one.predict(PLACES), check_exact=True)
+    assert one.row["fit_evaluations"] > 0 and other.row["fit_evaluations"] == 0
+
+
+def test_both_ask_and_get_different_trials(url: str) -> None:
+    one, other = begun(url), begun(url)
+    steps(one, 5)
+    batches = [one.ask(2), other.ask(2), one.ask(), other.ask()]
+    trials = pd.concat(batches)
+    assert trials.index.tolist() == [5, 6, 7, 8, 9, 10]
+    assert trials["x"].round(9).is_unique
+
+
+def test_both_tell_one_trial_and_it_is_taken_once(url: str) -> None:
+    one, other = begun(url), begun(url)
+    batch = measured(one.ask(2))
+    other.trials()
+    one.tell(batch)
+    other.tell(batch)
+    with pytest.raises(StateError, match="trial 0 was told before"):
+        other.tell(batch.assign(y=batch["y"] + 1.0))
+    told = [e for e in one.store.since("campaign", 0) if e["kind"] == "told"]
+    assert len(told) == 1 and len(other.trials()) == 2
+
+
+def test_a_name_on_another_space_is_refused_and_the_file_is_left_alone(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/oven.db"
+    steps(begun(url), 2)
+    before = (tmp_path / "oven.db").read_bytes()
+    with pytest.raises(StateError, match="another space"):
+        Campaign(Box({"x": (0.0, 5.0)}), goal="minimise", store=url)
+    with pytest.raises(StateError, match="'oven'.*'campaign'"):
+        Campaign.resume(url, "oven")
+    assert (tmp_path / "oven.db").read_bytes() == before
+
+
+def test_two_that_begin_one_campaign_at_once_share_its_seed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from bo_stream.campaign.database import Database
+
+    url = f"sqlite:///{tmp_path}/oven.db"
+    late, real = Database(url), Database.settings
+    monkeypatch.setattr(  # it looked before the other one began
+        late, "settings", lambda name: real(late, name) if late.names() else _begin(url)
+    )
+    mine = Campaign(Box({"x": (0.0, 4.0)}), store=late)
+    assert mine.settings.seed == Campaign.resume(url).settings.seed
+
+
+def _begin(url: str) -> None:
+    Campaign(Box({"x": (0.0, 4.0)}), store=url)
