@@ -16,7 +16,7 @@ Writes the tables and pictures to results/small_batches.
 from experiments.common.command import Out, Smoke, begin, command, start
 from experiments.common.progress import Progress, say
 
-TAKES = "about 2 minutes on one core"
+TAKES = "about 4 minutes on one core"
 
 
 def main(out: Out = None, smoke: Smoke = False) -> None:

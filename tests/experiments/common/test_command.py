@@ -46,7 +46,7 @@ def test_every_study_of_the_readme_is_a_folder_with_a_command() -> None:
         "small_batches",
     ]
     readme = (CONFIGS.parents[1] / "README.md").read_text(encoding="utf-8")
-    for name in [*STUDIES, *BENCHMARKS, "benchmarks.fit_quality"]:
+    for name in [*STUDIES, *BENCHMARKS, "benchmarks.fit_modes", "benchmarks.fit_quality"]:
         assert f"`{name}" in readme, name
 
 
