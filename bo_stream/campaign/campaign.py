@@ -33,7 +33,8 @@ from bo_stream.campaign.settings import (
     default_surrogate,
 )
 from bo_stream.campaign.space import Space
-from bo_stream.campaign.store import Store, opened
+from bo_stream.campaign.store import Store
+from bo_stream.campaign.stores import opened
 from bo_stream.core.streaming import StreamingGP
 from bo_stream.errors import StateError, UnsupportedError
 from bo_stream.scores import marginals

@@ -1,4 +1,4 @@
-"""Who evaluates the trials of a run: this process, or an executor of `concurrent.futures`.
+"""Who evaluates the trials of a run: this process, one after the other, or several workers.
 
 A crew is given trials one by one, and waits until one of them has an answer. What was answered
 stays with it until the run says that it has been told, so that an interruption loses nothing.
@@ -6,21 +6,18 @@ stays with it until the run says that it has been told, so that an interruption 
 
 from __future__ import annotations
 
-import sys
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from concurrent import futures
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import pandas as pd
 
 from bo_stream.campaign.answers import Answer
-from bo_stream.errors import StateError
 
-__all__ = ["Borrowed", "Crew", "Evaluation", "Serial"]
+__all__ = ["ATTEMPTS", "Crew", "Evaluation", "Objective", "Pooled", "Serial"]
 
 Objective = Callable[[Any], Any]
 
@@ -50,7 +47,7 @@ class Crew(ABC):
 
     @property
     def batch(self) -> int:
-        """How many trials to ask for at a time: one, so that none waits for the next."""
+        """How many trials to ask for at a time: one, which need not wait for others."""
         return 1
 
     @property
@@ -151,7 +148,8 @@ class Pooled(Crew):
             self.gather()
             for id, evaluation in list(self.running.items()):
                 if evaluation.future.done():
-                    self._lost(id, evaluation)
+                    if self._is_lost(evaluation.future):  # else it has returned just now
+                        self._lost(id, evaluation)
                 elif self._left(id, evaluation) <= 0.0:
                     self._give_up(id, evaluation)
 
@@ -159,10 +157,15 @@ class Pooled(Crew):
         """Take note of answers that are there already, without waiting."""
         for id, evaluation in list(self.running.items()):
             future = evaluation.future
-            if future.done() and not _is_lost(future):
+            if future.done() and not self._is_lost(future):
                 error = future.exception()
                 answer = self._read(future.result()) if error is None else Answer.raised(error)
                 self._answer(id, answer)
+
+    def _is_lost(self, future: futures.Future[Any]) -> bool:
+        """Whether a future that is done says nothing about the objective."""
+        lost = (futures.BrokenExecutor, KeyboardInterrupt)
+        return future.cancelled() or isinstance(future.exception(), lost)
 
     def _read(self, value: Any) -> Answer:
         return Answer.read(value)
@@ -185,108 +188,3 @@ class Pooled(Crew):
     @abstractmethod
     def _lost(self, id: int, evaluation: Evaluation) -> None:
         """It ended without an answer, and through no error of the objective."""
-
-
-class Borrowed(Pooled):
-    """An executor of the user's, which is left as it was found.
-
-    It cannot be made to stop an evaluation. One that takes too long is given up but goes on
-    occupying its worker, so one trial less is kept running until it ends.
-
-    Time counts from when the executor says that an evaluation runs. Some, Dask's for one, never say
-    so of any: then it counts from when it was handed over.
-    """
-
-    def __init__(
-        self,
-        objective: Objective,
-        size: int,
-        timeout: float | None,
-        executor: futures.Executor,
-    ) -> None:
-        super().__init__(objective, size, timeout)
-        self.executor = executor
-        self._begun: dict[int, float] = {}
-        self._hanging: list[futures.Future[Any]] = []
-        self._says = False
-
-    @property
-    def room(self) -> int:
-        """How many more trials it takes now.
-
-        Raises:
-            StateError: if no worker is left that does not hang.
-        """
-        self._hanging = [future for future in self._hanging if not future.done()]
-        if len(self._hanging) >= self.size:
-            raise StateError(
-                "a worker that is free",
-                f"{len(self._hanging)} evaluations that hang, as many as are kept running",
-                "Restart the workers and run again; workers=N stops those that hang by itself.",
-            )
-        return self.size - len(self.running) - len(self._hanging)
-
-    def start(self, id: int, row: pd.Series[Any]) -> None:
-        """Hand a trial over."""
-        self.running[id] = Evaluation(row, self.executor.submit(self.objective, row))
-
-    def close(self) -> None:
-        """Withdraw what has not begun."""
-        for future in [*(e.future for e in self.running.values()), *self._hanging]:
-            future.cancel()
-
-    def _left(self, id: int, evaluation: Evaluation) -> float:
-        if self.timeout is None:
-            return float("inf")
-        now = time.monotonic()
-        if evaluation.future.running():
-            self._says = True
-            begun = self._begun.setdefault(id, now)
-        elif self._says:
-            return float("inf")  # queued
-        else:
-            begun = evaluation.submitted
-        return begun + self.timeout - now
-
-    def _give_up(self, id: int, evaluation: Evaluation) -> None:
-        self._hanging.append(evaluation.future)
-        self._answer(id, Answer.failed(f"no answer within {self.timeout:g} s"))
-
-    def _lost(self, id: int, evaluation: Evaluation) -> None:
-        if evaluation.future.cancelled():
-            raise StateError(
-                "an executor that answers",
-                f"trial {id} cancelled",
-                "Run again with one that is open: its trials are evaluated first.",
-            )
-        error = evaluation.future.exception()
-        if isinstance(error, KeyboardInterrupt):
-            raise KeyboardInterrupt
-        if isinstance(error, _killed_worker()):
-            if evaluation.attempt < ATTEMPTS:
-                # another callable, or Dask would take the call for the one that was lost
-                future = self.executor.submit(partial(self.objective), evaluation.row)
-                self.running[id] = Evaluation(evaluation.row, future, evaluation.attempt + 1)
-            else:
-                self._answer(id, Answer.raised(error))
-            return
-        raise StateError(
-            "an executor that answers",
-            f"{type(error).__name__}: {error}",
-            "Run again with a new one: its trials are evaluated first. "
-            "workers=N replaces workers that die.",
-        ) from error
-
-
-def _is_lost(future: futures.Future[Any]) -> bool:
-    """Whether a future that is done says nothing about the objective."""
-    if future.cancelled():
-        return True
-    lost = (futures.BrokenExecutor, KeyboardInterrupt, *_killed_worker())
-    return isinstance(future.exception(), lost)
-
-
-def _killed_worker() -> tuple[type[BaseException], ...]:
-    """What Dask says of a call whose workers died, as often as its settings allow."""
-    distributed = sys.modules.get("distributed")
-    return () if distributed is None else (distributed.KilledWorker,)

@@ -15,7 +15,8 @@ import numpy as np
 import pandas as pd
 
 from bo_stream.campaign.answers import Answer
-from bo_stream.campaign.crew import Borrowed, Crew, Objective, Serial
+from bo_stream.campaign.borrowed import Borrowed
+from bo_stream.campaign.crew import Crew, Objective, Serial
 from bo_stream.campaign.frames import asked_frame
 from bo_stream.campaign.ledger import Trial
 from bo_stream.campaign.owners import abandoned, is_run, signature

@@ -11,12 +11,12 @@ import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 from bo_stream.campaign.ledger import Event
 from bo_stream.errors import StateError
 
-__all__ = ["MemoryStore", "Snapshot", "Store", "Turn", "opened"]
+__all__ = ["MemoryStore", "Snapshot", "Store", "Turn"]
 
 
 @dataclass(frozen=True)
@@ -149,16 +149,3 @@ class _MemoryTurn:
 
     def append(self, event: Event) -> None:
         self.new.append(event)
-
-
-def opened(store: str | Store | None) -> Store:
-    """The store at a URL."""
-    if store is None:
-        return MemoryStore()
-    if not isinstance(store, str):
-        return store
-    try:
-        from bo_stream.campaign.database import Database
-    except ImportError as error:
-        raise ImportError("A store needs SQLAlchemy: pip install 'bo_stream[store]'.") from error
-    return cast(Store, Database(store))

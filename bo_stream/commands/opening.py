@@ -58,7 +58,8 @@ def begun(config: Config, callbacks: Sequence[Callback] = ()) -> Opened:
     prepare()
     space = space_of(config)
     check_choices(config, space)
-    from bo_stream.campaign.campaign import Campaign, opened
+    from bo_stream.campaign.campaign import Campaign
+    from bo_stream.campaign.stores import opened
 
     campaign = Campaign(
         space,
@@ -97,7 +98,8 @@ def found(where: str, name: str | None = None, callbacks: Sequence[Callback] = (
     if file is not None and not file.is_file():
         raise ConfigError(f"There is no store {file}. {remedy}")
     prepare()
-    from bo_stream.campaign.campaign import Campaign, opened
+    from bo_stream.campaign.campaign import Campaign
+    from bo_stream.campaign.stores import opened
 
     store = opened(url)
     if name is None:

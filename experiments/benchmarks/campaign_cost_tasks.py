@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from bo_stream import Campaign
-from bo_stream.campaign.campaign import KEPT_AFTER
+from bo_stream.campaign.books import KEPT_AFTER
 from bo_stream.campaign.database import Database
 from experiments.benchmarks.campaign_tasks import begun, measured
 

@@ -10,7 +10,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -401,6 +401,23 @@ def test_a_broken_executor_ends_the_run_and_leaves_its_trials_running() -> None:
         campaign.run(lambda row: time.sleep(0.2) or bowl(row), 9, executor, q=3)
     assert "running" in campaign.trials()["status"].tolist()
     assert campaign.run(bowl, 4)["status"].tolist() == ["told"] * 4
+
+
+def test_an_evaluation_that_returns_while_others_are_looked_at_is_not_lost() -> None:
+    class Sudden(Future):  # type: ignore[type-arg]
+        looks = 0
+
+        def done(self) -> bool:
+            self.looks += 1
+            return self.looks > 1 and super().done()
+
+    class Executing(Executor):
+        def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Any:
+            future = Sudden()
+            future.set_result(fn(*args))
+            return future
+
+    assert box().run(bowl, 3, Executing(), q=1)["status"].tolist() == ["told"] * 3
 
 
 def _hangs(ids: set[int], over: threading.Event) -> Callable[[Any], float]:
