@@ -9,12 +9,13 @@ from __future__ import annotations
 import math
 import os
 from concurrent import futures
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from bo_stream.campaign.answers import Answer
+from bo_stream.campaign.ask_tell import AskTell
 from bo_stream.campaign.borrowed import Borrowed
 from bo_stream.campaign.crew import Crew, Objective, Serial
 from bo_stream.campaign.frames import asked_frame
@@ -24,14 +25,11 @@ from bo_stream.campaign.space import Pool
 from bo_stream.campaign.workers import Workers
 from bo_stream.errors import InputError, StateError
 
-if TYPE_CHECKING:
-    from bo_stream.campaign.campaign import Campaign
-
 __all__ = ["evaluate"]
 
 
 def evaluate(
-    campaign: Campaign,
+    campaign: AskTell,
     objective: Objective,
     budget: int,
     executor: futures.Executor | None,
@@ -103,7 +101,7 @@ def _whole(name: str, value: Any) -> None:
         raise InputError(f"{name}, a whole number from 1 on", repr(value), "Correct it.")
 
 
-def _fill(campaign: Campaign, crew: Crew, budget: int) -> bool:
+def _fill(campaign: AskTell, crew: Crew, budget: int) -> bool:
     """Give the crew as many trials as it takes; says whether anything is under way."""
     while trials := _next(campaign, crew, budget):
         for id, row in _rows(campaign, trials):
@@ -111,7 +109,7 @@ def _fill(campaign: Campaign, crew: Crew, budget: int) -> bool:
     return bool(crew.running)
 
 
-def _next(campaign: Campaign, crew: Crew, budget: int) -> list[Trial]:
+def _next(campaign: AskTell, crew: Crew, budget: int) -> list[Trial]:
     """The trials to be evaluated next.
 
     Those that a dead run left behind come first. Those that another run is evaluating count towards
@@ -135,7 +133,7 @@ def _next(campaign: Campaign, crew: Crew, budget: int) -> list[Trial]:
     return [campaign.ledger.trials[int(id)] for id in ids]
 
 
-def _rows(campaign: Campaign, trials: list[Trial]) -> list[tuple[int, pd.Series[Any]]]:
+def _rows(campaign: AskTell, trials: list[Trial]) -> list[tuple[int, pd.Series[Any]]]:
     """Trials as the objective gets them, each named by its id."""
     frame = asked_frame(trials, campaign.space)
     if isinstance(campaign.space, Pool):
@@ -143,14 +141,14 @@ def _rows(campaign: Campaign, trials: list[Trial]) -> list[tuple[int, pd.Series[
     return [(trial.id, frame.iloc[i].rename(trial.id)) for i, trial in enumerate(trials)]
 
 
-def _book(campaign: Campaign, crew: Crew) -> None:
+def _book(campaign: AskTell, crew: Crew) -> None:
     """Tell what was answered; a crew forgets an answer only once it has been told."""
     for id, answer in list(crew.answered.items()):
         _tell(campaign, id, answer)
         del crew.answered[id]
 
 
-def _tell(campaign: Campaign, id: int, answer: Answer) -> None:
+def _tell(campaign: AskTell, id: int, answer: Answer) -> None:
     """Tell one answer, unless somebody else has told that trial."""
 
     def told() -> bool:

@@ -20,7 +20,7 @@ def status(where: Where, name: CampaignName = None) -> None:
     opened = found(where, name)
     campaign = opened.campaign
     frame = campaign.trials()
-    under_way = frame[frame["status"] == "running"]
+    under_way = campaign.running()
     family = campaign.settings.surrogate
     facts = {
         "campaign": f"{campaign.name} in {opened.store}",
@@ -38,7 +38,7 @@ def status(where: Where, name: CampaignName = None) -> None:
             print(f"{fact:<{width}}  {said}")
     if len(under_way):
         print("under way:")
-        print(table(campaign, under_way.drop(columns=["y", "status", "ask", "reason"])))
+        print(table(campaign, under_way))
 
 
 def trials(

@@ -68,10 +68,8 @@ def table(campaign: Campaign, frame: pd.DataFrame) -> str:
 
 
 def _best(campaign: Campaign, trials: pd.DataFrame) -> pd.Series | None:
-    told = trials[trials["status"] == "told"]
-    if campaign.goal == "learn" or not len(told):
-        return None
-    return told.iloc[int((campaign.settings.sign * told["y"]).argmax())]
+    none = campaign.goal == "learn" or not (trials["status"] == "told").any()
+    return None if none else campaign.best()
 
 
 def _unit(campaign: Campaign, name: str) -> str:

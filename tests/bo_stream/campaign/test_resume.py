@@ -13,7 +13,7 @@ pytest.importorskip("sqlalchemy")
 from sqlalchemy import create_engine, text
 
 from bo_stream import Box, Campaign
-from bo_stream.campaign.campaign import KEPT_AFTER
+from bo_stream.campaign.books import KEPT_AFTER
 from bo_stream.campaign.engines import address
 from bo_stream.campaign.proposals import Optimiser
 from bo_stream.errors import StateError
@@ -66,7 +66,7 @@ def test_resumed_before_every_ask_and_tell_it_goes_on_bit_for_bit(url: str, tmp_
     pd.testing.assert_frame_equal(
         resumed.predict(PLACES), undisturbed.predict(PLACES), check_exact=True
     )
-    ours, theirs = (c._learner.surprise for c in (resumed, undisturbed))
+    ours, theirs = (c._books.learner.surprise for c in (resumed, undisturbed))
     assert float(ours.count) > 0 and float(ours.total) == float(theirs.total)
 
 
