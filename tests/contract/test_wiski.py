@@ -7,7 +7,8 @@ import torch
 from gpytorch.kernels import Kernel, MaternKernel, ScaleKernel
 from torch import Size, Tensor
 
-from bo_stream import WISKI, wiski
+from bo_stream import WISKI
+from bo_stream.grid import state as grid_state
 from bo_stream.testing import StreamingContract
 
 SIZES = {1: [14], 2: [10, 9], 3: [7, 6, 7]}
@@ -66,7 +67,7 @@ class TestFromRows(TestWISKI):
 
     @pytest.fixture(autouse=True)
     def from_rows(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(wiski, "ROWS_FROM", 1)
+        monkeypatch.setattr(grid_state, "ROWS_FROM", 1)
 
 
 @pytest.mark.slow
