@@ -154,8 +154,6 @@ def _tell(campaign: AskTell, id: int, answer: Answer) -> None:
     def told() -> bool:
         return campaign.ledger.trials[id].status == "told"
 
-    if told():
-        return
     try:
         if answer.reason is not None:
             campaign.fail(id, answer.reason)

@@ -139,7 +139,7 @@ def _in_worker(objective: Objective) -> Callable[[pd.Series[Any], str], Any]:
         Path(mark).touch()
         try:
             return objective(row), None
-        except (Exception, SystemExit) as error:  # as text: not every error can be sent
+        except Exception as error:  # as text: not every error can be sent
             return None, f"{type(error).__name__}: {error}"
 
     return evaluated

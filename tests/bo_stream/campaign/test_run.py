@@ -355,14 +355,16 @@ def test_errors_in_threads_fail_their_trials() -> None:
 
 
 def test_a_thread_that_hangs_fails_its_trial_and_occupies_its_worker() -> None:
-    over = threading.Event()
+    over, calls = threading.Event(), Calls()
     objective = _hangs({1}, over)
     with ThreadPoolExecutor(2) as executor:
         try:
-            trials = box().run(objective, 6, executor, q=2, timeout=0.5)
+            slow = lambda row: time.sleep(0.2) or objective(row)  # noqa: E731
+            trials = box(callbacks=[calls]).run(slow, 6, executor, q=2, timeout=0.7)
         finally:
             over.set()
-    assert trials["reason"][1] == "no answer within 0.5 s"
+    assert trials["reason"][1] == "no answer within 0.7 s"
+    assert calls.pending[-1] == 0
     assert trials["status"].value_counts().to_dict() == {"told": 5, "failed": 1}
 
 
@@ -429,6 +431,21 @@ def _hangs(ids: set[int], over: threading.Event) -> Callable[[Any], float]:
     return objective
 
 
+def test_an_interruption_keeps_what_was_answered_meanwhile() -> None:
+    with ThreadPoolExecutor(1) as executor:
+
+        class Interrupted(Callback):
+            def after_ask(self, campaign: Any, frame: pd.DataFrame) -> None:
+                if frame.index[0] == 1:
+                    executor.submit(int).result()  # trial 0 has returned by then
+                    raise KeyboardInterrupt
+
+        campaign = box(callbacks=[Interrupted()])
+        with pytest.raises(KeyboardInterrupt):
+            campaign.run(bowl, 3, executor, q=2)
+    assert campaign.trials()["status"].tolist() == ["told", "running"]
+
+
 # -- local processes -----------------------------------------------------------------------------
 
 
@@ -455,6 +472,8 @@ def test_workers_crash_hang_and_return_nonsense_and_the_run_goes_on(tmp_path: Pa
             return float("nan")
         if row.name == 6:
             raise SystemExit("enough")
+        if row.name == 7:
+            os.kill(os.getpid(), 2)  # Ctrl-C is not for workers
         return -((row["x"] - 3.0) ** 2)
 
     store, calls = MemoryStore(), Calls()
