@@ -57,8 +57,11 @@ def alter(url: str, statement: str) -> None:
     engine.dispose()
 
 
-def test_resumed_before_every_ask_and_tell_it_goes_on_bit_for_bit(url: str, tmp_path: Path) -> None:
-    fit = FitPolicy(every_step_until=2, then_every=4)  # with steps that only tell
+def test_resumed_before_every_ask_and_tell_it_goes_on_bit_for_bit(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bo_stream.campaign.campaign.KEPT_AFTER", 3)  # snapshots between fits too
+    fit = FitPolicy(every_step_until=2, then_every=8)
     undisturbed = steps(begun(f"sqlite:///{tmp_path}/undisturbed.db", fit=fit), 15)
     begun(url, fit=fit)
     for _ in range(15):
