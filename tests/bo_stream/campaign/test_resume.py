@@ -62,9 +62,9 @@ def test_resumed_before_every_ask_and_tell_it_goes_on_bit_for_bit(
 ) -> None:
     monkeypatch.setattr("bo_stream.campaign.campaign.KEPT_AFTER", 3)  # snapshots between fits too
     fit = FitPolicy(every_step_until=2, then_every=8)
-    undisturbed = steps(begun(f"sqlite:///{tmp_path}/undisturbed.db", fit=fit), 15)
+    undisturbed = steps(begun(f"sqlite:///{tmp_path}/undisturbed.db", fit=fit), 11)
     begun(url, fit=fit)
-    for _ in range(15):
+    for _ in range(11):
         batch = Campaign.resume(url).ask()
         Campaign.resume(url).tell(measured(batch))
     resumed = Campaign.resume(url)
