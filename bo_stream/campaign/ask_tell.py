@@ -154,7 +154,7 @@ class AskTell:
                 return
             event = events.told(ledger, values, inputs, places)
             turn.append(event)
-        self._books.sync(self.row)
+        self._books.follow(ledger.after([event]), self.row)
         self._told([row[0] for row in event["values"]])
 
     def fail(self, ids: Any, reason: str) -> None:
@@ -182,8 +182,9 @@ class AskTell:
             new = [trial.id for trial in trials if trial.status == "running"]
             if not new:
                 return
-            turn.append(events.failed([(id, reason) for id in new]))
-        self._books.sync(self.row)
+            event = events.failed([(id, reason) for id in new])
+            turn.append(event)
+        self._books.follow(ledger.after([event]), self.row)
         self._told(new)
 
     def update(self) -> None:

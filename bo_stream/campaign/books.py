@@ -58,17 +58,24 @@ class Books:
     def sync(self, row: Row) -> None:
         """Take note of what is in the store: snapshots of others, then events.
 
-        How much the surrogate has seen it says itself: nothing is absorbed twice, and nothing left
-        out, whatever interrupts this.
-
         Args:
             row: Whose seconds are added to.
         """
         if self.store.durable and self.store.newest_snapshot(self.name) > self._snapshot:
             self._load_snapshot()
-        new = self.store.since(self.name, self.ledger.seen)
-        if new:
-            self.ledger = self.ledger.after(new)
+        self.follow(self.ledger.after(self.store.since(self.name, self.ledger.seen)), row)
+
+    def follow(self, ledger: Ledger, row: Row) -> None:
+        """Go on to a later ledger, and tell the surrogate what is new in it.
+
+        How much the surrogate has seen it says itself: nothing is absorbed twice, and nothing left
+        out, whatever interrupts this.
+
+        Args:
+            ledger: What is in the store, or more of it than was known.
+            row: Whose seconds are added to.
+        """
+        self.ledger = ledger
         for batch in self.ledger.batches[self.observed.batches :]:
             self.observed = self.observed.after(*self._data(batch))
         learner, seen, ends = self.learner, self.observed, self.ledger.ends

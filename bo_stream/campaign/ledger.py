@@ -70,6 +70,8 @@ class Ledger:
 
     def after(self, events: list[Event]) -> Ledger:
         """The ledger with these events added."""
+        if not events:
+            return self
         trials, asks = dict(self.trials), self.asks
         batches, ends = list(self.batches), list(self.ends)
         for event in events:

@@ -45,8 +45,8 @@ class Life:
         trials: How many to measure in all.
         inputs: Of the box.
         grid_size: Nodes per dimension of the surrogate's grid.
-        moment: One of `MOMENTS` at which to die; None to live on.
-        told: From how many outcomes on.
+        told: From how many outcomes on it is to be killed; None to live on.
+        moment: One of `MOMENTS` at which it kills itself; None to wait for another to do it.
     """
 
     url: str
@@ -54,8 +54,8 @@ class Life:
     trials: int
     inputs: int
     grid_size: int
+    told: int | None = None
     moment: str | None = None
-    told: int = 0
 
 
 class Mortal(Database):
@@ -74,7 +74,7 @@ class Mortal(Database):
         self.life, self.told, self.doing = life, 0, ""
 
     def _pass(self, moment: str) -> None:
-        if moment == self.life.moment and self.told >= self.life.told:
+        if moment == self.life.moment and self.told >= (self.life.told or 0):
             os.kill(os.getpid(), signal.SIGKILL)
 
     @contextmanager
@@ -144,4 +144,6 @@ def live(life: Life, says: Connection) -> None:
             break
         store.doing = "ask"
         waiting = campaign.ask()
+    if life.told is not None and life.moment is None:
+        signal.pause()  # all is done, but it is to be killed
     says.send((campaign.trials(), campaign.predict(places(life.inputs))))
