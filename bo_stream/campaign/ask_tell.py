@@ -150,11 +150,11 @@ class AskTell:
         with self.row.timed("store_seconds"), self.store.writing(self.name) as turn:
             ledger = self._books.ledger.after(turn.since(self._books.ledger.seen))
             values, inputs, places = outcomes(frame, self.space, ledger)
-            if not values:
-                return
             event = events.told(ledger, values, inputs, places)
-            turn.append(event)
-        self._books.follow(ledger.after([event]), self.row)
+            if values:
+                turn.append(event)
+                ledger = ledger.after([event])
+        self._books.follow(ledger, self.row)
         self._told([row[0] for row in event["values"]])
 
     def fail(self, ids: Any, reason: str) -> None:
@@ -180,11 +180,11 @@ class AskTell:
                     "trials without an outcome", f"{done}, told before", "Leave them out."
                 )
             new = [trial.id for trial in trials if trial.status == "running"]
-            if not new:
-                return
-            event = events.failed([(id, reason) for id in new])
-            turn.append(event)
-        self._books.follow(ledger.after([event]), self.row)
+            if new:
+                event = events.failed([(id, reason) for id in new])
+                turn.append(event)
+                ledger = ledger.after([event])
+        self._books.follow(ledger, self.row)
         self._told(new)
 
     def update(self) -> None:
@@ -226,7 +226,7 @@ class AskTell:
         return frame
 
     def _told(self, ids: list[int]) -> None:
-        if self.callbacks:
+        if self.callbacks and ids:
             frame = trials_frame([self._books.ledger.trials[id] for id in ids], self.space)
             for callback in self.callbacks:
                 callback.after_tell(self, frame.copy())
