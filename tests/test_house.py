@@ -27,6 +27,7 @@ ROOMS = {
     "scores": {"core", "posterior", "fitting"},
     "campaign": {"core", "families", "fitting", "posterior", "scores"},
     "loop": {"campaign"},
+    "integrations": {"campaign", "core", "families"},
 }
 # Mathematics that builds on other mathematics.
 BETWEEN = {
@@ -96,6 +97,13 @@ def test_the_library_imports_neither_studies_nor_acquisitions() -> None:
             assert "bo_stream" not in tops, name
         if top == "acquisitions":
             assert "experiments" not in tops, name
+
+
+def test_nothing_stands_on_integrations() -> None:
+    """They need packages that few people have."""
+    for name, there in GRAPH.items():
+        if room(name) != "integrations":
+            assert not {i for i in there if room(i) == "integrations"}, name
 
 
 def test_no_circles() -> None:
