@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
-from typing import Any
+from dataclasses import asdict
+from typing import Any, Self
 
 from ax.core.data import Data
 from ax.core.experiment import Experiment
@@ -14,6 +14,8 @@ from ax.core.parameter import FixedParameter, Parameter, ParameterType, RangePar
 from ax.core.types import TParameterization
 from ax.generation_strategy.external_generation_node import ExternalGenerationNode
 from ax.generation_strategy.transition_criterion import TransitionCriterion
+from ax.storage.json_store.decoder import object_from_json
+from ax.storage.json_store.registry import CORE_CLASS_DECODER_REGISTRY, CORE_ENCODER_REGISTRY
 
 from bo_stream.campaign.loop_config import FitPolicy
 from bo_stream.campaign.proposals import Build, Optimiser
@@ -35,8 +37,9 @@ class StreamingNode(ExternalGenerationNode):
     surrogate nothing, but their points are not suggested again. If data that were absorbed change,
     or the search space or objective does, the surrogate begins anew.
 
-    Ax writes neither this node nor any other of a foreign class to JSON or its database: keep the
-    experiment, and hand over a new node when it is loaded again.
+    Ax's own predictions and plots of models do not see the surrogate, which is `model` here. Ax
+    saves the node's settings, unless the surrogate or acquisition is a callable, and loads them
+    where this module has been imported; the surrogate then learns anew from the experiment's data.
 
     Args:
         name: Of the node.
@@ -74,17 +77,16 @@ class StreamingNode(ExternalGenerationNode):
     ) -> None:
         # Ax would reject a point at a corner that is proposed twice, then give up.
         super().__init__(name, should_deduplicate=False, transition_criteria=transition_criteria)
-        self._follower_of = partial(
-            Follower,
-            surrogate=surrogate,
-            acquisition=acquisition,
-            budget=budget,
-            seed=seed,
-            initial=initial,
-            fit=fit,
-            optimiser=optimiser,
-        )
-        self._follower_of(ANYWHERE, "minimise")  # refused now, if ever
+        self._chosen: dict[str, Any] = {
+            "surrogate": surrogate,
+            "acquisition": acquisition,
+            "budget": budget,
+            "seed": seed,
+            "initial": initial,
+            "fit": fit,
+            "optimiser": optimiser or Optimiser(),
+        }
+        Follower(ANYWHERE, "minimise", **self._chosen)  # refused now, if ever
         self._follower: Follower | None = None
         self._following: tuple[Any, ...] = ()
         self._varied: list[RangeParameter] = []
@@ -151,6 +153,28 @@ class StreamingNode(ExternalGenerationNode):
         new = {p.name: p.cast(x) for p, x in zip(self._varied, chosen, strict=True)}
         return {**self._fixed, **new}
 
+    # -- saving ----------------------------------------------------------------------------------
+
+    def described(self) -> dict[str, Any]:
+        """Its settings, for Ax's JSON."""
+        chosen = self._chosen
+        plain = {name: asdict(chosen[name]) for name in ("fit", "optimiser")}
+        return {
+            "__type": type(self).__name__,
+            "name": self.name,
+            "transition_criteria": list(self.transition_criteria),
+            "settings": {**chosen, **plain},
+        }
+
+    @classmethod
+    def read(cls, described: dict[str, Any]) -> Self:
+        """One from settings as Ax's JSON holds them."""
+        settings = dict(described["settings"])
+        settings["fit"] = FitPolicy(**settings["fit"])
+        settings["optimiser"] = Optimiser(**settings["optimiser"])
+        criteria = object_from_json(described["transition_criteria"])
+        return cls(described["name"], transition_criteria=criteria, **settings)
+
     # -- pieces ----------------------------------------------------------------------------------
 
     def _follow(
@@ -161,7 +185,7 @@ class StreamingNode(ExternalGenerationNode):
         log = [p.log_scale for p in varied]
         following = (goal, metric, [p.name for p in varied], bounds, log, fixed)
         if self._follower is None or following != self._following:
-            self._follower = self._follower_of(box(bounds, log), goal)
+            self._follower = Follower(box(bounds, log), goal, **self._chosen)
             self._following, self._varied, self._fixed = following, varied, fixed
         return self._follower
 
@@ -173,6 +197,10 @@ class StreamingNode(ExternalGenerationNode):
             return None
         bounded = (min(max(float(parameters[p.name]), p.lower), p.upper) for p in self._varied)
         return tuple(map(float, bounded))
+
+
+CORE_ENCODER_REGISTRY[StreamingNode] = StreamingNode.described
+CORE_CLASS_DECODER_REGISTRY[StreamingNode.__name__] = StreamingNode.read
 
 
 def _objective(experiment: Experiment) -> tuple[str, Goal]:

@@ -27,6 +27,7 @@ from bo_stream.campaign.settings import (
     default_surrogate,
 )
 from bo_stream.campaign.space import Box
+from bo_stream.core.datasets import LEAST_NOISE
 from bo_stream.core.streaming import StreamingGP
 
 __all__ = ["ANYWHERE", "Follower", "Inputs", "Outcome", "box"]
@@ -41,7 +42,7 @@ class Outcome(NamedTuple):
     Attributes:
         inputs: Where it was.
         y: Its value.
-        yvar: The variance of its noise, where known.
+        yvar: The variance of its noise, where known; zero if it is exact.
     """
 
     inputs: Inputs
@@ -141,7 +142,7 @@ class Follower:
         Yvar = None
         if known:
             Yvar = torch.tensor([[o.yvar] for o in new.values()], dtype=torch.float64)
-        self._learner.absorb(X, Y, Yvar, Row(()), score=False)
+        self._learner.absorb(X, Y, self._floored(Yvar), Row(()), score=False)
         self._observed = self._observed.after(X, Y, Yvar)
         self._seen.update(new)
         self._noise_known = known
@@ -157,7 +158,7 @@ class Follower:
         """
         seed, seen, no_pool = self.settings.seed, self._observed, torch.empty(0, dtype=torch.long)
         told, row = len(seen.X), Row(("fit_evaluations",))
-        self._learner.settle((seen.X, seen.Y, seen.Yvar), told, told, row)
+        self._learner.settle((seen.X, seen.Y, self._floored(seen.Yvar)), told, told, row)
         model = self._learner.model
         with seeded(2 * (1_000_003 * seed + number), seen.X.device):
             if model is None:
@@ -166,6 +167,12 @@ class Follower:
                 under_way, vain = self._points(pending), self._points(failed)
                 X = self._search(model, 1, Known(seen.candidates(), under_way, vain, no_pool))
         return tuple(self.space.decoded(X)[0].tolist())
+
+    def _floored(self, Yvar: Tensor | None) -> Tensor | None:
+        """Variances of zero, of exact outcomes, replaced by the least that a surrogate takes."""
+        Y = self._observed.Y
+        spread = float(Y.var()) if len(Y) > 1 else 0.0
+        return None if Yvar is None else Yvar.where(Yvar > 0.0, LEAST_NOISE * (spread or 1.0))
 
     def _points(self, inputs: Sequence[Inputs]) -> Tensor:
         values = np.array(inputs, dtype=np.float64)

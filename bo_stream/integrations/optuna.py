@@ -204,7 +204,7 @@ class StreamingSampler(BaseSampler):
             self._independent.after_trial(study, trial, state, values)
 
     def reseed_rng(self) -> None:
-        """Likewise; what this sampler draws itself depends on the trial's number, not on a state."""
+        """Likewise; what this sampler draws itself depends on the number of the trial."""
         if self._independent is not None:
             self._independent.reseed_rng()
 

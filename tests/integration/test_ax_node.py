@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -27,8 +28,8 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 
 QUICK: dict[str, Any] = {
     "surrogate": "exact",
-    "optimiser": Optimiser(num_restarts=2, raw_samples=32),
-    "fit": FitPolicy(then_every=5, max_evals=10, first_max_evals=20),
+    "optimiser": Optimiser(num_restarts=2, raw_samples=32, options={"maxiter": 3}),
+    "fit": FitPolicy(then_every=5, max_evals=10, first_max_evals=10),
 }
 X = RangeParameterConfig(name="x", parameter_type="float", bounds=(0.0, 4.0))
 RATE = RangeParameterConfig(name="rate", parameter_type="float", bounds=(1e-4, 1.0), scaling="log")
@@ -81,7 +82,8 @@ def points(client: Any) -> np.ndarray:
 )
 def test_it_finds_the_best_point(surrogate: Any, sign: float) -> None:
     """Minimised and maximised; with the first trials it spreads points."""
-    ours = client(node(surrogate=surrogate), objective="-loss" if sign > 0 else "loss")
+    thorough = node(surrogate=surrogate, optimiser=Optimiser(2, 32, {"maxiter": 20}))
+    ours = client(thorough, objective="-loss" if sign > 0 else "loss")
     run(ours, 14, sign=sign)
     sobol = GeneratorSpec(generator_enum=Generators.SOBOL, generator_kwargs={"seed": 0})
     random = client(GenerationNode(name="sobol", generator_specs=[sobol]))
@@ -186,6 +188,23 @@ def test_an_experiment_goes_on_with_a_new_node() -> None:
     assert ours.model is not None and ours.model.num_observed == 8
 
 
+def test_it_is_saved_and_loaded(tmp_path: Path) -> None:
+    """Its settings, and the criteria by which another node takes over."""
+    criterion = MinTrials(threshold=99, transition_to="Other")
+    other = node(name="Other", acquisition={"name": "qucb", "beta": 1.0})
+    running = client(node(transition_criteria=[criterion]), other)
+    run(running, 7)
+    running.save_to_json_file(str(tmp_path / "experiment.json"))
+    again = Client.load_from_json_file(str(tmp_path / "experiment.json"))
+    before, after = (c._generation_strategy.nodes_by_name for c in (running, again))
+    for name in ("Streaming", "Other"):
+        assert after[name].described() == before[name].described()
+    assert list(after["Streaming"].transition_criteria) == [criterion]
+    run(again, 1)
+    assert after["Streaming"].model.num_observed == 7
+    assert (points(again)[:7] == points(running)).all()
+
+
 def test_fixed_parameters_of_the_space_are_kept() -> None:
     one = ChoiceParameterConfig(name="kind", parameter_type="str", values=["a"])
     ours = node()
@@ -195,6 +214,7 @@ def test_fixed_parameters_of_the_space_are_kept() -> None:
     assert {t.arm.parameters["kind"] for t in running._experiment.trials.values()} == {"a"}
 
 
+Z = RangeParameterConfig(name="z", parameter_type="float", bounds=(0.0, 1.0))
 COUNT = RangeParameterConfig(name="n", parameter_type="int", bounds=(1, 5))
 KIND = ChoiceParameterConfig(name="kind", parameter_type="str", values=["a", "b"])
 
@@ -204,7 +224,7 @@ KIND = ChoiceParameterConfig(name="kind", parameter_type="str", values=["a", "b"
     [
         ({"space": (X, RATE, COUNT)}, "'n'"),
         ({"space": (X, RATE, KIND)}, "'kind'"),
-        ({"within": ["x + rate <= 3"]}, "constraints on parameters"),
+        ({"space": (X, Z), "within": ["x + z <= 3"]}, "constraints on parameters"),
         ({"objective": "loss, other"}, "one metric"),
         ({"objective": "loss + other"}, "one metric"),
         ({"outcome_constraints": ["other >= 1"]}, "1 constraints"),
