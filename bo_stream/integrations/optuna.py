@@ -124,12 +124,7 @@ class StreamingSampler(BaseSampler):
     def infer_relative_search_space(
         self, study: Study, trial: FrozenTrial
     ) -> dict[str, BaseDistribution]:
-        """The parameters that are modelled: continuous ones that all completed trials have.
-
-        Raises:
-            UnsupportedError: for a study of several objectives.
-        """
-        _goal(study)
+        """The parameters that are modelled: continuous ones that all completed trials have."""
         with self._lock:
             if study.study_name != self._study:
                 self._begin()
@@ -140,7 +135,11 @@ class StreamingSampler(BaseSampler):
     def sample_relative(
         self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
-        """Values of the parameters that are modelled."""
+        """Values of the parameters that are modelled.
+
+        Raises:
+            UnsupportedError: for a study of several objectives.
+        """
         goal = _goal(study)
         if not search_space:
             return {}

@@ -23,6 +23,7 @@ from ax.generation_strategy.generator_spec import GeneratorSpec
 from ax.generation_strategy.transition_criterion import MinTrials
 
 from bo_stream.integrations.ax import StreamingNode
+from bo_stream.integrations.follower import Follower
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -115,11 +116,26 @@ def test_the_surrogate_absorbs_each_trial_once(monkeypatch: pytest.MonkeyPatch) 
 def test_trials_at_once_get_different_points() -> None:
     """Those of one call, and those of calls before it that are still running."""
     ours = client(node())
-    run(ours, 6)
+    first = ours.get_next_trials(3)
+    assert len({tuple(point.values()) for point in first.values()}) == 3
+    for index, point in first.items():
+        ours.complete_trial(index, {"loss": bowl(point)})
+    run(ours, 3)
     ours.get_next_trials(2), ours.get_next_trials(2)
     asked = points(ours)[6:]
     gaps = np.linalg.norm(asked[:, None] - asked, axis=-1) + 9 * np.eye(4)
     assert gaps.min() > 0.02
+
+
+def test_a_corner_may_be_measured_again() -> None:
+    """Ax would otherwise put a random point in its place."""
+    ours = client(node(optimiser=Optimiser(2, 32, {"maxiter": 20})))
+    for _ in range(12):
+        for index, point in ours.get_next_trials(1).items():
+            ours.complete_trial(index, {"loss": point["x"] + np.log10(point["rate"])})
+    trials = ours._experiment.trials.values()
+    assert len(np.unique(points(ours), axis=0)) < 12
+    assert {t.generator_runs[0]._generator_key for t in trials} == {"Streaming"}
 
 
 def test_it_follows_another_node() -> None:
@@ -164,18 +180,23 @@ def test_data_that_change_begin_anew() -> None:
     assert ours.model.num_observed == 7
 
 
-def test_failed_trials_teach_nothing() -> None:
+def test_failed_trials_teach_nothing_and_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    known: list[Any] = []
+    proposed = Follower.next
+
+    def recorded(self: Follower, number: int, pending: Any, failed: Any) -> Any:
+        known[:] = failed
+        return proposed(self, number, pending, failed)
+
     ours = node()
     running = client(ours)
     run(running, 7)
-    for _ in range(3):
-        (index,) = running.get_next_trials(1)
-        running.mark_trial_failed(index)
+    ((index, point),) = running.get_next_trials(1).items()
+    running.mark_trial_failed(index)
+    monkeypatch.setattr(Follower, "next", recorded)
     running.get_next_trials(1)
     assert ours.model is not None and ours.model.num_observed == 7
-    failed = points(running)[7:]
-    gaps = np.abs(failed[:, None] - failed).max(-1) + 9 * np.eye(4)
-    assert gaps.min() > 1e-3
+    assert known == [(point["x"], point["rate"])]
 
 
 def test_an_experiment_goes_on_with_a_new_node() -> None:

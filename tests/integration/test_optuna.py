@@ -19,6 +19,7 @@ pytest.importorskip("optuna", reason="Optuna is not installed (pip install optun
 
 import optuna
 
+from bo_stream.integrations.follower import Follower
 from bo_stream.integrations.optuna import StreamingSampler
 
 QUICK: dict[str, Any] = {
@@ -234,7 +235,15 @@ def test_failed_pruned_and_infinite_trials_teach_nothing() -> None:
     assert ours.model is not None and ours.model.num_observed == 7
 
 
-def test_a_point_that_fails_is_not_suggested_again() -> None:
+def test_points_that_failed_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    known: list[Any] = []
+    proposed = Follower.next
+
+    def recorded(self: Follower, number: int, pending: Any, failed: Any) -> Any:
+        known[:] = failed
+        return proposed(self, number, pending, failed)
+
+    monkeypatch.setattr(Follower, "next", recorded)
     running = study(sampler())
     running.optimize(bowl, n_trials=8)
 
@@ -242,10 +251,10 @@ def test_a_point_that_fails_is_not_suggested_again() -> None:
         bowl(trial)
         raise RuntimeError("broken")
 
-    running.optimize(broken, n_trials=4, catch=(RuntimeError,))
-    failed = points(running)[8:]
-    gaps = np.abs(failed[:, None] - failed).max(-1) + 9 * np.eye(4)
-    assert gaps.min() > 1e-3
+    running.optimize(broken, n_trials=2, catch=(RuntimeError,))
+    running.optimize(bowl, n_trials=1)
+    failed = [t.params for t in running.trials[8:10]]
+    assert known == [(params["rate"], params["x"]) for params in failed]
 
 
 def test_a_study_that_is_loaded_again_goes_on() -> None:
@@ -279,9 +288,9 @@ def test_the_same_seed_gives_the_same_study() -> None:
 
 
 def test_another_study_begins_anew() -> None:
-    ours = sampler()
-    study(ours).optimize(bowl, n_trials=8)
-    study(ours).optimize(bowl, n_trials=3)
+    ours, storage = sampler(), optuna.storages.InMemoryStorage()
+    study(ours, storage=storage).optimize(bowl, n_trials=8)
+    study(ours, storage=storage).optimize(bowl, n_trials=3)
     assert ours.model is None
 
 
