@@ -29,6 +29,7 @@ ROOMS = {
     "loop": {"campaign"},
     "commands": {"campaign", "core", "families"},
     "__main__": {"commands"},
+    "integrations": {"campaign", "core", "families"},
 }
 # Mathematics that builds on other mathematics.
 BETWEEN = {
@@ -105,6 +106,13 @@ def test_nobody_but_the_program_imports_its_commands() -> None:
     for name, there in GRAPH.items():
         if room(name) not in ("commands", "__main__"):
             assert not {i for i in there if i.startswith("bo_stream.commands")}, name
+
+
+def test_nothing_stands_on_integrations() -> None:
+    """They need packages that few people have."""
+    for name, there in GRAPH.items():
+        if room(name) != "integrations":
+            assert not {i for i in there if room(i) == "integrations"}, name
 
 
 def test_no_circles() -> None:

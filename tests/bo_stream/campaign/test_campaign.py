@@ -21,7 +21,7 @@ from bo_stream.errors import (
     UnsupportedError,
 )
 
-LITTLE = Optimiser(num_restarts=2, raw_samples=16)
+LITTLE = Optimiser(num_restarts=2, raw_samples=16, options={"maxiter": 20})
 LINE = Box({"x": (0.0, 4.0)})
 
 

@@ -1,0 +1,54 @@
+"""A surrogate that follows trials kept elsewhere, without any framework."""
+
+import numpy as np
+import pytest
+
+from bo_stream.campaign.loop_config import FitPolicy
+from bo_stream.campaign.proposals import Optimiser
+from bo_stream.errors import InputError
+from bo_stream.integrations.follower import Follower, Outcome, box
+
+
+def follower(seed: int = 0) -> Follower:
+    made = Follower(
+        box([(0.0, 4.0), (1e-4, 1.0)], [False, True]),
+        "minimise",
+        "exact",
+        seed=seed,
+        fit=FitPolicy(then_every=5, max_evals=10),
+        optimiser=Optimiser(2, 32, {"maxiter": 3}),
+    )
+    rows = np.random.default_rng(0).random((8, 2)) * [4.0, 0.9] + [0.0, 1e-3]
+    made.follow({i: Outcome((x, r), (x - 3.0) ** 2 + r) for i, (x, r) in enumerate(rows.tolist())})
+    return made
+
+
+def test_a_proposal_depends_on_seed_and_number() -> None:
+    point = follower().next(8, [], [])
+    assert follower().next(8, [], []) == point
+    assert follower().next(9, [], []) != point
+    assert follower(seed=1).next(8, [], []) != point
+
+
+@pytest.mark.parametrize("kind", ["pending", "failed"])
+def test_pending_and_failed_points_are_avoided(kind: str) -> None:
+    ours = follower()
+    point = ours.next(8, [], [])
+    other = ours.next(8, *(([point], []) if kind == "pending" else ([], [point])))
+    gaps = np.abs(np.subtract(other, point)) / [4.0, 1.0]
+    assert gaps.max() > 1e-3
+
+
+def test_what_was_seen_is_not_absorbed_again() -> None:
+    ours = follower()
+    ours.next(8, [], [])
+    model = ours.model
+    assert model is not None and model.num_observed == 8
+    new = {8: Outcome((1.0, 0.1), 4.1)}
+    ours.follow(new), ours.follow(new), ours.follow({})
+    assert ours.model is model and model.num_observed == 9
+
+
+def test_bounds_and_scales_are_checked() -> None:
+    with pytest.raises(InputError, match="positive bounds"):
+        box([(0.0, 1.0)], [True])

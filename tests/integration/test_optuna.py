@@ -1,0 +1,317 @@
+"""Optuna runs on the streaming sampler, in one process and several; skipped without Optuna."""
+
+import copy
+import pickle
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bo_stream.campaign.loop_config import FitPolicy
+from bo_stream.campaign.proposals import Optimiser
+from bo_stream.core.streaming import StreamingGP
+from bo_stream.errors import InputError, UnsupportedError
+
+pytest.importorskip("optuna", reason="Optuna is not installed (pip install optuna)")
+
+import optuna
+
+from bo_stream.integrations.follower import Follower
+from bo_stream.integrations.optuna import StreamingSampler
+
+QUICK: dict[str, Any] = {
+    "surrogate": "exact",
+    "optimiser": Optimiser(num_restarts=2, raw_samples=32, options={"maxiter": 3}),
+    "fit": FitPolicy(then_every=5, max_evals=10, first_max_evals=10),
+}
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    before = optuna.logging.get_verbosity()
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    yield
+    optuna.logging.set_verbosity(before)
+
+
+def sampler(**changes: Any) -> StreamingSampler:
+    return StreamingSampler(**{**QUICK, "seed": 0, **changes})
+
+
+def study(sampler: Any, direction: str = "minimize", **kw: Any) -> Any:
+    return optuna.create_study(sampler=sampler, direction=direction, **kw)
+
+
+def bowl(trial: Any) -> float:
+    """Least, zero, at x = 3 and rate = 0.01."""
+    x, rate = trial.suggest_float("x", 0.0, 4.0), trial.suggest_float("rate", 1e-4, 1.0, log=True)
+    return float((x - 3.0) ** 2 + (np.log10(rate) + 2.0) ** 2)
+
+
+def points(study: Any) -> np.ndarray:
+    return np.array([[t.params["x"], np.log10(t.params["rate"])] for t in study.trials])
+
+
+@pytest.mark.parametrize(
+    "surrogate, direction",
+    [("exact", "minimize"), ({"name": "wiski", "grid_size": 12}, "maximize")],
+)
+def test_it_finds_the_best_point(surrogate: Any, direction: str) -> None:
+    sign = 1.0 if direction == "minimize" else -1.0
+    losses = {}
+    for name, kind in {
+        "streaming": sampler(surrogate=surrogate, optimiser=Optimiser(2, 32, {"maxiter": 20})),
+        "random": optuna.samplers.RandomSampler(0),
+    }.items():
+        done = study(kind, direction)
+        done.optimize(lambda trial: sign * bowl(trial), n_trials=15)
+        losses[name] = sign * done.best_value
+    assert losses["streaming"] < 0.02 < losses["random"]
+
+
+def test_the_surrogate_absorbs_each_trial_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    batches: list[int] = []
+    observe = StreamingGP.observe
+
+    def counted(self: Any, X: Any, *rest: Any) -> Any:
+        batches.append(len(X))
+        return observe(self, X, *rest)
+
+    ours = sampler(initial=4)
+    running = study(ours)
+    running.optimize(bowl, n_trials=5)
+    model = ours.model
+    assert model is not None and model.num_observed == 4
+    monkeypatch.setattr(StreamingGP, "observe", counted)
+    running.optimize(bowl, n_trials=6)
+    assert ours.model is model
+    assert batches == [1] * 6 and model.num_observed == 10
+
+
+def test_a_logarithmic_scale_is_modelled_as_such() -> None:
+    ours = sampler()
+    running = study(ours)
+    running.optimize(bowl, n_trials=8)
+    assert ours.model is not None
+    rate, x = ours.model.bounds.T.tolist()  # by name
+    assert np.allclose(rate, np.log([1e-4, 1.0])) and x == [0.0, 4.0]
+
+
+def test_startup_points_are_spread() -> None:
+    """Each quarter of the square gets two of eight Sobol points, after a first random one."""
+    running = study(sampler(initial=20))
+    running.optimize(bowl, n_trials=9)
+    spread = points(running)[1:]
+    halves = np.column_stack([spread[:, 0] > 2.0, spread[:, 1] > -2.0]) @ [1, 2]
+    assert (np.bincount(halves, minlength=4) >= 1).all()
+
+
+def test_threads_and_asks_at_once_get_different_points() -> None:
+    """Trials that have not suggested anything yet are pending too: the sampler gave them points."""
+    running = study(sampler())
+    running.optimize(bowl, n_trials=8)
+    space = {"x": (0.0, 4.0), "rate": (1e-4, 1.0)}
+    for trial in [running.ask() for _ in range(4)]:
+        trial.suggest_float("x", *space["x"]), trial.suggest_float("rate", *space["rate"], log=True)
+    asked = points(running)[8:]
+    gaps = np.linalg.norm(asked[:, None] - asked, axis=-1) + 9 * np.eye(4)
+    assert gaps.min() > 0.02
+    running.optimize(bowl, n_trials=6, n_jobs=2)
+    assert len(np.unique(points(running), axis=0)) == len(running.trials)
+
+
+def test_pending_points_are_avoided_before_they_are_suggested() -> None:
+    ours = sampler()
+    running = study(ours)
+    running.optimize(bowl, n_trials=8)
+    first, second = running.ask(), running.ask()
+    assert first.params == {} == second.params
+    one, two = (np.array([*t.relative_params.values()]) for t in (first, second))
+    assert np.abs(one - two).max() > 0.02
+
+
+def test_two_workers_share_a_storage(tmp_path: Path) -> None:
+    """With the same seed: each sees the other's trials, under way and complete."""
+    url = f"sqlite:///{tmp_path / 'study.db'}"
+    workers = [
+        study(sampler(), study_name="oven", storage=url, load_if_exists=True) for _ in range(2)
+    ]
+    for _ in range(7):
+        trials = [worker.ask() for worker in workers]
+        values = [bowl(trial) for trial in trials]
+        for worker, trial, value in zip(workers, trials, values, strict=True):
+            worker.tell(trial, value)
+    for worker in workers:
+        assert worker.sampler.model.num_observed == 12
+    assert len(np.unique(points(workers[0]).round(6), axis=0)) == 14
+
+
+def test_running_trials_of_others_are_pending() -> None:
+    storage = optuna.storages.InMemoryStorage()
+    study(sampler(), study_name="oven", storage=storage).optimize(bowl, n_trials=8)
+
+    def next_after(others: list[dict[str, float]]) -> np.ndarray:
+        alone = study(sampler(), study_name="oven", storage=storage, load_if_exists=True)
+        trials = []
+        for params in others:
+            alone.enqueue_trial(params)
+            trials.append(alone.ask())
+            bowl(trials[-1])
+        mine = study(sampler(), study_name="oven", storage=storage, load_if_exists=True)
+        chosen = mine.ask()
+        bowl(chosen)
+        found = dict(chosen.params)
+        for trial in (*trials, chosen):
+            mine.tell(trial.number, state=optuna.trial.TrialState.FAIL)
+        return np.array([found["x"], np.log10(found["rate"])])
+
+    free = next_after([])
+    taken = next_after([{"x": float(free[0]), "rate": float(10.0 ** free[1])}])
+    assert np.abs(taken - free).max() > 0.05
+
+
+def test_integers_and_categories_are_sampled_independently() -> None:
+    def objective(trial: Any) -> float:
+        kind = trial.suggest_categorical("kind", ["a", "b"])
+        n, step = trial.suggest_int("n", 1, 5), trial.suggest_float("step", 0.0, 1.0, step=0.25)
+        return bowl(trial) + n + step + (kind == "a")
+
+    ours = sampler()
+    running = study(ours)
+    running.optimize(objective, n_trials=12)
+    assert ours.model is not None and ours.model.bounds.shape[-1] == 2
+    assert {t.params["kind"] for t in running.trials} == {"a", "b"}
+    assert len({t.params["n"] for t in running.trials}) > 2
+
+
+def test_it_says_once_that_it_does_not_model_an_integer(caplog: pytest.LogCaptureFixture) -> None:
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    optuna.logging.enable_propagation()
+    running = study(sampler())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        running.optimize(lambda trial: float(trial.suggest_int("n", 0, 9)), n_trials=3)
+    optuna.logging.disable_propagation()
+    said = [r.message for r in caplog.records if "'n' is not continuous" in r.message]
+    assert len(said) == 1
+
+
+def test_a_space_that_changes_begins_anew() -> None:
+    ours = sampler()
+    running = study(ours)
+    running.optimize(bowl, n_trials=8)
+    before = ours.model
+
+    def other(trial: Any) -> float:
+        return (trial.suggest_float("x", 0.0, 4.0) - 3.0) ** 2
+
+    running.optimize(other, n_trials=2)
+    assert ours.model is not before
+    assert ours.model is not None and ours.model.bounds.shape[-1] == 1
+    assert ours.model.num_observed == 9
+
+
+def test_failed_pruned_and_infinite_trials_teach_nothing() -> None:
+    ours = sampler()
+    running = study(ours)
+
+    def objective(trial: Any) -> float:
+        value = bowl(trial)
+        match trial.number:
+            case 7:
+                raise RuntimeError("broken")
+            case 8:
+                raise optuna.TrialPruned
+            case 9:
+                return float("nan")
+            case 10:
+                return float("inf")
+        return value
+
+    running.optimize(objective, n_trials=12, catch=(RuntimeError,))
+    assert ours.model is not None and ours.model.num_observed == 7
+
+
+def test_points_that_failed_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    known: list[Any] = []
+    proposed = Follower.next
+
+    def recorded(self: Follower, number: int, pending: Any, failed: Any) -> Any:
+        known[:] = failed
+        return proposed(self, number, pending, failed)
+
+    monkeypatch.setattr(Follower, "next", recorded)
+    running = study(sampler())
+    running.optimize(bowl, n_trials=8)
+
+    def broken(trial: Any) -> float:
+        bowl(trial)
+        raise RuntimeError("broken")
+
+    running.optimize(broken, n_trials=2, catch=(RuntimeError,))
+    running.optimize(bowl, n_trials=1)
+    failed = [t.params for t in running.trials[8:10]]
+    assert known == [(params["rate"], params["x"]) for params in failed]
+
+
+def test_a_study_that_is_loaded_again_goes_on() -> None:
+    storage = optuna.storages.InMemoryStorage()
+    study(sampler(), study_name="oven", storage=storage).optimize(bowl, n_trials=10)
+    ours = sampler()
+    again = optuna.load_study(study_name="oven", storage=storage, sampler=ours)
+    again.optimize(bowl, n_trials=6)
+    assert ours.model is not None and ours.model.num_observed == 15
+    assert len(again.trials) == 16 and again.best_value < 0.05
+
+
+def test_a_trial_of_ones_own_outside_the_bounds_is_left_out() -> None:
+    ours = sampler()
+    running = study(ours)
+    running.optimize(bowl, n_trials=4)
+    running.enqueue_trial({"x": 9.0, "rate": 0.5})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        running.optimize(bowl, n_trials=6)
+    assert running.trials[4].params["x"] == 9.0
+    assert ours.model is not None and ours.model.num_observed == 8
+
+
+def test_the_same_seed_gives_the_same_study() -> None:
+    first, second, other = (study(sampler(seed=seed)) for seed in (1, 1, 2))
+    for each in (first, second, other):
+        each.optimize(bowl, n_trials=9)
+    assert (points(first) == points(second)).all()
+    assert not (points(first) == points(other)).any()
+
+
+def test_another_study_begins_anew() -> None:
+    ours, storage = sampler(), optuna.storages.InMemoryStorage()
+    study(ours, storage=storage).optimize(bowl, n_trials=8)
+    study(ours, storage=storage).optimize(bowl, n_trials=3)
+    assert ours.model is None
+
+
+def test_a_copy_follows_the_storage_itself() -> None:
+    ours = sampler()
+    running = study(ours)
+    running.optimize(bowl, n_trials=8)
+    for copied in (pickle.loads(pickle.dumps(ours)), copy.deepcopy(ours)):
+        assert copied.model is None
+        running.sampler = copied
+        running.optimize(bowl, n_trials=1)
+        assert copied.model.num_observed == len(running.trials) - 1
+
+
+def test_what_cannot_be_is_refused() -> None:
+    with pytest.raises(InputError, match="'nonesuch'"):
+        StreamingSampler("nonesuch")
+    with pytest.raises(InputError, match="'nonesuch'"):
+        StreamingSampler(acquisition="nonesuch")
+    with pytest.raises(InputError, match="initial >= 2"):
+        StreamingSampler(initial=1)
+    two = optuna.create_study(sampler=sampler(), directions=["minimize", "maximize"])
+    with pytest.raises(UnsupportedError, match="one objective"):
+        bowl(two.ask())
