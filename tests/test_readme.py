@@ -18,6 +18,26 @@ def printed_by(text: str, capsys: pytest.CaptureFixture[str]) -> list[str]:
     return capsys.readouterr().out.splitlines()
 
 
+def test_the_campaign_finds_the_best_oven(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    lines = printed_by("batch = campaign.ask(3)", capsys)
+    best = {line.split()[0]: line.split()[1] for line in lines}
+    assert float(best["y"]) < 0.1 and (tmp_path / "oven.db").exists()
+
+
+def test_optunas_sampler_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("optuna")
+    (line,) = printed_by("StreamingSampler(", capsys)
+    assert float(line) < 1.0
+
+
+def test_axs_node_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("ax")
+    printed_by("StreamingNode()", capsys)
+
+
 def test_the_first_program_runs(capsys: pytest.CaptureFixture[str]) -> None:
     lines = printed_by("optimize_acqf(", capsys)
     assert len(lines) == 10  # one line a step: observations so far, the best value
