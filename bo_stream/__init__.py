@@ -58,6 +58,8 @@ if not TYPE_CHECKING:  # a checker of types would take it to mean that any name 
             return import_module(f"{__name__}.{name}")
         if name not in _HOMES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        if name == "load":  # it finds the families that have been imported
+            import_module(f"{__name__}.families")
         value = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
         globals()[name] = value
         return value

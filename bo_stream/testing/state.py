@@ -33,6 +33,9 @@ def rows(
 class StateContract(Contract):
     """Chunks, order, bytes, drift, copies, merges."""
 
+    most_updates: int | None = None
+    """One-point updates tried for drift; None: as many as the family promises to stand."""
+
     def test_observe_returns_self_and_counts(self) -> None:
         model = self.build(5)
         assert model.observe(*self.data(3, seed=9)) is model
@@ -159,6 +162,7 @@ class StateContract(Contract):
         """One-point updates with posteriors in between, against one batch."""
         model = self.build(0)
         n = self.declared(model).updates_without_drift
+        n = n if self.most_updates is None else min(n, self.most_updates)
         batch = self.data(n)
         x = self.points(1)
         for i in range(n):

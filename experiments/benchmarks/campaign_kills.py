@@ -35,7 +35,7 @@ def main(out: Out = None, smoke: Smoke = False, url: Url = None) -> None:
 
     from experiments.benchmarks.campaign_tasks import MOMENTS, Life
 
-    trials, kills, inputs, grid_size = (16, 6, 1, 12) if smoke else (300, 20, 2, 20)
+    trials, kills, inputs, grid_size = (12, 3, 1, 12) if smoke else (300, 20, 2, 20)
     last = trials - (4 if smoke else 12)  # so that the schedule's next fit still comes
     file = out / "campaign_kills.db"
     if url is None:

@@ -25,6 +25,7 @@ class TestCaGP(StreamingContract):
         return CaGP(train_X, train_Y, train_Yvar, actions=BlockSparse(300), max_actions=300, **kw)
 
 
+@pytest.mark.slow
 class TestFewActions(StreamingContract):
     """Beyond the budget: blocks, then compression; what came first decides what is kept."""
 

@@ -15,6 +15,8 @@ SIZES = {1: [14], 2: [10, 9], 3: [7, 6, 7]}
 
 
 class TestWISKI(StreamingContract):
+    most_updates: int | None = 2_000
+
     def make(
         self, train_X: Tensor, train_Y: Tensor, train_Yvar: Tensor | None = None, **kw: Any
     ) -> WISKI:
@@ -24,6 +26,7 @@ class TestWISKI(StreamingContract):
 @pytest.mark.slow
 class TestKnownNoise(TestWISKI):
     noise = "known"
+    most_updates = None
 
 
 @pytest.mark.slow

@@ -13,7 +13,7 @@ from uuid import uuid4
 import pytest
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """Of a database with nothing in it."""
     if request.param == "sqlite":

@@ -11,7 +11,7 @@ pytest.importorskip("sqlalchemy")
 pytest.importorskip("typer")
 
 
-def test_a_campaign_killed_at_six_moments_ends_like_an_undisturbed_one(
+def test_a_campaign_killed_at_any_moment_ends_like_an_undisturbed_one(
     url: str, tmp_path: Path
 ) -> None:
     script = [sys.executable, "-m", "experiments.benchmarks.campaign_kills"]
@@ -24,7 +24,7 @@ def test_a_campaign_killed_at_six_moments_ends_like_an_undisturbed_one(
     )
     assert ran.returncode == 0, ran.stderr
     table = pd.read_csv(tmp_path / "campaign_kills.csv")
-    assert len(table) == 6 and bool(table["by SIGKILL"].all())
+    assert len(table) == 3 and bool(table["by SIGKILL"].all())
     assert (table["resumed with"] <= table["killed after"]).all()
     assert (table["killed after"].iloc[:-1].values <= table["resumed with"].iloc[1:].values).all()
     assert (table[["lost", "twice", "fits on resuming"]] == 0).all(axis=None)
