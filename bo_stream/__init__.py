@@ -8,11 +8,13 @@ from bo_stream.core.checkpoint import load
 from bo_stream.exact import ExactGP
 from bo_stream.families import surrogate
 from bo_stream.fitting.report import FitReport
+from bo_stream.hsgp import HSGP
 from bo_stream.online_sgpr import OnlineSGPR
 from bo_stream.online_svgp import OnlineSVGP
 from bo_stream.wiski import WISKI
 
 __all__ = [
+    "HSGP",
     "WISKI",
     "Box",
     "CaGP",
