@@ -1,4 +1,4 @@
-"""HSGP: a Gaussian process on sine features, of constant size, for smooth functions of 4 to 8 inputs.
+"""HSGP: a Gaussian process of constant size on sine features, for smooth functions of many inputs.
 
 [Solin] Solin, Särkkä 2020, Hilbert Space Methods for Reduced-Rank Gaussian Process Regression. The
 state is a set of sums over the features (MATHS 2.2, 2.9): additive, so any order and batching give
@@ -8,6 +8,7 @@ the same surrogate and two streams can be merged.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Self, Unpack, cast
 
 import torch
@@ -21,7 +22,7 @@ from bo_stream.errors import BoundsError, InputError, StateError
 from bo_stream.fitting.report import FitReport
 from bo_stream.posterior.process import PosteriorProcess
 from bo_stream.spectral.basis import Basis
-from bo_stream.spectral.density import lengthscales_of, log_density
+from bo_stream.spectral.density import checked_lengthscales, lengthscales_of, log_density
 from bo_stream.spectral.evidence import spectral_evidence
 from bo_stream.spectral.posterior import SpectralProcess
 from bo_stream.spectral.state import SpectralState
@@ -32,9 +33,11 @@ __all__ = ["HSGP"]
 UPDATES_PER_REBUILD = 1000
 """Points folded into the posterior before it is rebuilt, against drift."""
 MOVED = 0.2
-"""Change of a lengthscale's logarithm from which a fit chooses the features anew."""
-ROUNDS = 3
-"""Times that one fit chooses features at most."""
+"""Change of a lengthscale's logarithm from which a fit chooses the features anew,"""
+GROWTH = 2.0
+"""if there are this many times the data of the last time;"""
+ROUNDS = 2
+"""then this often at most, climbing in between."""
 
 
 class HSGP(AdditiveGP):
@@ -48,13 +51,14 @@ class HSGP(AdditiveGP):
     variance down near the bounds. And a lengthscale of more than about one width of the bounds
     lowers the prior variance throughout, for which a fitted output scale makes up.
 
-    Which features there are is chosen for lengthscales: at the start for the kernel's, and by `fit`
-    (or `choose_features`) for those it has found, as long as the points seen are at hand. The first
-    ``opening`` points are held for this; beyond them the features stay what they are, and so they do
-    from the start where ``lengthscales`` are given. `observe` never changes them, so it
-    does not matter in which order and batches points come. Fit early: on a first batch of at most
-    ``opening`` points. Features and held points are part of the state that is saved; streams
-    merge if their features are the same, or can still be made so.
+    Which features there are is chosen for lengthscales: when the first points come, for the
+    kernel's; then by `fit`, while all points seen are at hand, when the data have doubled since and
+    it has found other lengthscales; and by `choose_features`. The first ``opening`` points are held
+    for this. With more the features stay what they are, as they do from the start where
+    ``lengthscales`` are given; so `fit` early, on at most ``opening`` points. `observe` does not
+    change them after its first points: the order and the batches in which points come do not
+    matter. Features and held points are saved with the state. Streams merge if their features are
+    the same or one of them can still be summed over the other's.
 
     With m features: memory O(m^2), `observe` of q points O(q m^2), a point of the posterior O(m^2),
     evidence and gradient O(m^3); nothing depends on n. Outputs share the features, chosen for the
@@ -110,7 +114,7 @@ class HSGP(AdditiveGP):
         super().__init__(train_X, train_Y, train_Yvar, **common)
         self.num_features = _whole("num_features", num_features, 1)
         self.opening = _whole("opening", opening, 0)
-        self.lengthscales = _checked(lengthscales, self._dim)
+        self.lengthscales = checked_lengthscales(lengthscales, self._dim)
         self._news_kept = num_features // 4
         image = self._transformed(self.get_buffer("bounds"))
         self._box = torch.stack([image.amin(0), image.amax(0)]).tolist()
@@ -130,8 +134,8 @@ class HSGP(AdditiveGP):
         """
         if not self._choosable():
             raise StateError(
-                f"all {self.num_observed} points at hand, to be summed over other features",
-                f"the first {len(self.held().opening_X)} at most",
+                "all points seen at hand, to be summed over other features",
+                f"{self.num_observed} seen and at most {self._sizes()['w']} held",
                 "Build it anew with `lengthscales`, or with a larger `opening`.",
             )
         self._wholly(self._choose)
@@ -147,17 +151,14 @@ class HSGP(AdditiveGP):
         return self.lengthscales is None and at_hand
 
     def _choose(self) -> None:
-        state = cast(SpectralState, self.held())
-        self.hold("state", state.on_basis(self._basis(), self.num_observed))
+        state = cast(SpectralState, self.held()).on_basis(self._basis(), self.num_observed)
+        self.hold("state", replace(state, chosen_at=state.weight.new_tensor(self.num_observed)))
         self._changed()
 
     def _basis(self) -> Basis:
         """The features for the lengthscales given, or else for those of the kernel."""
-        like = self.get_buffer("_noise_sum")
-        if self.lengthscales is None:
-            lengthscales = self._lengthscales()
-        else:
-            lengthscales = like.new_tensor(self.lengthscales)
+        given, like = self.lengthscales, self.get_buffer("_noise_sum")
+        lengthscales = self._lengthscales() if given is None else like.new_tensor(given)
         low, high = like.new_tensor(self._box)
         return Basis.choose(lengthscales, low, high - low, self.num_features)
 
@@ -176,12 +177,11 @@ class HSGP(AdditiveGP):
                 0.01 nat.
         """
         report = super().fit(max_evals)
-        for _ in range(ROUNDS):
+        due = self.num_observed >= GROWTH * float(self.held().chosen_at) and self._choosable()
+        for _ in range(ROUNDS if due else 0):
             left = None if max_evals is None else max_evals - report.evaluations
-            if left == 0 or not self._choosable():
-                break
             moved = (self._lengthscales() / self.feature_lengthscales).log().abs()
-            if float(moved.max()) <= MOVED:
+            if left == 0 or float(moved.max()) <= MOVED:
                 break
             self.choose_features()
             report = report.and_then(super().fit(left))
@@ -205,6 +205,8 @@ class HSGP(AdditiveGP):
     ) -> SpectralState:
         """A += W'R^-1 W, b += W'R^-1 y, yy += y'R^-1 y, ld += sum log r (MATHS 2.2)."""
         self._check_noise(X, R)
+        if not (exact or self.num_observed):
+            state = state.on_basis(self._basis(), 0)
         return state.absorb_at(X, Y, R, self._undo, self.num_observed)
 
     # -- posterior and objective -----------------------------------------------------------------
@@ -230,8 +232,7 @@ class HSGP(AdditiveGP):
         """Log evidence with closed-form gradients (MATHS 2.3, 2.4, 2.9)."""
         state = cast(SpectralState, self.held())
         total, made = self._evidence(state, profile_mean)
-        best = torch.stack([f.mean for f in made]) + state.origin if profile_mean else None
-        return total, best
+        return total, torch.stack([f.mean for f in made]) + state.origin if profile_mean else None
 
     def _evidence(
         self, state: SpectralState, profile_mean: bool
@@ -244,18 +245,6 @@ class HSGP(AdditiveGP):
 
 
 def _whole(name: str, value: int, least: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise InputError(f"{name}, a whole number of {least} or more", repr(value), "Correct it.")
+    if type(value) is not int or value < least:
+        raise InputError(f"{name}, an integer of {least} or more", repr(value), "Correct it.")
     return value
-
-
-def _checked(lengthscales: Sequence[float] | None, dim: int) -> list[float] | None:
-    """Lengthscales for features, one an input, positive."""
-    if lengthscales is None:
-        return None
-    values = [float(value) for value in lengthscales]
-    if len(values) != dim or not all(0.0 < value < float("inf") for value in values):
-        raise InputError(
-            f"{dim} positive lengthscales", f"{values}", "Give one for each transformed input."
-        )
-    return values

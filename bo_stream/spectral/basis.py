@@ -57,7 +57,7 @@ class Basis:
 
     def frequencies(self) -> Tensor:
         """Radians per unit of the inputs, ``f x d``."""
-        return math.pi * self.alpha / (2.0 * self.half * self.width)
+        return self.alpha * (math.pi / (2.0 * self.half * self.width))
 
     def features(self, X: Tensor) -> Tensor:
         """The functions at points ``batch x q x d``: ``batch x q x f``, differentiable."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from gpytorch.kernels import Kernel, MaternKernel, RBFKernel, ScaleKernel
 from torch import Tensor
 
-from bo_stream.errors import UnsupportedError
+from bo_stream.errors import InputError, UnsupportedError
 
-__all__ = ["lengthscales_of", "log_density"]
+__all__ = ["checked_lengthscales", "lengthscales_of", "log_density"]
 
 
 def lengthscales_of(kernel: Kernel, dim: int, outputs: int) -> Tensor:
@@ -21,6 +22,22 @@ def lengthscales_of(kernel: Kernel, dim: int, outputs: int) -> Tensor:
     base = _base(kernel)
     value = base.lengthscale.double()
     return value.reshape(-1, value.shape[-1]).expand(outputs, dim)
+
+
+def checked_lengthscales(values: Sequence[float] | None, dim: int) -> list[float] | None:
+    """Lengthscales that a user gives, one an input, or None.
+
+    Raises:
+        InputError: unless there are ``dim`` positive numbers.
+    """
+    if values is None:
+        return None
+    checked = [float(value) for value in values]
+    if len(checked) != dim or not all(0.0 < value < math.inf for value in checked):
+        raise InputError(
+            f"{dim} positive lengthscales", f"{checked}", "Give one for each transformed input."
+        )
+    return checked
 
 
 def log_density(kernel: Kernel, frequencies: Tensor, outputs: int) -> Tensor:

@@ -53,12 +53,14 @@ class SpectralState(Sums):
         opening_X: The first points, ``w x d``; once more than ``w`` were seen, they are not used.
         opening_Y: Their targets.
         opening_R: Their noise variances, before any learned scale.
+        chosen_at: Number of points when the features were last chosen anew.
     """
 
     basis: Basis
     opening_X: Tensor = shaped("w d")
     opening_Y: Tensor = shaped("o w")
     opening_R: Tensor = shaped("s w", "positive")
+    chosen_at: Tensor = shaped("", "not negative")
 
     @classmethod
     def on(cls, basis: Basis, outputs: int, shared: bool, opening: int) -> Self:
@@ -77,6 +79,7 @@ class SpectralState(Sums):
             zero.new_zeros(opening, d),
             zero.new_zeros(outputs, opening),
             zero.new_ones(len(sums.A), opening),
+            zero,
         )
 
     def totals(self) -> tuple[Tensor, Tensor, Tensor]:
