@@ -52,14 +52,14 @@ class SpectralState(Sums):
         basis: The features.
         opening_X: The first points, ``w x d``; once more than ``w`` were seen, they are not used.
         opening_Y: Their targets.
-        opening_R: Their noise variances, before any learned scale.
+        opening_R: Their noise variances, before any learned scale; zero where there is no point.
         chosen_at: Number of points when the features were last chosen anew.
     """
 
     basis: Basis
     opening_X: Tensor = shaped("w d")
     opening_Y: Tensor = shaped("o w")
-    opening_R: Tensor = shaped("s w", "positive")
+    opening_R: Tensor = shaped("s w", "not negative")
     chosen_at: Tensor = shaped("", "not negative")
 
     @classmethod
@@ -78,7 +78,7 @@ class SpectralState(Sums):
             basis,
             zero.new_zeros(opening, d),
             zero.new_zeros(outputs, opening),
-            zero.new_ones(len(sums.A), opening),
+            zero.new_zeros(len(sums.A), opening),
             zero,
         )
 
@@ -125,6 +125,7 @@ class SpectralState(Sums):
     def rescaled(self, shift: Tensor, factor: Tensor, known_noise: bool) -> Self:
         """The state for targets ``(y - shift) / factor`` and, where known, noise to match."""
         Y = (self.opening_Y - shift.unsqueeze(-1)) / factor.unsqueeze(-1)
+        Y = torch.where(self.opening_R[0] > 0.0, Y, 0.0)
         R = self.opening_R / factor.square().unsqueeze(-1) if known_noise else self.opening_R
         return replace(super().rescaled(shift, factor, known_noise), opening_Y=Y, opening_R=R)
 
