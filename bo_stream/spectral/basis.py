@@ -84,7 +84,8 @@ def _least(steps: list[float], count: int) -> list[tuple[int, ...]]:
         return round(sum((s * a) ** 2 for s, a in zip(steps, alpha, strict=True)) / first, 9)
 
     ones = (1,) * dim
-    waiting, chosen = [(key(ones), ones, 0)], []
+    chosen: list[tuple[int, ...]] = []
+    waiting = [(key(ones), ones, 0)]
     while len(chosen) < count:
         _, alpha, last = heapq.heappop(waiting)
         chosen.append(alpha)

@@ -56,7 +56,7 @@ class SpectralState(Sums):
         chosen_at: Number of points when the features were last chosen anew.
     """
 
-    basis: Basis
+    basis: Basis  # type: ignore[misc]  # no field here has a default: `shaped` looks like one
     opening_X: Tensor = shaped("w d")
     opening_Y: Tensor = shaped("o w")
     opening_R: Tensor = shaped("s w", "not negative")
