@@ -208,10 +208,11 @@ def test_features_are_those_of_largest_prior_variance():
 
 def test_equal_lengthscales_choose_the_same_whatever_the_rounding():
     low, width = torch.zeros(4).double(), torch.ones(4).double()
-    for scale in (0.3, 0.3 * (1 + 3e-16), 0.1 + 0.2):
-        chosen = Basis.choose(torch.full((4,), scale).double(), low, width, 100)
-        first = Basis.choose(torch.full((4,), 0.3).double(), low, width, 100)
-        assert torch.equal(chosen.alpha, first.alpha)
+    first = Basis.choose(torch.full((4,), 0.3).double(), low, width, 100)
+    for errors in ([0.0, 2e-16, 5e-16, -3e-16], [3e-16, 0.0, -2e-16, 4e-16]):
+        scales = 0.3 * (1.0 + number(errors))
+        assert len(set(scales.tolist())) > 1
+        assert torch.equal(Basis.choose(scales, low, width, 100).alpha, first.alpha)
 
 
 def test_features_are_chosen_anew_while_points_are_held():
