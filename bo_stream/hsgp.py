@@ -51,14 +51,14 @@ class HSGP(AdditiveGP):
     variance down near the bounds. And a lengthscale of more than about one width of the bounds
     lowers the prior variance throughout, for which a fitted output scale makes up.
 
-    Which features there are is chosen for lengthscales: when the first points come, for the
-    kernel's; then by `fit`, while all points seen are at hand, when the data have doubled since and
-    it has found other lengthscales; and by `choose_features`. The first ``opening`` points are held
-    for this. With more the features stay what they are, as they do from the start where
-    ``lengthscales`` are given; so `fit` early, on at most ``opening`` points. `observe` does not
-    change them after its first points: the order and the batches in which points come do not
-    matter. Features and held points are saved with the state. Streams merge if their features are
-    the same or one of them can still be summed over the other's.
+    The features are chosen for given lengthscales: for the kernel's, when the first points come;
+    then for those that `fit` finds, if the data have doubled since the last choice; and whenever
+    `choose_features` is called. Choosing anew needs all points seen, and the first ``opening``
+    points are held for it. Once there are more, the features stay what they are, as they do from
+    the start where ``lengthscales`` are given; so `fit` early, on at most ``opening`` points. After
+    the first points `observe` does not change the features: the order and the batches in which
+    points come do not matter. Features and held points are saved with the state. Two streams merge
+    if their features are the same, or if one of them still holds all its points.
 
     With m features: memory O(m^2), `observe` of q points O(q m^2), a point of the posterior O(m^2),
     evidence and gradient O(m^3); nothing depends on n. Outputs share the features, chosen for the
