@@ -15,11 +15,13 @@ if TYPE_CHECKING:
     from bo_stream.exact import ExactGP
     from bo_stream.families import surrogate
     from bo_stream.fitting.report import FitReport
+    from bo_stream.hsgp import HSGP
     from bo_stream.online_sgpr import OnlineSGPR
     from bo_stream.online_svgp import OnlineSVGP
     from bo_stream.wiski import WISKI
 
 __all__ = [
+    "HSGP",
     "WISKI",
     "Box",
     "CaGP",
@@ -34,6 +36,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "HSGP": "hsgp",
     "WISKI": "wiski",
     "Box": "campaign.space",
     "CaGP": "cagp",

@@ -8,18 +8,18 @@ order and batching give the same surrogate and two streams can be merged.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Self, Unpack, cast
+from typing import Any, Unpack, cast
 
 import torch
 from torch import Tensor
 
+from bo_stream.core.additive import AdditiveGP
 from bo_stream.core.fitted import News
 from bo_stream.core.meaning import Meaning
 from bo_stream.core.options import CommonOptions
-from bo_stream.core.sameness import same
 from bo_stream.core.state import Memo
-from bo_stream.core.streaming import Promises, StreamingGP
-from bo_stream.errors import InputError, NoiseError, StateError, UnsupportedError
+from bo_stream.core.streaming import Promises
+from bo_stream.errors import InputError, UnsupportedError
 from bo_stream.grid.evidence import grid_evidence
 from bo_stream.grid.kernel import is_stationary
 from bo_stream.grid.nodes import Grid
@@ -27,18 +27,15 @@ from bo_stream.grid.posterior import GridProcess, stacked
 from bo_stream.grid.rows import RowFactorisation
 from bo_stream.grid.state import GridState
 from bo_stream.posterior.process import PosteriorProcess
-from bo_stream.shapes import moved
 from bo_stream.sums.evidence import Factorisation
 
 __all__ = ["WISKI"]
 
 UPDATES_PER_REBUILD = 1000
 """Points folded into the posterior's cache before it is rebuilt, against drift."""
-LEAST_NOISE = 1e-12
-"""Noise variances below this share of the prior variance would drown all others in the sums."""
 
 
-class WISKI(StreamingGP):
+class WISKI(AdditiveGP):
     """Gaussian process with a structured-kernel-interpolation prior and constant-size statistics.
 
     Exact inference for the SKI prior; any stationary gpytorch kernel; m independent outputs on one
@@ -132,54 +129,8 @@ class WISKI(StreamingGP):
         self, state: GridState, X: Tensor, Y: Tensor, R: Tensor, *, exact: bool
     ) -> GridState:
         """A += W'R^-1 W, b += W'R^-1 y, yy += y'R^-1 y, ld += sum log r (MATHS 2.2)."""
-        self._check_least_noise(X, R)
+        self._check_noise(X, R)
         return state.absorb_at(self.grid.interpolate(X), Y, R, self._undo, self.num_observed)
-
-    def _check_least_noise(self, X: Tensor, R: Tensor) -> None:
-        if self.noise_mode == "learned":
-            return
-        prior = self.covar_module(X[:1], diag=True).detach().double().reshape(-1, 1)
-        least = LEAST_NOISE * prior / self._noise_scale().detach().unsqueeze(-1)
-        if bool((least > R).any()):
-            raise NoiseError(
-                f"noise variances of at least {LEAST_NOISE:g} of the prior variance",
-                f"{float((R / least).min()) * LEAST_NOISE:.1e} of it",
-                "Put a floor under Yvar: sums in float64 cannot tell it from zero.",
-            )
-
-    def _rescale(self, state: GridState, shift: Tensor, factor: Tensor) -> GridState:
-        known = self.noise_mode != "learned"
-        return state.rescaled(shift, factor, self.num_observed, known)
-
-    def merge(self, other: WISKI) -> Self:
-        """Add another stream's observations in place: map-reduce ingestion. O(m^2).
-
-        Raises:
-            StateError: unless grids, transforms and noise modes are equal.
-        """
-        mine = {**self._layout(), "incumbents": 0}
-        layout = {**other._layout(), "incumbents": 0} if isinstance(other, WISKI) else None
-        if mine != layout:
-            raise StateError(
-                f"a WISKI of {mine}",
-                f"{layout or type(other).__name__}",
-                "Build both streams with the same bounds, grid and noise model.",
-            )
-        for name in ("input_transform", "outcome_transform"):
-            if not same(getattr(self, name, None), getattr(other, name, None)):
-                raise StateError(
-                    f"equal {name}s",
-                    "different ones",
-                    "Hand both streams one transform in eval mode.",
-                )
-        self._wholly(lambda: self._add(other))
-        return self
-
-    def _add(self, other: WISKI) -> None:
-        n, others = self.num_observed, other.num_observed
-        theirs = moved(other.held(), self.get_buffer("b").device)
-        self.hold("state", self.held().merged_at(theirs, self._undo, n, others))
-        self._add_books(other)
 
     # -- posterior -------------------------------------------------------------------------------
 
@@ -206,7 +157,9 @@ class WISKI(StreamingGP):
         """Log evidence with closed-form gradients (MATHS 2.3, 2.4), in the K-root form."""
         state, count = self.held(), self.get_buffer("_count")
         s2, c = self._noise_scale(), self._prior_mean() - state.origin
-        total, made = grid_evidence(state, self.grid, self.covar_module, count, s2, c, profile_mean)
+        total, made = grid_evidence(
+            state, self.grid, self.covar_module, int(count), s2, c, profile_mean
+        )
         best = torch.stack([f.mean for f in made]) + state.origin if profile_mean else None
         means = self._prior_mean().detach().clone() if best is None else best
         self._factorised = Memo((made, means), self._kernel_and_noise(), count)

@@ -23,7 +23,7 @@ from bo_stream.shapes import check_shapes, tensors_of, with_tensors
 
 __all__ = ["STATE_VERSION", "HeldState", "Memo"]
 
-STATE_VERSION = 2
+STATE_VERSION = 3
 _T = TypeVar("_T")
 
 

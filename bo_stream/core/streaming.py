@@ -36,6 +36,7 @@ from bo_stream.core.checks import (
 )
 from bo_stream.core.datasets import FromDataset
 from bo_stream.core.fitted import FittedModel, News
+from bo_stream.core.forgetting import Forgets
 from bo_stream.core.incumbents import Incumbents, KeepsIncumbents
 from bo_stream.core.meaning import fingerprint
 from bo_stream.core.model import ProcessModel, refuse_unknown
@@ -62,7 +63,7 @@ from bo_stream.shapes import moved
 __all__ = ["Promises", "StreamingGP"]
 
 
-class StreamingGP(FromDataset, KeepsIncumbents, FittedModel):
+class StreamingGP(FromDataset, KeepsIncumbents, Forgets, FittedModel):
     """A Gaussian-process surrogate that absorbs data as they come and is a BoTorch model.
 
     Args:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
@@ -19,7 +21,7 @@ def grid_evidence(
     state: GridState,
     grid: Grid,
     kernel: Kernel,
-    count: Tensor,
+    n: int,
     s2: Tensor,
     c: Tensor,
     profile_mean: bool,
@@ -31,12 +33,12 @@ def grid_evidence(
         state: The state.
         grid: Its grid.
         kernel: The kernel, with or without one batch dimension of the outputs.
-        count: Number of observations, 0-dim.
+        n: Number of observations.
         s2: Noise scales, ``o``.
         c: Constant means, counted from the state's origin, ``o``.
         profile_mean: Take the best constant means instead.
     """
-    n, outputs = int(count), len(state.b)
+    outputs = len(state.b)
     rows = state.rows(n)
     made: list[Factorisation | RowFactorisation] = []
     values: list[Tensor] = []
@@ -45,13 +47,23 @@ def grid_evidence(
             y, r = state.row_targets(i, n)
             value, row_made = evidence_from_rows(k, grid, rows, y, r, s2[i], c[i], profile_mean)
             made.append(row_made)
-            values.append(value)
+            values.append(value + _of_weights(state, i, n, s2[i], r))
         return torch.stack(values).sum(), made
     roots, sources = kernel_roots(kernel, grid, state.b, outputs)
     for i in range(outputs):
         with torch.no_grad():
-            stats = state.statistics(i, count)
+            stats = state.statistics(i)
             value, grads, own = factorise(roots[i], stats, s2[i], c[i], profile_mean)
         made.append(own)
         values.append(attach(value, [s2[i], c[i], *sources[i]], grads))
     return torch.stack(values).sum(), made
+
+
+def _of_weights(state: GridState, output: int, n: int, s2: Tensor, r: Tensor) -> Tensor:
+    """What forgetting adds to the evidence of rows as noisy as ``r``: each density counts as often
+    as its weight says (MATHS 2.2).
+    """
+    if float(state.weight) == n:
+        return s2.new_zeros(())
+    whole = (n - state.weight) * (2.0 * math.pi * s2).log() + r.log().sum()
+    return 0.5 * (whole - state.ld[min(output, len(state.ld) - 1)])

@@ -11,8 +11,7 @@ from torch import Tensor
 
 from bo_stream.grid.nodes import Grid, Interpolation
 from bo_stream.shapes import shaped
-from bo_stream.sums.evidence import Statistics
-from bo_stream.sums.state import Sums, Undo
+from bo_stream.sums.state import Sums, Undo, noisier
 
 __all__ = ["GridState"]
 
@@ -41,7 +40,7 @@ class GridState(Sums):
         sums, w = Sums.none(grid.m, outputs, shared), grid.m if grid.m >= ROWS_FROM else 0
         zeros = sums.b.new_zeros(w, 4**grid.dim)
         rows = (zeros.long(), zeros, sums.b.new_zeros(outputs, w), sums.b.new_ones(len(sums.A), w))
-        return cls(sums.A, sums.b, sums.yy, sums.origin, sums.ld, *rows)
+        return cls(sums.A, sums.b, sums.yy, sums.origin, sums.ld, sums.weight, *rows)
 
     def absorb_at(self, rows: Interpolation, Y: Tensor, R: Tensor, undo: Undo, n: int) -> GridState:
         """The state after a batch, with n points before it (MATHS 2.2); O(q 16^d)."""
@@ -76,13 +75,18 @@ class GridState(Sums):
         """Which rows are those of a point, ``w``."""
         return (self.row_weight != 0.0).any(-1)
 
-    def rescaled(self, shift: Tensor, factor: Tensor, n: int, known_noise: bool) -> Self:
+    def rescaled(self, shift: Tensor, factor: Tensor, known_noise: bool) -> Self:
         """The state for targets ``(y - shift) / factor`` and, where known, noise to match."""
         noise = factor.square() if known_noise else torch.ones_like(factor)
         row_r = torch.where(self._written(), self.row_r / noise.unsqueeze(-1), self.row_r)
         row_r = row_r if known_noise else self.row_r
         scaled = replace(self, row_y=self.row_y / factor.unsqueeze(-1), row_r=row_r)
-        return super(GridState, scaled).rescaled(shift, factor, n, known_noise)
+        return super(GridState, scaled).rescaled(shift, factor, known_noise)
+
+    def discounted(self, factor: float) -> Self:
+        """The state with everything it holds counted ``factor`` times: noisier rows."""
+        row_r = torch.where(self._written(), noisier(self.row_r, factor), self.row_r)
+        return replace(super().discounted(factor), row_r=row_r)
 
     def merged_at(self, other: GridState, undo: Undo, n: int, others: int) -> GridState:
         """Both streams' data, n and others of them, counted from this one's origin: O(m^2)."""
@@ -94,11 +98,6 @@ class GridState(Sums):
             r = other.row_r[:, :others]
             new._hold_rows(rows, other.row_y[:, :others], r, undo, n)
         return new
-
-    def statistics(self, output: int, n: Tensor) -> Statistics:
-        """The sums of one output; n is the number of observations, 0-dim."""
-        shared = min(output, len(self.A) - 1)
-        return Statistics(self.A[shared], self.b[output], self.yy[output], self.ld[shared], n)
 
     def row_targets(self, output: int, n: int) -> tuple[Tensor, Tensor]:
         """Targets and noise variances of the rows of one output, each ``n``."""

@@ -1,4 +1,4 @@
-"""Evidence of a Gaussian process on a grid, with closed-form gradients [WISKI, MATHS 2.3 and 2.4].
+"""Evidence from additive statistics, with closed-form gradients [WISKI, MATHS 2.3 and 2.4].
 
 Everything is in the K-root form: with ``K = R R'``, ``Q = I + R' A R / s2`` needs no inverse of K
 and no difference of near-equal matrices. A root says how to apply ``R`` and ``R'`` and how a
@@ -21,17 +21,20 @@ __all__ = ["Factorisation", "Root", "Statistics", "attach", "factorise"]
 
 @dataclass(frozen=True)
 class Statistics:
-    """One output's sums (MATHS 2.2) and the number of observations, 0-dim."""
+    """One output's sums (MATHS 2.2), the number of observations (or their weight) among them."""
 
     A: Tensor
     b: Tensor
     yy: Tensor
     ld: Tensor
     n: Tensor
+    w1: Tensor
+    y1: Tensor
+    one: Tensor
 
 
 class Root(Protocol):
-    """A root ``R`` of the grid's kernel matrix, without gradient."""
+    """A root ``R`` of the prior covariance of what W multiplies, without gradient."""
 
     def left(self, M: Tensor) -> Tensor:
         """``R M`` for ``m x p`` M."""
@@ -77,14 +80,12 @@ def factorise(
     With ``profile_mean`` the constant mean is first set to its optimum (MATHS 2.4). Cost:
     ``R'AR``, one Cholesky factor and one inverse of ``Q``; independent of n.
     """
-    A, n = stats.A, stats.n.to(stats.A.dtype)  # an integer times a Python float is float32
-    m = A.shape[-1]
-    Q = root.project(A).div_(s2)
+    n, y1, one = stats.n, stats.y1, stats.one
+    m = stats.A.shape[-1]
+    Q = root.project(stats.A).div_(s2)
     Q.diagonal().add_(1.0)
     L = torch.linalg.cholesky(Q)
-    w1 = A.sum(-1)  # W'R^-1 1, because rows of W sum to one
-    y1, one = stats.b.sum(), w1.sum()
-    G = root.left_t(torch.stack([stats.b, w1], -1)) / s2
+    G = root.left_t(torch.stack([stats.b, stats.w1], -1)) / s2
     H = torch.linalg.solve_triangular(L, G, upper=False)
     cross, ones = y1 / s2 - H[:, 1] @ H[:, 0], one / s2 - H[:, 1] @ H[:, 1]
     if profile_mean and bool(n > 0):

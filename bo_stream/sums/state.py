@@ -3,7 +3,7 @@
     A = W'R^-1 W,  b = W'R^-1 y,  yy = y'R^-1 y,  ld = sum log r
 
 They do not depend on hyperparameters, so any order and batching give the same sums, and those of
-two streams add up.
+two streams add up. Scaled by a factor, they count what they hold for less: exponential forgetting.
 """
 
 from __future__ import annotations
@@ -16,13 +16,16 @@ import torch
 from torch import Tensor
 
 from bo_stream.shapes import shaped
+from bo_stream.sums.evidence import Statistics
 
-__all__ = ["Rows", "Sums", "Undo"]
+__all__ = ["Rows", "Sums", "Undo", "noisier"]
 
 Undo = list[Callable[[], Any]]
 """What takes changes in place back, to the last bit, if what they belong to does not come about."""
 FAR = 1e3
 """Outcomes further from zero than this are counted from the first batch's mean."""
+FORGOTTEN = 1e-200
+"""Sums below this are zero: what is forgotten for long would end in slow subnormal numbers."""
 
 
 class Rows(Protocol):
@@ -47,6 +50,7 @@ class Sums:
         yy: ``(y - origin)'R^-1 (y - origin)``.
         origin: What y is counted from.
         ld: Sum of the logarithms of R.
+        weight: Number of observations; each forgetting counts those before it for less.
     """
 
     A: Tensor = shaped("s m m")
@@ -54,6 +58,7 @@ class Sums:
     yy: Tensor = shaped("o", "not negative")
     origin: Tensor = shaped("o")
     ld: Tensor = shaped("s")
+    weight: Tensor = shaped("", "not negative")
 
     @classmethod
     def none(cls, m: int, outputs: int, shared: bool) -> Self:
@@ -61,7 +66,12 @@ class Sums:
         zero, s = torch.zeros((), dtype=torch.float64), 1 if shared else outputs
         o = zero.new_zeros(outputs)
         return cls(
-            zero.new_zeros(s, m, m), zero.new_zeros(outputs, m), o, o.clone(), zero.new_zeros(s)
+            zero.new_zeros(s, m, m),
+            zero.new_zeros(outputs, m),
+            o,
+            o.clone(),
+            zero.new_zeros(s),
+            zero,
         )
 
     def absorb(self, rows: Rows, Y: Tensor, R: Tensor, undo: Undo, *, first: bool) -> Self:
@@ -75,18 +85,38 @@ class Sums:
             yy=self.yy + (weights * y * y).sum(-1),
             origin=origin,
             ld=self.ld - weights.log().sum(-1),
+            weight=self.weight + Y.shape[-1],
         )
         for A, r in zip(self.A, weights, strict=True):
             rows.add_outer(A, r, undo)
         return new
 
+    def totals(self) -> tuple[Tensor, Tensor, Tensor]:
+        """``W'R^-1 1`` (``s x m``), ``1'R^-1 y`` (``o``) and ``1'R^-1 1`` (``s``)."""
+        w1 = self.A.sum(-1)  # rows of W sum to one
+        return w1, self.b.sum(-1), w1.sum(-1)
+
+    def statistics(self, output: int) -> Statistics:
+        """The sums of one output."""
+        shared, (w1, y1, one) = min(output, len(self.A) - 1), self.totals()
+        return Statistics(
+            self.A[shared],
+            self.b[output],
+            self.yy[output],
+            self.ld[shared],
+            self.weight,
+            w1[shared],
+            y1[output],
+            one[shared],
+        )
+
     def about(self, origin: Tensor) -> Self:
         """The same sums with y counted from another origin: O(m^2)."""
-        s, w1 = origin - self.origin, self.A.sum(-1)  # w1 = W'R^-1 1: rows of W sum to one
-        yy = self.yy + (s.square() * w1.sum(-1) - 2.0 * s * self.b.sum(-1))
+        s, (w1, y1, one) = origin - self.origin, self.totals()
+        yy = self.yy + (s.square() * one - 2.0 * s * y1)
         return replace(self, b=self.b - s.unsqueeze(-1) * w1, yy=yy, origin=origin)
 
-    def rescaled(self, shift: Tensor, factor: Tensor, n: int, known_noise: bool) -> Self:
+    def rescaled(self, shift: Tensor, factor: Tensor, known_noise: bool) -> Self:
         """The sums for targets ``(y - shift) / factor`` and, where known, noise to match."""
         f = factor
         noise = f.square() if known_noise else torch.ones_like(f)
@@ -96,7 +126,7 @@ class Sums:
             b=self.b * (noise / f).unsqueeze(-1),
             yy=self.yy * (noise / f.square()),
             origin=(self.origin - shift) / f,
-            ld=self.ld - n * noise.log() if known_noise else self.ld,
+            ld=self.ld - self.weight * noise.log() if known_noise else self.ld,
         )
         return new.about(far(new.origin))
 
@@ -104,9 +134,22 @@ class Sums:
         """The sums over both streams' data, counted from this one's origin: O(m^2)."""
         other = other if torch.equal(other.origin, self.origin) else other.about(self.origin)
         A, b, yy, ld = self.A + other.A, self.b + other.b, self.yy + other.yy, self.ld + other.ld
-        return replace(self, A=A, b=b, yy=yy, ld=ld)
+        return replace(self, A=A, b=b, yy=yy, ld=ld, weight=self.weight + other.weight)
+
+    def discounted(self, factor: float) -> Self:
+        """The sums with everything they hold counted ``factor`` times: O(m^2)."""
+        names = ("A", "b", "yy", "ld", "weight")
+        scaled = {name: factor * getattr(self, name) for name in names}
+        return replace(
+            self, **{k: torch.where(v.abs() < FORGOTTEN, 0.0, v) for k, v in scaled.items()}
+        )
 
 
 def far(mean: Tensor) -> Tensor:
     """What outcomes of this mean are counted from: zero, unless squares would drown in it."""
     return torch.where(mean.abs() > FAR, mean, 0.0)
+
+
+def noisier(R: Tensor, factor: float) -> Tensor:
+    """Noise variances of observations that count ``factor`` times."""
+    return (R / factor).clamp_max(1.0 / FORGOTTEN)

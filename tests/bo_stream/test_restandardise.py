@@ -15,6 +15,7 @@ BOUNDS = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
 FAMILIES = {
     "wiski": {"grid_size": 9},
     "wiski on many nodes": {"grid_size": 46},
+    "hsgp": {"num_features": 40},
     "exact": {},
 }
 STREAMS = {

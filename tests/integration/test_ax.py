@@ -28,6 +28,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 
 SMALL: dict[str, dict[str, Any]] = {
     "wiski": {"grid_size": 12},
+    "hsgp": {"num_features": 20},
     "online_svgp": {"num_inducing": 8, "steps": 2, "initial_steps": 20},
 }
 

@@ -28,6 +28,7 @@ SETTINGS = LoopConfig(
 )
 OPTIONS: dict[str, dict[str, int]] = {
     "wiski": {"grid_size": 12},
+    "hsgp": {"num_features": 12},
     "exact": {},
     "online_sgpr": {},
     "online_svgp": {"num_inducing": 5, "initial_steps": 5},

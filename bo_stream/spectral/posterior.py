@@ -1,0 +1,122 @@
+"""Posterior of a process on sine features, at fixed hyperparameters (MATHS 2.3, 2.9).
+
+The coefficients of the features are Gaussian; new observations are folded in by a low-rank update.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from linear_operator.operators import LinearOperator, MatmulLinearOperator
+from torch import Size, Tensor
+
+from bo_stream.linalg import chol_psd, with_jitter
+from bo_stream.posterior.gaussian import JointGaussian
+from bo_stream.posterior.integral import Integral
+from bo_stream.posterior.process import Path, PosteriorProcess
+from bo_stream.spectral.basis import Basis
+from bo_stream.spectral.integral import SpectralIntegral
+
+__all__ = ["SpectralGaussian", "SpectralProcess"]
+
+JITTER = 1e-10
+
+
+@dataclass(frozen=True)
+class SpectralGaussian(JointGaussian):
+    """Law with covariance ``phi_x' S phi_z``.
+
+    Attributes:
+        mean: ``batch x o x q``.
+        phi: Features, ``batch x q x f``.
+        S: Covariance of their coefficients, ``o x f x f``.
+    """
+
+    mean: Tensor
+    phi: Tensor
+    S: Tensor
+
+    def spread(self, S: Tensor) -> Tensor:
+        """``phi S``, ``batch x o x q x f``: one product whatever the batch."""
+        shape = self.phi.shape[:-1]
+        flat: Tensor = self.phi.reshape(-1, self.phi.shape[-1]) @ S
+        return flat.unflatten(-2, shape).movedim(0, -3)
+
+    def variance(self) -> Tensor:
+        """Marginal variances, ``batch x o x q``: O(f^2) a point."""
+        return (self.spread(self.S) * self.phi.unsqueeze(-3)).sum(-1)
+
+    def covariance(self, other: SpectralGaussian) -> Tensor:
+        """Covariance ``batch x o x q x q'``: O(f^2) a point of the smaller set, O(f) a pair."""
+        if self.phi.shape[:-1].numel() > other.phi.shape[:-1].numel():
+            return other.covariance(self).mT
+        right = other.phi if other.phi.ndim == 2 else other.phi.unsqueeze(-3)
+        return self.spread(self.S) @ right.mT
+
+    def operator(self) -> LinearOperator:
+        """The covariance as a product: O(q f) memory, cheap diagonal."""
+        left = self.spread(self.S)
+        right = self.phi.unsqueeze(-3).mT
+        return MatmulLinearOperator(left, right.expand(*left.shape[:-2], *right.shape[-2:]))
+
+
+@dataclass(frozen=True)
+class SpectralProcess(PosteriorProcess):
+    """Posterior of the coefficients ``u`` of the features.
+
+    Attributes:
+        basis: The features.
+        mean: Constant prior mean, ``o``.
+        mean_u: ``o x f``.
+        S_u: ``o x f x f``.
+        folded_points: Observations folded in since the process was built.
+    """
+
+    basis: Basis
+    mean: Tensor
+    mean_u: Tensor
+    S_u: Tensor
+    folded_points: int = 0
+
+    def at(self, X: Tensor) -> SpectralGaussian:
+        """The law at points ``batch x q x d``: O(f d) a mean."""
+        phi = self.basis.features(X)
+        return SpectralGaussian(self._values(phi, self.mean_u), phi, self.S_u)
+
+    def path(self, sample_shape: Size) -> Path:
+        """Exact sample functions: draws of the coefficients."""
+        L = chol_psd(with_jitter(self.S_u, JITTER))
+        noise = torch.randn(*sample_shape, *self.mean_u.shape, dtype=L.dtype, device=L.device)
+        draws = self.mean_u + (L @ noise.unsqueeze(-1)).squeeze(-1)
+        return lambda X: self._values(self.basis.features(X), draws)
+
+    def folded(self, X: Tensor, Y: Tensor, D: Tensor) -> SpectralProcess:
+        """The process given ``Y`` (``o x q``) with noise D at these points: O(q f^2)."""
+        law = self.at(X)
+        U = law.spread(self.S_u)
+        L = chol_psd(U @ law.phi.mT + torch.diag_embed(D))
+        V = torch.linalg.solve_triangular(L, U, upper=False)
+        r = torch.linalg.solve_triangular(L, (Y - law.mean).unsqueeze(-1), upper=False)
+        return SpectralProcess(
+            self.basis,
+            self.mean,
+            self.mean_u + (V.mT @ r).squeeze(-1),
+            torch.baddbmm(self.S_u, V.mT, V, alpha=-1.0),
+            self.folded_points + len(X),
+        )
+
+    def integral(
+        self, points: Tensor, weights: Tensor, previous: Integral | None = None
+    ) -> SpectralIntegral:
+        """The points are gone through once; another process on the same features takes that on."""
+        with torch.no_grad():
+            if isinstance(previous, SpectralIntegral) and previous.serves(
+                points, weights, self.basis
+            ):
+                return previous.under(self.S_u)
+            return SpectralIntegral.over(points, weights, self.basis, self.S_u)
+
+    def _values(self, phi: Tensor, u: Tensor) -> Tensor:
+        """``mean + phi u`` for ``batch x q x f`` features and ``batch' x o x f`` coefficients."""
+        return self.mean.unsqueeze(-1) + u @ phi.mT

@@ -1,0 +1,58 @@
+"""HSGP under the streaming contract: one configuration in every run, the others slow."""
+
+from typing import Any
+
+import pytest
+from gpytorch.kernels import Kernel, MaternKernel, ScaleKernel
+from torch import Size, Tensor
+
+from bo_stream import HSGP
+from bo_stream.testing import StreamingContract
+
+
+class TestHSGP(StreamingContract):
+    def make(
+        self, train_X: Tensor, train_Y: Tensor, train_Yvar: Tensor | None = None, **kw: Any
+    ) -> HSGP:
+        return HSGP(train_X, train_Y, train_Yvar, num_features=40, opening=64, **kw)
+
+
+@pytest.mark.slow
+class TestKnownNoise(TestHSGP):
+    noise = "known"
+
+
+@pytest.mark.slow
+class TestScaledNoise(TestHSGP):
+    noise = "scaled"
+
+
+@pytest.mark.slow
+class TestOneDimension(TestHSGP):
+    dim = 1
+
+
+@pytest.mark.slow
+class TestThreeDimensions(TestHSGP):
+    dim = 3
+
+
+@pytest.mark.slow
+class TestMatern(TestHSGP):
+    def kernel(self, outputs: int = 1) -> Kernel:
+        batch = Size([outputs] if outputs > 1 else [])
+        matern = MaternKernel(nu=2.5, ard_num_dims=self.dim, batch_shape=batch)
+        return ScaleKernel(matern, batch_shape=batch)
+
+
+@pytest.mark.slow
+class TestFixedFeatures(TestHSGP):
+    """Features chosen once and for all, no points held."""
+
+    test_normalized_is_rescaled = None  # lengthscales given mean others there
+
+    def make(
+        self, train_X: Tensor, train_Y: Tensor, train_Yvar: Tensor | None = None, **kw: Any
+    ) -> HSGP:
+        scales = [0.4] * self.dim
+        return HSGP(train_X, train_Y, train_Yvar, num_features=40, lengthscales=scales, **kw)
