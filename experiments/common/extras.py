@@ -4,8 +4,8 @@ from __future__ import annotations
 
 __all__ = ["missing"]
 
-EXTRAS = {"typer": "cli", "rich": "cli", "matplotlib": "plots"}
-INSTALL = 'pip install "bo_stream[cli,plots]"'
+EXTRAS = {"typer": "cli", "rich": "cli", "matplotlib": "plots", "sqlalchemy": "store"}
+INSTALL = 'pip install "bo_stream[{}]"'
 
 
 def missing(error: ImportError) -> str | None:
@@ -21,4 +21,8 @@ def missing(error: ImportError) -> str | None:
     name = next((known for known in EXTRAS if known in about), None)
     if name is None:
         return None
-    return f"This command needs {name} (extra {EXTRAS[name]!r}), which is not here: {INSTALL}"
+    extra = EXTRAS[name]
+    wanted = "cli,plots" if extra in ("cli", "plots") else extra
+    return (
+        f"This command needs {name} (extra {extra!r}), which is not here: {INSTALL.format(wanted)}"
+    )
