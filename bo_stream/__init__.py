@@ -8,6 +8,7 @@ from bo_stream.core.checkpoint import load
 from bo_stream.exact import ExactGP
 from bo_stream.families import surrogate
 from bo_stream.fitting.report import FitReport
+from bo_stream.node_wiski import NodeWISKI
 from bo_stream.online_sgpr import OnlineSGPR
 from bo_stream.online_svgp import OnlineSVGP
 from bo_stream.wiski import WISKI
@@ -19,6 +20,7 @@ __all__ = [
     "Campaign",
     "ExactGP",
     "FitReport",
+    "NodeWISKI",
     "OnlineSGPR",
     "OnlineSVGP",
     "Pool",

@@ -8,9 +8,9 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 TOPS = ("bo_stream", "acquisitions", "problems", "experiments")
-FAMILIES = {"wiski", "online_sgpr", "online_svgp", "cagp", "exact"}
+FAMILIES = {"wiski", "node_wiski", "online_sgpr", "online_svgp", "cagp", "exact"}
 FOUNDATION = {"errors", "shapes", "linalg"}
-MATHEMATICS = {"grid", "sums", "sparse", "variational", "projection"}
+MATHEMATICS = {"grid", "scattered", "sums", "sparse", "variational", "projection"}
 POLICIES = {"growth", "actions"}
 
 # What each room of bo_stream may import; every room may import itself and the foundation.
@@ -31,6 +31,7 @@ ROOMS = {
 # Mathematics that builds on other mathematics.
 BETWEEN = {
     "grid": {"sums"},
+    "scattered": {"sums"},
     "variational": {"sparse"},
 }
 

@@ -1,4 +1,4 @@
-"""Evidence of a Gaussian process on a grid, with closed-form gradients [WISKI, MATHS 2.3 and 2.4].
+"""Evidence of a Gaussian process on nodes or features, with closed-form gradients [WISKI, MATHS 2.3 and 2.4].
 
 Everything is in the K-root form: with ``K = R R'``, ``Q = I + R' A R / s2`` needs no inverse of K
 and no difference of near-equal matrices. A root says how to apply ``R`` and ``R'`` and how a
@@ -21,17 +21,29 @@ __all__ = ["Factorisation", "Root", "Statistics", "attach", "factorise"]
 
 @dataclass(frozen=True)
 class Statistics:
-    """One output's sums (MATHS 2.2) and the number of observations, 0-dim."""
+    """One output's sums (MATHS 2.2) and the number of observations, 0-dim.
+
+    Attributes:
+        ones: ``w1``, ``y1`` and ``one``; None where rows of W sum to one, so that A and b tell.
+    """
 
     A: Tensor
     b: Tensor
     yy: Tensor
     ld: Tensor
     n: Tensor
+    ones: tuple[Tensor, Tensor, Tensor] | None = None
+
+    def of_ones(self) -> tuple[Tensor, Tensor, Tensor]:
+        """``w1 = W'R^-1 1``, ``y1 = 1'R^-1 y`` and ``one = 1'R^-1 1``."""
+        if self.ones is not None:
+            return self.ones
+        w1 = self.A.sum(-1)
+        return w1, self.b.sum(), w1.sum()
 
 
 class Root(Protocol):
-    """A root ``R`` of the grid's kernel matrix, without gradient."""
+    """A root ``R`` of the kernel matrix of the nodes, without gradient."""
 
     def left(self, M: Tensor) -> Tensor:
         """``R M`` for ``m x p`` M."""
@@ -82,8 +94,7 @@ def factorise(
     Q = root.project(A).div_(s2)
     Q.diagonal().add_(1.0)
     L = torch.linalg.cholesky(Q)
-    w1 = A.sum(-1)  # W'R^-1 1, because rows of W sum to one
-    y1, one = stats.b.sum(), w1.sum()
+    w1, y1, one = stats.of_ones()
     G = root.left_t(torch.stack([stats.b, w1], -1)) / s2
     H = torch.linalg.solve_triangular(L, G, upper=False)
     cross, ones = y1 / s2 - H[:, 1] @ H[:, 0], one / s2 - H[:, 1] @ H[:, 1]

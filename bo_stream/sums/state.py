@@ -17,7 +17,7 @@ from torch import Tensor
 
 from bo_stream.shapes import shaped
 
-__all__ = ["Rows", "Sums", "Undo"]
+__all__ = ["FreeSums", "Rows", "Sums", "Undo", "far"]
 
 Undo = list[Callable[[], Any]]
 """What takes changes in place back, to the last bit, if what they belong to does not come about."""
@@ -82,9 +82,14 @@ class Sums:
 
     def about(self, origin: Tensor) -> Self:
         """The same sums with y counted from another origin: O(m^2)."""
-        s, w1 = origin - self.origin, self.A.sum(-1)  # w1 = W'R^-1 1: rows of W sum to one
-        yy = self.yy + (s.square() * w1.sum(-1) - 2.0 * s * self.b.sum(-1))
+        s, (w1, y1, one) = origin - self.origin, self.of_ones()
+        yy = self.yy + (s.square() * one - 2.0 * s * y1)
         return replace(self, b=self.b - s.unsqueeze(-1) * w1, yy=yy, origin=origin)
+
+    def of_ones(self) -> tuple[Tensor, Tensor, Tensor]:
+        """``w1 = W'R^-1 1``, ``y1 = 1'R^-1 (y - origin)``, ``one = 1'R^-1 1``."""
+        w1 = self.A.sum(-1)  # rows of W sum to one
+        return w1, self.b.sum(-1), w1.sum(-1)
 
     def rescaled(self, shift: Tensor, factor: Tensor, n: int, known_noise: bool) -> Self:
         """The sums for targets ``(y - shift) / factor`` and, where known, noise to match."""
@@ -105,6 +110,39 @@ class Sums:
         other = other if torch.equal(other.origin, self.origin) else other.about(self.origin)
         A, b, yy, ld = self.A + other.A, self.b + other.b, self.yy + other.yy, self.ld + other.ld
         return replace(self, A=A, b=b, yy=yy, ld=ld)
+
+
+@dataclass(frozen=True)
+class FreeSums(Sums):
+    """Sums over rows that need not sum to one: those with ones are kept beside the others.
+
+    Attributes:
+        w1: ``W'R^-1 1``.
+        y1: ``1'R^-1 (y - origin)``.
+        one: ``1'R^-1 1``.
+    """
+
+    w1: Tensor = shaped("s m")
+    y1: Tensor = shaped("o")
+    one: Tensor = shaped("s", "not negative")
+
+    def of_ones(self) -> tuple[Tensor, Tensor, Tensor]:
+        """As they were kept."""
+        return self.w1, self.y1, self.one
+
+    def about(self, origin: Tensor) -> Self:
+        """The same sums with y counted from another origin: O(m)."""
+        moved = super().about(origin)
+        return replace(moved, y1=self.y1 - (origin - self.origin) * self.one)
+
+    def rescaled(self, shift: Tensor, factor: Tensor, n: int, known_noise: bool) -> Self:
+        """The sums for targets ``(y - shift) / factor`` and, where known, noise to match."""
+        scaled = replace(self, y1=self.y1 / factor)
+        if known_noise:
+            f2 = factor.square()
+            w1, one = self.w1 * f2.unsqueeze(-1), self.one * f2
+            scaled = replace(self, w1=w1, y1=self.y1 * factor, one=one)
+        return super(FreeSums, scaled).rescaled(shift, factor, n, known_noise)
 
 
 def far(mean: Tensor) -> Tensor:

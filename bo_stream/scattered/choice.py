@@ -1,0 +1,235 @@
+"""Which points become nodes: all that are needed up to the cap, then the better ones (MATHS 2.8)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from bo_stream.scattered.posterior import node_law
+from bo_stream.scattered.prior import NodePrior, node_root
+from bo_stream.scattered.state import NodeState
+
+__all__ = ["absorb", "entrants", "swap"]
+
+FLOOR = 1e-13
+"""Share of the prior variance below which a conditional variance is rounding."""
+CHUNK = 4096
+"""Points that are looked at together."""
+SWAPPED = 512
+"""Points that compete for the places of nodes together."""
+
+
+def absorb(
+    state: NodeState,
+    X: Tensor,
+    Y: Tensor,
+    R: Tensor,
+    prior: NodePrior,
+    *,
+    cap: int,
+    tolerance: float,
+    exact: bool,
+) -> NodeState:
+    """The state after a batch.
+
+    A point that becomes a node has a unit row; the row of any other is its projection on the nodes
+    under the hyperparameters of now, and what the projection misses joins its noise. Both are
+    frozen from then on. O(q m^2 + m^3), and O(q m) more for each node that enters or is replaced.
+
+    Args:
+        state: The state before.
+        X: ``q x d``.
+        Y: ``o x q``.
+        R: ``o x q`` noise variances before any learned scale.
+        prior: The hyperparameters of now.
+        cap: Most nodes.
+        tolerance: Share of the noise variance (and, times 0.1, of the prior variance) that a
+            conditional variance must exceed for a point to become a node.
+        exact: Every point becomes a node, whatever the cap: conditioning.
+    """
+    for rows in torch.arange(len(X), device=X.device).split(CHUNK):
+        part = X[rows], Y[:, rows], R[:, rows]
+        state = _absorb(state, *part, prior, cap=cap, tolerance=tolerance, exact=exact)
+    return state
+
+
+def _absorb(
+    state: NodeState,
+    X: Tensor,
+    Y: Tensor,
+    R: Tensor,
+    prior: NodePrior,
+    *,
+    cap: int,
+    tolerance: float,
+    exact: bool,
+) -> NodeState:
+    state = state if bool(state.one.any()) else state.counted_from(Y)  # nothing seen yet
+    room = len(X) if exact else cap - state.size
+    place = torch.full((len(X),), -1, device=X.device)  # which node a point is
+    if room > 0:
+        joining = entrants(state.Z, X, R, prior, room, 0.0 if exact else tolerance)
+        place[joining] = torch.arange(len(joining), device=X.device) + state.size
+        state = state.joined_by(X[joining])
+    rest = (place < 0).nonzero().squeeze(-1)
+    if not exact and state.size >= cap:
+        # points that are nodes already must be known to the sums before they can make room
+        state = _with_rows(state, X, Y, R, place, prior, place >= 0)
+        for some in rest.split(SWAPPED):
+            state, placed = swap(state, X[some], prior)
+            moved = torch.full_like(place, -1)
+            moved[some] = placed
+            among = torch.zeros_like(place, dtype=torch.bool)
+            among[some] = True
+            state = _with_rows(state, X, Y, R, moved, prior, among)
+        return state
+    return _with_rows(state, X, Y, R, place, prior, torch.ones_like(place, dtype=torch.bool))
+
+
+def _with_rows(
+    state: NodeState,
+    X: Tensor,
+    Y: Tensor,
+    R: Tensor,
+    place: Tensor,
+    prior: NodePrior,
+    which: Tensor,
+) -> NodeState:
+    """The sums with the rows of some points: unit rows for nodes, projections for others."""
+    if not bool(which.any()):
+        return state
+    X, Y, R, place = X[which], Y[:, which], R[:, which], place[which]
+    W = X.new_zeros(len(Y), len(X), state.size)
+    others = place < 0
+    W[:, ~others, place[~others]] = 1.0
+    if bool(others.any()):
+        L = node_root(prior.between(state.Z, state.Z))
+        a = torch.linalg.solve_triangular(L, prior.between(state.Z, X[others]), upper=False)
+        W[:, others] = torch.linalg.solve_triangular(L.mT, a, upper=True).mT
+        rho = (prior.variances(X[others]) - a.square().sum(-2)).clamp_min(0.0)
+        R = R.clone()
+        R[:, others] += rho / prior.s2.unsqueeze(-1)
+    return state.absorb(W, Y, R)
+
+
+def entrants(
+    Z: Tensor, X: Tensor, R: Tensor, prior: NodePrior, room: int, tolerance: float
+) -> Tensor:
+    """Which points become nodes, greedily by conditional variance: a pivoted Cholesky
+    factorisation.
+
+    Several outputs: the one in which a point is needed most decides.
+    """
+    o, q, room = len(prior.s2), len(X), min(room, len(X))
+    variances = prior.variances(X)
+    floor = FLOOR * variances
+    least = torch.maximum(tolerance * prior.s2.unsqueeze(-1) * R, 0.1 * tolerance * variances)
+    least = torch.maximum(least, floor)
+    L = node_root(prior.between(Z, Z))
+    a = torch.linalg.solve_triangular(L, prior.between(Z, X), upper=False)
+    rho = variances - a.square().sum(-2)
+    more = X.new_zeros(o, room, q)
+    free, chosen = torch.ones(q, dtype=torch.bool, device=X.device), []
+    while len(chosen) < room:
+        need = torch.where(free, (rho / least).amax(0), 0.0)
+        i = int(need.argmax())
+        if not bool(need[i] > 1.0):
+            break
+        k = len(chosen)
+        row = prior.between(X[i : i + 1], X)
+        row = row - a[:, :, i : i + 1].mT @ a - more[:, :k, i : i + 1].mT @ more[:, :k]
+        pivot = torch.maximum(rho[:, i], floor[:, i]).sqrt()
+        more[:, k] = row.squeeze(-2) / pivot.unsqueeze(-1)
+        rho = rho - more[:, k].square()
+        free[i] = False
+        chosen.append(i)
+    return torch.tensor(chosen, dtype=torch.long, device=X.device)
+
+
+@dataclass
+class _Contest:
+    """Nodes and newcomers while places change hands; all over the same slots.
+
+    Attributes:
+        inverse: ``K(Z, Z)^-1``, ``o x m x m``.
+        G: ``k(Z, X)``, ``o x m x q``.
+        W: ``K^-1 G``: the newcomers' rows, transposed.
+        rho: The newcomers' conditional variances, ``o x q``.
+        u: Posterior means at the nodes, without the prior's, ``o x m``.
+    """
+
+    inverse: Tensor
+    G: Tensor
+    W: Tensor
+    rho: Tensor
+    u: Tensor
+
+    def scores(self, variance: Tensor) -> Tensor:
+        """``loo_j exp((mu_j - mu_max) / sd(mu))`` relative to the prior variance, ``m``."""
+        loo = 1.0 / self.inverse.diagonal(dim1=-2, dim2=-1)
+        sd = self.u.std(-1, keepdim=True).clamp_min(1e-300)
+        worth = ((self.u - self.u.amax(-1, keepdim=True)) / sd).exp()
+        return (loo * worth / variance).amax(0)
+
+    def drop(self, j: int) -> Tensor:
+        """Take node j out; returns how its value depends on the others', ``o x m``."""
+        column, own = self.inverse[:, :, j].clone(), self.inverse[:, j, j].clone()
+        t = -column / own.unsqueeze(-1)
+        t[:, j] = 0.0
+        w = self.W[:, j].clone()
+        self.W += t.unsqueeze(-1) * w.unsqueeze(-2)
+        self.rho += w.square() / own.unsqueeze(-1)
+        self.inverse += t.unsqueeze(-1) * column.unsqueeze(-2)
+        self.inverse[:, j], self.inverse[:, :, j] = 0.0, 0.0
+        self.W[:, j], self.G[:, j] = 0.0, 0.0
+        return t
+
+    def put(self, j: int, i: int, k: Tensor) -> None:
+        """Newcomer i in slot j, which is empty; k is its kernel with the newcomers, ``o x q``."""
+        v, s = self.W[:, :, i].clone(), self.rho[:, i].clone()
+        cov = k - (self.G.mT @ v.unsqueeze(-1)).squeeze(-1)
+        self.u[:, j] = (v * self.u).sum(-1)
+        v[:, j] = -1.0
+        scaled = v / s.unsqueeze(-1)
+        self.inverse += scaled.unsqueeze(-1) * v.unsqueeze(-2)
+        self.W -= scaled.unsqueeze(-1) * cov.unsqueeze(-2)
+        self.rho -= cov.square() / s.unsqueeze(-1)
+        self.G[:, j] = k
+
+
+def swap(state: NodeState, X: Tensor, prior: NodePrior) -> tuple[NodeState, Tensor]:
+    """Let newcomers take the places of nodes that say less, the most needed one first.
+
+    A node's worth is the variance it has given the others, weighted by how near its mean is to the
+    best; a newcomer's is its conditional variance. Several outputs: the larger counts. O(m^3), and
+    O(m^2 + q m) for each place that changes hands.
+
+    Returns:
+        The state, and which node each newcomer is now, ``q``: -1 for none.
+    """
+    K, G, variances = prior.between(state.Z, state.Z), prior.between(state.Z, X), prior.variances(X)
+    L = node_root(K)
+    inverse = torch.cholesky_inverse(L)
+    W = inverse @ G
+    L_Q, h = node_law(state, L, prior)
+    u = (L @ torch.linalg.solve_triangular(L_Q.mT, h.unsqueeze(-1), upper=True)).squeeze(-1)
+    own = K.diagonal(dim1=-2, dim2=-1).clone()
+    contest = _Contest(inverse, G.clone(), W, variances - (G * W).sum(-2), u)
+    free = torch.ones(len(X), dtype=torch.bool, device=X.device)
+    holder = torch.full((state.size,), -1, device=X.device)
+    while True:
+        gains = torch.where(free, (contest.rho / variances).amin(0), 0.0)
+        i = int(gains.argmax())
+        scores = contest.scores(own)
+        j = int(scores.argmin())
+        if not bool(gains[i] > torch.clamp_min(scores[j], FLOOR)):
+            break
+        state = state.replaced(j, contest.drop(j), X[i])
+        contest.put(j, i, prior.between(X[i : i + 1], X).squeeze(-2))
+        own[:, j], free[i], holder[j] = variances[:, i], False, i
+    place = torch.full_like(free, -1, dtype=torch.long)
+    held = holder >= 0
+    place[holder[held]] = held.nonzero().squeeze(-1)
+    return state, place

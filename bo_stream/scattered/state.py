@@ -1,0 +1,90 @@
+"""The state of a Gaussian process on scattered nodes: the nodes, and the sums over them [MATHS 2.8].
+
+Every output has sums of its own, because rows of W depend on hyperparameters at arrival, which may
+differ between outputs; the nodes are shared.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Self
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from bo_stream.shapes import shaped
+from bo_stream.sums.evidence import Statistics
+from bo_stream.sums.state import FreeSums, far
+
+__all__ = ["NodeState"]
+
+
+@dataclass(frozen=True)
+class NodeState(FreeSums):
+    """Sums over nodes; never changed in place.
+
+    Attributes:
+        Z: The nodes, transformed, in the order of the sums.
+    """
+
+    Z: Tensor = shaped("m d")
+
+    @classmethod
+    def before_data(cls, dim: int, outputs: int) -> Self:
+        """Without nodes."""
+        o = torch.zeros(outputs, dtype=torch.float64)
+        A, b, Z = o.new_zeros(outputs, 0, 0), o.new_zeros(outputs, 0), o.new_zeros(0, dim)
+        return cls(A, b, o, o.clone(), o.clone(), b.clone(), o.clone(), o.clone(), Z)
+
+    @property
+    def size(self) -> int:
+        """The number of nodes."""
+        return self.Z.shape[0]
+
+    def counted_from(self, Y: Tensor) -> Self:
+        """Before any data: y counted from where these are, if that is far from zero."""
+        return replace(self, origin=far(Y.mean(-1)))
+
+    def joined_by(self, X: Tensor) -> Self:
+        """More nodes, ``q x d``, which nothing is known of yet."""
+        q = len(X)
+        b, w1 = (F.pad(t, (0, q)) for t in (self.b, self.w1))
+        Z = torch.cat([self.Z, X])
+        return replace(self, A=F.pad(self.A, (0, q, 0, q)), b=b, w1=w1, Z=Z)
+
+    def absorb(self, W: Tensor, Y: Tensor, R: Tensor) -> Self:  # type: ignore[override]
+        """The sums over more rows: W ``o x q x m``, Y and R ``o x q`` (MATHS 2.2). O(q m^2)."""
+        y, weights = Y - self.origin.unsqueeze(-1), 1.0 / R
+        weighted = (W * weights.unsqueeze(-1)).mT
+        return replace(
+            self,
+            A=torch.baddbmm(self.A, weighted, W),
+            b=self.b + (weighted @ y.unsqueeze(-1)).squeeze(-1),
+            yy=self.yy + (weights * y * y).sum(-1),
+            ld=self.ld + R.log().sum(-1),
+            w1=self.w1 + weighted.sum(-1),
+            y1=self.y1 + (weights * y).sum(-1),
+            one=self.one + weights.sum(-1),
+        )
+
+    def replaced(self, j: int, t: Tensor, x: Tensor) -> Self:
+        """Another node in the place of the j-th, whose rows pass to the others (MATHS 2.8).
+
+        Args:
+            j: Which.
+            t: What the value there is of the values at the other nodes, ``o x m``; 0 at j.
+            x: The new node, ``d``.
+        """
+        cross = t.unsqueeze(-1) * self.A[:, j].unsqueeze(-2)
+        own = self.A[:, j, j, None, None] * (t.unsqueeze(-1) * t.unsqueeze(-2))
+        A = self.A + cross + cross.mT + own
+        b, w1 = (v + t * v[:, j, None] for v in (self.b, self.w1))
+        Z = self.Z.clone()
+        A[:, j], A[:, :, j], b[:, j], w1[:, j], Z[j] = 0.0, 0.0, 0.0, 0.0, x
+        return replace(self, A=A, b=b, w1=w1, Z=Z)
+
+    def statistics(self, output: int, n: Tensor) -> Statistics:
+        """The sums of one output; n is the number of observations, 0-dim."""
+        sums = (self.A[output], self.b[output], self.yy[output], self.ld[output], n)
+        return Statistics(*sums, (self.w1[output], self.y1[output], self.one[output]))
