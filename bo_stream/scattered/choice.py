@@ -1,4 +1,4 @@
-"""Which points become nodes: all that are needed up to the cap, then the better ones (MATHS 2.8)."""
+"""Which points become nodes: those needed up to the cap, then the better ones (MATHS 2.8)."""
 
 from __future__ import annotations
 
@@ -74,43 +74,31 @@ def _absorb(
         place[joining] = torch.arange(len(joining), device=X.device) + state.size
         state = state.joined_by(X[joining])
     rest = (place < 0).nonzero().squeeze(-1)
-    if not exact and state.size >= cap:
-        # points that are nodes already must be known to the sums before they can make room
-        state = _with_rows(state, X, Y, R, place, prior, place >= 0)
-        for some in rest.split(SWAPPED):
-            state, placed = swap(state, X[some], prior)
-            moved = torch.full_like(place, -1)
-            moved[some] = placed
-            among = torch.zeros_like(place, dtype=torch.bool)
-            among[some] = True
-            state = _with_rows(state, X, Y, R, moved, prior, among)
-        return state
-    return _with_rows(state, X, Y, R, place, prior, torch.ones_like(place, dtype=torch.bool))
+    if exact or state.size < cap or not len(rest):
+        return _with_rows(state, X, Y, R, place, prior)
+    known = (place >= 0).nonzero().squeeze(-1)  # before they can make room for others
+    state = _with_rows(state, X[known], Y[:, known], R[:, known], place[known], prior)
+    for some in rest.split(SWAPPED):
+        state, now = swap(state, X[some], prior)
+        state = _with_rows(state, X[some], Y[:, some], R[:, some], now, prior)
+    return state
 
 
 def _with_rows(
-    state: NodeState,
-    X: Tensor,
-    Y: Tensor,
-    R: Tensor,
-    place: Tensor,
-    prior: NodePrior,
-    which: Tensor,
+    state: NodeState, X: Tensor, Y: Tensor, R: Tensor, place: Tensor, prior: NodePrior
 ) -> NodeState:
-    """The sums with the rows of some points: unit rows for nodes, projections for others."""
-    if not bool(which.any()):
-        return state
-    X, Y, R, place = X[which], Y[:, which], R[:, which], place[which]
+    """The sums with more points: unit rows for those that are nodes (at a place from 0 on),
+    projections for the others.
+    """
     W = X.new_zeros(len(Y), len(X), state.size)
-    others = place < 0
-    W[:, ~others, place[~others]] = 1.0
-    if bool(others.any()):
+    nodes, others = (place >= 0).nonzero().squeeze(-1), (place < 0).nonzero().squeeze(-1)
+    W[:, nodes, place[nodes]] = 1.0
+    if len(others):
         L = node_root(prior.between(state.Z, state.Z))
         a = torch.linalg.solve_triangular(L, prior.between(state.Z, X[others]), upper=False)
         W[:, others] = torch.linalg.solve_triangular(L.mT, a, upper=True).mT
         rho = (prior.variances(X[others]) - a.square().sum(-2)).clamp_min(0.0)
-        R = R.clone()
-        R[:, others] += rho / prior.s2.unsqueeze(-1)
+        R = R.index_add(1, others, rho / prior.s2.unsqueeze(-1))
     return state.absorb(W, Y, R)
 
 
@@ -118,11 +106,13 @@ def entrants(
     Z: Tensor, X: Tensor, R: Tensor, prior: NodePrior, room: int, tolerance: float
 ) -> Tensor:
     """Which points become nodes, greedily by conditional variance: a pivoted Cholesky
-    factorisation.
+    factorisation. All, if there is room and the tolerance is 0.
 
     Several outputs: the one in which a point is needed most decides.
     """
     o, q, room = len(prior.s2), len(X), min(room, len(X))
+    if room == q and tolerance == 0.0:
+        return torch.arange(q, device=X.device)
     variances = prior.variances(X)
     floor = FLOOR * variances
     least = torch.maximum(tolerance * prior.s2.unsqueeze(-1) * R, 0.1 * tolerance * variances)
@@ -131,7 +121,8 @@ def entrants(
     a = torch.linalg.solve_triangular(L, prior.between(Z, X), upper=False)
     rho = variances - a.square().sum(-2)
     more = X.new_zeros(o, room, q)
-    free, chosen = torch.ones(q, dtype=torch.bool, device=X.device), []
+    free = torch.ones(q, dtype=torch.bool, device=X.device)
+    chosen: list[int] = []
     while len(chosen) < room:
         need = torch.where(free, (rho / least).amax(0), 0.0)
         i = int(need.argmax())

@@ -8,7 +8,7 @@ import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
-from bo_stream.linalg import chol_psd
+from bo_stream.linalg import chol_psd, with_jitter
 from bo_stream.posterior.factor import cross_kernel
 
 __all__ = ["NodePrior", "node_root"]
@@ -47,7 +47,5 @@ def node_root(K: Tensor) -> Tensor:
     A root ``R`` of a matrix near K gives a posterior as near to the right one, however K is
     conditioned: in a posterior, ``R^-1`` meets nothing but columns of kernels (MATHS 2.3).
     """
-    try:
-        return chol_psd(K, LEAST_REPAIR)
-    except torch.linalg.LinAlgError:
-        return chol_psd(K)
+    L, info = torch.linalg.cholesky_ex(K)
+    return chol_psd(with_jitter(K, LEAST_REPAIR)) if bool(info.any()) else L

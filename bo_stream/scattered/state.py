@@ -1,4 +1,4 @@
-"""The state of a Gaussian process on scattered nodes: the nodes, and the sums over them [MATHS 2.8].
+"""The state of a Gaussian process on scattered nodes: the nodes, and sums over them (MATHS 2.8).
 
 Every output has sums of its own, because rows of W depend on hyperparameters at arrival, which may
 differ between outputs; the nodes are shared.

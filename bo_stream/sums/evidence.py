@@ -1,4 +1,4 @@
-"""Evidence of a Gaussian process on nodes or features, with closed-form gradients [WISKI, MATHS 2.3 and 2.4].
+"""Evidence from sums over nodes or features, with closed-form gradients [WISKI, MATHS 2.3, 2.4].
 
 Everything is in the K-root form: with ``K = R R'``, ``Q = I + R' A R / s2`` needs no inverse of K
 and no difference of near-equal matrices. A root says how to apply ``R`` and ``R'`` and how a

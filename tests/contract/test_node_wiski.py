@@ -25,6 +25,14 @@ class TestNodeWISKI(StreamingContract):
 
     test_bytes = None  # O(n^2) up to the cap
 
+    @pytest.mark.slow
+    def test_no_drift(self) -> None:
+        super().test_no_drift()
+
+    @pytest.mark.slow
+    def test_many_points(self, *args: Any) -> None:
+        super().test_many_points(*args)
+
 
 @pytest.mark.slow
 class TestKnownNoise(TestNodeWISKI):
@@ -54,7 +62,9 @@ class TestThreeDimensionsMatern(TestNodeWISKI):
 class TestBeyondTheCap(StreamingContract):
     """Eight nodes: places change hands, and what came first has its say."""
 
-    test_several_outputs_are_independent = None  # which points are nodes, outputs decide together
+    # outputs decide together which points are nodes
+    test_several_outputs_are_independent = None
+    test_several_outputs = None
 
     def make(
         self, train_X: Tensor, train_Y: Tensor, train_Yvar: Tensor | None = None, **kw: Any
