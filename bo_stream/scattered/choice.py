@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
-from bo_stream.scattered.posterior import node_law
+from bo_stream.scattered.contest import Contest
 from bo_stream.scattered.prior import NodePrior, node_root
 from bo_stream.scattered.state import NodeState
 
@@ -139,88 +139,31 @@ def entrants(
     return torch.tensor(chosen, dtype=torch.long, device=X.device)
 
 
-@dataclass
-class _Contest:
-    """Nodes and newcomers while places change hands; all over the same slots.
-
-    Attributes:
-        inverse: ``K(Z, Z)^-1``, ``o x m x m``.
-        G: ``k(Z, X)``, ``o x m x q``.
-        W: ``K^-1 G``: the newcomers' rows, transposed.
-        rho: The newcomers' conditional variances, ``o x q``.
-        u: Posterior means at the nodes, without the prior's, ``o x m``.
-    """
-
-    inverse: Tensor
-    G: Tensor
-    W: Tensor
-    rho: Tensor
-    u: Tensor
-
-    def scores(self, variance: Tensor) -> Tensor:
-        """``loo_j exp((mu_j - mu_max) / sd(mu))`` relative to the prior variance, ``m``."""
-        loo = 1.0 / self.inverse.diagonal(dim1=-2, dim2=-1)
-        sd = self.u.std(-1, keepdim=True).clamp_min(1e-300)
-        worth = ((self.u - self.u.amax(-1, keepdim=True)) / sd).exp()
-        return (loo * worth / variance).amax(0)
-
-    def drop(self, j: int) -> Tensor:
-        """Take node j out; returns how its value depends on the others', ``o x m``."""
-        column, own = self.inverse[:, :, j].clone(), self.inverse[:, j, j].clone()
-        t = -column / own.unsqueeze(-1)
-        t[:, j] = 0.0
-        w = self.W[:, j].clone()
-        self.W += t.unsqueeze(-1) * w.unsqueeze(-2)
-        self.rho += w.square() / own.unsqueeze(-1)
-        self.inverse += t.unsqueeze(-1) * column.unsqueeze(-2)
-        self.inverse[:, j], self.inverse[:, :, j] = 0.0, 0.0
-        self.W[:, j], self.G[:, j] = 0.0, 0.0
-        return t
-
-    def put(self, j: int, i: int, k: Tensor) -> None:
-        """Newcomer i in slot j, which is empty; k is its kernel with the newcomers, ``o x q``."""
-        v, s = self.W[:, :, i].clone(), self.rho[:, i].clone()
-        cov = k - (self.G.mT @ v.unsqueeze(-1)).squeeze(-1)
-        self.u[:, j] = (v * self.u).sum(-1)
-        v[:, j] = -1.0
-        scaled = v / s.unsqueeze(-1)
-        self.inverse += scaled.unsqueeze(-1) * v.unsqueeze(-2)
-        self.W -= scaled.unsqueeze(-1) * cov.unsqueeze(-2)
-        self.rho -= cov.square() / s.unsqueeze(-1)
-        self.G[:, j] = k
-
-
 def swap(state: NodeState, X: Tensor, prior: NodePrior) -> tuple[NodeState, Tensor]:
     """Let newcomers take the places of nodes that say less, the most needed one first.
 
     A node's worth is the variance it has given the others, weighted by how near its mean is to the
-    best; a newcomer's is its conditional variance. Several outputs: the larger counts. O(m^3), and
-    O(m^2 + q m) for each place that changes hands.
+    best; a newcomer's is its conditional variance. Several outputs: a node counts where it is worth
+    most, a newcomer where it is needed least. O(m^3), and O(m^2 + q m) for each place that changes
+    hands.
 
     Returns:
         The state, and which node each newcomer is now, ``q``: -1 for none.
     """
-    K, G, variances = prior.between(state.Z, state.Z), prior.between(state.Z, X), prior.variances(X)
-    L = node_root(K)
-    inverse = torch.cholesky_inverse(L)
-    W = inverse @ G
-    L_Q, h = node_law(state, L, prior)
-    u = (L @ torch.linalg.solve_triangular(L_Q.mT, h.unsqueeze(-1), upper=True)).squeeze(-1)
-    own = K.diagonal(dim1=-2, dim2=-1).clone()
-    contest = _Contest(inverse, G.clone(), W, variances - (G * W).sum(-2), u)
+    variances = prior.variances(X)
+    contest = Contest.of(state, X, prior)
     free = torch.ones(len(X), dtype=torch.bool, device=X.device)
     holder = torch.full((state.size,), -1, device=X.device)
     while True:
         gains = torch.where(free, (contest.rho / variances).amin(0), 0.0)
-        i = int(gains.argmax())
-        scores = contest.scores(own)
+        i, scores = int(gains.argmax()), contest.scores()
         j = int(scores.argmin())
-        if not bool(gains[i] > torch.clamp_min(scores[j], FLOOR)):
+        if not bool(gains[i] > scores[j].clamp_min(FLOOR)):
             break
-        state = state.replaced(j, contest.drop(j), X[i])
-        contest.put(j, i, prior.between(X[i : i + 1], X).squeeze(-2))
-        own[:, j], free[i], holder[j] = variances[:, i], False, i
+        contest.exchange(j, i, prior.between(X[i : i + 1], X).squeeze(-2), variances[:, i])
+        free[i], holder[j] = False, i
     place = torch.full_like(free, -1, dtype=torch.long)
-    held = holder >= 0
-    place[holder[held]] = held.nonzero().squeeze(-1)
-    return state, place
+    held = (holder >= 0).nonzero().squeeze(-1)
+    place[holder[held]] = held
+    Z = torch.where((holder >= 0).unsqueeze(-1), X[holder.clamp_min(0)], state.Z)
+    return replace(state, A=contest.A, b=contest.b, w1=contest.w1, Z=Z), place

@@ -68,22 +68,6 @@ class NodeState(FreeSums):
             one=self.one + weights.sum(-1),
         )
 
-    def replaced(self, j: int, t: Tensor, x: Tensor) -> Self:
-        """Another node in the place of the j-th, whose rows pass to the others (MATHS 2.8).
-
-        Args:
-            j: Which.
-            t: What the value there is of the values at the other nodes, ``o x m``; 0 at j.
-            x: The new node, ``d``.
-        """
-        cross = t.unsqueeze(-1) * self.A[:, j].unsqueeze(-2)
-        own = self.A[:, j, j, None, None] * (t.unsqueeze(-1) * t.unsqueeze(-2))
-        A = self.A + cross + cross.mT + own
-        b, w1 = (v + t * v[:, j, None] for v in (self.b, self.w1))
-        Z = self.Z.clone()
-        A[:, j], A[:, :, j], b[:, j], w1[:, j], Z[j] = 0.0, 0.0, 0.0, 0.0, x
-        return replace(self, A=A, b=b, w1=w1, Z=Z)
-
     def statistics(self, output: int, n: Tensor) -> Statistics:
         """The sums of one output; n is the number of observations, 0-dim."""
         sums = (self.A[output], self.b[output], self.yy[output], self.ld[output], n)

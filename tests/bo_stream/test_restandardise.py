@@ -16,6 +16,7 @@ FAMILIES = {
     "wiski": {"grid_size": 9},
     "wiski on many nodes": {"grid_size": 46},
     "exact": {},
+    "node_wiski": {"tolerance": 0.0},
 }
 STREAMS = {
     "online_svgp": {"num_inducing": 16, "learn_inducing": False},
