@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from bo_stream.scattered.contest import Contest
-from bo_stream.scattered.prior import NodePrior, node_root
+from bo_stream.scattered.prior import NodePrior, Projection, node_root
 from bo_stream.scattered.state import NodeState
 
 __all__ = ["absorb", "entrants", "swap"]
@@ -17,7 +17,7 @@ FLOOR = 1e-13
 """Share of the prior variance below which a conditional variance is rounding."""
 CHUNK = 4096
 """Points that are looked at together."""
-SWAPPED = 512
+COMPETING = 512
 """Points that compete for the places of nodes together."""
 
 
@@ -68,7 +68,7 @@ def _absorb(
 ) -> NodeState:
     state = state if bool(state.one.any()) else state.counted_from(Y)  # nothing seen yet
     room = len(X) if exact else cap - state.size
-    place = torch.full((len(X),), -1, device=X.device)  # which node a point is
+    place = _nowhere(X)
     if room > 0:
         joining = entrants(state.Z, X, R, prior, room, 0.0 if exact else tolerance)
         place[joining] = torch.arange(len(joining), device=X.device) + state.size
@@ -78,28 +78,58 @@ def _absorb(
         return _with_rows(state, X, Y, R, place, prior)
     known = (place >= 0).nonzero().squeeze(-1)  # before they can make room for others
     state = _with_rows(state, X[known], Y[:, known], R[:, known], place[known], prior)
-    for some in rest.split(SWAPPED):
-        state, now = swap(state, X[some], prior)
-        state = _with_rows(state, X[some], Y[:, some], R[:, some], now, prior)
+    for some in rest.split(COMPETING):
+        part = X[some], Y[:, some], R[:, some]
+        state = _beyond_the_cap(state, *part, prior, tolerance)
     return state
 
 
+def _beyond_the_cap(
+    state: NodeState, X: Tensor, Y: Tensor, R: Tensor, prior: NodePrior, tolerance: float
+) -> NodeState:
+    """More points where no node is free: those that would have entered may take places."""
+    seen, place = Projection.of(prior, state.Z, X), _nowhere(X)
+    competing = (seen.rho > _least(seen.variances, R, prior, tolerance)).any(0)
+    if bool(competing.any()):
+        before = state
+        state, place = swap(state, X, seen, competing, prior)
+        if state is not before:
+            return _with_rows(state, X, Y, R, place, prior)
+    return _with_rows(state, X, Y, R, place, prior, seen)
+
+
 def _with_rows(
-    state: NodeState, X: Tensor, Y: Tensor, R: Tensor, place: Tensor, prior: NodePrior
+    state: NodeState,
+    X: Tensor,
+    Y: Tensor,
+    R: Tensor,
+    place: Tensor,
+    prior: NodePrior,
+    seen: Projection | None = None,
 ) -> NodeState:
     """The sums with more points: unit rows for those that are nodes (at a place from 0 on),
     projections for the others.
     """
-    W = X.new_zeros(len(Y), len(X), state.size)
     nodes, others = (place >= 0).nonzero().squeeze(-1), (place < 0).nonzero().squeeze(-1)
+    W = X.new_zeros(len(Y), len(X), state.size)
     W[:, nodes, place[nodes]] = 1.0
     if len(others):
-        L = node_root(prior.between(state.Z, state.Z))
-        a = torch.linalg.solve_triangular(L, prior.between(state.Z, X[others]), upper=False)
-        W[:, others] = torch.linalg.solve_triangular(L.mT, a, upper=True).mT
-        rho = (prior.variances(X[others]) - a.square().sum(-2)).clamp_min(0.0)
-        R = R.index_add(1, others, rho / prior.s2.unsqueeze(-1))
+        if seen is None:
+            seen = Projection.of(prior, state.Z, X[others])
+        W[:, others] = seen.W.mT
+        R = R.index_add(1, others, seen.rho.clamp_min(0.0) / prior.s2.unsqueeze(-1))
     return state.absorb(W, Y, R)
+
+
+def _nowhere(X: Tensor) -> Tensor:
+    """Places of points of which none is a node."""
+    return torch.full((len(X),), -1, device=X.device)
+
+
+def _least(variances: Tensor, R: Tensor, prior: NodePrior, tolerance: float) -> Tensor:
+    """What a conditional variance must exceed, ``o x q``."""
+    noise = tolerance * prior.s2.unsqueeze(-1) * R
+    return torch.maximum(noise, max(0.1 * tolerance, FLOOR) * variances)
 
 
 def entrants(
@@ -114,9 +144,7 @@ def entrants(
     if room == q and tolerance == 0.0:
         return torch.arange(q, device=X.device)
     variances = prior.variances(X)
-    floor = FLOOR * variances
-    least = torch.maximum(tolerance * prior.s2.unsqueeze(-1) * R, 0.1 * tolerance * variances)
-    least = torch.maximum(least, floor)
+    floor, least = FLOOR * variances, _least(variances, R, prior, tolerance)
     L = node_root(prior.between(Z, Z))
     a = torch.linalg.solve_triangular(L, prior.between(Z, X), upper=False)
     rho = variances - a.square().sum(-2)
@@ -139,7 +167,9 @@ def entrants(
     return torch.tensor(chosen, dtype=torch.long, device=X.device)
 
 
-def swap(state: NodeState, X: Tensor, prior: NodePrior) -> tuple[NodeState, Tensor]:
+def swap(
+    state: NodeState, X: Tensor, seen: Projection, competing: Tensor, prior: NodePrior
+) -> tuple[NodeState, Tensor]:
     """Let newcomers take the places of nodes that say less, the most needed one first.
 
     A node's worth is the variance it has given the others, weighted by how near its mean is to the
@@ -147,23 +177,30 @@ def swap(state: NodeState, X: Tensor, prior: NodePrior) -> tuple[NodeState, Tens
     most, a newcomer where it is needed least. O(m^3), and O(m^2 + q m) for each place that changes
     hands.
 
+    Args:
+        state: The state before; returned itself if no place changes hands.
+        X: The newcomers, ``q x d``.
+        seen: Their projections on the nodes.
+        competing: Which of them may take places, ``q``.
+        prior: The hyperparameters of now.
+
     Returns:
         The state, and which node each newcomer is now, ``q``: -1 for none.
     """
-    variances = prior.variances(X)
-    contest = Contest.of(state, X, prior)
-    free = torch.ones(len(X), dtype=torch.bool, device=X.device)
+    contest, free = Contest.of(state, seen, prior), competing.clone()
     holder = torch.full((state.size,), -1, device=X.device)
     while True:
-        gains = torch.where(free, (contest.rho / variances).amin(0), 0.0)
+        gains = torch.where(free, (contest.rho / seen.variances).amin(0), 0.0)
         i, scores = int(gains.argmax()), contest.scores()
         j = int(scores.argmin())
         if not bool(gains[i] > scores[j].clamp_min(FLOOR)):
             break
-        contest.exchange(j, i, prior.between(X[i : i + 1], X).squeeze(-2), variances[:, i])
+        k = prior.between(X[i : i + 1], X).squeeze(-2)
+        contest.exchange(j, i, k, seen.variances[:, i])
         free[i], holder[j] = False, i
-    place = torch.full_like(free, -1, dtype=torch.long)
-    held = (holder >= 0).nonzero().squeeze(-1)
+    place, held = _nowhere(X), (holder >= 0).nonzero().squeeze(-1)
+    if not len(held):
+        return state, place
     place[holder[held]] = held
     Z = torch.where((holder >= 0).unsqueeze(-1), X[holder.clamp_min(0)], state.Z)
     return replace(state, A=contest.A, b=contest.b, w1=contest.w1, Z=Z), place

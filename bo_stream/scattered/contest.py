@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from bo_stream.scattered.posterior import node_law
-from bo_stream.scattered.prior import NodePrior, node_root
+from bo_stream.scattered.prior import NodePrior, Projection
 from bo_stream.scattered.state import NodeState
 
 __all__ = ["Contest"]
@@ -43,17 +43,21 @@ class Contest:
     own: Tensor
 
     @classmethod
-    def of(cls, state: NodeState, X: Tensor, prior: NodePrior) -> Self:
-        """Before any place has changed hands: O(m^3 + q m^2)."""
-        K, G = prior.between(state.Z, state.Z), prior.between(state.Z, X).clone()
-        L = node_root(K)
-        L_Q, h = node_law(state, L, prior)
-        u = (L @ torch.linalg.solve_triangular(L_Q.mT, h.unsqueeze(-1), upper=True)).squeeze(-1)
-        inverse = torch.cholesky_inverse(L)
-        W = inverse @ G
-        rho = prior.variances(X) - (G * W).sum(-2)
-        sums = (t.clone() for t in (state.A, state.b, state.w1))
-        return cls(*sums, inverse, G, W, rho, u, K.diagonal(dim1=-2, dim2=-1).clone())
+    def of(cls, state: NodeState, seen: Projection, prior: NodePrior) -> Self:
+        """Before any place has changed hands: O(m^3)."""
+        L_Q, h = node_law(state, seen.L, prior)
+        q = torch.linalg.solve_triangular(L_Q.mT, h.unsqueeze(-1), upper=True)
+        return cls(
+            A=state.A.clone(),
+            b=state.b.clone(),
+            w1=state.w1.clone(),
+            inverse=torch.cholesky_inverse(seen.L),
+            G=seen.G.clone(),
+            W=seen.W.clone(),
+            rho=seen.rho.clone(),
+            u=(seen.L @ q).squeeze(-1),
+            own=seen.K.diagonal(dim1=-2, dim2=-1).clone(),
+        )
 
     def scores(self) -> Tensor:
         """``loo_j exp((mu_j - mu_max) / sd(mu))`` relative to the prior variance, ``m``."""
