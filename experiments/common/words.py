@@ -9,6 +9,7 @@ __all__ = ["in_words"]
 WORDS = {
     "exact": "exact GP",
     "wiski": "WISKI",
+    "node_wiski": "NodeWISKI",
     "cagp": "CaGP",
     "online_sgpr": "OnlineSGPR",
     "online_svgp": "OnlineSVGP",
