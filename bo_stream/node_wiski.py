@@ -30,9 +30,9 @@ class NodeWISKI(StreamingGP):
     Exact while every point is a node, that is while n is at most ``cap`` (up to points that others
     already tell to ``tolerance``). Beyond it a point is its projection on the nodes, with what the
     projection misses as noise of its own; a point that the nodes tell little of takes the place of
-    the one least missed, nodes where the function is high being missed most. What a point became is
-    frozen on arrival and depends on what came before it; hyperparameters, noise and mean are
-    learned again from all data at any time.
+    the one that the other nodes tell most of. What a point became is frozen on arrival, under the
+    hyperparameters of then, and depends on what came before it: `fit` before the cap is reached.
+    Hyperparameters, noise and mean are learned again from all data at any time.
 
     With m nodes: memory O(m^2) and O(m^3) an evidence with its gradient, whatever has been seen;
     `observe` of q points O(m^3 + q m^2), and O(q m + m^2) more for each node that changes; a

@@ -172,10 +172,9 @@ def swap(
 ) -> tuple[NodeState, Tensor]:
     """Let newcomers take the places of nodes that say less, the most needed one first.
 
-    A node's worth is the variance it has given the others, weighted by how near its mean is to the
-    best; a newcomer's is its conditional variance. Several outputs: a node counts where it is worth
-    most, a newcomer where it is needed least. O(m^3), and O(m^2 + q m) for each place that changes
-    hands.
+    A node is worth the variance it has given the others, a newcomer its conditional variance.
+    Several outputs: a node counts where it is worth most, a newcomer where it is needed least.
+    O(m^3), and O(m^2 + q m) for each place that changes hands.
 
     Args:
         state: The state before; returned itself if no place changes hands.
@@ -187,7 +186,7 @@ def swap(
     Returns:
         The state, and which node each newcomer is now, ``q``: -1 for none.
     """
-    contest, free = Contest.of(state, seen, prior), competing.clone()
+    contest, free = Contest.of(state, seen), competing.clone()
     holder = torch.full((state.size,), -1, device=X.device)
     while True:
         gains = torch.where(free, (contest.rho / seen.variances).amin(0), 0.0)

@@ -8,8 +8,7 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from bo_stream.scattered.posterior import node_law
-from bo_stream.scattered.prior import NodePrior, Projection
+from bo_stream.scattered.prior import Projection
 from bo_stream.scattered.state import NodeState
 
 __all__ = ["Contest"]
@@ -28,7 +27,6 @@ class Contest:
         G: ``k(Z, X)``, ``o x m x q``.
         W: ``K^-1 G``: the newcomers' rows, transposed.
         rho: The newcomers' conditional variances, ``o x q``.
-        u: Posterior means at the nodes, without the prior's, ``o x m``.
         own: Prior variances of the nodes, ``o x m``.
     """
 
@@ -39,14 +37,11 @@ class Contest:
     G: Tensor
     W: Tensor
     rho: Tensor
-    u: Tensor
     own: Tensor
 
     @classmethod
-    def of(cls, state: NodeState, seen: Projection, prior: NodePrior) -> Self:
+    def of(cls, state: NodeState, seen: Projection) -> Self:
         """Before any place has changed hands: O(m^3)."""
-        L_Q, h = node_law(state, seen.L, prior)
-        q = torch.linalg.solve_triangular(L_Q.mT, h.unsqueeze(-1), upper=True)
         return cls(
             A=state.A.clone(),
             b=state.b.clone(),
@@ -55,16 +50,13 @@ class Contest:
             G=seen.G.clone(),
             W=seen.W.clone(),
             rho=seen.rho.clone(),
-            u=(seen.L @ q).squeeze(-1),
             own=seen.K.diagonal(dim1=-2, dim2=-1).clone(),
         )
 
     def scores(self) -> Tensor:
-        """``loo_j exp((mu_j - mu_max) / sd(mu))`` relative to the prior variance, ``m``."""
-        loo = torch.minimum(1.0 / self.inverse.diagonal(dim1=-2, dim2=-1).clamp_min(TINY), self.own)
-        sd = self.u.std(-1, keepdim=True).clamp_min(TINY)
-        worth = ((self.u - self.u.amax(-1, keepdim=True)) / sd).exp()
-        return (loo * worth / self.own).amax(0)
+        """``loo_j``, the variance of a node given the others, over its prior variance: ``m``."""
+        loo = 1.0 / self.inverse.diagonal(dim1=-2, dim2=-1).clamp_min(TINY)
+        return (torch.minimum(loo, self.own) / self.own).amax(0)
 
     def exchange(self, j: int, i: int, k: Tensor, variance: Tensor) -> None:
         """Newcomer i in the place of node j, whose rows pass to the other nodes.
@@ -87,7 +79,6 @@ class Contest:
         v = self.W[:, :, i] + t * w[:, i, None]  # the newcomer's row, without j
         s = self.rho[:, i].clone()
         cov = k - (v.unsqueeze(-2) @ self.G).squeeze(-2)
-        self.u[:, j] = (v * self.u).sum(-1)
         v[:, j] = -1.0
         left = torch.stack([t, v / s.unsqueeze(-1)], -1)
         self.inverse.baddbmm_(left, torch.stack([column, v], -2))

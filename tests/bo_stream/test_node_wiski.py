@@ -122,12 +122,6 @@ class Frozen:
         gain = torch.linalg.solve(C, G.T).T
         return c + gain @ (self.y - c), self.k(X, X) - gain @ G.T
 
-    def means_at_nodes(self, inverse: Tensor) -> Tensor:
-        """The same mean at the nodes, in the form whose cost is linear in n."""
-        weighted = self.W.T / (self.model._noise_scale().detach() * self.r)
-        c = self.model._prior_mean().detach()
-        return c + torch.linalg.solve(inverse + weighted @ self.W, weighted @ (self.y - c))
-
     def evidence(self) -> Tensor:
         s2, c = self.model._noise_scale().detach(), self.model._prior_mean().detach()
         C = self.W @ self.k(self.Z, self.Z) @ self.W.T + torch.diag(s2 * self.r)
@@ -141,8 +135,7 @@ class Frozen:
         enters = len(self.Z) < self.cap
         if not enters:
             inverse = torch.linalg.inv(self.k(self.Z, self.Z))
-            mu = self.means_at_nodes(inverse)
-            score = ((mu - mu.max()) / mu.std()).exp() / inverse.diag()
+            score = 1.0 / inverse.diag()
             j = int(score.argmin())
             if score[j] < rho:
                 t = -inverse[:, j] / inverse[j, j]
