@@ -309,7 +309,7 @@ def test_hyperparameters_are_learned_again_from_all_data() -> None:
     before = model.log_evidence().item()
     model.fit()
     assert model.log_evidence().item() > before + 20.0
-    assert 0.07 < model.likelihood.noise.item() < 0.12  # 0.09
+    assert 0.07 < model.likelihood.noise.item() < 0.15  # 0.09, and what projections miss
 
 
 @pytest.mark.parametrize(
