@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from bo_stream.families import surrogate
     from bo_stream.fitting.report import FitReport
     from bo_stream.hsgp import HSGP
+    from bo_stream.node_wiski import NodeWISKI
     from bo_stream.online_sgpr import OnlineSGPR
     from bo_stream.online_svgp import OnlineSVGP
     from bo_stream.wiski import WISKI
@@ -28,6 +29,7 @@ __all__ = [
     "Campaign",
     "ExactGP",
     "FitReport",
+    "NodeWISKI",
     "OnlineSGPR",
     "OnlineSVGP",
     "Pool",
@@ -36,6 +38,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "NodeWISKI": "node_wiski",
     "HSGP": "hsgp",
     "WISKI": "wiski",
     "Box": "campaign.space",

@@ -12,6 +12,7 @@ from bo_stream.core.streaming import StreamingGP
 from bo_stream.errors import InputError
 from bo_stream.exact import ExactGP
 from bo_stream.hsgp import HSGP
+from bo_stream.node_wiski import NodeWISKI
 from bo_stream.online_sgpr import OnlineSGPR
 from bo_stream.online_svgp import OnlineSVGP
 from bo_stream.wiski import WISKI
@@ -21,6 +22,7 @@ __all__ = ["FAMILIES", "surrogate"]
 FAMILIES: dict[str, Callable[..., StreamingGP]] = {
     "wiski": WISKI,
     "hsgp": HSGP,
+    "node_wiski": NodeWISKI,
     "cagp": CaGP,
     "exact": ExactGP,
     "online_sgpr": OnlineSGPR,
@@ -40,7 +42,8 @@ def surrogate(
     """Build a surrogate by the name of its family.
 
     Args:
-        name: ``wiski``, ``hsgp``, ``cagp``, ``exact``, ``online_sgpr`` or ``online_svgp``.
+        name: ``wiski``, ``hsgp``, ``node_wiski``, ``cagp``, ``exact``, ``online_sgpr`` or
+            ``online_svgp``.
         train_X: ``n x d`` raw inputs; ``n = 0`` is allowed.
         train_Y: ``n x m`` raw outcomes.
         train_Yvar: ``n x m`` raw noise variances, or None to learn the noise.

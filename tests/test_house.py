@@ -8,9 +8,9 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 TOPS = ("bo_stream", "acquisitions", "problems", "experiments")
-FAMILIES = {"wiski", "hsgp", "online_sgpr", "online_svgp", "cagp", "exact"}
+FAMILIES = {"wiski", "hsgp", "node_wiski", "online_sgpr", "online_svgp", "cagp", "exact"}
 FOUNDATION = {"errors", "shapes", "linalg"}
-MATHEMATICS = {"grid", "sums", "sparse", "variational", "projection", "spectral"}
+MATHEMATICS = {"grid", "sums", "sparse", "variational", "projection", "scattered", "spectral"}
 POLICIES = {"growth", "actions"}
 
 # What each room of bo_stream may import; every room may import itself and the foundation.
@@ -34,6 +34,7 @@ ROOMS = {
 # Mathematics that builds on other mathematics.
 BETWEEN = {
     "grid": {"sums"},
+    "scattered": {"sums"},
     "spectral": {"sums"},
     "variational": {"sparse"},
 }

@@ -166,14 +166,12 @@ def default_surrogate(space: Space, budget: int | None) -> str:
     """The family by dimension and budget.
 
     On up to three inputs a grid costs the same at every step; below a few hundred observations an
-    exact process is as quick and needs no grid. With more inputs an exact process is the best there
-    is while it is affordable, and inducing points that grow come after it.
+    exact process is as quick and needs no grid. With more inputs nodes at the data are an exact
+    process as long as there are few of them, and cost the same at every step from then on.
     """
     if budget is not None and budget <= FEW:
         return "exact"
-    if space.dim <= 3:
-        return "wiski"
-    return "exact" if budget is None else "online_sgpr"
+    return "wiski" if space.dim <= 3 else "node_wiski"
 
 
 def default_acquisition(goal: str) -> str:

@@ -20,7 +20,7 @@ from gpytorch.kernels import (
 from torch import Tensor
 
 from bo_stream.grid.nodes import Grid
-from bo_stream.grid.roots import TINY, DenseRoot, ProductRoot
+from bo_stream.grid.roots import TINY, ProductRoot, dense_root
 from bo_stream.sums.evidence import Root
 
 __all__ = ["is_stationary", "kernel_matrices", "kernel_roots", "kernel_values"]
@@ -48,7 +48,7 @@ def kernel_roots(
         return list(made), sources
     matrices = kernel_matrices(kernel, grid, like, outputs)
     band = 4 * (grid.m // grid.sizes[0])
-    return [DenseRoot(K.detach(), band) for K in matrices], [[K] for K in matrices]
+    return [dense_root(K.detach(), band) for K in matrices], [[K] for K in matrices]
 
 
 def kernel_matrices(kernel: Kernel, grid: Grid, like: Tensor, outputs: int) -> list[Tensor]:

@@ -269,7 +269,7 @@ def _check_dim(sizes: Sequence[int]) -> None:
         raise UnsupportedError(
             "at most 3 input dimensions for a grid",
             f"{d}: {' x '.join(map(str, sizes))} nodes would take {gib:.3g} GiB of state",
-            "Use ExactGP, OnlineSGPR or CaGP, or project the inputs to 3 dimensions first.",
+            "Use NodeWISKI (or ExactGP, OnlineSGPR, CaGP), or project the inputs to 3 dimensions.",
         )
 
 

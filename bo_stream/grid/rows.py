@@ -15,8 +15,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from bo_stream.grid.nodes import Grid, Interpolation
-from bo_stream.grid.roots import BLOCK
 from bo_stream.sums.evidence import attach
+from bo_stream.sums.roots import BLOCK
 
 __all__ = ["RowFactorisation", "evidence_from_rows"]
 

@@ -18,7 +18,7 @@ from torch import Tensor
 from bo_stream.shapes import shaped
 from bo_stream.sums.evidence import Statistics
 
-__all__ = ["Rows", "Sums", "Undo", "noisier"]
+__all__ = ["FreeSums", "Rows", "Sums", "Undo", "far", "noisier"]
 
 Undo = list[Callable[[], Any]]
 """What takes changes in place back, to the last bit, if what they belong to does not come about."""
@@ -143,6 +143,39 @@ class Sums:
         return replace(
             self, **{k: torch.where(v.abs() < FORGOTTEN, 0.0, v) for k, v in scaled.items()}
         )
+
+
+@dataclass(frozen=True)
+class FreeSums(Sums):
+    """Sums over rows that need not sum to one: those with ones are kept beside the others.
+
+    Attributes:
+        w1: ``W'R^-1 1``.
+        y1: ``1'R^-1 (y - origin)``.
+        one: ``1'R^-1 1``.
+    """
+
+    w1: Tensor = shaped("s m")
+    y1: Tensor = shaped("o")
+    one: Tensor = shaped("s", "not negative")
+
+    def totals(self) -> tuple[Tensor, Tensor, Tensor]:
+        """As they were kept."""
+        return self.w1, self.y1, self.one
+
+    def about(self, origin: Tensor) -> Self:
+        """The same sums with y counted from another origin: O(m)."""
+        moved = super().about(origin)
+        return replace(moved, y1=self.y1 - (origin - self.origin) * self.one)
+
+    def rescaled(self, shift: Tensor, factor: Tensor, known_noise: bool) -> Self:
+        """The sums for targets ``(y - shift) / factor`` and, where known, noise to match."""
+        scaled = replace(self, y1=self.y1 / factor)
+        if known_noise:
+            f2 = factor.square()
+            w1, one = self.w1 * f2.unsqueeze(-1), self.one * f2
+            scaled = replace(self, w1=w1, y1=self.y1 * factor, one=one)
+        return super(FreeSums, scaled).rescaled(shift, factor, known_noise)
 
 
 def far(mean: Tensor) -> Tensor:

@@ -10,6 +10,7 @@ WORDS = {
     "exact": "exact GP",
     "wiski": "WISKI",
     "hsgp": "HSGP",
+    "node_wiski": "NodeWISKI",
     "cagp": "CaGP",
     "online_sgpr": "OnlineSGPR",
     "online_svgp": "OnlineSVGP",

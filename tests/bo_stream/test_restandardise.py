@@ -17,6 +17,7 @@ FAMILIES = {
     "wiski on many nodes": {"grid_size": 46},
     "hsgp": {"num_features": 40},
     "exact": {},
+    "node_wiski": {"tolerance": 0.0},
 }
 STREAMS = {
     "online_svgp": {"num_inducing": 16, "learn_inducing": False},

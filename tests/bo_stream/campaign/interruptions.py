@@ -29,6 +29,7 @@ SETTINGS = LoopConfig(
 OPTIONS: dict[str, dict[str, int]] = {
     "wiski": {"grid_size": 12},
     "hsgp": {"num_features": 12},
+    "node_wiski": {"cap": 6},
     "exact": {},
     "online_sgpr": {},
     "online_svgp": {"num_inducing": 5, "initial_steps": 5},
