@@ -122,6 +122,7 @@ class BOLoop(Run):
         callback: Callable[[dict[str, Any]], None] | None = None,
     ) -> None:
         self.problem, self.config = problem, config or LoopConfig()
+        self.make_surrogate, self.build_acquisition = make_surrogate, build_acquisition
         c = self.config
         self.bounds = problem.bounds.to(getattr(torch, c.dtype))
         low, high = self.bounds.tolist()
