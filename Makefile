@@ -55,7 +55,7 @@ $(STAMP): pyproject.toml constraints.txt
 $(LOWEST)/.installed: pyproject.toml constraints-lowest.txt
 	$(PYTHON) -m venv $(LOWEST)
 	$(LOWEST)/bin/python -m pip install -c constraints-lowest.txt torch
-	$(LOWEST)/bin/python -m pip install -c constraints-lowest.txt -e ".[but_ax,test]"
+	$(LOWEST)/bin/python -m pip install -c constraints-lowest.txt -e ".[most,test]"
 	touch $@
 
 clean:
