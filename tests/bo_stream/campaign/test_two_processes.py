@@ -63,7 +63,7 @@ def test_two_processes_lose_nothing(url: str, tmp_path: Path) -> None:
     assert sorted(told["x"].round(6)) == [round(i / (2 * TELLS), 6) for i in range(2 * TELLS)]
     assert np.allclose(told["y"], np.sin(5.0 * told["x"]))
     assert trials["ask"].max() + 1 == len(running) >= 2 * ASKS
-    assert running["x"].round(9).is_unique
+    assert running["ask"].is_unique  # each was asked with the others under way
     assert campaign.model is not None and campaign.model.num_observed == 2 * TELLS
 
 
