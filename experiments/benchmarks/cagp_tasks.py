@@ -7,6 +7,7 @@ import multiprocessing
 import resource
 import statistics
 import time
+from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 
 import gpytorch
@@ -117,15 +118,14 @@ def elbo_against_sgpr(n: int, i: int, m: int, repetitions: int) -> pd.DataFrame:
 DTYPES = ("float64", "float32")
 
 
-def _fit(n: int, i: int, queue: multiprocessing.Queue[float]) -> None:
-    """Peak resident memory of a short fit, in MB, less that of the imports."""
+def _fit(n: int, i: int) -> tuple[float, float]:
+    """Peak resident memory of a short fit, in MB: less that of the imports, and all of it."""
     torch.set_num_threads(1)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     X, Y = data(n)
     CaGP(X, Y, covar_module=kernel(), actions=BlockSparse(i), **RAW).fit(7)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    queue.put((peak - before) / 1024)
-    queue.put(peak / 1024)
+    return (peak - before) / 1024, peak / 1024
 
 
 def memory(sizes: list[int], i: int) -> pd.DataFrame:
@@ -133,9 +133,6 @@ def memory(sizes: list[int], i: int) -> pd.DataFrame:
     context = multiprocessing.get_context("spawn")
     rows = []
     for n in sizes:
-        queue = context.Queue()
-        process = context.Process(target=_fit, args=(n, i, queue))
-        process.start()
-        rows.append((n, i, queue.get(), queue.get()))
-        process.join()
+        with ProcessPoolExecutor(1, mp_context=context) as fresh:  # one that dies says so
+            rows.append((n, i, *fresh.submit(_fit, n, i).result()))
     return pd.DataFrame(rows, columns=["n", "i", "fit MB", "process MB"])
