@@ -63,7 +63,7 @@ def objective(named: str, folder: Path) -> Objective:
 @cache
 def _function(named: Objective) -> Callable[..., Any]:
     if named.folder not in sys.path:
-        sys.path.insert(0, named.folder)
+        sys.path.append(named.folder)  # last: a neighbour called random.py takes nobody's place
     try:
         module = _loaded(named.module)
     except Exception as error:

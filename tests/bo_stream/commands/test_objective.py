@@ -1,12 +1,19 @@
 """Objectives by name: found beside the configuration, and found again in another process."""
 
 import pickle
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from bo_stream.commands.document import ConfigError
 from bo_stream.commands.objective import objective
+
+
+@pytest.fixture(autouse=True)
+def path_of_ones_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", [*sys.path])
 
 
 def test_a_function_of_a_file_with_its_neighbours(tmp_path: Path) -> None:
@@ -20,6 +27,8 @@ def test_a_function_of_a_file_with_its_neighbours(tmp_path: Path) -> None:
     import random
 
     assert random.random() < 1.0  # the file has not taken its place
+    code = f"import sys; sys.path[:] = {sys.path}; from random import Random"
+    subprocess.run([sys.executable, "-c", code], check=True)  # nor where the path is inherited
 
 
 def test_a_function_of_a_module(tmp_path: Path) -> None:
