@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Self
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -35,12 +35,18 @@ class GridState(Sums):
     row_r: Tensor = shaped("s w", "positive")
 
     @classmethod
-    def on(cls, grid: Grid, outputs: int, shared: bool) -> Self:
-        """Before any data."""
-        sums, w = Sums.none(grid.m, outputs, shared), grid.m if grid.m >= ROWS_FROM else 0
+    def entries(cls, grid: Grid) -> tuple[int, ...]:
+        """Shape of A."""
+        return grid.m, grid.m
+
+    @classmethod
+    def on(cls, grid: Grid, outputs: int, shared: bool, **more: Any) -> Self:
+        """Before any data; ``more`` are the fields of a subclass."""
+        sums = Sums.none(grid.m, outputs, shared, cls.entries(grid))
+        w = grid.m if grid.m >= ROWS_FROM else 0
         zeros = sums.b.new_zeros(w, 4**grid.dim)
         rows = (zeros.long(), zeros, sums.b.new_zeros(outputs, w), sums.b.new_ones(len(sums.A), w))
-        return cls(sums.A, sums.b, sums.yy, sums.origin, sums.ld, sums.weight, *rows)
+        return cls(sums.A, sums.b, sums.yy, sums.origin, sums.ld, sums.weight, *rows, **more)
 
     def absorb_at(self, rows: Interpolation, Y: Tensor, R: Tensor, undo: Undo, n: int) -> GridState:
         """The state after a batch, with n points before it (MATHS 2.2); O(q 16^d)."""

@@ -8,7 +8,7 @@ two streams add up. Scaled by a factor, they count what they hold for less: expo
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, Self
 
@@ -61,12 +61,12 @@ class Sums:
     weight: Tensor = shaped("", "not negative")
 
     @classmethod
-    def none(cls, m: int, outputs: int, shared: bool) -> Self:
-        """Before any data."""
+    def none(cls, m: int, outputs: int, shared: bool, entries: Sequence[int] | None = None) -> Self:
+        """Before any data; ``entries`` is the shape of A, where that is not ``m x m``."""
         zero, s = torch.zeros((), dtype=torch.float64), 1 if shared else outputs
         o = zero.new_zeros(outputs)
         return cls(
-            zero.new_zeros(s, m, m),
+            zero.new_zeros(s, *((m, m) if entries is None else entries)),
             zero.new_zeros(outputs, m),
             o,
             o.clone(),
@@ -122,7 +122,7 @@ class Sums:
         noise = f.square() if known_noise else torch.ones_like(f)
         new = replace(
             self,
-            A=self.A * noise[:, None, None] if known_noise else self.A,
+            A=self.A * noise.reshape(-1, *(1,) * (self.A.ndim - 1)) if known_noise else self.A,
             b=self.b * (noise / f).unsqueeze(-1),
             yy=self.yy * (noise / f.square()),
             origin=(self.origin - shift) / f,
