@@ -33,7 +33,7 @@ ROOMS = {
 }
 # Mathematics that builds on other mathematics.
 BETWEEN = {
-    "grid": {"sums"},
+    "grid": {"sums", "spectral"},
     "scattered": {"sums"},
     "spectral": {"sums"},
     "variational": {"sparse"},
