@@ -20,19 +20,28 @@ from bo_stream.core.options import CommonOptions
 from bo_stream.core.state import Memo
 from bo_stream.core.streaming import Promises
 from bo_stream.errors import InputError, UnsupportedError
+from bo_stream.grid.bands import BandState
 from bo_stream.grid.evidence import grid_evidence
-from bo_stream.grid.kernel import is_stationary
+from bo_stream.grid.kernel import is_product, is_stationary
+from bo_stream.grid.large import Derived, dropped_share, large_evidence, large_process
 from bo_stream.grid.nodes import Grid
 from bo_stream.grid.posterior import GridProcess, stacked
-from bo_stream.grid.rows import RowFactorisation
+from bo_stream.grid.products import RowProcess
 from bo_stream.grid.state import GridState
 from bo_stream.posterior.process import PosteriorProcess
-from bo_stream.sums.evidence import Factorisation
 
 __all__ = ["WISKI"]
 
 UPDATES_PER_REBUILD = 1000
 """Points folded into the posterior's cache before it is rebuilt, against drift."""
+NEWS = 500
+"""Points that are folded in at once, at most."""
+DENSE_NODES = 4096
+"""Nodes up to which the sums are a matrix."""
+MOST_DENSE_NODES = 10_000
+"""The same for kernels that are no product over dimensions."""
+MOST_A_SIDE = 1000
+"""Nodes of one dimension up to which the sums can be by pairs of nodes."""
 
 
 class WISKI(AdditiveGP):
@@ -105,14 +114,40 @@ class WISKI(AdditiveGP):
         else:
             image = self._transformed(self.get_buffer("bounds"))
             self.grid = Grid.covering(torch.stack([image.amin(0), image.amax(0)]), grid_size)
-        self._news_kept = self.grid.m // 4
+        self._large = self._is_large()
+        self._news_kept = min(self.grid.m // 4, NEWS)
         self._factorised: Memo | None = None
+        self._sums_made: Memo | None = None
         self._begin(train_X, train_Y, train_Yvar)
+
+    def _is_large(self) -> bool:
+        """Whether the sums are held by pairs of nodes: on many nodes, for product kernels."""
+        if self.grid.m <= DENSE_NODES or max(self.grid.sizes) > MOST_A_SIDE:
+            return False
+        if is_product(self.covar_module):
+            return True
+        if self.grid.m > MOST_DENSE_NODES:
+            raise UnsupportedError(
+                f"a product of one-dimensional kernels on a grid of {self.grid.m} nodes",
+                f"{type(self.covar_module).__name__}, whose state would take "
+                f"{8 * self.grid.m**2 / 2**30:.1f} GiB",
+                "Take an RBF kernel, or a ProductKernel of Matern kernels with one active "
+                f"dimension each, or at most {MOST_DENSE_NODES} nodes.",
+            )
+        return False
+
+    @property
+    def dropped_variance(self) -> float:
+        """Largest share of the grid's prior variance, at its nodes, that the posterior of now
+        leaves out: 0 up to 4,096 nodes and where it goes through rows of W.
+        """
+        return dropped_share(self._factorisations())
 
     # -- state -----------------------------------------------------------------------------------
 
     def _layout(self) -> dict[str, Any]:
-        return {**super()._layout(), "grid": self.grid.digest()}
+        sums = {"sums": "by pairs of nodes"} if self._large else {}
+        return {**super()._layout(), "grid": self.grid.digest(), **sums}
 
     def _options(self) -> dict[str, Any]:
         if self._nodes is None:
@@ -120,10 +155,12 @@ class WISKI(AdditiveGP):
         return {"grid": [torch.tensor(g, dtype=torch.float64) for g in self._nodes]}
 
     def _sizes(self) -> dict[str, int]:
-        return {**super()._sizes(), "m": self.grid.m}
+        pairs = BandState.entries(self.grid)[0]
+        return {**super()._sizes(), "m": self.grid.m, "t": pairs}
 
     def _empty_state(self) -> GridState:
-        return GridState.on(self.grid, self.num_outputs, shared=self.noise_mode == "learned")
+        kind = BandState if self._large else GridState
+        return kind.on(self.grid, self.num_outputs, shared=self.noise_mode == "learned")
 
     def _absorb(
         self, state: GridState, X: Tensor, Y: Tensor, R: Tensor, *, exact: bool
@@ -134,22 +171,30 @@ class WISKI(AdditiveGP):
 
     # -- posterior -------------------------------------------------------------------------------
 
-    def _build_process(self, state: GridState) -> GridProcess:
-        caches = [f.cache() for f in self._factorisations()]
+    def _build_process(self, state: GridState) -> PosteriorProcess:
+        made = self._factorisations()
+        if self._large:
+            return large_process(made, torch.stack([f.mean for f in made]) + state.origin)
+        caches = [f.cache() for f in made]
         means, covs = zip(*caches, strict=True)
         mean = torch.stack(means) + state.origin.unsqueeze(-1)
         return GridProcess(self.grid, mean, stacked(covs))
 
     def _update_process(
         self, process: PosteriorProcess, news: tuple[News, ...]
-    ) -> GridProcess | None:
-        """Fold the batches into the grid values' law: O(q m^2)."""
-        before, X = cast(GridProcess, process), torch.cat([batch.X for batch in news])
+    ) -> PosteriorProcess | None:
+        """Fold the batches into the law of grid values or features: O(q m^2) or O(q r^2)."""
+        if isinstance(process, RowProcess):
+            return None
+        before, X = cast(Any, process), torch.cat([batch.X for batch in news])
         Y, R = (torch.cat(parts, -1) for parts in zip(*((b.Y, b.R) for b in news), strict=True))
         if before.folded_points + len(X) > UPDATES_PER_REBUILD:
             return None
         D = self._noise_scale().unsqueeze(-1) * R
-        return before.folded(self.grid.interpolate(X), Y, D)
+        folded: PosteriorProcess = before.folded(
+            X if self._large else self.grid.interpolate(X), Y, D
+        )
+        return folded
 
     # -- objective -------------------------------------------------------------------------------
 
@@ -157,15 +202,24 @@ class WISKI(AdditiveGP):
         """Log evidence with closed-form gradients (MATHS 2.3, 2.4), in the K-root form."""
         state, count = self.held(), self.get_buffer("_count")
         s2, c = self._noise_scale(), self._prior_mean() - state.origin
-        total, made = grid_evidence(
-            state, self.grid, self.covar_module, int(count), s2, c, profile_mean
-        )
+        given = (state, self.grid, self.covar_module, int(count), s2, c, profile_mean)
+        made: list[Any]
+        if self._large:
+            total, made = large_evidence(*given, self._made_of_state(count))
+        else:
+            total, made = grid_evidence(*given)
         best = torch.stack([f.mean for f in made]) + state.origin if profile_mean else None
         means = self._prior_mean().detach().clone() if best is None else best
         self._factorised = Memo((made, means), self._kernel_and_noise(), count)
         return total, best
 
-    def _factorisations(self) -> list[Factorisation | RowFactorisation]:
+    def _made_of_state(self, count: Tensor) -> Derived:
+        """What was made of this state already, and will be."""
+        if self._sums_made is None or self._sums_made.token is not self._buffers["_count"]:
+            self._sums_made = Memo(Derived(), self._kernel_and_noise(), count)
+        return cast(Derived, self._sums_made.value)
+
+    def _factorisations(self) -> list[Any]:
         """What the last evaluation left, or a new one where state or hyperparameters differ."""
         memo = self._factorised
         if (
@@ -177,7 +231,7 @@ class WISKI(AdditiveGP):
             with torch.no_grad():
                 self._objective(profile_mean=False)
             memo = cast(Memo, self._factorised)
-        return cast("list[Factorisation | RowFactorisation]", memo.value[0])
+        return cast("list[Any]", memo.value[0])
 
     def _kernel_and_noise(self) -> Meaning:
         return Meaning((self.covar_module, self.likelihood))

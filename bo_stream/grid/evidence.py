@@ -14,7 +14,7 @@ from bo_stream.grid.rows import RowFactorisation, evidence_from_rows
 from bo_stream.grid.state import GridState
 from bo_stream.sums.evidence import Factorisation, attach, factorise
 
-__all__ = ["grid_evidence"]
+__all__ = ["grid_evidence", "of_weights"]
 
 
 def grid_evidence(
@@ -47,7 +47,7 @@ def grid_evidence(
             y, r = state.row_targets(i, n)
             value, row_made = evidence_from_rows(k, grid, rows, y, r, s2[i], c[i], profile_mean)
             made.append(row_made)
-            values.append(value + _of_weights(state, i, n, s2[i], r))
+            values.append(value + of_weights(state, i, n, s2[i], r))
         return torch.stack(values).sum(), made
     roots, sources = kernel_roots(kernel, grid, state.b, outputs)
     for i in range(outputs):
@@ -59,7 +59,7 @@ def grid_evidence(
     return torch.stack(values).sum(), made
 
 
-def _of_weights(state: GridState, output: int, n: int, s2: Tensor, r: Tensor) -> Tensor:
+def of_weights(state: GridState, output: int, n: int, s2: Tensor, r: Tensor) -> Tensor:
     """What forgetting adds to the evidence of rows as noisy as ``r``: each density counts as often
     as its weight says (MATHS 2.2).
     """

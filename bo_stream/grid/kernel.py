@@ -23,7 +23,14 @@ from bo_stream.grid.nodes import Grid
 from bo_stream.grid.roots import TINY, ProductRoot, dense_root
 from bo_stream.sums.evidence import Root
 
-__all__ = ["is_stationary", "kernel_matrices", "kernel_roots", "kernel_values"]
+__all__ = [
+    "is_product",
+    "is_stationary",
+    "kernel_matrices",
+    "kernel_roots",
+    "kernel_values",
+    "product_factors",
+]
 
 
 def kernel_roots(
@@ -38,17 +45,24 @@ def kernel_roots(
         outputs: Number of outputs.
     """
     if grid.dim == 1 or is_product(kernel):
-        axes = grid.axes(like)
-        values = _values(kernel, torch.cat(axes), outputs)
-        sources = []
-        for row in values:
-            parts = row.split([len(axis) for axis in axes])
-            sources.append([row[0], *(_toeplitz(part / part[0]) for part in parts)])
+        sources = product_factors(kernel, grid, like, outputs)
         made = [ProductRoot(a.detach(), [K.detach() for K in Ks]) for a, *Ks in sources]
         return list(made), sources
     matrices = kernel_matrices(kernel, grid, like, outputs)
     band = 4 * (grid.m // grid.sizes[0])
     return [dense_root(K.detach(), band) for K in matrices], [[K] for K in matrices]
+
+
+def product_factors(kernel: Kernel, grid: Grid, like: Tensor, outputs: int) -> list[list[Tensor]]:
+    """Per output the amplitude and, per dimension, the unit-diagonal matrix of a product kernel,
+    differentiable.
+    """
+    axes = grid.axes(like)
+    factors = []
+    for row in _values(kernel, torch.cat(axes), outputs):
+        parts = row.split([len(axis) for axis in axes])
+        factors.append([row[0], *(_toeplitz(part / part[0]) for part in parts)])
+    return factors
 
 
 def kernel_matrices(kernel: Kernel, grid: Grid, like: Tensor, outputs: int) -> list[Tensor]:
@@ -77,6 +91,8 @@ def is_product(kernel: Kernel) -> bool:
         return is_product(kernel.base_kernel)
     if isinstance(kernel, ProductKernel):
         return all(is_product(k) for k in kernel.kernels)
+    if kernel.active_dims is not None and len(kernel.active_dims) == 1:
+        return not isinstance(kernel, AdditiveKernel)
     return type(kernel) in (RBFKernel, PeriodicKernel)
 
 

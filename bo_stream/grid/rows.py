@@ -18,7 +18,7 @@ from bo_stream.grid.nodes import Grid, Interpolation
 from bo_stream.sums.evidence import attach
 from bo_stream.sums.roots import BLOCK
 
-__all__ = ["RowFactorisation", "evidence_from_rows"]
+__all__ = ["RowFactorisation", "evidence_from_rows", "factorise_rows"]
 
 
 @dataclass(frozen=True)
@@ -66,19 +66,11 @@ def evidence_from_rows(
         c: 0-dim constant mean.
         profile_mean: First set the constant mean to its optimum.
     """
-    n = len(y)
     with torch.no_grad():
         K = grid.spread(values)
         WK = _rows_times(rows, K)
-        L = _rows_times(rows, WK.mT.contiguous())
-        L.diagonal().add_(s2 * r)
-        L = torch.linalg.cholesky(L)
-        H = torch.linalg.solve_triangular(L, torch.stack([y, torch.ones_like(y)], -1), upper=False)
-        mean = (H[:, 1] @ H[:, 0]) / (H[:, 1] @ H[:, 1]) if profile_mean else c.detach().clone()
-        h = H[:, 0] - mean * H[:, 1]
-        value = -0.5 * (h @ h + n * math.log(2.0 * math.pi)) - L.diagonal().log().sum()
-        alpha = torch.linalg.solve_triangular(L.mT, h.unsqueeze(-1), upper=True).squeeze(-1)
-        G = torch.cholesky_inverse(L).neg_().addr_(alpha, alpha).mul_(0.5)
+        C = _rows_times(rows, WK.mT.contiguous())
+        value, (L, h, mean), G, alpha = factorise_rows(C, y, r, s2, c, profile_mean)
         spread = _transposed_times(rows, G, grid.m)
         gradients = [
             grid.collect(_transposed_times(rows, spread.mT.contiguous(), grid.m)),  # of W'G W
@@ -87,6 +79,35 @@ def evidence_from_rows(
         ]
     made = RowFactorisation(K, WK, L, h, mean)
     return attach(value, [values, s2, c], gradients), made
+
+
+def factorise_rows(
+    C: Tensor, y: Tensor, r: Tensor, s2: Tensor, c: Tensor, profile_mean: bool
+) -> tuple[Tensor, tuple[Tensor, Tensor, Tensor], Tensor, Tensor]:
+    """Log evidence of n targets with covariance ``C + s2 R``, and what follows from it: O(n^3).
+
+    Args:
+        C: ``n x n``.
+        y: ``n`` targets.
+        r: ``n`` noise variances, before s2.
+        s2: 0-dim noise scale.
+        c: 0-dim constant mean.
+        profile_mean: First set the constant mean to its optimum.
+
+    Returns:
+        The evidence; the Cholesky factor L, ``L^-1 (y - mean)`` and the mean; the gradient of the
+        evidence in C; and that in the targets, negative.
+    """
+    L, n = C.clone(), len(y)
+    L.diagonal().add_(s2 * r)
+    L = torch.linalg.cholesky(L)
+    H = torch.linalg.solve_triangular(L, torch.stack([y, torch.ones_like(y)], -1), upper=False)
+    mean = (H[:, 1] @ H[:, 0]) / (H[:, 1] @ H[:, 1]) if profile_mean else c.detach().clone()
+    h = H[:, 0] - mean * H[:, 1]
+    value = -0.5 * (h @ h + n * math.log(2.0 * math.pi)) - L.diagonal().log().sum()
+    alpha = torch.linalg.solve_triangular(L.mT, h.unsqueeze(-1), upper=True).squeeze(-1)
+    G = torch.cholesky_inverse(L).neg_().addr_(alpha, alpha).mul_(0.5)
+    return value, (L, h, mean), G, alpha
 
 
 def _rows_times(rows: Interpolation, M: Tensor) -> Tensor:

@@ -96,9 +96,12 @@ class Sums:
         w1 = self.A.sum(-1)  # rows of W sum to one
         return w1, self.b.sum(-1), w1.sum(-1)
 
-    def statistics(self, output: int) -> Statistics:
-        """The sums of one output."""
-        shared, (w1, y1, one) = min(output, len(self.A) - 1), self.totals()
+    def statistics(
+        self, output: int, totals: tuple[Tensor, Tensor, Tensor] | None = None
+    ) -> Statistics:
+        """The sums of one output; ``totals`` where they are known."""
+        shared = min(output, len(self.A) - 1)
+        w1, y1, one = self.totals() if totals is None else totals
         return Statistics(
             self.A[shared],
             self.b[output],

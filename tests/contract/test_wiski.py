@@ -7,7 +7,8 @@ import torch
 from gpytorch.kernels import Kernel, MaternKernel, ScaleKernel
 from torch import Size, Tensor
 
-from bo_stream import WISKI
+from bo_stream import WISKI, wiski
+from bo_stream.grid import large
 from bo_stream.grid import state as grid_state
 from bo_stream.testing import StreamingContract
 
@@ -71,6 +72,32 @@ class TestFromRows(TestWISKI):
     @pytest.fixture(autouse=True)
     def from_rows(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(grid_state, "ROWS_FROM", 1)
+
+
+class TestLarge(TestWISKI):
+    """What a large grid does, on a small one: sums by pairs of nodes, and an eigenbasis."""
+
+    @pytest.fixture(autouse=True)
+    def large(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(wiski, "DENSE_NODES", 0)
+
+
+@pytest.mark.slow
+class TestLargeInThreeDimensions(TestLarge):
+    dim = 3
+    noise = "scaled"
+
+
+@pytest.mark.slow
+class TestLargeFromRows(TestLarge):
+    """Short lengthscales: through the rows of W while there are few."""
+
+    most_updates = 20
+
+    @pytest.fixture(autouse=True)
+    def from_rows(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(grid_state, "ROWS_FROM", 1)
+        monkeypatch.setattr(large, "CROSSOVER", 1e9)
 
 
 @pytest.mark.slow

@@ -1,0 +1,213 @@
+"""Evidence and posterior on a large grid with a product kernel [MATHS 2.7].
+
+There are two ways, both of size far below that of the grid: through the eigenbasis of the kernel
+without what is too small to matter, whatever the number of observations; and, where lengthscales
+are so short that many eigenvectors matter, through the rows of W while these are held and fewer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import cast
+
+import torch
+from gpytorch.kernels import Kernel
+from torch import Tensor
+
+from bo_stream.errors import StateError, UnsupportedError
+from bo_stream.grid.bands import BandState
+from bo_stream.grid.compressed import Compressed
+from bo_stream.grid.eigenbasis import Eigenbasis, Features
+from bo_stream.grid.kernel import is_product, product_factors
+from bo_stream.grid.nodes import Grid
+from bo_stream.grid.posterior import stacked
+from bo_stream.grid.products import ProductRows, RowProcess, row_evidence
+from bo_stream.posterior.process import PosteriorProcess
+from bo_stream.spectral.posterior import SpectralProcess
+from bo_stream.sums.evidence import Factorisation, Statistics, attach, factorise
+
+__all__ = ["Derived", "InEigenbasis", "dropped_share", "large_evidence", "large_process"]
+
+SHARES = (1e-8, 1e-6)
+"""Shares of the largest eigenvalue below which eigenvectors are left out: the second where the
+first leaves more than `FEW`."""
+WIDER = 1e-2
+"""Eigenvectors down to this share of those are taken when A is put on their products."""
+FEW = 1500
+MOST = 4000
+"""Features that an evidence takes at most."""
+CROSSOVER = 1.0
+"""Rows are used while there are fewer than this many times the features."""
+
+
+@dataclass(eq=False)
+class Derived:
+    """What was made of one state, whatever the hyperparameters: kept while the state stays.
+
+    Attributes:
+        totals: Of `Sums.totals`.
+        compressed: A on products of eigenvectors, by output.
+    """
+
+    totals: tuple[Tensor, Tensor, Tensor] | None = None
+    compressed: dict[int, Compressed] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class InEigenbasis:
+    """One output's factorisation among the features of its eigenbasis, of unit prior variance."""
+
+    basis: Eigenbasis
+    made: Factorisation
+
+    @property
+    def mean(self) -> Tensor:
+        """The constant mean, counted from the origin."""
+        return self.made.mean
+
+
+class _UnitRoot:
+    """Root of the prior covariance of features of unit variance."""
+
+    def __init__(self, basis: Eigenbasis) -> None:
+        self.basis = basis
+
+    def left(self, M: Tensor) -> Tensor:
+        return M
+
+    def left_t(self, M: Tensor) -> Tensor:
+        return M
+
+    def project(self, A: Tensor) -> Tensor:
+        return A.clone()
+
+    def lift(self, Q_inv: Tensor) -> Tensor:
+        return Q_inv
+
+    def gradient(self, Y: Tensor) -> list[Tensor]:
+        return self.basis.gradients(Y)
+
+
+def large_evidence(
+    state: BandState,
+    grid: Grid,
+    kernel: Kernel,
+    n: int,
+    s2: Tensor,
+    c: Tensor,
+    profile_mean: bool,
+    derived: Derived,
+) -> tuple[Tensor, list[InEigenbasis] | list[ProductRows]]:
+    """Log evidence summed over outputs, with closed-form gradients, and what the posterior needs.
+
+    Args:
+        state: The state.
+        grid: Its grid.
+        kernel: A product kernel, with or without one batch dimension of the outputs.
+        n: Number of observations.
+        s2: Noise scales, ``o``.
+        c: Constant means, counted from the state's origin, ``o``.
+        profile_mean: Take the best constant means instead.
+        derived: What was made of this state before; added to.
+
+    Raises:
+        UnsupportedError: on another kernel.
+        StateError: where there are too many eigenvectors and too many rows.
+    """
+    if not is_product(kernel):
+        raise UnsupportedError(
+            "a product of one-dimensional kernels on a large grid",
+            type(kernel).__name__,
+            "Build the surrogate anew for this kernel.",
+        )
+    sources = product_factors(kernel, grid, state.b, len(state.b))
+    rows, values = state.rows(n), list[Tensor]()
+    with torch.no_grad():
+        bases = [_eigenbasis(grid, [t.detach() for t in own]) for own in sources]
+    r = max(basis.size for basis in bases)
+    if rows is not None and n < CROSSOVER * r:
+        through = list[ProductRows]()
+        for i, own in enumerate(sources):
+            value, left = row_evidence(state, rows, grid, own, i, n, s2[i], c[i], profile_mean)
+            values.append(value)
+            through.append(left)
+        return torch.stack(values).sum(), through
+    if r > MOST:
+        raise _too_many(grid, r, n, held=rows is not None)
+    made = list[InEigenbasis]()
+    for i, (basis, own) in enumerate(zip(bases, sources, strict=True)):
+        with torch.no_grad():
+            given, root = _in_eigenbasis(state, basis, own, i, derived), _UnitRoot(basis)
+            value, grads, factors = factorise(root, given, s2[i], c[i], profile_mean)
+        made.append(InEigenbasis(basis, factors))
+        values.append(attach(value, [s2[i], c[i], *own], grads))
+    return torch.stack(values).sum(), made
+
+
+def large_process(made: list[InEigenbasis] | list[ProductRows], mean: Tensor) -> PosteriorProcess:
+    """The posterior at the hyperparameters of an evaluation.
+
+    Args:
+        made: What the evaluation left.
+        mean: Constant prior means, ``o``.
+    """
+    rows = [part for part in made if isinstance(part, ProductRows)]
+    if rows:
+        return RowProcess.of(rows, mean)
+    parts = [part for part in made if isinstance(part, InEigenbasis)]
+    bases = [part.basis for part in parts]
+    q = [part.made.q for part in parts]
+    S = [part.made.Q_inv for part in parts]
+    if all(basis.same_as(bases[0]) for basis in bases):
+        return SpectralProcess(Features((bases[0],)), mean, torch.stack(q), stacked(S))
+    own = torch.eye(len(S), dtype=mean.dtype, device=mean.device)  # the features of each output
+    means = torch.stack([torch.cat([e * v for e, v in zip(row, q, strict=True)]) for row in own])
+    covs = [torch.block_diag(*(e * M for e, M in zip(row, S, strict=True))) for row in own]
+    return SpectralProcess(Features(tuple(bases)), mean, means, torch.stack(covs))
+
+
+def dropped_share(made: Sequence[object]) -> float:
+    """Largest share of the prior variance that the present form leaves out."""
+    return max(
+        (float(part.basis.dropped()) for part in made if isinstance(part, InEigenbasis)),
+        default=0.0,
+    )
+
+
+def _too_many(grid: Grid, r: int, n: int, *, held: bool) -> StateError:
+    return StateError(
+        f"lengthscales for which at most {MOST} eigenvectors of the kernel on {grid.m} nodes "
+        "matter, or fewer observations, all of them held",
+        f"{r} eigenvectors, some {24 * r * r / 2**30:.1f} GiB an evaluation, and {n} observations"
+        + ("" if held else ", not all held"),
+        "Bound the lengthscales from below (at about two steps of the grid), take a coarser grid, "
+        "or use NodeWISKI.",
+    )
+
+
+def _eigenbasis(grid: Grid, factors: Sequence[Tensor]) -> Eigenbasis:
+    amplitude, *kernels = factors
+    basis = Eigenbasis.of(grid, amplitude, kernels, SHARES[0])
+    return basis if basis.size <= FEW else Eigenbasis.of(grid, amplitude, kernels, SHARES[1])
+
+
+def _in_eigenbasis(
+    state: BandState,
+    basis: Eigenbasis,
+    factors: Sequence[Tensor],
+    output: int,
+    derived: Derived,
+) -> Statistics:
+    """The sums of one output over the features of its eigenbasis."""
+    derived.totals = state.totals() if derived.totals is None else derived.totals
+    stats = state.statistics(output, derived.totals)
+    compressed = derived.compressed.get(output)
+    gram = None if compressed is None else compressed.gram(basis)
+    if gram is None:
+        amplitude, *kernels = factors
+        wider = Eigenbasis.of(basis.grid, amplitude, kernels, WIDER * SHARES[0])
+        derived.compressed[output] = compressed = Compressed.of(stats.A, wider)
+        gram = cast(Tensor, compressed.gram(basis))
+    b, w1 = basis.of_nodes(torch.stack([stats.b, stats.w1], -1)).unbind(-1)
+    return replace(stats, A=gram, b=b, w1=w1)

@@ -1,0 +1,195 @@
+"""A large grid with a product kernel through the rows of W, while these are held and few.
+
+Rows are products over dimensions like the kernel, so ``W K W'`` is the elementwise product of small
+ones, ``os prod_k W_k K_k W_k'``: O(n^2 sum n_k) for n rows, whatever the number of nodes. The
+posterior is that of an exact Gaussian process with this kernel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any
+
+import torch
+from gpytorch.kernels import Kernel
+from torch import Size, Tensor
+
+from bo_stream.grid.bands import axis_rows
+from bo_stream.grid.evidence import of_weights
+from bo_stream.grid.nodes import Grid, Interpolation
+from bo_stream.grid.posterior import interpolated_path
+from bo_stream.grid.roots import ProductRoot
+from bo_stream.grid.rows import factorise_rows
+from bo_stream.grid.state import GridState
+from bo_stream.posterior.factor import FactorGaussian, cross_kernel
+from bo_stream.posterior.process import Path, PosteriorProcess
+from bo_stream.sums.evidence import attach
+
+__all__ = ["ProductRows", "RowProcess", "row_evidence"]
+
+
+@dataclass(frozen=True)
+class ProductRows:
+    """What one evaluation leaves for the posterior at the same hyperparameters.
+
+    Attributes:
+        grid: The nodes.
+        factors: Amplitude and 1-d kernel matrices of the output.
+        X: The points, ``n x d``.
+        L: Cholesky factor of ``W K W' + s2 R``.
+        h: ``L^-1 (y - c)``.
+        noise: ``s2 R``, ``n``.
+        mean: The constant mean, counted from the origin.
+    """
+
+    grid: Grid
+    factors: Sequence[Tensor]
+    X: Tensor
+    L: Tensor
+    h: Tensor
+    noise: Tensor
+    mean: Tensor
+
+
+def row_evidence(
+    state: GridState,
+    rows: Interpolation,
+    grid: Grid,
+    factors: Sequence[Tensor],
+    output: int,
+    n: int,
+    s2: Tensor,
+    c: Tensor,
+    profile_mean: bool,
+) -> tuple[Tensor, ProductRows]:
+    """Log evidence of one output, differentiable (once) in the factors, s2 and c: O(n^3).
+
+    Args:
+        state: The state.
+        rows: The rows of all n points.
+        grid: Its grid.
+        factors: The kernel's amplitude and its unit-diagonal factors, ``n_k x n_k``.
+        output: Which output.
+        n: Number of observations.
+        s2: 0-dim noise scale.
+        c: 0-dim constant mean, counted from the state's origin.
+        profile_mean: First set the constant mean to its optimum.
+    """
+    y, r = state.row_targets(output, n)
+    with torch.no_grad():
+        amplitude, *kernels = (t.detach() for t in factors)
+        W = _dense(axis_rows(rows, grid.sizes), grid.sizes)
+        parts = [w @ K @ w.mT for w, K in zip(W, kernels, strict=True)]
+        K = reduce(torch.mul, parts) * amplitude
+        value, made, G, alpha = factorise_rows(K, y, r, s2, c, profile_mean)
+        gradients = [(r * G.diagonal()).sum(), alpha.sum(), (G * K).sum() / amplitude]
+        for k, w in enumerate(W):
+            others = (part for j, part in enumerate(parts) if j != k)
+            gradients.append(w.mT @ reduce(torch.mul, others, G * amplitude) @ w)
+    X = _points(rows, grid)
+    own = ProductRows(grid, [amplitude, *kernels], X, *made[:2], s2.detach() * r, made[2])
+    return attach(value, [s2, c, *factors], gradients) + of_weights(state, output, n, s2, r), own
+
+
+@dataclass(frozen=True)
+class RowProcess(PosteriorProcess):
+    """Posterior of an exact GP with an interpolated kernel.
+
+    Attributes:
+        kernel: Of all outputs.
+        X: Points observed, ``n x d``.
+        L: Cholesky factors, ``o x n x n``.
+        h: ``L^-1 (y - c)``, ``o x n``.
+        noise: ``o x n``.
+        mean: Constant prior means, ``o``.
+    """
+
+    kernel: InterpolatedKernel
+    X: Tensor
+    L: Tensor
+    h: Tensor
+    noise: Tensor
+    mean: Tensor
+
+    @classmethod
+    def of(cls, made: Sequence[ProductRows], mean: Tensor) -> RowProcess:
+        """From one evaluation of all outputs."""
+        kernel = InterpolatedKernel(made[0].grid, [part.factors for part in made])
+        L, h, noise = (torch.stack([getattr(p, k) for p in made]) for k in ("L", "h", "noise"))
+        return cls(kernel, made[0].X, L, h, noise, mean)
+
+    def at(self, X: Tensor) -> FactorGaussian:
+        """The law at points ``batch x q x d``: O(n^2 q)."""
+        K = cross_kernel(self.kernel, X.reshape(-1, X.shape[-1]), self.X)
+        A_t = torch.linalg.solve_triangular(self.L.mT, K, upper=True, left=False)
+        mean = self.mean.unsqueeze(-1) + (A_t @ self.h.unsqueeze(-1)).squeeze(-1)
+        shape = X.shape[:-1]
+        A = A_t.unflatten(-2, shape).movedim(0, -3).mT
+        return FactorGaussian(mean.unflatten(-1, shape).movedim(0, -2), X, self.kernel, A)
+
+    def path(self, sample_shape: Size) -> Path:
+        """Exact sample functions, by Matheron's rule on draws of the grid's prior."""
+        prior = interpolated_path(self.kernel.grid, self.kernel.draws(sample_shape))
+        noisy = prior(self.X)
+        noisy = noisy + self.noise.sqrt() * torch.randn_like(noisy)
+        solved = torch.linalg.solve_triangular(self.L, noisy.unsqueeze(-1), upper=False)
+        gap = self.h.unsqueeze(-1) - solved
+        weights = torch.linalg.solve_triangular(self.L.mT, gap, upper=True)
+        mean = self.mean.unsqueeze(-1)
+
+        def sample(X: Tensor) -> Tensor:
+            return mean + prior(X) + (cross_kernel(self.kernel, X, self.X) @ weights).squeeze(-1)
+
+        return sample
+
+
+class InterpolatedKernel(Kernel):
+    """The prior covariance ``w_x' K w_z`` of a product kernel on a grid, fixed, for o outputs."""
+
+    def __init__(self, grid: Grid, factors: Sequence[Sequence[Tensor]]) -> None:
+        super().__init__(batch_shape=Size([len(factors)]))
+        self.grid = grid
+        each = zip(*factors, strict=True)
+        self.amplitudes, *self.kernels = (torch.stack(list(own)) for own in each)
+
+    def draws(self, sample_shape: Size) -> Tensor:
+        """Draws of the values at the nodes, ``sample_shape x o x m``."""
+        draws = []
+        for own in zip(self.amplitudes, *self.kernels, strict=True):
+            noise = torch.randn(self.grid.m, sample_shape.numel()).to(self.amplitudes)
+            draws.append(ProductRoot(own[0], own[1:]).left(noise))
+        return torch.stack(draws).movedim(-1, 0).reshape(*sample_shape, len(draws), -1)
+
+    def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
+        """Values at points ``batch x 1 x q x d``."""
+        sizes = self.grid.sizes
+        left = _dense(axis_rows(self.grid.interpolate(x1), sizes), sizes)
+        same = x1 is x2 or (x1.shape == x2.shape and torch.equal(x1, x2))
+        right = left if same else _dense(axis_rows(self.grid.interpolate(x2), sizes), sizes)
+        shape = (-1, 1) if diag else (-1, 1, 1)
+        value = self.amplitudes.reshape(shape)
+        for a, K, b in zip(left, self.kernels, right, strict=True):
+            half = a @ K
+            value = value * ((half * b).sum(-1) if diag else half @ b.mT)
+        return value
+
+
+def _dense(factors: Sequence[tuple[Tensor, Tensor]], sizes: Sequence[int]) -> list[Tensor]:
+    """Rows of every dimension, ``batch x q x n_k``."""
+    return [
+        weight.new_zeros(*weight.shape[:-1], n).scatter_add(-1, node.expand(weight.shape), weight)
+        for (node, weight), n in zip(factors, sizes, strict=True)
+    ]
+
+
+def _points(rows: Interpolation, grid: Grid) -> Tensor:
+    """The points of rows: interpolation is exact for linear functions."""
+    along = [
+        first + step * (node * weight).sum(-1)
+        for (node, weight), first, step in zip(
+            axis_rows(rows, grid.sizes), grid.origin, grid.step, strict=True
+        )
+    ]
+    return torch.stack(along, -1)
