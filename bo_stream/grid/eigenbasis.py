@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -21,6 +22,14 @@ from bo_stream.grid.kronecker import kron_left
 from bo_stream.grid.nodes import Grid
 
 __all__ = ["Eigenbasis", "Features"]
+
+SHARES = (1e-6, 1e-8, 1e-10, 1e-12)
+"""Shares of the largest eigenvalue below which eigenvectors are left out, to choose from: the first
+only where the second leaves more features than
+"""
+FEW = 1500
+LIMIT = 1e-3
+"""Share of the prior variance that is never left out."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +44,7 @@ class Eigenbasis:
         values: Per dimension, the eigenvalues of the unit-diagonal factor, ``P_k``.
         index: Multi-indices that are kept, sorted: ``r x d``.
         place: Their numbers in the box of all, ``P_1 x .. x P_d``; -1 where one is left out.
+        share: Eigenvalues below this share of the largest are left out.
     """
 
     grid: Grid
@@ -43,6 +53,7 @@ class Eigenbasis:
     values: tuple[Tensor, ...]
     index: Tensor
     place: Tensor
+    share: float
 
     @classmethod
     def of(
@@ -56,9 +67,41 @@ class Eigenbasis:
             kernels: ``n_k x n_k``.
             share: Eigenvalues below this share of the largest are left out.
         """
+        spectra = [torch.linalg.eigh(K) for K in kernels]
+        return cls._kept(grid, amplitude, spectra, share)
+
+    @classmethod
+    def chosen(
+        cls, grid: Grid, amplitude: Tensor, kernels: Sequence[Tensor], tolerance: float, most: int
+    ) -> Eigenbasis:
+        """The smallest that leaves out little enough: O(sum n_k^3).
+
+        Args:
+            grid: The nodes.
+            amplitude: 0-dim.
+            kernels: ``n_k x n_k``, unit diagonals.
+            tolerance: Share of the prior variance that may be left out at a node.
+            most: Number of features at most, if no more than `LIMIT` of the prior variance is left
+                out then; else the result has more features.
+        """
+        spectra, best = [torch.linalg.eigh(K) for K in kernels], None
+        large = cls._kept(grid, amplitude, spectra, SHARES[1]).size > FEW
+        for share in SHARES if large else SHARES[1:]:
+            basis = cls._kept(grid, amplitude, spectra, share)
+            if basis.size > most:
+                return basis if best is None else best
+            dropped = float(basis.dropped())
+            if dropped <= tolerance:
+                return basis
+            best = basis if dropped <= LIMIT else best
+        return basis
+
+    @classmethod
+    def _kept(
+        cls, grid: Grid, amplitude: Tensor, spectra: Sequence[Any], share: float
+    ) -> Eigenbasis:
         vectors, values = [], []
-        for K in kernels:
-            D, U = torch.linalg.eigh(K)
+        for D, U in spectra:
             kept = D.flip(0) > share * D[-1]
             D, U = D.flip(0)[kept], U.flip(1)[:, kept]
             vectors.append(U * D.sqrt())
@@ -67,7 +110,7 @@ class Eigenbasis:
         index = (relative > share).nonzero()
         place = torch.full(relative.shape, -1, dtype=torch.long, device=index.device)
         place[tuple(index.T)] = torch.arange(len(index), device=index.device)
-        return cls(grid, amplitude, tuple(vectors), tuple(values), index, place)
+        return cls(grid, amplitude, tuple(vectors), tuple(values), index, place, share)
 
     @property
     def size(self) -> int:
@@ -103,6 +146,12 @@ class Eigenbasis:
         """``F'v`` for the features F of the nodes and ``m x p`` v: ``r x p``. O(m P p)."""
         box = kron_left([V.mT for V in self.vectors], v)
         return box[(self.place >= 0).flatten()] * self.amplitude.sqrt()
+
+    def at_nodes(self, v: Tensor) -> Tensor:
+        """``F v`` for ``r x p`` v: ``m x p``. O(m P p)."""
+        box = v.new_zeros(self.place.numel(), v.shape[-1])
+        box[(self.place >= 0).flatten()] = v * self.amplitude.sqrt()
+        return kron_left(self.vectors, box)
 
     def traces(self, Y: Tensor) -> list[Tensor]:
         """Per dimension, Y (``r x r``) summed over pairs of multi-indices that agree in the others.

@@ -8,13 +8,19 @@ import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
-from bo_stream.grid.kernel import kernel_roots, kernel_values
+from bo_stream.grid.kernel import is_product, kernel_roots, kernel_values, product_factors
 from bo_stream.grid.nodes import Grid
+from bo_stream.grid.reduced import InEigenbasis, chosen_basis, reduced_evidence
 from bo_stream.grid.rows import RowFactorisation, evidence_from_rows
 from bo_stream.grid.state import GridState
 from bo_stream.sums.evidence import Factorisation, attach, factorise
 
 __all__ = ["grid_evidence", "of_weights"]
+
+REDUCED_FROM = 500
+"""Nodes from which an eigenbasis may pay,"""
+REDUCED = 0.9
+"""if it has fewer than this many times the nodes."""
 
 
 def grid_evidence(
@@ -25,7 +31,7 @@ def grid_evidence(
     s2: Tensor,
     c: Tensor,
     profile_mean: bool,
-) -> tuple[Tensor, list[Factorisation | RowFactorisation]]:
+) -> tuple[Tensor, list[Factorisation | RowFactorisation | InEigenbasis]]:
     """Log evidence summed over outputs, with closed-form gradients (MATHS 2.3, 2.4), and what the
     posterior needs of it.
 
@@ -40,7 +46,7 @@ def grid_evidence(
     """
     outputs = len(state.b)
     rows = state.rows(n)
-    made: list[Factorisation | RowFactorisation] = []
+    made: list[Factorisation | RowFactorisation | InEigenbasis] = []
     values: list[Tensor] = []
     if rows is not None:
         for i, k in enumerate(kernel_values(kernel, grid, state.b, outputs)):
@@ -49,6 +55,10 @@ def grid_evidence(
             made.append(row_made)
             values.append(value + of_weights(state, i, n, s2[i], r))
         return torch.stack(values).sum(), made
+    if grid.m >= REDUCED_FROM and is_product(kernel):
+        reduced = _reduced(state, grid, kernel, s2, c, profile_mean)
+        if reduced is not None:
+            return reduced
     roots, sources = kernel_roots(kernel, grid, state.b, outputs)
     for i in range(outputs):
         with torch.no_grad():
@@ -56,6 +66,26 @@ def grid_evidence(
             value, grads, own = factorise(roots[i], stats, s2[i], c[i], profile_mean)
         made.append(own)
         values.append(attach(value, [s2[i], c[i], *sources[i]], grads))
+    return torch.stack(values).sum(), made
+
+
+def _reduced(
+    state: GridState, grid: Grid, kernel: Kernel, s2: Tensor, c: Tensor, profile_mean: bool
+) -> tuple[Tensor, list[Factorisation | RowFactorisation | InEigenbasis]] | None:
+    """The same in the eigenbasis of the kernel, or None where it is not small enough to pay."""
+    sources = product_factors(kernel, grid, state.b, len(state.b))
+    made: list[Factorisation | RowFactorisation | InEigenbasis] = []
+    values: list[Tensor] = []
+    for i, own in enumerate(sources):
+        with torch.no_grad():
+            stats = state.statistics(i)
+            basis = chosen_basis(grid, [t.detach() for t in own], s2[i], stats.one)
+            if basis.size > REDUCED * grid.m:
+                return None
+            gram = basis.of_nodes(basis.of_nodes(stats.A).mT)
+            value, grads, part = reduced_evidence(basis, gram, stats, s2[i], c[i], profile_mean)
+        made.append(part)
+        values.append(attach(value, [s2[i], c[i], *own], grads))
     return torch.stack(values).sum(), made
 
 

@@ -8,8 +8,7 @@ are so short that many eigenvectors matter, through the rows of W while these ar
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from typing import cast
+from dataclasses import dataclass, field
 
 import torch
 from gpytorch.kernels import Kernel
@@ -23,22 +22,19 @@ from bo_stream.grid.kernel import is_product, product_factors
 from bo_stream.grid.nodes import Grid
 from bo_stream.grid.posterior import stacked
 from bo_stream.grid.products import ProductRows, RowProcess, row_evidence
+from bo_stream.grid.reduced import MOST, InEigenbasis, chosen_basis, reduced_evidence
 from bo_stream.posterior.process import PosteriorProcess
 from bo_stream.spectral.posterior import SpectralProcess
-from bo_stream.sums.evidence import Factorisation, Statistics, attach, factorise
+from bo_stream.sums.evidence import attach
 
-__all__ = ["Derived", "InEigenbasis", "dropped_share", "large_evidence", "large_process"]
+__all__ = ["Derived", "dropped_share", "large_evidence", "large_process"]
 
-SHARES = (1e-8, 1e-6)
-"""Shares of the largest eigenvalue below which eigenvectors are left out: the second where the
-first leaves more than `FEW`."""
 WIDER = 1e-2
-"""Eigenvectors down to this share of those are taken when A is put on their products."""
-FEW = 1500
-MOST = 4000
-"""Features that an evidence takes at most."""
+"""Eigenvectors down to this share of the smallest kept are taken when A is put on products."""
 CROSSOVER = 1.0
-"""Rows are used while there are fewer than this many times the features."""
+"""Rows are used while there are fewer than this many times the features,"""
+FEW_ROWS = 400
+"""and while there are fewer than this many."""
 
 
 @dataclass(eq=False)
@@ -52,41 +48,6 @@ class Derived:
 
     totals: tuple[Tensor, Tensor, Tensor] | None = None
     compressed: dict[int, Compressed] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class InEigenbasis:
-    """One output's factorisation among the features of its eigenbasis, of unit prior variance."""
-
-    basis: Eigenbasis
-    made: Factorisation
-
-    @property
-    def mean(self) -> Tensor:
-        """The constant mean, counted from the origin."""
-        return self.made.mean
-
-
-class _UnitRoot:
-    """Root of the prior covariance of features of unit variance."""
-
-    def __init__(self, basis: Eigenbasis) -> None:
-        self.basis = basis
-
-    def left(self, M: Tensor) -> Tensor:
-        return M
-
-    def left_t(self, M: Tensor) -> Tensor:
-        return M
-
-    def project(self, A: Tensor) -> Tensor:
-        return A.clone()
-
-    def lift(self, Q_inv: Tensor) -> Tensor:
-        return Q_inv
-
-    def gradient(self, Y: Tensor) -> list[Tensor]:
-        return self.basis.gradients(Y)
 
 
 def large_evidence(
@@ -124,9 +85,15 @@ def large_evidence(
     sources = product_factors(kernel, grid, state.b, len(state.b))
     rows, values = state.rows(n), list[Tensor]()
     with torch.no_grad():
-        bases = [_eigenbasis(grid, [t.detach() for t in own]) for own in sources]
+        derived.totals = state.totals() if derived.totals is None else derived.totals
+        stats = [state.statistics(i, derived.totals) for i in range(len(sources))]
+        factors = [[t.detach() for t in own] for own in sources]
+        bases = [
+            chosen_basis(grid, own, noise, given.one)
+            for own, noise, given in zip(factors, s2, stats, strict=True)
+        ]
     r = max(basis.size for basis in bases)
-    if rows is not None and n < CROSSOVER * r:
+    if rows is not None and n < max(CROSSOVER * r, FEW_ROWS):
         through = list[ProductRows]()
         for i, own in enumerate(sources):
             value, left = row_evidence(state, rows, grid, own, i, n, s2[i], c[i], profile_mean)
@@ -136,12 +103,12 @@ def large_evidence(
     if r > MOST:
         raise _too_many(grid, r, n, held=rows is not None)
     made = list[InEigenbasis]()
-    for i, (basis, own) in enumerate(zip(bases, sources, strict=True)):
+    for i, basis in enumerate(bases):
         with torch.no_grad():
-            given, root = _in_eigenbasis(state, basis, own, i, derived), _UnitRoot(basis)
-            value, grads, factors = factorise(root, given, s2[i], c[i], profile_mean)
-        made.append(InEigenbasis(basis, factors))
-        values.append(attach(value, [s2[i], c[i], *own], grads))
+            gram = _gram(stats[i].A, basis, factors[i], i, derived)
+            value, grads, part = reduced_evidence(basis, gram, stats[i], s2[i], c[i], profile_mean)
+        made.append(part)
+        values.append(attach(value, [s2[i], c[i], *sources[i]], grads))
     return torch.stack(values).sum(), made
 
 
@@ -186,28 +153,14 @@ def _too_many(grid: Grid, r: int, n: int, *, held: bool) -> StateError:
     )
 
 
-def _eigenbasis(grid: Grid, factors: Sequence[Tensor]) -> Eigenbasis:
-    amplitude, *kernels = factors
-    basis = Eigenbasis.of(grid, amplitude, kernels, SHARES[0])
-    return basis if basis.size <= FEW else Eigenbasis.of(grid, amplitude, kernels, SHARES[1])
-
-
-def _in_eigenbasis(
-    state: BandState,
-    basis: Eigenbasis,
-    factors: Sequence[Tensor],
-    output: int,
-    derived: Derived,
-) -> Statistics:
-    """The sums of one output over the features of its eigenbasis."""
-    derived.totals = state.totals() if derived.totals is None else derived.totals
-    stats = state.statistics(output, derived.totals)
+def _gram(
+    A: Tensor, basis: Eigenbasis, factors: Sequence[Tensor], output: int, derived: Derived
+) -> Tensor:
+    """``F'A F`` for the features F of the basis, by what A was put on before where that serves."""
     compressed = derived.compressed.get(output)
     gram = None if compressed is None else compressed.gram(basis)
     if gram is None:
-        amplitude, *kernels = factors
-        wider = Eigenbasis.of(basis.grid, amplitude, kernels, WIDER * SHARES[0])
-        derived.compressed[output] = compressed = Compressed.of(stats.A, wider)
-        gram = cast(Tensor, compressed.gram(basis))
-    b, w1 = basis.of_nodes(torch.stack([stats.b, stats.w1], -1)).unbind(-1)
-    return replace(stats, A=gram, b=b, w1=w1)
+        wider = Eigenbasis.of(basis.grid, factors[0], factors[1:], WIDER * basis.share)
+        derived.compressed[output] = compressed = Compressed.of(A, wider)
+        gram = compressed.gram(basis)
+    return torch.as_tensor(gram)

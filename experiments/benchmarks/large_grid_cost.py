@@ -8,12 +8,13 @@ a table and writes `results/benchmarks/large_grid_cost.csv`. One thread, medians
 repetitions, seconds of the processor.
 """
 
+from collections.abc import Callable
 from functools import partial
 
 from experiments.common.command import Out, Smoke, begin, command, start
 from experiments.common.progress import say
 
-TAKES = "about four minutes on one core"
+TAKES = "half a minute on one core"
 
 
 def main(out: Out = None, smoke: Smoke = False) -> None:
@@ -38,7 +39,7 @@ def main(out: Out = None, smoke: Smoke = False) -> None:
         for lengthscale in (0.5, 0.3, 0.15):
             model, twin = (stream(n, size, lengthscale) for _ in range(2))
             apart = differences(model, T)
-            tasks = {
+            tasks: dict[str, Callable[[], object]] = {
                 "c": unit,
                 "evidence and gradient": partial(evidence, model),
                 "posterior": partial(posterior, model, T),

@@ -8,7 +8,7 @@ from gpytorch.kernels import Kernel, MaternKernel, ScaleKernel
 from torch import Size, Tensor
 
 from bo_stream import WISKI, wiski
-from bo_stream.grid import large
+from bo_stream.grid import evidence, large
 from bo_stream.grid import state as grid_state
 from bo_stream.testing import StreamingContract
 
@@ -74,6 +74,15 @@ class TestFromRows(TestWISKI):
         monkeypatch.setattr(grid_state, "ROWS_FROM", 1)
 
 
+@pytest.mark.slow
+class TestReduced(TestWISKI):
+    """A matrix of sums, used in an eigenbasis: what grids of some hundred nodes do."""
+
+    @pytest.fixture(autouse=True)
+    def reduced(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(evidence, "REDUCED_FROM", 1)
+
+
 class TestLarge(TestWISKI):
     """What a large grid does, on a small one: sums by pairs of nodes, and an eigenbasis."""
 
@@ -97,7 +106,7 @@ class TestLargeFromRows(TestLarge):
     @pytest.fixture(autouse=True)
     def from_rows(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(grid_state, "ROWS_FROM", 1)
-        monkeypatch.setattr(large, "CROSSOVER", 1e9)
+        monkeypatch.setattr(large, "FEW_ROWS", 10**9)
 
 
 @pytest.mark.slow

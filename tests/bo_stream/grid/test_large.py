@@ -20,7 +20,7 @@ from torch import Size, Tensor
 
 from bo_stream import WISKI, load, wiski
 from bo_stream.errors import StateError, UnsupportedError
-from bo_stream.grid import large
+from bo_stream.grid import eigenbasis, evidence, large, reduced
 from bo_stream.grid import state as grid_state
 from bo_stream.grid.eigenbasis import Eigenbasis
 from bo_stream.grid.kernel import product_factors
@@ -82,7 +82,8 @@ def build(large_grid: bool, d: int, kernel: str = "RBF", outputs: int = 1, **kw:
 @pytest.fixture(params=["eigenbasis", "rows"])
 def route(request: Any, monkeypatch: Any) -> str:
     """Through all eigenvectors that float64 has, or through the rows of W."""
-    monkeypatch.setattr(large, "SHARES", (1e-13, 1e-13))
+    monkeypatch.setattr(eigenbasis, "SHARES", (1e-13, 1e-13))
+    monkeypatch.setattr(large, "FEW_ROWS", 0)
     if request.param == "rows":
         monkeypatch.setattr(grid_state, "ROWS_FROM", 1)
         monkeypatch.setattr(large, "CROSSOVER", 1e9)
@@ -109,6 +110,26 @@ def test_the_same_as_dense(d: int, kernel: str, known: bool, route: str) -> None
     for mine, theirs in zip(gradients(model), gradients(dense), strict=True):
         close(mine, theirs, 1e-6)
     assert model.dropped_variance < 1e-6
+
+
+@pytest.mark.parametrize("outputs", [1, 2])
+@pytest.mark.parametrize("d", [2, 3])
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_dense_sums_in_an_eigenbasis(d: int, kernel: str, outputs: int, monkeypatch: Any) -> None:
+    """Grids of some hundred nodes hold a matrix, and reduce it where eigenvectors are fewer."""
+    monkeypatch.setattr(eigenbasis, "SHARES", (1e-13, 1e-13))
+    model, dense = (build(False, d, kernel, outputs) for _ in range(2))
+    expected = [dense.posterior(points(9, d, 7)).variance, *gradients(dense)]
+    monkeypatch.setattr(evidence, "REDUCED_FROM", 1)
+    monkeypatch.setattr(evidence, "REDUCED", 1.01)
+    values = [model.posterior(points(9, d, 7)).variance, *gradients(model)]
+    assert isinstance(model._factorisations()[0], reduced.InEigenbasis)
+    for mine, theirs in zip(values, expected, strict=True):
+        close(mine, theirs, 1e-6)
+    assert dense.dropped_variance == 0.0
+    monkeypatch.setattr(evidence, "REDUCED", 0.1)
+    model.refresh()
+    assert not isinstance(model._factorisations()[0], reduced.InEigenbasis)
 
 
 @pytest.mark.parametrize("shared", [False, True])
@@ -234,6 +255,7 @@ def test_other_kernels_are_refused() -> None:
 
 def test_too_much_is_refused(monkeypatch: Any) -> None:
     """Many eigenvectors, and more points than are held: an error that says so."""
+    monkeypatch.setattr(reduced, "MOST", 5)
     monkeypatch.setattr(large, "MOST", 5)
     model = build(True, 2)
     with pytest.raises(StateError, match="coarser"):
@@ -243,6 +265,7 @@ def test_too_much_is_refused(monkeypatch: Any) -> None:
 def test_few_points_go_through_rows(monkeypatch: Any) -> None:
     """Fewer points than eigenvectors: exact, nothing is dropped."""
     monkeypatch.setattr(grid_state, "ROWS_FROM", 1)
+    monkeypatch.setattr(large, "FEW_ROWS", 0)
     model = build(True, 3)
     model.covar_module.base_kernel.lengthscale = 0.1
     assert model.dropped_variance == 0.0
