@@ -23,6 +23,7 @@ from bo_stream.grid.posterior import interpolated_path
 from bo_stream.grid.roots import ProductRoot
 from bo_stream.grid.rows import factorise_rows
 from bo_stream.grid.state import GridState
+from bo_stream.linalg import chol_psd
 from bo_stream.posterior.factor import FactorGaussian, cross_kernel
 from bo_stream.posterior.process import Path, PosteriorProcess
 from bo_stream.sums.evidence import attach
@@ -104,6 +105,7 @@ class RowProcess(PosteriorProcess):
         h: ``L^-1 (y - c)``, ``o x n``.
         noise: ``o x n``.
         mean: Constant prior means, ``o``.
+        folded_points: Observations folded in since the process was built.
     """
 
     kernel: InterpolatedKernel
@@ -112,6 +114,7 @@ class RowProcess(PosteriorProcess):
     h: Tensor
     noise: Tensor
     mean: Tensor
+    folded_points: int = 0
 
     @classmethod
     def of(cls, made: Sequence[ProductRows], mean: Tensor) -> RowProcess:
@@ -128,6 +131,25 @@ class RowProcess(PosteriorProcess):
         shape = X.shape[:-1]
         A = A_t.unflatten(-2, shape).movedim(0, -3).mT
         return FactorGaussian(mean.unflatten(-1, shape).movedim(0, -2), X, self.kernel, A)
+
+    def folded(self, X: Tensor, Y: Tensor, D: Tensor) -> RowProcess:
+        """The process given ``Y`` (``o x q``) with noise D at these points: O(q n^2)."""
+        law = self.at(X)
+        C = law.covariance(law) + torch.diag_embed(D)
+        corner, zeros = chol_psd(C), torch.zeros_like(law.minus)
+        below = torch.cat([law.minus.mT, corner], -1)
+        L = torch.cat([torch.cat([self.L, zeros], -1), below], -2)
+        gap = (Y - law.mean).unsqueeze(-1)
+        h = torch.linalg.solve_triangular(corner, gap, upper=False).squeeze(-1)
+        return RowProcess(
+            self.kernel,
+            torch.cat([self.X, X]),
+            L,
+            torch.cat([self.h, h], -1),
+            torch.cat([self.noise, D.expand(Y.shape)], -1),
+            self.mean,
+            self.folded_points + len(X),
+        )
 
     def path(self, sample_shape: Size) -> Path:
         """Exact sample functions, by Matheron's rule on draws of the grid's prior."""
@@ -149,27 +171,35 @@ class InterpolatedKernel(Kernel):
     """The prior covariance ``w_x' K w_z`` of a product kernel on a grid, fixed, for o outputs."""
 
     def __init__(self, grid: Grid, factors: Sequence[Sequence[Tensor]]) -> None:
-        super().__init__(batch_shape=Size([len(factors)]))
+        amplitude, *kernels = (torch.stack(list(own)) for own in zip(*factors, strict=True))
+        one = len(amplitude) == 1
+        super().__init__(batch_shape=Size([] if one else [len(amplitude)]))
         self.grid = grid
-        each = zip(*factors, strict=True)
-        self.amplitudes, *self.kernels = (torch.stack(list(own)) for own in each)
+        self.register_buffer("amplitude", amplitude.reshape((1, 1) if one else (-1, 1, 1)))
+        for k, K in enumerate(kernels):
+            self.register_buffer(f"kernel_{k}", K[0] if one else K)
+
+    @property
+    def kernels(self) -> list[Tensor]:
+        """The factors, one a dimension."""
+        return [self.get_buffer(f"kernel_{k}") for k in range(self.grid.dim)]
 
     def draws(self, sample_shape: Size) -> Tensor:
         """Draws of the values at the nodes, ``sample_shape x o x m``."""
         draws = []
-        for own in zip(self.amplitudes, *self.kernels, strict=True):
-            noise = torch.randn(self.grid.m, sample_shape.numel()).to(self.amplitudes)
-            draws.append(ProductRoot(own[0], own[1:]).left(noise))
+        kernels = [K.reshape(-1, *K.shape[-2:]) for K in self.kernels]
+        for amplitude, *own in zip(self.get_buffer("amplitude").flatten(), *kernels, strict=True):
+            noise = torch.randn(self.grid.m, sample_shape.numel()).to(amplitude)
+            draws.append(ProductRoot(amplitude, own).left(noise))
         return torch.stack(draws).movedim(-1, 0).reshape(*sample_shape, len(draws), -1)
 
     def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
         """Values at points ``batch x 1 x q x d``."""
         sizes = self.grid.sizes
         left = _dense(axis_rows(self.grid.interpolate(x1), sizes), sizes)
-        same = x1 is x2 or (x1.shape == x2.shape and torch.equal(x1, x2))
-        right = left if same else _dense(axis_rows(self.grid.interpolate(x2), sizes), sizes)
-        shape = (-1, 1) if diag else (-1, 1, 1)
-        value = self.amplitudes.reshape(shape)
+        right = left if x1 is x2 else _dense(axis_rows(self.grid.interpolate(x2), sizes), sizes)
+        amplitude = self.get_buffer("amplitude")
+        value = amplitude.squeeze(-1) if diag else amplitude
         for a, K, b in zip(left, self.kernels, right, strict=True):
             half = a @ K
             value = value * ((half * b).sum(-1) if diag else half @ b.mT)
