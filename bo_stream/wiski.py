@@ -50,9 +50,10 @@ class WISKI(AdditiveGP):
             ``grid``. ``"unit"``: the bounds that ``input_transform`` maps to the unit cube.
         common: ``covar_module``, ``mean_module``, ``likelihood``, ``input_transform``,
             ``outcome_transform``: see `StreamingGP`.
-        grid_size: Nodes per dimension, padding included: one integer or one per dimension. Default
-            100, 30 x 30 or 10 x 10 x 10.
-        grid: One regular 1-D tensor per dimension, in transformed space, padding included.
+        grid_size: Nodes per dimension, all of them inside the bounds: one integer or one per
+            dimension. Default 100, 30 x 30 or 10 x 10 x 10.
+        grid: One regular 1-D tensor per dimension, in transformed space; points must lie between
+            the second and the last but one node.
 
     Raises:
         UnsupportedError: for d > 3 or a kernel that is not stationary.
@@ -74,6 +75,10 @@ class WISKI(AdditiveGP):
     )
 
     needs_bounds = True
+    _outdated = (
+        "Build the surrogate from the data. Nodes lie inside the bounds now; to have those of the "
+        "saved grid, two of them beyond each bound, give them as `grid`."
+    )
 
     def __init__(
         self,
