@@ -15,12 +15,10 @@ import torch
 from torch import Tensor
 
 from bo_stream.core.additive import AdditiveGP
-from bo_stream.core.fitted import News
 from bo_stream.core.options import CommonOptions
 from bo_stream.core.streaming import Promises
 from bo_stream.errors import BoundsError, InputError, StateError
 from bo_stream.fitting.report import FitReport
-from bo_stream.posterior.process import PosteriorProcess
 from bo_stream.spectral.basis import Basis
 from bo_stream.spectral.density import checked_lengthscales, lengthscales_of, log_density
 from bo_stream.spectral.evidence import spectral_evidence
@@ -30,8 +28,6 @@ from bo_stream.sums.evidence import Factorisation
 
 __all__ = ["HSGP"]
 
-UPDATES_PER_REBUILD = 1000
-"""Points folded into the posterior before it is rebuilt, against drift."""
 MOVED = 0.2
 """Change of a lengthscale's logarithm from which a fit chooses the features anew,"""
 GROWTH = 2.0
@@ -217,16 +213,6 @@ class HSGP(AdditiveGP):
         u = torch.stack([f.root.left(f.q.unsqueeze(-1))[:-1, 0] for f in made])
         S = torch.stack([f.root.lift(f.Q_inv)[:-1, :-1] for f in made])
         return SpectralProcess(state.basis, self._prior_mean().detach().clone(), u, S)
-
-    def _update_process(
-        self, process: PosteriorProcess, news: tuple[News, ...]
-    ) -> SpectralProcess | None:
-        """Fold the batches into the law of the coefficients: O(q m^2)."""
-        before, X = cast(SpectralProcess, process), torch.cat([batch.X for batch in news])
-        Y, R = (torch.cat(parts, -1) for parts in zip(*((b.Y, b.R) for b in news), strict=True))
-        if before.folded_points + len(X) > UPDATES_PER_REBUILD:
-            return None
-        return before.folded(X, Y, self._noise_scale().unsqueeze(-1) * R)
 
     def _objective(self, profile_mean: bool) -> tuple[Tensor, Tensor | None]:
         """Log evidence with closed-form gradients (MATHS 2.3, 2.4, 2.9)."""

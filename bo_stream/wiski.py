@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 
 from bo_stream.core.additive import AdditiveGP
-from bo_stream.core.fitted import News
 from bo_stream.core.meaning import Meaning
 from bo_stream.core.options import CommonOptions
 from bo_stream.core.state import Memo
@@ -26,13 +25,9 @@ from bo_stream.grid.nodes import Grid
 from bo_stream.grid.posterior import GridProcess, stacked
 from bo_stream.grid.rows import RowFactorisation
 from bo_stream.grid.state import GridState
-from bo_stream.posterior.process import PosteriorProcess
 from bo_stream.sums.evidence import Factorisation
 
 __all__ = ["WISKI"]
-
-UPDATES_PER_REBUILD = 1000
-"""Points folded into the posterior's cache before it is rebuilt, against drift."""
 
 
 class WISKI(AdditiveGP):
@@ -144,17 +139,6 @@ class WISKI(AdditiveGP):
         means, covs = zip(*caches, strict=True)
         mean = torch.stack(means) + state.origin.unsqueeze(-1)
         return GridProcess(self.grid, mean, stacked(covs))
-
-    def _update_process(
-        self, process: PosteriorProcess, news: tuple[News, ...]
-    ) -> GridProcess | None:
-        """Fold the batches into the grid values' law: O(q m^2)."""
-        before, X = cast(GridProcess, process), torch.cat([batch.X for batch in news])
-        Y, R = (torch.cat(parts, -1) for parts in zip(*((b.Y, b.R) for b in news), strict=True))
-        if before.folded_points + len(X) > UPDATES_PER_REBUILD:
-            return None
-        D = self._noise_scale().unsqueeze(-1) * R
-        return before.folded(self.grid.interpolate(X), Y, D)
 
     # -- objective -------------------------------------------------------------------------------
 
