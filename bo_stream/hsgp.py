@@ -8,16 +8,15 @@ the same surrogate and two streams can be merged.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, Self, Unpack, cast
 
 import torch
 from torch import Tensor
 
 from bo_stream.core.additive import AdditiveGP
-from bo_stream.core.options import CommonOptions
+from bo_stream.core.options import CommonOptions, whole_number
 from bo_stream.core.streaming import Promises
-from bo_stream.errors import BoundsError, InputError, StateError
+from bo_stream.errors import BoundsError, StateError
 from bo_stream.fitting.report import FitReport
 from bo_stream.spectral.basis import Basis
 from bo_stream.spectral.density import checked_lengthscales, lengthscales_of, log_density
@@ -108,8 +107,8 @@ class HSGP(AdditiveGP):
         if common.get("bounds") is None:
             raise BoundsError("bounds `2 x d`", "none", "Give the raw bounds of the problem.")
         super().__init__(train_X, train_Y, train_Yvar, **common)
-        self.num_features = _whole("num_features", num_features, 1)
-        self.opening = _whole("opening", opening, 0)
+        self.num_features = whole_number("num_features", num_features, 1)
+        self.opening = whole_number("opening", opening, 0)
         self.lengthscales = checked_lengthscales(lengthscales, self._dim)
         self._news_kept = num_features // 4
         image = self._transformed(self.get_buffer("bounds"))
@@ -147,8 +146,7 @@ class HSGP(AdditiveGP):
         return self.lengthscales is None and at_hand
 
     def _choose(self) -> None:
-        state = cast(SpectralState, self.held()).on_basis(self._basis(), self.num_observed)
-        self.hold("state", replace(state, chosen_at=state.weight.new_tensor(self.num_observed)))
+        self.hold("state", self.held().chosen(self._basis(), self.num_observed))
         self._changed()
 
     def _basis(self) -> Basis:
@@ -173,7 +171,9 @@ class HSGP(AdditiveGP):
                 0.01 nat.
         """
         report = super().fit(max_evals)
-        due = self.num_observed >= GROWTH * float(self.held().chosen_at) and self._choosable()
+        due = (
+            self.num_observed >= GROWTH * float(self.held().opening.chosen_at) and self._choosable()
+        )
         for _ in range(ROUNDS if due else 0):
             left = None if max_evals is None else max_evals - report.evaluations
             moved = (self._lengthscales() / self.feature_lengthscales).log().abs()
@@ -202,7 +202,7 @@ class HSGP(AdditiveGP):
         """A += W'R^-1 W, b += W'R^-1 y, yy += y'R^-1 y, ld += sum log r (MATHS 2.2)."""
         self._check_noise(X, R)
         if not (exact or self.num_observed):
-            state = state.on_basis(self._basis(), 0)
+            state = state.resummed(self._basis(), 0)
         return state.absorb_at(X, Y, R, self._undo, self.num_observed)
 
     # -- posterior and objective -----------------------------------------------------------------
@@ -228,9 +228,3 @@ class HSGP(AdditiveGP):
         logs = logs - basis.width.log().sum()
         c = self._prior_mean() - state.origin
         return spectral_evidence(state, logs, self._noise_scale(), c, profile_mean)
-
-
-def _whole(name: str, value: int, least: int) -> int:
-    if type(value) is not int or value < least:
-        raise InputError(f"{name}, an integer of {least} or more", repr(value), "Correct it.")
-    return value

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from bo_stream.core.additive import AdditiveGP
 from bo_stream.core.meaning import Meaning
-from bo_stream.core.options import CommonOptions
+from bo_stream.core.options import CommonOptions, whole_number
 from bo_stream.core.state import Memo
 from bo_stream.core.streaming import Promises
 from bo_stream.errors import InputError, UnsupportedError
@@ -49,6 +49,9 @@ class WISKI(AdditiveGP):
             dimension. Default 100, 30 x 30 or 10 x 10 x 10.
         grid: One regular 1-D tensor per dimension, in transformed space; points must lie between
             the second and the last but one node.
+        opening: Number of first points that are held, in buffers of constant size. While they are
+            all points, and at most four fifths of the nodes, evidence and gradient are O(n^3); for
+            a kernel that is no product over inputs, O(m^2 + n m) more.
 
     Raises:
         UnsupportedError: for d > 3 or a kernel that is not stationary.
@@ -83,6 +86,7 @@ class WISKI(AdditiveGP):
         *,
         grid_size: int | Sequence[int] | None = None,
         grid: Sequence[Tensor] | None = None,
+        opening: int = 4096,
         **common: Unpack[CommonOptions],
     ) -> None:
         bounded = common.get("bounds") is not None
@@ -100,6 +104,7 @@ class WISKI(AdditiveGP):
                 "Use ExactGP, or a stationary kernel on transformed inputs.",
             )
         self._nodes = None if grid is None else [g.tolist() for g in grid]
+        self.opening = whole_number("opening", opening, 0)
         if grid is not None:
             self.grid = Grid.from_nodes(grid, self._dim)
         else:
@@ -116,21 +121,23 @@ class WISKI(AdditiveGP):
 
     def _options(self) -> dict[str, Any]:
         if self._nodes is None:
-            return {"grid_size": list(self.grid.sizes)}
-        return {"grid": [torch.tensor(g, dtype=torch.float64) for g in self._nodes]}
+            return {"grid_size": list(self.grid.sizes), "opening": self.opening}
+        nodes = [torch.tensor(g, dtype=torch.float64) for g in self._nodes]
+        return {"grid": nodes, "opening": self.opening}
 
     def _sizes(self) -> dict[str, int]:
-        return {**super()._sizes(), "m": self.grid.m}
+        return {**super()._sizes(), "m": self.grid.m, "w": self.opening}
 
     def _empty_state(self) -> GridState:
-        return GridState.on(self.grid, self.num_outputs, shared=self.noise_mode == "learned")
+        shared = self.noise_mode == "learned"
+        return GridState.on(self.grid, self.num_outputs, shared, self.opening)
 
     def _absorb(
         self, state: GridState, X: Tensor, Y: Tensor, R: Tensor, *, exact: bool
     ) -> GridState:
         """A += W'R^-1 W, b += W'R^-1 y, yy += y'R^-1 y, ld += sum log r (MATHS 2.2)."""
         self._check_noise(X, R)
-        return state.absorb_at(self.grid.interpolate(X), Y, R, self._undo, self.num_observed)
+        return state.absorb_at(X, Y, R, self._undo, self.num_observed)
 
     # -- posterior -------------------------------------------------------------------------------
 
@@ -138,7 +145,7 @@ class WISKI(AdditiveGP):
         caches = [f.cache() for f in self._factorisations()]
         means, covs = zip(*caches, strict=True)
         mean = torch.stack(means) + state.origin.unsqueeze(-1)
-        return GridProcess(self.grid, mean, stacked(covs))
+        return GridProcess(state.grid, mean, stacked(covs))
 
     # -- objective -------------------------------------------------------------------------------
 
@@ -146,9 +153,7 @@ class WISKI(AdditiveGP):
         """Log evidence with closed-form gradients (MATHS 2.3, 2.4), in the K-root form."""
         state, count = self.held(), self.get_buffer("_count")
         s2, c = self._noise_scale(), self._prior_mean() - state.origin
-        total, made = grid_evidence(
-            state, self.grid, self.covar_module, int(count), s2, c, profile_mean
-        )
+        total, made = grid_evidence(state, self.covar_module, int(count), s2, c, profile_mean)
         best = torch.stack([f.mean for f in made]) + state.origin if profile_mean else None
         means = self._prior_mean().detach().clone() if best is None else best
         self._factorised = Memo((made, means), self._kernel_and_noise(), count)

@@ -1,4 +1,4 @@
-"""Evidence on a grid for all outputs: from the sums, or from the rows of W while they are few."""
+"""Evidence on a grid for all outputs: from the sums, or from the points while they are few."""
 
 from __future__ import annotations
 
@@ -8,18 +8,19 @@ import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
-from bo_stream.grid.kernel import kernel_roots, kernel_values
-from bo_stream.grid.nodes import Grid
+from bo_stream.grid.kernel import kernel_roots, row_priors
 from bo_stream.grid.rows import RowFactorisation, evidence_from_rows
 from bo_stream.grid.state import GridState
 from bo_stream.sums.evidence import Factorisation, attach, factorise
 
 __all__ = ["grid_evidence"]
 
+FEW = 0.8
+"""Points for each node up to which their rows cost less than the sums."""
+
 
 def grid_evidence(
     state: GridState,
-    grid: Grid,
     kernel: Kernel,
     n: int,
     s2: Tensor,
@@ -31,21 +32,20 @@ def grid_evidence(
 
     Args:
         state: The state.
-        grid: Its grid.
         kernel: The kernel, with or without one batch dimension of the outputs.
         n: Number of observations.
         s2: Noise scales, ``o``.
         c: Constant means, counted from the state's origin, ``o``.
         profile_mean: Take the best constant means instead.
     """
-    outputs = len(state.b)
-    rows = state.rows(n)
+    grid, outputs = state.grid, len(state.b)
     made: list[Factorisation | RowFactorisation] = []
     values: list[Tensor] = []
-    if rows is not None:
-        for i, k in enumerate(kernel_values(kernel, grid, state.b, outputs)):
-            y, r = state.row_targets(i, n)
-            value, row_made = evidence_from_rows(k, grid, rows, y, r, s2[i], c[i], profile_mean)
+    if 0 < n <= FEW * grid.m and state.at_hand(n):
+        X, Y, R = state.opening.first(n)
+        for i, prior in enumerate(row_priors(kernel, grid, X, outputs)):
+            y, r = Y[i] - state.origin[i], R[min(i, len(R) - 1)]
+            value, row_made = evidence_from_rows(prior, y, r, s2[i], c[i], profile_mean)
             made.append(row_made)
             values.append(value + _of_weights(state, i, n, s2[i], r))
         return torch.stack(values).sum(), made

@@ -20,10 +20,11 @@ from gpytorch.kernels import (
 from torch import Tensor
 
 from bo_stream.grid.nodes import Grid
-from bo_stream.grid.roots import TINY, ProductRoot, dense_root
+from bo_stream.grid.roots import TINY, ProductRoot, dense_root, flushed
+from bo_stream.grid.rows import DensePrior, ProductPrior, RowPrior
 from bo_stream.sums.evidence import Root
 
-__all__ = ["is_stationary", "kernel_matrices", "kernel_roots", "kernel_values"]
+__all__ = ["is_stationary", "kernel_matrices", "kernel_roots", "kernel_values", "row_priors"]
 
 
 def kernel_roots(
@@ -38,17 +39,25 @@ def kernel_roots(
         outputs: Number of outputs.
     """
     if grid.dim == 1 or is_product(kernel):
-        axes = grid.axes(like)
-        values = _values(kernel, torch.cat(axes), outputs)
-        sources = []
-        for row in values:
-            parts = row.split([len(axis) for axis in axes])
-            sources.append([row[0], *(_toeplitz(part / part[0]) for part in parts)])
+        sources = _factors(kernel, grid, like, outputs)
         made = [ProductRoot(a.detach(), [K.detach() for K in Ks]) for a, *Ks in sources]
         return list(made), sources
     matrices = kernel_matrices(kernel, grid, like, outputs)
     band = 4 * (grid.m // grid.sizes[0])
     return [dense_root(K.detach(), band) for K in matrices], [[K] for K in matrices]
+
+
+def row_priors(kernel: Kernel, grid: Grid, X: Tensor, outputs: int) -> list[RowPrior]:
+    """Per output the prior as the rows of points ``n x d`` see it, differentiable."""
+    if grid.dim == 1 or is_product(kernel):
+        rows = [
+            grid.axis(k).interpolate(X[:, k : k + 1]).dense(size)
+            for k, size in enumerate(grid.sizes)
+        ]
+        factors = _factors(kernel, grid, X, outputs)
+        return [ProductPrior(a, [flushed(K) for K in Ks], rows) for a, *Ks in factors]
+    whole = grid.interpolate(X)
+    return [DensePrior(values, grid, whole) for values in kernel_values(kernel, grid, X, outputs)]
 
 
 def kernel_matrices(kernel: Kernel, grid: Grid, like: Tensor, outputs: int) -> list[Tensor]:
@@ -78,6 +87,16 @@ def is_product(kernel: Kernel) -> bool:
     if isinstance(kernel, ProductKernel):
         return all(is_product(k) for k in kernel.kernels)
     return type(kernel) in (RBFKernel, PeriodicKernel)
+
+
+def _factors(kernel: Kernel, grid: Grid, like: Tensor, outputs: int) -> list[list[Tensor]]:
+    """Per output the amplitude of a product kernel and its factors, of unit diagonal."""
+    axes = grid.axes(like)
+    factors = []
+    for row in _values(kernel, torch.cat(axes), outputs):
+        parts = row.split([len(axis) for axis in axes])
+        factors.append([row[0], *(_toeplitz(part / part[0]) for part in parts)])
+    return factors
 
 
 def _values(kernel: Kernel, Z: Tensor, outputs: int) -> Tensor:

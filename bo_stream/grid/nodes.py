@@ -133,6 +133,16 @@ class Grid:
         """Number of nodes."""
         return math.prod(self.sizes)
 
+    def same_as(self, other: Grid) -> bool:
+        """Whether interpolation from both is the same."""
+        return self == other
+
+    def axis(self, k: int) -> Grid:
+        """The nodes of one dimension."""
+        return Grid(
+            self.origin[k : k + 1], self.step[k : k + 1], self.sizes[k : k + 1], self.folded
+        )
+
     def digest(self) -> str:
         """A hash that tells grids apart in saved states."""
         parts = (self.origin, self.step, self.sizes, *(["folded"] if self.folded else []))

@@ -35,7 +35,6 @@ from bo_stream.errors import (
     UnsupportedError,
 )
 from bo_stream.grid import evidence as grid_evidence
-from bo_stream.grid import state as grid_state
 from bo_stream.testing.base import assert_same_law, assert_same_state, close, snapshot
 from bo_stream.testing.oracles import DenseGP, difference_quotient
 from tests.raw import RAW
@@ -206,8 +205,7 @@ def build(d: int, kernel: Kernel | None, noise: str, m: int = 1, n: int = 15, **
 @pytest.fixture(params=["statistics", "rows"])
 def route(request: Any, monkeypatch: Any) -> str:
     """Both routes to the evidence: from the m x m statistics, and from the rows of few points."""
-    if request.param == "rows":
-        monkeypatch.setattr(grid_state, "ROWS_FROM", 1)
+    monkeypatch.setattr(grid_evidence, "FEW", 100.0 if request.param == "rows" else 0.0)
     return str(request.param)
 
 
@@ -372,6 +370,7 @@ def test_folded_cache_is_a_rebuild(noise: str) -> None:
 
 def test_the_cache_is_folded_not_rebuilt(monkeypatch: Any) -> None:
     """After a small batch the posterior costs no factorisation."""
+    monkeypatch.setattr(grid_evidence, "FEW", 0.0)
     model, *_ = build(2, None, "learned")
     model.posterior(points(2, 2, 1))
     model.observe(*data(3, 2, "learned", seed=5))

@@ -8,7 +8,7 @@ from gpytorch.kernels import Kernel, MaternKernel, ScaleKernel
 from torch import Size, Tensor
 
 from bo_stream import WISKI
-from bo_stream.grid import state as grid_state
+from bo_stream.grid import evidence as grid_evidence
 from bo_stream.testing import StreamingContract
 
 SIZES = {1: [14], 2: [10, 9], 3: [7, 6, 7]}
@@ -65,12 +65,22 @@ class TestUnscaled(TestWISKI):
 
 
 @pytest.mark.slow
-class TestFromRows(TestWISKI):
-    """What a large grid does while it has seen fewer points than it has nodes."""
+class TestFromSums(TestWISKI):
+    """What a grid does once it has seen many points, from the start."""
 
     @pytest.fixture(autouse=True)
-    def from_rows(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(grid_state, "ROWS_FROM", 1)
+    def from_sums(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(grid_evidence, "FEW", 0.0)
+
+
+@pytest.mark.slow
+class TestFewHeld(TestWISKI):
+    """Fewer points held than the tests show it."""
+
+    def make(
+        self, train_X: Tensor, train_Y: Tensor, train_Yvar: Tensor | None = None, **kw: Any
+    ) -> WISKI:
+        return WISKI(train_X, train_Y, train_Yvar, grid_size=SIZES[self.dim], opening=7, **kw)
 
 
 @pytest.mark.slow
