@@ -8,19 +8,16 @@ the same surrogate and two streams can be merged.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, Self, Unpack, cast
 
 import torch
 from torch import Tensor
 
 from bo_stream.core.additive import AdditiveGP
-from bo_stream.core.fitted import News
-from bo_stream.core.options import CommonOptions
+from bo_stream.core.options import CommonOptions, whole_number
 from bo_stream.core.streaming import Promises
-from bo_stream.errors import BoundsError, InputError, StateError
+from bo_stream.errors import BoundsError, StateError
 from bo_stream.fitting.report import FitReport
-from bo_stream.posterior.process import PosteriorProcess
 from bo_stream.spectral.basis import Basis
 from bo_stream.spectral.density import checked_lengthscales, lengthscales_of, log_density
 from bo_stream.spectral.evidence import spectral_evidence
@@ -30,8 +27,6 @@ from bo_stream.sums.evidence import Factorisation
 
 __all__ = ["HSGP"]
 
-UPDATES_PER_REBUILD = 1000
-"""Points folded into the posterior before it is rebuilt, against drift."""
 MOVED = 0.2
 """Change of a lengthscale's logarithm from which a fit chooses the features anew,"""
 GROWTH = 2.0
@@ -112,8 +107,8 @@ class HSGP(AdditiveGP):
         if common.get("bounds") is None:
             raise BoundsError("bounds `2 x d`", "none", "Give the raw bounds of the problem.")
         super().__init__(train_X, train_Y, train_Yvar, **common)
-        self.num_features = _whole("num_features", num_features, 1)
-        self.opening = _whole("opening", opening, 0)
+        self.num_features = whole_number("num_features", num_features, 1)
+        self.opening = whole_number("opening", opening, 0)
         self.lengthscales = checked_lengthscales(lengthscales, self._dim)
         self._news_kept = num_features // 4
         image = self._transformed(self.get_buffer("bounds"))
@@ -151,8 +146,7 @@ class HSGP(AdditiveGP):
         return self.lengthscales is None and at_hand
 
     def _choose(self) -> None:
-        state = cast(SpectralState, self.held()).on_basis(self._basis(), self.num_observed)
-        self.hold("state", replace(state, chosen_at=state.weight.new_tensor(self.num_observed)))
+        self.hold("state", self.held().chosen(self._basis(), self.num_observed))
         self._changed()
 
     def _basis(self) -> Basis:
@@ -177,7 +171,9 @@ class HSGP(AdditiveGP):
                 0.01 nat.
         """
         report = super().fit(max_evals)
-        due = self.num_observed >= GROWTH * float(self.held().chosen_at) and self._choosable()
+        due = (
+            self.num_observed >= GROWTH * float(self.held().opening.chosen_at) and self._choosable()
+        )
         for _ in range(ROUNDS if due else 0):
             left = None if max_evals is None else max_evals - report.evaluations
             moved = (self._lengthscales() / self.feature_lengthscales).log().abs()
@@ -206,7 +202,7 @@ class HSGP(AdditiveGP):
         """A += W'R^-1 W, b += W'R^-1 y, yy += y'R^-1 y, ld += sum log r (MATHS 2.2)."""
         self._check_noise(X, R)
         if not (exact or self.num_observed):
-            state = state.on_basis(self._basis(), 0)
+            state = state.resummed(self._basis(), 0)
         return state.absorb_at(X, Y, R, self._undo, self.num_observed)
 
     # -- posterior and objective -----------------------------------------------------------------
@@ -217,16 +213,6 @@ class HSGP(AdditiveGP):
         u = torch.stack([f.root.left(f.q.unsqueeze(-1))[:-1, 0] for f in made])
         S = torch.stack([f.root.lift(f.Q_inv)[:-1, :-1] for f in made])
         return SpectralProcess(state.basis, self._prior_mean().detach().clone(), u, S)
-
-    def _update_process(
-        self, process: PosteriorProcess, news: tuple[News, ...]
-    ) -> SpectralProcess | None:
-        """Fold the batches into the law of the coefficients: O(q m^2)."""
-        before, X = cast(SpectralProcess, process), torch.cat([batch.X for batch in news])
-        Y, R = (torch.cat(parts, -1) for parts in zip(*((b.Y, b.R) for b in news), strict=True))
-        if before.folded_points + len(X) > UPDATES_PER_REBUILD:
-            return None
-        return before.folded(X, Y, self._noise_scale().unsqueeze(-1) * R)
 
     def _objective(self, profile_mean: bool) -> tuple[Tensor, Tensor | None]:
         """Log evidence with closed-form gradients (MATHS 2.3, 2.4, 2.9)."""
@@ -242,9 +228,3 @@ class HSGP(AdditiveGP):
         logs = logs - basis.width.log().sum()
         c = self._prior_mean() - state.origin
         return spectral_evidence(state, logs, self._noise_scale(), c, profile_mean)
-
-
-def _whole(name: str, value: int, least: int) -> int:
-    if type(value) is not int or value < least:
-        raise InputError(f"{name}, an integer of {least} or more", repr(value), "Correct it.")
-    return value

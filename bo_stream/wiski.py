@@ -14,9 +14,8 @@ import torch
 from torch import Tensor
 
 from bo_stream.core.additive import AdditiveGP
-from bo_stream.core.fitted import News
 from bo_stream.core.meaning import Meaning
-from bo_stream.core.options import CommonOptions
+from bo_stream.core.options import CommonOptions, whole_number
 from bo_stream.core.state import Memo
 from bo_stream.core.streaming import Promises
 from bo_stream.errors import InputError, UnsupportedError
@@ -31,8 +30,6 @@ from bo_stream.posterior.process import PosteriorProcess
 
 __all__ = ["WISKI"]
 
-UPDATES_PER_REBUILD = 1000
-"""Points folded into the posterior's cache before it is rebuilt, against drift."""
 NEWS = 500
 """Points that are folded in at once, at most."""
 DENSE_NODES = 4096
@@ -68,9 +65,13 @@ class WISKI(AdditiveGP):
             ``grid``. ``"unit"``: the bounds that ``input_transform`` maps to the unit cube.
         common: ``covar_module``, ``mean_module``, ``likelihood``, ``input_transform``,
             ``outcome_transform``: see `StreamingGP`.
-        grid_size: Nodes per dimension, padding included: one integer or one per dimension. Default
-            100, 30 x 30 or 10 x 10 x 10.
-        grid: One regular 1-D tensor per dimension, in transformed space, padding included.
+        grid_size: Nodes per dimension, all of them inside the bounds: one integer or one per
+            dimension. Default 100, 30 x 30 or 10 x 10 x 10.
+        grid: One regular 1-D tensor per dimension, in transformed space; points must lie between
+            the second and the last but one node.
+        opening: Number of first points that are held, in buffers of constant size. While they are
+            all points, and at most four fifths of the nodes, evidence and gradient are O(n^3); for
+            a kernel that is no product over inputs, O(m^2 + n m) more.
 
     Raises:
         UnsupportedError: for d > 3, a kernel that is not stationary, or one that is no product on
@@ -94,6 +95,10 @@ class WISKI(AdditiveGP):
     )
 
     needs_bounds = True
+    _outdated = (
+        "Build the surrogate from the data. Nodes lie inside the bounds now; to have those of the "
+        "saved grid, two of them beyond each bound, give them as `grid`."
+    )
 
     def __init__(
         self,
@@ -103,6 +108,7 @@ class WISKI(AdditiveGP):
         *,
         grid_size: int | Sequence[int] | None = None,
         grid: Sequence[Tensor] | None = None,
+        opening: int = 4096,
         **common: Unpack[CommonOptions],
     ) -> None:
         bounded = common.get("bounds") is not None
@@ -120,6 +126,7 @@ class WISKI(AdditiveGP):
                 "Use ExactGP, or a stationary kernel on transformed inputs.",
             )
         self._nodes = None if grid is None else [g.tolist() for g in grid]
+        self.opening = whole_number("opening", opening, 0)
         if grid is not None:
             self.grid = Grid.from_nodes(grid, self._dim)
         else:
@@ -163,23 +170,25 @@ class WISKI(AdditiveGP):
 
     def _options(self) -> dict[str, Any]:
         if self._nodes is None:
-            return {"grid_size": list(self.grid.sizes)}
-        return {"grid": [torch.tensor(g, dtype=torch.float64) for g in self._nodes]}
+            return {"grid_size": list(self.grid.sizes), "opening": self.opening}
+        nodes = [torch.tensor(g, dtype=torch.float64) for g in self._nodes]
+        return {"grid": nodes, "opening": self.opening}
 
     def _sizes(self) -> dict[str, int]:
-        pairs = BandState.entries(self.grid)[0]
-        return {**super()._sizes(), "m": self.grid.m, "t": pairs}
+        pairs = BandState.entries(self.grid.m, grid=self.grid)[0]
+        return {**super()._sizes(), "m": self.grid.m, "t": pairs, "w": self.opening}
 
     def _empty_state(self) -> GridState:
+        shared = self.noise_mode == "learned"
         kind = BandState if self._large else GridState
-        return kind.on(self.grid, self.num_outputs, shared=self.noise_mode == "learned")
+        return kind.on(self.grid, self.num_outputs, shared, self.opening)
 
     def _absorb(
         self, state: GridState, X: Tensor, Y: Tensor, R: Tensor, *, exact: bool
     ) -> GridState:
         """A += W'R^-1 W, b += W'R^-1 y, yy += y'R^-1 y, ld += sum log r (MATHS 2.2)."""
         self._check_noise(X, R)
-        return state.absorb_at(self.grid.interpolate(X), Y, R, self._undo, self.num_observed)
+        return state.absorb_at(X, Y, R, self._undo, self.num_observed)
 
     # -- posterior -------------------------------------------------------------------------------
 
@@ -190,21 +199,7 @@ class WISKI(AdditiveGP):
         caches = [f.cache() for f in made]
         means, covs = zip(*caches, strict=True)
         mean = torch.stack(means) + state.origin.unsqueeze(-1)
-        return GridProcess(self.grid, mean, stacked(covs))
-
-    def _update_process(
-        self, process: PosteriorProcess, news: tuple[News, ...]
-    ) -> PosteriorProcess | None:
-        """Fold the batches into the law of grid values or features: O(q m^2) or O(q r^2)."""
-        before, X = cast(Any, process), torch.cat([batch.X for batch in news])
-        Y, R = (torch.cat(parts, -1) for parts in zip(*((b.Y, b.R) for b in news), strict=True))
-        if before.folded_points + len(X) > UPDATES_PER_REBUILD:
-            return None
-        D = self._noise_scale().unsqueeze(-1) * R
-        folded: PosteriorProcess = before.folded(
-            X if self._large else self.grid.interpolate(X), Y, D
-        )
-        return folded
+        return GridProcess(state.grid, mean, stacked(covs))
 
     # -- objective -------------------------------------------------------------------------------
 
@@ -212,12 +207,12 @@ class WISKI(AdditiveGP):
         """Log evidence with closed-form gradients (MATHS 2.3, 2.4), in the K-root form."""
         state, count = self.held(), self.get_buffer("_count")
         s2, c = self._noise_scale(), self._prior_mean() - state.origin
-        given = (state, self.grid, self.covar_module, int(count), s2, c, profile_mean)
+        given = (self.covar_module, int(count), s2, c, profile_mean)
         made: list[Any]
         if self._large:
-            total, made = large_evidence(*given, self._made_of_state(count))
+            total, made = large_evidence(state, *given, self._made_of_state(count))
         else:
-            total, made = grid_evidence(*given)
+            total, made = grid_evidence(state, *given)
         best = torch.stack([f.mean for f in made]) + state.origin if profile_mean else None
         means = self._prior_mean().detach().clone() if best is None else best
         self._factorised = Memo((made, means), self._kernel_and_noise(), count)

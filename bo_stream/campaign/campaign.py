@@ -7,7 +7,6 @@ and one that comes back goes on as if it had never been away.
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from typing import Any, Self
@@ -27,10 +26,6 @@ from bo_stream.campaign.settings import (
     Goal,
     Named,
     Settings,
-    as_named,
-    default_acquisition,
-    default_initial,
-    default_surrogate,
 )
 from bo_stream.campaign.space import Space
 from bo_stream.campaign.store import Store
@@ -99,14 +94,9 @@ class Campaign(AskTell):
         optimiser: Optimiser | None = None,
         callbacks: Sequence[Callback] = (),
     ) -> None:
-        family, make = as_named(surrogate, default_surrogate(space, budget))
-        chosen, build = as_named(acquisition, default_acquisition(goal))
-        seed = secrets.randbits(31) if seed is None else seed
-        initial = default_initial(space, budget) if initial is None else initial
         places = None if targets is None else space.values(targets).tolist()
-        optimiser = optimiser or Optimiser()
-        settings = Settings(space, goal, family, chosen, seed, initial, fit, optimiser, places)
-        settings.make_surrogate(make), settings.build_acquisition(build)  # refused now, if ever
+        said = (surrogate, acquisition, budget, seed, initial, fit, optimiser, places)
+        settings, make, build = Settings.chosen(space, goal, *said)
         found, name = opened(store), name or "campaign"
         before = found.settings(name)
         if before is None:

@@ -62,7 +62,8 @@ class Chooser:
             else:
                 if books.store.durable:
                     model.refresh()  # so that a campaign that was resumed goes on bit for bit
-                pending, failed = (books.points(ledger.of(s)) for s in ("running", "failed"))
+                pending = books.points(ledger.of("running"))
+                failed = books.points(ledger.of("failed"))
                 known = Known(books.observed.candidates(), pending, failed, free)
                 chosen = self._propose(model, q, known)
             self.draws = drawn(self._device)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -65,6 +66,41 @@ class Settings:
             raise InputError(f"a goal, one of {', '.join(GOALS)}", repr(self.goal), "Choose one.")
         if self.initial < 2:
             raise InputError("initial >= 2", f"{self.initial}", "They standardise outcomes.")
+
+    @classmethod
+    def chosen(
+        cls,
+        space: Space,
+        goal: Goal,
+        surrogate: Named | Callable[..., StreamingGP] | None,
+        acquisition: Named | Build | None,
+        budget: int | None,
+        seed: int | None,
+        initial: int | None,
+        fit: FitPolicy,
+        optimiser: Optimiser | None,
+        targets: list[list[float]] | None = None,
+    ) -> tuple[Settings, Callable[..., StreamingGP] | None, Build | None]:
+        """What a user says, with defaults for what is left out; and the callables among it.
+
+        Raises:
+            InputError: for settings that cannot be.
+        """
+        family, make = _as_named(surrogate, _default_surrogate(space, budget))
+        rule, build = _as_named(acquisition, _default_acquisition(goal))
+        settings = cls(
+            space,
+            goal,
+            family,
+            rule,
+            secrets.randbits(31) if seed is None else seed,
+            _default_initial(space, budget) if initial is None else initial,
+            fit,
+            optimiser or Optimiser(),
+            targets,
+        )
+        settings.make_surrogate(make), settings.build_acquisition(build)  # refused now, if ever
+        return settings, make, build
 
     @property
     def sign(self) -> float:
@@ -145,7 +181,7 @@ class Settings:
         return partial(build, name, **options)
 
 
-def as_named(choice: Any, default: str) -> tuple[Mapping[str, Any] | None, Any]:
+def _as_named(choice: Any, default: str) -> tuple[Mapping[str, Any] | None, Any]:
     """A choice as name and options, or as a callable."""
     if choice is None:
         return {"name": default}, None
@@ -162,7 +198,7 @@ def as_named(choice: Any, default: str) -> tuple[Mapping[str, Any] | None, Any]:
     )
 
 
-def default_surrogate(space: Space, budget: int | None) -> str:
+def _default_surrogate(space: Space, budget: int | None) -> str:
     """The family by dimension and budget.
 
     On up to three inputs a grid costs the same at every step; below a few hundred observations an
@@ -174,12 +210,12 @@ def default_surrogate(space: Space, budget: int | None) -> str:
     return "wiski" if space.dim <= 3 else "node_wiski"
 
 
-def default_acquisition(goal: str) -> str:
+def _default_acquisition(goal: str) -> str:
     """The acquisition by goal."""
     return "nipv" if goal == "learn" else "qlogei"
 
 
-def default_initial(space: Space, budget: int | None) -> int:
+def _default_initial(space: Space, budget: int | None) -> int:
     """Outcomes to begin with: two for each input and two more, at most a third of the budget."""
     wanted = 2 * space.dim + 2
     return wanted if budget is None else max(2, min(wanted, budget // 3))

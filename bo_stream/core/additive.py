@@ -2,27 +2,52 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any, Protocol, Self, cast
 
+import torch
 from torch import Tensor
 
+from bo_stream.core.fitted import News
 from bo_stream.core.sameness import same
 from bo_stream.core.streaming import StreamingGP
 from bo_stream.errors import NoiseError, StateError
+from bo_stream.posterior.process import PosteriorProcess
 from bo_stream.shapes import moved
 
 __all__ = ["AdditiveGP"]
 
 LEAST_NOISE = 1e-12
 """Noise variances below this share of the prior variance would drown all others in the sums."""
+UPDATES_PER_REBUILD = 1000
+"""Points folded into a posterior before it is rebuilt, against drift."""
+
+
+class Folding(Protocol):
+    """The law of a surrogate's coefficients, which takes points in."""
+
+    folded_points: int
+
+    def folded(self, X: Tensor, Y: Tensor, D: Tensor) -> PosteriorProcess:
+        """The law given ``Y`` (``o x q``) with noise ``D`` at points ``q x d``: O(q m^2)."""
+        ...
 
 
 class AdditiveGP(StreamingGP):
     """A surrogate held by additive statistics (MATHS 2.2).
 
     Its state has ``merged_at``, ``rescaled`` and ``discounted``, and a ``weight``: what its
-    observations count for.
+    observations count for. The process that it builds is a `Folding`.
     """
+
+    def _update_process(
+        self, process: PosteriorProcess, news: tuple[News, ...]
+    ) -> PosteriorProcess | None:
+        """Fold the batches into the law of the coefficients: O(q m^2)."""
+        before, X = cast(Folding, process), torch.cat([batch.X for batch in news])
+        if before.folded_points + len(X) > UPDATES_PER_REBUILD:
+            return None
+        Y, R = (torch.cat(parts, -1) for parts in zip(*((b.Y, b.R) for b in news), strict=True))
+        return before.folded(X, Y, self._noise_scale().unsqueeze(-1) * R)
 
     def _rescale(self, state: Any, shift: Tensor, factor: Tensor) -> Any:
         return state.rescaled(shift, factor, self.noise_mode != "learned")

@@ -12,7 +12,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Self
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -84,32 +84,26 @@ class BandState(GridState):
 
     Attributes:
         A: ``W'R^-1 W``, ``prod(4 n_k)`` entries.
-        sizes: Nodes per dimension.
     """
 
     A: Tensor = shaped("s t")
-    sizes: tuple[int, ...]  # type: ignore[misc]  # no field here has a default
 
     @classmethod
-    def entries(cls, grid: Grid) -> tuple[int, ...]:
+    def entries(cls, m: int, **features: Any) -> tuple[int, ...]:
         """Shape of A."""
+        grid: Grid = features["grid"]
         return (math.prod(REACH * n for n in grid.sizes),)
 
-    @classmethod
-    def on(cls, grid: Grid, outputs: int, shared: bool, **more: Any) -> Self:
-        """Before any data."""
-        return super().on(grid, outputs, shared, sizes=grid.sizes, **more)
-
-    def absorb_at(self, rows: Interpolation, Y: Tensor, R: Tensor, undo: Undo, n: int) -> BandState:
-        """The state after a batch, with n points before it (MATHS 2.2); O(q 10^d)."""
-        new = self.absorb(BandRows(rows, self.sizes), Y, R, undo, first=n == 0)
-        new._hold_rows(rows, Y - new.origin.unsqueeze(-1), R, undo, n)
-        return new
+    def rows_at(self, X: Tensor) -> BandRows:
+        """Interpolation rows at points ``n x d``, to be summed by pairs of nodes."""
+        return BandRows(self.grid.interpolate(X), self.grid.sizes)
 
     def totals(self) -> tuple[Tensor, Tensor, Tensor]:
         """``W'R^-1 1`` (``s x m``), ``1'R^-1 y`` (``o``) and ``1'R^-1 1`` (``s``): O(4^d m)."""
         sums = self.A
-        for n in self.sizes:  # each turn sums over one node of the pairs of the first dimension
+        for (
+            n
+        ) in self.grid.sizes:  # each turn sums over one node of the pairs of the first dimension
             pairs = sums.reshape(len(sums), n, REACH, -1)
             along = pairs.sum(2)
             for s in range(1, REACH):

@@ -20,7 +20,8 @@ from gpytorch.kernels import (
 from torch import Tensor
 
 from bo_stream.grid.nodes import Grid
-from bo_stream.grid.roots import TINY, ProductRoot, dense_root
+from bo_stream.grid.roots import TINY, ProductRoot, dense_root, flushed
+from bo_stream.grid.rows import DensePrior, ProductPrior, RowPrior
 from bo_stream.sums.evidence import Root
 
 __all__ = [
@@ -30,6 +31,7 @@ __all__ = [
     "kernel_roots",
     "kernel_values",
     "product_factors",
+    "row_priors",
 ]
 
 
@@ -53,16 +55,17 @@ def kernel_roots(
     return [dense_root(K.detach(), band) for K in matrices], [[K] for K in matrices]
 
 
-def product_factors(kernel: Kernel, grid: Grid, like: Tensor, outputs: int) -> list[list[Tensor]]:
-    """Per output the amplitude and, per dimension, the unit-diagonal matrix of a product kernel,
-    differentiable.
-    """
-    axes = grid.axes(like)
-    factors = []
-    for row in _values(kernel, torch.cat(axes), outputs):
-        parts = row.split([len(axis) for axis in axes])
-        factors.append([row[0], *(_toeplitz(part / part[0]) for part in parts)])
-    return factors
+def row_priors(kernel: Kernel, grid: Grid, X: Tensor, outputs: int) -> list[RowPrior]:
+    """Per output the prior as the rows of points ``n x d`` see it, differentiable."""
+    if grid.dim == 1 or is_product(kernel):
+        rows = [
+            grid.axis(k).interpolate(X[:, k : k + 1]).dense(size)
+            for k, size in enumerate(grid.sizes)
+        ]
+        factors = product_factors(kernel, grid, X, outputs)
+        return [ProductPrior(a, [flushed(K) for K in Ks], rows) for a, *Ks in factors]
+    whole = grid.interpolate(X)
+    return [DensePrior(values, grid, whole) for values in kernel_values(kernel, grid, X, outputs)]
 
 
 def kernel_matrices(kernel: Kernel, grid: Grid, like: Tensor, outputs: int) -> list[Tensor]:
@@ -94,6 +97,16 @@ def is_product(kernel: Kernel) -> bool:
     if kernel.active_dims is not None and len(kernel.active_dims) == 1:
         return not isinstance(kernel, AdditiveKernel)
     return type(kernel) in (RBFKernel, PeriodicKernel)
+
+
+def product_factors(kernel: Kernel, grid: Grid, like: Tensor, outputs: int) -> list[list[Tensor]]:
+    """Per output the amplitude of a product kernel and its factors, of unit diagonal."""
+    axes = grid.axes(like)
+    factors = []
+    for row in _values(kernel, torch.cat(axes), outputs):
+        parts = row.split([len(axis) for axis in axes])
+        factors.append([row[0], *(_toeplitz(part / part[0]) for part in parts)])
+    return factors
 
 
 def _values(kernel: Kernel, Z: Tensor, outputs: int) -> Tensor:

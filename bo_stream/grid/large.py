@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import cast
 
 import torch
 from gpytorch.kernels import Kernel
@@ -18,11 +19,13 @@ from bo_stream.errors import StateError, UnsupportedError
 from bo_stream.grid.bands import BandState
 from bo_stream.grid.compressed import Compressed
 from bo_stream.grid.eigenbasis import Eigenbasis, Features
-from bo_stream.grid.kernel import is_product, product_factors
+from bo_stream.grid.evidence import of_weights
+from bo_stream.grid.kernel import is_product, product_factors, row_priors
 from bo_stream.grid.nodes import Grid
 from bo_stream.grid.posterior import stacked
-from bo_stream.grid.products import ProductRows, RowProcess, row_evidence
+from bo_stream.grid.products import ProductRows, RowProcess
 from bo_stream.grid.reduced import MOST, InEigenbasis, chosen_basis, reduced_evidence
+from bo_stream.grid.rows import ProductPrior, evidence_from_rows
 from bo_stream.posterior.process import PosteriorProcess
 from bo_stream.spectral.posterior import SpectralProcess
 from bo_stream.sums.evidence import attach
@@ -52,7 +55,6 @@ class Derived:
 
 def large_evidence(
     state: BandState,
-    grid: Grid,
     kernel: Kernel,
     n: int,
     s2: Tensor,
@@ -64,7 +66,6 @@ def large_evidence(
 
     Args:
         state: The state.
-        grid: Its grid.
         kernel: A product kernel, with or without one batch dimension of the outputs.
         n: Number of observations.
         s2: Noise scales, ``o``.
@@ -82,8 +83,8 @@ def large_evidence(
             type(kernel).__name__,
             "Build the surrogate anew for this kernel.",
         )
+    grid, values, held = state.grid, list[Tensor](), n > 0 and state.at_hand(n)
     sources = product_factors(kernel, grid, state.b, len(state.b))
-    rows, values = state.rows(n), list[Tensor]()
     with torch.no_grad():
         derived.totals = state.totals() if derived.totals is None else derived.totals
         stats = [state.statistics(i, derived.totals) for i in range(len(sources))]
@@ -93,15 +94,10 @@ def large_evidence(
             for own, noise, given in zip(factors, s2, stats, strict=True)
         ]
     r = max(basis.size for basis in bases)
-    if rows is not None and n < max(CROSSOVER * r, FEW_ROWS):
-        through = list[ProductRows]()
-        for i, own in enumerate(sources):
-            value, left = row_evidence(state, rows, grid, own, i, n, s2[i], c[i], profile_mean)
-            values.append(value)
-            through.append(left)
-        return torch.stack(values).sum(), through
+    if held and n < max(CROSSOVER * r, FEW_ROWS):
+        return _through_rows(state, kernel, n, s2, c, profile_mean)
     if r > MOST:
-        raise _too_many(grid, r, n, held=rows is not None)
+        raise _too_many(grid, r, n, held=held)
     made = list[InEigenbasis]()
     for i, basis in enumerate(bases):
         with torch.no_grad():
@@ -109,6 +105,21 @@ def large_evidence(
             value, grads, part = reduced_evidence(basis, gram, stats[i], s2[i], c[i], profile_mean)
         made.append(part)
         values.append(attach(value, [s2[i], c[i], *sources[i]], grads))
+    return torch.stack(values).sum(), made
+
+
+def _through_rows(
+    state: BandState, kernel: Kernel, n: int, s2: Tensor, c: Tensor, profile_mean: bool
+) -> tuple[Tensor, list[ProductRows]]:
+    """The same from the points, all of them held."""
+    X, Y, R = state.opening.first(n)
+    values, made = list[Tensor](), list[ProductRows]()
+    for i, prior in enumerate(row_priors(kernel, state.grid, X, len(Y))):
+        y, r = Y[i] - state.origin[i], R[min(i, len(R) - 1)]
+        value, own = evidence_from_rows(prior, y, r, s2[i], c[i], profile_mean)
+        values.append(value + of_weights(state, i, n, s2[i], r))
+        seen = cast(ProductPrior, own.prior)
+        made.append(ProductRows(own, seen, state.grid, X.clone(), s2[i].detach() * r))
     return torch.stack(values).sum(), made
 
 

@@ -139,8 +139,9 @@ class GridProcess(PosteriorProcess):
         draws = self.mean_u + (L @ noise.unsqueeze(-1)).squeeze(-1)
         return interpolated_path(self.grid, draws)
 
-    def folded(self, rows: Interpolation, Y: Tensor, D: Tensor) -> GridProcess:
-        """The process given ``Y`` (``o x q``) with noise D at these points: O(q m^2)."""
+    def folded(self, X: Tensor, Y: Tensor, D: Tensor) -> GridProcess:
+        """The process given ``Y`` (``o x q``) with noise D at points ``q x d``: O(q m^2)."""
+        rows = self.grid.interpolate(X)
         means, covs, updates = [], [], []
         for mean, S, y, d in zip(self.mean_u, self.S_u, Y, D, strict=True):
             U = F.embedding_bag(rows.index, S, per_sample_weights=rows.weight, mode="sum")

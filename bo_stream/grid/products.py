@@ -1,15 +1,14 @@
-"""A large grid with a product kernel through the rows of W, while these are held and few.
+"""Posterior on a large grid with a product kernel from the points, while these are held and few.
 
-Rows are products over dimensions like the kernel, so ``W K W'`` is the elementwise product of small
-ones, ``os prod_k W_k K_k W_k'``: O(n^2 sum n_k) for n rows, whatever the number of nodes. The
-posterior is that of an exact Gaussian process with this kernel.
+Rows of W are products over dimensions like the kernel, so that the covariance of two points is a
+product of small ones, ``os prod_k w_k' K_k w_k``, whatever the number of nodes. The posterior is
+that of an exact Gaussian process with this kernel.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import reduce
 from typing import Any
 
 import torch
@@ -17,18 +16,15 @@ from gpytorch.kernels import Kernel
 from torch import Size, Tensor
 
 from bo_stream.grid.bands import axis_rows
-from bo_stream.grid.evidence import of_weights
-from bo_stream.grid.nodes import Grid, Interpolation
+from bo_stream.grid.nodes import Grid
 from bo_stream.grid.posterior import interpolated_path
 from bo_stream.grid.roots import ProductRoot
-from bo_stream.grid.rows import factorise_rows
-from bo_stream.grid.state import GridState
+from bo_stream.grid.rows import ProductPrior, RowFactorisation
 from bo_stream.linalg import chol_psd
 from bo_stream.posterior.factor import FactorGaussian, cross_kernel
 from bo_stream.posterior.process import Path, PosteriorProcess
-from bo_stream.sums.evidence import attach
 
-__all__ = ["ProductRows", "RowProcess", "row_evidence"]
+__all__ = ["ProductRows", "RowProcess"]
 
 
 @dataclass(frozen=True)
@@ -36,62 +32,23 @@ class ProductRows:
     """What one evaluation leaves for the posterior at the same hyperparameters.
 
     Attributes:
+        made: The factorisation.
+        prior: As the rows see it.
         grid: The nodes.
-        factors: Amplitude and 1-d kernel matrices of the output.
         X: The points, ``n x d``.
-        L: Cholesky factor of ``W K W' + s2 R``.
-        h: ``L^-1 (y - c)``.
-        noise: ``s2 R``, ``n``.
-        mean: The constant mean, counted from the origin.
+        noise: Their noise variances, ``n``.
     """
 
+    made: RowFactorisation
+    prior: ProductPrior
     grid: Grid
-    factors: Sequence[Tensor]
     X: Tensor
-    L: Tensor
-    h: Tensor
     noise: Tensor
-    mean: Tensor
 
-
-def row_evidence(
-    state: GridState,
-    rows: Interpolation,
-    grid: Grid,
-    factors: Sequence[Tensor],
-    output: int,
-    n: int,
-    s2: Tensor,
-    c: Tensor,
-    profile_mean: bool,
-) -> tuple[Tensor, ProductRows]:
-    """Log evidence of one output, differentiable (once) in the factors, s2 and c: O(n^3).
-
-    Args:
-        state: The state.
-        rows: The rows of all n points.
-        grid: Its grid.
-        factors: The kernel's amplitude and its unit-diagonal factors, ``n_k x n_k``.
-        output: Which output.
-        n: Number of observations.
-        s2: 0-dim noise scale.
-        c: 0-dim constant mean, counted from the state's origin.
-        profile_mean: First set the constant mean to its optimum.
-    """
-    y, r = state.row_targets(output, n)
-    with torch.no_grad():
-        amplitude, *kernels = (t.detach() for t in factors)
-        W = _dense(axis_rows(rows, grid.sizes), grid.sizes)
-        parts = [w @ K @ w.mT for w, K in zip(W, kernels, strict=True)]
-        K = reduce(torch.mul, parts) * amplitude
-        value, made, G, alpha = factorise_rows(K, y, r, s2, c, profile_mean)
-        gradients = [(r * G.diagonal()).sum(), alpha.sum(), (G * K).sum() / amplitude]
-        for k, w in enumerate(W):
-            others = (part for j, part in enumerate(parts) if j != k)
-            gradients.append(w.mT @ reduce(torch.mul, others, G * amplitude) @ w)
-    X = _points(rows, grid)
-    own = ProductRows(grid, [amplitude, *kernels], X, *made[:2], s2.detach() * r, made[2])
-    return attach(value, [s2, c, *factors], gradients) + of_weights(state, output, n, s2, r), own
+    @property
+    def mean(self) -> Tensor:
+        """The constant mean, counted from the origin."""
+        return self.made.mean
 
 
 @dataclass(frozen=True)
@@ -119,8 +76,10 @@ class RowProcess(PosteriorProcess):
     @classmethod
     def of(cls, made: Sequence[ProductRows], mean: Tensor) -> RowProcess:
         """From one evaluation of all outputs."""
-        kernel = InterpolatedKernel(made[0].grid, [part.factors for part in made])
-        L, h, noise = (torch.stack([getattr(p, k) for p in made]) for k in ("L", "h", "noise"))
+        factors = [[part.prior.amplitude, *part.prior.kernels] for part in made]
+        kernel = InterpolatedKernel(made[0].grid, factors)
+        L, h = (torch.stack([getattr(part.made, name) for part in made]) for name in ("L", "h"))
+        noise = torch.stack([part.noise for part in made])
         return cls(kernel, made[0].X, L, h, noise, mean)
 
     def at(self, X: Tensor) -> FactorGaussian:
@@ -212,14 +171,3 @@ def _dense(factors: Sequence[tuple[Tensor, Tensor]], sizes: Sequence[int]) -> li
         weight.new_zeros(*weight.shape[:-1], n).scatter_add(-1, node.expand(weight.shape), weight)
         for (node, weight), n in zip(factors, sizes, strict=True)
     ]
-
-
-def _points(rows: Interpolation, grid: Grid) -> Tensor:
-    """The points of rows: interpolation is exact for linear functions."""
-    along = [
-        first + step * (node * weight).sum(-1)
-        for (node, weight), first, step in zip(
-            axis_rows(rows, grid.sizes), grid.origin, grid.step, strict=True
-        )
-    ]
-    return torch.stack(along, -1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -21,10 +20,6 @@ from bo_stream.campaign.settings import (
     Goal,
     Named,
     Settings,
-    as_named,
-    default_acquisition,
-    default_initial,
-    default_surrogate,
 )
 from bo_stream.campaign.space import Box
 from bo_stream.core.datasets import LEAST_NOISE
@@ -96,17 +91,12 @@ class Follower:
         fit: FitPolicy = SCHEDULE,
         optimiser: Optimiser | None = None,
     ) -> None:
-        family, make = as_named(surrogate, default_surrogate(space, budget))
-        chosen, build = as_named(acquisition, default_acquisition(goal))
-        seed = secrets.randbits(31) if seed is None else seed
-        initial = default_initial(space, budget) if initial is None else initial
-        settings = Settings(
-            space, goal, family, chosen, seed, initial, fit, optimiser or Optimiser()
-        )
+        said = (surrogate, acquisition, budget, seed, initial, fit, optimiser)
+        settings, make, build = Settings.chosen(space, goal, *said)
         self.space, self.settings = space, settings
         self._search = Search(space, settings.build_acquisition(build), settings.optimiser)
         bounds = space.tensor_bounds
-        self._learner = Learner(settings.make_surrogate(make), bounds, fit, initial)
+        self._learner = Learner(settings.make_surrogate(make), bounds, fit, settings.initial)
         self._begin()
 
     def _begin(self) -> None:

@@ -49,23 +49,11 @@ def absorb(
             conditional variance must exceed for a point to become a node.
         exact: Every point becomes a node, whatever the cap: conditioning.
     """
-    for rows in torch.arange(len(X), device=X.device).split(CHUNK):
-        part = X[rows], Y[:, rows], R[:, rows]
-        state = _absorb(state, *part, prior, cap=cap, tolerance=tolerance, exact=exact)
-    return state
-
-
-def _absorb(
-    state: NodeState,
-    X: Tensor,
-    Y: Tensor,
-    R: Tensor,
-    prior: NodePrior,
-    *,
-    cap: int,
-    tolerance: float,
-    exact: bool,
-) -> NodeState:
+    if len(X) > CHUNK:
+        for rows in torch.arange(len(X), device=X.device).split(CHUNK):
+            part = X[rows], Y[:, rows], R[:, rows]
+            state = absorb(state, *part, prior, cap=cap, tolerance=tolerance, exact=exact)
+        return state
     state = state if bool(state.one.any()) else state.counted_from(Y)  # nothing seen yet
     room = len(X) if exact else cap - state.size
     place = _nowhere(X)

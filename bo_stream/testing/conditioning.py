@@ -145,7 +145,7 @@ class ConditioningContract(Contract):
         every = Y.expand(4, 3, 2, 1)
         self.assert_conditioned(given, model, X, every, noise.expand_as(every), points)
 
-    def test_several_outputs(self) -> None:
+    def test_conditioning_several_outputs(self) -> None:
         model = self.build(outputs=self.outputs_of(2))
         before = snapshot(model)
         X, Y, points = self.points(3, 2, seed=7), self.values(4, 3, 2, 2), self.points(3, 4)

@@ -46,7 +46,7 @@ def test_a_wrong_configuration_is_refused_before_anything_heavy_is_imported(tmp_
     assert done.returncode == 2
     refused, heavy = done.stderr.splitlines()
     assert "line 2, goal" in refused
-    assert heavy == "['pydantic']"  # typer's way of reading arguments, not ours
+    assert heavy in ("[]", "['pydantic']")  # a newer typer reads arguments with it
 
 
 def test_without_typer_one_line_names_the_extra() -> None:

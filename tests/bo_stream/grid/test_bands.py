@@ -56,12 +56,12 @@ def test_rows_are_products(d: int) -> None:
 @pytest.mark.parametrize("d", [1, 2, 3])
 def test_sums_are_the_dense_ones(d: int, chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bo_stream.grid.bands.AT_ONCE", chunk)
-    plain, bands = (kind.on(grid(d), 2, False) for kind in (GridState, BandState))
+    plain, bands = (kind.on(grid(d), 2, False, 0) for kind in (GridState, BandState))
     for seed, n in enumerate((1, 3, 150)):
         X, Y, R = batch(n, d, seed, 2)
-        rows, before = grid(d).interpolate(X), 0 if seed == 0 else 1
-        plain = plain.absorb_at(rows, Y, R, [], before)
-        bands = bands.absorb_at(rows, Y, R, [], before)
+        before = 0 if seed == 0 else 1
+        plain = plain.absorb_at(X, Y, R, [], before)
+        bands = bands.absorb_at(X, Y, R, [], before)
     for A, B in zip(plain.A, bands.A, strict=True):
         close(dense(B, SIZES[d]), A, 1e-12)
     for mine, theirs in zip(bands.totals(), plain.totals(), strict=True):
@@ -70,12 +70,12 @@ def test_sums_are_the_dense_ones(d: int, chunk: int, monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize("n", [2, 400])
 def test_undone_to_the_last_bit(n: int) -> None:
-    state = BandState.on(grid(2), 1, True)
+    state = BandState.on(grid(2), 1, True, 0)
     X, Y, R = batch(20, 2)
-    state = state.absorb_at(grid(2).interpolate(X), Y, R, [], 0)
+    state = state.absorb_at(X, Y, R, [], 0)
     before, undo = state.A.clone(), []  # type: ignore[var-annotated]
     X, Y, R = batch(n, 2, 1)
-    state.absorb_at(grid(2).interpolate(X), Y, R, undo, 20)
+    state.absorb_at(X, Y, R, undo, 20)
     assert not torch.equal(state.A, before)
     for step in reversed(undo):
         step()
@@ -84,11 +84,10 @@ def test_undone_to_the_last_bit(n: int) -> None:
 
 def test_rescaled_and_discounted() -> None:
     X, Y, R = batch(20, 2, outputs=2)
-    states = [kind.on(grid(2), 2, False) for kind in (GridState, BandState)]
+    states = [kind.on(grid(2), 2, False, 0) for kind in (GridState, BandState)]
     shift, factor = torch.tensor([0.3, -1.0]).double(), torch.tensor([2.0, 0.7]).double()
-    rows = grid(2).interpolate(X)
     plain, bands = (
-        s.absorb_at(rows, Y, R, [], 0).rescaled(shift, factor, True).discounted(0.5) for s in states
+        s.absorb_at(X, Y, R, [], 0).rescaled(shift, factor, True).discounted(0.5) for s in states
     )
     for A, B in zip(plain.A, bands.A, strict=True):
         close(dense(B, SIZES[2]), A, 1e-12)
