@@ -23,10 +23,10 @@ from bo_stream.grid.nodes import Grid
 
 __all__ = ["Eigenbasis", "Features"]
 
-SHARES = (1e-6, 1e-8, 1e-10, 1e-12)
-"""Shares of the largest eigenvalue below which eigenvectors are left out, to choose from: the first
-only where the second leaves more features than
-"""
+SHARES = (1e-6, 1e-7, 1e-8, 1e-10, 1e-12)
+"""Shares of the largest eigenvalue below which eigenvectors are left out, to choose from:"""
+USUAL = 1e-8
+"""this one or smaller, unless it leaves more features than the next number."""
 FEW = 1500
 LIMIT = 1e-3
 """Share of the prior variance that is never left out."""
@@ -85,8 +85,8 @@ class Eigenbasis:
                 out then; else the result has more features.
         """
         spectra, best = [torch.linalg.eigh(K) for K in kernels], None
-        large = cls._kept(grid, amplitude, spectra, SHARES[1]).size > FEW
-        for share in SHARES if large else SHARES[1:]:
+        many = cls._kept(grid, amplitude, spectra, USUAL).size > FEW
+        for share in (share for share in SHARES if many or share <= USUAL):
             basis = cls._kept(grid, amplitude, spectra, share)
             if basis.size > most:
                 return basis if best is None else best

@@ -81,7 +81,7 @@ def build(large_grid: bool, d: int, kernel: str = "RBF", outputs: int = 1, **kw:
 @pytest.fixture(params=["eigenbasis", "rows"])
 def route(request: Any, monkeypatch: Any) -> str:
     """Through all eigenvectors that float64 has, or through the rows of W."""
-    monkeypatch.setattr(eigenbasis, "SHARES", (1e-13, 1e-13))
+    monkeypatch.setattr(eigenbasis, "SHARES", (1e-13,))
     few = 10**9 if request.param == "rows" else 0
     monkeypatch.setattr(large, "FEW_ROWS", few)
     monkeypatch.setattr(large, "CROSSOVER", 0.0)
@@ -111,7 +111,7 @@ def test_the_same_as_dense(d: int, kernel: str, known: bool, route: str) -> None
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_dense_sums_in_an_eigenbasis(d: int, kernel: str, outputs: int, monkeypatch: Any) -> None:
     """Grids of some hundred nodes hold a matrix, and reduce it where eigenvectors are fewer."""
-    monkeypatch.setattr(eigenbasis, "SHARES", (1e-13, 1e-13))
+    monkeypatch.setattr(eigenbasis, "SHARES", (1e-13,))
     model, dense = (build(False, d, kernel, outputs) for _ in range(2))
     expected = [dense.posterior(points(9, d, 7)).variance, *gradients(dense)]
     monkeypatch.setattr(evidence, "REDUCED_FROM", 1)
@@ -268,3 +268,21 @@ def test_few_points_go_through_rows(monkeypatch: Any) -> None:
     assert model.dropped_variance == 0.0
     model.covar_module.base_kernel.lengthscale = 10.0
     assert model.dropped_variance > 0.0
+
+
+def test_as_much_is_kept_as_the_data_can_tell() -> None:
+    """Less noise or more points: more eigenvectors; never more than allowed, if that is enough."""
+    grid = build(True, 2, grid_size=(24, 20)).grid
+    K = [
+        t.detach() for t in product_factors(KERNELS["RBF"](2, Size([])), grid, torch.ones(1), 1)[0]
+    ]
+    K = [t.double() for t in K]
+    one, less = torch.ones((), dtype=torch.float64), []
+    for noise, n in ((0.1, 10.0), (0.1, 1e7), (1e-7, 10.0)):
+        basis = reduced.chosen_basis(grid, K, noise * one, n * one)
+        assert float(basis.dropped() * K[0]) <= 1.5 * noise / n or basis.share == 1e-12
+        less.append(basis.size)
+    assert less[0] < less[1] <= less[2]
+    held_back = Eigenbasis.chosen(grid, K[0], K[1:], 1e-9, less[0])
+    assert held_back.size == less[0] and float(held_back.dropped()) < 1e-3
+    assert Eigenbasis.chosen(grid, K[0], K[1:], 1e-9, 3).size > 3
