@@ -25,7 +25,7 @@ from gpytorch.likelihoods import GaussianLikelihood
 from gpytorch.means import ZeroMean
 from torch import Size, Tensor
 
-from bo_stream import WISKI
+from bo_stream import WISKI, wiski
 from bo_stream.errors import (
     BoundsError,
     InputError,
@@ -34,7 +34,9 @@ from bo_stream.errors import (
     StateError,
     UnsupportedError,
 )
+from bo_stream.grid import eigenbasis
 from bo_stream.grid import evidence as grid_evidence
+from bo_stream.grid import large as grid_large
 from bo_stream.testing.base import assert_same_law, assert_same_state, close, snapshot
 from bo_stream.testing.oracles import DenseGP, difference_quotient
 from tests.raw import RAW
@@ -202,10 +204,18 @@ def build(d: int, kernel: Kernel | None, noise: str, m: int = 1, n: int = 15, **
     return model, X, Y, Yvar
 
 
-@pytest.fixture(params=["statistics", "rows"])
+@pytest.fixture(params=["statistics", "rows", "large", "large, rows"])
 def route(request: Any, monkeypatch: Any) -> str:
-    """Both routes to the evidence: from the m x m statistics, and from the rows of few points."""
-    monkeypatch.setattr(grid_evidence, "FEW", 100.0 if request.param == "rows" else 0.0)
+    """Routes to the evidence: from the m x m statistics, from the rows of few points, and for
+    product kernels those of large grids: from all eigenvectors, and from rows.
+    """
+    rows = str(request.param).endswith("rows")
+    monkeypatch.setattr(grid_evidence, "FEW", 100.0 if rows else 0.0)
+    if str(request.param).startswith("large"):
+        monkeypatch.setattr(wiski, "DENSE_NODES", 0)
+        monkeypatch.setattr(grid_large, "CROSSOVER", 0.0)
+        monkeypatch.setattr(grid_large, "FEW_ROWS", 10**9 if rows else 0)
+        monkeypatch.setattr(eigenbasis, "SHARES", (1e-13,))
     return str(request.param)
 
 

@@ -23,6 +23,8 @@ from bo_stream.errors import StateError, UnsupportedError
 from bo_stream.grid import eigenbasis, evidence, large, reduced
 from bo_stream.grid.eigenbasis import Eigenbasis
 from bo_stream.grid.kernel import product_factors
+from bo_stream.grid.rows import RowFactorisation
+from bo_stream.sums.evidence import Factorisation
 from bo_stream.testing.base import assert_same_law, assert_same_state, close, snapshot
 from tests.raw import RAW
 
@@ -286,3 +288,24 @@ def test_as_much_is_kept_as_the_data_can_tell() -> None:
     held_back = Eigenbasis.chosen(grid, K[0], K[1:], 1e-9, less[0])
     assert held_back.size == less[0] and float(held_back.dropped()) < 1e-3
     assert Eigenbasis.chosen(grid, K[0], K[1:], 1e-9, 3).size > 3
+
+
+def test_the_smallest_form_is_taken(monkeypatch: Any) -> None:
+    """On a grid of some hundred nodes: rows of few points, few eigenvectors, or all nodes."""
+    monkeypatch.setattr(evidence, "REDUCED_FROM", 1)
+    monkeypatch.setattr(evidence, "FEW_ROWS", 10)
+    model = build(False, 2)
+    forms = []
+    for lengthscale, few_rows, few in (
+        (2.0, 10, 0.8),
+        (0.1, 10, 0.8),
+        (2.0, 50, 0.8),
+        (0.1, 10, 0),
+    ):
+        monkeypatch.setattr(evidence, "FEW_ROWS", few_rows)
+        monkeypatch.setattr(evidence, "FEW", few)
+        model.covar_module.base_kernel.lengthscale = lengthscale
+        model.refresh()
+        forms.append(type(model._factorisations()[0]))
+    rows = RowFactorisation
+    assert forms == [reduced.InEigenbasis, rows, rows, Factorisation]
