@@ -150,6 +150,7 @@ def test_points_that_come_later(route: str) -> None:
         model, other = build(kind, 2), build(kind, 2)
         model.posterior(points(2, 2, 1))
         model.observe(*data(3, 2, seed=5)[:2])
+        assert model.process().folded_points == 3
         Z = points(4, 2, 9)
         sampler = SobolQMCNormalSampler(Size([2]), seed=1)
         values = [model.posterior(Z).mean, model.fantasize(Z[:2], sampler).posterior(Z).variance]
