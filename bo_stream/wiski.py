@@ -8,12 +8,11 @@ order and batching give the same surrogate and two streams can be merged.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Unpack, cast
+from typing import Literal, Unpack, cast
 
 import torch
 from torch import Tensor
 
-from bo_stream.core.additive import AdditiveGP
 from bo_stream.core.meaning import Meaning
 from bo_stream.core.options import CommonOptions, whole_number
 from bo_stream.core.state import Memo
@@ -21,21 +20,25 @@ from bo_stream.core.streaming import Promises
 from bo_stream.errors import InputError, UnsupportedError
 from bo_stream.grid.evidence import grid_evidence
 from bo_stream.grid.kernel import is_stationary
-from bo_stream.grid.nodes import Grid
 from bo_stream.grid.posterior import GridProcess, stacked
 from bo_stream.grid.rows import RowFactorisation
 from bo_stream.grid.state import GridState
+from bo_stream.gridded import GriddedGP
 from bo_stream.sums.evidence import Factorisation
 
 __all__ = ["WISKI"]
 
 
-class WISKI(AdditiveGP):
+class WISKI(GriddedGP):
     """Gaussian process with a structured-kernel-interpolation prior and constant-size statistics.
 
     Exact inference for the SKI prior; any stationary gpytorch kernel; m independent outputs on one
     grid. With m nodes: memory O(m^2); `observe` of q points O(q 16^d); the posterior after it O(q
     m^2) once, then O(4^d m) a point; evidence and gradient O(m^3). None of it depends on n.
+
+    The prior is near the kernel's where lengthscales are longer than about 1.2 spacings of the
+    grid; `grid_too_coarse` says where they are not. `refine` moves the stream to another grid, and
+    to wider bounds, exactly: the first ``opening`` points are held for it, and must be all.
 
     Args:
         train_X: ``n x d`` raw inputs, d <= 3; ``n = 0`` is allowed.
@@ -46,16 +49,19 @@ class WISKI(AdditiveGP):
         common: ``covar_module``, ``mean_module``, ``likelihood``, ``input_transform``,
             ``outcome_transform``: see `StreamingGP`.
         grid_size: Nodes per dimension, all of them inside the bounds: one integer or one per
-            dimension. Default 100, 30 x 30 or 10 x 10 x 10.
+            dimension. Default 100, 30 x 30 or 10 x 10 x 10. ``"auto"``: as by default, and `fit`
+            refines while that is possible, if the data have doubled since the last time.
         grid: One regular 1-D tensor per dimension, in transformed space; points must lie between
             the second and the last but one node.
         opening: Number of first points that are held, in buffers of constant size. While they are
-            all points, and at most four fifths of the nodes, evidence and gradient are O(n^3); for
-            a kernel that is no product over inputs, O(m^2 + n m) more.
+            all points, the grid can change; and if they are at most four fifths of the
+            nodes, evidence and gradient are O(n^3) (for a kernel that is no product over inputs,
+            O(m^2 + n m) more).
 
     Raises:
         UnsupportedError: for d > 3 or a kernel that is not stationary.
         InputError: unless exactly one of ``bounds`` and ``grid`` is given.
+        GridWarning: once, by a `fit` that finds the grid too coarse and may not or can not refine.
         NoiseError: also for known noise below 1e-12 of the prior variance.
 
     Example:
@@ -73,10 +79,6 @@ class WISKI(AdditiveGP):
     )
 
     needs_bounds = True
-    _outdated = (
-        "Build the surrogate from the data. Nodes lie inside the bounds now; to have those of the "
-        "saved grid, two of them beyond each bound, give them as `grid`."
-    )
 
     def __init__(
         self,
@@ -84,7 +86,7 @@ class WISKI(AdditiveGP):
         train_Y: Tensor,
         train_Yvar: Tensor | None = None,
         *,
-        grid_size: int | Sequence[int] | None = None,
+        grid_size: int | Sequence[int] | Literal["auto"] | None = None,
         grid: Sequence[Tensor] | None = None,
         opening: int = 4096,
         **common: Unpack[CommonOptions],
@@ -103,34 +105,12 @@ class WISKI(AdditiveGP):
                 type(self.covar_module).__name__,
                 "Use ExactGP, or a stationary kernel on transformed inputs.",
             )
-        self._nodes = None if grid is None else [g.tolist() for g in grid]
         self.opening = whole_number("opening", opening, 0)
-        if grid is not None:
-            self.grid = Grid.from_nodes(grid, self._dim)
-        else:
-            image = self._transformed(self.get_buffer("bounds"))
-            self.grid = Grid.covering(torch.stack([image.amin(0), image.amax(0)]), grid_size)
-        self._news_kept = self.grid.m // 4
+        self._lay(grid_size, grid)
         self._factorised: Memo | None = None
         self._begin(train_X, train_Y, train_Yvar)
 
     # -- state -----------------------------------------------------------------------------------
-
-    def _layout(self) -> dict[str, Any]:
-        return {**super()._layout(), "grid": self.grid.digest()}
-
-    def _options(self) -> dict[str, Any]:
-        if self._nodes is None:
-            return {"grid_size": list(self.grid.sizes), "opening": self.opening}
-        nodes = [torch.tensor(g, dtype=torch.float64) for g in self._nodes]
-        return {"grid": nodes, "opening": self.opening}
-
-    def _sizes(self) -> dict[str, int]:
-        return {**super()._sizes(), "m": self.grid.m, "w": self.opening}
-
-    def _empty_state(self) -> GridState:
-        shared = self.noise_mode == "learned"
-        return GridState.on(self.grid, self.num_outputs, shared, self.opening)
 
     def _absorb(
         self, state: GridState, X: Tensor, Y: Tensor, R: Tensor, *, exact: bool

@@ -65,6 +65,16 @@ class TestUnscaled(TestWISKI):
 
 
 @pytest.mark.slow
+class TestAuto(TestWISKI):
+    """A grid that follows the lengthscales."""
+
+    def make(
+        self, train_X: Tensor, train_Y: Tensor, train_Yvar: Tensor | None = None, **kw: Any
+    ) -> WISKI:
+        return WISKI(train_X, train_Y, train_Yvar, grid_size="auto", opening=64, **kw)
+
+
+@pytest.mark.slow
 class TestFromSums(TestWISKI):
     """What a grid does once it has seen many points, from the start."""
 
