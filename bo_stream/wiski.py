@@ -8,39 +8,28 @@ order and batching give the same surrogate and two streams can be merged.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Unpack, cast
+from typing import Any, Literal, Unpack, cast
 
 import torch
 from torch import Tensor
 
-from bo_stream.core.additive import AdditiveGP
 from bo_stream.core.meaning import Meaning
 from bo_stream.core.options import CommonOptions, whole_number
 from bo_stream.core.state import Memo
 from bo_stream.core.streaming import Promises
 from bo_stream.errors import InputError, UnsupportedError
-from bo_stream.grid.bands import BandState
 from bo_stream.grid.evidence import grid_evidence
-from bo_stream.grid.kernel import is_product, is_stationary
+from bo_stream.grid.kernel import is_stationary
 from bo_stream.grid.large import Derived, dropped_share, large_evidence, large_process
-from bo_stream.grid.nodes import Grid
 from bo_stream.grid.posterior import GridProcess, stacked
-from bo_stream.grid.state import GridState
+from bo_stream.grid.state import BandState, GridState
+from bo_stream.gridded import GriddedGP
 from bo_stream.posterior.process import PosteriorProcess
 
 __all__ = ["WISKI"]
 
-NEWS = 500
-"""Points that are folded in at once, at most."""
-DENSE_NODES = 4096
-"""Nodes up to which the sums are a matrix."""
-MOST_DENSE_NODES = 10_000
-"""The same for kernels that are no product over dimensions."""
-MOST_A_SIDE = 1000
-"""Nodes of one dimension up to which the sums can be by pairs of nodes."""
 
-
-class WISKI(AdditiveGP):
+class WISKI(GriddedGP):
     """Gaussian process with a structured-kernel-interpolation prior and constant-size statistics.
 
     Exact inference for the SKI prior; any stationary gpytorch kernel; m independent outputs on one
@@ -57,6 +46,10 @@ class WISKI(AdditiveGP):
     themselves are used, O(n^3), while they are all held. What is left out of the prior is in
     `dropped_variance`.
 
+    The prior is near the kernel's where lengthscales are longer than about 1.2 spacings of the
+    grid; `grid_too_coarse` says where they are not. `refine` moves the stream to another grid, and
+    to wider bounds, exactly: the first ``opening`` points are held for it, and must be all.
+
     Args:
         train_X: ``n x d`` raw inputs, d <= 3; ``n = 0`` is allowed.
         train_Y: ``n x m`` raw outcomes.
@@ -66,18 +59,21 @@ class WISKI(AdditiveGP):
         common: ``covar_module``, ``mean_module``, ``likelihood``, ``input_transform``,
             ``outcome_transform``: see `StreamingGP`.
         grid_size: Nodes per dimension, all of them inside the bounds: one integer or one per
-            dimension. Default 100, 30 x 30 or 10 x 10 x 10.
+            dimension. Default 100, 30 x 30 or 10 x 10 x 10. ``"auto"``: as by default, and `fit`
+            refines while that is possible, if the data have doubled since the last time.
         grid: One regular 1-D tensor per dimension, in transformed space; points must lie between
             the second and the last but one node.
         opening: Number of first points that are held, in buffers of constant size. While they are
-            all points, and at most four fifths of the nodes, evidence and gradient are O(n^3); for
-            a kernel that is no product over inputs, O(m^2 + n m) more.
+            all points, the grid can change; and if they are at most four fifths of the
+            nodes, evidence and gradient are O(n^3) (for a kernel that is no product over inputs,
+            O(m^2 + n m) more).
 
     Raises:
         UnsupportedError: for d > 3, a kernel that is not stationary, or one that is no product on
             more than 10,000 nodes. (`fit` and posteriors raise a StateError where lengthscales
             are too short for a large grid and a stream too long to be held.)
         InputError: unless exactly one of ``bounds`` and ``grid`` is given.
+        GridWarning: once, by a `fit` that finds the grid too coarse and may not or can not refine.
         NoiseError: also for known noise below 1e-12 of the prior variance.
 
     Example:
@@ -95,10 +91,6 @@ class WISKI(AdditiveGP):
     )
 
     needs_bounds = True
-    _outdated = (
-        "Build the surrogate from the data. Nodes lie inside the bounds now; to have those of the "
-        "saved grid, two of them beyond each bound, give them as `grid`."
-    )
 
     def __init__(
         self,
@@ -106,7 +98,7 @@ class WISKI(AdditiveGP):
         train_Y: Tensor,
         train_Yvar: Tensor | None = None,
         *,
-        grid_size: int | Sequence[int] | None = None,
+        grid_size: int | Sequence[int] | Literal["auto"] | None = None,
         grid: Sequence[Tensor] | None = None,
         opening: int = 4096,
         **common: Unpack[CommonOptions],
@@ -125,34 +117,11 @@ class WISKI(AdditiveGP):
                 type(self.covar_module).__name__,
                 "Use ExactGP, or a stationary kernel on transformed inputs.",
             )
-        self._nodes = None if grid is None else [g.tolist() for g in grid]
         self.opening = whole_number("opening", opening, 0)
-        if grid is not None:
-            self.grid = Grid.from_nodes(grid, self._dim)
-        else:
-            image = self._transformed(self.get_buffer("bounds"))
-            self.grid = Grid.covering(torch.stack([image.amin(0), image.amax(0)]), grid_size)
-        self._large = self._is_large()
-        self._news_kept = min(self.grid.m // 4, NEWS)
+        self._lay(grid_size, grid)
         self._factorised: Memo | None = None
         self._sums_made: Memo | None = None
         self._begin(train_X, train_Y, train_Yvar)
-
-    def _is_large(self) -> bool:
-        """Whether the sums are held by pairs of nodes: on many nodes, for product kernels."""
-        if self.grid.m <= DENSE_NODES or max(self.grid.sizes) > MOST_A_SIDE:
-            return False
-        if is_product(self.covar_module):
-            return True
-        if self.grid.m > MOST_DENSE_NODES:
-            raise UnsupportedError(
-                f"a product of one-dimensional kernels on a grid of {self.grid.m} nodes",
-                f"{type(self.covar_module).__name__}, whose state would take "
-                f"{8 * self.grid.m**2 / 2**30:.1f} GiB",
-                "Take an RBF kernel, or a ProductKernel of Matern kernels with one active "
-                f"dimension each, or at most {MOST_DENSE_NODES} nodes.",
-            )
-        return False
 
     @property
     def dropped_variance(self) -> float:
@@ -163,25 +132,6 @@ class WISKI(AdditiveGP):
         return dropped_share(self._factorisations())
 
     # -- state -----------------------------------------------------------------------------------
-
-    def _layout(self) -> dict[str, Any]:
-        sums = {"sums": "by pairs of nodes"} if self._large else {}
-        return {**super()._layout(), "grid": self.grid.digest(), **sums}
-
-    def _options(self) -> dict[str, Any]:
-        if self._nodes is None:
-            return {"grid_size": list(self.grid.sizes), "opening": self.opening}
-        nodes = [torch.tensor(g, dtype=torch.float64) for g in self._nodes]
-        return {"grid": nodes, "opening": self.opening}
-
-    def _sizes(self) -> dict[str, int]:
-        pairs = BandState.entries(self.grid.m, grid=self.grid)[0]
-        return {**super()._sizes(), "m": self.grid.m, "t": pairs, "w": self.opening}
-
-    def _empty_state(self) -> GridState:
-        shared = self.noise_mode == "learned"
-        kind = BandState if self._large else GridState
-        return kind.on(self.grid, self.num_outputs, shared, self.opening)
 
     def _absorb(
         self, state: GridState, X: Tensor, Y: Tensor, R: Tensor, *, exact: bool
@@ -194,7 +144,7 @@ class WISKI(AdditiveGP):
 
     def _build_process(self, state: GridState) -> PosteriorProcess:
         made = self._factorisations()
-        if self._large:
+        if isinstance(state, BandState):
             return large_process(made, torch.stack([f.mean for f in made]) + state.origin)
         caches = [f.cache() for f in made]
         means, covs = zip(*caches, strict=True)
@@ -209,7 +159,7 @@ class WISKI(AdditiveGP):
         s2, c = self._noise_scale(), self._prior_mean() - state.origin
         given = (self.covar_module, int(count), s2, c, profile_mean)
         made: list[Any]
-        if self._large:
+        if isinstance(state, BandState):
             total, made = large_evidence(state, *given, self._made_of_state(count))
         else:
             total, made = grid_evidence(state, *given)

@@ -12,17 +12,14 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from bo_stream.grid.nodes import Grid, Interpolation
-from bo_stream.grid.state import GridState
-from bo_stream.shapes import shaped
+from bo_stream.grid.nodes import Interpolation
 from bo_stream.sums.state import Undo
 
-__all__ = ["REACH", "BandState", "axis_rows"]
+__all__ = ["REACH", "BandRows", "axis_rows", "pair_count"]
 
 REACH = 4
 """Nodes that a point is interpolated from, in each dimension."""
@@ -78,35 +75,6 @@ class BandRows:
             A.index_add_(0, index, value.flatten())
 
 
-@dataclass(frozen=True)
-class BandState(GridState):
-    """The state of a large grid: its A by pairs of nodes, ``4^d m`` numbers.
-
-    Attributes:
-        A: ``W'R^-1 W``, ``prod(4 n_k)`` entries.
-    """
-
-    A: Tensor = shaped("s t")
-
-    @classmethod
-    def entries(cls, m: int, **features: Any) -> tuple[int, ...]:
-        """Shape of A."""
-        grid: Grid = features["grid"]
-        return (math.prod(REACH * n for n in grid.sizes),)
-
-    def rows_at(self, X: Tensor) -> BandRows:
-        """Interpolation rows at points ``n x d``, to be summed by pairs of nodes."""
-        return BandRows(self.grid.interpolate(X), self.grid.sizes)
-
-    def totals(self) -> tuple[Tensor, Tensor, Tensor]:
-        """``W'R^-1 1`` (``s x m``), ``1'R^-1 y`` (``o``) and ``1'R^-1 1`` (``s``): O(4^d m)."""
-        sums = self.A
-        for (
-            n
-        ) in self.grid.sizes:  # each turn sums over one node of the pairs of the first dimension
-            pairs = sums.reshape(len(sums), n, REACH, -1)
-            along = pairs.sum(2)
-            for s in range(1, REACH):
-                along[:, s:] += pairs[:, : n - s, s]
-            sums = along.mT.flatten(1)
-        return sums, self.b.sum(-1), sums.sum(-1)
+def pair_count(sizes: Sequence[int]) -> int:
+    """Number of pairs over a grid: the entries of A."""
+    return math.prod(REACH * n for n in sizes)

@@ -27,6 +27,7 @@ from bo_stream.sums.evidence import Root
 __all__ = [
     "is_product",
     "is_stationary",
+    "kernel_along",
     "kernel_matrices",
     "kernel_roots",
     "kernel_values",
@@ -77,6 +78,13 @@ def kernel_values(kernel: Kernel, grid: Grid, like: Tensor, outputs: int) -> Ten
     """Per output the kernel at `Grid.differences`, ``o x prod(2 g_k - 1)``, differentiable."""
     values = _values(kernel, grid.differences(like), outputs)
     return torch.where(values.abs() < TINY * values.amax(), 0.0, values)
+
+
+def kernel_along(kernel: Kernel, input_: int, t: Tensor, dim: int, outputs: int) -> Tensor:
+    """The kernel at distances ``t`` along one of ``dim`` inputs, ``o x len(t)``."""
+    Z = t.new_zeros(len(t), dim)
+    Z[:, input_] = t
+    return _values(kernel, Z, outputs)
 
 
 def is_stationary(kernel: Kernel) -> bool:

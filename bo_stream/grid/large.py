@@ -16,7 +16,6 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from bo_stream.errors import StateError, UnsupportedError
-from bo_stream.grid.bands import BandState
 from bo_stream.grid.compressed import Compressed
 from bo_stream.grid.eigenbasis import Eigenbasis, Features
 from bo_stream.grid.evidence import of_weights
@@ -26,6 +25,7 @@ from bo_stream.grid.posterior import stacked
 from bo_stream.grid.products import ProductRows, RowProcess
 from bo_stream.grid.reduced import MOST, InEigenbasis, chosen_basis, reduced_evidence
 from bo_stream.grid.rows import ProductPrior, evidence_from_rows
+from bo_stream.grid.state import BandState
 from bo_stream.posterior.process import PosteriorProcess
 from bo_stream.spectral.posterior import SpectralProcess
 from bo_stream.sums.evidence import attach

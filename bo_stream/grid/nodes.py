@@ -12,7 +12,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -88,15 +88,16 @@ class Grid:
     def covering(cls, bounds: Tensor, sizes: int | Sequence[int] | None = None) -> Grid:
         """The folded grid from bound to bound (``2 x d``, transformed space)."""
         d = bounds.shape[1]
-        counts = DEFAULT_SIZES.get(d, 10) if sizes is None else sizes
-        counts = [counts] * d if isinstance(counts, int) else list(counts)
-        _check_dim(counts)
-        if len(counts) != d or any(g < LEAST for g in counts):
+        given = DEFAULT_SIZES.get(d, 10) if sizes is None else sizes
+        listed = isinstance(given, Sequence) and not isinstance(given, str)
+        counts = list(cast("Sequence[int]", given)) if listed else [cast(int, given)] * d
+        if len(counts) != d or not all(isinstance(g, int) and g >= LEAST for g in counts):
             raise InputError(
                 f"{d} grid sizes of at least {LEAST} nodes",
-                f"{counts}",
+                f"{given!r}",
                 "Give one integer, or one per dimension.",
             )
+        _check_dim(counts)
         low, high = bounds.tolist()
         steps = [(b - a) / (g - 1) for a, b, g in zip(low, high, counts, strict=True)]
         return cls(tuple(low), tuple(steps), tuple(counts), folded=True)
@@ -132,6 +133,10 @@ class Grid:
     def m(self) -> int:
         """Number of nodes."""
         return math.prod(self.sizes)
+
+    def widths(self, like: Tensor) -> Tensor:
+        """Of what lies between the first nodes and the last, ``d``."""
+        return like.new_tensor(self.step) * (like.new_tensor(self.sizes) - 1.0)
 
     def same_as(self, other: Grid) -> bool:
         """Whether interpolation from both is the same."""

@@ -166,7 +166,9 @@ class GridProcess(PosteriorProcess):
             carry = self.carry
             made = carry.brought_to(self.S_u, points, weights)
             if made is None:
-                if isinstance(previous, GridIntegral) and previous.same_points(points, weights):
+                if isinstance(previous, GridIntegral) and previous.serves(
+                    self.grid, points, weights
+                ):
                     made = previous.under(self.S_u)
                 else:
                     rows = self.grid.interpolate(points)

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from bo_stream.grid.nodes import Grid, Interpolation
 from bo_stream.grid.roots import flushed
+from bo_stream.linalg import chol_psd
 from bo_stream.sums.evidence import attach
 from bo_stream.sums.roots import BLOCK
 
@@ -162,7 +163,7 @@ def evidence_from_rows(
     with torch.no_grad():
         L = covariance.clone()
         L.diagonal().add_(s2 * r)
-        L = torch.linalg.cholesky(L)
+        L = chol_psd(L)
         H = torch.linalg.solve_triangular(L, torch.stack([y, torch.ones_like(y)], -1), upper=False)
         mean = (H[:, 1] @ H[:, 0]) / (H[:, 1] @ H[:, 1]) if profile_mean else c.detach().clone()
         h = H[:, 0] - mean * H[:, 1]

@@ -25,7 +25,7 @@ from gpytorch.likelihoods import GaussianLikelihood
 from gpytorch.means import ZeroMean
 from torch import Size, Tensor
 
-from bo_stream import WISKI, wiski
+from bo_stream import WISKI
 from bo_stream.errors import (
     BoundsError,
     InputError,
@@ -37,6 +37,7 @@ from bo_stream.errors import (
 from bo_stream.grid import eigenbasis
 from bo_stream.grid import evidence as grid_evidence
 from bo_stream.grid import large as grid_large
+from bo_stream.grid import state as grid_state
 from bo_stream.testing.base import assert_same_law, assert_same_state, close, snapshot
 from bo_stream.testing.oracles import DenseGP, difference_quotient
 from tests.raw import RAW
@@ -212,7 +213,7 @@ def route(request: Any, monkeypatch: Any) -> str:
     rows = str(request.param).endswith("rows")
     monkeypatch.setattr(grid_evidence, "FEW", 100.0 if rows else 0.0)
     if str(request.param).startswith("large"):
-        monkeypatch.setattr(wiski, "DENSE_NODES", 0)
+        monkeypatch.setattr(grid_state, "DENSE_NODES", 0)
         monkeypatch.setattr(grid_large, "CROSSOVER", 0.0)
         monkeypatch.setattr(grid_large, "FEW_ROWS", 10**9 if rows else 0)
         monkeypatch.setattr(eigenbasis, "SHARES", (1e-13,))

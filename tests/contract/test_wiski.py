@@ -7,9 +7,10 @@ import torch
 from gpytorch.kernels import Kernel, MaternKernel, ScaleKernel
 from torch import Size, Tensor
 
-from bo_stream import WISKI, wiski
+from bo_stream import WISKI
 from bo_stream.grid import evidence as grid_evidence
 from bo_stream.grid import large as grid_large
+from bo_stream.grid import state as grid_state
 from bo_stream.testing import StreamingContract
 
 SIZES = {1: [14], 2: [10, 9], 3: [7, 6, 7]}
@@ -66,6 +67,16 @@ class TestUnscaled(TestWISKI):
 
 
 @pytest.mark.slow
+class TestAuto(TestWISKI):
+    """A grid that follows the lengthscales."""
+
+    def make(
+        self, train_X: Tensor, train_Y: Tensor, train_Yvar: Tensor | None = None, **kw: Any
+    ) -> WISKI:
+        return WISKI(train_X, train_Y, train_Yvar, grid_size="auto", opening=64, **kw)
+
+
+@pytest.mark.slow
 class TestFromSums(TestWISKI):
     """What a grid does once it has seen many points, from the start."""
 
@@ -99,7 +110,7 @@ class TestLarge(TestWISKI):
 
     @pytest.fixture(autouse=True)
     def large(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(wiski, "DENSE_NODES", 0)
+        monkeypatch.setattr(grid_state, "DENSE_NODES", 0)
         monkeypatch.setattr(grid_large, "FEW_ROWS", 0)
         monkeypatch.setattr(grid_large, "CROSSOVER", 0.0)
 

@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from bo_stream.grid.bands import REACH, BandState, axis_rows
+from bo_stream.grid.bands import REACH, axis_rows
 from bo_stream.grid.nodes import Grid
-from bo_stream.grid.state import GridState
+from bo_stream.grid.state import BandState, GridState
 from bo_stream.testing.base import close
 
 SIZES = {1: (9,), 2: (7, 9), 3: (6, 8, 7)}
@@ -26,6 +26,11 @@ def batch(n: int, d: int, seed: int = 0, outputs: int = 1) -> tuple[Tensor, Tens
     X[:2] = X[:2].round()  # on the bounds
     Y = torch.randn(outputs, n, generator=generator, dtype=torch.float64)
     return X, Y, 0.5 + torch.rand(outputs, n, generator=generator, dtype=torch.float64)
+
+
+def empty(kind: type[GridState], d: int, outputs: int, shared: bool) -> GridState:
+    on = grid(d)
+    return kind.empty(on.m, d, outputs, shared, 0, grid=on, by_pairs=True)
 
 
 def dense(A: Tensor, sizes: tuple[int, ...]) -> Tensor:
@@ -56,7 +61,7 @@ def test_rows_are_products(d: int) -> None:
 @pytest.mark.parametrize("d", [1, 2, 3])
 def test_sums_are_the_dense_ones(d: int, chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bo_stream.grid.bands.AT_ONCE", chunk)
-    plain, bands = (kind.on(grid(d), 2, False, 0) for kind in (GridState, BandState))
+    plain, bands = (empty(kind, d, 2, False) for kind in (GridState, BandState))
     for seed, n in enumerate((1, 3, 150)):
         X, Y, R = batch(n, d, seed, 2)
         before = 0 if seed == 0 else 1
@@ -70,7 +75,7 @@ def test_sums_are_the_dense_ones(d: int, chunk: int, monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize("n", [2, 400])
 def test_undone_to_the_last_bit(n: int) -> None:
-    state = BandState.on(grid(2), 1, True, 0)
+    state = empty(BandState, 2, 1, True)
     X, Y, R = batch(20, 2)
     state = state.absorb_at(X, Y, R, [], 0)
     before, undo = state.A.clone(), []  # type: ignore[var-annotated]
@@ -84,7 +89,7 @@ def test_undone_to_the_last_bit(n: int) -> None:
 
 def test_rescaled_and_discounted() -> None:
     X, Y, R = batch(20, 2, outputs=2)
-    states = [kind.on(grid(2), 2, False, 0) for kind in (GridState, BandState)]
+    states = [empty(kind, 2, 2, False) for kind in (GridState, BandState)]
     shift, factor = torch.tensor([0.3, -1.0]).double(), torch.tensor([2.0, 0.7]).double()
     plain, bands = (
         s.absorb_at(X, Y, R, [], 0).rescaled(shift, factor, True).discounted(0.5) for s in states

@@ -18,12 +18,14 @@ from gpytorch.kernels import (
 from gpytorch.likelihoods import GaussianLikelihood
 from torch import Size, Tensor
 
-from bo_stream import WISKI, load, wiski
+from bo_stream import WISKI, load
 from bo_stream.errors import StateError, UnsupportedError
 from bo_stream.grid import eigenbasis, evidence, large, reduced
+from bo_stream.grid import state as grid_state
 from bo_stream.grid.eigenbasis import Eigenbasis
 from bo_stream.grid.kernel import product_factors
 from bo_stream.grid.rows import RowFactorisation
+from bo_stream.grid.state import BandState
 from bo_stream.sums.evidence import Factorisation
 from bo_stream.testing.base import assert_same_law, assert_same_state, close, snapshot
 from tests.raw import RAW
@@ -61,9 +63,9 @@ def build(large_grid: bool, d: int, kernel: str = "RBF", outputs: int = 1, **kw:
     X, Y, Yvar = data(40, d, outputs)
     batch = Size([outputs] if outputs > 1 else [])
     kw = {"grid_size": SIZES[d], "bounds": torch.tensor([[0.0] * d, [1.0] * d]), **kw}
-    nodes = wiski.DENSE_NODES
+    nodes = grid_state.DENSE_NODES
     try:
-        wiski.DENSE_NODES = 0 if large_grid else 10**9
+        grid_state.DENSE_NODES = 0 if large_grid else 10**9
         model = WISKI(
             X,
             Y,
@@ -73,7 +75,7 @@ def build(large_grid: bool, d: int, kernel: str = "RBF", outputs: int = 1, **kw:
             **{**RAW, **kw},
         )
     finally:
-        wiski.DENSE_NODES = nodes
+        grid_state.DENSE_NODES = nodes
     generator = torch.Generator().manual_seed(2)
     for p in model.parameters():
         p.data.add_(0.5 * torch.rand(p.shape, generator=generator, dtype=p.dtype))
@@ -101,7 +103,7 @@ def gradients(model: WISKI) -> list[Tensor]:
 def test_the_same_as_dense(d: int, kernel: str, known: bool, route: str) -> None:
     """Posterior, evidence and its gradients in every hyperparameter."""
     dense, model = (build(kind, d, kernel, known=known) for kind in (False, True))
-    assert model._large and not dense._large
+    assert isinstance(model.held(), BandState) and not isinstance(dense.held(), BandState)
     assert_same_law(model, dense, points(9, d, 7), 1e-6)
     for mine, theirs in zip(gradients(model), gradients(dense), strict=True):
         close(mine, theirs, 1e-6)
@@ -225,11 +227,11 @@ def test_what_was_made_serves_longer_lengthscales(monkeypatch: Any) -> None:
 
 def test_saved_and_loaded(tmp_path: Any, monkeypatch: Any) -> None:
     model = build(True, 2)
-    monkeypatch.setattr(wiski, "DENSE_NODES", 0)
+    monkeypatch.setattr(grid_state, "DENSE_NODES", 0)
     model.save(tmp_path / "model.pt")
     again = load(tmp_path / "model.pt")
     assert_same_state(snapshot(model), snapshot(again))
-    with pytest.raises(StateError, match="sums"):
+    with pytest.raises(StateError, match="A of shape"):
         model.load_state_dict(build(False, 2).state_dict())
 
 
@@ -310,3 +312,21 @@ def test_the_smallest_form_is_taken(monkeypatch: Any) -> None:
         forms.append(type(model._factorisations()[0]))
     rows = RowFactorisation
     assert forms == [reduced.InEigenbasis, rows, rows, Factorisation]
+
+
+def test_refined_from_a_small_grid_to_a_large_one_and_back(monkeypatch: Any) -> None:
+    """The sums change their form with the number of nodes; what is saved is loaded either way."""
+    monkeypatch.setattr(eigenbasis, "SHARES", (1e-13,))
+    monkeypatch.setattr(large, "FEW_ROWS", 0)
+    model, anew = build(False, 2), build(True, 2, grid_size=(11, 12))
+    monkeypatch.setattr(grid_state, "DENSE_NODES", 100)
+    model.refine((11, 12))
+    assert isinstance(model.held(), BandState)
+    assert_same_law(model, anew, points(9, 2, 7), 1e-9)
+    again = build(False, 2)
+    monkeypatch.setattr(grid_state, "DENSE_NODES", 100)
+    again.load_state_dict(model.state_dict())
+    assert_same_law(model, again, points(9, 2, 7), 1e-12)
+    model.refine((9, 8))
+    assert not isinstance(model.held(), BandState)
+    assert_same_law(model, build(False, 2), points(9, 2, 7), 1e-9)
