@@ -17,9 +17,9 @@ from bo_stream.sums.state import Rows
 __all__ = ["BandState", "GridState", "grid_state"]
 
 DENSE_NODES = 4096
-"""Nodes up to which the sums are a matrix, and up to which they are for kernels that are"""
+"""Nodes up to which the sums are a matrix,"""
 MOST_DENSE_NODES = 10_000
-"""no product over dimensions."""
+"""and up to which they are where they cannot be by pairs of nodes."""
 MOST_A_SIDE = 1000
 """Nodes of one dimension up to which the sums can be by pairs of nodes."""
 
@@ -113,10 +113,11 @@ def grid_state(grid: Grid, outputs: int, shared: bool, opening: int, by_pairs: b
 
 
 def _kind(grid: Grid, by_pairs: bool) -> type[GridState]:
-    if grid.m <= DENSE_NODES or (grid.m <= MOST_DENSE_NODES and not by_pairs):
-        return GridState
-    if by_pairs and max(grid.sizes) <= MOST_A_SIDE:
+    many = grid.m > DENSE_NODES
+    if many and by_pairs and max(grid.sizes) <= MOST_A_SIDE:
         return BandState
+    if grid.m <= MOST_DENSE_NODES or not many:
+        return GridState
     raise UnsupportedError(
         f"at most {MOST_DENSE_NODES} nodes, or a product of one-dimensional kernels on at most "
         f"{MOST_A_SIDE} nodes a side",

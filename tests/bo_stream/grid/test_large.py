@@ -25,7 +25,7 @@ from bo_stream.grid import state as grid_state
 from bo_stream.grid.eigenbasis import Eigenbasis
 from bo_stream.grid.kernel import product_factors
 from bo_stream.grid.rows import RowFactorisation
-from bo_stream.grid.state import BandState
+from bo_stream.grid.state import BandState, GridState
 from bo_stream.sums.evidence import Factorisation
 from bo_stream.testing.base import assert_same_law, assert_same_state, close, snapshot
 from tests.raw import RAW
@@ -330,3 +330,25 @@ def test_refined_from_a_small_grid_to_a_large_one_and_back(monkeypatch: Any) -> 
     model.refine((9, 8))
     assert not isinstance(model.held(), BandState)
     assert_same_law(model, build(False, 2), points(9, 2, 7), 1e-9)
+
+
+def test_the_form_of_the_sums(monkeypatch: Any) -> None:
+    """A matrix on few nodes and where it must be, pairs of nodes on many."""
+    grid = build(False, 2).grid  # 9 x 8
+    for few, most, a_side, product, kind in (
+        (100, 100, 20, True, GridState),
+        (50, 100, 20, True, BandState),
+        (50, 60, 20, True, BandState),
+        (50, 100, 8, True, GridState),
+        (50, 100, 20, False, GridState),
+        (50, 60, 8, True, None),
+        (50, 60, 20, False, None),
+    ):
+        monkeypatch.setattr(grid_state, "DENSE_NODES", few)
+        monkeypatch.setattr(grid_state, "MOST_DENSE_NODES", most)
+        monkeypatch.setattr(grid_state, "MOST_A_SIDE", a_side)
+        if kind is None:
+            with pytest.raises(UnsupportedError, match="9 x 8 nodes"):
+                grid_state.grid_state(grid, 1, True, 0, product)
+        else:
+            assert type(grid_state.grid_state(grid, 1, True, 0, product)) is kind
