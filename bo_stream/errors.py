@@ -57,6 +57,10 @@ class StateError(BoStreamError, RuntimeError):
     """A saved state, or another stream, that does not fit this surrogate."""
 
 
+class GridWarning(UserWarning):
+    """A grid too coarse for the lengthscales that were learned on it."""
+
+
 class NoTrainingDataError(BoStreamError, AttributeError):
     """Something asked a surrogate for training data it does not expose."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 from torch import Tensor
@@ -17,7 +17,7 @@ from bo_stream.online_sgpr import OnlineSGPR
 from bo_stream.online_svgp import OnlineSVGP
 from bo_stream.wiski import WISKI
 
-__all__ = ["FAMILIES", "surrogate"]
+__all__ = ["FAMILIES", "in_loops", "surrogate"]
 
 FAMILIES: dict[str, Callable[..., StreamingGP]] = {
     "wiski": WISKI,
@@ -72,3 +72,15 @@ def surrogate(
             "Choose one of these.",
         )
     return FAMILIES[name](train_X, train_Y, train_Yvar, bounds=bounds, **kw)
+
+
+def in_loops(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """A family's options as loops have them: what is left out suits data that go on coming.
+
+    Args:
+        name: The family's.
+        options: Those given.
+    """
+    if name == "wiski" and not {"grid", "grid_size"} & set(options):
+        return {**options, "grid_size": "auto"}
+    return dict(options)

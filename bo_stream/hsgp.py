@@ -8,17 +8,15 @@ the same surrogate and two streams can be merged.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, Self, Unpack, cast
 
 import torch
 from torch import Tensor
 
-from bo_stream.core.additive import AdditiveGP
-from bo_stream.core.options import CommonOptions
+from bo_stream.core.choosing import ChoosingGP
+from bo_stream.core.options import CommonOptions, whole_number
 from bo_stream.core.streaming import Promises
-from bo_stream.errors import BoundsError, InputError, StateError
-from bo_stream.fitting.report import FitReport
+from bo_stream.errors import BoundsError
 from bo_stream.spectral.basis import Basis
 from bo_stream.spectral.density import checked_lengthscales, lengthscales_of, log_density
 from bo_stream.spectral.evidence import spectral_evidence
@@ -29,14 +27,10 @@ from bo_stream.sums.evidence import Factorisation
 __all__ = ["HSGP"]
 
 MOVED = 0.2
-"""Change of a lengthscale's logarithm from which a fit chooses the features anew,"""
-GROWTH = 2.0
-"""if there are this many times the data of the last time;"""
-ROUNDS = 2
-"""then this often at most, climbing in between."""
+"""Change of a lengthscale's logarithm from which a fit chooses the features anew."""
 
 
-class HSGP(AdditiveGP):
+class HSGP(ChoosingGP):
     """Gaussian process on products of sines over a box around the bounds, with constant-size state.
 
     Exact inference for its own prior, whose covariance is ``sum_j lambda_j phi_j(x) phi_j(z)`` over
@@ -93,6 +87,7 @@ class HSGP(AdditiveGP):
     )
 
     needs_bounds = True
+    _remedy = "Build it anew with `lengthscales`, or with a larger `opening`."
 
     def __init__(
         self,
@@ -108,8 +103,8 @@ class HSGP(AdditiveGP):
         if common.get("bounds") is None:
             raise BoundsError("bounds `2 x d`", "none", "Give the raw bounds of the problem.")
         super().__init__(train_X, train_Y, train_Yvar, **common)
-        self.num_features = _whole("num_features", num_features, 1)
-        self.opening = _whole("opening", opening, 0)
+        self.num_features = whole_number("num_features", num_features, 1)
+        self.opening = whole_number("opening", opening, 0)
         self.lengthscales = checked_lengthscales(lengthscales, self._dim)
         self._news_kept = num_features // 4
         image = self._transformed(self.get_buffer("bounds"))
@@ -128,13 +123,8 @@ class HSGP(AdditiveGP):
             StateError: if more points were seen than are held, or features were given once and for
                 all.
         """
-        if not self._choosable():
-            raise StateError(
-                "all points seen at hand, to be summed over other features",
-                f"{self.num_observed} seen and at most {self._sizes()['w']} held",
-                "Build it anew with `lengthscales`, or with a larger `opening`.",
-            )
-        self._wholly(self._choose)
+        self._check_choosable()
+        self._wholly(lambda: self._choose(self._fitting()))
         return self
 
     @property
@@ -143,15 +133,13 @@ class HSGP(AdditiveGP):
         return cast(SpectralState, self.held()).basis.lengthscales.clone()
 
     def _choosable(self) -> bool:
-        at_hand = cast(SpectralState, self.held()).at_hand(self.num_observed)
-        return self.lengthscales is None and at_hand
+        return self.lengthscales is None and super()._choosable()
 
-    def _choose(self) -> None:
-        state = cast(SpectralState, self.held()).on_basis(self._basis(), self.num_observed)
-        self.hold("state", replace(state, chosen_at=state.weight.new_tensor(self.num_observed)))
-        self._changed()
+    def _misfit(self) -> bool:
+        moved = (self._lengthscales() / self.feature_lengthscales).log().abs()
+        return float(moved.max()) > MOVED
 
-    def _basis(self) -> Basis:
+    def _fitting(self) -> Basis:
         """The features for the lengthscales given, or else for those of the kernel."""
         given, like = self.lengthscales, self.get_buffer("_noise_sum")
         lengthscales = self._lengthscales() if given is None else like.new_tensor(given)
@@ -162,26 +150,6 @@ class HSGP(AdditiveGP):
         """The kernel's lengthscales, geometric means over outputs, ``d``."""
         each = lengthscales_of(self.covar_module, self._dim, self.num_outputs).detach()
         return each.log().mean(0).exp()
-
-    def fit(self, max_evals: int | None = None) -> FitReport:
-        """Fit the hyperparameters, warm-started, and the features to them while that is possible.
-
-        Interrupted, it leaves the best hyperparameters seen under the features of then.
-
-        Args:
-            max_evals: Most objective-and-gradient evaluations; None: until the gain falls below
-                0.01 nat.
-        """
-        report = super().fit(max_evals)
-        due = self.num_observed >= GROWTH * float(self.held().chosen_at) and self._choosable()
-        for _ in range(ROUNDS if due else 0):
-            left = None if max_evals is None else max_evals - report.evaluations
-            moved = (self._lengthscales() / self.feature_lengthscales).log().abs()
-            if left == 0 or float(moved.max()) <= MOVED:
-                break
-            self.choose_features()
-            report = report.and_then(super().fit(left))
-        return report
 
     # -- state -----------------------------------------------------------------------------------
 
@@ -194,7 +162,7 @@ class HSGP(AdditiveGP):
 
     def _empty_state(self) -> SpectralState:
         shared = self.noise_mode == "learned"
-        return SpectralState.on(self._basis(), self.num_outputs, shared, self._sizes()["w"])
+        return SpectralState.on(self._fitting(), self.num_outputs, shared, self._sizes()["w"])
 
     def _absorb(
         self, state: SpectralState, X: Tensor, Y: Tensor, R: Tensor, *, exact: bool
@@ -202,7 +170,7 @@ class HSGP(AdditiveGP):
         """A += W'R^-1 W, b += W'R^-1 y, yy += y'R^-1 y, ld += sum log r (MATHS 2.2)."""
         self._check_noise(X, R)
         if not (exact or self.num_observed):
-            state = state.on_basis(self._basis(), 0)
+            state = state.resummed(self._fitting(), 0)
         return state.absorb_at(X, Y, R, self._undo, self.num_observed)
 
     # -- posterior and objective -----------------------------------------------------------------
@@ -228,9 +196,3 @@ class HSGP(AdditiveGP):
         logs = logs - basis.width.log().sum()
         c = self._prior_mean() - state.origin
         return spectral_evidence(state, logs, self._noise_scale(), c, profile_mean)
-
-
-def _whole(name: str, value: int, least: int) -> int:
-    if type(value) is not int or value < least:
-        raise InputError(f"{name}, an integer of {least} or more", repr(value), "Correct it.")
-    return value

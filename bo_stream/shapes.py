@@ -11,7 +11,7 @@ from torch import Tensor
 
 from bo_stream.errors import StateError
 
-__all__ = ["check_shapes", "moved", "shaped", "tensors_of", "with_tensors"]
+__all__ = ["check_shapes", "moved", "nested", "shaped", "tensors_of", "with_tensors"]
 
 Sign = Literal["any", "not negative", "positive", "extended"]
 
@@ -33,6 +33,11 @@ def shaped(shape: str, sign: Sign = "any") -> Any:
         ...     b: Tensor = shaped("m")
     """
     return field(metadata={"shape": shape, "sign": sign})
+
+
+def nested() -> Any:
+    """A field of a state dataclass that is a dataclass of tensors, or of none, itself."""
+    return field()
 
 
 def tensors_of(state: Any) -> Iterator[tuple[str, Tensor]]:

@@ -21,7 +21,8 @@ ROOMS = {
     **dict.fromkeys(MATHEMATICS, {"posterior", "fitting"}),
     "core": {"posterior", "fitting"},
     **dict.fromkeys(POLICIES, {"posterior", "fitting"} | MATHEMATICS),
-    **dict.fromkeys(FAMILIES, {"core", "posterior", "fitting"} | MATHEMATICS | POLICIES),
+    "gridded": {"core", "posterior", "fitting"} | MATHEMATICS,
+    **dict.fromkeys(FAMILIES, {"core", "posterior", "fitting", "gridded"} | MATHEMATICS | POLICIES),
     "families": FAMILIES | {"core"},
     "sgpr": {"sparse"},
     "scores": {"core", "posterior", "fitting"},
@@ -33,7 +34,7 @@ ROOMS = {
 }
 # Mathematics that builds on other mathematics.
 BETWEEN = {
-    "grid": {"sums"},
+    "grid": {"sums", "spectral"},
     "scattered": {"sums"},
     "spectral": {"sums"},
     "variational": {"sparse"},

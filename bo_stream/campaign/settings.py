@@ -13,7 +13,7 @@ from bo_stream.campaign.proposals import Build, Optimiser
 from bo_stream.campaign.space import Space, space_from
 from bo_stream.core.streaming import StreamingGP
 from bo_stream.errors import InputError, StateError
-from bo_stream.families import FAMILIES, surrogate
+from bo_stream.families import FAMILIES, in_loops, surrogate
 
 __all__ = ["GOALS", "SCHEDULE", "Goal", "Named", "Settings"]
 
@@ -166,7 +166,7 @@ class Settings:
             raise _needs("surrogate")
         options = dict(self.surrogate)
         name = _known(options.pop("name"), FAMILIES, "surrogate")
-        return partial(surrogate, name, **options)
+        return partial(surrogate, name, **in_loops(name, options))
 
     def build_acquisition(self, own: Build | None) -> Build:
         """What makes the acquisition function: the user's callable, or the one named."""

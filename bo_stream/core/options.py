@@ -15,9 +15,16 @@ from gpytorch.likelihoods import Likelihood
 from gpytorch.means import ConstantMean, Mean, ZeroMean
 from torch import Size, Tensor
 
-from bo_stream.errors import OptionError, UnsupportedError
+from bo_stream.errors import InputError, OptionError, UnsupportedError
 
-__all__ = ["CommonOptions", "constructor_signature", "default_kernel", "mean_for", "own_options"]
+__all__ = [
+    "CommonOptions",
+    "constructor_signature",
+    "default_kernel",
+    "mean_for",
+    "own_options",
+    "whole_number",
+]
 
 
 class CommonOptions(TypedDict, total=False):
@@ -88,6 +95,17 @@ def default_kernel(dim: int, batch_shape: Size) -> Kernel:
     """`ScaleKernel` over an ARD RBF with BoTorch's dimension-scaled priors, per output."""
     base = get_covar_module_with_dim_scaled_prior(ard_num_dims=dim, batch_shape=batch_shape)
     return ScaleKernel(base, batch_shape=batch_shape)
+
+
+def whole_number(name: str, value: int, least: int) -> int:
+    """An option that is a number of things, checked.
+
+    Raises:
+        InputError: unless it is an integer of ``least`` or more.
+    """
+    if type(value) is not int or value < least:
+        raise InputError(f"{name}, an integer of {least} or more", repr(value), "Correct it.")
+    return value
 
 
 def mean_for(mean: Mean | None, batch_shape: Size) -> Mean:

@@ -23,7 +23,7 @@ from bo_stream.shapes import check_shapes, tensors_of, with_tensors
 
 __all__ = ["STATE_VERSION", "HeldState", "Memo"]
 
-STATE_VERSION = 3
+STATE_VERSION = 4
 _T = TypeVar("_T")
 
 
@@ -65,12 +65,14 @@ class HeldState(nn.Module):
     Attributes:
         _state: Names of the buffers, in order.
         _forms: The dataclasses they belong to, without their tensors.
+        _outdated: What to do about a state saved by another release.
     """
 
     _state: list[str]
     _forms: dict[str, Any]
     _lock: Lock
     _undo: list[Callable[[], Any]]
+    _outdated = "Load it with the release that saved it, or build the surrogate from the data."
 
     def _layout(self) -> dict[str, Any]:
         """What a saved state must agree with to be loaded."""
@@ -221,7 +223,7 @@ class HeldState(nn.Module):
             raise StateError(
                 f"a state of version {STATE_VERSION}",
                 f"one of version {header.get('version')}",
-                "Load it with the release that saved it, or build the surrogate from the data.",
+                self._outdated,
             )
         differs = sorted(
             key for key in own if not isinstance(header, Mapping) or header.get(key) != own[key]

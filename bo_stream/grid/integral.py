@@ -100,6 +100,10 @@ class GridIntegral:
             for a, b in zip(mine, (points, weights), strict=True)
         )
 
+    def serves(self, grid: Grid, points: Tensor, weights: Tensor) -> bool:
+        """Whether these are the points and weights summed over, and the nodes."""
+        return self.near.grid.same_as(grid) and self.same_points(points, weights)
+
     def gram(self, a: G, b: G) -> Tensor:
         """``sum_t w_t cov(a, t) cov(t, b)``, ``batch x o x q x q'``: as one covariance.
 

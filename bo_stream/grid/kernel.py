@@ -20,10 +20,20 @@ from gpytorch.kernels import (
 from torch import Tensor
 
 from bo_stream.grid.nodes import Grid
-from bo_stream.grid.roots import TINY, ProductRoot, dense_root
+from bo_stream.grid.roots import TINY, ProductRoot, dense_root, flushed
+from bo_stream.grid.rows import DensePrior, ProductPrior, RowPrior
 from bo_stream.sums.evidence import Root
 
-__all__ = ["is_stationary", "kernel_matrices", "kernel_roots", "kernel_values"]
+__all__ = [
+    "is_product",
+    "is_stationary",
+    "kernel_along",
+    "kernel_matrices",
+    "kernel_roots",
+    "kernel_values",
+    "product_factors",
+    "row_priors",
+]
 
 
 def kernel_roots(
@@ -38,17 +48,25 @@ def kernel_roots(
         outputs: Number of outputs.
     """
     if grid.dim == 1 or is_product(kernel):
-        axes = grid.axes(like)
-        values = _values(kernel, torch.cat(axes), outputs)
-        sources = []
-        for row in values:
-            parts = row.split([len(axis) for axis in axes])
-            sources.append([row[0], *(_toeplitz(part / part[0]) for part in parts)])
+        sources = product_factors(kernel, grid, like, outputs)
         made = [ProductRoot(a.detach(), [K.detach() for K in Ks]) for a, *Ks in sources]
         return list(made), sources
     matrices = kernel_matrices(kernel, grid, like, outputs)
     band = 4 * (grid.m // grid.sizes[0])
     return [dense_root(K.detach(), band) for K in matrices], [[K] for K in matrices]
+
+
+def row_priors(kernel: Kernel, grid: Grid, X: Tensor, outputs: int) -> list[RowPrior]:
+    """Per output the prior as the rows of points ``n x d`` see it, differentiable."""
+    if grid.dim == 1 or is_product(kernel):
+        rows = [
+            grid.axis(k).interpolate(X[:, k : k + 1]).dense(size)
+            for k, size in enumerate(grid.sizes)
+        ]
+        factors = product_factors(kernel, grid, X, outputs)
+        return [ProductPrior(a, [flushed(K) for K in Ks], rows) for a, *Ks in factors]
+    whole = grid.interpolate(X)
+    return [DensePrior(values, grid, whole) for values in kernel_values(kernel, grid, X, outputs)]
 
 
 def kernel_matrices(kernel: Kernel, grid: Grid, like: Tensor, outputs: int) -> list[Tensor]:
@@ -60,6 +78,13 @@ def kernel_values(kernel: Kernel, grid: Grid, like: Tensor, outputs: int) -> Ten
     """Per output the kernel at `Grid.differences`, ``o x prod(2 g_k - 1)``, differentiable."""
     values = _values(kernel, grid.differences(like), outputs)
     return torch.where(values.abs() < TINY * values.amax(), 0.0, values)
+
+
+def kernel_along(kernel: Kernel, input_: int, t: Tensor, dim: int, outputs: int) -> Tensor:
+    """The kernel at distances ``t`` along one of ``dim`` inputs, ``o x len(t)``."""
+    Z = t.new_zeros(len(t), dim)
+    Z[:, input_] = t
+    return _values(kernel, Z, outputs)
 
 
 def is_stationary(kernel: Kernel) -> bool:
@@ -77,7 +102,19 @@ def is_product(kernel: Kernel) -> bool:
         return is_product(kernel.base_kernel)
     if isinstance(kernel, ProductKernel):
         return all(is_product(k) for k in kernel.kernels)
+    if kernel.active_dims is not None and len(kernel.active_dims) == 1:
+        return not isinstance(kernel, AdditiveKernel)
     return type(kernel) in (RBFKernel, PeriodicKernel)
+
+
+def product_factors(kernel: Kernel, grid: Grid, like: Tensor, outputs: int) -> list[list[Tensor]]:
+    """Per output the amplitude of a product kernel and its factors, of unit diagonal."""
+    axes = grid.axes(like)
+    factors = []
+    for row in _values(kernel, torch.cat(axes), outputs):
+        parts = row.split([len(axis) for axis in axes])
+        factors.append([row[0], *(_toeplitz(part / part[0]) for part in parts)])
+    return factors
 
 
 def _values(kernel: Kernel, Z: Tensor, outputs: int) -> Tensor:

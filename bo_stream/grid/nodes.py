@@ -1,8 +1,8 @@
-"""A regular grid: Keys' cubic interpolation weights and kernels on its nodes [WISKI, MATHS 2.1].
+"""A regular grid: interpolation from its nodes, and kernels on them [WISKI, MATHS 2.1].
 
-Nodes are numbered row by row, the last dimension fastest. Points may lie between the second and the
-last but one node of each dimension; a grid made from bounds is padded by two nodes on each side, so
-that bounds are inside with a non-zero gradient.
+Nodes are numbered row by row, the last dimension fastest. A grid made from bounds is folded: its
+first and last nodes are the bounds, and points may lie anywhere between. On a grid given node by
+node, points may lie between the second and the last but one node of each dimension.
 """
 
 from __future__ import annotations
@@ -12,12 +12,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 
 from bo_stream.errors import BoundsError, InputError, ShapeError, UnsupportedError
+from bo_stream.grid.weights import INNER, weights
 from bo_stream.sums.state import Undo
 
 __all__ = ["Grid", "Interpolation"]
@@ -26,9 +27,11 @@ __all__ = ["Grid", "Interpolation"]
 OUTER_VALUES = 2**18
 """Products formed at a time when outer products are summed."""
 DEFAULT_SIZES = {1: 100, 2: 30, 3: 10}
-
-
-PAD = 2
+LEAST = 4
+"""Nodes a dimension: as many as a point is interpolated from."""
+ROOM = {True: 1.0, False: 1e-9}
+"""Cells by which a point may lie beyond the end of a folded grid (surrogates check their bounds
+more closely, in raw units) and of another."""
 
 
 @dataclass(frozen=True)
@@ -72,38 +75,40 @@ class Grid:
     Attributes:
         origin: First node of each dimension.
         step: Spacing of each dimension.
-        sizes: Number of nodes of each dimension, padding included.
+        sizes: Number of nodes of each dimension.
+        folded: Whether points may lie in the outermost cells too, interpolated from fewer nodes.
     """
 
     origin: tuple[float, ...]
     step: tuple[float, ...]
     sizes: tuple[int, ...]
+    folded: bool = False
 
     @classmethod
     def covering(cls, bounds: Tensor, sizes: int | Sequence[int] | None = None) -> Grid:
-        """The grid whose padded inside is exactly ``bounds`` (``2 x d``, transformed space)."""
+        """The folded grid from bound to bound (``2 x d``, transformed space)."""
         d = bounds.shape[1]
-        counts = DEFAULT_SIZES.get(d, 10) if sizes is None else sizes
-        counts = [counts] * d if isinstance(counts, int) else list(counts)
-        _check_dim(counts)
-        if len(counts) != d or any(g < 2 * PAD + 2 for g in counts):
+        given = DEFAULT_SIZES.get(d, 10) if sizes is None else sizes
+        listed = isinstance(given, Sequence) and not isinstance(given, str)
+        counts = list(cast("Sequence[int]", given)) if listed else [cast(int, given)] * d
+        if len(counts) != d or not all(isinstance(g, int) and g >= LEAST for g in counts):
             raise InputError(
-                f"{d} grid sizes of at least {2 * PAD + 2} nodes, padding included",
-                f"{counts}",
+                f"{d} grid sizes of at least {LEAST} nodes",
+                f"{given!r}",
                 "Give one integer, or one per dimension.",
             )
+        _check_dim(counts)
         low, high = bounds.tolist()
-        steps = [(b - a) / (g - 1 - 2 * PAD) for a, b, g in zip(low, high, counts, strict=True)]
-        origin = [a - PAD * h for a, h in zip(low, steps, strict=True)]
-        return cls(tuple(origin), tuple(steps), tuple(counts))
+        steps = [(b - a) / (g - 1) for a, b, g in zip(low, high, counts, strict=True)]
+        return cls(tuple(low), tuple(steps), tuple(counts), folded=True)
 
     @classmethod
     def from_nodes(cls, nodes: Sequence[Tensor], dim: int) -> Grid:
-        """A grid from one regular 1-D tensor per dimension, padding included."""
+        """A grid from one regular 1-D tensor per dimension, two nodes beyond all points."""
         _check_dim([len(g) for g in nodes])
-        if len(nodes) != dim or any(g.ndim != 1 or len(g) < 4 for g in nodes):
+        if len(nodes) != dim or any(g.ndim != 1 or len(g) < LEAST for g in nodes):
             raise ShapeError(
-                f"{dim} one-dimensional tensors of at least 4 nodes",
+                f"{dim} one-dimensional tensors of at least {LEAST} nodes",
                 f"{[tuple(g.shape) for g in nodes]}",
                 "Give one tensor per input dimension, in transformed space.",
             )
@@ -129,27 +134,46 @@ class Grid:
         """Number of nodes."""
         return math.prod(self.sizes)
 
+    def widths(self, like: Tensor) -> Tensor:
+        """Of what lies between the first nodes and the last, ``d``."""
+        return like.new_tensor(self.step) * (like.new_tensor(self.sizes) - 1.0)
+
+    def same_as(self, other: Grid) -> bool:
+        """Whether interpolation from both is the same."""
+        return self == other
+
+    def axis(self, k: int) -> Grid:
+        """The nodes of one dimension."""
+        return Grid(
+            self.origin[k : k + 1], self.step[k : k + 1], self.sizes[k : k + 1], self.folded
+        )
+
     def digest(self) -> str:
         """A hash that tells grids apart in saved states."""
-        return hashlib.sha256(repr((self.origin, self.step, self.sizes)).encode()).hexdigest()[:16]
+        parts = (self.origin, self.step, self.sizes, *(["folded"] if self.folded else []))
+        return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
 
     def interpolate(self, X: Tensor) -> Interpolation:
         """Keys' cubic weights (a = -1/2) at points ``batch x q x d``; differentiable in X.
 
         Raises:
-            BoundsError: for points outside the second and the last but one nodes.
+            BoundsError: for points outside the grid, or in the outermost cells of one that is not
+                folded.
         """
         t = (X - X.new_tensor(self.origin)) / X.new_tensor(self.step)
-        last = X.new_tensor([g - 2.0 for g in self.sizes])
-        if bool(((t < 1 - 1e-9) | (t > last + 1e-9)).any()):
+        edge, last = 0 if self.folded else 1, X.new_tensor([g - 2.0 for g in self.sizes])
+        high, room = last + (1 - edge), ROOM[self.folded]
+        if bool(((t < edge - room) | (t > high + room)).any()):
             raise BoundsError(
-                "points inside the grid, at least one cell from its edge",
+                "points inside the grid" + (", at least one cell from its edge" if edge else ""),
                 f"some outside (nodes from {self.origin}, steps {self.step}, sizes {self.sizes})",
                 "Build the surrogate with `bounds` or a `grid` that covers them.",
             )
-        cell = t.detach().floor().clamp(min=1).minimum(last - 1)
-        weight: Tensor = _Weights.apply(t - cell)
-        nodes = cell.long().unsqueeze(-1) + torch.arange(-1, 3, device=X.device)
+        cell = t.detach().floor().clamp(min=edge).minimum(high - 1)
+        low_end, high_end = cell < 1, cell > last - 1  # never, unless folded
+        weight = weights(t - cell, INNER - low_end.long() + high_end.long())
+        start = (cell.long() - 1) + low_end.long() - high_end.long()
+        nodes = start.unsqueeze(-1) + torch.arange(4, device=X.device)
         index = nodes[..., 0, :]
         for k, size in enumerate(self.sizes[1:], start=1):
             index = (index.unsqueeze(-1) * size + nodes[..., k, None, :]).flatten(-2)
@@ -225,42 +249,6 @@ def _collect(M: Tensor, sizes: tuple[int, ...]) -> Tensor:
     return _collect(blocks.flip(1).reshape(-1, p, p), sizes[1:]).reshape(batch, -1)
 
 
-class _Weights(torch.autograd.Function):
-    """Products of Keys' weights over dimensions, ``... x d`` to ``... x 4^d``, differentiable once.
-
-    One node with its derivative in closed form: it stands in every acquisition's inner loop.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, s: Tensor) -> Tensor:
-        keys = _keys(s)
-        ctx.save_for_backward(s, keys)
-        weight = keys[..., 0, :]
-        for k in range(1, s.shape[-1]):
-            weight = (weight.unsqueeze(-1) * keys[..., k, None, :]).flatten(-2)
-        return weight
-
-    @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> Tensor:
-        s, keys = ctx.saved_tensors
-        d = s.shape[-1]
-        left = grad.unflatten(-1, (4,) * d)
-        along = []
-        for k in range(d):  # left: dimensions before k are contracted away
-            part = left
-            for j in range(d - 1, k, -1):
-                part = (part * keys[..., j, :].reshape(*s.shape[:-1], *(1,) * (j - k), 4)).sum(-1)
-            along.append(part)
-            left = (left.movedim(s.ndim - 1, -1) * _aligned(keys[..., k, :], left)).sum(-1)
-        return (torch.stack(along, -2) * _keys_slope(s)).sum(-1)
-
-
-def _aligned(weights: Tensor, like: Tensor) -> Tensor:
-    """``... x 4`` weights with ones before the last dimension, to match ``like``."""
-    return weights.reshape(*weights.shape[:-1], *(1,) * (like.ndim - weights.ndim), 4)
-
-
 def _check_dim(sizes: Sequence[int]) -> None:
     """Refuse grids of more than three dimensions, with the memory they would take."""
     d = len(sizes)
@@ -271,31 +259,3 @@ def _check_dim(sizes: Sequence[int]) -> None:
             f"{d}: {' x '.join(map(str, sizes))} nodes would take {gib:.3g} GiB of state",
             "Use NodeWISKI (or ExactGP, OnlineSGPR, CaGP), or project the inputs to 3 dimensions.",
         )
-
-
-def _keys(s: Tensor) -> Tensor:
-    """Keys' four weights at offsets -1, 0, 1, 2 for positions ``s`` in a cell; ``... x 4``."""
-    s2, s3 = s * s, s * s * s
-    return torch.stack(
-        [
-            -0.5 * s3 + s2 - 0.5 * s,
-            1.5 * s3 - 2.5 * s2 + 1.0,
-            -1.5 * s3 + 2.0 * s2 + 0.5 * s,
-            0.5 * s3 - 0.5 * s2,
-        ],
-        dim=-1,
-    )
-
-
-def _keys_slope(s: Tensor) -> Tensor:
-    """Derivative of `_keys` in ``s``."""
-    s2 = s * s
-    return torch.stack(
-        [
-            -1.5 * s2 + 2.0 * s - 0.5,
-            4.5 * s2 - 5.0 * s,
-            -4.5 * s2 + 4.0 * s + 0.5,
-            1.5 * s2 - s,
-        ],
-        dim=-1,
-    )

@@ -22,7 +22,7 @@ from bo_stream.posterior.gaussian import JointGaussian
 from bo_stream.posterior.integral import Integral
 from bo_stream.posterior.process import Path, PosteriorProcess
 
-__all__ = ["GridGaussian", "GridProcess", "stacked"]
+__all__ = ["GridGaussian", "GridProcess", "interpolated_path", "stacked"]
 
 
 @dataclass(frozen=True)
@@ -99,6 +99,20 @@ def stacked(matrices: Sequence[Tensor]) -> Tensor:
     return matrices[0].unsqueeze(0) if len(matrices) == 1 else torch.stack(list(matrices))
 
 
+def interpolated_path(grid: Grid, draws: Tensor) -> Path:
+    """Sample functions from values at the nodes, ``sample_shape x o x m``."""
+
+    def sample(X: Tensor) -> Tensor:
+        rows = grid.interpolate(X)
+        batch = torch.broadcast_shapes(draws.shape[:-2], rows.index.shape[:-2])
+        index = rows.index.flatten(-2).unsqueeze(-2).expand(*batch, draws.shape[-2], -1)
+        picked = draws.expand(*batch, -1, -1).gather(-1, index)
+        picked = picked.unflatten(-1, rows.index.shape[-2:])
+        return (picked * rows.weight.unsqueeze(-3)).sum(-1)
+
+    return sample
+
+
 @dataclass(frozen=True)
 class GridProcess(PosteriorProcess):
     """Posterior of the grid values ``u``: mean ``m_u`` (``o x m``), covariance ``S_u`` (``o x m x
@@ -123,16 +137,7 @@ class GridProcess(PosteriorProcess):
         L = torch.linalg.cholesky(self.S_u + 1e-10 * scale * eye)
         noise = torch.randn(*sample_shape, *self.mean_u.shape, dtype=L.dtype, device=L.device)
         draws = self.mean_u + (L @ noise.unsqueeze(-1)).squeeze(-1)
-
-        def sample(X: Tensor) -> Tensor:
-            rows = self.grid.interpolate(X)
-            batch = torch.broadcast_shapes(draws.shape[:-2], rows.index.shape[:-2])
-            index = rows.index.flatten(-2).unsqueeze(-2).expand(*batch, draws.shape[-2], -1)
-            picked = draws.expand(*batch, -1, -1).gather(-1, index)
-            picked = picked.unflatten(-1, rows.index.shape[-2:])
-            return (picked * rows.weight.unsqueeze(-3)).sum(-1)
-
-        return sample
+        return interpolated_path(self.grid, draws)
 
     def folded(self, X: Tensor, Y: Tensor, D: Tensor) -> GridProcess:
         """The process given ``Y`` (``o x q``) with noise D at points ``q x d``: O(q m^2)."""
@@ -161,7 +166,9 @@ class GridProcess(PosteriorProcess):
             carry = self.carry
             made = carry.brought_to(self.S_u, points, weights)
             if made is None:
-                if isinstance(previous, GridIntegral) and previous.same_points(points, weights):
+                if isinstance(previous, GridIntegral) and previous.serves(
+                    self.grid, points, weights
+                ):
                     made = previous.under(self.S_u)
                 else:
                     rows = self.grid.interpolate(points)

@@ -10,7 +10,7 @@ from torch import Tensor
 from bo_stream.grid.kronecker import kron_left, kron_merged, kron_right, partial_traces
 from bo_stream.sums.roots import DenseRoot, sandwich
 
-__all__ = ["ProductRoot", "dense_root"]
+__all__ = ["ProductRoot", "dense_root", "flushed"]
 
 
 JITTER = 1e-9
@@ -29,7 +29,7 @@ class ProductRoot:
 
     def __init__(self, amplitude: Tensor, kernels: Sequence[Tensor]) -> None:
         self.amplitude = amplitude
-        self.factors = [_chol(_flush(K)) for K in kernels]
+        self.factors = [_chol(flushed(K)) for K in kernels]
         self.merged = kron_merged(self.factors)
         self.transposed = [R.mT.contiguous() for R in self.merged]
 
@@ -67,9 +67,9 @@ def _chol(K: Tensor) -> Tensor:
     jitter = JITTER * K.diagonal().mean()
     K = K.clone()
     K.diagonal().add_(jitter)
-    return _flush(torch.linalg.cholesky(K))
+    return flushed(torch.linalg.cholesky(K))
 
 
-def _flush(K: Tensor) -> Tensor:
+def flushed(K: Tensor) -> Tensor:
     """Zero for what is smaller than `TINY` of the largest."""
     return torch.where(K.abs() < TINY * K.diagonal().max(), 0.0, K)

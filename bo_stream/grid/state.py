@@ -1,104 +1,128 @@
-"""The state of a Gaussian process on a grid: the sums, and the first rows of W on a large grid."""
+"""The state of a Gaussian process on a grid: sums over its nodes, and the first points."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from functools import partial
-from typing import Self
+from dataclasses import dataclass, fields
+from typing import Any, Self, cast
 
-import torch
 from torch import Tensor
 
-from bo_stream.grid.nodes import Grid, Interpolation
-from bo_stream.shapes import shaped
-from bo_stream.sums.state import Sums, Undo, noisier
+from bo_stream.errors import UnsupportedError
+from bo_stream.grid.bands import REACH, BandRows, pair_count
+from bo_stream.grid.nodes import Grid
+from bo_stream.shapes import nested, shaped
+from bo_stream.sums.opening import OpeningSums
+from bo_stream.sums.state import Rows
 
-__all__ = ["GridState"]
+__all__ = ["BandState", "GridState", "grid_state"]
 
-ROWS_FROM = 2000
-"""Nodes from which a grid that has seen fewer points is factorised through their rows."""
+DENSE_NODES = 4096
+"""Nodes up to which the sums are a matrix,"""
+MOST_DENSE_NODES = 10_000
+"""and up to which they are where they cannot be by pairs of nodes."""
+MOST_A_SIDE = 1000
+"""Nodes of one dimension up to which the sums can be by pairs of nodes."""
 
 
 @dataclass(frozen=True)
-class GridState(Sums):
-    """Sums over the nodes of a grid and, from 2,000 nodes on, the rows of W while they are fewer.
+class GridState(OpeningSums):
+    """Sums over the nodes of a grid and, while they are all of them, the points summed over.
 
     Attributes:
-        row_index, row_weight: Rows of W, ``w x 4^d``; w is 0 or the number of nodes.
-        row_y: Their targets, counted from the origin.
-        row_r: Their noise variances, before any learned scale.
+        grid: The nodes.
+        by_pairs: Whether the kernel lets sums over many nodes be by pairs: a product over inputs.
     """
 
-    row_index: Tensor = shaped("w k", "not negative")
-    row_weight: Tensor = shaped("w k")
-    row_y: Tensor = shaped("o w")
-    row_r: Tensor = shaped("s w", "positive")
+    grid: Grid = nested()
+    by_pairs: bool = nested()
+
+    @property
+    def features(self) -> Grid:
+        """The nodes."""
+        return self.grid
+
+    def over(self, features: Grid) -> Self:
+        """A state on another grid, before any data."""
+        outputs, noises = len(self.b), len(self.A)
+        parts = {part.name: getattr(self, part.name) for part in fields(self)}
+        kind = _kind(features, self.by_pairs)
+        parts["A"] = self.A.new_zeros(noises, *kind.entries(features.m, grid=features))
+        parts["b"] = self.b.new_zeros(outputs, features.m)
+        return cast(Self, kind(**{**parts, "grid": features}))
+
+    def rows_at(self, X: Tensor) -> Rows:
+        """Interpolation rows at points ``n x d``."""
+        return self.grid.interpolate(X)
+
+    def _unlike(self) -> tuple[str, str, str]:
+        return (
+            "two streams on the same grid",
+            "grids of different nodes, and points no longer at hand",
+            "Build both with the same `grid_size`.",
+        )
+
+
+@dataclass(frozen=True)
+class BandState(GridState):
+    """The state of a large grid: its A by pairs of nodes, ``4^d m`` numbers.
+
+    Attributes:
+        A: ``W'R^-1 W``, ``prod(4 n_k)`` entries.
+    """
+
+    A: Tensor = shaped("s t")
 
     @classmethod
-    def on(cls, grid: Grid, outputs: int, shared: bool) -> Self:
-        """Before any data."""
-        sums, w = Sums.none(grid.m, outputs, shared), grid.m if grid.m >= ROWS_FROM else 0
-        zeros = sums.b.new_zeros(w, 4**grid.dim)
-        rows = (zeros.long(), zeros, sums.b.new_zeros(outputs, w), sums.b.new_ones(len(sums.A), w))
-        return cls(sums.A, sums.b, sums.yy, sums.origin, sums.ld, sums.weight, *rows)
+    def entries(cls, m: int, **features: Any) -> tuple[int, ...]:
+        """Shape of A."""
+        return (pair_count(features["grid"].sizes),)
 
-    def absorb_at(self, rows: Interpolation, Y: Tensor, R: Tensor, undo: Undo, n: int) -> GridState:
-        """The state after a batch, with n points before it (MATHS 2.2); O(q 16^d)."""
-        new = self.absorb(rows, Y, R, undo, first=n == 0)
-        new._hold_rows(rows, Y - new.origin.unsqueeze(-1), R, undo, n)
-        return new
+    def rows_at(self, X: Tensor) -> BandRows:
+        """Interpolation rows at points ``n x d``, to be summed by pairs of nodes."""
+        return BandRows(self.grid.interpolate(X), self.grid.sizes)
 
-    def _hold_rows(self, rows: Interpolation, y: Tensor, R: Tensor, undo: Undo, n: int) -> None:
-        """Write rows behind the first n, while there is room; in place, like A."""
-        end = n + y.shape[-1]
-        if end > len(self.row_index):
-            return
-        news = (rows.index, rows.weight, y.mT, R.mT)
-        helds = (self.row_index, self.row_weight, self.row_y.mT, self.row_r.mT)
-        for held, new in zip(helds, news, strict=True):
-            place = held[n:end]
-            undo.append(partial(place.copy_, place.clone()))
-            place.copy_(new)
+    def totals(self) -> tuple[Tensor, Tensor, Tensor]:
+        """``W'R^-1 1`` (``s x m``), ``1'R^-1 y`` (``o``) and ``1'R^-1 1`` (``s``): O(4^d m)."""
+        sums = self.A
+        for (
+            n
+        ) in self.grid.sizes:  # each turn sums over one node of the pairs of the first dimension
+            pairs = sums.reshape(len(sums), n, REACH, -1)
+            along = pairs.sum(2)
+            for s in range(1, REACH):
+                along[:, s:] += pairs[:, : n - s, s]
+            sums = along.mT.flatten(1)
+        return sums, self.b.sum(-1), sums.sum(-1)
 
-    def rows(self, n: int) -> Interpolation | None:
-        """The rows of all n points, where they are held."""
-        if not 0 < n < len(self.row_index):
-            return None
-        return Interpolation(self.row_index[:n], self.row_weight[:n])
 
-    def about(self, origin: Tensor) -> Self:
-        """The same data with y counted from another origin: O(m^2)."""
-        shift = torch.where(self._written(), (origin - self.origin).unsqueeze(-1), 0.0)
-        return replace(super().about(origin), row_y=self.row_y - shift)
+def grid_state(grid: Grid, outputs: int, shared: bool, opening: int, by_pairs: bool) -> GridState:
+    """The state before any data: sums in a matrix on few nodes, by pairs of nodes on many.
 
-    def _written(self) -> Tensor:
-        """Which rows are those of a point, ``w``."""
-        return (self.row_weight != 0.0).any(-1)
+    Args:
+        grid: The nodes.
+        outputs: Number of outputs.
+        shared: Whether they share noise variances.
+        opening: Number of first points that are held.
+        by_pairs: Whether the kernel is a product over inputs.
 
-    def rescaled(self, shift: Tensor, factor: Tensor, known_noise: bool) -> Self:
-        """The state for targets ``(y - shift) / factor`` and, where known, noise to match."""
-        noise = factor.square() if known_noise else torch.ones_like(factor)
-        row_r = torch.where(self._written(), self.row_r / noise.unsqueeze(-1), self.row_r)
-        row_r = row_r if known_noise else self.row_r
-        scaled = replace(self, row_y=self.row_y / factor.unsqueeze(-1), row_r=row_r)
-        return super(GridState, scaled).rescaled(shift, factor, known_noise)
+    Raises:
+        UnsupportedError: on many nodes, if it is not.
+    """
+    kind = _kind(grid, by_pairs)
+    return kind.empty(grid.m, grid.dim, outputs, shared, opening, grid=grid, by_pairs=by_pairs)
 
-    def discounted(self, factor: float) -> Self:
-        """The state with everything it holds counted ``factor`` times: noisier rows."""
-        row_r = torch.where(self._written(), noisier(self.row_r, factor), self.row_r)
-        return replace(super().discounted(factor), row_r=row_r)
 
-    def merged_at(self, other: GridState, undo: Undo, n: int, others: int) -> GridState:
-        """Both streams' data, n and others of them, counted from this one's origin: O(m^2)."""
-        mine = self if n else self.about(other.origin)
-        if not torch.equal(other.origin, mine.origin):
-            other = other.about(mine.origin)
-        new, rows = mine.merged(other), other.rows(others)
-        if rows is not None:
-            r = other.row_r[:, :others]
-            new._hold_rows(rows, other.row_y[:, :others], r, undo, n)
-        return new
-
-    def row_targets(self, output: int, n: int) -> tuple[Tensor, Tensor]:
-        """Targets and noise variances of the rows of one output, each ``n``."""
-        return self.row_y[output, :n], self.row_r[min(output, len(self.row_r) - 1), :n]
+def _kind(grid: Grid, by_pairs: bool) -> type[GridState]:
+    many = grid.m > DENSE_NODES
+    if many and by_pairs and max(grid.sizes) <= MOST_A_SIDE:
+        return BandState
+    if grid.m <= MOST_DENSE_NODES or not many:
+        return GridState
+    raise UnsupportedError(
+        f"at most {MOST_DENSE_NODES} nodes, or a product of one-dimensional kernels on at most "
+        f"{MOST_A_SIDE} nodes a side",
+        f"{' x '.join(map(str, grid.sizes))} nodes, whose state would take "
+        f"{8 * grid.m**2 / 2**30:.1f} GiB",
+        "Take an RBF kernel, or a ProductKernel of Matern kernels with one active dimension each, "
+        "or fewer nodes.",
+    )

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bo_stream.spectral.basis import Basis
+from bo_stream.spectral.basis import FeatureMap
 
 __all__ = ["SpectralIntegral"]
 
@@ -35,13 +35,15 @@ class SpectralIntegral:
 
     points: Tensor
     weights: Tensor
-    basis: Basis
+    basis: FeatureMap
     B: Tensor
     S: Tensor
     SBS: Tensor
 
     @classmethod
-    def over(cls, points: Tensor, weights: Tensor, basis: Basis, S: Tensor) -> SpectralIntegral:
+    def over(
+        cls, points: Tensor, weights: Tensor, basis: FeatureMap, S: Tensor
+    ) -> SpectralIntegral:
         """Go through the points, O(P f^2)."""
         B = S.new_zeros(S.shape[-2:])
         for X, w in zip(points.split(TILE), weights.split(TILE), strict=True):
@@ -49,7 +51,7 @@ class SpectralIntegral:
             B.addmm_(phi.mT * w, phi)
         return cls(points, weights, basis, B, S, S @ B @ S)
 
-    def serves(self, points: Tensor, weights: Tensor, basis: Basis) -> bool:
+    def serves(self, points: Tensor, weights: Tensor, basis: FeatureMap) -> bool:
         """Whether these are the points, weights and features summed over."""
         pairs = ((self.points, points), (self.weights, weights))
         alike = all(a.device == b.device and torch.equal(a, b) for a, b in pairs)

@@ -15,7 +15,7 @@ from bo_stream.linalg import chol_psd, with_jitter
 from bo_stream.posterior.gaussian import JointGaussian
 from bo_stream.posterior.integral import Integral
 from bo_stream.posterior.process import Path, PosteriorProcess
-from bo_stream.spectral.basis import Basis
+from bo_stream.spectral.basis import FeatureMap
 from bo_stream.spectral.integral import SpectralIntegral
 
 __all__ = ["SpectralGaussian", "SpectralProcess"]
@@ -73,7 +73,7 @@ class SpectralProcess(PosteriorProcess):
         folded_points: Observations folded in since the process was built.
     """
 
-    basis: Basis
+    basis: FeatureMap
     mean: Tensor
     mean_u: Tensor
     S_u: Tensor

@@ -8,7 +8,7 @@ two streams add up. Scaled by a factor, they count what they hold for less: expo
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, Self
 
@@ -61,12 +61,12 @@ class Sums:
     weight: Tensor = shaped("", "not negative")
 
     @classmethod
-    def none(cls, m: int, outputs: int, shared: bool) -> Self:
-        """Before any data."""
+    def none(cls, m: int, outputs: int, shared: bool, entries: Sequence[int] | None = None) -> Self:
+        """Before any data; ``entries`` is the shape of A, where that is not ``m x m``."""
         zero, s = torch.zeros((), dtype=torch.float64), 1 if shared else outputs
         o = zero.new_zeros(outputs)
         return cls(
-            zero.new_zeros(s, m, m),
+            zero.new_zeros(s, *((m, m) if entries is None else entries)),
             zero.new_zeros(outputs, m),
             o,
             o.clone(),
@@ -96,9 +96,12 @@ class Sums:
         w1 = self.A.sum(-1)  # rows of W sum to one
         return w1, self.b.sum(-1), w1.sum(-1)
 
-    def statistics(self, output: int) -> Statistics:
-        """The sums of one output."""
-        shared, (w1, y1, one) = min(output, len(self.A) - 1), self.totals()
+    def statistics(
+        self, output: int, totals: tuple[Tensor, Tensor, Tensor] | None = None
+    ) -> Statistics:
+        """The sums of one output; ``totals`` where they are known."""
+        shared = min(output, len(self.A) - 1)
+        w1, y1, one = self.totals() if totals is None else totals
         return Statistics(
             self.A[shared],
             self.b[output],
@@ -122,7 +125,7 @@ class Sums:
         noise = f.square() if known_noise else torch.ones_like(f)
         new = replace(
             self,
-            A=self.A * noise[:, None, None] if known_noise else self.A,
+            A=self.A * noise.reshape(-1, *(1,) * (self.A.ndim - 1)) if known_noise else self.A,
             b=self.b * (noise / f).unsqueeze(-1),
             yy=self.yy * (noise / f.square()),
             origin=(self.origin - shift) / f,

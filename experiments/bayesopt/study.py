@@ -23,6 +23,7 @@ from botorch.utils.sampling import draw_sobol_samples
 
 from acquisitions import build
 from bo_stream import actions, surrogate
+from bo_stream.families import in_loops
 from bo_stream.loop import BOLoop, FitPolicy, LoopConfig
 from problems import synthetic
 
@@ -62,7 +63,8 @@ class Run:
         if "actions" in family:
             choice = dict(family["actions"])
             family["actions"] = getattr(actions, choice.pop("name"))(**choice)
-        make = partial(surrogate, family.pop("name"), **family)
+        name = family.pop("name")
+        make = partial(surrogate, name, **in_loops(name, family))
         options = dict(self.acquisition)
         if "mc_points" in options:
             options["mc_points"] = draw_sobol_samples(

@@ -6,7 +6,13 @@ import torch
 from bo_stream.grid.near import Near, Nodes, quadratic
 from bo_stream.grid.nodes import Grid
 
-SHAPES = {"1d": (12,), "2d": (9, 14), "2d smallest": (6, 6), "3d": (7, 6, 8)}
+SHAPES = {
+    "1d": (12,),
+    "2d": (9, 14),
+    "2d smallest": (4, 4),
+    "3d": (7, 6, 8),
+    "3d smallest": (4, 4, 4),
+}
 
 
 def made(sizes, outputs=2):

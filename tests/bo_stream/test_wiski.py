@@ -26,8 +26,17 @@ from gpytorch.means import ZeroMean
 from torch import Size, Tensor
 
 from bo_stream import WISKI
-from bo_stream.errors import BoundsError, InputError, NoiseError, ShapeError, UnsupportedError
+from bo_stream.errors import (
+    BoundsError,
+    InputError,
+    NoiseError,
+    ShapeError,
+    StateError,
+    UnsupportedError,
+)
+from bo_stream.grid import eigenbasis
 from bo_stream.grid import evidence as grid_evidence
+from bo_stream.grid import large as grid_large
 from bo_stream.grid import state as grid_state
 from bo_stream.testing.base import assert_same_law, assert_same_state, close, snapshot
 from bo_stream.testing.oracles import DenseGP, difference_quotient
@@ -49,7 +58,23 @@ def keys_row(x: Tensor, nodes: Tensor) -> Tensor:
     return torch.where(s < 1, near, torch.where(s < 2, far, 0.0 * s))
 
 
+def folded_row(x: Tensor, nodes: Tensor) -> Tensor:
+    """Weights on the nodes and a ghost beyond each end, whose weight goes to the nearest three."""
+    h, g = nodes[1] - nodes[0], len(nodes)
+    T = torch.zeros(g + 2, g, dtype=torch.float64)
+    T[1:-1] = torch.eye(g)
+    T[0, :3] = torch.tensor([3.0, -3.0, 1.0])
+    T[-1, -3:] = torch.tensor([1.0, -3.0, 3.0])
+    return keys_row(x, torch.cat([nodes[:1] - h, nodes, nodes[-1:] + h])) @ T
+
+
 def nodes_for(bounds: Tensor, sizes: tuple[int, ...]) -> list[Tensor]:
+    """Nodes from bound to bound."""
+    ends = zip(*bounds.tolist(), sizes, strict=True)
+    return [torch.linspace(low, high, g, dtype=torch.float64) for low, high, g in ends]
+
+
+def padded_nodes(bounds: Tensor, sizes: tuple[int, ...]) -> list[Tensor]:
     """Nodes whose third and last but two are the bounds."""
     axes = []
     for low, high, g in zip(*bounds.tolist(), sizes, strict=True):
@@ -58,25 +83,27 @@ def nodes_for(bounds: Tensor, sizes: tuple[int, ...]) -> list[Tensor]:
     return axes
 
 
-def dense_rows(X: Tensor, axes: list[Tensor]) -> Tensor:
+def dense_rows(X: Tensor, axes: list[Tensor], row_of: Any = folded_row) -> Tensor:
     """W, ``n x m``."""
     rows = []
     for x in X:
         row = torch.ones(1, dtype=torch.float64)
         for value, nodes in zip(x, axes, strict=True):
-            row = torch.kron(row, keys_row(value, nodes))
+            row = torch.kron(row, row_of(value, nodes))
         rows.append(row)
     return torch.stack(rows)
 
 
-def ski(kernel: Kernel, axes: list[Tensor], output: int | None = None) -> Any:
+def ski(
+    kernel: Kernel, axes: list[Tensor], output: int | None = None, row_of: Any = folded_row
+) -> Any:
     """The prior ``k(x, z) = w_x' K w_z``."""
     U = torch.cartesian_prod(*axes).reshape(-1, len(axes))
 
     def covariance(X: Tensor, Z: Tensor) -> Tensor:
         K = kernel(U).to_dense()
         K = K[output] if output is not None and K.ndim == 3 else K
-        return dense_rows(X, axes) @ K @ dense_rows(Z, axes).T
+        return dense_rows(X, axes, row_of) @ K @ dense_rows(Z, axes, row_of).T
 
     return covariance
 
@@ -178,11 +205,18 @@ def build(d: int, kernel: Kernel | None, noise: str, m: int = 1, n: int = 15, **
     return model, X, Y, Yvar
 
 
-@pytest.fixture(params=["statistics", "rows"])
+@pytest.fixture(params=["statistics", "rows", "large", "large, rows"])
 def route(request: Any, monkeypatch: Any) -> str:
-    """Both routes to the evidence: from the m x m statistics, and from the rows of few points."""
-    if request.param == "rows":
-        monkeypatch.setattr(grid_state, "ROWS_FROM", 1)
+    """Routes to the evidence: from the m x m statistics, from the rows of few points, and for
+    product kernels those of large grids: from all eigenvectors, and from rows.
+    """
+    rows = str(request.param).endswith("rows")
+    monkeypatch.setattr(grid_evidence, "FEW", 100.0 if rows else 0.0)
+    if str(request.param).startswith("large"):
+        monkeypatch.setattr(grid_state, "DENSE_NODES", 0)
+        monkeypatch.setattr(grid_large, "CROSSOVER", 0.0)
+        monkeypatch.setattr(grid_large, "FEW_ROWS", 10**9 if rows else 0)
+        monkeypatch.setattr(eigenbasis, "SHARES", (1e-13,))
     return str(request.param)
 
 
@@ -347,6 +381,7 @@ def test_folded_cache_is_a_rebuild(noise: str) -> None:
 
 def test_the_cache_is_folded_not_rebuilt(monkeypatch: Any) -> None:
     """After a small batch the posterior costs no factorisation."""
+    monkeypatch.setattr(grid_evidence, "FEW", 0.0)
     model, *_ = build(2, None, "learned")
     model.posterior(points(2, 2, 1))
     model.observe(*data(3, 2, "learned", seed=5))
@@ -399,17 +434,42 @@ def test_merge_many() -> None:
 # -- the grid ------------------------------------------------------------------------------------
 
 
-def test_grid_argument() -> None:
-    """The same nodes, given or made from the bounds, are the same surrogate."""
-    model, X, Y, Yvar = build(2, None, "learned")
-    axes = nodes_for(BOUNDS[:, :2], SIZES[2])
-    given = WISKI(X, Y, grid=axes, likelihood=GaussianLikelihood(), **RAW)
-    made = WISKI(
-        X, Y, bounds=BOUNDS[:, :2], grid_size=SIZES[2], likelihood=GaussianLikelihood(), **RAW
-    )
-    assert given.grid.sizes == made.grid.sizes == SIZES[2]
-    assert_same_law(given, made, points(9, 2, 7), 1e-10)
-    close(given.log_evidence(), made.log_evidence(), 1e-10)
+@pytest.mark.parametrize("d", [1, 2, 3])
+def test_grid_argument(d: int, route: str) -> None:
+    """Nodes given one by one are not folded: Keys' own weights, with nodes beyond the points."""
+    X, Y, _ = data(15, d, "learned")
+    axes, kernel = padded_nodes(BOUNDS[:, :d], SIZES[d]), KERNELS["scaled ARD RBF"](d)
+    model = WISKI(X, Y, grid=axes, covar_module=kernel, **RAW)
+    assert model.grid.sizes == SIZES[d] and not model.grid.folded
+    covariance, Z = ski(kernel, axes, row_of=keys_row), points(9, d, 7)
+    dense = DenseGP(covariance, X, Y[:, 0], model.likelihood.noise, torch.zeros(()).double())
+    mean, cov = dense.posterior(Z)
+    close(model.posterior(Z).mean[:, 0], mean, GOLDEN)
+    close(model.posterior(Z).distribution.covariance_matrix, cov, GOLDEN)
+    close(model.log_evidence(), dense.evidence(), GOLDEN)
+
+
+def test_a_grid_given_is_not_one_made_of_the_bounds() -> None:
+    """Even of the same nodes: their saved states are told apart."""
+    X, Y, _ = data(6, 2, "learned")
+    wide = torch.tensor([[-9.0, -9.0], [9.0, 9.0]]).double()
+    made = WISKI(X, Y, bounds=wide, grid_size=10, **RAW)
+    given = WISKI(X, Y, grid=[torch.linspace(-9.0, 9.0, 10)] * 2, **RAW)
+    assert (made.grid.sizes, made.grid.origin) == (given.grid.sizes, given.grid.origin)
+    assert made.grid.digest() != given.grid.digest()
+    assert given.grid.digest() == "0db01b28d5774605"  # as it has always been
+
+
+def test_states_of_padded_grids_are_refused() -> None:
+    """Of releases whose grids reached beyond the bounds."""
+    X, Y, _ = data(6, 2, "learned")
+    model = WISKI(X, Y, bounds=BOUNDS[:, :2], grid_size=9, **RAW)
+    saved = model.state_dict()
+    saved["_extra_state"] = {**saved["_extra_state"], "version": 3}
+    before = snapshot(model)
+    with pytest.raises(StateError, match=r"from the data.*inside the bounds.*as `grid`"):
+        model.load_state_dict(saved)
+    assert_same_state(before, snapshot(model))
 
 
 def test_default_grids() -> None:
@@ -436,7 +496,7 @@ def test_the_grid_covers_the_transformed_bounds() -> None:
         outcome_transform=None,
     )
     for low, step in zip(model.grid.origin, model.grid.step, strict=True):
-        assert abs(low + 2 * step) < 1e-12 and abs(low + 6 * step - 1.0) < 1e-12
+        assert abs(low) < 1e-12 and abs(low + 8 * step - 1.0) < 1e-12
 
 
 def test_gradients_at_the_bounds() -> None:
@@ -461,7 +521,9 @@ def test_interpolation_reproduces_quadratics() -> None:
         model = WISKI(X, Y, bounds=BOUNDS[:, :d], grid_size=sizes, **RAW)
         Z = points(30, d, 3)
         axes = nodes_for(BOUNDS[:, :d], sizes)
-        W = model.grid.interpolate(Z).dense(model.grid.m)
+        rows = model.grid.interpolate(Z)
+        assert rows.index.min() >= 0 and rows.index.max() < model.grid.m
+        W = rows.dense(model.grid.m)
         close(W, dense_rows(Z, axes), 1e-12)
         U = torch.cartesian_prod(*axes).reshape(-1, d)
         close(W.sum(-1), torch.ones(30, dtype=torch.float64), 1e-12)
@@ -473,16 +535,17 @@ def test_interpolation_reproduces_quadratics() -> None:
     [
         ({"bounds": BOUNDS[:, :2], "grid": nodes_for(BOUNDS[:, :2], (9, 8))}, InputError),
         ({}, InputError),
-        ({"grid": nodes_for(BOUNDS[:, :2], (9, 8)), "grid_size": 9}, InputError),
+        ({"grid": padded_nodes(BOUNDS[:, :2], (9, 8)), "grid_size": 9}, InputError),
+        ({"grid": nodes_for(BOUNDS[:, :2], (9, 8))}, BoundsError),
         ({"grid": nodes_for(BOUNDS[:, :1], (9,))}, ShapeError),
         ({"grid": [torch.tensor([0.0, 1.0, 3.0, 9.0, 12.0])] * 2}, InputError),
         ({"grid": [torch.linspace(1.0, 0.0, 9)] * 2}, InputError),
         ({"grid": [torch.linspace(0.0, 0.1, 9)] * 2}, BoundsError),
-        ({"bounds": BOUNDS[:, :2], "grid_size": 4}, InputError),
+        ({"bounds": BOUNDS[:, :2], "grid_size": 3}, InputError),
         ({"bounds": BOUNDS[:, :2], "grid_size": [9, 9, 9]}, InputError),
     ],
-    ids=["both", "neither", "grid and size", "too few axes", "uneven", "falling", "data off it",
-         "too small", "too many sizes"],
+    ids=["both", "neither", "grid and size", "not beyond the data", "too few axes", "uneven",
+         "falling", "data off it", "too small", "too many sizes"],
 )  # fmt: skip
 def test_bad_grids(change: dict[str, Any], error: type) -> None:
     X, Y, _ = data(6, 2, "learned")
@@ -511,7 +574,7 @@ def test_kernels_that_are_not_stationary_are_refused(kernel: Kernel) -> None:
 
 def test_a_posterior_off_the_users_grid_is_refused() -> None:
     X, Y, _ = data(6, 2, "learned")
-    model = WISKI(X, Y, grid=nodes_for(BOUNDS[:, :2], (9, 8)), **RAW)
+    model = WISKI(X, Y, grid=padded_nodes(BOUNDS[:, :2], (9, 8)), **RAW)
     before = snapshot(model)
     with pytest.raises(BoundsError):
         model.observe(X + 5.0, Y)

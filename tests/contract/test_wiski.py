@@ -8,6 +8,8 @@ from gpytorch.kernels import Kernel, MaternKernel, ScaleKernel
 from torch import Size, Tensor
 
 from bo_stream import WISKI
+from bo_stream.grid import evidence as grid_evidence
+from bo_stream.grid import large as grid_large
 from bo_stream.grid import state as grid_state
 from bo_stream.testing import StreamingContract
 
@@ -65,12 +67,69 @@ class TestUnscaled(TestWISKI):
 
 
 @pytest.mark.slow
-class TestFromRows(TestWISKI):
-    """What a large grid does while it has seen fewer points than it has nodes."""
+class TestAuto(TestWISKI):
+    """A grid that follows the lengthscales."""
+
+    def make(
+        self, train_X: Tensor, train_Y: Tensor, train_Yvar: Tensor | None = None, **kw: Any
+    ) -> WISKI:
+        return WISKI(train_X, train_Y, train_Yvar, grid_size="auto", opening=64, **kw)
+
+
+@pytest.mark.slow
+class TestFromSums(TestWISKI):
+    """What a grid does once it has seen many points, from the start."""
 
     @pytest.fixture(autouse=True)
-    def from_rows(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(grid_state, "ROWS_FROM", 1)
+    def from_sums(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(grid_evidence, "FEW", 0.0)
+
+
+@pytest.mark.slow
+class TestFewHeld(TestWISKI):
+    """Fewer points held than the tests show it."""
+
+    def make(
+        self, train_X: Tensor, train_Y: Tensor, train_Yvar: Tensor | None = None, **kw: Any
+    ) -> WISKI:
+        return WISKI(train_X, train_Y, train_Yvar, grid_size=SIZES[self.dim], opening=7, **kw)
+
+
+@pytest.mark.slow
+class TestReduced(TestWISKI):
+    """A matrix of sums, used in an eigenbasis: what grids of some hundred nodes do."""
+
+    @pytest.fixture(autouse=True)
+    def reduced(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(grid_evidence, "REDUCED_FROM", 1)
+        monkeypatch.setattr(grid_evidence, "FEW", 0.0)
+
+
+class TestLarge(TestWISKI):
+    """What a large grid does, on a small one: sums by pairs of nodes, and an eigenbasis."""
+
+    @pytest.fixture(autouse=True)
+    def large(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(grid_state, "DENSE_NODES", 0)
+        monkeypatch.setattr(grid_large, "FEW_ROWS", 0)
+        monkeypatch.setattr(grid_large, "CROSSOVER", 0.0)
+
+
+@pytest.mark.slow
+class TestLargeInThreeDimensions(TestLarge):
+    dim = 3
+    noise = "scaled"
+
+
+@pytest.mark.slow
+class TestLargeFromRows(TestLarge):
+    """A large grid that has seen few points."""
+
+    most_updates = 20
+
+    @pytest.fixture(autouse=True)
+    def from_rows(self, large: None, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(grid_large, "FEW_ROWS", 10**9)
 
 
 @pytest.mark.slow

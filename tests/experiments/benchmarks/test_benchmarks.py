@@ -11,6 +11,7 @@ from experiments.benchmarks import (
     campaign_cost,
     fit_modes,
     fit_quality,
+    large_grid_cost,
     nipv_cost,
     sgpr_cost,
     wiski_cost,
@@ -74,6 +75,14 @@ def test_wiski_cost(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     wiski_cost.main(out=tmp_path, smoke=True)
     assert "m = 216" in capsys.readouterr().out
     assert len(pd.read_csv(tmp_path / "wiski_cost.csv")) == 4
+
+
+def test_large_grid_cost(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    large_grid_cost.main(out=tmp_path, smoke=True)
+    assert "evidence and gradient" in capsys.readouterr().out
+    table = pd.read_csv(tmp_path / "large_grid_cost.csv")
+    assert table["nodes"].tolist() == [4913] * 3 + [216] * 3
+    assert (table["mean off"] < 1e-3).all()
 
 
 def test_cagp_cost(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,87 @@
+"""Keys' cubic weights of a regular grid's nodes, without the ghosts of a folded one [MATHS 2.1].
+
+In the first and the last cell of a folded grid one of Keys' four nodes would lie beyond the end. It
+is a ghost whose value is extrapolated, ``u_-1 = 3 u_0 - 3 u_1 + u_2``: its weight goes to the three
+nearest nodes, which leaves a quadratic through them. A cell's four weights are cubics of the
+position in it, in one table.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+__all__ = ["INNER", "weights"]
+
+INNER = 1
+"""Where a cell lies in its dimension: at the low end of a folded grid, between, at the high end."""
+CUBICS = torch.tensor(
+    [
+        [[0.0, 0.5, -1.5, 1.0], [0.0, -1.0, 2.0, 0.0], [0.0, 0.5, -0.5, 0.0], [0.0] * 4],
+        [[-0.5, 1.0, -0.5, 0.0], [1.5, -2.5, 0.0, 1.0], [-1.5, 2.0, 0.5, 0.0], [0.5, -0.5, 0, 0]],
+        [[0.0] * 4, [0.0, 0.5, -0.5, 0.0], [0.0, -1.0, 0.0, 1.0], [0.0, 0.5, 0.5, 0.0]],
+    ],
+    dtype=torch.float64,
+)
+"""Of each place, the coefficients of ``s^3, s^2, s, 1`` of four neighbouring nodes' weights."""
+SLOPES = torch.cat([torch.zeros(3, 4, 1), CUBICS[..., :3] * torch.tensor([3.0, 2.0, 1.0])], -1)
+"""Those of their derivatives."""
+
+
+def weights(s: Tensor, place: Tensor) -> Tensor:
+    """Products over dimensions of the weights of four nodes each, ``... x 4^d``, differentiable
+    once.
+
+    Args:
+        s: Position in the cell, from 0 to 1, ``... x d``.
+        place: Where the cell lies: `FIRST`, `INNER` or `LAST`, ``... x d``.
+    """
+    result: Tensor = _Weights.apply(s, place)
+    return result
+
+
+class _Weights(torch.autograd.Function):
+    """One node with its derivative in closed form: it stands in every acquisition's inner loop."""
+
+    @staticmethod
+    def forward(ctx: Any, s: Tensor, place: Tensor) -> Tensor:
+        powers = _powers(s)
+        keys = _cubics(CUBICS, place, powers)
+        ctx.save_for_backward(place, powers, keys)
+        weight = keys[..., 0, :]
+        for k in range(1, s.shape[-1]):
+            weight = (weight.unsqueeze(-1) * keys[..., k, None, :]).flatten(-2)
+        return weight
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        place, powers, keys = ctx.saved_tensors
+        batch, d = place.shape[:-1], place.shape[-1]
+        left = grad.unflatten(-1, (4,) * d)
+        along = []
+        for k in range(d):  # left: dimensions before k are contracted away
+            part = left
+            for j in range(d - 1, k, -1):
+                part = (part * keys[..., j, :].reshape(*batch, *(1,) * (j - k), 4)).sum(-1)
+            along.append(part)
+            left = (left.movedim(len(batch), -1) * _aligned(keys[..., k, :], left)).sum(-1)
+        return (torch.stack(along, -2) * _cubics(SLOPES, place, powers)).sum(-1), None
+
+
+def _aligned(weights: Tensor, like: Tensor) -> Tensor:
+    """``... x 4`` weights with ones before the last dimension, to match ``like``."""
+    return weights.reshape(*weights.shape[:-1], *(1,) * (like.ndim - weights.ndim), 4)
+
+
+def _powers(s: Tensor) -> Tensor:
+    """``s^3, s^2, s, 1``, ``... x 4``."""
+    s2 = s * s
+    return torch.stack([s2 * s, s2, s, torch.ones_like(s)], -1)
+
+
+def _cubics(table: Tensor, place: Tensor, powers: Tensor) -> Tensor:
+    """The polynomials of four nodes each at these powers, ``... x 4``."""
+    return (table.to(powers)[place] * powers.unsqueeze(-2)).sum(-1)
