@@ -1,0 +1,186 @@
+"""Covariances of a pool of candidates with fixed test points, kept from pick to pick and from step
+to step.
+
+What integrated variance over a pool needs [MATHS 10]. The ``N x P`` covariances are computed once.
+As long as hyperparameters and test points stay, new data take a product of low rank off them, and
+candidates that leave the pool are left out: O(N P q + r q (N + P)) a step instead of O(N P r).
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass, field, replace
+
+import torch
+from torch import Tensor
+
+from bo_stream.posterior.expansion import Expansion
+from bo_stream.posterior.process import PosteriorProcess
+from bo_stream.posterior.rows import places
+
+__all__ = ["Carry", "ExpandedProcess", "PoolCovariances"]
+
+LARGEST = 2**25
+"""Most numbers kept, ``o (N P + r (N + P))``: 256 MB. Beyond it, nothing is kept."""
+BLOCK = 128
+"""Candidates whose covariances are squared at a time."""
+SPARSE = 0.75
+"""Share of the candidates from which on those that left the pool are forgotten."""
+
+
+@dataclass(frozen=True)
+class PoolCovariances:
+    """``N`` candidates and ``P`` weighted points under one process.
+
+    Attributes:
+        expansion: The process.
+        X: Candidates, ``N x d``, transformed, of which some may have left the pool.
+        points: ``P x d``, transformed; may be none.
+        weights: ``P``.
+        rows: The expansion's functions at candidates and points, ``o x r x (N + P)``.
+        variances: At candidates and points, ``o x (N + P)``.
+        cov: Covariances ``o x N x P``.
+        place: Where the present candidates stand among ``X``; None if these are all.
+    """
+
+    expansion: Expansion
+    X: Tensor
+    points: Tensor
+    weights: Tensor
+    rows: Tensor
+    variances: Tensor
+    cov: Tensor
+    place: Tensor | None = None
+
+    @classmethod
+    def over(
+        cls, expansion: Expansion, X: Tensor, points: Tensor, weights: Tensor
+    ) -> PoolCovariances:
+        """Computed anew: O(N P r + r^2 (N + P))."""
+        both, N = torch.cat([X, points]), len(X)
+        rows = expansion.rows(both)
+        variances = expansion.variances(both, rows)
+        left = expansion.weighted(rows[..., N:]).mT @ rows[..., :N]
+        cov = expansion.prior(X, points) - left.mT
+        return cls(expansion, X, points, weights, rows, variances, cov)
+
+    def under(self, expansion: Expansion) -> PoolCovariances | None:
+        """The same under another expansion, where that is a change of low rank; else None."""
+        if not expansion.goes_on_from(self.expansion):
+            return None
+        N = len(self.X)
+        rows = expansion.continued(self.rows, torch.cat([self.X, self.points]))
+        change = expansion.change_from(self.expansion, rows)
+        if change is None:
+            return None
+        U, s = change[0], change[1].unsqueeze(-1)
+        variances = self.variances - (s * U.square()).sum(-2)
+        cov = torch.baddbmm(self.cov, (s * U[..., :N]).mT, U[..., N:], alpha=-1.0)
+        return replace(self, expansion=expansion, rows=rows, variances=variances, cov=cov)
+
+    def narrowed(self, X: Tensor, points: Tensor, weights: Tensor) -> PoolCovariances | None:
+        """Some of the candidates, if the test points are the same; else None."""
+        alike = _same(points, self.points) and _same(weights, self.weights)
+        if not alike or X.shape[-1] != self.X.shape[-1] or X.device != self.X.device:
+            return None
+        if _same(X, self.X):
+            return replace(self, place=None)
+        place = places(X, self.X)
+        if bool((place < 0).any()):
+            return None
+        if len(X) > SPARSE * len(self.X):
+            return replace(self, place=place)
+        N = len(self.X)
+        both = torch.cat([place, torch.arange(N, N + len(points), device=X.device)])
+        rows, variances = self.rows[..., both], self.variances[..., both]
+        kept = {"rows": rows, "variances": variances, "cov": self.cov[..., place, :]}
+        return replace(self, X=X, place=None, **kept)
+
+    @property
+    def total(self) -> Tensor:
+        """Weighted sum of the points' variances, ``o``."""
+        return self.variances[..., len(self.X) :] @ self.weights
+
+    @property
+    def variance(self) -> Tensor:
+        """Variances of the candidates, ``o x N``."""
+        return self._placed(self.variances[..., : len(self.X)])
+
+    def gram_diagonal(self) -> Tensor:
+        """``sum_t w_t cov(c, t)^2`` of the candidates, ``o x N``."""
+        parts = [block.square() @ self.weights for block in self.cov.split(BLOCK, -2)]
+        return self._placed(torch.cat(parts, -1))
+
+    def among(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        """``cov`` and ``sum_t w_t cov(., t) cov(t, .)`` among ``s x d`` points, ``o x s x s``."""
+        a = self.expansion.rows(X)
+        to_points = self._with_points(X, a)
+        cov = self.expansion.prior(X, X) - self.expansion.weighted(a).mT @ a
+        return cov, (to_points * self.weights) @ to_points.mT
+
+    def against(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        """The same between ``s x d`` points and the candidates, ``o x s x N``."""
+        a, N = self.expansion.rows(X), len(self.X)
+        less = self.expansion.weighted(a).mT @ self.rows[..., :N]
+        gram = (self._with_points(X, a) * self.weights) @ self.cov.mT
+        return self._placed(self.expansion.prior(X, self.X) - less), self._placed(gram)
+
+    def _with_points(self, X: Tensor, a: Tensor) -> Tensor:
+        less = self.expansion.weighted(a).mT @ self.rows[..., len(self.X) :]
+        return self.expansion.prior(X, self.points) - less
+
+    def _placed(self, values: Tensor) -> Tensor:
+        return values if self.place is None else values[..., self.place]
+
+
+@dataclass(eq=False)
+class Carry:
+    """What a process hands on to the next one under the same hyperparameters.
+
+    Attributes:
+        kept: The covariances last asked for, and whether they are those of the process itself.
+    """
+
+    kept: tuple[PoolCovariances, bool] | None = None
+
+
+@dataclass(frozen=True)
+class ExpandedProcess(PosteriorProcess):
+    """A process with an `Expansion`, which keeps the covariances of one pool."""
+
+    carry: Carry = field(default_factory=Carry, kw_only=True, compare=False, repr=False)
+
+    @abstractmethod
+    def expansion(self, before: Expansion | None) -> Expansion:
+        """The process as an expansion, one that goes on from ``before`` where it can.
+
+        ``before`` is one of an earlier process of the same surrogate and hyperparameters.
+        """
+
+    def follow(self, before: PosteriorProcess) -> None:
+        """Take over what an earlier process kept."""
+        if isinstance(before, ExpandedProcess) and before.carry.kept is not None:
+            self.carry.kept = before.carry.kept[0], before is self
+
+    def pool(self, X: Tensor, points: Tensor, weights: Tensor) -> PoolCovariances | None:
+        """Kept for the next call and the next process; None where that takes too much memory."""
+        with torch.no_grad():
+            kept = self.carry.kept
+            made = None if kept is None else kept[0].narrowed(X, points, weights)
+            if made is not None and kept is not None and not kept[1]:
+                made = made.under(self.expansion(made.expansion))
+            if made is None:
+                expansion = self.expansion(None)
+                if _numbers(expansion, len(X), len(points)) > LARGEST:
+                    return None
+                made = PoolCovariances.over(expansion, X, points, weights)
+            self.carry.kept = made, True
+            return made
+
+
+def _numbers(expansion: Expansion, N: int, P: int) -> int:
+    return expansion.outputs * (N * P + expansion.size * (N + P))
+
+
+def _same(a: Tensor, b: Tensor) -> bool:
+    return a.device == b.device and torch.equal(a, b)
