@@ -9,6 +9,7 @@ candidates that leave the pool are left out: O(N P q + r q (N + P)) a step inste
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -22,8 +23,10 @@ __all__ = ["Carry", "ExpandedProcess", "PoolCovariances"]
 
 LARGEST = 2**25
 """Most numbers kept, ``o (N P + r (N + P))``: 256 MB. Beyond it, nothing is kept."""
-BLOCK = 128
-"""Candidates whose covariances are squared at a time."""
+BLOCK = 256
+"""Candidates in a block of covariances: an allocation that the next step's blocks can reuse."""
+DEEP = 64
+"""Rank of what is yet to be taken off the covariances from which on it is."""
 SPARSE = 0.75
 """Share of the candidates from which on those that left the pool are forgotten."""
 
@@ -39,7 +42,9 @@ class PoolCovariances:
         weights: ``P``.
         rows: The expansion's functions at candidates and points, ``o x r x (N + P)``.
         variances: At candidates and points, ``o x (N + P)``.
-        cov: Covariances ``o x N x P``.
+        cov: Covariances ``o x n x P`` of blocks of candidates as they were some steps ago,
+        left: and what they are less since: ``left' right``, ``o x k x N``
+        right: and ``o x k x P``.
         place: Where the present candidates stand among ``X``; None if these are all.
     """
 
@@ -49,7 +54,9 @@ class PoolCovariances:
     weights: Tensor
     rows: Tensor
     variances: Tensor
-    cov: Tensor
+    cov: tuple[Tensor, ...]
+    left: Tensor
+    right: Tensor
     place: Tensor | None = None
 
     @classmethod
@@ -60,9 +67,11 @@ class PoolCovariances:
         both, N = torch.cat([X, points]), len(X)
         rows = expansion.rows(both)
         variances = expansion.variances(both, rows)
-        left = expansion.weighted(rows[..., N:]).mT @ rows[..., :N]
-        cov = expansion.prior(X, points) - left.mT
-        return cls(expansion, X, points, weights, rows, variances, cov)
+        right = expansion.weighted(rows[..., N:])
+        candidates = zip(X.split(BLOCK), rows[..., :N].split(BLOCK, -1), strict=True)
+        cov = tuple(expansion.prior(part, points) - a.mT @ right for part, a in candidates)
+        left, right = (variances.new_empty(len(variances), 0, n) for n in (N, len(points)))
+        return cls(expansion, X, points, weights, rows, variances, cov, left, right)
 
     def under(self, expansion: Expansion) -> PoolCovariances | None:
         """The same under another expansion, where that is a change of low rank; else None."""
@@ -75,8 +84,11 @@ class PoolCovariances:
             return None
         U, s = change[0], change[1].unsqueeze(-1)
         variances = self.variances - (s * U.square()).sum(-2)
-        cov = torch.baddbmm(self.cov, (s * U[..., :N]).mT, U[..., N:], alpha=-1.0)
-        return replace(self, expansion=expansion, rows=rows, variances=variances, cov=cov)
+        left = torch.cat([self.left, s * U[..., :N]], -2)
+        right = torch.cat([self.right, U[..., N:]], -2)
+        new = replace(self, expansion=expansion, rows=rows, variances=variances)
+        new = replace(new, left=left, right=right)
+        return new._settled() if left.shape[-2] > DEEP else new
 
     def narrowed(self, X: Tensor, points: Tensor, weights: Tensor) -> PoolCovariances | None:
         """Some of the candidates, if the test points are the same; else None."""
@@ -93,8 +105,9 @@ class PoolCovariances:
         N = len(self.X)
         both = torch.cat([place, torch.arange(N, N + len(points), device=X.device)])
         rows, variances = self.rows[..., both], self.variances[..., both]
-        kept = {"rows": rows, "variances": variances, "cov": self.cov[..., place, :]}
-        return replace(self, X=X, place=None, **kept)
+        cov = torch.cat(self.cov, -2)[..., place, :].split(BLOCK, -2)
+        new = replace(self, X=X, place=None, rows=rows, variances=variances, cov=cov)
+        return replace(new, left=self.left[..., place])
 
     @property
     def total(self) -> Tensor:
@@ -108,7 +121,7 @@ class PoolCovariances:
 
     def gram_diagonal(self) -> Tensor:
         """``sum_t w_t cov(c, t)^2`` of the candidates, ``o x N``."""
-        parts = [block.square() @ self.weights for block in self.cov.split(BLOCK, -2)]
+        parts = [block.square() @ self.weights for block in self._blocks()]
         return self._placed(torch.cat(parts, -1))
 
     def among(self, X: Tensor) -> tuple[Tensor, Tensor]:
@@ -122,8 +135,20 @@ class PoolCovariances:
         """The same between ``s x d`` points and the candidates, ``o x s x N``."""
         a, N = self.expansion.rows(X), len(self.X)
         less = self.expansion.weighted(a).mT @ self.rows[..., :N]
-        gram = (self._with_points(X, a) * self.weights) @ self.cov.mT
+        weighted = self._with_points(X, a) * self.weights
+        gram = torch.cat([weighted @ block.mT for block in self.cov], -1)
+        gram = gram - (weighted @ self.right.mT) @ self.left
         return self._placed(self.expansion.prior(X, self.X) - less), self._placed(gram)
+
+    def _blocks(self) -> Iterator[Tensor]:
+        """Covariances ``o x n x P`` of blocks of candidates, one block at a time."""
+        parts = zip(self.cov, self.left.mT.split(BLOCK, -2), strict=True)
+        return (c if not u.shape[-1] else torch.baddbmm(c, u, self.right, alpha=-1.0) for c, u in parts)
+
+    def _settled(self) -> PoolCovariances:
+        """The same with nothing left to be taken off."""
+        none = {"left": self.left[..., :0, :], "right": self.right[..., :0, :]}
+        return replace(self, cov=tuple(self._blocks()), **none)
 
     def _with_points(self, X: Tensor, a: Tensor) -> Tensor:
         less = self.expansion.weighted(a).mT @ self.rows[..., len(self.X) :]
