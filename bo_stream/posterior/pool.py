@@ -160,13 +160,16 @@ class PoolCovariances:
 
 @dataclass(eq=False)
 class Carry:
-    """What a process hands on to the next one under the same hyperparameters.
+    """What a process hands on to the next one under the same hyperparameters. Copies are empty.
 
     Attributes:
         kept: The covariances last asked for, and whether they are those of the process itself.
     """
 
     kept: tuple[PoolCovariances, bool] | None = None
+
+    def __reduce__(self) -> tuple[type[Carry], tuple[()]]:
+        return Carry, ()
 
 
 @dataclass(frozen=True)
