@@ -157,25 +157,26 @@ class _Border:
             shape = (*self.variance.shape[:-1], 0, self.variance.shape[-1])
             self.cov_rows = self.variance.new_empty(shape)  # o x |S| x N
             self.gram_rows = self.variance.new_empty(shape)
-            self.S = self.X[:0]
-            self.S_noise = self.noise[..., :0]
+            self.C = self.variance.new_empty(len(self.variance), 0, 0)  # noise included
+            self.H = self.C
             if acqf.X_pending is not None:
-                typical = model.typical_noise().unsqueeze(-1)
                 X = model.transformed(acqf.X_pending)
-                self._border(X, typical.expand(-1, len(X)))
+                typical = model.typical_noise().unsqueeze(-1).expand(-1, len(X))
+                cov, self.H = self.sums.among(X)
+                self.C = cov + torch.diag_embed(typical)
+                self._extend(X)
 
     def scores(self) -> Tensor:
         """Value of the batch with each candidate added, ``N``."""
         d, gain = self.variance + self.noise, self.gram
         before = logdet = torch.zeros_like(d[:, :1])
-        if len(self.S):
-            C, H = self.sums.among(self.S)
-            L = chol_psd(C + torch.diag_embed(self.S_noise))
+        if self.C.shape[-1]:
+            L = chol_psd(self.C)
             rows = _solve(L, self.cov_rows)
             d = d - rows.square().sum(-2)
             logdet = 2.0 * L.diagonal(dim1=-2, dim2=-1).log().sum(-1, True)
             if self.scales is not None:
-                M = _solve(L, _solve(L, H).mT)
+                M = _solve(L, _solve(L, self.H).mT)
                 before = M.diagonal(dim1=-2, dim2=-1).sum(-1, True)
                 gain = gain + (rows * (M @ rows - 2.0 * _solve(L, self.gram_rows))).sum(-2)
         d = d.clamp_min(SMALLEST * float(self.variance.max()))
@@ -186,14 +187,21 @@ class _Border:
 
     def add(self, index: int) -> None:
         """Put a candidate into the batch."""
-        self._border(self.X[index : index + 1], self.noise[..., index : index + 1])
+        corner = self.variance[..., index] + self.noise[..., index]
+        self.C = _bordered(self.C, self.cov_rows[..., index], corner)
+        self.H = _bordered(self.H, self.gram_rows[..., index], self.gram[..., index])
+        self._extend(self.X[index : index + 1])
 
-    def _border(self, X: Tensor, noise: Tensor) -> None:
+    def _extend(self, X: Tensor) -> None:
         cov, gram = self.sums.against(X)
         self.cov_rows = torch.cat([self.cov_rows, cov], -2)
         self.gram_rows = torch.cat([self.gram_rows, gram], -2)
-        self.S = torch.cat([self.S, X])
-        self.S_noise = torch.cat([self.S_noise, noise], -1)
+
+
+def _bordered(C: Tensor, row: Tensor, corner: Tensor) -> Tensor:
+    """A symmetric matrix with one more row and column."""
+    wide = torch.cat([C, row.unsqueeze(-2)], -2)
+    return torch.cat([wide, torch.cat([row, corner.unsqueeze(-1)], -1).unsqueeze(-1)], -1)
 
 
 def _sums(acqf: NIPV | MaxVariance, X: Tensor, chunk_size: int) -> PoolSums:

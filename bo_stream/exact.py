@@ -91,8 +91,9 @@ class ExactProcess(ExpandedProcess):
         L[:, :n, :n], L[:, n:, :n], L[:, n:, n:] = self.L, below, chol_psd(corner)
         gap = Y - self.mean.unsqueeze(-1) - (below @ self.w.unsqueeze(-1)).squeeze(-1)
         w = torch.linalg.solve_triangular(L[:, n:, n:], gap.unsqueeze(-1), upper=False)
-        joined = (torch.cat(pair, -1) for pair in ((self.w, w.squeeze(-1)), (self.noise, noise)))
-        return ExactProcess(self.kernel, torch.cat([self.X, X]), L, *joined, self.mean)
+        w = torch.cat([self.w, w.squeeze(-1)], -1)
+        D, points = torch.cat([self.noise, noise], -1), torch.cat([self.X, X])
+        return ExactProcess(self.kernel, points, L, w, D, self.mean)
 
 
 class ExactGP(StreamingGP):

@@ -62,6 +62,8 @@ def low_rank(D: Tensor, most: int, tolerance: float) -> tuple[Tensor, Tensor] | 
         ``E`` (``batch x k x r``, orthonormal rows) and ``s`` (``batch x k``), or None where
         ``most`` is not enough.
     """
+    if not D.numel():
+        return D, D.diagonal(dim1=-2, dim2=-1)
     generator = torch.Generator().manual_seed(0)
     draws = torch.randn(D.shape[-1], most, generator=generator, dtype=D.dtype).to(D.device)
     Q = torch.linalg.qr(D @ draws).Q
@@ -70,4 +72,4 @@ def low_rank(D: Tensor, most: int, tolerance: float) -> tuple[Tensor, Tensor] | 
     kept = s.abs().reshape(-1, s.shape[-1]).amax(0) > 1e-3 * tolerance
     E, s = E[..., kept, :], s[..., kept]
     missed = D - E.mT @ (s.unsqueeze(-1) * E)
-    return None if D.numel() and float(missed.abs().max()) > tolerance else (E, s)
+    return None if float(missed.abs().max()) > tolerance else (E, s)

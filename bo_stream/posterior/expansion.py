@@ -36,7 +36,7 @@ LONGER = 1.25
 MOST = 64
 """Rank of a change of W from which everything is computed anew."""
 ROUNDING = 1e-13
-"""What a change of low rank may miss, relative to the largest entry of W."""
+"""What a change of low rank may miss, as a share of what W takes off a variance."""
 
 
 @dataclass(frozen=True)
@@ -95,9 +95,12 @@ class Expansion:
             return new, torch.ones_like(new[..., 0])
         wide = torch.zeros_like(self.W)
         wide[..., : before.size, : before.size] = before.W
-        scale = ROUNDING * float(before.W.abs().max()) if before.size else ROUNDING
-        found = low_rank(self.W - wide, MOST, scale)
-        return None if found is None else (found[0] @ rows, found[1])
+        # in units in which every function is of size one at the points
+        size = rows.square().mean(-1).sqrt().clamp_min(torch.finfo(rows.dtype).tiny)
+        change = size.unsqueeze(-1) * (self.W - wide) * size.unsqueeze(-2)
+        scale = (size.square() * wide.diagonal(dim1=-2, dim2=-1).abs()).sum(-1)
+        found = low_rank(change, MOST, ROUNDING * float(scale.max()))
+        return None if found is None else (found[0] @ (rows / size.unsqueeze(-1)), found[1])
 
     def given(self, X: Tensor, L: Tensor) -> Expansion:
         """The process given observations at ``q x d`` points.
@@ -179,7 +182,7 @@ def on_nodes(
 def _joined(
     kernel: Kernel, Z: Tensor, R: Tensor, W: Tensor, before: Expansion
 ) -> tuple[Tensor, Tensor, Tensor] | None:
-    """All nodes, their root and W: with ``k(Z, x) = R_all[Z] a_all``, ``a = (R^-1 R_all[Z]) a_all``."""
+    """All nodes, their root and W: as ``k(Z, x) = R_all[Z] a_all``, ``a = R^-1 R_all[Z] a_all``."""
     Z_all, R_all = before.made_of
     if not len(Z_all) or not len(Z):
         return None

@@ -22,7 +22,8 @@ from bo_stream.posterior.rows import places
 __all__ = ["Carry", "ExpandedProcess", "PoolCovariances"]
 
 LARGEST = 2**25
-"""Most numbers kept, ``o (N P + r (N + P))``: 256 MB. Beyond it, nothing is kept."""
+"""Most numbers kept, ``o (N P + r (N + P))``: 256 MB. Beyond it, nothing is kept. Changes not yet
+applied take up to 64 functions more; while a step is made, there are both old and new numbers."""
 BLOCK = 256
 """Candidates in a block of covariances: an allocation that the next step's blocks can reuse."""
 DEEP = 64
@@ -127,32 +128,35 @@ class PoolCovariances:
     def among(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """``cov`` and ``sum_t w_t cov(., t) cov(t, .)`` among ``s x d`` points, ``o x s x s``."""
         a = self.expansion.rows(X)
-        to_points = self._with_points(X, a)
         cov = self.expansion.prior(X, X) - self.expansion.weighted(a).mT @ a
+        to_points = self._with_both(X)[1]
         return cov, (to_points * self.weights) @ to_points.mT
 
     def against(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """The same between ``s x d`` points and the candidates, ``o x s x N``."""
-        a, N = self.expansion.rows(X), len(self.X)
-        less = self.expansion.weighted(a).mT @ self.rows[..., :N]
-        weighted = self._with_points(X, a) * self.weights
+        cov, to_points = self._with_both(X)
+        weighted = to_points * self.weights
         gram = torch.cat([weighted @ block.mT for block in self.cov], -1)
         gram = gram - (weighted @ self.right.mT) @ self.left
-        return self._placed(self.expansion.prior(X, self.X) - less), self._placed(gram)
+        return self._placed(cov), self._placed(gram)
 
     def _blocks(self) -> Iterator[Tensor]:
         """Covariances ``o x n x P`` of blocks of candidates, one block at a time."""
         parts = zip(self.cov, self.left.mT.split(BLOCK, -2), strict=True)
-        return (c if not u.shape[-1] else torch.baddbmm(c, u, self.right, alpha=-1.0) for c, u in parts)
+        return (
+            c if not u.shape[-1] else torch.baddbmm(c, u, self.right, alpha=-1.0) for c, u in parts
+        )
 
     def _settled(self) -> PoolCovariances:
         """The same with nothing left to be taken off."""
-        none = {"left": self.left[..., :0, :], "right": self.right[..., :0, :]}
-        return replace(self, cov=tuple(self._blocks()), **none)
+        left, right = self.left[..., :0, :], self.right[..., :0, :]
+        return replace(self, cov=tuple(self._blocks()), left=left, right=right)
 
-    def _with_points(self, X: Tensor, a: Tensor) -> Tensor:
-        less = self.expansion.weighted(a).mT @ self.rows[..., len(self.X) :]
-        return self.expansion.prior(X, self.points) - less
+    def _with_both(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        """Covariances with all candidates, ``o x s x N``, and with the points, ``o x s x P``."""
+        less = self.expansion.weighted(self.expansion.rows(X)).mT @ self.rows
+        cov = self.expansion.prior(X, torch.cat([self.X, self.points])) - less
+        return cov[..., : len(self.X)], cov[..., len(self.X) :]
 
     def _placed(self, values: Tensor) -> Tensor:
         return values if self.place is None else values[..., self.place]
@@ -195,15 +199,23 @@ class ExpandedProcess(PosteriorProcess):
         with torch.no_grad():
             kept = self.carry.kept
             made = None if kept is None else kept[0].narrowed(X, points, weights)
-            if made is not None and kept is not None and not kept[1]:
-                made = made.under(self.expansion(made.expansion))
-            if made is None:
-                expansion = self.expansion(None)
-                if _numbers(expansion, len(X), len(points)) > LARGEST:
-                    return None
-                made = PoolCovariances.over(expansion, X, points, weights)
-            self.carry.kept = made, True
+            if made is None or kept is None:
+                made = self._anew(X, points, weights)
+            elif not kept[1]:
+                made = self._brought_forward(made) or self._anew(X, points, weights)
+            self.carry.kept = None if made is None else (made, True)
             return made
+
+    def _anew(self, X: Tensor, points: Tensor, weights: Tensor) -> PoolCovariances | None:
+        expansion = self.expansion(None)
+        if _numbers(expansion, len(X), len(points)) > LARGEST:
+            return None
+        return PoolCovariances.over(expansion, X, points, weights)
+
+    def _brought_forward(self, made: PoolCovariances) -> PoolCovariances | None:
+        expansion = self.expansion(made.expansion)
+        fits = _numbers(expansion, len(made.X), len(made.points)) <= LARGEST
+        return made.under(expansion) if fits else None
 
 
 def _numbers(expansion: Expansion, N: int, P: int) -> int:
