@@ -51,6 +51,7 @@ class NIPV(AcquisitionFunction):
     Cost per evaluation of q points: for WISKI O(16^d q^2), independent of the number of
     observations and of test points P; for other families O(P q (d + r)) with r the rank of their
     factors. Preparing WISKI costs O(P 16^d + m^3) once and O(q m^2) after an `observe` of q points.
+    Over a pool, `select_from_pool` keeps more.
 
     Args:
         model: A surrogate of `bo_stream`, or what conditioning one gives.

@@ -40,12 +40,19 @@ def select_from_pool(
 ) -> tuple[Tensor, Tensor]:
     """Greedy choice of q points of a pool, no point twice; ties go to the lowest index.
 
+    For `NIPV` and `MaxVariance` a surrogate (any but WISKI, which needs none of it) keeps the
+    covariances of one pool with one set of test points, up to 256 MB, in memory only. While
+    hyperparameters stay, the next call with the same test points and the same pool, or some of it,
+    starts from there: O(N P q) for N candidates and P test points, instead of O(N P r) with r the
+    rank of the family's factors (n for an exact GP).
+
     Args:
         acqf: `NIPV` and `MaxVariance` (in closed form), or any acquisition function of BoTorch that
             takes pending points. Its own pending points are kept in mind, and restored.
         pool: ``N x d`` raw candidates.
         q: How many to choose.
-        chunk_size: Candidates scored at a time; bounds the memory.
+        chunk_size: Candidates scored at a time; bounds the memory. Of a larger pool nothing is
+            kept.
         noise: ``N`` (or ``N x m``) raw noise variances of the candidates, for the closed forms. By
             default all have the noise of a typical observation.
 
