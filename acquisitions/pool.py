@@ -9,7 +9,6 @@ BoTorch's `optimize_acqf_discrete` does.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import cast
 
 import torch
@@ -224,28 +223,30 @@ def _sums(acqf: NIPV | MaxVariance, X: Tensor, chunk_size: int) -> PoolSums:
     return _Chunks(law, X.split(chunk_size), acqf.sums() if isinstance(acqf, NIPV) else None)
 
 
-@dataclass
 class _Chunks:
     """A pool gone through chunk by chunk: memory of one chunk's laws. Without an integral, sums are
     zero.
     """
 
-    law: PosteriorProcess
-    chunks: Sequence[Tensor]
-    integral: Integral | None
-
-    @property
-    def variance(self) -> Tensor:
-        return torch.cat([self.law.at(c).variance() for c in self.chunks], -1)
+    def __init__(
+        self, law: PosteriorProcess, chunks: Sequence[Tensor], integral: Integral | None
+    ) -> None:
+        self.law, self.chunks, self.integral = law, chunks, integral
+        variance, gram = [], []
+        for chunk in chunks:
+            c = law.at(chunk)
+            variance.append(c.variance())
+            if integral is not None:
+                gram.append(integral.gram_diagonal(c))
+        self.variance = torch.cat(variance, -1)
+        self.diagonal = torch.cat(gram, -1) if gram else torch.zeros_like(self.variance)
 
     @property
     def total(self) -> Tensor:
         return cast(Integral, self.integral).total
 
     def gram_diagonal(self) -> Tensor:
-        if self.integral is None:
-            return torch.zeros_like(self.variance)
-        return torch.cat([self.integral.gram_diagonal(self.law.at(c)) for c in self.chunks], -1)
+        return self.diagonal
 
     def among(self, X: Tensor) -> tuple[Tensor, Tensor]:
         s = self.law.at(X)
