@@ -282,6 +282,17 @@ def test_memory_is_bounded(family: str, fresh: list[int], monkeypatch: pytest.Mo
     assert len(fresh) == 2
 
 
+@pytest.mark.parametrize("family", ["exact", "sines", "nodes at the cap"])
+def test_changes_are_applied_in_time(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "DEEP", 10)
+    model, waiting = FAMILIES[family](), []
+    for _ in range(5):
+        steps(model, 1)
+        waiting.append(model.process().carry.kept[0].left.shape[-2])  # type: ignore[attr-defined]
+    assert max(waiting) <= 10
+    assert waiting.count(0) > 1
+
+
 def test_what_leaves_the_pool_is_forgotten_in_time() -> None:
     model = made(ExactGP)
     agreed(model)
