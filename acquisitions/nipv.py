@@ -51,6 +51,7 @@ class NIPV(AcquisitionFunction):
     Cost per evaluation of q points: for WISKI O(16^d q^2), independent of the number of
     observations and of test points P; for other families O(P q (d + r)) with r the rank of their
     factors. Preparing WISKI costs O(P 16^d + m^3) once and O(q m^2) after an `observe` of q points.
+    Over a pool, `select_from_pool` keeps more.
 
     Args:
         model: A surrogate of `bo_stream`, or what conditioning one gives.
@@ -113,11 +114,16 @@ class NIPV(AcquisitionFunction):
             points = model.transformed(self.mc_points.detach())
             self._sums = law.integral(points, self.weights, previous=self._sums)
             self._law = law
-            transform = getattr(model, "outcome_transform", None)
-            if transform is not self._transform:  # the surrogate was restandardised
-                self.scales = output_scales(model, self.posterior_transform, self.mc_points)
-                self._transform = transform
         return self._sums
+
+    def raw_scales(self) -> Tensor:
+        """What each output's variance is multiplied by, as the model is now: ``m``."""
+        transform = getattr(self.model, "outcome_transform", None)
+        if transform is not self._transform:  # the surrogate was restandardised
+            model = cast(ProcessModel, self.model)
+            self.scales = output_scales(model, self.posterior_transform, self.mc_points)
+            self._transform = transform
+        return self.scales
 
     @concatenate_pending_points
     @t_batch_mode_transform()
@@ -130,7 +136,7 @@ class NIPV(AcquisitionFunction):
         noise = model.typical_noise().unsqueeze(-1).expand(f.mean.shape[-2:])
         L = chol_psd(f.covariance(f) + torch.diag_embed(noise))
         gain = (torch.cholesky_inverse(L) * sums.gram(f, f)).sum((-1, -2))
-        return -((sums.total - gain) * self.scales).sum(-1).to(X)
+        return -((sums.total - gain) * self.raw_scales()).sum(-1).to(X)
 
 
 def output_scales(

@@ -8,6 +8,7 @@ BoTorch's `optimize_acqf_discrete` does.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import cast
 
 import torch
@@ -20,8 +21,7 @@ from acquisitions.policies import MaxVariance
 from bo_stream.core.model import ProcessModel
 from bo_stream.errors import InputError, NoiseError, ShapeError, UnsupportedError
 from bo_stream.linalg import chol_psd
-from bo_stream.posterior.gaussian import JointGaussian
-from bo_stream.posterior.integral import Integral
+from bo_stream.posterior.integral import Integral, PoolSums
 from bo_stream.posterior.process import PosteriorProcess
 
 __all__ = ["select_from_pool"]
@@ -39,12 +39,19 @@ def select_from_pool(
 ) -> tuple[Tensor, Tensor]:
     """Greedy choice of q points of a pool, no point twice; ties go to the lowest index.
 
+    For `NIPV` and `MaxVariance` a surrogate (any but WISKI, which needs none of it) keeps the
+    covariances of one pool with one set of test points, up to 256 MB, in memory only. While
+    hyperparameters stay, the next call with the same test points and the same pool, or some of it,
+    starts from there: O(N P q) for N candidates and P test points, instead of O(N P r) with r the
+    rank of the family's factors (n for an exact GP).
+
     Args:
         acqf: `NIPV` and `MaxVariance` (in closed form), or any acquisition function of BoTorch that
             takes pending points. Its own pending points are kept in mind, and restored.
         pool: ``N x d`` raw candidates.
         q: How many to choose.
-        chunk_size: Candidates scored at a time; bounds the memory.
+        chunk_size: Candidates scored at a time; bounds the memory. Of a larger pool nothing is
+            kept.
         noise: ``N`` (or ``N x m``) raw noise variances of the candidates, for the closed forms. By
             default all have the noise of a typical observation.
 
@@ -133,7 +140,7 @@ class _Border:
         ``d = v + r - l'l``   to the determinant of C (as a factor), and
         ``( gram(c, c) - 2 l'L^-1 gram(S, c) + l' L^-1 H L^-T l ) / d``   to ``tr(C^-1 H)``.
 
-    Memory O(o q N) beyond one chunk's laws.
+    Memory O(o q N) beyond what the sums keep or one chunk's laws take.
     """
 
     def __init__(
@@ -146,71 +153,115 @@ class _Border:
                 f"batch shape {tuple(model.batch_shape)}",
                 "Condition on unbatched data.",
             )
-        self.law: PosteriorProcess = model.process()
-        self.sums: Integral | None = acqf.sums() if isinstance(acqf, NIPV) else None
-        self.scales = acqf.scales if isinstance(acqf, NIPV) else None
+        self.scales = acqf.raw_scales() if isinstance(acqf, NIPV) else None
         with torch.no_grad():
-            self.chunks = model.transformed(pool).split(chunk_size)
+            self.X = model.transformed(pool)
             self.noise = _noise_of(model, pool, noise)
-            variance, gram = [], []
-            for chunk in self.chunks:
-                c = self._latent(chunk)
-                variance.append(c.variance())
-                if self.sums is not None:
-                    gram.append(self.sums.gram_diagonal(c))
-            self.variance = torch.cat(variance, -1)  # o x N
-            self.gram = torch.cat(gram, -1) if gram else torch.zeros_like(self.variance)
+            self.sums = _sums(acqf, self.X, chunk_size)
+            self.variance = self.sums.variance  # o x N
+            self.gram = self.sums.gram_diagonal()
             shape = (*self.variance.shape[:-1], 0, self.variance.shape[-1])
             self.cov_rows = self.variance.new_empty(shape)  # o x |S| x N
             self.gram_rows = self.variance.new_empty(shape)
-            self.S = self.chunks[0][:0]
-            self.S_noise = self.noise[..., :0]
+            self.C = self.variance.new_empty(len(self.variance), 0, 0)  # noise included
+            self.H = self.C
             if acqf.X_pending is not None:
-                typical = model.typical_noise().unsqueeze(-1)
                 X = model.transformed(acqf.X_pending)
-                self._border(X, typical.expand(-1, len(X)))
+                typical = model.typical_noise().unsqueeze(-1).expand(-1, len(X))
+                cov, self.H = self.sums.among(X)
+                self.C = cov + torch.diag_embed(typical)
+                self._extend(X)
 
     def scores(self) -> Tensor:
         """Value of the batch with each candidate added, ``N``."""
         d, gain = self.variance + self.noise, self.gram
         before = logdet = torch.zeros_like(d[:, :1])
-        if len(self.S):
-            f = self._latent(self.S)
-            L = chol_psd(f.covariance(f) + torch.diag_embed(self.S_noise))
+        if self.C.shape[-1]:
+            L = chol_psd(self.C)
             rows = _solve(L, self.cov_rows)
             d = d - rows.square().sum(-2)
             logdet = 2.0 * L.diagonal(dim1=-2, dim2=-1).log().sum(-1, True)
-            if self.sums is not None:
-                M = _solve(L, _solve(L, self.sums.gram(f, f)).mT)
+            if self.scales is not None:
+                M = _solve(L, _solve(L, self.H).mT)
                 before = M.diagonal(dim1=-2, dim2=-1).sum(-1, True)
                 gain = gain + (rows * (M @ rows - 2.0 * _solve(L, self.gram_rows))).sum(-2)
         d = d.clamp_min(SMALLEST * float(self.variance.max()))
-        if self.sums is None or self.scales is None:
+        if self.scales is None:
             return 0.5 * (logdet + d.log()).sum(0)
         left = self.sums.total.unsqueeze(-1) - before - gain / d
         return -(left * self.scales.unsqueeze(-1)).sum(0)
 
     def add(self, index: int) -> None:
         """Put a candidate into the batch."""
-        X = torch.cat(self.chunks)[index : index + 1]
-        self._border(X, self.noise[..., index : index + 1])
+        corner = self.variance[..., index] + self.noise[..., index]
+        self.C = _bordered(self.C, self.cov_rows[..., index], corner)
+        self.H = _bordered(self.H, self.gram_rows[..., index], self.gram[..., index])
+        self._extend(self.X[index : index + 1])
 
-    def _border(self, X: Tensor, noise: Tensor) -> None:
-        s = self._latent(X)
-        cov, gram = [], []
+    def _extend(self, X: Tensor) -> None:
+        cov, gram = self.sums.against(X)
+        self.cov_rows = torch.cat([self.cov_rows, cov], -2)
+        self.gram_rows = torch.cat([self.gram_rows, gram], -2)
+
+
+def _bordered(C: Tensor, row: Tensor, corner: Tensor) -> Tensor:
+    """A symmetric matrix with one more row and column."""
+    wide = torch.cat([C, row.unsqueeze(-2)], -2)
+    return torch.cat([wide, torch.cat([row, corner.unsqueeze(-1)], -1).unsqueeze(-1)], -1)
+
+
+def _sums(acqf: NIPV | MaxVariance, X: Tensor, chunk_size: int) -> PoolSums:
+    """What the process keeps for a pool of one chunk; else laws of chunks, made when asked for."""
+    model = cast(ProcessModel, acqf.model)
+    law, kept = model.process(), None
+    if len(X) <= chunk_size and isinstance(acqf, NIPV):
+        kept = law.pool(X, model.transformed(acqf.mc_points), acqf.weights)
+    elif len(X) <= chunk_size:
+        kept = law.pool(X, X[:0], X.new_empty(0))
+    if kept is not None:
+        return kept
+    return _Chunks(law, X.split(chunk_size), acqf.sums() if isinstance(acqf, NIPV) else None)
+
+
+class _Chunks:
+    """A pool gone through chunk by chunk: memory of one chunk's laws. Without an integral, sums are
+    zero.
+    """
+
+    def __init__(
+        self, law: PosteriorProcess, chunks: Sequence[Tensor], integral: Integral | None
+    ) -> None:
+        self.law, self.chunks, self.integral = law, chunks, integral
+        variance, gram = [], []
+        for chunk in chunks:
+            c = law.at(chunk)
+            variance.append(c.variance())
+            if integral is not None:
+                gram.append(integral.gram_diagonal(c))
+        self.variance = torch.cat(variance, -1)
+        self.diagonal = torch.cat(gram, -1) if gram else torch.zeros_like(self.variance)
+
+    @property
+    def total(self) -> Tensor:
+        return cast(Integral, self.integral).total
+
+    def gram_diagonal(self) -> Tensor:
+        return self.diagonal
+
+    def among(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        s = self.law.at(X)
+        cov = s.covariance(s)
+        return cov, torch.zeros_like(cov) if self.integral is None else self.integral.gram(s, s)
+
+    def against(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        s, cov, gram = self.law.at(X), [], []
         for chunk in self.chunks:
-            c = self._latent(chunk)
+            c = self.law.at(chunk)
             cov.append(c.covariance(s).mT)
-            if self.sums is not None:
-                gram.append(self.sums.gram(c, s).mT)
-        self.cov_rows = torch.cat([self.cov_rows, torch.cat(cov, -1)], -2)
-        if gram:
-            self.gram_rows = torch.cat([self.gram_rows, torch.cat(gram, -1)], -2)
-        self.S = torch.cat([self.S, X])
-        self.S_noise = torch.cat([self.S_noise, noise], -1)
-
-    def _latent(self, X: Tensor) -> JointGaussian:
-        return self.law.at(X)
+            if self.integral is not None:
+                gram.append(self.integral.gram(c, s).mT)
+        joined = torch.cat(cov, -1)
+        return joined, torch.cat(gram, -1) if gram else torch.zeros_like(joined)
 
 
 def _solve(L: Tensor, B: Tensor) -> Tensor:

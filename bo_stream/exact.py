@@ -14,15 +14,21 @@ import torch
 from gpytorch.kernels import Kernel
 from torch import Size, Tensor
 
+from bo_stream.core.fitted import News
 from bo_stream.core.options import CommonOptions
 from bo_stream.core.streaming import Promises, StreamingGP
 from bo_stream.linalg import chol_psd
+from bo_stream.posterior.expansion import Expansion
 from bo_stream.posterior.factor import FactorGaussian, cross_kernel, frozen_kernel
 from bo_stream.posterior.paths import prior_path
+from bo_stream.posterior.pool import ExpandedProcess
 from bo_stream.posterior.process import Path, PosteriorProcess
 from bo_stream.shapes import shaped
 
 __all__ = ["ExactGP"]
+
+BORDERED = 64
+"""Points by which the posterior's factor is bordered at most; with more it is made anew."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +41,7 @@ class ExactState:
 
 
 @dataclass(frozen=True)
-class ExactProcess(PosteriorProcess):
+class ExactProcess(ExpandedProcess):
     """Posterior of an exact GP: ``A_x = L^-1 k(X, x)``, mean ``c + A_x' L^-1 (y - c)``."""
 
     kernel: Kernel
@@ -68,13 +74,35 @@ class ExactProcess(PosteriorProcess):
         weights = torch.linalg.solve_triangular(self.L.mT, gap, upper=True)
         return lambda X: prior(X) + (cross_kernel(self.kernel, X, self.X) @ weights).squeeze(-1)
 
+    def expansion(self, before: Expansion | None) -> Expansion:
+        """In kernels at the data."""
+
+        def values(X: Tensor, first: int) -> Tensor:
+            return cross_kernel(self.kernel, self.X[first:], X)
+
+        return Expansion(self.kernel, self.L, None, values, (self.X, self.L))
+
+    def bordered(self, X: Tensor, Y: Tensor, noise: Tensor) -> ExactProcess:
+        """The process given further data (``q x d``, ``o x q``, ``o x q``): O(n^2 q)."""
+        n, cross = len(self.X), cross_kernel(self.kernel, self.X, X)
+        below = torch.linalg.solve_triangular(self.L, cross, upper=False).mT
+        corner = cross_kernel(self.kernel, X, X) + torch.diag_embed(noise) - below @ below.mT
+        L = self.L.new_zeros(len(self.L), n + len(X), n + len(X))
+        L[:, :n, :n], L[:, n:, :n], L[:, n:, n:] = self.L, below, chol_psd(corner)
+        gap = Y - self.mean.unsqueeze(-1) - (below @ self.w.unsqueeze(-1)).squeeze(-1)
+        w = torch.linalg.solve_triangular(L[:, n:, n:], gap.unsqueeze(-1), upper=False)
+        w = torch.cat([self.w, w.squeeze(-1)], -1)
+        D, points = torch.cat([self.noise, noise], -1), torch.cat([self.X, X])
+        return ExactProcess(self.kernel, points, L, w, D, self.mean)
+
 
 class ExactGP(StreamingGP):
     """Exact GP inference with gpytorch's kernels and likelihoods; keeps all data (state grows with
     n).
 
-    Memory O(n^2) for the posterior's cache, O(n^3) per evidence evaluation and per posterior after
-    an `observe`, then O(n^2) a point; m independent outputs.
+    Memory O(n^2) for the posterior's cache, O(n^3) per evidence evaluation and for the first
+    posterior under new hyperparameters; after an `observe` of q points (at most 64) O(n^2 q), then
+    O(n^2) a point; m independent outputs.
 
     Args:
         train_X: ``n x d`` raw inputs; ``n = 0`` is allowed.
@@ -95,6 +123,8 @@ class ExactGP(StreamingGP):
     promises = Promises(
         order_invariant=True, bytes_constant=False, updates_without_drift=300, multi_output=True
     )
+
+    _news_kept = BORDERED
 
     def __init__(
         self,
@@ -137,6 +167,13 @@ class ExactGP(StreamingGP):
         )
         kernel = frozen_kernel(self.covar_module)
         return ExactProcess(kernel, state.X, L, w.squeeze(-1), noise, mean)
+
+    def _update_process(self, process: PosteriorProcess, news: tuple[News, ...]) -> ExactProcess:
+        """Border the factor: O(n^2 q)."""
+        X, parts = torch.cat([b.X for b in news]), zip(*((b.Y, b.R) for b in news), strict=True)
+        Y, R = (torch.cat(part, -1) for part in parts)
+        noise = self._noise_scale().unsqueeze(-1) * R
+        return cast(ExactProcess, process).bordered(X, Y, noise.expand(Y.shape))
 
     def _objective(self, profile_mean: bool) -> tuple[Tensor, Tensor | None]:
         """Log evidence summed over outputs: O(n^3)."""

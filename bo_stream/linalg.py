@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-__all__ = ["chol_psd", "with_jitter"]
+__all__ = ["chol_psd", "low_rank", "with_jitter"]
 
 REPAIR = 1e-10
 """Share of the mean diagonal that is added to a covariance whose factorisation failed."""
@@ -46,3 +46,30 @@ def chol_psd(
             raise error(int(info.max()))
         return torch.linalg.cholesky(C)
     return L
+
+
+def low_rank(D: Tensor, most: int, tolerance: float) -> tuple[Tensor, Tensor] | None:
+    """A symmetric matrix as ``E' diag(s) E``, if its rank is low.
+
+    Its range is found with random vectors, always the same ones: O(r^2 most).
+
+    Args:
+        D: ``batch x r x r``.
+        most: Highest rank looked for.
+        tolerance: Largest entry that may be left out.
+
+    Returns:
+        ``E`` (``batch x k x r``, orthonormal rows) and ``s`` (``batch x k``), or None where
+        ``most`` is not enough.
+    """
+    if not D.numel():
+        return D, D.diagonal(dim1=-2, dim2=-1)
+    generator = torch.Generator().manual_seed(0)
+    draws = torch.randn(D.shape[-1], most, generator=generator, dtype=D.dtype).to(D.device)
+    Q = torch.linalg.qr(D @ draws).Q
+    s, V = torch.linalg.eigh(Q.mT @ D @ Q)
+    E = (Q @ V).mT
+    kept = s.abs().reshape(-1, s.shape[-1]).amax(0) > 1e-3 * tolerance
+    E, s = E[..., kept, :], s[..., kept]
+    missed = D - E.mT @ (s.unsqueeze(-1) * E)
+    return None if float(missed.abs().max()) > tolerance else (E, s)

@@ -120,6 +120,8 @@ class FittedModel(HeldState, ProcessModel, GP):
         else:
             process = self._brought_forward(memo, token) if memo is not None and alike else None
             process = self._build_process(self.held()) if process is None else process
+            if memo is not None and alike:
+                process.follow(cast(Moment, memo.value).process)
             transform = getattr(self, "outcome_transform", None)
             moment = Moment(process, self._noise_of_an_observation(), transform)
         self._memo = Memo(moment, meaning, token)

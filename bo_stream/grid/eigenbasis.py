@@ -128,6 +128,12 @@ class Eigenbasis:
             grads.append(0.5 * half @ T @ half.mT)
         return grads
 
+    @property
+    def made_of(self) -> tuple[Tensor, ...]:
+        """Tensors that tell these functions from others."""
+        place = self.amplitude.new_tensor([*self.grid.origin, *self.grid.step])
+        return place, self.amplitude, *self.vectors, self.index
+
     def same_as(self, other: Eigenbasis) -> bool:
         """Whether the features are the same."""
         mine, theirs = ((basis.amplitude, *basis.vectors, basis.index) for basis in (self, other))
@@ -192,3 +198,9 @@ class Features:
         """Whether sums over these functions and over the other's add up."""
         alike = len(self.bases) == len(other.bases)
         return alike and all(a.same_as(b) for a, b in zip(self.bases, other.bases, strict=True))
+
+    @property
+    def made_of(self) -> tuple[Tensor, ...]:
+        """Tensors that tell these functions from others."""
+        parts = [part for basis in self.bases for part in basis.made_of]
+        return tuple(parts) if len(self.bases) == 1 else (torch.cat([p.flatten() for p in parts]),)

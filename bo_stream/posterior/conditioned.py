@@ -17,7 +17,8 @@ from torch import Size, Tensor
 from bo_stream.errors import NoiseError
 from bo_stream.linalg import REPAIR, chol_psd
 from bo_stream.posterior.gaussian import JointGaussian
-from bo_stream.posterior.integral import Integral
+from bo_stream.posterior.integral import Integral, PoolSums
+from bo_stream.posterior.pool import PoolCovariances
 from bo_stream.posterior.process import Path, PosteriorProcess
 
 __all__ = ["ConditionedGaussian", "ConditionedProcess"]
@@ -108,6 +109,14 @@ class ConditionedProcess(PosteriorProcess):
         half = torch.linalg.solve_triangular(L, base.gram(f, f), upper=False)
         M = torch.linalg.solve_triangular(L, half.mT, upper=False)
         return ConditionedIntegral(base, f, L, M)
+
+    def pool(self, X: Tensor, points: Tensor, weights: Tensor) -> PoolSums | None:
+        """From what the base keeps; not kept itself."""
+        with torch.no_grad():
+            base = self.base.pool(X, points, weights)
+            if not isinstance(base, PoolCovariances):
+                return None
+            return base.under(base.expansion.given(self.X, self._update()[1]))
 
 
 @dataclass(frozen=True)

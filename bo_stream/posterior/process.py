@@ -13,7 +13,7 @@ from collections.abc import Callable
 from torch import Size, Tensor
 
 from bo_stream.posterior.gaussian import JointGaussian
-from bo_stream.posterior.integral import Integral, PointIntegral
+from bo_stream.posterior.integral import Integral, PointIntegral, PoolSums
 
 __all__ = ["Path", "PosteriorProcess"]
 
@@ -45,3 +45,19 @@ class PosteriorProcess(ABC):
                 the process is taken from it.
         """
         return PointIntegral.over(self.at, points, weights)
+
+    def pool(self, X: Tensor, points: Tensor, weights: Tensor) -> PoolSums | None:
+        """Variances and sums for a pool of candidates, where the family keeps what they take.
+
+        Args:
+            X: Candidates, ``N x d``, transformed space.
+            points: Points summed over, ``P x d``, transformed space; none for variances only.
+            weights: ``P``.
+
+        Returns:
+            None where laws and `integral` do as well.
+        """
+        return None
+
+    def follow(self, before: PosteriorProcess) -> None:  # noqa: B027
+        """Take over what an earlier process kept; same surrogate, same hyperparameters."""

@@ -77,6 +77,12 @@ class BlockMatrix:
         block, values = target[self.block], self.values * weights[self.block]
         return BlockMatrix(block, values, int(target.max()) + 1)
 
+    def later(self, first: int) -> tuple[Tensor, BlockMatrix]:
+        """The columns from some one on, over the rows that they touch, and these rows."""
+        rows = (self.block >= first).nonzero().squeeze(-1)
+        block, values = self.block[rows] - first, self.values[rows]
+        return rows, BlockMatrix(block, values, self.num_actions - first)
+
     def dense(self) -> Tensor:
         """S, ``n x i``."""
         S = self.values.new_zeros(self.values.numel(), self.num_actions)
@@ -132,6 +138,10 @@ class DenseMatrix:
         """S T for T[a, target[a]] = weights[a]."""
         T = self.S.new_zeros(target.numel(), int(target.max()) + 1)
         return DenseMatrix(self.S @ T.scatter(1, target[:, None], weights[:, None]))
+
+    def later(self, first: int) -> tuple[Tensor, DenseMatrix]:
+        """The columns from some one on, over all rows, and these."""
+        return torch.arange(len(self.S), device=self.S.device), DenseMatrix(self.S[:, first:])
 
     def dense(self) -> Tensor:
         """S itself."""

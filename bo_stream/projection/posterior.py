@@ -8,17 +8,19 @@ import torch
 from gpytorch.kernels import Kernel
 from torch import Size, Tensor
 
+from bo_stream.posterior.expansion import Expansion
 from bo_stream.posterior.factor import FactorGaussian
 from bo_stream.posterior.paths import prior_path
-from bo_stream.posterior.process import Path, PosteriorProcess
-from bo_stream.projection.matrix import ActionMatrix
+from bo_stream.posterior.pool import ExpandedProcess
+from bo_stream.posterior.process import Path
+from bo_stream.projection.matrix import ActionMatrix, BlockMatrix
 from bo_stream.projection.products import cross_product
 
 __all__ = ["ProjectedProcess"]
 
 
 @dataclass(frozen=True)
-class ProjectedProcess(PosteriorProcess):
+class ProjectedProcess(ExpandedProcess):
     """Posterior given S'y: mean ``c + A_x'w``, ``A_x = L^-1 S'k(X, x)``, ``w = L^-1 S'(y - c)``."""
 
     kernel: Kernel
@@ -53,3 +55,14 @@ class ProjectedProcess(PosteriorProcess):
             return prior(X) + (KS @ weights)[..., 0]
 
         return sample
+
+    def expansion(self, before: Expansion | None) -> Expansion:
+        """In kernels at the data, projected."""
+        S, L = self.S, self.L[None]
+        actions = (S.block, S.values) if isinstance(S, BlockMatrix) else (S.S,)
+
+        def values(X: Tensor, first: int) -> Tensor:
+            used, some = S.later(first)
+            return cross_product(self.kernel, X, self.X[used], some).mT[None]
+
+        return Expansion(self.kernel, L, None, values, (self.X, L, *actions))

@@ -8,9 +8,11 @@ from typing import Self
 import torch
 from torch import Size, Tensor
 
+from bo_stream.posterior.expansion import Expansion, on_nodes
 from bo_stream.posterior.factor import FactorGaussian, cross_kernel
 from bo_stream.posterior.paths import prior_path
-from bo_stream.posterior.process import Path, PosteriorProcess
+from bo_stream.posterior.pool import ExpandedProcess
+from bo_stream.posterior.process import Path
 from bo_stream.scattered.prior import NodePrior, node_root
 from bo_stream.scattered.state import NodeState
 from bo_stream.sums.roots import DenseRoot
@@ -31,7 +33,7 @@ def node_law(state: NodeState, R: Tensor, prior: NodePrior) -> tuple[Tensor, Ten
 
 
 @dataclass(frozen=True)
-class NodeProcess(PosteriorProcess):
+class NodeProcess(ExpandedProcess):
     """Mean ``c + V_x'h``, covariance ``k(x, z) - a_x'a_z + V_x'V_z``; ``V_x = L_Q^-1 a_x``."""
 
     prior: NodePrior
@@ -66,3 +68,8 @@ class NodeProcess(PosteriorProcess):
         gap = v - torch.linalg.solve_triangular(self.R, values, upper=False)
         weights = torch.linalg.solve_triangular(self.R.mT, gap, upper=True)
         return lambda X: prior(X) + (cross_kernel(kernel, X, self.Z) @ weights).squeeze(-1)
+
+    def expansion(self, before: Expansion | None) -> Expansion:
+        """In kernels at the nodes."""
+        W = torch.eye(self.L_Q.shape[-1]).to(self.L_Q) - torch.cholesky_inverse(self.L_Q)
+        return on_nodes(self.prior.kernel, self.Z, self.R, W, before)

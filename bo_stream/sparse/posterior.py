@@ -8,10 +8,12 @@ import torch
 from gpytorch.kernels import Kernel
 from torch import Size, Tensor
 
+from bo_stream.posterior.expansion import Expansion, on_nodes
 from bo_stream.posterior.factor import FactorGaussian, cross_kernel
 from bo_stream.posterior.paths import prior_path
-from bo_stream.posterior.process import Path, PosteriorProcess
-from bo_stream.sparse.state import SGPRState, dense, factor_B, solve
+from bo_stream.posterior.pool import ExpandedProcess
+from bo_stream.posterior.process import Path
+from bo_stream.sparse.state import SGPRState, dense, eye, factor_B, solve
 
 __all__ = ["SparseProcess", "predict"]
 
@@ -36,7 +38,7 @@ def predict(state: SGPRState, kernel: Kernel, X: Tensor) -> tuple[Tensor, Tensor
 
 
 @dataclass(frozen=True)
-class SparseProcess(PosteriorProcess):
+class SparseProcess(ExpandedProcess):
     """Posterior of an online SGPR: covariance ``k - A'A + V'V`` (MATHS 3.4)."""
 
     kernel: Kernel
@@ -71,3 +73,8 @@ class SparseProcess(PosteriorProcess):
         values = prior(s.Z).unsqueeze(-1) - s.mean + s.nugget.sqrt().unsqueeze(-1) * own
         weights = torch.linalg.solve_triangular(s.L.mT, v - solve(s.L, values), upper=True)
         return lambda X: prior(X) + (cross_kernel(self.kernel, X, s.Z) @ weights).squeeze(-1)
+
+    def expansion(self, before: Expansion | None) -> Expansion:
+        """In kernels at the inducing points."""
+        W = eye(self.L_B, self.state.size) - torch.cholesky_inverse(self.L_B)
+        return on_nodes(self.kernel, self.state.Z, self.state.L[None], W[None], before)

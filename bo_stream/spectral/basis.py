@@ -35,6 +35,11 @@ class FeatureMap(Protocol):
         """Whether sums over these functions and over the other's add up."""
         ...
 
+    @property
+    def made_of(self) -> tuple[Tensor, ...]:
+        """Tensors that tell these functions from others, as in `Expansion`."""
+        ...
+
 
 @dataclass(frozen=True)
 class Basis:
@@ -67,6 +72,11 @@ class Basis:
         """Whether sums over these functions and over the other's add up."""
         names = ("alpha", "half", "low", "width")
         return all(torch.equal(getattr(self, name), getattr(other, name)) for name in names)
+
+    @property
+    def made_of(self) -> tuple[Tensor, ...]:
+        """Tensors that tell these functions from others."""
+        return self.alpha, self.half, self.low, self.width
 
     def frequencies(self) -> Tensor:
         """Radians per unit of the inputs, ``f x d``."""

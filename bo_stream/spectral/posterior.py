@@ -12,9 +12,11 @@ from linear_operator.operators import LinearOperator, MatmulLinearOperator
 from torch import Size, Tensor
 
 from bo_stream.linalg import chol_psd, with_jitter
+from bo_stream.posterior.expansion import Expansion
 from bo_stream.posterior.gaussian import JointGaussian
 from bo_stream.posterior.integral import Integral
-from bo_stream.posterior.process import Path, PosteriorProcess
+from bo_stream.posterior.pool import ExpandedProcess
+from bo_stream.posterior.process import Path
 from bo_stream.spectral.basis import FeatureMap
 from bo_stream.spectral.integral import SpectralIntegral
 
@@ -62,7 +64,7 @@ class SpectralGaussian(JointGaussian):
 
 
 @dataclass(frozen=True)
-class SpectralProcess(PosteriorProcess):
+class SpectralProcess(ExpandedProcess):
     """Posterior of the coefficients ``u`` of the features.
 
     Attributes:
@@ -116,6 +118,16 @@ class SpectralProcess(PosteriorProcess):
             ):
                 return previous.under(self.S_u)
             return SpectralIntegral.over(points, weights, self.basis, self.S_u)
+
+    def expansion(self, before: Expansion | None) -> Expansion:
+        """In the features alone."""
+
+        def values(X: Tensor, first: int) -> Tensor:
+            if first:  # all of them are known
+                return X.new_empty(1, 0, len(X))
+            return self.basis.features(X).mT.unsqueeze(0)
+
+        return Expansion(None, None, -self.S_u, values, self.basis.made_of)
 
     def _values(self, phi: Tensor, u: Tensor) -> Tensor:
         """``mean + phi u`` for ``batch x q x f`` features and ``batch' x o x f`` coefficients."""

@@ -9,17 +9,19 @@ import torch
 from gpytorch.kernels import Kernel
 from torch import Size, Tensor
 
+from bo_stream.posterior.expansion import Expansion, on_nodes
 from bo_stream.posterior.factor import FactorGaussian, cross_kernel
 from bo_stream.posterior.paths import prior_path
-from bo_stream.posterior.process import Path, PosteriorProcess
-from bo_stream.sparse.state import solve
+from bo_stream.posterior.pool import ExpandedProcess
+from bo_stream.posterior.process import Path
+from bo_stream.sparse.state import eye, solve
 from bo_stream.variational.state import SVGPState, factor
 
 __all__ = ["VariationalProcess"]
 
 
 @dataclass(frozen=True)
-class VariationalProcess(PosteriorProcess):
+class VariationalProcess(ExpandedProcess):
     """``A_x = L^-1 k(Z, x)``, ``V_x = T' A_x``: mean ``m + A'mu``, covariance ``k - A'A + V'V``."""
 
     kernel: Kernel
@@ -54,3 +56,8 @@ class VariationalProcess(PosteriorProcess):
         values = prior(s.Z).unsqueeze(-1) - self.mean + self.nugget.sqrt().unsqueeze(-1) * noise
         weights = torch.linalg.solve_triangular(self.L.mT, v - solve(self.L, values), upper=True)
         return lambda X: prior(X) + (cross_kernel(self.kernel, X, s.Z) @ weights).squeeze(-1)
+
+    def expansion(self, before: Expansion | None) -> Expansion:
+        """In kernels at the inducing points."""
+        W = eye(self.L, self.state.size) - self.state.T @ self.state.T.mT
+        return on_nodes(self.kernel, self.state.Z, self.L[None], W[None], before)

@@ -142,3 +142,24 @@ def test_a_trial_step_to_a_covariance_that_is_not_positive_definite_is_taken_bac
     model.covar_module.outputscale = 2.0 * limit
     with pytest.raises(StateError):  # nowhere to step back to
         model.fit()
+
+
+@pytest.mark.parametrize("noise", ["learned", "known", "scaled"])
+def test_a_bordered_factor_is_the_factor_of_all_data(noise: str) -> None:
+    X = torch.rand(60, 2, generator=torch.Generator().manual_seed(5)).double()
+    Y = torch.stack([X.sum(-1).sin(), X[:, 0] - X[:, 1]], -1)
+    Yvar = None if noise == "learned" else 0.01 + 0.1 * X
+    likelihood = {"likelihood": GaussianLikelihood()} if noise == "scaled" else {}
+
+    def some(rows: slice) -> tuple[Tensor, Tensor, Tensor | None]:
+        return X[rows], Y[rows], None if Yvar is None else Yvar[rows]
+
+    model = ExactGP(*some(slice(0, 10)), **likelihood, **RAW)
+    for start in range(10, 60, 5):
+        before = model.process()
+        model.observe(*some(slice(start, start + 5)))
+        process: Any = model.process()
+        assert process.kernel is before.kernel  # type: ignore[attr-defined]
+    fresh: Any = ExactGP(*some(slice(0, 60)), **likelihood, **RAW).process()
+    for name in ("X", "L", "w", "noise", "mean"):
+        close(getattr(process, name), getattr(fresh, name), 1e-9)

@@ -60,6 +60,9 @@ def test_nipv_cost(
     assert "resident memory" in capsys.readouterr().out
     table = pd.read_csv("results/benchmarks_smoke/nipv_cost.csv")
     assert table["acquisition"].tolist() == ["WISKI"] * 4 + ["stock qNIPV"]
+    pools = pd.read_csv("results/benchmarks_smoke/nipv_pool_cost.csv")
+    assert pools["family"].tolist() == ["NodeWISKI", "HSGP", "OnlineSGPR", "CaGP", "ExactGP"]
+    assert bool(pools["same picks"].all())
 
 
 def test_sgpr_cost(
