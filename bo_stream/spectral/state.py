@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Self
+from typing import Self, cast
 
 import torch
 from torch import Tensor
@@ -122,6 +122,19 @@ class SpectralState(Sums):
             rows.add_outer(A, r, [])
         return new
 
+    def along(self, other: Sums, n: int) -> Self:
+        """The same n points summed over another state's features: O(n f^2).
+
+        Raises:
+            StateError: if the features differ and the points are no longer at hand.
+        """
+        basis = cast(SpectralState, other).basis
+        if self.basis.same_as(basis):
+            return self
+        if not self.at_hand(n):
+            raise _apart()
+        return cast(Self, self.on_basis(basis, n))
+
     def rescaled(self, shift: Tensor, factor: Tensor, known_noise: bool) -> Self:
         """The state for targets ``(y - shift) / factor`` and, where known, noise to match."""
         Y = (self.opening_Y - shift.unsqueeze(-1)) / factor.unsqueeze(-1)
@@ -146,11 +159,7 @@ class SpectralState(Sums):
             elif mine.at_hand(n):
                 mine = mine.on_basis(other.basis, n)
             else:
-                raise StateError(
-                    "two streams on the same features",
-                    "features chosen for other lengthscales, and points no longer at hand",
-                    "Build both with the same `lengthscales`.",
-                )
+                raise _apart()
         mine = mine if n else mine.about(other.origin)
         if not torch.equal(other.origin, mine.origin):
             other = other.about(mine.origin)
@@ -159,3 +168,11 @@ class SpectralState(Sums):
             points = (other.opening_X[:others], other.opening_Y[:, :others])
             new._hold_points(*points, other.opening_R[:, :others], undo, n)
         return new
+
+
+def _apart() -> StateError:
+    return StateError(
+        "two streams on the same features",
+        "features chosen for other lengthscales, and points no longer at hand",
+        "Build both with the same `lengthscales`.",
+    )
