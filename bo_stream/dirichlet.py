@@ -250,7 +250,8 @@ class DirichletClassifier(Composite, LatentClasses):
 
     def believing(self, X: Tensor) -> ProcessModel:
         """The latent functions as if labels at ``q x d`` raw points were known: means stay, and
-        variances shrink as a label's expected noise has it. For points under evaluation.
+        variances shrink as the precision to be expected of a label has it. For points under
+        evaluation.
         """
         with torch.no_grad():
             noise = self._pairs.expected_noise(self.predict_proba(X))

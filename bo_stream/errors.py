@@ -6,6 +6,9 @@ state changes.
 
 from __future__ import annotations
 
+import copyreg
+from typing import Any
+
 from botorch.exceptions.errors import BotorchTensorDimensionError, InputDataError
 
 __all__ = [
@@ -27,6 +30,10 @@ class BoStreamError(Exception):
 
     def __init__(self, expected: str, got: str, remedy: str) -> None:
         super().__init__(f"Expected {expected}; got {got}. {remedy}")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """From another process: the whole message, which the constructor would make again."""
+        return copyreg.__newobj__, (type(self), *self.args)
 
 
 class InputError(BoStreamError, InputDataError, ValueError):

@@ -70,8 +70,11 @@ class Pairs:
         return Told.by(self.alpha_epsilon)
 
     def expected_noise(self, probabilities: Tensor) -> Tensor:
-        """Mean noise variance where the class is named with these probabilities."""
-        return probabilities * self.own.noise + (1.0 - probabilities) * self.other.noise
+        """Noise variance of the expected precision, where the class is named with these
+        probabilities.
+        """
+        precision = probabilities / self.own.noise + (1.0 - probabilities) / self.other.noise
+        return 1.0 / precision
 
     def regressions(self, named: Tensor, like: Tensor) -> tuple[Tensor, Tensor]:
         """Targets and noise variances, each ``n x C``, for ``n x C`` booleans, in a dtype."""
