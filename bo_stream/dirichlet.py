@@ -18,6 +18,7 @@ from torch import Size, Tensor, nn
 from bo_stream.classes.labels import Label, checked_classes, read_labels, unseen
 from bo_stream.classes.latent import LatentClasses
 from bo_stream.classes.pairs import Pairs
+from bo_stream.classes.record import Seen, read_settings, settings_of, telling
 from bo_stream.core import checkpoint
 from bo_stream.core.additive import AdditiveGP
 from bo_stream.core.checks import sizes_of
@@ -126,22 +127,15 @@ class DirichletClassifier(Composite, LatentClasses):
         )
         _set_means(model, torch.full((len(known),), pairs.other.target, dtype=torch.float64))
         tallies = [tally(model, kernel) for _ in known] if isinstance(model, AdditiveGP) else []
-        self._begin(model, tallies, known, pairs)
-        self.observe(train_X, train_y)
-
-    def _begin(
-        self, model: StreamingGP, tallies: Sequence[Any], classes: list[Label], pairs: Pairs
-    ) -> None:
         nn.Module.__init__(self)
         self._lock = Lock()
-        self._become(model, tallies, classes, pairs)
+        self._become(model, tallies, dict.fromkeys(known, 0), pairs)
+        self.observe(train_X, train_y)
         self.eval()
 
-    def _become(
-        self, model: StreamingGP, tallies: Sequence[Any], classes: list[Label], pairs: Pairs
-    ) -> None:
+    def _become(self, model: StreamingGP, tallies: Sequence[Any], seen: Seen, pairs: Pairs) -> None:
         self.model, self.tallies = model, nn.ModuleList(tallies)
-        self._classes, self._pairs = list(classes), pairs
+        self._classes, self._seen, self._pairs = list(seen), seen, pairs
 
     # -- labels ----------------------------------------------------------------------------------
 
@@ -149,6 +143,11 @@ class DirichletClassifier(Composite, LatentClasses):
     def num_observed(self) -> int:
         """How many labels were absorbed."""
         return self.model.num_observed
+
+    @property
+    def class_counts(self) -> dict[Label, int]:
+        """How many labels were absorbed of each class."""
+        return dict(self._seen)
 
     @property
     def state_bytes(self) -> int:
@@ -179,16 +178,19 @@ class DirichletClassifier(Composite, LatentClasses):
         self.model._check_batch(X, others, others + 1.0, noise_known=True)
         if not labels:
             return self
-        known, model, tallies = self._classes, self.model, self._counts()
+        seen, model, tallies = dict(self._seen), self.model, self._counts()
         if late:
             self._need_tallies(f"all classes named beforehand ({late[0]!r} is new)")
-            known = known + late
+            seen |= dict.fromkeys(late, 0)
             tallies += [tally(cast(AdditiveGP, model), self._kernel()) for _ in late]
-            model = self._told(tallies, len(known), self._pairs)
-        column = {label: k for k, label in enumerate(known)}
+            model = self._told(tallies, len(seen), self._pairs)
+        before = telling(seen)
+        column = {label: k for k, label in enumerate(seen)}
         index = torch.tensor([column[label] for label in labels], device=X.device)
-        named = index.unsqueeze(-1) == torch.arange(len(known), device=X.device)
+        named = index.unsqueeze(-1) == torch.arange(len(seen), device=X.device)
         targets, noises = self._pairs.regressions(named, X)
+        for label in labels:
+            seen[label] += 1
 
         def absorb() -> None:
             model._absorb_raw(X, targets, noises)
@@ -196,9 +198,11 @@ class DirichletClassifier(Composite, LatentClasses):
             for k, one in enumerate(tallies):
                 if bool(named[:, k].any()):
                     count(one, X[named[:, k]])
+            if telling(seen) != before:  # the next fit starts from several places
+                model._register_state("_explored", model.get_buffer("_explored").new_empty(0))
 
         together([model, *tallies], absorb)
-        self._become(model, tallies, known, self._pairs)
+        self._become(model, tallies, seen, self._pairs)
         return self
 
     @property
@@ -214,7 +218,7 @@ class DirichletClassifier(Composite, LatentClasses):
         pairs = Pairs.of(value)
         self._need_tallies("the alpha_epsilon it was built with")
         model = self._told(self._counts(), len(self._classes), pairs)
-        self._become(model, self._counts(), self._classes, pairs)
+        self._become(model, self._counts(), self._seen, pairs)
 
     def merge(self, other: DirichletClassifier) -> Self:
         """Add another stream's labels in place; classes that only it has come behind. O(C^2 m^2).
@@ -235,7 +239,9 @@ class DirichletClassifier(Composite, LatentClasses):
         tallies += [tally(cast(AdditiveGP, self.model), self._kernel()) for _ in late]
         for label, theirs in zip(other._classes, other._counts(), strict=True):
             tallies[known.index(label)].merge(theirs)
-        self._become(self._told(tallies, len(known), self._pairs), tallies, known, self._pairs)
+        model = self._told(tallies, len(known), self._pairs)
+        seen = {k: one.num_observed for k, one in zip(known, tallies, strict=True)}
+        self._become(model, tallies, seen, self._pairs)
         return self
 
     def forget(self, factor: float) -> Self:
@@ -266,11 +272,21 @@ class DirichletClassifier(Composite, LatentClasses):
     def fit(self, max_evals: int | None = None) -> FitReport:
         """Fit every class's hyperparameters by the evidence of all labels, warm-started.
 
+        Those of a class stay where they are while no label, or every label, is of this class:
+        targets that are all the same tell nothing about how it varies.
+
         Args:
             max_evals: Most objective-and-gradient evaluations; None: until the gain falls below
                 0.01 nat.
         """
+        silent = [k for k, tells in enumerate(telling(self._seen)) if not tells]
+        if len(silent) == len(self._classes):
+            return FitReport(0, float(self.log_evidence().detach()), True)
+        before = [(p, p.detach().clone()) for p in self.model.parameters()]
         report = self.model.fit(max_evals)
+        for parameter, value in before:
+            rows = parameter.data.view(len(self._classes), -1)
+            rows[silent] = value.view(len(self._classes), -1)[silent]
         tallies = self._counts()
         together(tallies, lambda: aligned(tallies, cast(AdditiveGP, self.model)))
         return report
@@ -283,7 +299,7 @@ class DirichletClassifier(Composite, LatentClasses):
 
     def get_extra_state(self) -> dict[str, Any]:
         """What the labels were taken for."""
-        return {"class": type(self).__name__, **self._settings()}
+        return {"class": type(self).__name__, **settings_of(self._seen, self._pairs)}
 
     def set_extra_state(self, state: dict[str, Any]) -> None:
         """`load_state_dict` has seen to it."""
@@ -299,7 +315,8 @@ class DirichletClassifier(Composite, LatentClasses):
         header = state_dict.get("_extra_state")
         if not isinstance(header, Mapping) or header.get("class") != type(self).__name__:
             raise StateError("the state of a DirichletClassifier", repr(header), "Load its own.")
-        known, pairs = list(header["classes"]), Pairs.of(header["alpha_epsilon"])
+        seen, pairs = read_settings(header)
+        known = list(seen)
         model, tallies = copy.deepcopy(self.model), copy.deepcopy(self._counts())
         if known != self._classes and tallies:
             tallies = [tally(cast(AdditiveGP, model), self._kernel()) for _ in known]
@@ -310,20 +327,22 @@ class DirichletClassifier(Composite, LatentClasses):
             cut = len(prefix)
             own = {k[cut:]: v for k, v in state_dict.items() if k.startswith(prefix)}
             part.load_state_dict(own, strict, assign=assign)
-        self._become(model, tallies, known, pairs)
-
-    def _settings(self) -> dict[str, Any]:
-        return {"classes": self.classes, "alpha_epsilon": self.alpha_epsilon}
+        self._become(model, tallies, seen, pairs)
 
     def _taken_apart(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        return self._settings(), {"model": self.model, **dict(_numbered(self.tallies))}
+        return settings_of(self._seen, self._pairs), {
+            "model": self.model,
+            **dict(_numbered(self.tallies)),
+        }
 
     @classmethod
     def _put_together(cls, settings: Mapping[str, Any], parts: Mapping[str, Any]) -> Self:
-        made, names = cls.__new__(cls), [name for name, _ in _numbered(settings["classes"])]
-        tallies = [parts[name] for name in names if name in parts]
-        known, pairs = list(settings["classes"]), Pairs.of(settings["alpha_epsilon"])
-        made._begin(parts["model"], tallies, known, pairs)
+        made, (seen, pairs) = cls.__new__(cls), read_settings(settings)
+        nn.Module.__init__(made)
+        made._lock = Lock()
+        tallies = [parts[name] for name, _ in _numbered(seen) if name in parts]
+        made._become(parts["model"], tallies, seen, pairs)
+        made.eval()
         return made
 
     # -- pieces ----------------------------------------------------------------------------------

@@ -2,9 +2,9 @@
 
 Run `python -m experiments.classification`. Banana (2 inputs) and SVM Guide 1 (4 inputs), each with
 its own training and test rows. `DirichletClassifier` takes the training rows 50 at a time: in
-random order; one class after the other; and with the second class absent from the first half of the
-stream, unknown until it turns up. It fits after an eighth and three eighths of the rows, and at the
-end. The exact GP sees all rows at once; it is gpytorch's, on the same transformed labels.
+random order; one class after the other; and with the second class absent from the first quarter of
+the stream, unknown until it turns up. It fits after an eighth and three eighths of the rows, and at
+the end. The exact GP sees all rows at once; it is gpytorch's, on the same transformed labels.
 
 Writes a table of accuracies and log losses to results/classification.
 """
