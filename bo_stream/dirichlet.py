@@ -125,7 +125,7 @@ class DirichletClassifier(Composite, LatentClasses):
             outcome_transform=None,
             **options,
         )
-        _set_means(model, torch.full((len(known),), pairs.other.target, dtype=torch.float64))
+        model._set_prior_mean(X.new_full((len(known),), pairs.other.target))
         tallies = [tally(model, kernel) for _ in known] if isinstance(model, AdditiveGP) else []
         nn.Module.__init__(self)
         self._lock = Lock()
@@ -377,15 +377,10 @@ class DirichletClassifier(Composite, LatentClasses):
             rows = parameter.data.view(outputs, -1)
             rows[: len(before)] = old.data.reshape(len(before), -1)
             parameter.requires_grad_(old.requires_grad)
-        _set_means(model, means)
+        model._set_prior_mean(means)
         own = torch.eye(outputs, dtype=torch.bool, device=means.device)
         tell(cast(AdditiveGP, model), tallies, *pairs.regressions(own, means))
         return model
-
-
-def _set_means(model: StreamingGP, means: Tensor) -> None:
-    with torch.no_grad():
-        model._set_prior_mean(means)
 
 
 def _numbered(parts: Any) -> list[tuple[str, Any]]:

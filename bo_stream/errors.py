@@ -6,7 +6,6 @@ state changes.
 
 from __future__ import annotations
 
-import copyreg
 from typing import Any
 
 from botorch.exceptions.errors import BotorchTensorDimensionError, InputDataError
@@ -33,7 +32,11 @@ class BoStreamError(Exception):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """From another process: the whole message, which the constructor would make again."""
-        return copyreg.__newobj__, (type(self), *self.args)
+        return _again, (type(self), *self.args)
+
+
+def _again(kind: type[BoStreamError], *args: Any) -> BoStreamError:
+    return kind.__new__(kind, *args)
 
 
 class InputError(BoStreamError, InputDataError, ValueError):

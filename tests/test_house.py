@@ -33,6 +33,7 @@ ROOMS = {
     **dict.fromkeys(FAMILIES, {"core", "posterior", "fitting"} | MATHEMATICS | POLICIES),
     "families": FAMILIES | {"core"},
     "dirichlet": {"classes", "core", "families", "fitting"},
+    "ingest": {"core"},
     "sgpr": {"sparse"},
     "scores": {"core", "posterior", "fitting"},
     "campaign": {"core", "families", "fitting", "posterior", "scores"},

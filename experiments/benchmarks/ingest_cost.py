@@ -36,7 +36,8 @@ def main(
 
     torch.set_num_threads(1)
     n, size = (4_000, 1_000) if smoke else (rows, 50_000)
-    lines, evidence = [], []
+    lines: list[dict[str, float]] = []
+    evidence = []
     with tempfile.TemporaryDirectory() as folder:
         paths = written(Path(folder), n, size)
         for count in (1, workers):

@@ -6,13 +6,13 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-import dask
 import numpy as np
 import pandas as pd
 import torch
+from dask.delayed import delayed
 
 from bo_stream import WISKI
-from bo_stream.integrations.partitions import ingest
+from bo_stream.ingest import ingest
 
 __all__ = ["by_part", "ingested", "written"]
 
@@ -48,7 +48,7 @@ def ingested(paths: Sequence[Path], workers: int) -> tuple[float, float]:
     model = empty()
     with cluster, Client(cluster) as client:
         client.run(_warm)
-        parts = [dask.delayed(pd.read_csv)(path) for path in paths]
+        parts = [delayed(pd.read_csv)(path) for path in paths]
         start = time.perf_counter()
         ingest(model, parts, X=COLUMNS, Y="y")
         seconds = time.perf_counter() - start

@@ -70,20 +70,21 @@ def ingest(
     if type(chunk_size) is not int or chunk_size < 1:
         raise InputError("chunk_size >= 1", repr(chunk_size), "4096 suits most tables.")
     import cloudpickle
-    import dask
+    from dask.base import compute
+    from dask.delayed import delayed
 
     columns = (list(X), _listed(Y), _listed(Yvar))
     parts = partitions.to_delayed() if hasattr(partitions, "to_delayed") else list(partitions)
     if not parts:
         return surrogate
-    empty = dask.delayed(cloudpickle.dumps(surrogate), pure=False)
-    absorbed, merged = (dask.delayed(f, pure=False) for f in (_absorbed, _merged))
+    empty = delayed(cloudpickle.dumps(surrogate), pure=False)
+    absorbed, merged = (delayed(f, pure=False) for f in (_absorbed, _merged))
     level = [absorbed(empty, part, i, columns, chunk_size) for i, part in enumerate(parts)]
     while len(level) > 1:
         pairs = zip(level[::2], level[1::2], strict=False)
         level = [merged(a, b) for a, b in pairs] + level[len(level) - len(level) % 2 :]
     options = {} if scheduler is None else {"scheduler": scheduler}
-    (whole,) = dask.compute(level[0], **options)
+    (whole,) = compute(level[0], **options)
     surrogate.merge(cloudpickle.loads(whole))
     return surrogate
 

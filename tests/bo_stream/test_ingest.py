@@ -11,7 +11,7 @@ import torch
 
 from bo_stream import HSGP, WISKI, ExactGP, load
 from bo_stream.errors import BoundsError, InputError, StateError, UnsupportedError
-from bo_stream.integrations.partitions import ingest
+from bo_stream.ingest import ingest
 from bo_stream.testing.base import assert_same_law, assert_same_state, snapshot
 
 dask = pytest.importorskip("dask")
