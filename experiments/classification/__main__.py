@@ -12,7 +12,7 @@ Writes a table of accuracies and log losses to results/classification.
 from experiments.common.command import Choice, Out, Smoke, begin, command, selected, start
 from experiments.common.progress import Progress, say
 
-TAKES = "about 10 minutes on one core"
+TAKES = "about 8 minutes on one core"
 
 
 def main(out: Out = None, smoke: Smoke = False, table: Choice = None) -> None:

@@ -63,6 +63,7 @@ def assert_alike(a: DirichletClassifier, b: DirichletClassifier, tolerance: floa
     Z, order = data(7, seed=9)[0], [b.classes.index(label) for label in a.classes]
     assert a.num_observed == b.num_observed and set(a.classes) == set(b.classes)
     close(a.log_evidence(), b.log_evidence(), tolerance)
+    close(a.model.typical_noise(), b.model.typical_noise()[order], tolerance)
     for one, two in zip(a.latent(Z), b.latent(Z), strict=True):
         close(one, two[:, order], tolerance)
     close(a.predict_proba(Z, 4096), b.predict_proba(Z, 4096)[:, order], 1e-2)
@@ -187,7 +188,10 @@ def test_a_late_class_equals_one_known_from_the_start(family: str, fitted: bool)
     known = built(family, X[early], y[early], classes=[0, 1, 2])
     assert model.classes == [0, 1]
     if fitted:  # features may be chosen anew then
-        model.fit(20)
+        features = snapshot(model.model).get("_basis_half")
+        model.fit()
+        chosen_anew = features is not None and not torch.equal(features, model.model._basis_half)
+        assert chosen_anew == (family == "hsgp")
         aligned([known.model, *known.tallies], model.model)
     for one in (model, known):
         one.observe(X[late], y[late])
