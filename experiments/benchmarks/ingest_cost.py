@@ -41,9 +41,10 @@ def main(
     with tempfile.TemporaryDirectory() as folder:
         paths = written(Path(folder), n, size)
         for count in (1, workers):
-            seconds, value = ingested(paths, count)
+            seconds, used, value = ingested(paths, count)
             evidence.append(value)
-            line = {"workers": count, "rows": n, "seconds": seconds, "rows/s": n / seconds}
+            line = {"workers": count, "rows": n, "seconds": seconds, "CPU s": used}
+            line["rows/s"] = n / seconds
             lines.append(line | {"rate": lines[0]["seconds"] / seconds if lines else 1.0})
         lines[0] |= by_part(paths)
     table = pd.DataFrame(lines)
