@@ -2,14 +2,17 @@
 
 from acquisitions.build import build
 from acquisitions.choice import PoolPolicy
+from acquisitions.classes import BALD, PredictiveEntropy
 from acquisitions.nipv import NIPV
 from acquisitions.policies import MaxVariance, Random, near_most_uncertain
 from acquisitions.pool import select_from_pool
 
 __all__ = [
+    "BALD",
     "NIPV",
     "MaxVariance",
     "PoolPolicy",
+    "PredictiveEntropy",
     "Random",
     "build",
     "near_most_uncertain",

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from bo_stream.campaign.campaign import Campaign
     from bo_stream.campaign.space import Box, Pool
     from bo_stream.core.checkpoint import load
+    from bo_stream.dirichlet import DirichletClassifier
     from bo_stream.exact import ExactGP
     from bo_stream.families import surrogate
     from bo_stream.fitting.report import FitReport
@@ -27,6 +28,7 @@ __all__ = [
     "Box",
     "CaGP",
     "Campaign",
+    "DirichletClassifier",
     "ExactGP",
     "FitReport",
     "NodeWISKI",
@@ -44,6 +46,7 @@ _HOMES = {
     "Box": "campaign.space",
     "CaGP": "cagp",
     "Campaign": "campaign.campaign",
+    "DirichletClassifier": "dirichlet",
     "ExactGP": "exact",
     "FitReport": "fitting.report",
     "OnlineSGPR": "online_sgpr",
@@ -64,8 +67,8 @@ if not TYPE_CHECKING:  # a checker of types would take it to mean that any name 
             return import_module(f"{__name__}.{name}")
         if name not in _HOMES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        if name == "load":  # it finds the families that have been imported
-            import_module(f"{__name__}.families")
+        if name == "load":  # it finds what has been imported: families, and what is made of them
+            import_module(f"{__name__}.dirichlet")
         value = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
         globals()[name] = value
         return value

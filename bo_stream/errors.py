@@ -6,6 +6,8 @@ state changes.
 
 from __future__ import annotations
 
+from typing import Any
+
 from botorch.exceptions.errors import BotorchTensorDimensionError, InputDataError
 
 __all__ = [
@@ -27,6 +29,14 @@ class BoStreamError(Exception):
 
     def __init__(self, expected: str, got: str, remedy: str) -> None:
         super().__init__(f"Expected {expected}; got {got}. {remedy}")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """From another process: the whole message, which the constructor would make again."""
+        return _again, (type(self), *self.args)
+
+
+def _again(kind: type[BoStreamError], *args: Any) -> BoStreamError:
+    return kind.__new__(kind, *args)
 
 
 class InputError(BoStreamError, InputDataError, ValueError):

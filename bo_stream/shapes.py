@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import Field, field, fields, is_dataclass
 from typing import Any, Literal
 
@@ -11,7 +11,15 @@ from torch import Tensor
 
 from bo_stream.errors import StateError
 
-__all__ = ["check_shapes", "moved", "nested", "shaped", "tensors_of", "with_tensors"]
+__all__ = [
+    "check_shapes",
+    "moved",
+    "nested",
+    "shaped",
+    "side_by_side",
+    "tensors_of",
+    "with_tensors",
+]
 
 Sign = Literal["any", "not negative", "positive", "extended"]
 
@@ -75,6 +83,25 @@ def with_tensors(state: Any, tensors: Mapping[str, Tensor]) -> Any:
 def moved(state: Any, device: torch.device) -> Any:
     """The same state on another device."""
     return with_tensors(state, {name: tensor.to(device) for name, tensor in tensors_of(state)})
+
+
+def side_by_side(states: Sequence[Any]) -> Any:
+    """States of one output each, of the same points, as one state of several outputs.
+
+    What has a size ``o`` or ``s`` is put one after the other along it; the rest is the first's.
+    """
+    values: dict[str, Any] = {
+        part.name: getattr(states[0], part.name) for part in fields(states[0])
+    }
+    for part in fields(states[0]):
+        letters = part.metadata.get("shape", "").split()
+        axis = next((i for i, letter in enumerate(letters) if letter in ("o", "s")), None)
+        each = [getattr(state, part.name) for state in states]
+        if axis is not None:
+            values[part.name] = torch.cat(each, axis)
+        elif is_dataclass(each[0]):
+            values[part.name] = side_by_side(each)
+    return type(states[0])(**values)
 
 
 def check_shapes(state: Any, sizes: Mapping[str, int]) -> None:

@@ -10,7 +10,16 @@ ROOT = Path(__file__).parents[1]
 TOPS = ("bo_stream", "acquisitions", "problems", "experiments")
 FAMILIES = {"wiski", "hsgp", "node_wiski", "online_sgpr", "online_svgp", "cagp", "exact"}
 FOUNDATION = {"errors", "shapes", "linalg"}
-MATHEMATICS = {"grid", "sums", "sparse", "variational", "projection", "scattered", "spectral"}
+MATHEMATICS = {
+    "grid",
+    "sums",
+    "sparse",
+    "variational",
+    "projection",
+    "scattered",
+    "spectral",
+    "classes",
+}
 POLICIES = {"growth", "actions"}
 
 # What each room of bo_stream may import; every room may import itself and the foundation.
@@ -24,6 +33,8 @@ ROOMS = {
     "gridded": {"core", "posterior", "fitting"} | MATHEMATICS,
     **dict.fromkeys(FAMILIES, {"core", "posterior", "fitting", "gridded"} | MATHEMATICS | POLICIES),
     "families": FAMILIES | {"core"},
+    "dirichlet": {"classes", "core", "families", "fitting"},
+    "ingest": {"core"},
     "sgpr": {"sparse"},
     "scores": {"core", "posterior", "fitting"},
     "campaign": {"core", "families", "fitting", "posterior", "scores"},

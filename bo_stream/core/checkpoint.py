@@ -19,6 +19,7 @@ from uuid import uuid4
 
 import torch
 
+from bo_stream.core.composite import Composite
 from bo_stream.core.recipe import REMEDY, Reader, Writer
 from bo_stream.core.sameness import difference, same
 from bo_stream.core.state import HeldState
@@ -161,14 +162,17 @@ def _document(model: Any) -> dict[str, Any]:
 
 def _describe(model: Any) -> dict[str, Any]:
     """A surrogate as plain containers and tensors."""
+    head = {"format": FORMAT, "version": VERSION, "class": _name(type(model))}
+    if isinstance(model, Composite):
+        settings, parts = model._taken_apart()
+        described = {name: _describe(part) for name, part in parts.items()}
+        return {**head, "settings": settings, "parts": described}
     writer = Writer()
     modules = {name: getattr(model, name, None) for name in MODULES}
     if model.noise_mode == "known":
         modules["likelihood"] = None
     return {
-        "format": FORMAT,
-        "version": VERSION,
-        "class": _name(type(model)),
+        **head,
         "sizes": [model._dim, model.num_outputs],
         "dtype": model.dtype,
         "noise": model.noise_mode,
@@ -199,6 +203,9 @@ def _modules(document: dict[str, Any], reader: Reader) -> dict[str, Any]:
 
 def _build(document: dict[str, Any]) -> Any:
     """The surrogate that a document describes."""
+    if "parts" in document:
+        parts = {name: _build(part) for name, part in document["parts"].items()}
+        return _family(document["class"])._put_together(document["settings"], parts)
     state, reader = document["state"], Reader()
     dim, outputs = document["sizes"]
     X = torch.empty(0, dim, dtype=document["dtype"])
@@ -217,6 +224,10 @@ def _build(document: dict[str, Any]) -> Any:
 
 def _check_faithful(model: Any, document: dict[str, Any]) -> None:
     """Refuse to save what would come back as something else, naming it."""
+    if isinstance(model, Composite):
+        for name, part in model._taken_apart()[1].items():
+            _check_faithful(part, document["parts"][name])
+        return
     try:
         unlike = _unlike(model, _modules(document, Reader()))
         if unlike is None:
@@ -256,10 +267,11 @@ def _name(family: type) -> str:
 
 def _family(name: str) -> type[Any]:
     """The family of a name, among those that have been imported; the last one defined."""
-    found = [family for family in _families(HeldState) if _name(family) == name]
+    known = [*_families(HeldState), *_families(Composite)]
+    found = [family for family in known if _name(family) == name]
     if not found:
         raise StateError(
-            f"a family that has been imported: {', '.join(map(_name, _families(HeldState)))}",
+            f"a family that has been imported: {', '.join(map(_name, known))}",
             name,
             "Import the module that defines it, then load.",
         )

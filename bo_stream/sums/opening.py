@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
 from functools import partial
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import torch
 from torch import Tensor
@@ -129,6 +129,19 @@ class OpeningSums(Sums):
         """`resummed`, noting when."""
         at = self.weight.new_tensor(n)
         return replace(self.resummed(features, n), opening=replace(self.opening, chosen_at=at))
+
+    def along(self, other: Sums, n: int) -> Self:
+        """The same n points summed over another state's features.
+
+        Raises:
+            StateError: if the features differ and the points are no longer at hand.
+        """
+        features = cast(OpeningSums, other).features
+        if self.features.same_as(features):
+            return self
+        if not self.at_hand(n):
+            raise StateError(*self._unlike())
+        return self.resummed(features, n)
 
     def rescaled(self, shift: Tensor, factor: Tensor, known_noise: bool) -> Self:
         """The state for targets ``(y - shift) / factor`` and, where known, noise to match."""

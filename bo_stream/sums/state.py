@@ -139,6 +139,12 @@ class Sums:
         A, b, yy, ld = self.A + other.A, self.b + other.b, self.yy + other.yy, self.ld + other.ld
         return replace(self, A=A, b=b, yy=yy, ld=ld, weight=self.weight + other.weight)
 
+    def along(self, other: Sums, n: int) -> Self:
+        """The same n points summed over the rows that another state has by now: one's own, unless
+        a family can choose its rows anew.
+        """
+        return self
+
     def discounted(self, factor: float) -> Self:
         """The sums with everything they hold counted ``factor`` times: O(m^2)."""
         names = ("A", "b", "yy", "ld", "weight")

@@ -11,6 +11,7 @@ from experiments.benchmarks import (
     campaign_cost,
     fit_modes,
     fit_quality,
+    ingest_cost,
     large_grid_cost,
     nipv_cost,
     sgpr_cost,
@@ -106,3 +107,12 @@ def test_campaign_cost(
     size = pd.read_csv("results/benchmarks_smoke/campaign_size.csv")
     assert size["snapshots saved"].is_monotonic_increasing
     assert bool((size["bytes a trial more"].dropna() < 1_000).all())
+
+
+def test_ingest_cost(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("distributed")
+    ingest_cost.main(out=tmp_path, smoke=True)
+    assert "Relative difference of the evidence" in capsys.readouterr().out
+    table = pd.read_csv(tmp_path / "ingest_cost.csv")
+    assert table["workers"].tolist() == [1, 2] and table["rows"].tolist() == [4000, 4000]
+    assert bool((table.loc[0, ["read", "absorb", "merge"]] > 0.0).all())

@@ -36,6 +36,7 @@ def test_every_study_of_the_readme_is_a_folder_with_a_command() -> None:
     assert STUDIES == [
         "active_learning",
         "bayesopt",
+        "classification",
         "computation_aware_tables",
         "computation_aware_toy",
         "field",

@@ -1,0 +1,1 @@
+"""Class labels as regression targets (MATHS 2.6)."""

@@ -1,0 +1,398 @@
+"""Streaming classification by Gaussian-process regression on transformed labels.
+
+[Milios] Milios, Camoriano, Michiardi, Rosasco, Filippone 2018, Dirichlet-based Gaussian Processes
+for Large-scale Calibrated Classification; over additive statistics as in [WISKI, A.5; MATHS 2.6].
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Self, cast
+
+import torch
+from botorch.utils.types import DEFAULT
+from gpytorch.kernels import Kernel
+from torch import Size, Tensor, nn
+
+from bo_stream.classes.labels import Label, checked_classes, read_labels, unseen
+from bo_stream.classes.latent import LatentClasses
+from bo_stream.classes.pairs import Pairs
+from bo_stream.classes.record import Seen, read_settings, settings_of, telling
+from bo_stream.core import checkpoint
+from bo_stream.core.additive import AdditiveGP
+from bo_stream.core.checks import sizes_of
+from bo_stream.core.composite import Composite
+from bo_stream.core.model import ProcessModel
+from bo_stream.core.options import default_kernel
+from bo_stream.core.state import Lock
+from bo_stream.core.streaming import StreamingGP
+from bo_stream.core.tallies import aligned, count, empty_like, kernel_for, tally, tell, together
+from bo_stream.core.units import bounds_for, input_transform_for
+from bo_stream.errors import InputError, OptionError, StateError, UnsupportedError
+from bo_stream.families import FAMILIES
+from bo_stream.fitting.report import FitReport
+
+__all__ = ["DirichletClassifier"]
+
+TAKEN = ("train_Yvar", "likelihood", "mean_module", "outcome_transform", "loads_data")
+"""Options of a family that follow from the labels here."""
+
+
+class DirichletClassifier(Composite, LatentClasses):
+    """A classifier of C classes whose latent functions are a streaming surrogate's C outputs.
+
+    Each class is a regression of its own, with a constant mean, a kernel and known noise: a label
+    tells its class one target with one noise variance, and every other class another. So whatever
+    a surrogate does with known noise holds here: labels are absorbed as they come, in any order and
+    batches, and hyperparameters are learned from all of them by the evidence. Until `fit` is
+    called, a class that nothing speaks for has the mean "some other class".
+
+    WISKI and HSGP hold sums, and for these the points of each class are also counted on their own.
+    Then a class may turn up late (it has been "some other class" at every point so far),
+    ``alpha_epsilon`` may be changed, two classifiers may `merge`, each exactly as if it had been so
+    from the start; and `forget` works. Other families of several outputs (NodeWISKI, ExactGP) need
+    all ``classes`` beforehand and keep ``alpha_epsilon``: what becomes of a point there depends on
+    its noise.
+
+    Costs are those of the surrogate with C outputs of known noise. The counts double its memory;
+    `observe` counts each point for its class alone; a class more, a change of ``alpha_epsilon`` and
+    a merge take O(C^2 m^2) with m nodes or features.
+
+    Args:
+        train_X: ``n x d`` raw inputs; ``n = 0`` is allowed where ``classes`` are given.
+        train_y: ``n`` labels: integers, or strings, in a tensor, array, list or column of a frame.
+        bounds: ``2 x d`` raw bounds, as the family needs them.
+        surrogate: A family by name or class. By default ``wiski`` for up to 3 inputs, else
+            ``hsgp``.
+        classes: Those known beforehand, in the order of the outputs. By default the labels seen, in
+            sorted order; those that turn up late come behind.
+        alpha_epsilon: Concentration of the classes that a label does not name.
+        covar_module: A kernel without batch shape; each class has it with hyperparameters of its
+            own. By default that of all families.
+        input_transform: As for every family.
+        options: The family's own: ``grid_size``, ``num_features``, ``cap``, ...
+
+    Raises:
+        InputError, ShapeError, DtypeError, BoundsError: on data, labels or options that do not fit.
+        UnsupportedError: for families of one output, and kernels of several.
+
+    Example:
+        >>> X = torch.rand(60, 2, dtype=torch.double)
+        >>> y = (X.sum(-1) > 1.0).long()
+        >>> unit = torch.tensor([[0.0, 0.0], [1.0, 1.0]])
+        >>> model = DirichletClassifier(X[:50], y[:50], bounds=unit)
+        >>> model.observe(X[50:], y[50:]).predict_proba(X[:3]).shape
+        torch.Size([3, 2])
+    """
+
+    model: StreamingGP
+    tallies: nn.ModuleList
+
+    def __init__(
+        self,
+        train_X: Tensor,
+        train_y: Any,
+        *,
+        bounds: Any = None,
+        surrogate: str | Callable[..., StreamingGP] | None = None,
+        classes: Any = None,
+        alpha_epsilon: float = 0.01,
+        covar_module: Kernel | None = None,
+        input_transform: Any = DEFAULT,
+        **options: Any,
+    ) -> None:
+        dim, _ = sizes_of(train_X, train_X, None)
+        labels, pairs = read_labels(train_y, len(train_X)), Pairs.of(alpha_epsilon)
+        known = [] if classes is None else checked_classes(classes)
+        known += unseen(labels, known)
+        if not known:
+            raise InputError("a class", "neither labels nor `classes`", "Name the classes.")
+        taken = sorted(set(TAKEN) & set(options))
+        if taken:
+            raise OptionError("options that labels leave open", ", ".join(taken), "Leave them out.")
+        family, X = _family(surrogate, dim), train_X.detach()
+        kernel = default_kernel(dim, Size()) if covar_module is None else covar_module
+        bounds = bounds_for(bounds, input_transform, X)
+        none = X.new_empty(0, len(known))
+        model = family(
+            X[:0],
+            none,
+            none,
+            bounds=bounds,
+            covar_module=kernel_for(kernel, len(known)),
+            input_transform=input_transform_for(input_transform, X, bounds),
+            outcome_transform=None,
+            **options,
+        )
+        model._set_prior_mean(X.new_full((len(known),), pairs.other.target))
+        tallies = [tally(model, kernel) for _ in known] if isinstance(model, AdditiveGP) else []
+        nn.Module.__init__(self)
+        self._lock = Lock()
+        self._become(model, tallies, dict.fromkeys(known, 0), pairs)
+        self.observe(train_X, train_y)
+        self.eval()
+
+    def _become(self, model: StreamingGP, tallies: Sequence[Any], seen: Seen, pairs: Pairs) -> None:
+        self.model, self.tallies = model, nn.ModuleList(tallies)
+        self._classes, self._seen, self._pairs = list(seen), seen, pairs
+
+    # -- labels ----------------------------------------------------------------------------------
+
+    @property
+    def num_observed(self) -> int:
+        """How many labels were absorbed."""
+        return self.model.num_observed
+
+    @property
+    def class_counts(self) -> dict[Label, int]:
+        """How many labels were absorbed of each class."""
+        return dict(self._seen)
+
+    @property
+    def state_bytes(self) -> int:
+        """Bytes of all state buffers."""
+        return sum(part.state_bytes for part in self._streams())
+
+    def observe(self, X: Tensor, y: Any) -> Self:
+        """Absorb labels in place; whatever is raised, nothing has changed then.
+
+        Args:
+            X: ``n x d`` raw inputs.
+            y: ``n`` labels, of the kind seen so far; a label not seen so far is a class more.
+
+        Returns:
+            The classifier itself.
+
+        Raises:
+            InputError, ShapeError, DtypeError, BoundsError: on data that do not fit.
+            UnsupportedError: on a late class, where the family's state cannot have one.
+        """
+        return self._lock(torch.no_grad()(self._observe))(X, y)
+
+    def _observe(self, X: Tensor, y: Any) -> Self:
+        self.model._check_points(X)
+        labels = read_labels(y, len(X))
+        late = unseen(labels, self._classes)
+        others = X.new_zeros(*X.shape[:-1], len(self._classes), dtype=self.model.dtype)
+        self.model._check_batch(X, others, others + 1.0, noise_known=True)
+        if not labels:
+            return self
+        seen, model, tallies = dict(self._seen), self.model, self._counts()
+        if late:
+            self._need_tallies(f"all classes named beforehand ({late[0]!r} is new)")
+            seen |= dict.fromkeys(late, 0)
+            tallies += [tally(cast(AdditiveGP, model), self._kernel()) for _ in late]
+            model = self._told(tallies, len(seen), self._pairs)
+        before = telling(seen)
+        column = {label: k for k, label in enumerate(seen)}
+        index = torch.tensor([column[label] for label in labels], device=X.device)
+        named = index.unsqueeze(-1) == torch.arange(len(seen), device=X.device)
+        targets, noises = self._pairs.regressions(named, X)
+        for label in labels:
+            seen[label] += 1
+
+        def absorb() -> None:
+            model._absorb_raw(X, targets, noises)
+            aligned(tallies, cast(AdditiveGP, model))
+            for k, one in enumerate(tallies):
+                if bool(named[:, k].any()):
+                    count(one, X[named[:, k]])
+            if telling(seen) != before:  # the next fit starts from several places
+                model._register_state("_explored", model.get_buffer("_explored").new_empty(0))
+
+        together([model, *tallies], absorb)
+        self._become(model, tallies, seen, self._pairs)
+        return self
+
+    @property
+    def alpha_epsilon(self) -> float:
+        """Concentration of the classes that a label does not name; may be assigned.
+
+        Hyperparameters stay, but for constant means, which move with the targets: `fit` next.
+        """
+        return self._pairs.alpha_epsilon
+
+    @alpha_epsilon.setter
+    def alpha_epsilon(self, value: float) -> None:
+        pairs = Pairs.of(value)
+        self._need_tallies("the alpha_epsilon it was built with")
+        model = self._told(self._counts(), len(self._classes), pairs)
+        self._become(model, self._counts(), self._seen, pairs)
+
+    def merge(self, other: DirichletClassifier) -> Self:
+        """Add another stream's labels in place; classes that only it has come behind. O(C^2 m^2).
+
+        Hyperparameters and ``alpha_epsilon`` stay this one's.
+
+        Raises:
+            StateError: unless families, what their sums are of, and transforms are equal.
+            UnsupportedError: for families that do not merge.
+        """
+        if not isinstance(other, DirichletClassifier):
+            raise StateError("a DirichletClassifier", type(other).__name__, "Merge their like.")
+        for one in (self, other):
+            one._need_tallies("a family whose streams merge")
+        known = self._classes + unseen(other._classes, self._classes)
+        tallies = copy.deepcopy(self._counts())
+        late = known[len(tallies) :]
+        tallies += [tally(cast(AdditiveGP, self.model), self._kernel()) for _ in late]
+        for label, theirs in zip(other._classes, other._counts(), strict=True):
+            tallies[known.index(label)].merge(theirs)
+        model = self._told(tallies, len(known), self._pairs)
+        seen = {k: one.num_observed for k, one in zip(known, tallies, strict=True)}
+        self._become(model, tallies, seen, self._pairs)
+        return self
+
+    def forget(self, factor: float) -> Self:
+        """Count all labels so far ``factor`` times, as `StreamingGP.forget` has it.
+
+        Raises:
+            InputError: on a factor that is not above 0 and at most 1.
+            UnsupportedError: by a family that cannot forget.
+        """
+        together(self._streams(), lambda: [part.forget(factor) for part in self._streams()])
+        return self
+
+    def believing(self, X: Tensor) -> ProcessModel:
+        """The latent functions as if labels at ``q x d`` raw points were known: means stay, and
+        variances shrink as the precision to be expected of a label has it. For points under
+        evaluation.
+        """
+        with torch.no_grad():
+            noise = self._pairs.expected_noise(self.predict_proba(X))
+            return self.model.condition_on_observations(X, self.latent(X)[0], noise)
+
+    # -- hyperparameters -------------------------------------------------------------------------
+
+    def log_evidence(self) -> Tensor:
+        """The log evidence of the transformed labels, summed over classes, 0-dim."""
+        return self.model.log_evidence()
+
+    def fit(self, max_evals: int | None = None) -> FitReport:
+        """Fit every class's hyperparameters by the evidence of all labels, warm-started.
+
+        Those of a class stay where they are while no label, or every label, is of this class:
+        targets that are all the same tell nothing about how it varies.
+
+        Args:
+            max_evals: Most objective-and-gradient evaluations; None: until the gain falls below
+                0.01 nat.
+        """
+        silent = [k for k, tells in enumerate(telling(self._seen)) if not tells]
+        if len(silent) == len(self._classes):
+            return FitReport(0, float(self.log_evidence().detach()), True)
+        before = [(p, p.detach().clone()) for p in self.model.parameters()]
+        report = self.model.fit(max_evals)
+        for parameter, value in before:
+            rows = parameter.data.view(len(self._classes), -1)
+            rows[silent] = value.view(len(self._classes), -1)[silent]
+        tallies = self._counts()
+        together(tallies, lambda: aligned(tallies, cast(AdditiveGP, self.model)))
+        return report
+
+    # -- saving ----------------------------------------------------------------------------------
+
+    def save(self, path: Any) -> None:
+        """Write a checkpoint that `bo_stream.load` alone makes this classifier of again."""
+        checkpoint.save(self, path)
+
+    def get_extra_state(self) -> dict[str, Any]:
+        """What the labels were taken for."""
+        return {"class": type(self).__name__, **settings_of(self._seen, self._pairs)}
+
+    def set_extra_state(self, state: dict[str, Any]) -> None:
+        """`load_state_dict` has seen to it."""
+
+    def load_state_dict(
+        self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False
+    ) -> Any:
+        """Restore everything, classes and ``alpha_epsilon`` included: whole, or not at all.
+
+        Raises:
+            StateError: if what was saved does not fit this classifier.
+        """
+        header = state_dict.get("_extra_state")
+        if not isinstance(header, Mapping) or header.get("class") != type(self).__name__:
+            raise StateError("the state of a DirichletClassifier", repr(header), "Load its own.")
+        seen, pairs = read_settings(header)
+        known = list(seen)
+        model, tallies = copy.deepcopy(self.model), copy.deepcopy(self._counts())
+        if known != self._classes and tallies:
+            tallies = [tally(cast(AdditiveGP, model), self._kernel()) for _ in known]
+            model = empty_like(model, len(known), self._kernel())
+        elif known != self._classes:
+            raise StateError(f"classes {self._classes}", f"{known}", "Build it with these.")
+        for prefix, part in [("model.", model), *_numbered(tallies)]:
+            cut = len(prefix)
+            own = {k[cut:]: v for k, v in state_dict.items() if k.startswith(prefix)}
+            part.load_state_dict(own, strict, assign=assign)
+        self._become(model, tallies, seen, pairs)
+
+    def _taken_apart(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        return settings_of(self._seen, self._pairs), {
+            "model": self.model,
+            **dict(_numbered(self.tallies)),
+        }
+
+    @classmethod
+    def _put_together(cls, settings: Mapping[str, Any], parts: Mapping[str, Any]) -> Self:
+        made, (seen, pairs) = cls.__new__(cls), read_settings(settings)
+        nn.Module.__init__(made)
+        made._lock = Lock()
+        tallies = [parts[name] for name, _ in _numbered(seen) if name in parts]
+        made._become(parts["model"], tallies, seen, pairs)
+        made.eval()
+        return made
+
+    # -- pieces ----------------------------------------------------------------------------------
+
+    def _streams(self) -> list[StreamingGP]:
+        return [self.model, *self._counts()]
+
+    def _counts(self) -> list[AdditiveGP]:
+        """A tally for each class, or none at all."""
+        return cast("list[AdditiveGP]", list(self.tallies))
+
+    def _kernel(self) -> Kernel:
+        """The kernel that every class starts with."""
+        return self._counts()[0].covar_module
+
+    def _need_tallies(self, what: str) -> None:
+        if not len(self.tallies):
+            raise UnsupportedError(
+                f"{what} for {type(self.model).__name__}",
+                "something else",
+                "Give `classes` when building it, or use WISKI or HSGP.",
+            )
+
+    def _told(self, tallies: Sequence[AdditiveGP], outputs: int, pairs: Pairs) -> StreamingGP:
+        """A surrogate of what tallies have counted, with the hyperparameters of now."""
+        model = empty_like(self.model, outputs, self._kernel())
+        before = self.model._prior_mean().detach()
+        means = before.new_full((outputs,), pairs.other.target)
+        means[: len(before)] = pairs.moved(before, self._pairs)
+        for name, parameter in model.named_parameters():
+            old = self.model.get_parameter(name)
+            rows = parameter.data.view(outputs, -1)
+            rows[: len(before)] = old.data.reshape(len(before), -1)
+            parameter.requires_grad_(old.requires_grad)
+        model._set_prior_mean(means)
+        own = torch.eye(outputs, dtype=torch.bool, device=means.device)
+        tell(cast(AdditiveGP, model), tallies, *pairs.regressions(own, means))
+        return model
+
+
+def _numbered(parts: Any) -> list[tuple[str, Any]]:
+    return [(f"tallies.{k}.", part) for k, part in enumerate(parts)]
+
+
+def _family(surrogate: Any, dim: int) -> Callable[..., StreamingGP]:
+    name = ("wiski" if dim <= 3 else "hsgp") if surrogate is None else surrogate
+    if isinstance(name, str) and name in FAMILIES:
+        return FAMILIES[name]
+    if not callable(name):
+        raise InputError(
+            f"a family, or the name of one of {', '.join(FAMILIES)}", repr(name), "Choose one."
+        )
+    return cast("Callable[..., StreamingGP]", name)

@@ -1,0 +1,1 @@
+"""Streaming classification beside an exact Dirichlet GP."""
