@@ -295,16 +295,17 @@ def test_the_shortest_length_over_outputs() -> None:
         ([0.33, 0.33, 0.33], [10, 10, 10]),
         ([0.1, 0.1, 0.1], [16, 16, 16]),
         ([0.03, 0.03, 0.03], [16, 16, 16]),
-        ([0.07, 0.2, 0.25], [23, 9, 7]),
-        ([math.inf, math.inf, 0.05], [6, 6, 31]),
+        ([0.07, 0.2, 0.25], [23, 10, 10]),
+        ([math.inf, math.inf, 0.05], [10, 10, 31]),
+        ([math.inf, math.inf, 0.02], [6, 6, 76]),
         ([0.2, 0.2], [30, 30]),
-        ([0.02, 0.2], [90, 10]),
+        ([0.02, 0.2], [76, 30]),
         ([0.005], [301]),
         ([1e-6], [4096]),
     ],
 )  # fmt: skip
 def test_sizes_that_fit(lengths: list[float], sizes: list[int]) -> None:
-    """A spacing at most two thirds of each lengthscale; few nodes where lengthscales are long."""
+    """A spacing at most two thirds of each lengthscale, as far as the most nodes allow."""
     ones = torch.ones(len(lengths)).double()
     found = fitting_sizes(ones.new_tensor(lengths), ones)
     assert found == sizes
