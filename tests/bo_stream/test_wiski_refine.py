@@ -90,6 +90,17 @@ def test_after_restandardising() -> None:
     close(model.log_evidence(), before, 1e-12)
 
 
+def test_far_outcomes() -> None:
+    """Sums are taken about the first batch's mean, those over another grid too."""
+    X, Y, _ = data(20)
+    model, moved = (WISKI(X, Y + 1e6, bounds=BOUNDS, grid_size=9, **RAW) for _ in range(2))
+    assert float(model.held().origin) > 1e5
+    for m in (model, moved.refine(9)):
+        m.mean_module.constant = 1e6
+    close(moved.log_evidence(), model.log_evidence(), 1e-9)
+    close(moved.b, model.b, 1e-9)
+
+
 def test_only_while_all_points_are_at_hand() -> None:
     model = build(20, opening=20).refine(10)
     model.observe(*data(1, seed=3)[:2])
@@ -160,7 +171,9 @@ def test_bounds_widen(normalised: bool) -> None:
 
 def test_bounds_do_not_narrow() -> None:
     model = build(20)
-    for bounds in (BOUNDS * 0.9, BOUNDS.flip(0), BOUNDS[:, :1]):
+    higher, lower = BOUNDS.clone(), BOUNDS.clone()
+    higher[0, 0], lower[1, 1] = -0.9, 1.9
+    for bounds in (higher, lower, BOUNDS.flip(0), BOUNDS[:, :1]):
         with pytest.raises(InputError):
             model.refine(bounds=bounds)
     assert torch.equal(model.bounds, BOUNDS)
