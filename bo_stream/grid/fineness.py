@@ -19,7 +19,7 @@ FINE = 1.2
 AIM = 1.5
 """what a grid that is chosen has, so that lengthscales may still become shorter;"""
 FEWEST = 6
-"""fewest nodes a dimension that are chosen,"""
+"""fewest nodes a dimension that are chosen, where others need them,"""
 MOST = 4096
 """and most nodes in all: what evidence from sums, and a posterior's covariance, can bear."""
 TOO_FINE = 2.0
@@ -59,29 +59,28 @@ def kernel_lengths(kernel: Kernel, widths: Tensor, outputs: int) -> Tensor:
 
 
 def fitting_sizes(lengths: Tensor, widths: Tensor) -> list[int]:
-    """Nodes of each dimension for these lengthscales: `MOST` in all, at least as by default.
+    """Nodes of each dimension for these lengthscales, `MOST` in all.
+
+    Not fewer in any dimension than by default, unless short lengthscales of others need them.
 
     Args:
         lengths: ``d``.
         widths: Of the bounds, ``d``.
     """
-    cells = (AIM * widths / lengths).clamp_min(0.01).tolist()
+    cells = (AIM * widths / lengths).tolist()
 
-    def sizes(share: float) -> list[int]:
-        return [max(FEWEST, math.ceil(share * c) + 1) for c in cells]
+    def sizes(share: float, fewest: int) -> list[int]:
+        return [max(fewest, math.ceil(share * c) + 1) for c in cells]
 
-    def total(share: float) -> int:
-        return math.prod(sizes(share))
-
-    default = DEFAULT_SIZES[len(cells)] ** len(cells)
-    if default < total(1.0) <= MOST:
-        return sizes(1.0)
-    most = MOST if total(1.0) > MOST else default
-    low, high = 0.0, max(1.0, most / min(cells))
+    for fewest in (DEFAULT_SIZES[len(cells)], FEWEST):
+        if math.prod(sizes(1.0, fewest)) <= MOST:
+            return sizes(1.0, fewest)
+    low, high = 0.0, 1.0
     for _ in range(60):
         middle = 0.5 * (low + high)
-        low, high = (middle, high) if total(middle) <= most else (low, middle)
-    return sizes(low)
+        fits = math.prod(sizes(middle, FEWEST)) <= MOST
+        low, high = (middle, high) if fits else (low, middle)
+    return sizes(low, FEWEST)
 
 
 def misfit(kernel: Kernel, grid: Grid, like: Tensor, outputs: int) -> bool:

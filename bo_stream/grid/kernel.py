@@ -20,7 +20,7 @@ from gpytorch.kernels import (
 from torch import Tensor
 
 from bo_stream.grid.nodes import Grid
-from bo_stream.grid.roots import TINY, ProductRoot, dense_root, flushed
+from bo_stream.grid.roots import JITTER, TINY, ProductRoot, dense_root, flushed, jittered
 from bo_stream.grid.rows import DensePrior, ProductPrior, RowPrior
 from bo_stream.sums.evidence import Root
 
@@ -57,16 +57,21 @@ def kernel_roots(
 
 
 def row_priors(kernel: Kernel, grid: Grid, X: Tensor, outputs: int) -> list[RowPrior]:
-    """Per output the prior as the rows of points ``n x d`` see it, differentiable."""
+    """Per output the prior as the rows of points ``n x d`` see it, differentiable.
+
+    With the jitter that roots have, so that both give the same evidence.
+    """
     if grid.dim == 1 or is_product(kernel):
         rows = [
             grid.axis(k).interpolate(X[:, k : k + 1]).dense(size)
             for k, size in enumerate(grid.sizes)
         ]
         factors = product_factors(kernel, grid, X, outputs)
-        return [ProductPrior(a, [flushed(K) for K in Ks], rows) for a, *Ks in factors]
-    whole = grid.interpolate(X)
-    return [DensePrior(values, grid, whole) for values in kernel_values(kernel, grid, X, outputs)]
+        return [ProductPrior(a, [jittered(flushed(K)) for K in Ks], rows) for a, *Ks in factors]
+    values, whole = kernel_values(kernel, grid, X, outputs), grid.interpolate(X)
+    diagonal = torch.zeros_like(values[0])
+    diagonal[len(diagonal) // 2] = JITTER
+    return [DensePrior(v * (1.0 + diagonal), grid, whole) for v in values]
 
 
 def kernel_matrices(kernel: Kernel, grid: Grid, like: Tensor, outputs: int) -> list[Tensor]:

@@ -8,9 +8,10 @@ import torch
 from torch import Tensor
 
 from bo_stream.grid.kronecker import kron_left, kron_merged, kron_right, partial_traces
+from bo_stream.linalg import with_jitter
 from bo_stream.sums.roots import DenseRoot, sandwich
 
-__all__ = ["ProductRoot", "dense_root", "flushed"]
+__all__ = ["JITTER", "ProductRoot", "dense_root", "flushed", "jittered"]
 
 
 JITTER = 1e-9
@@ -63,11 +64,13 @@ def dense_root(K: Tensor, band: int) -> DenseRoot:
     return DenseRoot(_chol(K), band)
 
 
+def jittered(K: Tensor) -> Tensor:
+    """A kernel matrix with `JITTER` of its mean diagonal added to the diagonal."""
+    return with_jitter(K, JITTER)
+
+
 def _chol(K: Tensor) -> Tensor:
-    jitter = JITTER * K.diagonal().mean()
-    K = K.clone()
-    K.diagonal().add_(jitter)
-    return flushed(torch.linalg.cholesky(K))
+    return flushed(torch.linalg.cholesky(jittered(K)))
 
 
 def flushed(K: Tensor) -> Tensor:

@@ -3,7 +3,7 @@ import torch
 from botorch.exceptions.errors import InputDataError
 
 import bo_stream
-from bo_stream.families import FAMILIES
+from bo_stream.families import FAMILIES, in_loops
 from tests.raw import RAW
 
 X = torch.rand(12, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
@@ -50,3 +50,10 @@ def test_wiski_takes_its_grid_options() -> None:
 def test_an_unknown_name_is_refused_with_the_names_there_are() -> None:
     with pytest.raises(InputDataError, match=r"wiski, hsgp, node_wiski, cagp, exact.*got 'wisky'"):
         bo_stream.surrogate("wisky", X, Y, bounds=BOUNDS, **RAW)
+
+
+def test_loops_let_a_grid_follow_the_lengthscales() -> None:
+    assert in_loops("wiski", {}) == {"grid_size": "auto"}
+    for options in ({"grid_size": 9}, {"grid": [torch.linspace(-3.0, 3.0, 9)]}):
+        assert in_loops("wiski", options) == options
+    assert in_loops("exact", {"a": 1}) == {"a": 1}

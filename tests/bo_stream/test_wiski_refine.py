@@ -90,6 +90,17 @@ def test_after_restandardising() -> None:
     close(model.log_evidence(), before, 1e-12)
 
 
+def test_far_outcomes() -> None:
+    """Sums are taken about the first batch's mean, those over another grid too."""
+    X, Y, _ = data(20)
+    model, moved = (WISKI(X, Y + 1e6, bounds=BOUNDS, grid_size=9, **RAW) for _ in range(2))
+    assert float(model.held().origin) > 1e5
+    for m in (model, moved.refine(9)):
+        m.mean_module.constant = 1e6
+    close(moved.log_evidence(), model.log_evidence(), 1e-9)
+    close(moved.b, model.b, 1e-9)
+
+
 def test_only_while_all_points_are_at_hand() -> None:
     model = build(20, opening=20).refine(10)
     model.observe(*data(1, seed=3)[:2])
@@ -160,7 +171,9 @@ def test_bounds_widen(normalised: bool) -> None:
 
 def test_bounds_do_not_narrow() -> None:
     model = build(20)
-    for bounds in (BOUNDS * 0.9, BOUNDS.flip(0), BOUNDS[:, :1]):
+    higher, lower = BOUNDS.clone(), BOUNDS.clone()
+    higher[0, 0], lower[1, 1] = -0.9, 1.9
+    for bounds in (higher, lower, BOUNDS.flip(0), BOUNDS[:, :1]):
         with pytest.raises(InputError):
             model.refine(bounds=bounds)
     assert torch.equal(model.bounds, BOUNDS)
@@ -295,16 +308,17 @@ def test_the_shortest_length_over_outputs() -> None:
         ([0.33, 0.33, 0.33], [10, 10, 10]),
         ([0.1, 0.1, 0.1], [16, 16, 16]),
         ([0.03, 0.03, 0.03], [16, 16, 16]),
-        ([0.07, 0.2, 0.25], [23, 9, 7]),
-        ([math.inf, math.inf, 0.05], [6, 6, 31]),
+        ([0.07, 0.2, 0.25], [23, 10, 10]),
+        ([math.inf, math.inf, 0.05], [10, 10, 31]),
+        ([math.inf, math.inf, 0.02], [6, 6, 76]),
         ([0.2, 0.2], [30, 30]),
-        ([0.02, 0.2], [90, 10]),
+        ([0.02, 0.2], [76, 30]),
         ([0.005], [301]),
         ([1e-6], [4096]),
     ],
 )  # fmt: skip
 def test_sizes_that_fit(lengths: list[float], sizes: list[int]) -> None:
-    """A spacing at most two thirds of each lengthscale; few nodes where lengthscales are long."""
+    """A spacing at most two thirds of each lengthscale, as far as the most nodes allow."""
     ones = torch.ones(len(lengths)).double()
     found = fitting_sizes(ones.new_tensor(lengths), ones)
     assert found == sizes
