@@ -1,0 +1,48 @@
+"""What the tests of running campaigns share: a small campaign, and what is asked and told in it."""
+
+from collections import Counter
+from typing import Any
+
+import pandas as pd
+
+from bo_stream.campaign import Box, Callback, Campaign
+from bo_stream.campaign.ledger import Event
+from bo_stream.campaign.proposals import Optimiser
+from bo_stream.campaign.store import MemoryStore
+
+CHEAP = Optimiser(2, 16)
+
+
+class Calls(Callback):
+    """What was asked, told and ended."""
+
+    def __init__(self) -> None:
+        self.asked: list[int] = []
+        self.pending: list[int] = []  # when something was asked for
+        self.told: list[int] = []
+        self.ends = 0
+
+    def after_ask(self, campaign: Any, frame: pd.DataFrame) -> None:
+        self.asked.append(len(frame))
+        self.pending.append(len(campaign.ledger.of("running")) - len(frame))
+
+    def after_tell(self, campaign: Any, frame: pd.DataFrame) -> None:
+        self.told += frame.index.tolist()
+
+    def at_end(self, campaign: Any) -> None:
+        self.ends += 1
+
+
+def box(store: MemoryStore | None = None, **options: Any) -> Campaign:
+    settings: dict[str, Any] = {"surrogate": "exact", "seed": 0, "optimiser": CHEAP}
+    return Campaign(Box({"x": (0.0, 4.0)}), store=store, **{**settings, **options})
+
+
+def bowl(row: "pd.Series[Any]") -> float:
+    return -((row["x"] - 3.0) ** 2)
+
+
+def told_once(store: MemoryStore) -> bool:
+    events: list[Event] = store.since("campaign", 0)
+    ids = Counter(id for e in events if e["kind"] == "told" for id, _, _ in e["values"])
+    return set(ids.values()) <= {1}
