@@ -101,6 +101,7 @@ def test_equals_dense_regressions(family: str, eps: float) -> None:
     (X, y), Z = data(), data(5, seed=4)[0]
     model = varied(built(family, X, y, alpha_epsilon=eps))
     prior = varied(built(family, X[:0], y[:0], classes=[0, 1, 2], alpha_epsilon=eps))
+    within = 1e-7 if family == "wiski on many nodes" else 1e-8  # a truncated prior
     means = model.model.mean_module.constant.detach()
     evidence, both = torch.zeros(()), torch.cat([X, Z])
     for k in range(3):
@@ -113,9 +114,9 @@ def test_equals_dense_regressions(family: str, eps: float) -> None:
         normal = torch.distributions.MultivariateNormal(torch.zeros_like(e), C)
         evidence = evidence + normal.log_prob(e)
         mean, variance = (part[:, k] for part in model.latent(Z))
-        close(mean, means[k] + G @ torch.linalg.solve(C, e), 1e-8)
-        close(variance, (K[60:, 60:] - G @ torch.linalg.solve(C, G.mT)).diagonal(), 1e-8)
-    close(model.log_evidence(), evidence, 1e-8)
+        close(mean, means[k] + G @ torch.linalg.solve(C, e), within)
+        close(variance, (K[60:, 60:] - G @ torch.linalg.solve(C, G.mT)).diagonal(), within)
+    close(model.log_evidence(), evidence, within)
 
 
 def test_probabilities_are_mean_softmaxes_of_the_latent_functions() -> None:
