@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from bo_stream.node_wiski import NodeWISKI
     from bo_stream.online_sgpr import OnlineSGPR
     from bo_stream.online_svgp import OnlineSVGP
+    from bo_stream.projected_wiski import ProjectedWISKI
     from bo_stream.wiski import WISKI
 
 __all__ = [
@@ -35,6 +36,7 @@ __all__ = [
     "OnlineSGPR",
     "OnlineSVGP",
     "Pool",
+    "ProjectedWISKI",
     "load",
     "surrogate",
 ]
@@ -52,6 +54,7 @@ _HOMES = {
     "OnlineSGPR": "online_sgpr",
     "OnlineSVGP": "online_svgp",
     "Pool": "campaign.space",
+    "ProjectedWISKI": "projected_wiski",
     "load": "core.checkpoint",
     "surrogate": "families",
 }

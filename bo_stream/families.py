@@ -15,12 +15,14 @@ from bo_stream.hsgp import HSGP
 from bo_stream.node_wiski import NodeWISKI
 from bo_stream.online_sgpr import OnlineSGPR
 from bo_stream.online_svgp import OnlineSVGP
+from bo_stream.projected_wiski import ProjectedWISKI
 from bo_stream.wiski import WISKI
 
 __all__ = ["FAMILIES", "in_loops", "surrogate"]
 
 FAMILIES: dict[str, Callable[..., StreamingGP]] = {
     "wiski": WISKI,
+    "projected_wiski": ProjectedWISKI,
     "hsgp": HSGP,
     "node_wiski": NodeWISKI,
     "cagp": CaGP,
@@ -42,8 +44,8 @@ def surrogate(
     """Build a surrogate by the name of its family.
 
     Args:
-        name: ``wiski``, ``hsgp``, ``node_wiski``, ``cagp``, ``exact``, ``online_sgpr`` or
-            ``online_svgp``.
+        name: ``wiski``, ``projected_wiski``, ``hsgp``, ``node_wiski``, ``cagp``, ``exact``,
+            ``online_sgpr`` or ``online_svgp``.
         train_X: ``n x d`` raw inputs; ``n = 0`` is allowed.
         train_Y: ``n x m`` raw outcomes.
         train_Yvar: ``n x m`` raw noise variances, or None to learn the noise.

@@ -51,7 +51,7 @@ class GriddedGP(ChoosingGP):
         if grid is not None:
             first = Grid.from_nodes(grid, self._dim)
         else:
-            first = Grid.covering(self._box(), None if grid_size == "auto" else grid_size)
+            first = self._covering(None if grid_size == "auto" else grid_size)
         self.grid_size = "auto" if grid_size == "auto" else list(first.sizes)
         self._first_grid, self._warned = first, False
 
@@ -92,7 +92,7 @@ class GriddedGP(ChoosingGP):
         def change() -> None:
             self.bounds = wider
             sizes = self._fitting_sizes() if grid_size is None else grid_size
-            self._choose(Grid.covering(self._box(), sizes))
+            self._choose(self._covering(sizes))
 
         self._wholly(change)
         return self
@@ -141,7 +141,11 @@ class GriddedGP(ChoosingGP):
         return self._nodes is None and super()._choosable()
 
     def _fitting(self) -> Grid:
-        return Grid.covering(self._box(), self._fitting_sizes())
+        return self._covering(self._fitting_sizes())
+
+    def _covering(self, grid_size: int | Sequence[int] | None) -> Grid:
+        """The grid of these sizes between the bounds."""
+        return Grid.covering(self._box(), grid_size)
 
     def _fitting_sizes(self) -> list[int]:
         low, high = self._box()
@@ -193,8 +197,9 @@ class GriddedGP(ChoosingGP):
         """The grid that a saved state has been moved to."""
         super()._adopt(header)
         sizes = header.get("nodes")
-        if self._nodes is None and sizes != list(self.grid.sizes) and _are_sizes(sizes, self._dim):
-            self.hold("state", self.held().over(Grid.covering(self._box(), sizes)))
+        mine = self.grid
+        if self._nodes is None and sizes != list(mine.sizes) and _are_sizes(sizes, mine.dim):
+            self.hold("state", self.held().over(self._covering(sizes)))
 
     def _options(self) -> dict[str, Any]:
         if self._nodes is None:

@@ -127,7 +127,7 @@ def _lost_evidence(
     outputs, lost = len(Y), 0.0
     if not len(X):
         return lost
-    own = kernel(X).to_dense().double().expand(outputs, -1, -1)
+    own = kernel(grid.place(X)).to_dense().double().expand(outputs, -1, -1)
     for i, (K, prior) in enumerate(zip(own, row_priors(kernel, grid, X, outputs), strict=True)):
         D, e = torch.diag(s2[i] * R[min(i, len(R) - 1)]), (Y[i] - c[i]).unsqueeze(-1)
         lost += _log_density(K + D, e) - _log_density(prior.covariance() + D, e)

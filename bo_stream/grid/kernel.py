@@ -62,8 +62,9 @@ def row_priors(kernel: Kernel, grid: Grid, X: Tensor, outputs: int) -> list[RowP
     With the jitter that roots have, so that both give the same evidence.
     """
     if grid.dim == 1 or is_product(kernel):
+        Z = grid.place(X)
         rows = [
-            grid.axis(k).interpolate(X[:, k : k + 1]).dense(size)
+            grid.axis(k).interpolate(Z[:, k : k + 1]).dense(size)
             for k, size in enumerate(grid.sizes)
         ]
         factors = product_factors(kernel, grid, X, outputs)

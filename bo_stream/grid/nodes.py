@@ -130,6 +130,11 @@ class Grid:
         return len(self.sizes)
 
     @property
+    def inputs(self) -> int:
+        """Number of inputs of the points that are interpolated at."""
+        return self.dim
+
+    @property
     def m(self) -> int:
         """Number of nodes."""
         return math.prod(self.sizes)
@@ -153,6 +158,10 @@ class Grid:
         parts = (self.origin, self.step, self.sizes, *(["folded"] if self.folded else []))
         return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
 
+    def place(self, X: Tensor) -> Tensor:
+        """Where points lie on the grid, ``batch x q x d``."""
+        return X
+
     def interpolate(self, X: Tensor) -> Interpolation:
         """Keys' cubic weights (a = -1/2) at points ``batch x q x d``; differentiable in X.
 
@@ -160,7 +169,7 @@ class Grid:
             BoundsError: for points outside the grid, or in the outermost cells of one that is not
                 folded.
         """
-        t = (X - X.new_tensor(self.origin)) / X.new_tensor(self.step)
+        t = (self.place(X) - X.new_tensor(self.origin)) / X.new_tensor(self.step)
         edge, last = 0 if self.folded else 1, X.new_tensor([g - 2.0 for g in self.sizes])
         high, room = last + (1 - edge), ROOM[self.folded]
         if bool(((t < edge - room) | (t > high + room)).any()):

@@ -109,7 +109,7 @@ def grid_state(grid: Grid, outputs: int, shared: bool, opening: int, by_pairs: b
         UnsupportedError: on many nodes, if it is not.
     """
     kind = _kind(grid, by_pairs)
-    return kind.empty(grid.m, grid.dim, outputs, shared, opening, grid=grid, by_pairs=by_pairs)
+    return kind.empty(grid.m, grid.inputs, outputs, shared, opening, grid=grid, by_pairs=by_pairs)
 
 
 def _kind(grid: Grid, by_pairs: bool) -> type[GridState]:

@@ -1,0 +1,40 @@
+"""ProjectedWISKI under the streaming contract: one configuration in every run, the others slow."""
+
+from typing import Any
+
+import pytest
+from torch import Tensor
+
+from bo_stream import ProjectedWISKI
+from bo_stream.testing import StreamingContract
+
+
+class TestProjectedWISKI(StreamingContract):
+    """Three inputs, two functions of them."""
+
+    dim = 3
+    most_updates: int | None = 300
+    opening = 64
+
+    def make(
+        self, train_X: Tensor, train_Y: Tensor, train_Yvar: Tensor | None = None, **kw: Any
+    ) -> ProjectedWISKI:
+        sizes = {"grid_size": (9, 8), "opening": self.opening}
+        return ProjectedWISKI(train_X, train_Y, train_Yvar, **sizes, **kw)
+
+
+@pytest.mark.slow
+class TestKnownNoise(TestProjectedWISKI):
+    noise = "known"
+
+
+@pytest.mark.slow
+class TestScaledNoise(TestProjectedWISKI):
+    noise = "scaled"
+
+
+@pytest.mark.slow
+class TestFewHeld(TestProjectedWISKI):
+    """Each `observe` moves the projection."""
+
+    opening = 7
