@@ -238,11 +238,22 @@ def log_density(process: GridProcess, X: Tensor, Y: Tensor, D: Tensor) -> Tensor
     return -0.5 * (e.square().sum() + logdet + Y.numel() * math.log(2.0 * math.pi))
 
 
-def uphill(process: GridProcess, X: Tensor, Y: Tensor, D: Tensor, rate: float) -> Tensor:
-    """The grid's phi after one step up `log_density`; where none gains, the same.
+def uphill(
+    process: GridProcess, X: Tensor, Y: Tensor, D: Tensor, rate: float, seen: float
+) -> Tensor:
+    """The grid's phi after one step up `log_density`; where none gains, the same. O(q m^2 + q^3).
 
-    The step is ``rate s^2`` times the gradient, ``s`` the length of phi, but no longer than ``rate
-    s``; halved while it does not gain. O(q m^2 + q^3).
+    The step is ``s^2 / seen`` times the gradient, ``s`` the length of phi: what all points together
+    say of phi weighs the more, the more there are. It is no longer than ``rate s``, and halved
+    while it does not gain.
+
+    Args:
+        process: The posterior of the values at the nodes of a projected grid.
+        X: New points, ``q x d``.
+        Y: Their targets, ``o x q``.
+        D: Their noise variances, ``o x q``.
+        rate: Longest step, in lengths of phi.
+        seen: What the points seen before count for.
     """
     grid = cast(ProjectedGrid, process.grid)
     phi = grid.phi
@@ -255,7 +266,7 @@ def uphill(process: GridProcess, X: Tensor, Y: Tensor, D: Tensor, rate: float) -
         value = J(free)
         (gradient,) = torch.autograd.grad(value, free)
     s = float(phi.norm())
-    step = rate * s * s * gradient / max(1.0, s * float(gradient.norm()))
+    step = s * s * gradient / max(seen, s * float(gradient.norm()) / rate)
     with torch.no_grad():
         for _ in range(HALVINGS):
             if bool(J(phi + step) > value):

@@ -138,12 +138,22 @@ def test_an_observe_climbs_before_it_adds(mode: str) -> None:
     R = torch.ones(1, 6).double() if Yvar is None else Yvar.mT
     noise = (model._noise_scale().detach().unsqueeze(-1) * R).expand(2, 6)
     close(log_density(process, X, Y.mT, noise), before, 1e-10)
-    phi = uphill(process, X, Y.mT, noise, 0.05)
+    phi = uphill(process, X, Y.mT, noise, 0.05, 12.0)
     length = float((phi - grid.phi).norm())
     assert 0.0 < length <= 0.05 * float(grid.phi.norm()) * (1.0 + 1e-12)
     assert log_density(replace(process, grid=replace(grid, phi=phi)), X, Y.mT, noise) > before
     model.observe(X, Y, Yvar)
     assert torch.equal(model.grid.phi, phi)
+
+
+def test_a_step_is_the_shorter_the_more_has_been_seen() -> None:
+    model, (X, Y, _) = build(12), data(3, seed=1)
+    process, grid, noise = model.process(), model.grid, model.likelihood.noise.detach().expand(1, 3)
+    free = grid.phi.clone().requires_grad_()
+    J = log_density(replace(process, grid=replace(grid, phi=free)), X, Y.mT, noise)
+    (gradient,) = torch.autograd.grad(J, free)
+    moved = uphill(process, X, Y.mT, noise, 1.0, 1e5) - grid.phi
+    close(1e5 * moved, grid.phi.square().sum() * gradient, 1e-6)
 
 
 # -- when it moves -------------------------------------------------------------------------------
