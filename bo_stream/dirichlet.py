@@ -126,7 +126,8 @@ class DirichletClassifier(Composite, LatentClasses):
             **options,
         )
         model._set_prior_mean(X.new_full((len(known),), pairs.other.target))
-        tallies = [tally(model, kernel) for _ in known] if isinstance(model, AdditiveGP) else []
+        counted = isinstance(model, AdditiveGP) and model.promises.order_invariant
+        tallies = [tally(cast(AdditiveGP, model), kernel) for _ in known] if counted else []
         nn.Module.__init__(self)
         self._lock = Lock()
         self._become(model, tallies, dict.fromkeys(known, 0), pairs)

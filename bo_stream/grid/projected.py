@@ -30,6 +30,8 @@ PROBES = 64
 """Points at which a module is tried out."""
 HALVINGS = 8
 """Times that a step which does not gain is halved."""
+NEAR = 1e-6
+"""Lengths of phi over which means are taken to be linear."""
 _one_at_a_time = threading.Lock()
 
 
@@ -231,9 +233,8 @@ def log_density(process: GridProcess, X: Tensor, Y: Tensor, D: Tensor) -> Tensor
         Y: Their targets, ``o x q``.
         D: Their noise variances, ``o x q``.
     """
-    joint = process.at(X)
-    L = chol_psd(joint.covariance(joint) + torch.diag_embed(D))
-    e = torch.linalg.solve_triangular(L, (Y - joint.mean).unsqueeze(-1), upper=False)
+    mean, L = _law(process, X, D)
+    e = _white(L, Y - mean)
     logdet = 2.0 * L.diagonal(dim1=-2, dim2=-1).log().sum()
     return -0.5 * (e.square().sum() + logdet + Y.numel() * math.log(2.0 * math.pi))
 
@@ -243,9 +244,10 @@ def uphill(
 ) -> Tensor:
     """The grid's phi after one step up `log_density`; where none gains, the same. O(q m^2 + q^3).
 
-    The step is ``s^2 / seen`` times the gradient, ``s`` the length of phi: what all points together
-    say of phi weighs the more, the more there are. It is no longer than ``rate s``, and halved
-    while it does not gain.
+    Along the gradient, to where the density would be highest if the points seen before said as much
+    of phi, each, as the new ones, and all that the place of now is best: Fisher scoring with the
+    information of all points. No further than ``rate`` lengths of phi, and half as far while it
+    does not gain.
 
     Args:
         process: The posterior of the values at the nodes of a projected grid.
@@ -265,11 +267,26 @@ def uphill(
         free = phi.detach().clone().requires_grad_()
         value = J(free)
         (gradient,) = torch.autograd.grad(value, free)
-    s = float(phi.norm())
-    step = s * s * gradient / max(seen, s * float(gradient.norm()) / rate)
+    longest = rate * float(phi.norm()) / float(gradient.norm().clamp_min(1e-300))
     with torch.no_grad():
+        mean, L = _law(process, X, D)
+        near = NEAR * longest / rate
+        moved = _law(replace(process, grid=replace(grid, phi=phi + near * gradient)), X, D)[0]
+        told = _white(L, (moved - mean) / near).square().sum() * (1.0 + seen / len(X))
+        step = min(longest, float(gradient.square().sum() / told.clamp_min(1e-300))) * gradient
         for _ in range(HALVINGS):
             if bool(J(phi + step) > value):
                 return phi + step
             step = 0.5 * step
     return phi
+
+
+def _law(process: GridProcess, X: Tensor, D: Tensor) -> tuple[Tensor, Tensor]:
+    """Means ``o x q`` of new observations, and the Cholesky factors of their covariances."""
+    joint = process.at(X)
+    return joint.mean, chol_psd(joint.covariance(joint) + torch.diag_embed(D))
+
+
+def _white(L: Tensor, e: Tensor) -> Tensor:
+    """``L^-1 e`` of every output."""
+    return torch.linalg.solve_triangular(L, e.unsqueeze(-1), upper=False)

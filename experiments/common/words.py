@@ -9,6 +9,7 @@ __all__ = ["in_words"]
 WORDS = {
     "exact": "exact GP",
     "wiski": "WISKI",
+    "projected_wiski": "ProjectedWISKI",
     "hsgp": "HSGP",
     "node_wiski": "NodeWISKI",
     "cagp": "CaGP",

@@ -147,13 +147,22 @@ def test_an_observe_climbs_before_it_adds(mode: str) -> None:
 
 
 def test_a_step_is_the_shorter_the_more_has_been_seen() -> None:
+    """Fisher scoring along the gradient, with the information of the new points for each seen."""
     model, (X, Y, _) = build(12), data(3, seed=1)
     process, grid, noise = model.process(), model.grid, model.likelihood.noise.detach().expand(1, 3)
+
+    def at(phi: Tensor) -> Any:
+        return replace(process, grid=replace(grid, phi=phi))
+
     free = grid.phi.clone().requires_grad_()
-    J = log_density(replace(process, grid=replace(grid, phi=free)), X, Y.mT, noise)
-    (gradient,) = torch.autograd.grad(J, free)
-    moved = uphill(process, X, Y.mT, noise, 1.0, 1e5) - grid.phi
-    close(1e5 * moved, grid.phi.square().sum() * gradient, 1e-6)
+    (g,) = torch.autograd.grad(log_density(at(free), X, Y.mT, noise), free)
+    along = torch.autograd.functional.jacobian(lambda phi: at(phi).at(X).mean[0], grid.phi) @ g
+    C = process.at(X).covariance(process.at(X))[0] + torch.diag_embed(noise[0])
+    information = along @ torch.linalg.solve(C, along)
+    for seen in (30.0, 3e4):
+        step = uphill(process, X, Y.mT, noise, 1.0, seen) - grid.phi
+        close(step, g * (g @ g) / (information * (1.0 + seen / 3.0)), 1e-6)
+        assert float(step.norm()) > 1e-6
 
 
 # -- when it moves -------------------------------------------------------------------------------
@@ -220,6 +229,21 @@ def test_conditioning_uses_the_projection_of_now() -> None:
     batched = model.condition_on_observations(X.unsqueeze(0), Y.unsqueeze(0))
     Z = data(4, seed=3)[0]
     close(given.posterior(Z).mean, batched.posterior(Z).mean.squeeze(0))
+
+
+def test_integrals_follow_the_projection() -> None:
+    """What was kept of test points under another projection is not used again."""
+    model, T = build(12, opening=12, rate=0.5), data(30, seed=4)[0]
+    weights = torch.full((30,), 1.0 / 30.0).double()
+    before = model.process().integral(T, weights)
+    for seed in (1, 2):
+        model.observe(*data(3, seed)[:2])
+    process = model.process()
+    at, each = process.at(data(4, seed=5)[0]), process.at(T)
+    covariance = at.covariance(each)
+    for previous in (None, before):
+        integral = process.integral(T, weights, previous)
+        close(integral.gram(at, at), covariance @ (weights * covariance).mT, 1e-9)
 
 
 @pytest.mark.parametrize("projection", [2, own_module()])
