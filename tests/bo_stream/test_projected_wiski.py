@@ -270,6 +270,17 @@ def test_an_observe_that_fails_after_the_step_leaves_all_as_it_was(
     assert torch.equal(model.posterior(Z).mean, mean)
 
 
+def test_a_fit_that_fails_after_learning_leaves_all_as_it_was(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    model = build(12)
+    before = snapshot(model)
+    monkeypatch.setattr(ProjectedWISKI, "_choose", lambda *a: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        model.fit(3)
+    assert_same_state(before, snapshot(model))
+
+
 def test_a_checkpoint_holds_the_projection(tmp_path: Any) -> None:
     model = build(12, opening=12, rate=0.05, projection=3, grid_size=5)
     model.observe(*data(4, seed=1)[:2])
@@ -312,6 +323,17 @@ def test_refining_keeps_the_projection() -> None:
     model.refine((12, 11))
     assert model.grid.sizes == (12, 11) and torch.equal(model.grid.phi, phi)
     assert_same_law(model, build(12, grid_size=(12, 11)), data(3)[0])
+
+
+def test_a_grid_is_too_coarse_for_the_projected_points() -> None:
+    model, (X, Y, _) = build(40), data(40)
+    kw = {"bounds": torch.tensor([[0.0, 0.0], [1.0, 1.0]]).double(), "grid_size": (9, 8), **RAW}
+    plain = WISKI(model.projected(X), Y, **kw)
+    for each in (model, plain):
+        each.covar_module.base_kernel.lengthscale = 0.05
+        each.likelihood.noise = 0.01
+    assert "nats higher" in plain.grid_too_coarse
+    assert model.grid_too_coarse == plain.grid_too_coarse
 
 
 # -- projections ---------------------------------------------------------------------------------

@@ -36,13 +36,6 @@ class TestScaledNoise(TestProjectedWISKI):
 
 @pytest.mark.slow
 class TestFewHeld(TestProjectedWISKI):
-    """Each `observe` moves the projection, and the first batch has chosen it: so these do not hold,
-    which compare streams of other batches, noise models, units or outputs.
-    """
+    """Fewer points held than the longer streams have: there, each `observe` moves the projection."""
 
-    test_equal_known_noise_is_learned_noise = None
-    test_standardized_is_rescaled = None
-    test_several_outputs_are_independent = None
-    test_merge = None
-    test_merging_transformed_streams = None
-    opening = 7
+    opening = 20
