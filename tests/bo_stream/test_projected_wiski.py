@@ -331,7 +331,9 @@ def test_a_grid_is_too_coarse_for_the_projected_points() -> None:
     plain = WISKI(model.projected(X), Y, **kw)
     for each in (model, plain):
         each.covar_module.base_kernel.lengthscale = 0.05
+        each.covar_module.outputscale = 1.0
         each.likelihood.noise = 0.01
+        each.mean_module.constant = torch.tensor(0.0)
     assert "nats higher" in plain.grid_too_coarse
     assert model.grid_too_coarse == plain.grid_too_coarse
 

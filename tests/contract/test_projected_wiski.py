@@ -36,6 +36,6 @@ class TestScaledNoise(TestProjectedWISKI):
 
 @pytest.mark.slow
 class TestFewHeld(TestProjectedWISKI):
-    """Fewer points held than the longer streams have: there, each `observe` moves the projection."""
+    """Fewer points held than long streams have: there, each `observe` moves the projection."""
 
     opening = 20
