@@ -49,7 +49,9 @@ def test_wiski_takes_its_grid_options() -> None:
 
 
 def test_an_unknown_name_is_refused_with_the_names_there_are() -> None:
-    with pytest.raises(InputDataError, match=r"wiski, projected_wiski, hsgp, node_wiski, cagp, exact.*got 'wisky'"):
+    with pytest.raises(
+        InputDataError, match=r"wiski, projected_wiski, hsgp, node_wiski, cagp, exact.*got 'wisky'"
+    ):
         bo_stream.surrogate("wisky", X, Y, bounds=BOUNDS, **RAW)
 
 
