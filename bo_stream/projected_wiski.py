@@ -105,7 +105,7 @@ class ProjectedWISKI(WISKI):
     """
 
     promises = Promises(
-        order_invariant=False, bytes_constant=True, updates_without_drift=2_000, multi_output=True
+        order_invariant=False, bytes_constant=True, updates_without_drift=300, multi_output=True
     )
 
     def __init__(

@@ -11,6 +11,8 @@ from bo_stream.testing import StreamingContract
 
 
 class TestHSGP(StreamingContract):
+    most_updates: int | None = 2_000
+
     def make(
         self, train_X: Tensor, train_Y: Tensor, train_Yvar: Tensor | None = None, **kw: Any
     ) -> HSGP:
@@ -20,6 +22,7 @@ class TestHSGP(StreamingContract):
 @pytest.mark.slow
 class TestKnownNoise(TestHSGP):
     noise = "known"
+    most_updates = None
 
 
 @pytest.mark.slow

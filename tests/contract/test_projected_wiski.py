@@ -14,7 +14,6 @@ class TestProjectedWISKI(StreamingContract):
 
     test_normalized_is_rescaled = None  # the kernel is of the projection, in the unit cube
     test_several_outputs = None  # these share a projection
-    most_updates: int | None = 300
     opening = 64
 
     def make(

@@ -108,6 +108,8 @@ class TestReduced(TestWISKI):
 class TestLarge(TestWISKI):
     """What a large grid does, on a small one: sums by pairs of nodes, and an eigenbasis."""
 
+    most_updates = 500
+
     @pytest.fixture(autouse=True)
     def large(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(grid_state, "DENSE_NODES", 0)
@@ -117,6 +119,7 @@ class TestLarge(TestWISKI):
 
 @pytest.mark.slow
 class TestLargeInThreeDimensions(TestLarge):
+    most_updates = 2_000
     dim = 3
     noise = "scaled"
 
