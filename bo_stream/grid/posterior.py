@@ -20,6 +20,7 @@ from bo_stream.grid.near import quadratic
 from bo_stream.grid.nodes import Grid, Interpolation
 from bo_stream.posterior.gaussian import JointGaussian
 from bo_stream.posterior.integral import Integral
+from bo_stream.posterior.moments import Moments, leaf, taken_back
 from bo_stream.posterior.process import Path, PosteriorProcess
 
 __all__ = ["GridGaussian", "GridProcess", "interpolated_path", "stacked"]
@@ -129,6 +130,20 @@ class GridProcess(PosteriorProcess):
         """The law at points ``batch x q x d``: O(4^d) per mean."""
         rows = self.grid.interpolate(X)
         return GridGaussian(self._interpolated(self.mean_u, rows), rows, self.S_u)
+
+    def moments(self, X: Tensor, *, slopes: bool) -> Moments | None:
+        """O(4^d m) a point."""
+        if len(self.S_u) > 1:
+            return None
+        with torch.set_grad_enabled(slopes):
+            points = leaf(X, slopes)
+            rows = self.grid.interpolate(points)
+        index, weight = rows.index, rows.weight.detach()
+        spread = _picked(_spread(self.S_u, Interpolation(index, weight)), index).squeeze(-4)
+        at_nodes = self.mean_u[0, index]
+        cov = (spread * weight.unsqueeze(-3)).sum(-1)
+        pull = taken_back(rows.weight, points, at_nodes, spread) if slopes else None
+        return Moments((at_nodes * weight).sum(-1), cov, pull)
 
     def path(self, sample_shape: Size) -> Path:
         """Exact sample functions: interpolated draws of the grid values."""
