@@ -59,7 +59,7 @@ class GridGaussian(JointGaussian):
 def _spread(S: Tensor, rows: Interpolation) -> Tensor:
     """``W S``, ``batch x o x q x m``."""
     shape = rows.index.shape
-    index, weight = rows.index.reshape(-1, shape[-1]), rows.weight.reshape(-1, shape[-1])
+    index, weight = rows.index.reshape(-1, shape[-1]).int(), rows.weight.reshape(-1, shape[-1])
     bags = [F.embedding_bag(index, s, per_sample_weights=weight, mode="sum") for s in S]
     return torch.stack(bags).reshape(len(S), *shape[:-1], S.shape[-1]).movedim(0, -3)
 

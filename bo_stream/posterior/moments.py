@@ -56,7 +56,7 @@ def taken_back(values: Tensor, points: Tensor, mean: Tensor, spread: Tensor) -> 
         else:
             crossed = (both.unsqueeze(-1) * spread).sum(-3)
         bar = torch.addcmul(crossed, bar_mean.unsqueeze(-1), mean)
-        (result,) = torch.autograd.grad(values, points, bar)
+        (result,) = torch.autograd.grad(values, points, bar, retain_graph=True)
         return result
 
     return pull
