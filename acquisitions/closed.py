@@ -88,7 +88,7 @@ class ClosedUpperConfidenceBound(qUpperConfidenceBound):
 
     @concatenate_pending_points
     @t_batch_mode_transform()
-    def _closed(self, X: Tensor) -> Tensor:
+    def _closed(self: Any, X: Tensor) -> Tensor:
         reduce = _Bound(self.beta_prime)
         return _value(self.model, X, _Sampled(_drawn(self.sampler, X), reduce))
 
@@ -102,6 +102,8 @@ class ClosedLogExpectedImprovement(qLogExpectedImprovement):
         sampler: Of the base samples.
         X_pending: ``n' x d`` raw points under evaluation.
     """
+
+    best_f: Tensor
 
     def __init__(
         self,
@@ -121,7 +123,7 @@ class ClosedLogExpectedImprovement(qLogExpectedImprovement):
 
     @concatenate_pending_points
     @t_batch_mode_transform()
-    def _closed(self, X: Tensor) -> Tensor:
+    def _closed(self: Any, X: Tensor) -> Tensor:
         reduce = _LogImprovement(self.best_f.double().reshape(()))
         return _value(self.model, X, _Sampled(_drawn(self.sampler, X), reduce))
 
@@ -134,6 +136,8 @@ class ClosedExpectedImprovement(ExpectedImprovement):
         best_f: Best value so far, raw.
     """
 
+    best_f: Tensor
+
     def __init__(self, model: ProcessModel, best_f: float | Tensor) -> None:
         super().__init__(model, best_f)
         legacy_ei_numerics_warning(ExpectedImprovement.__name__)
@@ -145,7 +149,7 @@ class ClosedExpectedImprovement(ExpectedImprovement):
         return cast(Tensor, self._closed(X))
 
     @t_batch_mode_transform(expected_q=1)
-    def _closed(self, X: Tensor) -> Tensor:
+    def _closed(self: Any, X: Tensor) -> Tensor:
         return _value(self.model, X, _Improvement(self.best_f.double().reshape(())))
 
 
@@ -298,8 +302,9 @@ class _LogImprovement:
 
 def _drawable(sampler: MCSampler | None) -> bool:
     """Whether the sampler's base samples are one set for all batches."""
-    known = isinstance(sampler, SobolQMCNormalSampler | IIDNormalSampler)
-    return known and len(sampler.sample_shape) == 1 and not hasattr(sampler, "batch_range_override")
+    if not isinstance(sampler, SobolQMCNormalSampler | IIDNormalSampler):
+        return False
+    return len(sampler.sample_shape) == 1 and not hasattr(sampler, "batch_range_override")
 
 
 def _drawn(sampler: Any, X: Tensor) -> Tensor:
