@@ -8,6 +8,7 @@ everything else, and do as BoTorch's where a process gives no moments.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, cast
@@ -23,12 +24,12 @@ from botorch.posteriors.gpytorch import GPyTorchPosterior
 from botorch.sampling.base import MCSampler
 from botorch.sampling.normal import IIDNormalSampler, SobolQMCNormalSampler
 from botorch.utils.probability.utils import ndtr, phi
-from botorch.utils.safe_math import fatmax, log_fatplus, logmeanexp
 from botorch.utils.transforms import concatenate_pending_points, t_batch_mode_transform
 from gpytorch import settings
 from gpytorch.distributions import MultivariateNormal
 from linear_operator.utils.cholesky import psd_safe_cholesky
 from torch import Tensor
+from torch.nn.functional import softplus
 
 from bo_stream.core.model import ProcessModel
 from bo_stream.posterior.moments import Moments
@@ -45,6 +46,8 @@ MOST = 64
 """Points at a time; BoTorch's classes do for more."""
 SMALLEST = 1e-12
 """Variances that expected improvement takes for larger."""
+FAT = 0.1
+"""Weight of the Cauchy density in BoTorch's smoothed improvements."""
 
 Gradients = tuple[Tensor, Tensor] | None
 OfMoments = Callable[[Tensor, Tensor, bool], tuple[Tensor, Gradients]]
@@ -279,22 +282,34 @@ class _Bound:
 
 @dataclass(frozen=True)
 class _LogImprovement:
-    """The logarithm of the expected improvement of the best of several points, as BoTorch's."""
+    """The logarithm of the expected improvement of the best of several points, as BoTorch's.
+
+    Improvements are smoothed at the scale `TAU_RELU`, by a softplus with the tail of a Cauchy
+    density; the maximum of their logarithms at `TAU_MAX`, with a quadratic tail.
+    """
 
     best: Tensor
 
     def __call__(
         self, mean: Tensor, L: Tensor, base: Tensor, slopes: bool
     ) -> tuple[Tensor, Gradients]:
-        with torch.set_grad_enabled(slopes):
-            gain = (mean - self.best).unsqueeze(-1) + L @ base.mT
-            gain.requires_grad_(slopes)
-            each = fatmax(log_fatplus(gain, tau=TAU_RELU), dim=-2, tau=TAU_MAX)
-            value = logmeanexp(each, dim=-1)
+        x = ((mean - self.best).unsqueeze(-1) + L @ base.mT) / TAU_RELU
+        hill = 1.0 / (1.0 + x * x)
+        plus = softplus(x).add_(hill, alpha=FAT)
+        each = plus.log() + math.log(TAU_RELU)
+        top, which = each.max(-2, keepdim=True)
+        below = (top - each) / TAU_MAX
+        share = 2.0 / (2.0 + below * (2.0 + below))
+        total = share.sum(-2, keepdim=True)
+        most = (top + TAU_MAX * total.log()).squeeze(-2)
+        value = most.logsumexp(-1) - math.log(len(base))
         if not slopes:
             return value, None
-        (bar,) = torch.autograd.grad(value, gain, torch.ones_like(value))
-        return value.detach(), (bar.sum(-1), bar @ base)
+        part = share * share * (1.0 + below) / total
+        part.scatter_add_(-2, which, 1.0 - part.sum(-2, keepdim=True))
+        rise = (x.sigmoid() - 2.0 * FAT * x * hill * hill) / (TAU_RELU * plus)
+        bar = part.mul_(rise).mul_(most.softmax(-1).unsqueeze(-2))
+        return value, (bar.sum(-1), bar @ base)
 
 
 # -- base samples ------------------------------------------------------------------------------
