@@ -26,6 +26,10 @@ from bo_stream.posterior.process import Path, PosteriorProcess
 __all__ = ["GridGaussian", "GridProcess", "interpolated_path", "stacked"]
 
 
+AT_ONCE = 2**17
+"""Entries of ``W S`` formed at a time where no derivative is wanted: what a cache holds."""
+
+
 @dataclass(frozen=True)
 class GridGaussian(JointGaussian):
     """Law of the interpolated grid values: covariance ``w_x' S_u w_z`` (MATHS 2.3)."""
@@ -61,7 +65,7 @@ def _spread(S: Tensor, rows: Interpolation) -> Tensor:
     shape = rows.index.shape
     index, weight = rows.index.reshape(-1, shape[-1]).int(), rows.weight.reshape(-1, shape[-1])
     bags = [F.embedding_bag(index, s, per_sample_weights=weight, mode="sum") for s in S]
-    return torch.stack(bags).reshape(len(S), *shape[:-1], S.shape[-1]).movedim(0, -3)
+    return stacked(bags).reshape(len(S), *shape[:-1], S.shape[-1]).movedim(0, -3)
 
 
 def _picked(spread: Tensor, index: Tensor) -> Tensor:
@@ -139,11 +143,23 @@ class GridProcess(PosteriorProcess):
             points = leaf(X, slopes)
             rows = self.grid.interpolate(points)
         index, weight = rows.index, rows.weight.detach()
-        spread = _picked(_spread(self.S_u, Interpolation(index, weight)), index).squeeze(-4)
         at_nodes = self.mean_u[0, index]
-        cov = (spread * weight.unsqueeze(-3)).sum(-1)
-        pull = taken_back(rows.weight, points, at_nodes, spread) if slopes else None
-        return Moments((at_nodes * weight).sum(-1), cov, pull)
+        mean = (at_nodes * weight).sum(-1)
+        if slopes:
+            cov, spread = self._crossed(index, weight)
+            return Moments(mean, cov, taken_back(rows.weight, points, at_nodes, spread))
+        q, K = index.shape[-2:]
+        size = max(1, AT_ONCE // (q * self.grid.m))
+        parts = [t.reshape(-1, q, K).split(size) for t in (index, weight)]
+        covs = torch.cat([self._crossed(i, w)[0] for i, w in zip(*parts, strict=True)])
+        return Moments(mean, covs.view(*index.shape[:-1], q), None)
+
+    def _crossed(self, index: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+        """``w_i'S w_j``, ``batch x q x q``, and ``S w_i`` at the nodes of j, ``batch x q x q x
+        4^d``.
+        """
+        spread = _picked(_spread(self.S_u, Interpolation(index, weight)), index).squeeze(-4)
+        return (spread * weight.unsqueeze(-3)).sum(-1), spread
 
     def path(self, sample_shape: Size) -> Path:
         """Exact sample functions: interpolated draws of the grid values."""
