@@ -59,9 +59,7 @@ OfSamples = Callable[[Tensor, Tensor, Tensor, bool], tuple[Tensor, Gradients]]
 
 def offered(model: Model) -> bool:
     """Whether the classes of this module gain anything over BoTorch's."""
-    if not isinstance(model, ProcessModel) or model.num_outputs != 1:
-        return False
-    return type(model.process()).moments is not PosteriorProcess.moments and _linear(model)
+    return _law(model) is not None
 
 
 class ClosedUpperConfidenceBound(qUpperConfidenceBound):
@@ -85,15 +83,16 @@ class ClosedUpperConfidenceBound(qUpperConfidenceBound):
 
     def forward(self, X: Tensor) -> Tensor:
         """Values at ``batch x q x d`` raw points, ``batch``."""
-        if not (_drawable(self.sampler) and _covered(self.model, X, self.X_pending)):
+        law = _law(self.model) if _drawable(self.sampler) else None
+        if law is None or not _few(X, self.X_pending):
             return cast(Tensor, super().forward(X))
-        return cast(Tensor, self._closed(X))
+        return cast(Tensor, self._closed(X, law=law))
 
     @concatenate_pending_points
     @t_batch_mode_transform()
-    def _closed(self: Any, X: Tensor) -> Tensor:
+    def _closed(self: Any, X: Tensor, law: PosteriorProcess) -> Tensor:
         reduce = _Bound(self.beta_prime)
-        return _value(self.model, X, _Sampled(_drawn(self.sampler, X), reduce))
+        return _value(self.model, law, X, _Sampled(_drawn(self.sampler, X), reduce))
 
 
 class ClosedLogExpectedImprovement(qLogExpectedImprovement):
@@ -120,15 +119,16 @@ class ClosedLogExpectedImprovement(qLogExpectedImprovement):
     def forward(self, X: Tensor) -> Tensor:
         """Values at ``batch x q x d`` raw points, ``batch``."""
         single = self.best_f.numel() == 1 and _drawable(self.sampler)
-        if not (single and _covered(self.model, X, self.X_pending)):
+        law = _law(self.model) if single else None
+        if law is None or not _few(X, self.X_pending):
             return cast(Tensor, super().forward(X))
-        return cast(Tensor, self._closed(X))
+        return cast(Tensor, self._closed(X, law=law))
 
     @concatenate_pending_points
     @t_batch_mode_transform()
-    def _closed(self: Any, X: Tensor) -> Tensor:
+    def _closed(self: Any, X: Tensor, law: PosteriorProcess) -> Tensor:
         reduce = _LogImprovement(self.best_f.double().reshape(()))
-        return _value(self.model, X, _Sampled(_drawn(self.sampler, X), reduce))
+        return _value(self.model, law, X, _Sampled(_drawn(self.sampler, X), reduce))
 
 
 class ClosedExpectedImprovement(ExpectedImprovement):
@@ -147,32 +147,38 @@ class ClosedExpectedImprovement(ExpectedImprovement):
 
     def forward(self, X: Tensor) -> Tensor:
         """Values at ``batch x 1 x d`` raw points, ``batch``."""
-        if self.best_f.numel() != 1 or not _covered(self.model, X):
+        law = _law(self.model) if self.best_f.numel() == 1 else None
+        if law is None or not _few(X):
             return cast(Tensor, super().forward(X))
-        return cast(Tensor, self._closed(X))
+        return cast(Tensor, self._closed(X, law=law))
 
     @t_batch_mode_transform(expected_q=1)
-    def _closed(self: Any, X: Tensor) -> Tensor:
-        return _value(self.model, X, _Improvement(self.best_f.double().reshape(())))
+    def _closed(self: Any, X: Tensor, law: PosteriorProcess) -> Tensor:
+        return _value(self.model, law, X, _Improvement(self.best_f.double().reshape(())))
 
 
 # -- one point of a surrogate's law ------------------------------------------------------------
 
 
-def _linear(model: Model) -> bool:
-    """Whether raw outcomes are those of the process, shifted and scaled at most."""
+def _law(model: Model) -> PosteriorProcess | None:
+    """The model's process, if it gives moments and raw outcomes are its own, shifted and scaled."""
+    if not isinstance(model, ProcessModel) or model.num_outputs != 1:
+        return None
     transform = getattr(model, "outcome_transform", None)
-    return transform is None or type(transform) is Standardize
+    if not (transform is None or type(transform) is Standardize):
+        return None
+    process = model.process()
+    return None if type(process).moments is PosteriorProcess.moments else process
 
 
-def _covered(model: Model, X: Tensor, pending: Tensor | None = None) -> bool:
-    """Whether the model gives moments at these points."""
-    if not (X.ndim >= 2 and X.is_floating_point() and X.numel() and offered(model)):
+def _few(X: Tensor, pending: Tensor | None = None) -> bool:
+    """Whether these are points, and not too many at a time."""
+    if not (X.ndim >= 2 and X.is_floating_point() and X.numel()):
         return False
     return X.shape[-2] + (0 if pending is None else pending.shape[-2]) <= MOST
 
 
-def _value(model: Model, X: Tensor, reduce: OfMoments) -> Tensor:
+def _value(model: Model, law: PosteriorProcess, X: Tensor, reduce: OfMoments) -> Tensor:
     """Values at raw points, in their dtype."""
     ours = cast(ProcessModel, model)
     transform = getattr(model, "outcome_transform", None)
@@ -180,7 +186,7 @@ def _value(model: Model, X: Tensor, reduce: OfMoments) -> Tensor:
     if transform is not None:
         shift, scale = float(transform.means.squeeze()), float(transform.stdvs.squeeze())
     points = ours.transformed(X)
-    value: Tensor = _Value.apply(points, ours.process(), shift, scale, reduce)
+    value: Tensor = _Value.apply(points, law, shift, scale, reduce)
     return value.to(X)
 
 
