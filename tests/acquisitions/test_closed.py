@@ -140,6 +140,15 @@ def test_batches_of_any_shape(name: str, shape: tuple[int, ...]) -> None:
     check_same(both(name, model), points(*shape))
 
 
+@pytest.mark.parametrize("family", FAMILIES)
+def test_many_batches_without_gradients(family: str) -> None:
+    """As the raw samples of `optimize_acqf`."""
+    closed, botorchs = both("qucb", surrogate(family))
+    Z = points(700, 3)
+    with torch.no_grad():
+        torch.testing.assert_close(closed(Z), botorchs(Z), rtol=1e-9, atol=0.0)
+
+
 def test_what_changes_between_calls_is_followed() -> None:
     """Another q, pending points set later, data, an outcome transform learned again."""
     model = surrogate("matrix")
