@@ -86,10 +86,10 @@ class ClosedUpperConfidenceBound(qUpperConfidenceBound):
         law = _law(self.model) if _drawable(self.sampler) else None
         if law is None or not _few(X, self.X_pending):
             return cast(Tensor, super().forward(X))
-        return cast(Tensor, self._closed(X, law=law))
+        return cast(Tensor, self._closed(X, law=law))  # type: ignore[call-arg]
 
     @concatenate_pending_points
-    @t_batch_mode_transform()
+    @t_batch_mode_transform()  # type: ignore[arg-type]
     def _closed(self: Any, X: Tensor, law: PosteriorProcess) -> Tensor:
         reduce = _Bound(self.beta_prime)
         return _value(self.model, law, X, _Sampled(_drawn(self.sampler, X), reduce))
@@ -122,10 +122,10 @@ class ClosedLogExpectedImprovement(qLogExpectedImprovement):
         law = _law(self.model) if single else None
         if law is None or not _few(X, self.X_pending):
             return cast(Tensor, super().forward(X))
-        return cast(Tensor, self._closed(X, law=law))
+        return cast(Tensor, self._closed(X, law=law))  # type: ignore[call-arg]
 
     @concatenate_pending_points
-    @t_batch_mode_transform()
+    @t_batch_mode_transform()  # type: ignore[arg-type]
     def _closed(self: Any, X: Tensor, law: PosteriorProcess) -> Tensor:
         reduce = _LogImprovement(self.best_f.double().reshape(()))
         return _value(self.model, law, X, _Sampled(_drawn(self.sampler, X), reduce))
@@ -150,14 +150,14 @@ class ClosedExpectedImprovement(ExpectedImprovement):
         law = _law(self.model) if self.best_f.numel() == 1 else None
         if law is None or not _few(X):
             return cast(Tensor, super().forward(X))
-        return cast(Tensor, self._closed(X, law=law))
+        return cast(Tensor, self._closed(X, law=law))  # type: ignore[call-arg]
 
-    @t_batch_mode_transform(expected_q=1)
+    @t_batch_mode_transform(expected_q=1)  # type: ignore[arg-type]
     def _closed(self: Any, X: Tensor, law: PosteriorProcess) -> Tensor:
         return _value(self.model, law, X, _Improvement(self.best_f.double().reshape(())))
 
 
-# -- one point of a surrogate's law ------------------------------------------------------------
+# -- a surrogate's law ------------------------------------------------------------------------
 
 
 def _law(model: Model) -> PosteriorProcess | None:

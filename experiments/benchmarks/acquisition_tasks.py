@@ -76,8 +76,7 @@ def compared(function: str, n: int, acquisition: str, sizes: Sizes) -> dict[str,
 
 
 def _closed(acquisition: str, model: Any, best: float, seed: int) -> Any:
-    given = {"best_f": best, "beta": BETA, "num_samples": SAMPLES, "seed": seed}
-    return build(acquisition, model, **given)
+    return build(acquisition, model, best_f=best, beta=BETA, num_samples=SAMPLES, seed=seed)
 
 
 def _plain(acquisition: str, model: Any, best: float, seed: int) -> Any:
@@ -101,5 +100,7 @@ def _counted(acqf: Any) -> list[int]:
 
 
 def _maximised(acqf: Any, bounds: Tensor, sizes: Sizes) -> float:
-    given = {"num_restarts": sizes.restarts, "raw_samples": sizes.raw_samples}
-    return float(optimize_acqf(acqf, bounds, q=3, **given)[1])
+    found: Any = optimize_acqf(
+        acqf, bounds, q=3, num_restarts=sizes.restarts, raw_samples=sizes.raw_samples
+    )
+    return float(found[1])
