@@ -13,6 +13,12 @@ from botorch.models.model import Model
 from botorch.sampling.normal import SobolQMCNormalSampler
 from torch import Tensor
 
+from acquisitions.closed import (
+    ClosedExpectedImprovement,
+    ClosedLogExpectedImprovement,
+    ClosedUpperConfidenceBound,
+    offered,
+)
 from acquisitions.nipv import NIPV
 from acquisitions.policies import MaxVariance, Random
 from bo_stream.core.model import ProcessModel
@@ -59,23 +65,35 @@ def build(
         kw: Further arguments of the BoTorch class (``objective``, ``posterior_transform``, ...).
 
     Returns:
-        The acquisition function, to be maximised.
+        The acquisition function, to be maximised. ``qucb``, ``ei`` and ``qlogei`` without further
+        arguments, over a `WISKI` or an `HSGP` of one output, are subclasses of BoTorch's with the
+        same values and gradients in closed form.
 
     Raises:
         InputError: for an unknown name, or if what the name needs is missing.
     """
     sampler = SobolQMCNormalSampler(torch.Size([num_samples]), seed=seed)
     ours = cast(ProcessModel, model)  # their constructors refuse other models
+    closed = name in ("qucb", "ei", "qlogei") and not kw and offered(model)
     match name:
         case "qucb":
+            if closed:
+                return ClosedUpperConfidenceBound(ours, beta, sampler, X_pending)
             return qUpperConfidenceBound(model, beta, sampler=sampler, X_pending=X_pending, **kw)
         case "ei":
-            acqf = ExpectedImprovement(model, _needed(name, "best_f", best_f), **kw)
+            best = _needed(name, "best_f", best_f)
+            acqf = (
+                ClosedExpectedImprovement(ours, best)
+                if closed
+                else ExpectedImprovement(model, best, **kw)
+            )
             if X_pending is not None:
                 acqf.set_X_pending(X_pending)  # refused by BoTorch, which says why
             return acqf
         case "qlogei":
             best = _needed(name, "best_f", best_f)
+            if closed:
+                return ClosedLogExpectedImprovement(ours, best, sampler, X_pending)
             return qLogExpectedImprovement(model, best, sampler=sampler, X_pending=X_pending, **kw)
         case "qlognei":
             options = {"prune_baseline": True, "sampler": sampler, "X_pending": X_pending, **kw}

@@ -20,9 +20,14 @@ from bo_stream.grid.near import quadratic
 from bo_stream.grid.nodes import Grid, Interpolation
 from bo_stream.posterior.gaussian import JointGaussian
 from bo_stream.posterior.integral import Integral
+from bo_stream.posterior.moments import Moments, leaf, taken_back
 from bo_stream.posterior.process import Path, PosteriorProcess
 
 __all__ = ["GridGaussian", "GridProcess", "interpolated_path", "stacked"]
+
+
+AT_ONCE = 2**17
+"""Entries of ``W S`` formed at a time where no derivative is wanted: what a cache holds."""
 
 
 @dataclass(frozen=True)
@@ -58,9 +63,9 @@ class GridGaussian(JointGaussian):
 def _spread(S: Tensor, rows: Interpolation) -> Tensor:
     """``W S``, ``batch x o x q x m``."""
     shape = rows.index.shape
-    index, weight = rows.index.reshape(-1, shape[-1]), rows.weight.reshape(-1, shape[-1])
+    index, weight = rows.index.reshape(-1, shape[-1]).int(), rows.weight.reshape(-1, shape[-1])
     bags = [F.embedding_bag(index, s, per_sample_weights=weight, mode="sum") for s in S]
-    return torch.stack(bags).reshape(len(S), *shape[:-1], S.shape[-1]).movedim(0, -3)
+    return stacked(bags).reshape(len(S), *shape[:-1], S.shape[-1]).movedim(0, -3)
 
 
 def _picked(spread: Tensor, index: Tensor) -> Tensor:
@@ -129,6 +134,32 @@ class GridProcess(PosteriorProcess):
         """The law at points ``batch x q x d``: O(4^d) per mean."""
         rows = self.grid.interpolate(X)
         return GridGaussian(self._interpolated(self.mean_u, rows), rows, self.S_u)
+
+    def moments(self, X: Tensor, *, slopes: bool) -> Moments | None:
+        """O(4^d m) a point."""
+        if len(self.S_u) > 1:
+            return None
+        with torch.set_grad_enabled(slopes):
+            points = leaf(X, slopes)
+            rows = self.grid.interpolate(points)
+        index, weight = rows.index, rows.weight.detach()
+        at_nodes = self.mean_u[0, index]
+        mean = (at_nodes * weight).sum(-1)
+        if slopes:
+            cov, spread = self._crossed(index, weight)
+            return Moments(mean, cov, taken_back(rows.weight, points, at_nodes, spread))
+        q, K = index.shape[-2:]
+        size = max(1, AT_ONCE // (q * self.grid.m))
+        parts = [t.reshape(-1, q, K).split(size) for t in (index, weight)]
+        covs = torch.cat([self._crossed(i, w)[0] for i, w in zip(*parts, strict=True)])
+        return Moments(mean, covs.view(*index.shape[:-1], q), None)
+
+    def _crossed(self, index: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+        """``w_i'S w_j``, ``batch x q x q``, and ``S w_i`` at the nodes of j, ``batch x q x q x
+        4^d``.
+        """
+        spread = _picked(_spread(self.S_u, Interpolation(index, weight)), index).squeeze(-4)
+        return (spread * weight.unsqueeze(-3)).sum(-1), spread
 
     def path(self, sample_shape: Size) -> Path:
         """Exact sample functions: interpolated draws of the grid values."""

@@ -14,6 +14,7 @@ from torch import Size, Tensor
 
 from bo_stream.posterior.gaussian import JointGaussian
 from bo_stream.posterior.integral import Integral, PointIntegral, PoolSums
+from bo_stream.posterior.moments import Moments
 
 __all__ = ["Path", "PosteriorProcess"]
 
@@ -56,6 +57,18 @@ class PosteriorProcess(ABC):
 
         Returns:
             None where laws and `integral` do as well.
+        """
+        return None
+
+    def moments(self, X: Tensor, *, slopes: bool) -> Moments | None:
+        """Mean and covariance at points ``batch x q x d``, with derivatives in closed form.
+
+        Args:
+            X: Points; what they depend on stays outside.
+            slopes: Whether derivatives are wanted.
+
+        Returns:
+            None where the family has them not, or several outputs; ``at`` does as well.
         """
         return None
 

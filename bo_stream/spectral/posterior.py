@@ -15,6 +15,7 @@ from bo_stream.linalg import chol_psd, with_jitter
 from bo_stream.posterior.expansion import Expansion
 from bo_stream.posterior.gaussian import JointGaussian
 from bo_stream.posterior.integral import Integral
+from bo_stream.posterior.moments import Moments, leaf, taken_back
 from bo_stream.posterior.pool import ExpandedProcess
 from bo_stream.posterior.process import Path
 from bo_stream.spectral.basis import FeatureMap
@@ -85,6 +86,18 @@ class SpectralProcess(ExpandedProcess):
         """The law at points ``batch x q x d``: O(f d) a mean."""
         phi = self.basis.features(X)
         return SpectralGaussian(self._values(phi, self.mean_u), phi, self.S_u)
+
+    def moments(self, X: Tensor, *, slopes: bool) -> Moments | None:
+        """O(f^2) a point."""
+        if len(self.S_u) > 1:
+            return None
+        with torch.set_grad_enabled(slopes):
+            points = leaf(X, slopes)
+            values = self.basis.features(points)
+        phi, u = values.detach(), self.mean_u[0]
+        spread = (phi.flatten(0, -2) @ self.S_u[0]).view_as(phi)
+        pull = taken_back(values, points, u, spread) if slopes else None
+        return Moments(self.mean[0] + phi @ u, spread @ phi.mT, pull)
 
     def path(self, sample_shape: Size) -> Path:
         """Exact sample functions: draws of the coefficients."""

@@ -6,6 +6,7 @@ import pandas as pd
 import pytest
 
 from experiments.benchmarks import (
+    acquisition_cost,
     bo_step_cost,
     cagp_cost,
     campaign_cost,
@@ -32,6 +33,14 @@ def test_bo_step_cost(
     for name in ("late", "exact"):
         table = pd.read_csv(f"results/benchmarks_smoke/bo_step_cost_{name}.csv")
         assert bool((table.select_dtypes("number") > 0).all(axis=None))
+
+
+def test_acquisition_cost(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    acquisition_cost.main(out=tmp_path, smoke=True)
+    assert "closed (c)" in capsys.readouterr().out
+    table = pd.read_csv(tmp_path / "acquisition_cost.csv")
+    assert table["acquisition"].tolist() == ["qucb", "qlogei"] * 2
+    assert bool((table["apart"] < 1e-2).all())
 
 
 def test_fit_modes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,287 @@
+"""Acquisition functions in closed form beside BoTorch's own classes."""
+
+import pytest
+import torch
+from botorch.acquisition.acquisition import AcquisitionFunction
+from botorch.acquisition.analytic import ExpectedImprovement
+from botorch.acquisition.logei import qLogExpectedImprovement
+from botorch.acquisition.monte_carlo import qUpperConfidenceBound
+from botorch.acquisition.objective import (
+    GenericMCObjective,
+    IdentityMCObjective,
+    ScalarizedPosteriorTransform,
+)
+from botorch.exceptions.warnings import NumericsWarning
+from botorch.models.transforms import Log
+from botorch.models.transforms.input import Log10, Normalize
+from botorch.optim import optimize_acqf
+from botorch.sampling.normal import IIDNormalSampler, SobolQMCNormalSampler
+from botorch.sampling.stochastic_samplers import StochasticSampler
+from linear_operator.utils.warnings import NumericalWarning
+from torch import Tensor
+
+import acquisitions.closed
+from acquisitions import build
+from acquisitions.closed import (
+    ClosedExpectedImprovement,
+    ClosedLogExpectedImprovement,
+    ClosedUpperConfidenceBound,
+)
+from bo_stream import HSGP, WISKI, ExactGP
+from bo_stream.core.model import ProcessModel
+from problems import synthetic
+
+CLOSED = {
+    "qucb": ClosedUpperConfidenceBound,
+    "ei": ClosedExpectedImprovement,
+    "qlogei": ClosedLogExpectedImprovement,
+}
+BOUNDS = torch.tensor([[-1.0, 2.0], [1.0, 3.0]], dtype=torch.float64)
+LOW, WIDTH = BOUNDS[0], BOUNDS[1] - BOUNDS[0]
+DRAWN = torch.Generator().manual_seed(0)
+X = LOW + WIDTH * torch.rand(40, 2, dtype=torch.float64, generator=DRAWN)
+Y = 5.0 + 3.0 * torch.sin(4.0 * X).sum(-1, keepdim=True)
+BEST = 9.0
+PENDING = LOW + WIDTH * torch.tensor([[0.2, 0.3], [0.7, 0.1]], dtype=torch.float64)
+FAMILIES = {
+    "matrix": lambda **kw: WISKI(X, Y, bounds=BOUNDS, grid_size=12, **kw),
+    "eigenbasis": lambda **kw: WISKI(X, Y, bounds=BOUNDS, grid_size=66, opening=0, **kw),
+    "hsgp": lambda **kw: HSGP(X, Y, bounds=BOUNDS, num_features=60, **kw),
+}
+pytestmark = pytest.mark.filterwarnings(f"ignore::{NumericsWarning.__module__}.NumericsWarning")
+
+
+def surrogate(family: str, **kw) -> ProcessModel:
+    model = FAMILIES[family](**kw)
+    model.covar_module.base_kernel.lengthscale = 0.4
+    model.likelihood.noise = 0.05
+    return model
+
+
+def points(*shape: int, dtype: torch.dtype = torch.float64) -> Tensor:
+    generator = torch.Generator().manual_seed(sum(shape))
+    Z = torch.rand(*shape, 2, dtype=torch.float64, generator=generator)
+    return (LOW + WIDTH * Z).to(dtype)
+
+
+def plain(name: str, model: ProcessModel, X_pending: Tensor | None = None) -> AcquisitionFunction:
+    """BoTorch's class, given what `build` is given."""
+    sampler = SobolQMCNormalSampler(torch.Size([128]), seed=3)
+    if name == "ei":
+        return ExpectedImprovement(model, BEST)
+    if name == "qucb":
+        return qUpperConfidenceBound(model, 4.0, sampler=sampler, X_pending=X_pending)
+    return qLogExpectedImprovement(model, BEST, sampler=sampler, X_pending=X_pending)
+
+
+def both(name: str, model: ProcessModel, X_pending: Tensor | None = None) -> list:
+    given = {"best_f": BEST, "X_pending": X_pending, "seed": 3}
+    closed = build(name, model, **given)
+    assert type(closed) is CLOSED[name]
+    return [closed, plain(name, model, X_pending)]
+
+
+def value_and_gradient(acqf: AcquisitionFunction, Z: Tensor) -> tuple[Tensor, Tensor]:
+    Z = Z.clone().requires_grad_(True)
+    value = acqf(Z)
+    weights = 1.0 + torch.arange(value.numel()).to(value).view_as(value)
+    (gradient,) = torch.autograd.grad((weights * value).sum(), Z)
+    return value.detach(), gradient
+
+
+def check_same(acqfs: list, Z: Tensor, rtol: float = 1e-8) -> None:
+    (value, gradient), (value_b, gradient_b) = (value_and_gradient(a, Z) for a in acqfs)
+    assert value.dtype == value_b.dtype and gradient.dtype == gradient_b.dtype
+    torch.testing.assert_close(value, value_b, rtol=rtol, atol=0.0)
+    size = float(gradient_b.abs().max())
+    assert size > 1e-6  # or the comparison says nothing
+    torch.testing.assert_close(gradient, gradient_b, rtol=rtol, atol=rtol * size)
+    with torch.no_grad():
+        torch.testing.assert_close(acqfs[0](Z), value, rtol=1e-10, atol=0.0)
+
+
+def counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Grows with every value in closed form."""
+    calls: list[str] = []
+    original = acquisitions.closed._value
+
+    def value(*args):
+        calls.append("closed")
+        return original(*args)
+
+    monkeypatch.setattr(acquisitions.closed, "_value", value)
+    return calls
+
+
+@pytest.mark.parametrize("pending", [False, True])
+@pytest.mark.parametrize("q", [1, 3])
+@pytest.mark.parametrize("name", ["qucb", "qlogei"])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_values_and_gradients_are_botorchs(
+    family: str, name: str, q: int, pending: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = counted(monkeypatch)
+    model = surrogate(family)
+    check_same(both(name, model, PENDING if pending else None), points(6, q))
+    assert len(calls) == 2
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_expected_improvement_is_botorchs(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = counted(monkeypatch)
+    check_same(both("ei", surrogate(family)), points(6, 1))
+    assert len(calls) == 2
+
+
+@pytest.mark.parametrize("shape", [(3,), (1, 3), (2, 4, 3)])
+@pytest.mark.parametrize("name", ["qucb", "qlogei"])
+def test_batches_of_any_shape(name: str, shape: tuple[int, ...]) -> None:
+    model = surrogate("matrix")
+    check_same(both(name, model), points(*shape))
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_many_batches_without_gradients(family: str) -> None:
+    """As the raw samples of `optimize_acqf`."""
+    closed, botorchs = both("qucb", surrogate(family))
+    Z = points(700, 3)
+    with torch.no_grad():
+        torch.testing.assert_close(closed(Z), botorchs(Z), rtol=1e-9, atol=0.0)
+
+
+def test_what_changes_between_calls_is_followed() -> None:
+    """Another q, pending points set later, data, an outcome transform learned again."""
+    model = surrogate("matrix")
+    acqfs = both("qlogei", model)
+    for q in (2, 3, 2):
+        check_same(acqfs, points(4, q))
+    for acqf in acqfs:
+        acqf.set_X_pending(PENDING)
+    check_same(acqfs, points(4, 2))
+    model.observe(points(5), torch.full((5, 1), 8.0).double())
+    check_same(acqfs, points(4, 2))
+    model.restandardise(Y[:20] + 1.0)
+    check_same(acqfs, points(4, 2))
+
+
+@pytest.mark.parametrize("name", CLOSED)
+def test_in_single_precision_within_its_rounding(name: str) -> None:
+    model = surrogate("matrix")
+    Z = points(6, 1 if name == "ei" else 3, dtype=torch.float32)
+    check_same(both(name, model, None), Z[:, :1] if name == "ei" else Z, rtol=2e-3)
+
+
+@pytest.mark.parametrize("name", CLOSED)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_gradients_are_those_of_the_values(family: str, name: str) -> None:
+    acqf = build(name, surrogate(family), best_f=6.0, seed=0, num_samples=8)
+    Z = points(2, 1 if name == "ei" else 2).requires_grad_(True)
+    assert torch.autograd.gradcheck(acqf, (Z,), eps=1e-7, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["qucb", "qlogei"])
+def test_points_that_coincide(name: str) -> None:
+    Z = points(4, 3)
+    Z[:, 1] = Z[:, 0]
+    Z[0, 2] = Z[0, 0]
+    closed, botorchs = both(name, surrogate("matrix"))
+    with pytest.warns(NumericalWarning):
+        value, gradient = value_and_gradient(closed, Z)
+    torch.testing.assert_close(value, botorchs(Z), rtol=1e-5, atol=0.0)
+    assert bool(gradient.isfinite().all())
+
+
+@pytest.mark.parametrize(
+    "transforms",
+    [
+        {"outcome_transform": None},
+        {"input_transform": None},
+        {"input_transform": Normalize(2, bounds=BOUNDS + torch.tensor([[-0.5], [0.5]]).double())},
+    ],
+)
+def test_other_units(transforms: dict) -> None:
+    check_same(both("qlogei", surrogate("matrix", **transforms)), points(4, 2))
+
+
+def test_through_an_input_transform_that_bends() -> None:
+    bent = surrogate("matrix", input_transform=Log10(indices=[1]))
+    check_same(both("qucb", bent), points(4, 2))
+
+
+def test_gradients_can_be_taken_twice_from_one_value() -> None:
+    acqf = build("qucb", surrogate("matrix"), seed=0)
+    Z = points(4, 2).requires_grad_(True)
+    value = acqf(Z).sum()
+    first, second = (torch.autograd.grad(value, Z, retain_graph=True)[0] for _ in range(2))
+    torch.testing.assert_close(first, second, rtol=0.0, atol=0.0)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"objective": IdentityMCObjective()},
+        {"objective": GenericMCObjective(lambda samples, X: -samples[..., 0])},
+        {"posterior_transform": ScalarizedPosteriorTransform(torch.tensor([2.0]).double())},
+    ],
+)
+def test_further_arguments_get_botorchs_class(given: dict) -> None:
+    assert type(build("qucb", surrogate("matrix"), **given)) is qUpperConfidenceBound
+
+
+def test_models_without_the_law_get_botorchs_class() -> None:
+    two = WISKI(X, torch.cat([Y, Y], -1), bounds=BOUNDS)
+    scalar = ScalarizedPosteriorTransform(torch.ones(2).double())
+    assert type(build("qucb", two, posterior_transform=scalar)) is qUpperConfidenceBound
+
+    sampler = SobolQMCNormalSampler(torch.Size([2]), seed=0)
+    for model in (
+        ExactGP(X, Y, bounds=BOUNDS),
+        surrogate("matrix").fantasize(PENDING, sampler),
+        WISKI(X, Y.exp(), bounds=BOUNDS, outcome_transform=Log()),
+        WISKI(X, Y, bounds=BOUNDS, grid_size=66),  # through rows, while these are few
+    ):
+        assert type(build("qucb", model)) is qUpperConfidenceBound
+        assert type(build("ei", model, best_f=0.0)) is ExpectedImprovement
+
+
+def test_what_is_not_covered_goes_botorchs_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls, model = counted(monkeypatch), surrogate("matrix")
+    shape = torch.Size([4, 8])
+    for sampler in (None, IIDNormalSampler(shape, seed=0), StochasticSampler(torch.Size([64]))):
+        assert ClosedUpperConfidenceBound(model, 4.0, sampler)(points(2, 2)).shape == (2,)
+    many = build("qucb", model, seed=3)(points(1, 70))
+    torch.testing.assert_close(many, plain("qucb", model)(points(1, 70)), rtol=1e-8, atol=0.0)
+    several = torch.tensor([BEST, 7.0]).double()
+    build("qlogei", model, best_f=several)(points(2, 2))
+    rows = WISKI(X, Y, bounds=BOUNDS, grid_size=66)
+    sampler = SobolQMCNormalSampler(torch.Size([64]), seed=0)
+    ClosedUpperConfidenceBound(rows, 4.0, sampler)(points(2, 2))
+    assert not calls
+    iid = ClosedUpperConfidenceBound(model, 4.0, IIDNormalSampler(torch.Size([64]), seed=0))
+    iid(points(2, 2))
+    assert len(calls) == 1
+
+
+@pytest.mark.parametrize("name", ["qucb", "qlogei"])
+@pytest.mark.parametrize("function", ["levy", "ackley"])
+def test_the_same_optima(function: str, name: str) -> None:
+    problem = synthetic(function, seed=0)
+    generator = torch.Generator().manual_seed(0)
+    X = torch.rand(60, 3, dtype=torch.float64, generator=generator)
+    Y = problem(X)
+    model = WISKI(X, Y, bounds=problem.bounds, grid_size=8)
+    model.fit()
+    found = []
+    for make in (build, None):
+        sampler = SobolQMCNormalSampler(torch.Size([32]), seed=1)
+        best = float(Y.max())
+        if make is not None:
+            acqf = make(name, model, best_f=best, seed=1, num_samples=32)
+        elif name == "qucb":
+            acqf = qUpperConfidenceBound(model, 4.0, sampler=sampler)
+        else:
+            acqf = qLogExpectedImprovement(model, best, sampler=sampler)
+        torch.manual_seed(0)
+        options = {"q": 3, "num_restarts": 4, "raw_samples": 64}
+        found.append(float(optimize_acqf(acqf, problem.bounds, **options)[1]))
+    assert found[0] == pytest.approx(found[1], rel=1e-2, abs=1e-2 * float(Y.std()))
