@@ -50,7 +50,7 @@ def test_an_option_outside_the_config_is_refused(refused, option, value, listed)
         ("grid_size = [60, 30]", "grid_size = 60", "grid_size to be a list, got 60"),
         ("then_every = 10", "then = 10", "[fit] with every_step_until"),
         ("year = 2017", "year = ", "is no TOML"),
-        ('"exact"]', '"exakt"]', "a surrogate, one of wiski, hsgp"),
+        ('"exact"]', '"exakt"]', "a surrogate, one of wiski, projected_wiski"),
         ('"isotropic"]', '"round"]', "a kernel, one of ard, isotropic"),
         ('"random"]', '"rando"]', "a policy, one of nipv"),
         ('"raster", ', '"rastr", ', "an observation model, one of raster"),
