@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import Field, field, fields, is_dataclass
+from functools import cache
 from typing import Any, Literal
 
 import torch
@@ -50,34 +51,43 @@ def nested() -> Any:
 
 def tensors_of(state: Any) -> Iterator[tuple[str, Tensor]]:
     """Names and tensors of a state; those of a state or tuple inside it as ``_outer_inner``."""
-    for part in fields(state):
-        value = getattr(state, part.name)
+    for part in _names(state.__class__):
+        value = getattr(state, part)
         if isinstance(value, Tensor):
-            yield part.name, value
+            yield part, value
         elif isinstance(value, tuple) and all(isinstance(v, Tensor) for v in value):
             for i, tensor in enumerate(value):
-                yield f"_{part.name}_{i}", tensor
+                yield f"_{part}_{i}", tensor
         elif is_dataclass(value):
             for name, tensor in tensors_of(value):
-                yield f"_{part.name}_{name.lstrip('_')}", tensor
+                yield f"_{part}_{name.lstrip('_')}", tensor
 
 
 def with_tensors(state: Any, tensors: Mapping[str, Tensor]) -> Any:
     """The same state with other tensors, by the names of `tensors_of`; the rest as it is."""
-    values: dict[str, Any] = {}
-    for part in fields(state):
-        value = getattr(state, part.name)
+    return _rebuilt(state, tensors, "")
+
+
+def _rebuilt(state: Any, tensors: Mapping[str, Tensor], outer: str) -> Any:
+    """One dataclass of a state, itself if it has no tensors; their names begin with ``outer``."""
+    values, same = dict[str, Any](), True
+    for name in _names(state.__class__):
+        value = getattr(state, name)
+        inner = outer + name.lstrip("_") if outer else f"_{name}"
         if isinstance(value, Tensor):
-            values[part.name] = tensors[part.name]
+            value = tensors[inner if outer else name]
         elif isinstance(value, tuple) and all(isinstance(v, Tensor) for v in value):
-            values[part.name] = tuple(tensors[f"_{part.name}_{i}"] for i in range(len(value)))
+            value = tuple(tensors[f"{inner}_{i}"] for i in range(len(value)))
         elif is_dataclass(value):
-            prefix = f"_{part.name}_"
-            inner = {name: tensors[prefix + name.lstrip("_")] for name, _ in tensors_of(value)}
-            values[part.name] = with_tensors(value, inner)
-        else:
-            values[part.name] = value
-    return type(state)(**values)
+            value = _rebuilt(value, tensors, f"{inner}_")
+        same = same and value is getattr(state, name)
+        values[name] = value
+    return state if same else type(state)(**values)
+
+
+@cache
+def _names(kind: type) -> tuple[str, ...]:
+    return tuple(part.name for part in fields(kind))
 
 
 def moved(state: Any, device: torch.device) -> Any:

@@ -49,17 +49,20 @@ class PredictiveScore(NamedTuple):
 
 
 class News(NamedTuple):
-    """A batch absorbed since a posterior process was built: between two tokens of the state."""
+    """A batch absorbed since a posterior process was built: between two tokens of the state; with
+    the number of points that wait to be folded, these included.
+    """
 
     before: Tensor
     after: Tensor
     X: Tensor
     Y: Tensor
     R: Tensor
+    waiting: int
 
     def __deepcopy__(self, memo: dict[int, Any]) -> News:
         before, after = (copy.deepcopy(token, memo) for token in (self.before, self.after))
-        return News(before, after, self.X, self.Y, self.R)
+        return News(before, after, self.X, self.Y, self.R, self.waiting)
 
 
 class FittedModel(HeldState, ProcessModel, GP):

@@ -212,13 +212,16 @@ class StreamingGP(FromDataset, KeepsIncumbents, Forgets, FittedModel):
         if Yvar is not None:
             self._register_state("_noise_sum", self.get_buffer("_noise_sum") + Yvar.sum(-1))
         self._changed(X.shape[0])
-        self._tell(News(cast(Tensor, before), self.get_buffer("_count"), X, Y, R))
+        self._tell(cast(Tensor, before), X, Y, R)
 
-    def _tell(self, news: News) -> None:
+    def _tell(self, before: Tensor, X: Tensor, Y: Tensor, R: Tensor) -> None:
         """Remember a batch for the posterior process, while there are few."""
-        waiting = sum(len(old.X) for old in self._news) + len(news.X)
-        own = News(news.before, news.after, news.X.clone(), news.Y.clone(), news.R.clone())
-        self._news = () if waiting > self._news_kept else (*self._news, own)
+        waiting = X.shape[0] + (self._news[-1].waiting if self._news else 0)
+        if waiting > self._news_kept:
+            self._news = ()
+            return
+        after = self.get_buffer("_count")
+        self._news = (*self._news, News(before, after, X.clone(), Y.clone(), R.clone(), waiting))
 
     def _changed(self, points: int = 0) -> None:
         """The last step of every change of the state: a new token, by which it is known."""

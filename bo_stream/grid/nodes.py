@@ -11,7 +11,7 @@ import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, cast
 
 import torch
@@ -158,6 +158,12 @@ class Grid:
         parts = (self.origin, self.step, self.sizes, *(["folded"] if self.folded else []))
         return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
 
+    @cached_property
+    def _frame(self) -> Tensor:
+        """First nodes, steps and last but one nodes' numbers, ``3 x d``."""
+        last = [g - 2.0 for g in self.sizes]
+        return torch.tensor([self.origin, self.step, last], dtype=torch.float64)
+
     def place(self, X: Tensor) -> Tensor:
         """Where points lie on the grid, ``batch x q x d``."""
         return X
@@ -169,8 +175,9 @@ class Grid:
             BoundsError: for points outside the grid, or in the outermost cells of one that is not
                 folded.
         """
-        t = (self.place(X) - X.new_tensor(self.origin)) / X.new_tensor(self.step)
-        edge, last = 0 if self.folded else 1, X.new_tensor([g - 2.0 for g in self.sizes])
+        origin, step, last = self._frame.to(X)
+        t = (self.place(X) - origin) / step
+        edge = 0 if self.folded else 1
         high, room = last + (1 - edge), ROOM[self.folded]
         if bool(((t < edge - room) | (t > high + room)).any()):
             raise BoundsError(
