@@ -5,6 +5,7 @@ The buffers have their full size from the start, so that the bytes of a state do
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Any, Self, cast
@@ -69,7 +70,7 @@ class Opening:
 
 
 @dataclass(frozen=True)
-class OpeningSums(Sums):
+class OpeningSums(Sums, ABC):
     """Sums over features that can be chosen anew, and the points to sum while these are at hand.
 
     A family adds the features as a field, and says three things: which they are (`features`), a
@@ -79,17 +80,17 @@ class OpeningSums(Sums):
     opening: Opening = nested()
 
     @property
+    @abstractmethod
     def features(self) -> Any:
         """What the sums are over; equal by ``same_as`` to what gives the same rows."""
-        raise NotImplementedError
 
+    @abstractmethod
     def over(self, features: Any) -> Self:
         """A state over other features, before any data."""
-        raise NotImplementedError
 
+    @abstractmethod
     def rows_at(self, X: Tensor) -> Rows:
         """Rows of W at points ``n x d``."""
-        raise NotImplementedError
 
     @classmethod
     def entries(cls, m: int, **features: Any) -> tuple[int, ...]:
@@ -175,6 +176,6 @@ class OpeningSums(Sums):
             new.opening.hold(*other.opening.first(others), undo, n)
         return new
 
+    @abstractmethod
     def _unlike(self) -> tuple[str, str, str]:
         """What to say of two streams over different features: expected, got, remedy."""
-        raise NotImplementedError
