@@ -16,7 +16,7 @@ from bo_stream.sums.evidence import Factorisation, attach, factorise
 
 __all__ = ["grid_evidence", "of_weights"]
 
-REDUCED_FROM = 200
+REDUCED_FROM = 500
 """Nodes from which an eigenbasis may pay,"""
 REDUCED = 0.9
 """if it has fewer than this many times the nodes;"""
