@@ -17,9 +17,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bo_stream.grid.bands import axis_rows
+from bo_stream.grid.bands import REACH
 from bo_stream.grid.kronecker import kron_left
 from bo_stream.grid.nodes import Grid
+from bo_stream.posterior.moments import Back, leaf, sloped_product, taken_back
 
 __all__ = ["Eigenbasis", "Features"]
 
@@ -140,13 +141,35 @@ class Eigenbasis:
         return all(torch.equal(a, b) for a, b in zip(mine, theirs, strict=True))
 
     def features(self, X: Tensor) -> Tensor:
-        """At points ``batch x q x d``: ``batch x q x r``, differentiable. O(r d) a point."""
-        product = self.amplitude.sqrt()
-        rows = axis_rows(self.grid.interpolate(X), self.grid.sizes)
-        for k, (node, weight) in enumerate(rows):
-            own = (self.vectors[k][node] * weight.unsqueeze(-1)).sum(-2)
-            product = product * own.index_select(-1, self.index[:, k])
-        return product
+        """At points ``batch x q x d``: ``batch x q x r``, differentiable once. O(r d) a point."""
+        values: Tensor = _Features.apply(self.grid.place(X), self)
+        return values
+
+    def sloped(self, X: Tensor) -> tuple[Tensor, Back]:
+        """As `FeatureMap.sloped`."""
+        with torch.enable_grad():
+            points = leaf(X, True)
+            places = self.grid.place(points)
+        return self.rows_at(places.detach(), slopes=True), taken_back(places, points)
+
+    def rows_at(self, places: Tensor, *, slopes: bool) -> Tensor:
+        """The features where points lie, with their derivatives in the place or without.
+
+        Args:
+            places: ``batch x q x d``.
+            slopes: Whether derivatives are wanted.
+
+        Returns:
+            ``batch x q x (1 + d) x r``, or ``batch x q x 1 x r``.
+        """
+        start, rows = self.grid.sloped_axes(places)
+        rows = rows if slopes else rows[..., :1, :]
+        node = start.unsqueeze(-1) + torch.arange(REACH, device=start.device)
+        factors = []
+        for k, V in enumerate(self.vectors):
+            own = rows[..., k, :, :] @ V[node[..., k, :]]
+            factors.append(own.index_select(-1, self.index[:, k]))
+        return sloped_product(factors) * self.amplitude.sqrt()
 
     def of_nodes(self, v: Tensor) -> Tensor:
         """``F'v`` for the features F of the nodes and ``m x p`` v: ``r x p``. O(m P p)."""
@@ -179,6 +202,22 @@ class Eigenbasis:
         return (1.0 - variances.amin()).clamp_min(0.0)
 
 
+class _Features(torch.autograd.Function):
+    """Features where points lie, in one node: their derivatives come with them."""
+
+    @staticmethod
+    def forward(ctx: Any, places: Tensor, basis: Eigenbasis) -> Tensor:
+        rows = basis.rows_at(places, slopes=ctx.needs_input_grad[0])
+        ctx.save_for_backward(rows[..., 1:, :])
+        return rows[..., 0, :].clone()
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        (slopes,) = ctx.saved_tensors
+        return (slopes @ grad.unsqueeze(-1)).squeeze(-1), None
+
+
 @dataclass(frozen=True)
 class Features:
     """The eigenvectors of all outputs side by side; one set where the outputs share it.
@@ -193,6 +232,11 @@ class Features:
         """At points ``batch x q x d``: ``batch x q x f``."""
         parts = [basis.features(X) for basis in self.bases]
         return parts[0] if len(parts) == 1 else torch.cat(parts, -1)
+
+    def sloped(self, X: Tensor) -> tuple[Tensor, Back]:
+        """As `FeatureMap.sloped`."""
+        parts, backs = zip(*(basis.sloped(X) for basis in self.bases), strict=True)
+        return (parts[0] if len(parts) == 1 else torch.cat(parts, -1)), backs[0]
 
     def same_as(self, other: Features) -> bool:
         """Whether sums over these functions and over the other's add up."""

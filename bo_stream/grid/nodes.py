@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from bo_stream.errors import BoundsError, InputError, ShapeError, UnsupportedError
-from bo_stream.grid.weights import INNER, weights
+from bo_stream.grid.weights import sloped_products, sloped_weights, weights
 from bo_stream.sums.state import Undo
 
 __all__ = ["Grid", "Interpolation"]
@@ -160,9 +160,22 @@ class Grid:
 
     @cached_property
     def _frame(self) -> Tensor:
-        """First nodes, steps and last but one nodes' numbers, ``3 x d``."""
-        last = [g - 2.0 for g in self.sizes]
-        return torch.tensor([self.origin, self.step, last], dtype=torch.float64)
+        """First nodes, steps, and the numbers of the first and of the last cell, ``4 x d``."""
+        edge = 0.0 if self.folded else 1.0
+        low, high = [edge] * self.dim, [g - 2.0 - edge for g in self.sizes]
+        return torch.tensor([self.origin, self.step, low, high], dtype=torch.float64)
+
+    @cached_property
+    def _counts(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Of the first of four neighbouring nodes the least and the largest number, ``d``; what a
+        step in each dimension adds to a node's number, ``d``; and four nodes' a dimension, ``4^d``.
+        """
+        strides = torch.tensor([math.prod(self.sizes[k + 1 :]) for k in range(self.dim)])
+        offsets = torch.zeros(1, dtype=torch.long)
+        for stride in strides:
+            offsets = (offsets.unsqueeze(-1) + stride * torch.arange(4)).flatten()
+        last = torch.tensor(self.sizes) - 4
+        return torch.zeros_like(last), last, strides, offsets
 
     def place(self, X: Tensor) -> Tensor:
         """Where points lie on the grid, ``batch x q x d``."""
@@ -175,25 +188,65 @@ class Grid:
             BoundsError: for points outside the grid, or in the outermost cells of one that is not
                 folded.
         """
-        origin, step, last = self._frame.to(X)
-        t = (self.place(X) - origin) / step
-        edge = 0 if self.folded else 1
-        high, room = last + (1 - edge), ROOM[self.folded]
-        if bool(((t < edge - room) | (t > high + room)).any()):
-            raise BoundsError(
-                "points inside the grid" + (", at least one cell from its edge" if edge else ""),
-                f"some outside (nodes from {self.origin}, steps {self.step}, sizes {self.sizes})",
-                "Build the surrogate with `bounds` or a `grid` that covers them.",
-            )
-        cell = t.detach().floor().clamp(min=edge).minimum(high - 1)
-        low_end, high_end = cell < 1, cell > last - 1  # never, unless folded
-        weight = weights(t - cell, INNER - low_end.long() + high_end.long())
-        start = (cell.long() - 1) + low_end.long() - high_end.long()
-        nodes = start.unsqueeze(-1) + torch.arange(4, device=X.device)
-        index = nodes[..., 0, :]
-        for k, size in enumerate(self.sizes[1:], start=1):
-            index = (index.unsqueeze(-1) * size + nodes[..., k, None, :]).flatten(-2)
-        return Interpolation(index, weight)
+        s, place, start = self._located(self.place(X))
+        return Interpolation(self._numbered(start), weights(s, place))
+
+    def sloped(self, places: Tensor) -> tuple[Tensor, Tensor]:
+        """Nodes, and the weights with their derivatives in the places, without a graph.
+
+        Args:
+            places: Where points lie, ``batch x q x d``.
+
+        Returns:
+            ``batch x q x 4^d`` and ``batch x q x (1 + d) x 4^d``.
+        """
+        start, rows = self.sloped_axes(places)
+        return self._numbered(start), sloped_products(rows)
+
+    def sloped_axes(self, places: Tensor) -> tuple[Tensor, Tensor]:
+        """The same in each dimension: the first of four nodes, and the weights of these.
+
+        Args:
+            places: Where points lie, ``batch x q x d``.
+
+        Returns:
+            ``batch x q x d`` and ``batch x q x d x 2 x 4``, values before derivatives.
+        """
+        s, place, start = self._located(places)
+        rows = sloped_weights(s, place)
+        rows[..., 1, :] /= self._frame[1].to(rows).unsqueeze(-1)
+        return start, rows
+
+    def _numbered(self, start: Tensor) -> Tensor:
+        """The numbers ``... x 4^d`` of the nodes that begin at these, ``... x d``."""
+        strides, offsets = (t.to(start.device) for t in self._counts[2:])
+        return (start * strides).sum(-1, keepdim=True) + offsets
+
+    def _located(self, places: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Positions in cells, where the cells lie (as `weights` has it), and the first of each
+        dimension's four nodes; all ``batch x q x d``.
+
+        Raises:
+            BoundsError: as `interpolate`.
+        """
+        origin, step, low, high = self._frame.to(places)
+        first, last = (t.to(places.device) for t in self._counts[:2])
+        t = (places - origin) / step
+        cell = t.detach().clamp(low, high).floor_()
+        s, room = t - cell, ROOM[self.folded]
+        if s.numel():
+            least, most = s.detach().aminmax()
+            if not (float(least) >= -room and float(most) <= 1.0 + room):
+                raise BoundsError(
+                    "points inside the grid"
+                    + ("" if self.folded else ", at least one cell from its edge"),
+                    f"some outside (nodes from {self.origin}, steps {self.step}, "
+                    f"sizes {self.sizes})",
+                    "Build the surrogate with `bounds` or a `grid` that covers them.",
+                )
+        number = cell.long()
+        start = (number - 1).clamp(first, last)
+        return s, number - start, start
 
     def axes(self, like: Tensor) -> list[Tensor]:
         """Per dimension ``n_k x d`` points that differ along that dimension only, starting at

@@ -139,27 +139,31 @@ class GridProcess(PosteriorProcess):
         """O(4^d m) a point."""
         if len(self.S_u) > 1:
             return None
-        with torch.set_grad_enabled(slopes):
+        if not slopes:
+            return self._values(X)
+        with torch.enable_grad():
             points = leaf(X, slopes)
-            rows = self.grid.interpolate(points)
-        index, weight = rows.index, rows.weight.detach()
-        at_nodes = self.mean_u[0, index]
-        mean = (at_nodes * weight).sum(-1)
-        if slopes:
-            cov, spread = self._crossed(index, weight)
-            return Moments(mean, cov, taken_back(rows.weight, points, at_nodes, spread))
+            places = self.grid.place(points)
+        index, rows = self.grid.sloped(places.detach())
+        picked = self._picked(index, rows[..., 0, :])
+        covariances = picked.transpose(-3, -2) @ rows.mT
+        means = (rows @ self.mean_u[0, index].unsqueeze(-1)).squeeze(-1)
+        return Moments.of(means, covariances, taken_back(places, points))
+
+    def _values(self, X: Tensor) -> Moments:
+        """Moments without slopes, some points at a time."""
+        rows = self.grid.interpolate(X)
+        index, weight = rows.index, rows.weight
+        mean = (self.mean_u[0, index] * weight).sum(-1)
         q, K = index.shape[-2:]
         size = max(1, AT_ONCE // (q * self.grid.m))
         parts = [t.reshape(-1, q, K).split(size) for t in (index, weight)]
-        covs = torch.cat([self._crossed(i, w)[0] for i, w in zip(*parts, strict=True)])
-        return Moments(mean, covs.view(*index.shape[:-1], q), None)
+        covs = [(self._picked(i, w) * w.unsqueeze(-3)).sum(-1) for i, w in zip(*parts, strict=True)]
+        return Moments(mean, torch.cat(covs).view(*index.shape[:-1], q))
 
-    def _crossed(self, index: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
-        """``w_i'S w_j``, ``batch x q x q``, and ``S w_i`` at the nodes of j, ``batch x q x q x
-        4^d``.
-        """
-        spread = _picked(_spread(self.S_u, Interpolation(index, weight)), index).squeeze(-4)
-        return (spread * weight.unsqueeze(-3)).sum(-1), spread
+    def _picked(self, index: Tensor, weight: Tensor) -> Tensor:
+        """``S w_i`` at the nodes of j, ``batch x q x q x 4^d``."""
+        return _picked(_spread(self.S_u, Interpolation(index, weight)), index).squeeze(-4)
 
     def path(self, sample_shape: Size) -> Path:
         """Exact sample functions: interpolated draws of the grid values."""
