@@ -17,7 +17,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bo_stream.grid.bands import REACH
 from bo_stream.grid.kronecker import kron_left
 from bo_stream.grid.nodes import Grid
 from bo_stream.posterior.moments import Back, leaf, sloped_product, taken_back
@@ -162,14 +161,12 @@ class Eigenbasis:
         Returns:
             ``batch x q x (1 + d) x r``, or ``batch x q x 1 x r``.
         """
-        start, rows = self.grid.sloped_axes(places)
-        rows = rows if slopes else rows[..., :1, :]
-        node = start.unsqueeze(-1) + torch.arange(REACH, device=start.device)
-        factors = []
+        axes, factors = self.grid.axes_at(places, slopes=slopes), []
         for k, V in enumerate(self.vectors):
-            own = rows[..., k, :, :] @ V[node[..., k, :]]
+            own = axes[k, ..., : len(V)] @ V
             factors.append(own.index_select(-1, self.index[:, k]))
-        return sloped_product(factors) * self.amplitude.sqrt()
+        factors[0] = factors[0] * self.amplitude.sqrt()
+        return sloped_product(factors)
 
     def of_nodes(self, v: Tensor) -> Tensor:
         """``F'v`` for the features F of the nodes and ``m x p`` v: ``r x p``. O(m P p)."""

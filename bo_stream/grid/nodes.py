@@ -200,22 +200,30 @@ class Grid:
         Returns:
             ``batch x q x 4^d`` and ``batch x q x (1 + d) x 4^d``.
         """
-        start, rows = self.sloped_axes(places)
-        return self._numbered(start), sloped_products(rows)
+        s, place, start = self._located(places)
+        return self._numbered(start), sloped_products(self._sloped_weights(s, place))
 
-    def sloped_axes(self, places: Tensor) -> tuple[Tensor, Tensor]:
-        """The same in each dimension: the first of four nodes, and the weights of these.
+    def axes_at(self, places: Tensor, *, slopes: bool) -> Tensor:
+        """Each dimension's weights of all of its nodes, zeros where it has fewer than others.
 
         Args:
             places: Where points lie, ``batch x q x d``.
+            slopes: Whether derivatives in the places are wanted too.
 
         Returns:
-            ``batch x q x d`` and ``batch x q x d x 2 x 4``, values before derivatives.
+            ``d x batch x q x 2 x max(g_k)``, values before derivatives, or ``.. x 1 x ..``.
         """
         s, place, start = self._located(places)
+        rows = self._sloped_weights(s, place)
+        rows = rows if slopes else rows[..., :1, :]
+        node = (start.unsqueeze(-1) + torch.arange(4, device=start.device)).unsqueeze(-2)
+        dense = rows.new_zeros(*rows.shape[:-1], max(self.sizes))
+        return dense.scatter_(-1, node.expand(rows.shape), rows).movedim(-3, 0)
+
+    def _sloped_weights(self, s: Tensor, place: Tensor) -> Tensor:
         rows = sloped_weights(s, place)
         rows[..., 1, :] /= self._frame[1].to(rows).unsqueeze(-1)
-        return start, rows
+        return rows
 
     def _numbered(self, start: Tensor) -> Tensor:
         """The numbers ``... x 4^d`` of the nodes that begin at these, ``... x d``."""

@@ -120,8 +120,16 @@ def interpolated_path(grid: Grid, draws: Tensor) -> Path:
 
 @dataclass(frozen=True)
 class GridProcess(PosteriorProcess):
-    """Posterior of the grid values ``u``: mean ``m_u`` (``o x m``), covariance ``S_u`` (``o x m x
-    m``).
+    """Posterior of the grid values ``u``.
+
+    Attributes:
+        grid: The nodes.
+        mean_u: Mean, ``o x m``.
+        S_u: Covariance, ``o x m x m``.
+        carry: What a fold hands on of an integral.
+        folded_points: Observations folded in since the process was built.
+        compact: The same posterior through fewer numbers than nodes, where there is one: what is
+            asked hundreds of times of a few points at a time is answered by it.
     """
 
     grid: Grid
@@ -129,6 +137,7 @@ class GridProcess(PosteriorProcess):
     S_u: Tensor
     carry: Carry = field(default_factory=Carry)
     folded_points: int = 0
+    compact: PosteriorProcess | None = None
 
     def at(self, X: Tensor) -> GridGaussian:
         """The law at points ``batch x q x d``: O(4^d) per mean."""
@@ -136,9 +145,11 @@ class GridProcess(PosteriorProcess):
         return GridGaussian(self._interpolated(self.mean_u, rows), rows, self.S_u)
 
     def moments(self, X: Tensor, *, slopes: bool) -> Moments | None:
-        """O(4^d m) a point."""
+        """O(4^d m) a point, or what the compact form takes."""
         if len(self.S_u) > 1:
             return None
+        if self.compact is not None:
+            return self.compact.moments(X, slopes=slopes)
         if not slopes:
             return self._values(X)
         with torch.enable_grad():
@@ -146,7 +157,7 @@ class GridProcess(PosteriorProcess):
             places = self.grid.place(points)
         index, rows = self.grid.sloped(places.detach())
         picked = self._picked(index, rows[..., 0, :])
-        covariances = picked.transpose(-3, -2) @ rows.mT
+        covariances = rows @ picked.movedim(-3, -1)
         means = (rows @ self.mean_u[0, index].unsqueeze(-1)).squeeze(-1)
         return Moments.of(means, covariances, taken_back(places, points))
 
@@ -191,7 +202,8 @@ class GridProcess(PosteriorProcess):
             updates.append(V)
         carry = self.carry.after(torch.stack(updates))
         points = self.folded_points + Y.shape[-1]
-        return GridProcess(self.grid, torch.stack(means), stacked(covs), carry, points)
+        compact = None if self.compact is None else self.compact.folded(X, Y, D)
+        return GridProcess(self.grid, torch.stack(means), stacked(covs), carry, points, compact)
 
     def integral(
         self, points: Tensor, weights: Tensor, previous: Integral | None = None

@@ -26,7 +26,7 @@ class Slopes:
 
     Attributes:
         mean: Of each mean in its own place, ``batch x q x k``.
-        covariance: Of ``cov(x_i, x_j)`` in the second place alone, ``batch x j x i x k``.
+        covariance: Of ``cov(x_i, x_j)`` in the second place alone, ``batch x j x k x i``.
         back: From gradients in the places, ``batch x q x k``, to those in the points.
     """
 
@@ -55,19 +55,19 @@ class Moments:
 
         Args:
             means: ``batch x q x (1 + k)``.
-            covariances: ``batch x j x i x (1 + k)``.
+            covariances: ``batch x j x (1 + k) x i``.
             back: As in `Slopes`.
         """
-        slopes = Slopes(means[..., 1:], covariances[..., 1:], back)
-        return cls(means[..., 0], covariances[..., 0], slopes)
+        slopes = Slopes(means[..., 1:], covariances[..., 1:, :], back)
+        return cls(means[..., 0], covariances[..., 0, :], slopes)
 
     def pull(self, bar_mean: Tensor, bar_cov: Tensor) -> Tensor:
         """From gradients in the mean and in the covariance, as if its entries were free, to the
         gradient in the points.
         """
         slopes = cast(Slopes, self.slopes)
-        both = (bar_cov + bar_cov.mT).unsqueeze(-2)
-        crossed = (both @ slopes.covariance).squeeze(-2)
+        both = (bar_cov + bar_cov.mT).unsqueeze(-1)
+        crossed = (slopes.covariance @ both).squeeze(-1)
         bar = torch.addcmul(crossed, bar_mean.unsqueeze(-1), slopes.mean)
         return slopes.back(bar)
 
@@ -93,8 +93,8 @@ def sloped_product(factors: Sequence[Tensor]) -> Tensor:
     """Products over dimensions, and their derivatives in each dimension: ``... x (1 + d) x f``.
 
     Args:
-        factors: Per dimension the values and, unless no derivatives are wanted, their derivatives:
-            ``... x 2 x f`` or ``... x 1 x f``.
+        factors: Per dimension the values and, if derivatives are wanted, theirs: ``... x 2 x f`` or
+            ``... x 1 x f``.
     """
     rows = list(factors[0].unbind(-2))
     for factor in factors[1:]:

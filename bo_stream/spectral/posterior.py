@@ -99,10 +99,10 @@ class SpectralProcess(ExpandedProcess):
         rows, back = self.basis.sloped(X)
         phi = rows[..., 0, :]
         spread = (phi.reshape(-1, phi.shape[-1]) @ S).view(phi.shape)
-        crossed = (spread @ rows.flatten(-3, -2).mT).unflatten(-1, rows.shape[-3:-1])
+        crossed = (rows.flatten(-3, -2) @ spread.mT).unflatten(-2, rows.shape[-3:-1])
         means = rows @ u
         means[..., 0] += self.mean[0]
-        return Moments.of(means, crossed.transpose(-3, -2), back)
+        return Moments.of(means, crossed, back)
 
     def path(self, sample_shape: Size) -> Path:
         """Exact sample functions: draws of the coefficients."""
