@@ -11,15 +11,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import cached_property, reduce
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from bo_stream.grid.kronecker import kron_left
-from bo_stream.grid.nodes import Grid
-from bo_stream.posterior.moments import Back, leaf, sloped_product, taken_back
+from bo_stream.grid.nodes import Grid, interpolated_product
+from bo_stream.posterior.moments import Back, leaf, taken_back
 
 __all__ = ["Eigenbasis", "Features"]
 
@@ -161,12 +162,15 @@ class Eigenbasis:
         Returns:
             ``batch x q x (1 + d) x r``, or ``batch x q x 1 x r``.
         """
-        axes, factors = self.grid.axes_at(places, slopes=slopes), []
-        for k, V in enumerate(self.vectors):
-            own = axes[k, ..., : len(V)] @ V
-            factors.append(own.index_select(-1, self.index[:, k]))
-        factors[0] = factors[0] * self.amplitude.sqrt()
-        return sloped_product(factors)
+        return interpolated_product(self.grid.axes_at(places, slopes=slopes), self._along)
+
+    @cached_property
+    def _along(self) -> Tensor:
+        """The factor of every feature in each dimension, at its nodes: ``d x max(n_k) x r``."""
+        most = max(self.grid.sizes)
+        own = [V[:, i] for V, i in zip(self.vectors, self.index.unbind(-1), strict=True)]
+        own[0] = own[0] * self.amplitude.sqrt()
+        return torch.stack([F.pad(V, (0, 0, 0, most - len(V))) for V in own])
 
     def of_nodes(self, v: Tensor) -> Tensor:
         """``F'v`` for the features F of the nodes and ``m x p`` v: ``r x p``. O(m P p)."""

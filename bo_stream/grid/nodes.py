@@ -18,10 +18,11 @@ import torch
 from torch import Tensor
 
 from bo_stream.errors import BoundsError, InputError, ShapeError, UnsupportedError
-from bo_stream.grid.weights import sloped_products, sloped_weights, weights
+from bo_stream.grid.weights import CUBICS, sloped_products, weights
+from bo_stream.posterior.moments import sloped_product
 from bo_stream.sums.state import Undo
 
-__all__ = ["Grid", "Interpolation"]
+__all__ = ["Grid", "Interpolation", "interpolated_product"]
 
 
 OUTER_VALUES = 2**18
@@ -188,7 +189,8 @@ class Grid:
             BoundsError: for points outside the grid, or in the outermost cells of one that is not
                 folded.
         """
-        s, place, start = self._located(self.place(X))
+        s, cell = self._located(self.place(X))
+        start, place = self._started(cell)
         return Interpolation(self._numbered(start), weights(s, place))
 
     def sloped(self, places: Tensor) -> tuple[Tensor, Tensor]:
@@ -200,8 +202,11 @@ class Grid:
         Returns:
             ``batch x q x 4^d`` and ``batch x q x (1 + d) x 4^d``.
         """
-        s, place, start = self._located(places)
-        return self._numbered(start), sloped_products(self._sloped_weights(s, place))
+        s, cell = self._located(places)
+        start, place = self._started(cell)
+        rows = sloped_products(s, place)
+        rows[..., 1:, :] /= self._frame[1].to(rows).unsqueeze(-1)
+        return self._numbered(start), rows
 
     def axes_at(self, places: Tensor, *, slopes: bool) -> Tensor:
         """Each dimension's weights of all of its nodes, zeros where it has fewer than others.
@@ -213,17 +218,31 @@ class Grid:
         Returns:
             ``d x batch x q x 2 x max(g_k)``, values before derivatives, or ``.. x 1 x ..``.
         """
-        s, place, start = self._located(places)
-        rows = self._sloped_weights(s, place)
-        rows = rows if slopes else rows[..., :1, :]
-        node = (start.unsqueeze(-1) + torch.arange(4, device=start.device)).unsqueeze(-2)
-        dense = rows.new_zeros(*rows.shape[:-1], max(self.sizes))
-        return dense.scatter_(-1, node.expand(rows.shape), rows).movedim(-3, 0)
+        orders, factors, first, table = (t.to(places.device) for t in self._cubics)
+        s, cell = self._located(places)
+        if not slopes:
+            orders, factors = orders[:1], factors[:, :1]
+        powers = s[..., None, None] ** orders * factors
+        return (powers @ table[cell.long() + first]).movedim(-3, 0)
 
-    def _sloped_weights(self, s: Tensor, place: Tensor) -> Tensor:
-        rows = sloped_weights(s, place)
-        rows[..., 1, :] /= self._frame[1].to(rows).unsqueeze(-1)
-        return rows
+    @cached_property
+    def _cubics(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Of values and of derivatives the powers of the position in a cell, and what these are
+        multiplied by; where cells of each dimension begin in a table; and that table: coefficients
+        of all nodes' cubics in every cell, those of four nodes not zero, ``cells x 4 x max(g_k)``.
+        """
+        most = max(self.sizes)
+        orders = torch.tensor([[3.0, 2.0, 1.0, 0.0], [2.0, 1.0, 0.0, 0.0]], dtype=torch.float64)
+        of_slopes = torch.tensor([3.0, 2.0, 1.0, 0.0]) / self._frame[1].unsqueeze(-1)
+        factors = torch.stack([torch.ones_like(of_slopes), of_slopes], 1)
+        table = orders.new_zeros(self.dim, most - 1, 4, most)
+        for k, size in enumerate(self.sizes):
+            cell = torch.arange(size - 1)
+            start = (cell - 1).clamp(0, size - 4)
+            node = start.unsqueeze(-1) + torch.arange(4)
+            table[k, cell.unsqueeze(-1), :, node] = CUBICS[cell - start]
+        first = (most - 1) * torch.arange(self.dim)
+        return orders, factors, first, table.flatten(0, 1)
 
     def _numbered(self, start: Tensor) -> Tensor:
         """The numbers ``... x 4^d`` of the nodes that begin at these, ``... x d``."""
@@ -231,14 +250,12 @@ class Grid:
         return (start * strides).sum(-1, keepdim=True) + offsets
 
     def _located(self, places: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Positions in cells, where the cells lie (as `weights` has it), and the first of each
-        dimension's four nodes; all ``batch x q x d``.
+        """Positions in cells, and these cells' numbers; both ``batch x q x d``.
 
         Raises:
             BoundsError: as `interpolate`.
         """
         origin, step, low, high = self._frame.to(places)
-        first, last = (t.to(places.device) for t in self._counts[:2])
         t = (places - origin) / step
         cell = t.detach().clamp(low, high).floor_()
         s, room = t - cell, ROOM[self.folded]
@@ -252,9 +269,16 @@ class Grid:
                     f"sizes {self.sizes})",
                     "Build the surrogate with `bounds` or a `grid` that covers them.",
                 )
+        return s, cell
+
+    def _started(self, cell: Tensor) -> tuple[Tensor, Tensor]:
+        """In each dimension the first of the four nodes of a cell, and where the cell lies (as
+        `weights` has it).
+        """
+        first, last = (t.to(cell.device) for t in self._counts[:2])
         number = cell.long()
         start = (number - 1).clamp(first, last)
-        return s, number - start, start
+        return start, number - start
 
     def axes(self, like: Tensor) -> list[Tensor]:
         """Per dimension ``n_k x d`` points that differ along that dimension only, starting at
@@ -283,6 +307,20 @@ class Grid:
     def collect(self, M: Tensor) -> Tensor:
         """The adjoint of `spread`: entries of ``m x m`` M summed by difference of nodes; O(m^2)."""
         return _collect(M.unsqueeze(0), self.sizes).reshape(-1)
+
+
+def interpolated_product(axes: Tensor, values: Tensor) -> Tensor:
+    """Products over dimensions of functions given at each dimension's nodes, with derivatives.
+
+    Args:
+        axes: As `Grid.axes_at` gives them.
+        values: ``d x max(g_k) x f``.
+
+    Returns:
+        ``batch x q x (1 + d) x f``, or ``batch x q x 1 x f``.
+    """
+    along = (axes.flatten(1, -2) @ values).unflatten(1, axes.shape[1:-1])
+    return sloped_product(along.unbind(0))
 
 
 class _Spread(torch.autograd.Function):

@@ -18,7 +18,7 @@ from gpytorch.kernels import Kernel
 from torch import Size, Tensor
 
 from bo_stream.grid.bands import axis_rows
-from bo_stream.grid.nodes import Grid
+from bo_stream.grid.nodes import Grid, interpolated_product
 from bo_stream.grid.posterior import interpolated_path
 from bo_stream.grid.roots import ProductRoot
 from bo_stream.grid.rows import ProductPrior, RowFactorisation
@@ -104,8 +104,7 @@ class RowProcess(PosteriorProcess):
             places = grid.place(points)
         axes = grid.axes_at(places.detach(), slopes=slopes)
         priors, cross, alpha = self._asked
-        K = (axes.flatten(1, -2) @ cross).unflatten(1, axes.shape[1:-1])
-        k = sloped_product(K.unbind(0))
+        k = interpolated_product(axes, cross)
         half = (axes[..., 0, :].flatten(1, -2) @ priors).unflatten(1, axes.shape[1:-2])
         prior = axes.flatten(-3, -2) @ half.mT
         prior = sloped_product(prior.unflatten(-2, axes.shape[-3:-1]).unbind(0))

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-__all__ = ["sloped_products", "sloped_weights", "weights"]
+__all__ = ["CUBICS", "sloped_products", "weights"]
 CUBICS = torch.tensor(
     [
         [[0.0, 0.5, -1.5, 1.0], [0.0, -1.0, 2.0, 0.0], [0.0, 0.5, -0.5, 0.0], [0.0] * 4],
@@ -73,25 +73,16 @@ class _Weights(torch.autograd.Function):
         return (torch.stack(along, -2) * _cubics(SLOPES, place, powers)).sum(-1), None
 
 
-def sloped_weights(s: Tensor, place: Tensor) -> Tensor:
-    """Each dimension's four weights, then their derivatives, without a graph: ``... x d x 2 x 4``.
+def sloped_products(s: Tensor, place: Tensor) -> Tensor:
+    """The same with their derivatives, values first, without a graph: ``... x (1 + d) x 4^d``.
 
     Args:
         s: As for `weights`.
         place: Likewise.
     """
-    return _cubics(BOTH, place, _powers(s)).unflatten(-1, (2, 4))
-
-
-def sloped_products(weights: Tensor) -> Tensor:
-    """Products over dimensions with their derivatives, the values first: ``... x (1 + d) x 4^d``.
-
-    Args:
-        weights: As `sloped_weights` gives them.
-    """
-    d = weights.shape[-3]
-    which = _sloped(d).to(weights.device)
-    factors = weights.flatten(-3, -2).index_select(-2, which).unflatten(-2, (d, 1 + d)).unbind(-3)
+    d, which = s.shape[-1], _sloped(s.shape[-1]).to(s.device)
+    keys = _cubics(BOTH, place, _powers(s)).reshape(*s.shape[:-1], 2 * d, 4)
+    factors = keys.index_select(-2, which).unflatten(-2, (d, 1 + d)).unbind(-3)
     rows = factors[0]
     for own in factors[1:]:
         rows = (rows.unsqueeze(-1) * own.unsqueeze(-2)).flatten(-2)

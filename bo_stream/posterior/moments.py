@@ -96,8 +96,8 @@ def sloped_product(factors: Sequence[Tensor]) -> Tensor:
         factors: Per dimension the values and, if derivatives are wanted, theirs: ``... x 2 x f`` or
             ``... x 1 x f``.
     """
-    rows = list(factors[0].unbind(-2))
+    rows = factors[0]
     for factor in factors[1:]:
-        value, *slope = factor.unbind(-2)
-        rows = [row * value for row in rows] + [rows[0] * own for own in slope]
-    return torch.stack(rows, -2)
+        value, slope = factor[..., :1, :], factor[..., 1:, :]
+        rows = torch.cat([rows * value, rows[..., :1, :] * slope], -2)
+    return rows
