@@ -22,8 +22,10 @@ from bo_stream.spectral.posterior import SpectralProcess
 
 __all__ = ["compact_process"]
 
-SHARE = 0.5
-"""Features or points, for each node, up to which they cost less than the nodes."""
+FEATURES = 0.5
+"""Features for each node up to which they cost less than the nodes,"""
+POINTS = 0.3
+"""and points."""
 
 
 def compact_process(
@@ -40,11 +42,13 @@ def compact_process(
     """
     if len(made) > 1:
         return None
-    (part,), most = made, SHARE * state.grid.m
-    if isinstance(part, InEigenbasis) and part.basis.size <= most:
+    (part,), m = made, state.grid.m
+    if isinstance(part, InEigenbasis) and part.basis.size <= FEATURES * m:
         q, S = part.made.q.unsqueeze(0), part.made.Q_inv.unsqueeze(0)
         return SpectralProcess(Features((part.basis,)), mean, q, S)
-    if isinstance(part, RowFactorisation) and isinstance(part.prior, ProductPrior) and n <= most:
+    if n > POINTS * m or not isinstance(part, RowFactorisation):
+        return None
+    if isinstance(part.prior, ProductPrior):
         X, _, R = state.opening.first(n)
         rows = ProductRows(part, part.prior, state.grid, X.clone(), s2[0].detach() * R[0])
         return RowProcess.of([rows], mean)

@@ -109,13 +109,11 @@ class RowProcess(PosteriorProcess):
         prior = axes.flatten(-3, -2) @ half.mT
         prior = sloped_product(prior.unflatten(-2, axes.shape[-3:-1]).unbind(0))
         means = self.mean[0] * (torch.arange(k.shape[-2], device=k.device) == 0) + k @ alpha
-        V = torch.linalg.solve_triangular(L, k[..., 0, :].flatten(0, -2).mT, upper=False)
+        V = torch.linalg.solve_triangular(L, k.flatten(0, -2).mT, upper=False).mT.reshape(k.shape)
+        cov = prior - (V.flatten(-3, -2) @ V[..., 0, :].mT).unflatten(-2, k.shape[-3:-1])
         if not slopes:
-            V = V.mT.reshape(*X.shape[:-1], -1)
-            return Moments(means[..., 0], prior[..., 0, :] - V @ V.mT)
-        solved = torch.linalg.solve_triangular(L.mT, V, upper=True).mT.reshape(*X.shape[:-1], -1)
-        told = (k.flatten(-3, -2) @ solved.mT).unflatten(-2, k.shape[-3:-1])
-        return Moments.of(means, prior - told, taken_back(places, points))
+            return Moments(means[..., 0], cov[..., 0, :])
+        return Moments.of(means, cov, taken_back(places, points))
 
     @cached_property
     def _asked(self) -> tuple[Tensor, Tensor, Tensor]:

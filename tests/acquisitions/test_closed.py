@@ -49,7 +49,7 @@ BEST = 9.0
 PENDING = LOW + WIDTH * torch.tensor([[0.2, 0.3], [0.7, 0.1]], dtype=torch.float64)
 FAMILIES = {
     "matrix": lambda **kw: WISKI(X, Y, bounds=BOUNDS, grid_size=12, opening=0, **kw),
-    "rows": lambda **kw: WISKI(X, Y, bounds=BOUNDS, grid_size=[9, 12], **kw),
+    "rows": lambda **kw: WISKI(X, Y, bounds=BOUNDS, grid_size=[12, 14], **kw),
     "features": lambda **kw: WISKI(X, Y, bounds=BOUNDS, grid_size=[22, 25], opening=0, **kw),
     "eigenbasis": lambda **kw: WISKI(X, Y, bounds=BOUNDS, grid_size=66, opening=0, **kw),
     "few on many nodes": lambda **kw: WISKI(X, Y, bounds=BOUNDS, grid_size=66, **kw),
