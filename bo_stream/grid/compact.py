@@ -13,11 +13,11 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from bo_stream.grid.eigenbasis import Features
+from bo_stream.grid.posterior import Compact
 from bo_stream.grid.products import ProductRows, RowProcess
 from bo_stream.grid.reduced import InEigenbasis
 from bo_stream.grid.rows import ProductPrior, RowFactorisation
 from bo_stream.grid.state import GridState
-from bo_stream.posterior.process import PosteriorProcess
 from bo_stream.spectral.posterior import SpectralProcess
 
 __all__ = ["compact_process"]
@@ -30,7 +30,7 @@ POINTS = 0.3
 
 def compact_process(
     made: Sequence[object], state: GridState, n: int, s2: Tensor, mean: Tensor
-) -> PosteriorProcess | None:
+) -> Compact | None:
     """The posterior at the hyperparameters of an evaluation, or None where it has no such form.
 
     Args:

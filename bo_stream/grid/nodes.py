@@ -249,7 +249,7 @@ class Grid:
         strides, offsets = (t.to(start.device) for t in self._counts[2:])
         return (start * strides).sum(-1, keepdim=True) + offsets
 
-    def _located(self, places: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def _located(self, places: Tensor) -> tuple[Tensor, Tensor]:
         """Positions in cells, and these cells' numbers; both ``batch x q x d``.
 
         Raises:

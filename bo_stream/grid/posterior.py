@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 import torch.nn.functional as F
@@ -23,7 +23,7 @@ from bo_stream.posterior.integral import Integral
 from bo_stream.posterior.moments import Moments, leaf, taken_back
 from bo_stream.posterior.process import Path, PosteriorProcess
 
-__all__ = ["GridGaussian", "GridProcess", "interpolated_path", "stacked"]
+__all__ = ["Compact", "GridGaussian", "GridProcess", "interpolated_path", "stacked"]
 
 
 AT_ONCE = 2**17
@@ -118,6 +118,18 @@ def interpolated_path(grid: Grid, draws: Tensor) -> Path:
     return sample
 
 
+class Compact(Protocol):
+    """A posterior that tells moments, and that points can be folded into."""
+
+    def moments(self, X: Tensor, *, slopes: bool) -> Moments | None:
+        """As `PosteriorProcess.moments`."""
+        ...
+
+    def folded(self, X: Tensor, Y: Tensor, D: Tensor) -> Compact:
+        """As `GridProcess.folded`."""
+        ...
+
+
 @dataclass(frozen=True)
 class GridProcess(PosteriorProcess):
     """Posterior of the grid values ``u``.
@@ -137,7 +149,7 @@ class GridProcess(PosteriorProcess):
     S_u: Tensor
     carry: Carry = field(default_factory=Carry)
     folded_points: int = 0
-    compact: PosteriorProcess | None = None
+    compact: Compact | None = None
 
     def at(self, X: Tensor) -> GridGaussian:
         """The law at points ``batch x q x d``: O(4^d) per mean."""
