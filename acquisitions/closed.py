@@ -257,7 +257,7 @@ class _Sampled:
         if gradients is None:
             return value, None
         bar_mean, bar_L = gradients
-        P = (L.mT @ bar_L).tril()
+        P = (L.mT @ bar_L).tril_()
         P.diagonal(dim1=-2, dim2=-1).mul_(0.5)
         half = torch.linalg.solve_triangular(L.mT, P, upper=True)
         return value, (bar_mean, torch.linalg.solve_triangular(L, half, upper=False, left=False))
@@ -275,14 +275,15 @@ class _Bound:
         middle = base.mean(0)
         base = base - middle
         away = L @ base.mT
-        level = mean + (L @ middle)
-        best, which = torch.add(level.unsqueeze(-1), away.abs(), alpha=self.width).max(-2)
-        value = best.mean(-1)
+        level = (mean + L @ middle).unsqueeze(-1)
+        best, which = torch.add(level, away.abs(), alpha=self.width).max(-2, keepdim=True)
+        value = best.mean((-2, -1))
         if not slopes:
             return value, None
-        hot = torch.zeros_like(away).scatter_(-2, which.unsqueeze(-2), 1.0 / len(base))
+        hot = torch.zeros_like(away).scatter_(-2, which, 1.0 / len(base))
         bar_mean = hot.sum(-1)
-        bar_L = self.width * ((hot * away.sign()) @ base) + bar_mean.unsqueeze(-1) * middle
+        bar_L = self.width * (hot.mul_(away.sign_()) @ base)
+        bar_L.addcmul_(bar_mean.unsqueeze(-1), middle)
         return value, (bar_mean, bar_L)
 
 
@@ -299,22 +300,24 @@ class _LogImprovement:
     def __call__(
         self, mean: Tensor, L: Tensor, base: Tensor, slopes: bool
     ) -> tuple[Tensor, Gradients]:
-        x = ((mean - self.best).unsqueeze(-1) + L @ base.mT) / TAU_RELU
-        hill = 1.0 / (1.0 + x * x)
+        scaled = ((mean - self.best) / TAU_RELU).unsqueeze(-1)
+        x = torch.add(scaled, L @ base.mT, alpha=1.0 / TAU_RELU)
+        hill = (x * x).add_(1.0).reciprocal_()
         plus = softplus(x).add_(hill, alpha=FAT)
-        each = plus.log() + math.log(TAU_RELU)
+        each = plus.log()
         top, which = each.max(-2, keepdim=True)
-        below = (top - each) / TAU_MAX
-        share = 2.0 / (2.0 + below * (2.0 + below))
+        beyond = (top - each).mul_(1.0 / TAU_MAX).add_(1.0)
+        share = (beyond * beyond).add_(1.0).reciprocal_()  # half of what is summed
         total = share.sum(-2, keepdim=True)
-        most = (top + TAU_MAX * total.log()).squeeze(-2)
-        value = most.logsumexp(-1) - math.log(len(base))
+        most = torch.add(top, (2.0 * total).log_(), alpha=TAU_MAX).squeeze(-2)
+        value = most.logsumexp(-1) + math.log(TAU_RELU / len(base))
         if not slopes:
             return value, None
-        part = share * share * (1.0 + below) / total
+        part = beyond.mul_(share).mul_(share).mul_(2.0 / total)
         part.scatter_add_(-2, which, 1.0 - part.sum(-2, keepdim=True))
-        rise = (x.sigmoid() - 2.0 * FAT * x * hill * hill) / (TAU_RELU * plus)
-        bar = part.mul_(rise).mul_(most.softmax(-1).unsqueeze(-2))
+        rise = x.sigmoid().addcmul_(x, hill.square_(), value=-2.0 * FAT).div_(plus)
+        weight = (most.softmax(-1) / TAU_RELU).unsqueeze(-2)
+        bar = part.mul_(rise).mul_(weight)
         return value, (bar.sum(-1), bar @ base)
 
 

@@ -194,7 +194,7 @@ class ProjectedWISKI(WISKI):
         """
         grid, before = self.grid, cast(GridProcess, process)
         if not before.grid.same_as(grid):
-            process = replace(before, grid=grid, carry=Carry())
+            process = replace(before, grid=grid, carry=Carry(), compact=None)
         return super()._update_process(process, news)
 
     def fit(self, max_evals: int | None = None) -> FitReport:

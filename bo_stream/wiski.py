@@ -18,6 +18,7 @@ from bo_stream.core.options import CommonOptions, whole_number
 from bo_stream.core.state import Memo
 from bo_stream.core.streaming import Promises
 from bo_stream.errors import InputError, UnsupportedError
+from bo_stream.grid.compact import compact_process
 from bo_stream.grid.evidence import grid_evidence
 from bo_stream.grid.kernel import is_stationary
 from bo_stream.grid.large import Derived, dropped_share, large_evidence, large_process
@@ -149,7 +150,10 @@ class WISKI(GriddedGP):
         caches = [f.cache() for f in made]
         means, covs = zip(*caches, strict=True)
         mean = torch.stack(means) + state.origin.unsqueeze(-1)
-        return GridProcess(state.grid, mean, stacked(covs))
+        constants = torch.stack([f.mean for f in made]) + state.origin
+        n, s2 = self.num_observed, self._noise_scale()
+        compact = compact_process(made, state, n, s2, constants)
+        return GridProcess(state.grid, mean, stacked(covs), compact=compact)
 
     # -- objective -------------------------------------------------------------------------------
 

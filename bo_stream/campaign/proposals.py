@@ -45,6 +45,12 @@ class Build(Protocol):
 class Optimiser:
     """How hard an acquisition function is maximised over a box.
 
+    Less was tried: eight searches each with qUCB and qLogEI on WISKI with 1,000 nodes, for three
+    functions and two lengths of stream. With 6 starting points, or with 25 iterations, the worst of
+    qUCB's ended .1 standard deviations of the outcomes lower, with 256 raw samples as well .4. With
+    ``options={"maxiter": 50}`` none of qUCB's ended lower or took less time; qLogEI's took 15 %
+    less, and the worst ended .3 lower in the logarithm. So the defaults stay as they are.
+
     Attributes:
         num_restarts: Starting points that `optimize_acqf` climbs from.
         raw_samples: Random points out of which it chooses them.

@@ -94,21 +94,22 @@ def check_points(X: Tensor, dim: int, bounds: Tensor | None) -> None:
         )
     if not X.is_floating_point():
         raise DtypeError("floating-point X", f"{X.dtype}", "Cast it: X.double().")
-    if bounds is not None and bool(((bounds[0] <= X) & (bounds[1] >= X)).all()):
-        return
+    if bounds is not None:
+        low, high = bounds.lerp(bounds.flip(0), -SLACK)
+        known = X.detach().double()
+        if torch.equal(known.clamp(low, high), known):  # nor NaN, which equals nothing
+            return
     if not finite(X):
         raise InputError("finite X", "NaN or infinite entries", "Drop or repair those rows.")
     if bounds is None:
         return
-    slack = SLACK * (bounds[1] - bounds[0])
-    outside = ((bounds[0] - slack > X) | (bounds[1] + slack < X)).any(-1)
-    if bool(outside.any()):
-        first = X.detach()[outside][0].tolist()
-        raise BoundsError(
-            f"points inside bounds {bounds.tolist()}",
-            f"{int(outside.sum())} outside, the first {first}",
-            "Widen `bounds` when building the surrogate, or drop those points.",
-        )
+    outside = ((low > known) | (high < known)).any(-1)
+    first = X.detach()[outside][0].tolist()
+    raise BoundsError(
+        f"points inside bounds {bounds.tolist()}",
+        f"{int(outside.sum())} outside, the first {first}",
+        "Widen `bounds` when building the surrogate, or drop those points.",
+    )
 
 
 def check_targets(X: Tensor, Y: Tensor, outputs: int, dtype: torch.dtype) -> None:

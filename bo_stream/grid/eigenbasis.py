@@ -11,15 +11,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import cached_property, reduce
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
-from bo_stream.grid.bands import axis_rows
 from bo_stream.grid.kronecker import kron_left
-from bo_stream.grid.nodes import Grid
+from bo_stream.grid.nodes import Grid, interpolated_product
+from bo_stream.posterior.moments import Back, leaf, taken_back
 
 __all__ = ["Eigenbasis", "Features"]
 
@@ -140,13 +141,36 @@ class Eigenbasis:
         return all(torch.equal(a, b) for a, b in zip(mine, theirs, strict=True))
 
     def features(self, X: Tensor) -> Tensor:
-        """At points ``batch x q x d``: ``batch x q x r``, differentiable. O(r d) a point."""
-        product = self.amplitude.sqrt()
-        rows = axis_rows(self.grid.interpolate(X), self.grid.sizes)
-        for k, (node, weight) in enumerate(rows):
-            own = (self.vectors[k][node] * weight.unsqueeze(-1)).sum(-2)
-            product = product * own.index_select(-1, self.index[:, k])
-        return product
+        """At points ``batch x q x d``: ``batch x q x r``, differentiable once. O(r d) a point."""
+        values: Tensor = _Features.apply(self.grid.place(X), self)
+        return values
+
+    def sloped(self, X: Tensor) -> tuple[Tensor, Back]:
+        """As `FeatureMap.sloped`."""
+        with torch.enable_grad():
+            points = leaf(X, True)
+            places = self.grid.place(points)
+        return self.rows_at(places.detach(), slopes=True), taken_back(places, points)
+
+    def rows_at(self, places: Tensor, *, slopes: bool) -> Tensor:
+        """The features where points lie, with their derivatives in the place or without.
+
+        Args:
+            places: ``batch x q x d``.
+            slopes: Whether derivatives are wanted.
+
+        Returns:
+            ``batch x q x (1 + d) x r``, or ``batch x q x 1 x r``.
+        """
+        return interpolated_product(self.grid.axes_at(places, slopes=slopes), self._along)
+
+    @cached_property
+    def _along(self) -> Tensor:
+        """The factor of every feature in each dimension, at its nodes: ``d x max(n_k) x r``."""
+        most = max(self.grid.sizes)
+        own = [V[:, i] for V, i in zip(self.vectors, self.index.unbind(-1), strict=True)]
+        own[0] = own[0] * self.amplitude.sqrt()
+        return torch.stack([F.pad(V, (0, 0, 0, most - len(V))) for V in own])
 
     def of_nodes(self, v: Tensor) -> Tensor:
         """``F'v`` for the features F of the nodes and ``m x p`` v: ``r x p``. O(m P p)."""
@@ -179,6 +203,22 @@ class Eigenbasis:
         return (1.0 - variances.amin()).clamp_min(0.0)
 
 
+class _Features(torch.autograd.Function):
+    """Features where points lie, in one node: their derivatives come with them."""
+
+    @staticmethod
+    def forward(ctx: Any, places: Tensor, basis: Eigenbasis) -> Tensor:
+        rows = basis.rows_at(places, slopes=ctx.needs_input_grad[0])
+        ctx.save_for_backward(rows[..., 1:, :])
+        return rows[..., 0, :].clone()
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        (slopes,) = ctx.saved_tensors
+        return (slopes @ grad.unsqueeze(-1)).squeeze(-1), None
+
+
 @dataclass(frozen=True)
 class Features:
     """The eigenvectors of all outputs side by side; one set where the outputs share it.
@@ -193,6 +233,11 @@ class Features:
         """At points ``batch x q x d``: ``batch x q x f``."""
         parts = [basis.features(X) for basis in self.bases]
         return parts[0] if len(parts) == 1 else torch.cat(parts, -1)
+
+    def sloped(self, X: Tensor) -> tuple[Tensor, Back]:
+        """As `FeatureMap.sloped`."""
+        parts, backs = zip(*(basis.sloped(X) for basis in self.bases), strict=True)
+        return (parts[0] if len(parts) == 1 else torch.cat(parts, -1)), backs[0]
 
     def same_as(self, other: Features) -> bool:
         """Whether sums over these functions and over the other's add up."""

@@ -18,10 +18,11 @@ import torch
 from torch import Tensor
 
 from bo_stream.errors import BoundsError, InputError, ShapeError, UnsupportedError
-from bo_stream.grid.weights import weights
+from bo_stream.grid.weights import CUBICS, sloped_products, weights
+from bo_stream.posterior.moments import sloped_product
 from bo_stream.sums.state import Undo
 
-__all__ = ["Grid", "Interpolation"]
+__all__ = ["Grid", "Interpolation", "interpolated_product"]
 
 
 OUTER_VALUES = 2**18
@@ -160,27 +161,22 @@ class Grid:
 
     @cached_property
     def _frame(self) -> Tensor:
-        """First nodes, steps, and between which places points may lie, ``4 x d``."""
-        edge, room = 0 if self.folded else 1, ROOM[self.folded]
-        low = [edge - room] * len(self.sizes)
-        high = [g - 1 - edge + room for g in self.sizes]
+        """First nodes, steps, and the numbers of the first and of the last cell, ``4 x d``."""
+        edge = 0.0 if self.folded else 1.0
+        low, high = [edge] * self.dim, [g - 2.0 - edge for g in self.sizes]
         return torch.tensor([self.origin, self.step, low, high], dtype=torch.float64)
 
     @cached_property
-    def _cells(self) -> Tensor:
-        """First and last cell that points lie in, last node that one is interpolated from first,
-        and what a step adds to a node's number, ``4 x d``.
+    def _counts(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Of the first of four neighbouring nodes the least and the largest number, ``d``; what a
+        step in each dimension adds to a node's number, ``d``; and four nodes' a dimension, ``4^d``.
         """
-        edge = 0 if self.folded else 1
-        first, last = [edge] * len(self.sizes), [g - 2 - edge for g in self.sizes]
-        strides = [math.prod(self.sizes[k + 1 :]) for k in range(len(self.sizes))]
-        return torch.tensor([first, last, [g - LEAST for g in self.sizes], strides])
-
-    @cached_property
-    def _block(self) -> Tensor:
-        """The numbers of a block of four nodes a side, ``4^d``."""
-        steps = torch.cartesian_prod(*[torch.arange(LEAST)] * len(self.sizes))
-        return (steps.reshape(-1, len(self.sizes)) * self._cells[-1]).sum(-1)
+        strides = torch.tensor([math.prod(self.sizes[k + 1 :]) for k in range(self.dim)])
+        offsets = torch.zeros(1, dtype=torch.long)
+        for stride in strides:
+            offsets = (offsets.unsqueeze(-1) + stride * torch.arange(4)).flatten()
+        last = torch.tensor(self.sizes) - 4
+        return torch.zeros_like(last), last, strides, offsets
 
     def place(self, X: Tensor) -> Tensor:
         """Where points lie on the grid, ``batch x q x d``."""
@@ -193,20 +189,96 @@ class Grid:
             BoundsError: for points outside the grid, or in the outermost cells of one that is not
                 folded.
         """
-        origin, step, low, high = self._frame.to(X)
-        t = (self.place(X) - origin) / step
-        if bool(((t < low) | (t > high)).any()):
-            edge = "" if self.folded else ", at least one cell from its edge"
-            raise BoundsError(
-                "points inside the grid" + edge,
-                f"some outside (nodes from {self.origin}, steps {self.step}, sizes {self.sizes})",
-                "Build the surrogate with `bounds` or a `grid` that covers them.",
-            )
-        first, last, start, strides = self._cells.to(X.device)
-        cell = t.detach().floor().long().clamp(first, last)
-        node = (cell - 1).clamp_min(0).minimum(start)
-        at = (node * strides).sum(-1, keepdim=True) + self._block.to(X.device)
-        return Interpolation(at, weights(t - cell, cell - node))
+        s, cell = self._located(self.place(X))
+        start, place = self._started(cell)
+        return Interpolation(self._numbered(start), weights(s, place))
+
+    def sloped(self, places: Tensor) -> tuple[Tensor, Tensor]:
+        """Nodes, and the weights with their derivatives in the places, without a graph.
+
+        Args:
+            places: Where points lie, ``batch x q x d``.
+
+        Returns:
+            ``batch x q x 4^d`` and ``batch x q x (1 + d) x 4^d``.
+        """
+        s, cell = self._located(places)
+        start, place = self._started(cell)
+        rows = sloped_products(s, place)
+        rows[..., 1:, :] /= self._frame[1].to(rows).unsqueeze(-1)
+        return self._numbered(start), rows
+
+    def axes_at(self, places: Tensor, *, slopes: bool) -> Tensor:
+        """Each dimension's weights of all of its nodes, zeros where it has fewer than others.
+
+        Args:
+            places: Where points lie, ``batch x q x d``.
+            slopes: Whether derivatives in the places are wanted too.
+
+        Returns:
+            ``d x batch x q x 2 x max(g_k)``, values before derivatives, or ``.. x 1 x ..``.
+        """
+        orders, factors, first, table = (t.to(places.device) for t in self._cubics)
+        s, cell = self._located(places)
+        if not slopes:
+            orders, factors = orders[:1], factors[:, :1]
+        powers = s[..., None, None] ** orders * factors
+        return (powers @ table[cell.long() + first]).movedim(-3, 0)
+
+    @cached_property
+    def _cubics(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Of values and of derivatives the powers of the position in a cell, and what these are
+        multiplied by; where cells of each dimension begin in a table; and that table: coefficients
+        of all nodes' cubics in every cell, those of four nodes not zero, ``cells x 4 x max(g_k)``.
+        """
+        most = max(self.sizes)
+        orders = torch.tensor([[3.0, 2.0, 1.0, 0.0], [2.0, 1.0, 0.0, 0.0]], dtype=torch.float64)
+        of_slopes = torch.tensor([3.0, 2.0, 1.0, 0.0]) / self._frame[1].unsqueeze(-1)
+        factors = torch.stack([torch.ones_like(of_slopes), of_slopes], 1)
+        table = orders.new_zeros(self.dim, most - 1, 4, most)
+        for k, size in enumerate(self.sizes):
+            cell = torch.arange(size - 1)
+            start = (cell - 1).clamp(0, size - 4)
+            node = start.unsqueeze(-1) + torch.arange(4)
+            table[k, cell.unsqueeze(-1), :, node] = CUBICS[cell - start]
+        first = (most - 1) * torch.arange(self.dim)
+        return orders, factors, first, table.flatten(0, 1)
+
+    def _numbered(self, start: Tensor) -> Tensor:
+        """The numbers ``... x 4^d`` of the nodes that begin at these, ``... x d``."""
+        strides, offsets = (t.to(start.device) for t in self._counts[2:])
+        return (start * strides).sum(-1, keepdim=True) + offsets
+
+    def _located(self, places: Tensor) -> tuple[Tensor, Tensor]:
+        """Positions in cells, and these cells' numbers; both ``batch x q x d``.
+
+        Raises:
+            BoundsError: as `interpolate`.
+        """
+        origin, step, low, high = self._frame.to(places)
+        t = (places - origin) / step
+        cell = t.detach().clamp(low, high).floor_()
+        s, room = t - cell, ROOM[self.folded]
+        if s.numel():
+            least, most = s.detach().aminmax()
+            if not (float(least) >= -room and float(most) <= 1.0 + room):
+                raise BoundsError(
+                    "points inside the grid"
+                    + ("" if self.folded else ", at least one cell from its edge"),
+                    f"some outside (nodes from {self.origin}, steps {self.step}, "
+                    f"sizes {self.sizes})",
+                    "Build the surrogate with `bounds` or a `grid` that covers them.",
+                )
+        return s, cell
+
+    def _started(self, cell: Tensor) -> tuple[Tensor, Tensor]:
+        """In each dimension the first of the four nodes of a cell, and where the cell lies (as
+        `weights` has it).
+        """
+        first, last = (t.to(cell.device) for t in self._counts[:2])
+        number = cell.long()
+        start = (number - 1).clamp(first, last)
+        return start, number - start
 
     def axes(self, like: Tensor) -> list[Tensor]:
         """Per dimension ``n_k x d`` points that differ along that dimension only, starting at
@@ -235,6 +307,20 @@ class Grid:
     def collect(self, M: Tensor) -> Tensor:
         """The adjoint of `spread`: entries of ``m x m`` M summed by difference of nodes; O(m^2)."""
         return _collect(M.unsqueeze(0), self.sizes).reshape(-1)
+
+
+def interpolated_product(axes: Tensor, values: Tensor) -> Tensor:
+    """Products over dimensions of functions given at each dimension's nodes, with derivatives.
+
+    Args:
+        axes: As `Grid.axes_at` gives them.
+        values: ``d x max(g_k) x f``.
+
+    Returns:
+        ``batch x q x (1 + d) x f``, or ``batch x q x 1 x f``.
+    """
+    along = (axes.flatten(1, -2) @ values).unflatten(1, axes.shape[1:-1])
+    return sloped_product(along.unbind(0))
 
 
 class _Spread(torch.autograd.Function):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 import torch.nn.functional as F
@@ -23,7 +23,7 @@ from bo_stream.posterior.integral import Integral
 from bo_stream.posterior.moments import Moments, leaf, taken_back
 from bo_stream.posterior.process import Path, PosteriorProcess
 
-__all__ = ["GridGaussian", "GridProcess", "interpolated_path", "stacked"]
+__all__ = ["Compact", "GridGaussian", "GridProcess", "interpolated_path", "stacked"]
 
 
 AT_ONCE = 2**17
@@ -118,10 +118,30 @@ def interpolated_path(grid: Grid, draws: Tensor) -> Path:
     return sample
 
 
+class Compact(Protocol):
+    """A posterior that tells moments, and that points can be folded into."""
+
+    def moments(self, X: Tensor, *, slopes: bool) -> Moments | None:
+        """As `PosteriorProcess.moments`."""
+        ...
+
+    def folded(self, X: Tensor, Y: Tensor, D: Tensor) -> Compact:
+        """As `GridProcess.folded`."""
+        ...
+
+
 @dataclass(frozen=True)
 class GridProcess(PosteriorProcess):
-    """Posterior of the grid values ``u``: mean ``m_u`` (``o x m``), covariance ``S_u`` (``o x m x
-    m``).
+    """Posterior of the grid values ``u``.
+
+    Attributes:
+        grid: The nodes.
+        mean_u: Mean, ``o x m``.
+        S_u: Covariance, ``o x m x m``.
+        carry: What a fold hands on of an integral.
+        folded_points: Observations folded in since the process was built.
+        compact: The same posterior through fewer numbers than nodes, where there is one: what is
+            asked hundreds of times of a few points at a time is answered by it.
     """
 
     grid: Grid
@@ -129,6 +149,7 @@ class GridProcess(PosteriorProcess):
     S_u: Tensor
     carry: Carry = field(default_factory=Carry)
     folded_points: int = 0
+    compact: Compact | None = None
 
     def at(self, X: Tensor) -> GridGaussian:
         """The law at points ``batch x q x d``: O(4^d) per mean."""
@@ -136,30 +157,36 @@ class GridProcess(PosteriorProcess):
         return GridGaussian(self._interpolated(self.mean_u, rows), rows, self.S_u)
 
     def moments(self, X: Tensor, *, slopes: bool) -> Moments | None:
-        """O(4^d m) a point."""
+        """O(4^d m) a point, or what the compact form takes."""
         if len(self.S_u) > 1:
             return None
-        with torch.set_grad_enabled(slopes):
+        if self.compact is not None:
+            return self.compact.moments(X, slopes=slopes)
+        if not slopes:
+            return self._values(X)
+        with torch.enable_grad():
             points = leaf(X, slopes)
-            rows = self.grid.interpolate(points)
-        index, weight = rows.index, rows.weight.detach()
-        at_nodes = self.mean_u[0, index]
-        mean = (at_nodes * weight).sum(-1)
-        if slopes:
-            cov, spread = self._crossed(index, weight)
-            return Moments(mean, cov, taken_back(rows.weight, points, at_nodes, spread))
+            places = self.grid.place(points)
+        index, rows = self.grid.sloped(places.detach())
+        picked = self._picked(index, rows[..., 0, :])
+        covariances = rows @ picked.movedim(-3, -1)
+        means = (rows @ self.mean_u[0, index].unsqueeze(-1)).squeeze(-1)
+        return Moments.of(means, covariances, taken_back(places, points))
+
+    def _values(self, X: Tensor) -> Moments:
+        """Moments without slopes, some points at a time."""
+        rows = self.grid.interpolate(X)
+        index, weight = rows.index, rows.weight
+        mean = (self.mean_u[0, index] * weight).sum(-1)
         q, K = index.shape[-2:]
         size = max(1, AT_ONCE // (q * self.grid.m))
         parts = [t.reshape(-1, q, K).split(size) for t in (index, weight)]
-        covs = torch.cat([self._crossed(i, w)[0] for i, w in zip(*parts, strict=True)])
-        return Moments(mean, covs.view(*index.shape[:-1], q), None)
+        covs = [(self._picked(i, w) * w.unsqueeze(-3)).sum(-1) for i, w in zip(*parts, strict=True)]
+        return Moments(mean, torch.cat(covs).view(*index.shape[:-1], q))
 
-    def _crossed(self, index: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
-        """``w_i'S w_j``, ``batch x q x q``, and ``S w_i`` at the nodes of j, ``batch x q x q x
-        4^d``.
-        """
-        spread = _picked(_spread(self.S_u, Interpolation(index, weight)), index).squeeze(-4)
-        return (spread * weight.unsqueeze(-3)).sum(-1), spread
+    def _picked(self, index: Tensor, weight: Tensor) -> Tensor:
+        """``S w_i`` at the nodes of j, ``batch x q x q x 4^d``."""
+        return _picked(_spread(self.S_u, Interpolation(index, weight)), index).squeeze(-4)
 
     def path(self, sample_shape: Size) -> Path:
         """Exact sample functions: interpolated draws of the grid values."""
@@ -187,7 +214,8 @@ class GridProcess(PosteriorProcess):
             updates.append(V)
         carry = self.carry.after(torch.stack(updates))
         points = self.folded_points + Y.shape[-1]
-        return GridProcess(self.grid, torch.stack(means), stacked(covs), carry, points)
+        compact = None if self.compact is None else self.compact.folded(X, Y, D)
+        return GridProcess(self.grid, torch.stack(means), stacked(covs), carry, points, compact)
 
     def integral(
         self, points: Tensor, weights: Tensor, previous: Integral | None = None

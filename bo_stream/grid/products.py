@@ -9,19 +9,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from gpytorch.kernels import Kernel
 from torch import Size, Tensor
 
 from bo_stream.grid.bands import axis_rows
-from bo_stream.grid.nodes import Grid
+from bo_stream.grid.nodes import Grid, interpolated_product
 from bo_stream.grid.posterior import interpolated_path
 from bo_stream.grid.roots import ProductRoot
 from bo_stream.grid.rows import ProductPrior, RowFactorisation
 from bo_stream.linalg import chol_psd
 from bo_stream.posterior.factor import FactorGaussian, cross_kernel
+from bo_stream.posterior.moments import Moments, leaf, sloped_product, taken_back
 from bo_stream.posterior.process import Path, PosteriorProcess
 
 __all__ = ["ProductRows", "RowProcess"]
@@ -90,6 +93,39 @@ class RowProcess(PosteriorProcess):
         shape = X.shape[:-1]
         A = A_t.unflatten(-2, shape).movedim(0, -3).mT
         return FactorGaussian(mean.unflatten(-1, shape).movedim(0, -2), X, self.kernel, A)
+
+    def moments(self, X: Tensor, *, slopes: bool) -> Moments | None:
+        """O(n^2) a point."""
+        if len(self.L) > 1:
+            return None
+        grid, L = self.kernel.grid, self.L[0]
+        with torch.set_grad_enabled(slopes):
+            points = leaf(X, slopes)
+            places = grid.place(points)
+        axes = grid.axes_at(places.detach(), slopes=slopes)
+        priors, cross, alpha = self._asked
+        k = interpolated_product(axes, cross)
+        half = (axes[..., 0, :].flatten(1, -2) @ priors).unflatten(1, axes.shape[1:-2])
+        prior = axes.flatten(-3, -2) @ half.mT
+        prior = sloped_product(prior.unflatten(-2, axes.shape[-3:-1]).unbind(0))
+        means = self.mean[0] * (torch.arange(k.shape[-2], device=k.device) == 0) + k @ alpha
+        V = torch.linalg.solve_triangular(L, k.flatten(0, -2).mT, upper=False).mT.reshape(k.shape)
+        cov = prior - (V.flatten(-3, -2) @ V[..., 0, :].mT).unflatten(-2, k.shape[-3:-1])
+        if not slopes:
+            return Moments(means[..., 0], cov[..., 0, :])
+        return Moments.of(means, cov, taken_back(places, points))
+
+    @cached_property
+    def _asked(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Of one output: the factors of the prior, and these times rows of the points, dimension by
+        dimension, with zeros where one has fewer nodes than others; and the means' coefficients.
+        """
+        most, amplitude = max(self.kernel.grid.sizes), self.kernel.get_buffer("amplitude").squeeze()
+        spread = [F.pad(K, (0, most - len(K), 0, most - len(K))) for K in self.kernel.kernels]
+        priors = torch.stack([amplitude * spread[0], *spread[1:]])
+        rows = self.kernel.grid.axes_at(self.kernel.grid.place(self.X), slopes=False).squeeze(-2)
+        alpha = torch.linalg.solve_triangular(self.L[0].mT, self.h[0].unsqueeze(-1), upper=True)
+        return priors, priors @ rows.mT, alpha.squeeze(-1)
 
     def folded(self, X: Tensor, Y: Tensor, D: Tensor) -> RowProcess:
         """The process given ``Y`` (``o x q``) with noise D at these points: O(q n^2)."""

@@ -8,13 +8,13 @@ position in it, in one table.
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import torch
 from torch import Tensor
 
-__all__ = ["weights"]
-
+__all__ = ["CUBICS", "sloped_products", "weights"]
 CUBICS = torch.tensor(
     [
         [[0.0, 0.5, -1.5, 1.0], [0.0, -1.0, 2.0, 0.0], [0.0, 0.5, -0.5, 0.0], [0.0] * 4],
@@ -23,9 +23,12 @@ CUBICS = torch.tensor(
     ],
     dtype=torch.float64,
 )
-"""Of each place, the coefficients of ``s^3, s^2, s, 1`` of four neighbouring nodes' weights."""
+"""Of a cell at the low end of a folded grid, one between and one at the high end: the coefficients
+of ``s^3, s^2, s, 1`` of four neighbouring nodes' weights."""
 SLOPES = torch.cat([torch.zeros(3, 4, 1), CUBICS[..., :3] * torch.tensor([3.0, 2.0, 1.0])], -1)
 """Those of their derivatives."""
+BOTH = torch.cat([CUBICS, SLOPES], 1)
+"""Weights, then derivatives."""
 
 
 def weights(s: Tensor, place: Tensor) -> Tensor:
@@ -34,8 +37,8 @@ def weights(s: Tensor, place: Tensor) -> Tensor:
 
     Args:
         s: Position in the cell, from 0 to 1, ``... x d``.
-        place: Which of the four nodes begins the cell, ``... x d``: 0 at the low end of a folded
-            grid, 2 at its high end, else 1.
+        place: Where the cell lies: 0 at the low end of a folded grid, 2 at the high end, else 1;
+            ``... x d``.
     """
     result: Tensor = _Weights.apply(s, place)
     return result
@@ -70,6 +73,30 @@ class _Weights(torch.autograd.Function):
         return (torch.stack(along, -2) * _cubics(SLOPES, place, powers)).sum(-1), None
 
 
+def sloped_products(s: Tensor, place: Tensor) -> Tensor:
+    """The same with their derivatives, values first, without a graph: ``... x (1 + d) x 4^d``.
+
+    Args:
+        s: As for `weights`.
+        place: Likewise.
+    """
+    d, which = s.shape[-1], _sloped(s.shape[-1]).to(s.device)
+    keys = _cubics(BOTH, place, _powers(s)).reshape(*s.shape[:-1], 2 * d, 4)
+    factors = keys.index_select(-2, which).unflatten(-2, (d, 1 + d)).unbind(-3)
+    rows = factors[0]
+    for own in factors[1:]:
+        rows = (rows.unsqueeze(-1) * own.unsqueeze(-2)).flatten(-2)
+    return rows
+
+
+@cache
+def _sloped(d: int) -> Tensor:
+    """Of each dimension and each of the 1 + d products, which of the 2 d factors it takes."""
+    slope = torch.zeros(d, 1 + d, dtype=torch.long)
+    slope.diagonal(1).fill_(1)
+    return (2 * torch.arange(d).unsqueeze(-1) + slope).flatten()
+
+
 def _aligned(weights: Tensor, like: Tensor) -> Tensor:
     """``... x 4`` weights with ones before the last dimension, to match ``like``."""
     return weights.reshape(*weights.shape[:-1], *(1,) * (like.ndim - weights.ndim), 4)
@@ -83,4 +110,4 @@ def _powers(s: Tensor) -> Tensor:
 
 def _cubics(table: Tensor, place: Tensor, powers: Tensor) -> Tensor:
     """The polynomials of four nodes each at these powers, ``... x 4``."""
-    return (table.to(powers)[place] * powers.unsqueeze(-2)).sum(-1)
+    return (table.to(powers)[place] @ powers.unsqueeze(-1)).squeeze(-1)

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from bo_stream.posterior.moments import Back, sloped_product
 from bo_stream.shapes import shaped
 
 __all__ = ["Basis", "FeatureMap"]
@@ -29,6 +30,18 @@ class FeatureMap(Protocol):
 
     def features(self, X: Tensor) -> Tensor:
         """The functions at points ``batch x q x d``: ``batch x q x f``, differentiable."""
+        ...
+
+    def sloped(self, X: Tensor) -> tuple[Tensor, Back]:
+        """The functions with their derivatives in the places of points, without a graph.
+
+        Args:
+            X: Points, ``batch x q x d``.
+
+        Returns:
+            ``batch x q x (1 + k) x f``, the values first; and how gradients in the places become
+            those in the points.
+        """
         ...
 
     def same_as(self, other: Any) -> bool:
@@ -93,6 +106,19 @@ class Basis:
             waves = waves.index_select(-1, self.alpha[:, k] - 1)
             product = waves if product is None else product * waves
         return torch.as_tensor(product)
+
+    def sloped(self, X: Tensor) -> tuple[Tensor, Back]:
+        """As `FeatureMap.sloped`; places are the points themselves."""
+        rate = math.pi / (2.0 * self.half)
+        phase = ((X - self.low) / self.width - 0.5 + self.half) * rate
+        factors = []
+        for k, most in enumerate(self.alpha.amax(0).tolist()):
+            multiples = torch.arange(1, most + 1, dtype=X.dtype, device=X.device)
+            angle = phase[..., k : k + 1] * multiples
+            waves = torch.stack([angle.sin(), angle.cos() * (multiples * rate[k] / self.width[k])])
+            waves = waves.movedim(0, -2) / self.half[k].sqrt()
+            factors.append(waves.index_select(-1, self.alpha[:, k] - 1))
+        return sloped_product(factors), lambda bar: bar
 
 
 def _least(steps: list[float], count: int) -> list[tuple[int, ...]]:

@@ -15,7 +15,7 @@ from bo_stream.linalg import chol_psd, with_jitter
 from bo_stream.posterior.expansion import Expansion
 from bo_stream.posterior.gaussian import JointGaussian
 from bo_stream.posterior.integral import Integral
-from bo_stream.posterior.moments import Moments, leaf, taken_back
+from bo_stream.posterior.moments import Moments
 from bo_stream.posterior.pool import ExpandedProcess
 from bo_stream.posterior.process import Path
 from bo_stream.spectral.basis import FeatureMap
@@ -91,13 +91,18 @@ class SpectralProcess(ExpandedProcess):
         """O(f^2) a point."""
         if len(self.S_u) > 1:
             return None
-        with torch.set_grad_enabled(slopes):
-            points = leaf(X, slopes)
-            values = self.basis.features(points)
-        phi, u = values.detach(), self.mean_u[0]
-        spread = (phi.flatten(0, -2) @ self.S_u[0]).view_as(phi)
-        pull = taken_back(values, points, u, spread) if slopes else None
-        return Moments(self.mean[0] + phi @ u, spread @ phi.mT, pull)
+        u, S = self.mean_u[0], self.S_u[0]
+        if not slopes:
+            phi = self.basis.features(X)
+            spread = (phi.flatten(0, -2) @ S).view_as(phi)
+            return Moments(self.mean[0] + phi @ u, spread @ phi.mT)
+        rows, back = self.basis.sloped(X)
+        phi = rows[..., 0, :]
+        spread = (phi.reshape(-1, phi.shape[-1]) @ S).view(phi.shape)
+        crossed = (rows.flatten(-3, -2) @ spread.mT).unflatten(-2, rows.shape[-3:-1])
+        means = rows @ u
+        means[..., 0] += self.mean[0]
+        return Moments.of(means, crossed, back)
 
     def path(self, sample_shape: Size) -> Path:
         """Exact sample functions: draws of the coefficients."""
