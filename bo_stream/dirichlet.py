@@ -13,7 +13,7 @@ from typing import Any, Self, cast
 import torch
 from botorch.utils.types import DEFAULT
 from gpytorch.kernels import Kernel
-from torch import Size, Tensor, nn
+from torch import Tensor, nn
 
 from bo_stream.classes.labels import Label, checked_classes, read_labels, unseen
 from bo_stream.classes.latent import LatentClasses
@@ -24,7 +24,6 @@ from bo_stream.core.additive import AdditiveGP
 from bo_stream.core.checks import sizes_of
 from bo_stream.core.composite import Composite
 from bo_stream.core.model import ProcessModel
-from bo_stream.core.options import default_kernel
 from bo_stream.core.state import Lock
 from bo_stream.core.streaming import StreamingGP
 from bo_stream.core.tallies import aligned, count, empty_like, kernel_for, tally, tell, together
@@ -69,7 +68,7 @@ class DirichletClassifier(Composite, LatentClasses):
             sorted order; those that turn up late come behind.
         alpha_epsilon: Concentration of the classes that a label does not name.
         covar_module: A kernel without batch shape; each class has it with hyperparameters of its
-            own. By default that of all families.
+            own. By default the family's.
         input_transform: As for every family.
         options: The family's own: ``grid_size``, ``num_features``, ``cap``, ...
 
@@ -112,19 +111,11 @@ class DirichletClassifier(Composite, LatentClasses):
         if taken:
             raise OptionError("options that labels leave open", ", ".join(taken), "Leave them out.")
         family, X = _family(surrogate, dim), train_X.detach()
-        kernel = default_kernel(dim, Size()) if covar_module is None else covar_module
-        bounds = bounds_for(bounds, input_transform, X)
-        none = X.new_empty(0, len(known))
-        model = family(
-            X[:0],
-            none,
-            none,
-            bounds=bounds,
-            covar_module=kernel_for(kernel, len(known)),
-            input_transform=input_transform_for(input_transform, X, bounds),
-            outcome_transform=None,
-            **options,
-        )
+        bounds, none = bounds_for(bounds, input_transform, X), X.new_empty(0, len(known))
+        options |= {"bounds": bounds, "outcome_transform": None}
+        options |= {"input_transform": input_transform_for(input_transform, X, bounds)}
+        kernel = covar_module or family(X[:0], none[:, :1], none[:, :1], **options).covar_module
+        model = family(X[:0], none, none, covar_module=kernel_for(kernel, len(known)), **options)
         model._set_prior_mean(X.new_full((len(known),), pairs.other.target))
         counted = isinstance(model, AdditiveGP) and model.promises.order_invariant
         tallies = [tally(cast(AdditiveGP, model), kernel) for _ in known] if counted else []

@@ -15,7 +15,7 @@ from gpytorch.kernels import (
 from gpytorch.likelihoods import GaussianLikelihood
 from torch import Tensor
 
-from bo_stream import WISKI, AdditiveWISKI, load
+from bo_stream import WISKI, AdditiveWISKI, DirichletClassifier, load
 from bo_stream.errors import (
     BoundsError,
     GridWarning,
@@ -129,8 +129,9 @@ def test_far_outcomes() -> None:
     far.observe(X, Y + 1e6)
     assert float(far.held().origin) > 1e5
     close(far.log_evidence(), near.log_evidence(), 1e-5)
-    far.merge(far_alone := build(0))
-    assert far_alone.num_observed == 0
+    far = build(0).merge(far)
+    far.mean_module.constant.data.fill_(1e6 + 0.3)
+    assert float(far.held().origin) > 1e5
     Z = data(7, seed=5)[0]
     close(far.posterior(Z).mean - 1e6, near.posterior(Z).mean, 1e-6)
 
@@ -201,6 +202,24 @@ def test_a_fit_says_that_a_grid_is_too_coarse() -> None:
         model.fit(1)
         model.fit(1)
     assert sum(w.category is GridWarning for w in caught) == 1
+
+
+@pytest.mark.parametrize("kw", [{"groups": [[0, 1], [2]]}, {"covar_module": kernel()}, {}])
+def test_classes(kw: Any) -> None:
+    """A classifier over sums of grids: labels in two batches, one class late, are as in one."""
+    X, Y, _ = data(60)
+    labels = (Y[:, 0] > Y.mean()).long()
+    labels[50:55] = 2
+    made = [
+        DirichletClassifier(X[:n], labels[:n], bounds=BOUNDS, surrogate="additive_wiski", **kw)
+        for n in (40, 60)
+    ]
+    late, whole = made[0].observe(X[40:], labels[40:]), made[1]
+    assert late.classes == [0, 1, 2]
+    assert len({tuple(p.shape[:1]) for p in late.model.covar_module.parameters()}) == 1
+    close(late.log_evidence(), whole.log_evidence(), 1e-6)
+    close(late.predict_proba(X[:5]), whole.predict_proba(X[:5]), 1e-6)
+    assert late.fit(5).value > float(whole.log_evidence())
 
 
 def test_what_is_refused() -> None:
