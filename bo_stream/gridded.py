@@ -114,7 +114,9 @@ class GriddedGP(ChoosingGP):
     def fit(self, max_evals: int | None = None) -> FitReport:
         """Fit the hyperparameters, warm-started, and with ``grid_size="auto"`` the grid to them.
 
-        Interrupted, it leaves the best hyperparameters seen on the grid of then.
+        The grid moves even where no evaluations are left to climb on the new one; the report then
+        has the value on the old one. Interrupted, it leaves the best hyperparameters seen on the
+        grid of then.
 
         Args:
             max_evals: Most objective-and-gradient evaluations; None: until the gain falls below
