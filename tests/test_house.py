@@ -21,6 +21,7 @@ MATHEMATICS = {
 }
 POLICIES = {"growth", "actions"}
 
+
 def modules() -> dict[str, Path]:
     """Every module by its dotted name."""
     files = {}
