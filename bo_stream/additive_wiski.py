@@ -188,7 +188,8 @@ class AdditiveWISKI(AdditiveGP):
             self._warned = True
             why = "; ".join(reasons).capitalize()
             warnings.warn(
-                f"A grid is too coarse. {why}. Build it anew with a larger `grid_size`.",
+                f"A grid is too coarse, and intervals may be too narrow. {why}. Build it anew with "
+                "a larger `grid_size`.",
                 GridWarning,
                 stacklevel=2,
             )

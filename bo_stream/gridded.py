@@ -129,7 +129,8 @@ class GriddedGP(ChoosingGP):
                 self._warned = True
                 remedy = "Call `refine`, or give" if self._choosable() else "Build it anew with"
                 warnings.warn(
-                    f"The grid is too coarse. {why} {remedy} a larger `grid_size`.",
+                    f"The grid is too coarse, and intervals may be too narrow. {why} {remedy} a "
+                    "larger `grid_size`.",
                     GridWarning,
                     stacklevel=2,
                 )
