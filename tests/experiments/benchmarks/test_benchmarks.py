@@ -16,6 +16,7 @@ from experiments.benchmarks import (
     large_grid_cost,
     nipv_cost,
     sgpr_cost,
+    table_error,
     wiski_cost,
 )
 
@@ -125,3 +126,11 @@ def test_ingest_cost(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     table = pd.read_csv(tmp_path / "ingest_cost.csv")
     assert table["workers"].tolist() == [1, 2] and table["rows"].tolist() == [4000, 4000]
     assert bool((table.loc[0, ["read", "absorb", "merge"]] > 0.0).all())
+
+
+def test_table_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table_error.main(out=tmp_path, smoke=True)
+    assert "additive_wiski" in capsys.readouterr().out
+    table = pd.read_csv(tmp_path / "table_error.csv")
+    assert table["table"].tolist() == ["kin8nm"] * 3 + ["elevators"] * 3
+    assert bool((table["rmse"] < 0.9).all())  # of a function that is nearly a sum
