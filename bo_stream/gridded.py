@@ -27,6 +27,8 @@ __all__ = ["GriddedGP"]
 
 NEWS = 500
 """Points that are folded into a posterior at once, at most."""
+FEW_EVALS, AGAIN = 5, 1.1
+"""After a fit of more evaluations, or with this many times the data, `fit` looks at the grid."""
 
 
 class GriddedGP(ChoosingGP):
@@ -53,7 +55,7 @@ class GriddedGP(ChoosingGP):
         else:
             first = self._covering(None if grid_size == "auto" else grid_size)
         self.grid_size = "auto" if grid_size == "auto" else list(first.sizes)
-        self._first_grid, self._warned = first, False
+        self._first_grid, self._warned, self._looked_at = first, False, 0
 
     @property
     def grid(self) -> Grid:
@@ -123,7 +125,9 @@ class GriddedGP(ChoosingGP):
                 0.01 nat.
         """
         report = super().fit(max_evals)
-        if not (self._warned or (self._chooses and self._choosable())):
+        due = report.evaluations > FEW_EVALS or self.num_observed >= AGAIN * self._looked_at
+        if due and not (self._warned or (self._chooses and self._choosable())):
+            self._looked_at = self.num_observed
             why = self.grid_too_coarse
             if why is not None:
                 self._warned = True

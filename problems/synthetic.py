@@ -47,6 +47,10 @@ _FIXED_DIM: dict[str, tuple[Callable[..., tf.SyntheticTestFunction], int]] = {
 }
 # Sums of one-dimensional terms whose published optimum is missing in most dimensions or rounded.
 _SEPARABLE = frozenset({"michalewicz", "styblinskitang"})
+# Those whose optimum is that of the whole space, or stays the best wherever the box may be moved.
+_MOVABLE = frozenset({*_ANY_DIM, "hartmann"})
+_FURTHEST = 0.2
+_MARGIN = 0.05
 # Room for the rounding of float32 candidates at the faces of the cube.
 _CUBE_TOLERANCE = 1e-6
 
@@ -75,7 +79,12 @@ class SyntheticProblem:
     """
 
     def __init__(
-        self, name: str, function: tf.SyntheticTestFunction, noise_std: float, seed: int | None
+        self,
+        name: str,
+        function: tf.SyntheticTestFunction,
+        noise_std: float,
+        seed: int | None,
+        moved: int | None,
     ) -> None:
         self.name = name
         self.dim: int = function.dim
@@ -84,6 +93,8 @@ class SyntheticProblem:
         self._function = function
         self._generator = None if seed is None else torch.Generator().manual_seed(seed)
         self.optimizers, self.optimal_value = self._known_optimum()
+        if moved is not None:
+            self._move(torch.Generator().manual_seed(moved))
 
     def __call__(self, X: Tensor, generator: torch.Generator | None = None) -> Tensor:
         """Observe the function with independent Gaussian noise of ``noise_std``.
@@ -164,6 +175,19 @@ class SyntheticProblem:
         optimizers = (raw.to(lower) - lower) / (upper - lower)
         return optimizers, max(published, float(self._evaluate(optimizers).max()))
 
+    def _move(self, generator: torch.Generator) -> None:
+        """Move the box, so that the first maximiser lies elsewhere in it."""
+        best = self.optimizers[0]
+        steps = _FURTHEST * (2.0 * torch.rand(self.dim, generator=generator).double() - 1.0)
+        place = (best + steps).clamp(_MARGIN, 1.0 - _MARGIN)
+        lower, upper = self._function.get_buffer("bounds").double()
+        shift = (best - place) * (upper - lower)
+        box = zip((lower + shift).tolist(), (upper + shift).tolist(), strict=True)
+        build: Callable[..., tf.SyntheticTestFunction] = type(self._function)
+        self._function = build(dim=self.dim, bounds=list(box))
+        optimizers = self.optimizers + (place - best)
+        self.optimizers = optimizers[((optimizers >= 0.0) & (optimizers <= 1.0)).all(-1)]
+
     def _separable_optimum(self) -> tuple[Tensor, float]:
         """The optimum of a sum of 1-D terms: each coordinate searched alone, the others at 0.
 
@@ -187,7 +211,12 @@ class SyntheticProblem:
 
 
 def synthetic(
-    name: str, dim: int = 3, noise_std: float | None = None, *, seed: int | None = None
+    name: str,
+    dim: int = 3,
+    noise_std: float | None = None,
+    *,
+    seed: int | None = None,
+    moved: int | None = None,
 ) -> SyntheticProblem:
     """A BoTorch test function, negated, on the unit cube, with Gaussian observation noise.
 
@@ -202,12 +231,15 @@ def synthetic(
             of the WISKI study's 3-D problems, whatever ``dim`` is: Levy 10, Ackley 4,
             StyblinskiTang 20, Rastrigin 10, Griewank 4, Michalewicz 5; none (0) for the others.
         seed: Makes the noise repeatable. By default it comes from torch's global generator.
+        moved: Moves the box by a seeded shift of up to a fifth of each side: published optima lie
+            at the centres of boxes and on the nodes of grids, where some methods find them by luck.
+            The maximum stays the same, and lies inside. For functions of any ``dim`` and Hartmann.
 
     Returns:
         The problem, a callable: ``n x d`` inputs to ``n x 1`` noisy values.
 
     Raises:
-        ValueError: If the name is unknown, or ``dim`` or ``noise_std`` cannot be had.
+        ValueError: If the name is unknown, or ``dim``, ``noise_std`` or ``moved`` cannot be had.
     """
     key = "".join(c for c in name.lower() if c not in "_- ")
     if isinstance(dim, bool) or not isinstance(dim, int) or dim < 1:
@@ -218,7 +250,13 @@ def synthetic(
         raise ValueError(
             f"Expected a finite noise_std >= 0, got {noise_std!r}. Pass noise_std=0.0 for no noise."
         )
-    return SyntheticProblem(key, _function(name, key, dim), float(noise_std), seed)
+    function = _function(name, key, dim)
+    if moved is not None and key not in _MOVABLE:
+        raise ValueError(
+            f"Expected moved=None for {name}, whose optimum is known in its own box only, got "
+            f"{moved!r}. Leave it out, or take one of {sorted(_MOVABLE)}."
+        )
+    return SyntheticProblem(key, function, float(noise_std), seed, moved)
 
 
 def _function(name: str, key: str, dim: int) -> tf.SyntheticTestFunction:

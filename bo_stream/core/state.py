@@ -93,7 +93,7 @@ class HeldState(nn.Module):
 
     def _changed(self, points: int = 0) -> None:
         """The last step of every change of the state; ``points`` more are counted."""
-        self._register_state("_count", self.get_buffer("_count") + points)
+        self._register_state("_count", cast(Tensor, self._buffers["_count"]) + points)
 
     # -- dataclasses as buffers ------------------------------------------------------------------
 
@@ -101,14 +101,14 @@ class HeldState(nn.Module):
         """Make the tensors of a state dataclass buffers, in place of those held by this name."""
         tensors = dict(tensors_of(state))
         for buffer, value in tensors.items():
-            self._register_state(buffer, value.detach())
+            if self._buffers.get(buffer) is not value:
+                self._register_state(buffer, value.detach())
         nothing = torch.empty(0)
         self._forms[name] = with_tensors(state, dict.fromkeys(tensors, nothing))
 
     def held(self, name: str = "state") -> Any:
         """The state dataclass held by this name, with the buffers as they are."""
-        form = self._forms[name]
-        return with_tensors(form, {key: self.get_buffer(key) for key, _ in tensors_of(form)})
+        return with_tensors(self._forms[name], cast("dict[str, Tensor]", self._buffers))
 
     def _release(self, name: str) -> None:
         """Hold nothing by this name any more."""
@@ -135,7 +135,7 @@ class HeldState(nn.Module):
     def _attempt(self, change: Callable[[], _T]) -> _T:
         """A change whose failure is undone."""
         kept = {
-            name: copy.copy(getattr(self, name))
+            name: self.__dict__[name].copy()
             for name in ("_buffers", "_modules", "_parameters", "_forms", "_state")
         }
         outer, self._undo = self._undo, []

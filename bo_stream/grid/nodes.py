@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from bo_stream.errors import BoundsError, InputError, ShapeError, UnsupportedError
-from bo_stream.grid.weights import INNER, weights
+from bo_stream.grid.weights import weights
 from bo_stream.sums.state import Undo
 
 __all__ = ["Grid", "Interpolation"]
@@ -64,7 +64,7 @@ class Interpolation:
             index = (i.unsqueeze(-1) * m + i.unsqueeze(-2)).flatten()
             outer = (w * s.unsqueeze(-1)).unsqueeze(-1) * w.unsqueeze(-2)
             if not many:
-                undo.append(partial(flat.index_copy_, 0, index, flat[index]))
+                undo.append(partial(flat.index_copy_, 0, index, flat.index_select(0, index)))
             flat.index_add_(0, index, outer.flatten())
 
 
@@ -160,9 +160,27 @@ class Grid:
 
     @cached_property
     def _frame(self) -> Tensor:
-        """First nodes, steps and last but one nodes' numbers, ``3 x d``."""
-        last = [g - 2.0 for g in self.sizes]
-        return torch.tensor([self.origin, self.step, last], dtype=torch.float64)
+        """First nodes, steps, and between which places points may lie, ``4 x d``."""
+        edge, room = 0 if self.folded else 1, ROOM[self.folded]
+        low = [edge - room] * len(self.sizes)
+        high = [g - 1 - edge + room for g in self.sizes]
+        return torch.tensor([self.origin, self.step, low, high], dtype=torch.float64)
+
+    @cached_property
+    def _cells(self) -> Tensor:
+        """First and last cell that points lie in, last node that one is interpolated from first,
+        and what a step adds to a node's number, ``4 x d``.
+        """
+        edge = 0 if self.folded else 1
+        first, last = [edge] * len(self.sizes), [g - 2 - edge for g in self.sizes]
+        strides = [math.prod(self.sizes[k + 1 :]) for k in range(len(self.sizes))]
+        return torch.tensor([first, last, [g - LEAST for g in self.sizes], strides])
+
+    @cached_property
+    def _block(self) -> Tensor:
+        """The numbers of a block of four nodes a side, ``4^d``."""
+        steps = torch.cartesian_prod(*[torch.arange(LEAST)] * len(self.sizes))
+        return (steps.reshape(-1, len(self.sizes)) * self._cells[-1]).sum(-1)
 
     def place(self, X: Tensor) -> Tensor:
         """Where points lie on the grid, ``batch x q x d``."""
@@ -175,25 +193,20 @@ class Grid:
             BoundsError: for points outside the grid, or in the outermost cells of one that is not
                 folded.
         """
-        origin, step, last = self._frame.to(X)
+        origin, step, low, high = self._frame.to(X)
         t = (self.place(X) - origin) / step
-        edge = 0 if self.folded else 1
-        high, room = last + (1 - edge), ROOM[self.folded]
-        if bool(((t < edge - room) | (t > high + room)).any()):
+        if bool(((t < low) | (t > high)).any()):
+            edge = "" if self.folded else ", at least one cell from its edge"
             raise BoundsError(
-                "points inside the grid" + (", at least one cell from its edge" if edge else ""),
+                "points inside the grid" + edge,
                 f"some outside (nodes from {self.origin}, steps {self.step}, sizes {self.sizes})",
                 "Build the surrogate with `bounds` or a `grid` that covers them.",
             )
-        cell = t.detach().floor().clamp(min=edge).minimum(high - 1)
-        low_end, high_end = cell < 1, cell > last - 1  # never, unless folded
-        weight = weights(t - cell, INNER - low_end.long() + high_end.long())
-        start = (cell.long() - 1) + low_end.long() - high_end.long()
-        nodes = start.unsqueeze(-1) + torch.arange(4, device=X.device)
-        index = nodes[..., 0, :]
-        for k, size in enumerate(self.sizes[1:], start=1):
-            index = (index.unsqueeze(-1) * size + nodes[..., k, None, :]).flatten(-2)
-        return Interpolation(index, weight)
+        first, last, start, strides = self._cells.to(X.device)
+        cell = t.detach().floor().long().clamp(first, last)
+        node = (cell - 1).clamp_min(0).minimum(start)
+        at = (node * strides).sum(-1, keepdim=True) + self._block.to(X.device)
+        return Interpolation(at, weights(t - cell, cell - node))
 
     def axes(self, like: Tensor) -> list[Tensor]:
         """Per dimension ``n_k x d`` points that differ along that dimension only, starting at

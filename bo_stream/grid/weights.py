@@ -13,10 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-__all__ = ["INNER", "weights"]
+__all__ = ["weights"]
 
-INNER = 1
-"""Where a cell lies in its dimension: at the low end of a folded grid, between, at the high end."""
 CUBICS = torch.tensor(
     [
         [[0.0, 0.5, -1.5, 1.0], [0.0, -1.0, 2.0, 0.0], [0.0, 0.5, -0.5, 0.0], [0.0] * 4],
@@ -36,7 +34,8 @@ def weights(s: Tensor, place: Tensor) -> Tensor:
 
     Args:
         s: Position in the cell, from 0 to 1, ``... x d``.
-        place: Where the cell lies: `FIRST`, `INNER` or `LAST`, ``... x d``.
+        place: Which of the four nodes begins the cell, ``... x d``: 0 at the low end of a folded
+            grid, 2 at its high end, else 1.
     """
     result: Tensor = _Weights.apply(s, place)
     return result

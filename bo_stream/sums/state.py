@@ -79,10 +79,11 @@ class Sums:
         weights = 1.0 / R
         origin = far(Y.mean(-1)) if first else self.origin
         y = Y - origin.unsqueeze(-1)
+        weighted = weights * y
         new = replace(
             self,
-            b=self.b + rows.transpose_times(weights * y, self.b.shape[-1]),
-            yy=self.yy + (weights * y * y).sum(-1),
+            b=self.b + rows.transpose_times(weighted, self.b.shape[-1]),
+            yy=self.yy + (weighted * y).sum(-1),
             origin=origin,
             ld=self.ld - weights.log().sum(-1),
             weight=self.weight + Y.shape[-1],

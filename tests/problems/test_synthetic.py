@@ -200,3 +200,27 @@ def test_bad_inputs_are_refused(X: torch.Tensor, message: str) -> None:
     for evaluate in (problem, problem.evaluate_true):
         with pytest.raises(ValueError, match=message):
             evaluate(X)
+
+
+MOVABLE = [(n, d) for n in (*STUDY, "dixonprice", "rosenbrock") for d in (3, 10)]
+
+
+@pytest.mark.parametrize(("name", "dim"), [*MOVABLE, ("hartmann", 3), ("hartmann", 6)])
+@pytest.mark.parametrize("moved", [0, 1])
+def test_a_moved_box_keeps_the_maximum_elsewhere_inside(name: str, dim: int, moved: int) -> None:
+    plain, problem = synthetic(name, dim=dim), synthetic(name, dim=dim, moved=moved)
+    assert problem.optimal_value == plain.optimal_value
+    best = problem.optimizers[0]
+    assert best.min() >= 0.05 - 1e-12 and best.max() <= 0.95 + 1e-12
+    assert 0.01 < (best - plain.optimizers[0]).abs().max() <= 0.2 + 1e-12
+    attained = problem.evaluate_true(problem.optimizers)
+    scale = 1.0 + abs(plain.optimal_value)
+    assert (attained - plain.optimal_value).abs().max() <= 1e-4 * scale
+    assert problem.evaluate_true(cube(4096, dim)).max() <= plain.optimal_value
+    again = synthetic(name, dim=dim, moved=moved)
+    assert torch.equal(again.evaluate_true(cube(8, dim)), problem.evaluate_true(cube(8, dim)))
+
+
+def test_a_box_that_cannot_be_moved_is_refused() -> None:
+    with pytest.raises(ValueError, match="moved=None for branin"):
+        synthetic("branin", dim=2, moved=0)

@@ -16,6 +16,7 @@ from experiments.benchmarks import (
     large_grid_cost,
     nipv_cost,
     sgpr_cost,
+    stream_cost,
     table_error,
     wiski_cost,
 )
@@ -126,6 +127,13 @@ def test_ingest_cost(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     table = pd.read_csv(tmp_path / "ingest_cost.csv")
     assert table["workers"].tolist() == [1, 2] and table["rows"].tolist() == [4000, 4000]
     assert bool((table.loc[0, ["read", "absorb", "merge"]] > 0.0).all())
+
+
+def test_stream_cost(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    stream_cost.main(out=tmp_path, smoke=True)
+    assert "NodeWISKI: evidence" in capsys.readouterr().out
+    table = pd.read_csv(tmp_path / "stream_cost.csv")
+    assert len(table) == 4 and bool((table[["c(m)", "c(m) later", "growth"]] > 0).all(axis=None))
 
 
 def test_table_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
