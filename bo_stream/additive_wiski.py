@@ -183,8 +183,9 @@ class AdditiveWISKI(AdditiveGP):
         """
         report = super().fit(max_evals)
         low, high = self._box()
-        reasons = self._grids.too_coarse(self.covar_module, high - low, self.num_outputs)
-        if reasons and not self._warned:
+        given = (self.covar_module, high - low, self.num_outputs)
+        reasons = [] if self._warned else self._grids.too_coarse(*given)
+        if reasons:
             self._warned = True
             why = "; ".join(reasons).capitalize()
             warnings.warn(

@@ -31,7 +31,9 @@ FALL = 1.0 - math.exp(-0.5)
 """What share of its height an RBF kernel falls by over its lengthscale."""
 
 
-def kernel_lengths(kernel: Kernel, widths: Tensor, outputs: int) -> Tensor:
+def kernel_lengths(
+    kernel: Kernel, widths: Tensor, outputs: int, inputs: Sequence[int] | None = None
+) -> Tensor:
     """The lengthscale along each input, ``d``: shortest over outputs, infinite on flat kernels.
 
     For any stationary kernel: where it has fallen as far towards its lowest value as an RBF kernel
@@ -41,11 +43,13 @@ def kernel_lengths(kernel: Kernel, widths: Tensor, outputs: int) -> Tensor:
         kernel: The kernel, with or without one batch dimension of the outputs.
         widths: Of the box that distances are looked at in.
         outputs: Number of outputs.
+        inputs: Only these, in this order.
     """
     t = torch.logspace(-4.0, 2.0, 601, dtype=widths.dtype, device=widths.device)
     t = torch.cat([t.new_zeros(1), t, t.new_tensor([1e6])])
     lengths = []
-    for k, width in enumerate(widths):
+    for k in range(len(widths)) if inputs is None else inputs:
+        width = widths[k]
         values = kernel_along(kernel, k, t * width, len(widths), outputs).detach()
         height, low = values[:, :1], values.amin(-1, keepdim=True)
         fallen = (height - values) / (height - low).clamp_min(1e-12 * height.abs())

@@ -116,7 +116,7 @@ class Groups:
         """
         reasons = []
         for member, grid in zip(members(kernel), self.grids, strict=True):
-            lengths = kernel_lengths(member, widths, outputs)[list(grid.group)]
+            lengths = kernel_lengths(member, widths, outputs, grid.group)
             reasons += coarse_inputs(grid.group, lengths.tolist(), grid.step)
         return reasons
 
