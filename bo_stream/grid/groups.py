@@ -24,7 +24,6 @@ from bo_stream.grid.nodes import Grid, Interpolation
 from bo_stream.grid.roots import dense_root
 from bo_stream.shapes import nested
 from bo_stream.sums.evidence import Factorisation, attach, factorise
-from bo_stream.sums.roots import DenseRoot
 from bo_stream.sums.state import Sums
 
 __all__ = ["GroupState", "Groups", "checked_groups", "group_evidence", "inputs_of", "members"]
@@ -144,11 +143,48 @@ class GroupState(Sums):
         return w1 / G, y1 / G, one / G**2
 
 
+class BlockRoot:
+    """Root of a block-diagonal kernel matrix.
+
+    Args:
+        blocks: The matrices on the diagonal.
+    """
+
+    def __init__(self, blocks: Sequence[Tensor]) -> None:
+        self.roots = [dense_root(K, len(K)) for K in blocks]
+        self.sizes = [len(K) for K in blocks]
+
+    def left(self, M: Tensor) -> Tensor:
+        """``R M``."""
+        parts = zip(self.roots, M.split(self.sizes), strict=True)
+        return torch.cat([root.left(part) for root, part in parts])
+
+    def left_t(self, M: Tensor) -> Tensor:
+        """``R' M``."""
+        parts = zip(self.roots, M.split(self.sizes), strict=True)
+        return torch.cat([root.left_t(part) for root, part in parts])
+
+    def project(self, A: Tensor) -> Tensor:
+        """``R' A R``: O(m^2) for each node of a block."""
+        return self.left_t(self.left_t(A).mT)
+
+    def lift(self, Q_inv: Tensor) -> Tensor:
+        """``R Q^-1 R'``: likewise."""
+        return self.left(self.left(Q_inv).mT)
+
+    def gradient(self, Y: Tensor) -> list[Tensor]:
+        """Gradients in the blocks, of blocks of Y alone."""
+        rows = Y.split(self.sizes)
+        corners = [part.split(self.sizes, -1)[g] for g, part in enumerate(rows)]
+        parts = zip(self.roots, corners, strict=True)
+        return [gradient for root, corner in parts for gradient in root.gradient(corner)]
+
+
 def group_evidence(
     state: GroupState, kernel: Kernel, s2: Tensor, c: Tensor, profile_mean: bool
 ) -> tuple[Tensor, list[Factorisation]]:
     """Log evidence summed over outputs, with closed-form gradients, and what the posterior needs
-    of it. O(m^3).
+    of it. O(m^3): one Cholesky factor and one inverse an output.
 
     Args:
         state: The state.
@@ -166,11 +202,10 @@ def group_evidence(
     for i in range(outputs):
         blocks = [matrices[i] for matrices in each]
         with torch.no_grad():
-            roots = [dense_root(K, len(K)).R for K in blocks]
-            given = (DenseRoot(torch.block_diag(*roots)), state.statistics(i), s2[i], c[i])
-            value, gradients, own = factorise(*given, profile_mean)
+            root, stats = BlockRoot([K.detach() for K in blocks]), state.statistics(i)
+            value, gradients, own = factorise(root, stats, s2[i], c[i], profile_mean)
         made.append(own)
-        values.append(attach(value, [s2[i], c[i], torch.block_diag(*blocks)], gradients))
+        values.append(attach(value, [s2[i], c[i], *blocks], gradients))
     return torch.stack(values).sum(), made
 
 
