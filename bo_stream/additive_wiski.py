@@ -47,8 +47,8 @@ class AdditiveWISKI(AdditiveGP):
 
     Use it where the function is nearly a sum; elsewhere interactions between inputs of different
     groups are lost for good. Test RMSE, in standard deviations of the outcomes, with each input on
-    its own, means of three 90/10 splits: .76 on kin8nm (8 inputs) and .41 on elevators (18).
-    `NodeWISKI` with 512 nodes: .31 and .38.
+    its own: .76 on kin8nm (8 inputs) and .41 on elevators (18); `NodeWISKI` with 512 nodes: .34 and
+    .39 (`python -m experiments.benchmarks.table_error`, means of three splits).
 
     Args:
         train_X: ``n x d`` raw inputs, any d; ``n = 0`` is allowed.

@@ -13,7 +13,7 @@ from typing import Annotated
 from experiments.common.command import Choice, Out, Smoke, begin, command, option, start
 from experiments.common.progress import Progress, say
 
-TAKES = "about 20 minutes on one core"
+TAKES = "about half an hour on one core"
 TABLES = ("kin8nm", "elevators")
 FAMILIES = ("additive_wiski", "projected_wiski", "node_wiski")
 FIRST, SHARE = 300, 20
