@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from bo_stream.additive_wiski import AdditiveWISKI
     from bo_stream.cagp import CaGP
     from bo_stream.campaign.campaign import Campaign
     from bo_stream.campaign.space import Box, Pool
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = [
     "HSGP",
     "WISKI",
+    "AdditiveWISKI",
     "Box",
     "CaGP",
     "Campaign",
@@ -45,6 +47,7 @@ _HOMES = {
     "NodeWISKI": "node_wiski",
     "HSGP": "hsgp",
     "WISKI": "wiski",
+    "AdditiveWISKI": "additive_wiski",
     "Box": "campaign.space",
     "CaGP": "cagp",
     "Campaign": "campaign.campaign",

@@ -7,31 +7,27 @@ for Large-scale Calibrated Classification; over additive statistics as in [WISKI
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from typing import Any, Self, cast
 
 import torch
 from botorch.utils.types import DEFAULT
 from gpytorch.kernels import Kernel
-from torch import Size, Tensor, nn
+from torch import Tensor, nn
 
-from bo_stream.classes.labels import Label, checked_classes, read_labels, unseen
-from bo_stream.classes.latent import LatentClasses
+from bo_stream.classes.labels import checked_classes, read_labels, unseen
 from bo_stream.classes.pairs import Pairs
-from bo_stream.classes.record import Seen, read_settings, settings_of, telling
-from bo_stream.core import checkpoint
+from bo_stream.classes.record import telling
 from bo_stream.core.additive import AdditiveGP
 from bo_stream.core.checks import sizes_of
-from bo_stream.core.composite import Composite
-from bo_stream.core.model import ProcessModel
-from bo_stream.core.options import default_kernel
 from bo_stream.core.state import Lock
 from bo_stream.core.streaming import StreamingGP
-from bo_stream.core.tallies import aligned, count, empty_like, kernel_for, tally, tell, together
+from bo_stream.core.tallies import aligned, count, kernel_for, tally, together
 from bo_stream.core.units import bounds_for, input_transform_for
-from bo_stream.errors import InputError, OptionError, StateError, UnsupportedError
+from bo_stream.errors import InputError, OptionError, StateError
 from bo_stream.families import FAMILIES
 from bo_stream.fitting.report import FitReport
+from bo_stream.labelled import CountedClasses
 
 __all__ = ["DirichletClassifier"]
 
@@ -39,7 +35,7 @@ TAKEN = ("train_Yvar", "likelihood", "mean_module", "outcome_transform", "loads_
 """Options of a family that follow from the labels here."""
 
 
-class DirichletClassifier(Composite, LatentClasses):
+class DirichletClassifier(CountedClasses):
     """A classifier of C classes whose latent functions are a streaming surrogate's C outputs.
 
     Each class is a regression of its own, with a constant mean, a kernel and known noise: a label
@@ -48,12 +44,12 @@ class DirichletClassifier(Composite, LatentClasses):
     batches, and hyperparameters are learned from all of them by the evidence. Until `fit` is
     called, a class that nothing speaks for has the mean "some other class".
 
-    WISKI and HSGP hold sums, and for these the points of each class are also counted on their own.
-    Then a class may turn up late (it has been "some other class" at every point so far),
-    ``alpha_epsilon`` may be changed, two classifiers may `merge`, each exactly as if it had been so
-    from the start; and `forget` works. Other families of several outputs (NodeWISKI, ExactGP) need
-    all ``classes`` beforehand and keep ``alpha_epsilon``: what becomes of a point there depends on
-    its noise.
+    WISKI, AdditiveWISKI and HSGP hold sums, and for these the points of each class are also counted
+    on their own. Then a class may turn up late (it has been "some other class" at every point so
+    far), ``alpha_epsilon`` may be changed, two classifiers may `merge`, each exactly as if it had
+    been so from the start; and `forget` works. Other families of several outputs (NodeWISKI,
+    ExactGP) need all ``classes`` beforehand and keep ``alpha_epsilon``: what becomes of a point
+    there depends on its noise.
 
     Costs are those of the surrogate with C outputs of known noise. The counts double its memory;
     `observe` counts each point for its class alone; a class more, a change of ``alpha_epsilon`` and
@@ -69,7 +65,7 @@ class DirichletClassifier(Composite, LatentClasses):
             sorted order; those that turn up late come behind.
         alpha_epsilon: Concentration of the classes that a label does not name.
         covar_module: A kernel without batch shape; each class has it with hyperparameters of its
-            own. By default that of all families.
+            own. By default the family's.
         input_transform: As for every family.
         options: The family's own: ``grid_size``, ``num_features``, ``cap``, ...
 
@@ -85,9 +81,6 @@ class DirichletClassifier(Composite, LatentClasses):
         >>> model.observe(X[50:], y[50:]).predict_proba(X[:3]).shape
         torch.Size([3, 2])
     """
-
-    model: StreamingGP
-    tallies: nn.ModuleList
 
     def __init__(
         self,
@@ -112,19 +105,11 @@ class DirichletClassifier(Composite, LatentClasses):
         if taken:
             raise OptionError("options that labels leave open", ", ".join(taken), "Leave them out.")
         family, X = _family(surrogate, dim), train_X.detach()
-        kernel = default_kernel(dim, Size()) if covar_module is None else covar_module
-        bounds = bounds_for(bounds, input_transform, X)
-        none = X.new_empty(0, len(known))
-        model = family(
-            X[:0],
-            none,
-            none,
-            bounds=bounds,
-            covar_module=kernel_for(kernel, len(known)),
-            input_transform=input_transform_for(input_transform, X, bounds),
-            outcome_transform=None,
-            **options,
-        )
+        bounds, none = bounds_for(bounds, input_transform, X), X.new_empty(0, len(known))
+        options |= {"bounds": bounds, "outcome_transform": None}
+        options |= {"input_transform": input_transform_for(input_transform, X, bounds)}
+        kernel = covar_module or family(X[:0], none[:, :1], none[:, :1], **options).covar_module
+        model = family(X[:0], none, none, covar_module=kernel_for(kernel, len(known)), **options)
         model._set_prior_mean(X.new_full((len(known),), pairs.other.target))
         counted = isinstance(model, AdditiveGP) and model.promises.order_invariant
         tallies = [tally(cast(AdditiveGP, model), kernel) for _ in known] if counted else []
@@ -134,26 +119,7 @@ class DirichletClassifier(Composite, LatentClasses):
         self.observe(train_X, train_y)
         self.eval()
 
-    def _become(self, model: StreamingGP, tallies: Sequence[Any], seen: Seen, pairs: Pairs) -> None:
-        self.model, self.tallies = model, nn.ModuleList(tallies)
-        self._classes, self._seen, self._pairs = list(seen), seen, pairs
-
     # -- labels ----------------------------------------------------------------------------------
-
-    @property
-    def num_observed(self) -> int:
-        """How many labels were absorbed."""
-        return self.model.num_observed
-
-    @property
-    def class_counts(self) -> dict[Label, int]:
-        """How many labels were absorbed of each class."""
-        return dict(self._seen)
-
-    @property
-    def state_bytes(self) -> int:
-        """Bytes of all state buffers."""
-        return sum(part.state_bytes for part in self._streams())
 
     def observe(self, X: Tensor, y: Any) -> Self:
         """Absorb labels in place; whatever is raised, nothing has changed then.
@@ -245,30 +211,7 @@ class DirichletClassifier(Composite, LatentClasses):
         self._become(model, tallies, seen, self._pairs)
         return self
 
-    def forget(self, factor: float) -> Self:
-        """Count all labels so far ``factor`` times, as `StreamingGP.forget` has it.
-
-        Raises:
-            InputError: on a factor that is not above 0 and at most 1.
-            UnsupportedError: by a family that cannot forget.
-        """
-        together(self._streams(), lambda: [part.forget(factor) for part in self._streams()])
-        return self
-
-    def believing(self, X: Tensor) -> ProcessModel:
-        """The latent functions as if labels at ``q x d`` raw points were known: means stay, and
-        variances shrink as the precision to be expected of a label has it. For points under
-        evaluation.
-        """
-        with torch.no_grad():
-            noise = self._pairs.expected_noise(self.predict_proba(X))
-            return self.model.condition_on_observations(X, self.latent(X)[0], noise)
-
     # -- hyperparameters -------------------------------------------------------------------------
-
-    def log_evidence(self) -> Tensor:
-        """The log evidence of the transformed labels, summed over classes, 0-dim."""
-        return self.model.log_evidence()
 
     def fit(self, max_evals: int | None = None) -> FitReport:
         """Fit every class's hyperparameters by the evidence of all labels, warm-started.
@@ -291,101 +234,6 @@ class DirichletClassifier(Composite, LatentClasses):
         tallies = self._counts()
         together(tallies, lambda: aligned(tallies, cast(AdditiveGP, self.model)))
         return report
-
-    # -- saving ----------------------------------------------------------------------------------
-
-    def save(self, path: Any) -> None:
-        """Write a checkpoint that `bo_stream.load` alone makes this classifier of again."""
-        checkpoint.save(self, path)
-
-    def get_extra_state(self) -> dict[str, Any]:
-        """What the labels were taken for."""
-        return {"class": type(self).__name__, **settings_of(self._seen, self._pairs)}
-
-    def set_extra_state(self, state: dict[str, Any]) -> None:
-        """`load_state_dict` has seen to it."""
-
-    def load_state_dict(
-        self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False
-    ) -> Any:
-        """Restore everything, classes and ``alpha_epsilon`` included: whole, or not at all.
-
-        Raises:
-            StateError: if what was saved does not fit this classifier.
-        """
-        header = state_dict.get("_extra_state")
-        if not isinstance(header, Mapping) or header.get("class") != type(self).__name__:
-            raise StateError("the state of a DirichletClassifier", repr(header), "Load its own.")
-        seen, pairs = read_settings(header)
-        known = list(seen)
-        model, tallies = copy.deepcopy(self.model), copy.deepcopy(self._counts())
-        if known != self._classes and tallies:
-            tallies = [tally(cast(AdditiveGP, model), self._kernel()) for _ in known]
-            model = empty_like(model, len(known), self._kernel())
-        elif known != self._classes:
-            raise StateError(f"classes {self._classes}", f"{known}", "Build it with these.")
-        for prefix, part in [("model.", model), *_numbered(tallies)]:
-            cut = len(prefix)
-            own = {k[cut:]: v for k, v in state_dict.items() if k.startswith(prefix)}
-            part.load_state_dict(own, strict, assign=assign)
-        self._become(model, tallies, seen, pairs)
-
-    def _taken_apart(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        return settings_of(self._seen, self._pairs), {
-            "model": self.model,
-            **dict(_numbered(self.tallies)),
-        }
-
-    @classmethod
-    def _put_together(cls, settings: Mapping[str, Any], parts: Mapping[str, Any]) -> Self:
-        made, (seen, pairs) = cls.__new__(cls), read_settings(settings)
-        nn.Module.__init__(made)
-        made._lock = Lock()
-        tallies = [parts[name] for name, _ in _numbered(seen) if name in parts]
-        made._become(parts["model"], tallies, seen, pairs)
-        made.eval()
-        return made
-
-    # -- pieces ----------------------------------------------------------------------------------
-
-    def _streams(self) -> list[StreamingGP]:
-        return [self.model, *self._counts()]
-
-    def _counts(self) -> list[AdditiveGP]:
-        """A tally for each class, or none at all."""
-        return cast("list[AdditiveGP]", list(self.tallies))
-
-    def _kernel(self) -> Kernel:
-        """The kernel that every class starts with."""
-        return self._counts()[0].covar_module
-
-    def _need_tallies(self, what: str) -> None:
-        if not len(self.tallies):
-            raise UnsupportedError(
-                f"{what} for {type(self.model).__name__}",
-                "something else",
-                "Give `classes` when building it, or use WISKI or HSGP.",
-            )
-
-    def _told(self, tallies: Sequence[AdditiveGP], outputs: int, pairs: Pairs) -> StreamingGP:
-        """A surrogate of what tallies have counted, with the hyperparameters of now."""
-        model = empty_like(self.model, outputs, self._kernel())
-        before = self.model._prior_mean().detach()
-        means = before.new_full((outputs,), pairs.other.target)
-        means[: len(before)] = pairs.moved(before, self._pairs)
-        for name, parameter in model.named_parameters():
-            old = self.model.get_parameter(name)
-            rows = parameter.data.view(outputs, -1)
-            rows[: len(before)] = old.data.reshape(len(before), -1)
-            parameter.requires_grad_(old.requires_grad)
-        model._set_prior_mean(means)
-        own = torch.eye(outputs, dtype=torch.bool, device=means.device)
-        tell(cast(AdditiveGP, model), tallies, *pairs.regressions(own, means))
-        return model
-
-
-def _numbered(parts: Any) -> list[tuple[str, Any]]:
-    return [(f"tallies.{k}.", part) for k, part in enumerate(parts)]
 
 
 def _family(surrogate: Any, dim: int) -> Callable[..., StreamingGP]:

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from torch import Tensor
 
+from bo_stream.additive_wiski import AdditiveWISKI
 from bo_stream.cagp import CaGP
 from bo_stream.core.streaming import StreamingGP
 from bo_stream.errors import InputError
@@ -23,6 +24,7 @@ __all__ = ["FAMILIES", "in_loops", "surrogate"]
 FAMILIES: dict[str, Callable[..., StreamingGP]] = {
     "wiski": WISKI,
     "projected_wiski": ProjectedWISKI,
+    "additive_wiski": AdditiveWISKI,
     "hsgp": HSGP,
     "node_wiski": NodeWISKI,
     "cagp": CaGP,
@@ -44,8 +46,8 @@ def surrogate(
     """Build a surrogate by the name of its family.
 
     Args:
-        name: ``wiski``, ``projected_wiski``, ``hsgp``, ``node_wiski``, ``cagp``, ``exact``,
-            ``online_sgpr`` or ``online_svgp``.
+        name: ``wiski``, ``projected_wiski``, ``additive_wiski``, ``hsgp``, ``node_wiski``,
+            ``cagp``, ``exact``, ``online_sgpr`` or ``online_svgp``.
         train_X: ``n x d`` raw inputs; ``n = 0`` is allowed.
         train_Y: ``n x m`` raw outcomes.
         train_Yvar: ``n x m`` raw noise variances, or None to learn the noise.

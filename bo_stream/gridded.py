@@ -116,7 +116,9 @@ class GriddedGP(ChoosingGP):
     def fit(self, max_evals: int | None = None) -> FitReport:
         """Fit the hyperparameters, warm-started, and with ``grid_size="auto"`` the grid to them.
 
-        Interrupted, it leaves the best hyperparameters seen on the grid of then.
+        The grid moves even where no evaluations are left to climb on the new one; the report then
+        has the value on the old one. Interrupted, it leaves the best hyperparameters seen on the
+        grid of then.
 
         Args:
             max_evals: Most objective-and-gradient evaluations; None: until the gain falls below
@@ -131,7 +133,8 @@ class GriddedGP(ChoosingGP):
                 self._warned = True
                 remedy = "Call `refine`, or give" if self._choosable() else "Build it anew with"
                 warnings.warn(
-                    f"The grid is too coarse. {why} {remedy} a larger `grid_size`.",
+                    f"The grid is too coarse, and intervals may be too narrow. {why} {remedy} a "
+                    "larger `grid_size`.",
                     GridWarning,
                     stacklevel=2,
                 )

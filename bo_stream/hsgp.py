@@ -17,10 +17,10 @@ from bo_stream.core.choosing import ChoosingGP
 from bo_stream.core.options import CommonOptions, whole_number
 from bo_stream.core.streaming import Promises
 from bo_stream.errors import BoundsError
+from bo_stream.posterior.features import FeatureProcess
 from bo_stream.spectral.basis import Basis
 from bo_stream.spectral.density import checked_lengthscales, lengthscales_of, log_density
 from bo_stream.spectral.evidence import spectral_evidence
-from bo_stream.spectral.posterior import SpectralProcess
 from bo_stream.spectral.state import SpectralState
 from bo_stream.sums.evidence import Factorisation
 
@@ -175,12 +175,12 @@ class HSGP(ChoosingGP):
 
     # -- posterior and objective -----------------------------------------------------------------
 
-    def _build_process(self, state: SpectralState) -> SpectralProcess:
+    def _build_process(self, state: SpectralState) -> FeatureProcess:
         with torch.no_grad():
             made = self._evidence(state, profile_mean=False)[1]
         u = torch.stack([f.root.left(f.q.unsqueeze(-1))[:-1, 0] for f in made])
         S = torch.stack([f.root.lift(f.Q_inv)[:-1, :-1] for f in made])
-        return SpectralProcess(state.basis, self._prior_mean().detach().clone(), u, S)
+        return FeatureProcess(state.basis, self._prior_mean().detach().clone(), u, S)
 
     def _objective(self, profile_mean: bool) -> tuple[Tensor, Tensor | None]:
         """Log evidence with closed-form gradients (MATHS 2.3, 2.4, 2.9)."""

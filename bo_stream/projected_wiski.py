@@ -7,14 +7,12 @@ density of each batch, and rows of the past stay as they are.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Literal, Unpack, cast
 
 import torch
-from gpytorch.kernels import Kernel
 from torch import Size, Tensor, nn
 
 from bo_stream.core.checks import sizes_of
@@ -23,8 +21,6 @@ from bo_stream.core.fitted import News
 from bo_stream.core.options import CommonOptions, default_kernel
 from bo_stream.core.streaming import Promises
 from bo_stream.errors import InputError
-from bo_stream.exact import ExactGP
-from bo_stream.fitting.fit import fit_model
 from bo_stream.fitting.objective import check_evaluations
 from bo_stream.fitting.report import FitReport
 from bo_stream.grid.integral import Carry
@@ -33,18 +29,13 @@ from bo_stream.grid.posterior import GridProcess
 from bo_stream.grid.projected import ProjectedGrid, ProjectedKernel, projection_of, uphill
 from bo_stream.grid.state import GridState, grid_state
 from bo_stream.posterior.process import PosteriorProcess
+from bo_stream.projecting import LEARNED_FROM, Learner, thinned
 from bo_stream.wiski import WISKI
 
 __all__ = ["ProjectedWISKI"]
 
-LEARNED_FROM = 600
-"""Points, at most, of which the evidence or the predictive density is climbed;"""
-LOOKED_AT = 300
-"""and at most, while starts are compared."""
-OTHERS, FIRST_LOOK, CLIMB = 7, 25, 100
-"""Starts beside the projection of now, evaluations that each start gets, and the best of them."""
-TRUST = 3.0
-"""Largest change of a hyperparameter's logarithm while the projection is learned."""
+CLIMB = 100
+"""Evaluations in which functions are learned from points, at most."""
 
 
 class ProjectedWISKI(WISKI):
@@ -178,7 +169,7 @@ class ProjectedWISKI(WISKI):
 
     def _uphill(self, X: Tensor, Y: Tensor, R: Tensor) -> Tensor:
         """The projection a step up the predictive density of new points."""
-        X, Y, R = _thinned(LEARNED_FROM, X, Y, R)
+        X, Y, R = thinned(LEARNED_FROM, X, Y, R)
         D = (self._noise_scale().unsqueeze(-1) * R).expand(Y.shape)
         process = cast(GridProcess, self.process())
         if process.folded_points:  # made of the state alone, so that a loaded one goes on the same
@@ -223,40 +214,10 @@ class ProjectedWISKI(WISKI):
         self._choose(self._covering(self._fitting_sizes() if self._chooses else self.grid.sizes))
 
     def _learned(self, X: Tensor, Y: Tensor, R: Tensor, most: int) -> ProjectedKernel:
-        """The projection of highest evidence, and the kernel that goes with it.
-
-        The projection of now and some others are looked at, and the best goes on: O(n^3) an
-        evaluation, of at most 600 points, by an exact GP with the grid's own covariance.
-        """
-        grid, few, data = self.grid, _thinned(LOOKED_AT, X, Y, R), _thinned(LEARNED_FROM, X, Y, R)
-        others = self._projection.others(torch.Generator().manual_seed(0), OTHERS)
-        starts = [replace(grid, phi=phi.to(grid.phi)) for phi in (grid.phi, *others)]
-        seen = [self._climbed(start, few, min(most, FIRST_LOOK)) for start in starts]
-        best = max(seen, key=lambda looked: looked[0])[1]
-        return self._climbed(replace(grid, phi=best.phi.detach()), data, most, best.base_kernel)[1]
-
-    def _climbed(
-        self,
-        grid: ProjectedGrid,
-        data: tuple[Tensor, Tensor, Tensor],
-        most: int,
-        kernel: Kernel | None = None,
-    ) -> tuple[float, ProjectedKernel]:
-        """The evidence that a climb from a projection ends at, and where."""
-        X, Y, R = data
-        learned = self.noise_mode != "known"
-        model = ExactGP(
-            X,
-            Y.mT,
-            R.expand(Y.shape).mT,
-            covar_module=ProjectedKernel(copy.deepcopy(kernel or self.covar_module), grid),
-            mean_module=copy.deepcopy(self.mean_module),
-            likelihood=copy.deepcopy(self.likelihood) if learned else None,
-            input_transform=None,
-            outcome_transform=None,
-        )
-        value = torch.enable_grad()(fit_model)(model, most, TRUST).value
-        return value, cast(ProjectedKernel, model.covar_module)
+        """The projection of highest evidence, and the kernel that goes with it."""
+        likelihood = self.likelihood if self.noise_mode != "known" else None
+        learner = Learner(self.covar_module, self.mean_module, likelihood)
+        return learner.best(self.grid, self._projection, (X, Y, R), most)
 
     # -- saving ----------------------------------------------------------------------------------
 
@@ -269,9 +230,3 @@ class ProjectedWISKI(WISKI):
 
     def _sizes(self) -> dict[str, int]:
         return {**super()._sizes(), "f": len(self._projection.start())}
-
-
-def _thinned(most: int, X: Tensor, Y: Tensor, R: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """At most so many of n points, evenly spread over the order in which they came."""
-    some = torch.linspace(0, len(X) - 1, min(len(X), most), device=X.device).round().long()
-    return X[some], Y[:, some], R[:, some]

@@ -63,7 +63,10 @@ class ChoosingGP(AdditiveGP):
     def fit(self, max_evals: int | None = None) -> FitReport:
         """Fit the hyperparameters, warm-started, and the features to them while that is possible.
 
-        Interrupted, it leaves the best hyperparameters seen under the features of then.
+        A choice takes no evaluation: where none are left, the features are still chosen for the
+        hyperparameters reached (or fits of few evaluations would never move them), and the report
+        has the value under the features of before. Interrupted, it leaves the best hyperparameters
+        seen under the features of then.
 
         Args:
             max_evals: Most objective-and-gradient evaluations; None: until the gain falls below

@@ -91,9 +91,19 @@ def own_options(family: type) -> list[str]:
     return [n for n in inspect.signature(family).parameters if n not in (*data, *_DEFAULTS)]
 
 
-def default_kernel(dim: int, batch_shape: Size) -> Kernel:
-    """`ScaleKernel` over an ARD RBF with BoTorch's dimension-scaled priors, per output."""
-    base = get_covar_module_with_dim_scaled_prior(ard_num_dims=dim, batch_shape=batch_shape)
+def default_kernel(
+    dim: int, batch_shape: Size, active_dims: tuple[int, ...] | None = None
+) -> ScaleKernel:
+    """`ScaleKernel` over an ARD RBF with BoTorch's dimension-scaled priors, per output.
+
+    Args:
+        dim: Number of inputs that it looks at.
+        batch_shape: Of the outputs.
+        active_dims: Which they are; None: all.
+    """
+    base = get_covar_module_with_dim_scaled_prior(
+        ard_num_dims=dim, batch_shape=batch_shape, active_dims=active_dims
+    )
     return ScaleKernel(base, batch_shape=batch_shape)
 
 

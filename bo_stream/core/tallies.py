@@ -39,9 +39,11 @@ def kernel_for(kernel: Kernel, outputs: int) -> Kernel:
             "Give it without batch_shape: every output gets hyperparameters of its own.",
         )
     made = copy.deepcopy(kernel)
-    made = made.expand_batch(Size([outputs])) if outputs > 1 else made
-    for parameter in made.parameters():
-        parameter.data = parameter.data.clone(memory_format=torch.contiguous_format)
+    parts = [part for part in made.modules() if isinstance(part, Kernel)]
+    for part in parts if outputs > 1 else []:  # `expand_batch` cannot do sums and active dimensions
+        for parameter in part.parameters(recurse=False):
+            parameter.data = parameter.data.expand(outputs, *parameter.shape).contiguous()
+        part.batch_shape = Size([outputs])
     return made
 
 

@@ -18,7 +18,7 @@ from bo_stream.grid.products import ProductRows, RowProcess
 from bo_stream.grid.reduced import InEigenbasis
 from bo_stream.grid.rows import ProductPrior, RowFactorisation
 from bo_stream.grid.state import GridState
-from bo_stream.spectral.posterior import SpectralProcess
+from bo_stream.posterior.features import FeatureProcess
 
 __all__ = ["compact_process"]
 
@@ -45,7 +45,7 @@ def compact_process(
     (part,), m = made, state.grid.m
     if isinstance(part, InEigenbasis) and part.basis.size <= FEATURES * m:
         q, S = part.made.q.unsqueeze(0), part.made.Q_inv.unsqueeze(0)
-        return SpectralProcess(Features((part.basis,)), mean, q, S)
+        return FeatureProcess(Features((part.basis,)), mean, q, S)
     if n > POINTS * m or not isinstance(part, RowFactorisation):
         return None
     if isinstance(part.prior, ProductPrior):

@@ -26,8 +26,8 @@ from bo_stream.grid.products import ProductRows, RowProcess
 from bo_stream.grid.reduced import MOST, InEigenbasis, chosen_basis, reduced_evidence
 from bo_stream.grid.rows import ProductPrior, evidence_from_rows
 from bo_stream.grid.state import BandState
+from bo_stream.posterior.features import FeatureProcess
 from bo_stream.posterior.process import PosteriorProcess
-from bo_stream.spectral.posterior import SpectralProcess
 from bo_stream.sums.evidence import attach
 
 __all__ = ["Derived", "dropped_share", "large_evidence", "large_process"]
@@ -138,11 +138,11 @@ def large_process(made: list[InEigenbasis] | list[ProductRows], mean: Tensor) ->
     q = [part.made.q for part in parts]
     S = [part.made.Q_inv for part in parts]
     if all(basis.same_as(bases[0]) for basis in bases):
-        return SpectralProcess(Features((bases[0],)), mean, torch.stack(q), stacked(S))
+        return FeatureProcess(Features((bases[0],)), mean, torch.stack(q), stacked(S))
     own = torch.eye(len(S), dtype=mean.dtype, device=mean.device)  # the features of each output
     means = torch.stack([torch.cat([e * v for e, v in zip(row, q, strict=True)]) for row in own])
     covs = [torch.block_diag(*(e * M for e, M in zip(row, S, strict=True))) for row in own]
-    return SpectralProcess(Features(tuple(bases)), mean, means, torch.stack(covs))
+    return FeatureProcess(Features(tuple(bases)), mean, means, torch.stack(covs))
 
 
 def dropped_share(made: Sequence[object]) -> float:

@@ -24,7 +24,15 @@ from bo_stream.grid.posterior import GridProcess
 from bo_stream.linalg import chol_psd
 from bo_stream.shapes import shaped
 
-__all__ = ["ProjectedGrid", "ProjectedKernel", "log_density", "projection_of", "uphill"]
+__all__ = [
+    "Linear",
+    "OfModule",
+    "ProjectedGrid",
+    "ProjectedKernel",
+    "log_density",
+    "projection_of",
+    "uphill",
+]
 
 PROBES = 64
 """Points at which a module is tried out."""

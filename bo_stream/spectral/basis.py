@@ -10,7 +10,6 @@ from __future__ import annotations
 import heapq
 import math
 from dataclasses import dataclass
-from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -18,40 +17,11 @@ from torch import Tensor
 from bo_stream.posterior.moments import Back, sloped_product
 from bo_stream.shapes import shaped
 
-__all__ = ["Basis", "FeatureMap"]
+__all__ = ["Basis"]
 
 LEAST_HALF, MARGIN, LONGEST = 0.6, 1.2, 1.0
 """A wall is this many lengthscales beyond the bounds (of at most one width of the bounds each),
 and never nearer to their middle than the first number."""
-
-
-class FeatureMap(Protocol):
-    """Functions whose coefficients are Gaussian."""
-
-    def features(self, X: Tensor) -> Tensor:
-        """The functions at points ``batch x q x d``: ``batch x q x f``, differentiable."""
-        ...
-
-    def sloped(self, X: Tensor) -> tuple[Tensor, Back]:
-        """The functions with their derivatives in the places of points, without a graph.
-
-        Args:
-            X: Points, ``batch x q x d``.
-
-        Returns:
-            ``batch x q x (1 + k) x f``, the values first; and how gradients in the places become
-            those in the points.
-        """
-        ...
-
-    def same_as(self, other: Any) -> bool:
-        """Whether sums over these functions and over the other's add up."""
-        ...
-
-    @property
-    def made_of(self) -> tuple[Tensor, ...]:
-        """Tensors that tell these functions from others, as in `Expansion`."""
-        ...
 
 
 @dataclass(frozen=True)

@@ -168,10 +168,7 @@ class OpeningSums(Sums, ABC):
                 mine = mine.resummed(other.features, n)
             else:
                 raise StateError(*self._unlike())
-        mine = mine if n else mine.about(other.origin)
-        if not torch.equal(other.origin, mine.origin):
-            other = other.about(mine.origin)
-        new = mine.merged(other)
+        new = super(OpeningSums, mine).merged_at(other, undo, n, others)
         if other.at_hand(others):
             new.opening.hold(*other.opening.first(others), undo, n)
         return new

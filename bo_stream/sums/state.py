@@ -140,6 +140,11 @@ class Sums:
         A, b, yy, ld = self.A + other.A, self.b + other.b, self.yy + other.yy, self.ld + other.ld
         return replace(self, A=A, b=b, yy=yy, ld=ld, weight=self.weight + other.weight)
 
+    def merged_at(self, other: Self, undo: Undo, n: int, others: int) -> Self:
+        """Both streams' data, n and others of them, counted from this one's origin: O(m^2)."""
+        mine = self if n else self.about(other.origin)
+        return mine.merged(other)
+
     def along(self, other: Sums, n: int) -> Self:
         """The same n points summed over the rows that another state has by now: one's own, unless
         a family can choose its rows anew.

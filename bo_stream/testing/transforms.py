@@ -19,6 +19,7 @@ from botorch.models.transforms.outcome import ChainedOutcomeTransform, Log
 from botorch.optim.optimize import optimize_acqf
 from botorch.posteriors.transformed import TransformedPosterior
 from botorch.sampling.normal import SobolQMCNormalSampler
+from gpytorch.kernels import ScaleKernel
 from gpytorch.priors import LogNormalPrior
 from torch import Size, Tensor
 
@@ -175,8 +176,10 @@ class TransformContract(Contract):
         model, raw = self.over(*nothing, outcome_transform=scale), self.over(*nothing)
         mu, sd = scale.means[0, 0], scale.stdvs[0, 0]
         # numbers that float32 holds: gpytorch's setters round a Python float to it
-        model.covar_module.outputscale = 1.75
-        raw.covar_module.outputscale = 1.75 * sd**2
+        for m, unit in ((model, 1.0), (raw, sd**2)):
+            for part in m.covar_module.modules():
+                if isinstance(part, ScaleKernel):
+                    part.outputscale = 1.75 * unit
         model.mean_module.constant = 0.5
         raw.mean_module.constant = mu + 0.5 * sd
         if self.noise == "learned":
@@ -205,8 +208,11 @@ class TransformContract(Contract):
         model = self.over(*empty, input_transform=Normalize(self.dim, bounds=self.bounds))
         raw = self.over(*empty)
         width = self.bounds[1] - self.bounds[0]
-        model.covar_module.base_kernel.lengthscale = torch.full_like(width, 0.6)
-        raw.covar_module.base_kernel.lengthscale = 0.6 * width
+        for m, unit in ((model, torch.ones_like(width)), (raw, width)):
+            for part in m.covar_module.modules():
+                if getattr(part, "has_lengthscale", False):
+                    inputs = slice(None) if part.active_dims is None else part.active_dims
+                    part.lengthscale = 0.6 * unit[inputs]
         model.observe(*batch)
         raw.observe(*batch)
         assert_same_law(model, raw, self.points(3, 4))

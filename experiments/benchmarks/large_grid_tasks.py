@@ -10,7 +10,7 @@ from torch import Tensor
 
 from bo_stream import WISKI
 from bo_stream.grid.bands import axis_rows
-from bo_stream.spectral.posterior import SpectralProcess
+from bo_stream.posterior.features import FeatureProcess
 from experiments.common.kernels import RAW
 
 NOISE, MEAN = 0.1, 0.2
@@ -44,7 +44,7 @@ def observe(model: WISKI, T: Tensor) -> None:
 def form(model: WISKI) -> dict[str, Any]:
     """Numbers of the state and of the posterior's features, and what these leave out."""
     process = model.process()
-    features = process.mean_u.shape[-1] if isinstance(process, SpectralProcess) else None
+    features = process.mean_u.shape[-1] if isinstance(process, FeatureProcess) else None
     left_out = model.dropped_variance
     return {"MB": model.state_bytes / 1e6, "features": features, "left out": left_out}
 

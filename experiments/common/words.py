@@ -10,6 +10,7 @@ WORDS = {
     "exact": "exact GP",
     "wiski": "WISKI",
     "projected_wiski": "ProjectedWISKI",
+    "additive_wiski": "AdditiveWISKI",
     "hsgp": "HSGP",
     "node_wiski": "NodeWISKI",
     "cagp": "CaGP",

@@ -32,7 +32,7 @@ from acquisitions.closed import (
 from bo_stream import HSGP, WISKI, ExactGP
 from bo_stream.core.model import ProcessModel
 from bo_stream.grid.products import RowProcess
-from bo_stream.spectral.posterior import SpectralProcess
+from bo_stream.posterior.features import FeatureProcess
 from problems import synthetic
 
 CLOSED = {
@@ -157,7 +157,7 @@ def test_many_batches_without_gradients(family: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("family", "kind"), [("matrix", None), ("rows", RowProcess), ("features", SpectralProcess)]
+    ("family", "kind"), [("matrix", None), ("rows", RowProcess), ("features", FeatureProcess)]
 )
 def test_a_dense_grid_answers_through_what_is_smaller(family: str, kind: type | None) -> None:
     """The same numbers, whatever gives them, also once points have been folded in."""

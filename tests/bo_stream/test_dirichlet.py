@@ -1,84 +1,32 @@
-"""`DirichletClassifier` against dense Gaussian algebra on transformed labels (MATHS 2.6)."""
+"""DirichletClassifier: its law, order, late classes, merging, forgetting, and its families."""
 
 import copy
-import math
 
-import numpy as np
-import pandas as pd
 import pytest
 import torch
 from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
 from gpytorch.likelihoods import DirichletClassificationLikelihood
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Size, Tensor
+from torch import Size
 
-from bo_stream import HSGP, WISKI, DirichletClassifier, load
-from bo_stream.classes.labels import read_labels
+from bo_stream import HSGP, WISKI, DirichletClassifier
 from bo_stream.classes.pairs import Pairs
-from bo_stream.core.state import HeldState
 from bo_stream.core.tallies import aligned
-from bo_stream.errors import (
-    BoundsError,
-    DtypeError,
-    InputError,
-    OptionError,
-    ShapeError,
-    StateError,
-    UnsupportedError,
-)
+from bo_stream.errors import DtypeError, InputError, StateError, UnsupportedError
 from bo_stream.testing.base import assert_same_state, snapshot
+from tests.bo_stream.dirichlet_cases import (
+    BOX,
+    FAMILIES,
+    SMALL,
+    assert_alike,
+    built,
+    close,
+    data,
+    varied,
+)
 
-BOX = torch.tensor([[-1.0, 2.0], [1.0, 5.0]], dtype=torch.float64)
-FAMILIES = {
-    "wiski": {"grid_size": 9},
-    "wiski on many nodes": {"grid_size": 46},
-    "hsgp": {"num_features": 40},
-    "hsgp, features given": {"num_features": 40, "lengthscales": [0.3, 0.3]},
-}
-SMALL = ["wiski", "hsgp"]
 EPS = (0.01, 0.3)
-
-
-def data(n: int = 60, seed: int = 0) -> tuple[Tensor, Tensor]:
-    """Three classes in stripes."""
-    generator = torch.Generator().manual_seed(seed)
-    U = torch.rand(n, 2, generator=generator, dtype=torch.float64)
-    X = BOX[0] + (BOX[1] - BOX[0]) * (0.02 + 0.96 * U)
-    return X, (3.0 * U[:, 0] + 0.5 * (5.0 * U[:, 1]).sin()).clamp(0.0, 2.9).long()
-
-
-def built(family: str, X: Tensor, y: object, **kw: object) -> DirichletClassifier:
-    options = {**FAMILIES[family], **kw}
-    name = family.split()[0].removesuffix(",")
-    return DirichletClassifier(X, y, surrogate=name, bounds=BOX, **options)
-
-
-def close(a: Tensor, b: Tensor, tolerance: float) -> None:
-    torch.testing.assert_close(a.detach(), b.detach(), rtol=tolerance, atol=tolerance)
-
-
-def assert_alike(a: DirichletClassifier, b: DirichletClassifier, tolerance: float = 1e-10) -> None:
-    """Evidence, joint latent posterior and probabilities, whatever the order of the classes."""
-    Z, order = data(7, seed=9)[0], [b.classes.index(label) for label in a.classes]
-    assert a.num_observed == b.num_observed and set(a.classes) == set(b.classes)
-    close(a.log_evidence(), b.log_evidence(), tolerance)
-    close(a.model.typical_noise(), b.model.typical_noise()[order], tolerance)
-    for one, two in zip(a.latent(Z), b.latent(Z), strict=True):
-        close(one, two[:, order], tolerance)
-    close(a.predict_proba(Z, 4096), b.predict_proba(Z, 4096)[:, order], 1e-2)
-    p = a.posterior(Z, output_indices=[0]).distribution.covariance_matrix
-    close(p, b.posterior(Z, output_indices=[order[0]]).distribution.covariance_matrix, tolerance)
-
-
-def varied(model: DirichletClassifier) -> DirichletClassifier:
-    """With other hyperparameters for every class."""
-    with torch.no_grad():
-        kernel = model.model.covar_module
-        spread = torch.linspace(0.7, 1.5, model.num_outputs, dtype=torch.float64)
-        kernel.outputscale = spread.reshape(kernel.outputscale.shape)
-        kernel.base_kernel.lengthscale = 0.3 * spread.reshape(-1, 1, 1)
-    return model
 
 
 # -- what the labels mean ------------------------------------------------------------------------
@@ -351,168 +299,3 @@ def test_a_kernel_of_ones_own() -> None:
     assert lengthscales == pytest.approx([0.5, 0.5, 0.5, 0.2])
     with pytest.raises(UnsupportedError, match="batch"):
         built("wiski", X, y, covar_module=ScaleKernel(RBFKernel(), batch_shape=Size([3])))
-
-
-# -- labels --------------------------------------------------------------------------------------
-
-
-def test_labels_come_in_many_ways() -> None:
-    X, y = data()
-    words = ["low", "mid", "top"]
-    named = [words[k] for k in y.tolist()]
-    numbers = built("wiski", X, y)
-    for ways in (y.tolist(), y.numpy(), y.int(), pd.Series(y.numpy()), y.numpy().astype(np.uint8)):
-        same = built("wiski", X, ways)
-        assert same.classes == [0, 1, 2]
-        assert torch.equal(same.predict_proba(X), numbers.predict_proba(X))
-        assert same.predict(X).dtype == torch.long
-    for ways in (named, np.array(named), pd.Series(named), pd.Series(named).astype("category")):
-        model = built("wiski", X, ways)
-        assert model.classes == words
-        assert torch.equal(model.predict_proba(X), numbers.predict_proba(X))
-        assert model.predict(X) == [words[k] for k in numbers.predict(X).tolist()]
-    assert built("wiski", X, named, classes=["top", "low", "mid"]).classes == ["top", "low", "mid"]
-    assert built("wiski", X, y + 5, classes=[9]).classes == [9, 5, 6, 7]
-
-
-BAD = [
-    (lambda X, y: (X, y[:-1]), ShapeError),
-    (lambda X, y: (X, y.unsqueeze(-1)), ShapeError),
-    (lambda X, y: (X, y.double()), DtypeError),
-    (lambda X, y: (X, y == 1), DtypeError),
-    (lambda X, y: (X, [None, *y.tolist()[1:]]), InputError),
-    (lambda X, y: (X, [math.nan, *y.tolist()[1:]]), InputError),
-    (lambda X, y: (X, ["a", *y.tolist()[1:]]), DtypeError),
-    (lambda X, y: (X, ["a"] * len(X)), DtypeError),
-    (lambda X, y: (X, "a"), DtypeError),
-    (lambda X, y: (X, 3), DtypeError),
-    (lambda X, y: (X * math.nan, y), InputError),
-    (lambda X, y: (X + 9.0, y), BoundsError),
-    (lambda X, y: (X[:, :1], y), ShapeError),
-    (lambda X, y: (X.unsqueeze(0), y[:1]), ShapeError),
-    (lambda X, y: (X.float(), y), DtypeError),
-    (lambda X, y: (X.tolist(), y), DtypeError),
-    (lambda X, y: (X + 9.0, y + 5), BoundsError),
-]
-
-
-@pytest.mark.parametrize("case", range(len(BAD)))
-def test_bad_data_change_nothing(case: int) -> None:
-    X, y = data(20)
-    model = built("wiski", X, y)
-    before, classes = snapshot(model), model.classes
-    spoil, error = BAD[case]
-    with pytest.raises(error):
-        model.observe(*spoil(X, y))
-    assert model.classes == classes and model.num_observed == 20
-    assert_same_state(before, snapshot(model))
-
-
-def test_an_interruption_leaves_everything_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
-    X, y = data(20)
-    model = built("wiski", X, y)
-    before, known = snapshot(model), model.predict_proba(X)
-    changed, calls = HeldState._changed, []
-
-    def interrupted(self: HeldState, points: int = 0) -> None:
-        calls.append(self)
-        if len(calls) == 6:  # the model and a count have absorbed by then
-            raise KeyboardInterrupt
-        changed(self, points)
-
-    monkeypatch.setattr(HeldState, "_changed", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        model.observe(X, y)
-    monkeypatch.undo()
-    assert_same_state(before, snapshot(model))
-    assert torch.equal(model.predict_proba(X), known)
-    assert_alike(model.observe(X, y), built("wiski", torch.cat([X, X]), torch.cat([y, y])), 1e-9)
-
-
-def test_options_that_contradict_labels_are_refused() -> None:
-    X, y = data()
-    with pytest.raises(OptionError, match="outcome_transform"):
-        built("wiski", X, y, outcome_transform=None)
-    with pytest.raises(OptionError):
-        built("wiski", X, y, spelling=3)
-    for eps in (0.0, -1.0, math.nan, math.inf, "0.01", True):
-        with pytest.raises(InputError):
-            built("wiski", X, y, alpha_epsilon=eps)
-    for classes in ([], [1, 1]):
-        with pytest.raises(InputError):
-            built("wiski", X, y, classes=classes)
-    with pytest.raises(InputError, match="classes"):
-        built("wiski", X[:0], y[:0])
-    with pytest.raises(InputError):
-        DirichletClassifier(X, y, bounds=BOX, surrogate="wisky")
-    for count in (0, 2.5):
-        with pytest.raises(InputError):
-            built("wiski", X, y).predict_proba(X, count)
-
-
-def test_labels_are_not_kept() -> None:
-    X, y = data()
-    model = built("wiski", X, y)
-    size = model.state_bytes
-    for _ in range(3):
-        model.observe(X, y)
-    assert model.state_bytes == size
-    assert read_labels(torch.tensor([1, 2]), 2) == [1, 2]
-
-
-# -- saving --------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("family", SMALL)
-@pytest.mark.parametrize("words", [False, True])
-def test_a_checkpoint_goes_on_bit_identically(family: str, words: bool, tmp_path: object) -> None:
-    X, y = data()
-    labels = [f"class {k}" for k in y.tolist()] if words else y.tolist()
-    model = built(family, X[:40], labels[:40], alpha_epsilon=0.03)
-    model.fit(15)
-    path = f"{tmp_path}/model.pt"
-    model.save(path)
-    again = load(path)
-    assert type(again) is DirichletClassifier and again.classes == model.classes
-    assert again.alpha_epsilon == 0.03 and again.num_observed == 40
-    assert_same_state(snapshot(model), snapshot(again))
-    for one in (model, again):
-        one.observe(X[40:], labels[40:])
-        one.observe(X[:3], [9, 9, 8] if not words else ["x", "y", "x"])
-    assert_same_state(snapshot(model), snapshot(again))
-    assert torch.equal(model.log_evidence(), again.log_evidence())
-
-
-@pytest.mark.parametrize("family", SMALL)
-def test_a_state_brings_its_classes(family: str) -> None:
-    X, y = data()
-    model = varied(built(family, X, y, alpha_epsilon=0.1))
-    other = built(family, X[:0], y[:0], classes=[5])
-    other.load_state_dict(model.state_dict())
-    assert other.classes == [0, 1, 2] and other.alpha_epsilon == 0.1
-    assert_alike(other, model)
-    assert_alike(other.observe(X[:5], [7] * 5), model.observe(X[:5], [7] * 5))
-
-
-def test_a_state_that_does_not_fit_changes_nothing() -> None:
-    X, y = data()
-    model = built("wiski", X, y)
-    before = snapshot(model)
-    good = built("wiski", X, y).state_dict()
-    nan = {k: v * math.nan if k == "tallies.1.A" else v for k, v in good.items()}
-    short = {k: v for k, v in good.items() if not k.startswith("tallies.2.")}
-    for bad in (nan, short, {}, model.model.state_dict(), built("hsgp", X, y).state_dict()):
-        with pytest.raises(StateError):
-            model.load_state_dict(bad)
-    node = DirichletClassifier(X, y, surrogate="node_wiski", bounds=BOX)
-    with pytest.raises(StateError, match="classes"):
-        fewer = DirichletClassifier(X, y % 2, surrogate="node_wiski", bounds=BOX)
-        node.load_state_dict(fewer.state_dict())
-    assert_same_state(before, snapshot(model))
-
-
-def test_float32_is_the_interface_only() -> None:
-    X, y = data()
-    model = built("wiski", X.float(), y)
-    assert model.predict_proba(X.float()).dtype == torch.float32
-    assert all(one.held().A.dtype == torch.float64 for one in (model.model, *model.tallies))

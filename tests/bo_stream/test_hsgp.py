@@ -248,6 +248,17 @@ def test_a_fit_chooses_features_and_climbs_on():
     close(fixed.feature_lengthscales, start, 1e-12)
 
 
+def test_a_fit_of_few_evaluations_chooses_features_all_the_same() -> None:
+    X, Y, _ = data(120, 2)
+    model = HSGP(X, Y, bounds=bounds(2), num_features=60)
+    start = model.feature_lengthscales
+    report = model.fit(3)
+    assert report.evaluations == 3
+    found = model.covar_module.base_kernel.lengthscale.detach().flatten()
+    assert (model.feature_lengthscales / start).log().abs().max() > 0.2
+    close(model.feature_lengthscales, found, 1e-12)
+
+
 def test_before_data_features_follow_the_kernel():
     X, Y, _ = data(20)
     model = plain(X[:0], Y[:0])

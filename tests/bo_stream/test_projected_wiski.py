@@ -1,45 +1,19 @@
-"""A grid behind a learned projection: what it climbs, when it moves, and what it refuses."""
+"""A grid behind a learned projection: what it climbs, when it moves, and how it is saved."""
 
-import math
 from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 from gpytorch.kernels import MaternKernel, ScaleKernel
-from gpytorch.likelihoods import GaussianLikelihood
 from torch import Tensor, nn
 
 from bo_stream import WISKI, ProjectedWISKI, load
-from bo_stream.errors import InputError, StateError, UnsupportedError
-from bo_stream.grid.projected import ProjectedKernel, log_density, projection_of, uphill
-from bo_stream.posterior.factor import cross_kernel
+from bo_stream.errors import StateError, UnsupportedError
+from bo_stream.grid.projected import log_density, uphill
 from bo_stream.testing.base import assert_same_law, assert_same_state, close, snapshot
+from tests.bo_stream.projected_cases import ALONG, BOUNDS, D, build, data, frozen_rows
 from tests.raw import RAW
-
-D = 5
-BOUNDS = torch.stack([torch.full((D,), -1.0), torch.full((D,), 2.0)]).double()
-ALONG = torch.tensor([1.0, -0.5, 0.25, 0.0, 0.8]).double()
-
-
-def data(n: int, seed: int = 0, outputs: int = 1) -> tuple[Tensor, Tensor, Tensor]:
-    """A function of one linear combination of the inputs, with noise of 0.1."""
-    generator = torch.Generator().manual_seed(seed)
-    U = torch.rand(n, D, generator=generator, dtype=torch.float64)
-    X = BOUNDS[0] + (BOUNDS[1] - BOUNDS[0]) * U
-    Y = ((X @ ALONG).unsqueeze(-1) + torch.arange(outputs)).sin()
-    Y = Y + 0.1 * torch.randn(n, outputs, generator=generator, dtype=torch.float64)
-    return X, Y, 0.01 + 0.02 * torch.rand(n, outputs, generator=generator, dtype=torch.float64)
-
-
-def build(n: int, mode: str = "learned", outputs: int = 1, seed: int = 0, **kw: Any) -> Any:
-    X, Y, Yvar = data(n, seed, outputs)
-    likelihood = GaussianLikelihood() if mode == "scaled" else None
-    kw = {"grid_size": (9, 8), "bounds": BOUNDS, "likelihood": likelihood, **RAW, **kw}
-    model = ProjectedWISKI(X, Y, None if mode == "learned" else Yvar, **kw)
-    for i, p in enumerate(model.parameters()):
-        p.data.add_(0.1 * (i + 1))
-    return model
 
 
 def own_module() -> nn.Module:
@@ -58,10 +32,6 @@ def dense_evidence(model: Any, rows: Tensor, y: Tensor) -> Tensor:
     mean = model.mean_module.constant.detach().expand(len(y))
     density = torch.distributions.MultivariateNormal(mean, law(model, rows))
     return density.log_prob(y)
-
-
-def frozen_rows(model: Any, X: Tensor) -> Tensor:
-    return model.grid.interpolate(X).dense(model.grid.m)
 
 
 # -- what is climbed -----------------------------------------------------------------------------
@@ -336,69 +306,3 @@ def test_a_grid_is_too_coarse_for_the_projected_points() -> None:
         each.mean_module.constant = torch.tensor(0.0)
     assert "nats higher" in plain.grid_too_coarse
     assert model.grid_too_coarse == plain.grid_too_coarse
-
-
-# -- projections ---------------------------------------------------------------------------------
-
-
-def test_linear_functions_just_fill_the_unit_cube() -> None:
-    h = projection_of(2, D)
-    corners = torch.cartesian_prod(*[torch.tensor([0.0, 1.0]).double()] * D)
-    for phi in (h.start(), *h.others(torch.Generator().manual_seed(1), 2)):
-        Z = h(corners, phi)
-        close(torch.stack([Z.amin(0), Z.amax(0)]), torch.tensor([[0.0] * 2, [1.0] * 2]).double())
-        close(h(corners, 7.0 * phi), Z, 1e-12)
-
-
-def test_the_covariance_that_is_learned_from_is_that_of_the_grid() -> None:
-    model, X = build(9, outputs=2), data(9)[0]
-    for outputs, kernel in ((2, model.covar_module), (1, ScaleKernel(MaternKernel(nu=1.5)))):
-        own = ProjectedKernel(kernel.double(), model.grid)
-        K = cross_kernel(own, X, X).reshape(outputs, 9, 9)
-        nodes = torch.cartesian_prod(*[torch.linspace(0.0, 1.0, g).double() for g in (9, 8)])
-        rows = frozen_rows(model, X)
-        dense = (rows @ kernel(nodes).to_dense() @ rows.mT).reshape(outputs, 9, 9)
-        close(K, dense, 1e-6)
-        free = own.phi.detach().clone().requires_grad_()
-        weights = torch.randn(9, 9, dtype=torch.float64)
-
-        def total(phi: Tensor, own: Any = own, weights: Tensor = weights) -> Tensor:
-            own._parameters["phi"] = phi
-            return (cross_kernel(own, X, X) * weights).sum()
-
-        assert torch.autograd.gradcheck(total, free, atol=1e-5)
-
-
-@pytest.mark.parametrize(
-    ("given", "match"),
-    [
-        (0, "1 to 3"),
-        (4, "1 to 3"),
-        (2.0, "1 to 3"),
-        (True, "1 to 3"),
-        (nn.Linear(D, 2), "values from"),
-        (nn.Sequential(nn.Linear(D, 4), nn.Sigmoid()), "of shape"),
-        (nn.Flatten(0), "of shape"),
-    ],
-)
-def test_projections_that_are_none_are_refused(given: Any, match: str) -> None:
-    with pytest.raises(InputError, match=match):
-        build(4, projection=given)
-
-
-@pytest.mark.parametrize("rate", [-0.1, 1.5, math.nan, "fast"])
-def test_rates_that_are_none_are_refused(rate: Any) -> None:
-    with pytest.raises(InputError, match="rate"):
-        build(4, rate=rate)
-
-
-def test_a_module_without_parameters_stays_what_it_is() -> None:
-    class Ends(nn.Module):
-        def forward(self, U: Tensor) -> Tensor:
-            return U[..., [0, -1]]
-
-    model = build(12, projection=Ends(), opening=4)
-    model.observe(*data(4, seed=1)[:2])
-    model.fit(5)
-    assert len(model.grid.phi) == 0
-    close(model.projected(data(3)[0]), (data(3)[0][:, [0, -1]] + 1.0) / 3.0, 1e-12)

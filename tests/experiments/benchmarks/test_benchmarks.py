@@ -17,6 +17,7 @@ from experiments.benchmarks import (
     nipv_cost,
     sgpr_cost,
     stream_cost,
+    table_error,
     wiski_cost,
 )
 
@@ -133,3 +134,11 @@ def test_stream_cost(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert "NodeWISKI: evidence" in capsys.readouterr().out
     table = pd.read_csv(tmp_path / "stream_cost.csv")
     assert len(table) == 4 and bool((table[["c(m)", "c(m) later", "growth"]] > 0).all(axis=None))
+
+
+def test_table_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table_error.main(out=tmp_path, smoke=True)
+    assert "additive_wiski" in capsys.readouterr().out
+    table = pd.read_csv(tmp_path / "table_error.csv")
+    assert table["table"].tolist() == ["kin8nm"] * 3 + ["elevators"] * 3
+    assert bool((table["rmse"] < 0.9).all())  # of a function that is nearly a sum

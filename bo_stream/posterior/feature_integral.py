@@ -1,4 +1,4 @@
-"""Sums over fixed points of products of covariances, on sine features: MATHS 10.
+"""Sums over fixed points of products of covariances, on features: MATHS 10.
 
 With ``B = sum_t w_t phi_t phi_t'``: ``total = tr(B S)`` and ``gram(a, b) = phi_a' S B S phi_b``.
 Nothing of it depends on the number of points once ``B`` is made.
@@ -12,16 +12,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bo_stream.spectral.basis import FeatureMap
+from bo_stream.posterior.feature_map import FeatureMap
 
-__all__ = ["SpectralIntegral"]
+__all__ = ["FeatureIntegral"]
 
 TILE = 4096
 """Points whose features are made at a time."""
 
 
 @dataclass(frozen=True)
-class SpectralIntegral:
+class FeatureIntegral:
     """The sums over ``P`` weighted points under one ``S``.
 
     Attributes:
@@ -41,9 +41,7 @@ class SpectralIntegral:
     SBS: Tensor
 
     @classmethod
-    def over(
-        cls, points: Tensor, weights: Tensor, basis: FeatureMap, S: Tensor
-    ) -> SpectralIntegral:
+    def over(cls, points: Tensor, weights: Tensor, basis: FeatureMap, S: Tensor) -> FeatureIntegral:
         """Go through the points, O(P f^2)."""
         B = S.new_zeros(S.shape[-2:])
         for X, w in zip(points.split(TILE), weights.split(TILE), strict=True):
@@ -57,9 +55,9 @@ class SpectralIntegral:
         alike = all(a.device == b.device and torch.equal(a, b) for a, b in pairs)
         return alike and basis.same_as(self.basis)
 
-    def under(self, S: Tensor) -> SpectralIntegral:
+    def under(self, S: Tensor) -> FeatureIntegral:
         """The same points under another S: O(f^3), independent of P."""
-        return SpectralIntegral(self.points, self.weights, self.basis, self.B, S, S @ self.B @ S)
+        return FeatureIntegral(self.points, self.weights, self.basis, self.B, S, S @ self.B @ S)
 
     @property
     def total(self) -> Tensor:

@@ -1,4 +1,4 @@
-"""Posterior of a process on sine features, at fixed hyperparameters (MATHS 2.3, 2.9).
+"""Posterior of a process on features, at fixed hyperparameters (MATHS 2.3).
 
 The coefficients of the features are Gaussian; new observations are folded in by a low-rank update.
 """
@@ -13,21 +13,21 @@ from torch import Size, Tensor
 
 from bo_stream.linalg import chol_psd, with_jitter
 from bo_stream.posterior.expansion import Expansion
+from bo_stream.posterior.feature_integral import FeatureIntegral
+from bo_stream.posterior.feature_map import FeatureMap
 from bo_stream.posterior.gaussian import JointGaussian
 from bo_stream.posterior.integral import Integral
 from bo_stream.posterior.moments import Moments
 from bo_stream.posterior.pool import ExpandedProcess
 from bo_stream.posterior.process import Path
-from bo_stream.spectral.basis import FeatureMap
-from bo_stream.spectral.integral import SpectralIntegral
 
-__all__ = ["SpectralGaussian", "SpectralProcess"]
+__all__ = ["FeatureGaussian", "FeatureProcess"]
 
 JITTER = 1e-10
 
 
 @dataclass(frozen=True)
-class SpectralGaussian(JointGaussian):
+class FeatureGaussian(JointGaussian):
     """Law with covariance ``phi_x' S phi_z``.
 
     Attributes:
@@ -50,7 +50,7 @@ class SpectralGaussian(JointGaussian):
         """Marginal variances, ``batch x o x q``: O(f^2) a point."""
         return (self.spread(self.S) * self.phi.unsqueeze(-3)).sum(-1)
 
-    def covariance(self, other: SpectralGaussian) -> Tensor:
+    def covariance(self, other: FeatureGaussian) -> Tensor:
         """Covariance ``batch x o x q x q'``: O(f^2) a point of the smaller set, O(f) a pair."""
         if self.phi.shape[:-1].numel() > other.phi.shape[:-1].numel():
             return other.covariance(self).mT
@@ -65,7 +65,7 @@ class SpectralGaussian(JointGaussian):
 
 
 @dataclass(frozen=True)
-class SpectralProcess(ExpandedProcess):
+class FeatureProcess(ExpandedProcess):
     """Posterior of the coefficients ``u`` of the features.
 
     Attributes:
@@ -82,10 +82,10 @@ class SpectralProcess(ExpandedProcess):
     S_u: Tensor
     folded_points: int = 0
 
-    def at(self, X: Tensor) -> SpectralGaussian:
+    def at(self, X: Tensor) -> FeatureGaussian:
         """The law at points ``batch x q x d``: O(f d) a mean."""
         phi = self.basis.features(X)
-        return SpectralGaussian(self._values(phi, self.mean_u), phi, self.S_u)
+        return FeatureGaussian(self._values(phi, self.mean_u), phi, self.S_u)
 
     def moments(self, X: Tensor, *, slopes: bool) -> Moments | None:
         """O(f^2) a point."""
@@ -111,14 +111,14 @@ class SpectralProcess(ExpandedProcess):
         draws = self.mean_u + (L @ noise.unsqueeze(-1)).squeeze(-1)
         return lambda X: self._values(self.basis.features(X), draws)
 
-    def folded(self, X: Tensor, Y: Tensor, D: Tensor) -> SpectralProcess:
+    def folded(self, X: Tensor, Y: Tensor, D: Tensor) -> FeatureProcess:
         """The process given ``Y`` (``o x q``) with noise D at these points: O(q f^2)."""
         law = self.at(X)
         U = law.spread(self.S_u)
         L = chol_psd(U @ law.phi.mT + torch.diag_embed(D))
         V = torch.linalg.solve_triangular(L, U, upper=False)
         r = torch.linalg.solve_triangular(L, (Y - law.mean).unsqueeze(-1), upper=False)
-        return SpectralProcess(
+        return FeatureProcess(
             self.basis,
             self.mean,
             self.mean_u + (V.mT @ r).squeeze(-1),
@@ -128,14 +128,14 @@ class SpectralProcess(ExpandedProcess):
 
     def integral(
         self, points: Tensor, weights: Tensor, previous: Integral | None = None
-    ) -> SpectralIntegral:
+    ) -> FeatureIntegral:
         """The points are gone through once; another process on the same features takes that on."""
         with torch.no_grad():
-            if isinstance(previous, SpectralIntegral) and previous.serves(
+            if isinstance(previous, FeatureIntegral) and previous.serves(
                 points, weights, self.basis
             ):
                 return previous.under(self.S_u)
-            return SpectralIntegral.over(points, weights, self.basis, self.S_u)
+            return FeatureIntegral.over(points, weights, self.basis, self.S_u)
 
     def expansion(self, before: Expansion | None) -> Expansion:
         """In the features alone."""
