@@ -30,7 +30,7 @@ from bo_stream.posterior.conditioned import ConditionedProcess
 from bo_stream.posterior.factor import cross_kernel, frozen_kernel
 from bo_stream.posterior.process import PosteriorProcess
 from bo_stream.sparse.bounds import merged_moments, moments_of
-from bo_stream.sparse.state import Batch, SGPRState, joined
+from bo_stream.sparse.state import Batch, joined
 
 __all__ = ["SVDGP"]
 
@@ -149,12 +149,12 @@ class SVDGP(StreamingGP):
         try:
             return super().fit(max_evals)
         finally:
-            self._rebuild()
+            self._wholly(self._rebuild)
 
     def custom_fit(self, mll: MarginalLogLikelihood, *args: Any, **kw: Any) -> Any:
         """The hook of `fit_gpytorch_mll`; like `fit`, it ends by rebuilding the state."""
         mll = super().custom_fit(mll, *args, **kw)
-        self._rebuild()
+        self._wholly(self._rebuild)
         return mll
 
     # -- state -----------------------------------------------------------------------------------
@@ -193,21 +193,16 @@ class SVDGP(StreamingGP):
             return replace(state, waiting=joined(state.waiting, rows))
         prior = self._prior()
         state = self._settled(renewed(state, prior, self._limits()), prior)
-        return self._given(state, rows, prior)
+        return self._with_rows(state, rows, prior)
 
-    def _given(self, state: DecoupledState, rows: Batch, prior: Prior) -> DecoupledState:
+    def _with_rows(self, state: DecoupledState, rows: Batch, prior: Prior) -> DecoupledState:
         """With more rows, their noise before any learned scale."""
         y, noise = rows.y, prior.scale * rows.noise
         moments = merged_moments(state.moments(), moments_of(y))
         batch = Batch(rows.X, y, noise, moments, int(state.batches))
-        Z, old_index, _ = self._points(law(state, prior), batch, prior)
-        state = on_points(state, Z, old_index, prior)
-        return absorbed(state, rows, prior, self._limits())
-
-    def _points(self, before: SGPRState, batch: Batch, prior: Prior) -> tuple[Tensor, ...]:
-        """Inducing points after a batch, and where the old ones and its points went."""
-        selection = self.growth.select(before, batch, prior.kernel)
-        return inducing_points(before, batch, selection)
+        before = law(state, prior)
+        chosen = inducing_points(before, batch, self.growth.select(before, batch, prior.kernel))
+        return absorbed(on_points(state, *chosen[:2], prior), rows, prior, self._limits())
 
     def _settled(self, state: DecoupledState, prior: Prior) -> DecoupledState:
         """With the points conditioned on taken for data."""
@@ -215,13 +210,10 @@ class SVDGP(StreamingGP):
         if not waiting.size:
             return state
         none = Batch(waiting.X[:0], waiting.y[:0], waiting.noise[:0])
-        return self._given(replace(state, waiting=none), waiting, prior)
+        return self._with_rows(replace(state, waiting=none), waiting, prior)
 
     def _rebuild(self) -> None:
-        """Bring the state to the hyperparameters of now, unless it is."""
-        self._wholly(self._rebuilt)
-
-    def _rebuilt(self) -> None:
+        """Bring the state to the hyperparameters of now, unless it is there."""
         prior, state = self._prior(), self._state_now()
         if torch.equal(state.made_with, prior.numbers):
             return
@@ -229,8 +221,9 @@ class SVDGP(StreamingGP):
             before = restarted(state, prior)
             rows = state.window.batch(prior.scale)
             batch = replace(rows, moments=state.moments(), index=int(state.batches) - 1)
-            Z, old_index, _ = self._points(before, batch, prior)
-            state = rebuilt(state, before, Z, old_index, prior, self._limits())
+            selection = self.growth.select(before, batch, prior.kernel)
+            chosen = inducing_points(before, batch, selection)
+            state = rebuilt(state, before, *chosen[:2], prior, self._limits())
             self.hold("state", self._settled(state, prior))
             self._changed()
 

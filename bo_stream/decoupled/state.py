@@ -12,7 +12,7 @@ in the mean. The letters of MATHS 6.1: ``alpha = Z u R``, ``beta = Z``, ``B = L^
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Any, Self
 
 import torch
 from gpytorch.kernels import Kernel
@@ -100,7 +100,7 @@ class Window:
     def kept(self, index: Tensor, rows: int) -> Window:
         """Some of the rows, with room for so many in all."""
         own = self.rows()
-        lines = (getattr(own, part)[index] for part in ("X", "y", "noise", "w"))
+        lines = own.X[index], own.y[index], own.noise[index], own.w[index]
         held = torch.full_like(self.held, len(index))
         few = Window(*lines, own.A[:, index], own.K[index][:, index], held)
         return few if rows == len(index) else few.with_room(rows)
@@ -162,7 +162,7 @@ class DecoupledState:
         s, f = shift, factor
         precision = f.square() if known_noise else torch.ones_like(f)
 
-        def lines(own: Batch | Window | Sample) -> dict[str, Tensor]:
+        def lines(own: Batch | Window | Sample) -> Any:
             return {"y": (own.y - s) / f, "noise": own.noise / precision}
 
         n, mean, squares = self.target_moments
