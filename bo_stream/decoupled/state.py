@@ -69,7 +69,7 @@ class Window:
     def blank(cls, like: Tensor, dim: int, basis: int, rows: int = 0) -> Self:
         """Room for so many rows, all of it free."""
         none, held = like.new_zeros(rows), torch.zeros((), dtype=torch.int64, device=like.device)
-        K, A, X = (like.new_zeros(shape) for shape in ((rows, rows), (basis, rows), (rows, dim)))
+        K, A, X = (like.new_zeros(s) for s in ((rows, rows), (basis, rows), (rows, dim)))
         return cls(X, none, torch.ones_like(none), none.clone(), A, K, held)
 
     @property
@@ -135,14 +135,14 @@ class DecoupledState:
     made_with: Tensor = shaped("p")
 
     @classmethod
-    def empty(cls, dim: int, jitter: float, numbers: Tensor) -> Self:
+    def empty(cls, dim: int, jitter: float, prior: Prior) -> Self:
         """Before any data."""
         zero = torch.zeros((), dtype=torch.float64)
-        past = empty_state(zero.new_zeros(0, dim), zero, jitter)
+        past = empty_state(zero.new_zeros(0, dim), prior.mean.to(zero), jitter)
         none = Batch(past.Z, past.c, past.c)
         window, sample = Window.blank(zero, dim, 0), Sample.none(dim)
         counts = zero.long(), zero.long(), zero.new_zeros(3)
-        return cls(past, past.G, window, none, sample, *counts, numbers.to(zero))
+        return cls(past, past.G, window, none, sample, *counts, prior.numbers.to(zero))
 
     def moments(self) -> tuple[float, float, float]:
         """Number, mean and squared deviations of all targets absorbed."""
