@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from botorch.models.transforms.outcome import Standardize
 
 from bo_stream.decoupled import solve as solve_module
 from bo_stream.sparse.state import dense
@@ -58,25 +59,43 @@ def test_the_covariance_is_that_of_sgpr_on_all_data(way, known, cuts):
     close(model.posterior(Xs).distribution.covariance_matrix, cov, 1e-10)
 
 
+def conditioned(model, X, e, D):
+    """Mean at Xs, less the prior's: SGPR on what was folded, given the window by dense algebra."""
+    held = {tuple(x) for x in model.held().window.rows().X.tolist()}
+    stays = torch.tensor([tuple(x) in held for x in X.tolist()])
+    assert int(stays.sum()) == model.num_in_window < 50
+    old = X[~stays], e[~stays], D[~stays]
+    law = lambda A, B: sgpr(kernel(), *old, Z, model.held().past.nugget, A, B)  # noqa: E731
+    R = X[stays]
+    mean, cross = law(Xs, R)
+    gap, C = e[stays] - law(R, R)[0], law(R, R)[1] + torch.diag(D[stays])
+    return mean + cross @ torch.linalg.solve(C, gap)
+
+
 @pytest.mark.parametrize("known", [False, True])
 def test_the_mean_is_sgprs_of_what_was_folded_given_the_window(way, known):
     X, y, D = rows(120)
     D = D if known else torch.full_like(D, NOISE)
     cuts = range(9, 120, 9)
     model = stream(X, y, D if known else None, cuts, Z, window=40, slack=7, tolerance=1e-9)
-    held = {tuple(x) for x in model.held().window.rows().X.tolist()}
-    stays = torch.tensor([tuple(x) in held for x in X.tolist()])
-    assert int(stays.sum()) == model.num_in_window < 50
-    old = X[~stays], y[~stays] - MEAN, D[~stays]
-    law = lambda A, B: sgpr(kernel(), *old, Z, model.held().past.nugget, A, B)  # noqa: E731
-    R, e = X[stays], y[stays] - MEAN
-    means, cross = law(Xs, R)
-    gap, C = e - law(R, R)[0], law(R, R)[1] + torch.diag(D[stays])
-    close(
-        model.posterior(Xs).mean.squeeze(-1),
-        MEAN + means + cross @ torch.linalg.solve(C, gap),
-        1e-9,
-    )
+    mean = MEAN + conditioned(model, X, y - MEAN, D)
+    close(model.posterior(Xs).mean.squeeze(-1), mean, 1e-9)
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_folded_rows_follow_their_units(known):
+    """What was folded in other units counts as if it had come in those of now."""
+    X, y, D = rows(120)
+    unit = Standardize(1).eval()
+    kw = {"window": 40, "slack": 7, "tolerance": 1e-9, "outcome_transform": unit}
+    model = stream(X, y, D if known else None, range(9, 120, 9), Z, **kw)
+    model.restandardise(3.0 * y.unsqueeze(-1) + 1.0)
+    means, stdvs = model.outcome_transform.means.squeeze(), model.outcome_transform.stdvs.squeeze()
+    D = D / stdvs.square() if known else torch.full_like(D, NOISE)
+    prior = (MEAN - means) / stdvs  # a value of the function, too
+    model.mean_module.constant = prior
+    mean = prior + conditioned(model, X, (y - MEAN) / stdvs, D)
+    close(model.process().at(Xs).mean[0], mean, 1e-7)
 
 
 def test_it_is_a_decoupled_posterior():
