@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from bo_stream.decoupled.solve import System
-from bo_stream.decoupled.state import DecoupledState, Prior
+from bo_stream.decoupled.state import DecoupledState, Prior, Window
 from bo_stream.sparse.state import (
     Batch,
     SGPRState,
@@ -194,11 +194,23 @@ def _joined(
     return replace(state, window=replace(window, held=held), G=state.G + root @ root.mT)
 
 
+def least(own: Window, variances: Tensor) -> Tensor:
+    """Rows in the order in which they are folded: of least ``|w| sqrt(k(x, x) - |A|^2)`` first.
+
+    It is what the mean's norm owes to the part of a row that the inducing points cannot hold.
+
+    Args:
+        own: The rows.
+        variances: Prior variances ``k(x, x)`` at them, ``r``.
+    """
+    missed = (variances - own.A.square().sum(0)).clamp_min(0.0)
+    return (own.w.abs() * missed.sqrt()).argsort(stable=True)
+
+
 def _folded(state: DecoupledState, prior: Prior, limits: Limits) -> DecoupledState:
-    """Without the rows of least ``|w| sqrt(k(x, x) - |A|^2)``: ``G_D += A D^-1 A'`` (step 4)."""
+    """Without the rows that say least: ``G_D += A D^-1 A'``, and ``c_D`` likewise (step 4)."""
     own = state.window.rows()
-    left = (diagonal(prior.kernel, own.X) - own.A.square().sum(0)).clamp_min(0.0)
-    order = (own.w.abs() * left.sqrt()).argsort(stable=True)
+    order = least(own, diagonal(prior.kernel, own.X))
     go, stay = order[: len(order) - limits.window], order[len(order) - limits.window :]
     rows = Batch(own.X[go], own.y[go], prior.scale * own.noise[go])
     past, A = state.past, own.A[:, go]
