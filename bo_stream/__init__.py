@@ -22,10 +22,12 @@ if TYPE_CHECKING:
     from bo_stream.online_sgpr import OnlineSGPR
     from bo_stream.online_svgp import OnlineSVGP
     from bo_stream.projected_wiski import ProjectedWISKI
+    from bo_stream.svdgp import SVDGP
     from bo_stream.wiski import WISKI
 
 __all__ = [
     "HSGP",
+    "SVDGP",
     "WISKI",
     "AdditiveWISKI",
     "Box",
@@ -46,6 +48,7 @@ __all__ = [
 _HOMES = {
     "NodeWISKI": "node_wiski",
     "HSGP": "hsgp",
+    "SVDGP": "svdgp",
     "WISKI": "wiski",
     "AdditiveWISKI": "additive_wiski",
     "Box": "campaign.space",

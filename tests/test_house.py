@@ -14,6 +14,7 @@ MATHEMATICS = {
     "sums",
     "sparse",
     "variational",
+    "decoupled",
     "projection",
     "scattered",
     "spectral",
@@ -92,6 +93,7 @@ BETWEEN = {
     "scattered": {"sums"},
     "spectral": {"sums"},
     "variational": {"sparse"},
+    "decoupled": {"sparse"},
 }
 
 
