@@ -40,7 +40,7 @@ def main(
 
     torch.set_num_threads(1)
     names, families = table or list(TABLES), family or list(FAMILIES)
-    splits = 1 if smoke else splits
+    names, splits = (["made-up"], 1) if smoke else (names, splits)
     rows, progress = (
         list[dict[str, object]](),
         Progress(len(names) * len(families) * splits, "fits"),
