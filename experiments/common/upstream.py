@@ -7,7 +7,11 @@ from gpytorch.distributions import MultivariateNormal
 from gpytorch.kernels import InducingPointKernel, Kernel
 from gpytorch.likelihoods import GaussianLikelihood
 from gpytorch.means import ConstantMean
-from gpytorch.variational import CholeskyVariationalDistribution, VariationalStrategy
+from gpytorch.variational import (
+    CholeskyVariationalDistribution,
+    NaturalVariationalDistribution,
+    VariationalStrategy,
+)
 from torch import Tensor
 
 __all__ = ["SVGP", "sgpr"]
@@ -50,10 +54,12 @@ class SVGP(gpytorch.models.ApproximateGP):
     Args:
         points: ``m x d`` inducing points to start with, copied; they are learned.
         kernel: Float64.
+        natural: Whether that Gaussian is held for natural gradients, by `gpytorch.optim.NGD`.
     """
 
-    def __init__(self, points: Tensor, kernel: Kernel) -> None:
-        values = CholeskyVariationalDistribution(len(points)).double()
+    def __init__(self, points: Tensor, kernel: Kernel, natural: bool = False) -> None:
+        held = NaturalVariationalDistribution if natural else CholeskyVariationalDistribution
+        values = held(len(points)).double()
         super().__init__(
             VariationalStrategy(self, points.clone(), values, learn_inducing_locations=True)
         )
