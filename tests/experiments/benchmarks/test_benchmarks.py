@@ -10,6 +10,7 @@ from experiments.benchmarks import (
     bo_step_cost,
     cagp_cost,
     campaign_cost,
+    decoupled_cost,
     fit_modes,
     fit_quality,
     ingest_cost,
@@ -125,3 +126,10 @@ def test_ingest_cost(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     table = pd.read_csv(tmp_path / "ingest_cost.csv")
     assert table["workers"].tolist() == [1, 2] and table["rows"].tolist() == [4000, 4000]
     assert bool((table.loc[0, ["read", "absorb", "merge"]] > 0.0).all())
+
+
+def test_decoupled_cost(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    decoupled_cost.main(out=tmp_path, smoke=True)
+    assert "(limit 1.1)" in capsys.readouterr().out
+    table = pd.read_csv(tmp_path / "decoupled_cost.csv")
+    assert table["mean basis"].tolist() == [256, 1024] and bool((table["ms"] > 0.0).all())
