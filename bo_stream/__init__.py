@@ -21,10 +21,12 @@ if TYPE_CHECKING:
     from bo_stream.online_sgpr import OnlineSGPR
     from bo_stream.online_svgp import OnlineSVGP
     from bo_stream.projected_wiski import ProjectedWISKI
+    from bo_stream.svdgp import SVDGP
     from bo_stream.wiski import WISKI
 
 __all__ = [
     "HSGP",
+    "SVDGP",
     "WISKI",
     "Box",
     "CaGP",
@@ -44,6 +46,7 @@ __all__ = [
 _HOMES = {
     "NodeWISKI": "node_wiski",
     "HSGP": "hsgp",
+    "SVDGP": "svdgp",
     "WISKI": "wiski",
     "Box": "campaign.space",
     "CaGP": "cagp",

@@ -6,7 +6,6 @@ streaming families are compared with. Fantasies come from the shared conditioned
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Unpack, cast
 
@@ -17,6 +16,7 @@ from torch import Size, Tensor
 from bo_stream.core.fitted import News
 from bo_stream.core.options import CommonOptions
 from bo_stream.core.streaming import Promises, StreamingGP
+from bo_stream.fitting.evidence import log_evidence
 from bo_stream.linalg import chol_psd
 from bo_stream.posterior.expansion import Expansion
 from bo_stream.posterior.factor import FactorGaussian, cross_kernel, frozen_kernel
@@ -178,14 +178,6 @@ class ExactGP(StreamingGP):
     def _objective(self, profile_mean: bool) -> tuple[Tensor, Tensor | None]:
         """Log evidence summed over outputs: O(n^3)."""
         state = cast(ExactState, self.held())
-        n = state.X.shape[0]
         L, _ = self._factor(state)
-        targets = torch.stack([state.Y, torch.ones_like(state.Y)], -1)
-        H = torch.linalg.solve_triangular(L, targets, upper=False)
-        best = None
-        if profile_mean and n:
-            best = ((H[..., 1] * H[..., 0]).sum(-1) / H[..., 1].square().sum(-1)).detach()
-        mean = self._prior_mean() if best is None else best
-        w = H[..., 0] - mean.unsqueeze(-1) * H[..., 1]
-        logdet = 2.0 * L.diagonal(dim1=-2, dim2=-1).log().sum(-1)
-        return -0.5 * (w.square().sum(-1) + logdet + n * math.log(2.0 * math.pi)).sum(), best
+        known = None if profile_mean and len(state.X) else self._prior_mean()
+        return log_evidence(L, state.Y, known)

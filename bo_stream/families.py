@@ -16,6 +16,7 @@ from bo_stream.node_wiski import NodeWISKI
 from bo_stream.online_sgpr import OnlineSGPR
 from bo_stream.online_svgp import OnlineSVGP
 from bo_stream.projected_wiski import ProjectedWISKI
+from bo_stream.svdgp import SVDGP
 from bo_stream.wiski import WISKI
 
 __all__ = ["FAMILIES", "in_loops", "surrogate"]
@@ -29,6 +30,7 @@ FAMILIES: dict[str, Callable[..., StreamingGP]] = {
     "exact": ExactGP,
     "online_sgpr": OnlineSGPR,
     "online_svgp": OnlineSVGP,
+    "svdgp": SVDGP,
 }
 
 
@@ -45,7 +47,7 @@ def surrogate(
 
     Args:
         name: ``wiski``, ``projected_wiski``, ``hsgp``, ``node_wiski``, ``cagp``, ``exact``,
-            ``online_sgpr`` or ``online_svgp``.
+            ``online_sgpr``, ``online_svgp`` or ``svdgp``.
         train_X: ``n x d`` raw inputs; ``n = 0`` is allowed.
         train_Y: ``n x m`` raw outcomes.
         train_Yvar: ``n x m`` raw noise variances, or None to learn the noise.

@@ -8,13 +8,23 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 TOPS = ("bo_stream", "acquisitions", "problems", "experiments")
-FAMILIES = {"wiski", "hsgp", "node_wiski", "online_sgpr", "online_svgp", "cagp", "exact"}
+FAMILIES = {
+    "wiski",
+    "hsgp",
+    "node_wiski",
+    "online_sgpr",
+    "online_svgp",
+    "svdgp",
+    "cagp",
+    "exact",
+}
 FOUNDATION = {"errors", "shapes", "linalg"}
 MATHEMATICS = {
     "grid",
     "sums",
     "sparse",
     "variational",
+    "decoupled",
     "projection",
     "scattered",
     "spectral",
@@ -50,6 +60,7 @@ BETWEEN = {
     "scattered": {"sums"},
     "spectral": {"sums"},
     "variational": {"sparse"},
+    "decoupled": {"sparse"},
 }
 
 

@@ -1,6 +1,7 @@
 """Growth policies: which inducing points a batch leaves behind, one policy a file."""
 
 from bo_stream.growth.conditional_variance import ConditionalVariance
+from bo_stream.growth.covering import Covering
 from bo_stream.growth.fixed_grid import FixedGrid
 from bo_stream.growth.fixed_size import FixedSize
 from bo_stream.growth.oips import OIPS
@@ -13,6 +14,7 @@ __all__ = [
     "OIPS",
     "VIPS",
     "ConditionalVariance",
+    "Covering",
     "FixedGrid",
     "FixedSize",
     "GrowthPolicy",

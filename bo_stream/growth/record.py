@@ -12,7 +12,7 @@ from bo_stream.growth.step import Choice, Outcome
 from bo_stream.growth.watch import Watch
 from bo_stream.shapes import shaped
 from bo_stream.sparse.bounds import merged_moments, moments_of
-from bo_stream.sparse.state import Batch, SGPRState, empty_state, factor_B
+from bo_stream.sparse.state import Batch, SGPRState, empty_state
 
 __all__ = ["LastUpdate", "StreamRecord"]
 
@@ -135,10 +135,6 @@ class StreamRecord:
         s, f = shift, factor
         precision = f.square() if known_noise else torch.ones_like(f)
 
-        def law(o: SGPRState) -> SGPRState:
-            G, c = precision * o.G, precision / f * o.c
-            return replace(o, G=G, c=c, mean=(o.mean - s) / f, kappa=factor_B(G, c)[2])
-
         count, mean, squares = self.target_moments
         N = float(self.batch.size)
         points = torch.stack([count - N, *[count.new_tensor(N)] * 3])
@@ -148,8 +144,8 @@ class StreamRecord:
 
         return replace(
             self,
-            now=law(self.now),
-            before=law(self.before),
+            now=self.now.in_units(s, f, precision),
+            before=self.before.in_units(s, f, precision),
             batch=rows(self.batch),
             gathered=rows(self.gathered),
             target_moments=torch.stack([count, (mean - s) / f, squares / f.square()]),

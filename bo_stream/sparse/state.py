@@ -73,6 +73,15 @@ class SGPRState:
         """The number of inducing points ``M``."""
         return self.Z.shape[0]
 
+    def in_units(self, shift: Tensor, factor: Tensor, precision: Tensor) -> SGPRState:
+        """The likelihood of values ``(f - shift) / factor``, all of them 0-dim.
+
+        ``precision`` is ``factor^2`` where the noise of the data is in their units, else 1.
+        """
+        G, c = precision * self.G, precision / factor * self.c
+        mean = (self.mean - shift) / factor
+        return replace(self, G=G, c=c, mean=mean, kappa=factor_B(G, c)[2])
+
 
 @dataclass(frozen=True)
 class Batch:

@@ -1,0 +1,225 @@
+"""How a decoupled state absorbs data (MATHS 6.8, steps 1 to 5).
+
+Inducing points are chosen, rows join the window and the covariance, the mean is solved for, and
+rows beyond the window's size are folded into the inducing points, those of least contribution
+first: the same sums as in online SGPR (MATHS 3.3).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from bo_stream.decoupled.solve import System
+from bo_stream.decoupled.state import DecoupledState, Prior
+from bo_stream.sparse.state import (
+    Batch,
+    SGPRState,
+    dense,
+    diagonal,
+    empty_state,
+    eye,
+    factor_B,
+    solve,
+)
+from bo_stream.sparse.update import rebase, update
+
+__all__ = [
+    "Limits",
+    "absorbed",
+    "folded_law",
+    "law",
+    "on_points",
+    "rebuilt",
+    "renewed",
+    "restarted",
+]
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a stream may keep, and how closely the mean is solved for.
+
+    Attributes:
+        window: Rows kept after folding.
+        slack: Rows beyond these before any is folded.
+        sample: Rows kept for hyperparameters.
+        tolerance: In noise standard deviations.
+    """
+
+    window: int
+    slack: int
+    sample: int
+    tolerance: float
+
+    def room(self, rows: int) -> int:
+        """Rows allocated for so many: from a full window on, always the same."""
+        return rows if rows < self.window else max(rows, self.window + self.slack)
+
+
+def absorbed(state: DecoupledState, rows: Batch, prior: Prior, limits: Limits) -> DecoupledState:
+    """The state given a batch, its inducing points as they are.
+
+    O(r^2 + r M) for each iteration of the solves, and O(q M^2 + M^3 + r^2) beside them. A batch
+    larger than the window passes through it in parts.
+
+    Args:
+        state: The state, under the hyperparameters of now.
+        rows: The batch, its noise before any learned scale.
+        prior: The hyperparameters of now.
+        limits: What is kept.
+    """
+    X, y, noise = rows.X, rows.y, rows.noise
+    before = int(state.target_moments[0])
+    sample = state.sample.given(X, y, noise, before, limits.sample)
+    state = replace(state.counted(y), sample=sample)
+    first, most = 0, limits.window + limits.slack
+    while first < len(y):
+        room = most - state.window.size
+        last = first + (room if room >= len(y) - first else max(room, limits.window // 2, 1))
+        part = X[first:last], y[first:last], noise[first:last]
+        state = _solved(_joined(state, *part, prior, limits), prior, limits)
+        first = last
+        if state.window.size > most:
+            state = _solved(_folded(state, prior, limits), prior, limits)
+    return state
+
+
+def law(state: DecoupledState, prior: Prior) -> SGPRState:
+    """Everything absorbed as an online sparse GP: what growth policies see."""
+    own = state.window.rows()
+    c = state.past.c + own.A @ ((own.y - prior.mean) / (prior.scale * own.noise))
+    return replace(state.past, G=state.G, c=c, kappa=factor_B(state.G, c)[2])
+
+
+def folded_law(state: DecoupledState) -> tuple[Tensor | None, Tensor]:
+    """``chol(B_D)`` (None where nothing is folded) and ``B_D^-1 c_D``."""
+    if not int(state.folded):
+        return None, state.past.c
+    L_D = torch.linalg.cholesky(state.past.G + eye(state.G, len(state.G)))
+    return L_D, torch.cholesky_solve(state.past.c[:, None], L_D)[:, 0]
+
+
+def on_points(state: DecoupledState, Z: Tensor, old_index: Tensor, prior: Prior) -> DecoupledState:
+    """The state on other inducing points; the mean is not solved for again.
+
+    Points that are added change nothing of the folded law; those that are dropped leave behind what
+    the others can hold (MATHS 3.3).
+
+    Args:
+        state: The state, under the hyperparameters of now.
+        Z: Inducing points, ``M x d``.
+        old_index: Where each of the old ones is kept, -1 where it is dropped.
+        prior: The hyperparameters of now.
+    """
+    size = len(old_index)
+    if len(Z) == size and torch.equal(old_index, torch.arange(size, device=Z.device)):
+        return state
+    return _crossed(replace(state, past=_moved(state.past, Z, old_index, prior)), prior)
+
+
+def renewed(state: DecoupledState, prior: Prior, limits: Limits) -> DecoupledState:
+    """The state under other hyperparameters: factors anew, the folded law carried over, solved.
+
+    O(r^2 d + r M^2 + M^3), and the solve.
+    """
+    if torch.equal(state.made_with, prior.numbers):
+        return state
+    return _remade(state, rebase(state.past, prior.kernel, prior.mean)[0], prior, limits)
+
+
+def rebuilt(
+    state: DecoupledState,
+    before: SGPRState,
+    Z: Tensor,
+    old_index: Tensor,
+    prior: Prior,
+    limits: Limits,
+) -> DecoupledState:
+    """The same on other inducing points, chosen from `restarted` (``before``)."""
+    return _remade(state, _moved(before, Z, old_index, prior), prior, limits)
+
+
+def restarted(state: DecoupledState, prior: Prior) -> SGPRState:
+    """The law that inducing points are chosen from once more: of the folded rows alone."""
+    if int(state.folded):
+        return rebase(state.past, prior.kernel, prior.mean)[0]
+    return empty_state(state.past.Z, prior.mean, state.past.jitter)
+
+
+def _moved(past: SGPRState, Z: Tensor, old_index: Tensor, prior: Prior) -> SGPRState:
+    """A law under the hyperparameters of now on other inducing points (MATHS 3.3)."""
+    nothing = Batch(past.Z[:0], past.c[:0], past.c[:0])
+    return update(past, nothing, prior.kernel, past.mean, Z, old_index, same_kernel=True).state
+
+
+def _remade(state: DecoupledState, past: SGPRState, prior: Prior, limits: Limits) -> DecoupledState:
+    """With this law of the folded rows, and all else anew."""
+    window = state.window.with_room(len(state.window.y))
+    n = window.size
+    if n:
+        window.K[:n, :n] = dense(prior.kernel, window.X[:n])
+    state = replace(state, past=past, window=window, made_with=prior.numbers)
+    return _solved(_crossed(state, prior), prior, limits)
+
+
+def _crossed(state: DecoupledState, prior: Prior) -> DecoupledState:
+    """With ``A`` and ``G`` of the present inducing points: O(r M^2)."""
+    past, n = state.past, state.window.size
+    window = replace(state.window, A=past.c.new_zeros(past.size, len(state.window.y)))
+    own = window.rows()
+    if n and past.size:
+        window.A[:, :n] = solve(past.L, dense(prior.kernel, past.Z, own.X))
+    root = own.A / (prior.scale * own.noise).sqrt()
+    return replace(state, window=window, G=past.G + root @ root.mT)
+
+
+def _joined(
+    state: DecoupledState, X: Tensor, y: Tensor, noise: Tensor, prior: Prior, limits: Limits
+) -> DecoupledState:
+    """Rows at the end of the window, with coefficients of zero: O(q M^2 + r^2)."""
+    n, past = state.window.size, state.past
+    m = n + len(y)
+    window = state.window.with_room(limits.room(m))
+    A = past.c.new_zeros(past.size, len(y))
+    if past.size:
+        A = solve(past.L, dense(prior.kernel, past.Z, X))
+    window.X[n:m], window.y[n:m], window.noise[n:m], window.A[:, n:m] = X, y, noise, A
+    cross = dense(prior.kernel, X, window.X[:m])
+    window.K[n:m, :m], window.K[:n, n:m] = cross, cross[:, :n].mT
+    root = A / (prior.scale * noise).sqrt()
+    held = torch.full_like(window.held, m)
+    return replace(state, window=replace(window, held=held), G=state.G + root @ root.mT)
+
+
+def _folded(state: DecoupledState, prior: Prior, limits: Limits) -> DecoupledState:
+    """Without the rows of least ``|w| sqrt(k(x, x) - |A|^2)``: ``G_D += A D^-1 A'`` (step 4)."""
+    own = state.window.rows()
+    left = (diagonal(prior.kernel, own.X) - own.A.square().sum(0)).clamp_min(0.0)
+    order = (own.w.abs() * left.sqrt()).argsort(stable=True)
+    go, stay = order[: len(order) - limits.window], order[len(order) - limits.window :]
+    rows = Batch(own.X[go], own.y[go], prior.scale * own.noise[go])
+    past, A = state.past, own.A[:, go]
+    root = A / rows.noise.sqrt()
+    G, c = past.G + root @ root.mT, past.c + A @ ((rows.y - past.mean) / rows.noise)
+    past = replace(past, G=G, c=c, kappa=factor_B(G, c)[2])
+    window = state.window.kept(stay.sort().values, limits.room(len(stay)))
+    return replace(state, past=past, window=window, folded=state.folded + len(go))
+
+
+def _solved(state: DecoupledState, prior: Prior, limits: Limits) -> DecoupledState:
+    """With coefficients for the window as it is (step 3)."""
+    own = state.window.rows()
+    if not len(own.y):
+        return state
+    L_B = torch.linalg.cholesky(state.G + eye(state.G, len(state.G)))
+    L_D, h = folded_law(state)
+    system = System(own.K, own.A, prior.scale * own.noise, L_B, L_D)
+    target = own.y - prior.mean
+    if L_D is not None:
+        target = target - own.A.mT @ h
+    w = torch.zeros_like(state.window.w)
+    w[: len(own.y)] = system.solved(target, own.w, limits.tolerance)
+    return replace(state, window=replace(state.window, w=w))

@@ -1,0 +1,65 @@
+"""The streaming contract on SVDGP: folding early, on fixed inducing points, and with all data."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from bo_stream import SVDGP
+from bo_stream.core.streaming import Promises
+from bo_stream.growth import VIPS, FixedGrid
+from bo_stream.testing import StreamingContract
+
+
+class TestSVDGP(StreamingContract):
+    """A small window, so that rows are folded in most tests."""
+
+    options: dict[str, Any] = {"window": 10, "covar_basis": 12, "slack": 2}
+
+    def make(
+        self, train_X: Tensor, train_Y: Tensor, train_Yvar: Tensor | None = None, **kw: Any
+    ) -> SVDGP:
+        return SVDGP(train_X, train_Y, train_Yvar, **(self.options | kw))
+
+    @pytest.mark.slow
+    def test_no_drift(self) -> None:
+        super().test_no_drift()
+
+
+@pytest.mark.slow
+class TestKnownNoise(TestSVDGP):
+    noise = "known"
+
+
+@pytest.mark.slow
+class TestScaledNoise(TestSVDGP):
+    noise = "scaled"
+
+
+@pytest.mark.slow
+class TestOneDimension(TestSVDGP):
+    dim = 1
+
+
+@pytest.mark.slow
+class TestVIPS(TestSVDGP):
+    options: dict[str, Any] = {"window": 30, "slack": 5, "growth": VIPS(0.1, max_points=20)}
+
+
+@pytest.mark.slow
+class TestAllInTheWindow(TestSVDGP):
+    """Fixed inducing points and nothing folded: what came first does not matter."""
+
+    promises = Promises(
+        order_invariant=True, bytes_constant=False, updates_without_drift=300, multi_output=False
+    )
+    test_normalized_is_rescaled = None  # the grid is in transformed space
+
+    def make(
+        self, train_X: Tensor, train_Y: Tensor, train_Yvar: Tensor | None = None, **kw: Any
+    ) -> SVDGP:
+        low, high = self.bounds.double()
+        axes = [torch.linspace(float(a), float(b), 4) for a, b in zip(low, high, strict=True)]
+        kw.setdefault("growth", FixedGrid(torch.cartesian_prod(*axes).double()))
+        return SVDGP(train_X, train_Y, train_Yvar, tolerance=1e-10, **kw)
