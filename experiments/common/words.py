@@ -15,6 +15,7 @@ WORDS = {
     "cagp": "CaGP",
     "online_sgpr": "OnlineSGPR",
     "online_svgp": "OnlineSVGP",
+    "svdgp": "SVDGP",
     "nipv": "integrated variance (NIPV)",
     "max_variance": "largest variance",
     "near_most_uncertain": "near the most uncertain cell",

@@ -30,6 +30,7 @@ SINC, ARM, STREAM = (CONFIGS / f"decoupled_{name}.toml" for name in ("sinc", "ar
 SMOKE = {"tables": ["made up"], "outputs": [0], "seeds": [0, 1], "train": 120, "test": 60}
 SMOKE |= {"first": 60, "batch": 30}
 SMALL = {"points": 12, "mean_basis": 80, "covar_basis": 12, "window": 64, "m": 12, "steps": 2}
+SMALL |= {"evaluations": 3}
 """Sizes in a smoke run."""
 
 

@@ -3,35 +3,36 @@
 from __future__ import annotations
 
 import copy
-import math
 from typing import Any
 
 import torch
-from gpytorch.kernels import RBFKernel
+from botorch.models.utils.gpytorch_modules import (
+    get_covar_module_with_dim_scaled_prior,
+    get_gaussian_likelihood_with_lognormal_prior,
+)
+from gpytorch.kernels import ScaleKernel
 from gpytorch.means import ConstantMean
 from torch import Tensor
 
 from bo_stream import ExactGP
-from experiments.common.kernels import RAW, gaussian, scaled
+from experiments.common.kernels import RAW
 
 __all__ = ["copied", "learned", "modules"]
 
-NOISE, FLOOR = 0.1, 1e-5
-"""Noise variance started at, and its least, for standardised outcomes."""
 ROWS = 600
 """Rows that hyperparameters are learned from where a method does not learn them by itself."""
 
 
 def modules(dim: int) -> dict[str, Any]:
-    """A scaled ARD squared-exponential kernel, a constant mean and Gaussian noise, without priors.
+    """The defaults of every family, in float64, for inputs and outcomes that are taken as they are.
 
-    For standardised inputs and outcomes, which are taken as they are.
+    A scaled ARD squared-exponential kernel, a constant mean and Gaussian noise, with BoTorch's
+    priors: without them, 21 lengthscales are too many for 600 rows.
     """
-    base = RBFKernel(ard_num_dims=dim)
     return RAW | {
-        "covar_module": scaled(base, lengthscale=math.sqrt(dim), outputscale=1.0),
+        "covar_module": ScaleKernel(get_covar_module_with_dim_scaled_prior(dim)).double(),
         "mean_module": ConstantMean().double(),
-        "likelihood": gaussian(noise=NOISE, floor=FLOOR),
+        "likelihood": get_gaussian_likelihood_with_lognormal_prior().double(),
     }
 
 

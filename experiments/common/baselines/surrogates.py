@@ -80,4 +80,4 @@ def twin(
 def observations(model: StreamingGP, X: Tensor) -> tuple[Tensor, Tensor]:
     """Means and variances of observations at ``n x d`` points by a surrogate, ``n`` each."""
     mean, variance = marginals(model.eval(), X)
-    return mean, variance + noise_variance(model)
+    return mean, variance + noise_variance(model).detach()

@@ -117,8 +117,7 @@ def test_hyperparameters_are_learned_from_at_most_so_many_rows() -> None:
     X, Y = rows(60)
     start, few, all_rows = modules(2), learned(X, Y, rows=10), learned(X, Y)
     noises = [given["likelihood"].noise.item() for given in (start, few, all_rows)]
-    assert noises[0] == pytest.approx(0.1) and 0.004 < noises[2] < 0.02
-    assert noises[1] != noises[2]
+    assert 0.004 < noises[2] < 0.02 and noises[2] not in noises[:2]
 
 
 # -- local GPs ----------------------------------------------------------------------------------
