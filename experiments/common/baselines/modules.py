@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from typing import Any
 
 import torch
@@ -27,12 +28,17 @@ def modules(dim: int) -> dict[str, Any]:
     """The defaults of every family, in float64, for inputs and outcomes that are taken as they are.
 
     A scaled ARD squared-exponential kernel, a constant mean and Gaussian noise, with BoTorch's
-    priors: without them, 21 lengthscales are too many for 600 rows.
+    priors: without them, 21 lengthscales are too many for 600 rows. They start at values that suit
+    standardised data: lengthscales of ``sqrt(d)``, noise of 0.1.
     """
+    base = get_covar_module_with_dim_scaled_prior(dim)
+    base.initialize(lengthscale=math.sqrt(dim))
+    likelihood = get_gaussian_likelihood_with_lognormal_prior()
+    likelihood.initialize(noise=0.1)
     return RAW | {
-        "covar_module": ScaleKernel(get_covar_module_with_dim_scaled_prior(dim)).double(),
+        "covar_module": ScaleKernel(base).double(),
         "mean_module": ConstantMean().double(),
-        "likelihood": get_gaussian_likelihood_with_lognormal_prior().double(),
+        "likelihood": likelihood.double(),
     }
 
 

@@ -19,7 +19,7 @@ __all__ = ["Surrogate", "observations", "twin"]
 
 
 class Surrogate(Baseline):
-    """A family of bo_stream, built from the first rows and fitted after every batch.
+    """A family of bo_stream, fitted after every batch.
 
     Args:
         name: Of the family.
@@ -50,9 +50,8 @@ class Surrogate(Baseline):
     def _absorb(self, X: Tensor, Y: Tensor) -> None:
         if self._model is None:
             given = modules(X.shape[1]) | self.options
-            self._model = surrogate(self.name, X, Y, bounds=None, **given)
-        else:
-            self._model.observe(X, Y)
+            self._model = surrogate(self.name, X[:0], Y[:0], bounds=None, **given)
+        self._model.observe(X, Y)
         if self.evaluations is None or self.evaluations > 0:
             self._model.fit(self.evaluations)
 
