@@ -72,7 +72,10 @@ def scores(law: tuple[Tensor, Tensor], split: TableSplit) -> dict[str, float]:
 
 
 def _stream(split: TableSplit, c: dict[str, Any], seed: int, progress: Progress) -> Iterator[Row]:
-    """The first contender sets the seconds of every batch; twins follow its hyperparameters."""
+    """The first contender sets the seconds of every batch; twins follow its hyperparameters.
+
+    The others have ``times`` its seconds.
+    """
     ends = list(range(c["first"], len(split.X), c["batch"])) + [len(split.X)]
     leader, budgets = next(iter(c["contenders"])), [0.0] * len(ends)
     for name, spec in c["contenders"].items():
@@ -84,7 +87,7 @@ def _stream(split: TableSplit, c: dict[str, Any], seed: int, progress: Progress)
             law = method.predict(split.X_test)
             yield head | {"contender": name, "seconds": method.seconds} | scores(law, split)
             if name == leader:
-                budgets[step] = method.seconds - before
+                budgets[step] = c["times"] * (method.seconds - before)
                 specs = c["twins"] if end == len(split.X) else _frequent(c["twins"])
                 for row in _twins(split, end, specs, method.model()):
                     yield head | row

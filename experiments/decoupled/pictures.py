@@ -77,12 +77,20 @@ def draw_scores(by_seed: pd.DataFrame, folder: Path, table: str) -> None:
         folder: Where the pictures go.
         table: Its name.
     """
-    whole = by_seed[by_seed["step"] == by_seed["step"].max()]["contender"].unique()
-    batches = by_seed.groupby("contender")["step"].nunique()
-    curves = by_seed[by_seed["contender"].isin([n for n in whole if batches[n] > 1])]
+    batches = by_seed.groupby("contender")["step"].transform("nunique")
+    curves = by_seed[batches == by_seed["step"].nunique()]
     for score, about in SCORES.items():
         for x, along in AGAINST.items():
             path = folder / f"{table.replace(' ', '_')}_{score}_{x}.png"
-            logs = {"logarithmic": score == "nmse", "logarithmic_x": x == "seconds"}
             labels = {score: about, x: along}
-            draw_bands([curves], score, x, ["contender"], path, labels=labels, title=table, **logs)
+            draw_bands(
+                [curves],
+                score,
+                x,
+                ["contender"],
+                path,
+                logarithmic=score == "nmse",
+                labels=labels,
+                title=table,
+                logarithmic_x=x == "seconds",
+            )

@@ -27,7 +27,8 @@ def summary(by_seed: pd.DataFrame, first: str) -> pd.DataFrame:
     parts = []
     for name, part in last.groupby("table", sort=False):
         ends = part.groupby("contender", sort=False)[SCORES].mean()
-        ends["ratio"] = ends.loc[first, "nmse"] / ends["nmse"]
-        ends["gap"] = ends.loc[first, "nlpd"] - ends["nlpd"]
+        best = ends.loc[first].astype(float)
+        ends["ratio"] = best["nmse"] / ends["nmse"]
+        ends["gap"] = best["nlpd"] - ends["nlpd"]
         parts.append(ends.reset_index().assign(table=name))
     return pd.concat(parts, ignore_index=True)[["table", "contender", *SCORES, "ratio", "gap"]]

@@ -63,7 +63,8 @@ def compared(c: dict[str, Any]) -> tuple[pd.DataFrame, list[Law]]:
         the noise), ``deviation`` (mean ratio to the exact one's of the function's deviation); and
         the laws of the first seed.
     """
-    table, laws = [], {}
+    table: list[dict[str, Any]] = []
+    laws: dict[str, Law] = {}
     progress = Progress(len(c["seeds"]), "seeds")
     at = torch.linspace(-6.0, 6.0, 241, dtype=torch.float64).unsqueeze(-1)
     for seed in c["seeds"]:

@@ -71,8 +71,8 @@ class BatchSGPR(Baseline):
         model = self._trained().eval()
         with torch.no_grad(), max_cholesky_size(10**6):
             parts = [model.likelihood(model(part)) for part in X.split(CHUNK)]
-        mean = torch.cat([part.mean for part in parts])
-        return mean, torch.cat([part.variance for part in parts])
+            mean = torch.cat([part.mean for part in parts])
+            return mean, torch.cat([part.variance for part in parts])
 
     def _trained(self) -> Any:
         if self._model is None:

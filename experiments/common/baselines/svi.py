@@ -88,8 +88,8 @@ class SVI(Baseline):
         model.eval(), self._likelihood.eval()
         with torch.no_grad(), max_cholesky_size(10**6):
             parts = [self._likelihood(model(part)) for part in X.split(CHUNK)]
-        mean = torch.cat([part.mean for part in parts])
-        return mean, torch.cat([part.variance for part in parts])
+            mean = torch.cat([part.mean for part in parts])
+            return mean, torch.cat([part.variance for part in parts])
 
     def _trained(self) -> SVGP:
         if self._svgp is None:

@@ -120,6 +120,20 @@ def test_hyperparameters_are_learned_from_at_most_so_many_rows() -> None:
     assert 0.004 < noises[2] < 0.02 and noises[2] not in noises[:2]
 
 
+@pytest.mark.parametrize("name", METHODS)
+def test_later_rows_count(name: str) -> None:
+    method, (X, Y) = METHODS[name](), rows(160)
+    order = X[:, 0].argsort()
+    left, right = order[:110], order[110:]
+    errors = []
+    for part in (left, right):  # one side of the function, then the other
+        method.observe(X[part], Y[part], 0.7)
+        mean, variance = method.predict(X[right])
+        errors.append(float((mean - Y[right, 0]).square().mean()))
+    assert errors[1] < 0.5 * errors[0], errors
+    assert not mean.requires_grad and not variance.requires_grad
+
+
 # -- local GPs ----------------------------------------------------------------------------------
 
 
