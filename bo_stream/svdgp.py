@@ -169,7 +169,7 @@ class SVDGP(StreamingGP):
         return cast(DecoupledState, self.held())
 
     def _empty_state(self) -> DecoupledState:
-        return DecoupledState.empty(self._dim, JITTER, self._prior().numbers)
+        return DecoupledState.empty(self._dim, JITTER, self._prior())
 
     def _limits(self) -> Limits:
         sample = min(EVIDENCE_ROWS, self.window)

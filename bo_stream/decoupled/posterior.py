@@ -9,7 +9,7 @@ from gpytorch.kernels import Kernel
 from torch import Size, Tensor
 
 from bo_stream.decoupled.state import DecoupledState, Prior
-from bo_stream.decoupled.update import folded_law
+from bo_stream.decoupled.update import folded_mean
 from bo_stream.posterior.expansion import Expansion, on_nodes
 from bo_stream.posterior.factor import FactorGaussian, cross_kernel
 from bo_stream.posterior.paths import prior_path
@@ -48,14 +48,11 @@ class DecoupledProcess(ExpandedProcess):
 
     @classmethod
     def of(cls, state: DecoupledState, prior: Prior) -> DecoupledProcess:
-        """From a state under these hyperparameters: O(M^3 + r M)."""
+        """From a state under these hyperparameters: O(r M + M^2)."""
         past, own = state.past, state.window.rows()
-        L_B = torch.linalg.cholesky(state.G + eye(state.G, len(state.G)))
-        L_D, h = folded_law(state)
-        if L_D is not None:  # otherwise the two terms of A_R w cancel
-            a = own.A @ own.w
-            h = h + torch.cholesky_solve(a[:, None], L_D)[:, 0] - a
-        sparse = past.Z, past.L, past.nugget, L_B, h
+        a = own.A @ own.w
+        h = folded_mean(state) + torch.cholesky_solve(a[:, None], state.L_D)[:, 0] - a
+        sparse = past.Z, past.L, past.nugget, state.L_B, h
         return cls(prior.kernel, *sparse, own.X.clone(), own.w.clone(), prior.mean)
 
     def at(self, X: Tensor) -> FactorGaussian:

@@ -17,7 +17,6 @@ import torch
 from torch import Tensor
 
 from bo_stream.linalg import chol_psd
-from bo_stream.sparse.state import solve
 
 __all__ = ["System"]
 
@@ -32,26 +31,20 @@ class System:
     """One system.
 
     Attributes:
-        K: ``K(R, R)``, ``r x r``.
+        K: ``k_D(R, R)``, ``r x r``.
         A: ``M x r``.
         d: Noise variances, ``r``.
         L_B: ``chol(I + G)``, ``M x M``.
-        L_D: ``chol(B_D)``, ``M x M``; None where ``G_D`` is zero.
     """
 
     K: Tensor
     A: Tensor
     d: Tensor
     L_B: Tensor
-    L_D: Tensor | None
 
     def times(self, v: Tensor) -> Tensor:
-        """``(k_D + D) v``: O(r^2 + r M)."""
-        product = self.K @ v + self.d * v
-        if self.L_D is None:
-            return product
-        a = self.A @ v
-        return product + self.A.mT @ (torch.cholesky_solve(a[:, None], self.L_D)[:, 0] - a)
+        """``(k_D + D) v``: O(r^2)."""
+        return self.K @ v + self.d * v
 
     def preconditioned(self, v: Tensor) -> Tensor:
         """``(A'B_D^-1 A + D)^-1 v``: O(r M + M^2)."""
@@ -93,13 +86,8 @@ class System:
         return w, False
 
     def _factored(self, b: Tensor, start: Tensor) -> Tensor:
-        """By a factorisation, refined once: O(r^3 + r^2 M)."""
-        C = self.K + torch.diag(self.d)
-        if self.L_D is not None:
-            C = C - self.A.mT @ self.A
-            half = solve(self.L_D, self.A)
-            C = C + half.mT @ half
-        L, w = chol_psd(C), start
+        """By a factorisation, refined once: O(r^3)."""
+        L, w = chol_psd(self.K + torch.diag(self.d)), start
         for _ in range(2):
             w = w + torch.cholesky_solve((b - self.times(w))[:, None], L)[:, 0]
         return w

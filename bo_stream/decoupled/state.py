@@ -53,7 +53,7 @@ class Window:
         noise: Noise variances before any learned scale, ``r``.
         w: Coefficients in the mean, ``r``.
         A: ``L^-1 K(Z, X)``, ``M x r``.
-        K: ``K(X, X)``, ``r x r``.
+        K: ``k_D(X, X)``, covariances given what was folded, ``r x r``.
         held: How many rows are in use, 0-dim; the others are blank.
     """
 
@@ -66,11 +66,11 @@ class Window:
     held: Tensor = shaped("", "not negative")
 
     @classmethod
-    def blank(cls, like: Tensor, dim: int, basis: int, rows: int = 0) -> Self:
-        """Room for so many rows, all of it free."""
-        none, held = like.new_zeros(rows), torch.zeros((), dtype=torch.int64, device=like.device)
-        K, A, X = (like.new_zeros(shape) for shape in ((rows, rows), (basis, rows), (rows, dim)))
-        return cls(X, none, torch.ones_like(none), none.clone(), A, K, held)
+    def empty(cls, dim: int) -> Self:
+        """No rows, and no room."""
+        X = torch.zeros(0, dim, dtype=torch.float64)
+        none, square = X.new_zeros(0), X.new_zeros(0, 0)
+        return cls(X, none, none, none, square, square, torch.zeros((), dtype=torch.int64))
 
     @property
     def size(self) -> int:
@@ -91,11 +91,14 @@ class Window:
     def with_room(self, rows: int) -> Window:
         """The same rows, copied, with room for so many in all."""
         n, own = self.size, self.rows()
-        new = Window.blank(self.y, self.X.shape[-1], len(self.A), rows)
-        for part in ("X", "y", "noise", "w"):
-            getattr(new, part)[:n] = getattr(own, part)
-        new.A[:, :n], new.K[:n, :n] = own.A, own.K
-        return replace(new, held=self.held)
+        free = rows - n
+        X = torch.cat([own.X, own.X.new_zeros(free, own.X.shape[-1])])
+        y, w = (torch.cat([part, part.new_zeros(free)]) for part in (own.y, own.w))
+        noise = torch.cat([own.noise, own.noise.new_ones(free)])
+        A, K = self.A.new_empty(len(self.A), rows), self.K.new_empty(rows, rows)
+        A[:, :n], A[:, n:] = own.A, 0.0
+        K[:n, :n], K[n:], K[:n, n:] = own.K, 0.0, 0.0
+        return Window(X, y, noise, w, A, K, self.held)
 
     def kept(self, index: Tensor, rows: int) -> Window:
         """Some of the rows, with room for so many in all."""
@@ -114,6 +117,8 @@ class DecoupledState:
         past: Inducing points, and the likelihood of their values by rows that left the window:
             ``G_D`` and ``c_D`` of MATHS 6.8.
         G: Whitened precision of all data, ``M x M``.
+        L_B: ``chol(I + G)``, ``M x M``.
+        L_D: ``chol(I + G_D)``, ``M x M``.
         window: The rows that have not left.
         waiting: Data conditioned on, noise before any learned scale: exact on top of the law of the
             rest (MATHS 1), and absorbed with the next batch.
@@ -126,6 +131,8 @@ class DecoupledState:
 
     past: SGPRState = nested()
     G: Tensor = shaped("M M")
+    L_B: Tensor = shaped("M M")
+    L_D: Tensor = shaped("M M")
     window: Window = nested()
     waiting: Batch = nested()
     sample: Sample = nested()
@@ -135,14 +142,24 @@ class DecoupledState:
     made_with: Tensor = shaped("p")
 
     @classmethod
-    def empty(cls, dim: int, jitter: float, numbers: Tensor) -> Self:
+    def empty(cls, dim: int, jitter: float, prior: Prior) -> Self:
         """Before any data."""
         zero = torch.zeros((), dtype=torch.float64)
-        past = empty_state(zero.new_zeros(0, dim), zero, jitter)
+        past = empty_state(zero.new_zeros(0, dim), prior.mean.to(zero), jitter)
         none = Batch(past.Z, past.c, past.c)
-        window, sample = Window.blank(zero, dim, 0), Sample.none(dim)
+        window, sample = Window.empty(dim), Sample.none(dim)
         counts = zero.long(), zero.long(), zero.new_zeros(3)
-        return cls(past, past.G, window, none, sample, *counts, numbers.to(zero))
+        return cls(
+            past,
+            past.G,
+            past.G.clone(),
+            past.G.clone(),
+            window,
+            none,
+            sample,
+            *counts,
+            prior.numbers.to(zero),
+        )
 
     def moments(self) -> tuple[float, float, float]:
         """Number, mean and squared deviations of all targets absorbed."""

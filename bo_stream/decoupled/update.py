@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from bo_stream.decoupled.solve import System
-from bo_stream.decoupled.state import DecoupledState, Prior
+from bo_stream.decoupled.state import DecoupledState, Prior, Window
 from bo_stream.sparse.state import (
     Batch,
     SGPRState,
@@ -29,7 +29,7 @@ from bo_stream.sparse.update import rebase, update
 __all__ = [
     "Limits",
     "absorbed",
-    "folded_law",
+    "folded_mean",
     "law",
     "on_points",
     "rebuilt",
@@ -91,15 +91,13 @@ def law(state: DecoupledState, prior: Prior) -> SGPRState:
     """Everything absorbed as an online sparse GP: what growth policies see."""
     own = state.window.rows()
     c = state.past.c + own.A @ ((own.y - prior.mean) / (prior.scale * own.noise))
-    return replace(state.past, G=state.G, c=c, kappa=factor_B(state.G, c)[2])
+    kappa = 0.5 * solve(state.L_B, c).square().sum() - state.L_B.diagonal().log().sum()
+    return replace(state.past, G=state.G, c=c, kappa=kappa)
 
 
-def folded_law(state: DecoupledState) -> tuple[Tensor | None, Tensor]:
-    """``chol(B_D)`` (None where nothing is folded) and ``B_D^-1 c_D``."""
-    if not int(state.folded):
-        return None, state.past.c
-    L_D = torch.linalg.cholesky(state.past.G + eye(state.G, len(state.G)))
-    return L_D, torch.cholesky_solve(state.past.c[:, None], L_D)[:, 0]
+def folded_mean(state: DecoupledState) -> Tensor:
+    """``B_D^-1 c_D``: what the folded rows say of the whitened values at Z, ``M``."""
+    return torch.cholesky_solve(state.past.c[:, None], state.L_D)[:, 0]
 
 
 def on_points(state: DecoupledState, Z: Tensor, old_index: Tensor, prior: Prior) -> DecoupledState:
@@ -115,9 +113,11 @@ def on_points(state: DecoupledState, Z: Tensor, old_index: Tensor, prior: Prior)
         prior: The hyperparameters of now.
     """
     size = len(old_index)
-    if len(Z) == size and torch.equal(old_index, torch.arange(size, device=Z.device)):
+    added = torch.equal(old_index, torch.arange(size, device=Z.device))
+    if added and len(Z) == size:
         return state
-    return _crossed(replace(state, past=_moved(state.past, Z, old_index, prior)), prior)
+    state = _crossed(replace(state, past=_moved(state.past, Z, old_index, prior)), prior)
+    return state if added or not int(state.folded) else _with_kernel(state, prior)
 
 
 def renewed(state: DecoupledState, prior: Prior, limits: Limits) -> DecoupledState:
@@ -157,23 +157,47 @@ def _moved(past: SGPRState, Z: Tensor, old_index: Tensor, prior: Prior) -> SGPRS
 
 def _remade(state: DecoupledState, past: SGPRState, prior: Prior, limits: Limits) -> DecoupledState:
     """With this law of the folded rows, and all else anew."""
-    window = state.window.with_room(len(state.window.y))
-    n = window.size
-    if n:
-        window.K[:n, :n] = dense(prior.kernel, window.X[:n])
-    state = replace(state, past=past, window=window, made_with=prior.numbers)
-    return _solved(_crossed(state, prior), prior, limits)
+    state = _crossed(replace(state, past=past, made_with=prior.numbers), prior)
+    return _solved(_with_kernel(state, prior), prior, limits)
 
 
 def _crossed(state: DecoupledState, prior: Prior) -> DecoupledState:
-    """With ``A`` and ``G`` of the present inducing points: O(r M^2)."""
+    """With ``A``, ``G`` and factors of the present inducing points: O(r M^2 + M^3)."""
     past, n = state.past, state.window.size
     window = replace(state.window, A=past.c.new_zeros(past.size, len(state.window.y)))
     own = window.rows()
     if n and past.size:
         window.A[:, :n] = solve(past.L, dense(prior.kernel, past.Z, own.X))
-    root = own.A / (prior.scale * own.noise).sqrt()
-    return replace(state, window=window, G=past.G + root @ root.mT)
+    state = replace(state, window=window, L_D=_factor(past.G))
+    return _weighed(state, past.G, own.A, prior.scale * own.noise)
+
+
+def _with_kernel(state: DecoupledState, prior: Prior) -> DecoupledState:
+    """With covariances of the window's rows anew: O(r^2 (d + M))."""
+    window, n = state.window.with_room(len(state.window.y)), state.window.size
+    if n:
+        own = window.rows()
+        window.K[:n, :n] = dense(prior.kernel, own.X) + _told(state, own.A, own.A)
+    return replace(state, window=window)
+
+
+def _told(state: DecoupledState, A: Tensor, other: Tensor) -> Tensor:
+    """``k_D - k = A'(B_D^-1 - I) A`` between rows; nothing while none is folded."""
+    if not int(state.folded):
+        return A.new_zeros(())
+    return (torch.cholesky_solve(A, state.L_D) - A).mT @ other
+
+
+def _factor(G: Tensor) -> Tensor:
+    """``chol(I + G)``."""
+    return torch.linalg.cholesky(G + eye(G, len(G)))
+
+
+def _weighed(state: DecoupledState, G: Tensor, A: Tensor, d: Tensor) -> DecoupledState:
+    """With ``G + A D^-1 A'`` as the precision of all data."""
+    root = A / d.sqrt()
+    G = G + root @ root.mT
+    return replace(state, G=G, L_B=_factor(G))
 
 
 def _joined(
@@ -187,26 +211,43 @@ def _joined(
     if past.size:
         A = solve(past.L, dense(prior.kernel, past.Z, X))
     window.X[n:m], window.y[n:m], window.noise[n:m], window.A[:, n:m] = X, y, noise, A
-    cross = dense(prior.kernel, X, window.X[:m])
+    cross = dense(prior.kernel, X, window.X[:m]) + _told(state, A, window.A[:, :m])
     window.K[n:m, :m], window.K[:n, n:m] = cross, cross[:, :n].mT
-    root = A / (prior.scale * noise).sqrt()
-    held = torch.full_like(window.held, m)
-    return replace(state, window=replace(window, held=held), G=state.G + root @ root.mT)
+    window = replace(window, held=torch.full_like(window.held, m))
+    return _weighed(replace(state, window=window), state.G, A, prior.scale * noise)
+
+
+def least(own: Window, variances: Tensor) -> Tensor:
+    """Rows in the order in which they are folded: of least ``|w| sqrt(k(x, x) - |A|^2)`` first.
+
+    It is what the mean's norm owes to the part of a row that the inducing points cannot hold.
+
+    Args:
+        own: The rows.
+        variances: Prior variances ``k(x, x)`` at them, ``r``.
+    """
+    missed = (variances - own.A.square().sum(0)).clamp_min(0.0)
+    return (own.w.abs() * missed.sqrt()).argsort(stable=True)
 
 
 def _folded(state: DecoupledState, prior: Prior, limits: Limits) -> DecoupledState:
-    """Without the rows of least ``|w| sqrt(k(x, x) - |A|^2)``: ``G_D += A D^-1 A'`` (step 4)."""
+    """Without the rows that say least: ``G_D += A D^-1 A'``, and ``c_D`` likewise (step 4)."""
     own = state.window.rows()
-    left = (diagonal(prior.kernel, own.X) - own.A.square().sum(0)).clamp_min(0.0)
-    order = (own.w.abs() * left.sqrt()).argsort(stable=True)
+    order = least(own, diagonal(prior.kernel, own.X))
     go, stay = order[: len(order) - limits.window], order[len(order) - limits.window :]
-    rows = Batch(own.X[go], own.y[go], prior.scale * own.noise[go])
-    past, A = state.past, own.A[:, go]
-    root = A / rows.noise.sqrt()
-    G, c = past.G + root @ root.mT, past.c + A @ ((rows.y - past.mean) / rows.noise)
+    d, past, A = prior.scale * own.noise[go], state.past, own.A[:, go]
+    root = A / d.sqrt()
+    G, c = past.G + root @ root.mT, past.c + A @ ((own.y[go] - past.mean) / d)
     past = replace(past, G=G, c=c, kappa=factor_B(G, c)[2])
-    window = state.window.kept(stay.sort().values, limits.room(len(stay)))
-    return replace(state, past=past, window=window, folded=state.folded + len(go))
+    stay = stay.sort().values
+    window = state.window.kept(stay, limits.room(len(stay)))
+    # conditioning the rows that stay on the inducing points' part of those that go
+    half = solve(state.L_D, A)
+    seen = half.mT @ half + torch.diag(d)
+    less = solve(torch.linalg.cholesky(seen), half.mT @ solve(state.L_D, own.A[:, stay]))
+    window.K[: len(stay), : len(stay)] -= less.mT @ less
+    folded = state.folded + len(go)
+    return replace(state, past=past, L_D=_factor(G), window=window, folded=folded)
 
 
 def _solved(state: DecoupledState, prior: Prior, limits: Limits) -> DecoupledState:
@@ -214,12 +255,8 @@ def _solved(state: DecoupledState, prior: Prior, limits: Limits) -> DecoupledSta
     own = state.window.rows()
     if not len(own.y):
         return state
-    L_B = torch.linalg.cholesky(state.G + eye(state.G, len(state.G)))
-    L_D, h = folded_law(state)
-    system = System(own.K, own.A, prior.scale * own.noise, L_B, L_D)
-    target = own.y - prior.mean
-    if L_D is not None:
-        target = target - own.A.mT @ h
+    system = System(own.K, own.A, prior.scale * own.noise, state.L_B)
+    target = own.y - prior.mean - own.A.mT @ folded_mean(state)
     w = torch.zeros_like(state.window.w)
     w[: len(own.y)] = system.solved(target, own.w, limits.tolerance)
     return replace(state, window=replace(state.window, w=w))

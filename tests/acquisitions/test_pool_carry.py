@@ -14,7 +14,7 @@ from gpytorch.kernels import MaternKernel
 from torch import Tensor
 
 from acquisitions import NIPV, MaxVariance, select_from_pool
-from bo_stream import HSGP, CaGP, ExactGP, NodeWISKI, OnlineSGPR, OnlineSVGP
+from bo_stream import HSGP, SVDGP, CaGP, ExactGP, NodeWISKI, OnlineSGPR, OnlineSVGP
 from bo_stream.actions import BlockSparse
 from bo_stream.actions.top_eigenvectors import TopEigenvectors
 from bo_stream.core.model import ProcessModel
@@ -60,6 +60,7 @@ FAMILIES: dict[str, Callable[..., StreamingGP]] = {
     "nodes below the cap": lambda **kw: made(NodeWISKI, cap=200, **kw),
     "nodes at the cap": lambda **kw: made(NodeWISKI, cap=30, **kw),
     "inducing points": lambda **kw: made(OnlineSGPR, growth=VIPS(0.1), **kw),
+    "decoupled": lambda **kw: made(SVDGP, covar_basis=20, window=30, slack=5, **kw),
     "variational": lambda **kw: made(OnlineSVGP, **kw),
 }
 EVERY = pytest.mark.parametrize("family", FAMILIES)

@@ -22,6 +22,7 @@ FAMILIES = {
 STREAMS = {
     "online_svgp": {"num_inducing": 16, "learn_inducing": False},
     "online_sgpr": {"growth": FixedGrid(torch.rand(30, 2, dtype=torch.float64))},
+    "svdgp": {"growth": FixedGrid(torch.rand(30, 2, dtype=torch.float64)), "tolerance": 1e-12},
     "cagp": {
         "actions": BlockSparse(8),
         "max_actions": 100,
@@ -78,7 +79,7 @@ def test_equals_a_rebuild(family, noise, outputs):
 
 
 @pytest.mark.parametrize("noise", ["learned", "known", "scaled"])
-@pytest.mark.parametrize("family", ["online_sgpr", "cagp"])
+@pytest.mark.parametrize("family", ["online_sgpr", "cagp", "svdgp"])
 def test_equals_a_replay(family, noise):
     """Where the state depends on the batches it came in: those batches, in the new units."""
     X, Y, Yvar = data(1)

@@ -33,6 +33,7 @@ OPTIONS: dict[str, dict[str, int]] = {
     "exact": {},
     "online_sgpr": {},
     "online_svgp": {"num_inducing": 5, "initial_steps": 5},
+    "svdgp": {"window": 4, "covar_basis": 5, "slack": 1},
     "cagp": {},
 }
 

@@ -12,6 +12,7 @@ from bo_stream.growth import (
     OIPS,
     VIPS,
     ConditionalVariance,
+    Covering,
     FixedGrid,
     FixedSize,
     GrowthPolicy,
@@ -28,6 +29,7 @@ from bo_stream.sparse.bounds import (
     optimal_bound,
     upper_bound,
 )
+from bo_stream.sparse.greedy import greedy_pool
 from bo_stream.sparse.posterior import predict
 from bo_stream.sparse.state import dense
 from tests.bo_stream.sgpr_cases import covariance, data, se_kernel, start, step
@@ -314,3 +316,38 @@ def test_caps_are_kept(make):
 def test_settings_out_of_range_are_refused(make):
     with pytest.raises(InputError):
         make()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_covering_fills_its_cap_by_conditional_variance(seed):
+    state, batch, kernel = case(seed)
+    selection = Covering(15).select(state, batch, kernel)
+    assert torch.equal(selection.kept, torch.arange(6))
+    Z, entered = state.Z, []
+    for _ in range(9):
+        r = conditional_variances(kernel, batch.X, Z, 1.4)
+        entered.append(int(r.argmax()))
+        Z = torch.cat([Z, batch.X[entered[-1:]]])
+    assert selection.entered.tolist() == entered
+
+
+@pytest.mark.parametrize("again", [True, False])
+def test_covering_chooses_again_once_a_point_is_worth_it(again):
+    """At the cap, at twice the variance of the point that those before it told most of."""
+    state, batch, kernel = case(0, M=20)
+    limit = 2.0 * float(state.L.diagonal().square().min())
+    r = conditional_variances(kernel, batch.X, state.Z, 1.4)
+    i = int(r.argmax() if again else r.masked_fill(r > limit, 0.0).argmax())
+    assert bool(r[i] > limit) == again and float(r[i]) > 0.1 * limit
+    point = type(batch)(batch.X[i : i + 1], batch.y[i : i + 1], batch.noise[i : i + 1])
+    selection = Covering(20).select(state, point, kernel)
+    pool = torch.cat([state.Z, point.X])
+    chosen_anew = greedy_pool(kernel, pool, JITTER, 20) if again else range(20)
+    assert selection.kept.tolist() == sorted(j for j in chosen_anew if j < 20)
+    assert len(selection.entered) == again
+
+
+def test_covering_refuses_what_is_no_number():
+    for count in (0, 1.5, True):
+        with pytest.raises(InputError):
+            Covering(count)

@@ -17,6 +17,7 @@ from experiments.benchmarks import (
     large_grid_cost,
     nipv_cost,
     sgpr_cost,
+    svdgp_cost,
     wiski_cost,
 )
 
@@ -83,6 +84,13 @@ def test_sgpr_cost(
     sgpr_cost.main(smoke=True)
     assert "growth in n" in capsys.readouterr().out
     assert len(pd.read_csv("results/benchmarks_smoke/sgpr_cost.csv")) == 4
+
+
+def test_svdgp_cost(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    svdgp_cost.main(out=tmp_path, smoke=True)
+    assert "RMSE ratio" in capsys.readouterr().out
+    assert pd.read_csv(tmp_path / "svdgp_cost.csv")["n"].tolist() == [150, 400]
+    assert bool((pd.read_csv(tmp_path / "svdgp_folding.csv")["ratio"] < 1.0).all())
 
 
 def test_wiski_cost(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

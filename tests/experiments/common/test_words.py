@@ -11,6 +11,7 @@ from experiments.common.words import in_words
         ("cagp64", "CaGP, 64 actions"),
         ("wiski16", "WISKI, 16 x 16 nodes"),
         ("online_svgp", "OnlineSVGP"),
+        ("svdgp", "SVDGP"),
         ("a_policy_2", "a policy 2"),
     ],
 )
