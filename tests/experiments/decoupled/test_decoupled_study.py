@@ -61,7 +61,7 @@ def test_the_first_sets_the_seconds_of_those_who_could_always_learn_more(
     table = pd.read_csv(tmp_path / "scores.csv")
     first = table["contender"].iloc[0]
     spent = table[table["step"] == 2].groupby("contender")["seconds"].mean()
-    assert spent["SVI, 128 points"] == pytest.approx(spent[first], rel=0.4, abs=0.3)
+    assert 0.95 * spent[first] < spent["SVI, 128 points"] < spent[first] + 0.5
 
 
 @pytest.mark.parametrize("name", ["arm", "stream"])
