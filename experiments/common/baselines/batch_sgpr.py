@@ -15,12 +15,9 @@ from torch import Tensor
 from bo_stream.errors import StateError
 from experiments.common.baselines.baseline import Baseline, shares
 from experiments.common.baselines.modules import modules
-from experiments.common.upstream import sgpr
+from experiments.common.upstream import predicted, sgpr
 
 __all__ = ["BatchSGPR"]
-
-CHUNK = 1024
-"""Points predicted at a time."""
 
 
 class BatchSGPR(Baseline):
@@ -68,11 +65,8 @@ class BatchSGPR(Baseline):
 
     def predict(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """Means and variances of observations."""
-        model = self._trained().eval()
-        with torch.no_grad(), max_cholesky_size(10**6):
-            parts = [model.likelihood(model(part)) for part in X.split(CHUNK)]
-            mean = torch.cat([part.mean for part in parts])
-            return mean, torch.cat([part.variance for part in parts])
+        model = self._trained()
+        return predicted(model, model.likelihood, X)
 
     def _trained(self) -> Any:
         if self._model is None:

@@ -11,12 +11,12 @@ from botorch.models.utils.gpytorch_modules import (
     get_covar_module_with_dim_scaled_prior,
     get_gaussian_likelihood_with_lognormal_prior,
 )
-from gpytorch.kernels import ScaleKernel
+from gpytorch.kernels import RBFKernel
 from gpytorch.means import ConstantMean
 from torch import Tensor
 
 from bo_stream import ExactGP
-from experiments.common.kernels import RAW
+from experiments.common.kernels import RAW, gaussian, scaled
 
 __all__ = ["copied", "learned", "modules"]
 
@@ -29,16 +29,16 @@ def modules(dim: int) -> dict[str, Any]:
 
     A scaled ARD squared-exponential kernel, a constant mean and Gaussian noise, with BoTorch's
     priors: without them, 21 lengthscales are too many for 600 rows. They start at values that suit
-    standardised data: lengthscales of ``sqrt(d)``, noise of 0.1.
+    standardised data: lengthscales of ``sqrt(d)``, noise of 0.1. Constraints are softplus ones:
+    BoTorch's own are for optimisers with bounds, and Adam would step across them.
     """
-    base = get_covar_module_with_dim_scaled_prior(dim)
-    base.initialize(lengthscale=math.sqrt(dim))
-    likelihood = get_gaussian_likelihood_with_lognormal_prior()
-    likelihood.initialize(noise=0.1)
+    prior = get_covar_module_with_dim_scaled_prior(dim).lengthscale_prior
+    base = RBFKernel(ard_num_dims=dim, lengthscale_prior=prior)
+    noise_prior = get_gaussian_likelihood_with_lognormal_prior().noise_covar.noise_prior
     return RAW | {
-        "covar_module": ScaleKernel(base).double(),
+        "covar_module": scaled(base, lengthscale=math.sqrt(dim)),
         "mean_module": ConstantMean().double(),
-        "likelihood": likelihood.double(),
+        "likelihood": gaussian(noise=0.1, prior=noise_prior, floor=1e-4),
     }
 
 

@@ -14,12 +14,9 @@ from bo_stream.errors import StateError
 from experiments.common.baselines.baseline import Baseline, shares
 from experiments.common.baselines.modules import modules
 from experiments.common.baselines.reservoir import Reservoir
-from experiments.common.upstream import SVGP
+from experiments.common.upstream import SVGP, predicted
 
 __all__ = ["SVI"]
-
-CHUNK = 1024
-"""Points predicted at a time."""
 
 
 class SVI(Baseline):
@@ -84,12 +81,7 @@ class SVI(Baseline):
 
     def predict(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """Means and variances of observations."""
-        model = self._trained()
-        model.eval(), self._likelihood.eval()
-        with torch.no_grad(), max_cholesky_size(10**6):
-            parts = [self._likelihood(model(part)) for part in X.split(CHUNK)]
-            mean = torch.cat([part.mean for part in parts])
-            return mean, torch.cat([part.variance for part in parts])
+        return predicted(self._trained(), self._likelihood, X)
 
     def _trained(self) -> SVGP:
         if self._svgp is None:
