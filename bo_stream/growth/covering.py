@@ -1,9 +1,9 @@
 """Inducing points that cover what was seen, also where a stream moves on (ours).
 
 Up to the cap, points enter by largest conditional variance. At the cap the choice is made again,
-from old and new points together, once a new one is twice as little known as the inducing point that
-those before it told most of: data that come sorted leave many points where they began and would
-have none where they end.
+from old and new points together, once a new one is four times as little known as the inducing point
+that those before it told most of: data that come sorted leave many points where they began and
+would have none where they end.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from bo_stream.sparse.state import Batch, SGPRState
 
 __all__ = ["Covering"]
 
-WORTH = 2.0
+WORTH = 4.0
 """Conditional variance of a point that makes the cap be filled anew, relative to the least inside.
 
 At 1 nearly every point of a stream would."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import copy
+from collections.abc import Callable
 from unittest import mock
 
 import torch
@@ -12,66 +12,73 @@ from torch import Tensor
 from bo_stream import SVDGP
 from bo_stream.decoupled import update
 from bo_stream.decoupled.state import Window
-from bo_stream.growth import FixedGrid
 from experiments.common.kernels import RAW, gaussian, scaled
 
 INPUTS = 6
 NOISE = 0.01
+FEATURES, TESTED = 3_000, 1_000
+SHAPES = [(3, 0.25), (4, 0.4), (5, 0.5), (6, 0.6), (6, 0.8), (8, 1.0)]
+"""Inputs and lengthscales of functions that are drawn."""
 
 
-def data(n: int, seed: int, inputs: int = INPUTS, speed: float = 4.0) -> tuple[Tensor, Tensor]:
-    """A smooth function of some inputs seen with noise; ``speed`` says how quickly it varies."""
+def data(n: int, seed: int) -> tuple[Tensor, Tensor]:
+    """A smooth function of six inputs seen with noise."""
     generator = torch.Generator().manual_seed(seed)
-    X = torch.rand(n, inputs, generator=generator, dtype=torch.float64)
+    X = torch.rand(n, INPUTS, generator=generator, dtype=torch.float64)
     noise = torch.randn(n, 1, generator=generator, dtype=torch.float64)
-    return X, clean(X, speed) + NOISE**0.5 * noise
+    clean = (4.0 * (X + X.roll(1, -1))).sin().sum(-1, keepdim=True) / INPUTS**0.5
+    return X, clean + NOISE**0.5 * noise
 
 
-def clean(X: Tensor, speed: float = 4.0) -> Tensor:
-    """The function without noise: neighbouring inputs act together."""
-    return (speed * (X + X.roll(1, -1))).sin().sum(-1, keepdim=True) / X.shape[-1] ** 0.5
+def drawn(n: int, seed: int, inputs: int, lengthscale: float) -> tuple[Tensor, Tensor]:
+    """A function drawn from the prior itself, without noise, by random features."""
+    generator = torch.Generator().manual_seed(seed)
+    X, W, c = (
+        torch.randn(size, generator=generator, dtype=torch.float64)
+        for size in ((n, inputs), (inputs, FEATURES), (FEATURES, 1))
+    )
+    X = torch.special.ndtr(X)
+    phase = torch.rand(FEATURES, generator=generator, dtype=torch.float64)
+    waves = (X @ W / lengthscale + 2.0 * torch.pi * phase).cos()
+    return X, (2.0 / FEATURES) ** 0.5 * waves @ c
 
 
-def surrogate(window: int, basis: int, inputs: int = INPUTS, **kw: object) -> SVDGP:
-    """A surrogate that has seen nothing, its hyperparameters about right."""
-    kernel = scaled(RBFKernel(ard_num_dims=inputs), lengthscale=0.5, outputscale=1.0)
+def surrogate(window: int, basis: int, inputs: int, lengthscale: float, **kw: object) -> SVDGP:
+    """A surrogate that has seen nothing."""
+    kernel = scaled(RBFKernel(ard_num_dims=inputs), lengthscale=lengthscale, outputscale=1.0)
     options = {"window": window, "covar_basis": basis, "likelihood": gaussian(noise=NOISE)}
-    X, Y = data(0, 0, inputs)
-    return SVDGP(X, Y, covar_module=kernel, **{**options, **RAW, **kw})
+    X = torch.zeros(0, inputs, dtype=torch.float64)
+    return SVDGP(X, X[:, :1], covar_module=kernel, **{**options, **RAW, **kw})
 
 
 def seen(n: int, window: int, basis: int) -> SVDGP:
     """One that has seen n observations."""
-    model, (X, Y) = surrogate(window, basis), data(n, 0)
+    model, (X, Y) = surrogate(window, basis, INPUTS, 0.5), data(n, 0)
     for rows in torch.arange(n).split(500):
         model.observe(X[rows], Y[rows])
     return model
 
 
-def observe(model: SVDGP, points: int) -> None:
-    """One-point updates, with the next posterior once: on a copy, which a stream need not make."""
-    model = copy.deepcopy(model)
+def observing(model: SVDGP, points: int) -> Callable[[], SVDGP]:
+    """One-point updates: one of so many points at each call."""
     X, Y = data(points, 1)
-    for i in range(points):
-        model.observe(X[i : i + 1], Y[i : i + 1])
-    with torch.no_grad():
-        model.posterior(X[:1])
+    rows = iter(zip(X.split(1), Y.split(1), strict=True))
+    return lambda: model.observe(*next(rows))
 
 
 def folding(case: int, n: int, window: int, basis: int) -> tuple[float, float]:
     """RMSE after a stream, with rows folded by least contribution, and with the first ones kept."""
-    inputs, speed = [(2, 6.0), (3, 5.0), (4, 4.0), (6, 3.0)][case % 4]
-    X, Y = data(n, 100 + case, inputs, speed)
-    T = data(500, 200 + case, inputs)[0]
-    errors = []
+    inputs, lengthscale = SHAPES[case % len(SHAPES)]
+    X, F = drawn(n + TESTED, case, inputs, lengthscale)
+    noise = torch.randn(n, 1, generator=torch.Generator().manual_seed(case), dtype=torch.float64)
+    Y, errors = F[:n] + NOISE**0.5 * noise, []
     for first in (False, True):
-        policy = FixedGrid(data(basis, 300 + case, inputs)[0])
-        model = surrogate(window, basis, inputs, growth=policy, slack=32)
+        model = surrogate(window, basis, inputs, lengthscale)
         with mock.patch.object(update, "least", newest if first else update.least):
             for rows in torch.arange(n).split(50):
                 model.observe(X[rows], Y[rows])
         with torch.no_grad():
-            gap = model.posterior(T).mean - clean(T, speed)
+            gap = model.posterior(X[n:]).mean - F[n:]
         errors.append(float(gap.square().mean().sqrt()))
     return errors[0], errors[1]
 

@@ -1,5 +1,7 @@
 """SVDGP as a surrogate: against other families, refits, conditioning, streams, what it refuses."""
 
+from dataclasses import replace
+
 import gpytorch
 import pytest
 import torch
@@ -7,6 +9,7 @@ from botorch.fit import fit_gpytorch_mll
 
 from bo_stream import SVDGP, ExactGP, load
 from bo_stream.decoupled import update as update_module
+from bo_stream.decoupled.sample import Sample
 from bo_stream.errors import InputError, UnsupportedError
 from bo_stream.growth import VIPS, Covering, FixedGrid
 from bo_stream.sparse.state import dense
@@ -57,6 +60,20 @@ def test_its_evidence_is_the_exact_gps():
     modules = {name: getattr(whole, name) for name in ("covar_module", "mean_module", "likelihood")}
     exact = ExactGP(X, y.unsqueeze(-1), **modules, **RAW)
     close(whole.log_evidence().detach(), exact.log_evidence().detach(), 1e-9)
+
+
+def test_noise_is_not_learned_from_the_rows_that_stay():
+    """They stay because of their residuals."""
+    X, Y, _ = data(900, d=2)
+    model = SVDGP(X[:0], Y[:0], window=100, slack=10, covar_basis=20, **RAW)
+    for part in torch.arange(900).split(30):
+        model.observe(X[part], Y[part])
+    model.fit(30)
+    assert 0.007 < model.likelihood.noise.item() < 0.014
+    own = model.held().window.rows()
+    model.hold("state", replace(model.held(), sample=Sample(own.X, own.y, own.noise, own.w.abs())))
+    model.fit(30)
+    assert model.likelihood.noise.item() > 0.02
 
 
 def test_a_fit_rebuilds_the_state():
