@@ -61,10 +61,10 @@ def test_the_first_sets_the_seconds_of_those_who_could_always_learn_more(
     table = pd.read_csv(tmp_path / "scores.csv")
     first = table["contender"].iloc[0]
     spent = table[table["step"] == 2].groupby("contender")["seconds"].mean()
-    assert 0.95 * spent[first] < spent["SVI, 128 points"] < spent[first] + 0.5
+    assert 0.95 < spent["SVI, 128 points"] / spent[first] < 1.6
 
 
-@pytest.mark.parametrize("name", ["arm", "stream"])
+@pytest.mark.parametrize("name", ["arm", "arm_once", "stream"])
 def test_every_contender_of_a_configuration_can_be_made(name: str) -> None:
     specs = parsed(CONFIGS / f"decoupled_{name}.toml")["contenders"].values()
     assert {spec["kind"] for spec in specs} <= KINDS
