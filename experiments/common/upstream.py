@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import gpytorch
+import torch
 from gpytorch.distributions import MultivariateNormal
 from gpytorch.kernels import InducingPointKernel, Kernel
 from gpytorch.likelihoods import GaussianLikelihood
 from gpytorch.means import ConstantMean
-from gpytorch.variational import CholeskyVariationalDistribution, VariationalStrategy
+from gpytorch.variational import (
+    CholeskyVariationalDistribution,
+    NaturalVariationalDistribution,
+    VariationalStrategy,
+)
+from linear_operator.settings import max_cholesky_size
 from torch import Tensor
 
-__all__ = ["SVGP", "sgpr"]
+__all__ = ["SVGP", "predicted", "sgpr"]
+
+CHUNK = 500
+"""Points predicted at a time."""
 
 
 def sgpr(
@@ -50,10 +61,12 @@ class SVGP(gpytorch.models.ApproximateGP):
     Args:
         points: ``m x d`` inducing points to start with, copied; they are learned.
         kernel: Float64.
+        natural: Whether that Gaussian is held for natural gradients, by `gpytorch.optim.NGD`.
     """
 
-    def __init__(self, points: Tensor, kernel: Kernel) -> None:
-        values = CholeskyVariationalDistribution(len(points)).double()
+    def __init__(self, points: Tensor, kernel: Kernel, natural: bool = False) -> None:
+        held = NaturalVariationalDistribution if natural else CholeskyVariationalDistribution
+        values = held(len(points)).double()
         super().__init__(
             VariationalStrategy(self, points.clone(), values, learn_inducing_locations=True)
         )
@@ -63,3 +76,18 @@ class SVGP(gpytorch.models.ApproximateGP):
     def forward(self, X: Tensor) -> MultivariateNormal:
         """Prior at X."""
         return MultivariateNormal(self.mean_module(X), self.covar_module(X))
+
+
+def predicted(model: Any, likelihood: GaussianLikelihood, X: Tensor) -> tuple[Tensor, Tensor]:
+    """Means and variances of observations at ``n x d`` points, ``n`` each, without a graph.
+
+    With many inducing points gpytorch would turn from Cholesky factors to iterations, which are
+    slower here and random. The model is left in training mode.
+    """
+    model.eval(), likelihood.eval()
+    with torch.no_grad(), max_cholesky_size(10**6):
+        parts = [likelihood(model(part)) for part in X.split(CHUNK)]
+        mean = torch.cat([part.mean for part in parts])
+        variance = torch.cat([part.variance for part in parts])
+    model.train(), likelihood.train()
+    return mean, variance

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import gpytorch
 import torch
 from botorch.fit import fit_gpytorch_mll
 from gpytorch.kernels import MaternKernel
-from gpytorch.likelihoods import GaussianLikelihood
 from linear_operator.settings import max_cholesky_size
 from torch import Tensor
 
@@ -77,7 +77,7 @@ def sgpr(split: TableSplit, course: Course, sizes: dict[str, int]) -> Trained:
     points = split.X[_some(split, sizes["inducing"])]
     model = upstream.sgpr(split.X, split.Y[:, 0], kernel, points, likelihood)
     mll = gpytorch.mlls.ExactMarginalLogLikelihood(likelihood, model)
-    predict = _upstream(model, likelihood)
+    predict = partial(upstream.predicted, model, likelihood)
 
     def loss(_: torch.Generator) -> Tensor:
         return -mll(model(split.X), split.Y[:, 0])
@@ -93,7 +93,7 @@ def svgp(split: TableSplit, course: Course, sizes: dict[str, int]) -> Trained:
     points = split.X[_some(split, sizes["inducing"])]
     model = upstream.SVGP(points, modules["covar_module"])
     mll = gpytorch.mlls.VariationalELBO(likelihood, model, num_data=n)
-    predict = _upstream(model, likelihood)
+    predict = partial(upstream.predicted, model, likelihood)
 
     def loss(generator: torch.Generator) -> Tensor:
         rows = torch.randperm(n, generator=generator)[: sizes["batch"]]
@@ -150,20 +150,6 @@ def _in_stretches(model: Ours, course: Course) -> Trained:
 def _some(split: TableSplit, m: int) -> Tensor:
     """Seeded choice of ``m`` training rows."""
     return torch.randperm(len(split.X), generator=torch.Generator().manual_seed(0))[:m]
-
-
-def _upstream(model: Any, likelihood: GaussianLikelihood) -> Predict:
-    """Marginals of observations by a gpytorch model, left in training mode."""
-
-    def predict(X: Tensor) -> tuple[Tensor, Tensor]:
-        model.eval(), likelihood.eval()
-        with max_cholesky_size(10**6):
-            parts = [likelihood(model(part)) for part in X.split(500)]
-        model.train(), likelihood.train()
-        mean = torch.cat([part.mean for part in parts])
-        return mean, torch.cat([part.variance for part in parts])
-
-    return predict
 
 
 def _adam(

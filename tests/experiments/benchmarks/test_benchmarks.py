@@ -10,6 +10,7 @@ from experiments.benchmarks import (
     bo_step_cost,
     cagp_cost,
     campaign_cost,
+    decoupled_cost,
     fit_modes,
     fit_quality,
     ingest_cost,
@@ -150,3 +151,10 @@ def test_table_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     table = pd.read_csv(tmp_path / "table_error.csv")
     assert table["table"].tolist() == ["made-up"] * 4
     assert bool((table["rmse"] < 0.9).all())  # of a function that is nearly a sum
+
+
+def test_decoupled_cost(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    decoupled_cost.main(out=tmp_path, smoke=True)
+    assert "(limit 1.1)" in capsys.readouterr().out
+    table = pd.read_csv(tmp_path / "decoupled_cost.csv")
+    assert table["mean basis"].tolist() == [256, 1024] and bool((table["ms"] > 0.0).all())

@@ -39,6 +39,7 @@ def test_every_study_of_the_readme_is_a_folder_with_a_command() -> None:
         "classification",
         "computation_aware_tables",
         "computation_aware_toy",
+        "decoupled",
         "field",
         "fx_stream",
         "growth",

@@ -5,7 +5,7 @@ import torch
 from gpytorch.kernels import RBFKernel
 
 from experiments.common.kernels import gaussian, scaled
-from experiments.common.upstream import SVGP, sgpr
+from experiments.common.upstream import SVGP, predicted, sgpr
 
 
 def test_sgpr_with_every_row_an_inducing_point_is_exact() -> None:
@@ -30,3 +30,32 @@ def test_svgp_starts_as_its_prior_and_learns_its_points() -> None:
     assert torch.allclose(prior.variance, torch.full((4,), 2.0).double(), atol=1e-3)
     assert any(p.shape == points.shape for p in model.parameters())
     assert isinstance(model, gpytorch.models.ApproximateGP)
+
+
+def test_one_natural_step_of_full_length_is_the_optimum() -> None:
+    X = torch.linspace(0.0, 1.0, 6, dtype=torch.float64).unsqueeze(-1)
+    y = (5.0 * X[:, 0]).sin()
+    kernel, likelihood = scaled(RBFKernel(), lengthscale=0.2), gaussian(noise=0.1)
+    model = SVGP(X, kernel, natural=True)
+    bound = gpytorch.mlls.VariationalELBO(likelihood, model, num_data=6)
+    optimizer = gpytorch.optim.NGD(model.variational_parameters(), num_data=6, lr=1.0)
+    for _ in range(2):  # gpytorch sets the law anew at the first call
+        optimizer.zero_grad()
+        (-bound(model(X), y)).backward()
+        optimizer.step()
+    K = kernel(X).to_dense()
+    exact = K @ torch.linalg.solve(K + 0.1 * torch.eye(6), y)
+    assert torch.allclose(model.eval()(X).mean, exact, atol=1e-3)
+
+
+def test_predictions_are_those_of_observations_and_leave_the_model_in_training() -> None:
+    X = torch.linspace(0.0, 1.0, 6, dtype=torch.float64).unsqueeze(-1)
+    y, likelihood = (5.0 * X[:, 0]).sin(), gaussian(noise=0.1)
+    model = sgpr(X, y, scaled(RBFKernel(), lengthscale=0.2), X, likelihood)
+    many = torch.linspace(0.0, 1.0, 1200, dtype=torch.float64).unsqueeze(-1)
+    mean, variance = predicted(model, likelihood, many)
+    assert model.training and likelihood.training and mean.shape == variance.shape == (1200,)
+    assert not mean.requires_grad and not variance.requires_grad
+    at_once = model.eval()(many[600:620])
+    assert torch.allclose(mean[600:620], at_once.mean, atol=1e-6)
+    assert torch.allclose(variance[600:620], at_once.variance + 0.1, atol=1e-6)

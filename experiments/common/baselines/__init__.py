@@ -1,0 +1,1 @@
+"""Methods that studies compare streaming surrogates with, all behind `Baseline`."""

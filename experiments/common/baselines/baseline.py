@@ -1,0 +1,77 @@
+"""What a study asks of a method: take rows as they come, predict, say how long learning took."""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import ClassVar
+
+from botorch.models.model import Model
+from torch import Tensor
+
+from bo_stream.errors import UnsupportedError
+
+__all__ = ["Baseline", "shares"]
+
+
+class Baseline(ABC):
+    """A method of one outcome, in a stream.
+
+    Attributes:
+        seconds: Processor time spent in `observe` so far.
+        alone: Why no acquisition can be built on it, in words.
+    """
+
+    alone: ClassVar[str] = "a baseline that predicts one point at a time"
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def observe(self, X: Tensor, Y: Tensor, budget: float = 0.0) -> None:
+        """Absorb rows, and learn from what has been seen.
+
+        Args:
+            X: ``n x d``, in the units of the study; ``n = 0`` only learns on.
+            Y: ``n x 1``.
+            budget: Seconds of processor time to spend, absorbing included, for a method that can
+                always learn more; such a method takes one step at least. Others take what they
+                need.
+        """
+        began = time.process_time()
+        if len(X):
+            self._absorb(X, Y)
+        self._learn(budget - (time.process_time() - began))
+        self.seconds += time.process_time() - began
+
+    @abstractmethod
+    def predict(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        """Means and variances of observations at ``n x d`` points, ``n`` each."""
+
+    def model(self) -> Model:
+        """The model that an acquisition is built on.
+
+        Raises:
+            UnsupportedError: for a method without a joint law of several points: it can neither
+                fantasise nor be conditioned, and this is said before any acquisition is built.
+        """
+        raise UnsupportedError(
+            "a surrogate with a joint law of several points, for acquisitions and fantasies",
+            self.alone,
+            "Take a family of bo_stream, such as OnlineSGPR.",
+        )
+
+    @abstractmethod
+    def _absorb(self, X: Tensor, Y: Tensor) -> None:
+        """Take in rows."""
+
+    def _learn(self, seconds: float) -> None:  # noqa: B027 (most methods learn as they absorb)
+        """Learn for so many seconds of processor time more."""
+
+
+def shares(seconds: float) -> Iterator[float]:
+    """Shares of a time that have been spent, from 0, until all is; the first comes in any case."""
+    began, share = time.process_time(), 0.0
+    while share < 1.0:
+        yield share
+        share = (time.process_time() - began) / seconds if seconds > 0.0 else 1.0
