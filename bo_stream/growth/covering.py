@@ -1,9 +1,10 @@
 """Inducing points that cover what was seen, also where a stream moves on (ours).
 
 Up to the cap, points enter by largest conditional variance. At the cap the choice is made again,
-from old and new points together, once a new one is four times as little known as the inducing point
-that those before it told most of: data that come sorted leave many points where they began and
-would have none where they end.
+from old and new points together, once new ones are on average four times as little known as the
+inducing point that those before it told most of: data that come sorted leave many points where they
+began and would have none where they end. Where the stream stays, the choice does: what had been
+learned at a point that goes is partly lost.
 """
 
 from __future__ import annotations
@@ -20,9 +21,8 @@ from bo_stream.sparse.state import Batch, SGPRState
 __all__ = ["Covering"]
 
 WORTH = 4.0
-"""Conditional variance of a point that makes the cap be filled anew, relative to the least inside.
-
-At 1 nearly every point of a stream would."""
+"""Mean conditional variance of a batch that makes the cap be filled anew, relative to the least
+inside. At 1 nearly every single point of a stream would."""
 
 
 @dataclass(frozen=True)
@@ -45,10 +45,9 @@ class Covering:
         greedy = GreedyVariance(kernel, batch.X, state.jitter, state.Z, state.L)
         while greedy.size < self.max_points and (j := greedy.best()) is not None:
             greedy.add(j)
-        best = greedy.best()
-        if best is not None and greedy.size >= self.max_points and state.size:
+        if greedy.best() is not None and greedy.size >= self.max_points and state.size:
             least = state.L.diagonal().square().min()
-            if bool(greedy.r[best] > WORTH * least):
+            if bool(greedy.r.mean() > WORTH * least):
                 return from_pool(state, batch, kernel, self.max_points)
         kept = all_old(state)
         return Selection(kept, indices(greedy.chosen, kept))
