@@ -28,18 +28,32 @@ def demo(out: Out = None, smoke: Smoke = False, workers: Workers = 2) -> None:
     _study(CONFIGS / "demo.toml", Path("results/demo"), out, smoke, workers)
 
 
-def run(config: Config, out: Out = None, smoke: Smoke = False, workers: Workers = 2) -> None:
+def run(
+    config: Config,
+    problem: Annotated[str | None, option(help="Another function than the file's.")] = None,
+    out: Out = None,
+    smoke: Smoke = False,
+    workers: Workers = 2,
+) -> None:
     """Run the study of a configuration, like those in experiments/configs."""
-    _study(config, Path("results") / config.stem, out, smoke, workers)
+    folder = config.stem if problem is None else f"{config.stem}_{problem}"
+    _study(config, Path("results") / folder, out, smoke, workers, problem)
 
 
-def _study(config: Path, default: Path, out: Path | None, smoke: bool, workers: int) -> None:
+def _study(
+    config: Path,
+    default: Path,
+    out: Path | None,
+    smoke: bool,
+    workers: int,
+    problem: str | None = None,
+) -> None:
     need("rich", "matplotlib")
     from experiments.bayesopt.study import Study  # here, so that --help need not wait for torch
 
     began = time.perf_counter()
     try:
-        study = Study.read(config, smoke)
+        study = Study.read(config, smoke, problem)
     except (KeyError, TypeError, ValueError) as error:  # a key too many, too few, a wrong value
         raise BadParameter(f"{config}: {error.args[0]}") from error
     out = begin(default, out, smoke, study.takes)

@@ -38,7 +38,8 @@ class Run:
         label: Name of the surrogate in tables and figures.
         surrogate: Its family's name and options; ``actions`` are given by the name and options of a
             policy of `bo_stream.actions`.
-        problem: Name and options of a synthetic problem.
+        problem: Name and options of a synthetic problem; ``moved`` says whether its box is moved,
+            by the seed.
         acquisition: Name and options of the acquisition function.
         config: Of the loop.
         files: What the names of its files start with, the same for all its seeds.
@@ -58,7 +59,9 @@ class Run:
 
     def loop(self, callback: Callable[[dict[str, Any]], None] | None = None) -> BOLoop:
         """The loop, not started."""
-        problem = synthetic(**self.problem, seed=self.config.seed)
+        given, seed = dict(self.problem), self.config.seed
+        moved = seed if given.pop("moved", False) else None
+        problem = synthetic(**given, seed=seed, moved=moved)
         family = dict(self.surrogate)
         if "actions" in family:
             choice = dict(family["actions"])
@@ -89,11 +92,12 @@ class Study:
     takes: str | None = None
 
     @classmethod
-    def read(cls, path: Path, smoke: bool = False) -> Study:
+    def read(cls, path: Path, smoke: bool = False, problem: str | None = None) -> Study:
         """Read a TOML file; see ``experiments/configs/demo.toml``.
 
         ``[acquisition]`` may give ``mc_points`` as a number of Sobol points. With ``smoke``, one
-        seed, three steps and a token budget of the optimiser.
+        seed, three steps and a token budget of the optimiser. ``problem`` takes the place of the
+        name in the file.
 
         Raises:
             KeyError: for keys too many or too few.
@@ -107,7 +111,9 @@ class Study:
         if "fit" in settings:
             settings["fit"] = FitPolicy(**settings["fit"])
         title, seeds = text.pop("title", path.stem), text.pop("seeds", [0])
-        problem, acquisition = text.pop("problem"), text.pop("acquisition")
+        function, acquisition = dict(text.pop("problem")), text.pop("acquisition")
+        if problem is not None:
+            function["name"], title = problem, f"{problem}: {title}"
         entries, takes, runs = text.pop("surrogate"), text.pop("takes", None), []
         for entry, label, files in zip(entries, *_told_apart(entries), strict=True):
             family = {key: entry[key] for key in entry if key not in ("label", "steps")}
@@ -116,7 +122,7 @@ class Study:
                 config = LoopConfig(**{**settings, "steps": steps, "seed": seed})
                 if smoke:
                     config = replace(config, steps=3, num_restarts=2, raw_samples=16)
-                runs.append(Run(label, family, problem, acquisition, config, files))
+                runs.append(Run(label, family, function, acquisition, config, files))
         if text:
             raise KeyError(f"Expected no other keys than those of demo.toml; got {sorted(text)}.")
         return cls(title, tuple(runs), takes)
