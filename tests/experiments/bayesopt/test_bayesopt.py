@@ -217,6 +217,7 @@ def test_regret_is_drawn_with_units_and_a_word_on_seeds(tmp_path: Path, kept: li
 
 def test_boxes_are_moved_by_the_seed_and_functions_named_anew() -> None:
     study = Study.read(CONFIGS / "bo_moved.toml", problem="levy")
-    assert study.title.startswith("levy") and {run.problem["name"] for run in study.runs} == {"levy"}
+    assert study.title.startswith("levy")
+    assert {run.problem["name"] for run in study.runs} == {"levy"}
     best = {run.config.seed: run.loop().problem.optimizers[0] for run in study.runs[:2]}
     assert float((best[0] - best[1]).abs().max()) > 0.01
