@@ -1,0 +1,169 @@
+"""A campaign's model drawn: along each input through a point, and as maps of two inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from bo_stream.campaign.campaign import Campaign
+from bo_stream.campaign.space import Box, Pool
+from bo_stream.reports.figures import Figure, plain
+
+__all__ = ["maps", "slices"]
+
+FINE = 101
+"""Points along a slice."""
+GRID = 41
+"""Points along each side of the map of a box."""
+FULL = 0.25
+"""Share of a regular grid that has to be filled for places to be drawn as its cells."""
+
+
+def slices(
+    campaign: Campaign, centre: pd.Series[Any], told: pd.DataFrame, outcome: str
+) -> list[Figure]:
+    """The prediction along each input, the others held where a trial has them.
+
+    Args:
+        campaign: With a surrogate.
+        centre: The trial.
+        told: Trials with outcomes.
+        outcome: What is measured.
+    """
+    names = list(campaign.space.names)
+    figures = []
+    for name, (low, high) in _bounds(campaign.space).items():
+        log = _log(campaign.space, name)
+        x = (np.geomspace if log else np.linspace)(low, high, FINE).clip(low, high)
+        frame = pd.DataFrame({n: np.full(FINE, float(centre[n])) for n in names} | {name: x})
+        said = campaign.predict(frame)
+        mean, sd = said["mean"], said["sd"]
+        line = {"type": "scatter", "mode": "lines", "x": plain(x)}
+        none = {"width": 0}
+        edge = {**line, "line": none, "hoverinfo": "skip", "name": ""}
+        points = {"type": "scatter", "mode": "markers"}
+        traces = [
+            {**edge, "y": plain(mean - 2.0 * sd)},
+            {**edge, "y": plain(mean + 2.0 * sd), "fill": "tonexty", "fillcolor": "@c0/0.2"},
+            {**line, "y": plain(mean), "name": "mean", "line": {"color": "@c0", "width": 2}},
+            _marks(
+                points, plain(told[name]), plain(told["y"]), "outcome", "circle", "@soft/0.6", 5
+            ),
+            _marks(points, plain([centre[name]]), plain([centre["y"]]), "here", "star", "@c1", 13),
+        ]
+        words = ["mean", "standard deviation"]
+        table = said.set_axis(words, axis=1).assign(**{name: x})[[name, *words]].iloc[::25]
+        axis = {"title": _label(campaign.space, name), **({"type": "log"} if log else {})}
+        note = "Mean and two standard deviations; dots: all outcomes; star: the point itself."
+        figures.append(Figure(f"Along {name}", traces, axis, {"title": outcome}, note, table))
+    return figures
+
+
+def maps(
+    campaign: Campaign,
+    centre: pd.Series[Any],
+    told: pd.DataFrame,
+    following: pd.DataFrame | str,
+    outcome: str,
+) -> list[Figure]:
+    """Mean and standard deviation over two inputs; none for another number of inputs.
+
+    Args:
+        campaign: With a surrogate.
+        centre: The trial that is marked.
+        told: Trials with outcomes.
+        following: The next trial, or why there is none.
+        outcome: What is measured.
+    """
+    space = campaign.space
+    if space.dim != 2:
+        return []
+    first, second = space.names
+    frame = _places(space)
+    said = campaign.predict(frame)
+    cells = isinstance(space, Box) or _regular(frame)
+    points = {"type": "scatter", "mode": "markers"}
+    marks = [
+        _marks(points, plain(told[first]), plain(told[second]), "measured", "circle", "white", 6)
+    ]
+    marks[0]["marker"]["line"] = {"color": "black", "width": 1}
+    if campaign.goal != "learn":
+        here = plain([centre[first]]), plain([centre[second]])
+        marks.append(_marks(points, *here, "best", "star", "white", 14))
+        marks[-1]["marker"]["line"] = {"color": "black", "width": 1}
+    if not isinstance(following, str):
+        x, y = plain(following[first]), plain(following[second])
+        marks.append(_marks(points, x, y, "next", "diamond", "#ff5a5f", 11))
+        marks[-1]["marker"]["line"] = {"color": "white", "width": 1.5}
+    axes = (
+        {"title": _label(space, name), **({"type": "log"} if _log(space, name) else {})}
+        for name in (first, second)
+    )
+    x_axis, y_axis = axes
+    note = "White dots: measured; star: the best; red diamond: the next trial."
+    note = note if campaign.goal != "learn" else note.replace(" star: the best;", "")
+    return [
+        Figure(title, [_filled(frame, said[column], scale, cells), *marks], x_axis, y_axis, note)
+        for column, title, scale in (
+            ("mean", f"Predicted mean of {outcome}", "Viridis"),
+            ("sd", "Standard deviation of the prediction", "Cividis"),
+        )
+    ]
+
+
+def _filled(
+    frame: pd.DataFrame, values: pd.Series[float], scale: str, cells: bool
+) -> dict[str, Any]:
+    """Values as cells or, where places are scattered, as squares."""
+    x, y = (plain(frame[name]) for name in frame)
+    bar = {"thickness": 12, "outlinewidth": 0}
+    if cells:
+        look = {"colorscale": scale, "colorbar": bar, "hoverongaps": False}
+        return {"type": "heatmap", "name": "", "x": x, "y": y, "z": plain(values), **look}
+    look = {"symbol": "square", "size": float(np.clip(120.0 / len(frame) ** 0.5, 4.0, 12.0))}
+    paint = {"color": plain(values), "colorscale": scale, "colorbar": bar}
+    marker = {"marker": {**look, **paint}}
+    return {"type": "scatter", "mode": "markers", "name": "", "x": x, "y": y, **marker}
+
+
+def _places(space: Box | Pool) -> pd.DataFrame:
+    """Where a map is drawn: the places of a pool, or a grid over a box."""
+    if isinstance(space, Pool):
+        return pd.DataFrame(space.place_values, columns=list(space.names))
+    sides = [
+        (np.geomspace if _log(space, name) else np.linspace)(low, high, GRID).clip(low, high)
+        for name, (low, high) in space.bounds.items()
+    ]
+    corners = np.stack(np.meshgrid(*sides, indexing="ij"), -1).reshape(-1, 2)
+    return pd.DataFrame(corners, columns=list(space.names))
+
+
+def _regular(frame: pd.DataFrame) -> bool:
+    xs, ys = (frame[name].nunique() for name in frame)
+    return len(frame) >= FULL * xs * ys and min(xs, ys) > 1
+
+
+def _bounds(space: Box | Pool) -> Mapping[str, tuple[float, float]]:
+    if isinstance(space, Box):
+        return space.bounds
+    low, high = space.tensor_bounds.tolist()
+    return dict(zip(space.names, zip(low, high, strict=True), strict=True))
+
+
+def _log(space: Box | Pool, name: str) -> bool:
+    return isinstance(space, Box) and name in space.log
+
+
+def _label(space: Box | Pool, name: str) -> str:
+    unit = space.units.get(name)
+    return f"{name} ({unit})" if unit else name
+
+
+def _marks(
+    trace: dict[str, Any], x: list[Any], y: list[Any], name: str, symbol: str, color: str, size: int
+) -> dict[str, Any]:
+    marker = {"symbol": symbol, "color": color, "size": size}
+    return {**trace, "x": x, "y": y, "name": name, "marker": marker}
