@@ -24,8 +24,9 @@ __all__ = ["Curve", "Figure", "Panels", "band", "colour", "dash", "numbers", "pl
 COLOURS = 8
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash")
 STROKES = ("", "7 4", "2 3", "7 3 2 3", "12 4")
-MOST = 200
-"""Points of a curve that are kept: more cannot be told apart on a screen."""
+MOST, LEAST, IN_ALL = 200, 20, 2400
+"""Points of a curve that are kept at most and at least, and about how many of all curves
+together: a screen shows no more, and pages stay small."""
 ROWS = 5
 """Rows that a curve has among the numbers below its figure."""
 
@@ -108,9 +109,17 @@ def _safe(said: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class Panels:
-    """Figures side by side, numbered through the page, with one legend for all of a group."""
+    """Figures side by side, numbered through the page, with one legend for all of a group.
 
-    def __init__(self) -> None:
+    Args:
+        curves: How many curves the page has to show.
+
+    Attributes:
+        most: Points of each curve that are kept, so that a page stays small.
+    """
+
+    def __init__(self, curves: int = 1) -> None:
+        self.most = max(LEAST, min(MOST, IN_ALL // max(curves, 1)))
         self._groups, self._figures = count(), count()
 
     def html(
@@ -183,7 +192,9 @@ class Curve:
 _QUARTILES = {"low": 0.25, "median": 0.5, "high": 0.75}
 
 
-def band(curve: Curve, k: int, least: float | None = None, steps: bool = False) -> list[Trace]:
+def band(
+    curve: Curve, k: int, least: float | None = None, steps: bool = False, most: int = MOST
+) -> list[Trace]:
     """A curve and the band between its quartiles.
 
     Args:
@@ -191,8 +202,9 @@ def band(curve: Curve, k: int, least: float | None = None, steps: bool = False) 
         k: Its number, which says how it looks.
         least: Smaller values are drawn here, for logarithmic axes.
         steps: Whether values hold until the next one.
+        most: Points that are kept.
     """
-    points = curve.thinned(MOST)
+    points = curve.thinned(most)
     points = points.assign(**{name: points[name].clip(lower=least) for name in _QUARTILES})
     common: Trace = {
         "type": "scatter",

@@ -63,17 +63,22 @@
       }
     });
 
+  const giveUp = (why) => {
+    for (const chart of charts) if (chart.firstElementChild?.tagName === "P")
+      chart.firstElementChild.textContent = why;
+  };
+
   if (!charts.length) return;
-  if (typeof DecompressionStream === "undefined") {
-    for (const chart of charts)
-      chart.firstElementChild.textContent = "This browser is too old to draw this figure.";
-    return;
-  }
+  if (typeof DecompressionStream === "undefined")
+    return giveUp("This browser is too old to draw this figure.");
   library().then(() => {
     for (const chart of charts) chart.replaceChildren();
     return drawAll();
   }).then(() => {
     document.documentElement.dataset.drawn = charts.length;
     dark.addEventListener("change", drawAll);
+  }).catch((error) => {
+    giveUp("This figure could not be drawn.");
+    throw error;
   });
 })();

@@ -14,12 +14,16 @@ from bo_stream.scores import paired_bootstrap
 
 __all__ = ["difference_figure", "differences"]
 
+MANY = 6
+"""More methods than these are compared with the best of them, and not each with each."""
 LEAST = 1e-6
 """Scores below this are counted as this: their logarithms say nothing."""
 
 
 def differences(runs: Sequence[Run], score: str) -> pd.DataFrame:
     """The first's log score less the second's, a row a pair of labels.
+
+    Each with each or, of more than six, each with the one whose last scores are best.
 
     Medians over the seeds that both have, of means over the last tenth of the steps that both have
     reached, with a bootstrap interval (95 %) where there are three seeds.
@@ -34,7 +38,7 @@ def differences(runs: Sequence[Run], score: str) -> pd.DataFrame:
             known = run.table.dropna(subset=[score]).set_index("step")[score]
             logs.setdefault(run.label, {})[run.seed] = np.log(known.clip(lower=LEAST))
     rows = []
-    for a, b in combinations(logs, 2):
+    for a, b in _pairs(logs):
         ends = _ends(logs[a], logs[b])
         if ends:
             d = paired_bootstrap([end[0] for end in ends], [end[1] for end in ends])
@@ -74,6 +78,14 @@ def difference_figure(frame: pd.DataFrame, title: str) -> Figure | None:
         layout={"shapes": [zero]},
         rows=len(frame),
     )
+
+
+def _pairs(logs: Mapping[str, Mapping[int, pd.Series]]) -> list[tuple[str, str]]:
+    if len(logs) <= MANY:
+        return list(combinations(logs, 2))
+    last = {label: np.median([s.iloc[-1] for s in of.values()]) for label, of in logs.items()}
+    best = min(last, key=lambda label: float(last[label]))
+    return [(label, best) for label in logs if label != best]
 
 
 def _ends(

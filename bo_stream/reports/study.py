@@ -21,9 +21,18 @@ __all__ = ["study_page"]
 
 @dataclass(frozen=True)
 class Column:
-    """How a column of a run is drawn: its words, its scale, where tiny values go."""
+    """How a column of a run is drawn.
+
+    Attributes:
+        words: What it is.
+        axis: The same in short, with its unit.
+        logarithmic: Whether its axis is.
+        least: Smaller values are drawn here.
+        steps: Whether values hold until the next one.
+    """
 
     words: str
+    axis: str
     logarithmic: bool = True
     least: float | None = None
     steps: bool = False
@@ -31,25 +40,25 @@ class Column:
 
 AXES = {"wallclock_seconds": "wall-clock time (seconds)", "n": "number of observations"}
 REGRETS = {
-    "inference_regret": Column("regret of the recommended point", True, 1e-3, True),
-    "simple_regret": Column("regret of the best point observed", True, 1e-3, True),
+    "inference_regret": Column("regret of the recommended point", "regret", True, 1e-3, True),
+    "simple_regret": Column("regret of the best point observed", "regret", True, 1e-3, True),
 }
 ERRORS = {
-    "rmse": Column("root mean squared error"),
-    "nlpd": Column("negative log predictive density (nats)", False),
-    "coverage": Column("share of observations inside the 95 % interval", False),
-    "integrated_variance": Column("mean variance over the test points"),
-    "accuracy": Column("accuracy", False),
+    "rmse": Column("root mean squared error", "RMSE"),
+    "nlpd": Column("negative log predictive density", "NLPD (nats)", False),
+    "coverage": Column("coverage of 95 % intervals", "coverage", False),
+    "integrated_variance": Column("mean variance over the test points", "variance"),
+    "accuracy": Column("accuracy", "accuracy", False),
 }
 SECONDS = {
-    "step_seconds": Column("a whole step", True, 1e-6),
-    "fit_seconds": Column("fit", True, 1e-6),
-    "acquisition_seconds": Column("acquisition", True, 1e-6),
-    "update_seconds": Column("update", True, 1e-6),
+    "step_seconds": Column("a whole step", "seconds", True, 1e-6),
+    "fit_seconds": Column("fit", "seconds", True, 1e-6),
+    "acquisition_seconds": Column("acquisition", "seconds", True, 1e-6),
+    "update_seconds": Column("update", "seconds", True, 1e-6),
 }
 STATE = {
-    "bytes": Column("bytes of the surrogate's state"),
-    "log_predictive": Column("log density of each batch before it was learned (nats)", False),
+    "bytes": Column("bytes of the surrogate's state", "bytes"),
+    "log_predictive": Column("log density of batches not yet learned", "nats", False),
 }
 COMPARED = ("inference_regret", "rmse")
 LONG = 12
@@ -66,10 +75,10 @@ def study_page(folder: Path) -> str:
         InputError: if there are none.
     """
     found = results(folder)
-    panels = Panels()
-    seeds = len({run.seed for run in found.runs})
-    labels = len({run.label for run in found.runs})
-    about = f"{len(found.runs)} runs: {labels} methods, up to {seeds} seeds each."
+    panels = Panels(len({(run.task, run.label) for run in found.runs}))
+    names = {"methods": "label", "seeds": "seed", "tasks": "task"}
+    counts = {word: len({getattr(run, name) for run in found.runs}) for word, name in names.items()}
+    about = f"{len(found.runs)} runs; " + ", ".join(f"{word}: {n}" for word, n in counts.items())
     sections = [Section("Results in numbers", _summary(found))]
     for title, make in (
         ("Regret", _regrets),
@@ -128,7 +137,7 @@ def _errors(runs: Sequence[Run], panels: Panels, task: str) -> str:
 
 
 def _seconds(runs: Sequence[Run], panels: Panels, task: str) -> str:
-    return _drawn(runs, panels, task, [(c, "n") for c in SECONDS.items()], "seconds")
+    return _drawn(runs, panels, task, [(c, "n") for c in SECONDS.items()])
 
 
 def _state(runs: Sequence[Run], panels: Panels, task: str) -> str:
@@ -140,10 +149,9 @@ def _drawn(
     panels: Panels,
     task: str,
     wanted: Iterable[tuple[tuple[str, Column], str]],
-    unit: str | None = None,
 ) -> str:
     tables = _labelled(runs)
-    figures = [_figure(tables, name, column, x, unit) for (name, column), x in wanted]
+    figures = [_figure(tables, name, column, x, panels.most) for (name, column), x in wanted]
     return panels.html(figures, list(tables), task)
 
 
@@ -152,23 +160,25 @@ def _figure(
     name: str,
     column: Column,
     x: str,
-    unit: str | None,
+    most: int,
 ) -> Figure | None:
     drawn = [(k, Curve.of(label, runs, x, name)) for k, (label, runs) in enumerate(tables.items())]
     curves = [(k, curve) for k, curve in drawn if curve is not None]
     if not curves:
         return None
-    traces = [t for k, curve in curves for t in band(curve, k, column.least, column.steps)]
-    most = max(curve.seeds for _, curve in curves)
-    note = "Median and quartiles over seeds" if most > 1 else "One seed"
-    note += f"; values below {column.least:g} are drawn there." if column.least else "."
+    traces = [t for k, curve in curves for t in band(curve, k, column.least, column.steps, most)]
+    several = any(curve.seeds > 1 for _, curve in curves)
+    note = "Median and quartiles over seeds" if several else "One seed"
+    lowest = min(float(curve.frame["low"].min()) for _, curve in curves)
+    below = column.least is not None and lowest < column.least
+    note += f"; values below {column.least:g} are drawn there." if below else "."
     scale = {"type": "log"} if column.logarithmic else {}
     against = {"wallclock_seconds": "wall-clock", "n": "observations"}[x]
     return Figure(
         f"{column.words[0].upper()}{column.words[1:]} against {against}",
         traces,
         {"title": AXES[x], **({"type": "log"} if x == "wallclock_seconds" else {})},
-        {"title": unit or column.words, **scale},
+        {"title": column.axis, **scale},
         note,
         numbers((curve for _, curve in curves), AXES[x]),
     )
