@@ -48,9 +48,10 @@ def report(
         html = study_page(folder)
     else:
         from bo_stream.commands.opening import found
+        from bo_stream.commands.words import standing
         from bo_stream.reports.campaign import campaign_page
 
         opened = found(where, name)
-        html = campaign_page(opened.campaign, opened.store, opened.outcome, opened.optimum)
+        html = campaign_page(opened.campaign, standing(opened), opened.outcome, opened.optimum)
     page.write_text(html, encoding="utf-8")
     print(f"Written to {page}.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from html import escape
 from typing import Any
 
@@ -12,6 +13,7 @@ from bo_stream.campaign.campaign import Campaign
 from bo_stream.campaign.records import environment
 from bo_stream.errors import InputError
 from bo_stream.reports.figures import Figure, Panels, plain
+from bo_stream.reports.inputs import bounds, is_log, label
 from bo_stream.reports.model import maps, slices
 from bo_stream.reports.page import Section, page
 from bo_stream.reports.runs import words
@@ -23,14 +25,16 @@ MOST = 300
 """Trials listed; earlier ones are left to `bo-stream trials`."""
 
 
-def campaign_page(campaign: Campaign, store: str, outcome: str, optimum: float | None) -> str:
+def campaign_page(
+    campaign: Campaign, known: Mapping[str, str | None], outcome: str, optimum: float | None
+) -> str:
     """The HTML of a campaign's page; the campaign stays as it is.
 
     Cost: what its next `ask` will cost, and predictions at some hundred points.
 
     Args:
         campaign: Running or finished.
-        store: Where it is, as it may be shown.
+        known: What there is to say about it in words.
         outcome: What is measured, with its unit.
         optimum: The best outcome there can be, where that is known.
     """
@@ -41,7 +45,7 @@ def campaign_page(campaign: Campaign, store: str, outcome: str, optimum: float |
     marked = trials.loc[trials["status"] == "told"]
     centre, where = _centre(aside, marked)
     sections = [
-        Section("How far it is", _facts(aside, trials, store, optimum)),
+        Section("How far it is", _standing(aside, known)),
         Section("Where to measure next", _following(aside, following)),
         Section("Under way", _listed(aside, "Trials under way", asked.reset_index())),
         Section("Outcomes", panels.html([_outcomes(aside, trials, outcome, optimum)])),
@@ -52,31 +56,14 @@ def campaign_page(campaign: Campaign, store: str, outcome: str, optimum: float |
         places = maps(aside, centre, marked, following, outcome)
         sections.append(Section("Maps of the model", panels.html(places)))
     sections += [Section("Trials", _all(aside, trials)), Section("Settings", _settings(aside))]
-    goal = "learn everywhere" if aside.goal == "learn" else f"{aside.goal} {outcome}"
-    return page(
-        f"Campaign: {aside.name}", f"{goal[0].upper()}{goal[1:]}: {_counts(trials)}", sections
-    )
+    about = f"{known['goal']}: {known['trials']}"
+    return page(f"Campaign: {aside.name}", about, sections)
 
 
-def _counts(trials: pd.DataFrame) -> str:
-    counts = trials["status"].value_counts()
-    parts = (("told", "told"), ("running", "under way"), ("failed", "failed"))
-    return ", ".join(f"{counts.get(status, 0)} {word}" for status, word in parts) + "."
-
-
-def _facts(campaign: Campaign, trials: pd.DataFrame, store: str, optimum: float | None) -> str:
-    said: dict[str, Any] = {"campaign": f"{campaign.name} in {store}", "trials": _counts(trials)}
-    if campaign.goal != "learn" and (trials["status"] == "told").any():
-        best = campaign.best()
-        at = [f"{name} = {best[name]:.6g}{_unit(campaign, name)}" for name in campaign.space.names]
-        place = [f"place {best['place']}"] if "place" in best else []
-        said["best outcome"] = f"{best['y']:.6g}, trial {best.name}"
-        said["measured at"] = ", ".join([*place, *at])
-        if optimum is not None:
-            said["regret"] = campaign.settings.sign * (optimum - float(best["y"]))
-    if campaign.behind:
-        said["warning"] = "outcomes are further from the predictions than these promise"
-    return facts("The campaign now", said)
+def _standing(campaign: Campaign, known: Mapping[str, str | None]) -> str:
+    behind = "outcomes are further from the predictions than these promise"
+    warning = {"warning": behind if campaign.behind else None}
+    return facts("The campaign now", {**known, **warning})
 
 
 def _next(campaign: Campaign) -> pd.DataFrame | str:
@@ -169,8 +156,7 @@ def _all(campaign: Campaign, trials: pd.DataFrame) -> str:
 
 
 def _listed(campaign: Campaign, caption: str, frame: pd.DataFrame) -> str:
-    units = campaign.space.units
-    names = {n: f"{n} ({units[n]})" for n in campaign.space.names if units.get(n)}
+    names = {name: label(campaign.space, name) for name in campaign.space.names}
     return table(caption, frame.rename(columns=names))
 
 
@@ -183,16 +169,8 @@ def _settings(campaign: Campaign) -> str:
         "seed": s.seed,
         "outcomes before there is a surrogate": s.initial,
     }
-    box = zip(campaign.space.names, campaign.space.tensor_bounds.T, strict=True)
-    for name, (low, high) in box if not hasattr(campaign.space, "log") else ():
-        said[name] = f"{float(low):g} to {float(high):g}{_unit(campaign, name)}"
-    for name, (low, high) in getattr(campaign.space, "bounds", {}).items():
-        scale = ", on a logarithmic scale" if name in campaign.space.log else ""  # type: ignore[union-attr]
-        said[name] = f"{low:g} to {high:g}{_unit(campaign, name)}{scale}"
+    for name, (low, high) in bounds(campaign.space).items():
+        scale = ", on a logarithmic scale" if is_log(campaign.space, name) else ""
+        said[label(campaign.space, name)] = f"{low:g} to {high:g}{scale}"
     versions = {k: v for k, v in about["versions"].items() if v is not None}
     return facts("What it was begun with", said) + facts("Versions that wrote this page", versions)
-
-
-def _unit(campaign: Campaign, name: str) -> str:
-    unit = campaign.space.units.get(name)
-    return f" {unit}" if unit else ""

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from bo_stream.campaign.campaign import Campaign
-from bo_stream.campaign.space import Box, Pool
+from bo_stream.campaign.space import Box, Pool, Space
 from bo_stream.reports.figures import Figure, plain
+from bo_stream.reports.inputs import bounds, is_log, label
 
 __all__ = ["maps", "slices"]
 
@@ -35,8 +35,8 @@ def slices(
     """
     names = list(campaign.space.names)
     figures = []
-    for name, (low, high) in _bounds(campaign.space).items():
-        log = _log(campaign.space, name)
+    for name, (low, high) in bounds(campaign.space).items():
+        log = is_log(campaign.space, name)
         x = (np.geomspace if log else np.linspace)(low, high, FINE).clip(low, high)
         frame = pd.DataFrame({n: np.full(FINE, float(centre[n])) for n in names} | {name: x})
         said = campaign.predict(frame)
@@ -56,7 +56,7 @@ def slices(
         ]
         words = ["mean", "standard deviation"]
         table = said.set_axis(words, axis=1).assign(**{name: x})[[name, *words]].iloc[::25]
-        axis = {"title": _label(campaign.space, name), **({"type": "log"} if log else {})}
+        axis = {"title": label(campaign.space, name), **({"type": "log"} if log else {})}
         note = "Mean and two standard deviations; dots: all outcomes; star: the point itself."
         figures.append(Figure(f"Along {name}", traces, axis, {"title": outcome}, note, table))
     return figures
@@ -99,7 +99,7 @@ def maps(
         marks.append(_marks(points, x, y, "next", "diamond", "#ff5a5f", 11))
         marks[-1]["marker"]["line"] = {"color": "white", "width": 1.5}
     axes = (
-        {"title": _label(space, name), **({"type": "log"} if _log(space, name) else {})}
+        {"title": label(space, name), **({"type": "log"} if is_log(space, name) else {})}
         for name in (first, second)
     )
     x_axis, y_axis = axes
@@ -129,12 +129,12 @@ def _filled(
     return {"type": "scatter", "mode": "markers", "name": "", "x": x, "y": y, **marker}
 
 
-def _places(space: Box | Pool) -> pd.DataFrame:
+def _places(space: Space) -> pd.DataFrame:
     """Where a map is drawn: the places of a pool, or a grid over a box."""
     if isinstance(space, Pool):
         return pd.DataFrame(space.place_values, columns=list(space.names))
     sides = [
-        (np.geomspace if _log(space, name) else np.linspace)(low, high, GRID).clip(low, high)
+        (np.geomspace if is_log(space, name) else np.linspace)(low, high, GRID).clip(low, high)
         for name, (low, high) in space.bounds.items()
     ]
     corners = np.stack(np.meshgrid(*sides, indexing="ij"), -1).reshape(-1, 2)
@@ -144,22 +144,6 @@ def _places(space: Box | Pool) -> pd.DataFrame:
 def _regular(frame: pd.DataFrame) -> bool:
     xs, ys = (frame[name].nunique() for name in frame)
     return len(frame) >= FULL * xs * ys and min(xs, ys) > 1
-
-
-def _bounds(space: Box | Pool) -> Mapping[str, tuple[float, float]]:
-    if isinstance(space, Box):
-        return space.bounds
-    low, high = space.tensor_bounds.tolist()
-    return dict(zip(space.names, zip(low, high, strict=True), strict=True))
-
-
-def _log(space: Box | Pool, name: str) -> bool:
-    return isinstance(space, Box) and name in space.log
-
-
-def _label(space: Box | Pool, name: str) -> str:
-    unit = space.units.get(name)
-    return f"{name} ({unit})" if unit else name
 
 
 def _marks(

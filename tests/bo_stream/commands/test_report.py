@@ -15,6 +15,7 @@ import pytest
 
 from bo_stream.commands.config import read_config
 from bo_stream.commands.opening import begun
+from bo_stream.reports.figures import Figure
 from bo_stream.scores import paired_bootstrap
 
 pytest.importorskip("plotly")
@@ -110,9 +111,10 @@ def test_a_campaign(tmp_path: Path, bo, oven: Path) -> None:
     ]
     trials = begun(read_config(oven)).campaign.trials()
     best = trials.loc[trials["y"].idxmin()]
-    assert f"{best['y']:.6g}, trial {best.name}" in page
-    assert f"pressure = {best['pressure']:.6g} bar, rate = {best['rate']:.6g}" in page
-    assert "7 told, 2 under way, 0 failed." in page and "energy (kWh)" in page
+    at = f"pressure = {best['pressure']:.6g} bar, rate = {best['rate']:.6g}"
+    assert f"{best['y']:.6g} at {at} (trial {best.name})" in page
+    assert "minimise: 7 told, 2 under way" in page and "energy (kWh)" in page
+    assert "<td>0.0001 to 0.1, on a logarithmic scale</td>" in page and "<td>exact</td>" in page
     for row in trials.itertuples():
         assert f'>{row.Index}</th><td class="number">{row.pressure:.4g}</td>' in page
 
@@ -150,9 +152,9 @@ def test_a_campaign_over_a_pool(tmp_path: Path, bo, survey: Path) -> None:
     assert mean["traces"][0]["type"] == "heatmap" and len(mean["traces"][0]["z"]) == 25
     names = [trace["name"] for trace in mean["traces"]]
     assert names == ["", "measured", "next"] and len(mean["traces"][1]["x"]) == 7
-    assert "Learn everywhere: 7 told, 0 under way, 1 failed." in page
+    assert "learn: 7 told, 1 failed" in page
     assert "no &lt;b&gt;access&lt;/b&gt;" in page and "the last outcome (trial 6)" in page
-    assert "best outcome" not in page
+    assert "best" not in Outline(page).texts("th")
 
 
 def test_a_campaign_that_has_just_begun(tmp_path: Path, bo, oven: Path) -> None:
@@ -232,6 +234,14 @@ def test_a_study(tmp_path: Path, bo) -> None:
     d = paired_bootstrap(ends["exact"], ends["wiski"])
     cells = "".join(f'<td class="number">{v:.4g}</td>' for v in (d.pairs, d.median, d.low, d.high))
     assert f"GP - WISKI</th>{cells}" in page
+
+
+def test_no_text_ends_a_figure() -> None:
+    figure = Figure("a < b", [{"text": ["</script>"], "name": "<i>"}], {"title": "<b>"}, {})
+    page = figure.html("f0", "")
+    assert page.count("</script>") == 1 and "<i>" not in page and "<b>" not in page
+    (drawn,) = figures(page).values()
+    assert drawn["traces"] == [{"text": ["</script>"], "name": "&lt;i&gt;"}]
 
 
 def test_tasks_stand_apart(tmp_path: Path, bo) -> None:
