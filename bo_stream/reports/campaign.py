@@ -23,6 +23,8 @@ __all__ = ["campaign_page"]
 
 MOST = 300
 """Trials listed; earlier ones are left to `bo-stream trials`."""
+DIGITS = 6
+"""Of numbers that are to be set or were measured."""
 
 
 def campaign_page(
@@ -53,7 +55,7 @@ def campaign_page(
     if aside.model is not None and centre is not None:
         drawn = panels.html(slices(aside, centre, marked, outcome), about=f"Slices through {where}")
         sections.append(Section("The model along each input", f"<p>Through {where}.</p>{drawn}"))
-        places = maps(aside, centre, marked, following, outcome)
+        places = maps(aside, centre, marked, asked, following, outcome)
         sections.append(Section("Maps of the model", panels.html(places)))
     sections += [Section("Trials", _all(aside, trials)), Section("Settings", _settings(aside))]
     about = f"{known['goal']}: {known['trials']}"
@@ -157,7 +159,7 @@ def _all(campaign: Campaign, trials: pd.DataFrame) -> str:
 
 def _listed(campaign: Campaign, caption: str, frame: pd.DataFrame) -> str:
     names = {name: label(campaign.space, name) for name in campaign.space.names}
-    return table(caption, frame.rename(columns=names))
+    return table(caption, frame.rename(columns=names), DIGITS)
 
 
 def _settings(campaign: Campaign) -> str:

@@ -43,12 +43,16 @@ def dash(k: int) -> str:
     return DASHES[k % len(DASHES)]
 
 
-def plain(values: Iterable[Any]) -> list[Any]:
-    """Numbers for a figure: five digits, None for what is not finite; texts as they are."""
-    return [
-        v if isinstance(v, str) else None if not math.isfinite(v) else float(f"{float(v):.5g}")
-        for v in values
-    ]
+def plain(values: Iterable[float]) -> list[float | None]:
+    """Numbers for a figure, to a ten-thousandth of their range; None for what is not finite.
+
+    That takes five digits, and more where values are far from zero beside their range.
+    """
+    v = np.asarray(list(values), dtype=np.float64)
+    good = v[np.isfinite(v)]
+    span, size = (float(np.ptp(good)), float(np.abs(good).max())) if len(good) else (0.0, 0.0)
+    digits = 5 + max(0, math.floor(math.log10(size / span))) if span else 12
+    return [float(f"{x:.{min(digits, 15)}g}") if math.isfinite(x) else None for x in v.tolist()]
 
 
 @dataclass(frozen=True)

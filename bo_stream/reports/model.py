@@ -66,6 +66,7 @@ def maps(
     campaign: Campaign,
     centre: pd.Series[Any],
     told: pd.DataFrame,
+    asked: pd.DataFrame,
     following: pd.DataFrame | str,
     outcome: str,
 ) -> list[Figure]:
@@ -75,6 +76,7 @@ def maps(
         campaign: With a surrogate.
         centre: The trial that is marked.
         told: Trials with outcomes.
+        asked: Trials under way.
         following: The next trial, or why there is none.
         outcome: What is measured.
     """
@@ -94,6 +96,10 @@ def maps(
         here = plain([centre[first]]), plain([centre[second]])
         marks.append(_marks(points, *here, "best", "star", "white", 14))
         marks[-1]["marker"]["line"] = {"color": "black", "width": 1}
+    if len(asked):
+        going = plain(asked[first]), plain(asked[second])
+        marks.append(_marks(points, *going, "under way", "diamond-open", "white", 10))
+        marks[-1]["marker"]["line"] = {"color": "white", "width": 2}
     if not isinstance(following, str):
         x, y = plain(following[first]), plain(following[second])
         marks.append(_marks(points, x, y, "next", "diamond", "#ff5a5f", 11))
@@ -103,8 +109,8 @@ def maps(
         for name in (first, second)
     )
     x_axis, y_axis = axes
-    note = "White dots: measured; star: the best; red diamond: the next trial."
-    note = note if campaign.goal != "learn" else note.replace(" star: the best;", "")
+    best = "" if campaign.goal == "learn" else "star: the best; "
+    note = f"White dots: measured; {best}open diamonds: under way; red diamond: the next trial."
     return [
         Figure(title, [_filled(frame, said[column], scale, cells), *marks], x_axis, y_axis, note)
         for column, title, scale in (

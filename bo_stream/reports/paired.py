@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from html import escape
 from itertools import combinations
 
 import numpy as np
@@ -63,7 +64,7 @@ def difference_figure(frame: pd.DataFrame, title: str) -> Figure | None:
         "mode": "markers",
         "name": "",
         "x": plain(middle),
-        "y": [pair.replace("<", "&lt;") for pair in frame["pair"]],
+        "y": [escape(pair, quote=False) for pair in frame["pair"]],
         "error_x": bars,
         "marker": {"color": colour(0), "size": 9},
     }

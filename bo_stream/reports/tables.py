@@ -11,22 +11,25 @@ import pandas as pd
 
 __all__ = ["facts", "number", "table"]
 
+DIGITS = 4
 
-def number(value: Any) -> str:
+
+def number(value: Any, digits: int = DIGITS) -> str:
     """A value in few characters; nothing for one that is missing."""
     if value is None or value is pd.NA or value is pd.NaT:
         return ""
     if isinstance(value, float | np.floating):
-        return "" if math.isnan(value) else f"{value:.4g}"
+        return "" if math.isnan(value) else f"{value:.{digits}g}"
     return str(value)
 
 
-def table(caption: str, frame: pd.DataFrame) -> str:
+def table(caption: str, frame: pd.DataFrame, digits: int = DIGITS) -> str:
     """A frame as HTML; its first column names the rows.
 
     Args:
         caption: What it shows.
         frame: Its index is left out.
+        digits: Of its numbers.
     """
     if not len(frame):
         return ""
@@ -37,7 +40,7 @@ def table(caption: str, frame: pd.DataFrame) -> str:
     )
     rows = []
     for row in frame.itertuples(index=False, name=None):
-        first, *rest = (escape(number(value)) for value in row)
+        first, *rest = (escape(number(value, digits)) for value in row)
         cells = "".join(
             f"<td {kind}>{value}</td>" for value, kind in zip(rest, kinds[1:], strict=True)
         )

@@ -15,7 +15,7 @@ import pytest
 
 from bo_stream.commands.config import read_config
 from bo_stream.commands.opening import begun
-from bo_stream.reports.figures import Figure
+from bo_stream.reports.figures import Figure, plain
 from bo_stream.scores import paired_bootstrap
 
 pytest.importorskip("plotly")
@@ -116,7 +116,7 @@ def test_a_campaign(tmp_path: Path, bo, oven: Path) -> None:
     assert "minimise: 7 told, 2 under way" in page and "energy (kWh)" in page
     assert "<td>0.0001 to 0.1, on a logarithmic scale</td>" in page and "<td>exact</td>" in page
     for row in trials.itertuples():
-        assert f'>{row.Index}</th><td class="number">{row.pressure:.4g}</td>' in page
+        assert f'>{row.Index}</th><td class="number">{row.pressure:.6g}</td>' in page
 
     drawn = figures(page)
     assert len(drawn) == 5
@@ -137,22 +137,22 @@ def test_a_campaign(tmp_path: Path, bo, oven: Path) -> None:
     next_trial = page.split("<caption>The next trial</caption>")[1].split("</table>")[0]
     assert bo("suggest", "oven.toml", "--csv", "next.csv")[0] == 0
     for name, value in pd.read_csv(tmp_path / "next.csv").iloc[0][["pressure", "rate"]].items():
-        assert f">{value:.4g}</td>" in next_trial, name
+        assert f">{value:.6g}</td>" in next_trial, name
 
 
 def test_a_campaign_over_a_pool(tmp_path: Path, bo, survey: Path) -> None:
     campaign = begun(read_config(survey)).campaign
-    batch = campaign.ask(8)
+    batch = campaign.ask(9)
     campaign.tell(batch.assign(y=batch["lon"] - batch["lat"]).iloc[:7])
-    campaign.fail(batch.index[7:], "no <b>access</b>")
+    campaign.fail(batch.index[7:8], "no <b>access</b>")
     assert bo("report", "survey.toml", "--out", "s.html")[0] == 0
     page = check(tmp_path / "s.html")
     drawn = figures(page)
     mean = next(f for name, f in drawn.items() if name.startswith("Predicted mean of moisture"))
     assert mean["traces"][0]["type"] == "heatmap" and len(mean["traces"][0]["z"]) == 25
     names = [trace["name"] for trace in mean["traces"]]
-    assert names == ["", "measured", "next"] and len(mean["traces"][1]["x"]) == 7
-    assert "learn: 7 told, 1 failed" in page
+    assert names == ["", "measured", "under way", "next"] and len(mean["traces"][1]["x"]) == 7
+    assert "learn: 7 told, 1 under way, 1 failed" in page
     assert "no &lt;b&gt;access&lt;/b&gt;" in page and "the last outcome (trial 6)" in page
     assert "best" not in Outline(page).texts("th")
 
@@ -234,6 +234,12 @@ def test_a_study(tmp_path: Path, bo) -> None:
     d = paired_bootstrap(ends["exact"], ends["wiski"])
     cells = "".join(f'<td class="number">{v:.4g}</td>' for v in (d.pairs, d.median, d.low, d.high))
     assert f"GP - WISKI</th>{cells}" in page
+
+
+def test_digits_follow_the_range() -> None:
+    assert plain([5_012_345.5, 5_012_350.25]) == [5_012_345.5, 5_012_350.25]
+    assert plain([1.23456789e-7, 2.0, np.nan, np.inf]) == [1.2346e-7, 2.0, None, None]
+    assert plain([0.1234567, 0.1234567]) == [0.1234567, 0.1234567] and plain([]) == []
 
 
 def test_no_text_ends_a_figure() -> None:
