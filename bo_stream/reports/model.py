@@ -18,6 +18,8 @@ FINE = 101
 """Points along a slice."""
 GRID = 41
 """Points along each side of the map of a box."""
+PLACES, DOTS = 20_000, 1000
+"""Places of a pool that a map shows, and outcomes beside a slice, so that pages stay small."""
 FULL = 0.25
 """Share of a regular grid that has to be filled for places to be drawn as its cells."""
 
@@ -34,7 +36,8 @@ def slices(
         outcome: What is measured.
     """
     names = list(campaign.space.names)
-    figures = []
+    figures, near = [], told.tail(DOTS)
+    dots = "all outcomes" if len(near) == len(told) else f"the last {DOTS} outcomes"
     for name, (low, high) in bounds(campaign.space).items():
         log = is_log(campaign.space, name)
         x = (np.geomspace if log else np.linspace)(low, high, FINE).clip(low, high)
@@ -50,14 +53,14 @@ def slices(
             {**edge, "y": plain(mean + 2.0 * sd), "fill": "tonexty", "fillcolor": "@c0/0.2"},
             {**line, "y": plain(mean), "name": "mean", "line": {"color": "@c0", "width": 2}},
             _marks(
-                points, plain(told[name]), plain(told["y"]), "outcome", "circle", "@soft/0.6", 5
+                points, plain(near[name]), plain(near["y"]), "outcome", "circle", "@soft/0.6", 5
             ),
             _marks(points, plain([centre[name]]), plain([centre["y"]]), "here", "star", "@c1", 13),
         ]
         words = ["mean", "standard deviation"]
         table = said.set_axis(words, axis=1).assign(**{name: x})[[name, *words]].iloc[::25]
         axis = {"title": label(campaign.space, name), **({"type": "log"} if log else {})}
-        note = "Mean and two standard deviations; dots: all outcomes; star: the point itself."
+        note = f"Mean and two standard deviations; dots: {dots}; star: the point itself."
         figures.append(Figure(f"Along {name}", traces, axis, {"title": outcome}, note, table))
     return figures
 
@@ -85,8 +88,10 @@ def maps(
         return []
     first, second = space.names
     frame = _places(space)
+    every = -(-len(frame) // PLACES)
+    frame = frame.iloc[::every]
     said = campaign.predict(frame)
-    cells = isinstance(space, Box) or _regular(frame)
+    cells = isinstance(space, Box) or (every == 1 and _regular(frame))
     points = {"type": "scatter", "mode": "markers"}
     marks = [
         _marks(points, plain(told[first]), plain(told[second]), "measured", "circle", "white", 6)
@@ -111,6 +116,7 @@ def maps(
     x_axis, y_axis = axes
     best = "" if campaign.goal == "learn" else "star: the best; "
     note = f"White dots: measured; {best}open diamonds: under way; red diamond: the next trial."
+    note += f" One in {every} places is drawn." if every > 1 else ""
     return [
         Figure(title, [_filled(frame, said[column], scale, cells), *marks], x_axis, y_axis, note)
         for column, title, scale in (

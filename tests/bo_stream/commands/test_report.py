@@ -157,6 +157,23 @@ def test_a_campaign_over_a_pool(tmp_path: Path, bo, survey: Path) -> None:
     assert "best" not in Outline(page).texts("th")
 
 
+def test_a_large_campaign_has_a_small_page(
+    tmp_path: Path, bo, survey: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bo_stream.reports.model.PLACES", 10)
+    monkeypatch.setattr("bo_stream.reports.model.DOTS", 3)
+    monkeypatch.setattr("bo_stream.reports.campaign.MOST", 2)
+    campaign = begun(read_config(survey)).campaign
+    campaign.tell(campaign.ask(8).assign(y=[1.0, 2.0] * 4))
+    assert bo("report", "survey.db")[0] == 0
+    drawn = figures(page := check(tmp_path / "report.html"))
+    mean = next(f for name, f in drawn.items() if "One in 3 places is drawn." in name)
+    assert mean["traces"][0]["type"] == "scatter" and len(mean["traces"][0]["x"]) == 9
+    slice_ = next(f for name, f in drawn.items() if "the last 3 outcomes" in name)
+    assert len(slice_["traces"][3]["x"]) == 3
+    assert "The first 6 are left out" in page and page.count("<td>told</td>") == 2
+
+
 def test_a_campaign_that_has_just_begun(tmp_path: Path, bo, oven: Path) -> None:
     assert bo("suggest", "oven.toml")[0] == 0
     assert bo("report", "oven.db", "oven")[0] == 0
