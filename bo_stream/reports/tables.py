@@ -33,18 +33,18 @@ def table(caption: str, frame: pd.DataFrame, digits: int = DIGITS) -> str:
     """
     if not len(frame):
         return ""
-    kinds = ['class="number"' if dtype.kind in "iuf" else "" for dtype in frame.dtypes]
+    kinds = [' class="number"' if dtype.kind in "iuf" else "" for dtype in frame.dtypes]
     head = "".join(
-        f'<th scope="col" {kind}>{escape(str(name))}</th>'
+        f'<th scope="col"{kind}>{escape(str(name))}</th>'
         for name, kind in zip(frame.columns, kinds, strict=True)
     )
     rows = []
     for row in frame.itertuples(index=False, name=None):
         first, *rest = (escape(number(value, digits)) for value in row)
         cells = "".join(
-            f"<td {kind}>{value}</td>" for value, kind in zip(rest, kinds[1:], strict=True)
+            f"<td{kind}>{value}</td>" for value, kind in zip(rest, kinds[1:], strict=True)
         )
-        rows.append(f'<tr><th scope="row" {kinds[0]}>{first}</th>{cells}</tr>')
+        rows.append(f'<tr><th scope="row"{kinds[0]}>{first}</th>{cells}</tr>')
     return _scrolled(caption, f"<thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody>")
 
 
