@@ -83,7 +83,8 @@ ROOMS = {
     "scores": {"core", "posterior", "fitting"},
     "campaign": {"core", "families", "fitting", "posterior", "scores"},
     "loop": {"campaign"},
-    "commands": {"campaign", "core", "families"},
+    "reports": {"campaign", "scores"},
+    "commands": {"campaign", "core", "families", "reports"},
     "__main__": {"commands"},
     "integrations": {"campaign", "core", "families"},
 }

@@ -13,6 +13,7 @@ from bo_stream.commands.looking import status, trials
 from bo_stream.commands.map import map_places
 from bo_stream.commands.measuring import suggest, tell
 from bo_stream.commands.plot import plot
+from bo_stream.commands.report import report
 from bo_stream.commands.running import resume, run
 
 __all__ = ["app", "start"]
@@ -37,6 +38,7 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "suggest": suggest,
     "tell": tell,
     "map": map_places,
+    "report": report,
 }
 for _name, _command in _COMMANDS.items():
     app.command(_name)(in_one_line(_command))

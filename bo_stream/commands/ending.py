@@ -19,6 +19,7 @@ REFUSED, STOPPED = 2, 130
 EXTRAS = {
     "rich": "cli",
     "matplotlib": "plots",
+    "plotly": "report",
     "sqlalchemy": "store",
     "psycopg": "postgres",
     "loky": "workers",

@@ -15,23 +15,12 @@ __all__ = ["status", "trials"]
 def status(where: Where, name: CampaignName = None) -> None:
     """Say how far a campaign has come."""
     from bo_stream.commands.opening import found
-    from bo_stream.commands.words import counted, incumbent, label, regret, table
+    from bo_stream.commands.words import standing, table
 
     opened = found(where, name)
     campaign = opened.campaign
-    frame = campaign.trials()
+    facts = standing(opened)
     under_way = campaign.running()
-    family = campaign.settings.surrogate
-    facts = {
-        "campaign": f"{campaign.name} in {opened.store}",
-        "goal": campaign.goal,
-        "inputs": ", ".join(label(campaign, n) for n in campaign.space.names),
-        "surrogate": "a callable" if family is None else family["name"],
-        "trials": counted(frame),
-        "best": incumbent(campaign, frame),
-    }
-    left = regret(campaign, frame, opened.optimum)
-    facts["regret"] = None if left is None else f"{left:.6g}"
     width = max(map(len, facts))
     for fact, said in facts.items():
         if said is not None:

@@ -9,10 +9,27 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from bo_stream.campaign.campaign import Campaign
+    from bo_stream.commands.opening import Opened
 
-__all__ = ["counted", "incumbent", "label", "regret", "seconds", "table"]
+__all__ = ["counted", "incumbent", "label", "regret", "seconds", "standing", "table"]
 
 PARTS = ("fit", "acquisition", "evaluation", "update", "score", "store")
+
+
+def standing(opened: Opened) -> dict[str, str | None]:
+    """How far a campaign has come; None for what there is not."""
+    campaign = opened.campaign
+    trials, family = campaign.trials(), campaign.settings.surrogate
+    left = regret(campaign, trials, opened.optimum)
+    return {
+        "campaign": f"{campaign.name} in {opened.store}",
+        "goal": campaign.goal,
+        "inputs": ", ".join(label(campaign, n) for n in campaign.space.names),
+        "surrogate": "a callable" if family is None else family["name"],
+        "trials": counted(trials),
+        "best": incumbent(campaign, trials),
+        "regret": None if left is None else f"{left:.6g}",
+    }
 
 
 def counted(trials: pd.DataFrame) -> str:

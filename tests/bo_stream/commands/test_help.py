@@ -8,7 +8,17 @@ import pytest
 from bo_stream.commands.app import app
 
 COMMANDS = [command.name for command in app.registered_commands]
-HEAVY = ("torch", "botorch", "pandas", "numpy", "matplotlib", "sqlalchemy", "rich", "pydantic")
+HEAVY = (
+    "torch",
+    "botorch",
+    "pandas",
+    "numpy",
+    "matplotlib",
+    "plotly",
+    "sqlalchemy",
+    "rich",
+    "pydantic",
+)
 
 
 def python(code: str, *args: str) -> subprocess.CompletedProcess[str]:
@@ -28,7 +38,7 @@ finally:
 
 
 def test_all_commands_are_there() -> None:
-    known = "init, run, resume, status, trials, plot, suggest, tell, map"
+    known = "init, run, resume, status, trials, plot, suggest, tell, map, report"
     assert ", ".join(map(str, COMMANDS)) == known
 
 
