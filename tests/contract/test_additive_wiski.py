@@ -10,6 +10,7 @@ from bo_stream import AdditiveWISKI
 from bo_stream.testing import StreamingContract
 
 
+@pytest.mark.slow  # a variant of WISKI, whose own contract always runs
 class TestAdditiveWISKI(StreamingContract):
     most_updates: int | None = 2_000
 

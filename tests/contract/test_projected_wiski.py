@@ -9,6 +9,7 @@ from bo_stream import ProjectedWISKI
 from bo_stream.testing import StreamingContract
 
 
+@pytest.mark.slow  # a variant of WISKI, whose own contract always runs
 class TestProjectedWISKI(StreamingContract):
     """Two functions of two inputs: the tests' kernels are of as many inputs as the data."""
 

@@ -325,7 +325,7 @@ PRESSED = """<script>
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium to open pages with")
-@pytest.mark.parametrize("light", [True, False])
+@pytest.mark.parametrize("light", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_chromium_draws_every_figure_without_an_error(tmp_path: Path, bo, light: bool) -> None:
     folder = made(tmp_path / "study", {"wiski": "WISKI", "exact": "Exact GP"}, 3, 20)
     assert bo("report", "study")[0] == 0

@@ -43,7 +43,7 @@ def test_acquisition_cost(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     acquisition_cost.main(out=tmp_path, smoke=True)
     assert "closed (c)" in capsys.readouterr().out
     table = pd.read_csv(tmp_path / "acquisition_cost.csv")
-    assert table["acquisition"].tolist() == ["qucb", "qlogei"] * 2
+    assert table["acquisition"].tolist() == ["qucb", "qlogei"] * 3
     assert bool((table["apart"] < 1e-2).all())
 
 
