@@ -1,4 +1,4 @@
-"""AdditiveWISKI under the streaming contract: one configuration in every run, the others slow."""
+"""AdditiveWISKI under the streaming contract."""
 
 from typing import Any
 
