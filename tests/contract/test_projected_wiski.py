@@ -1,4 +1,4 @@
-"""ProjectedWISKI under the streaming contract: one configuration in every run, the others slow."""
+"""ProjectedWISKI under the streaming contract."""
 
 from typing import Any
 
