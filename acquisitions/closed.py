@@ -9,6 +9,7 @@ everything else, and do as BoTorch's where a process gives no moments.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, cast
@@ -62,7 +63,32 @@ def offered(model: Model) -> bool:
     return _law(model) is not None
 
 
-class ClosedUpperConfidenceBound(qUpperConfidenceBound):
+class _FromSamples(ABC):
+    """Before a class of BoTorch's that samples: does in closed form what a subclass tells it."""
+
+    model: Model
+    sampler: MCSampler | None
+    X_pending: Any
+
+    @abstractmethod
+    def _of_samples(self) -> OfSamples | None:
+        """What is made of samples, or None where BoTorch's class has to do it."""
+
+    def forward(self, X: Tensor) -> Tensor:
+        """Values at ``batch x q x d`` raw points, ``batch``."""
+        reduce = self._of_samples() if _drawable(self.sampler) else None
+        law = None if reduce is None else _law(self.model)
+        if law is None or not _few(X, self.X_pending):
+            return cast(Tensor, super().forward(X))  # type: ignore[misc]
+        return cast(Tensor, self._closed(X, law=law, reduce=reduce))  # type: ignore[call-arg]
+
+    @concatenate_pending_points
+    @t_batch_mode_transform()  # type: ignore[arg-type]
+    def _closed(self: Any, X: Tensor, law: PosteriorProcess, reduce: OfSamples) -> Tensor:
+        return _value(self.model, law, X, _Sampled(_drawn(self.sampler, X), reduce))
+
+
+class ClosedUpperConfidenceBound(_FromSamples, qUpperConfidenceBound):
     """BoTorch's class, its value and gradient in closed form.
 
     Args:
@@ -81,21 +107,11 @@ class ClosedUpperConfidenceBound(qUpperConfidenceBound):
     ) -> None:
         super().__init__(model, beta, sampler=sampler, X_pending=X_pending)
 
-    def forward(self, X: Tensor) -> Tensor:
-        """Values at ``batch x q x d`` raw points, ``batch``."""
-        law = _law(self.model) if _drawable(self.sampler) else None
-        if law is None or not _few(X, self.X_pending):
-            return cast(Tensor, super().forward(X))
-        return cast(Tensor, self._closed(X, law=law))  # type: ignore[call-arg]
-
-    @concatenate_pending_points
-    @t_batch_mode_transform()  # type: ignore[arg-type]
-    def _closed(self: Any, X: Tensor, law: PosteriorProcess) -> Tensor:
-        reduce = _Bound(self.beta_prime)
-        return _value(self.model, law, X, _Sampled(_drawn(self.sampler, X), reduce))
+    def _of_samples(self) -> OfSamples:
+        return _Bound(self.beta_prime)
 
 
-class ClosedLogExpectedImprovement(qLogExpectedImprovement):
+class ClosedLogExpectedImprovement(_FromSamples, qLogExpectedImprovement):
     """BoTorch's class, its value and gradient in closed form.
 
     Args:
@@ -116,19 +132,10 @@ class ClosedLogExpectedImprovement(qLogExpectedImprovement):
     ) -> None:
         super().__init__(model, best_f, sampler=sampler, X_pending=X_pending)
 
-    def forward(self, X: Tensor) -> Tensor:
-        """Values at ``batch x q x d`` raw points, ``batch``."""
-        single = self.best_f.numel() == 1 and _drawable(self.sampler)
-        law = _law(self.model) if single else None
-        if law is None or not _few(X, self.X_pending):
-            return cast(Tensor, super().forward(X))
-        return cast(Tensor, self._closed(X, law=law))  # type: ignore[call-arg]
-
-    @concatenate_pending_points
-    @t_batch_mode_transform()  # type: ignore[arg-type]
-    def _closed(self: Any, X: Tensor, law: PosteriorProcess) -> Tensor:
-        reduce = _LogImprovement(self.best_f.double().reshape(()))
-        return _value(self.model, law, X, _Sampled(_drawn(self.sampler, X), reduce))
+    def _of_samples(self) -> OfSamples | None:
+        return (
+            _LogImprovement(self.best_f.double().reshape(())) if self.best_f.numel() == 1 else None
+        )
 
 
 class ClosedExpectedImprovement(ExpectedImprovement):

@@ -19,6 +19,7 @@ from bo_stream.core.streaming import Promises, StreamingGP
 from bo_stream.errors import InputError, UnsupportedError
 from bo_stream.growth import VIPS, GrowthPolicy
 from bo_stream.growth.fits import REFIT_FROM, GrowingFits
+from bo_stream.growth.policy import checked_policy
 from bo_stream.growth.record import LastUpdate, StreamRecord
 from bo_stream.growth.step import JOIN, Choice, Outcome, step
 from bo_stream.growth.watch import Watch
@@ -90,13 +91,7 @@ class OnlineSGPR(GrowingFits, StreamingGP):
         **common: Unpack[CommonOptions],
     ) -> None:
         super().__init__(train_X, train_Y, train_Yvar, **common)
-        self.growth: GrowthPolicy = VIPS() if growth is None else growth
-        if isinstance(self.growth, type) or not isinstance(self.growth, GrowthPolicy):
-            raise InputError(
-                "a growth policy: an object with a method `select(state, batch, kernel)`",
-                f"{self.growth!r}",
-                "Take one from bo_stream.growth, for example growth=VIPS(0.035).",
-            )
+        self.growth = checked_policy(VIPS() if growth is None else growth)
         if not 0.0 < jitter < 1e-2:
             raise InputError("a jitter between 0 and 0.01", f"{jitter}", "1e-8 suits float64.")
         if trust is not None and not trust > 0.0:

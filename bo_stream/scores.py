@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
+import pandas as pd
 import torch
 from botorch.models.transforms.outcome import OutcomeTransform
 from botorch.posteriors.gpytorch import GPyTorchPosterior
@@ -30,6 +31,7 @@ __all__ = [
     "Prequential",
     "Scores",
     "Surprise",
+    "ends_in_common",
     "inverse_distance",
     "marginals",
     "noise_variance",
@@ -230,6 +232,24 @@ class Difference:
     low: float
     high: float
     pairs: int
+
+
+def ends_in_common(
+    first: pd.Series, second: pd.Series, tenth: bool = True
+) -> tuple[float, float] | None:
+    """Where two runs end: means of both over the last tenth of the steps that both have.
+
+    Args:
+        first: A score by step.
+        second: The other run's.
+        tenth: Else the last of these steps alone.
+
+    Returns:
+        Both means; None if the runs have no step in common.
+    """
+    steps = first.index.intersection(second.index)
+    last = steps[-max(1, len(steps) // 10) :] if tenth else steps[-1:]
+    return (float(first[last].mean()), float(second[last].mean())) if len(last) else None
 
 
 def paired_bootstrap(a: ArrayLike, b: ArrayLike, seed: int = 0) -> Difference:

@@ -24,7 +24,7 @@ from bo_stream.errors import InputError
 from bo_stream.fitting.evidence import log_evidence
 from bo_stream.fitting.report import FitReport
 from bo_stream.growth import Covering, GrowthPolicy
-from bo_stream.growth.policy import inducing_points
+from bo_stream.growth.policy import checked_policy, inducing_points
 from bo_stream.linalg import chol_psd
 from bo_stream.posterior.conditioned import ConditionedProcess
 from bo_stream.posterior.factor import cross_kernel, frozen_kernel
@@ -111,13 +111,7 @@ class SVDGP(StreamingGP):
         self.window = whole_number("window", window, 2)
         self.covar_basis = whole_number("covar_basis", covar_basis, 1)
         self.slack = whole_number("slack", slack, 0)
-        self.growth: GrowthPolicy = Covering(covar_basis) if growth is None else growth
-        if isinstance(self.growth, type) or not isinstance(self.growth, GrowthPolicy):
-            raise InputError(
-                "a growth policy: an object with a method `select(state, batch, kernel)`",
-                f"{self.growth!r}",
-                "Take one from bo_stream.growth, or leave it out.",
-            )
+        self.growth = checked_policy(Covering(covar_basis) if growth is None else growth)
         if not 0.0 < tolerance < 1.0:
             raise InputError("a tolerance between 0 and 1", f"{tolerance}", "0.01 suits most.")
         self.tolerance = float(tolerance)

@@ -28,7 +28,7 @@ from bo_stream.errors import InputError
 from bo_stream.sparse.state import Batch, SGPRState
 from bo_stream.sparse.update import Update, update
 
-__all__ = ["GrowthPolicy", "Selection", "inducing_points", "selected_update"]
+__all__ = ["GrowthPolicy", "Selection", "checked_policy", "inducing_points", "selected_update"]
 
 
 @dataclass(frozen=True)
@@ -58,6 +58,21 @@ class GrowthPolicy(Protocol):
     def select(self, state: SGPRState, batch: Batch, kernel: Kernel) -> Selection:
         """The inducing points after ``batch``, seen from ``state``."""
         ...
+
+
+def checked_policy(policy: object) -> GrowthPolicy:
+    """A growth policy, refused where it is none.
+
+    Raises:
+        InputError: if it is a class, or has no method ``select``.
+    """
+    if isinstance(policy, type) or not isinstance(policy, GrowthPolicy):
+        raise InputError(
+            "a growth policy: an object with a method `select(state, batch, kernel)`",
+            f"{policy!r}",
+            "Take one from bo_stream.growth, for example growth=VIPS(0.035), or leave it out.",
+        )
+    return policy
 
 
 def inducing_points(

@@ -11,7 +11,7 @@ import pandas as pd
 
 from bo_stream.reports.figures import Figure, colour, plain
 from bo_stream.reports.runs import Run
-from bo_stream.scores import paired_bootstrap
+from bo_stream.scores import ends_in_common, paired_bootstrap
 
 __all__ = ["difference_figure", "differences"]
 
@@ -40,7 +40,8 @@ def differences(runs: Sequence[Run], score: str) -> pd.DataFrame:
             logs.setdefault(run.label, {})[run.seed] = np.log(known.clip(lower=LEAST))
     rows = []
     for a, b in _pairs(logs):
-        ends = _ends(logs[a], logs[b])
+        both = sorted(logs[a].keys() & logs[b].keys())
+        ends = [end for seed in both if (end := ends_in_common(logs[a][seed], logs[b][seed]))]
         if ends:
             d = paired_bootstrap([end[0] for end in ends], [end[1] for end in ends])
             rows.append((f"{a} - {b}", d.pairs, d.median, d.low, d.high))
@@ -87,15 +88,3 @@ def _pairs(logs: Mapping[str, Mapping[int, pd.Series]]) -> list[tuple[str, str]]
     last = {label: np.median([s.iloc[-1] for s in of.values()]) for label, of in logs.items()}
     best = min(last, key=lambda label: float(last[label]))
     return [(label, best) for label in logs if label != best]
-
-
-def _ends(
-    first: Mapping[int, pd.Series], second: Mapping[int, pd.Series]
-) -> list[tuple[float, float]]:
-    ends = []
-    for seed in sorted(first.keys() & second.keys()):
-        steps = first[seed].index.intersection(second[seed].index)
-        if len(steps):
-            last = steps[-max(1, len(steps) // 10) :]
-            ends.append((float(first[seed][last].mean()), float(second[seed][last].mean())))
-    return ends

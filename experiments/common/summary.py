@@ -8,7 +8,7 @@ from itertools import combinations
 import numpy as np
 import pandas as pd
 
-from bo_stream.scores import paired_bootstrap
+from bo_stream.scores import ends_in_common, paired_bootstrap
 
 __all__ = ["log_regret", "paired", "summary"]
 
@@ -40,18 +40,12 @@ def paired(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
     for a, b in combinations(labels, 2):
         both = [seed for seed in seeds if (a, seed) in runs and (b, seed) in runs]
         for name, tenth in (("last step", False), ("last tenth", True)):
-            ends = [_ends(runs[a, seed], runs[b, seed], tenth) for seed in both]
+            met = [ends_in_common(runs[a, seed], runs[b, seed], tenth) for seed in both]
+            ends = [end for end in met if end]
             if ends:
                 d = paired_bootstrap([end[0] for end in ends], [end[1] for end in ends])
                 rows.append((f"{a} - {b}", name, d.pairs, d.median, d.low, d.high))
     return pd.DataFrame(rows, columns=["pair", "at", "seeds", "median", "low", "high"])
-
-
-def _ends(first: pd.Series, second: pd.Series, tenth: bool) -> tuple[float, float]:
-    """Means of both at the last step that both have, or over the last tenth of those steps."""
-    steps = first.index.intersection(second.index)
-    last = steps[-max(1, len(steps) // 10) :] if tenth else steps[-1:]
-    return float(first[last].mean()), float(second[last].mean())
 
 
 def summary(tables: Sequence[pd.DataFrame], batch: int) -> pd.DataFrame:

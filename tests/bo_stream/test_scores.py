@@ -3,12 +3,13 @@
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
 from bo_stream import ExactGP
 from bo_stream.errors import InputError
-from bo_stream.scores import paired_bootstrap, prequential
+from bo_stream.scores import ends_in_common, paired_bootstrap, prequential
 
 RAW: dict[str, None] = {"input_transform": None, "outcome_transform": None}
 
@@ -81,3 +82,11 @@ def test_the_interval_is_reproducible_and_needs_three_pairs() -> None:
 def test_what_cannot_be_paired_is_refused(a: list[float], b: list[float], message: str) -> None:
     with pytest.raises(InputError, match=message):
         paired_bootstrap(a, b)
+
+
+def test_runs_end_where_both_have_been() -> None:
+    first = pd.Series(range(40), index=range(40), dtype=float)
+    second = pd.Series(1.0, index=range(10, 30))
+    assert ends_in_common(first, second) == (28.5, 1.0)  # steps 28 and 29: a tenth of twenty
+    assert ends_in_common(first, second, tenth=False) == (29.0, 1.0)
+    assert ends_in_common(first, pd.Series(1.0, index=range(50, 60))) is None
