@@ -1,4 +1,5 @@
-# One command each: make demo, make test, make test-slow, make test-lowest, make lint, make clean.
+# One command each: make demo, make test, make test-slow, make test-lowest, make lint, make docs,
+# make clean.
 # Everything runs in .venv, made on first use from constraints.txt with $(PYTHON) and pip alone.
 PYTHON ?= python3
 VENV ?= .venv
@@ -16,7 +17,7 @@ ifneq ($(wildcard ../shared/data),)
 export BO_STREAM_DATA ?= $(abspath ../shared/data)
 endif
 
-.PHONY: demo test test-slow test-lowest lint format clean venv
+.PHONY: demo docs test test-slow test-lowest lint format clean venv
 
 demo: $(STAMP)
 	$(BIN)/python -m experiments.bayesopt demo
@@ -31,6 +32,11 @@ test-slow: $(STAMP)
 # Ax, which asks for a newer BoTorch than bo_stream does.
 test-lowest: $(LOWEST)/.installed
 	$(LOWEST)/bin/python -m pytest -n $(WORKERS)
+
+# The site, into site/; MkDocs' advice on other programs is left out.
+docs: export NO_MKDOCS_2_WARNING := 1
+docs: $(STAMP)
+	$(BIN)/mkdocs build --strict --quiet
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
@@ -59,5 +65,5 @@ $(LOWEST)/.installed: pyproject.toml constraints-lowest.txt
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(LOWEST) build dist *.egg-info results .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(LOWEST) build dist site *.egg-info results .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -5,7 +5,7 @@ import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-OTHERS = {"ruff", "mypy", "pandas-stubs", "ax-platform"}
+OTHERS = {"ruff", "mypy", "pandas-stubs", "ax-platform", "mkdocs-material"}
 
 
 def numbers(version: str) -> list[int]:
