@@ -38,6 +38,18 @@ def on_post_page(output: str, *, page: Any, **_: Any) -> str:
     return output
 
 
+def on_page_content(html: str, *, page: Any, **_: Any) -> str:
+    """The page as it is, unless a list or a table was taken for plain lines.
+
+    That happens where what belongs to an item is indented by fewer than four blanks.
+    """
+    text = re.sub(r"<pre.*?</pre>|<code.*?</code>", "", html, flags=re.DOTALL)
+    found = re.findall(r"(?m)^(?:- |\d\. |\||```).*$", text)
+    if found:
+        raise ValueError(f"{page.file.src_uri}: expected lists and tables; got lines {found[:3]}.")
+    return html
+
+
 def with_included(markdown: str, page: str) -> str:
     """A page's text with what it includes.
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from docs.included import ELSEWHERE
+from docs.included import ELSEWHERE, on_page_content
 from tests.docs.pages import ROOT
 
 FOLDER = ROOT / "docs" / "reference"
@@ -93,3 +93,17 @@ def test_nothing_of_the_site_comes_from_elsewhere() -> None:
     outside = ['<script src="https://a.b/c.js">', "<img alt=x src=//a.b/c.png>"]
     assert all(ELSEWHERE.findall(html) for html in outside)
     assert not ELSEWHERE.findall('<a href="https://a.b"><img src="pictures/c.png">')
+
+
+class Page:
+    """As much of a page of MkDocs as the hook looks at."""
+
+    class file:
+        src_uri = "page.md"
+
+
+@pytest.mark.parametrize("line", ["- an item", "2. an item", "| a | b |"])
+def test_lists_and_tables_that_became_text_end_the_build(line: str) -> None:
+    with pytest.raises(ValueError, match=r"page\.md: expected lists"):
+        on_page_content(f"<p>text\n{line}\nmore</p>", page=Page())
+    assert on_page_content(f"<pre>\n{line}</pre>", page=Page())
