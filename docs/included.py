@@ -4,7 +4,8 @@ A comment on a page, which a reader of the repository does not see, stands for t
 
 * ``<!-- include README.md: Studies -->`` for the section of that heading, without the heading;
 * ``<!-- include README.md: beginning -->`` for what comes before the first section;
-* ``<!-- include CHANGELOG.md -->`` for all of it without its title.
+* ``<!-- include CHANGELOG.md -->`` for all of it without its title; of a file that is no page, for
+  all of it as a program.
 
 Headings move up or down to fit below the page's title, links to fit the page's place.
 """
@@ -62,7 +63,10 @@ def with_included(markdown: str, page: str) -> str:
     """
 
     def text(match: re.Match[str]) -> str:
-        whole = (ROOT / match[1]).read_text(encoding="utf-8")
+        file = ROOT / match[1]
+        whole = file.read_text(encoding="utf-8")
+        if file.suffix != ".md":
+            return f"```{file.suffix[1:]}\n{whole.rstrip()}\n```"
         return LINK.sub(lambda link: _moved(link[0], match[1], page), part(whole, match[2]))
 
     return INCLUDE.sub(text, markdown)

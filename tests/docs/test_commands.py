@@ -14,7 +14,7 @@ from tests.docs.pages import PAGES, ROOT, blocks, name, prose
 
 pytest.importorskip("typer")
 
-OTHERS = {"pytest", "pip", "venv"}
+OTHERS = {"http.server", "pytest", "pip", "venv"}
 """Modules that are not ours."""
 PREFIX = "python -m "
 SPAN = re.compile(r"(?<!`)`([^`]+)`(?!`)")
@@ -128,6 +128,16 @@ def test_every_row_of_a_table_of_modules_has_a_command() -> None:
                 spans = SPAN.findall(line.split(" | ")[0])
                 assert find_file(f"{table}{spans[0].split()[0]}"), line
     assert rows > 20
+
+
+def test_every_command_and_option_is_in_the_reference() -> None:
+    page = (ROOT / "docs" / "reference" / "command_line.md").read_text(encoding="utf-8")
+    rows = {row[1]: row[0] for row in re.findall(r"(?m)^(\| `bo-stream (\w+) .*)$", page)}
+    there = program("bo_stream").commands
+    assert list(rows) and set(rows) == set(there)
+    for word, command in there.items():
+        options = {o for p in command.params if p.param_type_name == "option" for o in p.opts}
+        assert set(re.findall(r"`(--?\w+)`", rows[word])) == options - {"--help"}
 
 
 def test_configurations_exist() -> None:

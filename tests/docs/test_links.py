@@ -100,6 +100,11 @@ def test_a_section_that_is_not_there_is_refused() -> None:
         part(SOURCE, "Three")
 
 
+def test_a_file_that_is_no_page_is_shown_as_a_program() -> None:
+    text = with_included("<!-- include bo_stream/commands/template.toml -->", "a.md")
+    assert text.startswith("```toml\n") and text.endswith("\n```") and "# " in text
+
+
 def test_links_of_what_is_included_fit_the_page(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
