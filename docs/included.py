@@ -20,7 +20,7 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 REPOSITORY = "https://github.com/bo-stream/bo_stream/blob/main"
 INCLUDE = re.compile(r"^<!-- include ([\w./-]+?)(?:: (.*?))? -->$", re.MULTILINE)
-LINK = re.compile(r"(?<=\]\()([^)\s]+)(?=\))")
+LINK = re.compile(r"(?:(?<=\]\()|(?<= src=\")|(?<= srcset=\"))([^)\s\"]+)")
 ELSEWHERE = re.compile(
     r"<(?:script|img|iframe|source|link)[^>]*\s(?:src|href)=\"?((?:https?:)?//[^\"> ]*)"
 )

@@ -70,7 +70,7 @@ def test_every_inclusion_is_there() -> None:
 
 
 SOURCE = """# Title
-Intro, see [page](docs/b.md#x) and [file](pyproject.toml).
+Intro, see [page](docs/b.md#x) and [file](pyproject.toml). <img alt="a" src="docs/c.png">
 ## One
 first
 ### Inside
@@ -88,7 +88,7 @@ second
         ("One", "first\n## Inside\n```python\n# no heading\n```"),
         ("Two", "second"),
         ("Inside", "```python\n# no heading\n```"),
-        ("beginning", "Intro, see [page](docs/b.md#x) and [file](pyproject.toml)."),
+        ("beginning", SOURCE.splitlines()[1]),
     ],
 )
 def test_a_section_is_taken_with_its_headings_raised(title: str, text: str) -> None:
@@ -111,5 +111,5 @@ def test_links_of_what_is_included_fit_the_page(
     monkeypatch.setattr("docs.included.ROOT", tmp_path)
     (tmp_path / "README.md").write_text(SOURCE)
     text = with_included("<!-- include README.md: beginning -->", "tutorials/a.md")
-    assert "[page](../b.md#x)" in text
+    assert "[page](../b.md#x)" in text and '<img alt="a" src="../c.png">' in text
     assert "[file](https://github.com/bo-stream/bo_stream/blob/main/pyproject.toml)" in text
