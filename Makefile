@@ -55,7 +55,7 @@ venv: $(STAMP)
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install -c constraints.txt torch
-	$(BIN)/python -m pip install -c constraints.txt -e ".[all,dev]"
+	$(BIN)/python -m pip install -c constraints.txt -e ".[all,dev,docs]"
 	touch $@
 
 $(LOWEST)/.installed: pyproject.toml constraints-lowest.txt

@@ -107,6 +107,19 @@ def test_commands_exist(page: Path) -> None:
     assert not found
 
 
+def test_targets_of_make_exist() -> None:
+    targets = set(re.findall(r"(?m)^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8")))
+    seen = 0
+    for page in PAGES:
+        said = SPAN.findall(prose(page))
+        said += [x for b in blocks(page) if b.language == "console" for x in b.text.splitlines()]
+        for line in said:
+            if found := re.match(r"make ([a-z-]+)", line):
+                seen += 1
+                assert found[1] in targets, line
+    assert seen > 5
+
+
 def test_commands_are_found() -> None:
     everything = [line for page in PAGES for line in commands(page)]
     assert len(everything) > 40
