@@ -17,6 +17,7 @@ from fnmatch import fnmatch
 from importlib import import_module
 from multiprocessing import connection, get_context
 from pathlib import Path
+from resource import RUSAGE_CHILDREN, getrusage
 from typing import Annotated, Any
 
 from experiments.common.command import CONFIGS, Choice, Out, command, option, start
@@ -88,7 +89,9 @@ def main(
         text = _log(folder, each.name).read_text(encoding="utf-8", errors="replace")
         say(f"\n{each.name} {OPTION} ended with {each.code}:")
         say("\n".join(text.splitlines()[-LINES:]))
-    say(f"\n{len(ended)} commands in {time.perf_counter() - began:.0f} s, {len(failed)} failed")
+    spent, children = time.perf_counter() - began, getrusage(RUSAGE_CHILDREN)
+    cpu = children.ru_utime + children.ru_stime
+    say(f"\n{len(ended)} commands in {spent:.0f} s ({cpu:.0f} s of CPU time), {len(failed)} failed")
     if failed:
         sys.exit(1)
 
