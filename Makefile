@@ -1,5 +1,5 @@
-# One command each: make demo, make test, make test-slow, make test-lowest, make lint, make docs,
-# make clean.
+# One command each: make demo, make test, make test-slow, make test-lowest, make smoke, make lint,
+# make docs, make clean.
 # Everything runs in .venv, made on first use from constraints.txt with $(PYTHON) and pip alone.
 PYTHON ?= python3
 VENV ?= .venv
@@ -17,7 +17,7 @@ ifneq ($(wildcard ../shared/data),)
 export BO_STREAM_DATA ?= $(abspath ../shared/data)
 endif
 
-.PHONY: demo docs test test-slow test-lowest lint format clean venv
+.PHONY: demo docs test test-slow test-lowest smoke lint format clean venv
 
 demo: $(STAMP)
 	$(BIN)/python -m experiments.bayesopt demo
@@ -37,6 +37,10 @@ test-lowest: $(LOWEST)/.installed
 docs: export NO_MKDOCS_2_WARNING := 1
 docs: $(STAMP)
 	$(BIN)/mkdocs build --strict --quiet
+
+# Every study, configuration and benchmark for seconds each.
+smoke: $(STAMP)
+	$(BIN)/python -m experiments.smoke --workers $(WORKERS)
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
