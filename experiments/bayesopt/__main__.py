@@ -58,10 +58,12 @@ def _study(
         raise BadParameter(f"{config}: {error.args[0]}") from error
     out = begin(default, out, smoke, study.takes)
 
+    from experiments.bayesopt.peer_runs import say_skipped
     from experiments.bayesopt.plots import draw_regret
     from experiments.bayesopt.watch import watched
     from experiments.common.summary import paired, summary
 
+    say_skipped(study.skipped, out)
     tables = watched(study, out, workers)
     draw_regret(tables, out / "regret_vs_wallclock.png", study.title)
     table = summary(tables, study.runs[0].config.q)

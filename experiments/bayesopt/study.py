@@ -10,7 +10,7 @@ import tomllib
 import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
@@ -25,6 +25,8 @@ from acquisitions import build
 from bo_stream import actions, surrogate
 from bo_stream.families import in_loops
 from bo_stream.loop import BOLoop, FitPolicy, LoopConfig
+from experiments.bayesopt.peer_loop import PeerLoop
+from experiments.bayesopt.peer_runs import installed, peer_loop
 from problems import synthetic
 
 __all__ = ["Run", "Study", "execute"]
@@ -32,17 +34,18 @@ __all__ = ["Run", "Study", "execute"]
 
 @dataclass(frozen=True)
 class Run:
-    """One surrogate on one problem with one seed; `config` holds seed and steps.
+    """One surrogate, or a peer, on one problem with one seed; `config` holds seed and steps.
 
     Attributes:
         label: Name of the surrogate in tables and figures.
         surrogate: Its family's name and options; ``actions`` are given by the name and options of a
-            policy of `bo_stream.actions`.
+            policy of `bo_stream.actions`. Those of the peer, if it is one.
         problem: Name and options of a synthetic problem; ``moved`` says whether its box is moved,
             by the seed.
         acquisition: Name and options of the acquisition function.
         config: Of the loop.
         files: What the names of its files start with, the same for all its seeds.
+        peer: Whether this is an optimiser of `experiments.common.peers`.
     """
 
     label: str
@@ -51,18 +54,21 @@ class Run:
     acquisition: dict[str, Any]
     config: LoopConfig
     files: str
+    peer: bool = False
 
     @property
     def stem(self) -> str:
         """Name of its files, without suffix."""
         return f"{self.files}_{self.config.seed}"
 
-    def loop(self, callback: Callable[[dict[str, Any]], None] | None = None) -> BOLoop:
+    def loop(self, callback: Callable[[dict[str, Any]], None] | None = None) -> BOLoop | PeerLoop:
         """The loop, not started."""
         given, seed = dict(self.problem), self.config.seed
         moved = seed if given.pop("moved", False) else None
         problem = synthetic(**given, seed=seed, moved=moved)
         family = dict(self.surrogate)
+        if self.peer:
+            return peer_loop(family, problem, self.config, callback)
         if "actions" in family:
             choice = dict(family["actions"])
             family["actions"] = getattr(actions, choice.pop("name"))(**choice)
@@ -85,11 +91,13 @@ class Study:
         title: Of pictures and tables.
         runs: All of them, each with a stem of its own.
         takes: How long all of it takes, in words; None if that is not known.
+        skipped: Peers left out because their packages are not installed, and what is missing.
     """
 
     title: str
     runs: tuple[Run, ...]
     takes: str | None = None
+    skipped: dict[str, str] = field(default_factory=dict)
 
     @classmethod
     def read(cls, path: Path, smoke: bool = False, problem: str | None = None) -> Study:
@@ -97,7 +105,7 @@ class Study:
 
         ``[acquisition]`` may give ``mc_points`` as a number of Sobol points. With ``smoke``, one
         seed, three steps and a token budget of the optimiser. ``problem`` takes the place of the
-        name in the file.
+        name in the file. ``[[peer]]`` has the name and options of another optimiser.
 
         Raises:
             KeyError: for keys too many or too few.
@@ -114,7 +122,8 @@ class Study:
         function, acquisition = dict(text.pop("problem")), text.pop("acquisition")
         if problem is not None:
             function["name"], title = problem, f"{problem}: {title}"
-        entries, takes, runs = text.pop("surrogate"), text.pop("takes", None), []
+        peers, skipped = installed(text.pop("peer", []))
+        entries, takes, runs = [*text.pop("surrogate"), *peers], text.pop("takes", None), []
         for entry, label, files in zip(entries, *_told_apart(entries), strict=True):
             family = {key: entry[key] for key in entry if key not in ("label", "steps")}
             steps = entry.get("steps", settings.get("steps", LoopConfig.steps))
@@ -122,10 +131,11 @@ class Study:
                 config = LoopConfig(**{**settings, "steps": steps, "seed": seed})
                 if smoke:
                     config = replace(config, steps=3, num_restarts=2, raw_samples=16)
-                runs.append(Run(label, family, function, acquisition, config, files))
+                peer = any(entry is p for p in peers)
+                runs.append(Run(label, family, function, acquisition, config, files, peer))
         if text:
             raise KeyError(f"Expected no other keys than those of demo.toml; got {sorted(text)}.")
-        return cls(title, tuple(runs), takes)
+        return cls(title, tuple(runs), takes, skipped)
 
 
 def _told_apart(entries: list[dict[str, Any]]) -> tuple[list[str], list[str]]:
