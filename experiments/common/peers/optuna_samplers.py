@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -26,7 +26,7 @@ class OptunaPeer(Peer):
         sampler: Options of Optuna's sampler.
     """
 
-    packages = ("optuna",)
+    packages: ClassVar[tuple[str, ...]] = ("optuna",)
 
     def __init__(self, bounds: Tensor, seed: int = 0, **sampler: Any) -> None:
         super().__init__(bounds, seed)
