@@ -64,9 +64,11 @@ def _study(
         raise BadParameter(f"{config}: {error.args[0]}") from error
     out = begin(default, out, smoke, study.takes)
 
+    from experiments.bayesopt.peer_runs import say_skipped
     from experiments.bayesopt.results import report
     from experiments.common.sweep_display import watching
 
+    say_skipped(study.skipped, out)
     show = watching(lambda row: f"regret {row['inference_regret']:.3f}")
     outcomes = swept(study.runs, out, smoke, *options, show=show, about={"study": study.source})
     done = {outcome.stem for outcome in outcomes if not outcome.failed}

@@ -17,30 +17,37 @@ from typing import Any
 from botorch.utils.sampling import draw_sobol_samples
 
 from acquisitions import build
-from bo_stream import actions, surrogate
+from bo_stream import actions, growth, surrogate
 from bo_stream.families import in_loops
 from bo_stream.loop import BOLoop, FitPolicy, LoopConfig
+from experiments.bayesopt.peer_loop import PeerLoop
+from experiments.bayesopt.peer_runs import installed, peer_loop
 from experiments.common.expand import expanded, plain, told_apart
 from experiments.common.provenance import provenance
 from problems import synthetic
 
 __all__ = ["Run", "Study"]
 
+POLICIES = {"actions": actions, "growth": growth}
+"""Options of families that are given by name, and where they are from."""
+
 
 @dataclass(frozen=True)
 class Run:
-    """One surrogate on one problem with one seed; `config` holds seed and steps.
+    """One surrogate, or a peer, on one problem with one seed; `config` holds seed and steps.
 
     Attributes:
         label: Name of the surrogate in tables and figures.
-        surrogate: Its family's name and options; ``actions`` are given by the name and options of a
-            policy of `bo_stream.actions`.
+        surrogate: Its family's name and options; ``actions`` and ``growth`` are given by the name
+            and options of a policy of `bo_stream.actions` or `bo_stream.growth`. Those of the peer,
+            if it is one.
         problem: Name and options of a synthetic problem; ``moved`` says whether its box is moved,
             by the seed.
         acquisition: Name and options of the acquisition function.
         config: Of the loop.
         files: What stands for the surrogate in the names of its files, the same for all seeds.
         task: What stands there for problem and acquisition; empty if the study has one of each.
+        peer: Whether this is an optimiser of `experiments.common.peers`.
     """
 
     label: str
@@ -50,6 +57,7 @@ class Run:
     config: LoopConfig
     files: str
     task: str = ""
+    peer: bool = False
 
     @property
     def stem(self) -> str:
@@ -62,15 +70,18 @@ class Run:
         """How much work it is."""
         return self.config.steps
 
-    def loop(self, callback: Callable[[dict[str, Any]], None] | None = None) -> BOLoop:
+    def loop(self, callback: Callable[[dict[str, Any]], None] | None = None) -> BOLoop | PeerLoop:
         """The loop, not started."""
         given, seed = dict(self.problem), self.config.seed
         moved = seed if given.pop("moved", False) else None
         problem = synthetic(**given, seed=seed, moved=moved)
         family = dict(self.surrogate)
-        if "actions" in family:
-            choice = dict(family["actions"])
-            family["actions"] = getattr(actions, choice.pop("name"))(**choice)
+        if self.peer:
+            return peer_loop(family, problem, self.config, callback)
+        for option, policies in POLICIES.items():
+            if option in family:
+                choice = dict(family[option])
+                family[option] = getattr(policies, choice.pop("name"))(**choice)
         name = family.pop("name")
         make = partial(surrogate, name, **in_loops(name, family))
         options = dict(self.acquisition)
@@ -105,12 +116,14 @@ class Study:
         runs: All of them, each with a stem of its own.
         takes: How long all of it takes, in words; None if that is not known.
         source: The file's contents.
+        skipped: Peers left out because their packages are not installed, and what is missing.
     """
 
     title: str
     runs: tuple[Run, ...]
     takes: str | None = None
     source: Mapping[str, Any] = field(default_factory=dict)
+    skipped: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def read(cls, path: Path, smoke: bool = False, problem: str | None = None) -> Study:
@@ -119,7 +132,8 @@ class Study:
         A list in ``[problem]``, ``[acquisition]`` or ``[[surrogate]]`` stands for several values
         (see `experiments.common.expand`). ``[acquisition]`` may give ``mc_points`` as a number of
         Sobol points. With ``smoke``, one seed, three steps and a token budget of the optimiser.
-        ``problem`` takes the place of the names in the file.
+        ``problem`` takes the place of the names in the file. ``[[peer]]`` has the name and options
+        of another optimiser.
 
         Raises:
             KeyError: for keys too many or too few.
@@ -139,35 +153,44 @@ class Study:
             functions = [{**each, "name": problem} for each in _tables(functions)]
             title = f"{problem}: {title}"
         tasks = _tasks(functions, text.pop("acquisition"))
-        entries, takes, runs = _surrogates(text.pop("surrogate")), text.pop("takes", None), []
+        peers, skipped = installed(_expanded(text.pop("peer", [])))
+        entries = _named(_expanded(text.pop("surrogate")), peers)
+        takes, runs = text.pop("takes", None), []
         if text:
             raise KeyError(f"Expected no other keys than those of demo.toml; got {sorted(text)}.")
-        for (task, function, acquisition), (label, files, entry) in product(tasks, entries):
+        for (task, function, acquisition), (label, files, entry, peer) in product(tasks, entries):
             family = {key: entry[key] for key in entry if key not in ("label", "steps")}
             steps = entry.get("steps", settings.get("steps", LoopConfig.steps))
             for seed in seeds[:1] if smoke else seeds:
                 config = LoopConfig(**{**settings, "steps": steps, "seed": seed})
                 if smoke:
                     config = replace(config, steps=3, num_restarts=2, raw_samples=16)
-                runs.append(Run(label, family, function, acquisition, config, files, task))
-        return cls(title, tuple(runs), takes, source)
+                runs.append(Run(label, family, function, acquisition, config, files, task, peer))
+        return cls(title, tuple(runs), takes, source, skipped)
 
 
-def _surrogates(said: Any) -> list[tuple[str, str, dict[str, Any]]]:
-    """Every surrogate with its label and its part in the names of files."""
-    entries = [entry for table in _tables(said) for entry in expanded(table)]
-    return list(zip(*told_apart(entries, "surrogates"), entries, strict=True))
+def _named(
+    surrogates: list[dict[str, Any]], peers: list[dict[str, Any]]
+) -> list[tuple[str, str, dict[str, Any], bool]]:
+    """Every entry with its label, its part in the names of files, and whether it is a peer."""
+    entries, kinds = [*surrogates, *peers], [False] * len(surrogates) + [True] * len(peers)
+    return list(zip(*told_apart(entries, "surrogates and peers"), entries, kinds, strict=True))
 
 
 def _tasks(problem: Any, acquisition: Any) -> list[tuple[str, dict[str, Any], dict[str, Any]]]:
     """Every problem with every acquisition function, and their part in the names of files."""
     named = []
     for said, what in ((problem, "problems"), (acquisition, "acquisition functions")):
-        entries = [entry for table in _tables(said) for entry in expanded(table)]
+        entries = _expanded(said)
         labels, _ = told_apart(entries, what)
         alone = len(entries) == 1
         named.append([("" if alone else plain(k), e) for k, e in zip(labels, entries, strict=True)])
     return [("_".join(filter(None, (a, b))), f, g) for (a, f), (b, g) in product(*named)]
+
+
+def _expanded(said: Any) -> list[dict[str, Any]]:
+    """Every combination of the values in one table, or in several."""
+    return [entry for table in _tables(said) for entry in expanded(table)]
 
 
 def _tables(said: Any) -> list[dict[str, Any]]:

@@ -1,0 +1,158 @@
+"""A run of another optimiser, measured and judged as `bo_stream.loop.BOLoop` measures itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict
+from importlib.metadata import version
+from os import PathLike
+from typing import Any
+
+import pandas as pd
+import torch
+from torch import Tensor
+
+from bo_stream.campaign.proposals import design
+from bo_stream.campaign.randomness import seeded
+from bo_stream.campaign.records import Row, environment, write_table
+from bo_stream.campaign.run import PARTS
+from bo_stream.campaign.space import Box
+from bo_stream.errors import InputError, StateError
+from bo_stream.loop import LoopConfig, Problem
+from experiments.common.peers.peer import Peer
+
+__all__ = ["PeerLoop"]
+
+COLUMNS = (
+    *("step", "n", "bytes"),
+    *(f"{part}_seconds" for part in (*PARTS, "step", "wallclock", "score", "recommend")),
+    *("fit_evaluations", "fit_objective", "incumbent", "simple_regret", "inference_regret"),
+    *("log_predictive", "failed", "behind"),
+)
+
+
+class PeerLoop:
+    """One run of a peer, reproducible by its seed.
+
+    The table has the columns of `BOLoop`. For the same configuration and problem it begins with the
+    same design, and the noise of every evaluation is the same whatever the optimiser.
+
+    - ``acquisition_seconds`` are those of `Peer.ask`;
+    - those of `Peer.tell` are ``fit_seconds`` where the peer fits a model there, otherwise
+      ``update_seconds``;
+    - ``recommend_seconds`` are those of `Peer.recommend`, whose point has the
+      ``inference_regret``; they are not part of ``step_seconds``;
+    - what a peer does not say is NaN (``bytes``, ``log_predictive``, ``behind``) or 0.
+
+    Args:
+        problem: What to maximise.
+        make_peer: ``(bounds, seed)`` to a peer.
+        config: Steps, batches, design, seed and dtype; the rest is the surrogates'.
+        callback: Called with every row as it is recorded.
+
+    Example:
+        >>> from experiments.common.peers.searches import SobolSearch
+        >>> from problems import synthetic
+        >>> config = LoopConfig(steps=2, q=3, num_initial=4)
+        >>> PeerLoop(synthetic("branin", 2), SobolSearch, config).run()["n"].tolist()
+        [4, 7, 10]
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        make_peer: Callable[[Tensor, int], Peer],
+        config: LoopConfig | None = None,
+        callback: Callable[[dict[str, Any]], None] | None = None,
+    ) -> None:
+        self.problem, self.config, self.callback = problem, config or LoopConfig(), callback
+        self.peer = make_peer(problem.bounds, self.config.seed)
+        self._like = problem.bounds.to(getattr(torch, self.config.dtype))
+        self._rows: list[dict[str, Any]] = []
+        self._begun = False
+
+    def run(self) -> pd.DataFrame:
+        """All steps, and the table.
+
+        Raises:
+            StateError: if it was begun before: an optimiser cannot be put back to where it was.
+            InputError: if no value of the design is finite.
+        """
+        if self._begun:
+            raise StateError("a run that was not begun", "one that was", "Make another loop.")
+        self._begun = True
+        for number in range(self.config.steps + 1):
+            self._step(number)
+        return self.table()
+
+    def table(self) -> pd.DataFrame:
+        """The rows so far."""
+        return pd.DataFrame(self._rows)
+
+    def observations(self) -> tuple[Tensor, Tensor]:
+        """X and Y of all evaluations so far, in order; those that failed are left out."""
+        return self.peer.X.to(self._like), self.peer.Y.to(self._like)
+
+    def save(self, path: str | PathLike[str], **facts: Any) -> None:
+        """Write the table to ``path`` (CSV) and how it came about beside it (JSON).
+
+        Args:
+            path: Of the CSV; the JSON has the same name but for the suffix.
+            facts: Named facts to add to the JSON.
+        """
+        around = environment()
+        around["versions"] |= {name: version(name) for name in self.peer.packages}
+        about = {**facts, "config": asdict(self.config), "environment": around}
+        write_table(self.table(), path, about)
+
+    # -- a step ----------------------------------------------------------------------------------
+
+    def _step(self, number: int) -> None:
+        row = Row(COLUMNS)
+        with row.timed("acquisition_seconds"):
+            X = self.peer.ask(self.config.q) if number else self._design()
+        noise = seeded(_noise(self.config.seed, number), self._like.device)
+        with noise, row.timed("evaluation_seconds"):
+            Y = self.problem(X.to(self._like))
+        good = Y[:, 0].isfinite()
+        if not number and not good.any():
+            raise InputError("a finite value to start with", "none", "Take a larger design.")
+        if good.any():
+            with row.timed(f"{self.peer.learning}_seconds"):
+                self.peer.tell(X[good.to(X.device)], Y[good])
+        row["step"], row["n"], row["failed"] = number, len(self.peer.X), int((~good).sum())
+        row["step_seconds"] = sum(row[f"{part}_seconds"] for part in PARTS)
+        before = self._rows[-1]["wallclock_seconds"] if self._rows else 0.0
+        row["wallclock_seconds"] = row["step_seconds"] + before
+        self._judge(number, row)
+        self._rows.append(dict(row))
+        if self.callback is not None:
+            self.callback(dict(row))
+
+    def _design(self) -> Tensor:
+        """The points that a campaign begins with."""
+        low, high = self._like.tolist()
+        box = Box({f"x{i}": side for i, side in enumerate(zip(low, high, strict=True))})
+        c = self.config
+        return design(box, c.seed, 0, c.num_initial, torch.empty(0))
+
+    def _judge(self, number: int, row: Row) -> None:
+        """Fill in incumbent and regrets."""
+        X, Y, every = self.peer.X, self.peer.Y, self.config.recommend_every
+        best = Y[:, 0].argmax()
+        row["incumbent"], row["simple_regret"] = float(Y[best]), self._regret(X[best : best + 1])
+        if every and number % every == 0:
+            with row.timed("recommend_seconds"):
+                point = self.peer.recommend()
+            row["inference_regret"] = self._regret(point)
+
+    def _regret(self, X: Tensor) -> float:
+        """NaN where the problem does not know its optimum or its noiseless values."""
+        if not (hasattr(self.problem, "optimal_value") and hasattr(self.problem, "evaluate_true")):
+            return float("nan")
+        return float(self.problem.optimal_value - self.problem.evaluate_true(X.to(self._like)))
+
+
+def _noise(seed: int, number: int) -> int:
+    """What an evaluation's noise is seeded with: that of `BOLoop` at the same step."""
+    return 2 * (1_000_003 * seed + number) + 1

@@ -1,0 +1,1 @@
+"""Other optimisers behind one ask and tell, for studies to compare streaming surrogates with."""
