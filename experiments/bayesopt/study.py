@@ -158,14 +158,16 @@ class Study:
         takes, runs = text.pop("takes", None), []
         if text:
             raise KeyError(f"Expected no other keys than those of demo.toml; got {sorted(text)}.")
-        for (task, function, acquisition), (label, files, entry, peer) in product(tasks, entries):
-            family = {key: entry[key] for key in entry if key not in ("label", "steps")}
-            steps = entry.get("steps", settings.get("steps", LoopConfig.steps))
-            for seed in seeds[:1] if smoke else seeds:
-                config = LoopConfig(**{**settings, "steps": steps, "seed": seed})
-                if smoke:
-                    config = replace(config, steps=3, num_restarts=2, raw_samples=16)
-                runs.append(Run(label, family, function, acquisition, config, files, task, peer))
+        for seed, (task, function, acquisition), entry in product(
+            seeds[:1] if smoke else seeds, tasks, entries
+        ):
+            label, files, said, peer = entry
+            family = {key: said[key] for key in said if key not in ("label", "steps")}
+            steps = said.get("steps", settings.get("steps", LoopConfig.steps))
+            config = LoopConfig(**{**settings, "steps": steps, "seed": seed})
+            if smoke:
+                config = replace(config, steps=3, num_restarts=2, raw_samples=16)
+            runs.append(Run(label, family, function, acquisition, config, files, task, peer))
         return cls(title, tuple(runs), takes, source, skipped)
 
 
