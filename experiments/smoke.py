@@ -122,15 +122,15 @@ def _run(name: str, folder: Path) -> None:
     """One command, in a process of its own: its output to a file, its results beside it."""
     log = _log(folder, name)
     log.parent.mkdir(parents=True, exist_ok=True)
-    with open(log, "w", encoding="utf-8") as file:
-        os.dup2(file.fileno(), 1)
-        os.dup2(file.fileno(), 2)
-        sys.stdout, sys.stderr = file, file
-        os.chdir(log.parent)
-        module, *arguments = name.split()
-        known = [str(CONFIGS / a) if a.endswith(".toml") else a for a in arguments]
-        sys.argv = [module, *known, OPTION]
-        runpy.run_module(f"experiments.{module}", run_name="__main__", alter_sys=True)
+    file = open(log, "w", buffering=1, encoding="utf-8")  # noqa: SIM115 (until the process ends)
+    os.dup2(file.fileno(), 1)
+    os.dup2(file.fileno(), 2)
+    sys.stdout, sys.stderr = file, file
+    os.chdir(log.parent)
+    module, *arguments = name.split()
+    known = [str(CONFIGS / a) if a.endswith(".toml") else a for a in arguments]
+    sys.argv = [module, *known, OPTION]
+    runpy.run_module(f"experiments.{module}", run_name="__main__", alter_sys=True)
 
 
 def _run_by(config: Path, studies: Sequence[str]) -> str:
