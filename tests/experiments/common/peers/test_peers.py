@@ -153,7 +153,9 @@ def test_a_trust_region_halves_doubles_and_starts_again(monkeypatch: pytest.Monk
     assert one._model is not None and len(one._model.train_targets) == 3
     assert float((X.max(0).values - X.min(0).values).min()) > 0.3  # a design of the whole box
     assert torch.equal(one.recommend(), one._closed[0].X)  # that region's mean is the higher one
-    one.tell(one.ask(1), torch.tensor([[9.0]]))
+    told(0.5)
+    assert one._region.successes == 1  # it beats this region's best, not the other's
+    told(9.0)
     assert not torch.equal(one.recommend(), one._closed[0].X)
 
 
@@ -169,7 +171,7 @@ def test_a_missing_package_is_named_with_its_extra(
     for package in PEERS[name].packages:
         with monkeypatch.context() as without:
             without.setitem(sys.modules, package, None)
-            with pytest.raises(MissingPackageError, match=rf"{package}.*bo_stream\[peers\]"):
+            with pytest.raises(MissingPackageError, match=rf"package '{package}'.*bo_stream\[peers\]"):
                 peer(name, BOX)
 
 
