@@ -171,7 +171,8 @@ def test_a_missing_package_is_named_with_its_extra(
     for package in PEERS[name].packages:
         with monkeypatch.context() as without:
             without.setitem(sys.modules, package, None)
-            with pytest.raises(MissingPackageError, match=rf"package '{package}'.*bo_stream\[peers\]"):
+            named = rf"package '{package}'.*bo_stream\[peers\]"
+            with pytest.raises(MissingPackageError, match=named):
                 peer(name, BOX)
 
 
