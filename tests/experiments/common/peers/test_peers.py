@@ -103,12 +103,12 @@ def test_cma_recommends_the_mean_of_its_distribution_once_a_population_is_known(
 
 
 def test_cma_takes_its_population_in_batches_of_any_size_and_starts_again() -> None:
-    one = made("cma", options={"maxiter": 2})
+    one = made("cma", options={"maxiter": 2, "popsize": 5})
     strategy = None
     for _ in range(2):
         run(one, 1, 3)
         strategy = strategy or one._strategy
-    assert strategy.popsize == 6 and strategy.countiter == 1  # 4 + 3 log 2, in whole batches
+    assert strategy.popsize == 6 and strategy.countiter == 1  # in whole batches
     run(one, 1, 4)
     run(one, 1, 5)  # two of the population were left, and three more were drawn
     assert strategy.countiter == 2 and strategy.stop()
@@ -153,7 +153,9 @@ def test_a_trust_region_halves_doubles_and_starts_again(monkeypatch: pytest.Monk
     assert one._model is not None and len(one._model.train_targets) == 3
     assert float((X.max(0).values - X.min(0).values).min()) > 0.3  # a design of the whole box
     assert torch.equal(one.recommend(), one._closed[0].X)  # that region's mean is the higher one
-    one.tell(one.ask(1), torch.tensor([[9.0]]))
+    told(0.5)
+    assert one._region.successes == 1  # it beats this region's best, not the other's
+    told(9.0)
     assert not torch.equal(one.recommend(), one._closed[0].X)
 
 
@@ -169,7 +171,8 @@ def test_a_missing_package_is_named_with_its_extra(
     for package in PEERS[name].packages:
         with monkeypatch.context() as without:
             without.setitem(sys.modules, package, None)
-            with pytest.raises(MissingPackageError, match=rf"{package}.*bo_stream\[peers\]"):
+            named = rf"package '{package}'.*bo_stream\[peers\]"
+            with pytest.raises(MissingPackageError, match=named):
                 peer(name, BOX)
 
 
@@ -185,3 +188,16 @@ def test_what_a_peer_cannot_use_is_refused() -> None:
     with pytest.raises(ShapeError, match="3, 2.*3,"):
         one.tell(torch.rand(3, 2), torch.rand(3))
     assert len(one.X) == 0
+
+
+def test_points_are_kept_in_the_box_and_outcomes_in_order() -> None:
+    class Far(Peer):
+        def _propose(self, q: int) -> Tensor:
+            return 9.0 * torch.ones(q, 2, dtype=torch.float64)
+
+    one = Far(BOX.float())
+    one.tell(BOX[:1].float(), torch.ones(1, 1))
+    assert torch.equal(one.ask(2), BOX[[1, 1]])
+    one.tell(BOX[1:], torch.zeros(1, 1))
+    assert torch.equal(one.X, BOX) and one.Y.tolist() == [[1.0], [0.0]]
+    assert torch.equal(one.recommend(), BOX[:1])
