@@ -25,7 +25,10 @@ Workers = Annotated[int, option(min=1, help="Processes, one torch thread each.")
 
 def demo(out: Out = None, smoke: Smoke = False, workers: Workers = 2) -> None:
     """WISKI beside an exact GP on noisy Levy: minutes, a picture and a table."""
-    _study(CONFIGS / "demo.toml", Path("results/demo"), out, smoke, workers)
+    folder = _study(CONFIGS / "demo.toml", Path("results/demo"), out, smoke, workers)
+    from experiments.bayesopt.crossover import show  # here, so that --help need not wait for torch
+
+    show(CONFIGS / "crossover.toml", folder, smoke, workers)
 
 
 def run(
@@ -47,7 +50,7 @@ def _study(
     smoke: bool,
     workers: int,
     problem: str | None = None,
-) -> None:
+) -> Path:
     need("rich", "matplotlib")
     from experiments.bayesopt.study import Study  # here, so that --help need not wait for torch
 
@@ -75,6 +78,7 @@ def _study(
         say("\nlog inference regret, paired by seed\n")
         say(differences.to_string(index=False, float_format="{:.3f}".format))
     say(f"\n{time.perf_counter() - began:.0f} s in all; wrote {out}/")
+    return out
 
 
 app = commands(__doc__, demo, run)
