@@ -80,8 +80,8 @@ class BOLoop(Run):
     - ``step``, ``n`` (observations held), ``bytes`` (the surrogate's state);
     - ``fit_seconds``, ``acquisition_seconds``, ``evaluation_seconds``, ``update_seconds``
       (observing and bringing the posterior up to date), their sum ``step_seconds`` and its running
-      sum ``wallclock_seconds``; apart from these ``score_seconds`` and ``recommend_seconds``, which
-      optimise nothing;
+      sum ``wallclock_seconds``; apart from these ``score_seconds`` (densities and regrets) and
+      ``recommend_seconds``, which optimise nothing. Together they are all the time of a step;
     - ``fit_evaluations`` and ``fit_objective``;
     - ``incumbent``: best noisy value; ``simple_regret``: of the point it was seen at;
       ``inference_regret``: of the maximiser of the posterior mean. Regrets are noiseless;
@@ -201,7 +201,7 @@ class BOLoop(Run):
         """The problem's values; their noise does not depend on what was drawn to find them."""
         number = 2 * (1_000_003 * self.config.seed + step.number) + 1
         X = self._points(cast(pd.DataFrame, step.trials))
-        with seeded(number, self.bounds.device), step.row.timed("evaluation_seconds"):
+        with seeded(number, self.bounds.device):
             step.answer = self.problem(X)
 
     def _tell(self, step: OpenStep, row: Row) -> None:

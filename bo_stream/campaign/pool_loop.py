@@ -59,7 +59,7 @@ class PoolLoop(Run):
       ``failed``: those that were NaN or infinite, which are booked and not absorbed;
     - ``fit_seconds``, ``acquisition_seconds``, ``evaluation_seconds``, ``update_seconds``, their
       sum ``step_seconds`` and its running sum ``wallclock_seconds``; apart from these
-      ``score_seconds``, which chooses nothing.
+      ``score_seconds``, which chooses nothing. Together they are all the time of a step.
 
     Args:
         cells: What can be measured.
@@ -197,8 +197,7 @@ class PoolLoop(Run):
 
     def _evaluate(self, step: OpenStep) -> None:
         cells = self._cells_of(cast(pd.DataFrame, step.trials))
-        with step.row.timed("evaluation_seconds"):
-            step.answer = self.split.observed[cells]
+        step.answer = self.split.observed[cells]
 
     def _tell(self, step: OpenStep, row: Row) -> None:
         trials, read = cast(pd.DataFrame, step.trials), cast(Tensor, step.answer)
@@ -211,8 +210,7 @@ class PoolLoop(Run):
             X, model = self.cells.X[cells[good]], self._built()
             with row.timed("score_seconds"):
                 density = float(model.log_predictive(X, Y, Yvar))
-            with row.timed("update_seconds"):
-                kept = self._clipped(model, X, Y, Yvar)
+            kept = self._clipped(model, X, Y, Yvar)
             row["clipped"], Y = int((kept != Y).sum()), kept
         if not known.all():
             self.campaign.fail(trials.index[~known], "no finite reading")
@@ -225,15 +223,14 @@ class PoolLoop(Run):
 
     def _judge(self, model: StreamingGP, step: OpenStep, row: Row) -> None:
         test, noise = self.split.test, self.split.noise
-        with row.timed("score_seconds"):
-            scores = score(
-                model,
-                self.test_X,
-                self.cells.Y[test],
-                self.split.observed[test],
-                None if noise is None else noise[test],
-                self.config.level,
-            )
+        scores = score(
+            model,
+            self.test_X,
+            self.cells.Y[test],
+            self.split.observed[test],
+            None if noise is None else noise[test],
+            self.config.level,
+        )
         row.update(asdict(scores))
         row["observation"] = self.config.observation
 

@@ -30,11 +30,13 @@ class Row(dict[str, Any]):
     def __init__(self, columns: Iterable[str]) -> None:
         counted = ("_seconds", "_evaluations")
         super().__init__({name: 0 if name.endswith(counted) else float("nan") for name in columns})
+        self._seconds = [name for name in self if name.endswith("_seconds")]
 
     def copy(self) -> Row:
         """A row of its own with the same entries."""
         other = Row(())
         other.update(self)
+        other._seconds = self._seconds
         return other
 
     @contextmanager
@@ -43,6 +45,21 @@ class Row(dict[str, Any]):
         start = time.perf_counter()
         yield
         self[column] = self.get(column, 0) + time.perf_counter() - start
+
+    @contextmanager
+    def rest(self, column: str) -> Iterator[None]:
+        """Add those seconds spent inside that no column got there, unless what is inside fails.
+
+        Seconds under a name that is no column of the row (``store_seconds``, in a study) are among
+        those added, so that no time is lost.
+        """
+        start, before = time.perf_counter(), self._spent
+        yield
+        self[column] += time.perf_counter() - start - (self._spent - before)
+
+    @property
+    def _spent(self) -> float:
+        return float(sum(self[name] for name in self._seconds))
 
 
 def environment() -> dict[str, Any]:

@@ -4,6 +4,9 @@ A step asks, evaluates, and only then touches the surrogate. Ctrl-C or an error 
 the next `step` or `run` goes on from the campaign's books. What had been asked is not asked again,
 what had been evaluated is not evaluated again, and the surrogate is first put back to where it
 stood before the step's outcomes, so that the row is the one an undisturbed run would have.
+
+All of a step's seconds are in its row. Besides what is measured by itself, asking counts as
+acquisition and telling as update, their bookkeeping included; judging counts as neither.
 """
 
 from __future__ import annotations
@@ -133,27 +136,30 @@ class Run(ABC):
         campaign = self.campaign
         if step.trials is None:
             campaign.row = step.row
-            under_way = campaign.running()  # of an attempt that was interrupted
-            step.trials = under_way if len(under_way) else self._asked(step)
+            with step.row.rest("acquisition_seconds"):
+                under_way = campaign.running()  # of an attempt that was interrupted
+                step.trials = under_way if len(under_way) else self._asked(step)
         if step.answer is None:
-            self._evaluate(step)
+            with step.row.timed("evaluation_seconds"):
+                self._evaluate(step)
         try:
             _check_answer(step.answer, len(step.trials), campaign.dtype)
         except InputError:
             step.answer = None  # nothing that could be told: the same is evaluated again
             raise
         row = campaign.row = step.row.copy()
-        if step.back is None:
-            step.back = campaign.kept()
-        else:
+        if step.back is not None:
             step.back()
-        self._tell(step, row)
-        campaign.update()
-        model = self._built()
-        with row.timed("update_seconds"):
+        with row.rest("update_seconds"):
+            if step.back is None:
+                step.back = campaign.kept()
+            self._tell(step, row)
+            campaign.update()
+            model = self._built()
             model.process()  # bringing the posterior up to date belongs to the update
         self._account(model, step, row)
-        self._judge(model, step, row)
+        with row.rest("score_seconds"):
+            self._judge(model, step, row)
         done = {name: row[name] for name in self._columns}
         self._rows, self._open = (*self._rows, done), None
         if self.callback is not None:

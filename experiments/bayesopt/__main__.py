@@ -33,8 +33,12 @@ def demo(
     retry: Retry = False,
     fresh: Fresh = False,
 ) -> None:
-    """WISKI beside an exact GP on noisy Levy: minutes, a picture and a table."""
-    _study(CONFIGS / "demo.toml", "results/demo", None, out, smoke, workers, retry, fresh)
+    """WISKI beside an exact GP on noisy Levy: minutes, pictures and tables."""
+    options = (smoke, workers, retry, fresh)
+    folder = _study(CONFIGS / "demo.toml", "results/demo", None, out, *options)
+    from experiments.bayesopt.crossover import show  # here, so that --help need not wait for torch
+
+    show(CONFIGS / "crossover.toml", folder, *options)
 
 
 def run(
@@ -53,7 +57,7 @@ def run(
 
 def _study(
     config: Path, default: str, problem: str | None, out: Path | None, smoke: bool, *options: Any
-) -> None:
+) -> Path:
     need("rich", "matplotlib", "sqlalchemy", "loky")
     from experiments.bayesopt.study import Study  # here, so that --help need not wait for torch
 
@@ -69,13 +73,14 @@ def _study(
     from experiments.common.sweep_display import watching
 
     say_skipped(study.skipped, out)
-    show = watching(lambda row: f"regret {row['inference_regret']:.3f}")
+    show = watching(lambda row: f"regret of the best point observed {row['simple_regret']:.3f}")
     outcomes = swept(study.runs, out, smoke, *options, show=show, about={"study": study.source})
     done = {outcome.stem for outcome in outcomes if not outcome.failed}
     if done:
         report(study.title, [run for run in study.runs if run.stem in done], out)
     say(f"\n{time.perf_counter() - began:.0f} s in all; wrote {out}/")
     end(outcomes, out)
+    return out
 
 
 app = commands(__doc__, demo, run)

@@ -5,7 +5,8 @@ process, one thread; 3-D problems, q = 3, WISKI with 10 x 10 x 10 nodes, qUCB wi
 512 raw samples. Three tables, also under `results/benchmarks/`:
 
 - steps 50 to 150: fit, acquisition and update in units of c, the time of one 1000 x 1000 Cholesky
-  factorisation, taken before every step; the median number of objective evaluations of a fit;
+  factorisation, taken before every step; the median number of objective evaluations of a fit; what
+  a clock around the step shows, less what judges it, over the sum of its parts;
 - steps 1000 to 1050 against them (the observations between are preloaded, half of them uniform and
   half around the best points; `--stream` takes every step instead): the whole step, one objective
   evaluation, one acquisition evaluation;
@@ -18,7 +19,14 @@ from typing import Annotated
 from experiments.common.command import Out, Smoke, begin, command, option, start
 from experiments.common.progress import say
 
-LIMITS = {"step": 50.0, "fit evaluations": 5.0, "growth": 1.15, "n=2000": 10.0, "n=4000": 60.0}
+LIMITS = {
+    "step": 50.0,
+    "wall-clock / parts": 1.02,
+    "fit evaluations": 5.0,
+    "growth": 1.15,
+    "n=2000": 10.0,
+    "n=4000": 60.0,
+}
 
 
 TAKES = "about 15 minutes on one core"

@@ -64,9 +64,11 @@ def measured_steps(loop: BOLoop, count: int, builder: Counted, unit: Callable[[]
     progress = Progress(count, "steps")
     for _ in range(count):
         c, before = seconds(unit), builder.calls
-        loop.step()
+        wall = seconds(loop.step)
         progress()
-        loop.rows[-1] |= {"c": c, "acquisition_evaluations": builder.calls - before}
+        row = loop.rows[-1]
+        row |= {"c": c, "acquisition_evaluations": builder.calls - before}
+        row["wall"] = wall - row["score_seconds"] - row["recommend_seconds"]
 
 
 def streamed(
@@ -117,6 +119,7 @@ def in_units(table: pd.DataFrame) -> dict[str, float]:
         "c per acquisition evaluation": float(
             (table["acquisition_seconds"] / table["acquisition_evaluations"]).median() / c
         ),
+        "wall-clock / parts": float((table["wall"] / table["step_seconds"]).median()),
         "c in ms": 1e3 * c,
     }
 

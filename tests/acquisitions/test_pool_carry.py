@@ -61,7 +61,7 @@ FAMILIES: dict[str, Callable[..., StreamingGP]] = {
     "nodes at the cap": lambda **kw: made(NodeWISKI, cap=30, **kw),
     "inducing points": lambda **kw: made(OnlineSGPR, growth=VIPS(0.1), **kw),
     "decoupled": lambda **kw: made(SVDGP, covar_basis=20, window=30, slack=5, **kw),
-    "variational": lambda **kw: made(OnlineSVGP, **kw),
+    "variational": lambda **kw: made(OnlineSVGP, initial_steps=40, steps=3, **kw),
 }
 EVERY = pytest.mark.parametrize("family", FAMILIES)
 # `observe` merges actions, or learns hyperparameters

@@ -10,7 +10,7 @@ from bo_stream.testing import StreamingContract
 
 
 class TestOnlineSVGP(StreamingContract):
-    initial_steps = 40
+    initial_steps = 15
     num_inducing = 12
 
     def make(

@@ -3,8 +3,6 @@
 import html
 import json
 import re
-import shutil
-import subprocess
 import sys
 from html.parser import HTMLParser
 from pathlib import Path
@@ -17,6 +15,7 @@ from bo_stream.commands.config import read_config
 from bo_stream.commands.opening import begun
 from bo_stream.reports.figures import Figure, plain
 from bo_stream.scores import paired_bootstrap
+from tests.bo_stream.commands.pages import chromium, made, needs_chromium
 
 pytest.importorskip("plotly")
 pytest.importorskip("sqlalchemy")
@@ -182,32 +181,6 @@ def test_a_campaign_that_has_just_begun(tmp_path: Path, bo, oven: Path) -> None:
     assert figures(page) == {} and "The model along each input" not in page
 
 
-def made(
-    folder: Path, labels: dict[str, str], seeds: int, steps: int, task: str | None = "levy"
-) -> Path:
-    """The folder of a study that was never run."""
-    folder.mkdir()
-    for k, (stem, label) in enumerate(labels.items()):
-        for seed in range(seeds):
-            draws = np.random.default_rng([k, seed])
-            seconds = draws.lognormal(-3.0, 0.3, (3, steps + 1))
-            run = {"step": np.arange(steps + 1), "n": 10 + 3 * np.arange(steps + 1), "bytes": 800}
-            parts = ("fit_seconds", "acquisition_seconds", "update_seconds")
-            run |= dict(zip(parts, seconds, strict=True))
-            run |= {"step_seconds": seconds.sum(0), "wallclock_seconds": seconds.sum(0).cumsum()}
-            fall = (k + 1.0) * np.exp(-run["step"] / 30.0)
-            for regret in ("simple_regret", "inference_regret"):
-                run[regret] = fall * draws.lognormal(0.0, 0.5, steps + 1)
-            frame = pd.DataFrame(run)
-            frame.loc[1, "inference_regret"] = np.nan
-            frame.to_csv(folder / f"{stem}_{seed}.csv", index=False)
-            about = {"label": label, "config": {"q": 3, "seed": seed}}
-            about |= {"environment": {"cpu": "Abacus 3", "versions": {"torch": "2.13"}}}
-            about |= {"problem": {"name": task, "dim": 2}} if task else {}
-            (folder / f"{stem}_{seed}.json").write_text(json.dumps(about))
-    return folder
-
-
 def test_a_study(tmp_path: Path, bo) -> None:
     folder = made(tmp_path / "study", {"wiski": "WISKI", "exact": "<b>Exact</b> GP"}, 5, 40)
     pd.DataFrame({"surrogate": ["WISKI"], "s/step": [0.125]}).to_csv(folder / "summary.csv")
@@ -309,8 +282,6 @@ def test_what_cannot_be_reported_is_refused(
     assert not list(tmp_path.rglob("*.html"))
 
 
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "chrome"))), None)
-
 PRESSED = """<script>
 (async () => {
   const root = document.documentElement;
@@ -324,28 +295,14 @@ PRESSED = """<script>
 </script></body>"""
 
 
-@pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium to open pages with")
+@needs_chromium
 @pytest.mark.parametrize("light", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_chromium_draws_every_figure_without_an_error(tmp_path: Path, bo, light: bool) -> None:
     folder = made(tmp_path / "study", {"wiski": "WISKI", "exact": "Exact GP"}, 3, 20)
     assert bo("report", "study")[0] == 0
     page = folder / "report.html"
     page.write_text(check(page).replace("</body>", PRESSED), encoding="utf-8")
-    picture = tmp_path / "page.png"
-    look = f"--blink-settings=preferredColorScheme={int(light)}"
-
-    def chromium(*task: str) -> subprocess.CompletedProcess[str]:
-        options = ("--headless=new", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr")
-        own = (f"--user-data-dir={tmp_path / 'profile'}", "--virtual-time-budget=10000", look)
-        return subprocess.run(
-            [str(CHROMIUM), *options, *own, *task, page.as_uri()],
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=True,
-        )
-
-    done = chromium("--dump-dom")
+    done = chromium(page, light, "--dump-dom")
     assert [line for line in done.stderr.splitlines() if "CONSOLE" in line] == []
     root = re.search(r"<html [^>]*>", done.stdout)[0]  # type: ignore[index]
     assert 'data-drawn="10"' in root
@@ -353,5 +310,6 @@ def test_chromium_draws_every_figure_without_an_error(tmp_path: Path, bo, light:
     assert sorted(counts) == [4 * 3, 4 * 6]  # four panels; a median and two edges of a band each
     ink = "28, 33, 38" if light else "232, 236, 240"
     assert f"fill: rgb({ink})" in html.unescape(done.stdout)
-    chromium(f"--screenshot={picture}", "--window-size=1280,2400")
+    picture = tmp_path / "page.png"
+    chromium(page, light, f"--screenshot={picture}", "--window-size=1280,2400")
     assert picture.stat().st_size > 50_000

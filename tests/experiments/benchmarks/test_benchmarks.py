@@ -31,6 +31,7 @@ def test_bo_step_cost(
     assert early["problem"].tolist() == ["levy", "ackley"]
     parts = early[["fit", "acquisition", "update"]].sum(axis=1)
     assert bool((early["step"] > 0.5 * parts).all())  # medians of parts and of their sum
+    assert bool(early["wall-clock / parts"].between(0.98, 1.02).all())
     for name in ("late", "exact"):
         table = pd.read_csv(f"results/benchmarks_smoke/bo_step_cost_{name}.csv")
         assert bool((table.select_dtypes("number") > 0).all(axis=None))

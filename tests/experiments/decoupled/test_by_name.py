@@ -2,13 +2,11 @@
 
 from pathlib import Path
 
-import pandas as pd
 import pytest
-from typer.testing import CliRunner
 
 from bo_stream import SVDGP
 from experiments.active_learning.campaigns import campaigns
-from experiments.bayesopt import __main__ as bayesopt
+from experiments.bayesopt.study import Study
 from experiments.common.command import CONFIGS
 
 MALARIA = {
@@ -32,10 +30,10 @@ def test_optimisation_takes_it_by_name(tmp_path: Path) -> None:
     entry = '[[surrogate]]\nname = "svdgp"\nwindow = 40\ncovar_basis = 20\nsteps = 2\n'
     config = tmp_path / "study.toml"
     config.write_text(text.partition("[[surrogate]]")[0] + entry)
-    out = tmp_path / "out"
-    result = CliRunner().invoke(bayesopt.app, ["run", str(config), "--smoke", "--out", str(out)])
-    assert result.exit_code == 0, result.output
-    table = pd.read_csv(out / "svdgp_0.csv")
+    (run,) = Study.read(config, smoke=True).runs
+    loop = run.loop()
+    table = loop.run()
+    assert isinstance(loop.model, SVDGP)
     assert table["step"].tolist()[0] == 0 and len(table) > 1
     assert table["inference_regret"].notna().all()
 
