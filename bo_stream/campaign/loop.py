@@ -65,7 +65,7 @@ class Problem(Protocol):
 
 _COLUMNS = (
     *("step", "n", "bytes"),
-    *(f"{part}_seconds" for part in (*PARTS, "step", "wallclock", "score", "recommend")),
+    *(f"{part}_seconds" for part in (*PARTS, "step", "wallclock", "cpu", "score", "recommend")),
     *("fit_evaluations", "fit_objective", "incumbent", "simple_regret", "inference_regret"),
     *("log_predictive", "failed", "behind"),
 )
@@ -80,7 +80,8 @@ class BOLoop(Run):
     - ``step``, ``n`` (observations held), ``bytes`` (the surrogate's state);
     - ``fit_seconds``, ``acquisition_seconds``, ``evaluation_seconds``, ``update_seconds``
       (observing and bringing the posterior up to date), their sum ``step_seconds`` and its running
-      sum ``wallclock_seconds``; apart from these ``score_seconds`` (densities and regrets) and
+      sum ``wallclock_seconds``; ``cpu_seconds``, processor time of all of these but the evaluation;
+      apart from these ``score_seconds`` (densities and regrets) and
       ``recommend_seconds``, which optimise nothing. Together they are all the time of a step;
     - ``fit_evaluations`` and ``fit_objective``;
     - ``incumbent``: best noisy value; ``simple_regret``: of the point it was seen at;

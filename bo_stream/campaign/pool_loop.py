@@ -40,7 +40,7 @@ Policy = Callable[[StreamingGP, Tensor, Tensor, int], Tensor]
 _COLUMNS = (
     *("step", "n", "observation", "rmse", "nlpd", "coverage", "integrated_variance"),
     *("log_predictive", "fit_evaluations", "fit_objective", "clipped", "failed", "behind", "bytes"),
-    *(f"{part}_seconds" for part in (*PARTS, "step", "wallclock", "score")),
+    *(f"{part}_seconds" for part in (*PARTS, "step", "wallclock", "cpu", "score")),
 )
 
 
@@ -58,7 +58,8 @@ class PoolLoop(Run):
     - ``fit_evaluations``, ``fit_objective``; ``clipped``: readings of the batch that were;
       ``failed``: those that were NaN or infinite, which are booked and not absorbed;
     - ``fit_seconds``, ``acquisition_seconds``, ``evaluation_seconds``, ``update_seconds``, their
-      sum ``step_seconds`` and its running sum ``wallclock_seconds``; apart from these
+      sum ``step_seconds`` and its running sum ``wallclock_seconds``; ``cpu_seconds``, processor
+      time of all of these but the evaluation; apart from these
       ``score_seconds``, which chooses nothing. Together they are all the time of a step.
 
     Args:

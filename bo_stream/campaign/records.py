@@ -25,26 +25,32 @@ class Row(dict[str, Any]):
 
     Args:
         columns: Names of the columns; a column never set is NaN, seconds and counts start at 0.
+
+    Attributes:
+        processor: Seconds of processor time, those of all threads of this process, by the column
+            that has the seconds of the clock.
     """
 
     def __init__(self, columns: Iterable[str]) -> None:
         counted = ("_seconds", "_evaluations")
         super().__init__({name: 0 if name.endswith(counted) else float("nan") for name in columns})
         self._seconds = [name for name in self if name.endswith("_seconds")]
+        self.processor: dict[str, float] = {}
 
     def copy(self) -> Row:
         """A row of its own with the same entries."""
         other = Row(())
         other.update(self)
-        other._seconds = self._seconds
+        other._seconds, other.processor = self._seconds, dict(self.processor)
         return other
 
     @contextmanager
     def timed(self, column: str) -> Iterator[None]:
         """Add the seconds spent inside to a column, unless what is inside fails."""
-        start = time.perf_counter()
+        start, cpu = time.perf_counter(), time.process_time()
         yield
         self[column] = self.get(column, 0) + time.perf_counter() - start
+        self._add(column, time.process_time() - cpu)
 
     @contextmanager
     def rest(self, column: str) -> Iterator[None]:
@@ -54,8 +60,18 @@ class Row(dict[str, Any]):
         those added, so that no time is lost.
         """
         start, before = time.perf_counter(), self._spent
+        cpu, known = time.process_time(), sum(self.processor.values())
         yield
         self[column] += time.perf_counter() - start - (self._spent - before)
+        new = sum(self.processor.values()) - known
+        self._add(column, time.process_time() - cpu - new)
+
+    def spent_on(self, columns: Iterable[str]) -> float:
+        """Seconds of processor time that are in these columns."""
+        return sum(self.processor.get(column, 0.0) for column in columns)
+
+    def _add(self, column: str, seconds: float) -> None:
+        self.processor[column] = self.processor.get(column, 0.0) + seconds
 
     @property
     def _spent(self) -> float:

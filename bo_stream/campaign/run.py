@@ -25,10 +25,12 @@ from bo_stream.campaign.simulated import SimulatedCampaign
 from bo_stream.core.streaming import StreamingGP
 from bo_stream.errors import DtypeError, InputError, ShapeError, StateError
 
-__all__ = ["PARTS", "OpenStep", "Run"]
+__all__ = ["OPTIMISER", "PARTS", "OpenStep", "Run"]
 
 PARTS = ("fit", "acquisition", "evaluation", "update")
 """What the seconds of a step are spent on."""
+OPTIMISER = ("fit_seconds", "acquisition_seconds", "update_seconds")
+"""Those that an optimiser spends: neither evaluations nor judgements."""
 
 
 @dataclass
@@ -179,6 +181,7 @@ class Run(ABC):
         row["step"], row["n"], row["bytes"] = step.number, model.num_observed, model.state_bytes
         row["behind"] = self.campaign.behind
         row["step_seconds"] = sum(row[f"{part}_seconds"] for part in PARTS)
+        row["cpu_seconds"] = row.spent_on(OPTIMISER)
         before = self._rows[-1]["wallclock_seconds"] if self._rows else 0.0
         row["wallclock_seconds"] = row["step_seconds"] + before
 

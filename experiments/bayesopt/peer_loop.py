@@ -15,7 +15,7 @@ from torch import Tensor
 from bo_stream.campaign.proposals import design
 from bo_stream.campaign.randomness import seeded
 from bo_stream.campaign.records import Row, environment, write_table
-from bo_stream.campaign.run import PARTS
+from bo_stream.campaign.run import OPTIMISER, PARTS
 from bo_stream.campaign.space import Box
 from bo_stream.errors import InputError, StateError
 from bo_stream.loop import LoopConfig, Problem
@@ -25,7 +25,7 @@ __all__ = ["PeerLoop"]
 
 COLUMNS = (
     *("step", "n", "bytes"),
-    *(f"{part}_seconds" for part in (*PARTS, "step", "wallclock", "score", "recommend")),
+    *(f"{part}_seconds" for part in (*PARTS, "step", "wallclock", "cpu", "score", "recommend")),
     *("fit_evaluations", "fit_objective", "incumbent", "simple_regret", "inference_regret"),
     *("log_predictive", "failed", "behind"),
 )
@@ -122,6 +122,7 @@ class PeerLoop:
                 self.peer.tell(X[good.to(X.device)], Y[good])
         row["step"], row["n"], row["failed"] = number, len(self.peer.X), int((~good).sum())
         row["step_seconds"] = sum(row[f"{part}_seconds"] for part in PARTS)
+        row["cpu_seconds"] = row.spent_on(OPTIMISER)
         before = self._rows[-1]["wallclock_seconds"] if self._rows else 0.0
         row["wallclock_seconds"] = row["step_seconds"] + before
         self._judge(number, row)

@@ -10,6 +10,7 @@ import pandas as pd
 from bo_stream.reports.runs import words
 from experiments.bayesopt.plots import draw_regret
 from experiments.bayesopt.study import Run
+from experiments.common.budgets import budgets
 from experiments.common.progress import say
 from experiments.common.summary import paired, summary
 from experiments.common.sweep import table
@@ -23,8 +24,8 @@ Part = tuple[Run, list[pd.DataFrame]]
 def report(title: str, runs: Sequence[Run], folder: Path) -> None:
     """Draw and tabulate the runs that are done.
 
-    Writes a picture of the regrets for each problem and acquisition, ``summary.csv`` and
-    ``paired.csv``.
+    Writes a picture of the regrets for each problem and acquisition, ``summary.csv``,
+    ``budgets.csv`` and ``paired.csv``.
     """
     parts: dict[str, Part] = {}
     for run in runs:
@@ -34,11 +35,14 @@ def report(title: str, runs: Sequence[Run], folder: Path) -> None:
         path = "_".join(filter(None, ("regret_vs_wallclock", task)))
         draw_regret(tables, folder / f"{path}.png", _titled(title, run, parts))
     lines = _written(parts, folder / "summary.csv", lambda run, t: summary(t, run.config.q))
+    equal = _written(parts, folder / "budgets.csv", lambda run, t: budgets(t))
     pairs = _written(parts, folder / "paired.csv", lambda run, t: paired(t))
     for task, (run, _) in parts.items():
         say(f"\n{_titled(title, run, parts)}\n")
         printed = lines[task].map(lambda v: f"{v:.3f}" if isinstance(v, float) else f"{v}")
         say(printed.set_index("surrogate").T.to_string())
+        say("\ninference regret after so many observations, and seconds of the optimiser's\n")
+        say(equal[task].to_string(index=False, float_format="{:.3g}".format, na_rep="-"))
         if len(pairs[task]):
             say("\nlog inference regret, paired by seed\n")
             say(pairs[task].to_string(index=False, float_format="{:.3f}".format))

@@ -1,50 +1,65 @@
-"""Regret for a given budget, of observations or of the optimiser's seconds, read off a run."""
+"""Regret for a given budget, of observations or of the optimiser's seconds, read off runs."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import pandas as pd
 
-__all__ = ["at_n", "at_seconds", "optimiser_seconds"]
+__all__ = ["COUNTS", "SECONDS", "at_n", "at_seconds", "budgets"]
 
-OPTIMISER = ("fit_seconds", "acquisition_seconds", "update_seconds")
-"""What an optimiser spends: neither evaluations nor judgements."""
-
-
-def optimiser_seconds(table: pd.DataFrame) -> pd.Series:
-    """Seconds that the optimiser has spent up to each row of a run's table."""
-    return table[list(OPTIMISER)].sum(axis=1).cumsum()
+COUNTS = (50, 100, 200, 300, 500, 1000, 2000, 3000)
+"""Observations,"""
+SECONDS = (3, 10, 30, 100, 300)
+"""and seconds, at which regrets are compared."""
 
 
-def at_seconds(table: pd.DataFrame, seconds: float, regret: str = "inference_regret") -> float:
-    """Regret after so many seconds of the optimiser's.
+def budgets(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    """One row per surrogate: medians over seeds of the inference regret at equal budgets.
+
+    A column for each of `COUNTS` and `SECONDS` that a run got to; NaN where a surrogate did not, in
+    some of its runs.
+
+    Args:
+        tables: One per run, with a column ``surrogate``.
+    """
+    lines: dict[str, list[dict[str, float]]] = {}
+    for table in tables:
+        line = {f"n = {n}": at_n(table, n) for n in COUNTS}
+        line |= {f"{s} s": at_seconds(table, s) for s in SECONDS}
+        lines.setdefault(str(table["surrogate"].iloc[0]), []).append(line)
+    medians = {label: pd.DataFrame(own).median(skipna=False) for label, own in lines.items()}
+    known = pd.DataFrame(medians).T.dropna(axis=1, how="all")
+    return known.rename_axis("surrogate").reset_index()
+
+
+def at_seconds(table: pd.DataFrame, seconds: float) -> float:
+    """Inference regret after so many seconds of the optimiser's processor time.
 
     Args:
         table: Of one run, as `bo_stream.loop.BOLoop` records it.
         seconds: The budget.
-        regret: Column of the regret.
 
     Returns:
         The last one known within the budget; NaN where the run ended before it was spent, or had
         not recommended anything by then.
     """
-    return _at(optimiser_seconds(table), seconds, table[regret])
+    return _at(table["cpu_seconds"].cumsum(), seconds, table["inference_regret"])
 
 
-def at_n(table: pd.DataFrame, n: int, regret: str = "inference_regret") -> float:
-    """Regret after so many observations.
+def at_n(table: pd.DataFrame, n: int) -> float:
+    """Inference regret after so many observations.
 
     Args:
         table: Of one run, as `bo_stream.loop.BOLoop` records it.
         n: The budget.
-        regret: Column of the regret.
 
     Returns:
         The last one known within the budget; NaN where the run ended before it was spent, or had
         not recommended anything by then.
     """
-    return _at(table["n"], n, table[regret])
+    return _at(table["n"], n, table["inference_regret"])
 
 
 def _at(spent: pd.Series, budget: float, regret: pd.Series) -> float:

@@ -112,7 +112,10 @@ def test_seconds_add_up_and_measuring_is_not_part_of_the_step() -> None:
 
 
 _NAMELESS = {"check_names": False, "check_dtype": False}
-TIMES = [*PARTS, "step_seconds", "wallclock_seconds", "score_seconds", "recommend_seconds"]
+TIMES = [
+    *PARTS,
+    *(f"{name}_seconds" for name in ("step", "wallclock", "cpu", "score", "recommend")),
+]
 
 
 def test_a_seed_repeats_the_run_and_leaves_the_global_generator_alone() -> None:

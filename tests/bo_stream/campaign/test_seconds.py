@@ -60,11 +60,12 @@ def test_all_time_of_a_step_over_a_pool_is_in_its_row(family: str) -> None:
 
 
 class Watch:
-    """A clock that runs only when it is told to."""
+    """A clock that runs only when it is told to; the processor's goes at half its pace."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 0.0
-        monkeypatch.setattr(records, "time", SimpleNamespace(perf_counter=lambda: self.now))
+        clocks = {"perf_counter": lambda: self.now, "process_time": lambda: self.now / 2.0}
+        monkeypatch.setattr(records, "time", SimpleNamespace(**clocks))
 
 
 class Slow:
@@ -91,6 +92,7 @@ def test_judging_is_no_part_of_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
     table = BOLoop(problem, partial(surrogate, "exact"), partial(build, "qucb"), config).run()
     assert table["score_seconds"].tolist() == [2.0, 2.0]
     assert table["step_seconds"].tolist() == table["evaluation_seconds"].tolist() == [8.0, 8.0]
+    assert table["cpu_seconds"].tolist() == [0.0, 0.0]
 
 
 def test_what_no_column_got_is_in_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,6 +105,8 @@ def test_what_no_column_got_is_in_the_rest(monkeypatch: pytest.MonkeyPatch) -> N
             with row.timed("store_seconds"):  # is no column
                 watch.now += 4.0
     assert row == {"part_seconds": 4.0, "rest_seconds": 10.0, "store_seconds": 8.0}
+    assert row.processor == {"part_seconds": 2.0, "rest_seconds": 1.0, "store_seconds": 4.0}
+    assert row.spent_on(["part_seconds", "rest_seconds", "fit_seconds"]) == 3.0
     copied = row.copy()
     with pytest.raises(ZeroDivisionError), copied.rest("rest_seconds"):
         watch.now += 1.0
@@ -111,3 +115,4 @@ def test_what_no_column_got_is_in_the_rest(monkeypatch: pytest.MonkeyPatch) -> N
     with copied.rest("rest_seconds"), copied.timed("part_seconds"):
         watch.now += 1.0
     assert copied["rest_seconds"] == 10.0
+    assert copied.processor["part_seconds"] == 2.5 and row.processor["part_seconds"] == 2.0

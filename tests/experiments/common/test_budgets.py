@@ -5,25 +5,17 @@ import math
 import pandas as pd
 import pytest
 
-from experiments.common.budgets import at_n, at_seconds, optimiser_seconds
+from experiments.common.budgets import at_n, at_seconds, budgets
 
 NAN = math.nan
 RUN = pd.DataFrame(
     {
         "n": [10, 13, 16, 19],
-        "fit_seconds": [1.0, 0.0, 2.0, 0.0],
-        "acquisition_seconds": [0.0, 1.0, 1.0, 1.0],
-        "update_seconds": [0.5, 0.5, 0.0, 0.0],
+        "cpu_seconds": [1.5, 1.5, 3.0, 1.0],
         "evaluation_seconds": [100.0] * 4,
-        "recommend_seconds": [10.0] * 4,
         "inference_regret": [8.0, 4.0, NAN, 1.0],
-        "simple_regret": [9.0, 7.0, 5.0, 3.0],
     }
 )
-
-
-def test_only_the_optimiser_spends_seconds() -> None:
-    assert optimiser_seconds(RUN).tolist() == [1.5, 3.0, 6.0, 7.0]
 
 
 @pytest.mark.parametrize(
@@ -41,5 +33,17 @@ def test_at_n(n: int, regret: float) -> None:
     assert at_n(RUN, n) == pytest.approx(regret, nan_ok=True)
 
 
-def test_another_regret_may_be_asked_for() -> None:
-    assert at_n(RUN, 16, "simple_regret") == at_seconds(RUN, 6.0, "simple_regret") == 5.0
+def test_surrogates_are_compared_where_all_their_runs_got_to() -> None:
+    longer = pd.DataFrame(
+        {"n": [10, 60], "cpu_seconds": [1.0, 4.0], "inference_regret": [6.0, 2.0]}
+    )
+    tables = [
+        longer.assign(surrogate="A"),
+        longer.assign(surrogate="A", inference_regret=[6.0, 4.0]),
+        longer.assign(surrogate="B"),
+        RUN.assign(surrogate="B"),
+    ]
+    compared = budgets(tables).set_index("surrogate")
+    assert compared.columns.tolist() == ["n = 50", "3 s"]  # further than anything went: no column
+    assert compared.loc["A"].tolist() == [6.0, 6.0]
+    assert math.isnan(compared.loc["B", "n = 50"]) and compared.loc["B", "3 s"] == 5.0
