@@ -1,0 +1,42 @@
+"""Tables as streams: errors of surrogates against rows, seconds and bytes.
+
+Run `python -m experiments.stream_regression` (or name a configuration like
+experiments/configs/stream_tables.toml). Every surrogate takes the rows of every table in batches,
+in random order or sorted by the first input; hyperparameters are learned from the first rows and
+again whenever their number has doubled. Every batch is scored before it is absorbed, and rows that
+were held out are scored as the stream goes on. Prints medians over seeds at the end and differences
+by seed, and writes both, with a table a run, to the config's folder: `bo-stream report FOLDER`
+draws them.
+"""
+
+from experiments.common.command import CONFIGS, TAKES, Config, Out, Smoke, begin, command, start
+from experiments.common.progress import say
+
+CONFIG = CONFIGS / "stream_tables.toml"
+
+
+def main(config: Config = CONFIG, out: Out = None, smoke: Smoke = False) -> None:
+    """Stream every table into every surrogate."""
+    from experiments.common.kinds import configured, finished  # here: they bring torch along
+    from experiments.stream_regression.plan import plan
+    from experiments.stream_regression.summary import differences, ends
+
+    c = configured(config, CONFIG)
+    runs = plan(c, smoke)
+    folder = begin(c["output"], out, smoke, c.get(TAKES), ["rich"])
+    tables = finished(runs, folder)
+    summary, pairs = ends(runs, tables), differences(runs, tables)
+    summary.to_csv(folder / "summary.csv", index=False)
+    pairs.to_csv(folder / "paired.csv", index=False)
+    say(f"\n{c['title']}: medians over seeds at the end\n")
+    say(summary.to_string(index=False, float_format="{:.4g}".format, na_rep="-"))
+    if len(pairs):
+        say("\nDifferences from the best, by seed\n")
+        say(pairs.to_string(index=False, float_format="{:.3f}".format, na_rep="-"))
+    say(f"\nPictures: bo-stream report {folder}")
+
+
+app = command(main)
+
+if __name__ == "__main__":
+    start(app)
