@@ -168,9 +168,7 @@ def _observe(model: StreamingGP, draw: Callable[[int], tuple[Tensor, Tensor]]) -
     model.process()
 
 
-def _predict(
-    model: StreamingGP, draw: Callable[[int], tuple[Tensor, Tensor]], points: int
-) -> None:
+def _predict(model: StreamingGP, draw: Callable[[int], tuple[Tensor, Tensor]], points: int) -> None:
     """Mean and variance."""
     at = model.posterior(draw(points)[0])
     torch.stack([at.mean, at.variance])

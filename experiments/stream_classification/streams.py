@@ -95,9 +95,7 @@ class Stream:
         first, *rest = order.split(sizes.batch)
         row, spent, judged = Row(COLUMNS), 0.0, 0
         with row.timed("update_seconds"):
-            model = DirichletClassifier(
-                data.X[first], data.y[first], bounds=data.bounds, **options
-            )
+            model = DirichletClassifier(data.X[first], data.y[first], bounds=data.bounds, **options)
         due, right = [share * len(order) for share in sizes.fits], 0
         for step, part in enumerate([first, *rest]):
             if step:

@@ -66,7 +66,6 @@ def _scored(last: pd.DataFrame) -> Iterator[tuple[tuple[str, str, str], pd.DataF
             yield (table, order, score), part
 
 
-
 def _last(runs: Sequence[Course], tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
     """The last row of each run, with what it is of."""
     rows = []
