@@ -99,7 +99,7 @@ def told_apart(entries: Sequence[Entry]) -> list[tuple[str, str]]:
         name, options = entry["name"], without(entry, ("name", "label"))
         alone = names.count(name) == 1
         described = ", ".join([name, *(f"{key} {value}" for key, value in options.items())])
-        label = entry.get("label", name if alone else described)
+        label = str(entry.get("label", name if alone else described))
         told.append((label, _plain(name if alone else f"{name}_{label}")))
     for one in zip(*told, strict=True):
         if len({said.lower() for said in one}) < len(told):
@@ -136,7 +136,7 @@ def refuse_options(entry: Mapping[str, Any], also: Iterable[str] = ()) -> None:
 
 
 def built(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Options of a family, its policies built: a growth or action policy by ``name`` and options."""
+    """Options of a family with its growth or action policy built, from its ``name`` and options."""
     made = dict(options)
     for key, policies in (("growth", growth), ("actions", actions)):
         if isinstance(made.get(key), dict):

@@ -109,7 +109,7 @@ class Cost:
             for row in self._measured():
                 rows.append(row)
                 progress(row)
-        about = {"label": self.label, "surrogate": self.surrogate}
+        about: dict[str, Any] = {"label": self.label, "surrogate": self.surrogate}
         about |= {"problem": {"name": self.function, "inputs": self.inputs}}
         about |= {"acquisition": self.acquisition, "seed": self.seed}
         about |= {"config": asdict(self.sizes), "environment": environment()}

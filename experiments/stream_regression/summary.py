@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -53,7 +54,7 @@ def differences(runs: Sequence[Course], tables: Sequence[pd.DataFrame]) -> pd.Da
             both = by_seed[[label, best]].dropna()
             if label != best and len(both):
                 d = paired_bootstrap(both[label], both[best])
-                row = dict(zip(TASK, task, strict=True))
+                row: dict[str, Any] = dict(zip(TASK, task, strict=True))
                 row |= {"pair": f"{label} - {best}", "of": COMPARED[score], "seeds": d.pairs}
                 rows.append({**row, "median": d.median, "low": d.low, "high": d.high})
     return pd.DataFrame(rows)
@@ -63,7 +64,7 @@ def _scored(last: pd.DataFrame) -> Iterator[tuple[tuple[str, str, str], pd.DataF
     """Every task, with each score that is compared."""
     for (table, order), part in last.groupby(TASK, sort=False):
         for score in COMPARED:
-            yield (table, order, score), part
+            yield (str(table), str(order), score), part
 
 
 def _last(runs: Sequence[Course], tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
