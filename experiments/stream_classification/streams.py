@@ -78,7 +78,7 @@ class Stream:
         return named.replace(" ", "-")
 
     def execute(self, folder: Path, progress: Told) -> None:
-        """Go along the stream; something to throw away first, so that no timing pays for imports."""
+        """Go along the stream; a throw-away step first, so that no timing pays for imports."""
         rows = []
         with quiet():
             data = labelled(self.table)

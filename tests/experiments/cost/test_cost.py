@@ -2,6 +2,7 @@
 
 import copy
 import json
+import pickle
 import tomllib
 from pathlib import Path
 
@@ -106,6 +107,7 @@ def test_the_picture_has_a_panel_a_part_and_a_line_a_surrogate(kept, tmp_path: P
 
 def test_the_whole_plan_has_stems_of_its_own() -> None:
     runs = plan(CONFIG | {"seeds": [0, 1]})
+    assert pickle.loads(pickle.dumps(runs)) == runs
     assert len({run.stem for run in runs}) == len(runs) == 2 * (7 + 6)
     most = {run.label: max(run.n) for run in runs}
     assert most["exact"] == most["cagp"] == 3000 and most["wiski"] == most["hsgp"] == 100_000

@@ -1,6 +1,7 @@
 """Labels as streams: what the rows of a run say, in every order, and what is refused."""
 
 import json
+import pickle
 import tomllib
 from pathlib import Path
 
@@ -89,6 +90,7 @@ def test_scores_by_hand() -> None:
 
 def test_the_plan_has_stems_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     runs = plan(CONFIG | {"seeds": [0, 1], "table": [MADE_UP]})
+    assert pickle.loads(pickle.dumps(runs)) == runs
     assert len({run.stem for run in runs}) == len(runs) == 2 * (3 + 1)
 
 

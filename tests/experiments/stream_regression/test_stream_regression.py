@@ -2,6 +2,7 @@
 
 import json
 import math
+import pickle
 import tomllib
 from pathlib import Path
 
@@ -130,6 +131,7 @@ def test_the_whole_plan_has_stems_of_its_own(monkeypatch: pytest.MonkeyPatch) ->
     place = "experiments.stream_regression.plan.rows_of"
     monkeypatch.setattr(place, lambda table: (torch.empty(0, inputs[table["name"]]), None))
     runs = plan(CONFIG | {"order": ["shuffled", "sorted"]})
+    assert pickle.loads(pickle.dumps(runs)) == runs
     assert len({run.stem for run in runs}) == len(runs) == 2 * 3 * (4 * 6 + 2)
     assert {run.inputs for run in runs if run.label == "wiski"} == {2}
 
