@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import pandas as pd
 import torch
@@ -40,6 +40,7 @@ ABOUT = ("name", "label", "least_inputs", "most_inputs")
 
 Entry = dict[str, Any]
 Told = Callable[[Mapping[str, Any]], None]
+R = TypeVar("R", bound="PlannedRun")
 
 
 class PlannedRun(Protocol):
@@ -154,10 +155,11 @@ def quiet() -> Iterator[None]:
         yield
 
 
-def finished(runs: Sequence[PlannedRun], folder: Path) -> list[pd.DataFrame]:
-    """Carry out a plan; the tables of its runs, as they lie in the folder."""
+def finished(runs: Sequence[R], folder: Path) -> list[tuple[R, pd.DataFrame]]:
+    """Carry out a plan; its runs with their tables, as they lie in the folder."""
     _serial(runs, folder)
-    return [pd.read_csv(folder / f"{run.stem}.csv") for run in runs]
+    paths = [(run, folder / f"{run.stem}.csv") for run in runs]
+    return [(run, pd.read_csv(path)) for run, path in paths if path.exists()]
 
 
 def _serial(runs: Sequence[PlannedRun], folder: Path) -> None:

@@ -30,7 +30,7 @@ def main(config: Config = CONFIG, out: Out = None, smoke: Smoke = False) -> None
 
     tables = [
         table.assign(surrogate=run.label, inputs=run.inputs, seed=run.seed)
-        for run, table in zip(runs, finished(runs, folder), strict=True)
+        for run, table in finished(runs, folder)
     ]
     whole = pd.concat(tables, ignore_index=True).drop(columns="step")
     whole.to_csv(folder / "cost.csv", index=False)

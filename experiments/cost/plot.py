@@ -22,7 +22,7 @@ def draw_costs(table: pd.DataFrame, path: Path, title: str, points: int) -> None
         title: Of the figure.
         points: At which the posterior is taken.
     """
-    figure, panels = plt.subplots(2, 2, figsize=(11, 8), sharex=True, layout="constrained")
+    figure, panels = plt.subplots(2, 2, figsize=(12.5, 8), sharex=True, layout="constrained")
     for ax, (part, words) in zip(panels.flat, PARTS.items(), strict=True):
         seeds = []
         for k, (label, runs) in enumerate(table.groupby("surrogate", sort=False)):
@@ -35,6 +35,6 @@ def draw_costs(table: pd.DataFrame, path: Path, title: str, points: int) -> None
         ax.grid(True, alpha=0.25)
     for ax in panels[-1]:
         ax.set_xlabel("observations seen before")
-    legend(panels.flat[0], seeds)
+    legend(panels.flat[1], seeds, beside=True)
     figure.suptitle(title)
     save(figure, path)

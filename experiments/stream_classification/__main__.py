@@ -26,7 +26,7 @@ def main(config: Config = CONFIG, out: Out = None, smoke: Smoke = False) -> None
     runs = plan(c, smoke)
     folder = begin(c["output"], out, smoke, c.get(TAKES), ["rich"])
     lines = []
-    for run, table in zip(runs, finished(runs, folder), strict=True):
+    for run, table in finished(runs, folder):
         of = {"table": run.table, "order": run.order, "surrogate": run.label}
         last = table.iloc[-1]
         scored = {name: last[name] for name in ("accuracy", "log_loss", "bytes")}

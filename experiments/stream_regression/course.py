@@ -107,13 +107,9 @@ class Course:
             for row in self.followed(split, s):
                 rows.append(row)
                 progress(row)
-        task = {"name": self.table.get("label", self.table["name"]), "order": self.order}
-        sizes: dict[str, Any] = {
-            "inputs": split.X.shape[1],
-            "rows": len(split.X),
-            "test rows": len(split.X_test),
-        }
-        about: dict[str, Any] = {"label": self.label, "problem": task | sizes, "table": self.table}
+        task: dict[str, Any] = {"name": self.title, "order": self.order}
+        task |= {"inputs": split.X.shape[1], "rows": len(split.X), "test rows": len(split.X_test)}
+        about: dict[str, Any] = {"label": self.label, "problem": task, "table": self.table}
         about |= {"surrogate": self.surrogate, "seed": self.seed}
         about |= {"config": asdict(s), "environment": environment()}
         write_table(pd.DataFrame(rows), folder / f"{self.stem}.csv", about)

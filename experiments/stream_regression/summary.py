@@ -22,30 +22,30 @@ LAST = {
     "wallclock_seconds": "seconds",
     "bytes": "bytes",
 }
+Done = Sequence[tuple[Course, pd.DataFrame]]
 TASK = ["table", "order"]
 COMPARED = {"rmse": "log RMSE", "nlpd": "NLPD"}
 
 
-def ends(runs: Sequence[Course], tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
+def ends(done: Done) -> pd.DataFrame:
     """A row a table, order and surrogate: medians over seeds at the end.
 
     Args:
-        runs: Which each table is of.
-        tables: Of the runs, a row a step.
+        done: Runs with their tables, a row a step.
     """
-    last = _last(runs, tables)
+    last = _last(done)
     grouped = last.groupby([*TASK, "surrogate"], sort=False)
     counts, medians = grouped.size().rename("seeds"), grouped[list(LAST)].median()
     return pd.concat([counts, medians.rename(columns=LAST)], axis=1).reset_index()
 
 
-def differences(runs: Sequence[Course], tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
+def differences(done: Done) -> pd.DataFrame:
     """A row a task, score and surrogate: its score less that of the best there, by seed.
 
     The best is that of the least median. Medians of differences, with a bootstrap interval (95 %)
     where there are three seeds.
     """
-    last, rows = _last(runs, tables), []
+    last, rows = _last(done), []
     last["rmse"] = np.log(last["rmse"])
     for (*task, score), part in _scored(last):
         by_seed = part.pivot(index="seed", columns="surrogate", values=score)
@@ -67,10 +67,10 @@ def _scored(last: pd.DataFrame) -> Iterator[tuple[tuple[str, str, str], pd.DataF
             yield (str(table), str(order), score), part
 
 
-def _last(runs: Sequence[Course], tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
+def _last(done: Done) -> pd.DataFrame:
     """The last row of each run, with what it is of."""
     rows = []
-    for run, table in zip(runs, tables, strict=True):
+    for run, table in done:
         of = {"table": run.title, "order": run.order, "surrogate": run.label, "seed": run.seed}
         rows.append(of | table.iloc[-1][list(LAST)].to_dict())
     return pd.DataFrame(rows)
