@@ -1,4 +1,5 @@
-# One command each: make demo, make test, make test-slow, make test-lowest, make lint, make clean.
+# One command each: make demo, make test, make test-slow, make test-lowest, make smoke, make lint,
+# make clean.
 # Everything runs in .venv, made on first use from constraints.txt with $(PYTHON) and pip alone.
 PYTHON ?= python3
 VENV ?= .venv
@@ -16,7 +17,7 @@ ifneq ($(wildcard ../shared/data),)
 export BO_STREAM_DATA ?= $(abspath ../shared/data)
 endif
 
-.PHONY: demo test test-slow test-lowest lint format clean venv
+.PHONY: demo test test-slow test-lowest smoke lint format clean venv
 
 demo: $(STAMP)
 	$(BIN)/python -m experiments.bayesopt demo
@@ -31,6 +32,10 @@ test-slow: $(STAMP)
 # Ax, which asks for a newer BoTorch than bo_stream does.
 test-lowest: $(LOWEST)/.installed
 	$(LOWEST)/bin/python -m pytest -n $(WORKERS)
+
+# Every study, configuration and benchmark for seconds each.
+smoke: $(STAMP)
+	$(BIN)/python -m experiments.smoke --workers $(WORKERS)
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

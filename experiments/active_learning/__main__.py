@@ -15,13 +15,18 @@ from experiments.common.command import (
     BadParameter,
     Choice,
     Config,
+    Fresh,
     Out,
+    Retry,
     Smoke,
+    Workers,
     begin,
     command,
+    end,
     need,
     option,
     start,
+    swept,
 )
 from experiments.common.progress import say
 
@@ -39,6 +44,9 @@ def main(
     kernel: Choice = None,
     seed: Numbers = None,
     steps: Annotated[int | None, option(min=1, help="Instead of the config's.")] = None,
+    workers: Workers = None,
+    retry: Retry = False,
+    fresh: Fresh = False,
 ) -> None:
     """Run every observation model, surrogate, policy, kernel and seed of a config; draw them."""
     chosen: dict[str, list[Any] | None] = {
@@ -54,28 +62,33 @@ def main(
     takes = whole.get(TAKES)
     if takes and c != whole:
         takes += " for the whole configuration, of which this is a part"
-    run(smoked(c) if smoke else c, out, smoke, takes)
+    run(smoked(c) if smoke else c, out, smoke, takes, workers, retry, fresh)
 
 
-def run(c: dict[str, Any], out: Path | None, smoke: bool, takes: str | None) -> None:
+def run(c: dict[str, Any], out: Path | None, smoke: bool, takes: str | None, *options: Any) -> None:
     """The campaigns of one configuration."""
-    need("rich", "matplotlib")
+    need("rich", "matplotlib", "sqlalchemy", "loky")
 
     import torch
 
     from bo_stream.errors import InputError
-    from experiments.active_learning.campaigns import campaigns
-    from experiments.active_learning.course import run_all
+    from experiments.active_learning.course import planned, report
+    from experiments.common.sweep_display import watching
     from problems.errors import ProblemDataError
 
     torch.set_num_threads(1)
     try:
-        cells, planned = campaigns(c)
+        cells, runs = planned(c)
     except (InputError, ProblemDataError) as error:
         raise BadParameter(str(error)) from error
     folder = begin(c["output"], out, smoke, takes)
-    say(f"{len(planned)} campaigns on {len(cells.X)} cells. {cells.attribution}")
-    run_all(cells, planned, c, folder)
+    say(f"{len(runs)} campaigns on {len(cells.X)} cells. {cells.attribution}")
+    show = watching(lambda row: f"RMSE {row['rmse']:.4g} after {row['n']} cells")
+    outcomes = swept(runs, folder, smoke, *options, show=show, about={"study": c})
+    done = {outcome.stem for outcome in outcomes if not outcome.failed}
+    if done:
+        report([run for run in runs if run.stem in done], cells.units, folder)
+    end(outcomes, folder)
 
 
 app = command(main)

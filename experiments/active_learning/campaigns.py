@@ -24,13 +24,23 @@ from bo_stream.campaign import FitPolicy, PoolConfig, PoolLoop
 from bo_stream.errors import InputError
 from bo_stream.families import FAMILIES
 from bo_stream.scores import score
+from experiments.common.command import TAKES
 from experiments.common.kernels import RAW, scaled
 from experiments.common.progress import say
 from problems import load_malaria
 from problems.errors import BadData, DataNotFound
 from problems.malaria import Malaria
 
-__all__ = ["Saved", "campaigns", "exact_like", "matern", "provenance", "saved"]
+__all__ = [
+    "Saved",
+    "campaigns",
+    "exact_like",
+    "load_cells",
+    "matern",
+    "provenance",
+    "saved",
+    "single",
+]
 
 KERNELS = {"ard": 2, "isotropic": None}
 """Kernels by name: lengthscales they have, None for a common one."""
@@ -82,17 +92,18 @@ def provenance(cells: Malaria, c: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def campaigns(c: dict[str, Any]) -> tuple[Malaria, list[Planned]]:
+def campaigns(c: dict[str, Any], cells: Malaria | None = None) -> tuple[Malaria, list[Planned]]:
     """Cells, and for every combination of a configuration named facts and what makes its campaign.
 
     Args:
         c: Keys of ``configs/malaria_senegal.toml``.
+        cells: Those of the configuration; loaded if left out.
 
     Raises:
         InputError: for names or sizes that no campaign can have, before any is run.
     """
     try:
-        cells = load_cells(c)
+        cells = cells or load_cells(c)
     except DataNotFound as error:
         say(f"{error}\nRunning on the SYNTHETIC field instead.")
         cells = load_cells(c | {"source": None})
@@ -129,6 +140,29 @@ def campaigns(c: dict[str, Any]) -> tuple[Malaria, list[Planned]]:
     if not planned:
         raise InputError("an observation model these cells allow", "none", "Choose 'raster'.")
     return cells, planned
+
+
+def single(c: dict[str, Any]) -> list[dict[str, Any]]:
+    """A configuration of its own for every combination, in the order of `campaigns`."""
+    families = [
+        (family, size)
+        for family in c["surrogates"]
+        for size in (([s] for s in c["grid_size"]) if family == "wiski" else [[]])
+    ]
+    each = itertools.product(c["observations"], families, c["policies"], c["kernels"], c["seeds"])
+    shared = {key: value for key, value in c.items() if key not in ("output", TAKES)}
+    return [
+        {
+            **shared,
+            "observations": [observation],
+            "surrogates": [family],
+            "grid_size": size,
+            "policies": [policy],
+            "kernels": [kernel],
+            "seeds": [seed],
+        }
+        for observation, (family, size), policy, kernel, seed in each
+    ]
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,28 +4,37 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from experiments.common.command import (
     CONFIGS,
     BadParameter,
     Config,
+    Fresh,
     Out,
+    Retry,
     Smoke,
+    Workers,
     begin,
     commands,
+    end,
     need,
     option,
     start,
+    swept,
 )
 from experiments.common.progress import say
 
-Workers = Annotated[int, option(min=1, help="Processes, one torch thread each.")]
 
-
-def demo(out: Out = None, smoke: Smoke = False, workers: Workers = 2) -> None:
+def demo(
+    out: Out = None,
+    smoke: Smoke = False,
+    workers: Workers = None,
+    retry: Retry = False,
+    fresh: Fresh = False,
+) -> None:
     """WISKI beside an exact GP on noisy Levy: minutes, a picture and a table."""
-    _study(CONFIGS / "demo.toml", Path("results/demo"), out, smoke, workers)
+    _study(CONFIGS / "demo.toml", "results/demo", None, out, smoke, workers, retry, fresh)
 
 
 def run(
@@ -33,22 +42,19 @@ def run(
     problem: Annotated[str | None, option(help="Another function than the file's.")] = None,
     out: Out = None,
     smoke: Smoke = False,
-    workers: Workers = 2,
+    workers: Workers = None,
+    retry: Retry = False,
+    fresh: Fresh = False,
 ) -> None:
     """Run the study of a configuration, like those in experiments/configs."""
     folder = config.stem if problem is None else f"{config.stem}_{problem}"
-    _study(config, Path("results") / folder, out, smoke, workers, problem)
+    _study(config, f"results/{folder}", problem, out, smoke, workers, retry, fresh)
 
 
 def _study(
-    config: Path,
-    default: Path,
-    out: Path | None,
-    smoke: bool,
-    workers: int,
-    problem: str | None = None,
+    config: Path, default: str, problem: str | None, out: Path | None, smoke: bool, *options: Any
 ) -> None:
-    need("rich", "matplotlib")
+    need("rich", "matplotlib", "sqlalchemy", "loky")
     from experiments.bayesopt.study import Study  # here, so that --help need not wait for torch
 
     began = time.perf_counter()
@@ -58,23 +64,16 @@ def _study(
         raise BadParameter(f"{config}: {error.args[0]}") from error
     out = begin(default, out, smoke, study.takes)
 
-    from experiments.bayesopt.plots import draw_regret
-    from experiments.bayesopt.watch import watched
-    from experiments.common.summary import paired, summary
+    from experiments.bayesopt.results import report
+    from experiments.common.sweep_display import watching
 
-    tables = watched(study, out, workers)
-    draw_regret(tables, out / "regret_vs_wallclock.png", study.title)
-    table = summary(tables, study.runs[0].config.q)
-    table.to_csv(out / "summary.csv", index=False)
-    say(f"\n{study.title}; times with {workers} processes of one thread\n")
-    printed = table.map(lambda v: f"{v:.3f}" if isinstance(v, float) else f"{v}")
-    say(printed.set_index("surrogate").T.to_string())
-    differences = paired(tables)
-    differences.to_csv(out / "paired.csv", index=False)
-    if len(differences):
-        say("\nlog inference regret, paired by seed\n")
-        say(differences.to_string(index=False, float_format="{:.3f}".format))
+    show = watching(lambda row: f"regret {row['inference_regret']:.3f}")
+    outcomes = swept(study.runs, out, smoke, *options, show=show, about={"study": study.source})
+    done = {outcome.stem for outcome in outcomes if not outcome.failed}
+    if done:
+        report(study.title, [run for run in study.runs if run.stem in done], out)
     say(f"\n{time.perf_counter() - began:.0f} s in all; wrote {out}/")
+    end(outcomes, out)
 
 
 app = commands(__doc__, demo, run)

@@ -1,33 +1,30 @@
-"""A study: surrogates beside each other on one problem with the same seeds, read from a TOML file.
+"""A study: surrogates beside each other on problems with the same seeds, read from a TOML file.
 
-Runs go to worker processes with one torch thread each, the longest first.
+Lists in the file become a sweep: every problem, acquisition function, surrogate and seed is a run.
 """
 
 from __future__ import annotations
 
-import re
 import tomllib
 import warnings
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ProcessPoolExecutor
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
-from multiprocessing import get_context
+from itertools import product
 from pathlib import Path
-from queue import Empty
 from typing import Any
 
-import pandas as pd
-import torch
 from botorch.utils.sampling import draw_sobol_samples
 
 from acquisitions import build
 from bo_stream import actions, surrogate
 from bo_stream.families import in_loops
 from bo_stream.loop import BOLoop, FitPolicy, LoopConfig
+from experiments.common.expand import expanded, plain, told_apart
+from experiments.common.provenance import provenance
 from problems import synthetic
 
-__all__ = ["Run", "Study", "execute"]
+__all__ = ["Run", "Study"]
 
 
 @dataclass(frozen=True)
@@ -42,7 +39,8 @@ class Run:
             by the seed.
         acquisition: Name and options of the acquisition function.
         config: Of the loop.
-        files: What the names of its files start with, the same for all its seeds.
+        files: What stands for the surrogate in the names of its files, the same for all seeds.
+        task: What stands there for problem and acquisition; empty if the study has one of each.
     """
 
     label: str
@@ -51,11 +49,18 @@ class Run:
     acquisition: dict[str, Any]
     config: LoopConfig
     files: str
+    task: str = ""
 
     @property
     def stem(self) -> str:
         """Name of its files, without suffix."""
-        return f"{self.files}_{self.config.seed}"
+        parts = (self.task, self.files, str(self.config.seed))
+        return "_".join(part for part in parts if part)
+
+    @property
+    def steps(self) -> int:
+        """How much work it is."""
+        return self.config.steps
 
     def loop(self, callback: Callable[[dict[str, Any]], None] | None = None) -> BOLoop:
         """The loop, not started."""
@@ -76,6 +81,20 @@ class Run:
         build_named = partial(build, options.pop("name"), **options)
         return BOLoop(problem, make, build_named, self.config, callback)
 
+    def execute(self, folder: Path, progress: Callable[[Mapping[str, Any]], None]) -> None:
+        """Run it, after a throw-away step, so that no timing pays for imports.
+
+        Writes ``<stem>.csv`` and ``.json`` into the folder.
+        """
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # BoTorch's advice on scaling, retries of optimisers
+            replace(self, config=replace(self.config, steps=1)).loop().run()
+            loop = self.loop(progress)
+            loop.run()
+        unsaid = ("config", "files", "task")
+        about = {key: value for key, value in asdict(self).items() if key not in unsaid}
+        loop.save(folder / f"{self.stem}.csv", **about, **provenance())
+
 
 @dataclass(frozen=True)
 class Study:
@@ -85,25 +104,29 @@ class Study:
         title: Of pictures and tables.
         runs: All of them, each with a stem of its own.
         takes: How long all of it takes, in words; None if that is not known.
+        source: The file's contents.
     """
 
     title: str
     runs: tuple[Run, ...]
     takes: str | None = None
+    source: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
     def read(cls, path: Path, smoke: bool = False, problem: str | None = None) -> Study:
         """Read a TOML file; see ``experiments/configs/demo.toml``.
 
-        ``[acquisition]`` may give ``mc_points`` as a number of Sobol points. With ``smoke``, one
-        seed, three steps and a token budget of the optimiser. ``problem`` takes the place of the
-        name in the file.
+        A list in ``[problem]``, ``[acquisition]`` or ``[[surrogate]]`` stands for several values
+        (see `experiments.common.expand`). ``[acquisition]`` may give ``mc_points`` as a number of
+        Sobol points. With ``smoke``, one seed, three steps and a token budget of the optimiser.
+        ``problem`` takes the place of the names in the file.
 
         Raises:
             KeyError: for keys too many or too few.
-            ValueError: for surrogates that cannot be told apart.
+            ValueError: for configurations that cannot be told apart, or have wrong values.
         """
-        text = tomllib.loads(path.read_text(encoding="utf-8"))
+        source = tomllib.loads(path.read_text(encoding="utf-8"))
+        text = dict(source)
         missing = [key for key in ("problem", "acquisition", "surrogate") if key not in text]
         if missing:
             raise KeyError(f"Expected the keys of demo.toml; got none of {missing}.")
@@ -111,81 +134,42 @@ class Study:
         if "fit" in settings:
             settings["fit"] = FitPolicy(**settings["fit"])
         title, seeds = text.pop("title", path.stem), text.pop("seeds", [0])
-        function, acquisition = dict(text.pop("problem")), text.pop("acquisition")
+        functions = text.pop("problem")
         if problem is not None:
-            function["name"], title = problem, f"{problem}: {title}"
-        entries, takes, runs = text.pop("surrogate"), text.pop("takes", None), []
-        for entry, label, files in zip(entries, *_told_apart(entries), strict=True):
+            functions = [{**each, "name": problem} for each in _tables(functions)]
+            title = f"{problem}: {title}"
+        tasks = _tasks(functions, text.pop("acquisition"))
+        entries, takes, runs = _surrogates(text.pop("surrogate")), text.pop("takes", None), []
+        if text:
+            raise KeyError(f"Expected no other keys than those of demo.toml; got {sorted(text)}.")
+        for (task, function, acquisition), (label, files, entry) in product(tasks, entries):
             family = {key: entry[key] for key in entry if key not in ("label", "steps")}
             steps = entry.get("steps", settings.get("steps", LoopConfig.steps))
             for seed in seeds[:1] if smoke else seeds:
                 config = LoopConfig(**{**settings, "steps": steps, "seed": seed})
                 if smoke:
                     config = replace(config, steps=3, num_restarts=2, raw_samples=16)
-                runs.append(Run(label, family, function, acquisition, config, files))
-        if text:
-            raise KeyError(f"Expected no other keys than those of demo.toml; got {sorted(text)}.")
-        return cls(title, tuple(runs), takes)
+                runs.append(Run(label, family, function, acquisition, config, files, task))
+        return cls(title, tuple(runs), takes, source)
 
 
-def _told_apart(entries: list[dict[str, Any]]) -> tuple[list[str], list[str]]:
-    """Labels of a study's surrogates, and what the names of their files start with.
-
-    A family that occurs once goes by its name. One that occurs more than once goes by its options
-    where it has no label, and its files have the label in their names.
-    """
-    names = [entry["name"] for entry in entries]
-    labels, files = [], []
-    for entry in entries:
-        name, options = (
-            entry["name"],
-            {k: v for k, v in entry.items() if k not in ("name", "label")},
-        )
-        alone = names.count(name) == 1
-        described = ", ".join([name, *(f"{k} {v}" for k, v in options.items())])
-        labels.append(entry.get("label", name if alone else described))
-        plain = re.sub(r"[^A-Za-z0-9.]+", "-", labels[-1]).strip("-")
-        files.append(name if alone else f"{name}_{plain}")
-    if len({file.lower() for file in files}) < len(files) or len(set(labels)) < len(labels):
-        raise ValueError(
-            f"Expected surrogates that can be told apart by their labels; got {labels}. Give each "
-            "a label of its own, different in letters or digits."
-        )
-    return labels, files
+def _surrogates(said: Any) -> list[tuple[str, str, dict[str, Any]]]:
+    """Every surrogate with its label and its part in the names of files."""
+    entries = [entry for table in _tables(said) for entry in expanded(table)]
+    return list(zip(*told_apart(entries, "surrogates"), entries, strict=True))
 
 
-def execute(
-    study: Study, folder: Path, workers: int = 2
-) -> Iterator[tuple[Run, dict[str, Any] | pd.DataFrame]]:
-    """Run a study; yields rows as they are recorded and each run's table when it is done.
-
-    Writes ``<surrogate>_<seed>.csv`` and ``.json`` into the folder (with the label between them
-    where a family occurs more than once).
-    """
-    context = get_context("spawn")
-    order = sorted(study.runs, key=lambda run: -run.config.steps)
-    with context.Manager() as manager, ProcessPoolExecutor(workers, mp_context=context) as pool:
-        rows: Any = manager.Queue()
-        futures: dict[Future[pd.DataFrame], Run] = {
-            pool.submit(_work, run, folder, workers, rows): run for run in order
-        }
-        while futures:
-            try:
-                stem, row = rows.get(timeout=0.2)
-                yield next(run for run in order if run.stem == stem), row
-            except Empty:
-                for future in [f for f in futures if f.done()]:
-                    yield futures.pop(future), future.result()
+def _tasks(problem: Any, acquisition: Any) -> list[tuple[str, dict[str, Any], dict[str, Any]]]:
+    """Every problem with every acquisition function, and their part in the names of files."""
+    named = []
+    for said, what in ((problem, "problems"), (acquisition, "acquisition functions")):
+        entries = [entry for table in _tables(said) for entry in expanded(table)]
+        labels, _ = told_apart(entries, what)
+        alone = len(entries) == 1
+        named.append([("" if alone else plain(k), e) for k, e in zip(labels, entries, strict=True)])
+    return [("_".join(filter(None, (a, b))), f, g) for (a, f), (b, g) in product(*named)]
 
 
-def _work(run: Run, folder: Path, workers: int, rows: Any) -> pd.DataFrame:
-    """One run, in a worker: a throw-away step first, so that no timing pays for imports."""
-    torch.set_num_threads(1)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # BoTorch's advice on scaling, and retries of optimisers
-        replace(run, config=replace(run.config, steps=1)).loop().run()
-        loop = run.loop(lambda row: rows.put((run.stem, row)))
-        table = loop.run()
-    about = {key: value for key, value in asdict(run).items() if key not in ("config", "files")}
-    loop.save(folder / f"{run.stem}.csv", **about, workers=workers)
-    return table
+def _tables(said: Any) -> list[dict[str, Any]]:
+    """One table, or several in brackets of two."""
+    return list(said) if isinstance(said, list) else [said]

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import sys
 import tomllib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from experiments.common.extras import missing
 from experiments.common.progress import say
+
+if TYPE_CHECKING:
+    from experiments.common.sweep import Outcome, Redo, Run
 
 try:
     import typer
@@ -31,11 +34,15 @@ __all__ = [
     "Choice",
     "Config",
     "Out",
+    "Fresh",
+    "Retry",
     "Smoke",
+    "Workers",
     "argument",
     "begin",
     "command",
     "commands",
+    "end",
     "folder",
     "need",
     "option",
@@ -43,6 +50,7 @@ __all__ = [
     "read",
     "selected",
     "start",
+    "swept",
 ]
 
 CONFIGS = Path(__file__).parents[1] / "configs"
@@ -59,6 +67,12 @@ Out = Annotated[
 ]
 Smoke = Annotated[
     bool, typer.Option(help="Seconds on little, made-up data; results go to a folder of their own.")
+]
+Retry = Annotated[bool, typer.Option("--retry", help="Run again what failed before.")]
+Fresh = Annotated[bool, typer.Option("--fresh", help="Run all again, whatever is there.")]
+Workers = Annotated[
+    int | None,
+    typer.Option(min=0, help="Processes, one torch thread each; 0: this one. 2, or 0 in smoke."),
 ]
 Choice = Annotated[list[str] | None, typer.Option(help="Only these; may repeat.")]
 
@@ -126,6 +140,43 @@ def begin(
     known = f"Takes {takes}." if takes else "How long this takes depends on the configuration."
     say(f"{'A smoke run takes seconds.' if smoke else known} Results go to {path}/.")
     return path
+
+
+def swept(
+    runs: Sequence[Run],
+    out: Path,
+    smoke: bool,
+    workers: int | None = None,
+    retry: bool = False,
+    fresh: bool = False,
+    **more: Any,
+) -> list[Outcome]:
+    """What came of the runs of a study, as its options say: see `experiments.common.sweep.sweep`.
+
+    A smoke run takes no results from before.
+
+    Raises:
+        BadParameter: for a folder with results of other configurations.
+    """
+    from bo_stream.errors import BoStreamError
+    from experiments.common.sweep import sweep
+
+    redo: Redo = "all" if fresh or smoke else "failed" if retry else "nothing"
+    number = workers if workers is not None else 0 if smoke else 2
+    try:
+        return sweep(runs, out, workers=number, redo=redo, **more)
+    except BoStreamError as error:
+        raise BadParameter(str(error)) from error
+
+
+def end(outcomes: Iterable[Outcome], out: Path) -> None:
+    """Name the runs that failed; with any, the command ends with exit code 1."""
+    failed = [outcome for outcome in outcomes if outcome.failed]
+    for outcome in failed:
+        say(f"{outcome.stem} failed: {outcome.reason}; see {out / outcome.stem}.error.txt")
+    if failed:
+        say(f"{len(failed)} runs failed. With --retry they are run again.")
+        raise typer.Exit(1)
 
 
 def command(main: Callable[..., None]) -> typer.Typer:

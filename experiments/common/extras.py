@@ -4,7 +4,13 @@ from __future__ import annotations
 
 __all__ = ["missing"]
 
-EXTRAS = {"typer": "cli", "rich": "cli", "matplotlib": "plots", "sqlalchemy": "store"}
+EXTRAS = {
+    "typer": "cli",
+    "rich": "cli",
+    "matplotlib": "plots",
+    "sqlalchemy": "store",
+    "loky": "workers",
+}
 INSTALL = 'pip install "bo_stream[{}]"'
 
 

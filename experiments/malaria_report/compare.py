@@ -33,7 +33,7 @@ def found(
     folders = list(folders)
     runs: dict[tuple[Any, ...], dict[str, Path]] = {}
     credits = {}
-    for path in sorted(p for folder in folders for p in folder.glob("*.json")):
+    for path in sorted(p for folder in folders for p in folder.glob("*.json") if p.stem != "sweep"):
         about = json.loads(path.read_text())
         missing = {*KEYS, "seed", "policy", "source"} - about.keys()
         if missing:

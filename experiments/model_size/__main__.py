@@ -7,20 +7,27 @@ sorted by their first input, so that until the last batch some test rows lie whe
 not been yet, and errors are large.
 """
 
+from pathlib import Path
 from typing import Annotated, Any
 
 from experiments.common.command import (
     CONFIGS,
     TAKES,
     Config,
+    Fresh,
     Out,
+    Retry,
     Smoke,
+    Workers,
     begin,
     command,
+    end,
+    need,
     option,
     read,
     selected,
     start,
+    swept,
 )
 from experiments.common.progress import say
 
@@ -40,26 +47,39 @@ def main(
     table: Annotated[list[str] | None, option(help="Only these of the tables.")] = None,
     out: Out = None,
     smoke: Smoke = False,
+    workers: Workers = None,
+    retry: Retry = False,
+    fresh: Fresh = False,
 ) -> None:
     """Stream every table in batches; compare size and error with those of a full GP."""
+    need("sqlalchemy", "loky")
     c = read(config, CONFIG)
     c["tables"] = {k: c["tables"][k] for k in selected(table, c["tables"], "--table")}
     if smoke:
         c |= {"tables": {"synthetic": 4}, "splits": [0]}
     folder = begin(c["output"], out, smoke, c.get(TAKES))
-    run(c, folder)
+
+    from experiments.common.sweep_display import watching
+    from experiments.model_size.tables import planned
+
+    runs = planned(c)
+    show = watching(lambda row: f"{row['points']} points")
+    options = (smoke, workers, retry, fresh)
+    outcomes = swept(runs, folder, *options, show=show, about={"study": c})
+    done = {outcome.stem for outcome in outcomes if not outcome.failed}
+    if done:
+        report([run for run in runs if run.stem in done], folder)
+    end(outcomes, folder)
 
 
-def run(c: dict[str, Any], out: Any) -> None:
-    """All tables and splits of one configuration."""
+def report(runs: list[Any], out: Path) -> None:
+    """Tables and pictures of the runs that are done."""
     import pandas as pd
-    import torch
 
     from experiments.common.plots import draw_sizes
-    from experiments.model_size.tables import streamed
+    from experiments.model_size.tables import found
 
-    torch.set_num_threads(1)
-    results, batches = streamed(c)
+    results, batches = found(runs, out)
     means = results.groupby("table", sort=False).mean(numeric_only=True).drop(columns="split")
     results.to_csv(out / "splits.csv", index=False)
     means.to_csv(out / "means.csv")

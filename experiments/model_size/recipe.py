@@ -75,14 +75,14 @@ def modules(split: TableSplit, c: dict[str, Any]) -> dict[str, Any]:
 
 
 def stream(
-    split: TableSplit, batches: int, c: dict[str, Any], tell: Callable[[str], object]
+    split: TableSplit, batches: int, c: dict[str, Any], tell: Callable[[dict[str, Any]], None]
 ) -> tuple[OnlineSGPR, list[dict[str, float]]]:
     """The surrogate after all batches, and a row for each.
 
     A row has the number of inducing points, the processor time of the batch, and ``rmse`` and
     ``nlpd`` of the test rows, whose scoring is outside of that time. Rows come sorted by the first
     input and test rows are from all over the table: until the last batch some lie where the stream
-    has not been yet, and errors are large. ``tell`` is called after each batch, with its number.
+    has not been yet, and errors are large. ``tell`` is called after each batch, with its row.
     """
     parts = list(zip(split.X.chunk(batches), split.Y.chunk(batches), strict=True))
     course = []
@@ -97,7 +97,7 @@ def stream(
         seconds = time.process_time() - start
         M, (rmse, nlpd) = len(model.inducing_points), errors(split, model)
         course.append({"batch": i, "points": M, "seconds": seconds, "rmse": rmse, "nlpd": nlpd})
-        tell(f"batch {i + 1} of {len(parts)}")
+        tell(course[-1])
     return model, course
 
 

@@ -2,44 +2,95 @@
 
 from __future__ import annotations
 
-from functools import partial
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from experiments.common.progress import Progress, say
+from bo_stream.campaign.records import environment, write_table
+from experiments.common.expand import plain
+from experiments.common.provenance import provenance
 from experiments.common.splits import TableSplit
+from experiments.common.sweep import table
 from experiments.model_size.recipe import errors, reference, rows, stream
 
-__all__ = ["streamed"]
-
-COLUMNS = ["table", "split", "points", "rmse", "rmse_full", "rmse_mean", "excess_%"]
+__all__ = ["Run", "found", "planned"]
 
 
-def streamed(c: dict[str, Any]) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Results by table and split, and by batch.
+@dataclass(frozen=True)
+class Run:
+    """One split of one table.
 
-    The excess error is how much of the way back from the full GP's error to that of the mean a
-    stream goes.
+    Attributes:
+        name: Of the table.
+        seed: Of the split.
+        steps: Batches.
+        c: The recipe.
     """
-    results, batches = [], []
-    names = [(name, seed) for name in c["tables"] for seed in c["splits"]]
-    tables = {name: rows(name) for name in c["tables"]}  # all of them, should one be missing
-    progress = Progress(len(names), "splits")
-    for name, seed in names:
-        split = TableSplit.sorted(*tables[name], c["share"], seed)
-        model, course = stream(split, c["tables"][name], c, partial(progress, done=0))
-        full, kind = reference(split, c)
+
+    name: str
+    seed: int
+    steps: int
+    c: dict[str, Any]
+
+    @property
+    def stem(self) -> str:
+        """Name of its files, without suffix."""
+        return f"{plain(self.name)}_{self.seed}"
+
+    def execute(self, folder: Path, progress: Callable[[Mapping[str, Any]], None]) -> None:
+        """Stream it; write a row a batch, and in the JSON how it compares in the end.
+
+        The excess error is how much of the way back from the full GP's error to that of the mean a
+        stream goes.
+        """
+        split = TableSplit.sorted(*rows(self.name), self.c["share"], self.seed)
+        model, course = stream(split, self.steps, self.c, progress)
+        full, kind = reference(split, self.c)
         (rmse, nlpd), (rmse_full, nlpd_full) = errors(split, model), errors(split, full)
         rmse_mean = errors(split, None)[0]
-        excess = 100.0 * (rmse - rmse_full) / (rmse_mean - rmse_full)
-        M = len(model.inducing_points)
-        scores = (rmse, rmse_full, rmse_mean, excess, nlpd, nlpd_full)
-        results.append((name, seed, M, *scores, kind))
-        facts = {"dim": split.X.shape[1], "scenario": name, "seed": seed, "policy": "VIPS"}
-        facts |= {"rmse_full": rmse_full, "nlpd_full": nlpd_full}
-        batches += [facts | row for row in course]
-        say(f"{name}, split {seed}: {M} points, excess error {excess:.1f} %")
-        progress()
-    columns = [*COLUMNS, "nlpd", "nlpd_full", "full"]
-    return pd.DataFrame(results, columns=columns), pd.DataFrame(batches)
+        result = {
+            "table": self.name,
+            "split": self.seed,
+            "points": len(model.inducing_points),
+            "rmse": rmse,
+            "rmse_full": rmse_full,
+            "rmse_mean": rmse_mean,
+            "excess_%": 100.0 * (rmse - rmse_full) / (rmse_mean - rmse_full),
+            "nlpd": nlpd,
+            "nlpd_full": nlpd_full,
+            "full": kind,
+        }
+        facts = {"dim": split.X.shape[1], "scenario": self.name, "seed": self.seed}
+        facts |= {"policy": "VIPS", "rmse_full": rmse_full, "nlpd_full": nlpd_full}
+        frame = pd.DataFrame([facts | row for row in course])
+        about = {"result": result, "dtype": str(split.X.dtype), "config": self.c, **provenance()}
+        about["environment"] = environment()
+        write_table(frame, folder / f"{self.stem}.csv", about)
+
+
+def planned(c: dict[str, Any]) -> list[Run]:
+    """A run for each table and split of a configuration.
+
+    Raises:
+        DataNotFound: if the data of any table is not there.
+    """
+    for name in c["tables"]:
+        rows(name)
+    unsaid = ("tables", "splits", "output", "takes")
+    recipe = {key: value for key, value in c.items() if key not in unsaid}
+    return [
+        Run(name, seed, batches, recipe)
+        for name, batches in c["tables"].items()
+        for seed in c["splits"]
+    ]
+
+
+def found(runs: Sequence[Run], folder: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Results by table and split, and by batch, of runs that are done."""
+    about = [json.loads((folder / f"{run.stem}.json").read_text()) for run in runs]
+    results = pd.DataFrame([each["result"] for each in about])
+    return results, pd.concat([table(folder, run.stem) for run in runs], ignore_index=True)

@@ -15,11 +15,13 @@ def test_smoke_run_says_it_is_synthetic(smoke):
     out, printed = smoke
     assert "4 campaigns on 900 cells. Synthetic field" in printed
     assert printed.startswith("A smoke run takes seconds. Results go to results/active_learning")
-    tables = sorted(out.glob("*.csv"))
+    tables = sorted(out.glob("*_0.csv"))
     assert len(tables) == 4  # two observation models, two policies
     assert all("synthetic" in path.name and "wiski16" in path.name for path in tables)
     assert all(path.with_suffix(".png").stat().st_size > 10_000 for path in tables)
-    assert all(json.loads(path.with_suffix(".json").read_text())["synthetic"] for path in tables)
+    said = [json.loads(path.with_suffix(".json").read_text()) for path in tables]
+    assert all(about["synthetic"] and {"commit", "clean"} < set(about) for about in said)
+    assert pd.read_csv(out / "sweep.csv")["state"].tolist() == ["done"] * 4
     assert pd.read_csv(tables[0])["n"].tolist() == [10, 16, 22, 28]
     assert (out / "known-noise_ard_rmse_wallclock.png").exists()
     assert (out / "raster_ard_rmse_steps.png").exists()

@@ -4,6 +4,7 @@ import pandas as pd
 import pytest
 
 from experiments.active_learning.campaigns import campaigns
+from experiments.active_learning.course import planned as runs_of
 from experiments.active_learning.matrix import narrowed, read, smoked
 from experiments.common.command import CONFIGS
 
@@ -36,3 +37,17 @@ def test_the_kernel_and_the_grid_are_those_named():
         assert lengthscale.numel() == {"ard": 2, "isotropic": 1}[facts["kernel"]]
         if facts["surrogate"] != "exact":
             assert f"wiski{campaign.model.grid.sizes[0]}" == facts["surrogate"]
+
+
+def test_every_run_knows_no_more_than_its_own_part_of_the_matrix():
+    c = smoked(read(CONFIGS / "malaria_senegal.toml")) | {"grid_size": [8, 10], "seeds": [0, 1]}
+    _, runs = runs_of(c)
+    _, whole = campaigns(c)
+    assert [run.facts for run in runs] == [facts for facts, _ in whole]
+    assert len({run.stem for run in runs}) == len(runs)
+    for run in runs:
+        _, ((facts, _),) = campaigns(run.c)
+        assert facts == run.facts
+    other_sizes = runs_of(c | {"grid_size": [12]})[1]
+    exact = [run for run in runs if run.facts["surrogate"] == "exact"]
+    assert exact == [run for run in other_sizes if run.facts["surrogate"] == "exact"]

@@ -3,6 +3,8 @@
 import json
 import subprocess
 import sys
+from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 
 import pandas as pd
@@ -12,11 +14,13 @@ from matplotlib.figure import Figure
 from typer.testing import CliRunner
 
 from bo_stream import CaGP
+from bo_stream.reports.runs import results
 from experiments.bayesopt import __main__ as bayesopt
 from experiments.bayesopt.plots import draw_regret
 from experiments.bayesopt.study import Study
 from experiments.common import progress
 from experiments.common.command import CONFIGS
+from experiments.common.sweep import sweep, table
 
 DEMO = CONFIGS / "demo.toml"
 
@@ -56,8 +60,8 @@ def test_the_demonstration_runs_and_writes_its_picture_and_tables(
     out = tmp_path / "results" / "demo_smoke"
     assert result.exit_code == 0, result.output
     lines = [line for line in result.output.splitlines() if " of 6 steps after " in line]
-    assert len(lines) == 8 and lines[-1].strip().startswith("6 of 6")
-    assert any("ExactGP, seed 0: regret" in line for line in lines)
+    assert len(lines) >= 2 and lines[-1].strip().startswith("6 of 6")
+    assert any("wiski_0: regret" in line for line in lines)
     for line in ("surrogate", "WISKI 10x10x10", "ExactGP", "inference regret", "s/step"):
         assert line in result.output
     assert (out / "regret_vs_wallclock.png").stat().st_size > 10_000
@@ -174,13 +178,19 @@ def test_two_configurations_of_a_family_keep_their_own_files(tmp_path: Path) -> 
     out = tmp_path / "out"
     result = CliRunner().invoke(bayesopt.app, ["run", str(path), "--out", str(out)])
     assert result.exit_code == 0, result.output
-    runs = {p.stem: json.loads(p.read_text())["surrogate"] for p in out.glob("*.json")}
+    runs = {p.stem: json.loads(p.read_text())["surrogate"] for p in out.glob("*_0.json")}
     assert runs == {
         "wiski_wiski-grid-size-8_0": {"name": "wiski", "grid_size": 8},
         "wiski_wiski-grid-size-12_0": {"name": "wiski", "grid_size": 12},
         "exact_0": {"name": "exact"},
     }
     nodes = {stem: pd.read_csv(out / f"{stem}.csv")["bytes"].iloc[-1] for stem in runs}
+    outcomes = pd.read_csv(out / "sweep.csv").set_index("stem")["state"]
+    assert outcomes.to_dict() == dict.fromkeys(runs, "done")
+    about = json.loads((out / "exact_0.json").read_text())
+    assert {"commit", "clean"} < set(about) and about["config"]["dtype"] == "float64"
+    assert "versions" in about["environment"]
+    assert json.loads((out / "sweep.json").read_text())["study"]["loop"]["q"] == 1
     assert nodes["wiski_wiski-grid-size-8_0"] < nodes["wiski_wiski-grid-size-12_0"]
     labels = ["wiski, grid_size 8", "wiski, grid_size 12", "exact"]
     assert pd.read_csv(out / "summary.csv")["surrogate"].tolist() == labels
@@ -221,3 +231,94 @@ def test_boxes_are_moved_by_the_seed_and_functions_named_anew() -> None:
     assert {run.problem["name"] for run in study.runs} == {"levy"}
     best = {run.config.seed: run.loop().problem.optimizers[0] for run in study.runs[:2]}
     assert float((best[0] - best[1]).abs().max()) > 0.01
+
+
+LISTS = """
+seeds = [3]
+[problem]
+name = ["branin", "hartmann"]
+dim = [2, 3]
+[acquisition]
+name = ["qucb", "qlogei"]
+[loop]
+steps = 1
+q = 1
+num_restarts = 1
+raw_samples = 8
+[[surrogate]]
+name = "wiski"
+grid_size = [6, 8]
+[[surrogate]]
+name = "exact"
+"""
+
+
+def test_lists_are_every_problem_acquisition_and_surrogate(tmp_path: Path) -> None:
+    path = tmp_path / "study.toml"
+    path.write_text(LISTS)
+    runs = Study.read(path).runs
+    assert len(runs) == 4 * 2 * 3 and len({run.stem for run in runs}) == 24
+    assert runs[0].stem == "branin-dim-2_qucb_wiski_wiski-grid-size-6_3"
+    assert runs[-1].stem == "hartmann-dim-3_qlogei_exact_3"
+    assert {run.surrogate.get("grid_size") for run in runs} == {6, 8, None}
+    path.write_text(LISTS.replace("[2, 3]", "[]"))
+    with pytest.raises(ValueError, match="dim.*empty list"):
+        Study.read(path)
+
+
+def test_a_sweep_is_drawn_and_tabulated_by_problem_and_acquisition(tmp_path: Path) -> None:
+    path, out = tmp_path / "study.toml", tmp_path / "out"
+    text = LISTS.replace("[2, 3]", "2").replace("[6, 8]", "6").replace("hartmann", "beale")
+    path.write_text(text.replace('["qucb", "qlogei"]', '"qucb"'))
+    arguments = ["run", str(path), "--out", str(out), "--workers", "0"]
+    result = CliRunner().invoke(bayesopt.app, arguments)
+    assert result.exit_code == 0, result.output
+    pictures = {p.stem for p in out.glob("*.png")}
+    assert pictures == {f"regret_vs_wallclock_{name}" for name in ("branin", "beale")}
+    for name in ("summary", "paired"):
+        frame = pd.read_csv(out / f"{name}.csv")
+        assert frame["problem"].tolist() == ["branin, dim 2"] * 2 + ["beale, dim 2"] * 2
+        assert frame["acquisition"].tolist() == ["qucb"] * 4
+    assert pd.read_csv(out / "summary.csv")["surrogate"].tolist() == ["wiski", "exact"] * 2
+    found = results(out)
+    assert found.tasks == ["beale, dim 2", "branin, dim 2"] and len(found.runs) == 4
+    assert {run.label for run in found.runs} == {"wiski", "exact"}
+    assert set(found.summaries) == {"paired", "summary", "sweep"}
+    path.write_text(path.read_text().replace("steps = 1", "steps = 2"))
+    refused = CliRunner().invoke(bayesopt.app, arguments, terminal_width=1000)
+    assert refused.exit_code == 2 and "--fresh" in refused.output
+
+
+def test_a_run_that_fails_is_named_in_the_end(tmp_path: Path) -> None:
+    path, out = tmp_path / "study.toml", tmp_path / "out"
+    path.write_text(TWO_GRIDS.replace('name = "exact"', 'name = "exact"\nno_such_option = 1'))
+    result = CliRunner().invoke(
+        bayesopt.app, ["run", str(path), "--out", str(out), "--workers", "0"]
+    )
+    assert result.exit_code == 1
+    assert "exact_0 failed: " in result.output and "1 runs failed" in result.output
+    assert "no_such_option" in (out / "exact_0.error.txt").read_text()
+    assert len(pd.read_csv(out / "summary.csv")) == 2  # the others are drawn
+
+
+@pytest.mark.slow
+def test_a_study_interrupted_and_resumed_is_the_undisturbed_one(tmp_path: Path) -> None:
+    path = tmp_path / "study.toml"
+    path.write_text(TWO_GRIDS.replace("[problem]", "seeds = [0, 1]\n[problem]"))
+    runs = Study.read(path).runs
+    sweep(runs, tmp_path / "whole", workers=0)
+    out, kills = tmp_path / "out", 0
+    while True:
+        process = get_context("fork").Process(target=partial(sweep, runs, out, workers=0))
+        process.start()
+        process.join(2.0)
+        if process.exitcode is not None:
+            break
+        process.kill()
+        process.join()
+        kills += 1
+    assert process.exitcode == 0 and kills > 0
+    for run in runs:
+        frames = [table(folder, run.stem) for folder in (out, tmp_path / "whole")]
+        kept = [c for c in frames[0] if not c.endswith("_seconds")]
+        pd.testing.assert_frame_equal(frames[0][kept], frames[1][kept], check_exact=True)

@@ -1,0 +1,105 @@
+"""Lists in a configuration: every combination of their values, and names that tell them apart.
+
+A list stands for several values, one after the other: ``dim = [3, 6]`` are two problems. A value
+that is itself a list is written as a list of one: ``weights = [[0.2, 0.8]]`` is one value.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from itertools import product
+from typing import Any
+
+from bo_stream.errors import InputError
+from bo_stream.reports.runs import words
+
+__all__ = ["expanded", "plain", "told_apart"]
+
+Entry = Mapping[str, Any]
+
+
+def expanded(table: Entry) -> list[dict[str, Any]]:
+    """Every combination of the values that are lists, the last key's changing fastest.
+
+    Lists inside tables count too: ``actions = { num_actions = [32, 64] }`` are two tables.
+
+    Args:
+        table: Part of a configuration.
+
+    Raises:
+        InputError: for a list without values.
+
+    Example:
+        >>> expanded({"name": ["levy", "ackley"], "dim": 3})
+        [{'name': 'levy', 'dim': 3}, {'name': 'ackley', 'dim': 3}]
+    """
+    choices = [[(key, value) for value in _choices(key, said)] for key, said in table.items()]
+    return [dict(pairs) for pairs in product(*choices)]
+
+
+def told_apart(entries: Sequence[Entry], what: str) -> tuple[list[str], list[str]]:
+    """Labels of a configuration's entries, and what stands for them in names of files.
+
+    An entry goes by its ``label`` or, without one, by its ``name``; entries that have it in common
+    add the options in which they differ. In names of files an entry goes by its name, and by its
+    label as well where others have that name too.
+
+    Args:
+        entries: Tables with a ``name``.
+        what: What they are, in the plural, for errors.
+
+    Raises:
+        InputError: if two entries cannot be told apart.
+
+    Example:
+        >>> told_apart([{"name": "wiski", "grid_size": n} for n in (8, 12)], "surrogates")[1]
+        ['wiski_wiski-grid-size-8', 'wiski_wiski-grid-size-12']
+    """
+    names = [str(entry["name"]) for entry in entries]
+    labels = [_label(entry, entries) for entry in entries]
+    files = [
+        name if names.count(name) == 1 else f"{name}_{plain(label)}"
+        for name, label in zip(names, labels, strict=True)
+    ]
+    if len({file.lower() for file in files}) < len(files) or len(set(labels)) < len(labels):
+        raise InputError(
+            f"{what} that can be told apart by their labels",
+            f"{labels}",
+            "Give each a label of its own, different in letters or digits.",
+        )
+    return labels, files
+
+
+def plain(label: str) -> str:
+    """A label as part of a file's name."""
+    return re.sub(r"[^A-Za-z0-9.]+", "-", label).strip("-")
+
+
+def _choices(key: str, said: Any) -> list[Any]:
+    if isinstance(said, Mapping):
+        return expanded(said)
+    if not isinstance(said, list):
+        return [said]
+    if not said:
+        raise InputError(f"{key}, a value or a list of values", "an empty list", "Give one value.")
+    return [each for value in said for each in (expanded(value) if _table(value) else [value])]
+
+
+def _table(value: Any) -> bool:
+    return isinstance(value, Mapping)
+
+
+def _label(entry: Entry, entries: Sequence[Entry]) -> str:
+    base = _base(entry)
+    kin = [other for other in entries if _base(other) == base]
+    own = [
+        f"{key} {words(value)}"
+        for key, value in entry.items()
+        if key != "label" and any(key not in other or other[key] != value for other in kin)
+    ]
+    return ", ".join([base, *own])
+
+
+def _base(entry: Entry) -> str:
+    return str(entry.get("label", entry["name"]))

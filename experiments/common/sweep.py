@@ -1,0 +1,218 @@
+"""A sweep: many runs, done by any executor, that goes on after any crash where it was.
+
+Runs are claimed in a store in the folder of the results (``sweep.db``), so any number of processes
+may sweep one folder. A run is done once its files are there and the store says so: killed anywhere
+and started again, a sweep does what is left and ends with the same tables. A run that fails leaves
+its traceback in ``<stem>.error.txt`` and stops no other one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Executor
+from dataclasses import asdict, is_dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from bo_stream.campaign.borrowed import Borrowed
+from bo_stream.campaign.crew import Crew, Serial
+from bo_stream.campaign.records import environment
+from bo_stream.campaign.workers import Workers
+from bo_stream.errors import InputError
+from experiments.common.progress import say
+from experiments.common.provenance import provenance
+from experiments.common.sweep_claims import Claims, Outcome, Redo
+from experiments.common.sweep_display import Display, Show, watching
+from experiments.common.sweep_work import Run, error_file, forget, rows, work, written
+
+__all__ = ["Outcome", "Redo", "Run", "configuration", "sweep", "table"]
+
+GLANCE = 0.3
+"""Seconds between two looks at how far runs are."""
+WAIT = 0.5
+"""Seconds between two looks at what other processes have done, when nothing is left to do here."""
+
+
+def sweep(
+    runs: Sequence[Run],
+    folder: Path,
+    *,
+    workers: int = 2,
+    executor: Executor | None = None,
+    show: Show | None = None,
+    redo: Redo = "nothing",
+    about: Mapping[str, Any] | None = None,
+) -> list[Outcome]:
+    """Do all runs, those with most steps first, and write ``sweep.csv`` with what came of each.
+
+    Runs that another process does meanwhile are waited for, and taken over should it die. A run
+    whose configuration has changed since it was done is refused; one that failed is run again.
+
+    Args:
+        runs: What to do.
+        folder: Of the results; made if it is not there. With an executor of other machines, one
+            that they share.
+        workers: Processes, with one torch thread each; 0: this process, one run after the other.
+            With an executor, how many runs it does at a time.
+        executor: Of `concurrent.futures`, left open; of a Dask client, ``client.get_executor()``.
+        show: Shows how far it is; lines or bars on standard output by default.
+        redo: Which runs that have an outcome already are run again.
+        about: What ``sweep.json`` says of the sweep, beside versions, processor and commit.
+
+    Returns:
+        What came of each run, in their order.
+
+    Raises:
+        InputError: for runs that share a stem.
+        StateError: for a folder with results of other configurations of these runs.
+    """
+    _check_stems([run.stem for run in runs])
+    folder.mkdir(parents=True, exist_ok=True)
+    first = sorted(runs, key=lambda run: -run.steps)
+    claims = Claims(folder, {run.stem: _fingerprint(run) for run in first}, redo)
+    facts = {**(about or {}), "workers": workers, **provenance(), "environment": environment()}
+    written(folder / "sweep.json", json.dumps(facts, indent=2, default=str) + "\n")
+    left = claims.pending()
+    if len(left) < len(runs):
+        say(f"{len(runs) - len(left)} of {len(runs)} runs are in {folder}/ from before.")
+    shown = (show or watching())([run for run in runs if run.stem in left])
+    crew, by_id = _crew(partial(work, folder.absolute()), workers, executor), dict(enumerate(first))
+    course = _Course(claims, crew, by_id, shown, set(claims.outcomes()))
+    try:
+        with _Glances(folder, shown):
+            course.run()
+    finally:
+        crew.close()
+        shown.close()
+        known = claims.outcomes()
+        outcomes = [known[run.stem] for run in runs if run.stem in known]
+        written(folder / "sweep.csv", pd.DataFrame(map(asdict, outcomes)).to_csv(index=False))
+    return outcomes
+
+
+def table(folder: Path, stem: str) -> pd.DataFrame:
+    """The table of a run."""
+    return pd.read_csv(folder / f"{stem}.csv")
+
+
+def configuration(run: Run) -> dict[str, Any]:
+    """All that a run is told, as plain data."""
+    said = asdict(run) if is_dataclass(run) and not isinstance(run, type) else vars(run)
+    plain: dict[str, Any] = json.loads(json.dumps(said, default=str))
+    return plain
+
+
+class _Course:
+    """The course of a sweep in this process."""
+
+    def __init__(
+        self,
+        claims: Claims,
+        crew: Crew,
+        runs: Mapping[int, Run],
+        shown: Display,
+        known: set[str],
+    ) -> None:
+        self.claims, self.crew, self.runs, self.shown = claims, crew, runs, shown
+        self._known = known
+        self._ids = {run.stem: id for id, run in runs.items()}
+        self._began: dict[int, float] = {}
+
+    def run(self) -> None:
+        """Until every run has an outcome."""
+        try:
+            while self._started():
+                if self.crew.running:
+                    self.crew.wait()
+                    self._book()
+                else:
+                    time.sleep(WAIT)  # others are at work
+        except BaseException:
+            self.crew.gather()
+            self._book()
+            raise
+
+    def _started(self) -> bool:
+        """Claim as many runs as there is room for; says whether any has no outcome yet."""
+        while self.crew.room > 0:
+            stem = self.claims.claim({self.runs[id].stem for id in self.crew.running})
+            if stem is None:
+                break
+            id, run = self._ids[stem], self.runs[self._ids[stem]]
+            self._began[id] = time.monotonic()
+            row: Any = run
+            self.crew.start(id, row)
+        self._show()
+        return bool(self.crew.running or self.claims.pending())
+
+    def _book(self) -> None:
+        """Write down what was answered; a crew forgets an answer only after that."""
+        for id, answer in list(self.crew.answered.items()):
+            stem, folder = self.runs[id].stem, self.claims.folder
+            if answer.reason is None:
+                self.claims.settle(Outcome(stem, "done", answer.y))
+            else:
+                reason = " ".join(answer.reason.split())
+                forget(folder, stem)
+                if not error_file(folder, stem).exists():  # its worker died
+                    written(error_file(folder, stem), f"{answer.reason}\n")
+                seconds = time.monotonic() - self._began[id]
+                self.claims.settle(Outcome(stem, "failed", seconds, reason))
+            del self.crew.answered[id]
+        self._show()
+
+    def _show(self) -> None:
+        """Show outcomes that are new, those of other processes among them."""
+        for stem, outcome in self.claims.outcomes().items():
+            if stem not in self._known:
+                self._known.add(stem)
+                self.shown.ended(outcome)
+
+
+class _Glances(threading.Thread):
+    """Shows now and then how far the runs in a folder are."""
+
+    def __init__(self, folder: Path, shown: Display) -> None:
+        super().__init__(daemon=True)
+        self.folder, self.shown, self._over = folder, shown, threading.Event()
+
+    def run(self) -> None:
+        while not self._over.wait(GLANCE):
+            for stem, (step, row) in rows(self.folder).items():
+                self.shown.row(stem, step, row)
+
+    def __enter__(self) -> None:
+        self.start()
+
+    def __exit__(self, *error: object) -> None:
+        self._over.set()
+        self.join()
+
+
+def _crew(objective: partial[float], workers: int, executor: Executor | None) -> Crew:
+    if executor is not None:
+        return Borrowed(objective, max(workers, 1), None, executor)
+    return Workers(objective, workers, None) if workers else Serial(objective, 1)
+
+
+def _fingerprint(run: Run) -> str:
+    """What changes with the configuration of a run."""
+    return hashlib.sha256(json.dumps(configuration(run), sort_keys=True).encode()).hexdigest()
+
+
+def _check_stems(stems: Sequence[str]) -> None:
+    lower = [stem.lower() for stem in stems]  # where letters' case does not matter to files
+    twice = sorted({stem for stem in stems if lower.count(stem.lower()) > 1})
+    if twice:
+        raise InputError(
+            "runs that write files of their own",
+            f"several named {', '.join(twice[:5])}",
+            "Give the configurations labels of their own.",
+        )

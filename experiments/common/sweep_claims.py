@@ -1,0 +1,165 @@
+"""Who does which run of a sweep: claims and outcomes, as events in the store of the campaigns.
+
+A writer's turn makes a claim final, so that two processes that sweep one folder never do a run
+twice. The claim of a process that has died, on this machine, counts for nothing. One made on
+another machine cannot be judged from here, and is waited for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from bo_stream.campaign.owners import abandoned, signature
+from bo_stream.campaign.stores import opened
+from bo_stream.errors import StateError
+
+__all__ = ["Claims", "Outcome", "Redo", "finished"]
+
+NAME = "sweep"
+
+Redo = Literal["nothing", "failed", "all"]
+"""Which of the runs that have an outcome already are run again."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a run.
+
+    Attributes:
+        stem: Of its files.
+        state: ``done`` or ``failed``.
+        seconds: That it took.
+        reason: Why it failed, in one line; None if it is done.
+    """
+
+    stem: str
+    state: Literal["done", "failed"]
+    seconds: float
+    reason: str | None = None
+
+    @property
+    def failed(self) -> bool:
+        """Whether it gave no result."""
+        return self.state == "failed"
+
+
+def finished(folder: Path, stem: str) -> bool:
+    """Whether the files of a run are there; they come there whole."""
+    return all((folder / f"{stem}.{suffix}").is_file() for suffix in ("csv", "json"))
+
+
+class Claims:
+    """The events of the sweep in a folder, from its file ``sweep.db``.
+
+    Args:
+        folder: Of the results.
+        plan: What tells the configuration of a run from any other, by stem, in the order in which
+            runs are to be done.
+        redo: Which outcomes from before now count for nothing.
+
+    Raises:
+        StateError: if the folder holds results of another configuration of the same stem.
+        ImportError: without the extra ``store``.
+    """
+
+    def __init__(self, folder: Path, plan: Mapping[str, str], redo: Redo) -> None:
+        self.folder, self.plan, self.redo = folder, plan, redo
+        self.store = opened(f"sqlite:///{folder.absolute()}/sweep.db")
+        if self.store.settings(NAME) is None:
+            try:
+                self.store.create(NAME, {"kind": "sweep"})
+            except StateError:  # unless another process has begun it meanwhile
+                if self.store.settings(NAME) is None:
+                    raise
+        self._last: dict[str, tuple[int, dict[str, Any]]] = {}
+        self._seen = 0
+        self.refresh()
+        self._before = self._seen
+        self._refuse_others()
+
+    def refresh(self) -> None:
+        """Take note of what other processes did."""
+        self._note(self.store.since(NAME, self._seen))
+
+    def claim(self, busy: Collection[str]) -> str | None:
+        """The next run for this process; None if there is none for it now.
+
+        Args:
+            busy: Runs that it is doing.
+        """
+        with self.store.writing(NAME) as turn:
+            self._note(turn.since(self._seen))
+            self._refuse_others()
+            stem = next((s for s in self.plan if s not in busy and self._open(s)), None)
+            if stem is not None:
+                event = {"kind": "claimed", "stem": stem, "by": signature()}
+                turn.append(event | {"configuration": self.plan[stem]})
+        self.refresh()
+        return stem
+
+    def settle(self, outcome: Outcome) -> None:
+        """Write down what came of a run; durable on return."""
+        event = {"kind": outcome.state, "stem": outcome.stem, "seconds": outcome.seconds}
+        event |= {"reason": outcome.reason, "configuration": self.plan[outcome.stem]}
+        with self.store.writing(NAME) as turn:
+            self._note(turn.since(self._seen))
+            turn.append(event)
+        self.refresh()
+
+    def outcomes(self) -> dict[str, Outcome]:
+        """The outcomes that there are, by stem, in the order of the plan."""
+        known = {stem: self._last[stem][1] for stem in self.plan if not self._pending(stem)}
+        return {
+            stem: Outcome(stem, event["kind"], event["seconds"], event["reason"])
+            for stem, event in known.items()
+        }
+
+    def pending(self) -> list[str]:
+        """Runs without an outcome: nobody's yet, or under way here or elsewhere."""
+        return [stem for stem in self.plan if self._pending(stem)]
+
+    # -- pieces ----------------------------------------------------------------------------------
+
+    def _note(self, events: list[dict[str, Any]]) -> None:
+        for event in events:
+            self._seen += 1
+            self._last[event["stem"]] = (self._seen, event)
+
+    def _pending(self, stem: str) -> bool:
+        return self._open(stem) or self._last[stem][1]["kind"] == "claimed"
+
+    def _open(self, stem: str) -> bool:
+        """Whether a run may be claimed."""
+        if stem not in self._last:
+            return True
+        number, event = self._last[stem]
+        old = number <= self._before
+        if self.redo == "all" and old:
+            return True
+        if event["kind"] == "claimed":
+            return abandoned(event["by"])
+        if event["kind"] == "failed":
+            changed = event["configuration"] != self.plan[stem]
+            return old and (changed or self.redo == "failed")
+        return not finished(self.folder, stem)
+
+    def _refuse_others(self) -> None:
+        """Refuse to go on over results of another configuration."""
+        changed = [
+            stem
+            for stem, configuration in self.plan.items()
+            if stem in self._last
+            and not self._open(stem)
+            and self._last[stem][1]["kind"] == "done"
+            and self._last[stem][1]["configuration"] != configuration
+        ]
+        if changed:
+            shown = ", ".join(changed[:5]) + (", ..." if len(changed) > 5 else "")
+            raise StateError(
+                f"a folder without results of other configurations of {shown}",
+                f"{self.folder}, where they are",
+                "Name another folder (--out), or run all anew (--fresh).",
+            )

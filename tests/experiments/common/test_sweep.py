@@ -1,0 +1,250 @@
+"""Sweeps: killed, failing, shared and changed ones end with the right tables."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+pytest.importorskip("sqlalchemy")
+
+from bo_stream.errors import InputError, StateError
+from experiments.common.sweep import Outcome, sweep, table
+from tests.experiments.common.toys import Toy, toys
+
+FORK = get_context("fork")
+
+
+class Watched:
+    """A display that remembers."""
+
+    def __init__(self, runs: Any) -> None:
+        self.stems = [run.stem for run in runs]
+        self.rows: list[tuple[str, int]] = []
+        self.outcomes: list[Outcome] = []
+        self.closed = False
+
+    def row(self, stem: str, step: int, row: Any) -> None:
+        self.rows.append((stem, step))
+
+    def ended(self, outcome: Outcome) -> None:
+        self.outcomes.append(outcome)
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def swept(runs: Any, folder: Path, **options: Any) -> tuple[list[Outcome], Watched]:
+    """The outcomes of a sweep in this process, and what was shown of it."""
+    shown: list[Watched] = []
+
+    def show(todo: Any) -> Watched:
+        shown.append(Watched(todo))
+        return shown[0]
+
+    outcomes = sweep(runs, folder, **{"workers": 0, "show": show, **options})
+    return outcomes, shown[0]
+
+
+def results(folder: Path) -> dict[str, Any]:
+    """What a sweep left, but for seconds."""
+    frames = {path.stem: pd.read_csv(path) for path in sorted(folder.glob("*.csv"))}
+    frames["sweep"] = frames["sweep"].drop(columns="seconds")
+    return {name: frame.to_csv() for name, frame in frames.items()}
+
+
+def calls(folder: Path) -> dict[str, int]:
+    return {path.name: len(path.read_text()) for path in folder.glob("toy_*")}
+
+
+def test_a_sweep_writes_tables_outcomes_and_how_it_came_about(tmp_path: Path) -> None:
+    runs = [*toys(tmp_path / "calls", 3), Toy(7, str(tmp_path / "calls"), steps=5)]
+    outcomes, shown = swept(runs, tmp_path / "out", about={"study": {"steps": 3}})
+    assert [outcome.stem for outcome in outcomes] == [run.stem for run in runs]
+    assert not any(outcome.failed for outcome in outcomes) and shown.closed
+    assert [outcome.stem for outcome in shown.outcomes] == ["toy_7", "toy_0", "toy_1", "toy_2"]
+    assert table(tmp_path / "out", "toy_7")["step"].tolist() == [1, 2, 3, 4, 5]
+    frame = pd.read_csv(tmp_path / "out" / "sweep.csv")
+    assert frame["state"].tolist() == ["done"] * 4 and bool((frame["seconds"] > 0.0).all())
+    about = json.loads((tmp_path / "out" / "sweep.json").read_text())
+    assert about["study"] == {"steps": 3} and about["workers"] == 0
+    assert {"commit", "clean", "environment"} < set(about)
+    assert not list((tmp_path / "out" / ".sweep").iterdir())
+
+
+def test_killed_at_random_it_ends_like_an_undisturbed_one(tmp_path: Path) -> None:
+    out, draws = tmp_path / "out", random.Random(0)
+    sweep(toys(tmp_path / "undisturbed", 12), tmp_path / "whole", workers=0)
+    runs, kills = toys(tmp_path / "calls", 12), 0
+    while True:
+        process = FORK.Process(target=partial(sweep, runs, out, workers=0))
+        process.start()
+        process.join(draws.uniform(0.02, 0.15))
+        if process.exitcode is not None:
+            break
+        process.kill()
+        process.join()
+        kills += 1
+    assert process.exitcode == 0 and kills > 2
+    assert results(out) == results(tmp_path / "whole")
+    done = calls(tmp_path / "calls")
+    assert len(done) == 12 and sum(done.values()) <= 12 + kills  # at most the one under way
+    outcomes, shown = swept(runs, out)
+    assert len(outcomes) == 12 and shown.stems == [] and calls(tmp_path / "calls") == done
+
+
+def test_two_processes_at_once_do_no_run_twice(tmp_path: Path) -> None:
+    runs = toys(tmp_path / "calls", 10)
+    sweep(toys(tmp_path / "undisturbed", 10), tmp_path / "whole", workers=0)
+    both = [
+        FORK.Process(target=partial(sweep, runs, tmp_path / "out", workers=0)) for _ in range(2)
+    ]
+    for process in both:
+        process.start()
+    for process in both:
+        process.join(60.0)
+    assert [process.exitcode for process in both] == [0, 0]
+    assert calls(tmp_path / "calls") == dict.fromkeys([run.stem for run in runs], 1)
+    assert results(tmp_path / "out") == results(tmp_path / "whole")
+
+
+def test_what_another_process_did_not_finish_is_taken_over(tmp_path: Path) -> None:
+    runs, out = toys(tmp_path / "calls", 3, pause=0.3), tmp_path / "out"
+    other = FORK.Process(target=partial(sweep, runs, out, workers=0))
+    other.start()
+    while not list(out.glob(".sweep/toy_*")):
+        time.sleep(0.01)
+    other.kill()
+    other.join()
+    assert not any(outcome.failed for outcome in swept(runs, out)[0])
+    assert calls(tmp_path / "calls") == {"toy_0": 1, "toy_1": 1, "toy_2": 1}
+
+
+@pytest.mark.parametrize("how", ["fails", "writes half"])
+def test_a_run_that_fails_stops_no_other_and_may_be_tried_again(how: str, tmp_path: Path) -> None:
+    runs, out = toys(tmp_path / "calls", 3), tmp_path / "out"
+    runs[1] = replace(runs[1], how=how)
+    outcomes, shown = swept(runs, out)
+    assert [outcome.state for outcome in outcomes] == ["done", "failed", "done"]
+    frame = pd.read_csv(out / "sweep.csv").set_index("stem")
+    assert frame["state"]["toy_1"] == "failed"
+    trace, reason = (out / "toy_1.error.txt").read_text(), str(frame["reason"]["toy_1"])
+    assert trace.startswith("Traceback") and trace.strip().endswith(reason)
+    assert reason == "LookupError: no such oven" or "Write both" in reason
+    assert not (out / "toy_1.csv").exists()
+    (tmp_path / "calls" / "mended").touch()
+    assert swept(runs, out)[1].stems == []  # not tried again unless asked for
+    outcomes, shown = swept(runs, out, redo="failed")
+    assert shown.stems == ["toy_1"]
+    mended = how == "fails"
+    assert outcomes[1].failed != mended and (out / "toy_1.error.txt").exists() != mended
+
+
+def test_what_fails_is_run_again_when_its_configuration_changes(tmp_path: Path) -> None:
+    runs, out = toys(tmp_path / "calls", 2), tmp_path / "out"
+    swept([runs[0], replace(runs[1], how="fails")], out)
+    outcomes, shown = swept(runs, out)
+    assert shown.stems == ["toy_1"] and not outcomes[1].failed
+
+
+def test_a_plan_that_changed_is_refused_with_a_way_out(tmp_path: Path) -> None:
+    runs, out = toys(tmp_path / "calls", 2), tmp_path / "out"
+    swept(runs, out)
+    changed = [runs[0], replace(runs[1], steps=9)]
+    with pytest.raises(StateError, match="configurations of toy_1.*--out.*--fresh"):
+        swept(changed, out)
+    assert len(table(out, "toy_1")) == 3
+    outcomes, shown = swept(changed, out, redo="all")
+    assert shown.stems == ["toy_0", "toy_1"] and len(table(out, "toy_1")) == 9
+    more = [*changed, *toys(tmp_path / "calls", 3)[2:]]
+    assert swept(more, out)[1].stems == ["toy_2"]  # a plan may grow
+
+
+def test_a_run_whose_file_is_gone_is_run_again(tmp_path: Path) -> None:
+    runs, out = toys(tmp_path / "calls", 2), tmp_path / "out"
+    swept(runs, out)
+    (out / "toy_1.json").unlink()
+    assert swept(runs, out)[1].stems == ["toy_1"] and (out / "toy_1.json").exists()
+
+
+def test_an_interruption_is_gone_on_from(tmp_path: Path) -> None:
+    runs, out = toys(tmp_path / "calls", 3), tmp_path / "out"
+    runs[1] = replace(runs[1], how="is interrupted")
+    with pytest.raises(KeyboardInterrupt):
+        swept(runs, out)
+    assert pd.read_csv(out / "sweep.csv")["stem"].tolist() == ["toy_0"]
+    (tmp_path / "calls" / "mended").touch()
+    assert swept(runs, out)[1].stems == ["toy_1", "toy_2"]
+    assert calls(tmp_path / "calls") == {"toy_0": 1, "toy_1": 1, "toy_2": 1}
+
+
+def test_runs_of_one_name_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="several named toy_0"):
+        sweep([*toys(tmp_path / "calls", 2), *toys(tmp_path / "calls", 1)], tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_executor_does_the_runs_and_stays_open(tmp_path: Path) -> None:
+    with ThreadPoolExecutor(2) as executor:
+        runs = toys(tmp_path / "calls", 4, pause=0.2, steps=4)
+        outcomes, shown = swept(runs, tmp_path / "out", executor=executor, workers=2)
+        assert executor.submit(int).result() == 0
+    assert not any(outcome.failed for outcome in outcomes)
+    assert {stem for stem, _ in shown.rows} <= set(shown.stems) and len(shown.rows) > 4
+    assert max(step for _, step in shown.rows) > 1
+
+
+@pytest.mark.slow
+def test_processes_do_the_runs_and_one_that_dies_is_replaced(tmp_path: Path) -> None:
+    pytest.importorskip("loky")
+    runs, out = toys(tmp_path / "calls", 4), tmp_path / "out"
+    runs[2] = replace(runs[2], how="dies")
+    outcomes, _ = swept(runs, out, workers=2)
+    assert [outcome.failed for outcome in outcomes] == [False, False, True, False]
+    assert "its worker died 2 times" in (out / "toy_2.error.txt").read_text()
+    sweep(toys(tmp_path / "undisturbed", 4), tmp_path / "whole", workers=0)
+    pd.testing.assert_frame_equal(table(out, "toy_3"), table(tmp_path / "whole", "toy_3"))
+
+
+@pytest.mark.slow
+def test_processes_killed_with_their_parent_lose_nothing(tmp_path: Path) -> None:
+    pytest.importorskip("loky")
+    sweep(toys(tmp_path / "undisturbed", 8), tmp_path / "whole", workers=0)
+    command, draws = [sys.executable, "-m", "tests.experiments.common.toys", str(tmp_path)], 0
+    out = tmp_path / "out"
+    while True:
+        process = subprocess.Popen(
+            command, cwd=Path(__file__).parents[3], start_new_session=True, stdout=subprocess.PIPE
+        )
+        while process.poll() is None and len(list(out.glob("toy_*.csv"))) < 3 * (draws + 1):
+            time.sleep(0.01)
+        if process.poll() is not None:
+            break
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        draws += 1
+    assert process.returncode == 0 and draws == 2
+    assert results(out) == results(tmp_path / "whole")
+
+
+@pytest.mark.slow
+def test_a_cluster_does_the_runs(tmp_path: Path) -> None:
+    distributed = pytest.importorskip("distributed")
+    cluster = distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, dashboard_address=":0", local_directory=str(tmp_path)
+    )
+    with cluster, distributed.Client(cluster) as client:
+        runs = toys(tmp_path / "calls", 4)
+        outcomes, _ = swept(runs, tmp_path / "out", executor=client.get_executor(), workers=2)
+    assert [outcome.state for outcome in outcomes] == ["done"] * 4

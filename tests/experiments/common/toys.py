@@ -1,0 +1,62 @@
+"""Toy runs of milliseconds for tests of sweeps, and a command that sweeps them."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from bo_stream.campaign.records import write_table
+from experiments.common.sweep import sweep
+
+
+@dataclass(frozen=True)
+class Toy:
+    """A random walk of the seed; ``calls`` gets a line when it is done."""
+
+    seed: int
+    calls: str
+    steps: int = 3
+    pause: float = 0.002
+    how: str = "well"
+
+    @property
+    def stem(self) -> str:
+        return f"toy_{self.seed}"
+
+    def execute(self, folder: Path, progress: Callable[[Any], None]) -> None:
+        walk = np.random.default_rng(self.seed).normal(size=self.steps).cumsum()
+        for step, value in enumerate(walk, start=1):
+            time.sleep(self.pause)
+            progress({"step": step, "value": float(value)})
+        if self.how == "fails" and not Path(self.calls, "mended").exists():
+            raise LookupError("no such oven")
+        if self.how == "dies":
+            os._exit(3)
+        if self.how == "is interrupted" and not Path(self.calls, "mended").exists():
+            raise KeyboardInterrupt
+        frame = pd.DataFrame({"step": range(1, self.steps + 1), "value": walk})
+        if self.how == "writes half":
+            frame.to_csv(folder / f"{self.stem}.csv")
+            return
+        write_table(frame, folder / f"{self.stem}.csv", {"seed": self.seed})
+        with open(Path(self.calls, self.stem), "a") as file:
+            file.write("x")
+
+
+def toys(folder: Path, count: int = 6, **options: Any) -> list[Toy]:
+    """Runs that note their calls in a folder."""
+    folder.mkdir(exist_ok=True)
+    return [Toy(seed, str(folder), **options) for seed in range(count)]
+
+
+if __name__ == "__main__":
+    place = Path(sys.argv[1])
+    sweep(toys(place / "calls", 8, pause=0.1), place / "out", workers=2)
