@@ -1,4 +1,4 @@
-"""What kinds of studies that plan runs from a TOML file share: its keys, labels, running them.
+"""What kinds of studies that plan runs from a TOML file share: its keys, labels, results.
 
 A kind has a function ``plan`` that turns the file into runs; each writes a table with a row a step
 and, beside it, how it came about, as ``bo-stream report`` reads them.
@@ -7,31 +7,33 @@ and, beside it, how it came about, as ``bo-stream report`` reads them.
 from __future__ import annotations
 
 import inspect
-import re
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import pandas as pd
 import torch
 
 from bo_stream import actions, growth
+from bo_stream.errors import BoStreamError
 from bo_stream.families import FAMILIES
 from experiments.common.command import TAKES, BadParameter, parsed, read
-from experiments.common.progress import Progress
+from experiments.common.expand import expanded, told_apart
+from experiments.common.sweep import Outcome, Run, table
 
 __all__ = [
-    "PlannedRun",
     "built",
     "configured",
     "finished",
     "listed",
+    "planned",
     "quiet",
+    "refuse_options",
     "refuse_unknown",
+    "surrogates",
     "takes_part",
-    "told_apart",
     "without",
 ]
 
@@ -40,30 +42,7 @@ ABOUT = ("name", "label", "least_inputs", "most_inputs")
 
 Entry = dict[str, Any]
 Told = Callable[[Mapping[str, Any]], None]
-R = TypeVar("R", bound="PlannedRun")
-
-
-class PlannedRun(Protocol):
-    """One run of a plan, which can be sent to another process.
-
-    Attributes:
-        stem: Name of its files, without suffix.
-        steps: Amount of work.
-    """
-
-    @property
-    def stem(self) -> str:
-        """Name of its files, without suffix."""
-        ...
-
-    @property
-    def steps(self) -> int:
-        """Amount of work."""
-        ...
-
-    def execute(self, folder: Path, progress: Told) -> None:
-        """Do it and write its files, calling ``progress`` with rows as they come."""
-        ...
+R = TypeVar("R", bound=Run)
 
 
 def configured(config: Path, default: Path) -> dict[str, Any]:
@@ -88,27 +67,27 @@ def listed(value: Any) -> list[Any]:
     return list(value) if isinstance(value, list) else [value]
 
 
-def told_apart(entries: Sequence[Entry]) -> list[tuple[str, str]]:
-    """A label of each entry, and what the names of its files have of it.
+def planned(
+    plan: Callable[[dict[str, Any], bool], list[R]], c: dict[str, Any], smoke: bool
+) -> list[R]:
+    """The runs of a configuration; one that cannot be ends the command in one line."""
+    try:
+        return plan(c, smoke)
+    except BoStreamError as error:
+        raise BadParameter(str(error)) from error
 
-    An entry whose name occurs once goes by its name. One whose name occurs more than once goes by
-    its options where it has no label, and its files have the label in their names.
+
+def surrogates(entries: Sequence[Entry]) -> list[tuple[Entry, str, str]]:
+    """Every surrogate of a configuration, lists among its options expanded.
+
+    Args:
+        entries: Name, label and options of each.
+
+    Returns:
+        Of each its entry, its label, and what stands for it in names of files.
     """
-    names = [entry["name"] for entry in entries]
-    told = []
-    for entry in entries:
-        name, options = entry["name"], without(entry, ("name", "label"))
-        alone = names.count(name) == 1
-        described = ", ".join([name, *(f"{key} {value}" for key, value in options.items())])
-        label = str(entry.get("label", name if alone else described))
-        told.append((label, _plain(name if alone else f"{name}_{label}")))
-    for one in zip(*told, strict=True):
-        if len({said.lower() for said in one}) < len(told):
-            raise BadParameter(
-                f"{', '.join(label for label, _ in told)} cannot all be told apart; give each a "
-                "label of its own, different in letters or digits."
-            )
-    return told
+    every = [one for entry in entries for one in expanded(entry)]
+    return list(zip(every, *told_apart(every, "surrogates"), strict=True))
 
 
 def without(entry: Mapping[str, Any], keys: Iterable[str] = ABOUT) -> Entry:
@@ -155,20 +134,9 @@ def quiet() -> Iterator[None]:
         yield
 
 
-def finished(runs: Sequence[R], folder: Path) -> list[tuple[R, pd.DataFrame]]:
-    """Carry out a plan; its runs with their tables, as they lie in the folder."""
-    _serial(runs, folder)
-    paths = [(run, folder / f"{run.stem}.csv") for run in runs]
-    return [(run, pd.read_csv(path)) for run, path in paths if path.exists()]
-
-
-def _serial(runs: Sequence[PlannedRun], folder: Path) -> None:
-    """All runs, one after the other."""
-    progress = Progress(len(runs), "runs")
-    for run in runs:
-        run.execute(folder, lambda row, stem=run.stem: progress(stem, done=0))  # type: ignore[misc]
-        progress(run.stem)
-
-
-def _plain(name: str) -> str:
-    return re.sub(r"[^A-Za-z0-9._]+", "-", name).strip("-")
+def finished(
+    runs: Sequence[R], outcomes: Iterable[Outcome], folder: Path
+) -> list[tuple[R, pd.DataFrame]]:
+    """The runs that did not fail, with their tables."""
+    done = {outcome.stem for outcome in outcomes if not outcome.failed}
+    return [(run, table(folder, run.stem)) for run in runs if run.stem in done]

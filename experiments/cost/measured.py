@@ -27,6 +27,7 @@ from bo_stream.campaign.records import environment, write_table
 from bo_stream.core.streaming import StreamingGP
 from experiments.benchmarks.timing import alternated, cholesky
 from experiments.common.kinds import Told, built, quiet, without
+from experiments.common.provenance import provenance
 from problems import synthetic
 
 __all__ = ["PARTS", "Cost", "Sizes"]
@@ -108,11 +109,11 @@ class Cost:
             torch.manual_seed(self.seed)
             for row in self._measured():
                 rows.append(row)
-                progress(row)
+                progress({**row, "step": row["n"]})
         about: dict[str, Any] = {"label": self.label, "surrogate": self.surrogate}
         about |= {"problem": {"name": self.function, "inputs": self.inputs}}
         about |= {"acquisition": self.acquisition, "seed": self.seed}
-        about |= {"config": asdict(self.sizes), "environment": environment()}
+        about |= {"config": asdict(self.sizes), "environment": environment(), **provenance()}
         write_table(pd.DataFrame(rows), folder / f"{self.stem}.csv", about)
 
     def _measured(self) -> Iterator[dict[str, Any]]:

@@ -9,24 +9,57 @@ same transformed labels. Prints accuracies and log losses and writes them, with 
 the config's folder: `bo-stream report FOLDER` draws them.
 """
 
-from experiments.common.command import CONFIGS, TAKES, Config, Out, Smoke, begin, command, start
+from pathlib import Path
+from typing import Any
+
+from experiments.common.command import (
+    CONFIGS,
+    TAKES,
+    Config,
+    Fresh,
+    Out,
+    Retry,
+    Smoke,
+    Workers,
+    begin,
+    command,
+    end,
+    start,
+    swept,
+)
 from experiments.common.progress import say
 
 CONFIG = CONFIGS / "classes.toml"
 
 
-def main(config: Config = CONFIG, out: Out = None, smoke: Smoke = False) -> None:
+def main(
+    config: Config = CONFIG,
+    out: Out = None,
+    smoke: Smoke = False,
+    workers: Workers = None,
+    retry: Retry = False,
+    fresh: Fresh = False,
+) -> None:
     """Stream labels in several orders, and fit an exact GP to all of them."""
-    import pandas as pd  # here: they bring torch along
-
-    from experiments.common.kinds import configured, finished
+    from experiments.common.kinds import configured, finished, planned  # here: they bring torch
     from experiments.stream_classification.plan import plan
 
     c = configured(config, CONFIG)
-    runs = plan(c, smoke)
-    folder = begin(c["output"], out, smoke, c.get(TAKES), ["rich"])
+    runs = planned(plan, c, smoke)
+    folder = begin(c["output"], out, smoke, c.get(TAKES), ["rich", "sqlalchemy", "loky"])
+    outcomes = swept(runs, folder, smoke, workers, retry, fresh, about={"study": c})
+    done = finished(runs, outcomes, folder)
+    if done:
+        report(c, done, folder)
+    end(outcomes, folder)
+
+
+def report(c: dict[str, Any], done: Any, folder: Path) -> None:
+    """Accuracies and log losses at the end."""
+    import pandas as pd
+
     lines = []
-    for run, table in finished(runs, folder):
+    for run, table in done:
         of = {"table": run.table, "order": run.order, "surrogate": run.label}
         last = table.iloc[-1]
         scored = {name: last[name] for name in ("accuracy", "log_loss", "bytes")}

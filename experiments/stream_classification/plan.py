@@ -11,8 +11,8 @@ from experiments.common.kinds import (
     listed,
     refuse_options,
     refuse_unknown,
+    surrogates,
     takes_part,
-    told_apart,
 )
 from experiments.stream_classification.orders import ORDERS
 from experiments.stream_classification.rows import MADE_UP, labelled
@@ -41,10 +41,10 @@ def plan(c: dict[str, Any], smoke: bool = False) -> list[Stream | Exact]:
         raise BadParameter("batch is at least 1, score_every above 1, and fits are in order.")
     names, seeds = (c["table"], c["seeds"]) if not smoke else ([MADE_UP], c["seeds"][:1])
     tables = {name: labelled(name).X.shape for name in names}
-    told = list(zip(c["surrogate"], told_apart(c["surrogate"]), strict=True))
+    told = surrogates(c["surrogate"])
     runs: list[Stream | Exact] = [
         Stream(entry, label, files, name, order, sizes, seed, rows)
-        for (name, (rows, dim)), order, (entry, (label, files)), seed in product(
+        for (name, (rows, dim)), order, (entry, label, files), seed in product(
             tables.items(), orders, told, seeds
         )
         if takes_part(entry, dim)

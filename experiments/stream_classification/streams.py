@@ -20,6 +20,7 @@ from torch import Tensor
 from bo_stream import DirichletClassifier
 from bo_stream.campaign.records import Row, environment, write_table
 from experiments.common.kinds import Told, built, quiet, without
+from experiments.common.provenance import provenance
 from experiments.stream_classification.exact import exact_scores
 from experiments.stream_classification.orders import ORDERS, at_random
 from experiments.stream_classification.rows import Labelled, labelled
@@ -85,10 +86,10 @@ class Stream:
             self._built(data, torch.arange(5)).observe(data.X[5:6], data.y[5:6])
             for row in self._rows(data):
                 rows.append(row)
-                progress(row)
+                progress({**row, "step": row["n"]})
         about: dict[str, Any] = {"label": f"{self.label}, {self.order}", "problem": self.table}
         about |= {"surrogate": self.surrogate, "order": self.order, "seed": self.seed}
-        about |= {"config": asdict(self.sizes), "environment": environment()}
+        about |= {"config": asdict(self.sizes), "environment": environment(), **provenance()}
         write_table(pd.DataFrame(rows), folder / f"{self.stem}.csv", about)
 
     def _built(self, data: Labelled, rows: Tensor) -> DirichletClassifier:
@@ -177,7 +178,7 @@ class Exact:
         progress(row)
         about: dict[str, Any] = {"label": f"{self.label}, {self.order}", "problem": self.table}
         about |= {"order": self.order, "seed": self.seed}
-        about |= {"config": asdict(self.sizes), "environment": environment()}
+        about |= {"config": asdict(self.sizes), "environment": environment(), **provenance()}
         write_table(pd.DataFrame([row]), folder / f"{self.stem}.csv", about)
 
 

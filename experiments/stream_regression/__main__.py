@@ -9,22 +9,55 @@ by seed, and writes both, with a table a run, to the config's folder: `bo-stream
 draws them.
 """
 
-from experiments.common.command import CONFIGS, TAKES, Config, Out, Smoke, begin, command, start
+from pathlib import Path
+from typing import Any
+
+from experiments.common.command import (
+    CONFIGS,
+    TAKES,
+    Config,
+    Fresh,
+    Out,
+    Retry,
+    Smoke,
+    Workers,
+    begin,
+    command,
+    end,
+    start,
+    swept,
+)
 from experiments.common.progress import say
 
 CONFIG = CONFIGS / "stream_tables.toml"
 
 
-def main(config: Config = CONFIG, out: Out = None, smoke: Smoke = False) -> None:
+def main(
+    config: Config = CONFIG,
+    out: Out = None,
+    smoke: Smoke = False,
+    workers: Workers = None,
+    retry: Retry = False,
+    fresh: Fresh = False,
+) -> None:
     """Stream every table into every surrogate."""
-    from experiments.common.kinds import configured, finished  # here: they bring torch along
+    from experiments.common.kinds import configured, finished, planned  # here: they bring torch
     from experiments.stream_regression.plan import plan
-    from experiments.stream_regression.summary import differences, ends
 
     c = configured(config, CONFIG)
-    runs = plan(c, smoke)
-    folder = begin(c["output"], out, smoke, c.get(TAKES), ["rich"])
-    done = finished(runs, folder)
+    runs = planned(plan, c, smoke)
+    folder = begin(c["output"], out, smoke, c.get(TAKES), ["rich", "sqlalchemy", "loky"])
+    outcomes = swept(runs, folder, smoke, workers, retry, fresh, about={"study": c})
+    done = finished(runs, outcomes, folder)
+    if done:
+        report(c, done, folder)
+    end(outcomes, folder)
+
+
+def report(c: dict[str, Any], done: Any, folder: Path) -> None:
+    """Medians at the end, and differences by seed."""
+    from experiments.stream_regression.summary import differences, ends
+
     summary, pairs = ends(done), differences(done)
     summary.to_csv(folder / "summary.csv", index=False)
     pairs.to_csv(folder / "paired.csv", index=False)

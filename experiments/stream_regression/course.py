@@ -23,6 +23,7 @@ from torch import Tensor
 
 from bo_stream.campaign.records import Row, environment, write_table
 from experiments.common.kinds import Told, quiet, without
+from experiments.common.provenance import provenance
 from experiments.common.splits import TableSplit
 from experiments.stream_regression.contenders import Contender, contender
 from experiments.stream_regression.rows import bounds_of, rows_of, split_of
@@ -88,7 +89,7 @@ class Course:
     @property
     def stem(self) -> str:
         """Name of its files, without suffix."""
-        return f"{self.title}_{self.order}_{self.files}_{self.seed}"
+        return f"{self.title}_{self.order}_{self.files}_{self.seed}".replace(" ", "-")
 
     @property
     def steps(self) -> int:
@@ -106,12 +107,12 @@ class Course:
             rows = []
             for row in self.followed(split, s):
                 rows.append(row)
-                progress(row)
+                progress({**row, "step": row["n"]})
         task: dict[str, Any] = {"name": self.title, "order": self.order}
         task |= {"inputs": split.X.shape[1], "rows": len(split.X), "test rows": len(split.X_test)}
         about: dict[str, Any] = {"label": self.label, "problem": task, "table": self.table}
         about |= {"surrogate": self.surrogate, "seed": self.seed}
-        about |= {"config": asdict(s), "environment": environment()}
+        about |= {"config": asdict(s), "environment": environment(), **provenance()}
         write_table(pd.DataFrame(rows), folder / f"{self.stem}.csv", about)
 
     def followed(self, split: TableSplit, sizes: Sizes) -> Iterator[Mapping[str, Any]]:

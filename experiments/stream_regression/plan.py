@@ -9,13 +9,14 @@ from typing import Any
 
 from bo_stream.families import FAMILIES
 from experiments.common.command import BadParameter
+from experiments.common.expand import told_apart
 from experiments.common.kinds import (
     ABOUT,
     listed,
     refuse_options,
     refuse_unknown,
+    surrogates,
     takes_part,
-    told_apart,
 )
 from experiments.decoupled.contenders import KINDS
 from experiments.stream_regression.course import Course, Sizes
@@ -46,14 +47,14 @@ def plan(c: dict[str, Any], smoke: bool = False) -> list[Course]:
     _check_sizes(sizes)
     tables = [{"name": MADE_UP}] if smoke else c["table"]
     inputs = [rows_of(entry)[0].shape[1] for entry in tables]
-    titles = [files for _, files in told_apart(tables)]
-    surrogates = list(zip(c["surrogate"], told_apart(c["surrogate"]), strict=True))
+    _, titles = told_apart(tables, "tables")
+    told = surrogates(c["surrogate"])
     places = zip(tables, inputs, titles, strict=True)
     seeds = c["seeds"][:1] if smoke else c["seeds"]
     return [
         Course(label, files, entry, table, order, Sizes(**sizes), seed, dim, title)
-        for (table, dim, title), order, (entry, (label, files)), seed in product(
-            places, listed(c["order"]), surrogates, seeds
+        for (table, dim, title), order, (entry, label, files), seed in product(
+            places, listed(c["order"]), told, seeds
         )
         if takes_part(entry, dim)
     ]

@@ -11,9 +11,10 @@ from experiments.common.kinds import (
     built,
     configured,
     listed,
+    planned,
     refuse_options,
+    surrogates,
     takes_part,
-    told_apart,
 )
 
 DEFAULTS = ["stream_tables", "classes", "cost"]
@@ -33,23 +34,21 @@ def test_a_default_reads_as_itself_and_refuses_other_keys(name: str, tmp_path: P
         configured(own, default)
 
 
-def test_entries_are_told_apart_by_label_or_options() -> None:
-    entries = [
-        {"name": "exact"},
-        {"name": "wiski", "grid_size": 8},
-        {"name": "wiski", "grid_size": 16, "label": "fine grid"},
-    ]
-    assert told_apart(entries) == [
+def test_lists_among_options_are_surrogates_of_their_own() -> None:
+    entries = [{"name": "exact"}, {"name": "wiski", "grid_size": [8, 16], "most_inputs": 3}]
+    assert [(label, files) for _, label, files in surrogates(entries)] == [
         ("exact", "exact"),
-        ("wiski, grid_size 8", "wiski_wiski-grid_size-8"),
-        ("fine grid", "wiski_fine-grid"),
+        ("wiski, grid_size 8", "wiski_wiski-grid-size-8"),
+        ("wiski, grid_size 16", "wiski_wiski-grid-size-16"),
     ]
-    for twice in ([entries[1]] * 2, [{"name": "a", "label": "x"}, {"name": "b", "label": "X"}]):
-        with pytest.raises(typer.BadParameter, match="told apart"):
-            told_apart(twice)
-    files = [{"name": "a", "label": "1:2"}, {"name": "a", "label": "1;2"}]
+    assert surrogates(entries)[2][0] == {"name": "wiski", "grid_size": 16, "most_inputs": 3}
+
+
+def test_surrogates_that_cannot_be_told_apart_end_the_command() -> None:
     with pytest.raises(typer.BadParameter, match="told apart"):
-        told_apart(files)
+        planned(
+            lambda c, smoke: surrogates(c["surrogate"]), {"surrogate": [{"name": "a"}] * 2}, True
+        )
 
 
 def test_a_surrogate_has_the_options_of_its_family() -> None:

@@ -73,7 +73,7 @@ def test_a_smoke_run_writes_flat_numbers(smoke: tuple[Path, str]) -> None:
         assert np.allclose(table["step_seconds"], parts, rtol=1e-12)
         assert np.allclose(table["wallclock_seconds"], parts.cumsum(), rtol=1e-12)
         about = json.loads((out / f"{stem}.json").read_text())
-        assert about["problem"]["name"] == "made-up" and about["environment"]["torch_threads"] == 1
+        assert about["problem"]["name"] == MADE_UP and about["environment"]["torch_threads"] == 1
     exact = pd.read_csv(out / f"{stems[1]}.csv")
     assert exact["taken"].tolist() == [30, 50, 60, 60] and exact["update_seconds"].iloc[-1] == 0
     assert (exact["fit_seconds"] > 0).tolist() == [True, False, True, False]  # at 30 and 60
