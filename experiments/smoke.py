@@ -17,6 +17,7 @@ from fnmatch import fnmatch
 from importlib import import_module
 from multiprocessing import connection, get_context
 from pathlib import Path
+from resource import RUSAGE_CHILDREN, getrusage
 from typing import Annotated, Any
 
 from experiments.common.command import CONFIGS, Choice, Out, command, option, start
@@ -90,7 +91,9 @@ def main(
         text = _log(folder, each.name).read_text(encoding="utf-8", errors="replace")
         say(f"\n{each.name} {OPTION} ended with {each.code}:")
         say("\n".join(text.splitlines()[-LINES:]))
-    say(f"\n{len(ended)} commands in {time.perf_counter() - began:.0f} s, {len(failed)} failed")
+    spent, children = time.perf_counter() - began, getrusage(RUSAGE_CHILDREN)
+    cpu = children.ru_utime + children.ru_stime
+    say(f"\n{len(ended)} commands in {spent:.0f} s ({cpu:.0f} s of CPU time), {len(failed)} failed")
     if failed:
         sys.exit(1)
 
@@ -121,15 +124,15 @@ def _run(name: str, folder: Path) -> None:
     """One command, in a process of its own: its output to a file, its results beside it."""
     log = _log(folder, name)
     log.parent.mkdir(parents=True, exist_ok=True)
-    with open(log, "w", encoding="utf-8") as file:
-        os.dup2(file.fileno(), 1)
-        os.dup2(file.fileno(), 2)
-        sys.stdout, sys.stderr = file, file
-        os.chdir(log.parent)
-        module, *arguments = name.split()
-        known = [str(CONFIGS / a) if a.endswith(".toml") else a for a in arguments]
-        sys.argv = [module, *known, OPTION]
-        runpy.run_module(f"experiments.{module}", run_name="__main__", alter_sys=True)
+    file = open(log, "w", buffering=1, encoding="utf-8")  # noqa: SIM115 (until the process ends)
+    os.dup2(file.fileno(), 1)
+    os.dup2(file.fileno(), 2)
+    sys.stdout, sys.stderr = file, file
+    os.chdir(log.parent)
+    module, *arguments = name.split()
+    known = [str(CONFIGS / a) if a.endswith(".toml") else a for a in arguments]
+    sys.argv = [module, *known, OPTION]
+    runpy.run_module(f"experiments.{module}", run_name="__main__", alter_sys=True)
 
 
 def _run_by(config: Path, studies: Sequence[str]) -> str:

@@ -36,15 +36,12 @@ def test_a_configuration_that_nothing_runs_is_named(
 def test_commands_that_fail_are_shown_and_the_others_run(tmp_path: Path) -> None:
     code = (
         "import sys\nfrom experiments import smoke\nsmoke.SHARED = ('torch',)\n"
-        "smoke.commands = lambda: ['nothing of this name', 'computation_aware_toy']\n"
+        "smoke.commands = lambda: ['nothing of this name', 'common.words']\n"
         f"sys.argv = ['smoke', '--out', {str(tmp_path)!r}]\nsmoke.app()"
     )
     root = CONFIGS.parents[1]
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=root)
     assert ran.returncode == 1, ran.stderr
     assert "2 commands in" in ran.stdout and ", 1 failed" in ran.stdout
-    assert "No module named 'experiments.nothing'" in ran.stdout
-    assert (
-        "results/computation_aware_toy_smoke"
-        in (tmp_path / "computation_aware_toy" / "printed.txt").read_text()
-    )
+    assert "No module named experiments.nothing" in ran.stdout
+    assert (tmp_path / "common.words" / "printed.txt").is_file()

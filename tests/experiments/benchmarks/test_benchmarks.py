@@ -1,4 +1,7 @@
-"""The benchmarks run in their smoke mode; what they measure is not asserted on a busy machine."""
+"""Benchmarks in their smoke mode, where there is more to see than that they run.
+
+Times are not asserted on a busy machine; that the others run is seen by ``make smoke``.
+"""
 
 from pathlib import Path
 
@@ -8,19 +11,13 @@ import pytest
 from experiments.benchmarks import (
     acquisition_cost,
     bo_step_cost,
-    cagp_cost,
     campaign_cost,
-    decoupled_cost,
     fit_modes,
-    fit_quality,
     ingest_cost,
     large_grid_cost,
     nipv_cost,
-    sgpr_cost,
-    stream_cost,
     svdgp_cost,
     table_error,
-    wiski_cost,
 )
 
 
@@ -55,17 +52,6 @@ def test_fit_modes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert bool((table["best start"] <= table["value"] + 1.0).all())
 
 
-def test_fit_quality(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    fit_quality.main(smoke=True)
-    assert "median paired difference" in capsys.readouterr().out
-    table = pd.read_csv("results/benchmarks_smoke/fit_quality.csv")
-    assert table["seed"].tolist() == [0, 1]
-    assert bool((table["kept, fit evaluations"] > 0).all())
-
-
 def test_nipv_cost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -79,26 +65,11 @@ def test_nipv_cost(
     assert bool(pools["same picks"].all())
 
 
-def test_sgpr_cost(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    sgpr_cost.main(smoke=True)
-    assert "growth in n" in capsys.readouterr().out
-    assert len(pd.read_csv("results/benchmarks_smoke/sgpr_cost.csv")) == 4
-
-
 def test_svdgp_cost(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     svdgp_cost.main(out=tmp_path, smoke=True)
     assert "RMSE ratio" in capsys.readouterr().out
     assert pd.read_csv(tmp_path / "svdgp_cost.csv")["n"].tolist() == [150, 400]
     assert bool((pd.read_csv(tmp_path / "svdgp_folding.csv")["ratio"] < 1.0).all())
-
-
-def test_wiski_cost(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    wiski_cost.main(out=tmp_path, smoke=True)
-    assert "m = 216" in capsys.readouterr().out
-    assert len(pd.read_csv(tmp_path / "wiski_cost.csv")) == 4
 
 
 def test_large_grid_cost(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -107,12 +78,6 @@ def test_large_grid_cost(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     table = pd.read_csv(tmp_path / "large_grid_cost.csv")
     assert table["nodes"].tolist() == [4913] * 3 + [216] * 3
     assert (table["mean off"] < 1e-3).all()
-
-
-def test_cagp_cost(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    cagp_cost.main(out=tmp_path, smoke=True)
-    assert "ratio with compression" in capsys.readouterr().out
-    assert {p.stem for p in tmp_path.iterdir()} == {"cagp_memory", "cagp_append", "cagp_elbo"}
 
 
 def test_campaign_cost(
@@ -138,23 +103,9 @@ def test_ingest_cost(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert bool((table.loc[0, ["read", "absorb", "merge"]] > 0.0).all())
 
 
-def test_stream_cost(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    stream_cost.main(out=tmp_path, smoke=True)
-    assert "NodeWISKI: evidence" in capsys.readouterr().out
-    table = pd.read_csv(tmp_path / "stream_cost.csv")
-    assert len(table) == 4 and bool((table[["c(m)", "c(m) later", "growth"]] > 0).all(axis=None))
-
-
 def test_table_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     table_error.main(out=tmp_path, smoke=True)
     assert "additive_wiski" in capsys.readouterr().out
     table = pd.read_csv(tmp_path / "table_error.csv")
     assert table["table"].tolist() == ["made-up"] * 4
     assert bool((table["rmse"] < 0.9).all())  # of a function that is nearly a sum
-
-
-def test_decoupled_cost(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    decoupled_cost.main(out=tmp_path, smoke=True)
-    assert "(limit 1.1)" in capsys.readouterr().out
-    table = pd.read_csv(tmp_path / "decoupled_cost.csv")
-    assert table["mean basis"].tolist() == [256, 1024] and bool((table["ms"] > 0.0).all())

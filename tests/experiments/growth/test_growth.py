@@ -1,12 +1,6 @@
-"""The study of how online SGPR grows, in its smoke mode."""
-
-from pathlib import Path
-
-import pandas as pd
-import pytest
+"""The study of how online SGPR grows."""
 
 from bo_stream.growth import VIPS
-from experiments.growth import __main__ as growth
 from experiments.growth.scenarios import KERNELS, SCENARIOS, grown
 
 HELD = {"kernel": "additive", "lengthscale": 0.7, "outputscale": 0.6, "noise": 0.2}
@@ -32,18 +26,6 @@ def test_only_surprises_make_the_model_grow() -> None:
     M, surprises = sizes("outliers")
     grows = [i for i in range(3, 12) if M[i] > M[i - 1]]
     assert grows == surprises[1:]
-
-
-def test_growth(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    growth.main(smoke=True)
-    assert "OIPS / VIPS" in capsys.readouterr().out
-    folder = Path("results/growth_smoke")
-    assert (folder / "sizes.png").exists()
-    table = pd.read_csv(folder / "results.csv")
-    assert set(table["scenario"]) == set(SCENARIOS) and "VIPS" in set(table["policy"])
 
 
 def test_an_additive_kernel_needs_fewer_points_than_a_product() -> None:
