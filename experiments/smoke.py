@@ -35,6 +35,8 @@ RUNS = {
     "decoupled_arm*": "decoupled arm {}",
     "decoupled_stream": "decoupled stream {}",
     "fx*": "fx_stream {}",
+    "stream_tables": "stream_regression {}",
+    "classes": "stream_classification {}",
 }
 """What runs a configuration, by its name; others are run by the study they are named after."""
 LINES = 15

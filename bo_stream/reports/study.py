@@ -49,18 +49,30 @@ ERRORS = {
     "coverage": Column("coverage of 95 % intervals", "coverage", False),
     "integrated_variance": Column("mean variance over the test points", "variance"),
     "accuracy": Column("accuracy", "accuracy", False),
+    "log_loss": Column("log loss", "nats", False),
+    "stream_rmse": Column("error of all batches so far, each before it was learned", "RMSE"),
+    "stream_nlpd": Column(
+        "negative log density of all batches so far, each before it was learned", "nats", False
+    ),
+    "stream_accuracy": Column(
+        "accuracy on all batches so far, each before it was learned", "accuracy", False
+    ),
 }
 SECONDS = {
     "step_seconds": Column("a whole step", "seconds", True, 1e-6),
     "fit_seconds": Column("fit", "seconds", True, 1e-6),
+    "fit_evaluation_seconds": Column("one evaluation of a fit, with gradient", "seconds", True),
     "acquisition_seconds": Column("acquisition", "seconds", True, 1e-6),
     "update_seconds": Column("update", "seconds", True, 1e-6),
+    "predict_seconds": Column("prediction", "seconds", True, 1e-6),
 }
 STATE = {
     "bytes": Column("bytes of the surrogate's state", "bytes"),
     "log_predictive": Column("log density of batches not yet learned", "nats", False),
 }
 COMPARED = ("inference_regret", "rmse")
+WIDE = 1000.0
+"""Ratio of the largest number of observations to the least from which its axis is logarithmic."""
 LONG = 12
 """Entries above which a list in a JSON is data rather than a setting."""
 
@@ -173,11 +185,13 @@ def _figure(
     below = column.least is not None and lowest < column.least
     note += f"; values below {column.least:g} are drawn there." if below else "."
     scale = {"type": "log"} if column.logarithmic else {}
+    least, largest = (pick(float(pick(c.frame["x"])) for _, c in curves) for pick in (min, max))
+    wide = x == "wallclock_seconds" or largest >= WIDE * least > 0.0
     against = {"wallclock_seconds": "wall-clock", "n": "observations"}[x]
     return Figure(
         f"{column.words[0].upper()}{column.words[1:]} against {against}",
         traces,
-        {"title": AXES[x], **({"type": "log"} if x == "wallclock_seconds" else {})},
+        {"title": AXES[x], **({"type": "log"} if wide else {})},
         {"title": column.axis, **scale},
         note,
         numbers((curve for _, curve in curves), AXES[x]),

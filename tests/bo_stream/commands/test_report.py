@@ -226,6 +226,31 @@ def test_a_study(tmp_path: Path, bo) -> None:
     assert f"GP - WISKI</th>{cells}" in page
 
 
+def test_a_study_of_streams(tmp_path: Path, bo) -> None:
+    columns = {
+        "stream_rmse": "Error of all batches so far, each before it was learned",
+        "stream_nlpd": "Negative log density of all batches so far, each before it was learned",
+        "stream_accuracy": "Accuracy on all batches so far, each before it was learned",
+        "log_loss": "Log loss",
+        "predict_seconds": "Prediction",
+        "fit_evaluation_seconds": "One evaluation of a fit, with gradient",
+    }
+    n = np.array([100, 1000, 99_999])
+    for label, factor in (("narrow", 1), ("wide", 1.001)):
+        (tmp_path / label).mkdir()
+        values = {name: np.array([0.5, 0.25, 0.125]) for name in columns}
+        rows = pd.DataFrame({"step": range(3), "n": np.rint(factor * n), **values})
+        rows.to_csv(tmp_path / label / "wiski_0.csv", index=False)
+        assert bo("report", label)[0] == 0
+        drawn = figures(check(tmp_path / label / "report.html"))
+        for title in columns.values():
+            figure = next(f for said, f in drawn.items() if f"{title} against obs" in said)
+            assert figure["traces"][0]["y"] == [0.5, 0.25, 0.125], title
+            assert figure["layout"]["xaxis"].get("type") == (
+                "log" if np.rint(factor * n)[-1] >= 1000.0 * np.rint(factor * n)[0] else None
+            )
+
+
 def test_digits_follow_the_range() -> None:
     assert plain([5_012_345.5, 5_012_350.25]) == [5_012_345.5, 5_012_350.25]
     assert plain([1.23456789e-7, 2.0, np.nan, np.inf]) == [1.2346e-7, 2.0, None, None]

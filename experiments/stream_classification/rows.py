@@ -7,11 +7,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from experiments.common.command import BadParameter
 from problems.tables import load_table
 
-__all__ = ["TABLES", "Labelled", "made_up", "read"]
+__all__ = ["MADE_UP", "Labelled", "labelled"]
 
-TABLES = ("banana", "svmguide1")
+MADE_UP = "made up"
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,16 +31,26 @@ class Labelled:
         return torch.stack([zeros, zeros + 1.0])
 
 
-def read(name: str) -> Labelled:
-    """A table with the source's own training rows; inputs scaled by the range of all rows."""
+def labelled(name: str) -> Labelled:
+    """A table with the source's own training rows; inputs scaled by the range of all rows.
+
+    Args:
+        name: Of `problems.tables`, or ``made up``.
+    """
+    if name == MADE_UP:
+        return _made_up()
     table = load_table(name)
+    if table.train is None or table.Y.shape[1] != 1 or set(table.Y.unique().tolist()) != {0.0, 1.0}:
+        raise BadParameter(
+            f"table {name} has no labels 0 and 1 with training rows of its own; banana and "
+            "svmguide1 have."
+        )
     low, high = table.X.amin(0), table.X.amax(0)
-    X, y = (table.X - low) / (high - low), table.Y[:, 0].long()
-    train = torch.ones(len(X), dtype=torch.bool) if table.train is None else table.train
+    X, y, train = (table.X - low) / (high - low), table.Y[:, 0].long(), table.train
     return Labelled(X[train], y[train], X[~train], y[~train])
 
 
-def made_up(n: int = 90, seed: int = 0) -> Labelled:
+def _made_up(n: int = 90, seed: int = 0) -> Labelled:
     """A disc in a square, one label in twenty wrong."""
     generator = torch.Generator().manual_seed(seed)
     X = torch.rand(2 * n, 2, generator=generator, dtype=torch.float64)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import gpytorch
 import torch
 from botorch.fit import fit_gpytorch_mll
@@ -15,14 +13,10 @@ from gpytorch.means import ConstantMean
 from gpytorch.mlls import ExactMarginalLogLikelihood
 from torch import Size, Tensor
 
-from experiments.classification.rows import Labelled
-from experiments.classification.streams import at_random, scores
+from bo_stream.campaign.records import Row
+from experiments.stream_classification.rows import Labelled
 
 __all__ = ["exact_scores"]
-
-FIRST, STEPS = 500, 15
-"""Rows that hyperparameters are first learned from to the end, and steps on all rows after that."""
-SAMPLES = 256
 
 
 class DirichletGP(gpytorch.models.ExactGP):
@@ -47,32 +41,43 @@ class DirichletGP(gpytorch.models.ExactGP):
         return MultivariateNormal(self.mean_module(X), self.covar_module(X))
 
 
-def exact_scores(data: Labelled) -> dict[str, object]:
-    """Scores with all training rows at once."""
-    start = time.process_time()
-    few = at_random(data.y)[:FIRST]
+def exact_scores(
+    data: Labelled, few: Tensor, maxiter: int, samples: int, seed: int
+) -> tuple[Tensor, Tensor, dict[str, float]]:
+    """Classes and probabilities at the test rows, with all training rows at once, and seconds.
+
+    Args:
+        data: The table.
+        few: Rows that hyperparameters are first learned from to the end.
+        maxiter: Steps on all rows after that.
+        samples: Of the softmax.
+        seed: Of these.
+    """
+    spent = Row(("fit_seconds", "predict_seconds"))
+    with spent.timed("fit_seconds"):
+        model = _fitted(data, few, maxiter)
+    with torch.no_grad(), spent.timed("predict_seconds"):
+        parts = [_predicted(model, x, samples, seed) for x in data.X_test.split(500)]
+        best, p = (torch.cat(part) for part in zip(*parts, strict=True))
+    return best, p, dict(spent)
+
+
+def _fitted(data: Labelled, few: Tensor, maxiter: int) -> DirichletGP:
     first = DirichletGP(data.X[few], data.y[few])
     fit_gpytorch_mll(ExactMarginalLogLikelihood(first.likelihood, first))
     model = first
-    if len(data.y) > FIRST:
+    if len(data.y) > len(few):
         model = DirichletGP(data.X, data.y)
         for own, learned in zip(model.parameters(), first.parameters(), strict=True):
             own.data.copy_(learned.data)
         mll = ExactMarginalLogLikelihood(model.likelihood, model)
-        fit_gpytorch_mll(mll, optimizer_kwargs={"options": {"maxiter": STEPS}}, max_attempts=1)
-    model.eval()
-    with torch.no_grad():
-        parts = [_predicted(model, x) for x in data.X_test.split(500)]
-    best, p = (torch.cat(part) for part in zip(*parts, strict=True))
-    seconds = time.process_time() - start
-    return {"surrogate": "exact GP", **scores(best, p, data.y_test), "seconds": seconds}
+        fit_gpytorch_mll(mll, optimizer_kwargs={"options": {"maxiter": maxiter}}, max_attempts=1)
+    return model.eval()
 
 
-def _predicted(model: DirichletGP, X: Tensor) -> tuple[Tensor, Tensor]:
+def _predicted(model: DirichletGP, X: Tensor, samples: int, seed: int) -> tuple[Tensor, Tensor]:
     """Classes of largest mean, and mean softmaxes, of a batch of points."""
-    f = model(X)
-    Z = torch.randn(
-        SAMPLES, *f.mean.shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64
-    )
+    f, generator = model(X), torch.Generator().manual_seed(seed)
+    Z = torch.randn(samples, *f.mean.shape, generator=generator, dtype=torch.float64)
     p = torch.softmax(f.mean + f.variance.sqrt() * Z, 1).mean(0)
     return f.mean.argmax(0), p.mT

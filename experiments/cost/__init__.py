@@ -1,0 +1,1 @@
+"""Seconds of each part of a step against the number of points seen."""

@@ -1,0 +1,1 @@
+"""Tables as streams: errors of surrogates against rows, seconds and bytes."""

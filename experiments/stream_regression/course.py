@@ -1,0 +1,185 @@
+"""One method along one stream: every batch is scored before it is absorbed.
+
+Rows have the columns that ``bo-stream report`` draws. ``update_seconds`` are those of absorbing a
+batch and bringing the posterior up to date (a family that refits as it observes does so there),
+``fit_seconds`` those of fits at doublings or whatever the configuration says, ``step_seconds`` both
+and ``wallclock_seconds`` their running sum. Scoring is in none of these; ``predict_seconds`` are
+those of predicting the test rows.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from itertools import islice
+from pathlib import Path
+from statistics import NormalDist
+from typing import Any
+
+import pandas as pd
+import torch
+from torch import Tensor
+
+from bo_stream.campaign.records import Row, environment, write_table
+from experiments.common.kinds import Told, quiet, without
+from experiments.common.provenance import provenance
+from experiments.common.splits import TableSplit
+from experiments.stream_regression.contenders import Contender, contender
+from experiments.stream_regression.rows import bounds_of, rows_of, split_of
+
+__all__ = ["COLUMNS", "Course", "Sizes", "scores"]
+
+COLUMNS = (
+    *("step", "n", "taken", "bytes", "fit_evaluations"),
+    *(f"{part}_seconds" for part in ("update", "fit", "step", "wallclock", "predict")),
+    *("log_predictive", "stream_rmse", "stream_nlpd", "rmse", "nlpd", "coverage"),
+)
+LEVEL = 0.95
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How streams go.
+
+    Attributes:
+        rows, test: Most rows of the stream, and held out.
+        first: Rows that come first, all at once.
+        batch: Rows of each batch after them.
+        fit_every: Factor of n from one fit to the next; 0: the first alone.
+        score_every: Factor of n from one scoring of the test rows to the next.
+        evaluations: Most evaluations of the objective in a fit.
+    """
+
+    rows: int
+    test: int
+    first: int
+    batch: int
+    fit_every: float
+    score_every: float
+    evaluations: int
+
+
+@dataclass(frozen=True)
+class Course:
+    """One method, table, order and seed.
+
+    Attributes:
+        label, files: Of the method, and what the names of its files have of it.
+        surrogate: Its name and options, ``rows`` (it takes no more than so many; the rest of the
+            stream it is only scored on) among them.
+        table: Name and columns.
+        order: Of the stream.
+        sizes: How it goes.
+        seed: Of which rows are which.
+        inputs: Of the table.
+        title: The table, for names of files.
+    """
+
+    label: str
+    files: str
+    surrogate: dict[str, Any]
+    table: dict[str, Any]
+    order: str
+    sizes: Sizes
+    seed: int
+    inputs: int
+    title: str
+
+    @property
+    def stem(self) -> str:
+        """Name of its files, without suffix."""
+        return f"{self.title}_{self.order}_{self.files}_{self.seed}".replace(" ", "-")
+
+    @property
+    def steps(self) -> int:
+        """Amount of work: rows that it learns from."""
+        return int(min(self.surrogate.get("rows", self.sizes.rows), self.sizes.rows))
+
+    def execute(self, folder: Path, progress: Told) -> None:
+        """Go along the stream; a throw-away step first, so that no timing pays for imports."""
+        with quiet():
+            s = self.sizes
+            split = split_of(*rows_of(self.table), self.order, s.rows, s.test, self.seed)
+            brief = replace(s, evaluations=1, first=min(s.first, 30), batch=5)
+            for _ in islice(self.followed(split, brief), 2):
+                pass
+            rows = []
+            for row in self.followed(split, s):
+                rows.append(row)
+                progress({**row, "step": row["n"]})
+        task: dict[str, Any] = {"name": self.title, "order": self.order}
+        task |= {"inputs": split.X.shape[1], "rows": len(split.X), "test rows": len(split.X_test)}
+        about: dict[str, Any] = {"label": self.label, "problem": task, "table": self.table}
+        about |= {"surrogate": self.surrogate, "seed": self.seed}
+        about |= {"config": asdict(s), "environment": environment(), **provenance()}
+        write_table(pd.DataFrame(rows), folder / f"{self.stem}.csv", about)
+
+    def followed(self, split: TableSplit, sizes: Sizes) -> Iterator[Mapping[str, Any]]:
+        """A row for the first rows and one for each batch."""
+        options = without(self.surrogate, ("name", "label", "rows", "least_inputs", "most_inputs"))
+        method = contender(self.surrogate["name"], options, bounds_of(split), self.seed)
+        return _rows(method, split, sizes, self.surrogate.get("rows", len(split.X)))
+
+
+def scores(law: tuple[Tensor, Tensor], y: Tensor) -> dict[str, float]:
+    """Error, density (nats) and coverage of 95 % intervals of observations ``y``, ``n``.
+
+    Args:
+        law: Means and variances of these observations.
+        y: What was observed.
+    """
+    mean, variance = law
+    error = y - mean
+    nlpd = 0.5 * ((2.0 * math.pi * variance).log() + error.square() / variance)
+    half = NormalDist().inv_cdf(0.5 + 0.5 * LEVEL)
+    return {
+        "rmse": float(error.square().mean().sqrt()),
+        "nlpd": float(nlpd.mean()),
+        "coverage": float((error.abs() <= half * variance.sqrt()).double().mean()),
+    }
+
+
+def _rows(
+    method: Contender, split: TableSplit, sizes: Sizes, most: int
+) -> Iterator[Mapping[str, Any]]:
+    """Rows as they come, the test rows scored at first, then as n grows, and at the end."""
+    row, spent = Row(COLUMNS), 0.0
+    seen, taken, fitted, judged = 0, 0, 0, 0
+
+    def learn(X: Tensor, Y: Tensor) -> None:
+        nonlocal seen, taken, fitted
+        room = min(len(X), most - taken)
+        if room > 0:
+            with row.timed("update_seconds"):
+                method.absorb(X[:room], Y[:room])
+            taken += room
+            due = taken >= sizes.fit_every * fitted if sizes.fit_every else not fitted
+            if due:
+                with row.timed("fit_seconds"):
+                    row["fit_evaluations"] = method.fit(sizes.evaluations)
+                fitted = taken
+        seen += len(X)
+
+    first = min(sizes.first, len(split.X) - 1)
+    learn(split.X[:first], split.Y[:first])
+    parts = split.X[first:].split(sizes.batch), split.Y[first:].split(sizes.batch)
+    stream = method.scored(zip(*parts, strict=True), learn)
+    step = 0
+    while True:
+        seconds = row["update_seconds"] + row["fit_seconds"]
+        spent += seconds
+        row |= {"step": step, "n": seen, "taken": taken, "bytes": method.bytes}
+        row |= {"step_seconds": seconds, "wallclock_seconds": spent, "predict_seconds": math.nan}
+        if seen >= sizes.score_every * judged or seen == len(split.X):
+            row["predict_seconds"], judged = 0.0, seen
+            with torch.no_grad(), row.timed("predict_seconds"):
+                law = method.predict(split.X_test)
+            row |= scores(law, split.Y_test[:, 0])
+        yield dict(row)
+        step, row = step + 1, Row(COLUMNS)
+        said = next(stream, None)
+        if said is None:
+            return
+        row |= {"log_predictive": said.log_density, "stream_rmse": said.rmse}
+        row |= {"stream_nlpd": said.mean_loss}

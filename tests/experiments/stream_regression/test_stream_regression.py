@@ -1,0 +1,183 @@
+"""Tables as streams: what the rows of a run say, and what is refused."""
+
+import json
+import math
+import pickle
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+import typer
+from typer.testing import CliRunner
+
+from bo_stream import ExactGP
+from bo_stream.scores import marginals, noise_variance, score
+from experiments.stream_regression import __main__ as study
+from experiments.stream_regression.course import COLUMNS, Course, Sizes, scores
+from experiments.stream_regression.plan import plan
+from experiments.stream_regression.rows import MADE_UP, bounds_of, rows_of, split_of
+from experiments.stream_regression.summary import differences, ends
+
+SIZES = Sizes(100, 40, 30, 20, 2.0, 1.5, 6)
+CONFIG = tomllib.loads(study.CONFIG.read_text())
+FEW = """
+[[surrogate]]
+name = "wiski"
+grid_size = 10
+
+[[surrogate]]
+name = "exact"
+rows = 60
+
+[[surrogate]]
+name = "local"
+cap = 40
+"""
+
+
+def course(name: str = "exact", seed: int = 0, order: str = "shuffled", **options) -> Course:
+    entry = {"name": name, **options}
+    return Course(name, name, entry, {"name": MADE_UP}, order, SIZES, seed, 2, "made-up")
+
+
+@pytest.fixture(scope="module")
+def smoke(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    folder = tmp_path_factory.mktemp("stream_regression")
+    text = study.CONFIG.read_text().replace("score_every = 1.3", "score_every = 1.5")
+    (folder / "few.toml").write_text(text[: text.index("[[surrogate]]")] + FEW)
+    out = folder / "out"
+    arguments = [str(folder / "few.toml"), "--smoke", "--out", str(out)]
+    result = CliRunner().invoke(study.app, arguments)
+    assert result.exit_code == 0, result.output
+    return out, result.output
+
+
+def test_a_smoke_run_writes_flat_numbers(smoke: tuple[Path, str]) -> None:
+    out, said = smoke
+    stems = [f"made-up_shuffled_{name}_0" for name in ("wiski", "exact", "local")]
+    assert sorted(path.stem for path in out.glob("*_0.csv")) == sorted(stems)
+    for stem in stems:
+        table = pd.read_csv(out / f"{stem}.csv")
+        assert tuple(table) == COLUMNS and all(kind.kind in "if" for kind in table.dtypes)
+        assert table["n"].tolist() == [30, 50, 70, 90] and table["step"].tolist() == [0, 1, 2, 3]
+        last, scored = table.iloc[-1], table[table["rmse"].notna()]
+        assert scored["n"].tolist() == [30, 50, 90]  # by factors of 1.5, and at the end
+        known = ["nlpd", "coverage", "predict_seconds"]
+        assert np.isfinite(scored[known]).all(axis=None) and last["rmse"] < 0.5
+        assert np.isfinite(table.drop(columns=["rmse", "bytes", *known]).iloc[1:]).all(axis=None)
+        parts = table["update_seconds"] + table["fit_seconds"]
+        assert (table["update_seconds"] > 0).all() or "exact" in stem
+        assert np.allclose(table["step_seconds"], parts, rtol=1e-12)
+        assert np.allclose(table["wallclock_seconds"], parts.cumsum(), rtol=1e-12)
+        about = json.loads((out / f"{stem}.json").read_text())
+        assert about["problem"]["name"] == MADE_UP and about["environment"]["torch_threads"] == 1
+    exact = pd.read_csv(out / f"{stems[1]}.csv")
+    assert exact["taken"].tolist() == [30, 50, 60, 60] and exact["update_seconds"].iloc[-1] == 0
+    assert (exact["fit_seconds"] > 0).tolist() == [True, False, True, False]  # at 30 and 60
+    pairs = pd.read_csv(out / "paired.csv")
+    assert len(pairs) == 2 * 2 and (pairs["median"] > 0.0).all()  # the best is the second
+    assert "medians over seeds at the end" in said and pairs["pair"][0] in said
+    assert pd.read_csv(out / "summary.csv")["surrogate"].tolist() == ["wiski", "exact", "local"]
+
+
+def test_every_batch_is_scored_before_it_is_absorbed() -> None:
+    split = split_of(*rows_of({"name": MADE_UP}), "shuffled", 100, 40, 0)
+    table = pd.DataFrame(course().followed(split, SIZES))
+    model = ExactGP(split.X[:30], split.Y[:30], bounds=bounds_of(split))
+    model.fit(SIZES.evaluations)
+    X, Y = split.X[30:50], split.Y[30:50]
+    density, error = float(model.log_predictive(X, Y)), model.posterior(X).mean - Y
+    assert table["log_predictive"][1] == pytest.approx(density, rel=1e-9)
+    assert table["stream_nlpd"][1] == pytest.approx(-density / 20, rel=1e-9)
+    assert table["stream_rmse"][1] == pytest.approx(float(error.square().mean().sqrt()), rel=1e-9)
+    said = score(model, split.X_test, split.Y_test, split.Y_test)
+    assert table["rmse"][0] == pytest.approx(said.rmse, rel=1e-9)
+
+
+def test_a_baseline_is_scored_point_by_point() -> None:
+    split = split_of(*rows_of({"name": MADE_UP}), "shuffled", 100, 40, 0)
+    rival = course("local", cap=40)
+    table = pd.DataFrame(rival.followed(split, SIZES))
+    assert table["stream_rmse"].iloc[-1] < 0.6 and table["bytes"].isna().all()
+    total = -table["log_predictive"].iloc[1:].sum() / 70
+    assert table["stream_nlpd"].iloc[-1] == pytest.approx(total, rel=1e-9)
+
+
+def test_scores_are_those_of_the_library() -> None:
+    split = split_of(*rows_of({"name": MADE_UP}), "shuffled", 100, 40, 0)
+    model = ExactGP(split.X, split.Y)
+    mean, variance = marginals(model, split.X_test)
+    law = mean, variance + noise_variance(model).detach()
+    said = score(model, split.X_test, split.Y_test, split.Y_test)
+    assert scores(law, split.Y_test[:, 0]) == pytest.approx(
+        {"rmse": said.rmse, "nlpd": said.nlpd, "coverage": said.coverage}, rel=1e-9
+    )
+
+
+def test_orders_hold_the_same_rows() -> None:
+    X, Y = rows_of({"name": MADE_UP})
+    a, b = (split_of(X, Y, order, 100, 40, 3) for order in ("shuffled", "sorted"))
+    assert bool((b.X[:, 0].diff() >= 0.0).all()) and not bool((a.X[:, 0].diff() >= 0.0).all())
+    rows = a.X[:, 0].argsort()
+    assert torch.equal(a.X[rows], b.X) and torch.equal(a.Y[rows], b.Y)
+    assert torch.equal(a.X_test, b.X_test)
+
+
+def test_the_whole_plan_has_stems_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    inputs = {"road3d_first5000": 2, "magnetic_path1": 2, "powerplant": 4, "concrete": 8}
+    place = "experiments.stream_regression.plan.rows_of"
+    monkeypatch.setattr(place, lambda table: (torch.empty(0, inputs[table["name"]]), None))
+    runs = plan(CONFIG | {"order": ["shuffled", "sorted"]})
+    assert pickle.loads(pickle.dumps(runs)) == runs
+    assert len({run.stem for run in runs}) == len(runs) == 2 * 3 * (4 * 6 + 2)
+    assert {run.inputs for run in runs if run.label == "wiski"} == {2}
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"order": ["backwards"]}, "order has backwards"),
+        ({"surrogate": [{"name": "kriging"}]}, "no surrogate kriging"),
+        ({"surrogate": [{"name": "wiski", "nodes": 3}]}, "surrogate wiski has nodes"),
+        ({"surrogate": [{"name": "svi", "cap": 3}]}, "baseline svi has cap"),
+        ({"table": [{"name": "concrete", "colums": []}]}, "table concrete has colums"),
+        ({"batch": 0}, "batch is 0"),
+        ({"fit_every": 0.5}, "factors above 1"),
+    ],
+)
+def test_what_means_nothing_is_refused(changed: dict, said: str) -> None:
+    with pytest.raises(typer.BadParameter, match=said):
+        plan(CONFIG | changed)
+
+
+def test_the_command_refuses_on_one_line(refused, tmp_path: Path) -> None:
+    own = tmp_path / "own.toml"
+    own.write_text("colour = 1\n" + study.CONFIG.read_text())
+    assert "own.toml has colour" in refused(study.app, own)
+
+
+def test_differences_are_from_the_best_and_by_seed() -> None:
+    done = []
+    for seed, shift in enumerate((1.0, 2.0, 4.0, 3.0)):
+        for k, name in enumerate(("hsgp", "exact", "cagp")):
+            if name != "cagp" or seed:
+                row = dict.fromkeys(COLUMNS, 1.0) | {"rmse": shift * 2.0**-k, "nlpd": shift + k}
+                done.append((course(name, seed), pd.DataFrame([row, row])))
+    found = differences(done).set_index(["of", "pair"])
+    assert list(found.index) == [
+        ("log RMSE", "hsgp - cagp"),
+        ("log RMSE", "exact - cagp"),
+        ("NLPD", "exact - hsgp"),
+        ("NLPD", "cagp - hsgp"),
+    ]
+    assert found["median"].tolist() == pytest.approx([2 * math.log(2), math.log(2), 1.0, 2.0])
+    assert found["seeds"].tolist() == [3, 3, 4, 3]
+    assert np.allclose(found["low"], found["median"]) and np.allclose(
+        found["high"], found["median"]
+    )
+    last = ends(done).set_index("surrogate")
+    assert last["seeds"].to_dict() == {"hsgp": 4, "exact": 4, "cagp": 3}
+    assert last.loc["hsgp", "RMSE"] == 2.5
