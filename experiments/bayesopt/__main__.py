@@ -28,7 +28,7 @@ def demo(out: Out = None, smoke: Smoke = False, workers: Workers = 2) -> None:
     folder = _study(CONFIGS / "demo.toml", Path("results/demo"), out, smoke, workers)
     from experiments.bayesopt.crossover import show  # here, so that --help need not wait for torch
 
-    show(CONFIGS / "crossover.toml", folder, smoke, workers)
+    show(CONFIGS / "crossover.toml", folder, smoke, 0 if smoke else workers)
 
 
 def run(
