@@ -35,7 +35,10 @@ RUNS = {
     "decoupled_arm*": "decoupled arm {}",
     "decoupled_stream": "decoupled stream {}",
     "fx*": "fx_stream {}",
-    "stream_tables": "stream_regression {}",
+    "comparison*": "bayesopt run {}",
+    "crossover": "bayesopt demo",
+    "peers": "bayesopt run {}",
+    "stream_*": "stream_regression {}",
     "classes": "stream_classification {}",
 }
 """What runs a configuration, by its name; others are run by the study they are named after."""
@@ -71,7 +74,7 @@ def commands() -> list[str]:
     taken = {name.split()[0] for name in found}
     benchmarks = sorted(p for p in ROOT.glob("benchmarks/*.py") if _has_smoke(p))
     found += [study for study in studies if study not in taken]
-    return found + [f"benchmarks.{path.stem}" for path in benchmarks]
+    return list(dict.fromkeys(found)) + [f"benchmarks.{path.stem}" for path in benchmarks]
 
 
 def main(

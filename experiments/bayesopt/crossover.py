@@ -227,11 +227,11 @@ def told(table: pd.DataFrame, exact: str) -> list[str]:
             f" {exact}'s {other[most] / other[least]:.1f} times; at {most:,},"
             f" {label}'s took {stream[most]:.2g} s and {exact}'s {other[most]:.2g} s.",
         ]
-        if n > least:
-            lines.append(
-                f"With fewer points, take {exact}: it is quicker, and approximates nothing."
-            )
-        lines.append(f"With more, take {label} where the time of a step matters.")
+        few = f"With fewer points, take {exact}: it is quicker, and approximates nothing."
+        lines += [few] if n > least else []
+        lines.append(
+            f"Otherwise take {label} where the time of a step matters, {exact} where it does not."
+        )
     return [*lines, "For other inputs, noise and drift, see the table of surrogates in the README."]
 
 

@@ -17,19 +17,17 @@ from typing import Any
 from botorch.utils.sampling import draw_sobol_samples
 
 from acquisitions import build
-from bo_stream import actions, growth, surrogate
+from bo_stream import surrogate
 from bo_stream.families import in_loops
 from bo_stream.loop import BOLoop, FitPolicy, LoopConfig
 from experiments.bayesopt.peer_loop import PeerLoop
 from experiments.bayesopt.peer_runs import installed, peer_loop
 from experiments.common.expand import expanded, plain, told_apart
+from experiments.common.kinds import built
 from experiments.common.provenance import provenance
 from problems import synthetic
 
 __all__ = ["Run", "Study"]
-
-POLICIES = {"actions": actions, "growth": growth}
-"""Options of families that are given by name, and where they are from."""
 
 
 @dataclass(frozen=True)
@@ -78,12 +76,8 @@ class Run:
         family = dict(self.surrogate)
         if self.peer:
             return peer_loop(family, problem, self.config, callback)
-        for option, policies in POLICIES.items():
-            if option in family:
-                choice = dict(family[option])
-                family[option] = getattr(policies, choice.pop("name"))(**choice)
         name = family.pop("name")
-        make = partial(surrogate, name, **in_loops(name, family))
+        make = partial(surrogate, name, **in_loops(name, built(family)))
         options = dict(self.acquisition)
         if "mc_points" in options:
             options["mc_points"] = draw_sobol_samples(

@@ -40,9 +40,6 @@ __all__ = [
 ABOUT = ("name", "label", "least_inputs", "most_inputs")
 """Keys of a surrogate that say which it is and where it takes part."""
 
-UNKNOWN = "not measured"
-"""What a configuration says of how long it takes where nobody knows."""
-
 Entry = dict[str, Any]
 Told = Callable[[Mapping[str, Any]], None]
 R = TypeVar("R", bound=Run)
@@ -52,7 +49,7 @@ def configured(config: Path, default: Path) -> dict[str, Any]:
     """A configuration with the keys of the default one and no others (but for ``takes``)."""
     c = read(config, default)
     refuse_unknown(c, {*parsed(default), TAKES}, str(config))
-    return {key: value for key, value in c.items() if (key, value) != (TAKES, UNKNOWN)}
+    return c
 
 
 def refuse_unknown(given: Iterable[str], known: Iterable[str], what: str) -> None:

@@ -25,12 +25,15 @@ class TableSplit:
     Y_test: Tensor
 
     @classmethod
-    def standardised(cls, X: Tensor, Y: Tensor, train: int, test: int, seed: int) -> TableSplit:
+    def standardised(
+        cls, X: Tensor, Y: Tensor, train: int, test: int, seed: int | None
+    ) -> TableSplit:
         """At most so many rows, in units of the training rows' mean and deviation.
 
-        A table of fewer rows is shared in the same proportion. Constant columns go.
+        A table of fewer rows is shared in the same proportion. Constant columns go. Without a seed
+        rows stay in their order, those for training first.
         """
-        order = _shuffled(X, seed)
+        order = torch.arange(len(X)) if seed is None else _shuffled(X, seed)
         cut = min(train, len(X) * train // (train + test))
         rows, held_out = order[:cut], order[cut : cut + test]
         X = X[:, X[rows].std(0) > 0.0]

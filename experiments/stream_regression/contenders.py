@@ -70,10 +70,17 @@ def contender(name: str, options: Mapping[str, Any], bounds: Tensor, seed: int) 
 
 
 class Family:
-    """A family of bo_stream; inputs are normalised to the bounds, outcomes by the first rows."""
+    """A family of bo_stream; inputs are normalised to the bounds, outcomes by the first rows.
+
+    Args:
+        name: Of the family.
+        options: Of it, and ``forget``.
+        bounds: ``2 x d``.
+    """
 
     def __init__(self, name: str, options: dict[str, Any], bounds: Tensor) -> None:
-        self.name, self.options, self.bounds = name, options, bounds
+        self.name, self.options, self.bounds = name, dict(options), bounds
+        self.factor: float | None = self.options.pop("forget", None)
         self._model: StreamingGP | None = None
 
     @property
@@ -93,6 +100,8 @@ class Family:
         if self._model is None:
             self._model = surrogate(self.name, X, Y, bounds=self.bounds, **self.options)
         else:
+            if self.factor is not None:
+                self._model.forget(self.factor)
             self._model.observe(X, Y)
         self._model.process()  # bringing the posterior up to date belongs to the update
 

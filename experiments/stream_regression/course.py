@@ -67,7 +67,8 @@ class Course:
     Attributes:
         label, files: Of the method, and what the names of its files have of it.
         surrogate: Its name and options, ``rows`` (it takes no more than so many; the rest of the
-            stream it is only scored on) among them.
+            stream it is only scored on) and ``forget`` (what it knew counts so many times as much
+            with every batch) among them.
         table: Name and columns.
         order: Of the stream.
         sizes: How it goes.

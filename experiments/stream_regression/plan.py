@@ -66,7 +66,7 @@ def _check(entry: dict[str, Any]) -> None:
         known = set(inspect.signature(KINDS[name]).parameters) - {"seed", "given"}
         refuse_unknown(entry, {*known, *ABOUT, "rows", "seconds"}, f"baseline {name}")
     elif name in FAMILIES:
-        refuse_options(entry, ["rows"])
+        refuse_options(entry, ["rows", "forget"])
     else:
         known_names = ", ".join([*FAMILIES, *KINDS])
         raise BadParameter(f"no surrogate {name}; there are {known_names}.")

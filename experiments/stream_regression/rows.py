@@ -13,21 +13,25 @@ from experiments.common.command import BadParameter
 from experiments.common.splits import TableSplit
 from problems.tables import load_table
 
-__all__ = ["MADE_UP", "ORDERS", "bounds_of", "rows_of", "split_of"]
+__all__ = ["DRIFTING", "MADE_UP", "ORDERS", "bounds_of", "rows_of", "split_of"]
 
 MADE_UP = "made up"
-ORDERS = ("shuffled", "sorted")
+DRIFTING = "drifting"
+ORDERS = ("shuffled", "sorted", "as they come")
 
 
 def rows_of(table: Mapping[str, Any]) -> tuple[Tensor, Tensor]:
     """Inputs ``n x d`` and outcomes ``n x 1``.
 
     Args:
-        table: ``name`` of one of `problems.tables`, or ``made up``; ``inputs`` and ``targets``,
-            names of columns, where others than the table's own are wanted.
+        table: ``name`` of one of `problems.tables`, or ``made up``, or ``drifting``, a function that
+            moves as rows come; ``inputs`` and ``targets``, names of columns, where others than the
+            table's own are wanted.
     """
     if table["name"] == MADE_UP:
         return _made_up()
+    if table["name"] == DRIFTING:
+        return _drifting()
     columns = {key: table[key] for key in ("inputs", "targets") if key in table}
     read = load_table(table["name"], **columns)
     if read.Y.shape[1] != 1:
@@ -44,13 +48,14 @@ def split_of(X: Tensor, Y: Tensor, order: str, train: int, test: int, seed: int)
     Args:
         X: ``n x d``.
         Y: ``n x 1``.
-        order: ``shuffled``, by the seed, or ``sorted`` by the first input.
+        order: ``shuffled``, by the seed, ``sorted`` by the first input, or ``as they come``: then the
+            rows held out are those that come last.
         train: Rows of the stream.
         test: Rows held out.
         seed: Of which rows are which.
     """
-    split = TableSplit.standardised(X, Y, train, test, seed)
-    if order == "shuffled":
+    split = TableSplit.standardised(X, Y, train, test, None if order == "as they come" else seed)
+    if order != "sorted":
         return split
     rows = split.X[:, 0].argsort(stable=True)
     return replace(split, X=split.X[rows], Y=split.Y[rows])
@@ -67,3 +72,12 @@ def _made_up() -> tuple[Tensor, Tensor]:
     X = torch.rand(400, 2, generator=generator, dtype=torch.float64)
     noise = torch.randn(400, 1, generator=generator, dtype=torch.float64)
     return X, (6.0 * X).sin().sum(-1, keepdim=True) + 0.2 * noise
+
+
+def _drifting() -> tuple[Tensor, Tensor]:
+    """Waves that run through the unit square, from a seed of their own."""
+    generator = torch.Generator().manual_seed(1)
+    X = torch.rand(5000, 2, generator=generator, dtype=torch.float64)
+    noise = torch.randn(5000, 1, generator=generator, dtype=torch.float64)
+    moved = 6.0 * X + torch.linspace(0.0, 12.0, 5000, dtype=torch.float64).unsqueeze(-1)
+    return X, moved.sin().sum(-1, keepdim=True) + 0.2 * noise

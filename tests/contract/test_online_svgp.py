@@ -29,6 +29,11 @@ class TestOnlineSVGP(StreamingContract):
         self.initial_steps = 300
         super().test_noise_matters_point_by_point()
 
+    def test_warm_fits_take_few_evaluations(self) -> None:
+        """A fit is warm once the network has settled."""
+        self.initial_steps = 40
+        super().test_warm_fits_take_few_evaluations()
+
 
 @pytest.mark.slow
 class TestKnownNoise(TestOnlineSVGP):

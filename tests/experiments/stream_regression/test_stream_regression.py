@@ -18,7 +18,7 @@ from bo_stream.scores import marginals, noise_variance, score
 from experiments.stream_regression import __main__ as study
 from experiments.stream_regression.course import COLUMNS, Course, Sizes, scores
 from experiments.stream_regression.plan import plan
-from experiments.stream_regression.rows import MADE_UP, bounds_of, rows_of, split_of
+from experiments.stream_regression.rows import DRIFTING, MADE_UP, bounds_of, rows_of, split_of
 from experiments.stream_regression.summary import differences, ends
 
 SIZES = Sizes(100, 40, 30, 20, 2.0, 1.5, 6)
@@ -181,3 +181,19 @@ def test_differences_are_from_the_best_and_by_seed() -> None:
     last = ends(done).set_index("surrogate")
     assert last["seeds"].to_dict() == {"hsgp": 4, "exact": 4, "cagp": 3}
     assert last.loc["hsgp", "RMSE"] == 2.5
+
+
+def test_what_drifts_is_followed_by_forgetting() -> None:
+    sizes = Sizes(1500, 100, 200, 25, 2.0, 2.0, 20)
+    X, Y = rows_of({"name": DRIFTING})
+    split = split_of(X, Y, "as they come", sizes.rows, sizes.test, 0)
+    assert torch.equal(split.X[:, 0].argsort(), X[:1500, 0].argsort())  # in their order,
+    assert len(split.X_test) == 100  # those held out after them
+    last = {}
+    for factor in (None, 0.9):
+        options = {} if factor is None else {"forget": factor}
+        run = Course(
+            "wiski", "wiski", {"name": "wiski", "grid_size": 8, **options}, {}, "", sizes, 0, 2, ""
+        )
+        *_, last[factor] = run.followed(split, sizes)
+    assert last[0.9]["rmse"] < 0.6 * last[None]["rmse"]
