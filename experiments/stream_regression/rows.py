@@ -24,9 +24,9 @@ def rows_of(table: Mapping[str, Any]) -> tuple[Tensor, Tensor]:
     """Inputs ``n x d`` and outcomes ``n x 1``.
 
     Args:
-        table: ``name`` of one of `problems.tables`, or ``made up``, or ``drifting``, a function that
-            moves as rows come; ``inputs`` and ``targets``, names of columns, where others than the
-            table's own are wanted.
+        table: ``name`` of one of `problems.tables`, or ``made up``, or ``drifting``, a function
+            that moves as rows come; ``inputs`` and ``targets``, names of columns, where others than
+            the table's own are wanted.
     """
     if table["name"] == MADE_UP:
         return _made_up()
@@ -48,8 +48,8 @@ def split_of(X: Tensor, Y: Tensor, order: str, train: int, test: int, seed: int)
     Args:
         X: ``n x d``.
         Y: ``n x 1``.
-        order: ``shuffled``, by the seed, ``sorted`` by the first input, or ``as they come``: then the
-            rows held out are those that come last.
+        order: ``shuffled``, by the seed, ``sorted`` by the first input, or ``as they come``: then
+            the rows held out are those that come last.
         train: Rows of the stream.
         test: Rows held out.
         seed: Of which rows are which.
