@@ -125,7 +125,8 @@ class Study:
 
         A list in ``[problem]``, ``[acquisition]`` or ``[[surrogate]]`` stands for several values
         (see `experiments.common.expand`). ``[acquisition]`` may give ``mc_points`` as a number of
-        Sobol points. With ``smoke``, one seed, three steps and a token budget of the optimiser.
+        Sobol points. With ``smoke``, one problem, seed and acquisition function, three steps
+        and a token budget of the optimiser.
         ``problem`` takes the place of the names in the file. ``[[peer]]`` has the name and options
         of another optimiser.
 
@@ -153,7 +154,7 @@ class Study:
         if text:
             raise KeyError(f"Expected no other keys than those of demo.toml; got {sorted(text)}.")
         for seed, (task, function, acquisition), entry in product(
-            seeds[:1] if smoke else seeds, tasks, entries
+            seeds[:1] if smoke else seeds, tasks[:1] if smoke else tasks, entries
         ):
             label, files, said, peer = entry
             family = {key: said[key] for key in said if key not in ("label", "steps")}
