@@ -1,4 +1,4 @@
-"""How far a sweep is: bars on a terminal, a line now and then where output is piped."""
+"""The progress of a sweep: bars on a terminal, a line now and then where output is piped."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from experiments.common.sweep_work import Run
 __all__ = ["Display", "Note", "Show", "watching"]
 
 Note = Callable[[Mapping[str, Any]], str]
-"""A row in a few words."""
+"""Says in a few words what a row is about."""
 
 
 class Display(Protocol):
     """Shows a sweep; its methods may be called from several threads."""
 
     def row(self, stem: str, step: int, row: Mapping[str, Any]) -> None:
-        """A run has come so far."""
+        """A run has reached a step."""
         ...
 
     def ended(self, outcome: Outcome) -> None:
-        """A run is done or has failed."""
+        """A run has ended."""
         ...
 
     def close(self) -> None:
@@ -39,13 +39,13 @@ Show = Callable[[Sequence[Run]], Display]
 
 
 def watching(note: Note | None = None) -> Show:
-    """What shows a sweep on standard output.
+    """A display on standard output.
 
     Args:
-        note: Says a row in a few words; by default the step alone is shown.
+        note: What is shown of a row beside its step; nothing by default.
     """
-    said = note or (lambda row: "")
-    return partial(_Bars if sys.stdout.isatty() else _Lines, said)
+    shown = note or (lambda row: "")
+    return partial(_Bars if sys.stdout.isatty() else _Lines, shown)
 
 
 class _Lines:
