@@ -9,7 +9,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from bo_stream.campaign.randomness import seeded
+from bo_stream.campaign.randomness import proposing
 from bo_stream.errors import ShapeError, StateError
 
 __all__ = ["Peer"]
@@ -111,8 +111,8 @@ class Peer(ABC):
     # -- pieces ----------------------------------------------------------------------------------
 
     def _drawing(self) -> AbstractContextManager[None]:
-        """Torch's generators seeded inside: by even numbers, as odd ones are for noise."""
-        return seeded(2 * (1_000_003 * self.seed + self._turn), self.bounds.device)
+        """Torch's generators seeded inside, anew for each turn."""
+        return proposing(self.seed, self._turn, self.bounds.device)
 
     def _told_something(self) -> None:
         if not len(self.X):
