@@ -153,7 +153,7 @@ def _run_by(config: Path, studies: Sequence[str]) -> str:
 
 def _has_smoke(path: Path) -> bool:
     text = path.read_text(encoding="utf-8")
-    return "smoke: Smoke" in text and "__main__" in text
+    return "__main__" in text and ("smoke: Smoke" in text or "import study" in text)
 
 
 def _log(folder: Path, name: str) -> Path:

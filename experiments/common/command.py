@@ -37,6 +37,7 @@ __all__ = [
     "Fresh",
     "Retry",
     "Smoke",
+    "Typer",
     "Workers",
     "argument",
     "begin",
@@ -57,6 +58,7 @@ CONFIGS = Path(__file__).parents[1] / "configs"
 TAKES = "takes"
 """Key by which a configuration may say how long all of it takes, in words."""
 
+Typer = typer.Typer
 BadParameter, option, argument = typer.BadParameter, typer.Option, typer.Argument
 
 Config = Annotated[
@@ -151,9 +153,9 @@ def swept(
     fresh: bool = False,
     **more: Any,
 ) -> list[Outcome]:
-    """What came of the runs of a study, as its options say: see `experiments.common.sweep.sweep`.
+    """Sweep the runs of a study as its options say; see `experiments.common.sweep.sweep`.
 
-    A smoke run takes no results from before.
+    A smoke run ignores results from before.
 
     Raises:
         BadParameter: for a folder with results of other configurations.
@@ -179,14 +181,19 @@ def end(outcomes: Iterable[Outcome], out: Path) -> None:
         raise typer.Exit(1)
 
 
-def command(main: Callable[..., None]) -> typer.Typer:
-    """A program of one command, whose help is the docstring of its module."""
+def command(main: Callable[..., None], help: str | None = None) -> Typer:
+    """A program of one command.
+
+    Args:
+        main: What it does.
+        help: Its help; the docstring of its module if None.
+    """
     app = _program()
-    app.command(help=sys.modules[main.__module__].__doc__)(main)
+    app.command(help=help or sys.modules[main.__module__].__doc__)(main)
     return app
 
 
-def commands(help: str | None, *mains: Callable[..., None]) -> typer.Typer:
+def commands(help: str | None, *mains: Callable[..., None]) -> Typer:
     """A program of several commands, each called by its function's name."""
     app = _program(no_args_is_help=True, help=help)
     for main in mains:
@@ -194,7 +201,7 @@ def commands(help: str | None, *mains: Callable[..., None]) -> typer.Typer:
     return app
 
 
-def start(app: typer.Typer) -> None:
+def start(app: Typer) -> None:
     """Run a program; data or an extra that is missing ends it in one line."""
     try:
         app()
@@ -211,8 +218,8 @@ def start(app: typer.Typer) -> None:
         sys.exit(f"{error} Or run with --smoke, on made-up data.")
 
 
-def _program(**settings: Any) -> typer.Typer:
-    return typer.Typer(
+def _program(**settings: Any) -> Typer:
+    return Typer(
         add_completion=False,
         pretty_exceptions_enable=False,
         rich_markup_mode="markdown",

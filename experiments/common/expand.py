@@ -20,9 +20,9 @@ Entry = Mapping[str, Any]
 
 
 def expanded(table: Entry) -> list[dict[str, Any]]:
-    """Every combination of the values that are lists, the last key's changing fastest.
+    """Every combination of the values in a table's lists, the last key's values changing fastest.
 
-    Lists inside tables count too: ``actions = { num_actions = [32, 64] }`` are two tables.
+    Lists inside tables count, too: ``actions = { num_actions = [32, 64] }`` are two tables.
 
     Args:
         table: Part of a configuration.
@@ -39,11 +39,11 @@ def expanded(table: Entry) -> list[dict[str, Any]]:
 
 
 def told_apart(entries: Sequence[Entry], what: str) -> tuple[list[str], list[str]]:
-    """Labels of a configuration's entries, and what stands for them in names of files.
+    """Labels of a configuration's entries, and their parts in names of files.
 
-    An entry goes by its ``label`` or, without one, by its ``name``; entries that have it in common
-    add the options in which they differ. In names of files an entry goes by its name, and by its
-    label as well where others have that name too.
+    The label of an entry is its ``label`` or, without one, its ``name``; where several entries have
+    the same, the options in which they differ are added. The part in names of files is the
+    entry's name, followed by its label where others have the same name.
 
     Args:
         entries: Tables with a ``name``.

@@ -26,8 +26,9 @@ from bo_stream import surrogate
 from bo_stream.campaign.records import environment, write_table
 from bo_stream.core.streaming import StreamingGP
 from experiments.benchmarks.timing import alternated, cholesky
-from experiments.common.kinds import Told, built, quiet, without
+from experiments.common.kinds import built, quiet, without
 from experiments.common.provenance import provenance
+from experiments.common.sweep import Callback
 from problems import synthetic
 
 __all__ = ["PARTS", "Cost", "Sizes"]
@@ -102,7 +103,7 @@ class Cost:
         """Amount of work: all points it is given."""
         return max(self.n)
 
-    def execute(self, folder: Path, progress: Told) -> None:
+    def execute(self, folder: Path, progress: Callback) -> None:
         """Measure, and write a row for each n."""
         rows = []
         with quiet(), torch.random.fork_rng():

@@ -19,8 +19,9 @@ from torch import Tensor
 
 from bo_stream import DirichletClassifier
 from bo_stream.campaign.records import Row, environment, write_table
-from experiments.common.kinds import Told, built, quiet, without
+from experiments.common.kinds import built, quiet, without
 from experiments.common.provenance import provenance
+from experiments.common.sweep import Callback
 from experiments.stream_classification.exact import exact_scores
 from experiments.stream_classification.orders import ORDERS, at_random
 from experiments.stream_classification.rows import Labelled, labelled
@@ -78,7 +79,7 @@ class Stream:
         named = f"{self.table}_{self.files}_{self.order}_{self.seed}"
         return named.replace(" ", "-")
 
-    def execute(self, folder: Path, progress: Told) -> None:
+    def execute(self, folder: Path, progress: Callback) -> None:
         """Go along the stream; a throw-away step first, so that no timing pays for imports."""
         rows = []
         with quiet():
@@ -164,7 +165,7 @@ class Exact:
         """Name of its files, without suffix."""
         return f"{self.table}_exact-GP_{self.seed}".replace(" ", "-")
 
-    def execute(self, folder: Path, progress: Told) -> None:
+    def execute(self, folder: Path, progress: Callback) -> None:
         """Fit and predict; writes one row."""
         with quiet():
             data, row = labelled(self.table), Row(COLUMNS)

@@ -22,9 +22,11 @@ import torch
 from torch import Tensor
 
 from bo_stream.campaign.records import Row, environment, write_table
-from experiments.common.kinds import Told, quiet, without
+from experiments.common.densities import negative_log_densities
+from experiments.common.kinds import quiet, without
 from experiments.common.provenance import provenance
 from experiments.common.splits import TableSplit
+from experiments.common.sweep import Callback
 from experiments.stream_regression.contenders import Contender, contender
 from experiments.stream_regression.rows import bounds_of, rows_of, split_of
 
@@ -97,7 +99,7 @@ class Course:
         """Amount of work: rows that it learns from."""
         return int(min(self.surrogate.get("rows", self.sizes.rows), self.sizes.rows))
 
-    def execute(self, folder: Path, progress: Told) -> None:
+    def execute(self, folder: Path, progress: Callback) -> None:
         """Go along the stream; a throw-away step first, so that no timing pays for imports."""
         with quiet():
             s = self.sizes
@@ -132,11 +134,10 @@ def scores(law: tuple[Tensor, Tensor], y: Tensor) -> dict[str, float]:
     """
     mean, variance = law
     error = y - mean
-    nlpd = 0.5 * ((2.0 * math.pi * variance).log() + error.square() / variance)
     half = NormalDist().inv_cdf(0.5 + 0.5 * LEVEL)
     return {
         "rmse": float(error.square().mean().sqrt()),
-        "nlpd": float(nlpd.mean()),
+        "nlpd": float(negative_log_densities(mean, variance, y).mean()),
         "coverage": float((error.abs() <= half * variance.sqrt()).double().mean()),
     }
 
