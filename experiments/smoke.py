@@ -139,9 +139,9 @@ def _run(name: str, folder: Path) -> None:
 
 
 def _run_by(config: Path, studies: Sequence[str]) -> str:
-    for pattern, said in RUNS.items():
+    for pattern, command_line in RUNS.items():
         if fnmatch(config.stem, pattern):
-            return said.format(config.name)
+            return command_line.format(config.name)
     own = [study for study in studies if config.stem.startswith(study)]
     if not own:
         raise ValueError(

@@ -36,7 +36,8 @@ class PeerLoop:
       ``update_seconds``;
     - ``recommend_seconds`` are those of `Peer.recommend`, whose point has the
       ``inference_regret``; they are not part of ``step_seconds``;
-    - what a peer does not say is NaN (``bytes``, ``log_predictive``, ``behind``) or 0.
+    - columns that a peer has no values for are NaN (``bytes``, ``log_predictive``, ``behind``) or
+      0.
 
     Args:
         problem: What to maximise.

@@ -34,7 +34,7 @@ def expanded(table: Entry) -> list[dict[str, Any]]:
         >>> expanded({"name": ["levy", "ackley"], "dim": 3})
         [{'name': 'levy', 'dim': 3}, {'name': 'ackley', 'dim': 3}]
     """
-    choices = [[(key, value) for value in _choices(key, said)] for key, said in table.items()]
+    choices = [[(key, value) for value in _choices(key, given)] for key, given in table.items()]
     return [dict(pairs) for pairs in product(*choices)]
 
 
@@ -76,14 +76,14 @@ def plain(label: str) -> str:
     return re.sub(r"[^A-Za-z0-9.]+", "-", label).strip("-")
 
 
-def _choices(key: str, said: Any) -> list[Any]:
-    if isinstance(said, Mapping):
-        return expanded(said)
-    if not isinstance(said, list):
-        return [said]
-    if not said:
+def _choices(key: str, given: Any) -> list[Any]:
+    if isinstance(given, Mapping):
+        return expanded(given)
+    if not isinstance(given, list):
+        return [given]
+    if not given:
         raise InputError(f"{key}, a value or a list of values", "an empty list", "Give one value.")
-    return [each for value in said for each in (expanded(value) if _table(value) else [value])]
+    return [each for value in given for each in (expanded(value) if _table(value) else [value])]
 
 
 def _table(value: Any) -> bool:

@@ -70,13 +70,13 @@ class _Lines:
     def close(self) -> None:
         pass
 
-    def _tell(self, stem: str, step: int, said: str) -> None:
+    def _tell(self, stem: str, step: int, text: str) -> None:
         with self._lock:
             before = self._last.get(stem, (0, ""))
-            if (step, said) == before or stem not in self.steps or stem in self._over:
+            if (step, text) == before or stem not in self.steps or stem in self._over:
                 return
-            self._last[stem] = (step, said)
-            self.progress(f"{stem}: {said}" if said else stem, done=step - before[0])
+            self._last[stem] = (step, text)
+            self.progress(f"{stem}: {text}" if text else stem, done=step - before[0])
 
 
 class _Bars:
@@ -118,8 +118,8 @@ class _Bars:
         with self._lock:
             self._over.add(outcome.stem)
             if outcome.failed:
-                said = f"{outcome.stem} failed: {outcome.reason}"
-                self.bars.console.print(said, markup=False, highlight=False)
+                text = f"{outcome.stem} failed: {outcome.reason}"
+                self.bars.console.print(text, markup=False, highlight=False)
             task = self._tasks.pop(outcome.stem, None)
             if task is not None:
                 self.bars.remove_task(task)

@@ -2,8 +2,8 @@
 
 A run writes into a folder of its own inside ``.sweep``; what it wrote moves to the results once it
 has ended. The row it reported last lies beside that folder, for whoever shows how far the sweep is.
-A worker may outlive the process that started it, and its run is then done by another one, too: the
-folder of the first is removed, by which it knows that its errors interest nobody any more.
+A worker may outlive the process that started it, and another one may then do the same run. It
+removes the folder of the first, which therefore keeps its errors to itself.
 """
 
 from __future__ import annotations
@@ -78,7 +78,8 @@ def work(folder: Path, run: Run) -> float:
     hidden = folder / HIDDEN
     hidden.mkdir(parents=True, exist_ok=True)
     noted = hidden / f"{run.stem}.json"
-    noted.unlink(missing_ok=True)
+    for old in (noted, error_file(folder, run.stem)):
+        old.unlink(missing_ok=True)
     for left in hidden.glob(f"{escape(run.stem)}~*"):  # by a process that was killed
         shutil.rmtree(left, ignore_errors=True)
     scratch = Path(tempfile.mkdtemp(prefix=f"{run.stem}~", dir=hidden))
@@ -86,7 +87,6 @@ def work(folder: Path, run: Run) -> float:
     try:
         run.execute(scratch, _Note(noted))
         _keep(scratch, folder, run.stem)
-        error_file(folder, run.stem).unlink(missing_ok=True)
     except Exception:
         if scratch.is_dir():
             written(error_file(folder, run.stem), traceback.format_exc())
@@ -103,8 +103,8 @@ def rows(folder: Path) -> dict[str, tuple[int, dict[str, Any]]]:
     found = {}
     for path in (folder / HIDDEN).glob("*.json"):
         with suppress(OSError, ValueError):  # gone meanwhile
-            said = json.loads(path.read_text(encoding="utf-8"))
-            found[path.stem] = (int(said["step"]), said["row"])
+            note = json.loads(path.read_text(encoding="utf-8"))
+            found[path.stem] = (int(note["step"]), note["row"])
     return found
 
 
@@ -151,6 +151,6 @@ class _Note:
         if now - self._noted < OFTEN:
             return
         self._noted = now
-        said = {"step": row.get("step", self.calls), "row": dict(row)}
+        note = {"step": row.get("step", self.calls), "row": dict(row)}
         with suppress(OSError):  # a run does not fail for want of spectators
-            written(self.path, json.dumps(said, default=str))
+            written(self.path, json.dumps(note, default=str))

@@ -48,13 +48,13 @@ def plan(c: dict[str, Any], smoke: bool = False) -> list[Course]:
     tables = [{"name": MADE_UP}] if smoke else c["table"]
     inputs = [rows_of(entry)[0].shape[1] for entry in tables]
     _, titles = told_apart(tables, "tables")
-    told = surrogates(c["surrogate"])
+    methods = surrogates(c["surrogate"])
     places = zip(tables, inputs, titles, strict=True)
     seeds = c["seeds"][:1] if smoke else c["seeds"]
     return [
         Course(label, files, entry, table, order, Sizes(**sizes), seed, dim, title)
         for (table, dim, title), order, (entry, label, files), seed in product(
-            places, listed(c["order"]), told, seeds
+            places, listed(c["order"]), methods, seeds
         )
         if takes_part(entry, dim)
     ]
