@@ -11,7 +11,7 @@ import tomllib
 from collections.abc import Callable, Iterable, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from experiments.common.extras import missing
 from experiments.common.progress import say
@@ -43,6 +43,7 @@ __all__ = [
     "begin",
     "command",
     "commands",
+    "done",
     "end",
     "folder",
     "need",
@@ -70,12 +71,15 @@ Out = Annotated[
 Smoke = Annotated[
     bool, typer.Option(help="Seconds on little, made-up data; results go to a folder of their own.")
 ]
-Retry = Annotated[bool, typer.Option("--retry", help="Run again what failed before.")]
+Retry = Annotated[
+    bool, typer.Option("--retry", help="Run again what failed, or was left by another machine.")
+]
 Fresh = Annotated[bool, typer.Option("--fresh", help="Run all again, whatever is there.")]
 Workers = Annotated[
     int | None,
     typer.Option(min=0, help="Processes, one torch thread each; 0: this one. 2, or 0 in smoke."),
 ]
+R = TypeVar("R", bound="Run")
 Choice = Annotated[list[str] | None, typer.Option(help="Only these; may repeat.")]
 
 
@@ -171,13 +175,20 @@ def swept(
         raise BadParameter(str(error)) from error
 
 
+def done(runs: Iterable[R], outcomes: Iterable[Outcome]) -> list[R]:
+    """The runs that did not fail."""
+    stems = {outcome.stem for outcome in outcomes if not outcome.failed}
+    return [run for run in runs if run.stem in stems]
+
+
 def end(outcomes: Iterable[Outcome], out: Path) -> None:
     """Name the runs that failed; with any, the command ends with exit code 1."""
-    failed = [outcome for outcome in outcomes if outcome.failed]
+    every = list(outcomes)
+    failed = [outcome for outcome in every if outcome.failed]
     for outcome in failed:
         say(f"{outcome.stem} failed: {outcome.reason}; see {out / outcome.stem}.error.txt")
     if failed:
-        say(f"{len(failed)} runs failed. With --retry they are run again.")
+        say(f"{len(failed)} of {len(every)} runs failed; --retry runs them again.")
         raise typer.Exit(1)
 
 

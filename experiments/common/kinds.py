@@ -19,7 +19,7 @@ import torch
 from bo_stream import actions, growth
 from bo_stream.errors import BoStreamError
 from bo_stream.families import FAMILIES
-from experiments.common.command import TAKES, BadParameter, parsed, read
+from experiments.common.command import TAKES, BadParameter, done, parsed, read
 from experiments.common.expand import expanded, told_apart
 from experiments.common.sweep import Outcome, Run, table
 
@@ -137,5 +137,4 @@ def finished(
     runs: Sequence[R], outcomes: Iterable[Outcome], folder: Path
 ) -> list[tuple[R, pd.DataFrame]]:
     """The runs that did not fail, with their tables."""
-    done = {outcome.stem for outcome in outcomes if not outcome.failed}
-    return [(run, table(folder, run.stem)) for run in runs if run.stem in done]
+    return [(run, table(folder, run.stem)) for run in done(runs, outcomes)]

@@ -57,9 +57,8 @@ def study(
         runs = planned(import_module(f"{package}.plan").plan, c, smoke)
         folder = begin(c["output"], out, smoke, c.get(TAKES), [*packages, "sqlalchemy", "loky"])
         outcomes = swept(runs, folder, smoke, workers, retry, fresh, about={"study": c})
-        done = finished(runs, outcomes, folder)
-        if done:
-            import_module(f"{package}.report").report(c, done, folder)
+        if tables := finished(runs, outcomes, folder):
+            import_module(f"{package}.report").report(c, tables, folder)
         end(outcomes, folder)
 
     return command(main, help)

@@ -124,6 +124,7 @@ class _Course:
         self._known = known
         self._ids = {run.stem: id for id, run in runs.items()}
         self._began: dict[int, float] = {}
+        self._waiting = False
 
     def run(self) -> None:
         """Take part until every run has an outcome."""
@@ -133,7 +134,7 @@ class _Course:
                     self.crew.wait()
                     self._book()
                 else:
-                    time.sleep(WAIT)  # others are at work
+                    self._wait()
         except BaseException:
             self.crew.gather()
             self._book()
@@ -151,6 +152,17 @@ class _Course:
             self.crew.start(id, row)
         self._show()
         return bool(self.crew.running or self.claims.pending())
+
+    def _wait(self) -> None:
+        """Wait for other processes, and say so once if some are on other machines."""
+        names = self.claims.elsewhere()
+        if names and not self._waiting:
+            say(
+                f"Waiting for {', '.join(names[:5])}, claimed on another machine. If nothing runs"
+                " there any more, stop this command and start it again with --retry."
+            )
+        self._waiting = True
+        time.sleep(WAIT)
 
     def _book(self) -> None:
         """Record what was answered; a crew forgets an answer only after that."""

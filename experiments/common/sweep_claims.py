@@ -1,8 +1,9 @@
 """Who does which run of a sweep: claims and outcomes, as events in a store like a campaign's.
 
 Claims are made one at a time, so that of several processes that sweep a folder only one does a
-run. The claim of a process that has died on this machine counts for nothing. A claim from another
-machine cannot be judged from here, and is waited for.
+run. The claim of a process that has died on this machine counts for nothing. Whether a process of
+another machine has died cannot be known here: its claim is waited for, unless runs from before are
+to be done again.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from bo_stream.campaign.owners import abandoned, signature
+from bo_stream.campaign.owners import abandoned, elsewhere, signature
 from bo_stream.campaign.stores import opened
 from bo_stream.errors import StateError
 
@@ -21,7 +22,9 @@ __all__ = ["Claims", "Outcome", "Redo", "finished"]
 NAME = "sweep"
 
 Redo = Literal["nothing", "failed", "all"]
-"""Which runs that have ended before are run again."""
+"""Which runs that have ended before are run again; with either of the last two, also those that
+another machine has claimed and not finished.
+"""
 
 
 @dataclass(frozen=True)
@@ -121,6 +124,11 @@ class Claims:
         """Runs without an outcome: unclaimed, or under way here or elsewhere."""
         return [stem for stem in self.plan if self._pending(stem)]
 
+    def elsewhere(self) -> list[str]:
+        """Runs without an outcome that other machines have claimed, in the order of the plan."""
+        claimed = ((stem, self._last[stem][1]) for stem in self.pending() if stem in self._last)
+        return [stem for stem, event in claimed if elsewhere(event.get("by"))]
+
     def others(self) -> list[str]:
         """Runs that are done in this folder and are not in the plan, in alphabetical order."""
         known = (stem for stem in self._last if stem not in self.plan)
@@ -141,9 +149,10 @@ class Claims:
         if stem not in self._last:
             return True
         number, event = self._last[stem]
-        if event["kind"] == "claimed":
-            return abandoned(event["by"])
         old = number <= self._before
+        if event["kind"] == "claimed":
+            given_up = old and self.redo != "nothing" and elsewhere(event["by"])
+            return given_up or abandoned(event["by"])
         if self.redo == "all" and old:
             return True
         if event["kind"] == "failed":

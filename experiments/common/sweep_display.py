@@ -59,24 +59,25 @@ class _Lines:
         self._lock = threading.Lock()
 
     def row(self, stem: str, step: int, row: Mapping[str, Any]) -> None:
-        self._tell(stem, step, self.note(row))
+        with self._lock:
+            self._tell(stem, step, self.note(row))
 
     def ended(self, outcome: Outcome) -> None:
         if outcome.failed:
             say(f"  {outcome.stem} failed: {outcome.reason}")
-        self._tell(outcome.stem, self.steps.get(outcome.stem, 0), outcome.state)
-        self._over.add(outcome.stem)
+        with self._lock:
+            self._tell(outcome.stem, self.steps.get(outcome.stem, 0), outcome.state)
+            self._over.add(outcome.stem)
 
     def close(self) -> None:
         pass
 
     def _tell(self, stem: str, step: int, text: str) -> None:
-        with self._lock:
-            before = self._last.get(stem, (0, ""))
-            if (step, text) == before or stem not in self.steps or stem in self._over:
-                return
-            self._last[stem] = (step, text)
-            self.progress(f"{stem}: {text}" if text else stem, done=step - before[0])
+        before = self._last.get(stem, (0, ""))
+        if (step, text) == before or stem not in self.steps or stem in self._over:
+            return
+        self._last[stem] = (step, text)
+        self.progress(f"{stem}: {text}" if text else stem, done=step - before[0])
 
 
 class _Bars:

@@ -25,10 +25,10 @@ from acquisitions import build
 from bo_stream import surrogate
 from bo_stream.campaign.records import environment, write_table
 from bo_stream.core.streaming import StreamingGP
-from experiments.benchmarks.timing import alternated, cholesky
 from experiments.common.kinds import built, quiet, without
 from experiments.common.provenance import provenance
 from experiments.common.sweep import Callback
+from experiments.common.timing import alternated, cholesky
 from problems import synthetic
 
 __all__ = ["PARTS", "Cost", "Sizes"]

@@ -184,6 +184,19 @@ def test_a_sweep_that_starts_anew_leaves_alone_what_a_living_process_does(
     assert claims.pending() == ["a", "b"]
 
 
+def test_what_a_machine_has_claimed_is_waited_for_and_given_up_when_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as there:
+        there.setattr("socket.gethostname", lambda: "elsewhere")
+        assert Claims(tmp_path, {"a": "1"}, "nothing").claim([]) == "a"
+    claims = Claims(tmp_path, {"a": "1", "b": "1"}, "nothing")
+    assert claims.claim([]) == "b" and claims.claim(["b"]) is None
+    assert claims.elsewhere() == ["a"]
+    again = Claims(tmp_path, {"a": "1", "b": "1"}, "failed")
+    assert again.claim([]) == "a" and again.elsewhere() == []
+
+
 def test_a_run_that_was_taken_over_leaves_no_error_behind(tmp_path: Path) -> None:
     taken, own = replace(toys(tmp_path / "calls", 1)[0], how="is taken over"), tmp_path / "out"
     with pytest.raises(LookupError):

@@ -153,12 +153,6 @@ def test_what_means_nothing_is_refused(changed: dict, said: str) -> None:
         plan(CONFIG | changed)
 
 
-def test_the_command_refuses_on_one_line(refused, tmp_path: Path) -> None:
-    own = tmp_path / "own.toml"
-    own.write_text("colour = 1\n" + study.CONFIG.read_text())
-    assert "own.toml has colour" in refused(study.app, own)
-
-
 def test_differences_are_from_the_best_and_by_seed() -> None:
     done = []
     for seed, shift in enumerate((1.0, 2.0, 4.0, 3.0)):
