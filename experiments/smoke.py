@@ -139,9 +139,9 @@ def _run(name: str, folder: Path) -> None:
 
 
 def _run_by(config: Path, studies: Sequence[str]) -> str:
-    for pattern, said in RUNS.items():
+    for pattern, command_line in RUNS.items():
         if fnmatch(config.stem, pattern):
-            return said.format(config.name)
+            return command_line.format(config.name)
     own = [study for study in studies if config.stem.startswith(study)]
     if not own:
         raise ValueError(
@@ -153,7 +153,7 @@ def _run_by(config: Path, studies: Sequence[str]) -> str:
 
 def _has_smoke(path: Path) -> bool:
     text = path.read_text(encoding="utf-8")
-    return "smoke: Smoke" in text and "__main__" in text
+    return "__main__" in text and ("smoke: Smoke" in text or "import study" in text)
 
 
 def _log(folder: Path, name: str) -> Path:

@@ -9,7 +9,7 @@ from torch import Tensor
 from bo_stream.campaign.books import Books
 from bo_stream.campaign.ledger import Ledger
 from bo_stream.campaign.proposals import Known, Propose, design
-from bo_stream.campaign.randomness import Draws, drawn, seeded
+from bo_stream.campaign.randomness import Draws, drawn, proposing
 from bo_stream.campaign.records import Row
 from bo_stream.campaign.settings import Settings
 from bo_stream.campaign.space import Pool
@@ -53,8 +53,8 @@ class Chooser:
                 f"{len(free)}",
                 "Ask for fewer, or use Pool(..., repeats=True).",
             )
-        seed = seeded(2 * (1_000_003 * s.seed + ledger.asks), self._device)
-        with seed, row.timed("acquisition_seconds"):
+        seeded = proposing(s.seed, ledger.asks, self._device)
+        with seeded, row.timed("acquisition_seconds"):
             model = books.learner.model
             if model is None:
                 done = sum(trial.ask is not None for trial in ledger.trials.values())

@@ -25,7 +25,7 @@ from torch import Tensor
 
 from bo_stream.campaign.loop_config import FitPolicy, LoopConfig
 from bo_stream.campaign.proposals import Optimiser, Search, ranked
-from bo_stream.campaign.randomness import seeded
+from bo_stream.campaign.randomness import evaluating
 from bo_stream.campaign.records import Row, environment, write_table
 from bo_stream.campaign.run import PARTS, OpenStep, Run
 from bo_stream.campaign.settings import Settings
@@ -33,7 +33,7 @@ from bo_stream.campaign.simulated import SimulatedCampaign
 from bo_stream.campaign.space import Box
 from bo_stream.core.streaming import StreamingGP
 
-__all__ = ["BOLoop", "FitPolicy", "LoopConfig", "Problem"]
+__all__ = ["COLUMNS", "BOLoop", "FitPolicy", "LoopConfig", "Problem", "regret"]
 
 
 class Problem(Protocol):
@@ -63,12 +63,13 @@ class Problem(Protocol):
         ...
 
 
-_COLUMNS = (
+COLUMNS = (
     *("step", "n", "bytes"),
     *(f"{part}_seconds" for part in (*PARTS, "step", "wallclock", "cpu", "score", "recommend")),
     *("fit_evaluations", "fit_objective", "incumbent", "simple_regret", "inference_regret"),
     *("log_predictive", "failed", "behind"),
 )
+"""Columns of the table of a `BOLoop`, in their order."""
 
 
 class BOLoop(Run):
@@ -135,7 +136,7 @@ class BOLoop(Run):
         )
         search = Search(space, build_acquisition, optimiser, baseline=c.baseline_size)
         campaign = SimulatedCampaign(settings, make_surrogate, search, self.bounds)
-        super().__init__(campaign, c.steps, _COLUMNS, callback)
+        super().__init__(campaign, c.steps, COLUMNS, callback)
 
     def start(self, X: Tensor | None = None, Y: Tensor | None = None) -> dict[str, Any]:
         """Step 0: evaluate the initial design (or take data given), build and fit the surrogate.
@@ -200,9 +201,8 @@ class BOLoop(Run):
 
     def _evaluate(self, step: OpenStep) -> None:
         """The problem's values; their noise does not depend on what was drawn to find them."""
-        number = 2 * (1_000_003 * self.config.seed + step.number) + 1
         X = self._points(cast(pd.DataFrame, step.trials))
-        with seeded(number, self.bounds.device):
+        with evaluating(self.config.seed, step.number, self.bounds.device):
             step.answer = self.problem(X)
 
     def _tell(self, step: OpenStep, row: Row) -> None:
@@ -220,11 +220,11 @@ class BOLoop(Run):
         points, values, _ = self.campaign.observations()
         best = values[:, 0].argmax()
         row["incumbent"] = float(values[best])
-        row["simple_regret"] = self._regret(points[best].unsqueeze(0))
+        row["simple_regret"] = regret(self.problem, points[best].unsqueeze(0))
         if c.recommend_every and step.number % c.recommend_every == 0:
             with row.timed("recommend_seconds"):
                 point = self._recommend(model)
-            row["inference_regret"] = self._regret(point)
+            row["inference_regret"] = regret(self.problem, point)
 
     # -- pieces ----------------------------------------------------------------------------------
 
@@ -247,8 +247,17 @@ class BOLoop(Run):
         known, best = ranked(model, self.campaign.candidates(), self.config.baseline_size)
         return X if value is not None and float(value) > best else known[:1]
 
-    def _regret(self, X: Tensor) -> float:
-        """NaN where the problem does not know its optimum or its noiseless values."""
-        if not (hasattr(self.problem, "optimal_value") and hasattr(self.problem, "evaluate_true")):
-            return math.nan
-        return float(self.problem.optimal_value) - float(self.problem.evaluate_true(X))
+
+def regret(problem: Problem, X: Tensor) -> float:
+    """How much less the noiseless value at a point is than the maximum.
+
+    Args:
+        problem: The function.
+        X: One point, ``1 x d``.
+
+    Returns:
+        The regret; NaN if the problem does not know its optimum or its noiseless values.
+    """
+    if not (hasattr(problem, "optimal_value") and hasattr(problem, "evaluate_true")):
+        return math.nan
+    return float(problem.optimal_value) - float(problem.evaluate_true(X))

@@ -12,7 +12,7 @@ import os
 import socket
 from pathlib import Path
 
-__all__ = ["abandoned", "is_run", "signature"]
+__all__ = ["abandoned", "elsewhere", "is_run", "signature"]
 
 PREFIX = "run"
 
@@ -28,13 +28,19 @@ def is_run(by: str | None) -> bool:
     return _read(by) is not None
 
 
+def elsewhere(by: str | None) -> bool:
+    """Whether a trial was asked for by a run of another machine."""
+    found = _read(by)
+    return found is not None and found[0] != socket.gethostname()
+
+
 def abandoned(by: str | None) -> bool:
     """Whether a trial was asked for by a run of this machine that cannot finish it any more.
 
     That is one of a process that is gone, or an earlier one of this very process.
     """
     found = _read(by)
-    if found is None or found[0] != socket.gethostname():
+    if found is None or elsewhere(by):
         return False
     return by == signature() or not _alive(*found[1:])
 

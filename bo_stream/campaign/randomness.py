@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-__all__ = ["Draws", "continued", "drawn", "seeded"]
+__all__ = ["Draws", "continued", "drawn", "evaluating", "proposing", "seeded"]
+
+STRIDE = 1_000_003
+"""Numbers from one seed to the next: more than any run has steps."""
 
 
 class Draws(NamedTuple):
@@ -36,6 +39,26 @@ def seeded(seed: int, device: torch.device) -> Iterator[None]:
     with torch.random.fork_rng([device] if device.type == "cuda" else []):
         torch.manual_seed(seed)
         yield
+
+
+def proposing(seed: int, number: int, device: torch.device) -> AbstractContextManager[None]:
+    """The generators seeded for the proposals of a step: by even numbers.
+
+    Args:
+        seed: The run's seed.
+        number: The number of the step, or of the request.
+        device: Where the surrogate is.
+    """
+    return seeded(2 * (STRIDE * seed + number), device)
+
+
+def evaluating(seed: int, number: int, device: torch.device) -> AbstractContextManager[None]:
+    """The generators seeded for the noise of a step's evaluations: by odd numbers.
+
+    So the noise depends on seed and step alone, whatever was drawn to find the points. Arguments
+    are those of `proposing`.
+    """
+    return seeded(2 * (STRIDE * seed + number) + 1, device)
 
 
 @contextmanager

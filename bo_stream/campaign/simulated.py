@@ -10,7 +10,7 @@ from torch import Tensor
 
 from bo_stream.campaign.campaign import Campaign
 from bo_stream.campaign.proposals import Propose
-from bo_stream.campaign.randomness import continued, seeded
+from bo_stream.campaign.randomness import continued, proposing
 from bo_stream.campaign.settings import Settings
 from bo_stream.campaign.store import MemoryStore
 from bo_stream.core.streaming import StreamingGP
@@ -52,5 +52,5 @@ class SimulatedCampaign(Campaign):
         """Torch's global generators as the last `ask` left them, inside."""
         draws, device = self._chooser.draws, self._like.device
         if draws is None:
-            return seeded(2 * 1_000_003 * self.settings.seed, device)
+            return proposing(self.settings.seed, 0, device)
         return continued(draws, device)

@@ -13,7 +13,7 @@ from bo_stream.campaign.learner import Learner
 from bo_stream.campaign.loop_config import FitPolicy
 from bo_stream.campaign.observed import Observed
 from bo_stream.campaign.proposals import Build, Known, Optimiser, Search, design
-from bo_stream.campaign.randomness import seeded
+from bo_stream.campaign.randomness import proposing
 from bo_stream.campaign.records import Row
 from bo_stream.campaign.settings import (
     SCHEDULE,
@@ -150,7 +150,7 @@ class Follower:
         told, row = len(seen.X), Row(("fit_evaluations",))
         self._learner.settle((seen.X, seen.Y, self._floored(seen.Yvar)), told, told, row)
         model = self._learner.model
-        with seeded(2 * (1_000_003 * seed + number), seen.X.device):
+        with proposing(seed, number, seen.X.device):
             if model is None:
                 X = design(self.space, seed, number, 1, no_pool)
             else:

@@ -22,6 +22,7 @@ from experiments.common.command import (
     Workers,
     begin,
     command,
+    done,
     end,
     need,
     option,
@@ -85,9 +86,8 @@ def run(c: dict[str, Any], out: Path | None, smoke: bool, takes: str | None, *op
     say(f"{len(runs)} campaigns on {len(cells.X)} cells. {cells.attribution}")
     show = watching(lambda row: f"RMSE {row['rmse']:.4g} after {row['n']} cells")
     outcomes = swept(runs, folder, smoke, *options, show=show, about={"study": c})
-    done = {outcome.stem for outcome in outcomes if not outcome.failed}
-    if done:
-        report([run for run in runs if run.stem in done], cells.units, folder)
+    if good := done(runs, outcomes):
+        report(good, cells.units, folder)
     end(outcomes, folder)
 
 

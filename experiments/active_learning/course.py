@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -16,7 +16,7 @@ from experiments.active_learning.maps import described, draw_maps
 from experiments.common import provenance as code
 from experiments.common.plots import draw_bands
 from experiments.common.progress import say
-from experiments.common.sweep import table
+from experiments.common.sweep import Callback, table
 from experiments.common.words import in_words
 from problems.malaria import Malaria
 
@@ -48,7 +48,7 @@ class Run:
         """How much work it is."""
         return int(self.c["steps"])
 
-    def execute(self, folder: Path, progress: Callable[[Mapping[str, Any]], None]) -> None:
+    def execute(self, folder: Path, progress: Callback) -> None:
         """Run it, and write table, JSON and maps."""
         cells = _loaded(*(self.c.get(key) for key in ("source", "year", "release", "cells")))
         _, ((facts, make),) = campaigns(self.c, cells)

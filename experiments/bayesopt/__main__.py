@@ -17,6 +17,7 @@ from experiments.common.command import (
     Workers,
     begin,
     commands,
+    done,
     end,
     need,
     option,
@@ -75,9 +76,8 @@ def _study(
     say_skipped(study.skipped, out)
     show = watching(lambda row: f"regret of the best point observed {row['simple_regret']:.3f}")
     outcomes = swept(study.runs, out, smoke, *options, show=show, about={"study": study.source})
-    done = {outcome.stem for outcome in outcomes if not outcome.failed}
-    if done:
-        report(study.title, [run for run in study.runs if run.stem in done], out)
+    if good := done(study.runs, outcomes):
+        report(study.title, good, out)
     say(f"\n{time.perf_counter() - began:.0f} s in all; wrote {out}/")
     end(outcomes, out)
     return out

@@ -1,159 +1,35 @@
-"""Seconds of a step against n: from how many observations on a stream costs less than exact GP.
-
-Every surrogate is given n points first: it is built and fitted on the first 100 and observes the
-others. A step that is thrown away pays for imports and for the fit to so many points at once; those
-after it are measured, each with its fit, as in any loop.
-"""
+"""Seconds of a step against n: from how many points on a stream costs less than an exact GP."""
 
 from __future__ import annotations
 
 import math
-import tomllib
-import warnings
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from functools import partial
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from botorch.utils.sampling import draw_sobol_samples
 
-from acquisitions import build
-from bo_stream import surrogate
-from bo_stream.families import in_loops
-from bo_stream.loop import BOLoop, FitPolicy, LoopConfig
+from experiments.bayesopt.given import Crossover
 from experiments.common.command import end, swept
 from experiments.common.plots import DASHES, MARKERS, logarithmic_axis, plt, save
 from experiments.common.progress import say
-from experiments.common.provenance import provenance
 from experiments.common.sweep import table as table_of
-from problems import synthetic
 
-__all__ = ["Crossover", "Given", "crossing", "show", "told"]
-
-FITTED = 100
-"""Points that hyperparameters are first fitted to, however many are given."""
-
-SMOKE = (20, 40)
-
-
-@dataclass(frozen=True)
-class Given:
-    """Steps of one surrogate that was given n points first; `config` says how many.
-
-    Attributes:
-        label: Name of the surrogate in tables and pictures.
-        surrogate: Its family's name and options.
-        problem: Name and options of a synthetic problem.
-        acquisition: Name and options of the acquisition function.
-        config: Of the loop.
-        n: Points given.
-    """
-
-    label: str
-    surrogate: dict[str, Any]
-    problem: dict[str, Any]
-    acquisition: dict[str, Any]
-    config: LoopConfig
-    n: int
-
-    @property
-    def stem(self) -> str:
-        """Name of its files, without suffix."""
-        return f"{self.surrogate['name']}_{self.n}"
-
-    @property
-    def steps(self) -> int:
-        """How much work it is: a step costs the more, the more points are given."""
-        return self.config.steps * self.n
-
-    def execute(self, folder: Path, progress: Callable[[Mapping[str, Any]], None]) -> None:
-        """Take the steps; writes ``<stem>.csv`` and ``.json`` into the folder.
-
-        The table has the steps that were measured, with columns ``surrogate`` and ``given``.
-        """
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # BoTorch's advice on scaling, retries of optimisers
-            loop = self.loop()
-            loop.step()  # is thrown away
-            for k in range(self.config.steps):
-                progress({**loop.step(), "step": (k + 1) * self.n})
-        unsaid = ("label", "config")
-        loop.save(
-            folder / f"{self.stem}.csv",
-            label=self.label,
-            **{key: value for key, value in asdict(self).items() if key not in unsaid},
-            **provenance(),
-        )
-        measured = loop.table().tail(self.config.steps)
-        measured = measured.assign(surrogate=self.label, given=self.n)
-        measured.to_csv(folder / f"{self.stem}.csv", index=False)
-
-    def loop(self) -> BOLoop:
-        """The loop, started, with all n points observed."""
-        problem = synthetic(**self.problem, seed=self.config.seed)
-        family, acquisition = dict(self.surrogate), dict(self.acquisition)
-        name = family.pop("name")
-        make = partial(surrogate, name, **in_loops(name, family))
-        build_named = partial(build, acquisition.pop("name"), **acquisition)
-        loop = BOLoop(problem, make, build_named, self.config)
-        X = draw_sobol_samples(problem.bounds, n=self.n, q=1, seed=self.config.seed).squeeze(-2)
-        Y = problem(X)
-        loop.start(X[:FITTED], Y[:FITTED])
-        if self.n > FITTED:
-            loop.preload(X[FITTED:], Y[FITTED:])
-        return loop
-
-
-@dataclass(frozen=True)
-class Crossover:
-    """Runs to be compared: every surrogate given every number of points.
-
-    Attributes:
-        title: Of picture and table.
-        runs: All of them, each with a stem of its own.
-    """
-
-    title: str
-    runs: tuple[Given, ...]
-
-    @classmethod
-    def read(cls, path: Path, smoke: bool = False) -> Crossover:
-        """Read a TOML file with the keys of ``experiments/configs/crossover.toml``.
-
-        With ``smoke``, few points, one step and a token budget of the optimiser.
-
-        Raises:
-            KeyError: for keys too few.
-            TypeError: for keys too many.
-        """
-        text = tomllib.loads(path.read_text(encoding="utf-8"))
-        settings = dict(text["loop"])
-        config = LoopConfig(**{**settings, "fit": FitPolicy(**settings["fit"])})
-        if smoke:
-            config = replace(config, steps=1, num_restarts=2, raw_samples=16)
-        runs = []
-        for entry in text["surrogate"]:
-            family = {key: value for key, value in entry.items() if key != "label"}
-            for n in SMOKE if smoke else text["n"]:
-                label = entry["label"]
-                runs.append(Given(label, family, text["problem"], text["acquisition"], config, n))
-        return cls(text["title"], tuple(runs))
+__all__ = ["crossing", "draw", "sentences", "show", "summary"]
 
 
 def show(config: Path, folder: Path, smoke: bool = False, *options: Any) -> None:
-    """Run, draw, print and say what the numbers mean.
+    """Run, draw and print, and say in words what the numbers mean.
 
-    Writes ``crossover.csv`` and ``step_vs_n.png``; the runs' own files lie in ``crossover``, so
-    that they are no part of the study in the folder.
+    Writes ``crossover.csv`` and ``step_vs_n.png``. The runs' own files go to the folder's subfolder
+    ``crossover``, so that they do not count as runs of the study in the folder.
 
     Args:
         config: TOML with the keys of ``experiments/configs/crossover.toml``.
-        folder: Of the results.
-        smoke: Whether to take seconds.
-        options: As `experiments.common.command.swept` takes them: processes, and what to run again.
+        folder: The results go here.
+        smoke: Whether this is a smoke run.
+        options: Those of `experiments.common.command.swept`: processes, and what to run again.
     """
     study = Crossover.read(config, smoke)
     say(f"\n{study.title}: every surrogate is given n points first.")
@@ -161,33 +37,37 @@ def show(config: Path, folder: Path, smoke: bool = False, *options: Any) -> None
     end(swept(study.runs, runs, smoke, *options), runs)
     table = summary([table_of(runs, run.stem) for run in study.runs])
     table.to_csv(folder / "crossover.csv", index=False)
-    exact = [run.label for run in study.runs if run.surrogate["name"] == "exact"][0]
+    exact = next(run.label for run in study.runs if run.surrogate["name"] == "exact")
     draw(table, exact, folder / "step_vs_n.png", study.title)
     say(f"\n{study.title}, given n points first; medians of {study.runs[0].config.steps} steps\n")
     say(table.to_string(index=False, float_format="{:.3f}".format))
     say("")
-    for line in told(table, exact):
+    for line in sentences(table, exact):
         say(line)
 
 
 def summary(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    """A row for each surrogate and number of points: medians over its steps."""
+    """Medians over the steps, a row for each surrogate and number of points, the least first."""
     every = pd.concat(list(tables), ignore_index=True)
     columns = {f"{part}_seconds": f"{part} s" for part in ("fit", "acquisition", "update")}
     columns = {"step_seconds": "s/step", **columns, "fit_evaluations": "fit evaluations"}
-    medians = every.groupby(["surrogate", "given"], sort=False)[list(columns)].median()
-    return medians.reset_index().rename(columns={"given": "n", **columns})
+    medians = every.groupby(["given", "surrogate"], sort=False)[list(columns)].median()
+    renamed = medians.reset_index().rename(columns={"given": "n", **columns})
+    return renamed.sort_values("n", kind="stable", ignore_index=True)
 
 
 def crossing(stream: pd.Series[float], exact: pd.Series[float]) -> float:
     """The n from which on a stream's step takes less time than the exact GP's.
 
-    Between two sizes it is interpolated, straight in logarithms. The least size if the stream's
-    step takes less time at every one; infinity if it does not at the largest.
+    Between two sizes, times are interpolated linearly in logarithms.
 
     Args:
         stream: Seconds by n, ascending.
         exact: Seconds by the same n.
+
+    Returns:
+        The least n if the stream's step takes less time at all of them; infinity if it takes more
+        at the largest.
     """
     gains = np.log(exact.to_numpy() / stream.to_numpy())
     sizes = np.log(stream.index.to_numpy(dtype=float))
@@ -201,7 +81,7 @@ def crossing(stream: pd.Series[float], exact: pd.Series[float]) -> float:
     return float(np.exp(sizes[k] + share * (sizes[k + 1] - sizes[k])))
 
 
-def told(table: pd.DataFrame, exact: str) -> list[str]:
+def sentences(table: pd.DataFrame, exact: str) -> list[str]:
     """What a table of `summary` means, in sentences.
 
     Args:

@@ -12,8 +12,9 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from bo_stream.campaign.loop import COLUMNS, regret
 from bo_stream.campaign.proposals import design
-from bo_stream.campaign.randomness import seeded
+from bo_stream.campaign.randomness import evaluating
 from bo_stream.campaign.records import Row, environment, write_table
 from bo_stream.campaign.run import OPTIMISER, PARTS
 from bo_stream.campaign.space import Box
@@ -22,13 +23,6 @@ from bo_stream.loop import LoopConfig, Problem
 from experiments.common.peers.peer import Peer
 
 __all__ = ["PeerLoop"]
-
-COLUMNS = (
-    *("step", "n", "bytes"),
-    *(f"{part}_seconds" for part in (*PARTS, "step", "wallclock", "cpu", "score", "recommend")),
-    *("fit_evaluations", "fit_objective", "incumbent", "simple_regret", "inference_regret"),
-    *("log_predictive", "failed", "behind"),
-)
 
 
 class PeerLoop:
@@ -42,7 +36,8 @@ class PeerLoop:
       ``update_seconds``;
     - ``recommend_seconds`` are those of `Peer.recommend`, whose point has the
       ``inference_regret``; they are not part of ``step_seconds``;
-    - what a peer does not say is NaN (``bytes``, ``log_predictive``, ``behind``) or 0.
+    - columns that a peer has no values for are NaN (``bytes``, ``log_predictive``, ``behind``) or
+      0.
 
     Args:
         problem: What to maximise.
@@ -111,7 +106,7 @@ class PeerLoop:
         row = Row(COLUMNS)
         with row.timed("acquisition_seconds"):
             X = self.peer.ask(self.config.q) if number else self._design()
-        noise = seeded(_noise(self.config.seed, number), self._like.device)
+        noise = evaluating(self.config.seed, number, self._like.device)
         with noise, row.timed("evaluation_seconds"):
             Y = self.problem(X.to(self._like))
         good = Y[:, 0].isfinite()
@@ -148,12 +143,4 @@ class PeerLoop:
             row["inference_regret"] = self._regret(point)
 
     def _regret(self, X: Tensor) -> float:
-        """NaN where the problem does not know its optimum or its noiseless values."""
-        if not (hasattr(self.problem, "optimal_value") and hasattr(self.problem, "evaluate_true")):
-            return float("nan")
-        return float(self.problem.optimal_value - self.problem.evaluate_true(X.to(self._like)))
-
-
-def _noise(seed: int, number: int) -> int:
-    """What an evaluation's noise is seeded with: that of `BOLoop` at the same step."""
-    return 2 * (1_000_003 * seed + number) + 1
+        return regret(self.problem, X.to(self._like))

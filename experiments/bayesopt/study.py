@@ -25,6 +25,7 @@ from experiments.bayesopt.peer_runs import installed, peer_loop
 from experiments.common.expand import expanded, plain, told_apart
 from experiments.common.kinds import built
 from experiments.common.provenance import provenance
+from experiments.common.sweep import Callback
 from problems import synthetic
 
 __all__ = ["Run", "Study"]
@@ -86,7 +87,7 @@ class Run:
         build_named = partial(build, options.pop("name"), **options)
         return BOLoop(problem, make, build_named, self.config, callback)
 
-    def execute(self, folder: Path, progress: Callable[[Mapping[str, Any]], None]) -> None:
+    def execute(self, folder: Path, progress: Callback) -> None:
         """Run it, after a throw-away step, so that no timing pays for imports.
 
         Writes ``<stem>.csv`` and ``.json`` into the folder.

@@ -17,7 +17,7 @@ from torch import Tensor
 from acquisitions import build
 from bo_stream import WISKI
 from experiments.benchmarks.bo_step_tasks import between
-from experiments.benchmarks.timing import cholesky, seconds
+from experiments.common.timing import cholesky, seconds
 from problems import synthetic
 
 SAMPLES = 128

@@ -18,8 +18,8 @@ from torch import Tensor
 
 from bo_stream import CaGP
 from bo_stream.actions import BlockSparse
-from experiments.benchmarks.timing import alternated, ratio, seconds
 from experiments.common.kernels import RAW, gaussian, scaled
+from experiments.common.timing import alternated, ratio, seconds
 from experiments.common.upstream import sgpr
 
 DIM = 8

@@ -25,7 +25,7 @@ def main(out: Out = None, smoke: Smoke = False) -> None:
     import torch
 
     from experiments.benchmarks.decoupled_tasks import climber
-    from experiments.benchmarks.timing import alternated
+    from experiments.common.timing import alternated
 
     torch.set_num_threads(1)
     sizes, repetitions = ((256, 1024), 3) if smoke else ((1024, 2048, 4096, 8192, 16384), 25)

@@ -28,8 +28,8 @@ def main(out: Out = None, smoke: Smoke = False) -> None:
     import torch
 
     from experiments.benchmarks.large_grid_tasks import differences, form, observe, stream
-    from experiments.benchmarks.timing import alternated, cholesky
     from experiments.benchmarks.wiski_tasks import evidence, posterior
+    from experiments.common.timing import alternated, cholesky
 
     torch.set_num_threads(1)
     sizes, n, repetitions = ((17, 6), 200, 2) if smoke else ((30, 10), 3_000, 7)

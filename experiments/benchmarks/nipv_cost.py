@@ -38,7 +38,7 @@ def main(out: Out = None, smoke: Smoke = False) -> None:
         stock,
         wiski,
     )
-    from experiments.benchmarks.timing import alternated, seconds
+    from experiments.common.timing import alternated, seconds
 
     torch.set_num_threads(1)
     torch.manual_seed(0)

@@ -31,7 +31,7 @@ def main(out: Out = None, smoke: Smoke = False) -> None:
     import torch
 
     from experiments.benchmarks.sgpr_tasks import BATCH, data, full_batch, observe, refit, surrogate
-    from experiments.benchmarks.timing import alternated
+    from experiments.common.timing import alternated
 
     torch.set_num_threads(1)
     M, counts, full, repetitions = (

@@ -39,7 +39,7 @@ def main(out: Out = None, smoke: Smoke = False) -> None:
         predictions,
         scattered,
     )
-    from experiments.benchmarks.timing import alternated, cholesky, ratio
+    from experiments.common.timing import alternated, cholesky, ratio
 
     torch.set_num_threads(1)
     side, cap = (5, 20) if smoke else (16, 512)

@@ -30,7 +30,7 @@ def main(out: Out = None, smoke: Smoke = False) -> None:
     import torch
 
     from experiments.benchmarks.svdgp_tasks import folding, observing, seen
-    from experiments.benchmarks.timing import alternated
+    from experiments.common.timing import alternated
 
     torch.set_num_threads(1)
     counts, window, basis, repetitions = (

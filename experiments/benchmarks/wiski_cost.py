@@ -24,8 +24,8 @@ def main(out: Out = None, smoke: Smoke = False) -> None:
     import pandas as pd
     import torch
 
-    from experiments.benchmarks.timing import alternated, cholesky, ratio
     from experiments.benchmarks.wiski_tasks import evidence, observe, posterior, stream
+    from experiments.common.timing import alternated, cholesky, ratio
 
     torch.set_num_threads(1)
     sizes, few, many, repetitions = (6, 100, 1_000, 3) if smoke else (10, 1_000, 100_000, 25)

@@ -10,16 +10,16 @@ import pandas as pd
 __all__ = ["COUNTS", "SECONDS", "at_n", "at_seconds", "budgets"]
 
 COUNTS = (50, 100, 200, 300, 500, 1000, 2000, 3000)
-"""Observations,"""
+"""Numbers of observations at which regrets are compared."""
 SECONDS = (3, 10, 30, 100, 300)
-"""and seconds, at which regrets are compared."""
+"""Seconds of processor time at which regrets are compared."""
 
 
 def budgets(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    """One row per surrogate: medians over seeds of the inference regret at equal budgets.
+    """Medians over seeds of the inference regret at equal budgets, a row for each surrogate.
 
-    A column for each of `COUNTS` and `SECONDS` that a run got to; NaN where a surrogate did not, in
-    some of its runs.
+    There is a column for each of `COUNTS` and `SECONDS` that any surrogate reached in all its runs.
+    Where a surrogate did not, the value is NaN.
 
     Args:
         tables: One per run, with a column ``surrogate``.
@@ -35,29 +35,28 @@ def budgets(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
 
 
 def at_seconds(table: pd.DataFrame, seconds: float) -> float:
-    """Inference regret after so many seconds of the optimiser's processor time.
+    """The last inference regret within so many seconds of the optimiser's processor time.
 
     Args:
         table: Of one run, as `bo_stream.loop.BOLoop` records it.
         seconds: The budget.
 
     Returns:
-        The last one known within the budget; NaN where the run ended before it was spent, or had
-        not recommended anything by then.
+        The regret; NaN if the run ended before the budget was spent, or had not recommended
+        anything by then.
     """
     return _at(table["cpu_seconds"].cumsum(), seconds, table["inference_regret"])
 
 
 def at_n(table: pd.DataFrame, n: int) -> float:
-    """Inference regret after so many observations.
+    """The last inference regret within so many observations.
 
     Args:
         table: Of one run, as `bo_stream.loop.BOLoop` records it.
         n: The budget.
 
     Returns:
-        The last one known within the budget; NaN where the run ended before it was spent, or had
-        not recommended anything by then.
+        As `at_seconds`.
     """
     return _at(table["n"], n, table["inference_regret"])
 

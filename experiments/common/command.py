@@ -11,7 +11,7 @@ import tomllib
 from collections.abc import Callable, Iterable, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from experiments.common.extras import missing
 from experiments.common.progress import say
@@ -37,11 +37,13 @@ __all__ = [
     "Fresh",
     "Retry",
     "Smoke",
+    "Typer",
     "Workers",
     "argument",
     "begin",
     "command",
     "commands",
+    "done",
     "end",
     "folder",
     "need",
@@ -57,6 +59,7 @@ CONFIGS = Path(__file__).parents[1] / "configs"
 TAKES = "takes"
 """Key by which a configuration may say how long all of it takes, in words."""
 
+Typer = typer.Typer
 BadParameter, option, argument = typer.BadParameter, typer.Option, typer.Argument
 
 Config = Annotated[
@@ -68,12 +71,15 @@ Out = Annotated[
 Smoke = Annotated[
     bool, typer.Option(help="Seconds on little, made-up data; results go to a folder of their own.")
 ]
-Retry = Annotated[bool, typer.Option("--retry", help="Run again what failed before.")]
+Retry = Annotated[
+    bool, typer.Option("--retry", help="Run again what failed, or was left by another machine.")
+]
 Fresh = Annotated[bool, typer.Option("--fresh", help="Run all again, whatever is there.")]
 Workers = Annotated[
     int | None,
     typer.Option(min=0, help="Processes, one torch thread each; 0: this one. 2, or 0 in smoke."),
 ]
+R = TypeVar("R", bound="Run")
 Choice = Annotated[list[str] | None, typer.Option(help="Only these; may repeat.")]
 
 
@@ -151,9 +157,9 @@ def swept(
     fresh: bool = False,
     **more: Any,
 ) -> list[Outcome]:
-    """What came of the runs of a study, as its options say: see `experiments.common.sweep.sweep`.
+    """Sweep the runs of a study as its options say; see `experiments.common.sweep.sweep`.
 
-    A smoke run takes no results from before.
+    A smoke run ignores results from before.
 
     Raises:
         BadParameter: for a folder with results of other configurations.
@@ -169,24 +175,36 @@ def swept(
         raise BadParameter(str(error)) from error
 
 
+def done(runs: Iterable[R], outcomes: Iterable[Outcome]) -> list[R]:
+    """The runs that did not fail."""
+    stems = {outcome.stem for outcome in outcomes if not outcome.failed}
+    return [run for run in runs if run.stem in stems]
+
+
 def end(outcomes: Iterable[Outcome], out: Path) -> None:
     """Name the runs that failed; with any, the command ends with exit code 1."""
-    failed = [outcome for outcome in outcomes if outcome.failed]
+    every = list(outcomes)
+    failed = [outcome for outcome in every if outcome.failed]
     for outcome in failed:
         say(f"{outcome.stem} failed: {outcome.reason}; see {out / outcome.stem}.error.txt")
     if failed:
-        say(f"{len(failed)} runs failed. With --retry they are run again.")
+        say(f"{len(failed)} of {len(every)} runs failed; --retry runs them again.")
         raise typer.Exit(1)
 
 
-def command(main: Callable[..., None]) -> typer.Typer:
-    """A program of one command, whose help is the docstring of its module."""
+def command(main: Callable[..., None], help: str | None = None) -> Typer:
+    """A program of one command.
+
+    Args:
+        main: What it does.
+        help: Its help; the docstring of its module if None.
+    """
     app = _program()
-    app.command(help=sys.modules[main.__module__].__doc__)(main)
+    app.command(help=help or sys.modules[main.__module__].__doc__)(main)
     return app
 
 
-def commands(help: str | None, *mains: Callable[..., None]) -> typer.Typer:
+def commands(help: str | None, *mains: Callable[..., None]) -> Typer:
     """A program of several commands, each called by its function's name."""
     app = _program(no_args_is_help=True, help=help)
     for main in mains:
@@ -194,7 +212,7 @@ def commands(help: str | None, *mains: Callable[..., None]) -> typer.Typer:
     return app
 
 
-def start(app: typer.Typer) -> None:
+def start(app: Typer) -> None:
     """Run a program; data or an extra that is missing ends it in one line."""
     try:
         app()
@@ -211,8 +229,8 @@ def start(app: typer.Typer) -> None:
         sys.exit(f"{error} Or run with --smoke, on made-up data.")
 
 
-def _program(**settings: Any) -> typer.Typer:
-    return typer.Typer(
+def _program(**settings: Any) -> Typer:
+    return Typer(
         add_completion=False,
         pretty_exceptions_enable=False,
         rich_markup_mode="markdown",

@@ -20,9 +20,9 @@ Entry = Mapping[str, Any]
 
 
 def expanded(table: Entry) -> list[dict[str, Any]]:
-    """Every combination of the values that are lists, the last key's changing fastest.
+    """Every combination of the values in a table's lists, the last key's values changing fastest.
 
-    Lists inside tables count too: ``actions = { num_actions = [32, 64] }`` are two tables.
+    Lists inside tables count, too: ``actions = { num_actions = [32, 64] }`` are two tables.
 
     Args:
         table: Part of a configuration.
@@ -34,16 +34,16 @@ def expanded(table: Entry) -> list[dict[str, Any]]:
         >>> expanded({"name": ["levy", "ackley"], "dim": 3})
         [{'name': 'levy', 'dim': 3}, {'name': 'ackley', 'dim': 3}]
     """
-    choices = [[(key, value) for value in _choices(key, said)] for key, said in table.items()]
+    choices = [[(key, value) for value in _choices(key, given)] for key, given in table.items()]
     return [dict(pairs) for pairs in product(*choices)]
 
 
 def told_apart(entries: Sequence[Entry], what: str) -> tuple[list[str], list[str]]:
-    """Labels of a configuration's entries, and what stands for them in names of files.
+    """Labels of a configuration's entries, and their parts in names of files.
 
-    An entry goes by its ``label`` or, without one, by its ``name``; entries that have it in common
-    add the options in which they differ. In names of files an entry goes by its name, and by its
-    label as well where others have that name too.
+    The label of an entry is its ``label`` or, without one, its ``name``; where several entries have
+    the same, the options in which they differ are added. The part in names of files is the
+    entry's name, followed by its label where others have the same name.
 
     Args:
         entries: Tables with a ``name``.
@@ -76,14 +76,14 @@ def plain(label: str) -> str:
     return re.sub(r"[^A-Za-z0-9.]+", "-", label).strip("-")
 
 
-def _choices(key: str, said: Any) -> list[Any]:
-    if isinstance(said, Mapping):
-        return expanded(said)
-    if not isinstance(said, list):
-        return [said]
-    if not said:
+def _choices(key: str, given: Any) -> list[Any]:
+    if isinstance(given, Mapping):
+        return expanded(given)
+    if not isinstance(given, list):
+        return [given]
+    if not given:
         raise InputError(f"{key}, a value or a list of values", "an empty list", "Give one value.")
-    return [each for value in said for each in (expanded(value) if _table(value) else [value])]
+    return [each for value in given for each in (expanded(value) if _table(value) else [value])]
 
 
 def _table(value: Any) -> bool:

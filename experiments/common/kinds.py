@@ -1,7 +1,7 @@
-"""What kinds of studies that plan runs from a TOML file share: its keys, labels, results.
+"""What studies that plan runs from a TOML file share: checks of its keys, labels, results.
 
-A kind has a function ``plan`` that turns the file into runs; each writes a table with a row a step
-and, beside it, how it came about, as ``bo-stream report`` reads them.
+Such a study has a function ``plan`` that turns the file into runs. Each run writes a table with a
+row for each step and, beside it, how it came about, as ``bo-stream report`` reads them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import torch
 from bo_stream import actions, growth
 from bo_stream.errors import BoStreamError
 from bo_stream.families import FAMILIES
-from experiments.common.command import TAKES, BadParameter, parsed, read
+from experiments.common.command import TAKES, BadParameter, done, parsed, read
 from experiments.common.expand import expanded, told_apart
 from experiments.common.sweep import Outcome, Run, table
 
@@ -38,10 +38,9 @@ __all__ = [
 ]
 
 ABOUT = ("name", "label", "least_inputs", "most_inputs")
-"""Keys of a surrogate that say which it is and where it takes part."""
+"""Keys of a surrogate that are not options of its family."""
 
 Entry = dict[str, Any]
-Told = Callable[[Mapping[str, Any]], None]
 R = TypeVar("R", bound=Run)
 
 
@@ -53,7 +52,7 @@ def configured(config: Path, default: Path) -> dict[str, Any]:
 
 
 def refuse_unknown(given: Iterable[str], known: Iterable[str], what: str) -> None:
-    """End the command in one line if there is a key that means nothing."""
+    """End the command in one line if there is an unknown key."""
     known = list(known)
     unknown = sorted(set(given) - set(known))
     if unknown:
@@ -70,7 +69,7 @@ def listed(value: Any) -> list[Any]:
 def planned(
     plan: Callable[[dict[str, Any], bool], list[R]], c: dict[str, Any], smoke: bool
 ) -> list[R]:
-    """The runs of a configuration; one that cannot be ends the command in one line."""
+    """The runs of a configuration; one that is refused ends the command in one line."""
     try:
         return plan(c, smoke)
     except BoStreamError as error:
@@ -78,26 +77,26 @@ def planned(
 
 
 def surrogates(entries: Sequence[Entry]) -> list[tuple[Entry, str, str]]:
-    """Every surrogate of a configuration, lists among its options expanded.
+    """Every surrogate of a configuration, with the lists among its options expanded.
 
     Args:
-        entries: Name, label and options of each.
+        entries: Each has ``name`` and options, and may have ``label``.
 
     Returns:
-        Of each its entry, its label, and what stands for it in names of files.
+        The entry of each surrogate, its label, and its part in names of files.
     """
     every = [one for entry in entries for one in expanded(entry)]
     return list(zip(every, *told_apart(every, "surrogates"), strict=True))
 
 
 def without(entry: Mapping[str, Any], keys: Iterable[str] = ABOUT) -> Entry:
-    """An entry less some keys."""
+    """An entry without some of its keys."""
     left = set(keys)
     return {key: value for key, value in entry.items() if key not in left}
 
 
 def takes_part(entry: Mapping[str, Any], inputs: int) -> bool:
-    """Whether a surrogate is for so many inputs."""
+    """Whether a surrogate is meant for so many inputs, by its own entry."""
     return bool(entry.get("least_inputs", 1) <= inputs <= entry.get("most_inputs", inputs))
 
 
@@ -106,7 +105,7 @@ def refuse_options(entry: Mapping[str, Any], also: Iterable[str] = ()) -> None:
 
     Args:
         entry: Of a surrogate.
-        also: Keys that the study has a use for.
+        also: Further keys that the study knows.
     """
     if entry["name"] not in FAMILIES:
         raise BadParameter(f"no surrogate {entry['name']}; there are {', '.join(FAMILIES)}.")
@@ -127,7 +126,7 @@ def built(options: Mapping[str, Any]) -> dict[str, Any]:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """One torch thread, and no advice from BoTorch on scaling, while a run is under way."""
+    """One torch thread, and no warnings such as BoTorch's advice on scaling, during a run."""
     torch.set_num_threads(1)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -138,5 +137,4 @@ def finished(
     runs: Sequence[R], outcomes: Iterable[Outcome], folder: Path
 ) -> list[tuple[R, pd.DataFrame]]:
     """The runs that did not fail, with their tables."""
-    done = {outcome.stem for outcome in outcomes if not outcome.failed}
-    return [(run, table(folder, run.stem)) for run in runs if run.stem in done]
+    return [(run, table(folder, run.stem)) for run in done(runs, outcomes)]

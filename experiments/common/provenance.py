@@ -1,4 +1,4 @@
-"""The commit that results come from."""
+"""The git commit that results come from."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["provenance"]
 def provenance() -> dict[str, Any]:
     """The git commit of this code, and whether the working tree was clean.
 
-    Both are None where there is no repository or no git. Asked once a process.
+    Both are None where there is no repository or no git. Git is asked once in each process.
     """
     return dict(_asked(Path(__file__).parents[2]))
 

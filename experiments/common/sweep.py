@@ -1,9 +1,9 @@
-"""A sweep: many runs, done by any executor, that goes on after any crash where it was.
+"""A sweep: many runs, done by any executor, that can be continued after any crash.
 
 Runs are claimed in a store in the folder of the results (``sweep.db``), so any number of processes
 may sweep one folder. A run is done once its files are there and the store says so: killed anywhere
 and started again, a sweep does what is left and ends with the same tables. A run that fails leaves
-its traceback in ``<stem>.error.txt`` and stops no other one.
+its traceback in ``<stem>.error.txt``, and the others go on.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from experiments.common.progress import say
 from experiments.common.provenance import provenance
 from experiments.common.sweep_claims import Claims, Outcome, Redo
 from experiments.common.sweep_display import Display, Show, watching
-from experiments.common.sweep_work import Run, error_file, forget, rows, work, written
+from experiments.common.sweep_work import Callback, Run, error_file, forget, rows, work, written
 
-__all__ = ["Outcome", "Redo", "Run", "configuration", "sweep", "table"]
+__all__ = ["Callback", "Outcome", "Redo", "Run", "sweep", "table"]
 
 GLANCE = 0.3
-"""Seconds between two looks at how far runs are."""
+"""Seconds between two looks at the progress of runs."""
 WAIT = 0.5
-"""Seconds between two looks at what other processes have done, when nothing is left to do here."""
+"""Seconds between two looks at what other processes have done, while this one has nothing to do."""
 
 
 def sweep(
@@ -50,24 +50,26 @@ def sweep(
     redo: Redo = "nothing",
     about: Mapping[str, Any] | None = None,
 ) -> list[Outcome]:
-    """Do all runs, those with most steps first, and write ``sweep.csv`` with what came of each.
+    """Do all runs in their order, and write ``sweep.csv`` with how each of them ended.
 
-    Runs that another process does meanwhile are waited for, and taken over should it die. A run
-    whose configuration has changed since it was done is refused; one that failed is run again.
+    Runs that another process is doing are waited for, and taken over if it dies. A sweep is refused
+    if a run's configuration has changed since it was done; a run that failed under another
+    configuration is run again.
 
     Args:
         runs: What to do.
-        folder: Of the results; made if it is not there. With an executor of other machines, one
-            that they share.
+        folder: The results go here; made if it does not exist. If an executor uses other machines,
+            they must share it.
         workers: Processes, with one torch thread each; 0: this process, one run after the other.
             With an executor, how many runs it does at a time.
-        executor: Of `concurrent.futures`, left open; of a Dask client, ``client.get_executor()``.
-        show: Shows how far it is; lines or bars on standard output by default.
-        redo: Which runs that have an outcome already are run again.
-        about: What ``sweep.json`` says of the sweep, beside versions, processor and commit.
+        executor: One of `concurrent.futures`, left open; of a Dask client,
+            ``client.get_executor()``.
+        show: Shows the progress; lines or bars on standard output by default.
+        redo: Which runs that have ended before are run again.
+        about: Added to ``sweep.json``, beside versions, processor and commit.
 
     Returns:
-        What came of each run, in their order.
+        How each run ended, in their order.
 
     Raises:
         InputError: for runs that share a stem.
@@ -75,16 +77,21 @@ def sweep(
     """
     _check_stems([run.stem for run in runs])
     folder.mkdir(parents=True, exist_ok=True)
-    first = sorted(runs, key=lambda run: -run.steps)
-    claims = Claims(folder, {run.stem: _fingerprint(run) for run in first}, redo)
+    claims = Claims(folder, {run.stem: _fingerprint(run) for run in runs}, redo)
     facts = {**(about or {}), "workers": workers, **provenance(), "environment": environment()}
     written(folder / "sweep.json", json.dumps(facts, indent=2, default=str) + "\n")
     left = claims.pending()
     if len(left) < len(runs):
-        say(f"{len(runs) - len(left)} of {len(runs)} runs are in {folder}/ from before.")
+        say(f"{len(runs) - len(left)} of {len(runs)} runs had ended before; see {folder}/.")
+    if others := claims.others():
+        shown_first = ", ".join(others[:3]) + (", ..." if len(others) > 3 else "")
+        say(
+            f"{folder}/ also has {len(others)} runs that are not part of this sweep"
+            f" ({shown_first}); bo-stream report shows them, too."
+        )
     shown = (show or watching())([run for run in runs if run.stem in left])
-    crew, by_id = _crew(partial(work, folder.absolute()), workers, executor), dict(enumerate(first))
-    course = _Course(claims, crew, by_id, shown, set(claims.outcomes()))
+    crew = _crew(partial(work, folder.absolute()), workers, executor)
+    course = _Course(claims, crew, dict(enumerate(runs)), shown, set(claims.outcomes()))
     try:
         with _Glances(folder, shown):
             course.run()
@@ -102,13 +109,6 @@ def table(folder: Path, stem: str) -> pd.DataFrame:
     return pd.read_csv(folder / f"{stem}.csv")
 
 
-def configuration(run: Run) -> dict[str, Any]:
-    """All that a run is told, as plain data."""
-    said = asdict(run) if is_dataclass(run) and not isinstance(run, type) else vars(run)
-    plain: dict[str, Any] = json.loads(json.dumps(said, default=str))
-    return plain
-
-
 class _Course:
     """The course of a sweep in this process."""
 
@@ -124,23 +124,24 @@ class _Course:
         self._known = known
         self._ids = {run.stem: id for id, run in runs.items()}
         self._began: dict[int, float] = {}
+        self._waiting = False
 
     def run(self) -> None:
-        """Until every run has an outcome."""
+        """Take part until every run has an outcome."""
         try:
             while self._started():
                 if self.crew.running:
                     self.crew.wait()
                     self._book()
                 else:
-                    time.sleep(WAIT)  # others are at work
+                    self._wait()
         except BaseException:
             self.crew.gather()
             self._book()
             raise
 
     def _started(self) -> bool:
-        """Claim as many runs as there is room for; says whether any has no outcome yet."""
+        """Claim as many runs as there is room for; returns whether any run has no outcome yet."""
         while self.crew.room > 0:
             stem = self.claims.claim({self.runs[id].stem for id in self.crew.running})
             if stem is None:
@@ -152,8 +153,19 @@ class _Course:
         self._show()
         return bool(self.crew.running or self.claims.pending())
 
+    def _wait(self) -> None:
+        """Wait for other processes, and say so once if some are on other machines."""
+        names = self.claims.elsewhere()
+        if names and not self._waiting:
+            say(
+                f"Waiting for {', '.join(names[:5])}, claimed on another machine. If nothing runs"
+                " there any more, stop this command and start it again with --retry."
+            )
+        self._waiting = True
+        time.sleep(WAIT)
+
     def _book(self) -> None:
-        """Write down what was answered; a crew forgets an answer only after that."""
+        """Record what was answered; a crew forgets an answer only after that."""
         for id, answer in list(self.crew.answered.items()):
             stem, folder = self.runs[id].stem, self.claims.folder
             if answer.reason is None:
@@ -169,7 +181,7 @@ class _Course:
         self._show()
 
     def _show(self) -> None:
-        """Show outcomes that are new, those of other processes among them."""
+        """Show new outcomes, including those of other processes."""
         for stem, outcome in self.claims.outcomes().items():
             if stem not in self._known:
                 self._known.add(stem)
@@ -177,7 +189,7 @@ class _Course:
 
 
 class _Glances(threading.Thread):
-    """Shows now and then how far the runs in a folder are."""
+    """Regularly shows the progress of the runs in a folder."""
 
     def __init__(self, folder: Path, shown: Display) -> None:
         super().__init__(daemon=True)
@@ -203,16 +215,18 @@ def _crew(objective: partial[float], workers: int, executor: Executor | None) ->
 
 
 def _fingerprint(run: Run) -> str:
-    """What changes with the configuration of a run."""
-    return hashlib.sha256(json.dumps(configuration(run), sort_keys=True).encode()).hexdigest()
+    """A hash of a run's configuration."""
+    fields = asdict(run) if is_dataclass(run) and not isinstance(run, type) else vars(run)
+    plain = json.loads(json.dumps(fields, default=str))  # sorted once every key is a string
+    return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()
 
 
 def _check_stems(stems: Sequence[str]) -> None:
-    lower = [stem.lower() for stem in stems]  # where letters' case does not matter to files
+    lower = [stem.lower() for stem in stems]  # some file systems ignore case
     twice = sorted({stem for stem in stems if lower.count(stem.lower()) > 1})
     if twice:
         raise InputError(
-            "runs that write files of their own",
-            f"several named {', '.join(twice[:5])}",
-            "Give the configurations labels of their own.",
+            "runs with different names of files",
+            f"several runs named {', '.join(twice[:5])}",
+            "Give the configurations different labels.",
         )

@@ -1,8 +1,9 @@
-"""Who does which run of a sweep: claims and outcomes, as events in the store of the campaigns.
+"""Who does which run of a sweep: claims and outcomes, as events in a store like a campaign's.
 
-A writer's turn makes a claim final, so that two processes that sweep one folder never do a run
-twice. The claim of a process that has died, on this machine, counts for nothing. One made on
-another machine cannot be judged from here, and is waited for.
+Claims are made one at a time, so that of several processes that sweep a folder only one does a
+run. The claim of a process that has died on this machine counts for nothing. Whether a process of
+another machine has died cannot be known here: its claim is waited for, unless runs from before are
+to be done again.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from bo_stream.campaign.owners import abandoned, signature
+from bo_stream.campaign.owners import abandoned, elsewhere, signature
 from bo_stream.campaign.stores import opened
 from bo_stream.errors import StateError
 
@@ -21,17 +22,19 @@ __all__ = ["Claims", "Outcome", "Redo", "finished"]
 NAME = "sweep"
 
 Redo = Literal["nothing", "failed", "all"]
-"""Which of the runs that have an outcome already are run again."""
+"""Which runs that have ended before are run again; with either of the last two, also those that
+another machine has claimed and not finished.
+"""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a run.
+    """How a run ended.
 
     Attributes:
-        stem: Of its files.
+        stem: The name of its files, without suffix.
         state: ``done`` or ``failed``.
-        seconds: That it took.
+        seconds: How long it took.
         reason: Why it failed, in one line; None if it is done.
     """
 
@@ -47,7 +50,7 @@ class Outcome:
 
 
 def finished(folder: Path, stem: str) -> bool:
-    """Whether the files of a run are there; they come there whole."""
+    """Whether the files of a run are there; each is moved there whole, the table last."""
     return all((folder / f"{stem}.{suffix}").is_file() for suffix in ("csv", "json"))
 
 
@@ -55,10 +58,10 @@ class Claims:
     """The events of the sweep in a folder, from its file ``sweep.db``.
 
     Args:
-        folder: Of the results.
-        plan: What tells the configuration of a run from any other, by stem, in the order in which
-            runs are to be done.
-        redo: Which outcomes from before now count for nothing.
+        folder: The results go here.
+        plan: A fingerprint of each run's configuration, by stem, in the order in which the runs are
+            to be done.
+        redo: Which outcomes from before are ignored.
 
     Raises:
         StateError: if the folder holds results of another configuration of the same stem.
@@ -71,7 +74,7 @@ class Claims:
         if self.store.settings(NAME) is None:
             try:
                 self.store.create(NAME, {"kind": "sweep"})
-            except StateError:  # unless another process has begun it meanwhile
+            except StateError:  # another process may have created it meanwhile
                 if self.store.settings(NAME) is None:
                     raise
         self._last: dict[str, tuple[int, dict[str, Any]]] = {}
@@ -85,10 +88,10 @@ class Claims:
         self._note(self.store.since(NAME, self._seen))
 
     def claim(self, busy: Collection[str]) -> str | None:
-        """The next run for this process; None if there is none for it now.
+        """The next run for this process, by stem; None if there is none at the moment.
 
         Args:
-            busy: Runs that it is doing.
+            busy: Runs that this process is doing.
         """
         with self.store.writing(NAME) as turn:
             self._note(turn.since(self._seen))
@@ -101,7 +104,7 @@ class Claims:
         return stem
 
     def settle(self, outcome: Outcome) -> None:
-        """Write down what came of a run; durable on return."""
+        """Record how a run ended; durable on return."""
         event = {"kind": outcome.state, "stem": outcome.stem, "seconds": outcome.seconds}
         event |= {"reason": outcome.reason, "configuration": self.plan[outcome.stem]}
         with self.store.writing(NAME) as turn:
@@ -110,7 +113,7 @@ class Claims:
         self.refresh()
 
     def outcomes(self) -> dict[str, Outcome]:
-        """The outcomes that there are, by stem, in the order of the plan."""
+        """The outcomes known so far, by stem, in the order of the plan."""
         known = {stem: self._last[stem][1] for stem in self.plan if not self._pending(stem)}
         return {
             stem: Outcome(stem, event["kind"], event["seconds"], event["reason"])
@@ -118,8 +121,18 @@ class Claims:
         }
 
     def pending(self) -> list[str]:
-        """Runs without an outcome: nobody's yet, or under way here or elsewhere."""
+        """Runs without an outcome: unclaimed, or under way here or elsewhere."""
         return [stem for stem in self.plan if self._pending(stem)]
+
+    def elsewhere(self) -> list[str]:
+        """Runs without an outcome that other machines have claimed, in the order of the plan."""
+        claimed = ((stem, self._last[stem][1]) for stem in self.pending() if stem in self._last)
+        return [stem for stem, event in claimed if elsewhere(event.get("by"))]
+
+    def others(self) -> list[str]:
+        """Runs that are done in this folder and are not in the plan, in alphabetical order."""
+        known = (stem for stem in self._last if stem not in self.plan)
+        return sorted(stem for stem in known if finished(self.folder, stem))
 
     # -- pieces ----------------------------------------------------------------------------------
 
@@ -137,17 +150,18 @@ class Claims:
             return True
         number, event = self._last[stem]
         old = number <= self._before
+        if event["kind"] == "claimed":
+            given_up = old and self.redo != "nothing" and elsewhere(event["by"])
+            return given_up or abandoned(event["by"])
         if self.redo == "all" and old:
             return True
-        if event["kind"] == "claimed":
-            return abandoned(event["by"])
         if event["kind"] == "failed":
             changed = event["configuration"] != self.plan[stem]
             return old and (changed or self.redo == "failed")
         return not finished(self.folder, stem)
 
     def _refuse_others(self) -> None:
-        """Refuse to go on over results of another configuration."""
+        """Refuse to mix in results of other configurations."""
         changed = [
             stem
             for stem, configuration in self.plan.items()
@@ -161,5 +175,5 @@ class Claims:
             raise StateError(
                 f"a folder without results of other configurations of {shown}",
                 f"{self.folder}, where they are",
-                "Name another folder (--out), or run all anew (--fresh).",
+                "Name another folder (--out), or run all of them again (--fresh).",
             )

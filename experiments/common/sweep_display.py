@@ -1,4 +1,4 @@
-"""How far a sweep is: bars on a terminal, a line now and then where output is piped."""
+"""The progress of a sweep: bars on a terminal, a line now and then where output is piped."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from experiments.common.sweep_work import Run
 __all__ = ["Display", "Note", "Show", "watching"]
 
 Note = Callable[[Mapping[str, Any]], str]
-"""A row in a few words."""
+"""Says in a few words what a row is about."""
 
 
 class Display(Protocol):
     """Shows a sweep; its methods may be called from several threads."""
 
     def row(self, stem: str, step: int, row: Mapping[str, Any]) -> None:
-        """A run has come so far."""
+        """A run has reached a step."""
         ...
 
     def ended(self, outcome: Outcome) -> None:
-        """A run is done or has failed."""
+        """A run has ended."""
         ...
 
     def close(self) -> None:
@@ -39,13 +39,13 @@ Show = Callable[[Sequence[Run]], Display]
 
 
 def watching(note: Note | None = None) -> Show:
-    """What shows a sweep on standard output.
+    """A display on standard output.
 
     Args:
-        note: Says a row in a few words; by default the step alone is shown.
+        note: What is shown of a row beside its step; nothing by default.
     """
-    said = note or (lambda row: "")
-    return partial(_Bars if sys.stdout.isatty() else _Lines, said)
+    shown = note or (lambda row: "")
+    return partial(_Bars if sys.stdout.isatty() else _Lines, shown)
 
 
 class _Lines:
@@ -59,24 +59,25 @@ class _Lines:
         self._lock = threading.Lock()
 
     def row(self, stem: str, step: int, row: Mapping[str, Any]) -> None:
-        self._tell(stem, step, self.note(row))
+        with self._lock:
+            self._tell(stem, step, self.note(row))
 
     def ended(self, outcome: Outcome) -> None:
         if outcome.failed:
             say(f"  {outcome.stem} failed: {outcome.reason}")
-        self._tell(outcome.stem, self.steps.get(outcome.stem, 0), outcome.state)
-        self._over.add(outcome.stem)
+        with self._lock:
+            self._tell(outcome.stem, self.steps.get(outcome.stem, 0), outcome.state)
+            self._over.add(outcome.stem)
 
     def close(self) -> None:
         pass
 
-    def _tell(self, stem: str, step: int, said: str) -> None:
-        with self._lock:
-            before = self._last.get(stem, (0, ""))
-            if (step, said) == before or stem not in self.steps or stem in self._over:
-                return
-            self._last[stem] = (step, said)
-            self.progress(f"{stem}: {said}" if said else stem, done=step - before[0])
+    def _tell(self, stem: str, step: int, text: str) -> None:
+        before = self._last.get(stem, (0, ""))
+        if (step, text) == before or stem not in self.steps or stem in self._over:
+            return
+        self._last[stem] = (step, text)
+        self.progress(f"{stem}: {text}" if text else stem, done=step - before[0])
 
 
 class _Bars:
@@ -118,8 +119,8 @@ class _Bars:
         with self._lock:
             self._over.add(outcome.stem)
             if outcome.failed:
-                said = f"{outcome.stem} failed: {outcome.reason}"
-                self.bars.console.print(said, markup=False, highlight=False)
+                text = f"{outcome.stem} failed: {outcome.reason}"
+                self.bars.console.print(text, markup=False, highlight=False)
             task = self._tasks.pop(outcome.stem, None)
             if task is not None:
                 self.bars.remove_task(task)

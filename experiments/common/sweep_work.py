@@ -1,7 +1,9 @@
 """One run of a sweep in its worker: results that come whole or not at all, errors in full.
 
 A run writes into a folder of its own inside ``.sweep``; what it wrote moves to the results once it
-has ended. The row it reported last lies beside it, for whoever shows how far the sweep is.
+has ended. The row it reported last lies beside that folder, for whoever shows how far the sweep is.
+A worker may outlive the process that started it, and another one may then do the same run. It
+removes the folder of the first, which therefore keeps its errors to itself.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import time
 import traceback
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from glob import escape
 from pathlib import Path
 from typing import Any, Protocol
 from uuid import uuid4
@@ -21,11 +24,14 @@ from uuid import uuid4
 from bo_stream.errors import InputError
 from experiments.common.sweep_claims import finished
 
-__all__ = ["HIDDEN", "Run", "error_file", "forget", "rows", "work", "written"]
+__all__ = ["Callback", "Run", "error_file", "forget", "rows", "work", "written"]
 
 HIDDEN = ".sweep"
 OFTEN = 0.2
 """Seconds between two notes of how far a run is, at least."""
+
+Callback = Callable[[Mapping[str, Any]], None]
+"""Is called with a row now and then."""
 
 
 class Run(Protocol):
@@ -46,13 +52,13 @@ class Run(Protocol):
         """How much work it is, in steps."""
         ...
 
-    def execute(self, folder: Path, progress: Callable[[Mapping[str, Any]], None]) -> None:
+    def execute(self, folder: Path, progress: Callback) -> None:
         """Do the work, and write ``<stem>.csv`` and ``<stem>.json`` into a folder.
 
         Args:
             folder: An empty one; further files in it are kept, too.
-            progress: To be called with a row now and then; its ``step`` says how far the run is, or
-                else the number of calls.
+            progress: To be called with a row now and then, whose ``step`` says how far the run is;
+                without one, the number of calls does.
         """
         ...
 
@@ -70,22 +76,25 @@ def work(folder: Path, run: Run) -> float:
 
     torch.set_num_threads(1)
     hidden = folder / HIDDEN
-    own = hidden / run.stem
-    shutil.rmtree(own, ignore_errors=True)  # left by a process that was killed
-    own.mkdir(parents=True, exist_ok=True)
-    scratch = Path(tempfile.mkdtemp(dir=own))
-    error_file(folder, run.stem).unlink(missing_ok=True)
+    hidden.mkdir(parents=True, exist_ok=True)
     noted = hidden / f"{run.stem}.json"
+    for old in (noted, error_file(folder, run.stem)):
+        old.unlink(missing_ok=True)
+    for left in hidden.glob(f"{escape(run.stem)}~*"):  # by a process that was killed
+        shutil.rmtree(left, ignore_errors=True)
+    scratch = Path(tempfile.mkdtemp(prefix=f"{run.stem}~", dir=hidden))
     began = time.perf_counter()
     try:
         run.execute(scratch, _Note(noted))
         _keep(scratch, folder, run.stem)
     except Exception:
-        written(error_file(folder, run.stem), traceback.format_exc())
+        if scratch.is_dir():
+            written(error_file(folder, run.stem), traceback.format_exc())
         raise
     finally:
-        shutil.rmtree(own, ignore_errors=True)
-        noted.unlink(missing_ok=True)
+        if scratch.is_dir():
+            noted.unlink(missing_ok=True)
+            shutil.rmtree(scratch, ignore_errors=True)
     return time.perf_counter() - began
 
 
@@ -94,13 +103,13 @@ def rows(folder: Path) -> dict[str, tuple[int, dict[str, Any]]]:
     found = {}
     for path in (folder / HIDDEN).glob("*.json"):
         with suppress(OSError, ValueError):  # gone meanwhile
-            said = json.loads(path.read_text(encoding="utf-8"))
-            found[path.stem] = (int(said["step"]), said["row"])
+            note = json.loads(path.read_text(encoding="utf-8"))
+            found[path.stem] = (int(note["step"]), note["row"])
     return found
 
 
 def error_file(folder: Path, stem: str) -> Path:
-    """Where the traceback of a run that failed is."""
+    """The file that the traceback of a failed run goes to."""
     return folder / f"{stem}.error.txt"
 
 
@@ -142,6 +151,6 @@ class _Note:
         if now - self._noted < OFTEN:
             return
         self._noted = now
-        said = {"step": row.get("step", self.calls), "row": dict(row)}
+        note = {"step": row.get("step", self.calls), "row": dict(row)}
         with suppress(OSError):  # a run does not fail for want of spectators
-            written(self.path, json.dumps(said, default=str))
+            written(self.path, json.dumps(note, default=str))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -13,6 +12,7 @@ from gpytorch.kernels import Kernel
 from gpytorch.likelihoods import GaussianLikelihood
 from torch import Tensor
 
+from experiments.common.densities import negative_log_densities
 from experiments.common.splits import TableSplit
 
 __all__ = ["LEVELS", "Course", "Predict", "Trained", "judged"]
@@ -50,7 +50,7 @@ def judged(predict: Predict, split: TableSplit) -> dict[str, float]:
     with torch.no_grad():
         mean, variance = predict(split.X_test)
     error = split.Y_test[:, 0] - mean
-    nll = 0.5 * ((2.0 * math.pi * variance).log() + error.square() / variance).mean()
+    nll = negative_log_densities(mean, variance, split.Y_test[:, 0]).mean()
     row = {"nll": float(nll), "rmse": float(error.square().mean().sqrt())}
     inside = torch.erf(error.abs() / (2.0 * variance).sqrt())
     return row | {f"coverage {p}": float((inside <= p).double().mean()) for p in LEVELS}

@@ -1,8 +1,8 @@
-"""One surrogate, given n points first: seconds of the parts of a step, for one n after the other.
+"""Seconds of the parts of a step of one surrogate that was given n points first, for growing n.
 
-Seconds are those of the processor, on one thread, medians of repetitions that alternate between the
-parts; so is the unit, one 1,000 x 1,000 Cholesky factorisation in the same process. Hyperparameters
-are learned from the first points, as many as the least n, and stay.
+Seconds are processor time on one thread, medians of repetitions that alternate between the parts.
+The unit, one 1,000 x 1,000 Cholesky factorisation in the same process, is measured likewise.
+Hyperparameters are learned from as many points as the least n, and stay.
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ from acquisitions import build
 from bo_stream import surrogate
 from bo_stream.campaign.records import environment, write_table
 from bo_stream.core.streaming import StreamingGP
-from experiments.benchmarks.timing import alternated, cholesky
-from experiments.common.kinds import Told, built, quiet, without
+from experiments.common.kinds import built, quiet, without
 from experiments.common.provenance import provenance
+from experiments.common.sweep import Callback
+from experiments.common.timing import alternated, cholesky
 from problems import synthetic
 
 __all__ = ["PARTS", "Cost", "Sizes"]
@@ -49,10 +50,10 @@ class Sizes:
 
     Attributes:
         n: Points that surrogates have seen, in increasing order.
-        points: At which the posterior is taken.
-        repetitions: Of each timing.
+        points: Points at which the posterior is taken.
+        repetitions: Repetitions of each timing.
         unit: Rows of the factorisation that is the unit.
-        evaluations: Most evaluations of the objective in the one fit.
+        evaluations: The most evaluations of the objective in the only fit.
         num_restarts, raw_samples: Of the optimiser of an acquisition function.
     """
 
@@ -70,7 +71,8 @@ class Cost:
     """One surrogate, problem and seed, at every n.
 
     Attributes:
-        label, files: Of the surrogate, and what the names of its files have of it.
+        label: Name of the surrogate in tables and pictures.
+        files: Its part in names of files.
         surrogate: Its name and options; ``most`` is the largest n that it is given.
         function, inputs: Of the problem.
         acquisition: Name and options.
@@ -89,7 +91,7 @@ class Cost:
 
     @property
     def n(self) -> tuple[int, ...]:
-        """Those that this surrogate is given."""
+        """The numbers of points that this surrogate is given."""
         return tuple(n for n in self.sizes.n if n <= self.surrogate.get("most", n))
 
     @property
@@ -99,10 +101,10 @@ class Cost:
 
     @property
     def steps(self) -> int:
-        """Amount of work: all points it is given."""
+        """How much work it is: the number of points that it is given in the end."""
         return max(self.n)
 
-    def execute(self, folder: Path, progress: Told) -> None:
+    def execute(self, folder: Path, progress: Callback) -> None:
         """Measure, and write a row for each n."""
         rows = []
         with quiet(), torch.random.fork_rng():
@@ -128,7 +130,7 @@ class Cost:
             while model.num_observed < n:
                 model.observe(*draw(min(CHUNK, n - model.num_observed)))
             model.process()
-            twin = copy.deepcopy(model)  # whose hyperparameters move, which would cost the updates
+            twin = copy.deepcopy(model)  # its hyperparameters change, which would slow updates
             choose = partial(self._choose, model, problem.bounds, baseline, best)
             tasks: dict[str, Callable[[], object]] = {
                 "c": cholesky(self.sizes.unit),
@@ -145,7 +147,7 @@ class Cost:
             yield row | {f"{part}_c": seconds[part] / seconds["c"] for part in PARTS}
 
     def _choose(self, model: StreamingGP, bounds: Tensor, X: Tensor, best: float) -> None:
-        """The next point."""
+        """Choose the next point."""
         options = dict(self.acquisition)
         acqf = build(options.pop("name"), model, X_baseline=X, best_f=best, **options)
         optimize_acqf(
@@ -158,25 +160,25 @@ class Cost:
 
 
 def _drawn(problem: Any, n: int) -> tuple[Tensor, Tensor]:
-    """Points anywhere in the box, others each time, and noisy values there."""
+    """Points drawn anew, uniformly from the box, and noisy values there."""
     X = torch.rand(n, len(problem.bounds[0]), dtype=torch.float64)
     return X, problem(X)
 
 
 def _observe(model: StreamingGP, draw: Callable[[int], tuple[Tensor, Tensor]]) -> None:
-    """A point more, and the posterior brought up to date."""
+    """Observe one more point and bring the posterior up to date."""
     model.observe(*draw(1))
     model.process()
 
 
 def _predict(model: StreamingGP, draw: Callable[[int], tuple[Tensor, Tensor]], points: int) -> None:
-    """Mean and variance."""
+    """Predict means and variances."""
     at = model.posterior(draw(points)[0])
     torch.stack([at.mean, at.variance])
 
 
 def _evaluate(model: StreamingGP) -> None:
-    """Value and gradient of what a fit climbs, at hyperparameters that are new."""
+    """Evaluate what a fit climbs, and its gradient, at new hyperparameters."""
     mll = model.make_mll()
     with torch.no_grad():
         for parameter in mll.parameters():

@@ -41,13 +41,13 @@ def plan(c: dict[str, Any], smoke: bool = False) -> list[Cost]:
     if not given["n"] or given["n"][0] < 2:
         raise BadParameter(f"n is {list(given['n'])}; it has to be a list of numbers from 2 on.")
     sizes = Sizes(**given)
-    told = surrogates(c["surrogate"])
-    for entry, *_ in told:
+    methods = surrogates(c["surrogate"])
+    for entry, *_ in methods:
         if entry.get("most", sizes.n[0]) < sizes.n[0]:
             raise BadParameter(f"surrogate {entry['name']} has most below the least n.")
     seeds, inputs = ([c[key][0]] if smoke else c[key] for key in ("seeds", "inputs"))
     return [
         Cost(label, files, entry, c["function"], dim, c["acquisition"], sizes, seed)
-        for dim, (entry, label, files), seed in product(inputs, told, seeds)
+        for dim, (entry, label, files), seed in product(inputs, methods, seeds)
         if takes_part(entry, dim)
     ]

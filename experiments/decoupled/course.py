@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -12,9 +11,11 @@ import torch
 from torch import Tensor
 
 from experiments.common.baselines.surrogates import observations, twin
+from experiments.common.densities import negative_log_densities
+from experiments.common.kinds import built
 from experiments.common.progress import Progress, say
 from experiments.common.splits import TableSplit
-from experiments.decoupled.contenders import baseline, options
+from experiments.decoupled.contenders import baseline
 from problems.tables import load_table
 
 __all__ = ["followed", "scores", "split_of"]
@@ -66,7 +67,7 @@ def scores(law: tuple[Tensor, Tensor], split: TableSplit) -> dict[str, float]:
     """``nmse`` and ``nlpd`` of means and variances at the test rows."""
     mean, variance = law
     square = (split.Y_test[:, 0] - mean).square()
-    nlpd = 0.5 * ((2.0 * math.pi * variance).log() + square / variance).mean()
+    nlpd = negative_log_densities(mean, variance, split.Y_test[:, 0]).mean()
     nmse = square.mean() / split.Y_test.var(correction=0)
     return {"nmse": float(nmse), "nlpd": float(nlpd)}
 
@@ -99,7 +100,9 @@ def _twins(split: TableSplit, end: int, specs: dict[str, Any], model: Any) -> It
     """Models with the same hyperparameters, built from all rows so far."""
     for name, spec in specs.items():
         began = time.process_time()
-        other = twin(spec["name"], split.X[:end], split.Y[:end], model, options(spec))
+        other = twin(
+            spec["name"], split.X[:end], split.Y[:end], model, built(spec.get("options", {}))
+        )
         law = observations(other, split.X_test)
         seconds = time.process_time() - began
         yield {"contender": name, "seconds": seconds} | scores(law, split)

@@ -15,8 +15,8 @@ from bo_stream import ExactGP
 from experiments.common.baselines.modules import modules
 from experiments.common.baselines.stochastic import StochasticDecoupled
 from experiments.common.baselines.surrogates import observations, twin
+from experiments.common.kinds import built
 from experiments.common.progress import Progress
-from experiments.decoupled.contenders import options
 
 __all__ = ["STOCHASTIC", "Law", "compared", "distance", "rows"]
 
@@ -96,7 +96,7 @@ def _methods(
     """Name, step, seconds and law of every method."""
     for name, spec in c["twins"].items():
         began = time.process_time()
-        law = observations(twin(spec["name"], X, Y, exact, options(spec)), at)
+        law = observations(twin(spec["name"], X, Y, exact, built(spec.get("options", {}))), at)
         yield name, 0, time.process_time() - began, law
     parts = ("covar_module", "mean_module", "likelihood")
     given = {part: getattr(exact, part).requires_grad_(False) for part in parts}

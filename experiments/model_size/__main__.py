@@ -21,6 +21,7 @@ from experiments.common.command import (
     Workers,
     begin,
     command,
+    done,
     end,
     need,
     option,
@@ -66,9 +67,8 @@ def main(
     show = watching(lambda row: f"{row['points']} points")
     options = (smoke, workers, retry, fresh)
     outcomes = swept(runs, folder, *options, show=show, about={"study": c})
-    done = {outcome.stem for outcome in outcomes if not outcome.failed}
-    if done:
-        report([run for run in runs if run.stem in done], folder)
+    if good := done(runs, outcomes):
+        report(good, folder)
     end(outcomes, folder)
 
 

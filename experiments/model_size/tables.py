@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from bo_stream.campaign.records import environment, write_table
 from experiments.common.expand import plain
 from experiments.common.provenance import provenance
 from experiments.common.splits import TableSplit
-from experiments.common.sweep import table
+from experiments.common.sweep import Callback, table
 from experiments.model_size.recipe import errors, reference, rows, stream
 
 __all__ = ["Run", "found", "planned"]
@@ -41,7 +41,7 @@ class Run:
         """Name of its files, without suffix."""
         return f"{plain(self.name)}_{self.seed}"
 
-    def execute(self, folder: Path, progress: Callable[[Mapping[str, Any]], None]) -> None:
+    def execute(self, folder: Path, progress: Callback) -> None:
         """Stream it; write a row a batch, and in the JSON how it compares in the end.
 
         The excess error is how much of the way back from the full GP's error to that of the mean a

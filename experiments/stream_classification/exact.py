@@ -48,10 +48,10 @@ def exact_scores(
 
     Args:
         data: The table.
-        few: Rows that hyperparameters are first learned from to the end.
-        maxiter: Steps on all rows after that.
-        samples: Of the softmax.
-        seed: Of these.
+        few: Rows on which hyperparameters are first fitted to convergence.
+        maxiter: Steps of the fit to all rows after that.
+        samples: Samples of the softmax.
+        seed: Seed of these samples.
     """
     spent = Row(("fit_seconds", "predict_seconds"))
     with spent.timed("fit_seconds"):

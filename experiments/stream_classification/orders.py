@@ -1,4 +1,4 @@
-"""Labels as they come: at random, class by class, and with a class that turns up late."""
+"""Orders of labels: at random, class by class, and with a class that turns up late."""
 
 from __future__ import annotations
 

@@ -41,11 +41,11 @@ def plan(c: dict[str, Any], smoke: bool = False) -> list[Stream | Exact]:
         raise BadParameter("batch is at least 1, score_every above 1, and fits are in order.")
     names, seeds = (c["table"], c["seeds"]) if not smoke else ([MADE_UP], c["seeds"][:1])
     tables = {name: labelled(name).X.shape for name in names}
-    told = surrogates(c["surrogate"])
+    methods = surrogates(c["surrogate"])
     runs: list[Stream | Exact] = [
         Stream(entry, label, files, name, order, sizes, seed, rows)
         for (name, (rows, dim)), order, (entry, label, files), seed in product(
-            tables.items(), orders, told, seeds
+            tables.items(), orders, methods, seeds
         )
         if takes_part(entry, dim)
     ]

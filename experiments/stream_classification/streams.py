@@ -1,8 +1,8 @@
-"""One family along one stream of labels, whose classes nobody names beforehand.
+"""One family along one stream of labels; the classes are not named beforehand.
 
-Rows have the columns that ``bo-stream report`` draws: seconds of absorbing a batch and of fits, and
-on the way accuracy and log loss of the test rows, and of every batch before it is absorbed
-(``stream_accuracy``, over all batches so far). There is no log loss before both classes were seen.
+Rows have the columns that ``bo-stream report`` draws: the seconds of absorbing a batch and of fits,
+accuracy and log loss at the test rows, and ``stream_accuracy``, that of all batches so far, each
+predicted before it was absorbed. There is no log loss before both classes were seen.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ from torch import Tensor
 
 from bo_stream import DirichletClassifier
 from bo_stream.campaign.records import Row, environment, write_table
-from experiments.common.kinds import Told, built, quiet, without
+from experiments.common.kinds import built, quiet, without
 from experiments.common.provenance import provenance
+from experiments.common.sweep import Callback
 from experiments.stream_classification.exact import exact_scores
 from experiments.stream_classification.orders import ORDERS, at_random
 from experiments.stream_classification.rows import Labelled, labelled
@@ -39,9 +40,9 @@ class Sizes:
     """How streams go.
 
     Attributes:
-        batch: Rows of each.
+        batch: Rows of each batch.
         fits: Shares of the stream after which hyperparameters are fitted.
-        score_every: Factor of n from one scoring of the test rows to the next.
+        score_every: Factor by which n grows from one scoring of the test rows to the next.
     """
 
     batch: int
@@ -55,12 +56,13 @@ class Stream:
 
     Attributes:
         surrogate: Name and options of the family.
-        label, files: Of it, and what the names of its files have of it.
+        label: Name of the family in tables and pictures.
+        files: Its part in names of files.
         table: Name.
         order: Of the labels.
         sizes: How the stream goes.
         seed: Of the order.
-        steps: Amount of work: training rows.
+        steps: How much work it is: the number of training rows.
     """
 
     surrogate: dict[str, Any]
@@ -78,8 +80,8 @@ class Stream:
         named = f"{self.table}_{self.files}_{self.order}_{self.seed}"
         return named.replace(" ", "-")
 
-    def execute(self, folder: Path, progress: Told) -> None:
-        """Go along the stream; a throw-away step first, so that no timing pays for imports."""
+    def execute(self, folder: Path, progress: Callback) -> None:
+        """Go along the stream, after a throw-away step, so that no timing pays for imports."""
         rows = []
         with quiet():
             data = labelled(self.table)
@@ -131,9 +133,9 @@ class AtOnce:
     """The exact GP's sizes.
 
     Attributes:
-        first: Rows that hyperparameters are first learned from to the end.
-        maxiter: Steps on all rows after that.
-        samples: Of the softmax.
+        first: Rows on which hyperparameters are first fitted to convergence.
+        maxiter: Steps of the fit to all rows after that.
+        samples: Samples of the softmax.
     """
 
     first: int
@@ -149,7 +151,7 @@ class Exact:
         table: Name.
         sizes: Its settings.
         seed: Of the first rows and of the samples.
-        steps: Amount of work, in rows of a stream.
+        steps: How much work it is, in rows of a stream.
     """
 
     table: str
@@ -164,8 +166,8 @@ class Exact:
         """Name of its files, without suffix."""
         return f"{self.table}_exact-GP_{self.seed}".replace(" ", "-")
 
-    def execute(self, folder: Path, progress: Told) -> None:
-        """Fit and predict; writes one row."""
+    def execute(self, folder: Path, progress: Callback) -> None:
+        """Fit and predict, and write one row."""
         with quiet():
             data, row = labelled(self.table), Row(COLUMNS)
             few = at_random(data.y, self.seed)[: self.sizes.first]
@@ -183,11 +185,11 @@ class Exact:
 
 
 def scores(best: Tensor, p: Tensor, y: Tensor) -> dict[str, float]:
-    """Share of right labels, and mean negative logarithm of their probabilities.
+    """``accuracy``, the share of correct labels, and ``log_loss``.
 
     Args:
         best: ``n`` predicted labels.
-        p: ``n x 2`` probabilities; of one class alone, ``n x 1``, there is no log loss.
+        p: ``n x 2`` probabilities; for ``n x 1``, of a single class, the log loss is NaN.
         y: ``n`` labels.
     """
     accuracy = float((best == y).double().mean())
@@ -202,5 +204,5 @@ def _best(model: DirichletClassifier, X: Tensor) -> Tensor:
 
 
 def _probabilities(model: DirichletClassifier, X: Tensor) -> Tensor:
-    """Of classes 0 and 1 in this order, or of the one that was seen."""
+    """Probabilities of classes 0 and 1 in this order, or of the only one seen."""
     return model.predict_proba(X)[:, [model.classes.index(k) for k in sorted(model.classes)]]

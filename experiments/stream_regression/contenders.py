@@ -1,4 +1,4 @@
-"""What a stream asks of a method, the same of a family of bo_stream and of a baseline."""
+"""Methods along a stream: families of bo_stream and baselines behind one interface."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ from torch import Tensor
 
 from bo_stream import surrogate
 from bo_stream.core.streaming import StreamingGP
+from bo_stream.errors import StateError
 from bo_stream.families import FAMILIES
 from bo_stream.scores import Prequential, prequential
 from experiments.common.baselines.baseline import Baseline
+from experiments.common.baselines.registry import BASELINES
 from experiments.common.baselines.surrogates import observations
+from experiments.common.densities import negative_log_densities
 from experiments.common.kinds import built
-from experiments.decoupled.contenders import KINDS
 
 __all__ = ["Contender", "contender"]
 
@@ -24,15 +26,11 @@ Learn = Callable[[Tensor, Tensor], object]
 
 
 class Contender(Protocol):
-    """A method along a stream.
-
-    Attributes:
-        bytes: Of its state; NaN where that is not known.
-    """
+    """A method along a stream."""
 
     @property
     def bytes(self) -> float:
-        """Of its state; NaN where that is not known."""
+        """The size of its state; NaN where that is not known."""
         ...
 
     def absorb(self, X: Tensor, Y: Tensor) -> None:
@@ -40,7 +38,7 @@ class Contender(Protocol):
         ...
 
     def fit(self, evaluations: int) -> int:
-        """Learn hyperparameters from what was seen; returns evaluations of the objective."""
+        """Learn hyperparameters from what was seen; returns the number of evaluations it took."""
         ...
 
     def predict(self, X: Tensor) -> tuple[Tensor, Tensor]:
@@ -56,7 +54,7 @@ def contender(name: str, options: Mapping[str, Any], bounds: Tensor, seed: int) 
     """A family of bo_stream, or a baseline of `experiments.common`.
 
     Args:
-        name: Of the family, or ``svi``, ``batch_sgpr``, ``local``, ``stochastic``.
+        name: Of the family, or of the baseline.
         options: Of it; a baseline's ``seconds`` are those of processor time that it may spend on
             each batch.
         bounds: ``2 x d``.
@@ -66,7 +64,7 @@ def contender(name: str, options: Mapping[str, Any], bounds: Tensor, seed: int) 
         return Family(name, built(options), bounds)
     given = dict(options)
     budget = given.pop("seconds", 0.0)
-    return Rival(KINDS[name](**given, seed=seed), budget)
+    return Rival(BASELINES[name](**given, seed=seed), budget)
 
 
 class Family:
@@ -87,12 +85,12 @@ class Family:
     def model(self) -> StreamingGP:
         """The surrogate, once there were rows."""
         if self._model is None:
-            raise RuntimeError("Expected rows before anything else; got none.")
+            raise StateError("rows first", "none", "Call absorb before anything else.")
         return self._model
 
     @property
     def bytes(self) -> float:
-        """Of its state."""
+        """The size of its state."""
         return float(self.model.state_bytes)
 
     def absorb(self, X: Tensor, Y: Tensor) -> None:
@@ -106,7 +104,7 @@ class Family:
         self._model.process()  # bringing the posterior up to date belongs to the update
 
     def fit(self, evaluations: int) -> int:
-        """At most so many evaluations of its objective."""
+        """Fit with at most so many evaluations of the objective."""
         report = self.model.fit(evaluations)
         self.model.process()
         return report.evaluations
@@ -116,7 +114,7 @@ class Family:
         return observations(self.model, X)
 
     def scored(self, batches: Iterable[Batch], learn: Learn) -> Iterator[Prequential]:
-        """By the joint density of a batch."""
+        """Score by the joint density of a batch."""
         return prequential(self.model, batches, learn)
 
 
@@ -133,7 +131,7 @@ class Rival:
         self.method.observe(X, Y, self.budget)
 
     def fit(self, evaluations: int) -> int:
-        """Nothing: it has learned already."""
+        """Do nothing: it has learned already."""
         return 0
 
     def predict(self, X: Tensor) -> tuple[Tensor, Tensor]:
@@ -141,12 +139,12 @@ class Rival:
         return self.method.predict(X)
 
     def scored(self, batches: Iterable[Batch], learn: Learn) -> Iterator[Prequential]:
-        """By the densities of single points, summed over a batch."""
+        """Score by the densities of single points, summed over a batch."""
         count, loss, squares = 0, 0.0, 0.0
         for X, Y in batches:
             mean, variance = self.predict(X)
             square = (Y[:, 0] - mean).square()
-            nats = 0.5 * ((2.0 * math.pi * variance).log() + square / variance)
+            nats = negative_log_densities(mean, variance, Y[:, 0])
             learn(X, Y)
             count, loss = count + len(X), loss + float(nats.sum())
             squares += float(square.sum())

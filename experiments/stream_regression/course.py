@@ -1,10 +1,10 @@
 """One method along one stream: every batch is scored before it is absorbed.
 
-Rows have the columns that ``bo-stream report`` draws. ``update_seconds`` are those of absorbing a
-batch and bringing the posterior up to date (a family that refits as it observes does so there),
-``fit_seconds`` those of fits at doublings or whatever the configuration says, ``step_seconds`` both
-and ``wallclock_seconds`` their running sum. Scoring is in none of these; ``predict_seconds`` are
-those of predicting the test rows.
+Rows have the columns that ``bo-stream report`` draws. ``update_seconds`` is the time of absorbing a
+batch and bringing the posterior up to date, including refits by families that refit as they
+observe. ``fit_seconds`` is the time of the fits that the configuration asks for, ``step_seconds``
+the sum of both, and ``wallclock_seconds`` its running sum. ``predict_seconds`` is the time of
+predicting the test rows, which is in none of the others, nor is scoring.
 """
 
 from __future__ import annotations
@@ -22,9 +22,11 @@ import torch
 from torch import Tensor
 
 from bo_stream.campaign.records import Row, environment, write_table
-from experiments.common.kinds import Told, quiet, without
+from experiments.common.densities import negative_log_densities
+from experiments.common.kinds import quiet, without
 from experiments.common.provenance import provenance
 from experiments.common.splits import TableSplit
+from experiments.common.sweep import Callback
 from experiments.stream_regression.contenders import Contender, contender
 from experiments.stream_regression.rows import bounds_of, rows_of, split_of
 
@@ -43,12 +45,13 @@ class Sizes:
     """How streams go.
 
     Attributes:
-        rows, test: Most rows of the stream, and held out.
-        first: Rows that come first, all at once.
-        batch: Rows of each batch after them.
-        fit_every: Factor of n from one fit to the next; 0: the first alone.
-        score_every: Factor of n from one scoring of the test rows to the next.
-        evaluations: Most evaluations of the objective in a fit.
+        rows: The most rows of the stream.
+        test: The most rows held out.
+        first: Rows of the first batch.
+        batch: Rows of each later batch.
+        fit_every: Factor by which n grows from one fit to the next; 0: there is only the first fit.
+        score_every: Factor by which n grows from one scoring of the test rows to the next.
+        evaluations: The most evaluations of the objective in a fit.
     """
 
     rows: int
@@ -65,16 +68,17 @@ class Course:
     """One method, table, order and seed.
 
     Attributes:
-        label, files: Of the method, and what the names of its files have of it.
-        surrogate: Its name and options, ``rows`` (it takes no more than so many; the rest of the
-            stream it is only scored on) and ``forget`` (what it knew counts so many times as much
-            with every batch) among them.
+        label: Name of the method in tables and pictures.
+        files: Its part in names of files.
+        surrogate: Its name and options, which may include ``rows`` (it learns from no more than so
+            many, and is only scored on the rest of the stream) and ``forget`` (the factor by which
+            the weight of earlier rows shrinks with every batch).
         table: Name and columns.
         order: Of the stream.
-        sizes: How it goes.
-        seed: Of which rows are which.
-        inputs: Of the table.
-        title: The table, for names of files.
+        sizes: Of the stream and of its parts.
+        seed: Which rows are held out, and a shuffled order, depend on it.
+        inputs: The number of inputs of the table.
+        title: The table's part in names of files.
     """
 
     label: str
@@ -94,11 +98,11 @@ class Course:
 
     @property
     def steps(self) -> int:
-        """Amount of work: rows that it learns from."""
+        """How much work it is: the number of rows that it learns from."""
         return int(min(self.surrogate.get("rows", self.sizes.rows), self.sizes.rows))
 
-    def execute(self, folder: Path, progress: Told) -> None:
-        """Go along the stream; a throw-away step first, so that no timing pays for imports."""
+    def execute(self, folder: Path, progress: Callback) -> None:
+        """Go along the stream, after a throw-away step, so that no timing pays for imports."""
         with quiet():
             s = self.sizes
             split = split_of(*rows_of(self.table), self.order, s.rows, s.test, self.seed)
@@ -117,26 +121,25 @@ class Course:
         write_table(pd.DataFrame(rows), folder / f"{self.stem}.csv", about)
 
     def followed(self, split: TableSplit, sizes: Sizes) -> Iterator[Mapping[str, Any]]:
-        """A row for the first rows and one for each batch."""
+        """A row of results for each batch."""
         options = without(self.surrogate, ("name", "label", "rows", "least_inputs", "most_inputs"))
         method = contender(self.surrogate["name"], options, bounds_of(split), self.seed)
         return _rows(method, split, sizes, self.surrogate.get("rows", len(split.X)))
 
 
 def scores(law: tuple[Tensor, Tensor], y: Tensor) -> dict[str, float]:
-    """Error, density (nats) and coverage of 95 % intervals of observations ``y``, ``n``.
+    """``rmse``, ``nlpd`` (nats) and ``coverage`` of 95 % intervals.
 
     Args:
-        law: Means and variances of these observations.
-        y: What was observed.
+        law: Predicted means and variances of the observations, ``n`` each.
+        y: The observations, ``n``.
     """
     mean, variance = law
     error = y - mean
-    nlpd = 0.5 * ((2.0 * math.pi * variance).log() + error.square() / variance)
     half = NormalDist().inv_cdf(0.5 + 0.5 * LEVEL)
     return {
         "rmse": float(error.square().mean().sqrt()),
-        "nlpd": float(nlpd.mean()),
+        "nlpd": float(negative_log_densities(mean, variance, y).mean()),
         "coverage": float((error.abs() <= half * variance.sqrt()).double().mean()),
     }
 
@@ -144,7 +147,7 @@ def scores(law: tuple[Tensor, Tensor], y: Tensor) -> dict[str, float]:
 def _rows(
     method: Contender, split: TableSplit, sizes: Sizes, most: int
 ) -> Iterator[Mapping[str, Any]]:
-    """Rows as they come, the test rows scored at first, then as n grows, and at the end."""
+    """Rows of results, one for each batch; test rows are scored first, last, and as n grows."""
     row, spent = Row(COLUMNS), 0.0
     seen, taken, fitted, judged = 0, 0, 0, 0
 
@@ -179,8 +182,8 @@ def _rows(
             row |= scores(law, split.Y_test[:, 0])
         yield dict(row)
         step, row = step + 1, Row(COLUMNS)
-        said = next(stream, None)
-        if said is None:
+        score = next(stream, None)
+        if score is None:
             return
-        row |= {"log_predictive": said.log_density, "stream_rmse": said.rmse}
-        row |= {"stream_nlpd": said.mean_loss}
+        row |= {"log_predictive": score.log_density, "stream_rmse": score.rmse}
+        row |= {"stream_nlpd": score.mean_loss}

@@ -8,6 +8,7 @@ from itertools import product
 from typing import Any
 
 from bo_stream.families import FAMILIES
+from experiments.common.baselines.registry import BASELINES
 from experiments.common.command import BadParameter
 from experiments.common.expand import told_apart
 from experiments.common.kinds import (
@@ -18,7 +19,6 @@ from experiments.common.kinds import (
     surrogates,
     takes_part,
 )
-from experiments.decoupled.contenders import KINDS
 from experiments.stream_regression.course import Course, Sizes
 from experiments.stream_regression.rows import MADE_UP, ORDERS, rows_of
 
@@ -48,13 +48,13 @@ def plan(c: dict[str, Any], smoke: bool = False) -> list[Course]:
     tables = [{"name": MADE_UP}] if smoke else c["table"]
     inputs = [rows_of(entry)[0].shape[1] for entry in tables]
     _, titles = told_apart(tables, "tables")
-    told = surrogates(c["surrogate"])
+    methods = surrogates(c["surrogate"])
     places = zip(tables, inputs, titles, strict=True)
     seeds = c["seeds"][:1] if smoke else c["seeds"]
     return [
         Course(label, files, entry, table, order, Sizes(**sizes), seed, dim, title)
         for (table, dim, title), order, (entry, label, files), seed in product(
-            places, listed(c["order"]), told, seeds
+            places, listed(c["order"]), methods, seeds
         )
         if takes_part(entry, dim)
     ]
@@ -62,13 +62,13 @@ def plan(c: dict[str, Any], smoke: bool = False) -> list[Course]:
 
 def _check(entry: dict[str, Any]) -> None:
     name = entry.get("name")
-    if name in KINDS:
-        known = set(inspect.signature(KINDS[name]).parameters) - {"seed", "given"}
+    if name in BASELINES:
+        known = set(inspect.signature(BASELINES[name]).parameters) - {"seed", "given"}
         refuse_unknown(entry, {*known, *ABOUT, "rows", "seconds"}, f"baseline {name}")
     elif name in FAMILIES:
         refuse_options(entry, ["rows", "forget"])
     else:
-        known_names = ", ".join([*FAMILIES, *KINDS])
+        known_names = ", ".join([*FAMILIES, *BASELINES])
         raise BadParameter(f"no surrogate {name}; there are {known_names}.")
 
 

@@ -17,7 +17,7 @@ __all__ = ["DRIFTING", "MADE_UP", "ORDERS", "bounds_of", "rows_of", "split_of"]
 
 MADE_UP = "made up"
 DRIFTING = "drifting"
-ORDERS = ("shuffled", "sorted", "as they come")
+ORDERS = ("shuffled", "sorted", "original")
 
 
 def rows_of(table: Mapping[str, Any]) -> tuple[Tensor, Tensor]:
@@ -25,8 +25,8 @@ def rows_of(table: Mapping[str, Any]) -> tuple[Tensor, Tensor]:
 
     Args:
         table: ``name`` of one of `problems.tables`, or ``made up``, or ``drifting``, a function
-            that moves as rows come; ``inputs`` and ``targets``, names of columns, where others than
-            the table's own are wanted.
+            that moves from row to row; ``inputs`` and ``targets``, names of columns, if others
+            than the table's own are wanted.
     """
     if table["name"] == MADE_UP:
         return _made_up()
@@ -48,13 +48,13 @@ def split_of(X: Tensor, Y: Tensor, order: str, train: int, test: int, seed: int)
     Args:
         X: ``n x d``.
         Y: ``n x 1``.
-        order: ``shuffled``, by the seed, ``sorted`` by the first input, or ``as they come``: then
-            the rows held out are those that come last.
+        order: ``shuffled``, by the seed, ``sorted`` by the first input, or ``original``, that
+            of the table: then the rows held out are its last ones.
         train: Rows of the stream.
         test: Rows held out.
-        seed: Of which rows are which.
+        seed: Which rows are held out, and the shuffled order, depend on it.
     """
-    split = TableSplit.standardised(X, Y, train, test, None if order == "as they come" else seed)
+    split = TableSplit.standardised(X, Y, train, test, None if order == "original" else seed)
     if order != "sorted":
         return split
     rows = split.X[:, 0].argsort(stable=True)

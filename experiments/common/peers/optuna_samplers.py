@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from abc import abstractmethod
 from typing import Any, ClassVar
 
 import torch
@@ -40,9 +41,9 @@ class OptunaPeer(Peer):
             self._study = self._optuna.create_study(direction="maximize", sampler=chosen)
         self._running: list[Any] = []
 
+    @abstractmethod
     def _sampler(self, seed: int, options: dict[str, Any]) -> Any:
         """The sampler."""
-        raise NotImplementedError
 
     def _propose(self, q: int) -> Tensor:
         for trial in self._running:

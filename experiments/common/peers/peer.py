@@ -1,4 +1,4 @@
-"""What a study asks of another optimiser: where to measure, what came out, what it recommends."""
+"""The interface of other optimisers: ask where to measure, tell what came out, recommend."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from bo_stream.campaign.randomness import seeded
+from bo_stream.campaign.randomness import proposing
 from bo_stream.errors import ShapeError, StateError
 
 __all__ = ["Peer"]
@@ -18,18 +18,18 @@ __all__ = ["Peer"]
 class Peer(ABC):
     """An optimiser of a noisy function over a box, to be maximised.
 
-    It is told an initial design first, which it takes as it can: as data, or as a place to start
-    from. All that it draws follows from its seed and from what it was asked and told; the global
-    generators of torch are left as they were.
+    It is told an initial design first, which it uses as data or as a place to start from. All that
+    it draws follows from its seed and from the calls of `ask` and `tell`; the global generators of
+    torch are left as they were.
 
     Args:
         bounds: ``2 x d``.
         seed: Of all that is drawn.
 
     Attributes:
-        packages: What it needs besides the packages of bo_stream.
-        learning: The part of a step that the seconds of `tell` count as: ``fit`` where it fits a
-            model anew, else ``update``.
+        packages: Packages that it needs besides those of bo_stream.
+        learning: What the seconds of `tell` count as: ``fit`` for a peer that fits a model there,
+            else ``update``.
         bounds: ``2 x d``, float64.
         X: ``n x d`` points told so far.
         Y: ``n x 1``, their values.
@@ -111,8 +111,8 @@ class Peer(ABC):
     # -- pieces ----------------------------------------------------------------------------------
 
     def _drawing(self) -> AbstractContextManager[None]:
-        """Torch's generators seeded inside: by even numbers, as odd ones are for noise."""
-        return seeded(2 * (1_000_003 * self.seed + self._turn), self.bounds.device)
+        """Torch's generators seeded inside, anew for each turn."""
+        return proposing(self.seed, self._turn, self.bounds.device)
 
     def _told_something(self) -> None:
         if not len(self.X):

@@ -297,7 +297,7 @@ def test_a_run_that_fails_is_named_in_the_end(tmp_path: Path) -> None:
         bayesopt.app, ["run", str(path), "--out", str(out), "--workers", "0"]
     )
     assert result.exit_code == 1
-    assert "exact_0 failed: " in result.output and "1 runs failed" in result.output
+    assert "exact_0 failed: " in result.output and "1 of 3 runs failed" in result.output
     assert "no_such_option" in (out / "exact_0.error.txt").read_text()
     assert len(pd.read_csv(out / "summary.csv")) == 2  # the others are drawn
 

@@ -21,6 +21,8 @@ pytest.importorskip("sqlalchemy")
 
 from bo_stream.errors import InputError, StateError
 from experiments.common.sweep import Outcome, sweep, table
+from experiments.common.sweep_claims import Claims
+from experiments.common.sweep_work import work
 from tests.experiments.common.toys import Toy, toys
 
 FORK = get_context("fork")
@@ -73,7 +75,7 @@ def test_a_sweep_writes_tables_outcomes_and_how_it_came_about(tmp_path: Path) ->
     outcomes, shown = swept(runs, tmp_path / "out", about={"study": {"steps": 3}})
     assert [outcome.stem for outcome in outcomes] == [run.stem for run in runs]
     assert not any(outcome.failed for outcome in outcomes) and shown.closed
-    assert [outcome.stem for outcome in shown.outcomes] == ["toy_7", "toy_0", "toy_1", "toy_2"]
+    assert [outcome.stem for outcome in shown.outcomes] == ["toy_0", "toy_1", "toy_2", "toy_7"]
     assert table(tmp_path / "out", "toy_7")["step"].tolist() == [1, 2, 3, 4, 5]
     frame = pd.read_csv(tmp_path / "out" / "sweep.csv")
     assert frame["state"].tolist() == ["done"] * 4 and bool((frame["seconds"] > 0.0).all())
@@ -171,6 +173,50 @@ def test_a_plan_that_changed_is_refused_with_a_way_out(tmp_path: Path) -> None:
     assert swept(more, out)[1].stems == ["toy_2"]  # a plan may grow
 
 
+def test_a_sweep_that_starts_anew_leaves_alone_what_a_living_process_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setattr(os, "getpid", os.getppid)
+        assert Claims(tmp_path, {"a": "1"}, "nothing").claim([]) == "a"
+    claims = Claims(tmp_path, {"a": "1", "b": "1"}, "all")
+    assert claims.claim([]) == "b" and claims.claim(["b"]) is None
+    assert claims.pending() == ["a", "b"]
+
+
+def test_what_a_machine_has_claimed_is_waited_for_and_given_up_when_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as there:
+        there.setattr("socket.gethostname", lambda: "elsewhere")
+        assert Claims(tmp_path, {"a": "1"}, "nothing").claim([]) == "a"
+    claims = Claims(tmp_path, {"a": "1", "b": "1"}, "nothing")
+    assert claims.claim([]) == "b" and claims.claim(["b"]) is None
+    assert claims.elsewhere() == ["a"]
+    again = Claims(tmp_path, {"a": "1", "b": "1"}, "failed")
+    assert again.claim([]) == "a" and again.elsewhere() == []
+
+
+def test_a_run_that_was_taken_over_leaves_no_error_behind(tmp_path: Path) -> None:
+    taken, own = replace(toys(tmp_path / "calls", 1)[0], how="is taken over"), tmp_path / "out"
+    with pytest.raises(LookupError):
+        work(own, taken)
+    assert [path.name for path in own.iterdir()] == [".sweep"]
+    with pytest.raises(LookupError):
+        work(own, replace(taken, how="fails"))
+    assert (own / "toy_0.error.txt").exists() and not list((own / ".sweep").iterdir())
+
+
+def test_results_outside_of_the_plan_are_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs, out = toys(tmp_path / "calls", 3), tmp_path / "out"
+    swept(runs, out)
+    capsys.readouterr()
+    swept(runs[:1], out)
+    assert "2 runs that are not part of this sweep (toy_1, toy_2)" in capsys.readouterr().out
+
+
 def test_a_run_whose_file_is_gone_is_run_again(tmp_path: Path) -> None:
     runs, out = toys(tmp_path / "calls", 2), tmp_path / "out"
     swept(runs, out)
@@ -190,7 +236,7 @@ def test_an_interruption_is_gone_on_from(tmp_path: Path) -> None:
 
 
 def test_runs_of_one_name_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="several named toy_0"):
+    with pytest.raises(InputError, match="several runs named toy_0"):
         sweep([*toys(tmp_path / "calls", 2), *toys(tmp_path / "calls", 1)], tmp_path / "out")
     assert not (tmp_path / "out").exists()
 

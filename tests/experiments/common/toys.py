@@ -38,6 +38,9 @@ class Toy:
             progress({"step": step, "value": float(value)})
         if self.how == "fails" and not Path(self.calls, "mended").exists():
             raise LookupError("no such oven")
+        if self.how == "is taken over":
+            folder.rmdir()
+            raise LookupError("no such folder")
         if self.how == "dies":
             os._exit(3)
         if self.how == "is interrupted" and not Path(self.calls, "mended").exists():

@@ -17,7 +17,7 @@ from bo_stream import ExactGP
 from experiments.cost import __main__ as study
 from experiments.cost.measured import PARTS, Cost, Sizes, _evaluate, _observe
 from experiments.cost.plan import plan
-from experiments.cost.plot import draw_costs
+from experiments.cost.report import draw_costs
 
 CONFIG = tomllib.loads(study.CONFIG.read_text())
 FEW = """

@@ -7,11 +7,10 @@ import pytest
 import torch
 
 from bo_stream.errors import InputError
-from bo_stream.growth import FixedSize
 from experiments.common.command import CONFIGS, parsed
 from experiments.common.splits import TableSplit
 from experiments.decoupled import __main__ as decoupled
-from experiments.decoupled.contenders import baseline, options
+from experiments.decoupled.contenders import baseline
 from experiments.decoupled.course import scores, split_of
 from experiments.decoupled.report import means, summary
 from experiments.decoupled.toy import STOCHASTIC, distance, rows
@@ -77,10 +76,6 @@ def test_every_contender_of_a_configuration_can_be_made(name: str) -> None:
 def test_contenders_are_known_by_their_kind() -> None:
     with pytest.raises(InputError, match="family, svi, batch_sgpr, local, stochastic"):
         baseline({"kind": "nosuch"}, 0)
-    assert options({"options": {"growth": {"policy": "FixedSize", "m": 3}, "jitter": 1e-6}}) == {
-        "growth": FixedSize(3),
-        "jitter": 1e-6,
-    }
 
 
 def test_scores_are_those_of_their_definitions() -> None:

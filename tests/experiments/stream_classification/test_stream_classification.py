@@ -106,9 +106,3 @@ def test_the_plan_has_stems_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_means_nothing_is_refused(changed: dict, said: str) -> None:
     with pytest.raises(typer.BadParameter, match=said):
         plan(CONFIG | {"table": [MADE_UP]} | changed)
-
-
-def test_the_command_refuses_on_one_line(refused, tmp_path: Path) -> None:
-    own = tmp_path / "own.toml"
-    own.write_text("colour = 1\n" + study.CONFIG.read_text())
-    assert "own.toml has colour" in refused(study.app, own)

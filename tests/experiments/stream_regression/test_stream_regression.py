@@ -18,8 +18,8 @@ from bo_stream.scores import marginals, noise_variance, score
 from experiments.stream_regression import __main__ as study
 from experiments.stream_regression.course import COLUMNS, Course, Sizes, scores
 from experiments.stream_regression.plan import plan
+from experiments.stream_regression.report import differences, ends
 from experiments.stream_regression.rows import DRIFTING, MADE_UP, bounds_of, rows_of, split_of
-from experiments.stream_regression.summary import differences, ends
 
 SIZES = Sizes(100, 40, 30, 20, 2.0, 1.5, 6)
 CONFIG = tomllib.loads(study.CONFIG.read_text())
@@ -153,12 +153,6 @@ def test_what_means_nothing_is_refused(changed: dict, said: str) -> None:
         plan(CONFIG | changed)
 
 
-def test_the_command_refuses_on_one_line(refused, tmp_path: Path) -> None:
-    own = tmp_path / "own.toml"
-    own.write_text("colour = 1\n" + study.CONFIG.read_text())
-    assert "own.toml has colour" in refused(study.app, own)
-
-
 def test_differences_are_from_the_best_and_by_seed() -> None:
     done = []
     for seed, shift in enumerate((1.0, 2.0, 4.0, 3.0)):
@@ -186,7 +180,7 @@ def test_differences_are_from_the_best_and_by_seed() -> None:
 def test_what_drifts_is_followed_by_forgetting() -> None:
     sizes = Sizes(1500, 100, 200, 25, 2.0, 2.0, 20)
     X, Y = rows_of({"name": DRIFTING})
-    split = split_of(X, Y, "as they come", sizes.rows, sizes.test, 0)
+    split = split_of(X, Y, "original", sizes.rows, sizes.test, 0)
     assert torch.equal(split.X[:, 0].argsort(), X[:1500, 0].argsort())  # in their order,
     assert len(split.X_test) == 100  # those held out after them
     last = {}

@@ -1,17 +1,19 @@
-"""Where streams ended: a line a surrogate, and its differences from the best, seed by seed."""
+"""How streams ended: a row for each surrogate, and its differences from the best, by seed."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from bo_stream.scores import paired_bootstrap
+from experiments.common.progress import say
 from experiments.stream_regression.course import Course
 
-__all__ = ["differences", "ends"]
+__all__ = ["differences", "ends", "report"]
 
 LAST = {
     "n": "n",
@@ -27,11 +29,30 @@ TASK = ["table", "order"]
 COMPARED = {"rmse": "log RMSE", "nlpd": "NLPD"}
 
 
-def ends(done: Done) -> pd.DataFrame:
-    """A row a table, order and surrogate: medians over seeds at the end.
+def report(c: dict[str, Any], done: Done, folder: Path) -> None:
+    """Print medians at the end and differences by seed; write ``summary.csv`` and ``paired.csv``.
 
     Args:
-        done: Runs with their tables, a row a step.
+        c: The configuration.
+        done: Runs with their tables, a row for each step.
+        folder: Of the results.
+    """
+    summary, pairs = ends(done), differences(done)
+    summary.to_csv(folder / "summary.csv", index=False)
+    pairs.to_csv(folder / "paired.csv", index=False)
+    say(f"\n{c['title']}: medians over seeds at the end\n")
+    say(summary.to_string(index=False, float_format="{:.4g}".format, na_rep="-"))
+    if len(pairs):
+        say("\nDifferences from the best, by seed\n")
+        say(pairs.to_string(index=False, float_format="{:.3f}".format, na_rep="-"))
+    say(f"\nPictures: bo-stream report {folder}")
+
+
+def ends(done: Done) -> pd.DataFrame:
+    """Medians over seeds at the end, a row for each table, order and surrogate.
+
+    Args:
+        done: Runs with their tables, a row for each step.
     """
     last = _last(done)
     grouped = last.groupby([*TASK, "surrogate"], sort=False)
@@ -40,10 +61,10 @@ def ends(done: Done) -> pd.DataFrame:
 
 
 def differences(done: Done) -> pd.DataFrame:
-    """A row a task, score and surrogate: its score less that of the best there, by seed.
+    """Scores less those of the best surrogate, by seed; a row for each task, score and surrogate.
 
-    The best is that of the least median. Medians of differences, with a bootstrap interval (95 %)
-    where there are three seeds.
+    The best surrogate is the one with the least median. Rows have medians of the differences, with
+    bootstrap intervals (95 %) where there are three seeds.
     """
     last, rows = _last(done), []
     last["rmse"] = np.log(last["rmse"])
