@@ -1,29 +1,18 @@
 """Labelled points, classifiers of them, and comparisons."""
 
-import pytest
 import torch
 from torch import Tensor
 
 from bo_stream import DirichletClassifier
-from bo_stream.grid import evidence as grid_evidence
 
 BOX = torch.tensor([[-1.0, 2.0], [1.0, 5.0]], dtype=torch.float64)
 FAMILIES = {
     "wiski": {"grid_size": 9},
-    "wiski on many nodes": {"grid_size": 12},  # under `many_nodes`
+    "wiski on many nodes": {"grid_size": 12},  # with an eigenbasis: conftest.py
     "hsgp": {"num_features": 40},
     "hsgp, features given": {"num_features": 40, "lengthscales": [0.3, 0.3]},
 }
 SMALL = ["wiski", "hsgp"]
-
-
-@pytest.fixture(autouse=True)
-def many_nodes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An eigenbasis, which a grid of some hundred nodes uses, where the family says so."""
-    node = request.node
-    if "callspec" in vars(node) and node.callspec.params.get("family") == "wiski on many nodes":
-        monkeypatch.setattr(grid_evidence, "REDUCED_FROM", 1)
-        monkeypatch.setattr(grid_evidence, "FEW", 0.0)
 
 
 def data(n: int = 60, seed: int = 0) -> tuple[Tensor, Tensor]:

@@ -23,7 +23,6 @@ from tests.bo_stream.dirichlet_cases import (
     built,
     close,
     data,
-    many_nodes,  # noqa: F401
     varied,
 )
 
