@@ -14,7 +14,7 @@ from bo_stream.growth import FixedSize
 BOUNDS = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
 FAMILIES = {
     "wiski": {"grid_size": 9},
-    "wiski on many nodes": {"grid_size": 12},  # with an eigenbasis: conftest.py
+    "wiski on many nodes": {"grid_size": 46},
     "hsgp": {"num_features": 40},
 }
 OTHERS = {

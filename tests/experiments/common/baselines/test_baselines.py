@@ -138,7 +138,7 @@ def test_later_rows_count(name: str, counted: None) -> None:
     left, right = order[:110], order[110:]
     errors = []
     for part in (left, right):  # one side of the function, then the other
-        method.observe(X[part], Y[part], 0.3)
+        method.observe(X[part], Y[part], 0.7)
         mean, variance = method.predict(X[right])
         errors.append(float((mean - Y[right, 0]).square().mean()))
     assert errors[1] < 0.5 * errors[0], errors
