@@ -14,7 +14,8 @@ def test_every_configuration_study_and_benchmark_is_run() -> None:
     names = smoke.commands()
     assert len(set(names)) == len(names)
     for config in CONFIGS.glob("*.toml"):
-        wanted = "bayesopt demo" if config.stem == "demo" else config.name
+        demo = config.stem in ("demo", "crossover")
+        wanted = "bayesopt demo" if demo else config.name
         assert sum(wanted in name for name in names) == 1, config
     ran = {name.split()[0] for name in names}
     studies = {path.parent.name for path in CONFIGS.parent.glob("*/__main__.py")}
