@@ -1,5 +1,5 @@
 """The whole suite: one torch thread, extensions compiled in a folder of their own, repeatable
-property tests, GPU tests skipped aloud.
+property tests, GPU tests skipped aloud, slow classes left out before they are collected.
 """
 
 import os
@@ -16,6 +16,22 @@ prepare_extensions()
 hypothesis.settings.register_profile("default", deadline=None)
 hypothesis.settings.register_profile("ci", deadline=None, derandomize=True, database=None)
 hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "default")
+
+
+def pytest_pycollect_makeitem(collector: pytest.Collector, name: str, obj: object) -> list | None:
+    """Slow classes, most of the matrix, are not even collected where no slow test is run.
+
+    One that is asked for by name is collected, so that pytest says what becomes of its tests.
+    """
+    config = collector.config
+    if config.getoption("markexpr") != "not slow" or any("::" in arg for arg in config.args):
+        return None
+    marks = [
+        mark
+        for kind in (obj.__mro__ if isinstance(obj, type) else ())
+        for mark in vars(kind).get("pytestmark", [])
+    ]
+    return [] if any(mark.name == "slow" for mark in marks) else None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

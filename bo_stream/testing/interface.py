@@ -117,15 +117,15 @@ class InterfaceContract(Contract):
             close(noisy.mean, clean.mean, 1e-12)
 
     def test_many_points(self) -> None:
-        """Ten thousand points: only the diagonal is formed, and it is right."""
+        """Three thousand points: only the diagonal is formed, and it is right."""
         model = self.build()
-        X = self.points(10_000, seed=41)
+        X = self.points(3_000, seed=41)
         posterior = model.posterior(X)
         few = model.posterior(X[:5])
         close(posterior.mean[:5], few.mean)
         close(posterior.variance[:5], few.variance)
         given = model.fantasize(X[:2], SobolQMCNormalSampler(Size([2]), seed=1))
-        assert given.posterior(X).variance.shape == (2, 10_000, 1)
+        assert given.posterior(X).variance.shape == (2, 3_000, 1)
         middle = model.posterior(X[:300])
         cov = middle.distribution.covariance_matrix
         close(cov[:5, :5], few.distribution.covariance_matrix)

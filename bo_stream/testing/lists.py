@@ -35,6 +35,13 @@ TRANSFORMS: dict[str, Any] = {
 }
 
 
+PAIRS = [
+    *((batch, ("none", "both")[i % 2]) for i, batch in enumerate(BATCHES)),
+    *(("f x b", transform) for transform in TRANSFORMS if transform != "none"),
+]
+"""Every batch, without transforms and with them in turn, and one with each of them."""
+
+
 class ListContract(Contract):
     """Posterior, fantasies, subsets and conditioning are those of the members."""
 
@@ -60,8 +67,7 @@ class ListContract(Contract):
         given = models.fantasize(X, SobolQMCNormalSampler(Size([4]), seed=1))
         assert given.posterior(X).mean.shape == (4, 3, 2, 2)
 
-    @pytest.mark.parametrize("transform", TRANSFORMS)
-    @pytest.mark.parametrize("batch", BATCHES)
+    @pytest.mark.parametrize(("batch", "transform"), PAIRS)
     def test_conditioning_a_list_is_conditioning_its_members(
         self, batch: str, transform: str
     ) -> None:

@@ -50,6 +50,7 @@ def made(kind: Any, outputs: int = 1, **options: Any) -> StreamingGP:
     return model
 
 
+BRIEF = {"initial_steps": 15, "steps": 2}
 FAMILIES: dict[str, Callable[..., StreamingGP]] = {
     "exact": lambda **kw: made(ExactGP, **kw),
     "exact, Matern": lambda **kw: made(ExactGP, covar_module=MaternKernel(nu=2.5), **kw),
@@ -61,9 +62,11 @@ FAMILIES: dict[str, Callable[..., StreamingGP]] = {
     "nodes at the cap": lambda **kw: made(NodeWISKI, cap=30, **kw),
     "inducing points": lambda **kw: made(OnlineSGPR, growth=VIPS(0.1), **kw),
     "decoupled": lambda **kw: made(SVDGP, covar_basis=20, window=30, slack=5, **kw),
-    "variational": lambda **kw: made(OnlineSVGP, initial_steps=40, steps=3, **kw),
+    "variational": lambda **kw: made(OnlineSVGP, **BRIEF, **kw),
 }
 EVERY = pytest.mark.parametrize("family", FAMILIES)
+VARIANTS = ("exact, Matern", "blocks, merged", "eigenvectors", "nodes at the cap")
+ONE_EACH = pytest.mark.parametrize("family", [f for f in FAMILIES if f not in VARIANTS])
 # `observe` merges actions, or learns hyperparameters
 ANEW = ("blocks, merged", "eigenvectors", "variational")
 EXACT = ("exact", "exact, Matern", "blocks", "sines")  # new data do nothing but condition
@@ -110,18 +113,14 @@ def fresh(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 @EVERY
-def test_steps_agree_with_laws_made_anew(family: str) -> None:
-    steps(FAMILIES[family](), 8)
-
-
-@EVERY
-def test_steps_go_on_from_the_last(family: str, fresh: list[int]) -> None:
-    model = FAMILIES[family]()
-    steps(model, 3)
+def test_steps_go_on_from_the_last_and_agree_with_laws_made_anew(
+    family: str, fresh: list[int]
+) -> None:
+    steps(FAMILIES[family](), 5)
     assert len(fresh) == 1 or family in ANEW
 
 
-@EVERY
+@ONE_EACH
 def test_the_same_process_is_asked_twice(family: str, fresh: list[int]) -> None:
     model = FAMILIES[family]()
     assert agreed(model) == agreed(model)
@@ -151,7 +150,7 @@ def _base(model: StreamingGP) -> Any:
     return getattr(model.covar_module, "base_kernel", model.covar_module)
 
 
-@EVERY
+@ONE_EACH
 def test_other_test_points_weights_and_candidates_are_noticed(
     family: str, fresh: list[int]
 ) -> None:
@@ -190,10 +189,10 @@ def test_a_state_that_is_loaded_is_followed(family: str) -> None:
     steps(model, 2)
 
 
-@EVERY
-def test_it_begins_before_any_data(family: str) -> None:
-    kind = type(FAMILIES[family]())
+@pytest.mark.parametrize("kind", [ExactGP, CaGP, HSGP, NodeWISKI, OnlineSGPR, SVDGP, OnlineSVGP])
+def test_it_begins_before_any_data(kind: Any) -> None:
     options = {"bounds": BOUNDS, "outcome_transform": None}
+    options |= BRIEF if kind is OnlineSVGP else {}
     model = kind(X[:0], Y[:0], **options)
     for rows in (slice(0, 0), slice(0, 1), slice(1, 6)):
         absorb(model, X[rows])
@@ -236,7 +235,7 @@ def test_several_outputs(kind: Any, fresh: list[int]) -> None:
     assert len(fresh) == 1
 
 
-@EVERY
+@ONE_EACH
 @pytest.mark.parametrize("pending", [None, points(3, 4)], ids=["none pending", "pending"])
 def test_conditioned_posteriors_use_what_their_surrogate_keeps(
     family: str, pending: Tensor | None, fresh: list[int]
@@ -305,7 +304,7 @@ def test_what_leaves_the_pool_is_forgotten_in_time() -> None:
     assert len(kept.X) == sum(c.shape[-2] for c in kept.cov) == 40
 
 
-@EVERY
+@ONE_EACH
 def test_what_is_kept_is_no_state(family: str) -> None:
     model = FAMILIES[family]()
     untouched = set(model.state_dict())

@@ -204,7 +204,9 @@ def test_a_fit_says_that_a_grid_is_too_coarse() -> None:
     assert sum(w.category is GridWarning for w in caught) == 1
 
 
-@pytest.mark.parametrize("kw", [{"groups": [[0, 1], [2]]}, {"covar_module": kernel()}, {}])
+@pytest.mark.parametrize(
+    "kw", [{"groups": [[0, 1], [2]]}, {"covar_module": kernel(), "grid_size": SIZE}, {}]
+)
 def test_classes(kw: Any) -> None:
     """A classifier over sums of grids: labels in two batches, one class late, are as in one."""
     X, Y, _ = data(60)

@@ -116,7 +116,7 @@ def test_order_and_batches_do_not_matter(family: str) -> None:
         assert_alike(varied(model), varied(whole), 1e-9)
 
 
-@settings(max_examples=15)
+@settings(max_examples=8)
 @given(st.permutations(range(12)), st.lists(st.integers(1, 5), min_size=1, max_size=6))
 def test_any_chunks(order: list[int], sizes: list[int]) -> None:
     X, y = data(12)
@@ -226,7 +226,7 @@ def test_forgotten_labels_count_for_less(family: str) -> None:
 @pytest.mark.parametrize("named", [False, True])
 def test_labels_all_alike_teach_nothing(named: bool) -> None:
     """Hyperparameters wait for what tells of them, and are found then as from the start."""
-    X, y = data(200)
+    X, y = data(100)
     y, alone = (y == 2).long(), y != 2
     model = built("wiski", X[alone], y[alone], classes=[0, 1] if named else None)
     before = {name: p.detach().clone() for name, p in model.model.named_parameters()}

@@ -10,6 +10,7 @@ from bo_stream.testing import StreamingContract
 
 
 class TestOnlineSVGP(StreamingContract):
+    most_updates: int | None = 60
     initial_steps = 15
     num_inducing = 12
 
@@ -37,6 +38,7 @@ class TestOnlineSVGP(StreamingContract):
 
 @pytest.mark.slow
 class TestKnownNoise(TestOnlineSVGP):
+    most_updates = None
     noise = "known"
 
 

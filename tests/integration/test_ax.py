@@ -26,6 +26,11 @@ from ax.generators.torch.botorch_modular.utils import ModelConfig
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
+VARIANTS = ("projected_wiski", "additive_wiski")  # of WISKI, which always runs
+EVERY = pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=[pytest.mark.slow] * (n in VARIANTS)) for n in FAMILIES]
+)
+
 SMALL: dict[str, dict[str, Any]] = {
     "wiski": {"grid_size": 12},
     "hsgp": {"num_features": 20},
@@ -88,7 +93,7 @@ def model_of(adapter: Any) -> Any:
     return adapter.generator.surrogate.model
 
 
-@pytest.mark.parametrize("name", FAMILIES)
+@EVERY
 @pytest.mark.parametrize(
     "kw",
     [
@@ -109,7 +114,7 @@ def test_families(name: str, kw: dict[str, Any]) -> None:
     assert model.num_observed >= 5
 
 
-@pytest.mark.parametrize("name", FAMILIES)
+@EVERY
 def test_two_objectives(name: str) -> None:
     """Ax builds one surrogate per outcome and joins them itself."""
     models = model_of(run(FAMILIES[name], SMALL.get(name), objective="f, g", steps=1))

@@ -116,9 +116,9 @@ def test_a_stream_is_not_held_in_the_hyperparameters_its_actions_were_merged_und
         return CaGP(X[:n], Y[:n], covar_module=kernel, actions=BlockSparse(16), **RAW)
 
     stream, batch = start(10), start(160)
-    for first in range(10, 160, 10):
+    for first in range(10, 160, 30):
         stream.fit()
-        stream.observe(X[first : first + 10], Y[first : first + 10])
+        stream.observe(X[first : first + 30], Y[first : first + 30])
     stream.fit()
     batch.fit()
     assert stream.log_evidence().item() > batch.log_evidence().item() - 5.0
@@ -252,6 +252,7 @@ def test_refusals():
         RefitSchedule(growth=1.0)
 
 
+@pytest.mark.slow  # rows divided by learned lengthscales are looked at above
 def test_locality_finds_the_subjects_of_a_shuffled_cohort():
     """Shuffled rows, ordered by the model itself: as good as rows sorted by subject and day."""
     X, Y = cohort(subjects=5, sessions=12, seed=1)

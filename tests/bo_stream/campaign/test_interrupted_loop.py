@@ -121,7 +121,7 @@ def test_what_is_interrupted_before_it_was_evaluated_is_not_asked_anew(
     assert len(builds) == SETTINGS.steps
 
 
-@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.parametrize("seed", range(10))
 def test_a_loop_interrupted_at_any_line_ends_as_one_that_was_not(
     seed: int, tables: dict[str, pd.DataFrame], lines: int
 ) -> None:

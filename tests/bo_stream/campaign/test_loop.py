@@ -50,6 +50,17 @@ def changed(**kw: object) -> LoopConfig:
     return LoopConfig(**{**vars(SMALL), **kw})  # type: ignore[arg-type]
 
 
+Undisturbed = tuple[Bowl, BOLoop, pd.DataFrame]
+
+
+@pytest.fixture(scope="module")
+def undisturbed() -> Undisturbed:
+    """A small run that has ended: its problem, itself and its table."""
+    problem = Bowl()
+    loop = BOLoop(problem, wiski, ucb, SMALL)
+    return problem, loop, loop.run()
+
+
 @pytest.mark.parametrize("family", ["wiski", "exact"])
 def test_it_records_every_step_and_finds_the_maximum(family: str) -> None:
     problem, seen = Bowl(), []
@@ -101,8 +112,8 @@ def test_the_score_is_given_before_the_batch_is_seen() -> None:
         assert row["log_predictive"] == pytest.approx(float(expected), rel=1e-9)
 
 
-def test_seconds_add_up_and_measuring_is_not_part_of_the_step() -> None:
-    table = BOLoop(Bowl(), wiski, ucb, SMALL).run()
+def test_seconds_add_up_and_measuring_is_not_part_of_the_step(undisturbed: Undisturbed) -> None:
+    _, _, table = undisturbed
     assert bool((table[PARTS] >= 0).all(axis=None))
     pd.testing.assert_series_equal(table[PARTS].sum(axis=1), table["step_seconds"], **_NAMELESS)
     running = table["step_seconds"].cumsum()
@@ -123,10 +134,10 @@ def test_a_seed_repeats_the_run_and_leaves_the_global_generator_alone() -> None:
     for disturbance in (1, 2):
         torch.manual_seed(disturbance)
         before = torch.get_rng_state()
-        runs.append(BOLoop(Bowl(), wiski, ucb, changed(seed=7)).run().drop(columns=TIMES))
+        runs.append(BOLoop(Bowl(), wiski, ucb, changed(seed=7, steps=2)).run().drop(columns=TIMES))
         assert torch.equal(torch.get_rng_state(), before)
     pd.testing.assert_frame_equal(*runs)
-    other = BOLoop(Bowl(), wiski, ucb, changed(seed=8)).run()
+    other = BOLoop(Bowl(), wiski, ucb, changed(seed=8, steps=0)).run()
     assert float(other["incumbent"].iloc[0]) != float(runs[0]["incumbent"].iloc[0])
 
 
@@ -134,14 +145,15 @@ def test_noise_does_not_depend_on_the_surrogate() -> None:
     noises = []
     for family in ("wiski", "exact"):
         problem = Bowl()
-        BOLoop(problem, partial(surrogate, family), ucb, SMALL).run()
+        settings = changed(steps=2, recommend_every=0)
+        BOLoop(problem, partial(surrogate, family), ucb, settings).run()
         X, Y = torch.cat(problem.asked), torch.cat(problem.answered)
         noises.append(Y - problem.evaluate_true(X))
     torch.testing.assert_close(*noises)
 
 
-def test_a_run_may_be_taken_step_by_step() -> None:
-    whole = BOLoop(Bowl(), wiski, ucb, SMALL).run()
+def test_a_run_may_be_taken_step_by_step(undisturbed: Undisturbed) -> None:
+    _, _, whole = undisturbed
     loop = BOLoop(Bowl(), wiski, ucb, SMALL)
     loop.start()
     loop.step()
@@ -151,7 +163,7 @@ def test_a_run_may_be_taken_step_by_step() -> None:
 
 def test_fits_follow_the_policy_and_are_capped() -> None:
     policy = FitPolicy(every_step_until=2, then_every=2, max_evals=1, first_max_evals=3)
-    table = BOLoop(Bowl(), wiski, ucb, changed(steps=6, fit=policy)).run()
+    table = BOLoop(Bowl(), wiski, ucb, changed(steps=6, fit=policy, recommend_every=0)).run()
     fitted = table["fit_evaluations"] > 0
     assert fitted.tolist() == [True, True, True, False, True, False, True]
     assert table["fit_objective"].notna().tolist() == fitted.tolist()
@@ -165,14 +177,12 @@ def test_fits_on_request_come_when_the_surrogate_asks() -> None:
     policy = FitPolicy(then_every=0, on_request=True)
     cagp = partial(surrogate, "cagp", schedule=RefitSchedule(growth=1.5, surprise=1e9))
     for family, fitted in ((cagp, [5, 8, 12]), (wiski, [5])):
-        table = BOLoop(Bowl(), family, ucb, changed(steps=9, fit=policy)).run()
+        table = BOLoop(Bowl(), family, ucb, changed(steps=9, fit=policy, recommend_every=0)).run()
         assert table["n"][table["fit_evaluations"] > 0].tolist() == fitted
 
 
-def test_outcomes_are_standardised_by_the_initial_design() -> None:
-    problem = Bowl()
-    loop = BOLoop(problem, wiski, ucb, SMALL)
-    loop.run()
+def test_outcomes_are_standardised_by_the_initial_design(undisturbed: Undisturbed) -> None:
+    problem, loop, _ = undisturbed
     transform = loop.model.outcome_transform
     torch.testing.assert_close(transform.means.squeeze(), problem.answered[0].mean())
     torch.testing.assert_close(transform.stdvs.squeeze(), problem.answered[0].std())
@@ -187,7 +197,7 @@ def test_the_builder_is_given_a_bounded_baseline_and_the_best_mean() -> None:
         return ucb(model)
 
     problem = Bowl()
-    loop = BOLoop(problem, wiski, build, changed(baseline_size=3))
+    loop = BOLoop(problem, wiski, build, changed(baseline_size=3, recommend_every=0))
     loop.start()
     loop.preload(torch.ones(50, 1).double(), torch.full((50, 1), -2.9).double())
     assert loop.model is not None and loop.model.num_observed == 55
@@ -208,7 +218,7 @@ def test_float32() -> None:
 
 
 def test_a_saved_run_says_how_it_came_about(tmp_path: Path) -> None:
-    loop = BOLoop(Bowl(), wiski, ucb, changed(seed=3))
+    loop = BOLoop(Bowl(), wiski, ucb, changed(seed=3, steps=2))
     table = loop.run()
     loop.save(tmp_path / "new" / "run.csv", problem="bowl", surrogate="wiski")
     pd.testing.assert_frame_equal(pd.read_csv(tmp_path / "new" / "run.csv"), table)

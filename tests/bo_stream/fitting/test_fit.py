@@ -263,8 +263,8 @@ def test_an_interrupted_fit_keeps_the_best_point_seen(make: Callable[[], Any]) -
     fresh = make()
     total = lines_of(partial(copy.deepcopy(fresh).fit, 24))
     start, raw = value_of(fresh), [p.detach().clone() for p in fresh.parameters()]
-    between = random.Random(0).sample(range(40, total - 70), 12)
-    for at in [*range(1, 40, 4), *sorted(between), *range(total - 70, total - 2, 3)]:
+    between = random.Random(0).sample(range(40, total - 70), 6)
+    for at in [*range(1, 40, 8), *sorted(between), *range(total - 70, total - 2, 7)]:
         model, values = copy.deepcopy(fresh), list[float]()
         interrupted(partial(spied(model, values.append).fit, 24), at)
         del model._objective

@@ -130,10 +130,9 @@ def test_the_study_of_actions_compares_like_with_like_to_300_observations(proble
     assert {c.num_initial + c.q * c.steps for c in configs["cagp"]} == {300}
 
 
-def test_actions_are_chosen_by_name_and_the_pairs_are_reported(tmp_path: Path) -> None:
-    config = CONFIGS / "bo_actions_levy.toml"
+def test_actions_are_chosen_by_name() -> None:
     model = (
-        Study.read(config, smoke=True)
+        Study.read(CONFIGS / "bo_actions_levy.toml", smoke=True)
         .runs[0]
         .loop()
         .make_surrogate(
@@ -142,6 +141,11 @@ def test_actions_are_chosen_by_name_and_the_pairs_are_reported(tmp_path: Path) -
         )
     )
     assert isinstance(model, CaGP) and model.num_actions == 64
+
+
+@pytest.mark.slow  # that such studies run is seen by `make smoke`, pairs in the sweep below
+def test_pairs_of_actions_and_exact_are_reported(tmp_path: Path) -> None:
+    config = CONFIGS / "bo_actions_levy.toml"
     result = CliRunner().invoke(
         bayesopt.app, ["run", str(config), "--smoke", "--out", str(tmp_path)]
     )
@@ -176,7 +180,8 @@ def test_two_configurations_of_a_family_keep_their_own_files(tmp_path: Path) -> 
     path = tmp_path / "study.toml"
     path.write_text(TWO_GRIDS)
     out = tmp_path / "out"
-    result = CliRunner().invoke(bayesopt.app, ["run", str(path), "--out", str(out)])
+    arguments = ["run", str(path), "--out", str(out), "--workers", "0"]
+    result = CliRunner().invoke(bayesopt.app, arguments)
     assert result.exit_code == 0, result.output
     runs = {p.stem: json.loads(p.read_text())["surrogate"] for p in out.glob("*_0.json")}
     assert runs == {

@@ -1,6 +1,7 @@
 """Benchmarks in their smoke mode, where there is more to see than that they run.
 
-Times are not asserted on a busy machine; that the others run is seen by ``make smoke``.
+Times are not asserted on a busy machine; that the others run is seen by ``make smoke``, which
+runs the slow ones here too.
 """
 
 from pathlib import Path
@@ -21,6 +22,7 @@ from experiments.benchmarks import (
 )
 
 
+@pytest.mark.slow
 def test_bo_step_cost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -37,6 +39,7 @@ def test_bo_step_cost(
         assert bool((table.select_dtypes("number") > 0).all(axis=None))
 
 
+@pytest.mark.slow
 def test_acquisition_cost(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     acquisition_cost.main(out=tmp_path, smoke=True)
     assert "closed (c)" in capsys.readouterr().out
@@ -45,6 +48,7 @@ def test_acquisition_cost(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert bool((table["apart"] < 1e-2).all())
 
 
+@pytest.mark.slow
 def test_fit_modes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     fit_modes.main(out=tmp_path, smoke=True)
     assert "all families, 9 hard problems: 0.0% (limit 2%)" in capsys.readouterr().out
@@ -81,6 +85,7 @@ def test_large_grid_cost(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert (table["mean off"] < 1e-3).all()
 
 
+@pytest.mark.slow
 def test_campaign_cost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -95,6 +100,7 @@ def test_campaign_cost(
     assert bool((size["bytes a trial more"].dropna() < 1_000).all())
 
 
+@pytest.mark.slow
 def test_ingest_cost(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("distributed")
     ingest_cost.main(out=tmp_path, smoke=True)

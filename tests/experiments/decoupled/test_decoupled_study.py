@@ -35,7 +35,7 @@ def test_the_toy(at_home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert {path.name for path in folder.glob("*.png")} == {"laws.png", "course.png"}
 
 
-@pytest.mark.parametrize("command", ["arm", "stream"])
+@pytest.mark.parametrize("command", [pytest.param("arm", marks=pytest.mark.slow), "stream"])
 def test_streams(command: str, at_home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     getattr(decoupled, command)(smoke=True)
     c = parsed(CONFIGS / f"decoupled_{command}.toml")

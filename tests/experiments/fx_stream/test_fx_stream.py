@@ -12,6 +12,7 @@ from experiments.fx_stream.recipe import Stream
 SYNTHETIC = {"table": "synthetic", "held_out": 0.2, "initial": 0.05}
 
 
+@pytest.mark.slow  # that it runs is seen by `make smoke`
 def test_it_prints_writes_and_draws(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

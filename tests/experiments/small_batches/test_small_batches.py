@@ -8,6 +8,7 @@ import pytest
 from experiments.small_batches import __main__ as small_batches
 
 
+@pytest.mark.slow  # that it runs is seen by `make smoke`
 def test_small_batches(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
