@@ -110,7 +110,8 @@ def sentences(table: pd.DataFrame, exact: str) -> list[str]:
         few = f"With fewer points, take {exact}: it is quicker, and approximates nothing."
         lines += [few] if n > least else []
         lines.append(
-            f"Otherwise take {label} where the time of a step matters, {exact} where it does not."
+            f"{'Beyond, take' if n > least else 'Take'} {label} where the time of a step matters,"
+            f" {exact} where it does not."
         )
     return [*lines, "For other inputs, noise and drift, see the table of surrogates in the README."]
 

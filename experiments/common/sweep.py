@@ -12,6 +12,7 @@ import hashlib
 import json
 import threading
 import time
+import warnings
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import asdict, is_dataclass
@@ -93,7 +94,11 @@ def sweep(
     crew = _crew(partial(work, folder.absolute()), workers, executor)
     course = _Course(claims, crew, dict(enumerate(runs)), shown, set(claims.outcomes()))
     try:
-        with _Glances(folder, shown):
+        with _Glances(folder, shown), warnings.catch_warnings():
+            # loky's advice on workers that grow: it replaces them
+            warnings.filterwarnings(
+                "ignore", message="A worker was restarted", category=UserWarning
+            )
             course.run()
     finally:
         crew.close()
