@@ -19,7 +19,7 @@ def refused() -> Callable[..., str]:
     """What a command prints beside its usage when it refuses arguments, on one line."""
 
     def refuse(app: Typer, *arguments: Any) -> str:
-        result = CliRunner().invoke(app, [str(a) for a in arguments], terminal_width=1000)
+        result = CliRunner().invoke(app, [str(a) for a in arguments], env={"COLUMNS": "1000"})
         assert result.exit_code == 2, result.output
         return " ".join(result.output.replace("│", " ").split())
 

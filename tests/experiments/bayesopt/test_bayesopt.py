@@ -291,7 +291,7 @@ def test_a_sweep_is_drawn_and_tabulated_by_problem_and_acquisition(tmp_path: Pat
     assert {run.label for run in found.runs} == {"wiski", "exact"}
     assert set(found.summaries) == {"budgets", "paired", "summary", "sweep"}
     path.write_text(path.read_text().replace("steps = 1", "steps = 2"))
-    refused = CliRunner().invoke(bayesopt.app, arguments, terminal_width=1000)
+    refused = CliRunner().invoke(bayesopt.app, arguments, env={"COLUMNS": "1000"})
     assert refused.exit_code == 2 and "--fresh" in refused.output
 
 

@@ -93,7 +93,7 @@ def test_killed_at_random_it_ends_like_an_undisturbed_one(tmp_path: Path) -> Non
         process = FORK.Process(target=partial(sweep, runs, out, workers=0))
         process.start()
         # longer and longer, so that a busy machine gets on as well
-        process.join(draws.uniform(0.02, 0.15) * 1.2**kills)
+        process.join(draws.uniform(0.01, 0.06) * 1.15**kills)
         if process.exitcode is not None:
             break
         process.kill()
