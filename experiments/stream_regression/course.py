@@ -77,7 +77,6 @@ class Course:
         order: Of the stream.
         sizes: Of the stream and of its parts.
         seed: Which rows are held out, and a shuffled order, depend on it.
-        inputs: The number of inputs of the table.
         title: The table's part in names of files.
     """
 
@@ -88,7 +87,6 @@ class Course:
     order: str
     sizes: Sizes
     seed: int
-    inputs: int
     title: str
 
     @property

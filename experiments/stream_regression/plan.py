@@ -52,7 +52,7 @@ def plan(c: dict[str, Any], smoke: bool = False) -> list[Course]:
     places = zip(tables, inputs, titles, strict=True)
     seeds = c["seeds"][:1] if smoke else c["seeds"]
     return [
-        Course(label, files, entry, table, order, Sizes(**sizes), seed, dim, title)
+        Course(label, files, entry, table, order, Sizes(**sizes), seed, title)
         for (table, dim, title), order, (entry, label, files), seed in product(
             places, listed(c["order"]), methods, seeds
         )

@@ -40,7 +40,7 @@ cap = 40
 
 def course(name: str = "exact", seed: int = 0, order: str = "shuffled", **options) -> Course:
     entry = {"name": name, **options}
-    return Course(name, name, entry, {"name": MADE_UP}, order, SIZES, seed, 2, "made-up")
+    return Course(name, name, entry, {"name": MADE_UP}, order, SIZES, seed, "made-up")
 
 
 @pytest.fixture(scope="module")
@@ -133,7 +133,7 @@ def test_the_whole_plan_has_stems_of_its_own(monkeypatch: pytest.MonkeyPatch) ->
     runs = plan(CONFIG | {"order": ["shuffled", "sorted"]})
     assert pickle.loads(pickle.dumps(runs)) == runs
     assert len({run.stem for run in runs}) == len(runs) == 2 * 3 * (4 * 6 + 2)
-    assert {run.inputs for run in runs if run.label == "wiski"} == {2}
+    assert {inputs[run.table["name"]] for run in runs if run.label == "wiski"} == {2}
 
 
 @pytest.mark.parametrize(
@@ -187,7 +187,7 @@ def test_what_drifts_is_followed_by_forgetting() -> None:
     for factor in (None, 0.9):
         options = {} if factor is None else {"forget": factor}
         run = Course(
-            "wiski", "wiski", {"name": "wiski", "grid_size": 8, **options}, {}, "", sizes, 0, 2, ""
+            "wiski", "wiski", {"name": "wiski", "grid_size": 8, **options}, {}, "", sizes, 0, ""
         )
         *_, last[factor] = run.followed(split, sizes)
     assert last[0.9]["rmse"] < 0.6 * last[None]["rmse"]
