@@ -9,6 +9,7 @@ import pandas as pd
 
 from bo_stream.reports.runs import words
 from experiments.bayesopt.plots import draw_regret
+from experiments.bayesopt.standings import standings
 from experiments.bayesopt.study import Run
 from experiments.common.budgets import budgets
 from experiments.common.progress import say
@@ -25,7 +26,8 @@ def report(title: str, runs: Sequence[Run], folder: Path) -> None:
     """Draw and tabulate the runs that are done.
 
     Writes a picture of the regrets for each problem and acquisition, ``summary.csv``,
-    ``budgets.csv`` and ``paired.csv``.
+    ``budgets.csv`` and ``paired.csv``, and prints these tables. Where there are several problems or
+    acquisitions, it writes and prints ``standings.csv``, and leaves the others to their files.
     """
     parts: dict[str, Part] = {}
     for run in runs:
@@ -37,15 +39,11 @@ def report(title: str, runs: Sequence[Run], folder: Path) -> None:
     lines = _written(parts, folder / "summary.csv", lambda run, t: summary(t, run.config.q))
     equal = _written(parts, folder / "budgets.csv", lambda run, t: budgets(t))
     pairs = _written(parts, folder / "paired.csv", lambda run, t: paired(t))
-    for task, (run, _) in parts.items():
-        say(f"\n{_titled(title, run, parts)}\n")
-        printed = lines[task].map(lambda v: f"{v:.3f}" if isinstance(v, float) else f"{v}")
-        say(printed.set_index("surrogate").T.to_string())
-        say("\ninference regret after so many observations, and seconds of the optimiser's\n")
-        say(equal[task].to_string(index=False, float_format="{:.3g}".format, na_rep="-"))
-        if len(pairs[task]):
-            say("\nlog inference regret, paired by seed\n")
-            say(pairs[task].to_string(index=False, float_format="{:.3f}".format))
+    say(f"\n{title}")
+    if len(parts) > 1:
+        _stand(parts, folder)
+    for task in parts if len(parts) == 1 else ():
+        _tell(lines[task], equal[task], pairs[task])
 
 
 def _written(
@@ -60,6 +58,33 @@ def _written(
         named.append(frame.assign(**facts)[[*facts, *frame.columns]])
     pd.concat(named, ignore_index=True).to_csv(path, index=False)
     return frames
+
+
+def _stand(parts: dict[str, Part], folder: Path) -> None:
+    """Print and write how surrogates stand on all parts."""
+    told = standings({task: tables for task, (_, tables) in parts.items()})
+    for budget, standing in told.items():
+        say(f"\ninference regret at {budget}, medians over seeds; ranks over all runs\n")
+        say(standing.to_string(index=False, float_format="{:.3g}".format))
+    if told:
+        named = [standing.assign(budget=budget) for budget, standing in told.items()]
+        whole = pd.concat(named, ignore_index=True)
+        columns = ["budget", *(name for name in whole if name != "budget")]
+        whole[columns].to_csv(folder / "standings.csv", index=False)
+    say("\nseconds by part and pairs by seed: summary.csv, paired.csv")
+
+
+def _tell(line: pd.DataFrame, equal: pd.DataFrame, pairs: pd.DataFrame) -> None:
+    """Print the tables of one problem; of pairs, those with the first surrogate."""
+    printed = line.map(lambda v: f"{v:.3f}" if isinstance(v, float) else f"{v}")
+    say("\n" + printed.set_index("surrogate").T.to_string())
+    say("\ninference regret after so many observations, and seconds of the optimiser's\n")
+    say(equal.to_string(index=False, float_format="{:.3g}".format, na_rep="-"))
+    first = pairs[pairs["pair"].str.startswith(f"{line['surrogate'].iloc[0]} - ")]
+    if len(first):
+        rest = "" if len(first) == len(pairs) else "; other pairs are in paired.csv"
+        say(f"\nlog inference regret, paired by seed{rest}\n")
+        say(first.to_string(index=False, float_format="{:.3f}".format))
 
 
 def _titled(title: str, run: Run, parts: dict[str, Part]) -> str:

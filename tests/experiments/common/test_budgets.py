@@ -5,7 +5,7 @@ import math
 import pandas as pd
 import pytest
 
-from experiments.common.budgets import at_n, at_seconds, budgets
+from experiments.common.budgets import at_budget, budgets
 
 NAN = math.nan
 RUN = pd.DataFrame(
@@ -22,15 +22,15 @@ RUN = pd.DataFrame(
     ("seconds", "regret"),
     [(1.0, NAN), (1.5, 8.0), (2.9, 8.0), (3.0, 4.0), (6.5, 4.0), (7.0, 1.0), (7.1, NAN)],
 )
-def test_at_seconds(seconds: float, regret: float) -> None:
-    assert at_seconds(RUN, seconds) == pytest.approx(regret, nan_ok=True)
+def test_regret_within_seconds(seconds: float, regret: float) -> None:
+    assert at_budget(RUN, "cpu_seconds", seconds).regret == pytest.approx(regret, nan_ok=True)
 
 
 @pytest.mark.parametrize(
     ("n", "regret"), [(9, NAN), (10, 8.0), (15, 4.0), (18, 4.0), (19, 1.0), (20, NAN)]
 )
-def test_at_n(n: int, regret: float) -> None:
-    assert at_n(RUN, n) == pytest.approx(regret, nan_ok=True)
+def test_regret_within_observations(n: int, regret: float) -> None:
+    assert at_budget(RUN, "n", n).regret == pytest.approx(regret, nan_ok=True)
 
 
 def test_surrogates_are_compared_where_all_their_runs_got_to() -> None:
