@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-__all__ = ["Progress", "say"]
+__all__ = ["Progress", "duration", "say"]
 
 EVERY = 20.0
 """Seconds between two lines, at least."""
@@ -25,6 +25,7 @@ class Progress:
         every: Seconds between two lines, at least; `EVERY` if None.
         tell: Where a line goes; printed if None.
         clock: What tells the time.
+        left: Estimates the seconds left, None if it cannot; by the parts that are done if None.
     """
 
     def __init__(
@@ -34,12 +35,14 @@ class Progress:
         every: float | None = None,
         tell: Callable[[str], object] | None = None,
         clock: Callable[[], float] = time.monotonic,
+        left: Callable[[], float | None] | None = None,
     ) -> None:
         self.total = total
         self.parts = parts
         self.done = 0
         self._every = EVERY if every is None else every
         self._tell, self._clock = tell or say, clock
+        self._left = left or self._by_parts
         self._began = self._told = clock()
 
     def __call__(self, note: str = "", done: int = 1) -> None:
@@ -49,15 +52,19 @@ class Progress:
         if now - self._told < self._every:
             return
         self._told = now
-        spent = now - self._began
-        line = f"  {self.done} of {self.total} {self.parts} after {_duration(spent)}"
-        if 0 < self.done < self.total:
-            left = spent * (self.total - self.done) / self.done
-            line += f", about {_duration(left)} to go at this rate"
+        spent = duration(now - self._began)
+        line = f"  {self.done} of {self.total} {self.parts} after {spent}"
+        left = self._left() if self.done < self.total else None
+        if left is not None:
+            line += f", about {duration(left)} to go at this rate"
         self._tell(f"{line}; {note}" if note else line)
 
+    def _by_parts(self) -> float | None:
+        spent = self._clock() - self._began
+        return spent * (self.total - self.done) / self.done if self.done else None
 
-def _duration(seconds: float) -> str:
+
+def duration(seconds: float) -> str:
     """Seconds in words of the largest unit that fits."""
     for unit, size in (("h", 3600.0), ("min", 60.0)):
         if seconds >= 2.0 * size:

@@ -8,8 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Protocol
 
-from experiments.common.progress import Progress, say
+from experiments.common.progress import Progress, duration, say
 from experiments.common.sweep_claims import Outcome
+from experiments.common.sweep_left import Left
 from experiments.common.sweep_work import Run
 
 __all__ = ["Display", "Note", "Show", "watching"]
@@ -53,7 +54,8 @@ class _Lines:
 
     def __init__(self, note: Note, runs: Sequence[Run]) -> None:
         self.note, self.steps = note, {run.stem: run.steps for run in runs}
-        self.progress = Progress(sum(self.steps.values()), "steps")
+        self.left = Left(self.steps)
+        self.progress = Progress(sum(self.steps.values()), "steps", left=self.left.seconds)
         self._last: dict[str, tuple[int, str]] = {}
         self._over = set[str]()
         self._lock = threading.Lock()
@@ -66,6 +68,7 @@ class _Lines:
         if outcome.failed:
             say(f"  {outcome.stem} failed: {outcome.reason}")
         with self._lock:
+            self.left.ended(outcome)
             self._tell(outcome.stem, self.steps.get(outcome.stem, 0), outcome.state)
             self._over.add(outcome.stem)
 
@@ -77,6 +80,7 @@ class _Lines:
         if (step, text) == before or stem not in self.steps or stem in self._over:
             return
         self._last[stem] = (step, text)
+        self.left.row(stem, step)
         self.progress(f"{stem}: {text}" if text else stem, done=step - before[0])
 
 
@@ -86,18 +90,15 @@ class _Bars:
     def __init__(self, note: Note, runs: Sequence[Run]) -> None:
         from rich.progress import BarColumn, MofNCompleteColumn, TimeElapsedColumn
         from rich.progress import Progress as Bars
-        from rich.progress import TimeRemainingColumn as TimeLeft
 
         self.note, self.steps = note, {run.stem: run.steps for run in runs}
+        self.left = Left(self.steps)
         self.bars = Bars(
             "{task.description}",
             BarColumn(),
             MofNCompleteColumn(),
             TimeElapsedColumn(),
-            "left",
-            TimeLeft(),
             "{task.fields[note]}",
-            speed_estimate_period=3600.0,
         )
         self.whole = self.bars.add_task("all steps", total=sum(self.steps.values()), note="")
         self._tasks: dict[str, Any] = {}
@@ -118,6 +119,7 @@ class _Bars:
     def ended(self, outcome: Outcome) -> None:
         with self._lock:
             self._over.add(outcome.stem)
+            self.left.ended(outcome)
             if outcome.failed:
                 text = f"{outcome.stem} failed: {outcome.reason}"
                 self.bars.console.print(text, markup=False, highlight=False)
@@ -131,4 +133,7 @@ class _Bars:
 
     def _advance(self, stem: str, step: int) -> None:
         self._done[stem] = step
-        self.bars.update(self.whole, completed=sum(self._done.values()))
+        self.left.row(stem, step)
+        left, done = self.left.seconds(), sum(self._done.values())
+        note = f"about {duration(left)} to go" if left else ""
+        self.bars.update(self.whole, completed=done, note=note)
