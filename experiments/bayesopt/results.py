@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 
 from bo_stream.reports.runs import words
-from experiments.bayesopt.plots import draw_regret
+from experiments.bayesopt.plots import FEW, draw_each, draw_regret
 from experiments.bayesopt.standings import standings
 from experiments.bayesopt.study import Run
 from experiments.common.budgets import budgets
@@ -34,8 +34,16 @@ def report(title: str, runs: Sequence[Run], folder: Path) -> None:
         named = table(folder, run.stem).assign(surrogate=run.label, seed=run.config.seed)
         parts.setdefault(run.task, (run, []))[1].append(named)
     for task, (run, tables) in parts.items():
-        path = "_".join(filter(None, ("regret_vs_wallclock", task)))
-        draw_regret(tables, folder / f"{path}.png", _titled(title, run, parts))
+        over = _titled(title, run, parts)
+        against = {
+            x: folder / f"{'_'.join(filter(None, (f'regret_vs_{what}', task)))}.png"
+            for x, what in (("wallclock_seconds", "wallclock"), ("n", "observations"))
+        }
+        if len({str(t["surrogate"].iloc[0]) for t in tables}) > FEW:
+            for x, path in against.items():
+                draw_each(tables, x, path, over)
+        else:
+            draw_regret(tables, against["wallclock_seconds"], over)
     lines = _written(parts, folder / "summary.csv", lambda run, t: summary(t, run.config.q))
     equal = _written(parts, folder / "budgets.csv", lambda run, t: budgets(t))
     pairs = _written(parts, folder / "paired.csv", lambda run, t: paired(t))

@@ -16,9 +16,10 @@ from typer.testing import CliRunner
 from bo_stream import CaGP
 from bo_stream.reports.runs import results
 from experiments.bayesopt import __main__ as bayesopt
-from experiments.bayesopt.plots import draw_regret
+from experiments.bayesopt.plots import draw_each, draw_regret
 from experiments.bayesopt.study import Study
 from experiments.common import progress
+from experiments.common.budgets import BUDGETS
 from experiments.common.command import CONFIGS
 from experiments.common.sweep import sweep, table
 
@@ -230,6 +231,22 @@ def test_regret_is_drawn_with_units_and_a_word_on_seeds(tmp_path: Path, kept: li
     assert len(left.collections) == 0 and len(kept[1].axes[0].collections) == 1
 
 
+def test_a_crowd_has_a_panel_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept: list[Figure] = []
+    monkeypatch.setattr("experiments.bayesopt.plots.save", lambda figure, path: kept.append(figure))
+    steps = {"step": [0, 1, 2], "n": [3, 4, 5]}
+    one = pd.DataFrame(steps | {"inference_regret": [2.0, None, 1.0]}).assign(seed=0)
+    runs = [one.assign(surrogate=name, seed=seed) for name in "abcdef" for seed in (0, 1)]
+    draw_each(runs, "n", tmp_path / "each.png", "Title")
+    figure = kept[0]
+    own = [ax for ax in figure.axes if ax.axison]
+    assert [ax.get_title() for ax in own] == list("abcdef")
+    assert all(len(ax.lines) == 7 and len(ax.collections) == 1 for ax in own)  # six behind, a band
+    assert own[0].lines[-1].get_xydata().tolist() == [[3.0, 2.0], [5.0, 1.0]]
+    assert figure.get_supxlabel() == "number of observations"
+    assert "range of 2 seeds" in figure.get_suptitle()
+
+
 def test_boxes_are_moved_by_the_seed_and_functions_named_anew() -> None:
     study = Study.read(CONFIGS / "bo_moved.toml", problem="levy")
     assert study.title.startswith("levy")
@@ -272,7 +289,10 @@ def test_lists_are_every_problem_acquisition_and_surrogate(tmp_path: Path) -> No
         Study.read(path)
 
 
-def test_a_sweep_is_drawn_and_tabulated_by_problem_and_acquisition(tmp_path: Path) -> None:
+def test_a_sweep_is_drawn_and_tabulated_by_problem_and_acquisition(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(BUDGETS, "n = 11", ("n", 11.0))
     path, out = tmp_path / "study.toml", tmp_path / "out"
     text = LISTS.replace("[2, 3]", "2").replace("[6, 8]", "6").replace("hartmann", "beale")
     path.write_text(text.replace('["qucb", "qlogei"]', '"qucb"'))
@@ -286,10 +306,14 @@ def test_a_sweep_is_drawn_and_tabulated_by_problem_and_acquisition(tmp_path: Pat
         assert frame["problem"].tolist() == ["branin, dim 2"] * 2 + ["beale, dim 2"] * 2
         assert frame["acquisition"].tolist() == ["qucb"] * 4
     assert pd.read_csv(out / "summary.csv")["surrogate"].tolist() == ["wiski", "exact"] * 2
+    standing = pd.read_csv(out / "standings.csv")
+    assert set(standing["budget"]) == {"n = 11"} and sorted(standing["n"]) == [11, 11]
+    assert {"surrogate", "branin", "beale", "led", "mean rank"} <= set(standing)
+    assert "regret at n = 11" in result.output and "mean rank" in result.output
     found = results(out)
     assert found.tasks == ["beale, dim 2", "branin, dim 2"] and len(found.runs) == 4
     assert {run.label for run in found.runs} == {"wiski", "exact"}
-    assert set(found.summaries) == {"budgets", "paired", "summary", "sweep"}
+    assert set(found.summaries) == {"budgets", "paired", "standings", "summary", "sweep"}
     path.write_text(path.read_text().replace("steps = 1", "steps = 2"))
     refused = CliRunner().invoke(bayesopt.app, arguments, env={"COLUMNS": "1000"})
     assert refused.exit_code == 2 and "--fresh" in refused.output
