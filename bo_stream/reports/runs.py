@@ -18,7 +18,7 @@ __all__ = ["Results", "Run", "results", "words"]
 TASK = ("problem", "cells", "observation", "kernel")
 """What a JSON says about the task; runs of different tasks stand apart."""
 METHOD = ("surrogate", "policy")
-FEW = 100
+FEW = 300
 """Rows up to which a CSV that is no run is shown."""
 
 

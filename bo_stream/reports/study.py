@@ -73,6 +73,8 @@ STATE = {
 COMPARED = ("inference_regret", "rmse")
 WIDE = 1000.0
 """Ratio of the largest number of observations to the least from which its axis is logarithmic."""
+UNEVEN = 5.0
+"""The ratio of the longest curve's last number to the shortest's from which it is, too."""
 LONG = 12
 """Entries above which a list in a JSON is data rather than a setting."""
 
@@ -186,7 +188,9 @@ def _figure(
     note += f"; values below {column.least:g} are drawn there." if below else "."
     scale = {"type": "log"} if column.logarithmic else {}
     least, largest = (pick(float(pick(c.frame["x"])) for _, c in curves) for pick in (min, max))
-    wide = x == "wallclock_seconds" or largest >= WIDE * least > 0.0
+    shortest = min(float(c.frame["x"].iloc[-1]) for _, c in curves)
+    uneven = largest >= WIDE * least or largest >= UNEVEN * shortest
+    wide = x == "wallclock_seconds" or (uneven and least > 0.0)
     against = {"wallclock_seconds": "wall-clock", "n": "observations"}[x]
     return Figure(
         f"{column.words[0].upper()}{column.words[1:]} against {against}",

@@ -251,6 +251,19 @@ def test_a_study_of_streams(tmp_path: Path, bo) -> None:
             )
 
 
+@pytest.mark.parametrize(("last", "scale"), [(499, None), (500, "log")])
+def test_short_curves_are_not_squeezed_by_long_ones(
+    tmp_path: Path, bo, last: int, scale: str | None
+) -> None:
+    for label, n in (("short", [10, 100]), ("long", [10, last])):
+        rows = pd.DataFrame({"step": range(2), "n": n, "simple_regret": [2.0, 1.0]})
+        rows.to_csv(tmp_path / f"{label}_0.csv", index=False)
+    assert bo("report", ".")[0] == 0
+    drawn = figures(check(tmp_path / "report.html"))
+    figure = next(f for said, f in drawn.items() if "observed against observations" in said)
+    assert figure["layout"]["xaxis"].get("type") == scale
+
+
 def test_digits_follow_the_range() -> None:
     assert plain([5_012_345.5, 5_012_350.25]) == [5_012_345.5, 5_012_350.25]
     assert plain([1.23456789e-7, 2.0, np.nan, np.inf]) == [1.2346e-7, 2.0, None, None]
