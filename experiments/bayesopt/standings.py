@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -17,12 +18,13 @@ RESAMPLED = 2000
 def standings(parts: Mapping[str, Sequence[pd.DataFrame]]) -> dict[str, pd.DataFrame]:
     """How surrogates and peers stand on all problems: a table for each of `BUDGETS`.
 
-    A table has a row for each that spent the budget in all its runs, the best first. Its columns:
+    A table has a row for each that spent the budget in all its runs, the best first; within a
+    budget of seconds, those that ended before count with what they ended with. Its columns:
     ``surrogate``; one for each problem, the median over seeds of the inference regret; ``led``, on
     how many problems that median is the least; ``mean rank`` within a problem and seed, 1 the
     best, with the bounds ``low`` and ``high`` of its 95 % bootstrap interval over problems and
     seeds; ``n`` and ``processor s``, the medians of what was spent. Budgets that fewer than two
-    spent have no table.
+    spent in all runs have no table.
 
     Args:
         parts: Tables of runs by problem, each with columns ``surrogate`` and ``seed``; the same
@@ -35,13 +37,15 @@ def standings(parts: Mapping[str, Sequence[pd.DataFrame]]) -> dict[str, pd.DataF
                 "problem": problem,
                 "seed": int(table["seed"].iloc[0]),
                 "surrogate": str(table["surrogate"].iloc[0]),
-                **at_budget(table, *budget)._asdict(),
+                "went": not math.isnan(at_budget(table, *budget).regret),
+                **at_budget(table, *budget, within=budget[0] == "cpu_seconds")._asdict(),
             }
             for problem, tables in parts.items()
             for table in tables
         )
         blocks = runs.pivot(index=["problem", "seed"], columns="surrogate", values="regret")
-        if (blocks := blocks.dropna(axis=1)).shape[1] > 1:
+        blocks = blocks.dropna(axis=1)
+        if runs.groupby("surrogate")["went"].all().sum() > 1:
             spent = runs.groupby("surrogate")[["n", "cpu_seconds"]].median()
             told[name] = _standing(blocks, spent, list(parts))
     return told

@@ -25,8 +25,8 @@ of the optimiser's processor time.
 
 
 class Reached(NamedTuple):
-    """What a run had reached when a budget was spent; NaN if it ended before, or if it had not
-    recommended anything by then.
+    """What a run had reached when a budget was spent; NaN if it had not recommended anything by
+    then.
     """
 
     regret: float
@@ -37,20 +37,21 @@ class Reached(NamedTuple):
     """Processor time of the optimiser."""
 
 
-def at_budget(table: pd.DataFrame, unit: Unit, budget: float) -> Reached:
+def at_budget(table: pd.DataFrame, unit: Unit, budget: float, within: bool = False) -> Reached:
     """How far one run had come with so many observations, or seconds of processor time.
 
     Args:
         table: Of the run, as `bo_stream.loop.BOLoop` records it.
         unit: What the budget is of.
         budget: How much of it.
+        within: Whether a run that ended before counts, with what it ended with.
     """
     course = table.assign(cpu_seconds=table["cpu_seconds"].cumsum())
-    within = course[course[unit] <= budget]
-    known = within["inference_regret"].dropna()
-    if course[unit].iloc[-1] < budget or known.empty:
+    course, spent = course[course[unit] <= budget], course[unit].iloc[-1] >= budget
+    known = course["inference_regret"].dropna()
+    if known.empty or not (spent or within):
         return Reached(math.nan, math.nan, math.nan)
-    last = within.iloc[-1]
+    last = course.iloc[-1]
     return Reached(float(known.iloc[-1]), float(last["n"]), float(last["cpu_seconds"]))
 
 

@@ -48,5 +48,11 @@ def test_a_surrogate_stands_where_all_its_runs_got_to() -> None:
     told = standings(parts)
     assert told["n = 50"]["surrogate"].tolist() == ["A", "B"]
     assert told["3 s"]["surrogate"].tolist() == ["A", "B", "C"]
+    short = {task: [*tables, run("D", 0, 0.5, second=0.1)] for task, tables in parts.items()}
+    for tables in short.values():
+        tables[-1]["cpu_seconds"] = 0.1
+    told = standings(short)
+    assert told["3 s"]["surrogate"].tolist() == ["D", "A", "B", "C"]  # it spent less
+    assert told["3 s"]["processor s"].tolist()[0] == pytest.approx(0.2)
     alone = {task: tables[:1] for task, tables in parts.items()}
     assert standings(alone) == {}

@@ -33,6 +33,11 @@ def test_regret_within_observations(n: int, regret: float) -> None:
     assert at_budget(RUN, "n", n).regret == pytest.approx(regret, nan_ok=True)
 
 
+def test_a_run_that_ended_before_may_count() -> None:
+    assert at_budget(RUN, "cpu_seconds", 100.0, within=True) == (1.0, 19, 7.0)
+    assert math.isnan(at_budget(RUN, "cpu_seconds", 1.0, within=True).regret)
+
+
 def test_surrogates_are_compared_where_all_their_runs_got_to() -> None:
     longer = pd.DataFrame(
         {"n": [10, 60], "cpu_seconds": [1.0, 4.0], "inference_regret": [6.0, 2.0]}
