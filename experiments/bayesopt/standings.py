@@ -23,8 +23,8 @@ def standings(parts: Mapping[str, Sequence[pd.DataFrame]]) -> dict[str, pd.DataF
     ``surrogate``; one for each problem, the median over seeds of the inference regret; ``led``, on
     how many problems that median is the least; ``mean rank`` within a problem and seed, 1 the
     best, with the bounds ``low`` and ``high`` of its 95 % bootstrap interval over problems and
-    seeds; ``n`` and ``processor s``, the medians of what was spent. Budgets that fewer than two
-    spent in all runs have no table.
+    seeds; ``n`` and ``processor s``, the medians of what was spent. Budgets that none
+    spent in all its runs have no table, nor those with nothing to compare.
 
     Args:
         parts: Tables of runs by problem, each with columns ``surrogate`` and ``seed``; the same
@@ -45,7 +45,7 @@ def standings(parts: Mapping[str, Sequence[pd.DataFrame]]) -> dict[str, pd.DataF
         )
         blocks = runs.pivot(index=["problem", "seed"], columns="surrogate", values="regret")
         blocks = blocks.dropna(axis=1)
-        if runs.groupby("surrogate")["went"].all().sum() > 1:
+        if blocks.shape[1] > 1 and runs.groupby("surrogate")["went"].all().any():
             spent = runs.groupby("surrogate")[["n", "cpu_seconds"]].median()
             told[name] = _standing(blocks, spent, list(parts))
     return told

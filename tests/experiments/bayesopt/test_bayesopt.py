@@ -231,9 +231,7 @@ def test_regret_is_drawn_with_units_and_a_word_on_seeds(tmp_path: Path, kept: li
     assert len(left.collections) == 0 and len(kept[1].axes[0].collections) == 1
 
 
-def test_a_crowd_has_a_panel_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    kept: list[Figure] = []
-    monkeypatch.setattr("experiments.bayesopt.plots.save", lambda figure, path: kept.append(figure))
+def test_a_crowd_has_a_panel_each(tmp_path: Path, kept: list[Figure]) -> None:
     steps = {"step": [0, 1, 2], "n": [3, 4, 5]}
     one = pd.DataFrame(steps | {"inference_regret": [2.0, None, 1.0]}).assign(seed=0)
     runs = [one.assign(surrogate=name, seed=seed) for name in "abcdef" for seed in (0, 1)]

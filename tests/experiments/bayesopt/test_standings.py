@@ -54,5 +54,7 @@ def test_a_surrogate_stands_where_all_its_runs_got_to() -> None:
     told = standings(short)
     assert told["3 s"]["surrogate"].tolist() == ["D", "A", "B", "C"]  # it spent less
     assert told["3 s"]["processor s"].tolist()[0] == pytest.approx(0.2)
+    told = standings({"levy": [run("A", 0, 1.0), run("D", 0, 2.0, second=-2.0)]})
+    assert told["3 s"]["surrogate"].tolist() == ["D", "A"]  # A has its first recommendation only
     alone = {task: tables[:1] for task, tables in parts.items()}
     assert standings(alone) == {}
