@@ -50,7 +50,8 @@ def report(title: str, runs: Sequence[Run], folder: Path) -> None:
     say(f"\n{title}")
     if len(parts) > 1:
         _stand(parts, folder)
-    for task in parts if len(parts) == 1 else ():
+    else:
+        (task,) = parts
         _tell(lines[task], equal[task], pairs[task])
 
 

@@ -23,8 +23,8 @@ def standings(parts: Mapping[str, Sequence[pd.DataFrame]]) -> dict[str, pd.DataF
     ``surrogate``; one for each problem, the median over seeds of the inference regret; ``led``, on
     how many problems that median is the least; ``mean rank`` within a problem and seed, 1 the
     best, with the bounds ``low`` and ``high`` of its 95 % bootstrap interval over problems and
-    seeds; ``n`` and ``processor s``, the medians of what was spent. Budgets that none
-    spent in all its runs have no table, nor those with nothing to compare.
+    seeds; ``n`` and ``processor s``, the medians of what was spent. There is no table of a budget
+    that none spent in all its runs, nor of one with nothing to compare.
 
     Args:
         parts: Tables of runs by problem, each with columns ``surrogate`` and ``seed``; the same
