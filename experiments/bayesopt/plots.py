@@ -9,15 +9,13 @@ import pandas as pd
 
 from experiments.common.plots import draw_band, legend, logarithmic_axis, plt, save
 
-__all__ = ["FEW", "draw_each", "draw_regret"]
+__all__ = ["draw_each", "draw_regret"]
 
 LEAST = 1e-3
 """Regrets below this are drawn here, since the axis is logarithmic."""
 
-FEW = 4
-"""More surrogates than these cannot be told apart in one panel."""
-
 COLUMNS = 5
+"""Of panels."""
 
 PANELS = {"wallclock_seconds": "wall-clock time (seconds)", "n": "number of observations"}
 

@@ -8,10 +8,11 @@ from pathlib import Path
 import pandas as pd
 
 from bo_stream.reports.runs import words
-from experiments.bayesopt.plots import FEW, draw_each, draw_regret
+from experiments.bayesopt.plots import draw_each, draw_regret
 from experiments.bayesopt.standings import standings
 from experiments.bayesopt.study import Run
 from experiments.common.budgets import budgets
+from experiments.common.plots import CROWD
 from experiments.common.progress import say
 from experiments.common.summary import paired, summary
 from experiments.common.sweep import table
@@ -39,7 +40,7 @@ def report(title: str, runs: Sequence[Run], folder: Path) -> None:
             x: folder / f"{'_'.join(filter(None, (f'regret_vs_{what}', task)))}.png"
             for x, what in (("wallclock_seconds", "wallclock"), ("n", "observations"))
         }
-        if len({str(t["surrogate"].iloc[0]) for t in tables}) > FEW:
+        if len({str(t["surrogate"].iloc[0]) for t in tables}) > CROWD:
             for x, path in against.items():
                 draw_each(tables, x, path, over)
         else:

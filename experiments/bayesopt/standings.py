@@ -13,6 +13,7 @@ from experiments.common.budgets import BUDGETS, at_budget
 __all__ = ["standings"]
 
 RESAMPLED = 2000
+"""Times, for the intervals."""
 
 
 def standings(parts: Mapping[str, Sequence[pd.DataFrame]]) -> dict[str, pd.DataFrame]:

@@ -16,6 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 __all__ = [
+    "CROWD",
     "draw_band",
     "draw_bands",
     "draw_sizes",

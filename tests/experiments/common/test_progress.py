@@ -1,15 +1,7 @@
 """Lines that say how far a command is."""
 
 from experiments.common.progress import Progress
-
-
-class Clock:
-    """Seconds that pass when they are told to."""
-
-    now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
+from tests.experiments.common.toys import Clock
 
 
 def test_a_line_comes_now_and_then_with_what_is_left() -> None:

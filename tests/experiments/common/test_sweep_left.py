@@ -4,15 +4,7 @@ import pytest
 
 from experiments.common.sweep_claims import Outcome
 from experiments.common.sweep_left import Left
-
-
-class Clock:
-    """Seconds that pass when they are told to."""
-
-    now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
+from tests.experiments.common.toys import Clock
 
 
 def test_steps_take_as_long_as_those_of_other_seeds() -> None:

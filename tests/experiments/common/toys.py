@@ -60,6 +60,15 @@ def toys(folder: Path, count: int = 6, **options: Any) -> list[Toy]:
     return [Toy(seed, str(folder), **options) for seed in range(count)]
 
 
+class Clock:
+    """Seconds that pass when they are told to."""
+
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
 if __name__ == "__main__":
     place = Path(sys.argv[1])
     sweep(toys(place / "calls", 8, pause=0.1), place / "out", workers=2)
