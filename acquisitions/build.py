@@ -21,7 +21,7 @@ from acquisitions.closed import (
 )
 from acquisitions.nipv import NIPV
 from acquisitions.policies import MaxVariance, Random
-from bo_stream.core.model import ProcessModel
+from bo_stream.base.botorch_model import ProcessModel
 from bo_stream.errors import InputError
 
 __all__ = ["NAMES", "build"]

@@ -16,10 +16,10 @@ from botorch.posteriors.gpytorch import GPyTorchPosterior
 from botorch.utils.transforms import t_batch_mode_transform
 from torch import Tensor
 
-from bo_stream.classes.softmax import normal_draws, softmax_draws
-from bo_stream.core.model import ProcessModel
-from bo_stream.dirichlet import DirichletClassifier
+from bo_stream.base.botorch_model import ProcessModel
 from bo_stream.errors import UnsupportedError
+from bo_stream.mathematics.classification.softmax import normal_draws, softmax_draws
+from bo_stream.surrogates.classifier import DirichletClassifier
 
 __all__ = ["BALD", "PredictiveEntropy"]
 

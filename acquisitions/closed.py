@@ -32,9 +32,9 @@ from linear_operator.utils.cholesky import psd_safe_cholesky
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from bo_stream.core.model import ProcessModel
-from bo_stream.posterior.moments import Moments
-from bo_stream.posterior.process import PosteriorProcess
+from bo_stream.base.botorch_model import ProcessModel
+from bo_stream.mathematics.posterior.moments import Moments
+from bo_stream.mathematics.posterior.process import PosteriorProcess
 
 __all__ = [
     "ClosedExpectedImprovement",

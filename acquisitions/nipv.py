@@ -31,11 +31,11 @@ from gpytorch.distributions import MultitaskMultivariateNormal, MultivariateNorm
 from linear_operator.operators import DiagLinearOperator
 from torch import Tensor
 
-from bo_stream.core.model import ProcessModel
+from bo_stream.base.botorch_model import ProcessModel
 from bo_stream.errors import InputError, ShapeError, UnsupportedError
-from bo_stream.linalg import chol_psd
-from bo_stream.posterior.integral import Integral
-from bo_stream.posterior.process import PosteriorProcess
+from bo_stream.mathematics.linalg import chol_psd
+from bo_stream.mathematics.posterior.integral import Integral
+from bo_stream.mathematics.posterior.process import PosteriorProcess
 
 __all__ = ["NIPV", "output_scales"]
 

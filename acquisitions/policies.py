@@ -21,9 +21,9 @@ from botorch.posteriors.gpytorch import GPyTorchPosterior
 from botorch.utils.transforms import concatenate_pending_points, t_batch_mode_transform
 from torch import Tensor
 
-from bo_stream.core.model import ProcessModel
+from bo_stream.base.botorch_model import ProcessModel
 from bo_stream.errors import ShapeError, UnsupportedError
-from bo_stream.linalg import chol_psd
+from bo_stream.mathematics.linalg import chol_psd
 
 __all__ = ["MaxVariance", "Random", "near_most_uncertain"]
 

@@ -18,11 +18,11 @@ from torch import Tensor
 
 from acquisitions.nipv import NIPV
 from acquisitions.policies import MaxVariance
-from bo_stream.core.model import ProcessModel
+from bo_stream.base.botorch_model import ProcessModel
 from bo_stream.errors import InputError, NoiseError, ShapeError, UnsupportedError
-from bo_stream.linalg import chol_psd
-from bo_stream.posterior.integral import Integral, PoolSums
-from bo_stream.posterior.process import PosteriorProcess
+from bo_stream.mathematics.linalg import chol_psd
+from bo_stream.mathematics.posterior.integral import Integral, PoolSums
+from bo_stream.mathematics.posterior.process import PosteriorProcess
 
 __all__ = ["select_from_pool"]
 

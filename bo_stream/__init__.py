@@ -8,22 +8,22 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from bo_stream.additive_wiski import AdditiveWISKI
-    from bo_stream.cagp import CaGP
+    from bo_stream.base.checkpoint import load
+    from bo_stream.base.fitting.report import FitReport
     from bo_stream.campaign.campaign import Campaign
     from bo_stream.campaign.space import Box, Pool
-    from bo_stream.core.checkpoint import load
-    from bo_stream.dirichlet import DirichletClassifier
-    from bo_stream.exact import ExactGP
-    from bo_stream.families import surrogate
-    from bo_stream.fitting.report import FitReport
-    from bo_stream.hsgp import HSGP
-    from bo_stream.node_wiski import NodeWISKI
-    from bo_stream.online_sgpr import OnlineSGPR
-    from bo_stream.online_svgp import OnlineSVGP
-    from bo_stream.projected_wiski import ProjectedWISKI
-    from bo_stream.svdgp import SVDGP
-    from bo_stream.wiski import WISKI
+    from bo_stream.surrogates.additive_wiski import AdditiveWISKI
+    from bo_stream.surrogates.cagp import CaGP
+    from bo_stream.surrogates.classifier import DirichletClassifier
+    from bo_stream.surrogates.exact import ExactGP
+    from bo_stream.surrogates.hsgp import HSGP
+    from bo_stream.surrogates.node_wiski import NodeWISKI
+    from bo_stream.surrogates.online_sgpr import OnlineSGPR
+    from bo_stream.surrogates.online_svgp import OnlineSVGP
+    from bo_stream.surrogates.projected_wiski import ProjectedWISKI
+    from bo_stream.surrogates.registry import surrogate
+    from bo_stream.surrogates.svdgp import SVDGP
+    from bo_stream.surrogates.wiski import WISKI
 
 __all__ = [
     "HSGP",
@@ -46,27 +46,27 @@ __all__ = [
 ]
 
 _HOMES = {
-    "NodeWISKI": "node_wiski",
-    "HSGP": "hsgp",
-    "SVDGP": "svdgp",
-    "WISKI": "wiski",
-    "AdditiveWISKI": "additive_wiski",
+    "HSGP": "surrogates.hsgp",
+    "SVDGP": "surrogates.svdgp",
+    "WISKI": "surrogates.wiski",
+    "AdditiveWISKI": "surrogates.additive_wiski",
     "Box": "campaign.space",
-    "CaGP": "cagp",
+    "CaGP": "surrogates.cagp",
     "Campaign": "campaign.campaign",
-    "DirichletClassifier": "dirichlet",
-    "ExactGP": "exact",
-    "FitReport": "fitting.report",
-    "OnlineSGPR": "online_sgpr",
-    "OnlineSVGP": "online_svgp",
+    "DirichletClassifier": "surrogates.classifier",
+    "ExactGP": "surrogates.exact",
+    "FitReport": "base.fitting.report",
+    "NodeWISKI": "surrogates.node_wiski",
+    "OnlineSGPR": "surrogates.online_sgpr",
+    "OnlineSVGP": "surrogates.online_svgp",
     "Pool": "campaign.space",
-    "ProjectedWISKI": "projected_wiski",
-    "load": "core.checkpoint",
-    "surrogate": "families",
+    "ProjectedWISKI": "surrogates.projected_wiski",
+    "load": "base.checkpoint",
+    "surrogate": "surrogates.registry",
 }
 """The module that each name comes from."""
 
-_ROOMS = ("actions", "campaign", "errors", "growth")
+_ROOMS = ("actions", "campaign", "errors", "growth", "simulation")
 """Packages with public names of their own."""
 
 if not TYPE_CHECKING:  # a checker of types would take it to mean that any name exists
@@ -77,7 +77,7 @@ if not TYPE_CHECKING:  # a checker of types would take it to mean that any name 
         if name not in _HOMES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         if name == "load":  # it finds what has been imported: families, and what is made of them
-            import_module(f"{__name__}.dirichlet")
+            import_module(f"{__name__}.surrogates.classifier")
         value = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
         globals()[name] = value
         return value

@@ -10,7 +10,7 @@ __all__ = ["main"]
 def main() -> None:
     """Run a command."""
     try:
-        from bo_stream.commands.app import start
+        from bo_stream.cli.app import start
     except ModuleNotFoundError as error:
         if error.name != "typer":
             raise

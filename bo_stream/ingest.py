@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bo_stream.core.additive import AdditiveGP
+from bo_stream.base.additive import AdditiveGP
 from bo_stream.errors import InputError, StateError, UnsupportedError
 
 __all__ = ["ingest"]

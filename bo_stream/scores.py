@@ -21,10 +21,10 @@ from linear_operator.operators import DiagLinearOperator
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from bo_stream.core.model import ProcessModel
-from bo_stream.core.streaming import StreamingGP
+from bo_stream.base.botorch_model import ProcessModel
+from bo_stream.base.fitting.surprise import Surprise
+from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.errors import InputError, UnsupportedError
-from bo_stream.fitting.surprise import Surprise
 
 __all__ = [
     "Difference",

@@ -8,7 +8,7 @@ import hypothesis
 import pytest
 import torch
 
-from bo_stream.campaign.extensions import prepare_extensions
+from bo_stream.campaign.evaluation.compiled_extensions import prepare_extensions
 
 torch.set_num_threads(1)
 prepare_extensions()

@@ -15,8 +15,8 @@ from torch import Tensor
 from bo_stream.actions.policy import Actions, check_num_actions
 from bo_stream.actions.stages import Outcome, Task, fit_in_stages
 from bo_stream.errors import InputError, ShapeError
-from bo_stream.projection.locality import locality_blocks, split_blocks
-from bo_stream.projection.matrix import BlockMatrix
+from bo_stream.mathematics.computation_aware.locality import locality_blocks, split_blocks
+from bo_stream.mathematics.computation_aware.matrix import BlockMatrix
 
 
 @dataclass(frozen=True, eq=False)

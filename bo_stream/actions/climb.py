@@ -1,8 +1,8 @@
 """Climbing a CaGP's objective: hyperparameters and values of actions, jointly. [CaGP, eq. 13]
 
 Hyperparameters are climbed as everywhere here (logarithms, bounds of constraints, a free constant
-mean at its optimum: `bo_stream.fitting`); the values of S in units of their typical size. The loss
-does not feel the length of a column of S: columns are brought back to length one afterwards.
+mean at its optimum: `bo_stream.base.fitting`); the values of S in units of their typical size. The
+loss does not feel the length of a column of S: columns are brought back to length one afterwards.
 
 L-BFGS is the default: 50 to 200 evaluations do what Adam does in several hundred. Adam, with its
 rate falling linearly to zero, is the optimizer of the paper.
@@ -20,11 +20,11 @@ import torch
 from scipy.optimize import minimize
 from torch import Tensor
 
-from bo_stream.actions.course import Course, LearningCurve, Point, Progress, settle
+from bo_stream.actions.fit_trace import Course, LearningCurve, Point, Progress, settle
 from bo_stream.actions.objective import ActionMLL
+from bo_stream.base.fitting.coordinates import Coordinates
+from bo_stream.base.fitting.objective import check_evaluations
 from bo_stream.errors import InputError, StateError
-from bo_stream.fitting.coordinates import Coordinates
-from bo_stream.fitting.objective import check_evaluations
 
 __all__ = ["Optimizer", "Search", "climb"]
 

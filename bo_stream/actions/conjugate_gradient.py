@@ -10,8 +10,8 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from bo_stream.actions.policy import Actions, check_num_actions
-from bo_stream.projection.matrix import DenseMatrix
-from bo_stream.projection.products import KernelOperator
+from bo_stream.mathematics.computation_aware.matrix import DenseMatrix
+from bo_stream.mathematics.computation_aware.products import KernelOperator
 
 BREAKDOWN = 1e-10
 """CG has converged when a new direction is this small a share of what the last product gave."""

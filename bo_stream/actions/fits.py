@@ -10,17 +10,17 @@ import torch
 from gpytorch.mlls import MarginalLogLikelihood
 
 from bo_stream.actions.climb import Optimizer, Search
-from bo_stream.actions.course import Course, Progress
+from bo_stream.actions.fit_trace import Course, Progress
 from bo_stream.actions.history import FitHistory
 from bo_stream.actions.objective import ActionMLL, Handle
 from bo_stream.actions.policy import Actions
 from bo_stream.actions.stages import Task
-from bo_stream.fitting.coordinates import Coordinates
-from bo_stream.fitting.fit import fit_model
-from bo_stream.fitting.report import FitReport
-from bo_stream.fitting.schedule import RefitSchedule
-from bo_stream.projection.matrix import ActionMatrix
-from bo_stream.projection.problem import Loss
+from bo_stream.base.fitting.coordinates import Coordinates
+from bo_stream.base.fitting.fit import fit_model
+from bo_stream.base.fitting.report import FitReport
+from bo_stream.base.fitting.schedule import RefitSchedule
+from bo_stream.mathematics.computation_aware.matrix import ActionMatrix
+from bo_stream.mathematics.computation_aware.problem import Loss
 
 __all__ = ["ActionFits"]
 
@@ -78,8 +78,9 @@ class ActionFits:
         actions, and a rough function, a fit learns more noise than there is and longer
         lengthscales. Hyperparameters learned while the actions still sufficed then predict better.
 
-        Long fits log a line every ten seconds, at level INFO, to the logger `bo_stream.cagp`. One
-        that is interrupted leaves the surrogate at the best point seen.
+        Long fits log a line every ten seconds, at level INFO, to the logger
+        `bo_stream.surrogates.cagp`. One that is interrupted leaves the surrogate at the best point
+        seen.
 
         Args:
             max_evals: Most objective-and-gradient evaluations; None: until converged, at most 200

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from bo_stream.fitting.schedule import RefitSchedule
-from bo_stream.shapes import shaped
+from bo_stream.base.fitting.schedule import RefitSchedule
+from bo_stream.mathematics.shapes import shaped
 
 __all__ = ["FitHistory"]
 

@@ -8,7 +8,7 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from bo_stream.actions.policy import Actions
-from bo_stream.projection.matrix import BlockMatrix, identity_actions
+from bo_stream.mathematics.computation_aware.matrix import BlockMatrix, identity_actions
 
 
 @dataclass(frozen=True)

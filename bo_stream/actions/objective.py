@@ -9,10 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from bo_stream.base.fitting.objective import StreamMLL, log_prior, profiled_mean
 from bo_stream.errors import InputError, StateError
-from bo_stream.fitting.objective import StreamMLL, log_prior, profiled_mean
-from bo_stream.projection.matrix import ActionMatrix, BlockMatrix
-from bo_stream.projection.problem import Loss, Problem
+from bo_stream.mathematics.computation_aware.matrix import ActionMatrix, BlockMatrix
+from bo_stream.mathematics.computation_aware.problem import Loss, Problem
 
 __all__ = ["ActionMLL", "Handle"]
 

@@ -19,8 +19,8 @@ from bo_stream.actions.stages import (
     fit_plainly,
 )
 from bo_stream.errors import InputError
-from bo_stream.projection.matrix import ActionMatrix
-from bo_stream.projection.problem import Problem
+from bo_stream.mathematics.computation_aware.matrix import ActionMatrix
+from bo_stream.mathematics.computation_aware.problem import Problem
 
 
 @dataclass(frozen=True)

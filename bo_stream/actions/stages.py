@@ -13,14 +13,14 @@ import torch
 from torch import Tensor
 
 from bo_stream.actions.climb import Search, climb
-from bo_stream.actions.course import Course, LearningCurve, joined
+from bo_stream.actions.fit_trace import Course, LearningCurve, joined
 from bo_stream.actions.history import FitHistory
 from bo_stream.actions.objective import ActionMLL
-from bo_stream.fitting.coordinates import Coordinates
-from bo_stream.fitting.objective import log_prior
-from bo_stream.fitting.report import FitReport
-from bo_stream.projection.matrix import ActionMatrix
-from bo_stream.projection.problem import Problem
+from bo_stream.base.fitting.coordinates import Coordinates
+from bo_stream.base.fitting.objective import log_prior
+from bo_stream.base.fitting.report import FitReport
+from bo_stream.mathematics.computation_aware.matrix import ActionMatrix
+from bo_stream.mathematics.computation_aware.problem import Problem
 
 __all__ = ["Outcome", "Task", "fit_in_stages", "fit_in_turns", "fit_plainly"]
 

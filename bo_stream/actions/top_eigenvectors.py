@@ -10,8 +10,8 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from bo_stream.actions.policy import Actions, check_num_actions
-from bo_stream.projection.matrix import DenseMatrix
-from bo_stream.projection.products import kernel_block
+from bo_stream.mathematics.computation_aware.matrix import DenseMatrix
+from bo_stream.mathematics.computation_aware.products import kernel_block
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from bo_stream.actions.block_sparse import scaled
 from bo_stream.actions.policy import Actions, check_num_actions
-from bo_stream.projection.locality import locality_blocks
-from bo_stream.projection.matrix import BlockMatrix
+from bo_stream.mathematics.computation_aware.locality import locality_blocks
+from bo_stream.mathematics.computation_aware.matrix import BlockMatrix
 
 
 @dataclass(frozen=True)

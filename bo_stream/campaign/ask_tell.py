@@ -9,11 +9,21 @@ import numpy as np
 import pandas as pd
 from torch import Tensor
 
-from bo_stream.campaign import ledger as events
-from bo_stream.campaign.books import Books
+from bo_stream.base.streaming_gp import StreamingGP
+from bo_stream.campaign import trials as events
 from bo_stream.campaign.callbacks import Callback
-from bo_stream.campaign.choosing import Chooser
-from bo_stream.campaign.frames import (
+from bo_stream.campaign.campaign_state import Books
+from bo_stream.campaign.proposals import Propose
+from bo_stream.campaign.proposer import Chooser
+from bo_stream.campaign.records import Row
+from bo_stream.campaign.settings import (
+    Goal,
+    Settings,
+)
+from bo_stream.campaign.space import Space
+from bo_stream.campaign.storage.store import Store
+from bo_stream.campaign.surrogate_manager import Learner
+from bo_stream.campaign.trial_frames import (
     asked_about,
     asked_frame,
     known_ids,
@@ -21,17 +31,7 @@ from bo_stream.campaign.frames import (
     outcomes,
     trials_frame,
 )
-from bo_stream.campaign.learner import Learner
-from bo_stream.campaign.ledger import Ledger
-from bo_stream.campaign.proposals import Propose
-from bo_stream.campaign.records import Row
-from bo_stream.campaign.settings import (
-    Goal,
-    Settings,
-)
-from bo_stream.campaign.space import Space
-from bo_stream.campaign.store import Store
-from bo_stream.core.streaming import StreamingGP
+from bo_stream.campaign.trials import Ledger
 from bo_stream.errors import InputError, StateError
 
 __all__ = ["AskTell"]

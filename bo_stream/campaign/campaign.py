@@ -16,10 +16,11 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.campaign.ask_tell import AskTell
 from bo_stream.campaign.callbacks import Callback
-from bo_stream.campaign.evaluate import evaluate
-from bo_stream.campaign.loop_config import FitPolicy
+from bo_stream.campaign.evaluation.runner import evaluate
+from bo_stream.campaign.fit_policy import FitPolicy
 from bo_stream.campaign.proposals import Build, Optimiser, Search
 from bo_stream.campaign.settings import (
     SCHEDULE,
@@ -28,9 +29,8 @@ from bo_stream.campaign.settings import (
     Settings,
 )
 from bo_stream.campaign.space import Space
-from bo_stream.campaign.store import Store
-from bo_stream.campaign.stores import opened
-from bo_stream.core.streaming import StreamingGP
+from bo_stream.campaign.storage.open_store import opened
+from bo_stream.campaign.storage.store import Store
 from bo_stream.errors import StateError, UnsupportedError
 from bo_stream.scores import marginals
 

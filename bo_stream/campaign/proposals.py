@@ -18,8 +18,8 @@ from botorch.optim.optimize import optimize_acqf
 from botorch.utils.sampling import draw_sobol_samples
 from torch import Tensor
 
+from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.campaign.space import Box, Pool, Space
-from bo_stream.core.streaming import StreamingGP
 from bo_stream.errors import InputError
 
 __all__ = ["Build", "Known", "Optimiser", "Propose", "Search", "design", "ranked"]

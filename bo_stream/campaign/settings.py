@@ -8,12 +8,12 @@ from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Any, Literal, cast
 
-from bo_stream.campaign.loop_config import FitPolicy
+from bo_stream.base.streaming_gp import StreamingGP
+from bo_stream.campaign.fit_policy import FitPolicy
 from bo_stream.campaign.proposals import Build, Optimiser
 from bo_stream.campaign.space import Space, space_from
-from bo_stream.core.streaming import StreamingGP
 from bo_stream.errors import InputError, StateError
-from bo_stream.families import FAMILIES, in_loops, surrogate
+from bo_stream.surrogates.registry import FAMILIES, in_loops, surrogate
 
 __all__ = ["GOALS", "SCHEDULE", "Goal", "Named", "Settings"]
 

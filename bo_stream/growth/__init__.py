@@ -9,6 +9,7 @@ from bo_stream.growth.policy import GrowthPolicy, Selection
 from bo_stream.growth.prescribed import Prescribed
 from bo_stream.growth.pruned import Pruned
 from bo_stream.growth.vips import VIPS
+from bo_stream.mathematics.inducing.posterior import predict
 
 __all__ = [
     "OIPS",
@@ -21,4 +22,5 @@ __all__ = [
     "Prescribed",
     "Pruned",
     "Selection",
+    "predict",
 ]

@@ -11,8 +11,8 @@ import torch
 from gpytorch.kernels import Kernel
 
 from bo_stream.growth.policy import Selection, check_cap, check_positive, indices
-from bo_stream.sparse.greedy import greedy_pool
-from bo_stream.sparse.state import Batch, SGPRState
+from bo_stream.mathematics.inducing.greedy import greedy_pool
+from bo_stream.mathematics.inducing.state import Batch, SGPRState
 
 __all__ = ["ConditionalVariance"]
 

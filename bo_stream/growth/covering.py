@@ -15,8 +15,8 @@ from gpytorch.kernels import Kernel
 
 from bo_stream.growth.conditional_variance import from_pool
 from bo_stream.growth.policy import Selection, all_old, check_count, indices
-from bo_stream.sparse.greedy import GreedyVariance
-from bo_stream.sparse.state import Batch, SGPRState
+from bo_stream.mathematics.inducing.greedy import GreedyVariance
+from bo_stream.mathematics.inducing.state import Batch, SGPRState
 
 __all__ = ["Covering"]
 

@@ -10,12 +10,12 @@ from typing import Any, Self, cast
 import torch
 from gpytorch.mlls import MarginalLogLikelihood
 
-from bo_stream.fitting.fit import fit_model
-from bo_stream.fitting.report import FitReport
+from bo_stream.base.fitting.fit import fit_model
+from bo_stream.base.fitting.report import FitReport
+from bo_stream.growth.misfit_monitor import Watch
 from bo_stream.growth.search import search
-from bo_stream.growth.watch import Watch
-from bo_stream.sparse.state import Batch, joined, thinned
-from bo_stream.sparse.update import rebase
+from bo_stream.mathematics.inducing.state import Batch, joined, thinned
+from bo_stream.mathematics.inducing.update import rebase
 
 __all__ = ["GrowingFits"]
 

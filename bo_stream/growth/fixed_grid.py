@@ -10,7 +10,7 @@ from torch import Tensor
 from bo_stream.errors import ShapeError
 from bo_stream.growth.policy import Selection, check_cap
 from bo_stream.growth.prescribed import prescription
-from bo_stream.sparse.state import Batch, SGPRState
+from bo_stream.mathematics.inducing.state import Batch, SGPRState
 
 __all__ = ["FixedGrid"]
 

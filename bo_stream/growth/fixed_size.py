@@ -14,8 +14,8 @@ from scipy.optimize import minimize
 from bo_stream.errors import InputError
 from bo_stream.growth.conditional_variance import from_pool
 from bo_stream.growth.policy import Selection, check_cap, check_count, indices, selected_update
-from bo_stream.sparse.state import Batch, SGPRState
-from bo_stream.sparse.update import update
+from bo_stream.mathematics.inducing.state import Batch, SGPRState
+from bo_stream.mathematics.inducing.update import update
 
 __all__ = ["FixedSize"]
 

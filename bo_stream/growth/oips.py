@@ -15,7 +15,7 @@ from gpytorch.kernels import AdditiveKernel, ConstantKernel, Kernel
 from torch import Tensor
 
 from bo_stream.growth.policy import Selection, all_old, check_cap, check_positive, indices
-from bo_stream.sparse.state import Batch, SGPRState, dense, diagonal
+from bo_stream.mathematics.inducing.state import Batch, SGPRState, dense, diagonal
 
 __all__ = ["OIPS"]
 

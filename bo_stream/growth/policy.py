@@ -12,7 +12,7 @@ A policy of your own is a class with that method:
 
 Points are in transformed space, float64. The state handed over is already expressed under the
 current kernel and prior mean, so ``batch.y - state.mean`` are residuals and
-``bo_stream.sgpr.predict(state, kernel, X)`` is the posterior before the batch.
+``bo_stream.growth.predict(state, kernel, X)`` is the posterior before the batch.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from bo_stream.errors import InputError
-from bo_stream.sparse.state import Batch, SGPRState
-from bo_stream.sparse.update import Update, update
+from bo_stream.mathematics.inducing.state import Batch, SGPRState
+from bo_stream.mathematics.inducing.update import Update, update
 
 __all__ = ["GrowthPolicy", "Selection", "checked_policy", "inducing_points", "selected_update"]
 

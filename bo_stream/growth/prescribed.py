@@ -11,7 +11,7 @@ from torch import Tensor
 
 from bo_stream.errors import InputError
 from bo_stream.growth.policy import Selection, check_cap, indices
-from bo_stream.sparse.state import Batch, SGPRState
+from bo_stream.mathematics.inducing.state import Batch, SGPRState
 
 __all__ = ["Prescribed"]
 

@@ -21,8 +21,8 @@ from torch import Tensor
 
 from bo_stream.errors import InputError
 from bo_stream.growth.policy import GrowthPolicy, Selection, check_cap, selected_update
-from bo_stream.sparse.state import Batch, SGPRState, eye, factor_B, solve
-from bo_stream.sparse.update import update
+from bo_stream.mathematics.inducing.state import Batch, SGPRState, eye, factor_B, solve
+from bo_stream.mathematics.inducing.update import update
 
 __all__ = ["Pruned", "drop_losses"]
 

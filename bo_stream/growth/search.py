@@ -16,7 +16,7 @@ from gpytorch.kernels import Kernel
 from gpytorch.mlls import MarginalLogLikelihood
 from torch import Tensor
 
-from bo_stream.fitting.fit import fit_model
+from bo_stream.base.fitting.fit import fit_model
 from bo_stream.growth.starts import scale_lengthscales, shares
 
 __all__ = ["Found", "Growing", "search"]

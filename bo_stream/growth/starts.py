@@ -11,7 +11,7 @@ from gpytorch.constraints import Interval
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
-from bo_stream.sparse.state import dense
+from bo_stream.mathematics.inducing.state import dense
 
 __all__ = ["has_lengthscale", "scale_lengthscales", "shares", "shorter"]
 

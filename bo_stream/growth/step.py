@@ -10,9 +10,9 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from bo_stream.growth.policy import GrowthPolicy, inducing_points
-from bo_stream.sparse.bounds import optimal_bound, upper_bound
-from bo_stream.sparse.state import Batch, SGPRState
-from bo_stream.sparse.update import condition, rebase, update
+from bo_stream.mathematics.inducing.bounds import optimal_bound, upper_bound
+from bo_stream.mathematics.inducing.state import Batch, SGPRState
+from bo_stream.mathematics.inducing.update import condition, rebase, update
 
 __all__ = ["JOIN", "Choice", "Outcome", "step"]
 

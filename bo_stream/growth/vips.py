@@ -24,9 +24,9 @@ from bo_stream.growth.policy import (
     indices,
     selected_update,
 )
-from bo_stream.sparse.bounds import log_noise_model, optimal_bound, upper_bound
-from bo_stream.sparse.greedy import GreedyVariance
-from bo_stream.sparse.state import (
+from bo_stream.mathematics.inducing.bounds import log_noise_model, optimal_bound, upper_bound
+from bo_stream.mathematics.inducing.greedy import GreedyVariance
+from bo_stream.mathematics.inducing.state import (
     Batch,
     SGPRState,
     dense,

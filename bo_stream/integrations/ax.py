@@ -17,10 +17,10 @@ from ax.generation_strategy.transition_criterion import TransitionCriterion
 from ax.storage.json_store.decoder import object_from_json
 from ax.storage.json_store.registry import CORE_CLASS_DECODER_REGISTRY, CORE_ENCODER_REGISTRY
 
-from bo_stream.campaign.loop_config import FitPolicy
+from bo_stream.base.streaming_gp import StreamingGP
+from bo_stream.campaign.fit_policy import FitPolicy
 from bo_stream.campaign.proposals import Build, Optimiser
 from bo_stream.campaign.settings import SCHEDULE, Goal, Named
-from bo_stream.core.streaming import StreamingGP
 from bo_stream.errors import StateError, UnsupportedError
 from bo_stream.integrations.follower import ANYWHERE, Follower, Inputs, Outcome, box
 

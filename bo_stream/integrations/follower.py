@@ -9,9 +9,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bo_stream.campaign.learner import Learner
-from bo_stream.campaign.loop_config import FitPolicy
-from bo_stream.campaign.observed import Observed
+from bo_stream.base.construct_inputs import LEAST_NOISE
+from bo_stream.base.streaming_gp import StreamingGP
+from bo_stream.campaign.fit_policy import FitPolicy
+from bo_stream.campaign.observations import Observed
 from bo_stream.campaign.proposals import Build, Known, Optimiser, Search, design
 from bo_stream.campaign.randomness import proposing
 from bo_stream.campaign.records import Row
@@ -22,8 +23,7 @@ from bo_stream.campaign.settings import (
     Settings,
 )
 from bo_stream.campaign.space import Box
-from bo_stream.core.datasets import LEAST_NOISE
-from bo_stream.core.streaming import StreamingGP
+from bo_stream.campaign.surrogate_manager import Learner
 
 __all__ = ["ANYWHERE", "Follower", "Inputs", "Outcome", "box"]
 

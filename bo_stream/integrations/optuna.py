@@ -16,10 +16,10 @@ from optuna.search_space import IntersectionSearchSpace
 from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
-from bo_stream.campaign.loop_config import FitPolicy
+from bo_stream.base.streaming_gp import StreamingGP
+from bo_stream.campaign.fit_policy import FitPolicy
 from bo_stream.campaign.proposals import Build, Optimiser
 from bo_stream.campaign.settings import SCHEDULE, Goal, Named
-from bo_stream.core.streaming import StreamingGP
 from bo_stream.errors import UnsupportedError
 from bo_stream.integrations.follower import ANYWHERE, Follower, Inputs, Outcome, box
 

@@ -8,7 +8,7 @@ A family passes it by subclassing and giving a factory, in a file that pytest co
         def make(self, train_X, train_Y, train_Yvar=None, *, bounds, **kw):
             return WISKI(train_X, train_Y, train_Yvar, bounds=bounds, grid_size=12, **kw)
 
-What a family promises (`bo_stream.core.streaming.Promises`, declared on the class) decides which
+What a family promises (`bo_stream.base.streaming_gp.Promises`, declared on the class) decides which
 tests apply. `Contract` in `bo_stream.testing.base` says what else a subclass may set. Needs the
 extra ``test`` (pytest, hypothesis).
 """
@@ -27,7 +27,7 @@ pytest.register_assert_rewrite(
             "gradients",
             "inputs",
             "interface",
-            "laws",
+            "processes",
             "noise",
             "pathwise",
             "persistence",

@@ -11,7 +11,7 @@ from gpytorch.kernels import Kernel
 from gpytorch.likelihoods import GaussianLikelihood
 from torch import Tensor
 
-from bo_stream.core.streaming import Promises, StreamingGP
+from bo_stream.base.streaming_gp import Promises, StreamingGP
 
 __all__ = ["Contract", "assert_same_law", "assert_same_state", "close", "snapshot"]
 

@@ -9,8 +9,8 @@ import torch
 from botorch.sampling.normal import SobolQMCNormalSampler
 from torch import Size, Tensor
 
-from bo_stream.core.conditioned import ConditionedPosterior
-from bo_stream.core.model import ProcessModel
+from bo_stream.base.botorch_model import ProcessModel
+from bo_stream.base.conditioned import ConditionedPosterior
 from bo_stream.errors import BoStreamError
 from bo_stream.testing import oracles
 from bo_stream.testing.base import Contract, assert_same_law, assert_same_state, close, snapshot

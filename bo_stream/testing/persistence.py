@@ -10,7 +10,7 @@ import pytest
 import torch
 from botorch.models.transforms import Normalize, Standardize
 
-from bo_stream.core.checkpoint import load
+from bo_stream.base.checkpoint import load
 from bo_stream.errors import StateError, UnsupportedError
 from bo_stream.testing.base import Contract, assert_same_law, assert_same_state, close, snapshot
 

@@ -1,7 +1,7 @@
 """Contract: the pieces of a latent law agree with its dense covariance.
 
-What a family hands to the base (`bo_stream.posterior`): variances, cross-covariances, products and
-operators, and sums over test points, each with a short cut of its own.
+What a family hands to the base (`bo_stream.mathematics.posterior`): variances, cross-covariances,
+products and operators, and sums over test points, each with a short cut of its own.
 """
 
 from __future__ import annotations

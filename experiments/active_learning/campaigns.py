@@ -20,10 +20,10 @@ from acquisitions import PoolPolicy
 from acquisitions.choice import POLICIES
 from bo_stream import ExactGP, surrogate
 from bo_stream.actions import BlockSparse
-from bo_stream.campaign import FitPolicy, PoolConfig, PoolLoop
 from bo_stream.errors import InputError
-from bo_stream.families import FAMILIES
 from bo_stream.scores import score
+from bo_stream.simulation import FitPolicy, PoolConfig, PoolLoop
+from bo_stream.surrogates.registry import FAMILIES
 from experiments.common.command import TAKES
 from experiments.common.kernels import RAW, scaled
 from experiments.common.progress import say

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bo_stream.campaign import PoolLoop
 from bo_stream.scores import marginals
+from bo_stream.simulation import PoolLoop
 from experiments.common.plots import plt, save
 from experiments.common.words import in_words
 from problems.malaria import Malaria

@@ -19,8 +19,8 @@ from botorch.utils.sampling import draw_sobol_samples
 from acquisitions import build
 from bo_stream import surrogate
 from bo_stream.campaign.records import environment, write_table
-from bo_stream.families import in_loops
-from bo_stream.loop import BOLoop, FitPolicy, LoopConfig
+from bo_stream.simulation import BOLoop, FitPolicy, LoopConfig
+from bo_stream.surrogates.registry import in_loops
 from experiments.common.kinds import surrogates, without
 from experiments.common.provenance import provenance
 from experiments.common.sweep import Callback

@@ -1,4 +1,4 @@
-"""A run of another optimiser, measured and judged as `bo_stream.loop.BOLoop` measures itself."""
+"""A run of another optimiser, measured and judged as a `BOLoop` is."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from bo_stream.campaign.loop import COLUMNS, regret
 from bo_stream.campaign.proposals import design
 from bo_stream.campaign.randomness import evaluating
 from bo_stream.campaign.records import Row, environment, write_table
-from bo_stream.campaign.run import OPTIMISER, PARTS
 from bo_stream.campaign.space import Box
 from bo_stream.errors import InputError, StateError
-from bo_stream.loop import LoopConfig, Problem
+from bo_stream.simulation import LoopConfig, Problem
+from bo_stream.simulation.bo_loop import COLUMNS, regret
+from bo_stream.simulation.run import OPTIMISER, PARTS
 from experiments.common.peers.peer import Peer
 
 __all__ = ["PeerLoop"]

@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 from bo_stream.campaign.proposals import Optimiser
-from bo_stream.loop import LoopConfig, Problem
+from bo_stream.simulation import LoopConfig, Problem
 from experiments.bayesopt.peer_loop import PeerLoop
 from experiments.common.peers.modelled import ModelPeer
 from experiments.common.peers.packages import INSTALL, MissingPackageError

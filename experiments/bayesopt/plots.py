@@ -27,7 +27,7 @@ def draw_regret(tables: Sequence[pd.DataFrame], path: Path, title: str) -> None:
     (of the best observed point).
 
     Args:
-        tables: One per run, as `bo_stream.loop.BOLoop` records them, with a column ``surrogate``.
+        tables: One per run, as a `BOLoop` records them, with a column ``surrogate``.
         path: PNG or any format of matplotlib; folders are made.
         title: Of the figure.
     """

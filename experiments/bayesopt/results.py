@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from bo_stream.reports.runs import words
+from bo_stream.cli.reports.runs import words
 from experiments.bayesopt.plots import draw_each, draw_regret
 from experiments.bayesopt.standings import standings
 from experiments.bayesopt.study import Run

@@ -18,8 +18,8 @@ from botorch.utils.sampling import draw_sobol_samples
 
 from acquisitions import build
 from bo_stream import surrogate
-from bo_stream.families import in_loops
-from bo_stream.loop import BOLoop, FitPolicy, LoopConfig
+from bo_stream.simulation import BOLoop, FitPolicy, LoopConfig
+from bo_stream.surrogates.registry import in_loops
 from experiments.bayesopt.peer_loop import PeerLoop
 from experiments.bayesopt.peer_runs import installed, peer_loop
 from experiments.common.expand import expanded, plain, told_apart

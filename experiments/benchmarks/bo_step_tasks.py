@@ -14,7 +14,7 @@ from torch import Tensor
 
 from acquisitions import build
 from bo_stream import FitReport, surrogate
-from bo_stream.loop import BOLoop, LoopConfig
+from bo_stream.simulation import BOLoop, LoopConfig
 from experiments.common.kernels import RAW
 from experiments.common.progress import Progress
 from experiments.common.timing import cholesky, seconds

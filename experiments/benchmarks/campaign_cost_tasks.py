@@ -12,8 +12,8 @@ import numpy as np
 import pandas as pd
 
 from bo_stream import Campaign
-from bo_stream.campaign.books import KEPT_AFTER
-from bo_stream.campaign.database import Database
+from bo_stream.campaign.campaign_state import KEPT_AFTER
+from bo_stream.campaign.storage.sql_store import Database
 from experiments.benchmarks.campaign_tasks import begun, measured
 
 __all__ = ["filled", "resumes", "sizes", "tells"]

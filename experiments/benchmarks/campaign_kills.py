@@ -68,7 +68,7 @@ def main(out: Out = None, smoke: Smoke = False, url: Url = None) -> None:
 
 def _told(url: str, name: str) -> Counter[int]:
     """How often each trial was told, by the events in the store."""
-    from bo_stream.campaign.database import Database
+    from bo_stream.campaign.storage.sql_store import Database
 
     events = Database(url).since(name, 0)
     return Counter(row[0] for event in events for row in event.get("values", ()))

@@ -18,9 +18,9 @@ import pandas as pd
 import torch
 
 from bo_stream import Box, Campaign
-from bo_stream.campaign.database import Database
 from bo_stream.campaign.proposals import Optimiser
-from bo_stream.campaign.store import Turn
+from bo_stream.campaign.storage.sql_store import Database
+from bo_stream.campaign.storage.store import Turn
 
 __all__ = ["MOMENTS", "Life", "Mortal", "begun", "live", "measured", "places"]
 

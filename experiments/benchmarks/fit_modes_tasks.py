@@ -18,8 +18,8 @@ from torch import Tensor
 
 from bo_stream import surrogate
 from bo_stream.actions import BlockSparse
+from bo_stream.base.fitting import Coordinates, log_prior, profiled_mean
 from bo_stream.errors import StateError
-from bo_stream.fitting import Coordinates, log_prior, profiled_mean
 from problems import synthetic
 
 FAMILIES = {"exact": 6, "wiski": 3, "cagp": 6}

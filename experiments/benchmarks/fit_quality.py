@@ -32,8 +32,8 @@ def main(
 
     from acquisitions import build
     from bo_stream import WISKI
-    from bo_stream.loop import BOLoop, LoopConfig
     from bo_stream.scores import paired_bootstrap
+    from bo_stream.simulation import BOLoop, LoopConfig
     from experiments.benchmarks.converged import Converged
     from experiments.common.summary import log_regret
     from problems import synthetic

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from bo_stream import WISKI
-from bo_stream.grid.bands import axis_rows
-from bo_stream.posterior.features import FeatureProcess
+from bo_stream.mathematics.grid.bands import axis_rows
+from bo_stream.mathematics.posterior.features import FeatureProcess
 from experiments.common.kernels import RAW
 
 NOISE, MEAN = 0.1, 0.2

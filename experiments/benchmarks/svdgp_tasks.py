@@ -10,8 +10,8 @@ from gpytorch.kernels import RBFKernel
 from torch import Tensor
 
 from bo_stream import SVDGP
-from bo_stream.decoupled import update
-from bo_stream.decoupled.state import Window
+from bo_stream.mathematics.decoupled import update
+from bo_stream.mathematics.decoupled.state import Window
 from experiments.common.kernels import RAW, gaussian, scaled
 
 INPUTS = 6

@@ -41,7 +41,7 @@ def at_budget(table: pd.DataFrame, unit: Unit, budget: float, within: bool = Fal
     """How far one run had come with so many observations, or seconds of processor time.
 
     Args:
-        table: Of the run, as `bo_stream.loop.BOLoop` records it.
+        table: Of the run, as `bo_stream.simulation.BOLoop` records it.
         unit: What the budget is of.
         budget: How much of it.
         within: Whether a run that ended before counts, with what it ended with.

@@ -139,7 +139,9 @@ def begin(
         packages: Optional packages that it needs.
     """
     need(*packages)
-    from bo_stream.campaign.extensions import prepare_extensions  # here: it brings torch along
+    from bo_stream.campaign.evaluation.compiled_extensions import (
+        prepare_extensions,  # here: it brings torch along
+    )
 
     prepare_extensions()
     path = folder(default, out, smoke)

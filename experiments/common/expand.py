@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from itertools import product
 from typing import Any
 
+from bo_stream.cli.reports.runs import words
 from bo_stream.errors import InputError
-from bo_stream.reports.runs import words
 
 __all__ = ["expanded", "plain", "told_apart"]
 

@@ -18,7 +18,7 @@ import torch
 
 from bo_stream import actions, growth
 from bo_stream.errors import BoStreamError
-from bo_stream.families import FAMILIES
+from bo_stream.surrogates.registry import FAMILIES
 from experiments.common.command import TAKES, BadParameter, done, parsed, read
 from experiments.common.expand import expanded, told_apart
 from experiments.common.sweep import Outcome, Run, table

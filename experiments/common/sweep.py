@@ -22,10 +22,10 @@ from typing import Any
 
 import pandas as pd
 
-from bo_stream.campaign.borrowed import Borrowed
-from bo_stream.campaign.crew import Crew, Serial
+from bo_stream.campaign.evaluation.evaluators import Crew, Serial
+from bo_stream.campaign.evaluation.process_pool import Workers
+from bo_stream.campaign.evaluation.user_executor import Borrowed
 from bo_stream.campaign.records import environment
-from bo_stream.campaign.workers import Workers
 from bo_stream.errors import InputError
 from experiments.common.progress import say
 from experiments.common.provenance import provenance

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from bo_stream.campaign.owners import abandoned, elsewhere, signature
-from bo_stream.campaign.stores import opened
+from bo_stream.campaign.evaluation.process_identity import abandoned, elsewhere, signature
+from bo_stream.campaign.storage.open_store import opened
 from bo_stream.errors import StateError
 
 __all__ = ["Claims", "Outcome", "Redo", "finished"]

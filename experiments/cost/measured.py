@@ -23,8 +23,8 @@ from torch import Tensor
 
 from acquisitions import build
 from bo_stream import surrogate
+from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.campaign.records import environment, write_table
-from bo_stream.core.streaming import StreamingGP
 from experiments.common.kinds import built, quiet, without
 from experiments.common.provenance import provenance
 from experiments.common.sweep import Callback

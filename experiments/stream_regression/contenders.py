@@ -9,10 +9,10 @@ from typing import Any, Protocol
 from torch import Tensor
 
 from bo_stream import surrogate
-from bo_stream.core.streaming import StreamingGP
+from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.errors import StateError
-from bo_stream.families import FAMILIES
 from bo_stream.scores import Prequential, prequential
+from bo_stream.surrogates.registry import FAMILIES
 from experiments.common.baselines.baseline import Baseline
 from experiments.common.baselines.registry import BASELINES
 from experiments.common.baselines.surrogates import observations

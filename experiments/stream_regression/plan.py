@@ -7,7 +7,7 @@ from dataclasses import fields
 from itertools import product
 from typing import Any
 
-from bo_stream.families import FAMILIES
+from bo_stream.surrogates.registry import FAMILIES
 from experiments.common.baselines.registry import BASELINES
 from experiments.common.command import BadParameter
 from experiments.common.expand import told_apart

@@ -12,7 +12,7 @@ from botorch.optim import optimize_acqf
 from acquisitions import NIPV, MaxVariance, Random, build
 from acquisitions.build import NAMES
 from bo_stream import WISKI, ExactGP
-from bo_stream.core.streaming import StreamingGP
+from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.errors import InputError
 
 BOUNDS = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64)

@@ -30,9 +30,9 @@ from acquisitions.closed import (
     ClosedUpperConfidenceBound,
 )
 from bo_stream import HSGP, WISKI, ExactGP
-from bo_stream.core.model import ProcessModel
-from bo_stream.grid.products import RowProcess
-from bo_stream.posterior.features import FeatureProcess
+from bo_stream.base.botorch_model import ProcessModel
+from bo_stream.mathematics.grid.products import RowProcess
+from bo_stream.mathematics.posterior.features import FeatureProcess
 from problems import synthetic
 
 CLOSED = {

@@ -16,8 +16,8 @@ from torch import Tensor
 
 from acquisitions import NIPV
 from bo_stream import WISKI, ExactGP
-from bo_stream.core.model import ProcessModel
-from bo_stream.core.streaming import StreamingGP
+from bo_stream.base.botorch_model import ProcessModel
+from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.errors import BoundsError, InputError, NoiseError, ShapeError, UnsupportedError
 from tests.raw import RAW
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from acquisitions import NIPV, MaxVariance, Random, select_from_pool
 from bo_stream import WISKI, ExactGP
-from bo_stream.core.streaming import StreamingGP
+from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.errors import InputError, NoiseError, ShapeError, UnsupportedError
 from tests.raw import RAW
 

@@ -17,11 +17,11 @@ from acquisitions import NIPV, MaxVariance, select_from_pool
 from bo_stream import HSGP, SVDGP, CaGP, ExactGP, NodeWISKI, OnlineSGPR, OnlineSVGP
 from bo_stream.actions import BlockSparse
 from bo_stream.actions.top_eigenvectors import TopEigenvectors
-from bo_stream.core.model import ProcessModel
-from bo_stream.core.streaming import StreamingGP
+from bo_stream.base.botorch_model import ProcessModel
+from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.growth import VIPS
-from bo_stream.posterior import pool as module
-from bo_stream.posterior.pool import PoolCovariances
+from bo_stream.mathematics.posterior import pool as module
+from bo_stream.mathematics.posterior.pool import PoolCovariances
 
 BOUNDS = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
 

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from bo_stream import CaGP
 from bo_stream.actions import BlockSparse, ConjugateGradient, UnitBlocks
-from bo_stream.core.streaming import Promises
+from bo_stream.base.streaming_gp import Promises
 from bo_stream.testing import StreamingContract
 
 

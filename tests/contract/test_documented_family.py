@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
-from bo_stream.core.streaming import StreamingGP
+from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.testing import StreamingContract
 
 PAGE = Path(__file__).parents[2] / "docs" / "adding_a_surrogate.md"

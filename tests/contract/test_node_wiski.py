@@ -7,7 +7,7 @@ from gpytorch.kernels import Kernel, MaternKernel
 from torch import Size, Tensor
 
 from bo_stream import NodeWISKI
-from bo_stream.core.streaming import Promises
+from bo_stream.base.streaming_gp import Promises
 from bo_stream.testing import StreamingContract
 
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from bo_stream import SVDGP
-from bo_stream.core.streaming import Promises
+from bo_stream.base.streaming_gp import Promises
 from bo_stream.growth import VIPS, FixedGrid
 from bo_stream.testing import StreamingContract
 

@@ -8,9 +8,9 @@ from gpytorch.kernels import Kernel, MaternKernel, ScaleKernel
 from torch import Size, Tensor
 
 from bo_stream import WISKI
-from bo_stream.grid import evidence as grid_evidence
-from bo_stream.grid import large as grid_large
-from bo_stream.grid import state as grid_state
+from bo_stream.mathematics.grid import evidence as grid_evidence
+from bo_stream.mathematics.grid import large as grid_large
+from bo_stream.mathematics.grid import state as grid_state
 from bo_stream.testing import StreamingContract
 
 SIZES = {1: [14], 2: [10, 9], 3: [7, 6, 7]}

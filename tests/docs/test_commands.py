@@ -53,7 +53,7 @@ def program(module: str) -> Any:
     from typer.main import get_command
 
     if module == "bo_stream":
-        module = "bo_stream.commands.app"
+        module = "bo_stream.cli.app"
     file = find_file(module)
     assert file is not None, f"{module} cannot be run"
     dotted = ".".join(file.relative_to(ROOT).with_suffix("").parts)

@@ -101,7 +101,7 @@ def test_a_section_that_is_not_there_is_refused() -> None:
 
 
 def test_a_file_that_is_no_page_is_shown_as_a_program() -> None:
-    text = with_included("<!-- include bo_stream/commands/template.toml -->", "a.md")
+    text = with_included("<!-- include bo_stream/cli/template.toml -->", "a.md")
     assert text.startswith("```toml\n") and text.endswith("\n```") and "# " in text
 
 

@@ -99,7 +99,7 @@ def test_output_is_compared_up_to_rounding(shown: str, printed: str, equal: bool
 
 def commands(block: Block) -> None:
     """Run the commands of `bo-stream` in a block, in this process."""
-    from bo_stream.commands.app import start
+    from bo_stream.cli.app import start
 
     for line in block.text.replace("\\\n", " ").splitlines():
         program, *args = shlex.split(line, comments=True)

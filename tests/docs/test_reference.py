@@ -17,13 +17,13 @@ MODULES = [
     "bo_stream.ingest",
     "bo_stream.integrations.ax",
     "bo_stream.integrations.optuna",
-    "bo_stream.linalg",
-    "bo_stream.loop",
-    "bo_stream.families",
+    "bo_stream.mathematics.linalg",
+    "bo_stream.simulation",
+    "bo_stream.surrogates.registry",
     "bo_stream.errors",
     "bo_stream.scores",
-    "bo_stream.sgpr",
-    "bo_stream.shapes",
+    "bo_stream.growth",
+    "bo_stream.mathematics.shapes",
 ]
 """Modules with public names, beside packages that list theirs."""
 OPTIONAL = {"ax", "optuna"}

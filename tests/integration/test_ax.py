@@ -10,7 +10,7 @@ import torch
 from botorch.acquisition import qUpperConfidenceBound
 from botorch.models import ModelListGP
 
-from bo_stream.families import FAMILIES
+from bo_stream.surrogates.registry import FAMILIES
 
 pytest.importorskip("ax", reason="Ax is not installed (pip install ax-platform)")
 

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bo_stream.campaign.loop_config import FitPolicy
+from bo_stream.base.streaming_gp import StreamingGP
+from bo_stream.campaign.fit_policy import FitPolicy
 from bo_stream.campaign.proposals import Optimiser
-from bo_stream.core.streaming import StreamingGP
 from bo_stream.errors import BoStreamError, InputError, UnsupportedError
 
 pytest.importorskip("ax", reason="Ax is not installed (pip install ax-platform)")

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bo_stream.campaign.loop_config import FitPolicy
+from bo_stream.base.streaming_gp import StreamingGP
+from bo_stream.campaign.fit_policy import FitPolicy
 from bo_stream.campaign.proposals import Optimiser
-from bo_stream.core.streaming import StreamingGP
 from bo_stream.errors import InputError, UnsupportedError
 
 pytest.importorskip("optuna", reason="Optuna is not installed (pip install optuna)")

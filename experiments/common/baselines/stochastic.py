@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from bo_stream.errors import StateError
-from bo_stream.posterior.factor import frozen_kernel
+from bo_stream.mathematics.posterior.factor import frozen_kernel
 from experiments.common.baselines.baseline import Baseline, shares
 from experiments.common.baselines.decoupled import Decoupled, gradients, grown, moments
 from experiments.common.baselines.modules import learned

@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from bo_stream import surrogate
-from bo_stream.core.streaming import StreamingGP
+from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.errors import StateError
 from bo_stream.scores import marginals, noise_variance
 from experiments.common.baselines.baseline import Baseline

@@ -11,7 +11,7 @@ from botorch.models.model import Model
 from botorch.optim.optimize import optimize_acqf
 from torch import Tensor
 
-from bo_stream.campaign.observed import Observed
+from bo_stream.campaign.observations import Observed
 from bo_stream.campaign.proposals import Optimiser
 from bo_stream.errors import StateError
 from experiments.common.peers.peer import Peer
@@ -23,8 +23,8 @@ class ModelPeer(Peer):
     """A peer that maximises acquisition functions of a model of the function.
 
     It recommends the maximiser of the posterior mean over the box and the points observed, as
-    `bo_stream.loop.BOLoop` does: the climb has the same starting points, and of the points observed
-    the best outcomes and the latest are looked at.
+    `bo_stream.simulation.BOLoop` does: the climb has the same starting points, and of the points
+    observed the best outcomes and the latest are looked at.
 
     Args:
         bounds: ``2 x d``.

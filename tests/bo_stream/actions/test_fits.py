@@ -12,9 +12,9 @@ from gpytorch.likelihoods import GaussianLikelihood
 
 from bo_stream import CaGP
 from bo_stream.actions import BlockSparse, ConjugateGradient, UnitBlocks, course
-from bo_stream.actions.course import LearningCurve
+from bo_stream.actions.fit_trace import LearningCurve
+from bo_stream.base.fitting.schedule import RefitSchedule
 from bo_stream.errors import InputError, StateError
-from bo_stream.fitting.schedule import RefitSchedule
 from bo_stream.scores import score
 from experiments.common.cohort import cohort
 from tests.raw import RAW
@@ -189,7 +189,7 @@ def test_projected_loss_and_progress(caplog, monkeypatch):
     m, seen = model(), []
     before = m.projected_log_likelihood().item()
     monkeypatch.setattr(course, "LOG_EVERY", 0.0)
-    with caplog.at_level(logging.INFO, logger="bo_stream.cagp"):
+    with caplog.at_level(logging.INFO, logger="bo_stream.surrogates.cagp"):
         m.fit(8, loss="projected", progress=lambda k, value: seen.append((k, value)))
     assert m.projected_log_likelihood().item() > before
     assert seen[0][0] == 1 and len(seen) <= 8

@@ -3,7 +3,7 @@
 import torch
 
 from bo_stream.actions.history import FitHistory
-from bo_stream.fitting.schedule import RefitSchedule
+from bo_stream.base.fitting.schedule import RefitSchedule
 
 
 def test_growth_counts_from_each_kind_of_fit():

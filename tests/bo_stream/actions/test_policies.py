@@ -6,8 +6,8 @@ from gpytorch.kernels import RBFKernel, ScaleKernel
 
 from bo_stream.actions import BlockSparse, ConjugateGradient, Identity, TopEigenvectors, UnitBlocks
 from bo_stream.errors import InputError, ShapeError
-from bo_stream.projection.locality import locality_blocks, split_blocks
-from bo_stream.projection.products import kernel_block
+from bo_stream.mathematics.computation_aware.locality import locality_blocks, split_blocks
+from bo_stream.mathematics.computation_aware.products import kernel_block
 
 N = 40
 POLICIES = [BlockSparse, ConjugateGradient, UnitBlocks, TopEigenvectors, lambda i: Identity()]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from bo_stream import Box, Campaign
-from bo_stream.campaign.store import MemoryStore
+from bo_stream.campaign.storage.store import MemoryStore
 from bo_stream.errors import BoStreamError, StateError
 
 SPACE = Box({"x": (0.0, 1.0), "z": (-5.0, 5.0)})

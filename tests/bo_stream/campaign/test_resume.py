@@ -14,10 +14,10 @@ pytest.importorskip("sqlalchemy")
 from sqlalchemy import create_engine, text
 
 from bo_stream import Box, Campaign
-from bo_stream.campaign.books import KEPT_AFTER
-from bo_stream.campaign.engines import address
-from bo_stream.campaign.loop_config import FitPolicy
+from bo_stream.campaign.campaign_state import KEPT_AFTER
+from bo_stream.campaign.fit_policy import FitPolicy
 from bo_stream.campaign.proposals import Optimiser
+from bo_stream.campaign.storage.sql_engine import address
 from bo_stream.errors import StateError
 
 PLACES = pd.DataFrame({"x": np.linspace(0.0, 4.0, 9)})
@@ -60,7 +60,9 @@ def alter(url: str, statement: str) -> None:
 def test_resumed_before_every_ask_and_tell_it_goes_on_bit_for_bit(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bo_stream.campaign.books.KEPT_AFTER", 3)  # snapshots between fits too
+    monkeypatch.setattr(
+        "bo_stream.campaign.campaign_state.KEPT_AFTER", 3
+    )  # snapshots between fits too
     fit = FitPolicy(every_step_until=2, then_every=8)
     undisturbed = steps(begun(f"sqlite:///{tmp_path}/undisturbed.db", fit=fit), 11)
     begun(url, fit=fit)
@@ -178,7 +180,7 @@ def test_a_name_on_another_space_is_refused_and_the_file_is_left_alone(tmp_path:
 def test_two_that_begin_one_campaign_at_once_share_its_seed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from bo_stream.campaign.database import Database
+    from bo_stream.campaign.storage.sql_store import Database
 
     url = f"sqlite:///{tmp_path}/oven.db"
     late, real = Database(url), Database.settings

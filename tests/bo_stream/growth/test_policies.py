@@ -22,17 +22,17 @@ from bo_stream.growth import (
 )
 from bo_stream.growth.policy import inducing_points, selected_update
 from bo_stream.growth.pruned import drop_losses
-from bo_stream.sparse.bounds import (
+from bo_stream.mathematics.inducing.bounds import (
     log_noise_model,
     merged_moments,
     moments_of,
     optimal_bound,
     upper_bound,
 )
-from bo_stream.sparse.greedy import greedy_pool
-from bo_stream.sparse.posterior import predict
-from bo_stream.sparse.state import dense
-from tests.bo_stream.sgpr_cases import covariance, data, se_kernel, start, step
+from bo_stream.mathematics.inducing.greedy import greedy_pool
+from bo_stream.mathematics.inducing.posterior import predict
+from bo_stream.mathematics.inducing.state import dense
+from tests.bo_stream.mathematics.inducing.sgpr_cases import covariance, data, se_kernel, start, step
 
 JITTER = 1e-8
 

@@ -11,7 +11,7 @@ from botorch.models.transforms import Standardize
 from bo_stream import OnlineSGPR
 from bo_stream.growth import VIPS, FixedGrid, FixedSize, fits
 from bo_stream.growth.starts import scale_lengthscales, shares, shorter
-from tests.bo_stream.sgpr_cases import data, se_kernel
+from tests.bo_stream.mathematics.inducing.sgpr_cases import data, se_kernel
 
 BOUNDS = torch.tensor([[-17.0, 12.0], [-11.0, 17.0]], dtype=torch.float64)
 

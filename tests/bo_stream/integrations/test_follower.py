@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from bo_stream.campaign.loop_config import FitPolicy
+from bo_stream.campaign.fit_policy import FitPolicy
 from bo_stream.campaign.proposals import Optimiser
 from bo_stream.errors import InputError
 from bo_stream.integrations.follower import Follower, Outcome, box

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from typer.testing import CliRunner
 
 from bo_stream import CaGP
-from bo_stream.reports.runs import results
+from bo_stream.cli.reports.runs import results
 from experiments.bayesopt import __main__ as bayesopt
 from experiments.bayesopt.plots import draw_each, draw_regret
 from experiments.bayesopt.study import Study

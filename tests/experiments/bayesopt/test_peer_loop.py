@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from acquisitions import build
 from bo_stream import surrogate
 from bo_stream.errors import OptionError, StateError
-from bo_stream.loop import BOLoop, LoopConfig
+from bo_stream.simulation import BOLoop, LoopConfig
 from experiments.bayesopt import __main__ as bayesopt
 from experiments.bayesopt.peer_loop import PeerLoop
 from experiments.bayesopt.study import Study

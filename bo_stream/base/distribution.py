@@ -1,0 +1,54 @@
+"""From a joint Gaussian of the latent function to the distribution a BoTorch posterior wraps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from botorch.models.transforms.outcome import Standardize
+from gpytorch.distributions import MultitaskMultivariateNormal, MultivariateNormal
+from linear_operator import to_linear_operator
+from linear_operator.operators import BlockDiagLinearOperator, DiagLinearOperator
+from torch import Tensor
+
+from bo_stream.mathematics.posterior.gaussian import JointGaussian
+
+__all__ = ["distribution"]
+
+DENSE_POINTS = 256
+"""Joint posteriors over more points than this keep their covariance as an operator with a cheap
+diagonal."""
+
+
+def distribution(
+    joint: JointGaussian,
+    noise: Tensor | None = None,
+    outputs: list[int] | None = None,
+    dtype: torch.dtype = torch.float64,
+    standardized: Standardize | None = None,
+) -> MultivariateNormal:
+    """The joint Gaussian plus noise ``... x o x (q | 1)``.
+
+    With ``standardized`` (one output only) it is in raw units: what BoTorch's `Standardize` gives
+    as a product of three operators, which costs more than the joint itself inside an optimiser.
+    """
+    mean = joint.mean
+    dense = mean.shape[-1] <= DENSE_POINTS
+    cov: Any = joint.covariance(joint) if dense else joint.operator()
+    if noise is not None:
+        diagonal = noise.expand(*noise.shape[:-1], mean.shape[-1])
+        cov = cov + (torch.diag_embed(diagonal) if dense else DiagLinearOperator(diagonal))
+    if outputs is not None:
+        index = torch.as_tensor(outputs, device=mean.device)
+        mean, cov = mean[..., index, :], cov[..., index, :, :]
+    if standardized is not None:
+        scale = standardized.stdvs.squeeze()
+        mean, cov = standardized.means.squeeze() + scale * mean, cov * scale.square()
+    mean, cov = mean.to(dtype), cov.to(dtype=dtype)
+    if cov.shape[:-1] != mean.shape:  # fantasies share it; BoTorch's transforms want the batch
+        cov = cov.expand(*mean.shape, mean.shape[-1])
+    if mean.shape[-2] == 1:
+        return MultivariateNormal(mean[..., 0, :], to_linear_operator(cov[..., 0, :, :]))
+    # block-diagonal and not interleaved: what BoTorch's cached roots take apart again
+    cov = BlockDiagLinearOperator(to_linear_operator(cov), block_dim=-3)
+    return MultitaskMultivariateNormal(mean.mT, cov, interleaved=False)

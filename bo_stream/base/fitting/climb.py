@@ -1,0 +1,155 @@
+"""Value and gradient of an objective at coordinates, and the best point seen, for all fits.
+
+A point at which the objective cannot be had (a covariance that does not factorise, a value or a
+gradient that is not finite) is a step too far: its value is minus infinity. Only where a fit starts
+it is an error.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from bo_stream.base.fitting.coordinates import Coordinates
+from bo_stream.errors import StateError
+
+__all__ = ["Climb", "Evaluated", "Objective"]
+
+Objective = Callable[[], tuple[Tensor, Tensor | None]]
+"""The objective at the parameters of now (0-dim, differentiable), and the means that go with it."""
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """An objective at one point.
+
+    Attributes:
+        u: The point.
+        value: The objective there, in nats; minus infinity where it cannot be had.
+        gradient: Its gradient; zeros where it cannot be had.
+        mean: The best constant means there (``o``), where the objective finds them.
+    """
+
+    u: Tensor
+    value: float
+    gradient: Tensor
+    mean: Tensor | None
+
+
+class Climb:
+    """An objective as a function of one vector, counted, with the best point so far.
+
+    Args:
+        objective: The objective at the parameters of now; it writes nothing.
+        coordinates: The hyperparameters among the parameters.
+        extra: Further parameters, unbounded, which follow the hyperparameters in the vector.
+
+    Attributes:
+        evaluations: Evaluations of objective and gradient so far.
+        best: The best point so far; None before the first evaluation.
+    """
+
+    def __init__(
+        self, objective: Objective, coordinates: Coordinates, extra: Sequence[nn.Parameter] = ()
+    ) -> None:
+        self.objective, self.coordinates, self.extra = objective, coordinates, list(extra)
+        self.parameters = [p for p, _, _ in coordinates.items] + self.extra
+        self.before = [p.detach().clone() for p in self.parameters]
+        self.size = coordinates.lower.numel()
+        self.evaluations = 0
+        self.best: Evaluated | None = None
+
+    def get(self) -> Tensor:
+        """The parameters of now as one vector (float64, on the CPU)."""
+        values = [p.detach().double().cpu().reshape(-1) for p in self.extra]
+        return torch.cat([self.coordinates.get(), *values])
+
+    def set(self, u: Tensor) -> None:
+        """Write a vector to the parameters."""
+        self.coordinates.set(u[: self.size])
+        start = self.size
+        with torch.no_grad():
+            for p in self.extra:
+                p.copy_(u[start : start + p.numel()].reshape(p.shape))
+                start += p.numel()
+
+    def clip(self, u: Tensor) -> Tensor:
+        """Project the hyperparameters onto their bounds."""
+        return torch.cat([self.coordinates.clip(u[: self.size]), u[self.size :]])
+
+    def start(self) -> Evaluated:
+        """The objective where the parameters are now.
+
+        Raises:
+            StateError: if it is not finite there; the parameters are as they were.
+            torch.linalg.LinAlgError: likewise, if the covariance does not factorise.
+        """
+        try:
+            found = self._at(self.get())
+        except BaseException:
+            self.restore()
+            raise
+        if not math.isfinite(found.value):
+            self.restore()
+            raise StateError(
+                "a finite objective, with a finite gradient, at the hyperparameters of now",
+                "an infinite or undefined one",
+                "Standardize the outcomes (outcome_transform=Standardize(m)) or start from other "
+                "hyperparameters.",
+            )
+        self.best = found
+        return found
+
+    def evaluate(self, u: Tensor) -> Evaluated:
+        """The objective at a vector: minus infinity where it cannot be had."""
+        try:
+            found = self._at(u)
+        except (StateError, torch.linalg.LinAlgError):  # type: ignore[attr-defined]
+            return Evaluated(u, -math.inf, torch.zeros_like(u), None)
+        if self.best is None or found.value > self.best.value:
+            self.best = found
+        return found
+
+    def settle(self) -> None:
+        """Leave the parameters at the best point, or, where there is none, as they were."""
+        if self.best is None:
+            self.restore()
+        else:
+            self._clear()
+            self.set(self.best.u)
+
+    def restore(self) -> None:
+        """Leave the parameters as they were at the beginning."""
+        self._clear()
+        with torch.no_grad():
+            for p, value in zip(self.parameters, self.before, strict=True):
+                p.copy_(value)
+
+    def _at(self, u: Tensor) -> Evaluated:
+        self.evaluations += 1
+        self.set(u)
+        self._clear()
+        value, mean = self.objective()
+        if value.requires_grad:
+            value.backward()
+        gradient = self._gradient(u)
+        self._clear()
+        f = float(value.detach())
+        if not (math.isfinite(f) and bool(gradient.isfinite().all())):
+            return Evaluated(u, -math.inf, torch.zeros_like(u), None)
+        return Evaluated(u, f, gradient, mean)
+
+    def _gradient(self, u: Tensor) -> Tensor:
+        parts = [self.coordinates.gradient()] if self.size else []
+        for p in self.extra:
+            slope = torch.zeros_like(p) if p.grad is None else p.grad
+            parts.append(slope.double().cpu().reshape(-1))
+        return torch.cat(parts) if parts else torch.zeros_like(u)
+
+    def _clear(self) -> None:
+        for p in self.parameters:
+            p.grad = None

@@ -1,0 +1,135 @@
+"""What every family's constructor takes, said once."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any, Literal, TypedDict, get_type_hints
+
+from botorch.models.transforms.input import InputTransform
+from botorch.models.transforms.outcome import OutcomeTransform
+from botorch.models.utils.gpytorch_modules import get_covar_module_with_dim_scaled_prior
+from botorch.utils.types import DEFAULT
+from gpytorch.kernels import Kernel, ScaleKernel
+from gpytorch.likelihoods import Likelihood
+from gpytorch.means import ConstantMean, Mean, ZeroMean
+from torch import Size, Tensor
+
+from bo_stream.errors import InputError, OptionError, UnsupportedError
+
+__all__ = [
+    "CommonOptions",
+    "constructor_signature",
+    "default_kernel",
+    "mean_for",
+    "own_options",
+    "whole_number",
+]
+
+
+class CommonOptions(TypedDict, total=False):
+    """Options of every family's constructor; `bo_stream.base.streaming_gp.StreamingGP` explains
+    them.
+
+    They are given by keyword. (A family's signature shows them as positional too, because Ax looks
+    for the names of a model's options among its positional ones.)
+    """
+
+    bounds: Tensor | Literal["unit"] | None
+    covar_module: Kernel | None
+    mean_module: Mean | None
+    likelihood: Likelihood | None
+    input_transform: InputTransform | None
+    outcome_transform: OutcomeTransform | None
+    loads_data: bool
+
+
+_DEFAULTS: dict[str, Any] = {
+    **dict.fromkeys(CommonOptions.__annotations__),
+    "input_transform": DEFAULT,
+    "outcome_transform": DEFAULT,
+    "loads_data": True,
+}
+
+
+def with_defaults(options: CommonOptions, family: type) -> dict[str, Any]:
+    """All common options, those left out at their defaults.
+
+    Raises:
+        OptionError: on a name that is no option.
+    """
+    unknown = sorted(set(options) - set(_DEFAULTS))
+    if unknown:
+        known = ", ".join(inspect.signature(family).parameters)
+        raise OptionError(
+            f"options of {family.__name__}: {known}",
+            f"unknown {', '.join(unknown)}",
+            "Check the spelling.",
+        )
+    return {**_DEFAULTS, **options}
+
+
+def constructor_signature(init: Callable[..., None]) -> inspect.Signature:
+    """The signature of a constructor ``(self, train_X, ..., *, own, **common)``, spelt out.
+
+    Data first, then the common options, then the family's own.
+    """
+    kinds, hints = inspect.Parameter, get_type_hints(CommonOptions)
+    given = list(inspect.signature(init).parameters.values())
+    data = [p for p in given if p.kind is kinds.POSITIONAL_OR_KEYWORD]
+    own = [p for p in given if p.kind is kinds.KEYWORD_ONLY and p.name not in _DEFAULTS]
+    common = [
+        kinds(name, kinds.POSITIONAL_OR_KEYWORD, default=value, annotation=hints[name])
+        for name, value in _DEFAULTS.items()
+    ]
+    own = [p.replace(kind=kinds.POSITIONAL_OR_KEYWORD) for p in own]
+    return inspect.Signature([*data, *common, *own])
+
+
+def own_options(family: type) -> list[str]:
+    """Names of what a family's constructor takes besides data and the common options."""
+    data = ("self", "train_X", "train_Y", "train_Yvar")
+    return [n for n in inspect.signature(family).parameters if n not in (*data, *_DEFAULTS)]
+
+
+def default_kernel(
+    dim: int, batch_shape: Size, active_dims: tuple[int, ...] | None = None
+) -> ScaleKernel:
+    """`ScaleKernel` over an ARD RBF with BoTorch's dimension-scaled priors, per output.
+
+    Args:
+        dim: Number of inputs that it looks at.
+        batch_shape: Of the outputs.
+        active_dims: Which they are; None: all.
+    """
+    base = get_covar_module_with_dim_scaled_prior(
+        ard_num_dims=dim, batch_shape=batch_shape, active_dims=active_dims
+    )
+    return ScaleKernel(base, batch_shape=batch_shape)
+
+
+def whole_number(name: str, value: int, least: int) -> int:
+    """An option that is a number of things, checked.
+
+    Raises:
+        InputError: unless it is an integer of ``least`` or more.
+    """
+    if type(value) is not int or value < least:
+        raise InputError(f"{name}, an integer of {least} or more", repr(value), "Correct it.")
+    return value
+
+
+def mean_for(mean: Mean | None, batch_shape: Size) -> Mean:
+    """The mean module given, if a stream can have it, or a constant one.
+
+    Raises:
+        UnsupportedError: on any but a `ConstantMean` or a `ZeroMean`.
+    """
+    mean = mean or ConstantMean(batch_shape=batch_shape)
+    if type(mean) not in (ConstantMean, ZeroMean):
+        raise UnsupportedError(
+            "a ConstantMean or a ZeroMean",
+            type(mean).__name__,
+            "Subtract other trends from Y before observing it.",
+        )
+    return mean

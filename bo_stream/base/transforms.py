@@ -1,0 +1,269 @@
+"""Frozen transforms: raw units outside, those of the model inside, both ways.
+
+A transform on a stream must not relearn: it is learned once, from the constructor's data, or comes
+with its coefficients. Left out, inputs are normalised to the bounds and outcomes standardised.
+"""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from typing import Any, TypeVar, cast
+
+import torch
+from botorch.exceptions.warnings import InputDataWarning
+from botorch.models.transforms.input import InputTransform, Normalize
+from botorch.models.transforms.outcome import OutcomeTransform, Standardize
+from botorch.models.utils.assorted import check_min_max_scaling
+from botorch.utils.types import DEFAULT
+from torch import Tensor
+
+from bo_stream.base.validation import check_tensors, checked_bounds, finite
+from bo_stream.errors import InputError, ShapeError, UnsupportedError
+
+__all__ = [
+    "bounds_for",
+    "coefficients",
+    "frozen_transform",
+    "input_transform_for",
+    "outcome_transform_for",
+    "raw_inputs",
+    "standardize_by",
+    "transformed_inputs",
+    "transformed_outcomes",
+]
+
+T = TypeVar("T", InputTransform, OutcomeTransform)
+
+
+def input_transform_for(choice: Any, X: Tensor, bounds: Tensor | None) -> InputTransform | None:
+    """The frozen input transform of a surrogate, or None.
+
+    Args:
+        choice: What the constructor was given; `DEFAULT` where it was left out.
+        X: The constructor's ``n x d`` raw inputs.
+        bounds: ``2 x d`` raw bounds, or None.
+
+    Raises:
+        UnsupportedError, InputError: on a transform that a stream cannot have.
+    """
+    if choice is None:
+        return None
+    if choice is not DEFAULT:
+        frozen = frozen_transform(cast(InputTransform, choice), X)
+        probe = X.double() if bounds is None else bounds
+        probe = probe if len(probe) else probe.new_zeros(1, X.shape[1])
+        if frozen.transform(probe).shape[-1] != X.shape[1]:
+            raise UnsupportedError(
+                "an input transform that keeps the number of inputs",
+                f"{type(frozen).__name__}, which changes it",
+                "Choose the columns of X before they are observed.",
+            )
+        return frozen
+    if bounds is not None:
+        return frozen_transform(Normalize(d=X.shape[1], bounds=bounds), X)
+    check_min_max_scaling(X)  # BoTorch's warning
+    return None
+
+
+def bounds_for(bounds: Any, choice: Any, X: Tensor) -> Tensor | None:
+    """The raw bounds of a surrogate, ``2 x d``, or None.
+
+    Args:
+        bounds: What the constructor was given; ``"unit"``: those that the input transform maps to
+            the unit cube.
+        choice: The input transform given; `DEFAULT` where it was left out.
+        X: The constructor's ``n x d`` raw inputs.
+
+    Raises:
+        ShapeError, BoundsError: on what cannot be bounds.
+        UnsupportedError: if they follow from a transform that cannot be undone.
+    """
+    if not (isinstance(bounds, str) and bounds == "unit"):
+        return checked_bounds(bounds, X)
+    cube = torch.tensor([[0.0], [1.0]]).to(X).expand(2, X.shape[1]).double()
+    if choice is None or choice is DEFAULT:
+        return checked_bounds(cube, X)
+    try:
+        raw = raw_inputs(frozen_transform(cast(InputTransform, choice), X), cube)
+    except NotImplementedError as error:
+        raise UnsupportedError(
+            "bounds, or an input transform that can be undone and so tells them",
+            type(choice).__name__,
+            "Give the raw bounds of the inputs (in Ax: model_options={'bounds': ...}).",
+        ) from error
+    return checked_bounds(raw.sort(0).values, X)
+
+
+def outcome_transform_for(choice: Any, Y: Tensor, Yvar: Tensor | None) -> OutcomeTransform | None:
+    """The frozen outcome transform of a surrogate, or None.
+
+    Args:
+        choice: What the constructor was given; `DEFAULT` where it was left out.
+        Y: The constructor's ``n x m`` raw outcomes.
+        Yvar: Their noise variances, or None.
+    """
+    if choice is None:
+        return None
+    if choice is not DEFAULT:
+        return frozen_transform(cast(OutcomeTransform, choice), Y, Yvar)
+    if len(Y) >= 2 and finite(Y):
+        return frozen_transform(Standardize(m=Y.shape[1]), Y, Yvar)
+    warnings.warn(
+        f"No outcome_transform was given and {len(Y)} rows are too few to learn a Standardize "
+        "from: outcomes are taken as they are. Give outcome_transform=None if they are of unit "
+        "scale, or build the surrogate on at least two rows.",
+        InputDataWarning,
+        stacklevel=2,
+    )
+    return None
+
+
+def frozen_transform(transform: T, data: Tensor, variance: Tensor | None = None) -> T:
+    """A copy of the transform in evaluation mode, learned once from `data` if it came in training
+    mode.
+
+    Args:
+        transform: BoTorch's input or outcome transform.
+        data: The constructor's ``n x d`` inputs or ``n x m`` outcomes.
+        variance: ``n x m`` noise variances, for an outcome transform.
+
+    Raises:
+        UnsupportedError: for learnable or one-to-many transforms.
+        InputError: if it has something to learn and there are no data.
+    """
+    frozen = copy.deepcopy(transform)
+    if any(p.requires_grad for p in frozen.parameters()):
+        raise UnsupportedError(
+            "a transform without learnable parameters",
+            type(frozen).__name__,
+            "Fit it beforehand, freeze its parameters and hand it over in eval mode.",
+        )
+    if getattr(frozen, "is_one_to_many", False):
+        raise UnsupportedError(
+            "a one-to-one input transform", type(frozen).__name__, "Expand the points beforehand."
+        )
+    frozen = frozen.to(device=data.device, dtype=torch.float64)
+    if frozen.training:
+        if data.shape[0]:
+            with torch.no_grad():
+                if isinstance(frozen, OutcomeTransform):
+                    frozen(data.double(), None if variance is None else variance.double())
+                else:
+                    frozen(data.double())
+        elif _has_to_learn(frozen):
+            raise InputError(
+                "data to learn the transform from, or a transform in eval mode",
+                f"{type(frozen).__name__} in train mode and no training data",
+                "Learn it on data of the problem's scale and call .eval(), or give it fixed "
+                "coefficients (Normalize(d, bounds=bounds)).",
+            )
+    return frozen.eval()
+
+
+def _has_to_learn(transform: InputTransform | OutcomeTransform) -> bool:
+    if isinstance(transform, OutcomeTransform):
+        return any(True for _ in transform.buffers())
+    return any(getattr(module, "learn_coefficients", False) for module in transform.modules())
+
+
+def transformed_inputs(transform: InputTransform | None, X: Tensor) -> Tensor:
+    """Raw points in the model's units, float64.
+
+    Raises:
+        InputError: where the transform is not defined.
+    """
+    if transform is None:
+        return X.double()
+    value: Tensor = _normalised(transform, X.double())
+    if not finite(value):
+        raise InputError(
+            "points at which the input transform is defined",
+            "NaN or infinite transformed inputs",
+            "Drop those points, or choose `bounds` within the transform's domain.",
+        )
+    return value
+
+
+def _normalised(transform: InputTransform, X: Tensor) -> Tensor:
+    """What the transform makes of points; of a plain `Normalize` without its checks of shapes,
+    which cost more than all else where an acquisition function asks for a few points.
+    """
+    if (
+        type(transform) is Normalize
+        and transform.transform_on_eval
+        and transform.transform_on_fantasize
+        and not (transform.training or transform.reverse or hasattr(transform, "indices"))
+        and transform.offset.device == X.device
+        and transform.offset.shape == (1, X.shape[-1])
+    ):
+        return (X - transform.offset) / transform.coefficient
+    return cast(Tensor, transform(X))
+
+
+def raw_inputs(transform: InputTransform | None, X: Tensor) -> Tensor:
+    """Raw inputs of transformed ones, float64; a copy.
+
+    Raises:
+        UnsupportedError: if the transform cannot be undone.
+    """
+    if transform is None:
+        return X.clone()
+    try:
+        value: Tensor = transform.untransform(X)
+        return value
+    except NotImplementedError as error:
+        raise UnsupportedError(
+            "an input transform that can be undone",
+            type(transform).__name__,
+            "Read the points in transformed space from the state.",
+        ) from error
+
+
+def transformed_outcomes(
+    transform: OutcomeTransform | None, Y: Tensor, Yvar: Tensor | None, X: Tensor
+) -> tuple[Tensor, Tensor | None]:
+    """Raw outcomes and noise variances in the model's units, ``batch x n x m``, float64.
+
+    Raises:
+        InputError: where the transform is not defined.
+    """
+    Yvar = None if Yvar is None else Yvar.double()
+    if transform is None:
+        return Y.double(), Yvar
+    Y_t, Yvar_t = transform(Y.double(), Yvar, X=X)
+    if not all(finite(t) for t in (Y_t, Yvar_t) if t is not None):
+        raise InputError(
+            "outcomes at which the outcome transform is defined",
+            "NaN or infinite transformed outcomes",
+            "Drop those rows, or choose another transform.",
+        )
+    return Y_t, Yvar_t
+
+
+def standardize_by(old: OutcomeTransform | None, Y: Tensor, outputs: int) -> Standardize:
+    """A frozen `Standardize` learned from ``Y`` (``n x m``), to take the place of an old one.
+
+    Raises:
+        UnsupportedError: unless the old one is a `Standardize` too.
+        ShapeError, InputError: on outcomes that do not fit.
+    """
+    check_tensors(Y=Y)
+    if not isinstance(old, Standardize):
+        raise UnsupportedError(
+            "a surrogate built with outcome_transform=Standardize(m)",
+            type(old).__name__,
+            "Build it with one.",
+        )
+    if Y.ndim != 2 or Y.shape[1] != outputs or len(Y) == 0:
+        raise ShapeError(
+            f"Y `n x {outputs}`, n >= 1", f"{tuple(Y.shape)}", "Give one row per observation."
+        )
+    if not finite(Y):
+        raise InputError("finite Y", "NaN or infinite entries", "Drop those rows.")
+    return cast(Standardize, frozen_transform(Standardize(m=outputs), Y.to(old.means.device)))
+
+
+def coefficients(transform: Standardize) -> tuple[Tensor, Tensor]:
+    """Means and standard deviations, each ``o``."""
+    return transform.means.reshape(-1), transform.stdvs.reshape(-1)

@@ -1,0 +1,1 @@
+"""Where the events and snapshots of campaigns are kept: memory, SQLite, PostgreSQL."""

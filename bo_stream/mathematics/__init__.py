@@ -1,0 +1,1 @@
+"""The mathematics: states, updates, posteriors and objectives as functions of tensors."""

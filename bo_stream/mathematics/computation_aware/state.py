@@ -1,0 +1,165 @@
+"""The state of a computation-aware GP on a stream, and how it takes in a batch.  [MATHS 5.4]
+
+The state is the data (all of them), the actions S, and L = chol(S'(K + D)S) under the
+hyperparameters it was made with. A batch brings actions of its own: S grows by a block, L by a
+border; where there are then too many actions, pairs of them are merged. Pure functions of tensors.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal, Self, TypeVar
+
+import torch
+from torch import Tensor
+
+from bo_stream.mathematics.computation_aware.compression import compress
+from bo_stream.mathematics.computation_aware.locality import locality_blocks
+from bo_stream.mathematics.computation_aware.matrix import (
+    ActionMatrix,
+    BlockMatrix,
+    DenseMatrix,
+    identity_actions,
+    one_action,
+)
+from bo_stream.mathematics.computation_aware.objective import border
+from bo_stream.mathematics.computation_aware.problem import Prior, Problem
+from bo_stream.mathematics.computation_aware.products import cross_product
+from bo_stream.mathematics.shapes import shaped
+
+__all__ = ["Append", "ProjectedState", "appended", "batch_actions", "started"]
+
+Append = Literal["identity", "block"]
+State = TypeVar("State", bound="ProjectedState")
+
+
+@dataclass(frozen=True)
+class ProjectedState:
+    """Data, actions and their factor.
+
+    Attributes:
+        X: Inputs, ``n x d``.
+        Y: Targets, ``n``.
+        R: Noise variances in units of what the prior multiplies them by, ``n``.
+        block: Column of each row of S, where S is block sparse; else empty.
+        values: The values of a block-sparse S, ``n``; else empty.
+        dense: A dense S, ``n x i``; else empty.
+        L: The factor, ``i x i``; empty where it is not known.
+        made_with: The hyperparameters L was made with, flat.
+    """
+
+    X: Tensor = shaped("n d")
+    Y: Tensor = shaped("n")
+    R: Tensor = shaped("n", "positive")
+    block: Tensor = shaped("b", "not negative")
+    values: Tensor = shaped("b")
+    dense: Tensor = shaped("e f")
+    L: Tensor = shaped("i i")
+    made_with: Tensor = shaped("p")
+
+    @classmethod
+    def empty(cls, dim: int, made_with: Tensor) -> Self:
+        """No data yet, of ``dim`` inputs, under hyperparameters (flat)."""
+        none, square = torch.empty(0, dtype=torch.float64), torch.empty(0, 0, dtype=torch.float64)
+        block = torch.empty(0, dtype=torch.int64)
+        return cls(square.new_empty(0, dim), none, none, block, none, square, square, made_with)
+
+    @property
+    def size(self) -> int:
+        """The number of data n."""
+        return self.X.shape[0]
+
+    @property
+    def S(self) -> ActionMatrix:
+        """The actions, ``n x i``."""
+        if self.dense.numel():
+            return DenseMatrix(self.dense)
+        count = int(self.block.max()) + 1 if self.block.numel() else 0
+        return BlockMatrix(self.block, self.values, count)
+
+    def problem(self, prior: Prior) -> Problem:
+        """The data under a prior."""
+        return Problem(self.X, self.Y, prior.noise * self.R, prior.kernel, prior.mean)
+
+    def factored_under(self, prior: Prior) -> bool:
+        """Whether L is the factor under this prior."""
+        return self.L.shape[0] > 0 and torch.equal(self.made_with, prior.hyperparameters)
+
+    def with_actions(
+        self, S: ActionMatrix, L: Tensor | None = None, made_with: Tensor | None = None
+    ) -> Self:
+        """The same data with actions S and, where it is known, their factor under ``made_with``."""
+        L = self.L[:0, :0] if L is None else L
+        made_with = self.made_with if made_with is None else made_with
+        if isinstance(S, BlockMatrix):
+            block, values, dense = S.block, S.values, self.dense[:0, :0]
+        else:
+            block, values, dense = self.block[:0], self.values[:0], S.S
+        return replace(self, block=block, values=values, dense=dense, L=L, made_with=made_with)
+
+    def in_units(self, shift: Tensor, factor: Tensor, noise_known: bool) -> Self:
+        """The same data with targets ``(y - shift) / factor``; known noise takes a new factor."""
+        state = replace(self, Y=(self.Y - shift) / factor)
+        if not noise_known:
+            return state
+        return replace(state, R=self.R / factor.square()).with_actions(self.S)
+
+
+def batch_actions(X: Tensor, append: Append, budget: int | None) -> BlockMatrix:
+    """The actions of a later batch (``q x d``): one a point, or one for all of it.
+
+    More points than the budget are divided into as many blocks of neighbours.
+    """
+    q = X.shape[0]
+    if append == "block":
+        return one_action(q, X)
+    if budget is None or q <= budget:
+        return identity_actions(q, X)
+    return BlockMatrix(locality_blocks(X, budget), torch.ones_like(X[:, 0]), budget).normalised()
+
+
+def started(state: State, X: Tensor, y: Tensor, r: Tensor, S: ActionMatrix, prior: Prior) -> State:
+    """The state after the first data (``n x d``, ``n``, ``n``) with actions S. O(n^2) kernel
+    values.
+    """
+    first = replace(state, X=X.clone(), Y=y.clone(), R=r.clone())
+    return first.with_actions(S, first.problem(prior).factor(S), prior.hyperparameters)
+
+
+def appended(
+    state: State,
+    X: Tensor,
+    y: Tensor,
+    r: Tensor,
+    S2: BlockMatrix,
+    prior: Prior,
+    limit: int | None,
+    budget: int,
+) -> tuple[State, Tensor]:
+    """S <- blkdiag(S, S2), L bordered, and merged where that makes too many actions.
+
+    Args:
+        state: The state before, factored under ``prior``.
+        X: New inputs, ``q x d``.
+        y: New targets, ``q``.
+        r: Their noise variances in the units of the state, ``q``.
+        S2: Their actions, ``q x j``.
+        prior: The prior.
+        limit: Most actions; None for no limit.
+        budget: Actions left where there were more than ``limit``.
+
+    Returns:
+        The new state, and the standardised residuals of the new projected data given the old,
+        ``j``. O(n q) kernel values, O(i^2 j) time, and O(i^3) where actions are merged.
+    """
+    i, S = state.L.shape[0], state.S.append(S2)
+    X, y, r = (torch.cat(pair) for pair in ((state.X, X), (state.Y, y), (state.R, r)))
+    new, noise = slice(state.size, None), prior.noise * r
+    rows = S2.transpose_times(cross_product(prior.kernel, X[new], X, S))  # j x (i + j)
+    L = border(state.L, rows[:, :i], rows[:, i:] + S2.gram(noise[new]))
+    u = S.transpose_times(y - prior.mean)
+    w = torch.linalg.solve_triangular(L, u[:, None], upper=False)[i:, 0]
+    if limit is not None and S.num_actions > limit:
+        S, L = compress(S, L, u, noise, budget)
+    whole = replace(state, X=X, Y=y, R=r)
+    return whole.with_actions(S, L, prior.hyperparameters), w

@@ -1,0 +1,251 @@
+"""The eigenbasis of a product kernel on a grid, without what is too small to matter [MATHS 2.7].
+
+With ``K_k = U_k D_k U_k'`` in each dimension, ``K = os K_1 x .. x K_d`` has the eigenvalues ``os
+prod_k D_k`` at multi-indices. Those above a share of the largest are kept: features ``os^(1/2)
+prod_k D_k^(1/2) U_k'w_k(x_k)`` of unit prior variance, whose process has the covariance ``w_x'K
+w_z`` less that of the eigenvectors left out. So what is used is a valid prior, whose variance is
+smaller than the grid's by no more than `Eigenbasis.dropped` says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property, reduce
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from bo_stream.mathematics.grid.kronecker import kron_left
+from bo_stream.mathematics.grid.nodes import Grid, interpolated_product
+from bo_stream.mathematics.posterior.moments import Back, leaf, taken_back
+
+__all__ = ["Eigenbasis", "Features"]
+
+SHARES = (1e-6, 1e-7, 1e-8, 1e-10, 1e-12)
+"""Shares of the largest eigenvalue below which eigenvectors are left out, to choose from:"""
+USUAL = 1e-8
+"""this one or smaller, unless it leaves more features than the next number."""
+FEW = 1500
+LIMIT = 1e-3
+"""Share of the prior variance that is never left out."""
+
+
+@dataclass(frozen=True)
+class Eigenbasis:
+    """Eigenvectors of one output's prior covariance on the nodes.
+
+    Attributes:
+        grid: The nodes.
+        amplitude: Of the kernel, 0-dim.
+        vectors: Per dimension, eigenvectors times roots of eigenvalues, largest first: ``n_k x
+            P_k``.
+        values: Per dimension, the eigenvalues of the unit-diagonal factor, ``P_k``.
+        index: Multi-indices that are kept, sorted: ``r x d``.
+        place: Their numbers in the box of all, ``P_1 x .. x P_d``; -1 where one is left out.
+        share: Eigenvalues below this share of the largest are left out.
+    """
+
+    grid: Grid
+    amplitude: Tensor
+    vectors: tuple[Tensor, ...]
+    values: tuple[Tensor, ...]
+    index: Tensor
+    place: Tensor
+    share: float
+
+    @classmethod
+    def of(
+        cls, grid: Grid, amplitude: Tensor, kernels: Sequence[Tensor], share: float
+    ) -> Eigenbasis:
+        """Of ``amplitude * K_1 x .. x K_d`` with unit diagonals: O(sum n_k^3).
+
+        Args:
+            grid: The nodes.
+            amplitude: 0-dim.
+            kernels: ``n_k x n_k``.
+            share: Eigenvalues below this share of the largest are left out.
+        """
+        spectra = [torch.linalg.eigh(K) for K in kernels]
+        return cls._kept(grid, amplitude, spectra, share)
+
+    @classmethod
+    def chosen(
+        cls, grid: Grid, amplitude: Tensor, kernels: Sequence[Tensor], tolerance: float, most: int
+    ) -> Eigenbasis:
+        """The smallest that leaves out little enough: O(sum n_k^3).
+
+        Args:
+            grid: The nodes.
+            amplitude: 0-dim.
+            kernels: ``n_k x n_k``, unit diagonals.
+            tolerance: Share of the prior variance that may be left out at a node.
+            most: Number of features at most, if no more than `LIMIT` of the prior variance is left
+                out then; else the result has more features.
+        """
+        spectra, best = [torch.linalg.eigh(K) for K in kernels], None
+        many = cls._kept(grid, amplitude, spectra, USUAL).size > FEW
+        for share in (share for share in SHARES if many or share <= USUAL):
+            basis = cls._kept(grid, amplitude, spectra, share)
+            if basis.size > most:
+                return basis if best is None else best
+            dropped = float(basis.dropped())
+            if dropped <= tolerance:
+                return basis
+            best = basis if dropped <= LIMIT else best
+        return basis
+
+    @classmethod
+    def _kept(
+        cls, grid: Grid, amplitude: Tensor, spectra: Sequence[Any], share: float
+    ) -> Eigenbasis:
+        vectors, values = [], []
+        for D, U in spectra:
+            kept = D.flip(0) > share * D[-1]
+            D, U = D.flip(0)[kept], U.flip(1)[:, kept]
+            vectors.append(U * D.sqrt())
+            values.append(D)
+        relative = reduce(lambda a, b: a.unsqueeze(-1) * b, (D / D[0] for D in values))
+        index = (relative > share).nonzero()
+        place = torch.full(relative.shape, -1, dtype=torch.long, device=index.device)
+        place[tuple(index.T)] = torch.arange(len(index), device=index.device)
+        return cls(grid, amplitude, tuple(vectors), tuple(values), index, place, share)
+
+    @property
+    def size(self) -> int:
+        """Number of features ``r``."""
+        return len(self.index)
+
+    def gradients(self, Y: Tensor) -> list[Tensor]:
+        """Gradients of ``1/2 tr(Y R^-1 dK R^-T)`` in the amplitude and in each factor (MATHS 2.4).
+
+        Eigenvectors left out are taken to stay out.
+        """
+        grads = [0.5 * Y.diagonal().sum() / self.amplitude]
+        for V, D, T in zip(self.vectors, self.values, self.traces(Y), strict=True):
+            half = V / D  # U D^-1/2
+            grads.append(0.5 * half @ T @ half.mT)
+        return grads
+
+    @property
+    def made_of(self) -> tuple[Tensor, ...]:
+        """Tensors that tell these functions from others."""
+        place = self.amplitude.new_tensor([*self.grid.origin, *self.grid.step])
+        return place, self.amplitude, *self.vectors, self.index
+
+    def same_as(self, other: Eigenbasis) -> bool:
+        """Whether the features are the same."""
+        mine, theirs = ((basis.amplitude, *basis.vectors, basis.index) for basis in (self, other))
+        return all(torch.equal(a, b) for a, b in zip(mine, theirs, strict=True))
+
+    def features(self, X: Tensor) -> Tensor:
+        """At points ``batch x q x d``: ``batch x q x r``, differentiable once. O(r d) a point."""
+        values: Tensor = _Features.apply(self.grid.place(X), self)
+        return values
+
+    def sloped(self, X: Tensor) -> tuple[Tensor, Back]:
+        """As `FeatureMap.sloped`."""
+        with torch.enable_grad():
+            points = leaf(X, True)
+            places = self.grid.place(points)
+        return self.rows_at(places.detach(), slopes=True), taken_back(places, points)
+
+    def rows_at(self, places: Tensor, *, slopes: bool) -> Tensor:
+        """The features where points lie, with their derivatives in the place or without.
+
+        Args:
+            places: ``batch x q x d``.
+            slopes: Whether derivatives are wanted.
+
+        Returns:
+            ``batch x q x (1 + d) x r``, or ``batch x q x 1 x r``.
+        """
+        return interpolated_product(self.grid.axes_at(places, slopes=slopes), self._along)
+
+    @cached_property
+    def _along(self) -> Tensor:
+        """The factor of every feature in each dimension, at its nodes: ``d x max(n_k) x r``."""
+        most = max(self.grid.sizes)
+        own = [V[:, i] for V, i in zip(self.vectors, self.index.unbind(-1), strict=True)]
+        own[0] = own[0] * self.amplitude.sqrt()
+        return torch.stack([F.pad(V, (0, 0, 0, most - len(V))) for V in own])
+
+    def of_nodes(self, v: Tensor) -> Tensor:
+        """``F'v`` for the features F of the nodes and ``m x p`` v: ``r x p``. O(m P p)."""
+        box = kron_left([V.mT for V in self.vectors], v)
+        return box[(self.place >= 0).flatten()] * self.amplitude.sqrt()
+
+    def at_nodes(self, v: Tensor) -> Tensor:
+        """``F v`` for ``r x p`` v: ``m x p``. O(m P p)."""
+        box = v.new_zeros(self.place.numel(), v.shape[-1])
+        box[(self.place >= 0).flatten()] = v * self.amplitude.sqrt()
+        return kron_left(self.vectors, box)
+
+    def traces(self, Y: Tensor) -> list[Tensor]:
+        """Per dimension, Y (``r x r``) summed over pairs of multi-indices that agree in the others.
+
+        These are the ``T_k`` of MATHS 2.4, ``P_k x P_k``.
+        """
+        traces = []
+        for k in range(self.place.ndim):
+            lines = self.place.movedim(k, -1).reshape(-1, self.place.shape[k])
+            both = (lines >= 0).unsqueeze(-1) & (lines >= 0).unsqueeze(-2)
+            picked = Y[lines.unsqueeze(-1), lines.unsqueeze(-2)]
+            traces.append(torch.where(both, picked, 0.0).sum(0))
+        return traces
+
+    def dropped(self) -> Tensor:
+        """Largest share of the prior variance at a node that is left out, 0-dim: O(m P)."""
+        kept = (self.place >= 0).to(self.values[0]).reshape(-1, 1)
+        variances = kron_left([V.square() for V in self.vectors], kept)
+        return (1.0 - variances.amin()).clamp_min(0.0)
+
+
+class _Features(torch.autograd.Function):
+    """Features where points lie, in one node: their derivatives come with them."""
+
+    @staticmethod
+    def forward(ctx: Any, places: Tensor, basis: Eigenbasis) -> Tensor:
+        rows = basis.rows_at(places, slopes=ctx.needs_input_grad[0])
+        ctx.save_for_backward(rows[..., 1:, :])
+        return rows[..., 0, :].clone()
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        (slopes,) = ctx.saved_tensors
+        return (slopes @ grad.unsqueeze(-1)).squeeze(-1), None
+
+
+@dataclass(frozen=True)
+class Features:
+    """The eigenvectors of all outputs side by side; one set where the outputs share it.
+
+    Attributes:
+        bases: One, or one an output.
+    """
+
+    bases: tuple[Eigenbasis, ...]
+
+    def features(self, X: Tensor) -> Tensor:
+        """At points ``batch x q x d``: ``batch x q x f``."""
+        parts = [basis.features(X) for basis in self.bases]
+        return parts[0] if len(parts) == 1 else torch.cat(parts, -1)
+
+    def sloped(self, X: Tensor) -> tuple[Tensor, Back]:
+        """As `FeatureMap.sloped`."""
+        parts, backs = zip(*(basis.sloped(X) for basis in self.bases), strict=True)
+        return (parts[0] if len(parts) == 1 else torch.cat(parts, -1)), backs[0]
+
+    def same_as(self, other: Features) -> bool:
+        """Whether sums over these functions and over the other's add up."""
+        alike = len(self.bases) == len(other.bases)
+        return alike and all(a.same_as(b) for a, b in zip(self.bases, other.bases, strict=True))
+
+    @property
+    def made_of(self) -> tuple[Tensor, ...]:
+        """Tensors that tell these functions from others."""
+        parts = [part for basis in self.bases for part in basis.made_of]
+        return tuple(parts) if len(self.bases) == 1 else (torch.cat([p.flatten() for p in parts]),)

@@ -1,0 +1,241 @@
+"""Posterior of a process interpolated from a grid, at fixed hyperparameters [WISKI, MATHS 2.3].
+
+With the mean ``m_u`` and covariance ``S_u`` of the grid values, a mean costs 4^d and a covariance
+16^d entries, whatever has been observed; new observations are folded in by a low-rank update.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import torch
+import torch.nn.functional as F
+from linear_operator.operators import LinearOperator, MatmulLinearOperator
+from torch import Size, Tensor
+
+from bo_stream.mathematics.grid.integral import Carry, GridIntegral
+from bo_stream.mathematics.grid.local_quadratic import quadratic
+from bo_stream.mathematics.grid.nodes import Grid, Interpolation
+from bo_stream.mathematics.posterior.gaussian import JointGaussian
+from bo_stream.mathematics.posterior.integral import Integral
+from bo_stream.mathematics.posterior.moments import Moments, leaf, taken_back
+from bo_stream.mathematics.posterior.process import Path, PosteriorProcess
+
+__all__ = ["Compact", "GridGaussian", "GridProcess", "interpolated_path", "stacked"]
+
+
+AT_ONCE = 2**17
+"""Entries of ``W S`` formed at a time where no derivative is wanted: what a cache holds."""
+
+
+@dataclass(frozen=True)
+class GridGaussian(JointGaussian):
+    """Law of the interpolated grid values: covariance ``w_x' S_u w_z`` (MATHS 2.3)."""
+
+    mean: Tensor
+    rows: Interpolation
+    S: Tensor
+
+    def variance(self) -> Tensor:
+        """Marginal variances, ``batch x o x q``: O(16^d) per point."""
+        return quadratic(self.S, self.rows)
+
+    def covariance(self, other: GridGaussian) -> Tensor:
+        """Covariance ``batch x o x q x q'``: O(4^d m) per point of the smaller set, 4^d a pair."""
+        if other is self:
+            covariance: Tensor = _OwnCovariance.apply(self.rows.weight, self.rows.index, self.S)
+            return covariance
+        if self.rows.index.shape[:-1].numel() > other.rows.index.shape[:-1].numel():
+            return other.covariance(self).mT
+        picked = _picked(_spread(self.S, self.rows), other.rows.index)
+        return (picked * other.rows.weight.unsqueeze(-3).unsqueeze(-3)).sum(-1)
+
+    def operator(self) -> LinearOperator:
+        """The covariance as a product ``(W S) W'``: O(q m) memory, cheap diagonal."""
+        W = self.rows.dense(self.S.shape[-1]).unsqueeze(-3)
+        return MatmulLinearOperator(
+            _spread(self.S, self.rows), W.mT.expand(*W.shape[:-3], len(self.S), -1, -1)
+        )
+
+
+def _spread(S: Tensor, rows: Interpolation) -> Tensor:
+    """``W S``, ``batch x o x q x m``."""
+    shape = rows.index.shape
+    index, weight = rows.index.reshape(-1, shape[-1]).int(), rows.weight.reshape(-1, shape[-1])
+    bags = [F.embedding_bag(index, s, per_sample_weights=weight, mode="sum") for s in S]
+    return stacked(bags).reshape(len(S), *shape[:-1], S.shape[-1]).movedim(0, -3)
+
+
+def _picked(spread: Tensor, index: Tensor) -> Tensor:
+    """``batch x o x q x m`` at nodes ``batch x q' x 4^d``: ``batch x o x q x q' x 4^d``."""
+    pick = index.flatten(-2).unsqueeze(-2).unsqueeze(-3)
+    shape = spread.shape[:-1]
+    if spread.shape[:-3] != index.shape[:-2]:
+        shape = torch.broadcast_shapes(shape, (*pick.shape[:-3], 1, 1))
+    picked = spread.expand(*shape, -1).gather(-1, pick.expand(*shape, -1))
+    return picked.unflatten(-1, index.shape[-2:])
+
+
+class _OwnCovariance(torch.autograd.Function):
+    """``W S W'`` of one set of points, differentiable (once) in its weights.
+
+    S is symmetric, so the gradient needs only the entries already gathered: half the cost of going
+    back through the sparse product, inside every acquisition's inner loop.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, weight: Tensor, index: Tensor, S: Tensor) -> Tensor:
+        picked = _picked(_spread(S, Interpolation(index, weight)), index)
+        ctx.save_for_backward(picked)
+        return (picked * weight.unsqueeze(-3).unsqueeze(-3)).sum(-1)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        (picked,) = ctx.saved_tensors
+        both = (grad + grad.mT).unsqueeze(-1)
+        return (both * picked).sum(-3).sum(-3), None, None
+
+
+def stacked(matrices: Sequence[Tensor]) -> Tensor:
+    """``torch.stack`` of per-output matrices, a single one without copying it."""
+    return matrices[0].unsqueeze(0) if len(matrices) == 1 else torch.stack(list(matrices))
+
+
+def interpolated_path(grid: Grid, draws: Tensor) -> Path:
+    """Sample functions from values at the nodes, ``sample_shape x o x m``."""
+
+    def sample(X: Tensor) -> Tensor:
+        rows = grid.interpolate(X)
+        batch = torch.broadcast_shapes(draws.shape[:-2], rows.index.shape[:-2])
+        index = rows.index.flatten(-2).unsqueeze(-2).expand(*batch, draws.shape[-2], -1)
+        picked = draws.expand(*batch, -1, -1).gather(-1, index)
+        picked = picked.unflatten(-1, rows.index.shape[-2:])
+        return (picked * rows.weight.unsqueeze(-3)).sum(-1)
+
+    return sample
+
+
+class Compact(Protocol):
+    """A posterior that tells moments, and that points can be folded into."""
+
+    def moments(self, X: Tensor, *, slopes: bool) -> Moments | None:
+        """As `PosteriorProcess.moments`."""
+        ...
+
+    def folded(self, X: Tensor, Y: Tensor, D: Tensor) -> Compact:
+        """As `GridProcess.folded`."""
+        ...
+
+
+@dataclass(frozen=True)
+class GridProcess(PosteriorProcess):
+    """Posterior of the grid values ``u``.
+
+    Attributes:
+        grid: The nodes.
+        mean_u: Mean, ``o x m``.
+        S_u: Covariance, ``o x m x m``.
+        carry: What a fold hands on of an integral.
+        folded_points: Observations folded in since the process was built.
+        compact: The same posterior through fewer numbers than nodes, where there is one: what is
+            asked hundreds of times of a few points at a time is answered by it.
+    """
+
+    grid: Grid
+    mean_u: Tensor
+    S_u: Tensor
+    carry: Carry = field(default_factory=Carry)
+    folded_points: int = 0
+    compact: Compact | None = None
+
+    def at(self, X: Tensor) -> GridGaussian:
+        """The law at points ``batch x q x d``: O(4^d) per mean."""
+        rows = self.grid.interpolate(X)
+        return GridGaussian(self._interpolated(self.mean_u, rows), rows, self.S_u)
+
+    def moments(self, X: Tensor, *, slopes: bool) -> Moments | None:
+        """O(4^d m) a point, or what the compact form takes."""
+        if len(self.S_u) > 1:
+            return None
+        if self.compact is not None:
+            return self.compact.moments(X, slopes=slopes)
+        if not slopes:
+            return self._values(X)
+        with torch.enable_grad():
+            points = leaf(X, slopes)
+            places = self.grid.place(points)
+        index, rows = self.grid.sloped(places.detach())
+        picked = self._picked(index, rows[..., 0, :])
+        covariances = rows @ picked.movedim(-3, -1)
+        means = (rows @ self.mean_u[0, index].unsqueeze(-1)).squeeze(-1)
+        return Moments.of(means, covariances, taken_back(places, points))
+
+    def _values(self, X: Tensor) -> Moments:
+        """Moments without slopes, some points at a time."""
+        rows = self.grid.interpolate(X)
+        index, weight = rows.index, rows.weight
+        mean = (self.mean_u[0, index] * weight).sum(-1)
+        q, K = index.shape[-2:]
+        size = max(1, AT_ONCE // (q * self.grid.m))
+        parts = [t.reshape(-1, q, K).split(size) for t in (index, weight)]
+        covs = [(self._picked(i, w) * w.unsqueeze(-3)).sum(-1) for i, w in zip(*parts, strict=True)]
+        return Moments(mean, torch.cat(covs).view(*index.shape[:-1], q))
+
+    def _picked(self, index: Tensor, weight: Tensor) -> Tensor:
+        """``S w_i`` at the nodes of j, ``batch x q x q x 4^d``."""
+        return _picked(_spread(self.S_u, Interpolation(index, weight)), index).squeeze(-4)
+
+    def path(self, sample_shape: Size) -> Path:
+        """Exact sample functions: interpolated draws of the grid values."""
+        scale = self.S_u.diagonal(dim1=-2, dim2=-1).mean(-1)[..., None, None]
+        eye = torch.eye(self.grid.m, dtype=self.S_u.dtype, device=self.S_u.device)
+        L = torch.linalg.cholesky(self.S_u + 1e-10 * scale * eye)
+        noise = torch.randn(*sample_shape, *self.mean_u.shape, dtype=L.dtype, device=L.device)
+        draws = self.mean_u + (L @ noise.unsqueeze(-1)).squeeze(-1)
+        return interpolated_path(self.grid, draws)
+
+    def folded(self, X: Tensor, Y: Tensor, D: Tensor) -> GridProcess:
+        """The process given ``Y`` (``o x q``) with noise D at points ``q x d``: O(q m^2)."""
+        rows = self.grid.interpolate(X)
+        means, covs, updates = [], [], []
+        for mean, S, y, d in zip(self.mean_u, self.S_u, Y, D, strict=True):
+            U = F.embedding_bag(rows.index, S, per_sample_weights=rows.weight, mode="sum")
+            C = (U[:, rows.index] * rows.weight).sum(-1)
+            C.diagonal().add_(d)
+            L = torch.linalg.cholesky(C)
+            V = torch.linalg.solve_triangular(L, U, upper=False)
+            residual = y - (mean[rows.index] * rows.weight).sum(-1)
+            r = torch.linalg.solve_triangular(L, residual.unsqueeze(-1), upper=False)
+            means.append(mean + (V.mT @ r).squeeze(-1))
+            covs.append(torch.addmm(S, V.mT, V, alpha=-1.0))
+            updates.append(V)
+        carry = self.carry.after(torch.stack(updates))
+        points = self.folded_points + Y.shape[-1]
+        compact = None if self.compact is None else self.compact.folded(X, Y, D)
+        return GridProcess(self.grid, torch.stack(means), stacked(covs), carry, points, compact)
+
+    def integral(
+        self, points: Tensor, weights: Tensor, previous: Integral | None = None
+    ) -> GridIntegral:
+        """Carried over folds in O(q m^2); else made anew, O(P 16^d) only the first time."""
+        with torch.no_grad():
+            carry = self.carry
+            made = carry.brought_to(self.S_u, points, weights)
+            if made is None:
+                if isinstance(previous, GridIntegral) and previous.serves(
+                    self.grid, points, weights
+                ):
+                    made = previous.under(self.S_u)
+                else:
+                    rows = self.grid.interpolate(points)
+                    made = GridIntegral.over(points, weights, rows, self.S_u, self.grid)
+                carry.integral, carry.updates = made, []
+            return made
+
+    @staticmethod
+    def _interpolated(values: Tensor, rows: Interpolation) -> Tensor:
+        """``values`` (``o x m``) at the rows, ``batch x o x q``."""
+        return (values[:, rows.index] * rows.weight).sum(-1).movedim(0, -2)

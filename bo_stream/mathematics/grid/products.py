@@ -1,0 +1,209 @@
+"""Posterior on a large grid with a product kernel from the points, while these are held and few.
+
+Rows of W are products over dimensions like the kernel, so that the covariance of two points is a
+product of small ones, ``os prod_k w_k' K_k w_k``, whatever the number of nodes. The posterior is
+that of an exact Gaussian process with this kernel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from gpytorch.kernels import Kernel
+from torch import Size, Tensor
+
+from bo_stream.mathematics.grid.bands import axis_rows
+from bo_stream.mathematics.grid.data_space import ProductPrior, RowFactorisation
+from bo_stream.mathematics.grid.nodes import Grid, interpolated_product
+from bo_stream.mathematics.grid.posterior import interpolated_path
+from bo_stream.mathematics.grid.roots import ProductRoot
+from bo_stream.mathematics.linalg import chol_psd
+from bo_stream.mathematics.posterior.factor import FactorGaussian, cross_kernel
+from bo_stream.mathematics.posterior.moments import Moments, leaf, sloped_product, taken_back
+from bo_stream.mathematics.posterior.process import Path, PosteriorProcess
+
+__all__ = ["ProductRows", "RowProcess"]
+
+
+@dataclass(frozen=True)
+class ProductRows:
+    """What one evaluation leaves for the posterior at the same hyperparameters.
+
+    Attributes:
+        made: The factorisation.
+        prior: As the rows see it.
+        grid: The nodes.
+        X: The points, ``n x d``.
+        noise: Their noise variances, ``n``.
+    """
+
+    made: RowFactorisation
+    prior: ProductPrior
+    grid: Grid
+    X: Tensor
+    noise: Tensor
+
+    @property
+    def mean(self) -> Tensor:
+        """The constant mean, counted from the origin."""
+        return self.made.mean
+
+
+@dataclass(frozen=True)
+class RowProcess(PosteriorProcess):
+    """Posterior of an exact GP with an interpolated kernel.
+
+    Attributes:
+        kernel: Of all outputs.
+        X: Points observed, ``n x d``.
+        L: Cholesky factors, ``o x n x n``.
+        h: ``L^-1 (y - c)``, ``o x n``.
+        noise: ``o x n``.
+        mean: Constant prior means, ``o``.
+        folded_points: Observations folded in since the process was built.
+    """
+
+    kernel: InterpolatedKernel
+    X: Tensor
+    L: Tensor
+    h: Tensor
+    noise: Tensor
+    mean: Tensor
+    folded_points: int = 0
+
+    @classmethod
+    def of(cls, made: Sequence[ProductRows], mean: Tensor) -> RowProcess:
+        """From one evaluation of all outputs."""
+        factors = [[part.prior.amplitude, *part.prior.kernels] for part in made]
+        kernel = InterpolatedKernel(made[0].grid, factors)
+        L, h = (torch.stack([getattr(part.made, name) for part in made]) for name in ("L", "h"))
+        noise = torch.stack([part.noise for part in made])
+        return cls(kernel, made[0].X, L, h, noise, mean)
+
+    def at(self, X: Tensor) -> FactorGaussian:
+        """The law at points ``batch x q x d``: O(n^2 q)."""
+        K = cross_kernel(self.kernel, X.reshape(-1, X.shape[-1]), self.X)
+        A_t = torch.linalg.solve_triangular(self.L.mT, K, upper=True, left=False)
+        mean = self.mean.unsqueeze(-1) + (A_t @ self.h.unsqueeze(-1)).squeeze(-1)
+        shape = X.shape[:-1]
+        A = A_t.unflatten(-2, shape).movedim(0, -3).mT
+        return FactorGaussian(mean.unflatten(-1, shape).movedim(0, -2), X, self.kernel, A)
+
+    def moments(self, X: Tensor, *, slopes: bool) -> Moments | None:
+        """O(n^2) a point."""
+        if len(self.L) > 1:
+            return None
+        grid, L = self.kernel.grid, self.L[0]
+        with torch.set_grad_enabled(slopes):
+            points = leaf(X, slopes)
+            places = grid.place(points)
+        axes = grid.axes_at(places.detach(), slopes=slopes)
+        priors, cross, alpha = self._asked
+        k = interpolated_product(axes, cross)
+        half = (axes[..., 0, :].flatten(1, -2) @ priors).unflatten(1, axes.shape[1:-2])
+        prior = axes.flatten(-3, -2) @ half.mT
+        prior = sloped_product(prior.unflatten(-2, axes.shape[-3:-1]).unbind(0))
+        means = self.mean[0] * (torch.arange(k.shape[-2], device=k.device) == 0) + k @ alpha
+        V = torch.linalg.solve_triangular(L, k.flatten(0, -2).mT, upper=False).mT.reshape(k.shape)
+        cov = prior - (V.flatten(-3, -2) @ V[..., 0, :].mT).unflatten(-2, k.shape[-3:-1])
+        if not slopes:
+            return Moments(means[..., 0], cov[..., 0, :])
+        return Moments.of(means, cov, taken_back(places, points))
+
+    @cached_property
+    def _asked(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Of one output: the factors of the prior, and these times rows of the points, dimension by
+        dimension, with zeros where one has fewer nodes than others; and the means' coefficients.
+        """
+        most, amplitude = max(self.kernel.grid.sizes), self.kernel.get_buffer("amplitude").squeeze()
+        spread = [F.pad(K, (0, most - len(K), 0, most - len(K))) for K in self.kernel.kernels]
+        priors = torch.stack([amplitude * spread[0], *spread[1:]])
+        rows = self.kernel.grid.axes_at(self.kernel.grid.place(self.X), slopes=False).squeeze(-2)
+        alpha = torch.linalg.solve_triangular(self.L[0].mT, self.h[0].unsqueeze(-1), upper=True)
+        return priors, priors @ rows.mT, alpha.squeeze(-1)
+
+    def folded(self, X: Tensor, Y: Tensor, D: Tensor) -> RowProcess:
+        """The process given ``Y`` (``o x q``) with noise D at these points: O(q n^2)."""
+        law = self.at(X)
+        C = law.covariance(law) + torch.diag_embed(D)
+        corner, zeros = chol_psd(C), torch.zeros_like(law.minus)
+        below = torch.cat([law.minus.mT, corner], -1)
+        L = torch.cat([torch.cat([self.L, zeros], -1), below], -2)
+        gap = (Y - law.mean).unsqueeze(-1)
+        h = torch.linalg.solve_triangular(corner, gap, upper=False).squeeze(-1)
+        return RowProcess(
+            self.kernel,
+            torch.cat([self.X, X]),
+            L,
+            torch.cat([self.h, h], -1),
+            torch.cat([self.noise, D.expand(Y.shape)], -1),
+            self.mean,
+            self.folded_points + len(X),
+        )
+
+    def path(self, sample_shape: Size) -> Path:
+        """Exact sample functions, by Matheron's rule on draws of the grid's prior."""
+        prior = interpolated_path(self.kernel.grid, self.kernel.draws(sample_shape))
+        noisy = prior(self.X)
+        noisy = noisy + self.noise.sqrt() * torch.randn_like(noisy)
+        solved = torch.linalg.solve_triangular(self.L, noisy.unsqueeze(-1), upper=False)
+        gap = self.h.unsqueeze(-1) - solved
+        weights = torch.linalg.solve_triangular(self.L.mT, gap, upper=True)
+        mean = self.mean.unsqueeze(-1)
+
+        def sample(X: Tensor) -> Tensor:
+            return mean + prior(X) + (cross_kernel(self.kernel, X, self.X) @ weights).squeeze(-1)
+
+        return sample
+
+
+class InterpolatedKernel(Kernel):
+    """The prior covariance ``w_x' K w_z`` of a product kernel on a grid, fixed, for o outputs."""
+
+    def __init__(self, grid: Grid, factors: Sequence[Sequence[Tensor]]) -> None:
+        amplitude, *kernels = (torch.stack(list(own)) for own in zip(*factors, strict=True))
+        one = len(amplitude) == 1
+        super().__init__(batch_shape=Size([] if one else [len(amplitude)]))
+        self.grid = grid
+        self.register_buffer("amplitude", amplitude.reshape((1, 1) if one else (-1, 1, 1)))
+        for k, K in enumerate(kernels):
+            self.register_buffer(f"kernel_{k}", K[0] if one else K)
+
+    @property
+    def kernels(self) -> list[Tensor]:
+        """The factors, one a dimension."""
+        return [self.get_buffer(f"kernel_{k}") for k in range(self.grid.dim)]
+
+    def draws(self, sample_shape: Size) -> Tensor:
+        """Draws of the values at the nodes, ``sample_shape x o x m``."""
+        draws = []
+        kernels = [K.reshape(-1, *K.shape[-2:]) for K in self.kernels]
+        for amplitude, *own in zip(self.get_buffer("amplitude").flatten(), *kernels, strict=True):
+            noise = torch.randn(self.grid.m, sample_shape.numel()).to(amplitude)
+            draws.append(ProductRoot(amplitude, own).left(noise))
+        return torch.stack(draws).movedim(-1, 0).reshape(*sample_shape, len(draws), -1)
+
+    def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
+        """Values at points ``batch x 1 x q x d``."""
+        sizes = self.grid.sizes
+        left = _dense(axis_rows(self.grid.interpolate(x1), sizes), sizes)
+        right = left if x1 is x2 else _dense(axis_rows(self.grid.interpolate(x2), sizes), sizes)
+        amplitude = self.get_buffer("amplitude")
+        value = amplitude.squeeze(-1) if diag else amplitude
+        for a, K, b in zip(left, self.kernels, right, strict=True):
+            half = a @ K
+            value = value * ((half * b).sum(-1) if diag else half @ b.mT)
+        return value
+
+
+def _dense(factors: Sequence[tuple[Tensor, Tensor]], sizes: Sequence[int]) -> list[Tensor]:
+    """Rows of every dimension, ``batch x q x n_k``."""
+    return [
+        weight.new_zeros(*weight.shape[:-1], n).scatter_add(-1, node.expand(weight.shape), weight)
+        for (node, weight), n in zip(factors, sizes, strict=True)
+    ]

@@ -1,0 +1,153 @@
+"""How fine a grid has to be for a kernel, and how much is lost on one that is not [MATHS 2.1]."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from gpytorch.kernels import Kernel
+from torch import Tensor
+
+from bo_stream.mathematics.grid.kernel import kernel_along, row_priors
+from bo_stream.mathematics.grid.nodes import DEFAULT_SIZES, Grid
+from bo_stream.mathematics.linalg import chol_psd
+
+__all__ = ["coarse_inputs", "complaint", "fitting_sizes", "kernel_lengths", "misfit"]
+
+FINE = 1.2
+"""Spacings to a lengthscale below which interpolation costs more than a few nats;"""
+AIM = 1.5
+"""what a grid that is chosen has, so that lengthscales may still become shorter;"""
+FEWEST = 6
+"""fewest nodes a dimension that are chosen, where others need them,"""
+MOST = 4096
+"""and most nodes in all: what evidence from sums, and a posterior's covariance, can bear."""
+TOO_FINE = 2.0
+"""Times the nodes that fit, from which fewer are worth a move."""
+NATS, LAST = 3.0, 300
+"""Loss of evidence, of so many last points, from which a grid is too coarse."""
+FALL = 1.0 - math.exp(-0.5)
+"""What share of its height an RBF kernel falls by over its lengthscale."""
+
+
+def kernel_lengths(
+    kernel: Kernel, widths: Tensor, outputs: int, inputs: Sequence[int] | None = None
+) -> Tensor:
+    """The lengthscale along each input, ``d``: shortest over outputs, infinite on flat kernels.
+
+    For any stationary kernel: where it has fallen as far towards its lowest value as an RBF kernel
+    has after its lengthscale.
+
+    Args:
+        kernel: The kernel, with or without one batch dimension of the outputs.
+        widths: Of the box that distances are looked at in.
+        outputs: Number of outputs.
+        inputs: Only these, in this order.
+    """
+    t = torch.logspace(-4.0, 2.0, 601, dtype=widths.dtype, device=widths.device)
+    t = torch.cat([t.new_zeros(1), t, t.new_tensor([1e6])])
+    lengths = []
+    for k in range(len(widths)) if inputs is None else inputs:
+        width = widths[k]
+        values = kernel_along(kernel, k, t * width, len(widths), outputs).detach()
+        height, low = values[:, :1], values.amin(-1, keepdim=True)
+        fallen = (height - values) / (height - low).clamp_min(1e-12 * height.abs())
+        after = (fallen >= FALL).double().argmax(-1, keepdim=True)  # the first, or none: 0
+        before = (after - 1).clamp_min(0)
+        low_t, high_t = t[before], t[after]
+        start, end = fallen.gather(-1, before), fallen.gather(-1, after)
+        length = low_t + (high_t - low_t) * (FALL - start) / (end - start)
+        length = torch.where((after > 0) & (high_t < 1e6), length * width, math.inf)
+        lengths.append(length.amin())
+    return torch.stack(lengths)
+
+
+def fitting_sizes(lengths: Tensor, widths: Tensor) -> list[int]:
+    """Nodes of each dimension for these lengthscales, `MOST` in all.
+
+    Not fewer in any dimension than by default, unless short lengthscales of others need them.
+
+    Args:
+        lengths: ``d``.
+        widths: Of the bounds, ``d``.
+    """
+    cells = (AIM * widths / lengths).tolist()
+
+    def sizes(share: float, fewest: int) -> list[int]:
+        return [max(fewest, math.ceil(share * c) + 1) for c in cells]
+
+    for fewest in (DEFAULT_SIZES[len(cells)], FEWEST):
+        if math.prod(sizes(1.0, fewest)) <= MOST:
+            return sizes(1.0, fewest)
+    low, high = 0.0, 1.0
+    for _ in range(60):
+        middle = 0.5 * (low + high)
+        fits = math.prod(sizes(middle, FEWEST)) <= MOST
+        low, high = (middle, high) if fits else (low, middle)
+    return sizes(low, FEWEST)
+
+
+def misfit(kernel: Kernel, grid: Grid, like: Tensor, outputs: int) -> bool:
+    """Whether a folded grid is too coarse for a kernel, or has more than twice the nodes that
+    fit it.
+    """
+    widths = grid.widths(like)
+    lengths = kernel_lengths(kernel, widths, outputs)
+    fitting = fitting_sizes(lengths, widths)
+    coarse = bool((lengths < FINE * lengths.new_tensor(grid.step)).any())
+    return fitting != list(grid.sizes) and (coarse or grid.m > TOO_FINE * math.prod(fitting))
+
+
+def complaint(
+    kernel: Kernel, grid: Grid, points: tuple[Tensor, Tensor, Tensor], s2: Tensor, c: Tensor
+) -> str | None:
+    """What is lost on a grid too coarse for a kernel, as a sentence; None on one that is not.
+
+    Args:
+        kernel: The kernel.
+        grid: The nodes of the folded grid.
+        points: Observations: inputs ``n x d``, targets ``o x n``, noise variances before s2, ``s x
+            n``. The last few hundred are looked at; there may be none.
+        s2: Noise scales, ``o``.
+        c: Constant means, ``o``.
+    """
+    lengths = kernel_lengths(kernel, grid.widths(s2), len(s2))
+    reasons = coarse_inputs(range(len(lengths)), lengths.tolist(), grid.step)
+    lost = _lost_evidence(kernel, grid, points, s2, c)
+    if lost > NATS:
+        reasons.append(f"an exact GP's evidence of the last points is {lost:.1f} nats higher")
+    return "; ".join(reasons).capitalize() + "." if reasons else None
+
+
+def coarse_inputs(
+    inputs: Sequence[int], lengths: Sequence[float], steps: Sequence[float]
+) -> list[str]:
+    """Of inputs with these lengthscales and spacings of nodes, those too coarse, and why."""
+    return [
+        f"the lengthscale of input {k} is {length:.2g}, and nodes are {step:.2g} apart"
+        for k, length, step in zip(inputs, lengths, steps, strict=True)
+        if length < FINE * step
+    ]
+
+
+def _lost_evidence(
+    kernel: Kernel, grid: Grid, points: tuple[Tensor, Tensor, Tensor], s2: Tensor, c: Tensor
+) -> float:
+    """By how many nats the kernel's own evidence of the last points is above the grid's."""
+    X, Y, R = points[0][-LAST:], points[1][:, -LAST:], points[2][:, -LAST:]
+    outputs, lost = len(Y), 0.0
+    if not len(X):
+        return lost
+    own = kernel(grid.place(X)).to_dense().double().expand(outputs, -1, -1)
+    for i, (K, prior) in enumerate(zip(own, row_priors(kernel, grid, X, outputs), strict=True)):
+        D, e = torch.diag(s2[i] * R[min(i, len(R) - 1)]), (Y[i] - c[i]).unsqueeze(-1)
+        lost += _log_density(K + D, e) - _log_density(prior.covariance() + D, e)
+    return lost
+
+
+def _log_density(C: Tensor, e: Tensor) -> float:
+    """Of residuals ``n x 1`` of covariance C, less a constant."""
+    L = chol_psd(C)
+    z = torch.linalg.solve_triangular(L, e, upper=False)
+    return float(-0.5 * z.square().sum() - L.diagonal().log().sum())

@@ -1,0 +1,158 @@
+"""A posterior process given more data: exact Gaussian conditioning, for every family (MATHS 1).
+
+Given a genuine Gaussian process and ``y_q = f(X_q) + eps``, the law of ``f`` given ``y_q`` costs
+one law at ``X_q`` and the test points, a ``q x q`` Cholesky factor and a ``q x p`` product. The
+covariance does not depend on ``y_q``: it is shared by all fantasies. Nested fantasies concatenate
+their points; wrappers do not nest.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from linear_operator.operators import LinearOperator, MatmulLinearOperator
+from torch import Size, Tensor
+
+from bo_stream.errors import NoiseError
+from bo_stream.mathematics.linalg import REPAIR, chol_psd
+from bo_stream.mathematics.posterior.gaussian import JointGaussian
+from bo_stream.mathematics.posterior.integral import Integral, PoolSums
+from bo_stream.mathematics.posterior.pool import PoolCovariances
+from bo_stream.mathematics.posterior.process import Path, PosteriorProcess
+
+__all__ = ["ConditionedGaussian", "ConditionedProcess"]
+
+
+@dataclass(frozen=True)
+class ConditionedGaussian(JointGaussian):
+    """Law with covariance ``cov(x, z) - V_x' V_z``, ``V = L^-1 cov(X_f, .)``."""
+
+    mean: Tensor
+    base: JointGaussian
+    V: Tensor
+
+    def variance(self) -> Tensor:
+        """Marginal variances, ``batch x o x q``."""
+        return self.base.variance() - self.V.square().sum(-2)
+
+    def covariance(self, other: ConditionedGaussian) -> Tensor:
+        """Covariance with another law of the same process."""
+        return self.base.covariance(other.base) - self.V.mT @ other.V
+
+    def operator(self) -> LinearOperator:
+        """The covariance as an operator whose diagonal is cheap."""
+        return self.base.operator() + MatmulLinearOperator(-self.V.mT, self.V)
+
+
+@dataclass(frozen=True)
+class ConditionedProcess(PosteriorProcess):
+    """A process given ``Y`` (``batch' x o x q``) at ``X`` (``batch x q x d``) with noise
+    variances like ``Y``.
+
+    Nothing is cached: each law recomputes the ``q x q`` factor, so that graphs are never shared
+    between backward passes.
+    """
+
+    base: PosteriorProcess
+    X: Tensor
+    Y: Tensor
+    noise: Tensor
+
+    def _update(self) -> tuple[JointGaussian, Tensor, Tensor]:
+        """Law at X, the factor ``L`` of ``C = cov + D``, and ``L^-1 (Y - mean)``.
+
+        Raises:
+            NoiseError: where neither noise nor posterior variance exceeds errors of rounding.
+        """
+        f = self.base.at(self.X)
+        C = f.covariance(f) + torch.diag_embed(self.noise)
+        L = chol_psd(C, REPAIR, self._unresolved)
+        return f, L, torch.linalg.solve_triangular(L, (self.Y - f.mean).unsqueeze(-1), upper=False)
+
+    def _unresolved(self, row: int) -> NoiseError:
+        return NoiseError(
+            "noise that doubles can tell from none, at points whose values are known already",
+            f"noise variances from {float(self.noise.detach().min()):.2g} on and a covariance that "
+            f"cannot be factored at point {row} of {self.X.shape[-2]}",
+            "Give noise above 1e-12 of the prior variance, or leave such points out.",
+        )
+
+    def at(self, X: Tensor) -> ConditionedGaussian:
+        """The law at points ``batch x p x d``: O(q^3 + q^2 p) beyond the base's."""
+        f, L, r = self._update()
+        s = self.base.at(X)
+        V = torch.linalg.solve_triangular(L, f.covariance(s), upper=False)
+        return ConditionedGaussian((s.mean.unsqueeze(-1) + V.mT @ r).squeeze(-1), s, V)
+
+    def path(self, sample_shape: Size) -> Path:
+        """Sample functions by Matheron's rule on the base's sample functions."""
+        batch = torch.broadcast_shapes(self.X.shape[:-2], self.Y.shape[:-2])
+        base = self.base.path(Size([*sample_shape, *batch]))
+        values = base(self.X)
+        noisy = values + self.noise.sqrt() * torch.randn_like(values)
+        f, L, _ = self._update()
+        weights = torch.cholesky_solve((self.Y - noisy).unsqueeze(-1), L)
+
+        def sample(X: Tensor) -> Tensor:
+            return base(X) + (self.base.at(X).covariance(f) @ weights).squeeze(-1)
+
+        return sample
+
+    def integral(
+        self, points: Tensor, weights: Tensor, previous: Integral | None = None
+    ) -> ConditionedIntegral:
+        """Never kept: it may hold the graph of the points conditioned on."""
+        before = previous.base if isinstance(previous, ConditionedIntegral) else None
+        base = self.base.integral(points, weights, before)
+        f, L, _ = self._update()
+        half = torch.linalg.solve_triangular(L, base.gram(f, f), upper=False)
+        M = torch.linalg.solve_triangular(L, half.mT, upper=False)
+        return ConditionedIntegral(base, f, L, M)
+
+    def pool(self, X: Tensor, points: Tensor, weights: Tensor) -> PoolSums | None:
+        """From what the base keeps; not kept itself."""
+        with torch.no_grad():
+            base = self.base.pool(X, points, weights)
+            if not isinstance(base, PoolCovariances):
+                return None
+            return base.under(base.expansion.given(self.X, self._update()[1]))
+
+
+@dataclass(frozen=True)
+class ConditionedIntegral:
+    """Sums under a process given more data at points ``f``: cov is ``cov(a, b) - V_a' V_b``.
+
+    Attributes:
+        base: The sums under the process before.
+        f: Law before at the conditioning points.
+        L: Cholesky factor of ``cov(f, f) + D``.
+        M: ``L^-1 gram(f, f) L^-T``.
+    """
+
+    base: Integral
+    f: JointGaussian
+    L: Tensor
+    M: Tensor
+
+    @property
+    def total(self) -> Tensor:
+        """Weighted sum of the variances, ``batch x o``."""
+        return self.base.total - self.M.diagonal(dim1=-2, dim2=-1).sum(-1)
+
+    def gram(self, a: ConditionedGaussian, b: ConditionedGaussian) -> Tensor:
+        """``sum_t w_t cov(a, t) cov(t, b)``."""
+        F_a = self._whitened(a)
+        F_b = F_a if a is b else self._whitened(b)
+        cross = F_a.mT @ b.V
+        crossed = cross.mT if a is b else a.V.mT @ F_b
+        return self.base.gram(a.base, b.base) - cross - crossed + a.V.mT @ self.M @ b.V
+
+    def gram_diagonal(self, a: ConditionedGaussian) -> Tensor:
+        """The diagonal of ``gram(a, a)``."""
+        base = self.base.gram_diagonal(a.base)
+        return base + (a.V * (self.M @ a.V - 2.0 * self._whitened(a))).sum(-2)
+
+    def _whitened(self, a: ConditionedGaussian) -> Tensor:
+        """``L^-1 gram(f, a)``."""
+        return torch.linalg.solve_triangular(self.L, self.base.gram(self.f, a.base), upper=False)

@@ -1,0 +1,152 @@
+"""Posterior of a process on features, at fixed hyperparameters (MATHS 2.3).
+
+The coefficients of the features are Gaussian; new observations are folded in by a low-rank update.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from linear_operator.operators import LinearOperator, MatmulLinearOperator
+from torch import Size, Tensor
+
+from bo_stream.mathematics.linalg import chol_psd, with_jitter
+from bo_stream.mathematics.posterior.expansion import Expansion
+from bo_stream.mathematics.posterior.feature_integral import FeatureIntegral
+from bo_stream.mathematics.posterior.feature_map import FeatureMap
+from bo_stream.mathematics.posterior.gaussian import JointGaussian
+from bo_stream.mathematics.posterior.integral import Integral
+from bo_stream.mathematics.posterior.moments import Moments
+from bo_stream.mathematics.posterior.pool import ExpandedProcess
+from bo_stream.mathematics.posterior.process import Path
+
+__all__ = ["FeatureGaussian", "FeatureProcess"]
+
+JITTER = 1e-10
+
+
+@dataclass(frozen=True)
+class FeatureGaussian(JointGaussian):
+    """Law with covariance ``phi_x' S phi_z``.
+
+    Attributes:
+        mean: ``batch x o x q``.
+        phi: Features, ``batch x q x f``.
+        S: Covariance of their coefficients, ``o x f x f``.
+    """
+
+    mean: Tensor
+    phi: Tensor
+    S: Tensor
+
+    def spread(self, S: Tensor) -> Tensor:
+        """``phi S``, ``batch x o x q x f``: one product whatever the batch."""
+        shape = self.phi.shape[:-1]
+        flat: Tensor = self.phi.reshape(-1, self.phi.shape[-1]) @ S
+        return flat.unflatten(-2, shape).movedim(0, -3)
+
+    def variance(self) -> Tensor:
+        """Marginal variances, ``batch x o x q``: O(f^2) a point."""
+        return (self.spread(self.S) * self.phi.unsqueeze(-3)).sum(-1)
+
+    def covariance(self, other: FeatureGaussian) -> Tensor:
+        """Covariance ``batch x o x q x q'``: O(f^2) a point of the smaller set, O(f) a pair."""
+        if self.phi.shape[:-1].numel() > other.phi.shape[:-1].numel():
+            return other.covariance(self).mT
+        right = other.phi if other.phi.ndim == 2 else other.phi.unsqueeze(-3)
+        return self.spread(self.S) @ right.mT
+
+    def operator(self) -> LinearOperator:
+        """The covariance as a product: O(q f) memory, cheap diagonal."""
+        left = self.spread(self.S)
+        right = self.phi.unsqueeze(-3).mT
+        return MatmulLinearOperator(left, right.expand(*left.shape[:-2], *right.shape[-2:]))
+
+
+@dataclass(frozen=True)
+class FeatureProcess(ExpandedProcess):
+    """Posterior of the coefficients ``u`` of the features.
+
+    Attributes:
+        basis: The features.
+        mean: Constant prior mean, ``o``.
+        mean_u: ``o x f``.
+        S_u: ``o x f x f``.
+        folded_points: Observations folded in since the process was built.
+    """
+
+    basis: FeatureMap
+    mean: Tensor
+    mean_u: Tensor
+    S_u: Tensor
+    folded_points: int = 0
+
+    def at(self, X: Tensor) -> FeatureGaussian:
+        """The law at points ``batch x q x d``: O(f d) a mean."""
+        phi = self.basis.features(X)
+        return FeatureGaussian(self._values(phi, self.mean_u), phi, self.S_u)
+
+    def moments(self, X: Tensor, *, slopes: bool) -> Moments | None:
+        """O(f^2) a point."""
+        if len(self.S_u) > 1:
+            return None
+        u, S = self.mean_u[0], self.S_u[0]
+        if not slopes:
+            phi = self.basis.features(X)
+            spread = (phi.flatten(0, -2) @ S).view_as(phi)
+            return Moments(self.mean[0] + phi @ u, spread @ phi.mT)
+        rows, back = self.basis.sloped(X)
+        phi = rows[..., 0, :]
+        spread = (phi.reshape(-1, phi.shape[-1]) @ S).view(phi.shape)
+        crossed = (rows.flatten(-3, -2) @ spread.mT).unflatten(-2, rows.shape[-3:-1])
+        means = rows @ u
+        means[..., 0] += self.mean[0]
+        return Moments.of(means, crossed, back)
+
+    def path(self, sample_shape: Size) -> Path:
+        """Exact sample functions: draws of the coefficients."""
+        L = chol_psd(with_jitter(self.S_u, JITTER))
+        noise = torch.randn(*sample_shape, *self.mean_u.shape, dtype=L.dtype, device=L.device)
+        draws = self.mean_u + (L @ noise.unsqueeze(-1)).squeeze(-1)
+        return lambda X: self._values(self.basis.features(X), draws)
+
+    def folded(self, X: Tensor, Y: Tensor, D: Tensor) -> FeatureProcess:
+        """The process given ``Y`` (``o x q``) with noise D at these points: O(q f^2)."""
+        law = self.at(X)
+        U = law.spread(self.S_u)
+        L = chol_psd(U @ law.phi.mT + torch.diag_embed(D))
+        V = torch.linalg.solve_triangular(L, U, upper=False)
+        r = torch.linalg.solve_triangular(L, (Y - law.mean).unsqueeze(-1), upper=False)
+        return FeatureProcess(
+            self.basis,
+            self.mean,
+            self.mean_u + (V.mT @ r).squeeze(-1),
+            torch.baddbmm(self.S_u, V.mT, V, alpha=-1.0),
+            self.folded_points + len(X),
+        )
+
+    def integral(
+        self, points: Tensor, weights: Tensor, previous: Integral | None = None
+    ) -> FeatureIntegral:
+        """The points are gone through once; another process on the same features takes that on."""
+        with torch.no_grad():
+            if isinstance(previous, FeatureIntegral) and previous.serves(
+                points, weights, self.basis
+            ):
+                return previous.under(self.S_u)
+            return FeatureIntegral.over(points, weights, self.basis, self.S_u)
+
+    def expansion(self, before: Expansion | None) -> Expansion:
+        """In the features alone."""
+
+        def values(X: Tensor, first: int) -> Tensor:
+            if first:  # all of them are known
+                return X.new_empty(1, 0, len(X))
+            return self.basis.features(X).mT.unsqueeze(0)
+
+        return Expansion(None, None, -self.S_u, values, self.basis.made_of)
+
+    def _values(self, phi: Tensor, u: Tensor) -> Tensor:
+        """``mean + phi u`` for ``batch x q x f`` features and ``batch' x o x f`` coefficients."""
+        return self.mean.unsqueeze(-1) + u @ phi.mT

@@ -1,0 +1,178 @@
+"""The first points of a stream, held: while they are all of them, the sums can be taken anew.
+
+The buffers have their full size from the start, so that the bytes of a state do not grow.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, fields, replace
+from functools import partial
+from typing import Any, Self, cast
+
+import torch
+from torch import Tensor
+
+from bo_stream.errors import StateError
+from bo_stream.mathematics.shapes import nested, shaped
+from bo_stream.mathematics.sufficient_statistics.state import Rows, Sums, Undo, noisier
+
+__all__ = ["Opening", "OpeningSums"]
+
+
+@dataclass(frozen=True)
+class Opening:
+    """The first points, in transformed space; once more than ``w`` were seen, they are not all.
+
+    Attributes:
+        X: Inputs.
+        Y: Targets.
+        R: Noise variances, before any learned scale; zero where there is no point.
+        chosen_at: Number of points when what they are summed over was last chosen anew.
+    """
+
+    X: Tensor = shaped("w d")
+    Y: Tensor = shaped("o w")
+    R: Tensor = shaped("s w", "not negative")
+    chosen_at: Tensor = shaped("", "not negative")
+
+    @classmethod
+    def none(cls, size: int, dim: int, outputs: int, noises: int) -> Opening:
+        """Room for ``size`` points."""
+        zero = torch.zeros((), dtype=torch.float64)
+        Y, R = zero.new_zeros(outputs, size), zero.new_zeros(noises, size)
+        return cls(zero.new_zeros(size, dim), Y, R, zero)
+
+    def at_hand(self, n: int) -> bool:
+        """Whether all n points of the stream are held."""
+        return n <= len(self.X)
+
+    def hold(self, X: Tensor, Y: Tensor, R: Tensor, undo: Undo, n: int) -> None:
+        """Write points behind the first n, if there is room for all; in place, like A."""
+        end = n + len(X)
+        if not self.at_hand(end):
+            return
+        for held, new in zip((self.X, self.Y.mT, self.R.mT), (X, Y.mT, R.mT), strict=True):
+            place = held[n:end]
+            undo.append(partial(place.copy_, place.clone()))
+            place.copy_(new)
+
+    def first(self, n: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Inputs, targets and noise variances of the first n points, all of them held."""
+        return self.X[:n], self.Y[:, :n], self.R[:, :n]
+
+    def rescaled(self, shift: Tensor, factor: Tensor, known_noise: bool) -> Opening:
+        """The points with targets ``(y - shift) / factor`` and, where known, noise to match."""
+        Y = (self.Y - shift.unsqueeze(-1)) / factor.unsqueeze(-1)
+        Y = torch.where(self.R[0] > 0.0, Y, 0.0)
+        R = self.R / factor.square().unsqueeze(-1) if known_noise else self.R
+        return replace(self, Y=Y, R=R)
+
+
+@dataclass(frozen=True)
+class OpeningSums(Sums, ABC):
+    """Sums over features that can be chosen anew, and the points to sum while these are at hand.
+
+    A family adds the features as a field, and says three things: which they are (`features`), a
+    state with others (`over`), and their rows (`rows_at`).
+    """
+
+    opening: Opening = nested()
+
+    @property
+    @abstractmethod
+    def features(self) -> Any:
+        """What the sums are over; equal by ``same_as`` to what gives the same rows."""
+
+    @abstractmethod
+    def over(self, features: Any) -> Self:
+        """A state over other features, before any data."""
+
+    @abstractmethod
+    def rows_at(self, X: Tensor) -> Rows:
+        """Rows of W at points ``n x d``."""
+
+    @classmethod
+    def entries(cls, m: int, **features: Any) -> tuple[int, ...]:
+        """Shape of A over m features."""
+        return m, m
+
+    @classmethod
+    def empty(
+        cls, m: int, dim: int, outputs: int, shared: bool, opening: int, **features: Any
+    ) -> Self:
+        """Before any data."""
+        sums = Sums.none(m, outputs, shared, cls.entries(m, **features))
+        held = Opening.none(opening, dim, outputs, len(sums.A))
+        parts = {part.name: getattr(sums, part.name) for part in fields(Sums)}
+        return cls(**parts, opening=held, **features)
+
+    def at_hand(self, n: int) -> bool:
+        """Whether all n points summed over are held."""
+        return self.opening.at_hand(n)
+
+    def absorb_at(self, X: Tensor, Y: Tensor, R: Tensor, undo: Undo, n: int) -> Self:
+        """The state after a batch, with n points before it (MATHS 2.2)."""
+        new = self.absorb(self.rows_at(X), Y, R, undo, first=n == 0)
+        new.opening.hold(X, Y, R, undo, n)
+        return new
+
+    def resummed(self, features: Any, n: int) -> Self:
+        """The same n points, all at hand, summed over other features."""
+        (X, Y, R), new = self.opening.first(n), self.over(features)
+        rows, weights = new.rows_at(X), 1.0 / R
+        y = Y - self.origin.unsqueeze(-1)
+        for A, r in zip(new.A, weights, strict=True):
+            rows.add_outer(A, r, [])
+        return replace(new, b=rows.transpose_times(weights * y, new.b.shape[-1]))
+
+    def chosen(self, features: Any, n: int) -> Self:
+        """`resummed`, noting when."""
+        at = self.weight.new_tensor(n)
+        return replace(self.resummed(features, n), opening=replace(self.opening, chosen_at=at))
+
+    def along(self, other: Sums, n: int) -> Self:
+        """The same n points summed over another state's features.
+
+        Raises:
+            StateError: if the features differ and the points are no longer at hand.
+        """
+        features = cast(OpeningSums, other).features
+        if self.features.same_as(features):
+            return self
+        if not self.at_hand(n):
+            raise StateError(*self._unlike())
+        return self.resummed(features, n)
+
+    def rescaled(self, shift: Tensor, factor: Tensor, known_noise: bool) -> Self:
+        """The state for targets ``(y - shift) / factor`` and, where known, noise to match."""
+        opening = self.opening.rescaled(shift, factor, known_noise)
+        return replace(super().rescaled(shift, factor, known_noise), opening=opening)
+
+    def discounted(self, factor: float) -> Self:
+        """The state with everything it holds counted ``factor`` times: noisier points."""
+        opening = replace(self.opening, R=noisier(self.opening.R, factor))
+        return replace(super().discounted(factor), opening=opening)
+
+    def merged_at(self, other: Self, undo: Undo, n: int, others: int) -> Self:
+        """Both streams' data, n and others of them, counted from this one's origin: O(m^2).
+
+        Raises:
+            StateError: if the features differ and neither stream has all its points at hand.
+        """
+        mine = self
+        if not mine.features.same_as(other.features):
+            if other.at_hand(others):
+                other = other.resummed(mine.features, others)
+            elif mine.at_hand(n):
+                mine = mine.resummed(other.features, n)
+            else:
+                raise StateError(*self._unlike())
+        new = super(OpeningSums, mine).merged_at(other, undo, n, others)
+        if other.at_hand(others):
+            new.opening.hold(*other.opening.first(others), undo, n)
+        return new
+
+    @abstractmethod
+    def _unlike(self) -> tuple[str, str, str]:
+        """What to say of two streams over different features: expected, got, remedy."""

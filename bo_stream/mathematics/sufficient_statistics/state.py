@@ -1,0 +1,203 @@
+"""Additive statistics of rows and targets (MATHS 2.2): the state of a Gaussian process on features.
+
+    A = W'R^-1 W,  b = W'R^-1 y,  yy = y'R^-1 y,  ld = sum log r
+
+They do not depend on hyperparameters, so any order and batching give the same sums, and those of
+two streams add up. Scaled by a factor, they count what they hold for less: exponential forgetting.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, Self
+
+import torch
+from torch import Tensor
+
+from bo_stream.mathematics.shapes import shaped
+from bo_stream.mathematics.sufficient_statistics.evidence import Statistics
+
+__all__ = ["FreeSums", "Rows", "Sums", "Undo", "far", "noisier"]
+
+Undo = list[Callable[[], Any]]
+"""What takes changes in place back, to the last bit, if what they belong to does not come about."""
+FAR = 1e3
+"""Outcomes further from zero than this are counted from the first batch's mean."""
+FORGOTTEN = 1e-200
+"""Sums below this are zero: what is forgotten for long would end in slow subnormal numbers."""
+
+
+class Rows(Protocol):
+    """Rows of W for a batch of ``n`` points."""
+
+    def add_outer(self, A: Tensor, weights: Tensor, undo: Undo) -> None:
+        """``A += W' diag(weights) W`` in place."""
+        ...
+
+    def transpose_times(self, values: Tensor, m: int) -> Tensor:
+        """``W' values`` for ``o x n`` values: ``o x m``."""
+        ...
+
+
+@dataclass(frozen=True)
+class Sums:
+    """The sums of MATHS 2.2 over m features and ``o`` outputs; ``s`` is 1 if outputs share noise.
+
+    Attributes:
+        A: ``W'R^-1 W``; the one tensor that is changed in place, because it is large.
+        b: ``W'R^-1 (y - origin)``.
+        yy: ``(y - origin)'R^-1 (y - origin)``.
+        origin: What y is counted from.
+        ld: Sum of the logarithms of R.
+        weight: Number of observations; each forgetting counts those before it for less.
+    """
+
+    A: Tensor = shaped("s m m")
+    b: Tensor = shaped("o m")
+    yy: Tensor = shaped("o", "not negative")
+    origin: Tensor = shaped("o")
+    ld: Tensor = shaped("s")
+    weight: Tensor = shaped("", "not negative")
+
+    @classmethod
+    def none(cls, m: int, outputs: int, shared: bool, entries: Sequence[int] | None = None) -> Self:
+        """Before any data; ``entries`` is the shape of A, where that is not ``m x m``."""
+        zero, s = torch.zeros((), dtype=torch.float64), 1 if shared else outputs
+        o = zero.new_zeros(outputs)
+        return cls(
+            zero.new_zeros(s, *((m, m) if entries is None else entries)),
+            zero.new_zeros(outputs, m),
+            o,
+            o.clone(),
+            zero.new_zeros(s),
+            zero,
+        )
+
+    def absorb(self, rows: Rows, Y: Tensor, R: Tensor, undo: Undo, *, first: bool) -> Self:
+        """The sums over a batch more: Y ``o x n``, R ``s x n``. O(m) beyond what rows cost."""
+        weights = 1.0 / R
+        origin = far(Y.mean(-1)) if first else self.origin
+        y = Y - origin.unsqueeze(-1)
+        weighted = weights * y
+        new = replace(
+            self,
+            b=self.b + rows.transpose_times(weighted, self.b.shape[-1]),
+            yy=self.yy + (weighted * y).sum(-1),
+            origin=origin,
+            ld=self.ld - weights.log().sum(-1),
+            weight=self.weight + Y.shape[-1],
+        )
+        for A, r in zip(self.A, weights, strict=True):
+            rows.add_outer(A, r, undo)
+        return new
+
+    def totals(self) -> tuple[Tensor, Tensor, Tensor]:
+        """``W'R^-1 1`` (``s x m``), ``1'R^-1 y`` (``o``) and ``1'R^-1 1`` (``s``)."""
+        w1 = self.A.sum(-1)  # rows of W sum to one
+        return w1, self.b.sum(-1), w1.sum(-1)
+
+    def statistics(
+        self, output: int, totals: tuple[Tensor, Tensor, Tensor] | None = None
+    ) -> Statistics:
+        """The sums of one output; ``totals`` where they are known."""
+        shared = min(output, len(self.A) - 1)
+        w1, y1, one = self.totals() if totals is None else totals
+        return Statistics(
+            self.A[shared],
+            self.b[output],
+            self.yy[output],
+            self.ld[shared],
+            self.weight,
+            w1[shared],
+            y1[output],
+            one[shared],
+        )
+
+    def about(self, origin: Tensor) -> Self:
+        """The same sums with y counted from another origin: O(m^2)."""
+        s, (w1, y1, one) = origin - self.origin, self.totals()
+        yy = self.yy + (s.square() * one - 2.0 * s * y1)
+        return replace(self, b=self.b - s.unsqueeze(-1) * w1, yy=yy, origin=origin)
+
+    def rescaled(self, shift: Tensor, factor: Tensor, known_noise: bool) -> Self:
+        """The sums for targets ``(y - shift) / factor`` and, where known, noise to match."""
+        f = factor
+        noise = f.square() if known_noise else torch.ones_like(f)
+        new = replace(
+            self,
+            A=self.A * noise.reshape(-1, *(1,) * (self.A.ndim - 1)) if known_noise else self.A,
+            b=self.b * (noise / f).unsqueeze(-1),
+            yy=self.yy * (noise / f.square()),
+            origin=(self.origin - shift) / f,
+            ld=self.ld - self.weight * noise.log() if known_noise else self.ld,
+        )
+        return new.about(far(new.origin))
+
+    def merged(self, other: Sums) -> Self:
+        """The sums over both streams' data, counted from this one's origin: O(m^2)."""
+        other = other if torch.equal(other.origin, self.origin) else other.about(self.origin)
+        A, b, yy, ld = self.A + other.A, self.b + other.b, self.yy + other.yy, self.ld + other.ld
+        return replace(self, A=A, b=b, yy=yy, ld=ld, weight=self.weight + other.weight)
+
+    def merged_at(self, other: Self, undo: Undo, n: int, others: int) -> Self:
+        """Both streams' data, n and others of them, counted from this one's origin: O(m^2)."""
+        mine = self if n else self.about(other.origin)
+        return mine.merged(other)
+
+    def along(self, other: Sums, n: int) -> Self:
+        """The same n points summed over the rows that another state has by now: one's own, unless
+        a family can choose its rows anew.
+        """
+        return self
+
+    def discounted(self, factor: float) -> Self:
+        """The sums with everything they hold counted ``factor`` times: O(m^2)."""
+        names = ("A", "b", "yy", "ld", "weight")
+        scaled = {name: factor * getattr(self, name) for name in names}
+        return replace(
+            self, **{k: torch.where(v.abs() < FORGOTTEN, 0.0, v) for k, v in scaled.items()}
+        )
+
+
+@dataclass(frozen=True)
+class FreeSums(Sums):
+    """Sums over rows that need not sum to one: those with ones are kept beside the others.
+
+    Attributes:
+        w1: ``W'R^-1 1``.
+        y1: ``1'R^-1 (y - origin)``.
+        one: ``1'R^-1 1``.
+    """
+
+    w1: Tensor = shaped("s m")
+    y1: Tensor = shaped("o")
+    one: Tensor = shaped("s", "not negative")
+
+    def totals(self) -> tuple[Tensor, Tensor, Tensor]:
+        """As they were kept."""
+        return self.w1, self.y1, self.one
+
+    def about(self, origin: Tensor) -> Self:
+        """The same sums with y counted from another origin: O(m)."""
+        moved = super().about(origin)
+        return replace(moved, y1=self.y1 - (origin - self.origin) * self.one)
+
+    def rescaled(self, shift: Tensor, factor: Tensor, known_noise: bool) -> Self:
+        """The sums for targets ``(y - shift) / factor`` and, where known, noise to match."""
+        scaled = replace(self, y1=self.y1 / factor)
+        if known_noise:
+            f2 = factor.square()
+            w1, one = self.w1 * f2.unsqueeze(-1), self.one * f2
+            scaled = replace(self, w1=w1, y1=self.y1 * factor, one=one)
+        return super(FreeSums, scaled).rescaled(shift, factor, known_noise)
+
+
+def far(mean: Tensor) -> Tensor:
+    """What outcomes of this mean are counted from: zero, unless squares would drown in it."""
+    return torch.where(mean.abs() > FAR, mean, 0.0)
+
+
+def noisier(R: Tensor, factor: float) -> Tensor:
+    """Noise variances of observations that count ``factor`` times."""
+    return (R / factor).clamp_max(1.0 / FORGOTTEN)

@@ -1,0 +1,1 @@
+"""Surrogates: streaming Gaussian processes, one family a file."""

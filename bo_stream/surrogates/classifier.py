@@ -1,0 +1,247 @@
+"""Streaming classification by Gaussian-process regression on transformed labels.
+
+[Milios] Milios, Camoriano, Michiardi, Rosasco, Filippone 2018, Dirichlet-based Gaussian Processes
+for Large-scale Calibrated Classification; over additive statistics as in [WISKI, A.5; MATHS 2.6].
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any, Self, cast
+
+import torch
+from botorch.utils.types import DEFAULT
+from gpytorch.kernels import Kernel
+from torch import Tensor, nn
+
+from bo_stream.base.additive import AdditiveGP
+from bo_stream.base.fitting.report import FitReport
+from bo_stream.base.state import Lock
+from bo_stream.base.streaming_gp import StreamingGP
+from bo_stream.base.target_free_sums import aligned, count, kernel_for, tally, together
+from bo_stream.base.transforms import bounds_for, input_transform_for
+from bo_stream.base.validation import sizes_of
+from bo_stream.errors import InputError, OptionError, StateError
+from bo_stream.mathematics.classification.class_counts import telling
+from bo_stream.mathematics.classification.label_targets import Pairs
+from bo_stream.mathematics.classification.labels import checked_classes, read_labels, unseen
+from bo_stream.surrogates.classifier_base import CountedClasses
+from bo_stream.surrogates.registry import FAMILIES
+
+__all__ = ["DirichletClassifier"]
+
+TAKEN = ("train_Yvar", "likelihood", "mean_module", "outcome_transform", "loads_data")
+"""Options of a family that follow from the labels here."""
+
+
+class DirichletClassifier(CountedClasses):
+    """A classifier of C classes whose latent functions are a streaming surrogate's C outputs.
+
+    Each class is a regression of its own, with a constant mean, a kernel and known noise: a label
+    tells its class one target with one noise variance, and every other class another. So whatever
+    a surrogate does with known noise holds here: labels are absorbed as they come, in any order and
+    batches, and hyperparameters are learned from all of them by the evidence. Until `fit` is
+    called, a class that nothing speaks for has the mean "some other class".
+
+    WISKI, AdditiveWISKI and HSGP hold sums, and for these the points of each class are also counted
+    on their own. Then a class may turn up late (it has been "some other class" at every point so
+    far), ``alpha_epsilon`` may be changed, two classifiers may `merge`, each exactly as if it had
+    been so from the start; and `forget` works. Other families of several outputs (NodeWISKI,
+    ExactGP) need all ``classes`` beforehand and keep ``alpha_epsilon``: what becomes of a point
+    there depends on its noise.
+
+    Costs are those of the surrogate with C outputs of known noise. The counts double its memory;
+    `observe` counts each point for its class alone; a class more, a change of ``alpha_epsilon`` and
+    a merge take O(C^2 m^2) with m nodes or features.
+
+    Args:
+        train_X: ``n x d`` raw inputs; ``n = 0`` is allowed where ``classes`` are given.
+        train_y: ``n`` labels: integers, or strings, in a tensor, array, list or column of a frame.
+        bounds: ``2 x d`` raw bounds, as the family needs them.
+        surrogate: A family by name or class. By default ``wiski`` for up to 3 inputs, else
+            ``hsgp``.
+        classes: Those known beforehand, in the order of the outputs. By default the labels seen, in
+            sorted order; those that turn up late come behind.
+        alpha_epsilon: Concentration of the classes that a label does not name.
+        covar_module: A kernel without batch shape; each class has it with hyperparameters of its
+            own. By default the family's.
+        input_transform: As for every family.
+        options: The family's own: ``grid_size``, ``num_features``, ``cap``, ...
+
+    Raises:
+        InputError, ShapeError, DtypeError, BoundsError: on data, labels or options that do not fit.
+        UnsupportedError: for families of one output, and kernels of several.
+
+    Example:
+        >>> X = torch.rand(60, 2, dtype=torch.double)
+        >>> y = (X.sum(-1) > 1.0).long()
+        >>> unit = torch.tensor([[0.0, 0.0], [1.0, 1.0]])
+        >>> model = DirichletClassifier(X[:50], y[:50], bounds=unit)
+        >>> model.observe(X[50:], y[50:]).predict_proba(X[:3]).shape
+        torch.Size([3, 2])
+    """
+
+    def __init__(
+        self,
+        train_X: Tensor,
+        train_y: Any,
+        *,
+        bounds: Any = None,
+        surrogate: str | Callable[..., StreamingGP] | None = None,
+        classes: Any = None,
+        alpha_epsilon: float = 0.01,
+        covar_module: Kernel | None = None,
+        input_transform: Any = DEFAULT,
+        **options: Any,
+    ) -> None:
+        dim, _ = sizes_of(train_X, train_X, None)
+        labels, pairs = read_labels(train_y, len(train_X)), Pairs.of(alpha_epsilon)
+        known = [] if classes is None else checked_classes(classes)
+        known += unseen(labels, known)
+        if not known:
+            raise InputError("a class", "neither labels nor `classes`", "Name the classes.")
+        taken = sorted(set(TAKEN) & set(options))
+        if taken:
+            raise OptionError("options that labels leave open", ", ".join(taken), "Leave them out.")
+        family, X = _family(surrogate, dim), train_X.detach()
+        bounds, none = bounds_for(bounds, input_transform, X), X.new_empty(0, len(known))
+        options |= {"bounds": bounds, "outcome_transform": None}
+        options |= {"input_transform": input_transform_for(input_transform, X, bounds)}
+        kernel = covar_module or family(X[:0], none[:, :1], none[:, :1], **options).covar_module
+        model = family(X[:0], none, none, covar_module=kernel_for(kernel, len(known)), **options)
+        model._set_prior_mean(X.new_full((len(known),), pairs.other.target))
+        counted = isinstance(model, AdditiveGP) and model.promises.order_invariant
+        tallies = [tally(cast(AdditiveGP, model), kernel) for _ in known] if counted else []
+        nn.Module.__init__(self)
+        self._lock = Lock()
+        self._become(model, tallies, dict.fromkeys(known, 0), pairs)
+        self.observe(train_X, train_y)
+        self.eval()
+
+    # -- labels ----------------------------------------------------------------------------------
+
+    def observe(self, X: Tensor, y: Any) -> Self:
+        """Absorb labels in place; whatever is raised, nothing has changed then.
+
+        Args:
+            X: ``n x d`` raw inputs.
+            y: ``n`` labels, of the kind seen so far; a label not seen so far is a class more.
+
+        Returns:
+            The classifier itself.
+
+        Raises:
+            InputError, ShapeError, DtypeError, BoundsError: on data that do not fit.
+            UnsupportedError: on a late class, where the family's state cannot have one.
+        """
+        return self._lock(torch.no_grad()(self._observe))(X, y)
+
+    def _observe(self, X: Tensor, y: Any) -> Self:
+        self.model._check_points(X)
+        labels = read_labels(y, len(X))
+        late = unseen(labels, self._classes)
+        others = X.new_zeros(*X.shape[:-1], len(self._classes), dtype=self.model.dtype)
+        self.model._check_batch(X, others, others + 1.0, noise_known=True)
+        if not labels:
+            return self
+        seen, model, tallies = dict(self._seen), self.model, self._counts()
+        if late:
+            self._need_tallies(f"all classes named beforehand ({late[0]!r} is new)")
+            seen |= dict.fromkeys(late, 0)
+            tallies += [tally(cast(AdditiveGP, model), self._kernel()) for _ in late]
+            model = self._told(tallies, len(seen), self._pairs)
+        before = telling(seen)
+        column = {label: k for k, label in enumerate(seen)}
+        index = torch.tensor([column[label] for label in labels], device=X.device)
+        named = index.unsqueeze(-1) == torch.arange(len(seen), device=X.device)
+        targets, noises = self._pairs.regressions(named, X)
+        for label in labels:
+            seen[label] += 1
+
+        def absorb() -> None:
+            model._absorb_raw(X, targets, noises)
+            aligned(tallies, cast(AdditiveGP, model))
+            for k, one in enumerate(tallies):
+                if bool(named[:, k].any()):
+                    count(one, X[named[:, k]])
+            if telling(seen) != before:  # the next fit starts from several places
+                model._register_state("_explored", model.get_buffer("_explored").new_empty(0))
+
+        together([model, *tallies], absorb)
+        self._become(model, tallies, seen, self._pairs)
+        return self
+
+    @property
+    def alpha_epsilon(self) -> float:
+        """Concentration of the classes that a label does not name; may be assigned.
+
+        Hyperparameters stay, but for constant means, which move with the targets: `fit` next.
+        """
+        return self._pairs.alpha_epsilon
+
+    @alpha_epsilon.setter
+    def alpha_epsilon(self, value: float) -> None:
+        pairs = Pairs.of(value)
+        self._need_tallies("the alpha_epsilon it was built with")
+        model = self._told(self._counts(), len(self._classes), pairs)
+        self._become(model, self._counts(), self._seen, pairs)
+
+    def merge(self, other: DirichletClassifier) -> Self:
+        """Add another stream's labels in place; classes that only it has come behind. O(C^2 m^2).
+
+        Hyperparameters and ``alpha_epsilon`` stay this one's.
+
+        Raises:
+            StateError: unless families, what their sums are of, and transforms are equal.
+            UnsupportedError: for families that do not merge.
+        """
+        if not isinstance(other, DirichletClassifier):
+            raise StateError("a DirichletClassifier", type(other).__name__, "Merge their like.")
+        for one in (self, other):
+            one._need_tallies("a family whose streams merge")
+        known = self._classes + unseen(other._classes, self._classes)
+        tallies = copy.deepcopy(self._counts())
+        late = known[len(tallies) :]
+        tallies += [tally(cast(AdditiveGP, self.model), self._kernel()) for _ in late]
+        for label, theirs in zip(other._classes, other._counts(), strict=True):
+            tallies[known.index(label)].merge(theirs)
+        model = self._told(tallies, len(known), self._pairs)
+        seen = {k: one.num_observed for k, one in zip(known, tallies, strict=True)}
+        self._become(model, tallies, seen, self._pairs)
+        return self
+
+    # -- hyperparameters -------------------------------------------------------------------------
+
+    def fit(self, max_evals: int | None = None) -> FitReport:
+        """Fit every class's hyperparameters by the evidence of all labels, warm-started.
+
+        Those of a class stay where they are while no label, or every label, is of this class:
+        targets that are all the same tell nothing about how it varies.
+
+        Args:
+            max_evals: Most objective-and-gradient evaluations; None: until the gain falls below
+                0.01 nat.
+        """
+        silent = [k for k, tells in enumerate(telling(self._seen)) if not tells]
+        if len(silent) == len(self._classes):
+            return FitReport(0, float(self.log_evidence().detach()), True)
+        before = [(p, p.detach().clone()) for p in self.model.parameters()]
+        report = self.model.fit(max_evals)
+        for parameter, value in before:
+            rows = parameter.data.view(len(self._classes), -1)
+            rows[silent] = value.view(len(self._classes), -1)[silent]
+        tallies = self._counts()
+        together(tallies, lambda: aligned(tallies, cast(AdditiveGP, self.model)))
+        return report
+
+
+def _family(surrogate: Any, dim: int) -> Callable[..., StreamingGP]:
+    name = ("wiski" if dim <= 3 else "hsgp") if surrogate is None else surrogate
+    if isinstance(name, str) and name in FAMILIES:
+        return FAMILIES[name]
+    if not callable(name):
+        raise InputError(
+            f"a family, or the name of one of {', '.join(FAMILIES)}", repr(name), "Choose one."
+        )
+    return cast("Callable[..., StreamingGP]", name)

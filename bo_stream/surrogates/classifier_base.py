@@ -1,0 +1,175 @@
+"""What a classifier holds: a surrogate of an output for each class, and a tally of each class."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from typing import Any, Self, cast
+
+import torch
+from gpytorch.kernels import Kernel
+from torch import Tensor, nn
+
+from bo_stream.base import checkpoint
+from bo_stream.base.additive import AdditiveGP
+from bo_stream.base.botorch_model import ProcessModel
+from bo_stream.base.composite import Composite
+from bo_stream.base.state import Lock
+from bo_stream.base.streaming_gp import StreamingGP
+from bo_stream.base.target_free_sums import empty_like, tally, tell, together
+from bo_stream.errors import StateError, UnsupportedError
+from bo_stream.mathematics.classification.class_counts import Seen, read_settings, settings_of
+from bo_stream.mathematics.classification.label_targets import Pairs
+from bo_stream.mathematics.classification.labels import Label
+from bo_stream.mathematics.classification.latent import LatentClasses
+
+__all__ = ["CountedClasses"]
+
+
+class CountedClasses(Composite, LatentClasses):
+    """A surrogate with an output for each class; by family, a tally for each; saved as one.
+
+    Attributes:
+        model: The surrogate.
+        tallies: One a class, or none at all.
+    """
+
+    model: StreamingGP
+    tallies: nn.ModuleList
+
+    def _become(self, model: StreamingGP, tallies: Sequence[Any], seen: Seen, pairs: Pairs) -> None:
+        self.model, self.tallies = model, nn.ModuleList(tallies)
+        self._classes, self._seen, self._pairs = list(seen), seen, pairs
+
+    @property
+    def num_observed(self) -> int:
+        """How many labels were absorbed."""
+        return self.model.num_observed
+
+    @property
+    def class_counts(self) -> dict[Label, int]:
+        """How many labels were absorbed of each class."""
+        return dict(self._seen)
+
+    @property
+    def state_bytes(self) -> int:
+        """Bytes of all state buffers."""
+        return sum(part.state_bytes for part in self._streams())
+
+    def log_evidence(self) -> Tensor:
+        """The log evidence of the transformed labels, summed over classes, 0-dim."""
+        return self.model.log_evidence()
+
+    def forget(self, factor: float) -> Self:
+        """Count all labels so far ``factor`` times, as `StreamingGP.forget` has it.
+
+        Raises:
+            InputError: on a factor that is not above 0 and at most 1.
+            UnsupportedError: by a family that cannot forget.
+        """
+        together(self._streams(), lambda: [part.forget(factor) for part in self._streams()])
+        return self
+
+    def believing(self, X: Tensor) -> ProcessModel:
+        """The latent functions as if labels at ``q x d`` raw points were known: means stay, and
+        variances shrink as the precision to be expected of a label has it. For points under
+        evaluation.
+        """
+        with torch.no_grad():
+            noise = self._pairs.expected_noise(self.predict_proba(X))
+            return self.model.condition_on_observations(X, self.latent(X)[0], noise)
+
+    # -- saving ----------------------------------------------------------------------------------
+
+    def save(self, path: Any) -> None:
+        """Write a checkpoint that `bo_stream.load` alone makes this classifier of again."""
+        checkpoint.save(self, path)
+
+    def get_extra_state(self) -> dict[str, Any]:
+        """What the labels were taken for."""
+        return {"class": type(self).__name__, **settings_of(self._seen, self._pairs)}
+
+    def set_extra_state(self, state: dict[str, Any]) -> None:
+        """`load_state_dict` has seen to it."""
+
+    def load_state_dict(
+        self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False
+    ) -> Any:
+        """Restore everything, classes and ``alpha_epsilon`` included: whole, or not at all.
+
+        Raises:
+            StateError: if what was saved does not fit this classifier.
+        """
+        header = state_dict.get("_extra_state")
+        if not isinstance(header, Mapping) or header.get("class") != type(self).__name__:
+            raise StateError(f"the state of a {type(self).__name__}", repr(header), "Load its own.")
+        seen, pairs = read_settings(header)
+        known = list(seen)
+        model, tallies = copy.deepcopy(self.model), copy.deepcopy(self._counts())
+        if known != self._classes and tallies:
+            tallies = [tally(cast(AdditiveGP, model), self._kernel()) for _ in known]
+            model = empty_like(model, len(known), self._kernel())
+        elif known != self._classes:
+            raise StateError(f"classes {self._classes}", f"{known}", "Build it with these.")
+        for prefix, part in [("model.", model), *_numbered(tallies)]:
+            cut = len(prefix)
+            own = {k[cut:]: v for k, v in state_dict.items() if k.startswith(prefix)}
+            part.load_state_dict(own, strict, assign=assign)
+        self._become(model, tallies, seen, pairs)
+
+    def _taken_apart(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        return settings_of(self._seen, self._pairs), {
+            "model": self.model,
+            **dict(_numbered(self.tallies)),
+        }
+
+    @classmethod
+    def _put_together(cls, settings: Mapping[str, Any], parts: Mapping[str, Any]) -> Self:
+        made, (seen, pairs) = cls.__new__(cls), read_settings(settings)
+        nn.Module.__init__(made)
+        made._lock = Lock()
+        tallies = [parts[name] for name, _ in _numbered(seen) if name in parts]
+        made._become(parts["model"], tallies, seen, pairs)
+        made.eval()
+        return made
+
+    # -- pieces ----------------------------------------------------------------------------------
+
+    def _streams(self) -> list[StreamingGP]:
+        return [self.model, *self._counts()]
+
+    def _counts(self) -> list[AdditiveGP]:
+        """A tally for each class, or none at all."""
+        return cast("list[AdditiveGP]", list(self.tallies))
+
+    def _kernel(self) -> Kernel:
+        """The kernel that every class starts with."""
+        return self._counts()[0].covar_module
+
+    def _need_tallies(self, what: str) -> None:
+        if not len(self.tallies):
+            raise UnsupportedError(
+                f"{what} for {type(self.model).__name__}",
+                "something else",
+                "Give `classes` when building it, or use WISKI, AdditiveWISKI or HSGP.",
+            )
+
+    def _told(self, tallies: Sequence[AdditiveGP], outputs: int, pairs: Pairs) -> StreamingGP:
+        """A surrogate of what tallies have counted, with the hyperparameters of now."""
+        model = empty_like(self.model, outputs, self._kernel())
+        before = self.model._prior_mean().detach()
+        means = before.new_full((outputs,), pairs.other.target)
+        means[: len(before)] = pairs.moved(before, self._pairs)
+        for name, parameter in model.named_parameters():
+            old = self.model.get_parameter(name)
+            rows = parameter.data.view(outputs, -1)
+            rows[: len(before)] = old.data.reshape(len(before), -1)
+            parameter.requires_grad_(old.requires_grad)
+        model._set_prior_mean(means)
+        own = torch.eye(outputs, dtype=torch.bool, device=means.device)
+        tell(cast(AdditiveGP, model), tallies, *pairs.regressions(own, means))
+        return model
+
+
+def _numbered(parts: Any) -> list[tuple[str, Any]]:
+    return [(f"tallies.{k}.", part) for k, part in enumerate(parts)]

@@ -1,0 +1,183 @@
+"""The baseline: an exact Gaussian process behind the streaming interface.
+
+It keeps its data by design, so its state and the cost of a step grow with n: that is what the
+streaming families are compared with. Fantasies come from the shared conditioned posterior.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Unpack, cast
+
+import torch
+from gpytorch.kernels import Kernel
+from torch import Size, Tensor
+
+from bo_stream.base.fitting.evidence import log_evidence
+from bo_stream.base.gp_model import News
+from bo_stream.base.options import CommonOptions
+from bo_stream.base.streaming_gp import Promises, StreamingGP
+from bo_stream.mathematics.linalg import chol_psd
+from bo_stream.mathematics.posterior.expansion import Expansion
+from bo_stream.mathematics.posterior.factor import FactorGaussian, cross_kernel, frozen_kernel
+from bo_stream.mathematics.posterior.paths import prior_path
+from bo_stream.mathematics.posterior.pool import ExpandedProcess
+from bo_stream.mathematics.posterior.process import Path, PosteriorProcess
+from bo_stream.mathematics.shapes import shaped
+
+__all__ = ["ExactGP"]
+
+BORDERED = 64
+"""Points by which the posterior's factor is bordered at most; with more it is made anew."""
+
+
+@dataclass(frozen=True)
+class ExactState:
+    """All the data: points, targets, and noise variances before any learned scale."""
+
+    X: Tensor = shaped("n d")
+    Y: Tensor = shaped("o n")
+    R: Tensor = shaped("o n", "positive")
+
+
+@dataclass(frozen=True)
+class ExactProcess(ExpandedProcess):
+    """Posterior of an exact GP: ``A_x = L^-1 k(X, x)``, mean ``c + A_x' L^-1 (y - c)``."""
+
+    kernel: Kernel
+    X: Tensor
+    L: Tensor
+    w: Tensor
+    noise: Tensor
+    mean: Tensor
+
+    def at(self, X: Tensor) -> FactorGaussian:
+        """The law at points ``batch x q x d``: O(n^2 q).
+
+        One triangular solve for the whole batch: a batched one would copy the factor per batch.
+        """
+        K = cross_kernel(self.kernel, X.reshape(-1, X.shape[-1]), self.X)
+        A_t = torch.linalg.solve_triangular(self.L.mT, K, upper=True, left=False)
+        mean = self.mean.unsqueeze(-1) + (A_t @ self.w.unsqueeze(-1)).squeeze(-1)
+        shape = X.shape[:-1]
+        A = A_t.unflatten(-2, shape).movedim(0, -3).mT
+        return FactorGaussian(mean.unflatten(-1, shape).movedim(0, -2), X, self.kernel, A)
+
+    def path(self, sample_shape: Size) -> Path:
+        """Sample functions by Matheron's rule on random features of the prior."""
+        prior = prior_path(self.kernel, self.X.shape[-1], self.mean, sample_shape, self.X)
+        values = prior(self.X)
+        noisy = values + self.noise.sqrt() * torch.randn_like(values) - self.mean.unsqueeze(-1)
+        gap = self.w.unsqueeze(-1) - torch.linalg.solve_triangular(
+            self.L, noisy.unsqueeze(-1), upper=False
+        )
+        weights = torch.linalg.solve_triangular(self.L.mT, gap, upper=True)
+        return lambda X: prior(X) + (cross_kernel(self.kernel, X, self.X) @ weights).squeeze(-1)
+
+    def expansion(self, before: Expansion | None) -> Expansion:
+        """In kernels at the data."""
+
+        def values(X: Tensor, first: int) -> Tensor:
+            return cross_kernel(self.kernel, self.X[first:], X)
+
+        return Expansion(self.kernel, self.L, None, values, (self.X, self.L))
+
+    def bordered(self, X: Tensor, Y: Tensor, noise: Tensor) -> ExactProcess:
+        """The process given further data (``q x d``, ``o x q``, ``o x q``): O(n^2 q)."""
+        n, cross = len(self.X), cross_kernel(self.kernel, self.X, X)
+        below = torch.linalg.solve_triangular(self.L, cross, upper=False).mT
+        corner = cross_kernel(self.kernel, X, X) + torch.diag_embed(noise) - below @ below.mT
+        L = self.L.new_zeros(len(self.L), n + len(X), n + len(X))
+        L[:, :n, :n], L[:, n:, :n], L[:, n:, n:] = self.L, below, chol_psd(corner)
+        gap = Y - self.mean.unsqueeze(-1) - (below @ self.w.unsqueeze(-1)).squeeze(-1)
+        w = torch.linalg.solve_triangular(L[:, n:, n:], gap.unsqueeze(-1), upper=False)
+        w = torch.cat([self.w, w.squeeze(-1)], -1)
+        D, points = torch.cat([self.noise, noise], -1), torch.cat([self.X, X])
+        return ExactProcess(self.kernel, points, L, w, D, self.mean)
+
+
+class ExactGP(StreamingGP):
+    """Exact GP inference with gpytorch's kernels and likelihoods; keeps all data (state grows with
+    n).
+
+    Memory O(n^2) for the posterior's cache, O(n^3) per evidence evaluation and for the first
+    posterior under new hyperparameters; after an `observe` of q points (at most 64) O(n^2 q), then
+    O(n^2) a point; m independent outputs.
+
+    Args:
+        train_X: ``n x d`` raw inputs; ``n = 0`` is allowed.
+        train_Y: ``n x m`` raw outcomes.
+        train_Yvar: ``n x m`` raw noise variances, or None to learn the noise.
+        bounds: Optional ``2 x d`` raw bounds; points outside are refused.
+        common: ``covar_module``, ``mean_module``, ``likelihood``, ``input_transform``,
+            ``outcome_transform``: see `StreamingGP`.
+
+    Example:
+        >>> import torch
+        >>> X = torch.rand(20, 2, dtype=torch.double)
+        >>> model = ExactGP(X, X.sum(-1, keepdim=True))
+        >>> model.posterior(X[:5]).mean.shape
+        torch.Size([5, 1])
+    """
+
+    promises = Promises(
+        order_invariant=True, bytes_constant=False, updates_without_drift=300, multi_output=True
+    )
+
+    _news_kept = BORDERED
+
+    def __init__(
+        self,
+        train_X: Tensor,
+        train_Y: Tensor,
+        train_Yvar: Tensor | None = None,
+        **common: Unpack[CommonOptions],
+    ) -> None:
+        super().__init__(train_X, train_Y, train_Yvar, **common)
+        self._begin(train_X, train_Y, train_Yvar)
+
+    def _empty_state(self) -> ExactState:
+        empty = torch.empty(0, dtype=torch.float64)
+        targets = empty.new_empty(self.num_outputs, 0)
+        return ExactState(empty.new_empty(0, self._dim), targets, targets.clone())
+
+    def _absorb(
+        self, state: ExactState, X: Tensor, Y: Tensor, R: Tensor, *, exact: bool
+    ) -> ExactState:
+        columns = (state.Y, Y), (state.R, R.expand(Y.shape))
+        return ExactState(torch.cat([state.X, X]), *(torch.cat(pair, -1) for pair in columns))
+
+    def _rescale(self, state: ExactState, shift: Tensor, factor: Tensor) -> ExactState:
+        R = state.R if self.noise_mode == "learned" else state.R / factor.square().unsqueeze(-1)
+        return ExactState(state.X, (state.Y - shift.unsqueeze(-1)) / factor.unsqueeze(-1), R)
+
+    def _factor(self, state: ExactState) -> tuple[Tensor, Tensor]:
+        """Cholesky factor of ``K + D`` (``o x n x n``) and the noise (``o x n``),
+        differentiable.
+        """
+        noise = self._noise_scale().unsqueeze(-1) * state.R
+        K = cross_kernel(self.covar_module, state.X, state.X)
+        return chol_psd(K + torch.diag_embed(noise)), noise
+
+    def _build_process(self, state: ExactState) -> ExactProcess:
+        L, noise = self._factor(state)
+        mean = self._prior_mean().detach().clone()
+        w = torch.linalg.solve_triangular(
+            L, (state.Y - mean.unsqueeze(-1)).unsqueeze(-1), upper=False
+        )
+        kernel = frozen_kernel(self.covar_module)
+        return ExactProcess(kernel, state.X, L, w.squeeze(-1), noise, mean)
+
+    def _update_process(self, process: PosteriorProcess, news: tuple[News, ...]) -> ExactProcess:
+        """Border the factor: O(n^2 q)."""
+        X, parts = torch.cat([b.X for b in news]), zip(*((b.Y, b.R) for b in news), strict=True)
+        Y, R = (torch.cat(part, -1) for part in parts)
+        noise = self._noise_scale().unsqueeze(-1) * R
+        return cast(ExactProcess, process).bordered(X, Y, noise.expand(Y.shape))
+
+    def _objective(self, profile_mean: bool) -> tuple[Tensor, Tensor | None]:
+        """Log evidence summed over outputs: O(n^3)."""
+        state = cast(ExactState, self.held())
+        L, _ = self._factor(state)
+        known = None if profile_mean and len(state.X) else self._prior_mean()
+        return log_evidence(L, state.Y, known)

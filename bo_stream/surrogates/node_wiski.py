@@ -1,0 +1,126 @@
+"""NodeWISKI: WISKI's constant-size statistics over nodes that are data points, in any dimension.
+
+The sums and their evidence are WISKI's [WISKI: Stanton, Maddox, Delbridge, Wilson 2021; MATHS 2.2
+to 2.4]; nodes that are data points, rows frozen at arrival, are MATHS 2.8. The algebra is in
+`bo_stream.mathematics.data_nodes`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Unpack
+
+from torch import Tensor
+
+from bo_stream.base.options import CommonOptions
+from bo_stream.base.streaming_gp import Promises, StreamingGP
+from bo_stream.errors import InputError
+from bo_stream.mathematics.data_nodes.choice import absorb
+from bo_stream.mathematics.data_nodes.evidence import node_evidence
+from bo_stream.mathematics.data_nodes.posterior import NodeProcess
+from bo_stream.mathematics.data_nodes.prior import NodePrior
+from bo_stream.mathematics.data_nodes.state import NodeState
+from bo_stream.mathematics.posterior.factor import frozen_kernel
+
+__all__ = ["NodeWISKI"]
+
+
+class NodeWISKI(StreamingGP):
+    """Gaussian process on up to ``cap`` nodes that are data points, for any number of inputs.
+
+    Exact while every point is a node, that is while n is at most ``cap`` (up to points that others
+    already tell to ``tolerance``). Beyond it a point is its projection on the nodes, with what the
+    projection misses as noise of its own; a point that the nodes tell little of takes the place of
+    the one that the other nodes tell most of. What a point became is frozen on arrival, under the
+    hyperparameters of then, and depends on what came before it: `fit` before the cap is reached.
+    Hyperparameters, noise and mean are learned again from all data at any time.
+
+    With m nodes: memory O(m^2) and O(m^3) an evidence with its gradient, whatever has been seen;
+    `observe` of q points O(m^3 + q m^2), and O(q m + m^2) more for each node that changes; a
+    posterior O(m^3) once, then O(m^2) a point. Outputs are independent and share the nodes; each
+    has sums of its own.
+
+    Args:
+        train_X: ``n x d`` raw inputs; ``n = 0`` is allowed.
+        train_Y: ``n x m`` raw outcomes.
+        train_Yvar: ``n x m`` raw noise variances, or None to learn the noise.
+        bounds: Optional ``2 x d`` raw bounds; points outside are refused.
+        common: ``covar_module`` (any gpytorch kernel), ``mean_module``, ``likelihood``,
+            ``input_transform``, ``outcome_transform``: see `StreamingGP`.
+        cap: Most nodes, at least 2. Only exact conditioning goes beyond it.
+        tolerance: A point whose variance given the nodes is below this share of its noise variance,
+            or a tenth of this share of the prior variance, becomes no node. Loose tolerances cost
+            accuracy and save nothing once the cap is reached; at 0 only copies stay out.
+
+    Example:
+        >>> import torch
+        >>> X = torch.rand(40, 5, dtype=torch.double)
+        >>> model = NodeWISKI(X, X.sum(-1, keepdim=True), cap=30)
+        >>> model.nodes.shape
+        torch.Size([30, 5])
+        >>> model.posterior(X[:3]).mean.shape
+        torch.Size([3, 1])
+    """
+
+    promises = Promises(
+        order_invariant=False, bytes_constant=True, updates_without_drift=10_000, multi_output=True
+    )
+
+    def __init__(
+        self,
+        train_X: Tensor,
+        train_Y: Tensor,
+        train_Yvar: Tensor | None = None,
+        *,
+        cap: int = 512,
+        tolerance: float = 1e-6,
+        **common: Unpack[CommonOptions],
+    ) -> None:
+        super().__init__(train_X, train_Y, train_Yvar, **common)
+        if isinstance(cap, bool) or not isinstance(cap, int) or cap < 2:
+            raise InputError("a cap of at least 2 nodes", f"{cap!r}", "512 suits most problems.")
+        if not 0.0 <= tolerance < 1.0:
+            raise InputError("a tolerance from 0 to below 1", f"{tolerance}", "1e-6 is exact.")
+        self.cap, self.tolerance = cap, float(tolerance)
+        self._begin(train_X, train_Y, train_Yvar)
+
+    @property
+    def nodes(self) -> Tensor:
+        """The nodes, ``m x d``, raw, float64."""
+        return self._raw_inputs(self.held().Z)
+
+    # -- state -----------------------------------------------------------------------------------
+
+    def _layout(self) -> dict[str, Any]:
+        return {**super()._layout(), "cap": self.cap, "tolerance": self.tolerance}
+
+    def _sizes(self) -> dict[str, int]:
+        return {**super()._sizes(), "s": self.num_outputs}
+
+    def _empty_state(self) -> NodeState:
+        return NodeState.before_data(self._dim, self.num_outputs)
+
+    def _absorb(
+        self, state: NodeState, X: Tensor, Y: Tensor, R: Tensor, *, exact: bool
+    ) -> NodeState:
+        limits: dict[str, Any] = {"cap": self.cap, "tolerance": self.tolerance, "exact": exact}
+        return absorb(state, X, Y, R.expand(Y.shape), self._prior(), **limits)
+
+    def _rescale(self, state: NodeState, shift: Tensor, factor: Tensor) -> NodeState:
+        return state.rescaled(shift, factor, self.noise_mode != "learned")
+
+    def _prior(self) -> NodePrior:
+        """The hyperparameters of now."""
+        s2, mean = self._noise_scale().detach().clone(), self._prior_mean().detach().clone()
+        return NodePrior(frozen_kernel(self.covar_module), s2, mean)
+
+    # -- posterior and objective -----------------------------------------------------------------
+
+    def _build_process(self, state: NodeState) -> NodeProcess:
+        return NodeProcess.of(state, self._prior())
+
+    def _objective(self, profile_mean: bool) -> tuple[Tensor, Tensor | None]:
+        """Log evidence with closed-form gradients (MATHS 2.8): O(m^3)."""
+        state = self.held()
+        s2, c = self._noise_scale(), self._prior_mean() - state.origin
+        total, means = node_evidence(state, self.covar_module, s2, c, profile_mean)
+        return total, means + state.origin if profile_mean else None

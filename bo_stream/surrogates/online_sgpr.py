@@ -1,0 +1,222 @@
+"""Online SGPR: a sparse Gaussian process whose inducing points grow as the data ask for.
+
+[Bui] Bui, Nguyen, Turner 2017, Streaming Sparse Gaussian Process Approximations; [VIPS]
+Pescador-Barrios, Filippi, van der Wilk 2025, Adjusting Model Size in Continual Gaussian Processes;
+mathematics as corrected in MATHS 3 and 4. The update is `bo_stream.mathematics.inducing`, the
+choice of inducing points `bo_stream.growth`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn, Self, Unpack, cast
+
+import torch
+from torch import Tensor
+
+from bo_stream.base.hyperparameter_key import numbers_of
+from bo_stream.base.options import CommonOptions
+from bo_stream.base.streaming_gp import Promises, StreamingGP
+from bo_stream.errors import InputError, UnsupportedError
+from bo_stream.growth import VIPS, GrowthPolicy
+from bo_stream.growth.fits import REFIT_FROM, GrowingFits
+from bo_stream.growth.misfit_monitor import Watch
+from bo_stream.growth.policy import checked_policy
+from bo_stream.growth.step import JOIN, Choice, Outcome, step
+from bo_stream.growth.stream_state import LastUpdate, StreamRecord
+from bo_stream.mathematics.inducing.posterior import SparseProcess
+from bo_stream.mathematics.inducing.state import Batch, SGPRState
+from bo_stream.mathematics.inducing.update import best_mean, rebase, update
+from bo_stream.mathematics.posterior.factor import frozen_kernel
+
+__all__ = ["LastUpdate", "OnlineSGPR"]
+
+
+class OnlineSGPR(GrowingFits, StreamingGP):
+    """Sparse GP with inducing points that a growth policy chooses, updated in closed form.
+
+    With M inducing points: memory O(M^2 + the last batch) whatever has been seen; `observe` of N
+    points O(N M^2 + M^3); a posterior O(M^3) once, then O(M^2) a point. One output.
+
+    Where residuals show structure that the model takes for noise, `fit` (which `observe` calls)
+    gathers the rows of the batches from then on, transformed: fewer than 512 of them, 8 (d + 2)
+    bytes each. With 512 it tries shorter lengthscales on them, and drops them; the next such search
+    waits until the data have doubled. But for these rows, `state_bytes` is constant at fixed M and
+    batch size.
+
+    Hyperparameters are learned from the last batch's online bound, in which the past speaks through
+    the function values it left behind: the noise is learned from that batch alone, and what an old
+    batch said under its own noise stays as it is. Learned from small or unrepresentative batches
+    they drift; keep priors on them, and refit on batches of tens of points or not at all.
+
+    Args:
+        train_X: ``n x d`` raw inputs; ``n = 0`` is allowed.
+        train_Y: ``n x 1`` raw outcomes.
+        train_Yvar: ``n x 1`` raw noise variances, or None to learn the noise.
+        bounds: Optional ``2 x d`` raw bounds; points outside are refused.
+        common: ``covar_module`` (any gpytorch kernel), ``mean_module``, ``likelihood``,
+            ``input_transform``, ``outcome_transform``: see `StreamingGP`.
+        growth: Which inducing points a batch leaves behind; see `bo_stream.growth`.
+        jitter: Added to ``K(Z, Z)``, relative to the prior variance.
+        trust: Largest change of the logarithm of a hyperparameter in one fit to any batch but the
+            first, against drift; None for no limit. A search would break it: with a `trust` only
+            the first fit searches, and later ones neither gather rows nor search; `watch` still
+            says what predictions miss.
+
+    Example:
+        >>> import torch
+        >>> X = torch.rand(40, 2, dtype=torch.double)
+        >>> model = OnlineSGPR(X[:20], X[:20].sum(-1, keepdim=True))
+        >>> model.observe(X[20:], X[20:].sum(-1, keepdim=True), refit=False).num_observed
+        40
+        >>> bool(model.last_update.lower_bound <= model.last_update.optimal_bound)
+        True
+    """
+
+    promises = Promises(
+        order_invariant=False,
+        bytes_constant=False,
+        updates_without_drift=10_000,
+        multi_output=False,
+    )
+
+    def __init__(
+        self,
+        train_X: Tensor,
+        train_Y: Tensor,
+        train_Yvar: Tensor | None = None,
+        *,
+        growth: GrowthPolicy | None = None,
+        jitter: float = 1e-8,
+        trust: float | None = None,
+        **common: Unpack[CommonOptions],
+    ) -> None:
+        super().__init__(train_X, train_Y, train_Yvar, **common)
+        self.growth = checked_policy(VIPS() if growth is None else growth)
+        if not 0.0 < jitter < 1e-2:
+            raise InputError("a jitter between 0 and 0.01", f"{jitter}", "1e-8 suits float64.")
+        if trust is not None and not trust > 0.0:
+            raise InputError("a positive trust, or None", f"{trust}", "0.5 allows a factor of 1.6.")
+        self.jitter, self.trust = jitter, trust
+        self._begin(train_X, train_Y, train_Yvar)
+
+    # -- what the user sees ----------------------------------------------------------------------
+
+    def observe(
+        self, X: Tensor, Y: Tensor, Yvar: Tensor | None = None, refit: bool | None = None
+    ) -> Self:
+        """Absorb data in place: choose inducing points, update, and perhaps refit.
+
+        Args:
+            X: ``n x d`` raw inputs.
+            Y: ``n x 1`` raw outcomes.
+            Yvar: ``n x 1`` raw noise variances, for a surrogate of known noise only.
+            refit: Learn hyperparameters from this batch; None: if it has at least 20 points.
+
+        Returns:
+            The surrogate itself.
+
+        Raises:
+            ShapeError, DtypeError, InputError, NoiseError, BoundsError: before any change.
+        """
+        super().observe(X, Y, Yvar)
+        if X.shape[0] and (X.shape[0] >= REFIT_FROM if refit is None else refit):
+            self.fit()
+        return self
+
+    @property
+    def inducing_points(self) -> Tensor:
+        """The inducing points, ``M x d``, raw, float64."""
+        return self._raw_inputs(self._record().now.Z)
+
+    @property
+    def last_update(self) -> LastUpdate:
+        """What the last batch (or conditioning) did to the inducing points, and its bounds."""
+        return self._record().last_update()
+
+    @property
+    def watch(self) -> Watch:
+        """How its predictions of the batches that it was fitted to held up before each fit."""
+        return self._record().watch
+
+    @property
+    def bound_sum(self) -> Tensor:
+        """Sum of the online bounds of all batches, 0-dim, in nats, transformed units.
+
+        With inducing points and hyperparameters fixed it is the collapsed bound on the evidence of
+        all data; with all inputs among the inducing points it is the evidence. Otherwise it is an
+        estimate and no bound (MATHS 3.5).
+        """
+        return self._record().bound_sum()
+
+    def log_evidence(self) -> NoReturn:
+        """Refused: data absorbed earlier are summarised under the hyperparameters of their time."""
+        raise UnsupportedError(
+            "a family that can give the evidence of all its data",
+            "an OnlineSGPR, which keeps only its last batch",
+            "`bound_sum` has the sum of the online bounds; `make_mll` the bound that `fit` climbs.",
+        )
+
+    @property
+    def explores(self) -> bool:
+        """False: one batch's objective does not judge hyperparameters far from now."""
+        return False
+
+    # -- state -----------------------------------------------------------------------------------
+
+    def _layout(self) -> dict[str, Any]:
+        return {**super()._layout(), "jitter": self.jitter}
+
+    def _record(self) -> StreamRecord:
+        return cast(StreamRecord, self.held())
+
+    def _empty_state(self) -> StreamRecord:
+        return StreamRecord.empty(self._dim, self.jitter, numbers_of(self.covar_module))
+
+    def _absorb(
+        self, state: StreamRecord, X: Tensor, Y: Tensor, R: Tensor, *, exact: bool
+    ) -> StreamRecord:
+        """Select, update, and keep what it takes to do so again.
+
+        Exact conditioning: X joins the inducing points, whatever the growth policy (MATHS 3.6).
+        """
+        batch = state.batch_of(X, Y[0], R[0], self._noise_scale().detach()[0])
+        choose = JOIN if exact else self.growth
+        outcome = self._step(state.now, state.kernel_now, batch, choose)
+        return state.after(batch, R[0], outcome, numbers_of(self.covar_module))
+
+    def _rescale(self, state: StreamRecord, shift: Tensor, factor: Tensor) -> StreamRecord:
+        return state.rescaled(shift[0], factor[0], self.noise_mode != "learned")
+
+    def _step(
+        self, before: SGPRState, kernel: Tensor, batch: Batch, choose: Choice | GrowthPolicy | str
+    ) -> Outcome:
+        """`bo_stream.growth.step.step` under the hyperparameters of now."""
+        own, mean = frozen_kernel(self.covar_module), self._prior_mean().detach()[0].clone()
+        return step(before, batch, own, mean, choose, same_kernel=self._unchanged(kernel))
+
+    def _kernel_numbers(self) -> Tensor:
+        return numbers_of(self.covar_module)
+
+    def _unchanged(self, kernel: Tensor) -> bool:
+        """Whether the kernel still is what it was."""
+        return torch.equal(kernel, numbers_of(self.covar_module).to(kernel))
+
+    # -- posterior and objective -----------------------------------------------------------------
+
+    def _build_process(self, state: StreamRecord) -> SparseProcess:
+        kernel, same = frozen_kernel(self.covar_module), self._unchanged(state.kernel_now)
+        mean = self._prior_mean().detach()[0].clone()
+        return SparseProcess.of(kernel, rebase(state.now, kernel, mean, same_kernel=same)[0])
+
+    def _objective(self, profile_mean: bool) -> tuple[Tensor, Tensor | None]:
+        """Online bound of the last batch (MATHS 3.3, step 5): O(N M^2 + M^3)."""
+        state, mean = self._record(), self._prior_mean()[0]
+        batch, before = state.last_batch(self._noise_scale()[0]), state.before
+        if not batch.size:
+            return before.kappa.new_zeros(()), None
+        Z, old_index = state.now.Z, state.old_index
+        if not profile_mean:
+            return update(before, batch, self.covar_module, mean, Z, old_index).bound, None
+        out = update(before, batch, self.covar_module, mean.detach(), Z, old_index)
+        best, bound = best_mean(out, batch)
+        return bound, best.detach().reshape(1)

@@ -1,0 +1,92 @@
+"""Surrogates by name, so that loops and configurations swap families without naming classes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
+
+from torch import Tensor
+
+from bo_stream.base.streaming_gp import StreamingGP
+from bo_stream.errors import InputError
+from bo_stream.surrogates.additive_wiski import AdditiveWISKI
+from bo_stream.surrogates.cagp import CaGP
+from bo_stream.surrogates.exact import ExactGP
+from bo_stream.surrogates.hsgp import HSGP
+from bo_stream.surrogates.node_wiski import NodeWISKI
+from bo_stream.surrogates.online_sgpr import OnlineSGPR
+from bo_stream.surrogates.online_svgp import OnlineSVGP
+from bo_stream.surrogates.projected_wiski import ProjectedWISKI
+from bo_stream.surrogates.svdgp import SVDGP
+from bo_stream.surrogates.wiski import WISKI
+
+__all__ = ["FAMILIES", "in_loops", "surrogate"]
+
+FAMILIES: dict[str, Callable[..., StreamingGP]] = {
+    "wiski": WISKI,
+    "projected_wiski": ProjectedWISKI,
+    "additive_wiski": AdditiveWISKI,
+    "hsgp": HSGP,
+    "node_wiski": NodeWISKI,
+    "cagp": CaGP,
+    "exact": ExactGP,
+    "online_sgpr": OnlineSGPR,
+    "online_svgp": OnlineSVGP,
+    "svdgp": SVDGP,
+}
+
+
+def surrogate(
+    name: str,
+    train_X: Tensor,
+    train_Y: Tensor,
+    train_Yvar: Tensor | None = None,
+    *,
+    bounds: Tensor | Literal["unit"] | None,
+    **kw: Any,
+) -> StreamingGP:
+    """Build a surrogate by the name of its family.
+
+    Args:
+        name: ``wiski``, ``projected_wiski``, ``additive_wiski``, ``hsgp``, ``node_wiski``,
+            ``cagp``, ``exact``, ``online_sgpr``, ``online_svgp`` or ``svdgp``.
+        train_X: ``n x d`` raw inputs; ``n = 0`` is allowed.
+        train_Y: ``n x m`` raw outcomes.
+        train_Yvar: ``n x m`` raw noise variances, or None to learn the noise.
+        bounds: ``2 x d`` raw bounds, as given to `optimize_acqf`, or ``"unit"``: those that the
+            input transform maps to the unit cube. None only for a WISKI that is given its ``grid``.
+        kw: The family's other arguments, the same for all (``covar_module``, ``mean_module``,
+            ``likelihood``, ``input_transform``, ``outcome_transform``) or its own.
+
+    Returns:
+        The surrogate.
+
+    Raises:
+        InputError: If the name is unknown. What the family refuses, it refuses itself.
+
+    Example:
+        >>> import torch
+        >>> X = torch.rand(20, 2, dtype=torch.double)
+        >>> bounds = torch.tensor([[0.0, 0.0], [1.0, 1.0]])
+        >>> surrogate("wiski", X, X.sum(-1, keepdim=True), bounds=bounds).num_observed
+        20
+    """
+    if name not in FAMILIES:
+        raise InputError(
+            f"the name of a surrogate, one of {', '.join(FAMILIES)}",
+            repr(name),
+            "Choose one of these.",
+        )
+    return FAMILIES[name](train_X, train_Y, train_Yvar, bounds=bounds, **kw)
+
+
+def in_loops(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """A family's options as loops have them: what is left out suits data that go on coming.
+
+    Args:
+        name: The family's.
+        options: Those given.
+    """
+    if name == "wiski" and not {"grid", "grid_size"} & set(options):
+        return {**options, "grid_size": "auto"}
+    return dict(options)

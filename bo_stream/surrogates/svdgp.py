@@ -1,0 +1,250 @@
+"""SVDGP: a Gaussian process with separate bases for mean and covariance, on a stream (MATHS 6.8).
+
+[SVDGP] Cheng, Boots 2017, Variational Inference for Gaussian Process Models with Linear Complexity.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Unpack, cast
+
+import torch
+from gpytorch.mlls import MarginalLogLikelihood
+from torch import Tensor
+
+from bo_stream.base.fitting.evidence import log_evidence
+from bo_stream.base.fitting.report import FitReport
+from bo_stream.base.hyperparameter_key import numbers_of
+from bo_stream.base.options import CommonOptions, whole_number
+from bo_stream.base.streaming_gp import Promises, StreamingGP
+from bo_stream.errors import InputError
+from bo_stream.growth import Covering, GrowthPolicy
+from bo_stream.growth.policy import checked_policy, inducing_points
+from bo_stream.mathematics.decoupled.posterior import DecoupledProcess
+from bo_stream.mathematics.decoupled.state import DecoupledState, Prior
+from bo_stream.mathematics.decoupled.update import (
+    Limits,
+    absorbed,
+    law,
+    on_points,
+    rebuilt,
+    renewed,
+    restarted,
+)
+from bo_stream.mathematics.inducing.bounds import merged_moments, moments_of
+from bo_stream.mathematics.inducing.state import Batch, joined
+from bo_stream.mathematics.linalg import chol_psd
+from bo_stream.mathematics.posterior.conditioned import ConditionedProcess
+from bo_stream.mathematics.posterior.factor import cross_kernel, frozen_kernel
+from bo_stream.mathematics.posterior.process import PosteriorProcess
+
+__all__ = ["SVDGP"]
+
+JITTER = 1e-8
+EVIDENCE_ROWS = 600
+
+
+class SVDGP(StreamingGP):
+    """Exact mean on a window of data, covariance on inducing points that hold all data.
+
+    The mean is the exact GP's while n is at most ``window``. Then the rows that the inducing points
+    miss least are folded into these, as in online SGPR, and the mean is that of the rest given what
+    was folded. The covariance is that of a sparse GP (SGPR) on all data at any n. Its place is five
+    inputs and more, and n up to a few windows.
+
+    What is approximated:
+
+    - Variances are those of the sparse GP: too large far from the inducing points, never too small.
+      So a fantasy there changes the mean by more than the observation itself will: with 512 points
+      in six inputs by about twice as much. Fantasies, and `condition_on_observations`, are exact
+      conditioning of this posterior all the same. `observe` (and a fit) of a surrogate that was
+      conditioned takes the points conditioned on for data.
+    - Folded rows count by what they say about the inducing points.
+    - Hyperparameters are learned from the exact evidence of at most 600 rows (no more than the
+      window): an even sample of all that were seen, kept beside it. `log_evidence` is that of these
+      rows, hence of all data up to n = 600.
+    - The mean is solved for by conjugate gradients, to ``tolerance``. Noise deviations of a
+      thousandth of the signal's would take hundreds of iterations. Instead of stopping short, the
+      window is factorised then, O(window^3) a batch: such streams are slow.
+
+    With M inducing points and a window of r: memory O(r^2 + M^2) whatever has been seen; `observe`
+    of q points O(r^2 + r M) an iteration, of which there are a few to some dozens, and O(q M^2 +
+    M^3); a posterior O(M^3) once, then O(M^2 + r) a point.
+
+    Args:
+        train_X: ``n x d`` raw inputs; ``n = 0`` is allowed.
+        train_Y: ``n x 1`` raw outcomes.
+        train_Yvar: ``n x 1`` raw noise variances, or None to learn the noise.
+        bounds: Optional ``2 x d`` raw bounds; points outside are refused.
+        common: ``covar_module`` (any gpytorch kernel), ``mean_module``, ``likelihood``,
+            ``input_transform``, ``outcome_transform``: see `StreamingGP`.
+        window: Rows that the mean is exact on.
+        covar_basis: Most inducing points, where ``growth`` is left out.
+        slack: Rows beyond the window before some are folded, all at once.
+        growth: Which inducing points a batch leaves behind, instead of up to ``covar_basis`` that
+            cover the data; see `bo_stream.growth`. A policy has a cap of its own.
+        tolerance: Of the mean's solution: exact for targets moved by this many noise deviations.
+
+    Example:
+        >>> import torch
+        >>> X = torch.rand(60, 6, dtype=torch.double)
+        >>> Y = X.sum(-1, keepdim=True)
+        >>> model = SVDGP(X[:40], Y[:40], window=50, covar_basis=20, slack=5)
+        >>> model.observe(X[40:], Y[40:]).inducing_points.shape
+        torch.Size([20, 6])
+        >>> model.num_in_window, model.num_observed
+        (50, 60)
+    """
+
+    promises = Promises(
+        order_invariant=False, bytes_constant=True, updates_without_drift=5_000, multi_output=False
+    )
+
+    def __init__(
+        self,
+        train_X: Tensor,
+        train_Y: Tensor,
+        train_Yvar: Tensor | None = None,
+        *,
+        window: int = 2048,
+        covar_basis: int = 512,
+        slack: int = 64,
+        growth: GrowthPolicy | None = None,
+        tolerance: float = 0.01,
+        **common: Unpack[CommonOptions],
+    ) -> None:
+        super().__init__(train_X, train_Y, train_Yvar, **common)
+        self.window = whole_number("window", window, 2)
+        self.covar_basis = whole_number("covar_basis", covar_basis, 1)
+        self.slack = whole_number("slack", slack, 0)
+        self.growth = checked_policy(Covering(covar_basis) if growth is None else growth)
+        if not 0.0 < tolerance < 1.0:
+            raise InputError("a tolerance between 0 and 1", f"{tolerance}", "0.01 suits most.")
+        self.tolerance = float(tolerance)
+        self._begin(train_X, train_Y, train_Yvar)
+
+    # -- what the user sees ----------------------------------------------------------------------
+
+    @property
+    def inducing_points(self) -> Tensor:
+        """The inducing points, ``M x d``, raw, float64."""
+        return self._raw_inputs(self._state_now().past.Z)
+
+    @property
+    def num_in_window(self) -> int:
+        """How many rows the mean is exact on."""
+        return self._state_now().window.size
+
+    def fit(self, max_evals: int | None = None) -> FitReport:
+        """Fit the hyperparameters, warm-started from where they are, and rebuild the state.
+
+        Inducing points are chosen again: from the window while nothing has been folded, else from
+        those that there are and the window. What was folded is carried over. Interrupted, it leaves
+        the best hyperparameters seen.
+
+        Args:
+            max_evals: Most objective-and-gradient evaluations, O(600^3) each; None: until the gain
+                falls below 0.01 nat.
+        """
+        try:
+            return super().fit(max_evals)
+        finally:
+            self._wholly(self._rebuild)
+
+    def custom_fit(self, mll: MarginalLogLikelihood, *args: Any, **kw: Any) -> Any:
+        """The hook of `fit_gpytorch_mll`; like `fit`, it ends by rebuilding the state."""
+        mll = super().custom_fit(mll, *args, **kw)
+        self._wholly(self._rebuild)
+        return mll
+
+    # -- state -----------------------------------------------------------------------------------
+
+    def _layout(self) -> dict[str, Any]:
+        return {**super()._layout(), "window": self.window, "slack": self.slack}
+
+    def _sizes(self) -> dict[str, int]:
+        return {**super()._sizes(), "p": len(self._prior().numbers)}
+
+    def _state_now(self) -> DecoupledState:
+        return cast(DecoupledState, self.held())
+
+    def _empty_state(self) -> DecoupledState:
+        return DecoupledState.empty(self._dim, JITTER, self._prior())
+
+    def _limits(self) -> Limits:
+        sample = min(EVIDENCE_ROWS, self.window)
+        return Limits(self.window, self.slack, sample, self.tolerance)
+
+    def _prior(self) -> Prior:
+        """The hyperparameters of now."""
+        scale, mean = self._noise_scale().detach()[0], self._prior_mean().detach()[0]
+        numbers = numbers_of(self.covar_module, self.likelihood, self.mean_module).to(scale)
+        return Prior(frozen_kernel(self.covar_module), mean.clone(), scale.clone(), numbers)
+
+    def _absorb(
+        self, state: DecoupledState, X: Tensor, Y: Tensor, R: Tensor, *, exact: bool
+    ) -> DecoupledState:
+        """Choose inducing points, let rows join, solve, fold (MATHS 6.8).
+
+        Exact conditioning: the data wait on top of the law of the rest (MATHS 1), until more come.
+        """
+        rows = Batch(X, Y[0], R[0])
+        if exact:
+            return replace(state, waiting=joined(state.waiting, rows))
+        prior = self._prior()
+        state = self._settled(renewed(state, prior, self._limits()), prior)
+        return self._with_rows(state, rows, prior)
+
+    def _with_rows(self, state: DecoupledState, rows: Batch, prior: Prior) -> DecoupledState:
+        """With more rows, their noise before any learned scale."""
+        y, noise = rows.y, prior.scale * rows.noise
+        moments = merged_moments(state.moments(), moments_of(y))
+        batch = Batch(rows.X, y, noise, moments, int(state.batches))
+        before = law(state, prior)
+        chosen = inducing_points(before, batch, self.growth.select(before, batch, prior.kernel))
+        return absorbed(on_points(state, *chosen[:2], prior), rows, prior, self._limits())
+
+    def _settled(self, state: DecoupledState, prior: Prior) -> DecoupledState:
+        """With the points conditioned on taken for data."""
+        waiting = state.waiting
+        if not waiting.size:
+            return state
+        none = Batch(waiting.X[:0], waiting.y[:0], waiting.noise[:0])
+        return self._with_rows(replace(state, waiting=none), waiting, prior)
+
+    def _rebuild(self) -> None:
+        """Bring the state to the hyperparameters of now, unless it is there."""
+        prior, state = self._prior(), self._state_now()
+        if torch.equal(state.made_with, prior.numbers):
+            return
+        if state.window.size:
+            before = restarted(state, prior)
+            rows = state.window.batch(prior.scale)
+            batch = replace(rows, moments=state.moments(), index=int(state.batches) - 1)
+            selection = self.growth.select(before, batch, prior.kernel)
+            chosen = inducing_points(before, batch, selection)
+            state = rebuilt(state, before, *chosen[:2], prior, self._limits())
+            self.hold("state", self._settled(state, prior))
+            self._changed()
+
+    def _rescale(self, state: DecoupledState, shift: Tensor, factor: Tensor) -> DecoupledState:
+        scaled = state.rescaled(shift[0], factor[0], self.noise_mode != "learned")
+        return renewed(scaled, self._prior(), self._limits())
+
+    # -- posterior and objective -----------------------------------------------------------------
+
+    def _build_process(self, state: DecoupledState) -> PosteriorProcess:
+        prior, waiting = self._prior(), state.waiting
+        process = DecoupledProcess.of(renewed(state, prior, self._limits()), prior)
+        if not waiting.size:
+            return process
+        noise = (prior.scale * waiting.noise)[None]
+        return ConditionedProcess(process, waiting.X, waiting.y[None], noise)
+
+    def _objective(self, profile_mean: bool) -> tuple[Tensor, Tensor | None]:
+        """Log evidence of the sample of rows: O(600^3)."""
+        rows = self._state_now().sample
+        noise = self._noise_scale() * rows.noise
+        L = chol_psd(cross_kernel(self.covar_module, rows.X, rows.X) + noise.diag_embed())
+        mean = None if profile_mean and len(rows.y) else self._prior_mean()
+        return log_evidence(L, rows.y[None], mean)

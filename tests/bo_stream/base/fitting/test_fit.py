@@ -1,0 +1,330 @@
+"""Fits: several starts, a second look, every evaluation counted, interruptions, resuming."""
+
+from __future__ import annotations
+
+import copy
+import random
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from botorch.models.transforms import Standardize
+from gpytorch.constraints import Interval
+from gpytorch.kernels import RBFKernel, ScaleKernel
+from scipy.optimize import minimize
+from torch import Tensor
+
+from bo_stream import WISKI, CaGP, ExactGP, OnlineSGPR, OnlineSVGP
+from bo_stream.base.fitting import Coordinates, fit_model, log_prior, profiled_mean
+from bo_stream.errors import StateError
+from bo_stream.testing.wholeness import interrupted, lines_of
+from problems import synthetic
+from tests.raw import RAW
+
+BOX = torch.tensor([[0.0] * 3, [1.0] * 3]).double()
+
+
+def levy(n: int, seed: int = 0) -> tuple[Tensor, Tensor]:
+    torch.manual_seed(100 * seed + 100)
+    X = torch.rand(n, 3).double()
+    return X, synthetic("levy", dim=3, seed=seed)(X)
+
+
+def exact(X: Tensor, Y: Tensor, **kw: Any) -> ExactGP:
+    return ExactGP(X, Y, bounds=BOX, outcome_transform=Standardize(1), **kw)
+
+
+def waves(n: int, seed: int = 0) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    X = torch.rand(n, 1, generator=generator).double()
+    return X, (6.0 * X).sin() + 0.2 * torch.randn(n, 1, generator=generator).double()
+
+
+def wiski(n: int, **kw: Any) -> WISKI:
+    X, Y = waves(n)
+    return WISKI(X, Y, bounds=BOX[:, :1], grid_size=20, outcome_transform=Standardize(1), **kw)
+
+
+def spied(model: Any, seen: Callable[[float], None]) -> Any:
+    """The model, telling each value of its objective plus log priors."""
+    inner = model._objective
+
+    def objective(profile_mean: bool) -> tuple[Tensor, Tensor | None]:
+        value, mean = inner(profile_mean=profile_mean)
+        seen(float((value + log_prior(model)).detach()))
+        return value, mean
+
+    model._objective = objective
+    return model
+
+
+def value_of(model: Any) -> float:
+    """Objective plus log priors at the hyperparameters and the mean of now."""
+    return float((model._objective(profile_mean=False)[0] + log_prior(model)).detach())
+
+
+def scipy_ends_at(model: Any) -> float:
+    """Where L-BFGS-B gets from where the model is."""
+    skip = profiled_mean(model)
+    coordinates = Coordinates(model, skip)
+
+    def negative(u: np.ndarray) -> tuple[float, np.ndarray]:
+        coordinates.set(torch.from_numpy(u.copy()))
+        model.zero_grad()
+        value = model._objective(profile_mean=skip)[0] + log_prior(model)
+        value.backward()
+        return -float(value.detach()), -coordinates.gradient().numpy()
+
+    bounds = list(zip(coordinates.lower.tolist(), coordinates.upper.tolist(), strict=True))
+    start = coordinates.get().numpy()
+    found = minimize(negative, start, jac=True, bounds=bounds, method="L-BFGS-B")
+    return -float(found.fun)
+
+
+# -- modes -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", [0, 2, 5])
+def test_the_first_fit_is_not_caught_in_a_poor_mode(seed: int) -> None:
+    X, Y = levy(100, seed)
+    model = exact(X, Y)
+    reached = scipy_ends_at(exact(X, Y))
+    report = model.fit()
+    assert report.converged
+    assert report.value > reached - 0.1
+    assert scipy_ends_at(copy.deepcopy(model)) < report.value + 0.05
+
+
+def test_far_starts_again_once_the_data_have_grown() -> None:
+    X, Y = levy(60)
+    model = exact(X[:10], Y[:10])
+    counts = [model.fit().evaluations]
+    for end in (13, 39, 40, 41, 60):
+        start = model.num_observed
+        model.observe(X[start:end], Y[start:end])
+        counts.append(model.fit().evaluations)
+    assert counts[0] > 40 and counts[3] > 40
+    assert max(counts[1], counts[2], counts[4], counts[5]) < 40
+
+
+def test_a_restart_far_from_a_bad_mode_finds_the_better_one() -> None:
+    """Much noise was right for the first few data; with more, another mode is."""
+    X, Y = waves(80)
+    model = ExactGP(X[:4], Y[:4], outcome_transform=Standardize(1), input_transform=None)
+    model.fit()
+    model.covar_module.base_kernel.lengthscale = 300.0
+    model.covar_module.outputscale = 1e-3
+    model.likelihood.noise = 1.0
+    model.observe(X[4:], Y[4:])
+    fresh = ExactGP(
+        X, Y, outcome_transform=copy.deepcopy(model.outcome_transform), input_transform=None
+    )
+    assert model.fit().value > fresh.fit().value - 0.02
+
+
+@pytest.mark.parametrize("trust", [0.1, 0.5])
+def test_no_far_starts_under_trust(trust: float) -> None:
+    X, Y = levy(40)
+    model = exact(X, Y)
+    coordinates = Coordinates(model, skip_mean=True)
+    start, places = coordinates.get(), []
+    spied(model, lambda _: places.append(coordinates.get()))
+    report = fit_model(model, None, trust)
+    assert len(places) == report.evaluations
+    assert max(float((u - start).abs().max()) for u in places) <= trust + 1e-6
+    assert not len(model.get_buffer("_explored")) or float(model._explored[0]) == 0.0
+
+
+@pytest.mark.parametrize("family", [OnlineSGPR, OnlineSVGP])
+def test_an_objective_of_one_batch_is_not_explored(family: type) -> None:
+    X, Y = waves(30)
+    options = {"initial_steps": 20} if family is OnlineSVGP else {}
+    model = family(X, Y, outcome_transform=Standardize(1), **options)
+    first = Coordinates(model, skip_mean=True).get()
+    places: list[Tensor] = []
+    spied(model, lambda _: places.append(Coordinates(model, skip_mean=True).get()))
+    fit_model(model)
+    assert float((places[1] - first).abs().max()) <= 2.0
+    assert not len(model._explored) or float(model._explored[0]) == 0.0
+
+
+def test_cagp_explores_too() -> None:
+    X, Y = levy(100)
+    model = CaGP(X, Y, bounds=BOX, outcome_transform=Standardize(1), input_transform=None)
+    assert abs(model.fit().value - exact(X, Y).fit().value) < 0.1
+
+
+# -- what a report says ----------------------------------------------------------------------------
+
+
+def test_every_evaluation_is_counted() -> None:
+    X, Y = levy(80)
+    values: list[float] = []
+    model = spied(exact(X[:12], Y[:12]), values.append)
+    for end in (12, 14, 20, 48, 49, 50, 80):
+        start = model.num_observed
+        model.observe(X[start:end], Y[start:end])
+        values.clear()
+        report = model.fit()
+        assert report.evaluations == len(values)
+        assert report.value == max(values)
+        assert abs(value_of(model) - report.value) < 1e-9 * (1 + abs(report.value))
+
+
+def test_the_limit_holds_for_all_starts_together() -> None:
+    X, Y = levy(30)
+    for most in (1, 2, 3, 10, 25, 50, 70):
+        values: list[float] = []
+        report = spied(exact(X, Y), values.append).fit(most)
+        assert report.evaluations == len(values) <= most
+        assert report.value == max(values) >= values[0]
+
+
+def test_small_budgets_are_not_spent_on_far_starts() -> None:
+    X, Y = levy(30)
+    model = exact(X, Y)
+    model.fit(12)
+    assert model.fit().evaluations > 40  # they are still to come
+
+
+def test_a_warm_fit_takes_a_few() -> None:
+    counts = []
+    for seed in range(3):
+        X, Y = levy(90, seed)
+        model = exact(X[:50], Y[:50])
+        model.fit()
+        for i in range(50, 90, 2):
+            model.observe(X[i : i + 2], Y[i : i + 2])
+            counts.append(model.fit().evaluations)
+    assert sorted(counts)[len(counts) // 2] <= 3
+
+
+# -- what is refused -------------------------------------------------------------------------------
+
+
+def state_of(model: Any) -> dict[str, Tensor]:
+    return {k: v.clone() for k, v in model.state_dict().items() if isinstance(v, Tensor)}
+
+
+@pytest.mark.parametrize("free", [True, False])
+def test_outcomes_that_overflow_are_refused(free: bool) -> None:
+    X = torch.rand(10, 1).double()
+    model = WISKI(X, 1e200 * X, bounds=BOX[:, :1], grid_size=12, **RAW)
+    for p in model.parameters():
+        p.requires_grad_(free)
+    before = state_of(model)
+    with pytest.raises(StateError, match="Standardize"):
+        model.fit()
+    after = state_of(model)
+    assert all(torch.equal(after[k], v) for k, v in before.items())
+    assert not model.training
+
+
+def test_a_covariance_that_does_not_factorise_is_refused() -> None:
+    X, Y = waves(6)
+    model = ExactGP(X, Y, **RAW)
+    before = state_of(model)
+
+    def broken(profile_mean: bool) -> Any:
+        raise torch.linalg.LinAlgError("not positive definite")
+
+    model._objective = broken  # type: ignore[method-assign]
+    with pytest.raises(torch.linalg.LinAlgError):
+        model.fit()
+    assert all(torch.equal(v, before[k]) for k, v in state_of(model).items())
+    assert not model.training
+
+
+# -- interruptions ---------------------------------------------------------------------------------
+
+
+def unfitted() -> Any:
+    X, Y = waves(9)
+    return ExactGP(X, Y, bounds=BOX[:, :1], outcome_transform=Standardize(1))
+
+
+def on_a_grid() -> Any:
+    return wiski(8)
+
+
+def warm() -> Any:
+    X, Y = waves(14)
+    model = ExactGP(X[:12], Y[:12], bounds=BOX[:, :1], outcome_transform=Standardize(1))
+    model.fit()
+    return model.observe(X[12:], Y[12:])
+
+
+@pytest.mark.parametrize("make", [unfitted, on_a_grid, warm])
+def test_an_interrupted_fit_keeps_the_best_point_seen(make: Callable[[], Any]) -> None:
+    """At the beginning and the end, where most is written, and at some lines between."""
+    fresh = make()
+    total = lines_of(partial(copy.deepcopy(fresh).fit, 24))
+    start, raw = value_of(fresh), [p.detach().clone() for p in fresh.parameters()]
+    between = random.Random(0).sample(range(40, total - 70), 6)
+    for at in [*range(1, 40, 8), *sorted(between), *range(total - 70, total - 2, 7)]:
+        model, values = copy.deepcopy(fresh), list[float]()
+        interrupted(partial(spied(model, values.append).fit, 24), at)
+        del model._objective
+        now = value_of(model)
+        untouched = all(torch.equal(p, q) for p, q in zip(model.parameters(), raw, strict=True))
+        assert untouched or min(abs(now - v) for v in values) < 1e-8, at
+        assert now >= max([start, *values[:-1]]) - 1e-8, at  # the last may not be booked yet
+        assert all(p.grad is None for p in model.parameters()), at
+        assert not model.training, at
+        assert bool(model.posterior(torch.rand(2, 1).double()).mean.isfinite().all()), at
+        curvature = model.get_buffer("_curvature")
+        assert curvature.shape in ((0, 0), (3, 3)) and bool(curvature.isfinite().all()), at
+    assert model.fit().value > now - 1e-8
+
+
+@pytest.mark.parametrize("evaluation", [1, 2, 5, 20])
+def test_a_fit_interrupted_in_an_evaluation(evaluation: int) -> None:
+    model, values = unfitted(), list[float]()
+
+    def seen(value: float) -> None:
+        if len(values) + 1 == evaluation:
+            raise KeyboardInterrupt
+        values.append(value)
+
+    start, done = value_of(model), unfitted().fit().value
+    with pytest.raises(KeyboardInterrupt):
+        spied(model, seen).fit()
+    del model._objective
+    assert abs(value_of(model) - max([start, *values])) < 1e-8
+    assert not model.training
+    assert all(p.grad is None for p in model.parameters())
+    assert model.fit().value > done - 0.1
+
+
+# -- resuming --------------------------------------------------------------------------------------
+
+
+def test_a_fit_goes_on_after_saving_as_it_would_have() -> None:
+    X, Y = levy(60)
+    model = exact(X[:10], Y[:10])
+    model.fit()
+    other = exact(X[:10], Y[:10])
+    other.load_state_dict(model.state_dict())
+    for end in (12, 20, 45, 60):
+        start = model.num_observed
+        reports = [m.observe(X[start:end], Y[start:end]).fit() for m in (model, other)]
+        assert reports[0] == reports[1]
+    for name, value in model.state_dict().items():
+        if isinstance(value, Tensor):
+            assert torch.equal(value, other.state_dict()[name]), name
+
+
+def test_other_hyperparameters_than_those_the_curvature_is_of() -> None:
+    """A kernel with more of them than the last fit had: a cold start, and no error."""
+    X, Y = waves(20)
+    model = ExactGP(X, Y, outcome_transform=Standardize(1), input_transform=None)
+    model.fit()
+    model.covar_module = ScaleKernel(RBFKernel()) + ScaleKernel(
+        RBFKernel(lengthscale_constraint=Interval(0.01, 0.2))
+    )
+    model.double()
+    report = model.fit()
+    assert report.converged and report.value >= value_of(model) - 1e-8

@@ -1,0 +1,169 @@
+"""What is wrong with a configuration is said with its line and its key."""
+
+from pathlib import Path
+
+import pytest
+
+from bo_stream.cli.config import Places, read_config
+from bo_stream.cli.toml_document import ConfigError, Document
+
+TOML = """name = "oven"
+goal = "minimise"
+budget = 20
+# a comment
+store = "sqlite:///oven.db"
+[inputs.pressure]
+low = 1.0
+high = 10.0
+[inputs.rate]
+low = 1e-4
+high = 0.1
+log = true
+[run]
+workers = 2
+timeout = 60
+"""
+
+
+def read(folder: Path, text: str) -> object:
+    path = folder / "oven.toml"
+    path.write_text(text)
+    return read_config(path)
+
+
+def test_all_of_it_is_read(tmp_path: Path) -> None:
+    config = read(tmp_path, TOML)
+    assert (config.name, config.goal, config.budget) == ("oven", "minimise", 20)
+    assert config.store == f"sqlite:///{tmp_path}/oven.db"
+    assert config.space["rate"].log and not config.space["pressure"].log
+    assert (config.run.workers, config.run.timeout, config.run.q) == (2, 60.0, None)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ('"minimise"', '"cool"', "line 2, goal: Expected one of maximise, minimise, learn"),
+        ("budget = 20", "budget = 2.5", "line 3, budget: Expected a whole number from 2 on"),
+        ("budget = 20", "budget = true", "line 3, budget: Expected a whole number"),
+        ("budget = 20", "budgte = 20", "line 3, budgte: Expected keys among"),
+        ("budget = 20", "budgte = 20", "Did you mean 'budget'?"),
+        ('name = "oven"', "name = 3", "line 1, name: Expected a text"),
+        ('name = "oven"', "", "oven.toml: Expected a key 'name'; got none"),
+        ("low = 1.0", "low = 10.0", "line 7, inputs.pressure.low: Expected a lower bound below"),
+        ("low = 1.0", 'low = "1"', "line 7, inputs.pressure.low: Expected a finite number"),
+        ("low = 1.0", "low = -inf", "line 7, inputs.pressure.low: Expected a finite number"),
+        (
+            "low = 1.0\n",
+            "",
+            "line 6, inputs.pressure: Expected a key 'low' under [inputs.pressure]",
+        ),
+        ("low = 1e-4", "low = 0.0", "line 10, inputs.rate.low: Expected a positive bound"),
+        ("log = true", 'log = "yes"', "line 12, inputs.rate.log: Expected true or false"),
+        ("log = true", "scale = 1", "line 12, inputs.rate.scale: Expected keys among"),
+        ("timeout = 60", "timeout = 0", "line 15, run.timeout: Expected seconds, more than 0"),
+        ("timeout = 60", "q = 2", "line 15, run.q: Expected workers or q; got both"),
+        ("workers = 2\n", "", "line 14, run.timeout: Expected workers beside timeout"),
+        ("[run]", "[rum]", "line 13, rum: Expected keys among"),
+        ("high = 10.0", "high = 10.0.0", "line 8"),
+        ("[run]", "[pool]\nfile='p.csv'\n[run]", "line 13, pool: Expected either tables"),
+    ],
+)
+def test_what_is_wrong_is_said_with_line_and_key(
+    tmp_path: Path, old: str, new: str, said: str
+) -> None:
+    assert old in TOML
+    with pytest.raises(ConfigError) as error:
+        read(tmp_path, TOML.replace(old, new))
+    assert said in str(error.value) and str(error.value).startswith(str(tmp_path / "oven.toml"))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a = 1\n[t]\nx = 1\nkey = 2\n",
+        "t.x = 1\n\n\nt.key = 2\n",
+        "# key = 0\n\n\nt = {x = 1, key = 2}\n",
+        'a = """\nkey = 1\n"""\nt = {key = 2}\n',
+        "[a]\nkey = [\n 1,\n]\n[t]\n'key' = 2\n".replace("[\n 1,\n]", "[1,\n]"),
+    ],
+)
+def test_a_key_is_found_however_it_is_written(text: str) -> None:
+    document = Document(Path("d.toml"), text)
+    lines = text.splitlines()
+    line = document.line(("t", "key"))
+    assert document.values["t"]["key"] == 2
+    assert line is not None and "key" in lines[line - 1] and "2" in lines[line - 1]
+
+
+def test_a_table_in_pieces_stands_where_it_begins() -> None:
+    document = Document(Path("d.toml"), "a = 1\nt.x = 1\nt.y = 2\n")
+    assert document.line(("t",)) == 2 and document.line(("t", "z")) == 2
+    assert document.line(("z",)) is None
+
+
+def test_a_file_that_is_not_there_names_init(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="bo-stream init"):
+        read_config(tmp_path / "none.toml")
+
+
+def test_the_template_is_read_with_and_without_its_comments(tmp_path: Path, bo) -> None:
+    assert bo("init")[0] == 0
+    path = tmp_path / "campaign.toml"
+    assert read_config(path).name == "oven"
+    text = path.read_text()
+    code, _, err = bo("init")
+    assert code == 2 and "is there already" in err and path.read_text() == text
+
+    lines = text.splitlines()
+    start = next(i for i, line in enumerate(lines) if line.startswith("[inputs"))
+    end = next(i for i, line in enumerate(lines) if line.startswith("# Instead"))
+    pool = [
+        line.removeprefix("# ")
+        for line in lines[:start] + lines[end:]
+        if "=" in line or "[" in line
+    ]
+    kept = [line for line in pool if not line.startswith("q = ")]  # not beside workers
+    path.write_text("\n".join(kept))
+    (tmp_path / "places.csv").write_text("site,lon,lat\n")
+    config = read_config(path)
+    assert isinstance(config.space, Places) and config.space.inputs == ["lon", "lat"]
+    assert config.surrogate == {"name": "wiski", "grid_size": 20} and config.run.workers == 4
+
+
+def test_the_files_of_a_pool_are_relative_to_the_configuration(tmp_path: Path) -> None:
+    text = TOML[: TOML.index("[inputs.pressure")] + '[pool]\nfile = "p.csv"\n'
+    with pytest.raises(ConfigError, match="line 7, pool.file: Expected a CSV of places"):
+        read(tmp_path, text)
+    (tmp_path / "p.csv").write_text("x\n")
+    assert read(tmp_path, text).space.file == tmp_path / "p.csv"
+
+
+SURROGATE = '[surrogate]\nname = "wiski"\ngrid_size = 8\n[acquisition]\nname = "qucb"\nbeta = 2.0\n'
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ('"wiski"', '"wisky"', "line 17, surrogate.name: Expected one of wiski"),
+        ('"wiski"', '"wisky"', "Did you mean 'wiski'?"),
+        ("grid_size", "gridsize", "line 18, surrogate.gridsize: Expected keys among"),
+        ("grid_size = 8", 'grid_size = "many"', "line 17, surrogate.name"),
+        ('"qucb"', '"ucb"', "line 20, acquisition.name: Expected one of qucb, ei"),
+        ("beta", "betta", "line 21, acquisition.betta: Expected keys among name, beta"),
+    ],
+)
+def test_names_and_options_are_refused_before_anything_is_measured(
+    tmp_path: Path, bo, old: str, new: str, said: str
+) -> None:
+    assert old in SURROGATE
+    (tmp_path / "oven.toml").write_text(TOML + SURROGATE.replace(old, new))
+    code, out, err = bo("suggest", "oven.toml")
+    assert (code, out) == (2, "") and said in err and err.count("\n") == 1
+    assert not (tmp_path / "oven.db").exists()
+
+
+def test_a_family_that_cannot_have_so_many_inputs_is_refused(tmp_path: Path, bo) -> None:
+    inputs = "".join(f"[inputs.x{i}]\nlow = 0\nhigh = 1\n" for i in range(4))
+    (tmp_path / "c.toml").write_text(f"{TOML}{inputs}{SURROGATE}")
+    code, _, err = bo("suggest", "c.toml")
+    assert code == 2 and "line 29, surrogate.name: " in err

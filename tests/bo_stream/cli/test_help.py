@@ -1,0 +1,97 @@
+"""Help comes at once, because nothing heavy is imported for it; so does the package itself."""
+
+import subprocess
+import sys
+
+import pytest
+
+from bo_stream.cli.app import app
+
+COMMANDS = [command.name for command in app.registered_commands]
+HEAVY = (
+    "torch",
+    "botorch",
+    "pandas",
+    "numpy",
+    "matplotlib",
+    "plotly",
+    "sqlalchemy",
+    "rich",
+    "pydantic",
+)
+
+
+def python(code: str, *args: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", code, *args], capture_output=True, text=True, check=False
+    )
+
+
+MAIN = f"""
+import sys
+from bo_stream.__main__ import main
+try:
+    main()
+finally:
+    print([name for name in {HEAVY} if name in sys.modules], file=sys.stderr)
+"""
+
+
+def test_all_commands_are_there() -> None:
+    known = "init, run, resume, status, trials, plot, suggest, tell, map, report"
+    assert ", ".join(map(str, COMMANDS)) == known
+
+
+@pytest.mark.parametrize("args", [[], *([str(name)] for name in COMMANDS)])
+def test_help_imports_nothing_heavy(args: list[str]) -> None:
+    done = python(MAIN, *args, "--help")
+    assert done.returncode == 0
+    assert done.stdout.startswith(" ".join(["Usage: bo-stream", *args]))
+    assert done.stderr == "[]\n"
+
+
+def test_a_wrong_configuration_is_refused_before_anything_heavy_is_imported(tmp_path) -> None:
+    (tmp_path / "c.toml").write_text('name = "c"\ngoal = "cool"\n')
+    done = python(MAIN, "suggest", str(tmp_path / "c.toml"))
+    assert done.returncode == 2
+    refused, heavy = done.stderr.splitlines()
+    assert "line 2, goal" in refused
+    assert heavy in ("[]", "['pydantic']")  # a newer typer reads arguments with it
+
+
+def test_without_typer_one_line_names_the_extra() -> None:
+    code = "import sys; sys.modules['typer'] = None\nfrom bo_stream.__main__ import main; main()"
+    done = python(code, "--help")
+    assert done.returncode == 2 and done.stdout == ""
+    assert done.stderr == "bo-stream needs typer (extra 'cli'): pip install 'bo_stream[cli]'\n"
+
+
+def test_names_of_the_package_are_imported_when_used() -> None:
+    code = """
+import pickle, sys
+import bo_stream
+assert "torch" not in sys.modules and "WISKI" in dir(bo_stream)
+from bo_stream import WISKI
+assert bo_stream.WISKI is WISKI and pickle.loads(pickle.dumps(WISKI)) is WISKI
+everything = {}
+exec("from bo_stream import *", everything)
+assert set(bo_stream.__all__) <= set(everything)
+assert bo_stream.growth.VIPS and bo_stream.load
+try:
+    bo_stream.nothing
+except AttributeError as error:
+    print(error)
+"""
+    done = python(code)
+    assert done.stderr == ""
+    assert done.stdout == "module 'bo_stream' has no attribute 'nothing'\n"
+
+
+def test_sample_functions_are_registered_with_any_surrogate() -> None:
+    code = """
+from bo_stream.surrogates.wiski import WISKI
+from botorch.sampling.pathwise.posterior_samplers import DrawMatheronPaths
+assert DrawMatheronPaths.dispatch(WISKI) is not DrawMatheronPaths.dispatch(object)
+"""
+    done = python(code)
+    assert (done.returncode, done.stderr) == (0, "")

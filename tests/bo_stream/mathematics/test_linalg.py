@@ -1,0 +1,59 @@
+"""Cholesky factors: as they are, repaired once, or refused."""
+
+import pytest
+import torch
+
+from bo_stream.errors import StateError
+from bo_stream.mathematics.linalg import chol_psd, low_rank, with_jitter
+
+
+def ones(n=3, scale=2.0):
+    """A covariance of rank one."""
+    return torch.full((n, n), scale, dtype=torch.float64)
+
+
+def test_a_regular_covariance_is_factored_as_it_is():
+    C = ones() + torch.eye(3).double()
+    L = chol_psd(C)
+    assert torch.equal(L, torch.linalg.cholesky(C))
+
+
+def test_a_singular_one_is_repaired_by_a_share_of_its_diagonal():
+    for scale in (1e-6, 2.0, 1e6):
+        C = ones(scale=scale) - 1e-12 * scale * torch.eye(3).double()
+        L = chol_psd(C)
+        assert torch.allclose(L @ L.mT, with_jitter(C, 1e-10), rtol=1e-14, atol=0.0)
+
+
+def test_one_of_a_batch():
+    C = torch.stack([ones() + torch.eye(3).double(), ones()])
+    L = chol_psd(C)
+    assert torch.allclose(L @ L.mT, C, atol=1e-9)
+
+
+def test_what_is_no_covariance_is_refused():
+    C = torch.diag(torch.tensor([1.0, -1.0, 1.0], dtype=torch.float64))
+    with pytest.raises(torch.linalg.LinAlgError):
+        chol_psd(C)
+    with pytest.raises(StateError, match="row 2"):
+        chol_psd(C, error=lambda row: StateError("a covariance", f"row {row}", "Check it."))
+    with pytest.raises(torch.linalg.LinAlgError):
+        chol_psd(ones() - 1e-12 * torch.eye(3).double(), repair=0.0)
+
+
+def test_a_matrix_of_low_rank_is_found_with_its_signs():
+    draws = torch.randn(2, 50, 5, generator=torch.Generator().manual_seed(0)).double()
+    signs = torch.tensor([3.0, -2.0, 1.0, 1e-3, -1e-3]).double()
+    D = draws @ torch.diag(signs) @ draws.mT
+    E, s = low_rank(D, 8, 1e-12)
+    assert s.shape == (2, 5) and bool(((s > 0).sum(-1) == 3).all())
+    assert torch.allclose(E.mT @ torch.diag_embed(s) @ E, D, atol=1e-12)
+    assert torch.allclose(E @ E.mT, torch.eye(5).double(), atol=1e-12)
+
+
+def test_a_matrix_of_higher_rank_is_said_to_be_so():
+    assert low_rank(torch.eye(50).double()[None], 8, 1e-12) is None
+    assert low_rank(torch.eye(8).double()[None], 8, 1e-12) is not None
+    E, s = low_rank(torch.zeros(1, 0, 0).double(), 8, 1e-12)
+    assert E.shape == (1, 0, 0) and s.shape == (1, 0)
+    assert low_rank(torch.zeros(1, 9, 9).double(), 8, 1e-12)[1].shape == (1, 0)

@@ -1,0 +1,309 @@
+"""CaGP on a stream against dense Gaussian-process identities."""
+
+import copy
+
+import pytest
+import torch
+from botorch.models.transforms import Normalize, Standardize
+from gpytorch.kernels import MaternKernel, RBFKernel, RQKernel, ScaleKernel
+from gpytorch.likelihoods import GaussianLikelihood
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bo_stream import ExactGP
+from bo_stream.actions import BlockSparse, ConjugateGradient, Identity, TopEigenvectors, UnitBlocks
+from bo_stream.errors import InputError, UnsupportedError
+from bo_stream.mathematics.computation_aware.products import kernel_block
+from bo_stream.surrogates.cagp import CaGP
+from tests.raw import RAW
+
+D = 2
+POLICIES = {
+    "block": BlockSparse(6),
+    "unit": UnitBlocks(6),
+    "cg": ConjugateGradient(6),
+    "eigen": TopEigenvectors(6),
+    "identity": Identity(),
+}
+
+
+def data(n, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    X = torch.rand(n, D, generator=generator, dtype=torch.float64)
+    Y = torch.sin(5 * X.sum(-1, keepdim=True))
+    Y = Y + 0.1 * torch.randn(n, 1, generator=generator, dtype=torch.float64)
+    Yvar = 0.01 + 0.05 * torch.rand(n, 1, generator=generator, dtype=torch.float64)
+    return X, Y, Yvar
+
+
+def kernel(kind=MaternKernel):
+    k = ScaleKernel(kind(ard_num_dims=D)).double()
+    k.base_kernel.lengthscale = torch.tensor([[0.4, 0.6]], dtype=torch.float64)
+    k.outputscale = 1.3
+    return k
+
+
+def model(n, policy, seed=0, noise="learned", kind=MaternKernel, **options):
+    X, Y, Yvar = data(n, seed)
+    if noise == "learned":
+        made = CaGP(X, Y, actions=policy, covar_module=kernel(kind), **{**RAW, **options})
+        made.likelihood.noise = 0.02
+        return made
+    likelihood = GaussianLikelihood().double() if noise == "scaled" else None
+    return CaGP(
+        X,
+        Y,
+        Yvar,
+        likelihood=likelihood,
+        actions=policy,
+        covar_module=kernel(kind),
+        **{**RAW, **options},
+    )
+
+
+def dense_posterior(m, Xs, S=None):
+    """mean and covariance from inverses."""
+    K = kernel_block(m.covar_module, m.X, m.X).detach()
+    k = kernel_block(m.covar_module, m.X, Xs).detach()
+    S = m.S.dense() if S is None else S
+    D = torch.diag((m._noise_scale() * m.R).detach())
+    C = S @ torch.linalg.inv(S.T @ (K + D) @ S) @ S.T
+    c = m._prior_mean().detach()
+    mean = c + k.T @ C @ (m.Y - c)
+    return mean, kernel_block(m.covar_module, Xs, Xs).detach() - k.T @ C @ k
+
+
+def check_posterior(m, atol=1e-9):
+    Xs = data(11, seed=9)[0]
+    posterior = m.posterior(Xs)
+    mean, cov = dense_posterior(m, Xs)
+    assert torch.allclose(posterior.mean[:, 0], mean, atol=atol)
+    assert torch.allclose(posterior.distribution.covariance_matrix, cov, atol=atol)
+
+
+@pytest.mark.parametrize("noise", ["learned", "known", "scaled"])
+@pytest.mark.parametrize("name", POLICIES)
+def test_posterior_is_the_dense_formula_through_a_stream(name, noise):
+    m = model(20, POLICIES[name], noise=noise, max_actions=None)
+    check_posterior(m)
+    for seed, q in enumerate((1, 3, 5), start=1):
+        X, Y, Yvar = data(q, seed)
+        m.observe(X, Y, None if noise == "learned" else Yvar)
+        check_posterior(m)
+    m.covar_module.outputscale = 0.7
+    check_posterior(m)
+
+
+@pytest.mark.parametrize("noise", ["learned", "known"])
+def test_identity_is_the_exact_gp(noise):
+    X, Y, Yvar = data(15)
+    yvar = None if noise == "learned" else Yvar
+    ours = CaGP(X, Y, yvar, actions=BlockSparse(50), covar_module=kernel(), **RAW)
+    exact = ExactGP(X, Y, yvar, covar_module=kernel(), **RAW)
+    for m in (ours, exact):
+        m.observe(X[:4] / 2, Y[:4] / 2, None if yvar is None else yvar[:4])
+    Xs = data(7, seed=9)[0]
+    a, b = ours.posterior(Xs), exact.posterior(Xs)
+    assert torch.allclose(a.mean, b.mean, atol=1e-9)
+    assert torch.allclose(a.variance, b.variance, atol=1e-9)
+    assert torch.allclose(ours.log_evidence(), exact.log_evidence(), atol=1e-8)
+    assert torch.allclose(ours.projected_log_likelihood(), exact.log_evidence(), atol=1e-8)
+    gradients = [
+        torch.autograd.grad(m.log_evidence(), list(m.covar_module.parameters()))
+        for m in (ours, exact)
+    ]
+    for g, h in zip(*gradients, strict=True):
+        assert torch.allclose(g, h, atol=1e-7)
+
+
+STEPS = st.lists(
+    st.tuples(st.sampled_from(["observe", "refit", "condition"]), st.integers(1, 5)),
+    min_size=1,
+    max_size=6,
+)
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    steps=STEPS,
+    name=st.sampled_from(["block", "unit", "cg"]),
+    append=st.sampled_from(["identity", "block"]),
+    seed=st.integers(0, 50),
+)
+def test_never_below_the_exact_posterior(steps, name, append, seed):
+    m = model(12, POLICIES[name], seed=seed, append=append)
+    Xs = data(8, seed=99)[0]
+    for k, (step, size) in enumerate(steps):
+        X, Y, _ = data(size, seed=seed + k + 1)
+        if step == "observe":
+            m.observe(X, Y)
+        elif step == "condition":
+            before = m.num_actions
+            m = m.condition_on_observations(X, Y)
+            assert m.num_actions == before + size
+        else:
+            m.fit(max_evals=2)
+        if step != "condition" and m.max_actions is not None:
+            limit = m.max_actions if step == "observe" else m.num_actions
+            assert m.num_actions <= limit
+        cov = m.posterior(Xs).distribution.covariance_matrix
+        exact = dense_posterior(m, Xs, S=torch.eye(m.num_observed, dtype=torch.float64))[1]
+        assert torch.linalg.eigvalsh(cov - exact)[0].item() > -1e-7
+        check_posterior(m, atol=1e-6)
+        evidence = ExactGP(
+            m.X, m.Y[:, None], covar_module=m.covar_module, likelihood=m.likelihood, **RAW
+        )
+        evidence.mean_module = m.mean_module
+        assert m.log_evidence().item() <= evidence.log_evidence().item() + 1e-6
+
+
+def test_append_is_bordered_and_nothing_is_rebuilt(monkeypatch):
+    m = model(30, BlockSparse(6))
+    m.posterior(m.X[:1])
+    monkeypatch.setattr(
+        "bo_stream.mathematics.computation_aware.problem.symmetric_product", pytest.fail
+    )
+    X, Y, _ = data(1, seed=4)
+    m.observe(X, Y)
+    m.posterior(X)
+    assert m.num_actions == 7
+
+
+def test_compression_at_the_limit():
+    m = model(30, BlockSparse(8), max_actions=12)
+    for seed in range(6):
+        X, Y, _ = data(1, seed=seed + 1)
+        m.observe(X, Y)
+        assert m.num_actions <= 12
+    assert m.num_actions == 9
+    assert m.num_observed == 36
+    assert m.S.block.numel() == 36  # no point dropped
+    check_posterior(m)
+
+
+def test_large_batches_are_cut_into_blocks():
+    m = model(10, BlockSparse(8))
+    X, Y, _ = data(40, seed=3)
+    m.observe(X, Y)
+    assert m.num_actions <= m.max_actions
+    assert m.num_observed == 50
+    check_posterior(m)
+
+
+def test_first_data_may_come_late():
+    X, Y, _ = data(30)
+    m = CaGP(X[:0], Y[:0], actions=BlockSparse(6), covar_module=kernel(), **RAW)
+    prior = m.posterior(X)
+    assert torch.allclose(prior.variance, torch.full((30, 1), 1.3).double())
+    assert m.log_evidence().item() == 0.0
+    m.observe(X, Y)
+    late = CaGP(X, Y, actions=BlockSparse(6), covar_module=kernel(), **RAW)
+    assert torch.equal(m.posterior(X).mean, late.posterior(X).mean)
+
+
+@pytest.mark.parametrize("name", ["block", "cg"])
+@pytest.mark.parametrize("noise", ["learned", "known"])
+def test_conditioning_is_gaussian_conditioning(name, noise):
+    m = model(20, POLICIES[name], noise=noise)
+    X, Y, _ = data(3, seed=5)
+    Xs = data(7, seed=6)[0]
+    native = m.condition_on_observations(X, Y)
+    shared = m.condition_on_observations(X.clone().requires_grad_(), Y)
+    assert isinstance(native, CaGP) and not isinstance(shared, CaGP)
+    a, b = native.posterior(Xs), shared.posterior(Xs)
+    assert torch.allclose(a.mean, b.mean, atol=1e-9)
+    assert torch.allclose(
+        a.distribution.covariance_matrix, b.distribution.covariance_matrix, atol=1e-9
+    )
+    assert m.num_observed == 20
+
+
+@pytest.mark.parametrize("name", ["block", "cg"])
+def test_state_resumes_bit_for_bit(name):
+    m = model(20, POLICIES[name])
+    X, Y, _ = data(4, seed=5)
+    m.observe(X[:2], Y[:2]).posterior(X)
+    other = model(5, POLICIES[name], seed=8)
+    other.load_state_dict(m.state_dict())
+    for a in (m, other):
+        a.observe(X[2:], Y[2:])
+    for key, value in m.state_dict().items():
+        if key != "_extra_state":
+            assert torch.equal(value, other.state_dict()[key])
+    assert torch.equal(m.posterior(X).mean, other.posterior(X).mean)
+
+
+def test_gradient_to_points():
+    m = model(20, BlockSparse(6))
+    Xs = data(3, seed=5)[0].requires_grad_()
+
+    def law(x):
+        posterior = m.posterior(x)
+        return posterior.mean, posterior.distribution.covariance_matrix
+
+    assert torch.autograd.gradcheck(law, (Xs,))
+
+
+@pytest.mark.parametrize("kind", [RBFKernel, RQKernel])
+def test_batches_of_points_and_any_kernel(kind):
+    m = model(20, BlockSparse(6), kind=kind)
+    Xs = torch.rand(4, 5, 3, D, dtype=torch.float64)
+    whole = m.posterior(Xs)
+    assert whole.mean.shape == (4, 5, 3, 1)
+    one = m.posterior(Xs[2, 3])
+    assert torch.allclose(whole.mean[2, 3], one.mean, atol=1e-12)
+    assert torch.allclose(whole.variance[2, 3], one.variance, atol=1e-12)
+
+
+def test_sample_paths_have_the_posteriors_law():
+    torch.manual_seed(0)
+    m = model(25, BlockSparse(8), kind=RBFKernel)
+    Xs = data(4, seed=5)[0]
+    draws = m.process().path(torch.Size([4000]))(Xs)[:, 0]
+    posterior = m.posterior(Xs)
+    assert torch.allclose(draws.mean(0), posterior.mean[:, 0], atol=0.05)
+    assert torch.allclose(draws.var(0), posterior.variance[:, 0], rtol=0.2, atol=0.01)
+
+
+def test_transforms_and_float32():
+    X, Y, _ = data(30)
+    raw = CaGP(
+        100 * X.float(),
+        5 + 3 * Y.float(),
+        actions=BlockSparse(8),
+        input_transform=Normalize(D),
+        outcome_transform=Standardize(1),
+    )
+    raw.observe(100 * X[:2].float(), 5 + 3 * Y[:2].float())
+    posterior = raw.posterior(100 * X[:4].float())
+    assert posterior.mean.dtype == torch.float32
+    assert raw.L.dtype == torch.float64
+    assert abs(float(posterior.mean.mean()) - 5) < 3
+
+
+def test_assigned_hyperparameters_leave_nothing_stale():
+    m = model(20, BlockSparse(6))
+    m.posterior(m.X[:1])
+    m.likelihood.noise = 0.5
+    check_posterior(m)
+    X, Y, _ = data(2, seed=3)
+    m.covar_module.outputscale = 2.0
+    m.observe(X, Y)
+    check_posterior(m)
+    child = copy.deepcopy(m)
+    child.covar_module.outputscale = 1.0
+    check_posterior(m)
+    check_posterior(child)
+
+
+def test_refusals():
+    X, Y, _ = data(10)
+    with pytest.raises(UnsupportedError, match="ModelListGP"):
+        CaGP(X, Y.expand(-1, 2), **RAW)
+    with pytest.raises(InputError, match="append"):
+        CaGP(X, Y, append="all", **RAW)  # type: ignore[arg-type]
+    for policy in (BlockSparse, 5):
+        with pytest.raises(InputError, match="bo_stream.actions"):
+            CaGP(X, Y, actions=policy, **RAW)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="max_actions"):
+        CaGP(X, Y, actions=BlockSparse(8), max_actions=4, **RAW)

@@ -1,0 +1,115 @@
+"""OnlineSGPR: fits, refits on arrival, and inducing points chosen again."""
+
+import pytest
+import torch
+from botorch.fit import fit_gpytorch_mll
+from botorch.optim.fit import fit_gpytorch_mll_scipy
+
+from bo_stream import OnlineSGPR
+from bo_stream.errors import UnsupportedError
+from bo_stream.growth import VIPS
+from bo_stream.mathematics.inducing.update import best_mean, update
+from tests.bo_stream.mathematics.inducing.sgpr_cases import data, scalar
+from tests.bo_stream.mathematics.inducing.sgpr_streams import NOTHING, assert_close, stream
+from tests.raw import RAW
+
+
+def flat_hyperparameters(model):
+    return torch.cat([p.detach().reshape(-1) for p in model.parameters()])
+
+
+def test_a_fit_climbs_the_bound_and_replays_the_update():
+    model, *_ = stream(25, likelihood=None, covar_module=None)
+    more = data(30, d=2, seed=3)
+    model.observe(more.X, more.y.unsqueeze(-1), refit=False)
+    first, before = model.bound_sum, model.last_update
+    report = model.fit()
+    assert report.value > float(before.lower_bound)
+    assert_close(model._objective(False)[0].detach(), model.last_update.lower_bound, 1e-9)
+    assert_close(model.bound_sum - first, model.last_update.lower_bound - before.lower_bound, 1e-9)
+    assert torch.equal(model.last_update.entered, before.entered)
+    out = update(  # the same by hand: only the second batch is seen under the new hyperparameters
+        model.held().before,
+        model.held().last_batch(model._noise_scale()[0]),
+        model.covar_module,
+        model._prior_mean()[0],
+        model.inducing_points,
+        model.held().old_index,
+    )
+    assert_close(out.state.G.detach(), model.get_buffer("_now_G"), 1e-8)
+    assert model.fit().evaluations <= 3
+
+
+def test_fit_gpytorch_mll_and_a_users_optimizer():
+    model, *_ = stream(25, likelihood=None, covar_module=None)
+    start = model.last_update.lower_bound
+    fit_gpytorch_mll(model.make_mll())
+    fitted = model.last_update.lower_bound
+    assert fitted > start
+    other, *_ = stream(25, likelihood=None, covar_module=None)
+    mll = other.make_mll()
+    other.custom_fit(mll, optimizer=fit_gpytorch_mll_scipy)
+    assert_close(other.last_update.lower_bound, fitted, 0.05)
+    with pytest.raises(UnsupportedError, match="closure"):
+        model.custom_fit(mll, closure=lambda: None)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_best_mean_is_where_the_bound_is_flat(seed):
+    model, *_ = stream(25, known=True)
+    more = data(10, d=2, seed=seed + 5, spread=0.5)
+    model.observe(more.X, more.y.unsqueeze(-1), more.noise.unsqueeze(-1), refit=False)
+    batch, state = model.held().last_batch(model._noise_scale()[0]), model.held().before
+    Z, index = model.inducing_points, model.held().old_index
+
+    def bound(m):
+        return update(state, batch, model.covar_module, m, Z, index)
+
+    best, value = best_mean(bound(scalar(-0.7)), batch)
+    at = best.detach().requires_grad_()
+    top = bound(at).bound
+    assert_close(value, top.detach(), 1e-10)
+    assert abs(float(torch.autograd.grad(top, at)[0])) < 1e-6
+    assert top > bound(best + 0.01).bound and top > bound(best - 0.01).bound
+
+
+@pytest.mark.parametrize(("n", "refit", "learns"), [(19, None, 0), (20, None, 1), (2, True, 1)])
+def test_small_batches_do_not_teach(n, refit, learns):
+    model, *_ = stream(25, likelihood=None, covar_module=None)
+    before = flat_hyperparameters(model)
+    more = data(n, d=2, seed=3)
+    model.observe(more.X, more.y.unsqueeze(-1), refit=refit)
+    assert torch.equal(before, flat_hyperparameters(model)) != bool(learns)
+    assert OnlineSGPR(*NOTHING, **RAW).observe(*NOTHING, refit=True).num_observed == 0
+
+
+def test_trust_bounds_a_refit():
+    model, *_ = stream(25, likelihood=None, covar_module=None, trust=0.1)
+    more = data(40, d=2, seed=3)
+    read = [lambda: model.likelihood.noise, lambda: model.covar_module.base_kernel.lengthscale]
+    before = [f().detach().log() for f in read]
+    model.observe(more.X, more.y.unsqueeze(-1) * 3.0)
+    moved = [float((f().detach().log() - b).abs().max()) for f, b in zip(read, before, strict=True)]
+    assert 0.09 < max(moved) < 0.1 + 1e-6
+    model.fit()
+    assert float((model.likelihood.noise.detach().log() - before[0]).abs().max()) > 0.1
+
+
+def test_reselect_replaces_the_last_choice():
+    model, X, Y, _ = stream(40, VIPS(0.02), likelihood=None, covar_module=None)
+    model.fit()
+    fitted = flat_hyperparameters(model)
+    model.reselect()
+    fresh = OnlineSGPR(
+        *NOTHING,
+        growth=VIPS(0.02),
+        covar_module=model.covar_module,
+        likelihood=model.likelihood,
+        **RAW,
+    )
+    fresh.mean_module.load_state_dict(model.mean_module.state_dict())
+    fresh.observe(X, Y, refit=False)
+    assert torch.equal(fitted, flat_hyperparameters(model))
+    assert torch.equal(model.last_update.entered, fresh.last_update.entered)
+    assert_close(model.bound_sum, fresh.bound_sum, 1e-10)
+    assert model.num_observed == 40

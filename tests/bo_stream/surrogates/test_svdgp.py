@@ -1,0 +1,253 @@
+"""SVDGP as a surrogate: against other families, refits, conditioning, streams, what it refuses."""
+
+from dataclasses import replace
+
+import gpytorch
+import pytest
+import torch
+from botorch.fit import fit_gpytorch_mll
+
+from bo_stream import SVDGP, ExactGP, load
+from bo_stream.errors import InputError, UnsupportedError
+from bo_stream.growth import VIPS, Covering, FixedGrid
+from bo_stream.mathematics.decoupled import update as update_module
+from bo_stream.mathematics.decoupled.sample import Sample
+from bo_stream.mathematics.inducing.state import dense
+from bo_stream.testing.base import assert_same_state, snapshot
+from tests.bo_stream.mathematics.decoupled.decoupled_cases import rows, stream
+from tests.raw import RAW
+
+Z = rows(12, seed=8)[0]
+Xs = rows(15, seed=9)[0]
+
+
+def data(n, d=6, seed=0, noise=0.1):
+    """A smooth function of several inputs, noisy and clean."""
+    g = torch.Generator().manual_seed(seed)
+    X = torch.rand(n, d, generator=g, dtype=torch.float64)
+    clean = (4.0 * X).sin().sum(-1, keepdim=True)
+    return X, clean + noise * torch.randn(n, 1, generator=g, dtype=torch.float64), clean
+
+
+def close(a, b, tolerance):
+    assert a.shape == b.shape
+    assert float((a - b).abs().max()) <= tolerance
+
+
+def rmse(model, X, clean):
+    with torch.no_grad():
+        return float((model.posterior(X).mean - clean).square().mean().sqrt())
+
+
+def test_six_inputs_as_well_as_the_exact_gp():
+    X, Y, _ = data(400)
+    T, _, clean = data(300, seed=1)
+    model = SVDGP(X[:300], Y[:300], covar_basis=60, input_transform=None)
+    model.fit(20)
+    model.observe(X[300:], Y[300:])
+    modules = {name: getattr(model, name) for name in ("covar_module", "mean_module", "likelihood")}
+    scale = model.outcome_transform
+    exact = ExactGP(X, Y, **modules, input_transform=None, outcome_transform=scale)
+    assert abs(rmse(model, T, clean) / rmse(exact, T, clean) - 1.0) < 0.01
+
+
+def test_its_evidence_is_the_exact_gps():
+    X, y, _ = rows(60)
+    model = stream(X, y, None, (20,), window=40, slack=7)
+    few = model.held().sample
+    assert len(few.y) == 40  # no more than the window holds
+    whole = stream(X, y)
+    modules = {name: getattr(whole, name) for name in ("covar_module", "mean_module", "likelihood")}
+    exact = ExactGP(X, y.unsqueeze(-1), **modules, **RAW)
+    close(whole.log_evidence().detach(), exact.log_evidence().detach(), 1e-9)
+
+
+def test_noise_is_not_learned_from_the_rows_that_stay():
+    """They stay because of their residuals."""
+    X, Y, _ = data(900, d=2)
+    model = SVDGP(X[:0], Y[:0], window=100, slack=10, covar_basis=20, **RAW)
+    for part in torch.arange(900).split(30):
+        model.observe(X[part], Y[part])
+    model.fit(30)
+    assert 0.007 < model.likelihood.noise.item() < 0.014
+    own = model.held().window.rows()
+    model.hold("state", replace(model.held(), sample=Sample(own.X, own.y, own.noise, own.w.abs())))
+    model.fit(30)
+    assert model.likelihood.noise.item() > 0.02
+
+
+def test_a_fit_rebuilds_the_state():
+    """Under what it learned: as if all had been seen under that."""
+    X, y, _ = rows(80)
+    model = stream(X, y, None, (30, 50), covar_module=None, growth=Covering(15))
+    before = model.inducing_points
+    model.fit()
+    assert not torch.equal(model.inducing_points, before)
+    fresh = stream(X, y, None, (), covar_module=model.covar_module, growth=Covering(15))
+    fresh.load_state_dict({**fresh.state_dict(), **dict(model.named_parameters())})
+    fresh.fit(1)
+    assert torch.equal(model.inducing_points, fresh.inducing_points)
+    close(model.posterior(Xs).mean, fresh.posterior(Xs).mean, 1e-9)
+    close(model.posterior(Xs).variance, fresh.posterior(Xs).variance, 1e-9)
+
+
+def test_a_fit_by_botorch_rebuilds_the_state_too():
+    X, y, _ = rows(40)
+    model = stream(X, y, covar_module=None)
+    fit_gpytorch_mll(model.make_mll())
+    assert torch.equal(model.held().made_with, model._prior().numbers)
+
+
+def test_what_was_folded_is_carried_over():
+    """Under other hyperparameters the folded rows' likelihood of the values at Z stays."""
+    X, y, _ = rows(90)
+    model = stream(X, y, None, (30, 60), Z, window=40, slack=7)
+    past = model.held().past
+    model.covar_module.outputscale = 0.8
+    model.covar_module.base_kernel.lengthscale = torch.tensor([[0.5, 0.6]])
+    model.observe(Xs[:1], Xs[:1, :1])
+    now = model.held().past
+    inverses = [torch.linalg.inv(s.L) for s in (past, now)]
+    precisions = [a.mT @ s.G @ a for a, s in zip(inverses, (past, now), strict=True)]
+    linear = [a.mT @ s.c for a, s in zip(inverses, (past, now), strict=True)]
+    for was, carried in (precisions, linear):
+        close(carried, was, 1e-4 * float(was.abs().max()))
+    assert not torch.equal(past.L, now.L)
+
+
+def test_points_conditioned_on_become_data():
+    X, y, _ = rows(60)
+    model = stream(X[:50], y[:50], None, (), Z, window=40, slack=7)
+    given = model.condition_on_observations(X[50:55], y[50:55].unsqueeze(-1))
+    given = given.condition_on_observations(X[55:57], y[55:57].unsqueeze(-1))
+    law = model.condition_on_observations(X[None, 50:57], y[None, 50:57].unsqueeze(-1))
+    close(given.posterior(Xs).mean, law.posterior(Xs[None]).mean[0], 1e-9)
+    close(given.posterior(Xs).variance, law.posterior(Xs[None]).variance[0], 1e-9)
+    given.observe(X[57:], y[57:].unsqueeze(-1))
+    model.observe(X[50:57], y[50:57].unsqueeze(-1)).observe(X[57:], y[57:].unsqueeze(-1))
+    close(given.posterior(Xs).mean, model.posterior(Xs).mean, 1e-9)
+    close(given.posterior(Xs).variance, model.posterior(Xs).variance, 1e-9)
+    assert given.num_observed == 60
+
+
+def test_a_failed_observe_changes_nothing(monkeypatch):
+    X, y, _ = rows(60)
+    model = stream(X[:50], y[:50], None, (), Z, window=40, slack=7)
+    before = snapshot(model)
+
+    def fails(*args):
+        raise torch.linalg.LinAlgError("no factor")
+
+    monkeypatch.setattr(update_module, "_folded", fails)
+    with pytest.raises(torch.linalg.LinAlgError):
+        model.observe(X[50:], y[50:].unsqueeze(-1))
+    assert_same_state(before, snapshot(model))
+
+
+def test_bytes_are_constant_at_a_full_window():
+    X, y, _ = rows(300)
+    model = stream(X[:100], y[:100], window=40, slack=7, growth=Covering(15))
+    sizes = set()
+    for i in range(100, 300):
+        model.observe(X[i : i + 1], y[i : i + 1].unsqueeze(-1))
+        sizes.add(model.state_bytes)
+    assert len(sizes) == 1
+
+
+def test_a_large_batch_passes_through_the_window_in_parts(monkeypatch):
+    X, y, _ = rows(300)
+    parts = []
+    joined = update_module._joined
+    monkeypatch.setattr(
+        update_module,
+        "_joined",
+        lambda state, X, *args: parts.append(len(X)) or joined(state, X, *args),
+    )
+    model = stream(X, y, None, (), Z, window=40, slack=8)
+    assert parts == [48, 20, 20, *[20] * 10, 12]
+    assert sum(parts) == 300 and model.num_observed == 300
+    assert 40 <= model.num_in_window <= 48
+
+
+def test_inducing_points_follow_a_sorted_stream():
+    """Where the stream began there are fewer once it has gone on, and the mean holds everywhere."""
+    g = torch.Generator().manual_seed(0)
+    X = torch.rand(600, 2, generator=g, dtype=torch.float64)
+    X = X[X[:, 0].argsort()] * torch.tensor([6.0, 1.0]).double()
+    y = torch.sin(3.0 * X).sum(-1) + 0.1 * torch.randn(600, generator=g, dtype=torch.float64)
+    model = stream(X, y, None, range(20, 600, 20), window=60, slack=20, covar_basis=50)
+    thirds = (model.inducing_points[:, 0] / 2.0).long().bincount(minlength=3)
+    assert int(thirds.min()) >= 8
+    clean = torch.sin(3.0 * X).sum(-1, keepdim=True)
+    assert rmse(model, X, clean) < 0.15
+    stopped = stream(
+        X, y, None, range(20, 600, 20), window=60, slack=20, growth=VIPS(1e-6, max_points=50)
+    )
+    assert rmse(stopped, X, clean) > 2.0 * rmse(model, X, clean)
+
+
+def test_saved_and_loaded_it_goes_on_as_before(tmp_path):
+    X, y, _ = rows(90)
+    model = stream(X[:60], y[:60], None, (30,), window=40, slack=7, growth=Covering(15))
+    model.save(tmp_path / "model.pt")
+    again = load(tmp_path / "model.pt")
+    for m in (model, again):
+        m.observe(X[60:61], y[60:61].unsqueeze(-1))
+        m.observe(X[61:], y[61:].unsqueeze(-1))
+    assert_same_state(snapshot(again), snapshot(model))
+
+
+def test_what_it_refuses():
+    X, Y = rows(5)[0], torch.randn(5, 2).double()
+    with pytest.raises(UnsupportedError, match="ModelListGP"):
+        SVDGP(X, Y, **RAW)
+    for kw in (
+        {"window": 1},
+        {"covar_basis": 0},
+        {"slack": -1},
+        {"slack": 2.5},
+        {"tolerance": 0.0},
+        {"tolerance": 1.0},
+        {"growth": Covering},
+        {"growth": 512},
+    ):
+        with pytest.raises(InputError):
+            SVDGP(X, Y[:, :1], **{**RAW, **kw})
+
+
+@pytest.mark.slow
+def test_five_thousand_updates_leave_the_mean_where_a_fresh_solve_has_it():
+    X, Y, _ = data(5_200, d=3)
+    model = SVDGP(X[:200], Y[:200], window=300, slack=16, covar_basis=60, input_transform=None)
+    model.fit()
+    for i in range(200, 5_200):
+        model.observe(X[i : i + 1], Y[i : i + 1])
+    state, prior = model.held(), model._prior()
+    past, own = state.past, state.window.rows()
+    eye = torch.eye(past.size, dtype=torch.float64)
+    A = torch.linalg.solve(past.L, dense(prior.kernel, past.Z, own.X))
+    B_inv = torch.linalg.inv(eye + past.G)
+    C = (
+        dense(prior.kernel, own.X)
+        - A.mT @ A
+        + A.mT @ B_inv @ A
+        + torch.diag(prior.scale * own.noise)
+    )
+    w = torch.linalg.solve(C, own.y - prior.mean - A.mT @ B_inv @ past.c)
+    T = data(500, d=3, seed=1)[0]
+    A_t = torch.linalg.solve(past.L, dense(prior.kernel, past.Z, T))
+    h = B_inv @ (past.c + A @ w) - A @ w
+    fresh = prior.mean + A_t.mT @ h + dense(prior.kernel, T, own.X) @ w
+    mean = model.process().at(T).mean[0]
+    assert float((mean - fresh).abs().max()) < 0.02 * float(prior.scale.sqrt())
+    root = A / (prior.scale * own.noise).sqrt()
+    close(state.G, past.G + root @ root.mT, 1e-9 * float(state.G.abs().max()))
+
+
+@pytest.mark.parametrize("growth", [Covering(10), FixedGrid(Z)])
+def test_any_kernel(growth):
+    base = gpytorch.kernels.MaternKernel(nu=1.5, ard_num_dims=2) + gpytorch.kernels.LinearKernel()
+    X, y, _ = rows(60)
+    model = stream(X, y, None, (30,), covar_module=base.double(), growth=growth, window=40, slack=7)
+    assert bool((model.posterior(Xs).variance > 0.0).all())
+    assert rmse(model, X, y.unsqueeze(-1)) < 0.5

@@ -1,0 +1,361 @@
+"""WISKI against dense algebra: the SKI prior W K W' written out, and nothing of the package's."""
+
+import copy
+import itertools
+from typing import Any
+
+import pytest
+import torch
+from botorch.sampling.normal import SobolQMCNormalSampler
+from gpytorch.kernels import (
+    AdditiveKernel,
+    Kernel,
+    MaternKernel,
+    PeriodicKernel,
+    PiecewisePolynomialKernel,
+    ProductKernel,
+    RBFKernel,
+    RQKernel,
+    ScaleKernel,
+)
+from gpytorch.likelihoods import GaussianLikelihood
+from gpytorch.means import ZeroMean
+from torch import Size, Tensor
+
+from bo_stream import WISKI
+from bo_stream.mathematics.grid import eigenbasis
+from bo_stream.mathematics.grid import evidence as grid_evidence
+from bo_stream.mathematics.grid import large as grid_large
+from bo_stream.mathematics.grid import state as grid_state
+from bo_stream.testing.base import assert_same_law, close, snapshot
+from bo_stream.testing.oracles import DenseGP
+from tests.bo_stream.surrogates.wiski_oracle import (
+    BOUNDS,
+    SIZES,
+    build,
+    data,
+    dense_rows,
+    folded_row,
+    keys_row,
+    nodes_for,
+    padded_nodes,
+    points,
+)
+from tests.raw import RAW
+
+GOLDEN = 1e-6  # relative to 1 + |value|, for noise of at least a tenth of the amplitude
+
+
+def ski(
+    kernel: Kernel, axes: list[Tensor], output: int | None = None, row_of: Any = folded_row
+) -> Any:
+    """The prior ``k(x, z) = w_x' K w_z``."""
+    U = torch.cartesian_prod(*axes).reshape(-1, len(axes))
+
+    def covariance(X: Tensor, Z: Tensor) -> Tensor:
+        K = kernel(U).to_dense()
+        K = K[output] if output is not None and K.ndim == 3 else K
+        return dense_rows(X, axes, row_of) @ K @ dense_rows(Z, axes, row_of).T
+
+    return covariance
+
+
+def oracle(model: WISKI, X: Tensor, Y: Tensor, Yvar: Tensor | None, o: int = 0) -> DenseGP:
+    """The dense GP of one output, with the model's own hyperparameters (differentiable)."""
+    axes = nodes_for(BOUNDS[:, : X.shape[1]], SIZES[X.shape[1]])
+    batched = model.num_outputs > 1
+    noise: Any = torch.ones(())
+    if model.noise_mode != "known":
+        noise = model.likelihood.noise.reshape(-1).expand(model.num_outputs)[o]
+    if Yvar is not None:
+        noise = noise * Yvar[:, o]
+    mean = torch.zeros(())
+    if not isinstance(model.mean_module, ZeroMean):
+        mean = model.mean_module.constant.reshape(-1).expand(model.num_outputs)[o]
+    covariance = ski(model.covar_module, axes, o if batched else None)
+    return DenseGP(covariance, X, Y[:, o], noise, mean.double())
+
+
+# -- cases ---------------------------------------------------------------------------------------
+
+
+KERNELS: dict[str, Any] = {
+    "RBF": lambda d: RBFKernel(),
+    "scaled ARD RBF": lambda d: ScaleKernel(RBFKernel(ard_num_dims=d)),
+    "Matern 1/2": lambda d: MaternKernel(nu=0.5),
+    "scaled ARD Matern 3/2": lambda d: ScaleKernel(MaternKernel(nu=1.5, ard_num_dims=d)),
+    "scaled ARD Matern 5/2": lambda d: ScaleKernel(MaternKernel(nu=2.5, ard_num_dims=d)),
+    "scaled periodic": lambda d: ScaleKernel(PeriodicKernel(ard_num_dims=d)),
+    "scaled rational quadratic": lambda d: ScaleKernel(RQKernel(ard_num_dims=d)),
+    "piecewise polynomial": lambda d: ScaleKernel(PiecewisePolynomialKernel(q=2)),
+    "product": lambda d: ScaleKernel(
+        ProductKernel(*(MaternKernel(nu=2.5, active_dims=[i]) for i in range(d)))
+    ),
+    "product of scaled": lambda d: ProductKernel(
+        ScaleKernel(RBFKernel(ard_num_dims=d)), ScaleKernel(PeriodicKernel())
+    ),
+    "additive": lambda d: AdditiveKernel(
+        ScaleKernel(RBFKernel(ard_num_dims=d)),
+        *(ScaleKernel(MaternKernel(nu=1.5, active_dims=[i])) for i in range(d)),
+    ),
+    "scaled additive": lambda d: ScaleKernel(
+        AdditiveKernel(*(RBFKernel(active_dims=[i]) for i in range(d)))
+    ),
+}
+QUICK = {"scaled ARD RBF", "scaled ARD Matern 5/2", "product of scaled", "additive"}
+NOISES = ("learned", "known", "scaled")
+
+CASES = [
+    pytest.param(
+        d,
+        name,
+        noise,
+        id=f"{d}-D, {name}, {noise}",
+        marks=[] if name in QUICK and (d == 2 or noise == "known") else [pytest.mark.slow],
+    )
+    for d, name, noise in itertools.product((1, 2, 3), KERNELS, NOISES)
+]
+
+
+@pytest.fixture(params=["statistics", "rows", "large", "large, rows"])
+def route(request: Any, monkeypatch: Any) -> str:
+    """Routes to the evidence: from the m x m statistics, from the rows of few points, and for
+    product kernels those of large grids: from all eigenvectors, and from rows.
+    """
+    rows = str(request.param).endswith("rows")
+    monkeypatch.setattr(grid_evidence, "FEW", 100.0 if rows else 0.0)
+    if str(request.param).startswith("large"):
+        monkeypatch.setattr(grid_state, "DENSE_NODES", 0)
+        monkeypatch.setattr(grid_large, "CROSSOVER", 0.0)
+        monkeypatch.setattr(grid_large, "FEW_ROWS", 10**9 if rows else 0)
+        monkeypatch.setattr(eigenbasis, "SHARES", (1e-13,))
+    return str(request.param)
+
+
+@pytest.mark.parametrize(("d", "name", "noise"), CASES)
+def test_golden(d: int, name: str, noise: str, route: str) -> None:
+    """Mean, covariance, evidence, its gradients and fantasies are those of the dense SKI GP."""
+    model, X, Y, Yvar = build(d, KERNELS[name](d), noise)
+    dense = oracle(model, X, Y, Yvar)
+    Z = points(9, d, 7)
+    mean, cov = dense.posterior(Z)
+    posterior = model.posterior(Z)
+    close(posterior.mean[:, 0], mean, GOLDEN)
+    close(posterior.distribution.covariance_matrix, cov, GOLDEN)
+
+    value, expected = model.log_evidence(), dense.evidence()
+    assert value.shape == ()
+    close(value, expected, GOLDEN)
+    parameters = [p for p in model.parameters() if p.requires_grad]
+    for mine, theirs in zip(
+        torch.autograd.grad(value, parameters),
+        torch.autograd.grad(expected, parameters),
+        strict=True,
+    ):
+        close(mine, theirs, GOLDEN)
+
+    sampler = SobolQMCNormalSampler(Size([3]), seed=1)
+    given, Y_f = (
+        model.fantasize(Z[:2], sampler),
+        sampler(model.posterior(Z[:2], observation_noise=True)),
+    )
+    typical = (model.posterior(Z[:1], observation_noise=True).variance - posterior.variance[:1])[0]
+    with_fantasies = DenseGP(
+        dense.covariance,
+        torch.cat([X, Z[:2]]),
+        torch.cat([Y[:, 0], Y_f[1, :, 0]]),
+        torch.cat([dense.noise.expand(len(X)), typical.expand(2)]),
+        dense.mean,
+    )
+    mean, cov = with_fantasies.posterior(Z)
+    close(given.posterior(Z).mean[1, :, 0], mean, GOLDEN)
+    close(given.posterior(Z).distribution.covariance_matrix[1], cov, GOLDEN)
+
+
+@pytest.mark.parametrize("shared", [False, True], ids=["own hyperparameters", "shared kernel"])
+@pytest.mark.parametrize("noise", NOISES)
+def test_several_outputs(noise: str, shared: bool, route: str) -> None:
+    batch = Size([] if shared else [3])
+    kernel = ScaleKernel(RBFKernel(ard_num_dims=2, batch_shape=batch), batch_shape=batch)
+    model, X, Y, Yvar = build(2, kernel, noise, m=3)
+    Z = points(6, 2, 7)
+    evidence = []
+    for o in range(3):
+        dense = oracle(model, X, Y, Yvar, o)
+        mean, cov = dense.posterior(Z)
+        posterior = model.posterior(Z, output_indices=[o])
+        close(posterior.mean[:, 0], mean, GOLDEN)
+        close(posterior.distribution.covariance_matrix, cov, GOLDEN)
+        evidence.append(dense.evidence())
+    value, expected = model.log_evidence(), torch.stack(evidence).sum()
+    close(value, expected, GOLDEN)
+    parameters = [p for p in model.parameters() if p.requires_grad]
+    grads = torch.autograd.grad(value, parameters), torch.autograd.grad(expected, parameters)
+    for mine, theirs in zip(*grads, strict=True):
+        close(mine, theirs, GOLDEN)
+
+
+@pytest.mark.parametrize("level", [1e-2, 1e-3, 1e-4])
+def test_small_noise(level: float, route: str) -> None:
+    """Below a tenth of the amplitude: 1e-4."""
+    model, X, Y, Yvar = build(2, KERNELS["scaled ARD RBF"](2), "learned")
+    model.likelihood.noise = max(level, 1.001e-4)
+    dense = oracle(model, X, Y, Yvar)
+    Z = points(9, 2, 7)
+    mean, cov = dense.posterior(Z)
+    close(model.posterior(Z).mean[:, 0], mean, 1e-4)
+    close(model.posterior(Z).distribution.covariance_matrix, cov, 1e-4)
+    close(model.log_evidence(), dense.evidence(), 1e-4)
+
+
+@pytest.mark.parametrize("name", ["scaled ARD RBF", "scaled ARD Matern 5/2"])
+@pytest.mark.parametrize("lengthscale", [1e-3, 0.05, 50.0])
+def test_extreme_lengthscales(name: str, lengthscale: float) -> None:
+    """A kernel matrix that is diagonal, or numerically of rank one; no subnormal numbers."""
+    model, X, Y, Yvar = build(2, KERNELS[name](2), "learned")
+    model.covar_module.base_kernel.lengthscale = lengthscale
+    dense = oracle(model, X, Y, Yvar)
+    Z = points(9, 2, 7)
+    mean, cov = dense.posterior(Z)
+    close(model.posterior(Z).mean[:, 0], mean, GOLDEN)
+    close(model.posterior(Z).distribution.covariance_matrix, cov, GOLDEN)
+    close(model.log_evidence(), dense.evidence(), GOLDEN)
+    model.log_evidence().backward()
+    assert all(p.grad is None or p.grad.isfinite().all() for p in model.parameters())
+    S = model.process().S_u.abs()
+    assert not ((S > 0) & (S < 1e-300)).any()
+
+
+def test_profiled_mean() -> None:
+    """A fit writes the closed-form optimum of the constant mean: the evidence is flat there."""
+    model, X, Y, Yvar = build(2, KERNELS["scaled ARD RBF"](2), "learned")
+    model.fit()
+    (slope,) = torch.autograd.grad(model.log_evidence(), model.mean_module.raw_constant)
+    assert abs(float(slope)) < 1e-8
+    (slope,) = torch.autograd.grad(
+        oracle(model, X, Y, Yvar).evidence(), model.mean_module.raw_constant
+    )
+    assert abs(float(slope)) < 1e-5
+
+
+def test_zero_mean() -> None:
+    model, X, Y, Yvar = build(2, None, "learned", mean_module=ZeroMean())
+    close(model.log_evidence(), oracle(model, X, Y, Yvar).evidence(), GOLDEN)
+
+
+@pytest.mark.parametrize("noise", NOISES)
+def test_no_data(noise: str) -> None:
+    """Nothing seen: the SKI prior, and an evidence of one."""
+    model, X, Y, Yvar = build(2, None, noise)
+    empty = WISKI(
+        X[:0],
+        Y[:0],
+        None if Yvar is None else Yvar[:0],
+        bounds=BOUNDS[:, :2],
+        grid_size=SIZES[2],
+        likelihood=None if noise == "known" else GaussianLikelihood(),
+        **RAW,
+    )
+    Z = points(9, 2, 7)
+    prior = ski(empty.covar_module, nodes_for(BOUNDS[:, :2], SIZES[2]))(Z, Z)
+    close(empty.posterior(Z).distribution.covariance_matrix, prior, GOLDEN)
+    assert abs(empty.log_evidence().item()) < 1e-9
+    assert empty.fit().evaluations >= 1
+
+
+def test_evidence_is_the_sum_of_predictive_densities() -> None:
+    """The chain rule: what `log_predictive` scores before each batch adds up to the evidence."""
+    X, Y, Yvar = data(15, 2, "known")
+    model, *_ = build(2, None, "known", n=15)
+    stream = WISKI(X[:0], Y[:0], Yvar[:0], bounds=BOUNDS[:, :2], grid_size=SIZES[2], **RAW)
+    stream.load_state_dict({**stream.state_dict(), **dict(model.named_parameters())})
+    total = torch.zeros((), dtype=torch.float64)
+    for rows in torch.arange(15).split(4):
+        total = total + stream.log_predictive(X[rows], Y[rows], Yvar[rows])
+        stream.observe(X[rows], Y[rows], Yvar[rows])
+    close(total, stream.log_evidence())
+
+
+@pytest.mark.parametrize("noise", NOISES)
+def test_folded_cache_is_a_rebuild(noise: str) -> None:
+    """Points folded into the posterior's cache, against a cache built from the statistics."""
+    model, *_ = build(2, None, noise, n=5)
+    Z = points(9, 2, 7)
+    rebuilt = copy.deepcopy(model)
+    for seed, count in enumerate([1, 3, 1, 7, 1, 30, 2, 1, 1, 3] * 3, start=10):
+        batch = data(count, 2, noise, seed=seed)
+        model.posterior(Z)
+        model.observe(*batch)
+        rebuilt.observe(*batch)
+    rebuilt.load_state_dict(snapshot(rebuilt))  # forgets every cache
+    assert_same_law(model, rebuilt, Z, 1e-9)
+
+
+def test_the_cache_is_folded_not_rebuilt(monkeypatch: Any) -> None:
+    """After a small batch the posterior costs no factorisation."""
+    monkeypatch.setattr(grid_evidence, "FEW", 0.0)
+    model, *_ = build(2, None, "learned")
+    model.posterior(points(2, 2, 1))
+    model.observe(*data(3, 2, "learned", seed=5))
+    monkeypatch.setattr(grid_evidence, "factorise", None)
+    model.posterior(points(2, 2, 1))
+    with pytest.raises(TypeError):
+        model.log_evidence()
+
+
+@pytest.mark.parametrize("noise", ["learned", "known"])
+def test_an_offset_costs_no_digits(noise: str, route: str) -> None:
+    """Sums are taken about the first batch's mean, also across a merge."""
+    offset = float(2**20)  # exact in binary: both models see the same residuals
+    values = []
+    for far in (0.0, offset):
+        X, Y, Yvar = data(20, 2, noise)
+        Y = (2.0**24 * Y).round() / 2.0**24 + far
+        kw: Any = {"bounds": BOUNDS[:, :2], "grid_size": SIZES[2]}
+        parts = [
+            WISKI(X[i], Y[i], None if Yvar is None else Yvar[i], **{**RAW, **kw})
+            for i in (slice(0, 8), slice(8, 20))
+        ]
+        model = parts[0].merge(parts[1])
+        model.mean_module.constant = 0.5 + far
+        law = model.posterior(points(6, 2, 7))
+        values.append((model.log_evidence(), law.mean - far, law.variance))
+        model.fit(3)
+        values[-1] += (model.mean_module.constant - far,)
+    for near, away in zip(*values, strict=True):
+        close(away, near, 1e-8)
+
+
+def test_merge_many() -> None:
+    """Map-reduce ingestion: eight streams, any order of merging."""
+    X, Y, Yvar = data(64, 2, "known")
+    kw: Any = {"bounds": BOUNDS[:, :2], "grid_size": SIZES[2]}
+    parts = [
+        WISKI(x, y, v, **{**RAW, **kw})
+        for x, y, v in zip(X.split(8), Y.split(8), Yvar.split(8), strict=True)
+    ]
+    total = WISKI(X[:0], Y[:0], Yvar[:0], **{**RAW, **kw})
+    for i in (3, 1, 7, 0, 2, 6, 5, 4):
+        total.merge(parts[i])
+    whole = WISKI(X, Y, Yvar, **{**RAW, **kw})
+    assert_same_law(total, whole, points(9, 2, 7))
+    close(total.log_evidence(), whole.log_evidence())
+    close(total.A, whole.A, 1e-12)
+
+
+# -- the grid ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("d", [1, 2, 3])
+def test_grid_argument(d: int, route: str) -> None:
+    """Nodes given one by one are not folded: Keys' own weights, with nodes beyond the points."""
+    X, Y, _ = data(15, d, "learned")
+    axes, kernel = padded_nodes(BOUNDS[:, :d], SIZES[d]), KERNELS["scaled ARD RBF"](d)
+    model = WISKI(X, Y, grid=axes, covar_module=kernel, **RAW)
+    assert model.grid.sizes == SIZES[d] and not model.grid.folded
+    covariance, Z = ski(kernel, axes, row_of=keys_row), points(9, d, 7)
+    dense = DenseGP(covariance, X, Y[:, 0], model.likelihood.noise, torch.zeros(()).double())
+    mean, cov = dense.posterior(Z)
+    close(model.posterior(Z).mean[:, 0], mean, GOLDEN)
+    close(model.posterior(Z).distribution.covariance_matrix, cov, GOLDEN)
+    close(model.log_evidence(), dense.evidence(), GOLDEN)

@@ -1,0 +1,196 @@
+"""Which grids WISKI takes and makes, what they interpolate, and which kernels it refuses."""
+
+from typing import Any
+
+import pytest
+import torch
+from gpytorch.kernels import (
+    AdditiveKernel,
+    ConstantKernel,
+    Kernel,
+    LinearKernel,
+    PolynomialKernel,
+    RBFKernel,
+    ScaleKernel,
+)
+from torch import Tensor
+
+from bo_stream import WISKI
+from bo_stream.errors import (
+    BoundsError,
+    InputError,
+    NoiseError,
+    ShapeError,
+    StateError,
+    UnsupportedError,
+)
+from bo_stream.testing.base import assert_same_state, close, snapshot
+from bo_stream.testing.oracles import difference_quotient
+from tests.bo_stream.surrogates.wiski_oracle import (
+    BOUNDS,
+    SIZES,
+    build,
+    data,
+    dense_rows,
+    nodes_for,
+    padded_nodes,
+    points,
+)
+from tests.raw import RAW
+
+
+def test_a_grid_given_is_not_one_made_of_the_bounds() -> None:
+    """Even of the same nodes: their saved states are told apart."""
+    X, Y, _ = data(6, 2, "learned")
+    wide = torch.tensor([[-9.0, -9.0], [9.0, 9.0]]).double()
+    made = WISKI(X, Y, bounds=wide, grid_size=10, **RAW)
+    given = WISKI(X, Y, grid=[torch.linspace(-9.0, 9.0, 10)] * 2, **RAW)
+    assert (made.grid.sizes, made.grid.origin) == (given.grid.sizes, given.grid.origin)
+    assert made.grid.digest() != given.grid.digest()
+    assert given.grid.digest() == "0db01b28d5774605"  # as it has always been
+
+
+def test_states_of_padded_grids_are_refused() -> None:
+    """Of releases whose grids reached beyond the bounds."""
+    X, Y, _ = data(6, 2, "learned")
+    model = WISKI(X, Y, bounds=BOUNDS[:, :2], grid_size=9, **RAW)
+    saved = model.state_dict()
+    saved["_extra_state"] = {**saved["_extra_state"], "version": 3}
+    before = snapshot(model)
+    with pytest.raises(StateError, match=r"from the data.*inside the bounds.*as `grid`"):
+        model.load_state_dict(saved)
+    assert_same_state(before, snapshot(model))
+
+
+def test_default_grids() -> None:
+    for d, sizes in ((1, (100,)), (2, (30, 30))):
+        X, Y, _ = data(4, d, "learned")
+        assert WISKI(X, Y, bounds=BOUNDS[:, :d], **RAW).grid.sizes == sizes
+
+
+def test_one_size_for_all_dimensions() -> None:
+    X, Y, _ = data(4, 3, "learned")
+    assert WISKI(X, Y, bounds=BOUNDS, grid_size=7, **RAW).grid.sizes == (7, 7, 7)
+
+
+def test_the_grid_covers_the_transformed_bounds() -> None:
+    from botorch.models.transforms import Normalize
+
+    X, Y, _ = data(4, 2, "learned")
+    model = WISKI(
+        X,
+        Y,
+        bounds=BOUNDS[:, :2],
+        grid_size=9,
+        input_transform=Normalize(2, bounds=BOUNDS[:, :2]),
+        outcome_transform=None,
+    )
+    for low, step in zip(model.grid.origin, model.grid.step, strict=True):
+        assert abs(low) < 1e-12 and abs(low + 8 * step - 1.0) < 1e-12
+
+
+def test_gradients_at_the_bounds() -> None:
+    """Candidates sit there: the gradient is right, and not zero."""
+    model, *_ = build(2, None, "learned")
+    corners = torch.cartesian_prod(*BOUNDS[:, :2].T).requires_grad_()
+    (gradient,) = torch.autograd.grad(model.posterior(corners).mean.sum(), corners)
+
+    def mean(X: Tensor) -> Tensor:
+        return model.posterior(X).mean.sum()
+
+    with torch.no_grad():
+        # the interpolation's second derivative jumps at a node: the error is of the order of h
+        close(gradient, difference_quotient(mean, corners, h=1e-7), 1e-6)
+    assert (gradient.abs() > 1e-3).all()
+
+
+def test_interpolation_reproduces_quadratics() -> None:
+    """Rows sum to one; Keys' weights are exact for polynomials of degree two per dimension."""
+    for d, sizes in SIZES.items():
+        X, Y, _ = data(4, d, "learned")
+        model = WISKI(X, Y, bounds=BOUNDS[:, :d], grid_size=sizes, **RAW)
+        Z = points(30, d, 3)
+        axes = nodes_for(BOUNDS[:, :d], sizes)
+        rows = model.grid.interpolate(Z)
+        assert rows.index.min() >= 0 and rows.index.max() < model.grid.m
+        W = rows.dense(model.grid.m)
+        close(W, dense_rows(Z, axes), 1e-12)
+        U = torch.cartesian_prod(*axes).reshape(-1, d)
+        close(W.sum(-1), torch.ones(30, dtype=torch.float64), 1e-12)
+        close(W @ (1 + U - U.square()).prod(-1), (1 + Z - Z.square()).prod(-1), 1e-9)
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        ({"bounds": BOUNDS[:, :2], "grid": nodes_for(BOUNDS[:, :2], (9, 8))}, InputError),
+        ({}, InputError),
+        ({"grid": padded_nodes(BOUNDS[:, :2], (9, 8)), "grid_size": 9}, InputError),
+        ({"grid": nodes_for(BOUNDS[:, :2], (9, 8))}, BoundsError),
+        ({"grid": nodes_for(BOUNDS[:, :1], (9,))}, ShapeError),
+        ({"grid": [torch.tensor([0.0, 1.0, 3.0, 9.0, 12.0])] * 2}, InputError),
+        ({"grid": [torch.linspace(1.0, 0.0, 9)] * 2}, InputError),
+        ({"grid": [torch.linspace(0.0, 0.1, 9)] * 2}, BoundsError),
+        ({"bounds": BOUNDS[:, :2], "grid_size": 3}, InputError),
+        ({"bounds": BOUNDS[:, :2], "grid_size": [9, 9, 9]}, InputError),
+    ],
+    ids=["both", "neither", "grid and size", "not beyond the data", "too few axes", "uneven",
+         "falling", "data off it", "too small", "too many sizes"],
+)  # fmt: skip
+def test_bad_grids(change: dict[str, Any], error: type) -> None:
+    X, Y, _ = data(6, 2, "learned")
+    with pytest.raises(error, match=r"Expected .*; got .*\. .+"):
+        WISKI(X, Y, **{**RAW, **change})
+
+
+def test_four_dimensions_are_refused() -> None:
+    """With the memory it would take, and what to use instead."""
+    X, Y = torch.rand(5, 4, dtype=torch.float64), torch.rand(5, 1, dtype=torch.float64)
+    bounds = torch.tensor([[0.0] * 4, [1.0] * 4])
+    with pytest.raises(UnsupportedError, match=r"GiB.*OnlineSGPR"):
+        WISKI(X, Y, bounds=bounds, **RAW)
+    grid = [torch.linspace(-1.0, 2.0, 8)] * 4
+    with pytest.raises(UnsupportedError, match=r"GiB"):
+        WISKI(X, Y, grid=grid, **RAW)
+
+
+@pytest.mark.parametrize("kernel", [LinearKernel(), PolynomialKernel(2)], ids=["linear", "poly"])
+def test_kernels_that_are_not_stationary_are_refused(kernel: Kernel) -> None:
+    X, Y, _ = data(6, 2, "learned")
+    for k in (kernel, ScaleKernel(kernel), AdditiveKernel(RBFKernel(), kernel)):
+        with pytest.raises(UnsupportedError, match="stationary"):
+            WISKI(X, Y, bounds=BOUNDS[:, :2], grid_size=8, covar_module=k, **RAW)
+
+
+def test_a_posterior_off_the_users_grid_is_refused() -> None:
+    X, Y, _ = data(6, 2, "learned")
+    model = WISKI(X, Y, grid=padded_nodes(BOUNDS[:, :2], (9, 8)), **RAW)
+    before = snapshot(model)
+    with pytest.raises(BoundsError):
+        model.observe(X + 5.0, Y)
+    with pytest.raises(BoundsError):
+        model.posterior(X + 5.0)
+    assert all(
+        torch.equal(v, before[k]) for k, v in model.state_dict().items() if k != "_extra_state"
+    )
+
+
+def test_a_sum_with_a_constant_is_stationary() -> None:
+    X, Y, _ = data(12, 2, "learned")
+    kernel = ScaleKernel(ConstantKernel() + RBFKernel(ard_num_dims=2))
+    model = WISKI(X, Y, bounds=BOUNDS[:, :2], grid_size=12, covar_module=kernel, **RAW)
+    assert model.fit().value > -100.0
+    with pytest.raises(UnsupportedError, match="stationary"):
+        WISKI(X, Y, bounds=BOUNDS[:, :2], covar_module=LinearKernel() + RBFKernel(), **RAW)
+
+
+def test_noise_that_would_drown_all_other_data_is_refused_beforehand() -> None:
+    """In sums of float64 such a weight would leave nothing of the rest, for good."""
+    X, Y, Yvar = data(12, 2, "known")
+    model = WISKI(X, Y, Yvar, bounds=BOUNDS[:, :2], grid_size=10, **RAW)
+    before = snapshot(model)
+    with pytest.raises(NoiseError, match="prior variance"):
+        model.observe(X[:1], Y[:1], torch.full_like(Y[:1], 1e-18))
+    assert_same_state(before, snapshot(model))
+    model.observe(X[:1], Y[:1], torch.full_like(Y[:1], 1e-9))
+    assert (model.posterior(X[:1]).mean - Y[:1]).abs() < 1e-3
