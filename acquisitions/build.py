@@ -21,7 +21,7 @@ from acquisitions.closed import (
 )
 from acquisitions.nipv import NIPV
 from acquisitions.policies import MaxVariance, Random
-from bo_stream.base.botorch_model import ProcessModel
+from bo_stream.base.botorch_model import BoTorchModel
 from bo_stream.errors import InputError
 
 __all__ = ["NAMES", "build"]
@@ -73,7 +73,7 @@ def build(
         InputError: for an unknown name, or if what the name needs is missing.
     """
     sampler = SobolQMCNormalSampler(torch.Size([num_samples]), seed=seed)
-    ours = cast(ProcessModel, model)  # their constructors refuse other models
+    ours = cast(BoTorchModel, model)  # their constructors refuse other models
     closed = name in ("qucb", "ei", "qlogei") and not kw and offered(model)
     match name:
         case "qucb":

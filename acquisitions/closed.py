@@ -32,7 +32,7 @@ from linear_operator.utils.cholesky import psd_safe_cholesky
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from bo_stream.base.botorch_model import ProcessModel
+from bo_stream.base.botorch_model import BoTorchModel
 from bo_stream.mathematics.posterior.moments import Moments
 from bo_stream.mathematics.posterior.process import PosteriorProcess
 
@@ -100,7 +100,7 @@ class ClosedUpperConfidenceBound(_FromSamples, qUpperConfidenceBound):
 
     def __init__(
         self,
-        model: ProcessModel,
+        model: BoTorchModel,
         beta: float,
         sampler: MCSampler | None = None,
         X_pending: Tensor | None = None,
@@ -125,7 +125,7 @@ class ClosedLogExpectedImprovement(_FromSamples, qLogExpectedImprovement):
 
     def __init__(
         self,
-        model: ProcessModel,
+        model: BoTorchModel,
         best_f: float | Tensor,
         sampler: MCSampler | None = None,
         X_pending: Tensor | None = None,
@@ -148,7 +148,7 @@ class ClosedExpectedImprovement(ExpectedImprovement):
 
     best_f: Tensor
 
-    def __init__(self, model: ProcessModel, best_f: float | Tensor) -> None:
+    def __init__(self, model: BoTorchModel, best_f: float | Tensor) -> None:
         super().__init__(model, best_f)
         legacy_ei_numerics_warning(ExpectedImprovement.__name__)
 
@@ -169,7 +169,7 @@ class ClosedExpectedImprovement(ExpectedImprovement):
 
 def _law(model: Model) -> PosteriorProcess | None:
     """The model's process, if it gives moments and raw outcomes are its own, shifted and scaled."""
-    if not isinstance(model, ProcessModel) or model.num_outputs != 1:
+    if not isinstance(model, BoTorchModel) or model.num_outputs != 1:
         return None
     transform = getattr(model, "outcome_transform", None)
     if not (transform is None or type(transform) is Standardize):
@@ -187,7 +187,7 @@ def _few(X: Tensor, pending: Tensor | None = None) -> bool:
 
 def _value(model: Model, law: PosteriorProcess, X: Tensor, reduce: OfMoments) -> Tensor:
     """Values at raw points, in their dtype."""
-    ours = cast(ProcessModel, model)
+    ours = cast(BoTorchModel, model)
     transform = getattr(model, "outcome_transform", None)
     shift, scale = 0.0, 1.0
     if transform is not None:

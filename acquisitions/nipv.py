@@ -18,7 +18,6 @@ import torch
 from botorch.acquisition.acquisition import AcquisitionFunction
 from botorch.acquisition.input_constructors import acqf_input_constructor
 from botorch.acquisition.objective import PosteriorTransform
-from botorch.models.transforms.outcome import OutcomeTransform
 from botorch.posteriors.gpytorch import GPyTorchPosterior
 from botorch.sampling.base import MCSampler
 from botorch.utils.sampling import draw_sobol_samples
@@ -31,7 +30,7 @@ from gpytorch.distributions import MultitaskMultivariateNormal, MultivariateNorm
 from linear_operator.operators import DiagLinearOperator
 from torch import Tensor
 
-from bo_stream.base.botorch_model import ProcessModel
+from bo_stream.base.botorch_model import BoTorchModel
 from bo_stream.errors import InputError, ShapeError, UnsupportedError
 from bo_stream.mathematics.linalg import chol_psd
 from bo_stream.mathematics.posterior.integral import Integral
@@ -82,14 +81,14 @@ class NIPV(AcquisitionFunction):
 
     def __init__(
         self,
-        model: ProcessModel,
+        model: BoTorchModel,
         mc_points: Tensor,
         sampler: MCSampler | None = None,
         posterior_transform: PosteriorTransform | None = None,
         X_pending: Tensor | None = None,
         weights: Tensor | None = None,
     ) -> None:
-        if not isinstance(model, ProcessModel):
+        if not isinstance(model, BoTorchModel):
             raise UnsupportedError(
                 "a surrogate of bo_stream",
                 type(model).__name__,
@@ -108,7 +107,7 @@ class NIPV(AcquisitionFunction):
 
     def sums(self) -> Integral:
         """The sums over the test points under the model as it is now."""
-        model = cast(ProcessModel, self.model)
+        model = cast(BoTorchModel, self.model)
         law = model.process()
         if self._sums is None or law is not self._law:
             points = model.transformed(self.mc_points.detach())
@@ -120,7 +119,7 @@ class NIPV(AcquisitionFunction):
         """What each output's variance is multiplied by, as the model is now: ``m``."""
         transform = getattr(self.model, "outcome_transform", None)
         if transform is not self._transform:  # the surrogate was restandardised
-            model = cast(ProcessModel, self.model)
+            model = cast(BoTorchModel, self.model)
             self.scales = output_scales(model, self.posterior_transform, self.mc_points)
             self._transform = transform
         return self.scales
@@ -130,7 +129,7 @@ class NIPV(AcquisitionFunction):
     @average_over_ensemble_models  # type: ignore[arg-type]
     def forward(self, X: Tensor) -> Tensor:
         """The value at ``batch_shape x q x d`` raw points: ``batch_shape``."""
-        model = cast(ProcessModel, self.model)
+        model = cast(BoTorchModel, self.model)
         sums = self.sums()
         f = model.process().at(model.transformed(X))
         noise = model.typical_noise().unsqueeze(-1).expand(f.mean.shape[-2:])
@@ -140,7 +139,7 @@ class NIPV(AcquisitionFunction):
 
 
 def output_scales(
-    model: ProcessModel, posterior_transform: PosteriorTransform | None, points: Tensor
+    model: BoTorchModel, posterior_transform: PosteriorTransform | None, points: Tensor
 ) -> Tensor:
     """What each output's variance is multiplied by on the way from transformed to raw: ``m``.
 
@@ -170,7 +169,7 @@ def output_scales(
         )
         posterior: Any = GPyTorchPosterior(law)
         if hasattr(model, "outcome_transform"):
-            transform = cast(OutcomeTransform, model.outcome_transform)
+            transform = model.outcome_transform
             posterior = transform.untransform_posterior(posterior, X=X)
         if posterior_transform is not None and isinstance(posterior, GPyTorchPosterior):
             posterior = posterior_transform(posterior=posterior, X=X)
@@ -211,7 +210,7 @@ def _normalised(weights: Tensor | None, points: Tensor) -> Tensor:
 
 @acqf_input_constructor(NIPV)
 def _construct_inputs(
-    model: ProcessModel,
+    model: BoTorchModel,
     bounds: Sequence[tuple[float, float]],
     num_mc_points: int = 128,
     mc_points: Tensor | None = None,

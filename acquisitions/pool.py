@@ -13,12 +13,11 @@ from typing import cast
 
 import torch
 from botorch.acquisition.acquisition import AcquisitionFunction
-from botorch.models.transforms.outcome import OutcomeTransform
 from torch import Tensor
 
 from acquisitions.nipv import NIPV
 from acquisitions.policies import MaxVariance
-from bo_stream.base.botorch_model import ProcessModel
+from bo_stream.base.botorch_model import BoTorchModel
 from bo_stream.errors import InputError, NoiseError, ShapeError, UnsupportedError
 from bo_stream.mathematics.linalg import chol_psd
 from bo_stream.mathematics.posterior.integral import Integral, PoolSums
@@ -146,7 +145,7 @@ class _Border:
     def __init__(
         self, acqf: NIPV | MaxVariance, pool: Tensor, noise: Tensor | None, chunk_size: int
     ) -> None:
-        model = cast(ProcessModel, acqf.model)
+        model = cast(BoTorchModel, acqf.model)
         if model.batch_shape:
             raise UnsupportedError(
                 "an unbatched model",
@@ -212,7 +211,7 @@ def _bordered(C: Tensor, row: Tensor, corner: Tensor) -> Tensor:
 
 def _sums(acqf: NIPV | MaxVariance, X: Tensor, chunk_size: int) -> PoolSums:
     """What the process keeps for a pool of one chunk; else laws of chunks, made when asked for."""
-    model = cast(ProcessModel, acqf.model)
+    model = cast(BoTorchModel, acqf.model)
     law, kept = model.process(), None
     if len(X) <= chunk_size and isinstance(acqf, NIPV):
         kept = law.pool(X, model.transformed(acqf.mc_points), acqf.weights)
@@ -268,7 +267,7 @@ def _solve(L: Tensor, B: Tensor) -> Tensor:
     return torch.linalg.solve_triangular(L, B, upper=False)
 
 
-def _noise_of(model: ProcessModel, pool: Tensor, noise: Tensor | None) -> Tensor:
+def _noise_of(model: BoTorchModel, pool: Tensor, noise: Tensor | None) -> Tensor:
     """Noise variances of the candidates, ``o x N``, transformed."""
     m = model.num_outputs
     if noise is None:
@@ -283,7 +282,7 @@ def _noise_of(model: ProcessModel, pool: Tensor, noise: Tensor | None) -> Tensor
         raise NoiseError("finite, non-negative variances", "others", "Put a floor under them.")
     Yvar = noise.detach().double().reshape(len(pool), m)
     if hasattr(model, "outcome_transform"):
-        transform = cast(OutcomeTransform, model.outcome_transform)
+        transform = model.outcome_transform
         scaled = transform(torch.zeros_like(Yvar), Yvar, X=pool.double())[1]
         return cast(Tensor, scaled).mT
     return Yvar.mT

@@ -14,12 +14,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bo_stream.base.additive import AdditiveGP
+from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.errors import InputError, StateError, UnsupportedError
 
 __all__ = ["ingest"]
 
-S = TypeVar("S", bound=AdditiveGP)
+S = TypeVar("S", bound=StreamingGP)
 
 
 def ingest(
@@ -59,7 +59,7 @@ def ingest(
         StateError: for a surrogate that has seen data.
         InputError: for columns that are missing, and rows that do not fit, naming the partition.
     """
-    if not isinstance(surrogate, AdditiveGP):
+    if not (isinstance(surrogate, StreamingGP) and surrogate.promises.additive):
         raise UnsupportedError(
             "a family whose streams merge", type(surrogate).__name__, "Use WISKI or HSGP."
         )
@@ -109,7 +109,7 @@ def _absorbed(
             f"no {', '.join(missing)}",
             "Name the columns of the table.",
         )
-    model: AdditiveGP = cloudpickle.loads(empty)
+    model: StreamingGP = cloudpickle.loads(empty)
     for start in range(0, len(frame), chunk_size):
         rows = frame.iloc[start : start + chunk_size]
         end = start + len(rows) - 1
@@ -126,7 +126,7 @@ def _absorbed(
     return pickled
 
 
-def _numbers(rows: Any, names: list[str], model: AdditiveGP) -> Tensor:
+def _numbers(rows: Any, names: list[str], model: StreamingGP) -> Tensor:
     """Columns as a tensor in the surrogate's dtype; what is missing is NaN, and refused later."""
     values = rows[names].to_numpy(dtype="float64", na_value=float("nan"))
     return torch.tensor(np.ascontiguousarray(values), dtype=model.dtype)

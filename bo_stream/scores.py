@@ -14,14 +14,13 @@ from typing import Any, cast
 import numpy as np
 import pandas as pd
 import torch
-from botorch.models.transforms.outcome import OutcomeTransform
 from botorch.posteriors.gpytorch import GPyTorchPosterior
 from gpytorch.distributions import MultivariateNormal
 from linear_operator.operators import DiagLinearOperator
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from bo_stream.base.botorch_model import ProcessModel
+from bo_stream.base.botorch_model import BoTorchModel
 from bo_stream.base.fitting.surprise import Surprise
 from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.errors import InputError, UnsupportedError
@@ -43,7 +42,7 @@ __all__ = [
 CHUNK = 4096
 
 
-def marginals(model: ProcessModel, X: Tensor) -> tuple[Tensor, Tensor]:
+def marginals(model: BoTorchModel, X: Tensor) -> tuple[Tensor, Tensor]:
     """Mean and latent variance at each point by itself, raw units, each ``n``; one output.
 
     Args:
@@ -65,7 +64,7 @@ def marginals(model: ProcessModel, X: Tensor) -> tuple[Tensor, Tensor]:
         return _raw(model, X, torch.cat(means), torch.cat(variances))
 
 
-def noise_variance(model: ProcessModel) -> Tensor:
+def noise_variance(model: BoTorchModel) -> Tensor:
     """Noise variance of a typical observation, raw units, 0-dim; one output.
 
     Raises:
@@ -76,11 +75,11 @@ def noise_variance(model: ProcessModel) -> Tensor:
     return _raw(model, anywhere, torch.zeros_like(noise), noise)[1].squeeze(0)
 
 
-def _raw(model: ProcessModel, X: Tensor, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
+def _raw(model: BoTorchModel, X: Tensor, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
     """Transformed means and variances, each ``n``, in raw units."""
     posterior: Any = GPyTorchPosterior(MultivariateNormal(mean, DiagLinearOperator(variance)))
     if hasattr(model, "outcome_transform"):
-        transform = cast(OutcomeTransform, model.outcome_transform)
+        transform = model.outcome_transform
         posterior = transform.untransform_posterior(posterior, X=X)
     if not isinstance(posterior, GPyTorchPosterior):
         raise UnsupportedError(
@@ -107,7 +106,7 @@ class Scores:
 
 
 def score(
-    model: ProcessModel,
+    model: BoTorchModel,
     X: Tensor,
     truth: Tensor,
     observed: Tensor,

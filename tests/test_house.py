@@ -5,6 +5,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import torch
+from botorch.models.transforms import Normalize, Standardize
+from gpytorch.constraints import Interval
+from gpytorch.distributions import MultivariateNormal
+from gpytorch.kernels import RBFKernel, ScaleKernel
+from gpytorch.likelihoods import GaussianLikelihood
+from gpytorch.means import ConstantMean
+from gpytorch.priors import NormalPrior
+from linear_operator import to_linear_operator
 
 ROOT = Path(__file__).parents[1]
 TOPS = ("bo_stream", "acquisitions", "problems", "experiments")
@@ -38,6 +47,62 @@ def at_once(path: Path) -> set[str]:
     """Packages that a file imports when it is imported itself."""
     body = ast.parse(path.read_text()).body
     return {n.module.split(".")[0] for n in body if isinstance(n, ast.ImportFrom) and n.module}
+
+
+OURS = [name for name in MODULES if not name.startswith("experiments")]
+OVERRIDDEN = {"_apply", "_load_from_state_dict"}
+"""Methods of `torch.nn.Module` that subclasses here extend, and so call."""
+
+
+def private(name: str) -> bool:
+    """Whether a name says that it is not public."""
+    return name.startswith("_") and not name.endswith("__")
+
+
+def defined_here() -> set[str]:
+    """Private names that the packages define: functions, attributes, fields."""
+    names: set[str] = set()
+    for name in OURS:
+        for node in ast.walk(ast.parse(MODULES[name].read_text())):
+            if isinstance(node, ast.FunctionDef | ast.ClassDef):
+                names.add(node.name)
+            elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+                names.add(node.attr)
+            elif isinstance(node, ast.AnnAssign | ast.Assign):
+                targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+                names |= {t.id for t in targets if isinstance(t, ast.Name)}
+    return {n for n in names if private(n)}
+
+
+def private_upstream() -> set[str]:
+    """Private names of objects of torch, gpytorch, BoTorch and linear_operator."""
+    kernel, box = ScaleKernel(RBFKernel()), Interval(0.1, 1.0)
+    objects = (kernel, box, NormalPrior(0.0, 1.0), GaussianLikelihood(), ConstantMean())
+    transforms = (Normalize(2), Standardize(1))
+    X = torch.zeros(2, 2)
+    others = (MultivariateNormal(X[0], torch.eye(2)), kernel(X), to_linear_operator(X))
+    return {n for o in (*objects, *transforms, *others) for n in dir(o) if private(n)}
+
+
+def test_only_the_public_side_of_other_packages_is_used() -> None:
+    """Private attributes are those that the packages define themselves; of torch's own, only the
+    methods that are extended.
+    """
+    own, upstream = defined_here(), private_upstream()
+    for name in OURS:
+        for node in ast.walk(ast.parse(MODULES[name].read_text())):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                assert node.value not in upstream - own, f"{name}:{node.lineno} {node.value}"
+            if not isinstance(node, ast.Attribute) or not private(node.attr):
+                continue
+            where = f"{name}:{node.lineno} {ast.unparse(node)}"
+            holder = node.value
+            if isinstance(holder, ast.Name) and holder.id == "os":
+                continue
+            mine = ast.unparse(holder) in ("self", "cls", "super()")
+            assert node.attr in own, where
+            assert mine or node.attr not in upstream, where
+            assert node.attr not in set(dir(torch.nn.Module())) - OVERRIDDEN, where
 
 
 GRAPH = {name: {i for i in imports(path) if i in MODULES} for name, path in MODULES.items()}

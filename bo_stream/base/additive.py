@@ -1,20 +1,20 @@
-"""Families whose state is a sum over observations: streams merge, units change, the past fades."""
+"""Families whose state is a sum over observations (MATHS 2.2): streams merge, and fade."""
 
 from __future__ import annotations
 
-from typing import Any, Protocol, Self, cast
+from numbers import Real
+from typing import Any, Protocol, cast
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from bo_stream.base.gp_model import News
-from bo_stream.base.module_equality import same
-from bo_stream.base.streaming_gp import StreamingGP
-from bo_stream.errors import NoiseError, StateError
+from bo_stream.base.changes import all_or_nothing
+from bo_stream.base.hyperparameter_key import settings_of
+from bo_stream.errors import InputError, NoiseError, StateError, UnsupportedError
 from bo_stream.mathematics.posterior.process import PosteriorProcess
 from bo_stream.mathematics.shapes import moved
 
-__all__ = ["AdditiveGP"]
+__all__ = ["check_noise", "forget", "merge", "updated"]
 
 LEAST_NOISE = 1e-12
 """Noise variances below this share of the prior variance would drown all others in the sums."""
@@ -22,85 +22,115 @@ UPDATES_PER_REBUILD = 1000
 """Points folded into a posterior before it is rebuilt, against drift."""
 
 
-class Folding(Protocol):
-    """The law of a surrogate's coefficients, which takes points in."""
+class Updatable(Protocol):
+    """The posterior of a surrogate's coefficients, which new data can be folded into."""
 
     folded_points: int
 
     def folded(self, X: Tensor, Y: Tensor, D: Tensor) -> PosteriorProcess:
-        """The law given ``Y`` (``o x q``) with noise ``D`` at points ``q x d``: O(q m^2)."""
+        """The posterior given ``Y`` (``o x q``) with noise ``D`` at points ``q x d``: O(q m^2)."""
         ...
 
 
-class AdditiveGP(StreamingGP):
-    """A surrogate held by additive statistics (MATHS 2.2).
+def updated(process: PosteriorProcess, X: Tensor, Y: Tensor, D: Tensor) -> PosteriorProcess | None:
+    """The process with new data folded in, O(q m^2); None where it is time to rebuild it."""
+    before = cast(Updatable, process)
+    if before.folded_points + len(X) > UPDATES_PER_REBUILD:
+        return None
+    return before.folded(X, Y, D)
 
-    Its state has ``merged_at``, ``rescaled`` and ``discounted``, and a ``weight``: what its
-    observations count for. The process that it builds is a `Folding`.
+
+def check_noise(model: Any, X: Tensor, R: Tensor) -> None:
+    """Refuse known noise (``o x n``) too small for sums, at points where the kernel applies.
+
+    Raises:
+        NoiseError: accordingly.
     """
+    if model.noise_mode == "learned":
+        return
+    prior = model.covar_module(X[:1], diag=True).detach().double().reshape(-1, 1)
+    least = LEAST_NOISE * prior / model._noise_scale().detach().unsqueeze(-1)
+    if bool((least > R).any()):
+        raise NoiseError(
+            f"noise variances of at least {LEAST_NOISE:g} of the prior variance",
+            f"{float((R / least).min()) * LEAST_NOISE:.1e} of it",
+            "Put a floor under Yvar: sums in float64 cannot tell it from zero.",
+        )
 
-    def _update_process(
-        self, process: PosteriorProcess, news: tuple[News, ...]
-    ) -> PosteriorProcess | None:
-        """Fold the batches into the law of the coefficients: O(q m^2)."""
-        before, X = cast(Folding, process), torch.cat([batch.X for batch in news])
-        if before.folded_points + len(X) > UPDATES_PER_REBUILD:
-            return None
-        Y, R = (torch.cat(parts, -1) for parts in zip(*((b.Y, b.R) for b in news), strict=True))
-        return before.folded(X, Y, self._noise_scale().unsqueeze(-1) * R)
 
-    def _rescale(self, state: Any, shift: Tensor, factor: Tensor) -> Any:
-        return state.rescaled(shift, factor, self.noise_mode != "learned")
+def check_additive(model: Any, what: str) -> None:
+    """Refuse what only sums over observations can do.
 
-    def _discount(self, state: Any, factor: float) -> Any:
-        return state.discounted(factor)
+    Raises:
+        UnsupportedError: for other families.
+    """
+    if not model.promises.additive:
+        raise UnsupportedError(
+            "a family of additive statistics (WISKI, HSGP)",
+            f"{type(model).__name__}, which cannot {what}",
+            "Use one of those, or rebuild this one on the data that are to count.",
+        )
 
-    @property
-    def effective_observations(self) -> float:
-        """What the observations count for together: `num_observed`, unless some are forgotten."""
-        return float(self.held().weight)
 
-    def _check_noise(self, X: Tensor, R: Tensor) -> None:
-        """Refuse known noise (``o x n``) too small for the sums."""
-        if self.noise_mode == "learned":
-            return
-        prior = self.covar_module(X[:1], diag=True).detach().double().reshape(-1, 1)
-        least = LEAST_NOISE * prior / self._noise_scale().detach().unsqueeze(-1)
-        if bool((least > R).any()):
-            raise NoiseError(
-                f"noise variances of at least {LEAST_NOISE:g} of the prior variance",
-                f"{float((R / least).min()) * LEAST_NOISE:.1e} of it",
-                "Put a floor under Yvar: sums in float64 cannot tell it from zero.",
-            )
+def forget(model: Any, factor: Any) -> None:
+    """Count all observations ``factor`` times; `StreamingGP.forget` explains it."""
+    number = isinstance(factor, Real) and not isinstance(factor, bool)
+    if not number or not 0.0 < float(factor) <= 1.0:
+        raise InputError(
+            "a factor above 0 and at most 1",
+            repr(factor),
+            "Give the share of the past that is to count from now on, say 0.99.",
+        )
+    check_additive(model, "forget")
+    _discount(model, float(factor))
 
-    def merge(self, other: StreamingGP) -> Self:
-        """Add another stream's observations in place: map-reduce ingestion. O(m^2).
 
-        Raises:
-            StateError: unless families, what their sums are of (grids, features), transforms and
-                noise modes are equal.
-        """
-        mine = {**self._layout(), "incumbents": 0}
-        alike = isinstance(other, type(self))
-        layout = {**other._layout(), "incumbents": 0} if alike else None
-        if mine != layout:
+@all_or_nothing
+def _discount(model: Any, factor: float) -> None:
+    model._replace(state=model.state.discounted(factor))
+
+
+def merge(model: Any, other: Any) -> None:
+    """Add another stream's observations; `StreamingGP.merge` explains it."""
+    check_additive(model, "merge")
+    mine, alike = model._layout(), isinstance(other, type(model))
+    theirs = other._layout() if alike else None
+    if mine != theirs:
+        raise StateError(
+            f"a {type(model).__name__} of {mine}",
+            f"{theirs or type(other).__name__}",
+            "Build both streams with the same bounds, options and noise model.",
+        )
+    for name in ("input_transform", "outcome_transform"):
+        if not _equal(getattr(model, name, None), getattr(other, name, None)):
             raise StateError(
-                f"a {type(self).__name__} of {mine}",
-                f"{layout or type(other).__name__}",
-                "Build both streams with the same bounds, options and noise model.",
+                f"equal {name}s",
+                "different ones",
+                "Hand both streams one transform in eval mode.",
             )
-        for name in ("input_transform", "outcome_transform"):
-            if not same(getattr(self, name, None), getattr(other, name, None)):
-                raise StateError(
-                    f"equal {name}s",
-                    "different ones",
-                    "Hand both streams one transform in eval mode.",
-                )
-        self._wholly(lambda: self._add(other))
-        return self
+    _add(model, other)
 
-    def _add(self, other: StreamingGP) -> None:
-        n, others = self.num_observed, other.num_observed
-        theirs = moved(other.held(), self.get_buffer("_noise_sum").device)
-        self.hold("state", self.held().merged_at(theirs, self._undo, n, others))
-        self._add_books(other)
+
+@all_or_nothing
+def _add(model: Any, other: Any) -> None:
+    stream = model.stream.read()
+    theirs = moved(other.stream.read(), stream.count.device)
+    n, others, best = int(stream.count), int(theirs.count), stream.incumbents
+    model._replace(
+        state=stream.state.merged_at(theirs.state, model._undo, n, others),
+        count=stream.count + others,
+        noise_sum=stream.noise_sum + theirs.noise_sum,
+        incumbents=best if best is None else best.merged(theirs.incumbents),
+    )
+
+
+def _equal(a: nn.Module | None, b: nn.Module | None) -> bool:
+    """Whether two frozen transforms are equal: classes, settings and values."""
+    parts = [[] if t is None else list(t.modules()) for t in (a, b)]
+    mine, theirs = ([(type(part), settings_of(part)) for part in own] for own in parts)
+    if a is None or b is None or mine != theirs:
+        return a is b
+    values, others = a.state_dict(), b.state_dict()
+    return values.keys() == others.keys() and all(
+        torch.equal(value.cpu(), others[name].cpu()) for name, value in values.items()
+    )

@@ -1,105 +1,139 @@
-"""What any surrogate shows BoTorch: posterior, fantasies, conditioning and output subsets of one
-posterior process.
+"""A Gaussian process behind BoTorch's model interface: posteriors, fantasies, fits.
 
-A subclass supplies `_now()`, the process at this moment and what belongs to it, and
-`_conditioned(...)`, the model given more data. All shapes and scales of the interface are
-BoTorch's; inside, the output dimension stands before the points (see
-`bo_stream.mathematics.posterior`) and everything is float64.
+A subclass supplies `_snapshot`, from which posteriors are made, `_given`, the model given more
+data, and `_objective`, what hyperparameters maximise. Shapes and scales of the interface are
+BoTorch's; inside, outputs stand before points (see `bo_stream.mathematics.posterior`) and
+everything is float64.
 """
 
 from __future__ import annotations
 
-import copy
 from abc import abstractmethod
-from dataclasses import dataclass
-from typing import Any, Self, cast
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Self, cast
 
 import torch
 from botorch.acquisition.objective import PosteriorTransform
 from botorch.models.gpytorch import GPyTorchModel
 from botorch.models.model import FantasizeMixin
 from botorch.models.transforms.input import InputTransform
-from botorch.models.transforms.outcome import OutcomeTransform, Standardize
+from botorch.models.transforms.outcome import OutcomeTransform
 from botorch.posteriors.gpytorch import GPyTorchPosterior
 from botorch.posteriors.transformed import TransformedPosterior
 from botorch.sampling.base import MCSampler
+from botorch.utils.datasets import SupervisedDataset
 from gpytorch.distributions import MultivariateNormal
+from gpytorch.kernels import Kernel
+from gpytorch.likelihoods import Likelihood
+from gpytorch.means import Mean
+from gpytorch.mlls import MarginalLogLikelihood
+from gpytorch.models import GP
 from torch import Size, Tensor, nn
 
-from bo_stream.base.distribution import distribution
-from bo_stream.base.transforms import raw_inputs, transformed_inputs, transformed_outcomes
-from bo_stream.base.validation import (
-    check_noise,
-    check_noise_fits,
-    check_points,
-    check_targets,
-    check_tensors,
-)
-from bo_stream.errors import NoiseError, NoTrainingDataError, ShapeError, UnsupportedError
+from bo_stream.base import transforms, validation
+from bo_stream.base.changes import StateLock, exclusive
+from bo_stream.base.construct_inputs import constructor_arguments
+from bo_stream.base.distribution import botorch_posterior, distribution
+from bo_stream.base.fitting.fit import fit_model
+from bo_stream.base.fitting.objective import StreamMLL, fit_for_botorch
+from bo_stream.base.fitting.report import FitReport
+from bo_stream.base.noise import noise_to_add
+from bo_stream.base.posterior_snapshot import PosteriorSnapshot
+from bo_stream.base.predictive import PredictiveScore, predictive_score
+from bo_stream.errors import NoTrainingDataError, UnsupportedError
 from bo_stream.mathematics.posterior.process import PosteriorProcess
 
-__all__ = ["Moment", "ProcessModel", "refuse_unknown"]
+__all__ = ["BoTorchModel"]
 
 
-@dataclass(frozen=True)
-class Moment:
-    """What a posterior is made of, all of one moment, whatever is observed or fitted meanwhile.
+class BoTorchModel(GPyTorchModel, GP, FantasizeMixin):
+    """A Gaussian process behind BoTorch's interface: one process plus independent noise.
+
+    The base of surrogates and of conditioned posteriors, not to be used by itself.
 
     Attributes:
-        process: The posterior process, in transformed space.
-        noise: Noise variance of a typical observation (``o``), transformed; None where noise is
-            known and none was seen.
-        outcome_transform: The frozen outcome transform, or None.
+        needs_bounds: Whether the family must know the bounds of its inputs.
+        noise_mode: ``learned``, ``known``, or ``scaled``: known up to a learned scale.
     """
 
-    process: PosteriorProcess
-    noise: Tensor | None
-    outcome_transform: OutcomeTransform | None
+    needs_bounds: ClassVar[bool] = False
+    bounds: Tensor | None
+    covar_module: Kernel
+    mean_module: Mean
+    likelihood: Likelihood
+    noise_mode: str
+    _interface: Tensor
+    _lock: StateLock
 
-    def typical_noise(self) -> Tensor:
-        """The noise of a typical observation (``o``).
+    def __init__(
+        self,
+        sizes: tuple[int, int],
+        like: Tensor,
+        bounds: Tensor | None,
+        input_transform: InputTransform | None,
+        outcome_transform: OutcomeTransform | None,
+    ) -> None:
+        """For ``d`` inputs and ``m`` outputs, of the dtype and device of a tensor."""
+        super().__init__()
+        self._dim, self._num_outputs = sizes
+        self.register_buffer("bounds", bounds)
+        self.register_buffer("_interface", like.new_empty(0), persistent=False)
+        if input_transform is not None:
+            self.input_transform = input_transform
+        if outcome_transform is not None:
+            self.outcome_transform = outcome_transform
+
+    @abstractmethod
+    def _snapshot(self) -> PosteriorSnapshot:
+        """What posteriors are made of at present, float64."""
+
+    @abstractmethod
+    def _given(self, X: Tensor, Y: Tensor, noise: Tensor | None) -> BoTorchModel:
+        """The model given more data, all of them transformed.
+
+        Args:
+            X: ``batch x n x d``.
+            Y: ``batch' x o x n``.
+            noise: Noise variances that broadcast to ``Y``; None: that of a typical observation.
+        """
+
+    @abstractmethod
+    def _objective(self, profile_mean: bool) -> tuple[Tensor, Tensor | None]:
+        """What the hyperparameters maximise, without priors: 0-dim, differentiable.
+
+        With ``profile_mean`` it is the value at the best constant means given the rest, which are
+        returned beside it (``o``, without gradient; None where they cannot be told); else at the
+        present ones, and None.
+        """
+
+    @abstractmethod
+    def _check_batch(self, X: Tensor, Y: Tensor, Yvar: Tensor | None) -> None:
+        """Refuse raw data that do not fit."""
+
+    @classmethod
+    def construct_inputs(cls, training_data: SupervisedDataset, **options: Any) -> dict[str, Any]:
+        """The constructor's arguments, from a data set; Ax calls this.
+
+        A surrogate built from them loads hyperparameters, not data, from a `state_dict`: Ax
+        cross-validates by that. `bo_stream.base.construct_inputs` explains what is filled in.
+
+        Args:
+            training_data: Points, outcomes, and noise variances or None.
+            options: The constructor's other arguments (in Ax: ``model_options``).
 
         Raises:
-            NoiseError: where none was seen.
+            UnsupportedError: on arguments that the constructor does not take.
         """
-        if self.noise is None:
-            raise NoiseError(
-                "observations with known noise before their typical noise is used",
-                "none so far",
-                "Give the noise of new observations as a Tensor (`observation_noise`, `noise`).",
-            )
-        return self.noise
-
-
-class ProcessModel(GPyTorchModel, FantasizeMixin):
-    """A BoTorch model whose posterior is one process plus independent noise. Not to be used by
-    itself.
-    """
-
-    bounds: Tensor | None
-    _num_outputs: int
-    _dim: int
-
-    @abstractmethod
-    def _now(self) -> Moment:
-        """The process at this moment and what belongs to it, frozen, float64."""
-
-    @abstractmethod
-    def _conditioned(self, X: Tensor, Y: Tensor, noise: Tensor) -> ProcessModel:
-        """The model given ``Y`` (``batch' x o x n``) at transformed ``X`` (``batch x n x d``).
-
-        The noise broadcasts to ``o x n``.
-        """
+        return constructor_arguments(cls, super().construct_inputs(training_data), options)
 
     # -- for acquisition functions of our own ----------------------------------------------------
 
     def process(self) -> PosteriorProcess:
-        """The posterior process now, in transformed space: a frozen snapshot.
+        """The current posterior process, in transformed space: a frozen snapshot.
 
-        The same object until data or hyperparameters change, so that it tells whether what was
-        derived from it still holds. Points go through `transformed` first.
+        The same object until data or hyperparameters change. Points go through `transformed` first.
         """
-        return self._now().process
+        return self._snapshot().process
 
     def transformed(self, X: Tensor) -> Tensor:
         """Raw points ``batch x q x d``, checked, in transformed space, float64.
@@ -116,7 +150,7 @@ class ProcessModel(GPyTorchModel, FantasizeMixin):
         Raises:
             NoiseError: if noise is known and nothing was observed.
         """
-        return self._now().typical_noise()
+        return self._snapshot().typical_noise()
 
     # -- BoTorch's interface ---------------------------------------------------------------------
 
@@ -146,28 +180,17 @@ class ProcessModel(GPyTorchModel, FantasizeMixin):
         """
         if self.training:
             self.eval()
-        now, points = self._now(), self.transformed(X)
-        joint, noise = now.process.at(points), self._noise_to_add(observation_noise, X, now)
-        transform = now.outcome_transform
-        if type(transform) is Standardize and self.num_outputs == 1:
-            raw = distribution(joint, noise, output_indices, X.dtype, transform)
-            posterior: Any = GPyTorchPosterior(raw)
-        else:
-            posterior = GPyTorchPosterior(distribution(joint, noise, output_indices, X.dtype))
-            if transform is not None:
-                if output_indices is not None:
-                    transform = transform.subset_output(output_indices)
-                if X.dtype != torch.float64:
-                    transform = copy.deepcopy(transform).to(X)
-                posterior = transform.untransform_posterior(posterior, X=X)
+        snapshot = self._snapshot()
+        joint = snapshot.process.at(self.transformed(X))
+        noise = noise_to_add(observation_noise, X, self.num_outputs, snapshot.typical_noise)
+        transform = snapshot.outcome_transform
+        posterior = botorch_posterior(joint, noise, output_indices, transform, X)
         if posterior_transform is not None:
             return posterior_transform(posterior=posterior, X=X)
         return posterior
 
     def forward(self, X: Tensor) -> MultivariateNormal:
-        """The latent function at raw points, before the outcome transform is undone, as a
-        (multitask) multivariate normal.
-        """
+        """The latent function at raw points, as a normal in units of the outcome transform."""
         return distribution(self.process().at(self.transformed(X)), dtype=X.dtype)
 
     def transform_inputs(self, X: Tensor, input_transform: nn.Module | None = None) -> Tensor:
@@ -189,7 +212,7 @@ class ProcessModel(GPyTorchModel, FantasizeMixin):
 
     def condition_on_observations(
         self, X: Tensor, Y: Tensor, noise: Tensor | None = None, **kwargs: Any
-    ) -> ProcessModel:
+    ) -> BoTorchModel:
         """The model given more data: exact Gaussian conditioning of its joint posterior (MATHS 1).
 
         Args:
@@ -198,74 +221,139 @@ class ProcessModel(GPyTorchModel, FantasizeMixin):
                 dimensions that share X.
             noise: Noise variances like ``Y`` (broadcast), already outcome-transformed; by default
                 that of a typical observation.
-            kwargs: What BoTorch passes along (``propagate_grads``) and no posterior here needs.
+            kwargs: BoTorch's ``propagate_grads``, which no posterior here needs.
 
         Returns:
-            A conditioned posterior; the parent stays untouched. Gradients to X and Y are exact.
+            For unbatched data that need no gradient, a surrogate of the same class with the points
+            absorbed (unless explicit noise is given where noise is learned, which its state cannot
+            hold); else a `ConditionedPosterior`, whose gradients to X and Y are exact. The model
+            itself stays as it is.
         """
-        refuse_unknown(kwargs)
+        unknown = set(kwargs) - {"propagate_grads"}
+        if unknown:
+            raise UnsupportedError(
+                "X, Y and noise", f"unknown arguments {sorted(unknown)}", "Remove them."
+            )
+        validation.check_tensors(X=X, Y=Y, noise=noise)
         self._check_points(X)
-        check_targets(X, Y, self.num_outputs, self.dtype)
-        Y_t = self._outcomes(Y, None, X)[0].mT
-        if noise is None:
-            noise_t = self.typical_noise().unsqueeze(-1).expand(self.num_outputs, X.shape[-2])
-        else:
-            check_noise_fits(noise, Y)
-            check_noise(noise, zero_allowed=True)
-            noise_t = noise.double().mT
-        return self._conditioned(self._transformed(X), Y_t, noise_t)
+        validation.check_targets(X, Y, self.num_outputs, self.dtype)
+        if noise is not None:
+            validation.check_noise_fits(noise, Y)
+            validation.check_noise(noise, zero_allowed=True)
+            noise = noise.double().mT
+        return self._given(self._transformed(X), self._outcomes(Y, None, X)[0].mT, noise)
 
     def fantasize(
         self, X: Tensor, sampler: MCSampler, observation_noise: Tensor | None = None, **kwargs: Any
     ) -> Self:
-        """BoTorch's `fantasize`: sample observations at X, condition on them; gradients to X are
-        exact.
+        """Sample observations at X and condition on them; gradients to X are exact.
 
         Args:
             X: ``batch_shape x n x d`` raw points.
             sampler: Draws the fantasies.
             observation_noise: ``... x 1 x m`` or ``... x n x m``, outcome-transformed; by default
-                the noise of a typical observation (on known noise, the running mean of what was
-                seen).
+                the noise of a typical observation.
             kwargs: Passed on by BoTorch.
         """
-        check_tensors(X=X, observation_noise=observation_noise)
+        validation.check_tensors(X=X, observation_noise=observation_noise)
         if observation_noise is None:
             observation_noise = self.typical_noise().unsqueeze(0).to(X)
         return super().fantasize(X, sampler, observation_noise, **kwargs)
 
     def get_fantasy_model(
         self, inputs: Tensor, targets: Tensor, noise: Tensor | None = None, **kwargs: Any
-    ) -> ProcessModel:
-        """What `ModelListGP.condition_on_observations` calls on each of its models (one output).
+    ) -> BoTorchModel:
+        """What `ModelListGP.condition_on_observations` calls on each of its models: ``inputs``
+        are raw, ``targets`` and ``noise`` transformed, ``batch_shape x n``.
+        """
+        transform = getattr(self, "outcome_transform", None)
+        Y, noise = transforms.list_targets(transform, self.num_outputs, inputs, targets, noise)
+        return self.condition_on_observations(inputs, Y, noise, **kwargs)
+
+    # -- hyperparameters -------------------------------------------------------------------------
+
+    def log_evidence(self) -> Tensor:
+        """The log evidence (families say where it is a bound), summed over outputs, without priors.
+
+        0-dim, constants included, differentiable in every hyperparameter.
+        """
+        return self._objective(profile_mean=False)[0]
+
+    def make_mll(self) -> MarginalLogLikelihood:
+        """The objective of `fit`, for `fit_gpytorch_mll`: evidence (or bound) plus log priors."""
+        return StreamMLL(self)
+
+    @property
+    def explores(self) -> bool:
+        """Whether a fit may start far from the present values: its objective is of all data."""
+        return True
+
+    @property
+    def refit_due(self) -> bool:
+        """Whether the surrogate's own schedule asks for a `fit`; without a schedule, never."""
+        return False
+
+    @exclusive
+    @torch.enable_grad()
+    def fit(self, max_evals: int | None = None) -> FitReport:
+        """Fit the hyperparameters, starting from their present values.
+
+        Interrupted, it leaves the best hyperparameters seen.
 
         Args:
-            inputs: ``batch_shape x n x d`` raw points.
-            targets: ``batch_shape' x n`` values, already outcome-transformed.
-            noise: Noise variances like ``targets``, already outcome-transformed.
-            kwargs: As for `condition_on_observations`.
+            max_evals: Most objective-and-gradient evaluations; None: until the gain falls below
+                0.01 nat.
         """
-        if self.num_outputs != 1:
+        return fit_model(self, max_evals)
+
+    def custom_fit(
+        self,
+        mll: MarginalLogLikelihood,
+        closure: Callable[..., Any] | None = None,
+        closure_kwargs: dict[str, Any] | None = None,
+        optimizer_kwargs: dict[str, Any] | None = None,
+        optimizer: Callable[..., Any] | None = None,
+        **kwargs: Any,
+    ) -> MarginalLogLikelihood:
+        """The hook of `fit_gpytorch_mll`. A user's optimizer is honoured, a closure refused.
+
+        Without an optimizer, ``optimizer_kwargs`` may hold ``max_evals`` (or, as BoTorch's default
+        optimizer has it, ``options={"maxiter": ...}``).
+
+        Raises:
+            UnsupportedError: if a closure is given: the objective is the family's.
+        """
+        if closure is not None or closure_kwargs:
             raise UnsupportedError(
-                "models of one output in a ModelListGP",
-                f"{self.num_outputs} outputs",
-                "Condition this surrogate itself, or join single-output ones.",
+                "no closure", "a user's closure", "Change priors or pass an optimizer instead."
             )
-        transform = getattr(self, "outcome_transform", None)
-        if transform is not None and inputs.ndim == 2 and targets.ndim == 2 and len(targets) == 1:
-            targets = targets[0]  # a ModelListGP's transforms add a dimension to plain targets
-        Y = targets.unsqueeze(-1)
-        if transform is not None:
-            Y = cast(Tensor, transform.untransform(Y.double(), X=inputs)[0]).to(inputs)
-        if noise is not None:  # of a single point, a ModelListGP may leave a number
-            noise = noise.unsqueeze(-1) if noise.ndim else noise.reshape(1, 1)
-        return self.condition_on_observations(inputs, Y, noise, **kwargs)
+        return self._fit_for_botorch(mll, optimizer, optimizer_kwargs or {})
+
+    @exclusive
+    @torch.enable_grad()
+    def _fit_for_botorch(
+        self,
+        mll: MarginalLogLikelihood,
+        optimizer: Callable[..., Any] | None,
+        options: Mapping[str, Any],
+    ) -> MarginalLogLikelihood:
+        """`custom_fit`, its arguments checked."""
+        return fit_for_botorch(self, mll, optimizer, options)
+
+    def log_predictive(self, X: Tensor, Y: Tensor, Yvar: Tensor | None = None) -> Tensor:
+        """Log density of new raw data before they are absorbed, 0-dim: the prequential score."""
+        return self.predictive_score(X, Y, Yvar).log_density
+
+    def predictive_score(self, X: Tensor, Y: Tensor, Yvar: Tensor | None = None) -> PredictiveScore:
+        """`log_predictive`, and by how much it falls short of its expectation."""
+        self._check_batch(X, Y, Yvar)
+        return predictive_score(self, X, Y, Yvar)
 
     # -- transforms are frozen: no mode switching, no train inputs to revert ---------------------
 
     def __getattr__(self, name: str) -> Any:
         if name == "train_targets":  # BoTorch's input constructors ask for its dtype and device
-            return self.get_buffer("_interface")
+            return self._interface
         if name == "train_inputs":
             raise NoTrainingDataError(
                 "an acquisition function that needs no training data",
@@ -291,48 +379,20 @@ class ProcessModel(GPyTorchModel, FantasizeMixin):
 
     def _transformed(self, X: Tensor) -> Tensor:
         """Raw points in transformed space, float64."""
-        return transformed_inputs(self._input_transform(), X)
+        return transforms.transformed_inputs(getattr(self, "input_transform", None), X)
 
     def _raw_inputs(self, X: Tensor) -> Tensor:
         """Raw inputs of transformed ones, float64; a copy."""
-        return raw_inputs(self._input_transform(), X)
-
-    def _input_transform(self) -> InputTransform | None:
-        return cast("InputTransform | None", getattr(self, "input_transform", None))
+        return transforms.raw_inputs(getattr(self, "input_transform", None), X)
 
     def _outcomes(self, Y: Tensor, Yvar: Tensor | None, X: Tensor) -> tuple[Tensor, Tensor | None]:
         """Raw outcomes and noise in transformed space, ``batch x n x m``, float64."""
-        return transformed_outcomes(getattr(self, "outcome_transform", None), Y, Yvar, X)
-
-    def _noise_to_add(self, wanted: bool | Tensor, X: Tensor, now: Moment) -> Tensor | None:
-        """Noise as ``... x o x (q | 1)``, or None."""
-        if isinstance(wanted, Tensor):
-            shape, q = wanted.shape, X.shape[-2]
-            if len(shape) < 2 or shape[-1] != self.num_outputs or shape[-2] not in (1, q):
-                raise ShapeError(
-                    f"observation_noise `... x {q} x {self.num_outputs}`, or one row",
-                    f"{tuple(shape)}",
-                    "Give one variance per point and output, outcome-transformed.",
-                )
-            check_noise(wanted, zero_allowed=True)
-            return wanted.double().mT
-        if not isinstance(wanted, bool):
-            check_tensors(observation_noise=wanted)
-        return now.typical_noise().unsqueeze(-1) if wanted else None
+        return transforms.transformed_outcomes(getattr(self, "outcome_transform", None), Y, Yvar, X)
 
     def _check_points(self, X: Tensor) -> None:
-        check_points(X, self._dim, self.bounds)
+        validation.check_points(X, self._dim, self.bounds)
 
     @property
     def dtype(self) -> torch.dtype:
         """The interface's dtype; state and factorisations are float64 whatever it is."""
-        return cast(Tensor, self._interface).dtype
-
-
-def refuse_unknown(kwargs: dict[str, Any]) -> None:
-    """Refuse arguments of `condition_on_observations` that mean nothing here."""
-    unknown = set(kwargs) - {"propagate_grads"}
-    if unknown:
-        raise UnsupportedError(
-            "X, Y and noise", f"unknown arguments {sorted(unknown)}", "Remove them."
-        )
+        return self._interface.dtype

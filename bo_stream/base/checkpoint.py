@@ -1,7 +1,7 @@
 """Checkpoints: a surrogate in one file, rebuilt from that file alone.
 
-The file holds plain containers and tensors: the class, how its modules and options are made
-(`bo_stream.base.serialization`), and its `state_dict`. It is read by
+The file holds plain containers and tensors: the class, what its constructor is given
+(`bo_stream.base.serialization` has modules and options), and its `state_dict`. It is read by
 ``torch.load(weights_only=True)``, so that it cannot bring code along; a surrogate is built from
 known classes only.
 """
@@ -13,24 +13,30 @@ import io
 import os
 import warnings
 import zipfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import torch
 
-from bo_stream.base.composite import Composite
-from bo_stream.base.module_equality import difference, same
-from bo_stream.base.serialization import REMEDY, Reader, Writer
-from bo_stream.base.state import HeldState
+from bo_stream.base.changes import exclusive
+from bo_stream.base.serialization import REMEDY, Reader, Writer, difference, same
 from bo_stream.errors import StateError, UnsupportedError
 
-__all__ = ["dumps", "load", "loads", "save"]
+__all__ = ["dumps", "load", "loadable", "loads", "save"]
 
 FORMAT = "bo_stream checkpoint"
-VERSION = 1
+VERSION = 2
 MODULES = ("covar_module", "mean_module", "likelihood", "input_transform", "outcome_transform")
+
+_LOADABLE: dict[str, type[Any]] = {}
+
+
+def loadable(kind: type[Any]) -> type[Any]:
+    """Have objects of a class be found when a checkpoint is loaded; of one name, the last class."""
+    if not inspect.isabstract(kind):
+        _LOADABLE[f"{kind.__module__.partition('.')[0]}.{kind.__qualname__}"] = kind
+    return kind
 
 
 def dumps(model: Any) -> bytes:
@@ -43,7 +49,7 @@ def dumps(model: Any) -> bytes:
         UnsupportedError: if a module or option cannot be described, such as a kernel of one's own.
     """
     file = io.BytesIO()
-    torch.save(model._lock(_document)(model), file)
+    torch.save(_checked_document(model), file)
     return file.getvalue()
 
 
@@ -153,22 +159,46 @@ def _not_a_checkpoint(name: str, why: str) -> StateError:
     )
 
 
-def _document(model: Any) -> dict[str, Any]:
-    """A surrogate as plain containers and tensors, found to come back as the same."""
+@exclusive
+def _checked_document(model: Any) -> dict[str, Any]:
+    """A surrogate as plain containers and tensors, found to come back as the same.
+
+    Raises:
+        UnsupportedError: naming what would not.
+    """
     document = _describe(model)
     with warnings.catch_warnings(action="ignore"):  # who built the surrogate has seen them
-        _check_faithful(model, document)
+        try:
+            unlike = _difference(model, document)
+            again = document if unlike else _describe(_build(document))
+        except Exception as error:
+            raise UnsupportedError(
+                "modules and options that can be built from their settings alone",
+                f"{type(error).__name__}: {error}",
+                REMEDY,
+            ) from error
+    unlike = unlike or next((k for k, v in document.items() if not same(v, again[k])), None)
+    if unlike is not None:
+        raise UnsupportedError(
+            "modules and options that can be described by their classes and settings",
+            f"a {type(model).__name__} whose {unlike} would come back different",
+            REMEDY,
+        )
     return document
 
 
 def _describe(model: Any) -> dict[str, Any]:
     """A surrogate as plain containers and tensors."""
-    head = {"format": FORMAT, "version": VERSION, "class": _name(type(model))}
-    if isinstance(model, Composite):
-        settings, parts = model._taken_apart()
-        described = {name: _describe(part) for name, part in parts.items()}
-        return {**head, "settings": settings, "parts": described}
-    writer = Writer()
+    kind = type(model)
+    head = {
+        "format": FORMAT,
+        "version": VERSION,
+        "class": f"{kind.__module__.partition('.')[0]}.{kind.__qualname__}",
+    }
+    if hasattr(model, "_parts"):  # it is made of several surrogates
+        settings, parts = model._parts()
+        return {**head, "settings": settings, "parts": {k: _describe(v) for k, v in parts.items()}}
+    writer = Writer(d=model._dim, m=model.num_outputs)
     modules = {name: getattr(model, name, None) for name in MODULES}
     if model.noise_mode == "known":
         modules["likelihood"] = None
@@ -188,25 +218,12 @@ def _describe(model: Any) -> dict[str, Any]:
     }
 
 
-def _modules(document: dict[str, Any], reader: Reader) -> dict[str, Any]:
-    """The modules that a document describes, with their values."""
-    modules = {k: m and reader.module(m) for k, m in document["modules"].items()}
-    for name, module in modules.items():
-        if module is not None:
-            prefix = f"{name}."
-            own = {
-                k[len(prefix) :]: v for k, v in document["state"].items() if k.startswith(prefix)
-            }
-            kind = torch.float64 if name.endswith("transform") else document["dtype"]
-            module.to(kind).eval().load_state_dict(own)
-    return modules
-
-
 def _build(document: dict[str, Any]) -> Any:
     """The surrogate that a document describes."""
+    kind = _class_of(document["class"])
     if "parts" in document:
         parts = {name: _build(part) for name, part in document["parts"].items()}
-        return _family(document["class"])._put_together(document["settings"], parts)
+        return kind._of_parts(document["settings"], parts)
     state, reader = document["state"], Reader()
     dim, outputs = document["sizes"]
     X = torch.empty(0, dim, dtype=document["dtype"])
@@ -214,8 +231,7 @@ def _build(document: dict[str, Any]) -> Any:
     Yvar = None if document["noise"] == "learned" else Y
     modules = _modules(document, reader)
     options = {k: reader.rebuild(v) for k, v in document["options"].items()}
-    family = _family(document["class"])
-    model = family(X, Y, Yvar, bounds=state.get("bounds"), **modules, **options)
+    model = kind(X, Y, Yvar, bounds=state.get("bounds"), **modules, **options)
     model.load_state_dict(state)
     model._outcomes_left_out = document["outcomes_left_out"]
     for name, learned in document["learned"].items():
@@ -223,65 +239,41 @@ def _build(document: dict[str, Any]) -> Any:
     return model
 
 
-def _check_faithful(model: Any, document: dict[str, Any]) -> None:
-    """Refuse to save what would come back as something else, naming it."""
-    if isinstance(model, Composite):
-        for name, part in model._taken_apart()[1].items():
-            _check_faithful(part, document["parts"][name])
-        return
-    try:
-        unlike = _unlike(model, _modules(document, Reader()))
-        if unlike is None:
-            twin = _build(document)
-            again = _describe(twin)
-            unlike = _unlike(model, {name: getattr(twin, name, None) for name in MODULES})
-            unlike = unlike or next((k for k, v in document.items() if not same(v, again[k])), None)
-    except Exception as error:
-        raise UnsupportedError(
-            "modules and options that can be built from their settings alone",
-            f"{type(error).__name__}: {error}",
-            REMEDY,
-        ) from error
-    if unlike is not None:
-        raise UnsupportedError(
-            "modules and options that can be described by their classes and settings",
-            f"a {type(model).__name__} whose {unlike} would come back different",
-            REMEDY,
-        )
+def _modules(document: dict[str, Any], reader: Reader) -> dict[str, Any]:
+    """The modules that a document describes, with their values."""
+    modules: dict[str, Any] = {}
+    for name, described in document["modules"].items():
+        modules[name] = described and reader.module(described)
+        if described is not None:
+            start = len(name) + 1
+            state = document["state"].items()
+            own = {k[start:]: v for k, v in state if k.startswith(f"{name}.")}
+            dtype = torch.float64 if name.endswith("transform") else document["dtype"]
+            modules[name].to(dtype).eval().load_state_dict(own)
+    return modules
 
 
-def _unlike(model: Any, modules: dict[str, Any]) -> str | None:
-    """Name of the first part of a surrogate's modules that is another in these."""
-    for name, module in modules.items():
-        mine = getattr(model, name, None)
-        if mine is not None and module is not None:
-            part = difference(mine, module)
+def _difference(model: Any, document: dict[str, Any]) -> str | None:
+    """Where a module of a document differs from the surrogate's; None if there is none."""
+    if "parts" in document:
+        parts = model._parts()[1].items()
+        found = (_difference(part, document["parts"][name]) for name, part in parts)
+        return next((part for part in found if part is not None), None)
+    for name, module in _modules(document, Reader()).items():
+        if module is not None:
+            mine = getattr(model, name)
+            part = difference(mine, module, model._dim, model.num_outputs)
             if part is not None:
                 return f"{name}.{part}"
     return None
 
 
-def _name(family: type) -> str:
-    """A family's name: the package it comes from, whatever the file, and its own."""
-    return f"{family.__module__.partition('.')[0]}.{family.__qualname__}"
-
-
-def _family(name: str) -> type[Any]:
-    """The family of a name, among those that have been imported; the last one defined."""
-    known = [*_families(HeldState), *_families(Composite)]
-    found = [family for family in known if _name(family) == name]
-    if not found:
+def _class_of(name: str) -> type[Any]:
+    """The class of a name, among those that have been imported."""
+    if name not in _LOADABLE:
         raise StateError(
-            f"a family that has been imported: {', '.join(map(_name, known))}",
+            f"a family that has been imported: {', '.join(_LOADABLE)}",
             name,
             "Import the module that defines it, then load.",
         )
-    return found[-1]
-
-
-def _families(base: type[Any]) -> Iterator[type[Any]]:
-    """The families that have been imported, in the order of their definition."""
-    for family in base.__subclasses__():
-        if not inspect.isabstract(family):
-            yield family
-        yield from _families(family)
+    return _LOADABLE[name]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NoReturn, Self
@@ -9,19 +10,21 @@ from typing import Any, NoReturn, Self
 import torch
 from torch import Size, Tensor
 
-from bo_stream.base.botorch_model import Moment, ProcessModel
+from bo_stream.base.botorch_model import BoTorchModel
+from bo_stream.base.changes import exclusive
+from bo_stream.base.posterior_snapshot import PosteriorSnapshot
 from bo_stream.errors import UnsupportedError
 from bo_stream.mathematics.posterior.conditioned import ConditionedProcess
 from bo_stream.mathematics.posterior.process import PosteriorProcess
 from bo_stream.mathematics.posterior.subset import SubsetProcess
 
-__all__ = ["ConditionedPosterior", "conditioned", "subset"]
+__all__ = ["ConditionedPosterior", "conditioned", "given_data", "subset"]
 
 
 _EMPTY = Size()
 
 
-class ConditionedPosterior(ProcessModel):
+class ConditionedPosterior(BoTorchModel):
     """A surrogate's posterior given more (perhaps imagined) data; BoTorch can fantasize on it
     again.
 
@@ -32,47 +35,36 @@ class ConditionedPosterior(ProcessModel):
 
     def __init__(
         self,
-        parent: ProcessModel,
-        now: Moment,
+        parent: BoTorchModel,
+        snapshot: PosteriorSnapshot,
         batch_shape: Size = _EMPTY,
         outputs: list[int] | None = None,
     ) -> None:
-        super().__init__()
-        self._frozen = now
-        self._shape = batch_shape
-        self._num_outputs = parent.num_outputs
-        self._dim = parent._dim
+        m = parent.num_outputs if outputs is None else len(outputs)
+        inputs, outcomes = getattr(parent, "input_transform", None), snapshot.outcome_transform
+        super().__init__((parent._dim, m), parent._interface, parent.bounds, inputs, outcomes)
+        self._frozen, self._batch_shape = snapshot, batch_shape
         self.likelihood = parent.likelihood
-        self.register_buffer("bounds", parent.bounds)
-        self.register_buffer("_interface", parent.get_buffer("_interface"), persistent=False)
-        if hasattr(parent, "input_transform"):
-            self.input_transform = parent.input_transform
-        if now.outcome_transform is not None:
-            self.outcome_transform = now.outcome_transform
-        if outputs is not None:
-            self._num_outputs = len(outputs)
         self.training = False
 
     @property
     def batch_shape(self) -> Size:
         """Batch shape of the conditioning data: ``fantasies x batch``."""
-        return self._shape
+        return self._batch_shape
 
-    def subset_output(self, idcs: list[int]) -> ConditionedPosterior:
+    def subset_output(self, idcs: list[int]) -> BoTorchModel:
         """Some of the outputs; all of them: the conditioned posterior itself."""
-        if list(idcs) == list(range(self.num_outputs)):
-            return self
         return subset(self, idcs)
 
-    def _now(self) -> Moment:
+    def _snapshot(self) -> PosteriorSnapshot:
         return self._frozen
 
-    def _conditioned(self, X: Tensor, Y: Tensor, noise: Tensor) -> ConditionedPosterior:
+    def _given(self, X: Tensor, Y: Tensor, noise: Tensor | None) -> ConditionedPosterior:
         return conditioned(self, X, Y, noise)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         """Cast the interface (BoTorch calls ``.to(X)`` freely); the process stays where it is."""
-        interface = self.get_buffer("_interface")
+        interface = self._interface
         moved = fn(interface)
         if moved.device != interface.device:
             raise UnsupportedError(
@@ -80,7 +72,7 @@ class ConditionedPosterior(ProcessModel):
                 f"a move to {moved.device}",
                 "Move the surrogate, then condition or fantasize again.",
             )
-        self._buffers["_interface"] = moved
+        self._interface = moved
         return self
 
     def observe(self, *args: Any, **kwargs: Any) -> NoReturn:
@@ -95,6 +87,12 @@ class ConditionedPosterior(ProcessModel):
         """Refused: see the class."""
         self._refuse("log_evidence")
 
+    def _objective(self, profile_mean: bool) -> NoReturn:
+        self._refuse("make_mll")
+
+    def _check_batch(self, X: Tensor, Y: Tensor, Yvar: Tensor | None) -> NoReturn:
+        self._refuse("log_predictive")
+
     def _refuse(self, name: str) -> NoReturn:
         raise UnsupportedError(
             f"`{name}` on a surrogate",
@@ -103,18 +101,20 @@ class ConditionedPosterior(ProcessModel):
         )
 
 
-def conditioned(parent: ProcessModel, X: Tensor, Y: Tensor, noise: Tensor) -> ConditionedPosterior:
-    """The parent given ``Y`` (``batch' x o x n``) at transformed ``X``, on top of what it was
-    given.
+def conditioned(
+    parent: BoTorchModel, X: Tensor, Y: Tensor, noise: Tensor | None
+) -> ConditionedPosterior:
+    """The parent given ``Y`` at transformed ``X``, on top of what it was given before.
 
     Args:
         parent: A surrogate or a conditioned posterior.
         X: ``batch x n x d``.
         Y: ``batch' x o x n``, ``batch'`` broadcasting against ``batch``.
-        noise: ``... x o x n``.
+        noise: ``... x o x n``; None: that of a typical observation.
     """
-    now = parent._now()
-    base = now.process
+    snapshot = parent._snapshot()
+    base = snapshot.process
+    noise = snapshot.typical_noise().unsqueeze(-1) if noise is None else noise
     X, Y = X.clone(), Y.clone()  # the caller may reuse its tensors
     noise = noise.expand(torch.broadcast_shapes(noise.shape, Y.shape[-2:])).clone()
     if isinstance(base, ConditionedProcess):
@@ -125,24 +125,54 @@ def conditioned(parent: ProcessModel, X: Tensor, Y: Tensor, noise: Tensor) -> Co
         )
         base = base.base
     batch = torch.broadcast_shapes(X.shape[:-2], Y.shape[:-2], noise.shape[:-2])
-    given = replace(now, process=ConditionedProcess(base, X, Y, noise))
+    given = replace(snapshot, process=ConditionedProcess(base, X, Y, noise))
     return ConditionedPosterior(parent, given, batch)
 
 
-def subset(parent: ProcessModel, outputs: list[int]) -> ConditionedPosterior:
-    """Some of the outputs of a surrogate or conditioned posterior, as a snapshot."""
-    now = parent._now()
-    base = now.process
+def given_data(model: Any, X: Tensor, Y: Tensor, noise: Tensor | None) -> BoTorchModel:
+    """A surrogate given transformed data: a copy that has absorbed them, if its state can hold
+    them; else a conditioned posterior. Arguments are those of `BoTorchModel._given`.
+    """
+    plain = X.ndim == 2 and Y.ndim == 2 and not (X.requires_grad or Y.requires_grad)
+    if plain and noise is not None:
+        holds = model.noise_mode != "learned" and noise.ndim == 2 and not noise.requires_grad
+        plain = holds and bool((noise > 0).all())
+    if not plain:
+        return conditioned(model, X, Y, noise)
+    Yvar = None
+    if model.noise_mode != "learned":
+        variance = model.typical_noise().unsqueeze(-1) if noise is None else noise
+        Yvar = (variance / model._noise_scale().detach().unsqueeze(-1)).expand(Y.shape)
+    child = _copied(model)
+    if len(X):
+        child._absorb_transformed(X, Y, Yvar, exact=True)
+    return child
+
+
+@exclusive
+def _copied(model: Any) -> Any:
+    """A copy, made while no change is under way."""
+    return copy.deepcopy(model)
+
+
+def subset(parent: BoTorchModel, outputs: list[int]) -> BoTorchModel:
+    """Some of the outputs of a surrogate or conditioned posterior, as a snapshot; all of them:
+    itself.
+    """
+    if list(outputs) == list(range(parent.num_outputs)):
+        return parent
+    snapshot = parent._snapshot()
+    base = snapshot.process
     process: PosteriorProcess
     if isinstance(base, ConditionedProcess):
         Y, noise = base.Y[..., outputs, :], base.noise[..., outputs, :]
         process = ConditionedProcess(SubsetProcess(base.base, outputs), base.X, Y, noise)
     else:
         process = SubsetProcess(base, outputs)
-    noise_kept = None if now.noise is None else now.noise[outputs]
-    transform = now.outcome_transform
+    noise_kept = None if snapshot.noise is None else snapshot.noise[outputs]
+    transform = snapshot.outcome_transform
     transform = None if transform is None else transform.subset_output(outputs)
-    kept = Moment(process, noise_kept, transform)
+    kept = PosteriorSnapshot(process, noise_kept, transform)
     return ConditionedPosterior(parent, kept, parent.batch_shape, outputs)
 
 

@@ -1,11 +1,13 @@
-"""From a joint Gaussian of the latent function to the distribution a BoTorch posterior wraps."""
+"""From a joint Gaussian of the latent function to a BoTorch posterior."""
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import torch
-from botorch.models.transforms.outcome import Standardize
+from botorch.models.transforms.outcome import OutcomeTransform, Standardize
+from botorch.posteriors.gpytorch import GPyTorchPosterior
 from gpytorch.distributions import MultitaskMultivariateNormal, MultivariateNormal
 from linear_operator import to_linear_operator
 from linear_operator.operators import BlockDiagLinearOperator, DiagLinearOperator
@@ -13,7 +15,7 @@ from torch import Tensor
 
 from bo_stream.mathematics.posterior.gaussian import JointGaussian
 
-__all__ = ["distribution"]
+__all__ = ["botorch_posterior", "distribution"]
 
 DENSE_POINTS = 256
 """Joint posteriors over more points than this keep their covariance as an operator with a cheap
@@ -52,3 +54,31 @@ def distribution(
     # block-diagonal and not interleaved: what BoTorch's cached roots take apart again
     cov = BlockDiagLinearOperator(to_linear_operator(cov), block_dim=-3)
     return MultitaskMultivariateNormal(mean.mT, cov, interleaved=False)
+
+
+def botorch_posterior(
+    joint: JointGaussian,
+    noise: Tensor | None,
+    outputs: list[int] | None,
+    transform: OutcomeTransform | None,
+    X: Tensor,
+) -> Any:
+    """The posterior in raw units and in the dtype of X.
+
+    Args:
+        joint: At the points.
+        noise: To be added, ``... x o x (q | 1)``.
+        outputs: Those wanted; None: all.
+        transform: The outcome transform to be undone.
+        X: The raw points.
+    """
+    if type(transform) is Standardize and joint.mean.shape[-2] == 1:
+        return GPyTorchPosterior(distribution(joint, noise, outputs, X.dtype, transform))
+    posterior = GPyTorchPosterior(distribution(joint, noise, outputs, X.dtype))
+    if transform is None:
+        return posterior
+    if outputs is not None:
+        transform = transform.subset_output(outputs)
+    if X.dtype != torch.float64:
+        transform = copy.deepcopy(transform).to(X)
+    return transform.untransform_posterior(posterior, X=X)

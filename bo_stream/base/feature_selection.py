@@ -1,86 +1,76 @@
-"""Families that choose what they sum over, and choose anew while all points are at hand."""
+"""Families that can select their features again while all data are buffered.
+
+Their state is an `OpeningSums`: sums over features, and the first points, from which the sums can
+be taken over other features exactly. Such a family says which features suit the hyperparameters
+(`_suited_features`), whether those in use do not (`_features_outdated`), and whether it may select
+others at all (`_can_select`).
+"""
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from collections.abc import Callable
 from typing import Any
 
-from bo_stream.base.additive import AdditiveGP
+from bo_stream.base.changes import all_or_nothing
 from bo_stream.base.fitting.report import FitReport
 from bo_stream.errors import StateError
 
-__all__ = ["ChoosingGP"]
+__all__ = ["GROWTH", "all_buffered", "check_buffered", "fit_and_select", "select"]
 
 GROWTH = 2.0
-"""A fit chooses anew if there are this many times the data of the last time,"""
+"""A fit selects features if there are this many times the data of the last selection,"""
 ROUNDS = 2
-"""this often at most, climbing in between."""
+"""this often at most, fitting the hyperparameters in between."""
 
 
-class ChoosingGP(AdditiveGP):
-    """An additive surrogate whose features fit its lengthscales, while its first points are held.
+def all_buffered(model: Any) -> bool:
+    """Whether all points seen are buffered."""
+    return bool(model.state.at_hand(model.num_observed))
 
-    Its state is an `OpeningSums`. A family says which features fit (`_fitting`), whether those it
-    has do not (`_misfit`), and what to do where points are no longer at hand (`_remedy`).
 
-    Attributes:
-        opening: Number of first points that are held.
+def check_buffered(model: Any, possible: bool, remedy: str) -> None:
+    """Refuse a selection that is not possible.
+
+    Raises:
+        StateError: naming the remedy.
     """
+    if not possible:
+        raise StateError(
+            "all points seen at hand, to be summed over other features",
+            f"{model.num_observed} seen and at most {model._sizes()['w']} held",
+            remedy,
+        )
 
-    opening: int
-    _remedy: str
 
-    @abstractmethod
-    def _fitting(self) -> Any:
-        """The features for the hyperparameters of now."""
+@all_or_nothing
+def select(model: Any, features: Any) -> None:
+    """Sum over other features from now on, all points being buffered."""
+    model._replace(state=model.state.chosen(features, model.num_observed))
 
-    @abstractmethod
-    def _misfit(self) -> bool:
-        """Whether others would serve the hyperparameters of now better."""
 
-    @property
-    def _chooses(self) -> bool:
-        """Whether a fit may choose."""
-        return True
+def fit_and_select(
+    model: Any, fit: Callable[[int | None], FitReport], max_evals: int | None
+) -> FitReport:
+    """Fit the hyperparameters, and select features that suit them while that is possible.
 
-    def _choosable(self) -> bool:
-        """Whether there is a choice at all: all points seen are at hand."""
-        return bool(self.held().at_hand(self.num_observed))
+    A selection takes no evaluation: where none are left, features are still selected for the
+    hyperparameters reached (or fits of few evaluations would never select any), and the report has
+    the value under the features of before. Interrupted, it leaves the best hyperparameters seen
+    under the features in use at that point.
 
-    def _check_choosable(self) -> None:
-        if not self._choosable():
-            raise StateError(
-                "all points seen at hand, to be summed over other features",
-                f"{self.num_observed} seen and at most {self._sizes()['w']} held",
-                self._remedy,
-            )
-
-    def _choose(self, features: Any) -> None:
-        """Sum over other features from now on, with all points at hand."""
-        self.hold("state", self.held().chosen(features, self.num_observed))
-        self._changed()
-
-    def fit(self, max_evals: int | None = None) -> FitReport:
-        """Fit the hyperparameters, warm-started, and the features to them while that is possible.
-
-        A choice takes no evaluation: where none are left, the features are still chosen for the
-        hyperparameters reached (or fits of few evaluations would never move them), and the report
-        has the value under the features of before. Interrupted, it leaves the best hyperparameters
-        seen under the features of then.
-
-        Args:
-            max_evals: Most objective-and-gradient evaluations; None: until the gain falls below
-                0.01 nat.
-        """
-        report = super().fit(max_evals)
-        due = self.num_observed >= GROWTH * float(self.held().opening.chosen_at)
-        due = due and self._chooses and self._choosable()
-        for _ in range(ROUNDS if due else 0):
-            if not self._misfit():
-                break
-            self._wholly(lambda: self._choose(self._fitting()))
-            left = None if max_evals is None else max_evals - report.evaluations
-            if left == 0:
-                break
-            report = report.and_then(super().fit(left))
-        return report
+    Args:
+        model: The surrogate.
+        fit: The fit of its hyperparameters.
+        max_evals: Most objective-and-gradient evaluations in all.
+    """
+    report = fit(max_evals)
+    due = model.num_observed >= GROWTH * float(model.state.opening.chosen_at)
+    for _ in range(ROUNDS if due and model._can_select() else 0):
+        if not model._features_outdated():
+            break
+        select(model, model._suited_features())
+        left = None if max_evals is None else max_evals - report.evaluations
+        if left == 0:
+            break
+        report = report.and_then(fit(left))
+    return report

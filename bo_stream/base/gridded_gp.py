@@ -1,6 +1,6 @@
-"""The grid of a surrogate: whether it fits the lengthscales, moves to another one, saving it.
+"""The base of surrogates on a grid: whether it fits the lengthscales, and moves to another one.
 
-While all points are at hand the sums can be taken over the nodes of another grid, exactly; a saved
+While all points are buffered the sums can be taken over the nodes of another grid, exactly; a saved
 state brings its grid along.
 """
 
@@ -13,8 +13,11 @@ from typing import Any, Literal, Self, cast
 import torch
 from torch import Tensor
 
-from bo_stream.base.feature_selection import ChoosingGP
+from bo_stream.base import additive
+from bo_stream.base.changes import all_or_nothing
+from bo_stream.base.feature_selection import all_buffered, check_buffered, fit_and_select, select
 from bo_stream.base.fitting.report import FitReport
+from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.base.validation import checked_bounds
 from bo_stream.errors import BoundsError, GridWarning, StateError
 from bo_stream.mathematics.grid.bands import pair_count
@@ -22,33 +25,32 @@ from bo_stream.mathematics.grid.kernel import is_product
 from bo_stream.mathematics.grid.nodes import Grid
 from bo_stream.mathematics.grid.resolution import complaint, fitting_sizes, kernel_lengths, misfit
 from bo_stream.mathematics.grid.state import GridState, grid_state
+from bo_stream.mathematics.posterior.process import PosteriorProcess
 
 __all__ = ["GriddedGP"]
 
-NEWS = 500
-"""Points that are folded into a posterior at once, at most."""
+UPDATED_AT_ONCE = 500
+"""Points by which a posterior is updated at most; with more it is made anew."""
 FEW_EVALS, AGAIN = 5, 1.1
-"""After a fit of more evaluations, or with this many times the data, `fit` looks at the grid."""
+"""After a fit of more evaluations, or with this many times the data, `fit` checks the grid."""
 
 
-class GriddedGP(ChoosingGP):
+class GriddedGP(StreamingGP):
     """A surrogate on a grid between its bounds, which may be refined; or on nodes given to it.
 
-    Its constructor calls `_lay` before the first data.
+    Its constructor calls `_set_up_grid` before the first data.
+
+    Attributes:
+        grid_size: Nodes per dimension, or ``"auto"``.
+        opening: Number of first points that are held.
     """
 
-    _outdated = (
-        "Build the surrogate from the data. Nodes lie inside the bounds now; to have those of the "
-        "saved grid, two of them beyond each bound, give them as `grid`."
-    )
-    _remedy = (
-        "Build it anew with a larger `grid_size` or wider `bounds`, or with a larger `opening`."
-    )
+    opening: int
 
-    def _lay(
+    def _set_up_grid(
         self, grid_size: int | Sequence[int] | Literal["auto"] | None, grid: Sequence[Tensor] | None
     ) -> None:
-        """Lay the grid to begin with; `WISKI` explains the options."""
+        """The grid to begin with; `WISKI` explains the options."""
         self._nodes = None if grid is None else [g.tolist() for g in grid]
         if grid is not None:
             first = Grid.from_nodes(grid, self._dim)
@@ -60,7 +62,7 @@ class GriddedGP(ChoosingGP):
     @property
     def grid(self) -> Grid:
         """The nodes, in transformed space."""
-        return cast(GridState, self._forms["state"]).grid
+        return cast(GridState, self.stream.form.state).grid
 
     def refine(
         self, grid_size: int | Sequence[int] | None = None, bounds: Tensor | None = None
@@ -70,16 +72,16 @@ class GriddedGP(ChoosingGP):
         O(n 16^d + m^2). Hyperparameters and transforms stay as they are; `fit` next.
 
         Args:
-            grid_size: Nodes per dimension; by default those that fit the lengthscales of now, a
-                spacing at most two thirds of each while there are no more than 4,096 in all.
-            bounds: Wider raw bounds, ``2 x d``, for points outside those of now.
+            grid_size: Nodes per dimension; by default those that fit the lengthscales, a spacing at
+                most two thirds of each while there are no more than 4,096 in all.
+            bounds: Wider raw bounds, ``2 x d``, for points outside the present ones.
 
         Returns:
             The surrogate itself.
 
         Raises:
             StateError: if more points were seen than are held, or nodes were given one by one.
-            BoundsError: on bounds that do not contain those of now.
+            BoundsError: on bounds that do not contain the present ones.
             InputError: on a grid of too few nodes.
         """
         if self._nodes is not None:
@@ -88,50 +90,51 @@ class GriddedGP(ChoosingGP):
                 "nodes given one by one",
                 "Build it anew with `bounds`, or with another `grid`.",
             )
-        self._check_choosable()
-        wider = self._wider(bounds)
-
-        def change() -> None:
-            self.bounds = wider
-            sizes = self._fitting_sizes() if grid_size is None else grid_size
-            self._choose(self._covering(sizes))
-
-        self._wholly(change)
+        remedy = "Build it anew with a larger `grid_size` or wider `bounds`, or a larger `opening`."
+        check_buffered(self, all_buffered(self), remedy)
+        self._move_grid(self._wider(bounds), grid_size)
         return self
+
+    @all_or_nothing
+    def _move_grid(self, bounds: Tensor, grid_size: int | Sequence[int] | None) -> None:
+        """Move to a grid between these bounds."""
+        self._set("bounds", bounds)
+        select(self, self._covering(self._suited_sizes() if grid_size is None else grid_size))
 
     @property
     def grid_too_coarse(self) -> str | None:
-        """What is lost on a grid too coarse for the hyperparameters of now, as a sentence, or None.
+        """What is lost on a grid too coarse for the hyperparameters, as a sentence, or None.
 
         A grid is too coarse if a lengthscale is below 1.2 spacings; or if the evidence that the
         kernel itself gives the last 300 points, where all points are held, is more than 3 nats
         above that on the grid.
         """
-        state, n = cast(GridState, self.held()), self.num_observed
+        state, n = cast(GridState, self.state), self.num_observed
         points = state.opening.first(n if state.at_hand(n) else 0)
         with torch.no_grad():
-            law = (self._noise_scale(), self._prior_mean())
-            return complaint(self.covar_module, state.grid, points, *law)
+            scale, mean = self._noise_scale(), self._prior_mean()
+            return complaint(self.covar_module, state.grid, points, scale, mean)
 
     def fit(self, max_evals: int | None = None) -> FitReport:
         """Fit the hyperparameters, warm-started, and with ``grid_size="auto"`` the grid to them.
 
-        The grid moves even where no evaluations are left to climb on the new one; the report then
+        The grid moves even where no evaluations are left for a fit on the new one; the report then
         has the value on the old one. Interrupted, it leaves the best hyperparameters seen on the
-        grid of then.
+        grid in use at that point.
 
         Args:
             max_evals: Most objective-and-gradient evaluations; None: until the gain falls below
                 0.01 nat.
         """
-        report = super().fit(max_evals)
+        report = fit_and_select(self, super().fit, max_evals)
         due = report.evaluations > FEW_EVALS or self.num_observed >= AGAIN * self._looked_at
-        if due and not (self._warned or (self._chooses and self._choosable())):
+        if due and not (self._warned or self._can_select()):
             self._looked_at = self.num_observed
             why = self.grid_too_coarse
             if why is not None:
                 self._warned = True
-                remedy = "Call `refine`, or give" if self._choosable() else "Build it anew with"
+                may_refine = self._nodes is None and all_buffered(self)
+                remedy = "Call `refine`, or give" if may_refine else "Build it anew with"
                 warnings.warn(
                     f"The grid is too coarse, and intervals may be too narrow. {why} {remedy} a "
                     "larger `grid_size`.",
@@ -140,38 +143,36 @@ class GriddedGP(ChoosingGP):
                 )
         return report
 
-    @property
-    def _chooses(self) -> bool:
-        return self.grid_size == "auto"
+    def _can_select(self) -> bool:
+        """Whether `fit` may move to another grid."""
+        return self.grid_size == "auto" and self._nodes is None and all_buffered(self)
 
-    def _choosable(self) -> bool:
-        return self._nodes is None and super()._choosable()
+    def _suited_features(self) -> Grid:
+        """The grid for the present lengthscales."""
+        return self._covering(self._suited_sizes())
 
-    def _fitting(self) -> Grid:
-        return self._covering(self._fitting_sizes())
+    def _features_outdated(self) -> bool:
+        """Whether another grid would suit the present lengthscales better."""
+        return misfit(self.covar_module, self.grid, self._like, self.num_outputs)
 
     def _covering(self, grid_size: int | Sequence[int] | None) -> Grid:
         """The grid of these sizes between the bounds."""
         return Grid.covering(self._box(), grid_size)
 
-    def _fitting_sizes(self) -> list[int]:
+    def _suited_sizes(self) -> list[int]:
         low, high = self._box()
         return fitting_sizes(
             kernel_lengths(self.covar_module, high - low, self.num_outputs), high - low
         )
 
-    def _misfit(self) -> bool:
-        like = self.get_buffer("_noise_sum")
-        return misfit(self.covar_module, self.grid, like, self.num_outputs)
-
     def _box(self) -> Tensor:
         """The transformed image of the bounds, ``2 x d``."""
-        image = self._transformed(self.get_buffer("bounds"))
+        image = self._transformed(cast(Tensor, self.bounds))
         return torch.stack([image.amin(0), image.amax(0)])
 
     def _wider(self, bounds: Tensor | None) -> Tensor:
-        """Bounds checked to contain those of now; by default the same."""
-        mine = self.get_buffer("bounds")
+        """Bounds checked to contain the present ones; by default the same."""
+        mine = cast(Tensor, self.bounds)
         if bounds is None:
             return mine
         wider = cast(Tensor, checked_bounds(bounds, mine))
@@ -179,7 +180,7 @@ class GriddedGP(ChoosingGP):
             raise BoundsError(
                 f"bounds that contain {mine.tolist()}",
                 f"{wider.tolist()}",
-                "Widen them; points seen lie anywhere in those of now.",
+                "Widen them; points seen lie anywhere in the present ones.",
             )
         return wider
 
@@ -195,18 +196,13 @@ class GriddedGP(ChoosingGP):
         """Class, version, layout, and how many nodes there are now."""
         return {**super().get_extra_state(), "nodes": list(self.grid.sizes)}
 
-    def _check_header(self, header: Mapping[str, Any] | None) -> None:
-        if isinstance(header, Mapping) and not self._loads_data:  # the grid stays, as the data do
-            header = {**header, "nodes": list(self.grid.sizes)}
-        super()._check_header(header)
-
     def _adopt(self, header: Mapping[str, Any]) -> None:
         """The grid that a saved state has been moved to."""
         super()._adopt(header)
         sizes = header.get("nodes")
         mine = self.grid
         if self._nodes is None and sizes != list(mine.sizes) and _are_sizes(sizes, mine.dim):
-            self.hold("state", self.held().over(self._covering(sizes)))
+            self._replace(state=self.state.over(self._covering(sizes)))
 
     def _options(self) -> dict[str, Any]:
         if self._nodes is None:
@@ -215,8 +211,14 @@ class GriddedGP(ChoosingGP):
         return {"grid": nodes, "opening": self.opening}
 
     @property
-    def _news_kept(self) -> int:  # type: ignore[override]
-        return min(self.grid.m // 4, NEWS)
+    def _update_limit(self) -> int:  # type: ignore[override]
+        return min(self.grid.m // 4, UPDATED_AT_ONCE)
+
+    def _update_process(
+        self, process: PosteriorProcess, X: Tensor, Y: Tensor, R: Tensor
+    ) -> PosteriorProcess | None:
+        """Fold the data into the posterior of the values at the nodes: O(q m^2)."""
+        return additive.updated(process, X, Y, self._noise_scale().unsqueeze(-1) * R)
 
     def _sizes(self) -> dict[str, int]:
         pairs = pair_count(self.grid.sizes)

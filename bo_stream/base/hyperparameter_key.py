@@ -1,65 +1,74 @@
-"""What hyperparameters mean: kernel classes, their settings and their values.
+"""Hyperparameters as a key: kernel classes, settings and parameter values.
 
-What was derived from hyperparameters holds while their meaning stays. Raw values alone do not tell:
-a constraint gives them another meaning, a kernel may be replaced by one of equal raw values, and
-settings such as Matern's ``nu`` are no parameters at all. gpytorch's setters write through
-``.data``, so that identities and versions of tensors do not tell either.
+What is computed from hyperparameters is valid until one of them changes. Raw parameter values do
+not suffice to tell: a new constraint transforms them differently, a kernel may be replaced by
+another one with equal raw values, and settings such as Matern's ``nu`` are no parameters. Tensor
+identities and versions do not tell either, because gpytorch's setters write through ``.data``.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
+from gpytorch.constraints import Interval
 from gpytorch.kernels import Kernel
 from gpytorch.module import Module
+from gpytorch.priors import Prior
 from torch import Tensor, nn
 
-__all__ = ["Meaning", "fingerprint", "numbers_of"]
+__all__ = ["HyperparameterKey", "fingerprint", "numbers_of", "settings_of"]
 
 _PLAIN = frozenset((bool, int, float, str, tuple, torch.Size, type(None)))
+_TENSORS: WeakKeyDictionary[nn.Module, tuple[str, ...]] = WeakKeyDictionary()
 
 
-class Meaning:
-    """What the modules of a Gaussian process mean at one moment.
+class HyperparameterKey:
+    """The hyperparameters in some modules, as they are when the key is made.
 
-    Two are compared at every posterior, inside acquisition functions' loops: first by modules,
-    settings and raw values as they stand, and only where these differ by what they mean.
+    Keys are compared at every posterior, inside the loops of acquisition optimisers: `==` compares
+    the modules themselves, their settings and raw values. Keys that differ there may still stand
+    for equal hyperparameters (`equivalent`): those of a copied kernel, for example.
     """
 
-    __slots__ = ("_meant", "_modules", "_raw")
+    __slots__ = ("modules", "raw", "values")
 
     def __init__(self, modules: Sequence[Module]) -> None:
-        self._modules = tuple(modules)
-        self._raw = _raw(self._modules)
-        self._meant: tuple[Any, ...] | None = None
+        self.modules = modules
+        self.raw = _raw(modules)
+        self.values: tuple[Any, ...] | None = None
 
-    def settle(self) -> Meaning:
-        """Work out now what the modules mean, before they change; returns itself."""
-        self._meant = _meant(self._modules)
+    def settled(self) -> HyperparameterKey:
+        """The key itself, with the transformed values worked out, as `equivalent` needs them."""
+        self.values = _values(self.modules)
         return self
 
-    def as_it_stands(self, other: Meaning) -> bool:
-        """Whether the same modules stand at the same settings and raw values."""
-        return self._raw == other._raw
+    def equivalent(self, now: HyperparameterKey) -> bool:
+        """Whether a key made now stands for the same kernel and transformed values."""
+        return self.values is not None and self.values == _values(now.modules)
 
-    def same_as(self, now: Meaning) -> bool:
-        """Whether modules that stand differently now mean the same as when this was settled."""
-        return self._meant is not None and self._meant == _meant(now._modules)
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, HyperparameterKey) and self.raw == other.raw
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> HyperparameterKey:
+        return self
 
 
 def fingerprint(module: Module) -> str:
-    """Classes, settings and parameters' shapes of a kernel: what a saved state depends on."""
-    parts = [f"{type(part).__name__}{_settings(part)}" for part in _walk((module,))]
+    """Classes, settings and parameter shapes of a kernel, which a saved state depends on."""
+    parts = [f"{type(part).__name__}{settings_of(part)}" for part in _parts((module,))]
     shapes = [f"{name}{tuple(p.shape)}" for name, p in module.named_parameters()]
     return ";".join([*parts, *shapes])
 
 
 def numbers_of(*modules: Module) -> Tensor:
-    """What modules mean, as numbers that can be kept in a state: ``p``, float64."""
-    kernels, values, buffers = _meant(modules)
+    """Hyperparameters as numbers that a state can hold: ``p``, float64."""
+    kernels, values, buffers = _values(modules)
     settings = repr([(kind.__qualname__, plain) for kind, plain in kernels])
     digest = int.from_bytes(hashlib.sha256(settings.encode()).digest()[:6], "big")
     numbers = [torch.tensor(value, dtype=torch.float64) for _, value in (*values, *buffers)]
@@ -67,20 +76,8 @@ def numbers_of(*modules: Module) -> Tensor:
     return torch.cat([torch.tensor([float(digest)], dtype=torch.float64), *flat])
 
 
-def _walk(modules: Sequence[nn.Module]) -> list[nn.Module]:
-    """The modules and all inside them, in a fixed order."""
-    found: list[nn.Module] = []
-    waiting: list[nn.Module | None] = list(modules)
-    while waiting:
-        module = waiting.pop()
-        if module is not None:
-            found.append(module)
-            waiting.extend(module._modules.values())
-    return found
-
-
-def _settings(module: nn.Module) -> tuple[tuple[str, Any], ...]:
-    """Plain settings of a module: those of a kernel matter, such as ``nu``."""
+def settings_of(module: nn.Module) -> tuple[tuple[str, Any], ...]:
+    """Plain public attributes of a module, such as Matern's ``nu``."""
     return tuple(
         (name, value)
         for name, value in vars(module).items()
@@ -88,26 +85,45 @@ def _settings(module: nn.Module) -> tuple[tuple[str, Any], ...]:
     )
 
 
-def _raw(modules: Sequence[nn.Module]) -> tuple[Any, ...]:
-    parts = _walk(modules)
-    settings = [_settings(part) for part in parts if isinstance(part, Kernel)]
-    tensors = [t for m in parts for t in (*m._parameters.values(), *m._buffers.values())]
+def _parts(modules: Iterable[nn.Module]) -> list[nn.Module]:
+    """The modules, those inside them, and their constraints, in a fixed order; without priors."""
+    found: list[nn.Module] = []
+    waiting = list(modules)
+    while waiting:
+        part = waiting.pop()
+        found.append(part)
+        if not isinstance(part, Interval):
+            waiting += [child for child in part.children() if not isinstance(child, Prior)]
+    return found
+
+
+def _raw(modules: Iterable[nn.Module]) -> tuple[Any, ...]:
+    parts = _parts(modules)
+    settings = [settings_of(part) for part in parts if isinstance(part, Kernel)]
+    tensors = [getattr(part, name, None) for part in parts for name in _tensor_names(part)]
     return parts, settings, [None if t is None else t.tolist() for t in tensors]
 
 
-def _meant(modules: Sequence[Module]) -> tuple[Any, ...]:
-    parts = _walk(modules)
-    kernels = [(type(part), _settings(part)) for part in parts if isinstance(part, Kernel)]
+def _tensor_names(module: nn.Module) -> tuple[str, ...]:
+    """Names of a module's own parameters and buffers, looked up once a module."""
+    names = _TENSORS.get(module)
+    if names is None:
+        own = (*module.named_parameters(recurse=False), *module.named_buffers(recurse=False))
+        found = {name: None for name, _ in own}
+        if isinstance(module, Kernel):
+            found["active_dims"] = None  # a buffer that may be None
+        names = _TENSORS[module] = tuple(found)
+    return names
+
+
+def _values(modules: Iterable[Module]) -> tuple[Any, ...]:
+    """Kernels with their settings, transformed parameters, and kernels' buffers."""
+    modules = tuple(modules)
+    kernels = [part for part in _parts(modules) if isinstance(part, Kernel)]
     values = []
     for module in modules:
         for name, parameter, constraint in module.named_parameters_and_constraints():
             value = parameter if constraint is None else constraint.transform(parameter)
             values.append((name, value.tolist()))
-    buffers = [
-        (name, b.tolist())
-        for part in parts
-        if isinstance(part, Kernel)
-        for name, b in part._buffers.items()
-        if b is not None
-    ]
-    return kernels, values, buffers
+    buffers = [(n, b.tolist()) for part in kernels for n, b in part.named_buffers(recurse=False)]
+    return [(type(part), settings_of(part)) for part in kernels], values, buffers

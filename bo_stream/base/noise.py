@@ -6,16 +6,26 @@ the learned noise or factor, or one.
 
 from __future__ import annotations
 
-from typing import cast
+from collections.abc import Callable
+from functools import partial
+from typing import Any, cast
 
 import torch
 from botorch.models.utils.gpytorch_modules import get_gaussian_likelihood_with_lognormal_prior
 from gpytorch.likelihoods import FixedNoiseGaussianLikelihood, GaussianLikelihood, Likelihood
 from torch import Size, Tensor
 
-from bo_stream.errors import UnsupportedError
+from bo_stream.base.validation import check_noise, check_tensors
+from bo_stream.errors import ShapeError, UnsupportedError
 
-__all__ = ["likelihood_for", "noise_mode_of", "noise_scale"]
+__all__ = [
+    "likelihood_for",
+    "noise_mode_of",
+    "noise_of_an_observation",
+    "noise_scale",
+    "noise_to_add",
+    "show_typical_noise",
+]
 
 
 def noise_mode_of(Yvar: Tensor | None, likelihood: Likelihood | None) -> str:
@@ -52,3 +62,48 @@ def noise_scale(mode: str, likelihood: Likelihood, like: Tensor) -> Tensor:
         return torch.ones_like(like)
     noise = cast(Tensor, likelihood.noise).double()
     return noise.reshape(-1).expand(like.shape)
+
+
+def noise_of_an_observation(model: Any) -> Tensor | None:
+    """Noise variance of a typical observation (``o``), transformed; None where none was seen."""
+    scale = model._noise_scale().detach().clone()  # no view of the parameter
+    if model.noise_mode == "learned":
+        return scale
+    count = model.stream.count
+    return scale * model.stream.noise_sum / count if int(count) else None
+
+
+def show_typical_noise(model: Any) -> None:
+    """Have a likelihood of known noise, which BoTorch looks at, show the mean of what was seen."""
+    if model.noise_mode != "known" or not model.num_observed:
+        return
+    likelihood = cast(FixedNoiseGaussianLikelihood, model.likelihood)
+    model._lock.on_failure(partial(setattr, likelihood, "noise", likelihood.noise))
+    mean = model.stream.noise_sum / model.stream.count
+    likelihood.noise = mean.unsqueeze(-1).to(model.dtype)
+
+
+def noise_to_add(
+    wanted: bool | Tensor, X: Tensor, outputs: int, typical: Callable[[], Tensor]
+) -> Tensor | None:
+    """The noise that a posterior at X is to have, ``... x o x (q | 1)``, or None.
+
+    Args:
+        wanted: BoTorch's ``observation_noise``.
+        X: ``... x q x d``.
+        outputs: ``o``.
+        typical: Gives the noise of a typical observation, ``o``.
+    """
+    if isinstance(wanted, Tensor):
+        shape, q = wanted.shape, X.shape[-2]
+        if len(shape) < 2 or shape[-1] != outputs or shape[-2] not in (1, q):
+            raise ShapeError(
+                f"observation_noise `... x {q} x {outputs}`, or one row",
+                f"{tuple(shape)}",
+                "Give one variance per point and output, outcome-transformed.",
+            )
+        check_noise(wanted, zero_allowed=True)
+        return wanted.double().mT
+    if not isinstance(wanted, bool):
+        check_tensors(observation_noise=wanted)
+    return typical().unsqueeze(-1) if wanted else None

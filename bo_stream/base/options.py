@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
-from typing import Any, Literal, TypedDict, get_type_hints
+from typing import Any, Literal, TypedDict, cast, get_type_hints
 
+import torch
 from botorch.models.transforms.input import InputTransform
 from botorch.models.transforms.outcome import OutcomeTransform
 from botorch.models.utils.gpytorch_modules import get_covar_module_with_dim_scaled_prior
@@ -19,20 +19,37 @@ from bo_stream.errors import InputError, OptionError, UnsupportedError
 
 __all__ = [
     "CommonOptions",
-    "constructor_signature",
     "default_kernel",
     "mean_for",
     "own_options",
+    "prior_mean",
+    "publish_signature",
+    "set_prior_mean",
     "whole_number",
+    "with_defaults",
 ]
 
 
 class CommonOptions(TypedDict, total=False):
-    """Options of every family's constructor; `bo_stream.base.streaming_gp.StreamingGP` explains
-    them.
+    """Options of every family's constructor, given by keyword.
 
-    They are given by keyword. (A family's signature shows them as positional too, because Ax looks
-    for the names of a model's options among its positional ones.)
+    (A family's signature shows them as positional too, because Ax looks for the names of a model's
+    options among its positional ones.)
+
+    Attributes:
+        bounds: ``2 x d`` raw bounds, as given to `optimize_acqf`; points outside are refused.
+            ``"unit"``: those that ``input_transform`` maps to the unit cube.
+        covar_module: A gpytorch kernel (``batch_shape`` ``[m]`` for hyperparameters per output).
+        mean_module: `ConstantMean` or `ZeroMean`.
+        likelihood: A `GaussianLikelihood`.
+        input_transform: Frozen: used as it is in evaluation mode, learned once from ``train_X``
+            in training mode. The transform handed over is copied. Left out, inputs are normalised
+            to ``bounds`` where these are given; None means none.
+        outcome_transform: Likewise, from ``train_Y``. Left out, outcomes are standardised by the
+            constructor's data if it has at least two rows, and else taken as they are, with a
+            warning; None means none.
+        loads_data: Whether `load_state_dict` takes over the data that a saved surrogate has seen.
+            False: hyperparameters only, as BoTorch's own models do.
     """
 
     bounds: Tensor | Literal["unit"] | None
@@ -69,11 +86,14 @@ def with_defaults(options: CommonOptions, family: type) -> dict[str, Any]:
     return {**_DEFAULTS, **options}
 
 
-def constructor_signature(init: Callable[..., None]) -> inspect.Signature:
-    """The signature of a constructor ``(self, train_X, ..., *, own, **common)``, spelt out.
+def publish_signature(family: type) -> None:
+    """Spell out the signature of a constructor ``(self, train_X, ..., *, own, **common)``.
 
     Data first, then the common options, then the family's own.
     """
+    init = vars(family).get("__init__")
+    if init is None:
+        return
     kinds, hints = inspect.Parameter, get_type_hints(CommonOptions)
     given = list(inspect.signature(init).parameters.values())
     data = [p for p in given if p.kind is kinds.POSITIONAL_OR_KEYWORD]
@@ -83,7 +103,9 @@ def constructor_signature(init: Callable[..., None]) -> inspect.Signature:
         for name, value in _DEFAULTS.items()
     ]
     own = [p.replace(kind=kinds.POSITIONAL_OR_KEYWORD) for p in own]
-    return inspect.Signature([*data, *common, *own])
+    seen: Any
+    for seen, parameters in ((init, [*data, *common, *own]), (family, [*data[1:], *common, *own])):
+        seen.__signature__ = inspect.Signature(parameters)
 
 
 def own_options(family: type) -> list[str]:
@@ -133,3 +155,18 @@ def mean_for(mean: Mean | None, batch_shape: Size) -> Mean:
             "Subtract other trends from Y before observing it.",
         )
     return mean
+
+
+def prior_mean(mean: Mean, like: Tensor) -> Tensor:
+    """The constant that a mean module stands for, as a tensor like another one (``o``),
+    differentiable.
+    """
+    if isinstance(mean, ZeroMean):
+        return torch.zeros_like(like)
+    return cast(ConstantMean, mean).constant.double().reshape(-1).expand(like.shape)
+
+
+def set_prior_mean(mean: Mean, constants: Tensor) -> None:
+    """Write constants (``o``) to a mean module."""
+    module = cast(ConstantMean, mean)
+    module.constant = constants.reshape(module.constant.shape).to(module.constant)

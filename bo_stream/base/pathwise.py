@@ -22,7 +22,7 @@ from botorch.sampling.pathwise.posterior_samplers import DrawMatheronPaths
 from botorch.sampling.pathwise.utils import get_output_transform
 from torch import Size, Tensor
 
-from bo_stream.base.botorch_model import ProcessModel
+from bo_stream.base.botorch_model import BoTorchModel
 from bo_stream.errors import ShapeError, UnsupportedError
 
 __all__ = ["ModelPath"]
@@ -36,7 +36,7 @@ class ModelPath(SamplePath):
     ``batch x (1 | m) x q x d`` give ``batch' x m x q``, as in BoTorch. Differentiable in points.
     """
 
-    def __init__(self, model: ProcessModel, sample_shape: Size) -> None:
+    def __init__(self, model: BoTorchModel, sample_shape: Size) -> None:
         super().__init__()
         self._outputs = model.num_outputs
         self._check: Callable[[Tensor], None] = model._check_points
@@ -67,9 +67,9 @@ class ModelPath(SamplePath):
         """Nothing to set: no surrogate here is an ensemble."""
 
 
-@DrawMatheronPaths.register(ProcessModel)  # type: ignore[untyped-decorator]
+@DrawMatheronPaths.register(BoTorchModel)  # type: ignore[untyped-decorator]
 def _draw(
-    model: ProcessModel,
+    model: BoTorchModel,
     *,
     sample_shape: Size,
     prior_sampler: Any = draw_kernel_feature_paths,

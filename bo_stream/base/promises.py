@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
-__all__ = ["Promises"]
+from bo_stream.errors import UnsupportedError
+
+__all__ = ["Promises", "check_outputs"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -16,9 +19,27 @@ class Promises:
         bytes_constant: `state_bytes` does not grow with the number of observations.
         updates_without_drift: One-point updates after which the posterior equals a rebuild's.
         multi_output: Takes more than one (independent) output.
+        additive: The state is a sum over observations
+            (`bo_stream.mathematics.sufficient_statistics`): streams can be merged, and
+            observations forgotten.
     """
 
     order_invariant: bool
     bytes_constant: bool
     updates_without_drift: int
     multi_output: bool
+    additive: bool = False
+
+
+def check_outputs(family: Any, outputs: int) -> None:
+    """Refuse several outputs for a family of one.
+
+    Raises:
+        UnsupportedError: accordingly.
+    """
+    if outputs > 1 and not family.promises.multi_output:
+        raise UnsupportedError(
+            f"one output for {family.__name__}",
+            f"{outputs}",
+            "Build one surrogate per output and join them in a botorch ModelListGP.",
+        )

@@ -1,13 +1,18 @@
 """Modules and options as plain containers of tensors, and back, without any code in between.
 
-A recipe is a class by its public name, and the arguments that its constructor would take to make
-the same object, read from the object's attributes. Only classes of the rooms below are ever
-described or called. Functions are named where there is a name for them, and refused otherwise.
+An object is described by the public name of its class and the arguments of its constructor, which
+gpytorch, BoTorch and frozen dataclasses keep as public attributes of the same names, with few
+exceptions. Only classes of the packages below are ever described or called. Functions (transforms
+of constraints and priors) are recognised by what they compute; and so it is checked that a rebuilt
+module is the same (`difference`).
 """
 
 from __future__ import annotations
 
-from dataclasses import is_dataclass
+import copy
+import inspect
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
 from importlib import import_module
 from numbers import Integral, Real
 from typing import Any, cast
@@ -23,12 +28,11 @@ from gpytorch.means import Mean
 from gpytorch.priors import Prior
 from torch import Size, Tensor, nn
 
-from bo_stream.base.arguments import arguments, priors_by_name
 from bo_stream.errors import StateError, UnsupportedError
 
-__all__ = ["Reader", "Writer"]
+__all__ = ["REMEDY", "Reader", "Writer", "difference", "same"]
 
-ROOMS: dict[str, type] = {
+PACKAGES: dict[str, type] = {
     "gpytorch.kernels": Kernel,
     "gpytorch.means": Mean,
     "gpytorch.likelihoods": GaussianLikelihood,
@@ -37,15 +41,33 @@ ROOMS: dict[str, type] = {
     "botorch.models.kernels": Kernel,
     "botorch.models.transforms.input": InputTransform,
     "botorch.models.transforms.outcome": OutcomeTransform,
-    "torch.nn": nn.Softplus,
     "bo_stream.growth": object,
     "bo_stream.actions": object,
     "bo_stream.base.fitting.schedule": object,
 }
 """Where classes may come from, and what they must be; those of this package are dataclasses."""
 
-FUNCTIONS = {"exp": torch.exp, "log": torch.log, "sigmoid": torch.sigmoid}
-"""What may be given to a constraint as its transform."""
+ELSEWHERE = {
+    "a": "low",
+    "b": "high",
+    "constant_prior": "mean_prior",
+    "learn_bounds": "learn_coefficients",
+}
+"""Attributes that hold arguments of other names."""
+
+LEFT_OUT = {"bounds", "initial_value", "precision_matrix", "scale_tril", "validate_args"}
+"""Arguments that others and the values of parameters and buffers imply; constraints, too, are
+described apart."""
+
+FUNCTIONS = {"exp": torch.exp, "log": torch.log}
+TRANSFORMS: dict[type, tuple[dict[str, Any], ...]] = {
+    Interval: ({"transform": torch.exp, "inv_transform": torch.log}, {"transform": None}),
+    Prior: ({"transform": torch.log}, {"transform": torch.exp}),
+}
+"""What may be given to a constraint or prior as its transform, instead of the default."""
+
+SHIFT = 0.37
+"""Added to raw parameters, where modules are compared at others."""
 
 REMEDY = (
     "Keep the code that builds the surrogate, save its `state_dict()`, and load that into a "
@@ -54,9 +76,14 @@ REMEDY = (
 
 
 class Writer:
-    """Describes objects; an object met twice is described once, and shared when it is rebuilt."""
+    """Describes objects; an object met twice is described once, and shared when it is rebuilt.
 
-    def __init__(self) -> None:
+    Args:
+        implied: Arguments known from elsewhere, by name.
+    """
+
+    def __init__(self, **implied: Any) -> None:
+        self._implied = implied
         self._seen: dict[int, tuple[int, Any]] = {}
 
     def describe(self, value: Any) -> Any:
@@ -71,12 +98,10 @@ class Writer:
             return value.detach().cpu().clone()
         if isinstance(value, Integral | Real):
             return int(value) if isinstance(value, Integral) else float(value)
-        if isinstance(value, Size):
-            return {"size": list(value)}
         if isinstance(value, list | nn.ModuleList):
             return [self.describe(v) for v in value]
-        if type(value) is tuple:
-            return tuple(self.describe(v) for v in value)
+        if type(value) in (tuple, Size):
+            return type(value)(self.describe(v) for v in value)
         if type(value) is dict:
             return {"pairs": [(self.describe(k), self.describe(v)) for k, v in value.items()]}
         for name, function in FUNCTIONS.items():
@@ -85,25 +110,18 @@ class Writer:
         return self._object(value)
 
     def module(self, module: nn.Module) -> dict[str, Any]:
-        """A module with the constraints of its parameters, and priors registered by name."""
-        described = {"made": self.describe(module)}
+        """A module, with the constraints of its parameters."""
+        described = {"made": self.describe(module), "constraints": {}}
         if isinstance(module, gpytorch.Module):
-            described["constraints"] = {
-                name: self.describe(constraint)
-                for name, _, constraint in module.named_parameters_and_constraints()
-                if constraint is not None
-            }
-            described["priors"] = {
-                name: (self.describe(prior), parameter)
-                for name, prior, parameter in priors_by_name(module)
-            }
+            for name, _, constraint in module.named_parameters_and_constraints():
+                if constraint is not None:
+                    described["constraints"][name] = self.describe(constraint)
         return described
 
     def _object(self, value: Any) -> dict[str, Any]:
         if id(value) in self._seen:
             return {"again": self._seen[id(value)][0]}
-        name = _name_of(value)
-        positional, named = arguments(value)
+        name, positional, named = _name_of(value), *_arguments(value, self._implied)
         described: dict[str, Any] = {
             "class": name,
             "positional": [self.describe(v) for v in positional],
@@ -130,8 +148,6 @@ class Reader:
             return type(described)(self.rebuild(v) for v in described)
         if not isinstance(described, dict):
             return described
-        if "size" in described:
-            return Size(described["size"])
         if "pairs" in described:
             return {self.rebuild(k): self.rebuild(v) for k, v in described["pairs"]}
         if "function" in described:
@@ -145,26 +161,81 @@ class Reader:
         return made
 
     def module(self, described: dict[str, Any]) -> nn.Module:
-        """The module, with its constraints and priors; values are those of a new one."""
+        """The module, with its constraints; values are those of a new one."""
         module = cast(nn.Module, self.rebuild(described["made"]))
-        for name, constraint in described.get("constraints", {}).items():
+        for name, constraint in described["constraints"].items():
             owner, _, parameter = name.rpartition(".")
             holder = cast(gpytorch.Module, module.get_submodule(owner))
             holder.register_constraint(parameter, self.rebuild(constraint))
-        for name, (prior, parameter) in described.get("priors", {}).items():
-            owner, _, own_name = name.rpartition(".")
-            holder = cast(gpytorch.Module, module.get_submodule(owner))
-            holder.register_prior(own_name, self.rebuild(prior), str(parameter))
         return module
+
+
+def _arguments(value: Any, implied: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+    """What the constructor of an object would take: positional arguments, and named ones."""
+    if is_dataclass(value):
+        return [], {f.name: getattr(value, f.name) for f in fields(value) if f.init}
+    if isinstance(value, nn.ModuleDict):
+        return [], dict(value.items())
+    holder = value.noise_covar if isinstance(value, GaussianLikelihood) else value
+    positional: list[Any] = []
+    named: dict[str, Any] = {}
+    for p in _parameters(type(value)):
+        if p.name in LEFT_OUT or p.name.endswith("_constraint"):
+            continue
+        held = next((n for n in (p.name, ELSEWHERE.get(p.name, "")) if hasattr(holder, n)), None)
+        kept = implied.get(p.name) if held is None else getattr(holder, held)
+        if p.name == "batch_shape" and isinstance(value, GaussianLikelihood):
+            kept = holder.raw_noise.shape[:-1]
+        if p.kind is p.VAR_POSITIONAL:
+            positional = list(cast(Any, kept))
+        elif not (kept is None or _is_default(kept, p) or (type(kept) is dict and not kept)):
+            named[p.name] = kept  # what is needed and kept nowhere shows when it is rebuilt
+    for kind, choices in TRANSFORMS.items():
+        if isinstance(value, kind):
+            named |= _transform_of(value, type(value), named, choices)
+    return positional, named
+
+
+def _is_default(kept: Any, p: inspect.Parameter) -> bool:
+    """Whether a function need not be given: a transform, which has a place of its own, or the
+    default.
+    """
+    transform = p.name in ("transform", "inv_transform")
+    return inspect.isroutine(kept) and (transform or kept is p.default)
+
+
+def _parameters(kind: type) -> Iterator[inspect.Parameter]:
+    """Parameters of a class's constructor, those handed on to base classes included."""
+    known: set[str] = set()
+    for base in kind.__mro__:
+        if "__init__" not in vars(base):
+            continue
+        given = list(inspect.signature(vars(base)["__init__"]).parameters.values())[1:]
+        yield from (p for p in given if p.kind is not p.VAR_KEYWORD and p.name not in known)
+        known |= {p.name for p in given}
+        if not any(p.kind is p.VAR_KEYWORD for p in given):
+            return
+
+
+def _transform_of(
+    value: Any, kind: type, named: dict[str, Any], choices: tuple[dict[str, Any], ...]
+) -> dict[str, Any]:
+    """The transform with which a constraint or prior was built, by what it computes."""
+    probe = torch.linspace(0.1, 2.0, 7, dtype=torch.float64).reshape(-1, 1, 1, 1)
+    wanted = copy.deepcopy(value).to(probe).transform(probe)
+    for choice in ({}, *choices):
+        if torch.equal(kind(**named, **choice).to(probe).transform(probe), wanted):
+            return choice
+    return {}  # another one: `difference` finds it
 
 
 def _name_of(value: Any) -> str:
     """The public name of an object's class."""
     kind = type(value)
-    for room in ROOMS:
-        here = kind.__module__.startswith(room)
-        if here and getattr(import_module(room), kind.__name__, None) is kind:
-            return f"{room}.{kind.__name__}"
+    for package in PACKAGES:
+        here = kind.__module__.startswith(package)
+        if here and getattr(import_module(package), kind.__name__, None) is kind:
+            return f"{package}.{kind.__name__}"
     own = getattr(value, "__qualname__", f"{kind.__module__}.{kind.__qualname__}")  # a function's
     raise UnsupportedError(
         "modules and options of gpytorch, BoTorch and bo_stream in a surrogate to be saved",
@@ -175,13 +246,70 @@ def _name_of(value: Any) -> str:
 
 def _class_named(name: str) -> type:
     """The class of a public name, if it is allowed."""
-    room, _, own_name = name.rpartition(".")
-    kind = getattr(import_module(room), own_name, None) if room in ROOMS else None
-    allowed = isinstance(kind, type) and issubclass(kind, ROOMS[room])
-    if not allowed or (ROOMS[room] is object and not is_dataclass(kind)):
+    package, _, own_name = name.rpartition(".")
+    kind = getattr(import_module(package), own_name, None) if package in PACKAGES else None
+    allowed = isinstance(kind, type) and issubclass(kind, PACKAGES[package])
+    if not allowed or (PACKAGES[package] is object and not is_dataclass(kind)):
         raise StateError(
-            f"classes of {', '.join(ROOMS)}",
+            f"classes of {', '.join(PACKAGES)}",
             name,
             "The file is damaged, or was written by another release; nothing was built.",
         )
     return cast(type, kind)
+
+
+# -- whether two modules are the same ------------------------------------------------------------
+
+
+def difference(a: nn.Module, b: nn.Module, dim: int, outputs: int) -> str | None:
+    """What two modules compute differently, at their parameters or at others; None if nothing.
+
+    Args:
+        a: A module of a surrogate.
+        b: Another one.
+        dim: Number of inputs.
+        outputs: Number of outputs.
+    """
+    for name in {n for n, _ in a.named_parameters()} ^ {n for n, _ in b.named_parameters()}:
+        return name  # a parameter that is tied to another one, perhaps
+    a, b = (copy.deepcopy(m).double() for m in (a, b))
+    for shift in (0.0, SHIFT):
+        for parameter in (*a.parameters(), *b.parameters()):
+            parameter.data.add_(shift)
+        mine, theirs = (dict(_computed(m, dim, outputs)) for m in (a, b))
+        for name in (*mine, *theirs):
+            if name not in mine or name not in theirs or not same(mine[name], theirs[name]):
+                return name
+    return None
+
+
+def _computed(module: nn.Module, dim: int, outputs: int) -> Iterator[tuple[str, Tensor]]:
+    """What a module computes, and its values, by name."""
+    generator = torch.Generator().manual_seed(0)
+    X = 0.1 + torch.rand(5, dim, generator=generator, dtype=torch.float64)
+    Y = 0.1 + torch.rand(5, outputs, generator=generator, dtype=torch.float64)
+    yield from module.state_dict().items()
+    if isinstance(module, gpytorch.Module):
+        for name, parameter, constraint in module.named_parameters_and_constraints():
+            if constraint is not None:
+                yield f"{name}_constraint", constraint.transform(parameter)
+        for name, owner, prior, closure, _ in module.named_priors():
+            yield name, prior.log_prob(closure(owner)).sum()
+    if isinstance(module, InputTransform):
+        yield "forward", module(X)
+    if isinstance(module, OutcomeTransform):
+        yield "forward", module(Y, X=X)[0]
+
+
+def same(a: Any, b: Any) -> bool:
+    """Whether two plain values, tensors on any device, or containers of them are equal."""
+    if isinstance(a, Tensor) and isinstance(b, Tensor):
+        alike = a.dtype == b.dtype and a.shape == b.shape
+        return alike and bool(torch.allclose(a.cpu(), b.cpu(), rtol=0.0, atol=0.0, equal_nan=True))
+    if type(a) is not type(b):
+        return False
+    if isinstance(a, dict):
+        return a.keys() == b.keys() and all(same(value, b[key]) for key, value in a.items())
+    if isinstance(a, list | tuple):
+        return len(a) == len(b) and all(same(x, y) for x, y in zip(a, b, strict=True))
+    return bool(a == b)

@@ -1,69 +1,46 @@
-"""The base of every surrogate: construction, the stream, conditioning, fitting.
+"""The base of every surrogate: construction, data, conditioning and saving.
 
-A family says four things: its state before any data (`_empty_state`), how the state absorbs a batch
-(`_absorb`), what the posterior process is (`_build_process`), and what its hyperparameters climb
-(`_objective`). BoTorch's interface is in `bo_stream.base.botorch_model`; how state is held, saved
-and kept whole in `bo_stream.base.state`.
+A family supplies its state before any data (`_empty_state`), how the state absorbs a batch
+(`_absorb`), the posterior process (`_build_process`), and what its hyperparameters maximise
+(`_objective`). BoTorch's interface is in `bo_stream.base.botorch_model`.
 
-The way of an observation: `observe` -> check -> transform -> `_absorb` -> `hold`.
+`observe` checks a batch, `_absorb_batch` transforms it, and `_absorb_transformed` calls the
+family's `_absorb` and puts the new state in place of the old one.
 
 Threads: any number may ask for posteriors beside one that observes or fits; each posterior is that
-of one moment, before a change or after it. Only one thread at a time should write, and
-`state_dict`, ``deepcopy`` and ``to`` belong to the writer.
+before a change or after it. Only one thread at a time should write, and `state_dict`, ``deepcopy``
+and ``to`` belong to the writer.
 """
 
 from __future__ import annotations
 
-import copy
+import os
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, ClassVar, Self, Unpack, cast
 
 import torch
 from botorch.models.transforms.outcome import Standardize
 from botorch.utils.types import DEFAULT
-from gpytorch.likelihoods import FixedNoiseGaussianLikelihood
 from torch import Size, Tensor
 
 import bo_stream.base.pathwise  # noqa: F401 (registers sample functions with BoTorch)
-from bo_stream.base import conditioned
-from bo_stream.base.botorch_model import ProcessModel, refuse_unknown
-from bo_stream.base.construct_inputs import FromDataset
-from bo_stream.base.forgetting import Forgets
-from bo_stream.base.gp_model import FittedModel, News
-from bo_stream.base.hyperparameter_key import fingerprint
-from bo_stream.base.incumbents import Incumbents, KeepsIncumbents
-from bo_stream.base.noise import likelihood_for, noise_mode_of
-from bo_stream.base.options import (
-    CommonOptions,
-    constructor_signature,
-    default_kernel,
-    mean_for,
-    with_defaults,
-)
-from bo_stream.base.promises import Promises
-from bo_stream.base.state import Lock, Memo
-from bo_stream.base.transforms import (
-    bounds_for,
-    coefficients,
-    input_transform_for,
-    outcome_transform_for,
-    standardize_by,
-)
-from bo_stream.base.validation import (
-    check_noise,
-    check_noise_fits,
-    check_targets,
-    check_tensors,
-    sizes_of,
-)
-from bo_stream.errors import UnsupportedError
-from bo_stream.mathematics.shapes import moved
+from bo_stream.base import additive, checkpoint, loading, noise, options, transforms, validation
+from bo_stream.base.botorch_model import BoTorchModel
+from bo_stream.base.changes import StateLock, all_or_nothing, exclusive
+from bo_stream.base.conditioned import given_data, subset
+from bo_stream.base.derived import Key
+from bo_stream.base.incumbents import Incumbents
+from bo_stream.base.posterior_snapshot import PosteriorCache, PosteriorSnapshot
+from bo_stream.base.promises import Promises, check_outputs
+from bo_stream.base.stream import Stream, StreamBuffers
+from bo_stream.mathematics.posterior.process import PosteriorProcess
 
 __all__ = ["Promises", "StreamingGP"]
 
 
-class StreamingGP(FromDataset, KeepsIncumbents, Forgets, FittedModel):
+class StreamingGP(BoTorchModel):
     """A Gaussian-process surrogate that absorbs data as they come and is a BoTorch model.
 
     Args:
@@ -71,19 +48,7 @@ class StreamingGP(FromDataset, KeepsIncumbents, Forgets, FittedModel):
         train_Y: ``n x m`` raw outcomes.
         train_Yvar: ``n x m`` raw noise variances. None: the noise is learned. Given: it is known,
             and with ``likelihood=GaussianLikelihood()`` known up to a learned scale.
-        bounds: ``2 x d`` raw bounds, as given to `optimize_acqf`; points outside are refused.
-            ``"unit"``: those that ``input_transform`` maps to the unit cube.
-        covar_module: A gpytorch kernel (``batch_shape`` ``[m]`` for hyperparameters per output).
-        mean_module: `ConstantMean` or `ZeroMean`.
-        likelihood: A `GaussianLikelihood`.
-        input_transform: Frozen: used as it is in evaluation mode, learned once from ``train_X``
-            in training mode. The transform handed over is copied. Left out, inputs are normalised
-            to ``bounds`` where these are given; None means none.
-        outcome_transform: Likewise, from ``train_Y``. Left out, outcomes are standardised by the
-            constructor's data if it has at least two rows, and else taken as they are, with a
-            warning; None means none.
-        loads_data: Whether `load_state_dict` takes over the data that a saved surrogate has seen.
-            False: hyperparameters only, as BoTorch's own models do.
+        common: The options of every family: `bo_stream.base.options.CommonOptions`.
 
     Raises:
         ShapeError, DtypeError, InputError, NoiseError, BoundsError: on data that do not fit.
@@ -91,76 +56,65 @@ class StreamingGP(FromDataset, KeepsIncumbents, Forgets, FittedModel):
     """
 
     promises: ClassVar[Promises]
-    _news_kept: int = 0  # points that `_update_process` is told of at most
+    stream: StreamBuffers
+    _update_limit: int = 0  # most points that `_update_process` is given
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        if "__init__" in vars(cls):
-            whole = constructor_signature(cls.__init__)
-            own = whole.replace(parameters=list(whole.parameters.values())[1:])
-            for seen, signature in ((cls, own), (cls.__init__, whole)):
-                setattr(seen, "__signature__", signature)  # noqa: B010
+        options.publish_signature(cls)
+        checkpoint.loadable(cls)
 
     def __init__(
         self,
         train_X: Tensor,
         train_Y: Tensor,
         train_Yvar: Tensor | None = None,
-        **common: Unpack[CommonOptions],
+        **common: Unpack[options.CommonOptions],
     ) -> None:
-        super().__init__()
-        options = with_defaults(common, type(self))
-        self._dim, self._num_outputs = sizes_of(train_X, train_Y, train_Yvar)
-        if self.num_outputs > 1 and not self.promises.multi_output:
-            raise UnsupportedError(
-                f"one output for {type(self).__name__}",
-                f"{self.num_outputs}",
-                "Build one surrogate per output and join them in a botorch ModelListGP.",
-            )
-        bounds = bounds_for(options["bounds"], options["input_transform"], train_X)
-        self.register_buffer("bounds", bounds)
-        self.register_buffer("_interface", train_X.new_empty(0), persistent=False)
-        self._check_batch(train_X, train_Y, train_Yvar, noise_known=train_Yvar is not None)
-        inputs = input_transform_for(options["input_transform"], train_X, bounds)
-        if inputs is not None:
-            self.input_transform = inputs
-        self._loads_data = bool(options["loads_data"])
-        self._outcomes_left_out = options["outcome_transform"] is DEFAULT
-        outcomes = outcome_transform_for(options["outcome_transform"], train_Y, train_Yvar)
-        if outcomes is not None:
-            self.outcome_transform = outcomes
-        batch = Size([self.num_outputs] if self.num_outputs > 1 else [])
-        self.noise_mode = noise_mode_of(train_Yvar, options["likelihood"])
-        self.covar_module = options["covar_module"] or default_kernel(self._dim, batch)
-        self.mean_module = mean_for(options["mean_module"], batch)
-        self.likelihood = likelihood_for(self.noise_mode, options["likelihood"], batch)
-        self._lock, self._undo, self._forms, self._state = Lock(), [], {}, []
-        self._memo: Memo | None = None
-        self._news: tuple[News, ...] = ()
-        zero = torch.zeros((), dtype=torch.float64)
-        self._register_state("_count", zero.long())
-        self._register_state("_noise_sum", zero.new_zeros(self.num_outputs))
-        self._register_state("_curvature", zero.new_empty(0, 0))
-        self._register_state("_explored", zero.new_empty(0))
+        given = options.with_defaults(common, type(self))
+        dim, outputs = validation.sizes_of(train_X, train_Y, train_Yvar)
+        check_outputs(type(self), outputs)
+        bounds = transforms.bounds_for(given["bounds"], given["input_transform"], train_X)
+        validation.check_batch(
+            train_X,
+            train_Y,
+            train_Yvar,
+            (dim, outputs),
+            train_X.dtype,
+            bounds,
+            train_Yvar is not None,
+        )
+        inputs = transforms.input_transform_for(given["input_transform"], train_X, bounds)
+        choice = given["outcome_transform"]
+        outcomes = transforms.outcome_transform_for(choice, train_Y, train_Yvar)
+        super().__init__((dim, outputs), train_X, bounds, inputs, outcomes)
+        self._outcomes_left_out, self._loads_data = choice is DEFAULT, bool(given["loads_data"])
+        batch = Size([outputs] if outputs > 1 else [])
+        self.noise_mode = noise.noise_mode_of(train_Yvar, given["likelihood"])
+        self.covar_module = given["covar_module"] or options.default_kernel(dim, batch)
+        self.mean_module = options.mean_for(given["mean_module"], batch)
+        self.likelihood = noise.likelihood_for(self.noise_mode, given["likelihood"], batch)
+        self._lock, self._posterior = StateLock(), PosteriorCache()
+        self.stream = StreamBuffers(Stream.empty(outputs))
         self.to(device=train_X.device, dtype=train_X.dtype)
 
     def _begin(self, train_X: Tensor, train_Y: Tensor, train_Yvar: Tensor | None) -> None:
         """The end of every family's constructor: the empty state, and the first data."""
-        self.hold("state", self._empty_state())
+        self._replace(state=self._empty_state())
         StreamingGP.observe(self, train_X, train_Y, train_Yvar)
         self.eval()
 
-    # -- what a family says ----------------------------------------------------------------------
+    # -- what a family supplies ------------------------------------------------------------------
 
     @abstractmethod
     def _empty_state(self) -> Any:
-        """The state before any data: a frozen dataclass of tensors (see
-        `bo_stream.mathematics.shapes`).
-        """
+        """The state before any data: a dataclass of tensors (`bo_stream.mathematics.shapes`)."""
 
     @abstractmethod
     def _absorb(self, state: Any, X: Tensor, Y: Tensor, R: Tensor, *, exact: bool) -> Any:
         """The state given transformed data; the old one stays as it is.
+
+        A tensor too large to copy may be written to in place if `_undo` is told what takes it back.
 
         Args:
             state: The state before.
@@ -170,15 +124,35 @@ class StreamingGP(FromDataset, KeepsIncumbents, Forgets, FittedModel):
             exact: Whether it must be exact conditioning, whatever `observe` does otherwise.
         """
 
+    @abstractmethod
+    def _build_process(self, state: Any) -> PosteriorProcess:
+        """The posterior process, frozen, without gradient to hyperparameters."""
+
+    def _update_process(
+        self, process: PosteriorProcess, X: Tensor, Y: Tensor, R: Tensor
+    ) -> PosteriorProcess | None:
+        """The process given data absorbed since, as in `_absorb`, under the same hyperparameters;
+        None if it is to be built anew. Called with at most `_update_limit` points.
+        """
+        return None
+
     def _rescale(self, state: Any, shift: Tensor, factor: Tensor) -> Any:
         """The state for targets ``(y - shift) / factor`` (both ``o``), noise to match."""
-        raise UnsupportedError(
-            "a family whose state can be re-expressed in other units",
-            type(self).__name__,
-            "Keep the Standardize it was built with, or rebuild it from the data.",
-        )
+        return transforms.rescaled_state(self, state, shift, factor)
 
-    # -- the stream ------------------------------------------------------------------------------
+    def _layout(self) -> dict[str, Any]:
+        """What a saved state must agree with to be loaded; families add to it."""
+        return loading.layout(self)
+
+    def _sizes(self) -> dict[str, int]:
+        """Sizes that a saved state must agree with, by letter; families add to it."""
+        return {"d": self._dim, "o": self.num_outputs}
+
+    def _options(self) -> dict[str, Any]:
+        """The family's own options, by which a checkpoint builds it: attributes of their names."""
+        return {name: getattr(self, name) for name in options.own_options(type(self))}
+
+    # -- data ------------------------------------------------------------------------------------
 
     def observe(self, X: Tensor, Y: Tensor, Yvar: Tensor | None = None) -> Self:
         """Absorb data in place; any batch size. Whatever is raised, nothing has changed then.
@@ -188,185 +162,235 @@ class StreamingGP(FromDataset, KeepsIncumbents, Forgets, FittedModel):
             Y: ``n x m`` raw outcomes.
             Yvar: ``n x m`` raw noise variances, for a surrogate of known noise only.
 
-        Returns:
-            The surrogate itself.
-
         Raises:
             ShapeError, DtypeError, InputError, NoiseError, BoundsError: on data that do not fit.
         """
-        self._check_batch(X, Y, Yvar, noise_known=self.noise_mode != "learned")
-        if X.shape[0] == 0:
-            return self
-        self._wholly(lambda: self._absorb_raw(X, Y, Yvar))
+        self._check_batch(X, Y, Yvar)
+        if X.shape[0]:
+            self._absorb_batch(X, Y, Yvar)
         return self
 
-    def _absorb_raw(self, X: Tensor, Y: Tensor, Yvar: Tensor | None) -> None:
+    @all_or_nothing
+    def _absorb_batch(self, X: Tensor, Y: Tensor, Yvar: Tensor | None) -> None:
+        """Absorb raw, checked data."""
         Y_t, Yvar_t = self._outcomes(Y, Yvar, X)
-        self._take(self._transformed(X), Y_t.mT, None if Yvar_t is None else Yvar_t.mT)
-        if "incumbents" in self._forms:
-            self.hold("incumbents", self.held("incumbents").given(X, Y))
+        R = None if Yvar_t is None else Yvar_t.mT
+        self._absorb_transformed(self._transformed(X), Y_t.mT, R)
+        best = self.stream.read().incumbents
+        if best is not None:
+            self._note(incumbents=best.given(X, Y[:, 0]))
 
-    def _take(self, X: Tensor, Y: Tensor, Yvar: Tensor | None, *, exact: bool = False) -> None:
-        """Absorb transformed data and count them."""
+    @all_or_nothing
+    def _absorb_transformed(
+        self, X: Tensor, Y: Tensor, Yvar: Tensor | None, *, exact: bool = False
+    ) -> None:
+        """Absorb data ``n x d``, ``o x n``, ``o x n``."""
+        before, stream = self.stream.version, self.stream.read()
         R = torch.ones_like(Y[:1]) if Yvar is None else Yvar
-        before = self._buffers["_count"]
-        self.hold("state", self._absorb(self.held(), X, Y, R, exact=exact))
-        if Yvar is not None:
-            self._register_state("_noise_sum", self.get_buffer("_noise_sum") + Yvar.sum(-1))
-        self._changed(X.shape[0])
-        self._tell(cast(Tensor, before), X, Y, R)
-
-    def _tell(self, before: Tensor, X: Tensor, Y: Tensor, R: Tensor) -> None:
-        """Remember a batch for the posterior process, while there are few."""
-        waiting = X.shape[0] + (self._news[-1].waiting if self._news else 0)
-        if waiting > self._news_kept:
-            self._news = ()
-            return
-        after = self.get_buffer("_count")
-        self._news = (*self._news, News(before, after, X.clone(), Y.clone(), R.clone(), waiting))
-
-    def _changed(self, points: int = 0) -> None:
-        """The last step of every change of the state: a new token, by which it is known."""
-        super()._changed(points)
-        if self.noise_mode == "known":
-            noise = self._seen_noise()
-            if noise is not None:  # BoTorch's view of the noise
-                view = noise.unsqueeze(-1).to(self.dtype)
-                cast(FixedNoiseGaussianLikelihood, self.likelihood).noise = view
+        state = self._absorb(stream.state, X, Y, R, exact=exact)
+        noise_sum = stream.noise_sum if Yvar is None else stream.noise_sum + Yvar.sum(-1)
+        self._replace(state=state, count=stream.count + X.shape[0], noise_sum=noise_sum)
+        self._posterior.absorbed(before, self.stream.version, X, Y, R, self._update_limit)
 
     def restandardise(self, Y: Tensor) -> Self:
         """Standardise by these outcomes from now on, the state re-expressed exactly (MATHS 2.2).
 
-        The same surrogate as one built anew on all the data under the new `Standardize`, with the
-        hyperparameters at their present values, which are in standardised units: `fit` next. Cost:
-        one pass over the state.
+        The result is that of a rebuild on all data under the new `Standardize`. Hyperparameters
+        keep their values, which are in standardised units: `fit` next.
 
         Args:
-            Y: ``n x m`` raw outcomes whose mean and standard deviation are to be used: usually
-                all that were observed, which the caller keeps.
-
-        Returns:
-            The surrogate itself.
+            Y: ``n x m`` raw outcomes to standardise by, usually all that were observed.
 
         Raises:
             UnsupportedError: unless it was built with a `Standardize`, or if the family cannot.
             ShapeError, InputError: on outcomes that do not fit.
         """
         old = getattr(self, "outcome_transform", None)
-        new = standardize_by(old, Y, self.num_outputs)
-        self._wholly(lambda: self._re_express(cast(Standardize, old), new))
+        self._change_units(transforms.standardize_by(old, Y, self.num_outputs))
         return self
 
-    def _re_express(self, old: Standardize, new: Standardize) -> None:
-        """The state in the units of another standardisation."""
-        means, stdvs = coefficients(old)
-        new_means, new_stdvs = coefficients(new)
-        factor = new_stdvs / stdvs
-        self.hold("state", self._rescale(self.held(), (new_means - means) / stdvs, factor))
-        self.outcome_transform = new
-        if self.noise_mode != "learned":
-            rescaled = self.get_buffer("_noise_sum") / factor.square()
-            self._register_state("_noise_sum", rescaled)
-        self._changed()
+    @all_or_nothing
+    def _change_units(self, new: Standardize) -> None:
+        """Bring the state to the units of another standardisation."""
+        stream, old = self.stream.read(), cast(Standardize, self.outcome_transform)
+        shift, factor = transforms.change_of_units(old, new)
+        state = self._rescale(stream.state, shift, factor)
+        self._set("outcome_transform", new)
+        self._replace(state=state, noise_sum=stream.noise_sum / factor.square())
 
-    def _add_books(self, other: StreamingGP) -> None:
-        """Count another stream's observations as one's own."""
-        device = self.get_buffer("_noise_sum").device
-        if self.noise_mode != "learned":
-            noise = self.get_buffer("_noise_sum") + other.get_buffer("_noise_sum").to(device)
-            self._register_state("_noise_sum", noise)
-        if "incumbents" in self._forms and "incumbents" in other._forms:
-            best = cast(Incumbents, moved(other.held("incumbents"), device))
-            mine = cast(Incumbents, self.held("incumbents"))
-            self.hold("incumbents", mine.given(best.incumbent_X, best.incumbent_Y.unsqueeze(-1)))
-        self._changed(other.num_observed)
+    def forget(self, factor: float) -> Self:
+        """Count everything absorbed so far ``factor`` times: exponential forgetting (MATHS 2.2).
 
-    # -- conditioning ----------------------------------------------------------------------------
-
-    def _conditioned(self, X: Tensor, Y: Tensor, noise: Tensor) -> ProcessModel:
-        return conditioned.conditioned(self, X, Y, noise)
-
-    def condition_on_observations(  # type: ignore[override]
-        self, X: Tensor, Y: Tensor, noise: Tensor | None = None, **kwargs: Any
-    ) -> ProcessModel:
-        """The surrogate given more data, exactly; it stays untouched itself.
+        Exact: an observation followed by k calls has its likelihood to the power ``factor^k`` in
+        posterior and evidence. The prior takes the place of what is forgotten. `num_observed`, the
+        typical noise of a surrogate of known noise, and incumbents stay.
 
         Args:
-            X: ``batch_shape x n x d`` raw points.
-            Y: ``batch_shape' x n x m`` raw values; leading fantasy dimensions share X.
-            noise: Noise variances like ``Y``, already outcome-transformed; by default those of a
-                typical observation.
-            kwargs: What BoTorch passes along (``propagate_grads``).
+            factor: Above 0 and at most 1; 1 changes nothing. To halve what an observation counts
+                for every h steps, call it once a step with ``0.5 ** (1 / h)``.
 
-        Returns:
-            For unbatched data that need no gradient, a surrogate of the same class with the points
-            absorbed (unless explicit noise is given where noise is learned, which its state cannot
-            hold); else a `ConditionedPosterior`.
+        Raises:
+            InputError: on any other factor.
+            UnsupportedError: by a family whose state is not a sum over observations.
         """
-        check_tensors(X=X, Y=Y, noise=noise)
-        plain = X.ndim == 2 and Y.ndim == 2 and not (X.requires_grad or Y.requires_grad)
-        if plain and noise is not None:
-            holds = self.noise_mode != "learned" and noise.ndim == 2 and not noise.requires_grad
-            plain = holds and bool((noise > 0).all())
-        if not plain:
-            return super().condition_on_observations(X, Y, noise, **kwargs)
-        refuse_unknown(kwargs)
-        self._check_points(X)
-        check_targets(X, Y, self.num_outputs, self.dtype)
-        if noise is not None:
-            check_noise_fits(noise, Y)
-            check_noise(noise)
-        return torch.no_grad()(self._given)(X, Y, noise)
+        additive.forget(self, factor)
+        return self
 
-    def _given(self, X: Tensor, Y: Tensor, noise: Tensor | None) -> Self:
-        """A copy that has absorbed more data, exactly."""
-        Y_t = self._outcomes(Y, None, X)[0].mT
-        Yvar, points = self._conditioning_noise(Y_t, noise), self._transformed(X)
-        child = self._lock(copy.deepcopy)(self)
-        if len(points):
-            child._take(points, Y_t, Yvar, exact=True)
-        return child
+    def merge(self, other: StreamingGP) -> Self:
+        """Add another stream's observations in place: map-reduce ingestion. O(m^2).
 
-    def _conditioning_noise(self, Y: Tensor, noise: Tensor | None) -> Tensor | None:
-        """Noise to absorb with ``Y`` (``o x n``), in the units of the state (scaled noise:
-        unscaled).
+        Raises:
+            UnsupportedError: by a family whose state is not a sum over observations.
+            StateError: unless families, options, transforms and noise modes are equal.
         """
-        if self.noise_mode == "learned":
-            return None
-        variance = self.typical_noise().unsqueeze(-1) if noise is None else noise.double().mT
-        return (variance / self._noise_scale().unsqueeze(-1)).expand(Y.shape)
+        additive.merge(self, other)
+        return self
 
-    def subset_output(self, idcs: list[int]) -> ProcessModel:
+    def track_incumbents(self, k: int) -> Self:
+        """Keep the k best points observed from now on (one output), as an `X_baseline`."""
+        self._note(incumbents=Incumbents.none(k, self._dim, self.num_outputs, self._like))
+        return self
+
+    @property
+    def incumbents(self) -> Tensor | None:
+        """The best points seen, raw, best first, ``k x d``; None unless they are tracked."""
+        best = self.stream.read().incumbents
+        return None if best is None else best.X.to(self.dtype)
+
+    @property
+    def num_observed(self) -> int:
+        """How many observations were absorbed."""
+        return int(self.stream.count)
+
+    @property
+    def effective_observations(self) -> float:
+        """What the observations count for together: `num_observed`, unless some are forgotten."""
+        return float(self.state.weight if self.promises.additive else self.num_observed)
+
+    @property
+    def state(self) -> Any:
+        """The family's state."""
+        return self.stream.read().state
+
+    @property
+    def state_bytes(self) -> int:
+        """Bytes of all state buffers: what "bytes constant in n" is about."""
+        return sum(b.numel() * b.element_size() for b in self.stream.buffers())
+
+    def _replace(self, **changes: Any) -> None:
+        """Replace parts of the stream, on which posteriors depend."""
+        self._set("stream", self.stream.replaced(**changes))
+        noise.show_typical_noise(self)
+
+    def _note(self, **changes: Any) -> None:
+        """Replace parts of the stream, on which posteriors do not depend."""
+        self._set("stream", self.stream.replaced(self.stream.version, **changes))
+
+    def _set(self, name: str, value: Any) -> None:
+        """Set an attribute; within a change, it is set back if the change fails."""
+        self._lock.on_failure(partial(setattr, self, name, getattr(self, name)))
+        setattr(self, name, value)
+
+    @property
+    def _undo(self) -> list[Callable[[], Any]]:
+        """What takes the steps of the change under way back; empty if there is none."""
+        return self._lock.undo
+
+    @property
+    def _like(self) -> Tensor:
+        """A float64 tensor on the surrogate's device."""
+        return self.stream.noise_sum
+
+    def _noise_scale(self) -> Tensor:
+        """What multiplies the noise held in the state (``o``), differentiable."""
+        return noise.noise_scale(self.noise_mode, self.likelihood, self._like)
+
+    def _prior_mean(self) -> Tensor:
+        """The constant prior mean (``o``), float64, differentiable."""
+        return options.prior_mean(self.mean_module, self._like)
+
+    def _set_prior_mean(self, means: Tensor) -> None:
+        """Write constant prior means (``o``) to the mean module."""
+        options.set_prior_mean(self.mean_module, means)
+
+    def _check_batch(self, X: Tensor, Y: Tensor, Yvar: Tensor | None) -> None:
+        sizes, known = (self._dim, self.num_outputs), self.noise_mode != "learned"
+        validation.check_batch(X, Y, Yvar, sizes, self.dtype, self.bounds, known)
+
+    # -- posterior -------------------------------------------------------------------------------
+
+    def _snapshot(self) -> PosteriorSnapshot:
+        found = self._posterior.get(self._key())
+        return self._renewed_snapshot() if found is None else found
+
+    @exclusive  # a change that is under way has ended before this begins
+    @torch.no_grad()
+    def _renewed_snapshot(self) -> PosteriorSnapshot:
+        return self._posterior.renewed(self._key(), self)
+
+    def _key(self) -> Key:
+        """What the posterior depends on."""
+        modules = (self.covar_module, self.likelihood, self.mean_module)
+        return Key(self.stream.version, modules, getattr(self, "outcome_transform", None))
+
+    def refresh(self) -> None:
+        """Compute the next posterior from the state alone, as after loading; an updated one may
+        differ in the last digits.
+        """
+        self._replace()
+
+    def _given(self, X: Tensor, Y: Tensor, noise: Tensor | None) -> BoTorchModel:
+        return given_data(self, X, Y, noise)
+
+    def subset_output(self, idcs: list[int]) -> BoTorchModel:
         """Some of the outputs, as a snapshot; all of them: the surrogate itself."""
-        if list(idcs) == list(range(self.num_outputs)):
-            return self
-        return conditioned.subset(self, idcs)
+        return subset(self, idcs)
 
-    # -- what a saved state must agree with ------------------------------------------------------
+    # -- saving ----------------------------------------------------------------------------------
 
-    def _layout(self) -> dict[str, Any]:
-        """What a saved state must agree with to be loaded; families add to it."""
-        names = ("input_transform", "outcome_transform")
-        return {
-            "dim": self._dim,
-            "outputs": self.num_outputs,
-            "noise": self.noise_mode,
-            "kernel": fingerprint(self.covar_module),
-            "transforms": [type(getattr(self, name, None)).__name__ for name in names],
-            "incumbents": self._incumbents_kept(),
-        }
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write a checkpoint, from which alone `bo_stream.load` makes this surrogate again."""
+        checkpoint.save(self, path)
 
-    def _sizes(self) -> dict[str, int]:
-        return {"d": self._dim, "o": self.num_outputs}
+    @all_or_nothing
+    def load_state_dict(  # type: ignore[override]
+        self,
+        state_dict: Mapping[str, Any],
+        strict: bool = True,
+        keep_transforms: bool = True,
+        assign: bool = False,
+    ) -> Any:
+        """Restore state, hyperparameters and transforms: whole, or not at all.
+
+        A standardisation and tracked incumbents come with the state, unless the constructor was
+        told otherwise. Built with ``loads_data=False``, the surrogate takes hyperparameters only.
+
+        Raises:
+            StateError: if class, version, layout, keys, shapes or values do not fit.
+        """
+        return loading.load(self, state_dict, strict, assign)
+
+    def _load_from_state_dict(
+        self, state_dict: Mapping[str, Any], prefix: str, *args: Any, **kwargs: Any
+    ) -> None:
+        loading.load_stream(self, state_dict, prefix)
+        super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
 
     def _adopt(self, header: Mapping[str, Any]) -> None:
-        """Tracked incumbents, and a standardisation unless the constructor was told otherwise."""
-        self._keep_incumbents(header.get("incumbents", 0))
-        kind = (header.get("transforms") or [None, None])[1]
-        have = type(getattr(self, "outcome_transform", None)).__name__
-        if self._outcomes_left_out and kind != have and {kind, have} == {"Standardize", "NoneType"}:
-            if kind == "NoneType":
-                del self.outcome_transform
-            else:
-                blank = Standardize(m=self.num_outputs).to(self.get_buffer("_noise_sum"))
-                self.outcome_transform = blank.eval()
+        """Take on what a saved state may bring along, given its header; families add to it."""
+        loading.adopt(self, header)
+
+    def get_extra_state(self) -> dict[str, Any]:
+        """Class, version and layout, to be checked before a state is loaded."""
+        return loading.header(self)
+
+    def set_extra_state(self, state: dict[str, Any]) -> None:
+        """Nothing: it has been checked."""
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        """Move everything; cast interface and hyperparameters, never state or transforms."""
+        before = self._like.device
+        super()._apply(loading.without_casts(self, fn), recurse)
+        if self._like.device != before:
+            self.refresh()
+        return self

@@ -1,29 +1,26 @@
-"""Streams that only count points, and what they tell a stream of several outputs.
+"""Target-free sufficient statistics, and the streams of several outputs that follow from them.
 
-A tally has seen its points with outcome zero and noise one. Its sums are ``W'W``, ``W'1`` and the
-number of points: enough to say exactly what the points would have been with any one target and any
-one noise variance, later and for as many outputs as there are by then.
+A target-free stream has absorbed its points with outcome zero and noise one. Its sums are ``W'W``,
+``W'1`` and the number of points: enough to say exactly what the points would have been with any one
+target and any one noise variance, later and for as many outputs as there are by then.
 """
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
-from functools import partial
-from typing import TypeVar, cast
+from typing import cast
 
 import torch
 from gpytorch.kernels import Kernel
 from torch import Size, Tensor
 
-from bo_stream.base.additive import AdditiveGP
+from bo_stream.base.changes import all_or_nothing
 from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.errors import UnsupportedError
 from bo_stream.mathematics.shapes import side_by_side
 
-__all__ = ["aligned", "count", "empty_like", "kernel_for", "tally", "tell", "together"]
-
-_T = TypeVar("_T")
+__all__ = ["absorb_points", "align", "combine", "empty_like", "kernel_for", "target_free_stream"]
 
 
 def kernel_for(kernel: Kernel, outputs: int) -> Kernel:
@@ -49,7 +46,7 @@ def kernel_for(kernel: Kernel, outputs: int) -> Kernel:
 
 def empty_like(model: StreamingGP, outputs: int, kernel: Kernel) -> StreamingGP:
     """A stream of known noise, built as another without outcome transform was, without data."""
-    X = model.get_buffer("_interface").new_empty(0, model._dim)
+    X = torch.empty(0, model._dim, dtype=model.dtype, device=model._like.device)
     Y = X.new_empty(0, outputs)
     kind = cast("Callable[..., StreamingGP]", type(model))
     return kind(
@@ -58,60 +55,54 @@ def empty_like(model: StreamingGP, outputs: int, kernel: Kernel) -> StreamingGP:
         Y,
         bounds=model.bounds,
         covar_module=kernel_for(kernel, outputs),
-        input_transform=model._input_transform(),
+        input_transform=getattr(model, "input_transform", None),
         outcome_transform=None,
         **model._options(),
     )
 
 
-def tally(model: AdditiveGP, kernel: Kernel) -> AdditiveGP:
-    """An empty tally on the rows of another stream."""
-    made = cast(AdditiveGP, empty_like(model, 1, kernel))
-    aligned([made], model)
+def target_free_stream(model: StreamingGP, kernel: Kernel) -> StreamingGP:
+    """An empty target-free stream that sums over the features of another stream."""
+    made = empty_like(model, 1, kernel)
+    align(made, model)
     return made
 
 
-def aligned(tallies: Sequence[AdditiveGP], model: AdditiveGP) -> None:
-    """Have tallies sum over the rows that the model has by now."""
-    for one in tallies:
-        one.hold("state", one.held().along(model.held(), one.num_observed))
-        one._changed()
+@all_or_nothing
+def align(one: StreamingGP, model: StreamingGP) -> None:
+    """Have a target-free stream sum over the features that the model has by now."""
+    one._replace(state=one.state.along(model.state, one.num_observed))
 
 
-def count(one: AdditiveGP, X: Tensor) -> None:
-    """Add points, ``n x d``, raw and checked, to a tally; without changing what its rows are."""
+def absorb_points(one: StreamingGP, X: Tensor) -> None:
+    """Add points, ``n x d``, raw and checked, to a target-free stream; its features stay."""
     zeros = torch.zeros(1, len(X), dtype=torch.float64, device=X.device)
-    one._take(one._transformed(X), zeros, torch.ones_like(zeros), exact=True)
+    one._absorb_transformed(one._transformed(X), zeros, torch.ones_like(zeros), exact=True)
 
 
-def tell(model: AdditiveGP, tallies: Sequence[AdditiveGP], targets: Tensor, noises: Tensor) -> None:
-    """Have an empty stream hold what tallies have counted. O(outputs x tallies x m^2).
+@all_or_nothing
+def combine(
+    model: StreamingGP, streams: Sequence[StreamingGP], targets: Tensor, noises: Tensor
+) -> None:
+    """Have a stream without data hold the points of target-free streams: O(outputs streams m^2).
 
     Args:
-        model: Without data.
-        tallies: At least one.
-        targets: ``outputs x tallies``: the target that an output has at all points of a tally.
+        model: The stream without data.
+        streams: At least one target-free stream.
+        targets: ``outputs x streams``: the target that an output has at all points of a stream.
         noises: Noise variances likewise.
     """
-    largest = max(tallies, key=lambda one: one.num_observed)
-    counts = noises.new_tensor([one.num_observed for one in tallies])
+    largest = max(streams, key=lambda one: one.num_observed)
+    counts = noises.new_tensor([one.num_observed for one in streams])
     outputs = []
     for row, variances in zip(targets, noises, strict=True):
-        state, seen = largest._empty_state().along(largest.held(), 0), 0
-        for one, t, d in zip(tallies, row, variances, strict=True):
+        state, seen = largest._empty_state().along(largest.state, 0), 0
+        for one, t, d in zip(streams, row, variances, strict=True):
             if one.num_observed:
                 f = d.rsqrt().reshape(1)  # outcomes (0 + t f) / f = t, noise 1 / f^2 = d
-                part = one._rescale(one.held(), -t * f, f)
+                part = one._rescale(one.state, -t * f, f)
                 state = state.merged_at(part, [], seen, one.num_observed)
                 seen += one.num_observed
         outputs.append(state)
-    model.hold("state", side_by_side(outputs))
-    model._register_state("_noise_sum", noises @ counts)
-    model._changed(int(counts.sum()))
-
-
-def together(streams: Sequence[StreamingGP], change: Callable[[], _T]) -> _T:
-    """Make a change to several streams: if it raises, all are as they were."""
-    for stream in streams:
-        change = partial(stream._wholly, change)
-    return change()
+    total = counts.sum().to(torch.int64)
+    model._replace(state=side_by_side(outputs), count=total, noise_sum=noises @ counts)

@@ -23,11 +23,13 @@ from bo_stream.errors import InputError, ShapeError, UnsupportedError
 
 __all__ = [
     "bounds_for",
-    "coefficients",
+    "change_of_units",
     "frozen_transform",
     "input_transform_for",
+    "list_targets",
     "outcome_transform_for",
     "raw_inputs",
+    "rescaled_state",
     "standardize_by",
     "transformed_inputs",
     "transformed_outcomes",
@@ -241,6 +243,41 @@ def transformed_outcomes(
     return Y_t, Yvar_t
 
 
+def list_targets(
+    transform: OutcomeTransform | None,
+    outputs: int,
+    X: Tensor,
+    targets: Tensor,
+    noise: Tensor | None,
+) -> tuple[Tensor, Tensor | None]:
+    """Raw outcomes and transformed noise, ``... x n x 1``, of what a `ModelListGP` gives a member.
+
+    Args:
+        transform: The member's.
+        outputs: Its number of outputs, one.
+        X: Raw points.
+        targets: ``batch_shape x n``, transformed.
+        noise: Likewise.
+
+    Raises:
+        UnsupportedError: for a member of several outputs.
+    """
+    if outputs != 1:
+        raise UnsupportedError(
+            "models of one output in a ModelListGP",
+            f"{outputs} outputs",
+            "Condition this surrogate itself, or join single-output ones.",
+        )
+    if transform is not None and X.ndim == 2 and targets.ndim == 2 and len(targets) == 1:
+        targets = targets[0]  # a ModelListGP's transforms add a dimension to plain targets
+    Y = targets.unsqueeze(-1)
+    if transform is not None:
+        Y = transform.untransform(Y.double(), X=X)[0].to(X)
+    if noise is not None:  # of a single point, a ModelListGP may leave a number
+        noise = noise.unsqueeze(-1) if noise.ndim else noise.reshape(1, 1)
+    return Y, noise
+
+
 def standardize_by(old: OutcomeTransform | None, Y: Tensor, outputs: int) -> Standardize:
     """A frozen `Standardize` learned from ``Y`` (``n x m``), to take the place of an old one.
 
@@ -264,6 +301,23 @@ def standardize_by(old: OutcomeTransform | None, Y: Tensor, outputs: int) -> Sta
     return cast(Standardize, frozen_transform(Standardize(m=outputs), Y.to(old.means.device)))
 
 
-def coefficients(transform: Standardize) -> tuple[Tensor, Tensor]:
-    """Means and standard deviations, each ``o``."""
-    return transform.means.reshape(-1), transform.stdvs.reshape(-1)
+def rescaled_state(model: Any, state: Any, shift: Tensor, factor: Tensor) -> Any:
+    """A surrogate's state for targets ``(y - shift) / factor``, by its method `rescaled`.
+
+    Raises:
+        UnsupportedError: if the state has none.
+    """
+    if not hasattr(state, "rescaled"):
+        raise UnsupportedError(
+            "a family whose state can be re-expressed in other units",
+            type(model).__name__,
+            "Keep the Standardize it was built with, or rebuild it from the data.",
+        )
+    return state.rescaled(shift, factor, model.noise_mode != "learned")
+
+
+def change_of_units(old: Standardize, new: Standardize) -> tuple[Tensor, Tensor]:
+    """Shift and factor, each ``o``, with which ``(y - shift) / factor`` is ``y`` in new units."""
+    means, stdvs = old.means.reshape(-1), old.stdvs.reshape(-1)
+    new_means, new_stdvs = new.means.reshape(-1), new.stdvs.reshape(-1)
+    return (new_means - means) / stdvs, new_stdvs / stdvs

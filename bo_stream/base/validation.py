@@ -13,6 +13,7 @@ from torch import Tensor
 from bo_stream.errors import BoundsError, DtypeError, InputError, NoiseError, ShapeError
 
 __all__ = [
+    "check_batch",
     "check_noise",
     "check_noise_fits",
     "check_points",
@@ -110,6 +111,30 @@ def check_points(X: Tensor, dim: int, bounds: Tensor | None) -> None:
         f"{int(outside.sum())} outside, the first {first}",
         "Widen `bounds` when building the surrogate, or drop those points.",
     )
+
+
+def check_batch(
+    X: Tensor,
+    Y: Tensor,
+    Yvar: Tensor | None,
+    sizes: tuple[int, int],
+    dtype: torch.dtype,
+    bounds: Tensor | None,
+    noise_known: bool,
+) -> None:
+    """Refuse data that are not ``n x d`` inputs and ``n x m`` outcomes of sizes ``(d, m)``, with
+    noise variances where these are known.
+    """
+    check_tensors(X=X, Y=Y, Yvar=Yvar)
+    check_points(X, sizes[0], bounds)
+    if X.ndim != 2 or Y.ndim != 2:
+        raise ShapeError(
+            "X `n x d` and Y `n x m`",
+            f"{tuple(X.shape)} and {tuple(Y.shape)}",
+            "Surrogates are unbatched; build one per batch.",
+        )
+    check_targets(X, Y, sizes[1], dtype)
+    check_variances(Y, Yvar, noise_known)
 
 
 def check_targets(X: Tensor, Y: Tensor, outputs: int, dtype: torch.dtype) -> None:

@@ -50,17 +50,17 @@ def nested() -> Any:
 
 
 def tensors_of(state: Any) -> Iterator[tuple[str, Tensor]]:
-    """Names and tensors of a state; those of a state or tuple inside it as ``_outer_inner``."""
+    """Names and tensors of a state; those of a state or tuple inside it as ``outer_inner``."""
     for part in _names(state.__class__):
         value = getattr(state, part)
         if isinstance(value, Tensor):
             yield part, value
         elif isinstance(value, tuple) and all(isinstance(v, Tensor) for v in value):
             for i, tensor in enumerate(value):
-                yield f"_{part}_{i}", tensor
+                yield f"{part}_{i}", tensor
         elif is_dataclass(value):
             for name, tensor in tensors_of(value):
-                yield f"_{part}_{name.lstrip('_')}", tensor
+                yield f"{part}_{name}", tensor
 
 
 def with_tensors(state: Any, tensors: Mapping[str, Tensor]) -> Any:
@@ -73,9 +73,9 @@ def _rebuilt(state: Any, tensors: Mapping[str, Tensor], outer: str) -> Any:
     values, same = dict[str, Any](), True
     for name in _names(state.__class__):
         value = getattr(state, name)
-        inner = outer + name.lstrip("_") if outer else f"_{name}"
+        inner = outer + name
         if isinstance(value, Tensor):
-            value = tensors[inner if outer else name]
+            value = tensors[inner]
         elif isinstance(value, tuple) and all(isinstance(v, Tensor) for v in value):
             value = tuple(tensors[f"{inner}_{i}"] for i in range(len(value)))
         elif is_dataclass(value):

@@ -8,54 +8,37 @@ below the exact GP's, whatever the budget, the stream or the compression of S.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields, replace
-from typing import Any, Self, Unpack, cast
+from dataclasses import replace
+from typing import Any, Unpack, cast
 
 import torch
-from gpytorch.kernels import Kernel
+from gpytorch.mlls import MarginalLogLikelihood
 from torch import Tensor
 
 from bo_stream.actions import Actions, BlockSparse
-from bo_stream.actions.fits import ActionFits
+from bo_stream.actions.climb import Search
+from bo_stream.actions.fits import fit_actions, fit_for_botorch
 from bo_stream.actions.history import FitHistory
+from bo_stream.actions.objective import ActionMLL, Handle
 from bo_stream.actions.policy import most_actions
+from bo_stream.actions.state import CaGPState
+from bo_stream.base.changes import all_or_nothing, exclusive
+from bo_stream.base.derived import Derived
+from bo_stream.base.fitting.report import FitReport
 from bo_stream.base.fitting.schedule import RefitSchedule
-from bo_stream.base.gp_model import News
 from bo_stream.base.hyperparameter_key import numbers_of
 from bo_stream.base.options import CommonOptions
-from bo_stream.base.state import Memo
 from bo_stream.base.streaming_gp import Promises, StreamingGP
 from bo_stream.mathematics.computation_aware.matrix import ActionMatrix, identity_actions
 from bo_stream.mathematics.computation_aware.posterior import ProjectedProcess
-from bo_stream.mathematics.computation_aware.problem import Prior, Problem
-from bo_stream.mathematics.computation_aware.state import (
-    Append,
-    ProjectedState,
-    appended,
-    batch_actions,
-    started,
-)
+from bo_stream.mathematics.computation_aware.problem import Loss, Prior, Problem
+from bo_stream.mathematics.computation_aware.state import Append, appended, batch_actions, started
 from bo_stream.mathematics.posterior.factor import frozen_kernel
-from bo_stream.mathematics.posterior.process import PosteriorProcess
 
 __all__ = ["CaGP"]
 
 
-@dataclass(frozen=True)
-class CaGPState(ProjectedState):
-    """Data, actions and their factor, and the fits so far."""
-
-    history: FitHistory = field(kw_only=True)
-
-    @classmethod
-    def empty(cls, dim: int, made_with: Tensor) -> Self:
-        """No data yet, of ``dim`` inputs, under hyperparameters (flat)."""
-        nothing = ProjectedState.empty(dim, made_with)
-        parts = {part.name: getattr(nothing, part.name) for part in fields(nothing)}
-        return cls(**parts, history=FitHistory.empty())
-
-
-class CaGP(ActionFits, StreamingGP):
+class CaGP(StreamingGP):
     """Computation-aware GP: i numbers computed from n data, and uncertainty about the rest.
 
     It keeps all data (state O(n + i^2)). With n data and i actions: `observe` of q points O(n q +
@@ -69,7 +52,7 @@ class CaGP(ActionFits, StreamingGP):
         train_Yvar: ``n x 1`` raw noise variances, or None to learn the noise.
         common: ``bounds``, ``covar_module`` (RBF and Matern kernels are the fastest),
             ``mean_module``, ``likelihood``, ``input_transform``, ``outcome_transform``: see
-            `StreamingGP`.
+            `CommonOptions`.
         actions: How actions are chosen from the first data, and again by `fit`; default
             ``BlockSparse(256)``, which orders rows by locality itself and is the exact GP up to
             256 points.
@@ -114,10 +97,8 @@ class CaGP(ActionFits, StreamingGP):
         self.append = append
         self.schedule = schedule or RefitSchedule()
         self.max_actions = most_actions(self.actions, append, max_actions)
-        self._factored: Memo | None = None
+        self._factored: Derived[CaGPState] = Derived()
         self._begin(train_X, train_Y, train_Yvar)
-
-    # -- state -----------------------------------------------------------------------------------
 
     def _layout(self) -> dict[str, Any]:
         policy = f"{type(self.actions).__name__}({self.actions.budget()})"
@@ -129,14 +110,11 @@ class CaGP(ActionFits, StreamingGP):
     def _empty_state(self) -> CaGPState:
         return CaGPState.empty(self._dim, self._prior().hyperparameters)
 
-    def _state_now(self) -> CaGPState:
-        return cast(CaGPState, self.held())
-
     @property
     def S(self) -> ActionMatrix:
         """The actions in use, ``n x i``; every column of unit length."""
         follows = self.actions.follows_hyperparameters
-        return self._factored_state().S if follows else self._state_now().S
+        return self._factored_state().S if follows else self.state.S
 
     @property
     def num_actions(self) -> int:
@@ -146,7 +124,7 @@ class CaGP(ActionFits, StreamingGP):
     @property
     def explores(self) -> bool:
         """Whether actions suffice to judge hyperparameters far from those they were made for."""
-        return not self.actions.learned or self._state_now().S.num_actions == self.num_observed
+        return not self.actions.learned or self.state.S.num_actions == self.num_observed
 
     def _absorb(
         self, state: CaGPState, X: Tensor, Y: Tensor, R: Tensor, *, exact: bool
@@ -167,71 +145,42 @@ class CaGP(ActionFits, StreamingGP):
         new, w = appended(current, X, y, r, S2, prior, limit, budget or limit or 0)
         return replace(new, history=state.history.surprised(w))
 
-    def _rescale(self, state: CaGPState, shift: Tensor, factor: Tensor) -> CaGPState:
-        return state.in_units(shift, factor, self.noise_mode != "learned")
-
-    # -- posterior -------------------------------------------------------------------------------
-
     def _prior(self) -> Prior:
-        """The prior under the hyperparameters of now, differentiable."""
+        """The prior under the present hyperparameters, differentiable."""
         known = numbers_of(self.covar_module, self.likelihood, self.mean_module)
-        own = known.to(self.get_buffer("_noise_sum"))
+        own = known.to(self._like)
         return Prior(self.covar_module, self._prior_mean(), self._noise_scale(), own)
 
     def _problem(self) -> Problem:
-        """All data under the hyperparameters of now, differentiable."""
-        return self._state_now().problem(self._prior())
+        """All data under the present hyperparameters, differentiable."""
+        return self.state.problem(self._prior())
 
     def _factored_state(self, prior: Prior | None = None) -> CaGPState:
-        """The state factored under the hyperparameters of now: O(n^2) kernel values if they have
-        changed.
-
-        What is held is left as it is: only `observe` and `fit` write it.
-        """
-        prior, state = prior or self._prior(), self._state_now()
+        """The state, factored under the present hyperparameters: O(n^2) if they have changed."""
+        prior, state = prior or self._prior(), self.state
         if state.size == 0 or state.factored_under(prior):
-            return state
-        made, meaning = self._factored, self._meaning()
-        token = cast(Tensor, self._buffers["_count"])
-        if made is None or made.token is not token or not made.meaning.as_it_stands(meaning):
-            S, problem = self._current_actions(), state.problem(prior)
-            state = state.with_actions(S, problem.factor(S), prior.hyperparameters)
-            made = self._factored = Memo(state, meaning, token)
-        return cast(CaGPState, made.value)
+            return cast(CaGPState, state)
+        key = self._key()
+        made = self._factored.get(key)
+        return made or self._factored.put(key, state.refactored(self.actions, prior))
 
     def _current_actions(self) -> ActionMatrix:
-        """S, made anew if it is a function of hyperparameters that have changed."""
-        state = self._state_now()
-        if state.size and self.actions.follows_hyperparameters:
-            prior = self._prior()
-            if not state.factored_under(prior):
-                return self.actions.made_for(state.problem(prior))
-        return state.S
+        """The actions in use, under the present hyperparameters."""
+        return cast(CaGPState, self.state).current_actions(self.actions, self._prior())
 
     def _build_process(self, state: CaGPState) -> ProjectedProcess:
-        return self._process_of(frozen_kernel(self.covar_module))
-
-    def _update_process(
-        self, process: PosteriorProcess, news: tuple[News, ...]
-    ) -> ProjectedProcess:
-        """With the frozen copy of the kernel that there is."""
-        return self._process_of(cast(ProjectedProcess, process).kernel)
-
-    def _process_of(self, kernel: Kernel) -> ProjectedProcess:
         state = self._factored_state()
         problem = state.problem(self._prior())
         mean = problem.mean.detach().clone()
         u = state.S.transpose_times(state.Y - mean)
         w = torch.linalg.solve_triangular(state.L, u[:, None], upper=False)[:, 0]
+        kernel = frozen_kernel(self.covar_module)
         return ProjectedProcess(kernel, state.X, state.S, state.L, w, problem.noise, mean)
-
-    # -- objectives ------------------------------------------------------------------------------
 
     def log_evidence(self) -> Tensor:
         """The evidence lower bound [CaGP, eq. 11], without priors: at most the log evidence.
 
-        0-dim, constants included, differentiable in every hyperparameter. O(n^2) kernel values,
-        O(n i^2) time, O(n i) memory.
+        0-dim, constants included, differentiable. O(n^2) kernel values, O(n i^2) time.
         """
         return self._problem().bound(self._current_actions())[0]
 
@@ -241,4 +190,60 @@ class CaGP(ActionFits, StreamingGP):
 
     def _objective(self, profile_mean: bool) -> tuple[Tensor, Tensor | None]:
         """The bound for the actions that are held, whatever the hyperparameters have become."""
-        return self._problem().bound(self._state_now().S, profile_mean=profile_mean)
+        return self._problem().bound(self.state.S, profile_mean=profile_mean)
+
+    def make_mll(self, loss: Loss = "elbo", dtype: torch.dtype = torch.float64) -> ActionMLL:
+        """The objective of `fit`, for `fit_gpytorch_mll`; `ActionMLL` explains the arguments."""
+        learned = self.actions.learned
+        handle = Handle(self._problem, self._current_actions, self._use_actions, learned)
+        return ActionMLL(self, handle, loss, dtype)
+
+    def fit(
+        self,
+        max_evals: int | None = None,
+        *,
+        loss: Loss = "elbo",
+        dtype: torch.dtype = torch.float64,
+        **search: Any,
+    ) -> FitReport:
+        """Fit hyperparameters and, for learned actions, the values of S; warm-started.
+
+        With many more data than actions, and a rough function, the bound takes what the actions
+        cannot resolve for noise: a fit learns more noise than there is and longer lengthscales.
+        Hyperparameters learned while the actions still sufficed then predict better. Long fits log
+        now and then; interrupted, a fit leaves the best point seen.
+
+        Args:
+            max_evals: Most objective-and-gradient evaluations; None: until converged, at most 200
+                (Adam: 600 epochs) where values are learned.
+            loss: See `ActionMLL`.
+            dtype: See `ActionMLL`.
+            search: ``optimizer``, ``lr`` and ``progress``: see `bo_stream.actions.climb.Search`.
+
+        Returns:
+            The report; a `LearningCurve` where values are learned or options given.
+        """
+        return self._fit(self.make_mll(loss, dtype), Search(max_evals, **search))
+
+    @exclusive
+    @torch.enable_grad()
+    def _fit(self, mll: ActionMLL, search: Search) -> FitReport:
+        return fit_actions(self, mll, search)
+
+    @exclusive
+    @torch.enable_grad()
+    def _fit_for_botorch(self, mll: MarginalLogLikelihood, *args: Any) -> MarginalLogLikelihood:
+        return fit_for_botorch(self, mll, *args)
+
+    @all_or_nothing
+    def _use_actions(self, S: ActionMatrix) -> None:
+        """Take these actions (``n x i``, columns of length one) from now on."""
+        self._replace(state=self.state.with_actions(S))
+
+    def _keep_history(self, history: FitHistory) -> None:
+        self._note(state=replace(self.state, history=history))
+
+    @property
+    def refit_due(self) -> bool:
+        """Whether the schedule says that it is time to `fit`: ask after each `observe`."""
+        return self.state.history.refit_due(self.schedule, self.num_observed)

@@ -15,17 +15,18 @@ from botorch.utils.types import DEFAULT
 from gpytorch.kernels import Kernel
 from torch import Tensor, nn
 
-from bo_stream.base.additive import AdditiveGP
+from bo_stream.base.changes import StateLock, all_or_nothing
+from bo_stream.base.fitting.memory import FitMemory
 from bo_stream.base.fitting.report import FitReport
-from bo_stream.base.state import Lock
 from bo_stream.base.streaming_gp import StreamingGP
-from bo_stream.base.target_free_sums import aligned, count, kernel_for, tally, together
+from bo_stream.base.target_free_sums import absorb_points, align, kernel_for, target_free_stream
 from bo_stream.base.transforms import bounds_for, input_transform_for
 from bo_stream.base.validation import sizes_of
 from bo_stream.errors import InputError, OptionError, StateError
+from bo_stream.mathematics.classification import labels as reading
 from bo_stream.mathematics.classification.class_counts import telling
 from bo_stream.mathematics.classification.label_targets import Pairs
-from bo_stream.mathematics.classification.labels import checked_classes, read_labels, unseen
+from bo_stream.mathematics.classification.labels import Label, read_labels, unseen
 from bo_stream.surrogates.classifier_base import CountedClasses
 from bo_stream.surrogates.registry import FAMILIES
 
@@ -42,14 +43,13 @@ class DirichletClassifier(CountedClasses):
     tells its class one target with one noise variance, and every other class another. So whatever
     a surrogate does with known noise holds here: labels are absorbed as they come, in any order and
     batches, and hyperparameters are learned from all of them by the evidence. Until `fit` is
-    called, a class that nothing speaks for has the mean "some other class".
+    called, a class without evidence has the mean "some other class".
 
-    WISKI and HSGP hold sums, and for these the points of each class are also counted
-    on their own. Then a class may turn up late (it has been "some other class" at every point so
-    far), ``alpha_epsilon`` may be changed, two classifiers may `merge`, each exactly as if it had
-    been so from the start; and `forget` works. Other families of several outputs (NodeWISKI,
-    ExactGP) need all ``classes`` beforehand and keep ``alpha_epsilon``: what becomes of a point
-    there depends on its noise.
+    WISKI and HSGP hold sums, and for these the points of each class are also counted on their own.
+    Then a class may turn up late, ``alpha_epsilon`` may be changed, two classifiers may `merge`,
+    each exactly as if it had been so from the start; and `forget` works. Other families of several
+    outputs (NodeWISKI, ExactGP) need all ``classes`` beforehand and keep ``alpha_epsilon``: what
+    becomes of a point there depends on its noise.
 
     Costs are those of the surrogate with C outputs of known noise. The counts double its memory;
     `observe` counts each point for its class alone; a class more, a change of ``alpha_epsilon`` and
@@ -97,7 +97,7 @@ class DirichletClassifier(CountedClasses):
     ) -> None:
         dim, _ = sizes_of(train_X, train_X, None)
         labels, pairs = read_labels(train_y, len(train_X)), Pairs.of(alpha_epsilon)
-        known = [] if classes is None else checked_classes(classes)
+        known = [] if classes is None else reading.checked_classes(classes)
         known += unseen(labels, known)
         if not known:
             raise InputError("a class", "neither labels nor `classes`", "Name the classes.")
@@ -111,11 +111,11 @@ class DirichletClassifier(CountedClasses):
         kernel = covar_module or family(X[:0], none[:, :1], none[:, :1], **options).covar_module
         model = family(X[:0], none, none, covar_module=kernel_for(kernel, len(known)), **options)
         model._set_prior_mean(X.new_full((len(known),), pairs.other.target))
-        counted = isinstance(model, AdditiveGP) and model.promises.order_invariant
-        tallies = [tally(cast(AdditiveGP, model), kernel) for _ in known] if counted else []
+        counted = model.promises.additive and model.promises.order_invariant
+        streams = [target_free_stream(model, kernel) for _ in known] if counted else []
         nn.Module.__init__(self)
-        self._lock = Lock()
-        self._become(model, tallies, dict.fromkeys(known, 0), pairs)
+        self._lock = StateLock()
+        self._hold(model, streams, dict.fromkeys(known, 0), pairs)
         self.observe(train_X, train_y)
         self.eval()
 
@@ -128,49 +128,43 @@ class DirichletClassifier(CountedClasses):
             X: ``n x d`` raw inputs.
             y: ``n`` labels, of the kind seen so far; a label not seen so far is a class more.
 
-        Returns:
-            The classifier itself.
-
         Raises:
             InputError, ShapeError, DtypeError, BoundsError: on data that do not fit.
             UnsupportedError: on a late class, where the family's state cannot have one.
         """
-        return self._lock(torch.no_grad()(self._observe))(X, y)
-
-    def _observe(self, X: Tensor, y: Any) -> Self:
         self.model._check_points(X)
         labels = read_labels(y, len(X))
-        late = unseen(labels, self._classes)
         others = X.new_zeros(*X.shape[:-1], len(self._classes), dtype=self.model.dtype)
-        self.model._check_batch(X, others, others + 1.0, noise_known=True)
-        if not labels:
-            return self
-        seen, model, tallies = dict(self._seen), self.model, self._counts()
+        self.model._check_batch(X, others, others + 1.0)
+        if labels:
+            self._absorb_labels(X, labels)
+        return self
+
+    @all_or_nothing
+    def _absorb_labels(self, X: Tensor, labels: list[Label]) -> None:
+        """Absorb checked labels, of late classes too."""
+        late, seen = unseen(labels, self._classes), dict(self._seen)
+        model, streams = self.model, self._streams_of_classes()
         if late:
-            self._need_tallies(f"all classes named beforehand ({late[0]!r} is new)")
+            self._need_class_sums(f"all classes named beforehand ({late[0]!r} is new)")
             seen |= dict.fromkeys(late, 0)
-            tallies += [tally(cast(AdditiveGP, model), self._kernel()) for _ in late]
-            model = self._told(tallies, len(seen), self._pairs)
+            streams += [target_free_stream(model, self._kernel()) for _ in late]
+            model = self._combined(streams, len(seen), self._pairs)
         before = telling(seen)
         column = {label: k for k, label in enumerate(seen)}
         index = torch.tensor([column[label] for label in labels], device=X.device)
         named = index.unsqueeze(-1) == torch.arange(len(seen), device=X.device)
-        targets, noises = self._pairs.regressions(named, X)
         for label in labels:
             seen[label] += 1
-
-        def absorb() -> None:
-            model._absorb_raw(X, targets, noises)
-            aligned(tallies, cast(AdditiveGP, model))
-            for k, one in enumerate(tallies):
-                if bool(named[:, k].any()):
-                    count(one, X[named[:, k]])
-            if telling(seen) != before:  # the next fit starts from several places
-                model._register_state("_explored", model.get_buffer("_explored").new_empty(0))
-
-        together([model, *tallies], absorb)
-        self._become(model, tallies, seen, self._pairs)
-        return self
+        self._become(model, streams, seen, self._pairs)
+        model._absorb_batch(X, *self._pairs.regressions(named, X))
+        for k, one in enumerate(streams):
+            align(one, model)
+            if bool(named[:, k].any()):
+                absorb_points(one, X[named[:, k]])
+        if telling(seen) != before:  # the next fit starts from several places
+            memory = model.stream.read().fits
+            model._note(fits=FitMemory(memory.curvature, memory.explored[:0]))
 
     @property
     def alpha_epsilon(self) -> float:
@@ -183,9 +177,10 @@ class DirichletClassifier(CountedClasses):
     @alpha_epsilon.setter
     def alpha_epsilon(self, value: float) -> None:
         pairs = Pairs.of(value)
-        self._need_tallies("the alpha_epsilon it was built with")
-        model = self._told(self._counts(), len(self._classes), pairs)
-        self._become(model, self._counts(), self._seen, pairs)
+        self._need_class_sums("the alpha_epsilon it was built with")
+        streams = self._streams_of_classes()
+        model = self._combined(streams, len(self._classes), pairs)
+        self._become(model, streams, self._seen, pairs)
 
     def merge(self, other: DirichletClassifier) -> Self:
         """Add another stream's labels in place; classes that only it has come behind. O(C^2 m^2).
@@ -199,16 +194,16 @@ class DirichletClassifier(CountedClasses):
         if not isinstance(other, DirichletClassifier):
             raise StateError("a DirichletClassifier", type(other).__name__, "Merge their like.")
         for one in (self, other):
-            one._need_tallies("a family whose streams merge")
+            one._need_class_sums("a family whose streams merge")
         known = self._classes + unseen(other._classes, self._classes)
-        tallies = copy.deepcopy(self._counts())
-        late = known[len(tallies) :]
-        tallies += [tally(cast(AdditiveGP, self.model), self._kernel()) for _ in late]
-        for label, theirs in zip(other._classes, other._counts(), strict=True):
-            tallies[known.index(label)].merge(theirs)
-        model = self._told(tallies, len(known), self._pairs)
-        seen = {k: one.num_observed for k, one in zip(known, tallies, strict=True)}
-        self._become(model, tallies, seen, self._pairs)
+        streams = copy.deepcopy(self._streams_of_classes())
+        late = known[len(streams) :]
+        streams += [target_free_stream(self.model, self._kernel()) for _ in late]
+        for label, theirs in zip(other._classes, other._streams_of_classes(), strict=True):
+            streams[known.index(label)].merge(theirs)
+        model = self._combined(streams, len(known), self._pairs)
+        seen = {k: one.num_observed for k, one in zip(known, streams, strict=True)}
+        self._become(model, streams, seen, self._pairs)
         return self
 
     # -- hyperparameters -------------------------------------------------------------------------
@@ -231,9 +226,14 @@ class DirichletClassifier(CountedClasses):
         for parameter, value in before:
             rows = parameter.data.view(len(self._classes), -1)
             rows[silent] = value.view(len(self._classes), -1)[silent]
-        tallies = self._counts()
-        together(tallies, lambda: aligned(tallies, cast(AdditiveGP, self.model)))
+        self._align_classes()
         return report
+
+    @all_or_nothing
+    def _align_classes(self) -> None:
+        """Have the sums of each class follow features that a fit has selected."""
+        for one in self._streams_of_classes():
+            align(one, self.model)
 
 
 def _family(surrogate: Any, dim: int) -> Callable[..., StreamingGP]:

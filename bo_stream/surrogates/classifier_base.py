@@ -1,9 +1,10 @@
-"""What a classifier holds: a surrogate of an output for each class, and a tally of each class."""
+"""What a classifier holds: a surrogate with an output for each class, and sums of each class."""
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, Self, cast
 
 import torch
@@ -11,12 +12,10 @@ from gpytorch.kernels import Kernel
 from torch import Tensor, nn
 
 from bo_stream.base import checkpoint
-from bo_stream.base.additive import AdditiveGP
-from bo_stream.base.botorch_model import ProcessModel
-from bo_stream.base.composite import Composite
-from bo_stream.base.state import Lock
+from bo_stream.base.botorch_model import BoTorchModel
+from bo_stream.base.changes import StateLock, all_or_nothing
 from bo_stream.base.streaming_gp import StreamingGP
-from bo_stream.base.target_free_sums import empty_like, tally, tell, together
+from bo_stream.base.target_free_sums import combine, empty_like, target_free_stream
 from bo_stream.errors import StateError, UnsupportedError
 from bo_stream.mathematics.classification.class_counts import Seen, read_settings, settings_of
 from bo_stream.mathematics.classification.label_targets import Pairs
@@ -26,20 +25,38 @@ from bo_stream.mathematics.classification.latent import LatentClasses
 __all__ = ["CountedClasses"]
 
 
-class CountedClasses(Composite, LatentClasses):
-    """A surrogate with an output for each class; by family, a tally for each; saved as one.
+class CountedClasses(LatentClasses):
+    """A surrogate with an output for each class; by family, sums of each class; saved as one.
+
+    All of them share one lock, so that they change together.
 
     Attributes:
         model: The surrogate.
-        tallies: One a class, or none at all.
+        class_streams: A target-free stream of the points of each class
+            (`bo_stream.base.target_free_sums`), or none at all.
     """
 
     model: StreamingGP
-    tallies: nn.ModuleList
+    class_streams: nn.ModuleList
+    _lock: StateLock
 
-    def _become(self, model: StreamingGP, tallies: Sequence[Any], seen: Seen, pairs: Pairs) -> None:
-        self.model, self.tallies = model, nn.ModuleList(tallies)
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        checkpoint.loadable(cls)
+
+    def _hold(self, model: StreamingGP, streams: Sequence[Any], seen: Seen, pairs: Pairs) -> None:
+        """Hold other parts."""
+        for stream in (model, *streams):
+            stream._lock = self._lock
+        self.model, self.class_streams = model, nn.ModuleList(streams)
         self._classes, self._seen, self._pairs = list(seen), seen, pairs
+
+    @all_or_nothing
+    def _become(self, model: StreamingGP, streams: Sequence[Any], seen: Seen, pairs: Pairs) -> None:
+        """Hold other parts, or those from before if that fails."""
+        before = (self.model, self._streams_of_classes(), self._seen, self._pairs)
+        self._lock.on_failure(partial(self._hold, *before))
+        self._hold(model, streams, seen, pairs)
 
     @property
     def num_observed(self) -> int:
@@ -60,6 +77,7 @@ class CountedClasses(Composite, LatentClasses):
         """The log evidence of the transformed labels, summed over classes, 0-dim."""
         return self.model.log_evidence()
 
+    @all_or_nothing
     def forget(self, factor: float) -> Self:
         """Count all labels so far ``factor`` times, as `StreamingGP.forget` has it.
 
@@ -67,13 +85,13 @@ class CountedClasses(Composite, LatentClasses):
             InputError: on a factor that is not above 0 and at most 1.
             UnsupportedError: by a family that cannot forget.
         """
-        together(self._streams(), lambda: [part.forget(factor) for part in self._streams()])
+        for part in self._streams():
+            part.forget(factor)
         return self
 
-    def believing(self, X: Tensor) -> ProcessModel:
+    def believing(self, X: Tensor) -> BoTorchModel:
         """The latent functions as if labels at ``q x d`` raw points were known: means stay, and
-        variances shrink as the precision to be expected of a label has it. For points under
-        evaluation.
+        variances shrink by a label's expected precision. For points under evaluation.
         """
         with torch.no_grad():
             noise = self._pairs.expected_noise(self.predict_proba(X))
@@ -105,57 +123,57 @@ class CountedClasses(Composite, LatentClasses):
             raise StateError(f"the state of a {type(self).__name__}", repr(header), "Load its own.")
         seen, pairs = read_settings(header)
         known = list(seen)
-        model, tallies = copy.deepcopy(self.model), copy.deepcopy(self._counts())
-        if known != self._classes and tallies:
-            tallies = [tally(cast(AdditiveGP, model), self._kernel()) for _ in known]
+        model, streams = copy.deepcopy(self.model), copy.deepcopy(self._streams_of_classes())
+        if known != self._classes and streams:
+            streams = [target_free_stream(model, self._kernel()) for _ in known]
             model = empty_like(model, len(known), self._kernel())
         elif known != self._classes:
             raise StateError(f"classes {self._classes}", f"{known}", "Build it with these.")
-        for prefix, part in [("model.", model), *_numbered(tallies)]:
-            cut = len(prefix)
-            own = {k[cut:]: v for k, v in state_dict.items() if k.startswith(prefix)}
+        for prefix, part in [("model.", model), *_numbered(streams)]:
+            start = len(prefix)
+            own = {k[start:]: v for k, v in state_dict.items() if k.startswith(prefix)}
             part.load_state_dict(own, strict, assign=assign)
-        self._become(model, tallies, seen, pairs)
+        self._become(model, streams, seen, pairs)
 
-    def _taken_apart(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        return settings_of(self._seen, self._pairs), {
-            "model": self.model,
-            **dict(_numbered(self.tallies)),
-        }
+    def _parts(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """What a checkpoint holds: plain settings, and surrogates by name."""
+        streams = dict(_numbered(self.class_streams))
+        return settings_of(self._seen, self._pairs), {"model": self.model, **streams}
 
     @classmethod
-    def _put_together(cls, settings: Mapping[str, Any], parts: Mapping[str, Any]) -> Self:
+    def _of_parts(cls, settings: Mapping[str, Any], parts: Mapping[str, Any]) -> Self:
+        """The classifier of settings and surrogates."""
         made, (seen, pairs) = cls.__new__(cls), read_settings(settings)
         nn.Module.__init__(made)
-        made._lock = Lock()
-        tallies = [parts[name] for name, _ in _numbered(seen) if name in parts]
-        made._become(parts["model"], tallies, seen, pairs)
+        made._lock = StateLock()
+        streams = [parts[name] for name, _ in _numbered(seen) if name in parts]
+        made._hold(parts["model"], streams, seen, pairs)
         made.eval()
         return made
 
     # -- pieces ----------------------------------------------------------------------------------
 
     def _streams(self) -> list[StreamingGP]:
-        return [self.model, *self._counts()]
+        return [self.model, *self._streams_of_classes()]
 
-    def _counts(self) -> list[AdditiveGP]:
-        """A tally for each class, or none at all."""
-        return cast("list[AdditiveGP]", list(self.tallies))
+    def _streams_of_classes(self) -> list[StreamingGP]:
+        return cast("list[StreamingGP]", list(self.class_streams))
 
     def _kernel(self) -> Kernel:
         """The kernel that every class starts with."""
-        return self._counts()[0].covar_module
+        return self._streams_of_classes()[0].covar_module
 
-    def _need_tallies(self, what: str) -> None:
-        if not len(self.tallies):
+    def _need_class_sums(self, what: str) -> None:
+        """Refuse what only families of additive statistics can do."""
+        if not len(self.class_streams):
             raise UnsupportedError(
                 f"{what} for {type(self.model).__name__}",
                 "something else",
                 "Give `classes` when building it, or use WISKI or HSGP.",
             )
 
-    def _told(self, tallies: Sequence[AdditiveGP], outputs: int, pairs: Pairs) -> StreamingGP:
-        """A surrogate of what tallies have counted, with the hyperparameters of now."""
+    def _combined(self, streams: Sequence[StreamingGP], outputs: int, pairs: Pairs) -> StreamingGP:
+        """A surrogate of the points of each class, with the present hyperparameters."""
         model = empty_like(self.model, outputs, self._kernel())
         before = self.model._prior_mean().detach()
         means = before.new_full((outputs,), pairs.other.target)
@@ -167,9 +185,9 @@ class CountedClasses(Composite, LatentClasses):
             parameter.requires_grad_(old.requires_grad)
         model._set_prior_mean(means)
         own = torch.eye(outputs, dtype=torch.bool, device=means.device)
-        tell(cast(AdditiveGP, model), tallies, *pairs.regressions(own, means))
+        combine(model, streams, *pairs.regressions(own, means))
         return model
 
 
 def _numbered(parts: Any) -> list[tuple[str, Any]]:
-    return [(f"tallies.{k}.", part) for k, part in enumerate(parts)]
+    return [(f"class_streams.{k}.", part) for k, part in enumerate(parts)]

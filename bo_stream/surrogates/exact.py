@@ -14,7 +14,6 @@ from gpytorch.kernels import Kernel
 from torch import Size, Tensor
 
 from bo_stream.base.fitting.evidence import log_evidence
-from bo_stream.base.gp_model import News
 from bo_stream.base.options import CommonOptions
 from bo_stream.base.streaming_gp import Promises, StreamingGP
 from bo_stream.mathematics.linalg import chol_psd
@@ -39,6 +38,11 @@ class ExactState:
     Y: Tensor = shaped("o n")
     R: Tensor = shaped("o n", "positive")
 
+    def rescaled(self, shift: Tensor, factor: Tensor, known_noise: bool) -> ExactState:
+        """The data with targets ``(y - shift) / factor`` and, where known, noise to match."""
+        R = self.R / factor.square().unsqueeze(-1) if known_noise else self.R
+        return ExactState(self.X, (self.Y - shift.unsqueeze(-1)) / factor.unsqueeze(-1), R)
+
 
 @dataclass(frozen=True)
 class ExactProcess(ExpandedProcess):
@@ -52,7 +56,7 @@ class ExactProcess(ExpandedProcess):
     mean: Tensor
 
     def at(self, X: Tensor) -> FactorGaussian:
-        """The law at points ``batch x q x d``: O(n^2 q).
+        """The joint posterior at points ``batch x q x d``: O(n^2 q).
 
         One triangular solve for the whole batch: a batched one would copy the factor per batch.
         """
@@ -110,7 +114,7 @@ class ExactGP(StreamingGP):
         train_Yvar: ``n x m`` raw noise variances, or None to learn the noise.
         bounds: Optional ``2 x d`` raw bounds; points outside are refused.
         common: ``covar_module``, ``mean_module``, ``likelihood``, ``input_transform``,
-            ``outcome_transform``: see `StreamingGP`.
+            ``outcome_transform``: see `CommonOptions`.
 
     Example:
         >>> import torch
@@ -124,7 +128,7 @@ class ExactGP(StreamingGP):
         order_invariant=True, bytes_constant=False, updates_without_drift=300, multi_output=True
     )
 
-    _news_kept = BORDERED
+    _update_limit = BORDERED
 
     def __init__(
         self,
@@ -147,10 +151,6 @@ class ExactGP(StreamingGP):
         columns = (state.Y, Y), (state.R, R.expand(Y.shape))
         return ExactState(torch.cat([state.X, X]), *(torch.cat(pair, -1) for pair in columns))
 
-    def _rescale(self, state: ExactState, shift: Tensor, factor: Tensor) -> ExactState:
-        R = state.R if self.noise_mode == "learned" else state.R / factor.square().unsqueeze(-1)
-        return ExactState(state.X, (state.Y - shift.unsqueeze(-1)) / factor.unsqueeze(-1), R)
-
     def _factor(self, state: ExactState) -> tuple[Tensor, Tensor]:
         """Cholesky factor of ``K + D`` (``o x n x n``) and the noise (``o x n``),
         differentiable.
@@ -168,16 +168,16 @@ class ExactGP(StreamingGP):
         kernel = frozen_kernel(self.covar_module)
         return ExactProcess(kernel, state.X, L, w.squeeze(-1), noise, mean)
 
-    def _update_process(self, process: PosteriorProcess, news: tuple[News, ...]) -> ExactProcess:
+    def _update_process(
+        self, process: PosteriorProcess, X: Tensor, Y: Tensor, R: Tensor
+    ) -> ExactProcess:
         """Border the factor: O(n^2 q)."""
-        X, parts = torch.cat([b.X for b in news]), zip(*((b.Y, b.R) for b in news), strict=True)
-        Y, R = (torch.cat(part, -1) for part in parts)
         noise = self._noise_scale().unsqueeze(-1) * R
         return cast(ExactProcess, process).bordered(X, Y, noise.expand(Y.shape))
 
     def _objective(self, profile_mean: bool) -> tuple[Tensor, Tensor | None]:
         """Log evidence summed over outputs: O(n^3)."""
-        state = cast(ExactState, self.held())
+        state = cast(ExactState, self.state)
         L, _ = self._factor(state)
         known = None if profile_mean and len(state.X) else self._prior_mean()
         return log_evidence(L, state.Y, known)

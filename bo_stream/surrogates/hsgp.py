@@ -13,9 +13,11 @@ from typing import Any, Self, Unpack, cast
 import torch
 from torch import Tensor
 
-from bo_stream.base.feature_selection import ChoosingGP
+from bo_stream.base import additive
+from bo_stream.base.feature_selection import all_buffered, check_buffered, fit_and_select, select
+from bo_stream.base.fitting.report import FitReport
 from bo_stream.base.options import CommonOptions, whole_number
-from bo_stream.base.streaming_gp import Promises
+from bo_stream.base.streaming_gp import Promises, StreamingGP
 from bo_stream.errors import BoundsError
 from bo_stream.mathematics.hilbert_features.basis import Basis
 from bo_stream.mathematics.hilbert_features.density import (
@@ -26,6 +28,7 @@ from bo_stream.mathematics.hilbert_features.density import (
 from bo_stream.mathematics.hilbert_features.evidence import spectral_evidence
 from bo_stream.mathematics.hilbert_features.state import SpectralState
 from bo_stream.mathematics.posterior.features import FeatureProcess
+from bo_stream.mathematics.posterior.process import PosteriorProcess
 from bo_stream.mathematics.sufficient_statistics.evidence import Factorisation
 
 __all__ = ["HSGP"]
@@ -34,7 +37,7 @@ MOVED = 0.2
 """Change of a lengthscale's logarithm from which a fit chooses the features anew."""
 
 
-class HSGP(ChoosingGP):
+class HSGP(StreamingGP):
     """Gaussian process on products of sines over a box around the bounds, with constant-size state.
 
     Exact inference for its own prior, whose covariance is ``sum_j lambda_j phi_j(x) phi_j(z)`` over
@@ -68,7 +71,7 @@ class HSGP(ChoosingGP):
             once and for all; nothing is held then. For streams on several machines.
         common: ``bounds`` (needed), ``covar_module`` (an RBF or Matern kernel, scaled or not),
             ``mean_module``, ``likelihood``, ``input_transform``, ``outcome_transform``: see
-            `StreamingGP`.
+            `CommonOptions`.
 
     Raises:
         UnsupportedError: on another kernel.
@@ -87,7 +90,11 @@ class HSGP(ChoosingGP):
     """
 
     promises = Promises(
-        order_invariant=True, bytes_constant=True, updates_without_drift=10_000, multi_output=True
+        order_invariant=True,
+        bytes_constant=True,
+        updates_without_drift=10_000,
+        multi_output=True,
+        additive=True,
     )
 
     needs_bounds = True
@@ -110,42 +117,55 @@ class HSGP(ChoosingGP):
         self.num_features = whole_number("num_features", num_features, 1)
         self.opening = whole_number("opening", opening, 0)
         self.lengthscales = checked_lengthscales(lengthscales, self._dim)
-        self._news_kept = num_features // 4
-        image = self._transformed(self.get_buffer("bounds"))
+        self._update_limit = num_features // 4
+        image = self._transformed(cast(Tensor, self.bounds))
         self._box = torch.stack([image.amin(0), image.amax(0)]).tolist()
         self._begin(train_X, train_Y, train_Yvar)
 
     # -- features --------------------------------------------------------------------------------
 
     def choose_features(self) -> Self:
-        """Choose the features anew, for the kernel's lengthscales of now. O(n m^2).
-
-        Returns:
-            The surrogate itself.
+        """Select features for the kernel's present lengthscales. O(n m^2).
 
         Raises:
             StateError: if more points were seen than are held, or features were given once and for
                 all.
         """
-        self._check_choosable()
-        self._wholly(lambda: self._choose(self._fitting()))
+        remedy = "Build it anew with a larger `opening`, or without `lengthscales`."
+        check_buffered(self, self._can_select(), remedy)
+        select(self, self._suited_features())
         return self
+
+    def fit(self, max_evals: int | None = None) -> FitReport:
+        """Fit the hyperparameters, warm-started, and the features to them while that is possible.
+
+        A selection of features takes no evaluation; where none are left after it, the report has
+        the value under the features of before. Interrupted, it leaves the best hyperparameters seen
+        under the features in use at that point.
+
+        Args:
+            max_evals: Most objective-and-gradient evaluations; None: until the gain falls below
+                0.01 nat.
+        """
+        return fit_and_select(self, super().fit, max_evals)
 
     @property
     def feature_lengthscales(self) -> Tensor:
         """The lengthscales (of transformed inputs) that the features were chosen for, ``d``."""
-        return cast(SpectralState, self.held()).basis.lengthscales.clone()
+        return cast(SpectralState, self.state).basis.lengthscales.clone()
 
-    def _choosable(self) -> bool:
-        return self.lengthscales is None and super()._choosable()
+    def _can_select(self) -> bool:
+        """Whether other features can be selected."""
+        return self.lengthscales is None and all_buffered(self)
 
-    def _misfit(self) -> bool:
+    def _features_outdated(self) -> bool:
+        """Whether lengthscales have moved far from those that the features were chosen for."""
         moved = (self._lengthscales() / self.feature_lengthscales).log().abs()
         return float(moved.max()) > MOVED
 
-    def _fitting(self) -> Basis:
+    def _suited_features(self) -> Basis:
         """The features for the lengthscales given, or else for those of the kernel."""
-        given, like = self.lengthscales, self.get_buffer("_noise_sum")
+        given, like = self.lengthscales, self._like
         lengthscales = self._lengthscales() if given is None else like.new_tensor(given)
         low, high = like.new_tensor(self._box)
         return Basis.choose(lengthscales, low, high - low, self.num_features)
@@ -166,16 +186,24 @@ class HSGP(ChoosingGP):
 
     def _empty_state(self) -> SpectralState:
         shared = self.noise_mode == "learned"
-        return SpectralState.on(self._fitting(), self.num_outputs, shared, self._sizes()["w"])
+        return SpectralState.on(
+            self._suited_features(), self.num_outputs, shared, self._sizes()["w"]
+        )
 
     def _absorb(
         self, state: SpectralState, X: Tensor, Y: Tensor, R: Tensor, *, exact: bool
     ) -> SpectralState:
         """A += W'R^-1 W, b += W'R^-1 y, yy += y'R^-1 y, ld += sum log r (MATHS 2.2)."""
-        self._check_noise(X, R)
+        additive.check_noise(self, X, R)
         if not (exact or self.num_observed):
-            state = state.resummed(self._fitting(), 0)
+            state = state.resummed(self._suited_features(), 0)
         return state.absorb_at(X, Y, R, self._undo, self.num_observed)
+
+    def _update_process(
+        self, process: PosteriorProcess, X: Tensor, Y: Tensor, R: Tensor
+    ) -> PosteriorProcess | None:
+        """Fold the data into the posterior of the coefficients: O(q m^2)."""
+        return additive.updated(process, X, Y, self._noise_scale().unsqueeze(-1) * R)
 
     # -- posterior and objective -----------------------------------------------------------------
 
@@ -188,7 +216,7 @@ class HSGP(ChoosingGP):
 
     def _objective(self, profile_mean: bool) -> tuple[Tensor, Tensor | None]:
         """Log evidence with closed-form gradients (MATHS 2.3, 2.4, 2.9)."""
-        state = cast(SpectralState, self.held())
+        state = cast(SpectralState, self.state)
         total, made = self._evidence(state, profile_mean)
         return total, torch.stack([f.mean for f in made]) + state.origin if profile_mean else None
 

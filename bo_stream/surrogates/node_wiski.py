@@ -45,7 +45,7 @@ class NodeWISKI(StreamingGP):
         train_Yvar: ``n x m`` raw noise variances, or None to learn the noise.
         bounds: Optional ``2 x d`` raw bounds; points outside are refused.
         common: ``covar_module`` (any gpytorch kernel), ``mean_module``, ``likelihood``,
-            ``input_transform``, ``outcome_transform``: see `StreamingGP`.
+            ``input_transform``, ``outcome_transform``: see `CommonOptions`.
         cap: Most nodes, at least 2. Only exact conditioning goes beyond it.
         tolerance: A point whose variance given the nodes is below this share of its noise variance,
             or a tenth of this share of the prior variance, becomes no node. Loose tolerances cost
@@ -86,7 +86,7 @@ class NodeWISKI(StreamingGP):
     @property
     def nodes(self) -> Tensor:
         """The nodes, ``m x d``, raw, float64."""
-        return self._raw_inputs(self.held().Z)
+        return self._raw_inputs(self.state.Z)
 
     # -- state -----------------------------------------------------------------------------------
 
@@ -105,11 +105,8 @@ class NodeWISKI(StreamingGP):
         limits: dict[str, Any] = {"cap": self.cap, "tolerance": self.tolerance, "exact": exact}
         return absorb(state, X, Y, R.expand(Y.shape), self._prior(), **limits)
 
-    def _rescale(self, state: NodeState, shift: Tensor, factor: Tensor) -> NodeState:
-        return state.rescaled(shift, factor, self.noise_mode != "learned")
-
     def _prior(self) -> NodePrior:
-        """The hyperparameters of now."""
+        """The present hyperparameters."""
         s2, mean = self._noise_scale().detach().clone(), self._prior_mean().detach().clone()
         return NodePrior(frozen_kernel(self.covar_module), s2, mean)
 
@@ -120,7 +117,7 @@ class NodeWISKI(StreamingGP):
 
     def _objective(self, profile_mean: bool) -> tuple[Tensor, Tensor | None]:
         """Log evidence with closed-form gradients (MATHS 2.8): O(m^3)."""
-        state = self.held()
+        state = self.state
         s2, c = self._noise_scale(), self._prior_mean() - state.origin
         total, means = node_evidence(state, self.covar_module, s2, c, profile_mean)
         return total, means + state.origin if profile_mean else None

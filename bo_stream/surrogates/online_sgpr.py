@@ -11,14 +11,17 @@ from __future__ import annotations
 from typing import Any, NoReturn, Self, Unpack, cast
 
 import torch
+from gpytorch.mlls import MarginalLogLikelihood
 from torch import Tensor
 
+from bo_stream.base.changes import all_or_nothing, exclusive
+from bo_stream.base.fitting.report import FitReport
 from bo_stream.base.hyperparameter_key import numbers_of
 from bo_stream.base.options import CommonOptions
 from bo_stream.base.streaming_gp import Promises, StreamingGP
 from bo_stream.errors import InputError, UnsupportedError
 from bo_stream.growth import VIPS, GrowthPolicy
-from bo_stream.growth.fits import REFIT_FROM, GrowingFits
+from bo_stream.growth.fits import REFIT_FROM, fit_growing
 from bo_stream.growth.misfit_monitor import Watch
 from bo_stream.growth.policy import checked_policy
 from bo_stream.growth.step import JOIN, Choice, Outcome, step
@@ -31,7 +34,7 @@ from bo_stream.mathematics.posterior.factor import frozen_kernel
 __all__ = ["LastUpdate", "OnlineSGPR"]
 
 
-class OnlineSGPR(GrowingFits, StreamingGP):
+class OnlineSGPR(StreamingGP):
     """Sparse GP with inducing points that a growth policy chooses, updated in closed form.
 
     With M inducing points: memory O(M^2 + the last batch) whatever has been seen; `observe` of N
@@ -54,7 +57,7 @@ class OnlineSGPR(GrowingFits, StreamingGP):
         train_Yvar: ``n x 1`` raw noise variances, or None to learn the noise.
         bounds: Optional ``2 x d`` raw bounds; points outside are refused.
         common: ``covar_module`` (any gpytorch kernel), ``mean_module``, ``likelihood``,
-            ``input_transform``, ``outcome_transform``: see `StreamingGP`.
+            ``input_transform``, ``outcome_transform``: see `CommonOptions`.
         growth: Which inducing points a batch leaves behind; see `bo_stream.growth`.
         jitter: Added to ``K(Z, Z)``, relative to the prior variance.
         trust: Largest change of the logarithm of a hyperparameter in one fit to any batch but the
@@ -99,8 +102,6 @@ class OnlineSGPR(GrowingFits, StreamingGP):
         self.jitter, self.trust = jitter, trust
         self._begin(train_X, train_Y, train_Yvar)
 
-    # -- what the user sees ----------------------------------------------------------------------
-
     def observe(
         self, X: Tensor, Y: Tensor, Yvar: Tensor | None = None, refit: bool | None = None
     ) -> Self:
@@ -111,9 +112,6 @@ class OnlineSGPR(GrowingFits, StreamingGP):
             Y: ``n x 1`` raw outcomes.
             Yvar: ``n x 1`` raw noise variances, for a surrogate of known noise only.
             refit: Learn hyperparameters from this batch; None: if it has at least 20 points.
-
-        Returns:
-            The surrogate itself.
 
         Raises:
             ShapeError, DtypeError, InputError, NoiseError, BoundsError: before any change.
@@ -126,17 +124,17 @@ class OnlineSGPR(GrowingFits, StreamingGP):
     @property
     def inducing_points(self) -> Tensor:
         """The inducing points, ``M x d``, raw, float64."""
-        return self._raw_inputs(self._record().now.Z)
+        return self._raw_inputs(self.state.now.Z)
 
     @property
     def last_update(self) -> LastUpdate:
         """What the last batch (or conditioning) did to the inducing points, and its bounds."""
-        return self._record().last_update()
+        return cast(StreamRecord, self.state).last_update()
 
     @property
     def watch(self) -> Watch:
         """How its predictions of the batches that it was fitted to held up before each fit."""
-        return self._record().watch
+        return cast(Watch, self.state.watch)
 
     @property
     def bound_sum(self) -> Tensor:
@@ -146,7 +144,7 @@ class OnlineSGPR(GrowingFits, StreamingGP):
         all data; with all inputs among the inducing points it is the evidence. Otherwise it is an
         estimate and no bound (MATHS 3.5).
         """
-        return self._record().bound_sum()
+        return cast(StreamRecord, self.state).bound_sum()
 
     def log_evidence(self) -> NoReturn:
         """Refused: data absorbed earlier are summarised under the hyperparameters of their time."""
@@ -166,11 +164,8 @@ class OnlineSGPR(GrowingFits, StreamingGP):
     def _layout(self) -> dict[str, Any]:
         return {**super()._layout(), "jitter": self.jitter}
 
-    def _record(self) -> StreamRecord:
-        return cast(StreamRecord, self.held())
-
     def _empty_state(self) -> StreamRecord:
-        return StreamRecord.empty(self._dim, self.jitter, numbers_of(self.covar_module))
+        return StreamRecord.empty(self._dim, self.jitter, self._kernel_numbers())
 
     def _absorb(
         self, state: StreamRecord, X: Tensor, Y: Tensor, R: Tensor, *, exact: bool
@@ -182,7 +177,7 @@ class OnlineSGPR(GrowingFits, StreamingGP):
         batch = state.batch_of(X, Y[0], R[0], self._noise_scale().detach()[0])
         choose = JOIN if exact else self.growth
         outcome = self._step(state.now, state.kernel_now, batch, choose)
-        return state.after(batch, R[0], outcome, numbers_of(self.covar_module))
+        return state.after(batch, R[0], outcome, self._kernel_numbers())
 
     def _rescale(self, state: StreamRecord, shift: Tensor, factor: Tensor) -> StreamRecord:
         return state.rescaled(shift[0], factor[0], self.noise_mode != "learned")
@@ -190,27 +185,60 @@ class OnlineSGPR(GrowingFits, StreamingGP):
     def _step(
         self, before: SGPRState, kernel: Tensor, batch: Batch, choose: Choice | GrowthPolicy | str
     ) -> Outcome:
-        """`bo_stream.growth.step.step` under the hyperparameters of now."""
+        """`bo_stream.growth.step.step` under the present hyperparameters."""
         own, mean = frozen_kernel(self.covar_module), self._prior_mean().detach()[0].clone()
-        return step(before, batch, own, mean, choose, same_kernel=self._unchanged(kernel))
+        return step(before, batch, own, mean, choose, same_kernel=self._kernel_is(kernel))
 
     def _kernel_numbers(self) -> Tensor:
         return numbers_of(self.covar_module)
 
-    def _unchanged(self, kernel: Tensor) -> bool:
-        """Whether the kernel still is what it was."""
-        return torch.equal(kernel, numbers_of(self.covar_module).to(kernel))
+    def _kernel_is(self, kernel: Tensor) -> bool:
+        """Whether the kernel has not changed since it had these numbers."""
+        return torch.equal(kernel, self._kernel_numbers().to(kernel))
+
+    @exclusive
+    @torch.enable_grad()
+    def fit(self, max_evals: int | None = None) -> FitReport:
+        """Fit the hyperparameters to the last batch's online bound, and replay its update.
+
+        `bo_stream.growth.fits` explains what the first fit does beyond that, and later ones.
+
+        Args:
+            max_evals: Most objective-and-gradient evaluations, O(N M^2 + M^3) each; if given, there
+                is one climb and no search.
+        """
+        return fit_growing(self, max_evals)
+
+    def _fit_for_botorch(self, mll: MarginalLogLikelihood, *args: Any) -> MarginalLogLikelihood:
+        mll = super()._fit_for_botorch(mll, *args)
+        self._replay_last_batch(reselect=False)
+        return mll
+
+    def reselect(self) -> Self:
+        """Choose the inducing points of the last batch again, under the present hyperparameters."""
+        self._replay_last_batch(reselect=True)
+        return self
+
+    @all_or_nothing
+    def _replay_last_batch(self, *, reselect: bool) -> None:
+        """Absorb the last batch once more, from the state before it, as hyperparameters now are."""
+        state = self.state
+        batch = state.last_batch(self._noise_scale().detach()[0])
+        if batch.size:
+            choose = self.growth if reselect else state.choice()
+            outcome = self._step(state.before, state.kernel_before, batch, choose)
+            self._replace(state=state.settled(outcome, self._kernel_numbers()))
 
     # -- posterior and objective -----------------------------------------------------------------
 
     def _build_process(self, state: StreamRecord) -> SparseProcess:
-        kernel, same = frozen_kernel(self.covar_module), self._unchanged(state.kernel_now)
+        kernel, same = frozen_kernel(self.covar_module), self._kernel_is(state.kernel_now)
         mean = self._prior_mean().detach()[0].clone()
         return SparseProcess.of(kernel, rebase(state.now, kernel, mean, same_kernel=same)[0])
 
     def _objective(self, profile_mean: bool) -> tuple[Tensor, Tensor | None]:
         """Online bound of the last batch (MATHS 3.3, step 5): O(N M^2 + M^3)."""
-        state, mean = self._record(), self._prior_mean()[0]
+        state, mean = cast(StreamRecord, self.state), self._prior_mean()[0]
         batch, before = state.last_batch(self._noise_scale()[0]), state.before
         if not batch.size:
             return before.kappa.new_zeros(()), None

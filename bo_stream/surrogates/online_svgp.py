@@ -54,7 +54,7 @@ class OnlineSVGP(StreamingGP):
         train_Yvar: ``n x 1`` raw noise variances, or None to learn the noise.
         bounds: Optional ``2 x d`` raw bounds; points outside are refused.
         common: ``covar_module`` (any gpytorch kernel), ``mean_module``, ``likelihood``,
-            ``input_transform``, ``outcome_transform``: see `StreamingGP`.
+            ``input_transform``, ``outcome_transform``: see `CommonOptions`.
         num_inducing: Number of inducing points M, once so many distinct points were seen.
             Conditioning adds its points beyond it.
         beta: Weight of the three divergences of the objective; 1 is Bui's bound.
@@ -136,7 +136,7 @@ class OnlineSVGP(StreamingGP):
     @property
     def inducing_points(self) -> Tensor:
         """The inducing points, ``M x d``, raw, float64."""
-        return self._raw_inputs(self.held().now.Z)
+        return self._raw_inputs(self.state.now.Z)
 
     def log_evidence(self) -> NoReturn:
         """Refused: data absorbed earlier are known through ``q`` only."""
@@ -235,7 +235,7 @@ class OnlineSVGP(StreamingGP):
 
     def _objective(self, profile_mean: bool) -> tuple[Tensor, Tensor | None]:
         """Online objective of the last batch at the ``q(v)`` it led to: O(N M^2 + M^3)."""
-        state = cast(OnlineSVGPState, self.held())
+        state = cast(OnlineSVGPState, self.state)
         now, past, batch = state.now, state.past, state.batch
         if not batch.size:
             return batch.y.new_zeros(()), None

@@ -12,13 +12,12 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Literal, Unpack, cast
 
-import torch
 from torch import Size, Tensor, nn
 
-from bo_stream.base.feature_selection import GROWTH
+from bo_stream.base.changes import all_or_nothing
+from bo_stream.base.feature_selection import GROWTH, all_buffered, select
 from bo_stream.base.fitting.objective import check_evaluations
 from bo_stream.base.fitting.report import FitReport
-from bo_stream.base.gp_model import News
 from bo_stream.base.options import CommonOptions, default_kernel
 from bo_stream.base.streaming_gp import Promises
 from bo_stream.base.validation import sizes_of
@@ -72,7 +71,7 @@ class ProjectedWISKI(WISKI):
         train_Yvar: ``n x m`` raw noise variances, or None to learn the noise.
         common: ``bounds`` (needed), ``covar_module`` (stationary, of the projection's values, which
             lie in the unit cube), ``mean_module``, ``likelihood``, ``input_transform``,
-            ``outcome_transform``: see `StreamingGP`.
+            ``outcome_transform``: see `CommonOptions`.
         projection: The number of linear functions, 1 to 3 and at most d; or a module from the unit
             cube of the inputs, ``n x d``, to the unit cube of the grid, ``n x k``, whose parameters
             are learned unless they need no gradient. (A module is copied, and cannot be part of a
@@ -101,7 +100,11 @@ class ProjectedWISKI(WISKI):
     """
 
     promises = Promises(
-        order_invariant=False, bytes_constant=True, updates_without_drift=300, multi_output=True
+        order_invariant=False,
+        bytes_constant=True,
+        updates_without_drift=300,
+        multi_output=True,
+        additive=True,
     )
 
     def __init__(
@@ -136,21 +139,16 @@ class ProjectedWISKI(WISKI):
 
     @property
     def grid(self) -> ProjectedGrid:
-        """The nodes, in the unit cube, and the projection of now."""
-        return cast(ProjectedGrid, self.held().grid)
+        """The nodes, in the unit cube, and the present projection."""
+        return cast(ProjectedGrid, self.state.grid)
 
     def _box(self) -> Tensor:
         """The unit cube."""
-        like = self.get_buffer("_noise_sum")
-        return (
-            torch.stack([like.new_zeros(()), like.new_ones(())])
-            .unsqueeze(-1)
-            .expand(2, self._projection.outputs)
-        )
+        return self._like.new_tensor([[0.0], [1.0]]).expand(2, self._projection.outputs)
 
     def _covering(self, grid_size: int | Sequence[int] | None) -> ProjectedGrid:
         nodes = Grid.covering(self._box(), grid_size)
-        phi = self.grid.phi if "state" in self._forms else self._projection.start()
+        phi = self._projection.start() if self.state is None else self.grid.phi
         return ProjectedGrid.over(nodes, self._projection, super()._box(), phi)
 
     def _empty_state(self) -> GridState:
@@ -178,20 +176,20 @@ class ProjectedWISKI(WISKI):
         D = (self._noise_scale().unsqueeze(-1) * R).expand(Y.shape)
         process = cast(GridProcess, self.process())
         if process.folded_points:  # made of the state alone, so that a loaded one goes on the same
-            process = cast(GridProcess, self._build_process(self.held()))
+            process = cast(GridProcess, self._build_process(self.state))
         return uphill(process, X, Y, D, self.rate, self.effective_observations)
 
     def _update_process(
-        self, process: PosteriorProcess, news: tuple[News, ...]
+        self, process: PosteriorProcess, X: Tensor, Y: Tensor, R: Tensor
     ) -> PosteriorProcess | None:
-        """Fold the batches, all absorbed under the projection of now, into the law at the nodes.
+        """Fold in the data, all absorbed under the present projection.
 
-        (Whenever the projection moves in `_absorb`, no batch is waiting.)
+        (Whenever the projection moves in `_absorb`, a posterior has just been computed.)
         """
         grid, before = self.grid, cast(GridProcess, process)
         if not before.grid.same_as(grid):
             process = replace(before, grid=grid, carry=Carry(), compact=None)
-        return super()._update_process(process, news)
+        return super()._update_process(process, X, Y, R)
 
     def fit(self, max_evals: int | None = None) -> FitReport:
         """Learn the projection anew if that is due and possible; then fit the hyperparameters.
@@ -204,19 +202,21 @@ class ProjectedWISKI(WISKI):
         """
         check_evaluations(max_evals)
         n, most = self.num_observed, CLIMB if max_evals is None else max_evals
-        due = n >= GROWTH * float(self.held().opening.chosen_at) and n > self.grid.dim
-        if due and self._choosable() and len(self.grid.phi):
-            self._wholly(lambda: self._learn(most))
+        due = n >= GROWTH * float(self.state.opening.chosen_at) and n > self.grid.dim
+        if due and all_buffered(self) and len(self.grid.phi):
+            self._learn_projection(most)
         return super().fit(max_evals)
 
-    def _learn(self, most: int) -> None:
+    @all_or_nothing
+    def _learn_projection(self, most: int) -> None:
         """Learn projection and hyperparameters from the points held, and sum them anew."""
-        state, n = cast(GridState, self.held()), self.num_observed
+        state, n = cast(GridState, self.state), self.num_observed
         kernel = self._learned(*state.opening.first(n), most)
-        self._undo += [partial(p.data.copy_, p.detach().clone()) for p in self.parameters()]
+        self._undo.extend(partial(p.data.copy_, p.detach().clone()) for p in self.parameters())
         self.covar_module.load_state_dict(kernel.base_kernel.state_dict())
-        self.hold("state", replace(state, grid=replace(self.grid, phi=kernel.phi.detach())))
-        self._choose(self._covering(self._fitting_sizes() if self._chooses else self.grid.sizes))
+        self._replace(state=replace(state, grid=replace(self.grid, phi=kernel.phi.detach())))
+        sizes = self._suited_sizes() if self.grid_size == "auto" else self.grid.sizes
+        select(self, self._covering(sizes))
 
     def _learned(self, X: Tensor, Y: Tensor, R: Tensor, most: int) -> ProjectedKernel:
         """The projection of highest evidence, and the kernel that goes with it."""

@@ -12,6 +12,7 @@ import torch
 from gpytorch.mlls import MarginalLogLikelihood
 from torch import Tensor
 
+from bo_stream.base.changes import all_or_nothing
 from bo_stream.base.fitting.evidence import log_evidence
 from bo_stream.base.fitting.report import FitReport
 from bo_stream.base.hyperparameter_key import numbers_of
@@ -77,7 +78,7 @@ class SVDGP(StreamingGP):
         train_Yvar: ``n x 1`` raw noise variances, or None to learn the noise.
         bounds: Optional ``2 x d`` raw bounds; points outside are refused.
         common: ``covar_module`` (any gpytorch kernel), ``mean_module``, ``likelihood``,
-            ``input_transform``, ``outcome_transform``: see `StreamingGP`.
+            ``input_transform``, ``outcome_transform``: see `CommonOptions`.
         window: Rows that the mean is exact on.
         covar_basis: Most inducing points, where ``growth`` is left out.
         slack: Rows beyond the window before some are folded, all at once.
@@ -123,8 +124,6 @@ class SVDGP(StreamingGP):
         self.tolerance = float(tolerance)
         self._begin(train_X, train_Y, train_Yvar)
 
-    # -- what the user sees ----------------------------------------------------------------------
-
     @property
     def inducing_points(self) -> Tensor:
         """The inducing points, ``M x d``, raw, float64."""
@@ -149,12 +148,12 @@ class SVDGP(StreamingGP):
         try:
             return super().fit(max_evals)
         finally:
-            self._wholly(self._rebuild)
+            self._rebuild()
 
-    def custom_fit(self, mll: MarginalLogLikelihood, *args: Any, **kw: Any) -> Any:
-        """The hook of `fit_gpytorch_mll`; like `fit`, it ends by rebuilding the state."""
-        mll = super().custom_fit(mll, *args, **kw)
-        self._wholly(self._rebuild)
+    def _fit_for_botorch(self, mll: MarginalLogLikelihood, *args: Any) -> MarginalLogLikelihood:
+        """Like `fit`, it ends by rebuilding the state."""
+        mll = super()._fit_for_botorch(mll, *args)
+        self._rebuild()
         return mll
 
     # -- state -----------------------------------------------------------------------------------
@@ -166,7 +165,7 @@ class SVDGP(StreamingGP):
         return {**super()._sizes(), "p": len(self._prior().numbers)}
 
     def _state_now(self) -> DecoupledState:
-        return cast(DecoupledState, self.held())
+        return cast(DecoupledState, self.state)
 
     def _empty_state(self) -> DecoupledState:
         return DecoupledState.empty(self._dim, JITTER, self._prior())
@@ -176,7 +175,7 @@ class SVDGP(StreamingGP):
         return Limits(self.window, self.slack, sample, self.tolerance)
 
     def _prior(self) -> Prior:
-        """The hyperparameters of now."""
+        """The present hyperparameters."""
         scale, mean = self._noise_scale().detach()[0], self._prior_mean().detach()[0]
         numbers = numbers_of(self.covar_module, self.likelihood, self.mean_module).to(scale)
         return Prior(frozen_kernel(self.covar_module), mean.clone(), scale.clone(), numbers)
@@ -212,8 +211,9 @@ class SVDGP(StreamingGP):
         none = Batch(waiting.X[:0], waiting.y[:0], waiting.noise[:0])
         return self._with_rows(replace(state, waiting=none), waiting, prior)
 
+    @all_or_nothing
     def _rebuild(self) -> None:
-        """Bring the state to the hyperparameters of now, unless it is there."""
+        """Bring the state to the present hyperparameters, unless it is there."""
         prior, state = self._prior(), self._state_now()
         if torch.equal(state.made_with, prior.numbers):
             return
@@ -224,8 +224,7 @@ class SVDGP(StreamingGP):
             selection = self.growth.select(before, batch, prior.kernel)
             chosen = inducing_points(before, batch, selection)
             state = rebuilt(state, before, *chosen[:2], prior, self._limits())
-            self.hold("state", self._settled(state, prior))
-            self._changed()
+            self._replace(state=self._settled(state, prior))
 
     def _rescale(self, state: DecoupledState, shift: Tensor, factor: Tensor) -> DecoupledState:
         scaled = state.rescaled(shift[0], factor[0], self.noise_mode != "learned")

@@ -13,16 +13,17 @@ from typing import Any, Literal, Unpack, cast
 import torch
 from torch import Tensor
 
+from bo_stream.base import additive
+from bo_stream.base.derived import Derived, Key
 from bo_stream.base.gridded_gp import GriddedGP
-from bo_stream.base.hyperparameter_key import Meaning
 from bo_stream.base.options import CommonOptions, whole_number
-from bo_stream.base.state import Memo
 from bo_stream.base.streaming_gp import Promises
 from bo_stream.errors import InputError, UnsupportedError
+from bo_stream.mathematics.grid import large
 from bo_stream.mathematics.grid.compact import compact_process
 from bo_stream.mathematics.grid.evidence import grid_evidence
 from bo_stream.mathematics.grid.kernel import is_stationary
-from bo_stream.mathematics.grid.large import Derived, dropped_share, large_evidence, large_process
+from bo_stream.mathematics.grid.large import dropped_share, large_evidence, large_process
 from bo_stream.mathematics.grid.posterior import GridProcess, stacked
 from bo_stream.mathematics.grid.state import BandState, GridState
 from bo_stream.mathematics.posterior.process import PosteriorProcess
@@ -63,7 +64,7 @@ class WISKI(GriddedGP):
         bounds: ``2 x d`` raw bounds; the grid covers their transformed image. Give this or
             ``grid``. ``"unit"``: the bounds that ``input_transform`` maps to the unit cube.
         common: ``covar_module``, ``mean_module``, ``likelihood``, ``input_transform``,
-            ``outcome_transform``: see `StreamingGP`.
+            ``outcome_transform``: see `CommonOptions`.
         grid_size: Nodes per dimension, all of them inside the bounds: one integer or one per
             dimension. Default 100, 30 x 30 or 10 x 10 x 10. ``"auto"``: as by default, and `fit`
             refines while that is possible, if the data have doubled since the last time.
@@ -93,7 +94,11 @@ class WISKI(GriddedGP):
     """
 
     promises = Promises(
-        order_invariant=True, bytes_constant=True, updates_without_drift=10_000, multi_output=True
+        order_invariant=True,
+        bytes_constant=True,
+        updates_without_drift=10_000,
+        multi_output=True,
+        additive=True,
     )
 
     needs_bounds = True
@@ -124,16 +129,15 @@ class WISKI(GriddedGP):
                 "Use ExactGP, or a stationary kernel on transformed inputs.",
             )
         self.opening = whole_number("opening", opening, 0)
-        self._lay(grid_size, grid)
-        self._factorised: Memo | None = None
-        self._sums_made: Memo | None = None
+        self._set_up_grid(grid_size, grid)
+        self._factorised: Derived[tuple[list[Any], Tensor]] = Derived()
+        self._of_the_state: Derived[large.Derived] = Derived()
         self._begin(train_X, train_Y, train_Yvar)
 
     @property
     def dropped_variance(self) -> float:
-        """Largest share of the grid's prior variance, at its nodes, that the posterior of now
-        leaves out: the kernel's eigenvectors that the data cannot tell from nothing; 0 where
-        none are left out.
+        """Largest share of the grid's prior variance, at its nodes, that the posterior leaves out:
+        that of the kernel's eigenvectors that do not matter given the data; 0 if none is left out.
         """
         return dropped_share(self._factorisations())
 
@@ -143,7 +147,7 @@ class WISKI(GriddedGP):
         self, state: GridState, X: Tensor, Y: Tensor, R: Tensor, *, exact: bool
     ) -> GridState:
         """A += W'R^-1 W, b += W'R^-1 y, yy += y'R^-1 y, ld += sum log r (MATHS 2.2)."""
-        self._check_noise(state.grid.place(X), R)
+        additive.check_noise(self, state.grid.place(X), R)
         return state.absorb_at(X, Y, R, self._undo, self.num_observed)
 
     # -- posterior -------------------------------------------------------------------------------
@@ -164,38 +168,35 @@ class WISKI(GriddedGP):
 
     def _objective(self, profile_mean: bool) -> tuple[Tensor, Tensor | None]:
         """Log evidence with closed-form gradients (MATHS 2.3, 2.4), in the K-root form."""
-        state, count = self.held(), self.get_buffer("_count")
+        state, key = self.state, self._factorisation_key()
         s2, c = self._noise_scale(), self._prior_mean() - state.origin
-        given = (self.covar_module, int(count), s2, c, profile_mean)
+        given = (self.covar_module, self.num_observed, s2, c, profile_mean)
         made: list[Any]
         if isinstance(state, BandState):
-            total, made = large_evidence(state, *given, self._made_of_state(count))
+            total, made = large_evidence(state, *given, self._made_of_state())
         else:
             total, made = grid_evidence(state, *given)
         best = torch.stack([f.mean for f in made]) + state.origin if profile_mean else None
         means = self._prior_mean().detach().clone() if best is None else best
-        self._factorised = Memo((made, means), self._kernel_and_noise(), count)
+        self._factorised.put(key, (made, means))
         return total, best
 
-    def _made_of_state(self, count: Tensor) -> Derived:
+    def _made_of_state(self) -> large.Derived:
         """What was made of this state already, and will be."""
-        if self._sums_made is None or self._sums_made.token is not self._buffers["_count"]:
-            self._sums_made = Memo(Derived(), self._kernel_and_noise(), count)
-        return cast(Derived, self._sums_made.value)
+        key = Key(self.stream.version)
+        made = self._of_the_state.get(key)
+        return self._of_the_state.put(key, large.Derived()) if made is None else made
 
     def _factorisations(self) -> list[Any]:
         """What the last evaluation left, or a new one where state or hyperparameters differ."""
-        memo = self._factorised
-        if (
-            memo is None
-            or memo.token is not self._buffers["_count"]
-            or not memo.meaning.as_it_stands(self._kernel_and_noise())
-            or not torch.equal(memo.value[1], self._prior_mean())
-        ):
+        key = self._factorisation_key()
+        found = self._factorised.get(key)
+        if found is None or not torch.equal(found[1], self._prior_mean()):
             with torch.no_grad():
                 self._objective(profile_mean=False)
-            memo = cast(Memo, self._factorised)
-        return cast("list[Any]", memo.value[0])
+            found = self._factorised.get(key)
+        return cast("tuple[list[Any], Tensor]", found)[0]
 
-    def _kernel_and_noise(self) -> Meaning:
-        return Meaning((self.covar_module, self.likelihood))
+    def _factorisation_key(self) -> Key:
+        """All that a factorisation depends on but the prior mean, which is kept beside it."""
+        return Key(self.stream.version, (self.covar_module, self.likelihood))

@@ -9,7 +9,7 @@ import torch
 from botorch.sampling.normal import SobolQMCNormalSampler
 from torch import Size, Tensor
 
-from bo_stream.base.botorch_model import ProcessModel
+from bo_stream.base.botorch_model import BoTorchModel
 from bo_stream.base.conditioned import ConditionedPosterior
 from bo_stream.errors import BoStreamError
 from bo_stream.testing import oracles
@@ -249,7 +249,7 @@ class ConditioningContract(Contract):
     def test_a_conditioned_posterior_is_a_model(self) -> None:
         model = self.build()
         given = model.condition_on_observations(self.points(3, 2), self.values(3, 2, 1))
-        assert isinstance(given, ProcessModel)
+        assert isinstance(given, BoTorchModel)
         assert given.likelihood is model.likelihood
         assert given.eval() is given and not given.training
         noisy = given.posterior(self.points(3, 4), observation_noise=True).variance

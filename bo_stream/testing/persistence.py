@@ -167,7 +167,7 @@ class PersistenceContract(Contract):
         self.not_loaded(lambda state: self.extra(state, **{"class": "Other"}))
 
     def test_missing_state_is_refused(self) -> None:
-        self.not_loaded(lambda state: state.pop("_count"))
+        self.not_loaded(lambda state: state.pop("stream.count"))
 
     def test_other_shapes_are_refused(self) -> None:
         """Of hyperparameters, say: nothing is loaded by halves."""

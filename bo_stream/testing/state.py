@@ -228,8 +228,7 @@ class StateContract(Contract):
     def mergeable(self, n: int, **kw: Any) -> Any:
         """A surrogate that can `merge`, or skip."""
         model = self.build(n, **kw)
-        if not hasattr(model, "merge"):
-            pytest.skip(f"{type(model).__name__} does not merge")
+        self.require(model, "additive")
         return model
 
     def test_merge(self) -> None:

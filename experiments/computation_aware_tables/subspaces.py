@@ -32,7 +32,9 @@ def to_top_eigenspace(model: CaGP) -> float:
 
     As many eigenvectors as actions. O(n^3) time and O(n^2) memory: for a few thousand data.
     """
-    noise = torch.ones_like(model.Y)
+    noise = torch.ones_like(model.state.Y)
     with torch.no_grad():
-        top = TopEigenvectors(model.num_actions).build(model.X, model.Y, noise, model.covar_module)
+        top = TopEigenvectors(model.num_actions).build(
+            model.state.X, model.state.Y, noise, model.covar_module
+        )
         return grassmann(model.S.dense(), top.dense())

@@ -30,7 +30,7 @@ from acquisitions.closed import (
     ClosedUpperConfidenceBound,
 )
 from bo_stream import HSGP, WISKI, ExactGP
-from bo_stream.base.botorch_model import ProcessModel
+from bo_stream.base.botorch_model import BoTorchModel
 from bo_stream.mathematics.grid.products import RowProcess
 from bo_stream.mathematics.posterior.features import FeatureProcess
 from problems import synthetic
@@ -58,7 +58,7 @@ FAMILIES = {
 pytestmark = pytest.mark.filterwarnings(f"ignore::{NumericsWarning.__module__}.NumericsWarning")
 
 
-def surrogate(family: str, **kw) -> ProcessModel:
+def surrogate(family: str, **kw) -> BoTorchModel:
     model = FAMILIES[family](**kw)
     model.covar_module.base_kernel.lengthscale = 0.4
     model.likelihood.noise = 0.05
@@ -71,7 +71,7 @@ def points(*shape: int, dtype: torch.dtype = torch.float64) -> Tensor:
     return (LOW + WIDTH * Z).to(dtype)
 
 
-def plain(name: str, model: ProcessModel, X_pending: Tensor | None = None) -> AcquisitionFunction:
+def plain(name: str, model: BoTorchModel, X_pending: Tensor | None = None) -> AcquisitionFunction:
     """BoTorch's class, given what `build` is given."""
     sampler = SobolQMCNormalSampler(torch.Size([128]), seed=3)
     if name == "ei":
@@ -81,7 +81,7 @@ def plain(name: str, model: ProcessModel, X_pending: Tensor | None = None) -> Ac
     return qLogExpectedImprovement(model, BEST, sampler=sampler, X_pending=X_pending)
 
 
-def both(name: str, model: ProcessModel, X_pending: Tensor | None = None) -> list:
+def both(name: str, model: BoTorchModel, X_pending: Tensor | None = None) -> list:
     given = {"best_f": BEST, "X_pending": X_pending, "seed": 3}
     closed = build(name, model, **given)
     assert type(closed) is CLOSED[name]

@@ -17,7 +17,7 @@ from acquisitions import NIPV, MaxVariance, select_from_pool
 from bo_stream import HSGP, SVDGP, CaGP, ExactGP, NodeWISKI, OnlineSGPR, OnlineSVGP
 from bo_stream.actions import BlockSparse
 from bo_stream.actions.top_eigenvectors import TopEigenvectors
-from bo_stream.base.botorch_model import ProcessModel
+from bo_stream.base.botorch_model import BoTorchModel
 from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.growth import VIPS
 from bo_stream.mathematics.posterior import pool as module
@@ -77,7 +77,7 @@ def absorb(model: StreamingGP, rows: Tensor, outputs: int = 1) -> None:
     model.observe(rows, values(rows, outputs), **keep)
 
 
-def agreed(model: ProcessModel, pool: Tensor = POOL, q: int = 4, **options: Any) -> list[int]:
+def agreed(model: BoTorchModel, pool: Tensor = POOL, q: int = 4, **options: Any) -> list[int]:
     """The picks, which are those of laws made anew, value for value."""
     acqf = NIPV(model, options.pop("T", T), **options)
     anew, expected = select_from_pool(acqf, pool, q, chunk_size=len(pool) - 1)  # keeps nothing

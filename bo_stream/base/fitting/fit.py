@@ -18,6 +18,7 @@ from torch import Tensor
 from bo_stream.base.fitting.bfgs import Ascent, ascend
 from bo_stream.base.fitting.climb import Climb
 from bo_stream.base.fitting.coordinates import Coordinates
+from bo_stream.base.fitting.memory import FitMemory
 from bo_stream.base.fitting.objective import Climbed, check_evaluations, log_prior, profiled_mean
 from bo_stream.base.fitting.report import FitReport
 from bo_stream.base.fitting.starts import far_starts
@@ -92,9 +93,8 @@ class _Fit:
 
         self.model, self.most = model, most
         self.climb = Climb(objective, coordinates)
-        self.curvature, self.explored = (
-            model.get_buffer(name).cpu() for name in ("_curvature", "_explored")
-        )
+        memory: FitMemory = model.stream.read().fits
+        self.curvature, self.explored = memory.curvature.cpu(), memory.explored.cpu()
         self.far = model.explores and trust is None
         self.path: Ascent | None = None
 
@@ -175,8 +175,8 @@ class _Fit:
         if best is not None and len(best.u):
             inverse = None if self.path is None else self.path.inverse
             empty = best.u.new_empty(0, 0)
-            model._register_state("_curvature", empty if inverse is None else inverse)
-            model._register_state("_explored", self.explored)
+            curvature = empty if inverse is None else inverse
+            model._note(fits=FitMemory(curvature, self.explored))
         model.eval()
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol, cast
 
 import torch
@@ -14,9 +14,17 @@ from gpytorch.mlls import MarginalLogLikelihood
 from gpytorch.module import Module
 from torch import Tensor
 
+from bo_stream.base.fitting.memory import FitMemory
 from bo_stream.errors import InputError
 
-__all__ = ["Climbed", "StreamMLL", "check_evaluations", "log_prior", "profiled_mean"]
+__all__ = [
+    "Climbed",
+    "StreamMLL",
+    "check_evaluations",
+    "fit_for_botorch",
+    "log_prior",
+    "profiled_mean",
+]
 
 
 class Climbed(Protocol):
@@ -51,11 +59,12 @@ class Climbed(Protocol):
 
     def _set_prior_mean(self, means: Tensor) -> None: ...
 
-    def _register_state(self, name: str, value: Tensor) -> None: ...
-
-    def get_buffer(self, target: str) -> Tensor:
-        """A buffer by its name: ``_curvature`` and ``_explored`` are kept for the next fit."""
+    @property
+    def stream(self) -> Any:
+        """What the surrogate holds, the `FitMemory` of the last fit among it."""
         ...
+
+    def _note(self, *, fits: FitMemory) -> None: ...
 
     def named_priors(self) -> Iterator[Any]:
         """Priors of all hyperparameters, as gpytorch names them."""
@@ -90,6 +99,30 @@ class StreamMLL(MarginalLogLikelihood):
         """A forward-backward closure of the negative objective, for BoTorch's optimizers."""
         parameters = {n: p for n, p in self.named_parameters() if p.requires_grad}
         return ForwardBackwardClosure(lambda: -self(), parameters)
+
+
+def fit_for_botorch(
+    model: Any,
+    mll: MarginalLogLikelihood,
+    optimizer: Callable[..., Any] | None,
+    options: Mapping[str, Any],
+) -> MarginalLogLikelihood:
+    """What `fit_gpytorch_mll` asks for: the surrogate's own fit, or a user's optimizer.
+
+    Args:
+        model: The surrogate.
+        mll: Its objective.
+        optimizer: The user's, or None.
+        options: Its arguments; without one, ``max_evals`` or ``options={"maxiter": ...}``.
+    """
+    if optimizer is None:
+        model.fit(options.get("max_evals", options.get("options", {}).get("maxiter")))
+    else:
+        own = mll if isinstance(mll, StreamMLL) else StreamMLL(model)
+        own.train()
+        optimizer(own, closure=own.closure(), **options)
+        own.eval()
+    return mll.eval()
 
 
 def log_prior(model: Module | Climbed) -> Tensor:

@@ -97,10 +97,10 @@ class ProjectedState:
             block, values, dense = self.block[:0], self.values[:0], S.S
         return replace(self, block=block, values=values, dense=dense, L=L, made_with=made_with)
 
-    def in_units(self, shift: Tensor, factor: Tensor, noise_known: bool) -> Self:
+    def rescaled(self, shift: Tensor, factor: Tensor, known_noise: bool) -> Self:
         """The same data with targets ``(y - shift) / factor``; known noise takes a new factor."""
         state = replace(self, Y=(self.Y - shift) / factor)
-        if not noise_known:
+        if not known_noise:
             return state
         return replace(state, R=self.R / factor.square()).with_actions(self.S)
 

@@ -34,7 +34,7 @@ def model(n=60, actions=None, **options):
 
 
 def history(m):
-    return m.held().history
+    return m.state.history
 
 
 def repartition_due(m):
@@ -47,7 +47,7 @@ def learning_due(m):
 
 def learned(m):
     """As if learning the values of S had converged in the last fit."""
-    m._note(history(m).ended(m.num_observed, learned=True))
+    m._keep_history(history(m).ended(m.num_observed, learned=True))
 
 
 @pytest.mark.parametrize("optimizer, evals", [("lbfgs", 60), ("adam", 300)])
@@ -69,7 +69,7 @@ def test_rows_are_divided_anew_by_learned_lengthscales():
     assert repartition_due(m)
     m.fit(60)
     assert not repartition_due(m)
-    across = [m.X[m.block == b].var(0) for b in range(8)]
+    across = [m.state.X[m.state.block == b].var(0) for b in range(8)]
     mean = torch.stack(across).mean(0)
     assert mean[0] < 0.3 * mean[1]  # the second input does not matter: blocks are long in it
 
@@ -78,10 +78,10 @@ def test_a_later_fit_keeps_the_actions_until_the_data_have_grown_by_half():
     m = model()
     m.fit(60)
     learned(m)
-    kept = m.block.clone()
+    kept = m.state.block.clone()
     m.observe(*data(1, seed=3))
     assert m.fit().evaluations < 20
-    assert torch.equal(m.block[:60], kept)
+    assert torch.equal(m.state.block[:60], kept)
     m.observe(*data(28, seed=4))  # 89 points
     assert not repartition_due(m)
     m.observe(*data(1, seed=5))
@@ -99,9 +99,9 @@ def test_values_merged_by_compression_are_learned_again():
     m.fit()
     m.observe(*data(1, seed=4))
     assert learning_due(m) and not repartition_due(m)  # a fit that kept S does not count
-    before, merged = m.log_evidence().item(), m.values.clone()
+    before, merged = m.log_evidence().item(), m.state.values.clone()
     m.fit()
-    assert m.log_evidence().item() > before and not torch.allclose(m.values, merged)
+    assert m.log_evidence().item() > before and not torch.allclose(m.state.values, merged)
 
 
 def test_a_stream_is_not_held_in_the_hyperparameters_its_actions_were_merged_under():
@@ -140,10 +140,10 @@ def test_stages_from_two_starts_stay_within_the_budget(optimizer):
 def test_given_values_are_a_start_in_the_given_order():
     values = torch.linspace(1.0, 2.0, 60)
     m = model(actions=BlockSparse(8, values=values))
-    assert m.block.tolist() == sorted(m.block.tolist())
+    assert m.state.block.tolist() == sorted(m.state.block.tolist())
     before = m.log_evidence().item()
     m.fit(20)
-    assert m.block.tolist() == sorted(m.block.tolist())
+    assert m.state.block.tolist() == sorted(m.state.block.tolist())
     assert m.log_evidence().item() > before
 
 
@@ -151,12 +151,12 @@ def test_fit_gpytorch_mll_learns_values_and_honours_an_optimizer():
     m = model()
     mll = m.make_mll()
     assert any(name == "action_values" for name, _ in mll.named_parameters())
-    before, values = m.log_evidence().item(), m.values.clone()
+    before, values = m.log_evidence().item(), m.state.values.clone()
     fit_gpytorch_mll(
         mll, optimizer=fit_gpytorch_mll_scipy, optimizer_kwargs={"options": {"maxiter": 8}}
     )
     assert m.log_evidence().item() > before
-    assert not torch.equal(m.values, values)
+    assert not torch.equal(m.state.values, values)
     fit_gpytorch_mll(
         m.make_mll(), optimizer_kwargs={"optimizer": "adam", "max_evals": 12, "lr": 0.05}
     )

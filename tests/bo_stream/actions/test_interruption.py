@@ -15,7 +15,10 @@ from bo_stream.actions import BlockSparse, ConjugateGradient, UnitBlocks
 from tests.raw import RAW
 
 PACKAGE = Path(bo_stream.__file__).parent
-ROOMS = tuple(str(PACKAGE / room) for room in ("cagp.py", "actions", "projection"))
+ROOMS = tuple(
+    str(PACKAGE / room)
+    for room in ("surrogates/cagp.py", "base", "actions", "mathematics/computation_aware")
+)
 
 
 def data(n, seed=0):
@@ -55,18 +58,18 @@ def parts_belong_together(m):
     """The posterior is that of another object with the same data, actions and hyperparameters."""
     Xs = data(7, seed=9)[0]
     rebuilt = CaGP(
-        m.X,
-        m.Y[:, None],
+        m.state.X,
+        m.state.Y[:, None],
         covar_module=copy.deepcopy(m.covar_module),
         likelihood=copy.deepcopy(m.likelihood),
         mean_module=copy.deepcopy(m.mean_module),
         actions=m.actions,
         **RAW,
     )
-    rebuilt._use(m.S)
+    rebuilt._use_actions(m.S)
     a, b = m.posterior(Xs), rebuilt.posterior(Xs)
     if not m.actions.follows_hyperparameters:
-        ones = torch.ones_like(m.Y)
+        ones = torch.ones_like(m.state.Y)
         assert torch.allclose(m.S.gram(ones).diagonal(), torch.ones(m.num_actions).double())
     assert torch.allclose(a.mean, b.mean, atol=1e-8)
     assert torch.allclose(a.variance, b.variance, atol=1e-8)

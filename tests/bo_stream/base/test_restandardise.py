@@ -68,8 +68,8 @@ def test_equals_a_rebuild(family, noise, outputs):
     stream.posterior(X[:3])  # a cache that must not survive
     stream.restandardise(Y)
     fresh = built(family, noise, X, Y, Yvar, Standardize(outputs))
-    for name in stream._state:
-        close(stream.get_buffer(name), fresh.get_buffer(name))
+    for mine, theirs in zip(stream.stream.buffers(), fresh.stream.buffers(), strict=True):
+        close(mine, theirs)
     test = torch.rand(7, 2, dtype=torch.float64)
     mine, theirs = stream.posterior(test), fresh.posterior(test)
     close(mine.mean, theirs.mean)

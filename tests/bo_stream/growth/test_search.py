@@ -161,7 +161,7 @@ def test_later_batches_notice_and_search(monkeypatch):
     gathered = set()
     for k in range(100, 900, 100):
         model.observe(X[k : k + 100], Y[k : k + 100])
-        gathered.add(model.held().gathered.size)
+        gathered.add(model.state.gathered.size)
     assert {0, 100, 200} <= gathered and max(gathered) < 256
     assert model.watch.sought > 0 and not model.watch.misses_structure
     assert noise(model, scale) < 2.4
@@ -173,7 +173,7 @@ def test_bytes_are_constant_but_for_the_rows_gathered():
     without, gathered = set(), set()
     for k in range(100, 800, 100):
         model.observe(X[k : k + 100], Y[k : k + 100])
-        rows = model.held().gathered.size
+        rows = model.state.gathered.size
         gathered.add(rows)
         without.add(model.state_bytes - 8 * (2 + 2) * rows)
     assert len(without) == 1 and len(gathered) > 2
@@ -186,7 +186,7 @@ def test_with_trust_it_is_said_and_left():
         model.observe(X[k : k + 100], Y[k : k + 100])
     assert model.watch.misses_structure and model.watch.behind
     assert model.watch.structure.size > 0.2
-    assert not bool(model.watch.sought) and not model.held().gathered.size
+    assert not bool(model.watch.sought) and not model.state.gathered.size
     assert noise(model, scale) > 2.4
 
 
@@ -198,14 +198,14 @@ def test_nothing_is_sought_where_nothing_is_hidden():
         model.observe(X[k : k + 100], Y[k : k + 100])
         assert not model.watch.misses_structure
     assert float(model.watch.sought) == 100.0  # by the first fit
-    assert not model.held().gathered.size
+    assert not model.state.gathered.size
 
 
 def test_a_stream_that_gathers_is_saved_and_goes_on_as_before(monkeypatch):
     monkeypatch.setattr(fits, "ROWS", 200)
     model, X, Y, _ = stuck()
     k = 100
-    while not model.held().gathered.size:
+    while not model.state.gathered.size:
         model.observe(X[k : k + 100], Y[k : k + 100])
         k += 100
     twin = made(100)[0]
@@ -221,11 +221,11 @@ def test_a_stream_that_gathers_is_saved_and_goes_on_as_before(monkeypatch):
 def test_what_is_gathered_changes_units_with_the_rest():
     model, X, Y, scale = stuck()
     k = 100
-    while not model.held().gathered.size:
+    while not model.state.gathered.size:
         model.observe(X[k : k + 100], Y[k : k + 100])
         k += 100
-    before = model.held()
+    before = model.state
     model.restandardise(3.0 * Y)
-    after = model.held()
+    after = model.state
     torch.testing.assert_close(after.gathered.y, after.batch.y[-after.gathered.size :])
     assert not torch.allclose(after.gathered.y, before.gathered.y)

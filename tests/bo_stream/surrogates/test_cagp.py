@@ -63,13 +63,13 @@ def model(n, policy, seed=0, noise="learned", kind=MaternKernel, **options):
 
 def dense_posterior(m, Xs, S=None):
     """mean and covariance from inverses."""
-    K = kernel_block(m.covar_module, m.X, m.X).detach()
-    k = kernel_block(m.covar_module, m.X, Xs).detach()
+    K = kernel_block(m.covar_module, m.state.X, m.state.X).detach()
+    k = kernel_block(m.covar_module, m.state.X, Xs).detach()
     S = m.S.dense() if S is None else S
-    D = torch.diag((m._noise_scale() * m.R).detach())
+    D = torch.diag((m._noise_scale() * m.state.R).detach())
     C = S @ torch.linalg.inv(S.T @ (K + D) @ S) @ S.T
     c = m._prior_mean().detach()
-    mean = c + k.T @ C @ (m.Y - c)
+    mean = c + k.T @ C @ (m.state.Y - c)
     return mean, kernel_block(m.covar_module, Xs, Xs).detach() - k.T @ C @ k
 
 
@@ -151,7 +151,11 @@ def test_never_below_the_exact_posterior(steps, name, append, seed):
         assert torch.linalg.eigvalsh(cov - exact)[0].item() > -1e-7
         check_posterior(m, atol=1e-6)
         evidence = ExactGP(
-            m.X, m.Y[:, None], covar_module=m.covar_module, likelihood=m.likelihood, **RAW
+            m.state.X,
+            m.state.Y[:, None],
+            covar_module=m.covar_module,
+            likelihood=m.likelihood,
+            **RAW,
         )
         evidence.mean_module = m.mean_module
         assert m.log_evidence().item() <= evidence.log_evidence().item() + 1e-6
@@ -159,7 +163,7 @@ def test_never_below_the_exact_posterior(steps, name, append, seed):
 
 def test_append_is_bordered_and_nothing_is_rebuilt(monkeypatch):
     m = model(30, BlockSparse(6))
-    m.posterior(m.X[:1])
+    m.posterior(m.state.X[:1])
     monkeypatch.setattr(
         "bo_stream.mathematics.computation_aware.problem.symmetric_product", pytest.fail
     )
@@ -277,13 +281,13 @@ def test_transforms_and_float32():
     raw.observe(100 * X[:2].float(), 5 + 3 * Y[:2].float())
     posterior = raw.posterior(100 * X[:4].float())
     assert posterior.mean.dtype == torch.float32
-    assert raw.L.dtype == torch.float64
+    assert raw.state.L.dtype == torch.float64
     assert abs(float(posterior.mean.mean()) - 5) < 3
 
 
 def test_assigned_hyperparameters_leave_nothing_stale():
     m = model(20, BlockSparse(6))
-    m.posterior(m.X[:1])
+    m.posterior(m.state.X[:1])
     m.likelihood.noise = 0.5
     check_posterior(m)
     X, Y, _ = data(2, seed=3)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch import Size
 
 from bo_stream import HSGP, WISKI, DirichletClassifier
-from bo_stream.base.target_free_sums import aligned
+from bo_stream.base.target_free_sums import align
 from bo_stream.errors import DtypeError, InputError, StateError, UnsupportedError
 from bo_stream.mathematics.classification.label_targets import Pairs
 from bo_stream.testing.base import assert_same_state, snapshot
@@ -137,11 +137,14 @@ def test_a_late_class_equals_one_known_from_the_start(family: str, fitted: bool)
     known = built(family, X[early], y[early], classes=[0, 1, 2])
     assert model.classes == [0, 1]
     if fitted:  # features may be chosen anew then
-        features = snapshot(model.model).get("_basis_half")
+        features = snapshot(model.model).get("stream.state_basis_half")
         model.fit()
-        chosen_anew = features is not None and not torch.equal(features, model.model._basis_half)
+        chosen_anew = features is not None and not torch.equal(
+            features, model.model.state.basis.half
+        )
         assert chosen_anew == (family == "hsgp")
-        aligned([known.model, *known.tallies], model.model)
+        for one in (known.model, *known.class_streams):
+            align(one, model.model)
     for one in (model, known):
         one.observe(X[late], y[late])
     assert model.classes == [0, 1, 2] and model.num_observed == 60

@@ -1,6 +1,8 @@
 """DirichletClassifier: labels of all kinds, bad ones, interruptions, and saving."""
 
 import math
+import random
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -8,7 +10,6 @@ import pytest
 import torch
 
 from bo_stream import DirichletClassifier, load
-from bo_stream.base.state import HeldState
 from bo_stream.errors import (
     BoundsError,
     DtypeError,
@@ -19,6 +20,7 @@ from bo_stream.errors import (
 )
 from bo_stream.mathematics.classification.labels import read_labels
 from bo_stream.testing.base import assert_same_state, snapshot
+from bo_stream.testing.wholeness import interrupted, lines_of
 from tests.bo_stream.surrogates.dirichlet_cases import BOX, SMALL, assert_alike, built, data, varied
 
 # -- labels --------------------------------------------------------------------------------------
@@ -76,25 +78,22 @@ def test_bad_data_change_nothing(case: int) -> None:
     assert_same_state(before, snapshot(model))
 
 
-def test_an_interruption_leaves_everything_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("late", [False, True])
+def test_an_interruption_leaves_all_or_nothing(late: bool) -> None:
+    """At any line: neither the surrogate nor the sums of one class have changed alone."""
     X, y = data(20)
-    model = built("wiski", X, y)
-    before, known = snapshot(model), model.predict_proba(X)
-    changed, calls = HeldState._changed, []
-
-    def interrupted(self: HeldState, points: int = 0) -> None:
-        calls.append(self)
-        if len(calls) == 6:  # the model and a count have absorbed by then
-            raise KeyboardInterrupt
-        changed(self, points)
-
-    monkeypatch.setattr(HeldState, "_changed", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        model.observe(X, y)
-    monkeypatch.undo()
-    assert_same_state(before, snapshot(model))
-    assert torch.equal(model.predict_proba(X), known)
-    assert_alike(model.observe(X, y), built("wiski", torch.cat([X, X]), torch.cat([y, y])), 1e-9)
+    new = y + 1 if late else y
+    after = built("wiski", X, y)
+    total = lines_of(lambda: after.observe(X, new))
+    for line in random.Random(0).sample(range(1, total + 1), 12):
+        model = built("wiski", X, y)
+        before, known = snapshot(model), model.predict_proba(X)
+        interrupted(partial(model.observe, X, new), line)
+        if model.num_observed == 20:
+            assert_same_state(before, snapshot(model))
+            assert torch.equal(model.predict_proba(X), known)
+            model.observe(X, new)
+        assert_alike(model, after, 1e-9)
 
 
 def test_options_that_contradict_labels_are_refused() -> None:
@@ -167,8 +166,8 @@ def test_a_state_that_does_not_fit_changes_nothing() -> None:
     model = built("wiski", X, y)
     before = snapshot(model)
     good = built("wiski", X, y).state_dict()
-    nan = {k: v * math.nan if k == "tallies.1.A" else v for k, v in good.items()}
-    short = {k: v for k, v in good.items() if not k.startswith("tallies.2.")}
+    nan = {k: v * math.nan if k == "class_streams.1.stream.state_A" else v for k, v in good.items()}
+    short = {k: v for k, v in good.items() if not k.startswith("class_streams.2.")}
     for bad in (nan, short, {}, model.model.state_dict(), built("hsgp", X, y).state_dict()):
         with pytest.raises(StateError):
             model.load_state_dict(bad)
@@ -183,4 +182,4 @@ def test_float32_is_the_interface_only() -> None:
     X, y = data()
     model = built("wiski", X.float(), y)
     assert model.predict_proba(X.float()).dtype == torch.float32
-    assert all(one.held().A.dtype == torch.float64 for one in (model.model, *model.tallies))
+    assert all(one.state.A.dtype == torch.float64 for one in (model.model, *model.class_streams))

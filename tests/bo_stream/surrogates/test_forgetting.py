@@ -134,7 +134,7 @@ def test_forgetting_everything_leaves_the_prior(family):
     model, Z = built(family, X, Y, Yvar), data(6, seed=7)[0]
     for _ in range(1050):
         model.forget(0.5)
-    for sums in (model.held().A, model.held().b):
+    for sums in (model.state.A, model.state.b):
         assert not bool(((sums != 0.0) & (sums.abs() < 1e-290)).any())
     prior = built(family, X[:0], Y[:0], Yvar[:0])
     close(model.posterior(Z).mean, prior.posterior(Z).mean)

@@ -107,7 +107,7 @@ def test_equals_a_dense_gp_of_its_prior(dim, kind, noise):
     if noise == "scaled":
         model.likelihood.noise = number(1.3)
     covariance, chosen = prior(dim, 30, kind)
-    assert sorted(chosen) == sorted(map(tuple, model.held().basis.alpha.tolist()))
+    assert sorted(chosen) == sorted(map(tuple, model.state.basis.alpha.tolist()))
     dense = DenseGP(covariance, X, Y[:, 0], D, number(0.3))
     close(model.log_evidence(), dense.evidence())
     Z = data(7, dim, seed=5)[0]
@@ -122,7 +122,7 @@ def test_far_outcomes():
     """Sums are taken about the first batch's mean: nothing is lost with outcomes around 1e6."""
     X, Y, _ = data(40)
     near, far = plain(X, Y), plain(X, Y + 1e6, mean=1e6 + 0.3)
-    assert float(far.held().origin) > 1e5
+    assert float(far.state.origin) > 1e5
     close(far.log_evidence(), near.log_evidence(), 1e-5)
     Z = data(7, seed=5)[0]
     close(far.posterior(Z).mean - 1e6, near.posterior(Z).mean, 1e-6)
@@ -277,8 +277,8 @@ def test_features_are_saved(tmp_path):
         m.observe(*data(40, 2, seed=7)[:2])
         m.choose_features()
         m.observe(*data(40, 2, seed=8)[:2])
-    assert again.held().basis.same_as(model.held().basis)
-    assert torch.equal(again.held().A, model.held().A)
+    assert again.state.basis.same_as(model.state.basis)
+    assert torch.equal(again.state.A, model.state.A)
     assert torch.equal(again.log_evidence(), model.log_evidence())
 
 
@@ -308,7 +308,7 @@ def test_streams_on_other_features_merge_while_points_are_held(mine, others):
     other_kernel.base_kernel.lengthscale = number([0.5, 0.6, 1.0])
     first = plain(X[:mine], Y[:mine], Yvar[:mine], opening=50)
     second = plain(X[mine:], Y[mine:], Yvar[mine:], opening=50, covar_module=other_kernel)
-    assert not first.held().basis.same_as(second.held().basis)
+    assert not first.state.basis.same_as(second.state.basis)
     kept = (second if others > 50 else first).feature_lengthscales
     merged = first.merge(second)
     close(merged.feature_lengthscales, kept, 1e-12)

@@ -189,7 +189,7 @@ def drift(n: int) -> None:
     model, frozen = streamed("known", n, 12)
     order = [int((z == frozen.Z).all(-1).nonzero()) for z in model.nodes]
     W, weighted = frozen.W[:, order], frozen.W[:, order] / frozen.r.unsqueeze(-1)
-    state = model.held()
+    state = model.state
     close(state.A[0], weighted.T @ W, 1e-6)
     close(state.b[0], weighted.T @ frozen.y, 1e-6)
     close(state.w1[0], weighted.sum(0), 1e-6)
@@ -211,7 +211,7 @@ def test_batches_beyond_the_cap_keep_the_sums_of_their_rows() -> None:
     model: Any = NodeWISKI(X[:40], Y[:40], cap=25, **modules("learned"))
     before = model.nodes
     model.observe(X[40:], Y[40:])
-    state = model.held()
+    state = model.state
     assert model.nodes.shape == (25, 3) and len(torch.cat([before, model.nodes]).unique(dim=0)) > 25
     assert all((z == X).all(-1).any() for z in model.nodes)
     assert 25.0 < float(state.one) < 300.0  # projections have noise of their own

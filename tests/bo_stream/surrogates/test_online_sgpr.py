@@ -292,4 +292,4 @@ def test_float32_interface():
     model = OnlineSGPR(batch.X.float(), batch.y.unsqueeze(-1).float(), **RAW)
     model.observe(batch.X[:25].float(), batch.y[:25].unsqueeze(-1).float())
     assert model.posterior(batch.X.float()).mean.dtype == torch.float32
-    assert model.get_buffer("_now_G").dtype == torch.float64
+    assert model.state.now.G.dtype == torch.float64

@@ -29,14 +29,14 @@ def test_a_fit_climbs_the_bound_and_replays_the_update():
     assert_close(model.bound_sum - first, model.last_update.lower_bound - before.lower_bound, 1e-9)
     assert torch.equal(model.last_update.entered, before.entered)
     out = update(  # the same by hand: only the second batch is seen under the new hyperparameters
-        model.held().before,
-        model.held().last_batch(model._noise_scale()[0]),
+        model.state.before,
+        model.state.last_batch(model._noise_scale()[0]),
         model.covar_module,
         model._prior_mean()[0],
         model.inducing_points,
-        model.held().old_index,
+        model.state.old_index,
     )
-    assert_close(out.state.G.detach(), model.get_buffer("_now_G"), 1e-8)
+    assert_close(out.state.G.detach(), model.state.now.G, 1e-8)
     assert model.fit().evaluations <= 3
 
 
@@ -59,8 +59,8 @@ def test_the_best_mean_is_where_the_bound_is_flat(seed):
     model, *_ = stream(25, known=True)
     more = data(10, d=2, seed=seed + 5, spread=0.5)
     model.observe(more.X, more.y.unsqueeze(-1), more.noise.unsqueeze(-1), refit=False)
-    batch, state = model.held().last_batch(model._noise_scale()[0]), model.held().before
-    Z, index = model.inducing_points, model.held().old_index
+    batch, state = model.state.last_batch(model._noise_scale()[0]), model.state.before
+    Z, index = model.inducing_points, model.state.old_index
 
     def bound(m):
         return update(state, batch, model.covar_module, m, Z, index)

@@ -198,11 +198,11 @@ def test_points_of_little_noise_and_those_after_them():
     """Each value keeps its own nugget: through more conditioning, a climb and other units."""
     model, X, Y = stream(Yvar=1e-10)
     given = model.condition_on_observations(X[:2] + 0.03, Y[:2])
-    shares = given.held().now.share
+    shares = given.state.now.share
     near = functools.partial(torch.allclose, rtol=1e-6, atol=0.0)
     assert near(shares, torch.tensor([1e-8] * 10 + [5e-11 / 1.3] * 2).double())
     more = given.condition_on_observations(X[2:4] + 0.03, Y[2:4])
-    assert near(more.held().now.share[:12], shares)
+    assert near(more.state.now.share[:12], shares)
     given.observe(X[:2], Y[:2], torch.full_like(Y[:2], 0.01))
-    assert near(given.held().now.share, shares)
-    assert near(given.held().past.nugget, 1.3 * shares)
+    assert near(given.state.now.share, shares)
+    assert near(given.state.past.nugget, 1.3 * shares)

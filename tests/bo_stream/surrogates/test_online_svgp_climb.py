@@ -39,7 +39,7 @@ class Reference(gpytorch.models.ApproximateGP):
     """The same law on gpytorch's variational classes."""
 
     def __init__(self, model):
-        state = model.held().now
+        state = model.state.now
         law = gpytorch.variational.CholeskyVariationalDistribution(state.size)
         jitter = JITTER * float(model.covar_module.outputscale.detach())
         super().__init__(
@@ -64,7 +64,7 @@ def test_posterior_and_divergence_are_gpytorchs():
     assert torch.allclose(
         posterior.distribution.covariance_matrix, law.covariance_matrix, atol=1e-6
     )
-    network = model._copied_network(model.held().now)
+    network = model._copied_network(model.state.now)
     mean, A, V = network.at(X)
     assert torch.allclose(mean, law.mean, atol=1e-7)
     covariance = dense(model.covar_module, X) - A.mT @ A + V.mT @ V
@@ -151,12 +151,12 @@ def test_conditioning_adds_points_that_stay():
 
 def test_moments_are_carried():
     model, X, Y = stream()
-    assert float(model.held().memory.step) == 50
+    assert float(model.state.memory.step) == 50
     forgetful = copy.deepcopy(model)
-    forgetful.held().memory.step.zero_()
+    forgetful.state.memory.step.zero_()
     for m in (model, forgetful):
         m.observe(X[:1], Y[:1])
-    assert float(model.held().memory.step) == 60
+    assert float(model.state.memory.step) == 60
     held_out = data(40, d=2, seed=9)
     score, other = (m.log_predictive(held_out.X, held_out.y[:, None]) for m in (model, forgetful))
     assert score != other
@@ -187,7 +187,9 @@ def test_steps_of_one_batch():
     model, X, Y = stream()
     before = buffers(model)
     model.observe(X[:1], Y[:1], steps=0)
-    assert all(torch.equal(before[f"_now_{k}"], model.get_buffer(f"_now_{k}")) for k in "ZT")
+    now = model.state.now
+    assert torch.equal(before["stream.state_now_Z"], now.Z)
+    assert torch.equal(before["stream.state_now_T"], now.T)
     assert model.num_observed == 31
 
 
@@ -233,7 +235,7 @@ def test_a_fit_climbs_the_last_batch_and_keeps_q():
     before, value = buffers(model), float(model.make_mll()())
     assert model.fit().value > value
     after = buffers(model)
-    learned = ("covar", "likelihood", "_curvature", "_explored")
+    learned = ("covar", "likelihood", "stream.fits")
     assert all(torch.equal(before[k], after[k]) for k in before if not k.startswith(learned))
 
 
@@ -308,4 +310,4 @@ def test_a_first_batch_is_always_under_the_bound():
     """`beta` weighs divergences to a past, of which a first batch has none."""
     models = [stream(beta=beta)[0] for beta in (1.0, 1e-3)]
     assert torch.equal(*(m.make_mll()().detach() for m in models))
-    assert torch.equal(*(m.get_buffer("_now_T") for m in models))
+    assert torch.equal(*(m.state.now.T for m in models))

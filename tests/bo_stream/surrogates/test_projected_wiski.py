@@ -154,7 +154,7 @@ def test_it_stays_while_all_points_are_held_and_is_learned_by_a_fit() -> None:
     assert_same_law(model, again, X[:4])
     close(model.log_evidence(), again.log_evidence())
     rows = frozen_rows(model, torch.cat([data(40)[0], X[:20]]))
-    close(model.held().A[0], rows.mT @ rows, 1e-12)  # all on the grid anew
+    close(model.state.A[0], rows.mT @ rows, 1e-12)  # all on the grid anew
     kept = model.grid.phi
     model.fit()  # not due: no more data than the last time
     assert torch.equal(model.grid.phi, kept)
@@ -245,7 +245,7 @@ def test_a_fit_that_fails_after_learning_leaves_all_as_it_was(
 ) -> None:
     model = build(12)
     before = snapshot(model)
-    monkeypatch.setattr(ProjectedWISKI, "_choose", lambda *a: 1 / 0)
+    monkeypatch.setattr(ProjectedWISKI, "_covering", lambda *a: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         model.fit(3)
     assert_same_state(before, snapshot(model))

@@ -54,7 +54,7 @@ def test_six_inputs_as_well_as_the_exact_gp():
 def test_its_evidence_is_the_exact_gps():
     X, y, _ = rows(60)
     model = stream(X, y, None, (20,), window=40, slack=7)
-    few = model.held().sample
+    few = model.state.sample
     assert len(few.y) == 40  # no more than the window holds
     whole = stream(X, y)
     modules = {name: getattr(whole, name) for name in ("covar_module", "mean_module", "likelihood")}
@@ -70,8 +70,8 @@ def test_noise_is_not_learned_from_the_rows_that_stay():
         model.observe(X[part], Y[part])
     model.fit(30)
     assert 0.007 < model.likelihood.noise.item() < 0.014
-    own = model.held().window.rows()
-    model.hold("state", replace(model.held(), sample=Sample(own.X, own.y, own.noise, own.w.abs())))
+    own = model.state.window.rows()
+    model._replace(state=replace(model.state, sample=Sample(own.X, own.y, own.noise, own.w.abs())))
     model.fit(30)
     assert model.likelihood.noise.item() > 0.02
 
@@ -95,18 +95,18 @@ def test_a_fit_by_botorch_rebuilds_the_state_too():
     X, y, _ = rows(40)
     model = stream(X, y, covar_module=None)
     fit_gpytorch_mll(model.make_mll())
-    assert torch.equal(model.held().made_with, model._prior().numbers)
+    assert torch.equal(model.state.made_with, model._prior().numbers)
 
 
 def test_what_was_folded_is_carried_over():
     """Under other hyperparameters the folded rows' likelihood of the values at Z stays."""
     X, y, _ = rows(90)
     model = stream(X, y, None, (30, 60), Z, window=40, slack=7)
-    past = model.held().past
+    past = model.state.past
     model.covar_module.outputscale = 0.8
     model.covar_module.base_kernel.lengthscale = torch.tensor([[0.5, 0.6]])
     model.observe(Xs[:1], Xs[:1, :1])
-    now = model.held().past
+    now = model.state.past
     inverses = [torch.linalg.inv(s.L) for s in (past, now)]
     precisions = [a.mT @ s.G @ a for a, s in zip(inverses, (past, now), strict=True)]
     linear = [a.mT @ s.c for a, s in zip(inverses, (past, now), strict=True)]
@@ -222,7 +222,7 @@ def test_five_thousand_updates_leave_the_mean_where_a_fresh_solve_has_it():
     model.fit()
     for i in range(200, 5_200):
         model.observe(X[i : i + 1], Y[i : i + 1])
-    state, prior = model.held(), model._prior()
+    state, prior = model.state, model._prior()
     past, own = state.past, state.window.rows()
     eye = torch.eye(past.size, dtype=torch.float64)
     A = torch.linalg.solve(past.L, dense(prior.kernel, past.Z, own.X))

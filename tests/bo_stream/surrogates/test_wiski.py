@@ -340,7 +340,7 @@ def test_merge_many() -> None:
     whole = WISKI(X, Y, Yvar, **{**RAW, **kw})
     assert_same_law(total, whole, points(9, 2, 7))
     close(total.log_evidence(), whole.log_evidence())
-    close(total.A, whole.A, 1e-12)
+    close(total.state.A, whole.state.A, 1e-12)
 
 
 # -- the grid ------------------------------------------------------------------------------------

@@ -21,7 +21,6 @@ from bo_stream.errors import (
     InputError,
     NoiseError,
     ShapeError,
-    StateError,
     UnsupportedError,
 )
 from bo_stream.testing.base import assert_same_state, close, snapshot
@@ -48,18 +47,6 @@ def test_a_grid_given_is_not_one_made_of_the_bounds() -> None:
     assert (made.grid.sizes, made.grid.origin) == (given.grid.sizes, given.grid.origin)
     assert made.grid.digest() != given.grid.digest()
     assert given.grid.digest() == "0db01b28d5774605"  # as it has always been
-
-
-def test_states_of_padded_grids_are_refused() -> None:
-    """Of releases whose grids reached beyond the bounds."""
-    X, Y, _ = data(6, 2, "learned")
-    model = WISKI(X, Y, bounds=BOUNDS[:, :2], grid_size=9, **RAW)
-    saved = model.state_dict()
-    saved["_extra_state"] = {**saved["_extra_state"], "version": 3}
-    before = snapshot(model)
-    with pytest.raises(StateError, match=r"from the data.*inside the bounds.*as `grid`"):
-        model.load_state_dict(saved)
-    assert_same_state(before, snapshot(model))
 
 
 def test_default_grids() -> None:

@@ -33,8 +33,8 @@ def test_a_refined_stream_is_one_built_anew(mode: str, outputs: int) -> None:
         m.observe(*more).forget(0.9)
     assert model.refine((14, 12)) is model
     assert model.grid.sizes == (14, 12) and model.num_observed == 23
-    close(model.A, anew.A, 1e-12)
-    close(model.b, anew.b, 1e-12)
+    close(model.state.A, anew.state.A, 1e-12)
+    close(model.state.b, anew.state.b, 1e-12)
     for m in (model, anew):
         m.observe(*more)
     assert_same_law(model, anew, Z, 1e-9)
@@ -54,11 +54,11 @@ def test_far_outcomes() -> None:
     """Sums are taken about the first batch's mean, those over another grid too."""
     X, Y, _ = data(20)
     model, moved = (WISKI(X, Y + 1e6, bounds=BOUNDS, grid_size=9, **RAW) for _ in range(2))
-    assert float(model.held().origin) > 1e5
+    assert float(model.state.origin) > 1e5
     for m in (model, moved.refine(9)):
         m.mean_module.constant = 1e6
     close(moved.log_evidence(), model.log_evidence(), 1e-9)
-    close(moved.b, model.b, 1e-9)
+    close(moved.state.b, model.state.b, 1e-9)
 
 
 def test_only_while_all_points_are_at_hand() -> None:
@@ -106,7 +106,7 @@ def test_a_copy_stays() -> None:
     model = build(20)
     other = copy.deepcopy(model)
     model.refine(12)
-    assert other.grid.sizes == (9, 8) and other.A.shape[-1] == 72
+    assert other.grid.sizes == (9, 8) and other.state.A.shape[-1] == 72
     assert other.log_evidence().isfinite()
 
 

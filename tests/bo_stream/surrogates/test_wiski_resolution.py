@@ -179,7 +179,7 @@ def test_a_fit_interrupted_while_it_refines(monkeypatch: pytest.MonkeyPatch) -> 
         patch.setattr(Interpolation, "transpose_times", interrupted)
         with pytest.raises(KeyboardInterrupt):
             model.fit(1)
-    assert model.grid.sizes == (30, 30) and model.A.shape[-1] == 900
+    assert model.grid.sizes == (30, 30) and model.state.A.shape[-1] == 900
     assert model.log_evidence().isfinite()
     assert model.fit(1).evaluations == 1
     assert model.grid.sizes[0] > 40

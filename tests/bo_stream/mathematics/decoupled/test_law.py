@@ -62,18 +62,18 @@ def test_the_covariance_is_that_of_sgpr_on_all_data(way, known, cuts):
     D = D if known else torch.full_like(D, NOISE)
     model = stream(X, y, D if known else None, cuts, Z, window=40, slack=7)
     assert model.num_in_window in range(40, 48)
-    nugget = model.held().past.nugget
+    nugget = model.state.past.nugget
     cov = sgpr(kernel(), X, y - MEAN, D, Z, nugget, Xs, Xs)[1]
     close(model.posterior(Xs).distribution.covariance_matrix, cov, 1e-10)
 
 
 def conditioned(model, X, e, D):
     """Mean at Xs, less the prior's: SGPR on what was folded, given the window by dense algebra."""
-    held = {tuple(x) for x in model.held().window.rows().X.tolist()}
+    held = {tuple(x) for x in model.state.window.rows().X.tolist()}
     stays = torch.tensor([tuple(x) in held for x in X.tolist()])
     assert int(stays.sum()) == model.num_in_window < 50
     old = X[~stays], e[~stays], D[~stays]
-    law = lambda A, B: sgpr(kernel(), *old, Z, model.held().past.nugget, A, B)  # noqa: E731
+    law = lambda A, B: sgpr(kernel(), *old, Z, model.state.past.nugget, A, B)  # noqa: E731
     R = X[stays]
     mean, cross = law(Xs, R)
     gap, C = e[stays] - law(R, R)[0], law(R, R)[1] + torch.diag(D[stays])
@@ -110,7 +110,7 @@ def test_it_is_a_decoupled_posterior():
     """MATHS 6.1 with ``alpha = Z u R`` and ``beta = Z``."""
     X, y, _ = rows(90)
     model = stream(X, y, None, (30, 60), Z, window=40, slack=7)
-    state, process, k = model.held(), model.process(), kernel()
+    state, process, k = model.state, model.process(), kernel()
     L, own = state.past.L, state.window.rows()
     alpha = torch.cat([Z, own.X])
     a = torch.cat([torch.linalg.solve(L.mT, process.h), own.w])
@@ -128,13 +128,13 @@ def test_the_rows_that_say_least_are_folded():
     X, y, _ = rows(60)
     model = stream(X[:50], y[:50], None, (), Z, window=50, slack=3)
     more = stream(X[:54], y[:54], None, (50,), Z, window=54)
-    own, k = more.held().window.rows(), kernel()
+    own, k = more.state.window.rows(), kernel()
     says = own.w.abs() * (dense(k, own.X).diagonal() - own.A.square().sum(0)).sqrt()
     model.observe(X[50:54], y[50:54].unsqueeze(-1))
-    left = model.held().window.rows().X
+    left = model.state.window.rows().X
     expected = own.X[says.argsort()[4:].sort().values]
     assert torch.equal(left, expected)
-    assert int(model.held().folded) == 4
+    assert int(model.state.folded) == 4
 
 
 def test_sample_functions_have_its_moments():

@@ -103,7 +103,7 @@ def gradients(model: WISKI) -> list[Tensor]:
 def test_the_same_as_dense(d: int, kernel: str, known: bool, route: str) -> None:
     """Posterior, evidence and its gradients in every hyperparameter."""
     dense, model = (build(kind, d, kernel, known=known) for kind in (False, True))
-    assert isinstance(model.held(), BandState) and not isinstance(dense.held(), BandState)
+    assert isinstance(model.state, BandState) and not isinstance(dense.state, BandState)
     assert_same_law(model, dense, points(9, d, 7), 1e-6)
     for mine, theirs in zip(gradients(model), gradients(dense), strict=True):
         close(mine, theirs, 1e-6)
@@ -190,7 +190,9 @@ def test_sample_functions(route: str) -> None:
 def test_truncation_is_reported() -> None:
     """Less variance than the grid's prior, by no more than is said."""
     model, Z = build(True, 2), points(200, 2, 9)
-    factors = [t.detach() for t in product_factors(model.covar_module, model.grid, model.b, 1)[0]]
+    factors = [
+        t.detach() for t in product_factors(model.covar_module, model.grid, model.state.b, 1)[0]
+    ]
     whole, less = (
         Eigenbasis.of(model.grid, factors[0], factors[1:], share) for share in (0.0, 1e-3)
     )
@@ -237,7 +239,7 @@ def test_saved_and_loaded(tmp_path: Any, monkeypatch: Any) -> None:
 
 def test_bytes() -> None:
     model = build(True, 3, grid_size=30)
-    assert model.A.numel() == 4**3 * 30**3
+    assert model.state.A.numel() == 4**3 * 30**3
     before = model.state_bytes
     model.observe(*data(50, 3, seed=8)[:2])
     assert model.state_bytes == before < 2**27
@@ -321,14 +323,14 @@ def test_refined_from_a_small_grid_to_a_large_one_and_back(monkeypatch: Any) -> 
     model, anew = build(False, 2), build(True, 2, grid_size=(11, 12))
     monkeypatch.setattr(grid_state, "DENSE_NODES", 100)
     model.refine((11, 12))
-    assert isinstance(model.held(), BandState)
+    assert isinstance(model.state, BandState)
     assert_same_law(model, anew, points(9, 2, 7), 1e-9)
     again = build(False, 2)
     monkeypatch.setattr(grid_state, "DENSE_NODES", 100)
     again.load_state_dict(model.state_dict())
     assert_same_law(model, again, points(9, 2, 7), 1e-12)
     model.refine((9, 8))
-    assert not isinstance(model.held(), BandState)
+    assert not isinstance(model.state, BandState)
     assert_same_law(model, build(False, 2), points(9, 2, 7), 1e-9)
 
 

@@ -1,0 +1,80 @@
+"""Values computed from a surrogate's state and hyperparameters, kept until one of them changes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Generic, TypeVar
+
+from gpytorch.module import Module
+
+from bo_stream.base.hyperparameter_key import HyperparameterKey
+
+__all__ = ["Derived", "Key", "Version"]
+
+T = TypeVar("T")
+
+
+class Version:
+    """The identity of a state: every change makes a new one, a copy of the state keeps it."""
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Version:
+        return self
+
+
+class Key:
+    """What a derived value depends on, as it is when the key is made.
+
+    Args:
+        version: Of the state.
+        modules: Whose hyperparameters it depends on.
+        others: Other objects that it depends on, compared by identity.
+    """
+
+    __slots__ = ("hyperparameters", "others", "version")
+
+    def __init__(self, version: Version, modules: Sequence[Module] = (), *others: object) -> None:
+        self.version, self.others = version, others
+        self.hyperparameters = HyperparameterKey(modules)
+
+    def same_data(self, other: Key) -> bool:
+        """Whether all but the hyperparameters is the same."""
+        pairs = zip(self.others, other.others, strict=True)
+        return self.version is other.version and all(a is b for a, b in pairs)
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, Key)
+            and self.same_data(other)
+            and self.hyperparameters == other.hyperparameters
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+class Derived(Generic[T]):
+    """One derived value, which is never written to.
+
+    Threads may use it without a lock: key and value are replaced together. A copy shares the value;
+    a pickle leaves it out.
+    """
+
+    def __init__(self) -> None:
+        self.entry: tuple[Key, T] | None = None
+
+    def get(self, key: Key) -> T | None:
+        """The value, if it was computed for an equal key."""
+        entry = self.entry
+        return entry[1] if entry is not None and entry[0] == key else None
+
+    def put(self, key: Key, value: T) -> T:
+        """Keep the value computed for a key, made before the computation; returns the value."""
+        self.entry = (key, value)
+        return value
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Derived[T]:
+        made = type(self)()
+        made.entry = self.entry
+        return made
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"entry": None}

@@ -1,0 +1,112 @@
+"""What a posterior is made of, and how a surrogate keeps it up to date as data arrive."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from botorch.models.transforms.outcome import OutcomeTransform
+from torch import Tensor
+
+from bo_stream.base.derived import Derived, Key, Version
+from bo_stream.base.noise import noise_of_an_observation
+from bo_stream.errors import NoiseError
+from bo_stream.mathematics.posterior.process import PosteriorProcess
+
+__all__ = ["PosteriorCache", "PosteriorSnapshot"]
+
+
+@dataclass(frozen=True)
+class PosteriorSnapshot:
+    """What posteriors are made of, whatever the surrogate observes or learns afterwards.
+
+    Attributes:
+        process: The posterior process, in transformed space.
+        noise: Noise variance of a typical observation (``o``), transformed; None where noise is
+            known and none was seen.
+        outcome_transform: The frozen outcome transform, or None.
+    """
+
+    process: PosteriorProcess
+    noise: Tensor | None
+    outcome_transform: OutcomeTransform | None
+
+    def typical_noise(self) -> Tensor:
+        """The noise variance of a typical observation (``o``).
+
+        Raises:
+            NoiseError: where none was seen.
+        """
+        if self.noise is None:
+            raise NoiseError(
+                "observations with known noise before their typical noise is used",
+                "none so far",
+                "Give the noise of new observations as a Tensor (`observation_noise`, `noise`).",
+            )
+        return self.noise
+
+
+@dataclass(frozen=True)
+class Absorbed:
+    """Transformed data absorbed since a version of the state, up to another one."""
+
+    since: Version
+    until: Version
+    X: Tensor
+    Y: Tensor
+    R: Tensor
+
+
+class PosteriorCache(Derived[PosteriorSnapshot]):
+    """The last snapshot of a surrogate, and the few data absorbed since.
+
+    Under unchanged hyperparameters a new snapshot is made from the last one and these data, where
+    the family can do that.
+    """
+
+    _absorbed: Absorbed | None = None
+
+    def absorbed(
+        self, since: Version, until: Version, X: Tensor, Y: Tensor, R: Tensor, most: int
+    ) -> None:
+        """Keep data that took the state from one version to another, ``most`` points at most."""
+        new, old = Absorbed(since, until, X.clone(), Y.clone(), R.clone()), self._absorbed
+        if old is not None and old.until is since:
+            X, Y, R = (torch.cat([old.X, X]), *(torch.cat(p, -1) for p in ((old.Y, Y), (old.R, R))))
+            new = Absorbed(old.since, until, X, Y, R)
+        self._absorbed = new if len(new.X) <= most else None
+
+    def renewed(self, key: Key, model: Any) -> PosteriorSnapshot:
+        """The snapshot of a surrogate for its present key, made from the last one if possible."""
+        key.hyperparameters.settled()
+        before, process = self.entry, None
+        if before is not None and not before[0].hyperparameters.equivalent(key.hyperparameters):
+            before = None
+        if before is not None:
+            process = self._updated(before[0].version, before[1].process, key.version, model)
+        if process is None:
+            process = model._build_process(model.state)
+        if before is not None and process is not before[1].process:
+            process.follow(before[1].process)
+        transform = getattr(model, "outcome_transform", None)
+        snapshot = PosteriorSnapshot(process, noise_of_an_observation(model), transform)
+        self._absorbed = None
+        return self.put(key, snapshot)
+
+    def _updated(
+        self, since: Version, process: PosteriorProcess, until: Version, model: Any
+    ) -> PosteriorProcess | None:
+        """The process brought from one version of the state to another, or None."""
+        if since is until:
+            return process
+        data = self._absorbed
+        if data is None or data.since is not since or data.until is not until:
+            return None
+        made: PosteriorProcess | None = model._update_process(process, data.X, data.Y, data.R)
+        return made
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> PosteriorCache:
+        made = PosteriorCache()
+        made.entry, made._absorbed = self.entry, self._absorbed
+        return made

@@ -1,0 +1,48 @@
+"""How well a surrogate predicted data that it has not absorbed yet."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from bo_stream.base.fitting.surprise import shortfall
+from bo_stream.mathematics.linalg import chol_psd
+
+__all__ = ["PredictiveScore", "predictive_score"]
+
+
+class PredictiveScore(NamedTuple):
+    """The score of a prediction of new data, all 0-dim.
+
+    Attributes:
+        log_density: Of the data, in raw units, nats.
+        shortfall: By how much it falls short of its expectation under the prediction, nats.
+        variance: Of the shortfall, if the prediction is right.
+    """
+
+    log_density: Tensor
+    shortfall: Tensor
+    variance: Tensor
+
+
+@torch.no_grad()
+def predictive_score(model: Any, X: Tensor, Y: Tensor, Yvar: Tensor | None) -> PredictiveScore:
+    """The score of a surrogate's prediction of raw, checked data ``n x d``, ``n x m``."""
+    if not X.shape[0]:
+        zero = X.new_zeros((), dtype=torch.float64)
+        return PredictiveScore(zero, zero, zero)
+    with torch.enable_grad():
+        raw = Y.detach().double().requires_grad_()
+        Y_t, Yvar_t = model._outcomes(raw, Yvar, X)
+        (slope,) = torch.autograd.grad(Y_t.sum(), raw)
+    joint = model.process().at(model._transformed(X))
+    noise = model._noise_scale().unsqueeze(-1).expand(Y_t.mT.shape)
+    noise = noise if Yvar_t is None else noise * Yvar_t.mT
+    L = chol_psd(joint.covariance(joint) + torch.diag_embed(noise))
+    density = torch.distributions.MultivariateNormal(joint.mean, scale_tril=L)
+    residuals = (Y_t.mT.detach() - joint.mean).unsqueeze(-1)
+    white = torch.linalg.solve_triangular(L, residuals, upper=False)
+    log_density = density.log_prob(Y_t.mT.detach()).sum() + slope.abs().log().sum()
+    return PredictiveScore(log_density, *shortfall(white))

@@ -1,0 +1,109 @@
+"""What a surrogate has taken from its data, held as float64 buffers.
+
+A change makes a new `StreamBuffers`, which takes the old one's place by a single assignment, so
+that ``.to``, ``state_dict`` and ``deepcopy`` see either all of the change or nothing of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from bo_stream.base.derived import Version
+from bo_stream.base.fitting.memory import FitMemory
+from bo_stream.base.incumbents import Incumbents
+from bo_stream.errors import StateError
+from bo_stream.mathematics.shapes import check_shapes, nested, shaped, tensors_of, with_tensors
+
+__all__ = ["Stream", "StreamBuffers"]
+
+
+@dataclass(frozen=True)
+class Stream:
+    """The family's state, and what every surrogate keeps beside it.
+
+    Attributes:
+        state: The family's dataclass of tensors; None before it is built.
+        count: Number of observations, int64.
+        noise_sum: Sum of their noise variances before any learned scale, where noise is known.
+        fits: What the next fit goes on from.
+        incumbents: The best points seen, if they are kept.
+    """
+
+    state: Any = nested()
+    count: Tensor = shaped("", "not negative")
+    noise_sum: Tensor = shaped("o", "not negative")
+    fits: FitMemory = nested()
+    incumbents: Incumbents | None = nested()
+
+    @classmethod
+    def empty(cls, outputs: int) -> Stream:
+        """Before the family's state is built."""
+        count = torch.zeros((), dtype=torch.int64)
+        noise = torch.zeros(outputs, dtype=torch.float64)
+        return cls(None, count, noise, FitMemory.empty(), None)
+
+    def loaded(self, saved: Mapping[str, Tensor], sizes: Mapping[str, int]) -> Stream:
+        """The same form with saved tensors, where this one's are; checked.
+
+        Args:
+            saved: Tensors by name; those that are missing stay as they are.
+            sizes: Sizes that they must agree with, by letter.
+
+        Raises:
+            StateError: on tensors that do not fit together.
+        """
+        tensors = dict(tensors_of(self))
+        for name, mine in tensors.items():
+            value = saved.get(name, mine)
+            if value.is_floating_point() != mine.is_floating_point():
+                raise StateError(f"{name} as {mine.dtype}", f"{value.dtype}", "It is damaged.")
+            # A copy has the strides of what was saved, which rounding depends on.
+            tensors[name] = value.to(dtype=mine.dtype, device=mine.device, copy=True)
+        made = with_tensors(self, tensors)
+        if made.count.ndim:
+            raise StateError("a count of observations", f"{made.count}", "It is damaged.")
+        check_shapes(made, {**sizes, "n": int(made.count)})
+        return made
+
+
+class StreamBuffers(nn.Module):
+    """The tensors of a stream as buffers.
+
+    Args:
+        stream: The tensors.
+        version: Of the state; left out, it is a new one.
+        device: Where to; left out, the tensors stay where they are.
+
+    Attributes:
+        form: The stream without its tensors.
+        version: The identity of what posteriors depend on.
+    """
+
+    count: Tensor
+    noise_sum: Tensor
+
+    def __init__(
+        self, stream: Stream, version: Version | None = None, device: torch.device | None = None
+    ) -> None:
+        super().__init__()
+        self.version = Version() if version is None else version
+        tensors = dict(tensors_of(stream))
+        self.form = with_tensors(stream, dict.fromkeys(tensors, torch.empty(0)))
+        for name, tensor in tensors.items():
+            self.register_buffer(name, tensor.detach().to(device))
+
+    def read(self) -> Stream:
+        """The stream, with the buffers as they are."""
+        stream: Stream = with_tensors(
+            self.form, dict(self.named_buffers(recurse=False, remove_duplicate=False))
+        )
+        return stream
+
+    def replaced(self, version: Version | None = None, **changes: Any) -> StreamBuffers:
+        """Buffers of the stream with parts of it replaced; of a new version if none is given."""
+        return StreamBuffers(replace(self.read(), **changes), version, self.count.device)
