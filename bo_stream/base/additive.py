@@ -113,8 +113,8 @@ def merge(model: Any, other: Any) -> None:
 
 @all_or_nothing
 def _add(model: Any, other: Any) -> None:
-    stream = model.stream.read()
-    theirs = moved(other.stream.read(), stream.count.device)
+    stream = model.stream.contents
+    theirs = moved(other.stream.contents, stream.count.device)
     n, others, best = int(stream.count), int(theirs.count), stream.incumbents
     model._replace(
         state=stream.state.merged_at(theirs.state, model._undo, n, others),

@@ -62,7 +62,7 @@ class GriddedGP(StreamingGP):
     @property
     def grid(self) -> Grid:
         """The nodes, in transformed space."""
-        return cast(GridState, self.stream.form.state).grid
+        return cast(GridState, self.stream.contents.state).grid
 
     def refine(
         self, grid_size: int | Sequence[int] | None = None, bounds: Tensor | None = None

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 __all__ = ["HyperparameterKey", "fingerprint", "numbers_of", "settings_of"]
 
 _PLAIN = frozenset((bool, int, float, str, tuple, torch.Size, type(None)))
-_TENSORS: WeakKeyDictionary[nn.Module, tuple[str, ...]] = WeakKeyDictionary()
+_NAMES: WeakKeyDictionary[nn.Module, tuple[tuple[str, ...], tuple[str, ...]]] = WeakKeyDictionary()
 
 
 class HyperparameterKey:
@@ -99,21 +99,27 @@ def _parts(modules: Iterable[nn.Module]) -> list[nn.Module]:
 
 def _raw(modules: Iterable[nn.Module]) -> tuple[Any, ...]:
     parts = _parts(modules)
-    settings = [settings_of(part) for part in parts if isinstance(part, Kernel)]
-    tensors = [getattr(part, name, None) for part in parts for name in _tensor_names(part)]
-    return parts, settings, [None if t is None else t.tolist() for t in tensors]
+    raw: list[Any] = []
+    for part in parts:
+        settings, tensors = _NAMES.get(part) or _names(part)
+        held = vars(part)
+        raw += [v if type(v) in _PLAIN else repr(v) for v in map(held.get, settings)]
+        for name in tensors:
+            tensor = getattr(part, name, None)
+            raw.append(None if tensor is None else tensor.tolist())
+    return parts, raw
 
 
-def _tensor_names(module: nn.Module) -> tuple[str, ...]:
-    """Names of a module's own parameters and buffers, looked up once a module."""
-    names = _TENSORS.get(module)
-    if names is None:
-        own = (*module.named_parameters(recurse=False), *module.named_buffers(recurse=False))
-        found = {name: None for name, _ in own}
-        if isinstance(module, Kernel):
-            found["active_dims"] = None  # a buffer that may be None
-        names = _TENSORS[module] = tuple(found)
-    return names
+def _names(module: nn.Module) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Names of a module's settings, if it is a kernel, and of its own tensors; looked up once."""
+    own = (*module.named_parameters(recurse=False), *module.named_buffers(recurse=False))
+    tensors = {name: None for name, _ in own}
+    settings: tuple[str, ...] = ()
+    if isinstance(module, Kernel):
+        settings = tuple(name for name, _ in settings_of(module))
+        tensors["active_dims"] = None  # a buffer that may be None
+    found = _NAMES[module] = settings, tuple(tensors)
+    return found
 
 
 def _values(modules: Iterable[Module]) -> tuple[Any, ...]:

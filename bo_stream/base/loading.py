@@ -37,7 +37,7 @@ def layout(model: Any) -> dict[str, Any]:
 
 def header(model: Any) -> dict[str, Any]:
     """What is saved beside the tensors of a state."""
-    best = model.stream.read().incumbents
+    best = model.stream.contents.incumbents
     kept = 0 if best is None else best.limit
     head = {"class": type(model).__name__, "version": STATE_VERSION, "incumbents": kept}
     return {**head, **model._layout()}
@@ -50,7 +50,7 @@ def adopt(model: Any, header: Mapping[str, Any]) -> None:
         model: The surrogate.
         header: Of the saved state.
     """
-    kept, best = header.get("incumbents", 0), model.stream.read().incumbents
+    kept, best = header.get("incumbents", 0), model.stream.contents.incumbents
     if kept != (0 if best is None else best.limit):
         none = Incumbents.none(kept, model._dim, model.num_outputs, model._like) if kept else None
         model._note(incumbents=none)
@@ -97,7 +97,7 @@ def load_stream(model: Any, state: Mapping[str, Any], prefix: str) -> None:
     check_header(model, state.get(f"{prefix}_extra_state"))
     start = len(prefix + STREAM)
     saved = {k[start:]: v for k, v in state.items() if k.startswith(prefix + STREAM)}
-    stream = model.stream.read().loaded(saved, model._sizes())
+    stream = model.stream.contents.loaded(saved, model._sizes())
     model._replace(**{part: getattr(stream, part) for part in vars(stream)})
 
 

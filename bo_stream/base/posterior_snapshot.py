@@ -53,9 +53,8 @@ class Absorbed:
 
     since: Version
     until: Version
-    X: Tensor
-    Y: Tensor
-    R: Tensor
+    batches: tuple[tuple[Tensor, Tensor, Tensor], ...]
+    points: int
 
 
 class PosteriorCache(Derived[PosteriorSnapshot]):
@@ -71,11 +70,12 @@ class PosteriorCache(Derived[PosteriorSnapshot]):
         self, since: Version, until: Version, X: Tensor, Y: Tensor, R: Tensor, most: int
     ) -> None:
         """Keep data that took the state from one version to another, ``most`` points at most."""
-        new, old = Absorbed(since, until, X.clone(), Y.clone(), R.clone()), self._absorbed
-        if old is not None and old.until is since:
-            X, Y, R = (torch.cat([old.X, X]), *(torch.cat(p, -1) for p in ((old.Y, Y), (old.R, R))))
-            new = Absorbed(old.since, until, X, Y, R)
-        self._absorbed = new if len(new.X) <= most else None
+        batches: tuple[tuple[Tensor, Tensor, Tensor], ...] = ((X.clone(), Y.clone(), R.clone()),)
+        points = X.shape[0]
+        if self._absorbed is not None and self._absorbed.until is since:
+            since, points = self._absorbed.since, points + self._absorbed.points
+            batches = self._absorbed.batches + batches
+        self._absorbed = Absorbed(since, until, batches, points) if points <= most else None
 
     def renewed(self, key: Key, model: Any) -> PosteriorSnapshot:
         """The snapshot of a surrogate for its present key, made from the last one if possible."""
@@ -103,7 +103,10 @@ class PosteriorCache(Derived[PosteriorSnapshot]):
         data = self._absorbed
         if data is None or data.since is not since or data.until is not until:
             return None
-        made: PosteriorProcess | None = model._update_process(process, data.X, data.Y, data.R)
+        X, Y, R = zip(*data.batches, strict=True)
+        made: PosteriorProcess | None = model._update_process(
+            process, torch.cat(X), torch.cat(Y, -1), torch.cat(R, -1)
+        )
         return made
 
     def __deepcopy__(self, memo: dict[int, Any]) -> PosteriorCache:

@@ -6,9 +6,9 @@ that ``.to``, ``state_dict`` and ``deepcopy`` see either all of the change or no
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -75,12 +75,12 @@ class StreamBuffers(nn.Module):
     """The tensors of a stream as buffers.
 
     Args:
-        stream: The tensors.
+        contents: The stream.
         version: Of the state; left out, it is a new one.
         device: Where to; left out, the tensors stay where they are.
 
     Attributes:
-        form: The stream without its tensors.
+        contents: The stream, whose tensors are the buffers.
         version: The identity of what posteriors depend on.
     """
 
@@ -88,22 +88,38 @@ class StreamBuffers(nn.Module):
     noise_sum: Tensor
 
     def __init__(
-        self, stream: Stream, version: Version | None = None, device: torch.device | None = None
+        self, contents: Stream, version: Version | None = None, device: torch.device | None = None
     ) -> None:
         super().__init__()
         self.version = Version() if version is None else version
-        tensors = dict(tensors_of(stream))
-        self.form = with_tensors(stream, dict.fromkeys(tensors, torch.empty(0)))
-        for name, tensor in tensors.items():
-            self.register_buffer(name, tensor.detach().to(device))
-
-    def read(self) -> Stream:
-        """The stream, with the buffers as they are."""
-        stream: Stream = with_tensors(
-            self.form, dict(self.named_buffers(recurse=False, remove_duplicate=False))
-        )
-        return stream
+        given = dict(tensors_of(contents))
+        held = {name: _moved(tensor, device) for name, tensor in given.items()}
+        for name, tensor in held.items():
+            self.register_buffer(name, tensor)
+        same = all(held[name] is tensor for name, tensor in given.items())
+        self.contents = contents if same else with_tensors(contents, held)
 
     def replaced(self, version: Version | None = None, **changes: Any) -> StreamBuffers:
         """Buffers of the stream with parts of it replaced; of a new version if none is given."""
-        return StreamBuffers(replace(self.read(), **changes), version, self.count.device)
+        return StreamBuffers(replace(self.contents, **changes), version, self.count.device)
+
+    def _follow_buffers(self) -> None:
+        """Have the contents be the buffers again, after torch has replaced these."""
+        held = dict(self.named_buffers(recurse=False, remove_duplicate=False))
+        if any(held[name] is not tensor for name, tensor in tensors_of(self.contents)):
+            self.contents = with_tensors(self.contents, held)
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        super()._apply(fn, recurse)
+        self._follow_buffers()
+        return self
+
+    def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
+        super()._load_from_state_dict(*args, **kwargs)
+        self._follow_buffers()
+
+
+def _moved(tensor: Tensor, device: torch.device | None) -> Tensor:
+    """The tensor without gradient, and on a device if one is given."""
+    tensor = tensor.detach() if tensor.requires_grad else tensor
+    return tensor if device is None or tensor.device == device else tensor.to(device)

@@ -176,7 +176,7 @@ class StreamingGP(BoTorchModel):
         Y_t, Yvar_t = self._outcomes(Y, Yvar, X)
         R = None if Yvar_t is None else Yvar_t.mT
         self._absorb_transformed(self._transformed(X), Y_t.mT, R)
-        best = self.stream.read().incumbents
+        best = self.stream.contents.incumbents
         if best is not None:
             self._note(incumbents=best.given(X, Y[:, 0]))
 
@@ -185,7 +185,7 @@ class StreamingGP(BoTorchModel):
         self, X: Tensor, Y: Tensor, Yvar: Tensor | None, *, exact: bool = False
     ) -> None:
         """Absorb data ``n x d``, ``o x n``, ``o x n``."""
-        before, stream = self.stream.version, self.stream.read()
+        before, stream = self.stream.version, self.stream.contents
         R = torch.ones_like(Y[:1]) if Yvar is None else Yvar
         state = self._absorb(stream.state, X, Y, R, exact=exact)
         noise_sum = stream.noise_sum if Yvar is None else stream.noise_sum + Yvar.sum(-1)
@@ -212,7 +212,7 @@ class StreamingGP(BoTorchModel):
     @all_or_nothing
     def _change_units(self, new: Standardize) -> None:
         """Bring the state to the units of another standardisation."""
-        stream, old = self.stream.read(), cast(Standardize, self.outcome_transform)
+        stream, old = self.stream.contents, cast(Standardize, self.outcome_transform)
         shift, factor = transforms.change_of_units(old, new)
         state = self._rescale(stream.state, shift, factor)
         self._set("outcome_transform", new)
@@ -254,7 +254,7 @@ class StreamingGP(BoTorchModel):
     @property
     def incumbents(self) -> Tensor | None:
         """The best points seen, raw, best first, ``k x d``; None unless they are tracked."""
-        best = self.stream.read().incumbents
+        best = self.stream.contents.incumbents
         return None if best is None else best.X.to(self.dtype)
 
     @property
@@ -270,7 +270,7 @@ class StreamingGP(BoTorchModel):
     @property
     def state(self) -> Any:
         """The family's state."""
-        return self.stream.read().state
+        return self.stream.contents.state
 
     @property
     def state_bytes(self) -> int:

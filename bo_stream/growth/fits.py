@@ -116,5 +116,5 @@ def _restarted(model: Any, rows: Batch) -> Any:
 
 
 def _forget_curvature(model: Any) -> None:
-    memory = model.stream.read().fits
+    memory = model.stream.contents.fits
     model._note(fits=FitMemory(memory.curvature.new_empty(0, 0), memory.explored))

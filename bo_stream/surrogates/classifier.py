@@ -163,7 +163,7 @@ class DirichletClassifier(CountedClasses):
             if bool(named[:, k].any()):
                 absorb_points(one, X[named[:, k]])
         if telling(seen) != before:  # the next fit starts from several places
-            memory = model.stream.read().fits
+            memory = model.stream.contents.fits
             model._note(fits=FitMemory(memory.curvature, memory.explored[:0]))
 
     @property

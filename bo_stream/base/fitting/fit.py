@@ -93,7 +93,7 @@ class _Fit:
 
         self.model, self.most = model, most
         self.climb = Climb(objective, coordinates)
-        memory: FitMemory = model.stream.read().fits
+        memory: FitMemory = model.stream.contents.fits
         self.curvature, self.explored = memory.curvature.cpu(), memory.explored.cpu()
         self.far = model.explores and trust is None
         self.path: Ascent | None = None

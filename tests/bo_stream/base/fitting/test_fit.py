@@ -135,7 +135,7 @@ def test_no_far_starts_under_trust(trust: float) -> None:
     report = fit_model(model, None, trust)
     assert len(places) == report.evaluations
     assert max(float((u - start).abs().max()) for u in places) <= trust + 1e-6
-    explored = model.stream.read().fits.explored
+    explored = model.stream.contents.fits.explored
     assert not len(explored) or float(explored[0]) == 0.0
 
 
@@ -149,7 +149,7 @@ def test_an_objective_of_one_batch_is_not_explored(family: type) -> None:
     spied(model, lambda _: places.append(Coordinates(model, skip_mean=True).get()))
     fit_model(model)
     assert float((places[1] - first).abs().max()) <= 2.0
-    explored = model.stream.read().fits.explored
+    explored = model.stream.contents.fits.explored
     assert not len(explored) or float(explored[0]) == 0.0
 
 
@@ -277,7 +277,7 @@ def test_an_interrupted_fit_keeps_the_best_point_seen(make: Callable[[], Any]) -
         assert all(p.grad is None for p in model.parameters()), at
         assert not model.training, at
         assert bool(model.posterior(torch.rand(2, 1).double()).mean.isfinite().all()), at
-        curvature = model.stream.read().fits.curvature
+        curvature = model.stream.contents.fits.curvature
         assert curvature.shape in ((0, 0), (3, 3)) and bool(curvature.isfinite().all()), at
     assert model.fit().value > now - 1e-8
 
