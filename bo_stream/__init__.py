@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from bo_stream.base.fitting.report import FitReport
     from bo_stream.campaign.campaign import Campaign
     from bo_stream.campaign.space import Box, Pool
-    from bo_stream.surrogates.additive_wiski import AdditiveWISKI
     from bo_stream.surrogates.cagp import CaGP
     from bo_stream.surrogates.classifier import DirichletClassifier
     from bo_stream.surrogates.exact import ExactGP
@@ -29,7 +28,6 @@ __all__ = [
     "HSGP",
     "SVDGP",
     "WISKI",
-    "AdditiveWISKI",
     "Box",
     "CaGP",
     "Campaign",
@@ -49,7 +47,6 @@ _HOMES = {
     "HSGP": "surrogates.hsgp",
     "SVDGP": "surrogates.svdgp",
     "WISKI": "surrogates.wiski",
-    "AdditiveWISKI": "surrogates.additive_wiski",
     "Box": "campaign.space",
     "CaGP": "surrogates.cagp",
     "Campaign": "campaign.campaign",

@@ -44,7 +44,7 @@ class DirichletClassifier(CountedClasses):
     batches, and hyperparameters are learned from all of them by the evidence. Until `fit` is
     called, a class that nothing speaks for has the mean "some other class".
 
-    WISKI, AdditiveWISKI and HSGP hold sums, and for these the points of each class are also counted
+    WISKI and HSGP hold sums, and for these the points of each class are also counted
     on their own. Then a class may turn up late (it has been "some other class" at every point so
     far), ``alpha_epsilon`` may be changed, two classifiers may `merge`, each exactly as if it had
     been so from the start; and `forget` works. Other families of several outputs (NodeWISKI,

@@ -151,7 +151,7 @@ class CountedClasses(Composite, LatentClasses):
             raise UnsupportedError(
                 f"{what} for {type(self.model).__name__}",
                 "something else",
-                "Give `classes` when building it, or use WISKI, AdditiveWISKI or HSGP.",
+                "Give `classes` when building it, or use WISKI or HSGP.",
             )
 
     def _told(self, tallies: Sequence[AdditiveGP], outputs: int, pairs: Pairs) -> StreamingGP:

@@ -9,7 +9,6 @@ from torch import Tensor
 
 from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.errors import InputError
-from bo_stream.surrogates.additive_wiski import AdditiveWISKI
 from bo_stream.surrogates.cagp import CaGP
 from bo_stream.surrogates.exact import ExactGP
 from bo_stream.surrogates.hsgp import HSGP
@@ -25,7 +24,6 @@ __all__ = ["FAMILIES", "in_loops", "surrogate"]
 FAMILIES: dict[str, Callable[..., StreamingGP]] = {
     "wiski": WISKI,
     "projected_wiski": ProjectedWISKI,
-    "additive_wiski": AdditiveWISKI,
     "hsgp": HSGP,
     "node_wiski": NodeWISKI,
     "cagp": CaGP,
@@ -48,8 +46,8 @@ def surrogate(
     """Build a surrogate by the name of its family.
 
     Args:
-        name: ``wiski``, ``projected_wiski``, ``additive_wiski``, ``hsgp``, ``node_wiski``,
-            ``cagp``, ``exact``, ``online_sgpr``, ``online_svgp`` or ``svdgp``.
+        name: ``wiski``, ``projected_wiski``, ``hsgp``, ``node_wiski``, ``cagp``, ``exact``,
+            ``online_sgpr``, ``online_svgp`` or ``svdgp``.
         train_X: ``n x d`` raw inputs; ``n = 0`` is allowed.
         train_Y: ``n x m`` raw outcomes.
         train_Yvar: ``n x m`` raw noise variances, or None to learn the noise.

@@ -1,4 +1,4 @@
-"""Test error on tables with more inputs than a grid takes: nodes, sums of grids, projections.
+"""Test error on tables with more inputs than a grid takes: nodes and projections.
 
 Run `python -m experiments.benchmarks.table_error` (add `--smoke` for a run of seconds on a made-up
 table, `--table` and `--family` to choose). Splits of 90 % training and 10 % test rows; every family
@@ -16,7 +16,7 @@ from experiments.common.progress import Progress, say
 
 TAKES = "about an hour on one core"
 TABLES = ("kin8nm", "elevators", "skillcraft", "powerplant")
-FAMILIES = ("node_wiski", "additive_wiski", "projected_wiski", "exact")
+FAMILIES = ("node_wiski", "projected_wiski", "exact")
 FIRST, SHARE = 300, 20
 EXACT_ROWS = 1000
 

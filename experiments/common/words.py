@@ -10,7 +10,6 @@ WORDS = {
     "exact": "exact GP",
     "wiski": "WISKI",
     "projected_wiski": "ProjectedWISKI",
-    "additive_wiski": "AdditiveWISKI",
     "hsgp": "HSGP",
     "node_wiski": "NodeWISKI",
     "cagp": "CaGP",

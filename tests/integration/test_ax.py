@@ -26,7 +26,7 @@ from ax.generators.torch.botorch_modular.utils import ModelConfig
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
-VARIANTS = ("projected_wiski", "additive_wiski")  # of WISKI, which always runs
+VARIANTS = ("projected_wiski",)  # of WISKI, which always runs
 EVERY = pytest.mark.parametrize(
     "name", [pytest.param(n, marks=[pytest.mark.slow] * (n in VARIANTS)) for n in FAMILIES]
 )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 import torch
 from gpytorch.kernels import Kernel
@@ -13,7 +12,7 @@ from bo_stream.mathematics.grid.kernel import kernel_along, row_priors
 from bo_stream.mathematics.grid.nodes import DEFAULT_SIZES, Grid
 from bo_stream.mathematics.linalg import chol_psd
 
-__all__ = ["coarse_inputs", "complaint", "fitting_sizes", "kernel_lengths", "misfit"]
+__all__ = ["complaint", "fitting_sizes", "kernel_lengths", "misfit"]
 
 FINE = 1.2
 """Spacings to a lengthscale below which interpolation costs more than a few nats;"""
@@ -31,9 +30,7 @@ FALL = 1.0 - math.exp(-0.5)
 """What share of its height an RBF kernel falls by over its lengthscale."""
 
 
-def kernel_lengths(
-    kernel: Kernel, widths: Tensor, outputs: int, inputs: Sequence[int] | None = None
-) -> Tensor:
+def kernel_lengths(kernel: Kernel, widths: Tensor, outputs: int) -> Tensor:
     """The lengthscale along each input, ``d``: shortest over outputs, infinite on flat kernels.
 
     For any stationary kernel: where it has fallen as far towards its lowest value as an RBF kernel
@@ -43,13 +40,11 @@ def kernel_lengths(
         kernel: The kernel, with or without one batch dimension of the outputs.
         widths: Of the box that distances are looked at in.
         outputs: Number of outputs.
-        inputs: Only these, in this order.
     """
     t = torch.logspace(-4.0, 2.0, 601, dtype=widths.dtype, device=widths.device)
     t = torch.cat([t.new_zeros(1), t, t.new_tensor([1e6])])
     lengths = []
-    for k in range(len(widths)) if inputs is None else inputs:
-        width = widths[k]
+    for k, width in enumerate(widths):
         values = kernel_along(kernel, k, t * width, len(widths), outputs).detach()
         height, low = values[:, :1], values.amin(-1, keepdim=True)
         fallen = (height - values) / (height - low).clamp_min(1e-12 * height.abs())
@@ -113,22 +108,15 @@ def complaint(
         c: Constant means, ``o``.
     """
     lengths = kernel_lengths(kernel, grid.widths(s2), len(s2))
-    reasons = coarse_inputs(range(len(lengths)), lengths.tolist(), grid.step)
+    reasons = [
+        f"the lengthscale of input {k} is {length:.2g}, and nodes are {step:.2g} apart"
+        for k, (length, step) in enumerate(zip(lengths.tolist(), grid.step, strict=True))
+        if length < FINE * step
+    ]
     lost = _lost_evidence(kernel, grid, points, s2, c)
     if lost > NATS:
         reasons.append(f"an exact GP's evidence of the last points is {lost:.1f} nats higher")
     return "; ".join(reasons).capitalize() + "." if reasons else None
-
-
-def coarse_inputs(
-    inputs: Sequence[int], lengths: Sequence[float], steps: Sequence[float]
-) -> list[str]:
-    """Of inputs with these lengthscales and spacings of nodes, those too coarse, and why."""
-    return [
-        f"the lengthscale of input {k} is {length:.2g}, and nodes are {step:.2g} apart"
-        for k, length, step in zip(inputs, lengths, steps, strict=True)
-        if length < FINE * step
-    ]
 
 
 def _lost_evidence(

@@ -16,7 +16,6 @@ BOUNDS = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
     [
         ("wiski", bo_stream.WISKI),
         ("projected_wiski", bo_stream.ProjectedWISKI),
-        ("additive_wiski", bo_stream.AdditiveWISKI),
         ("hsgp", bo_stream.HSGP),
         ("node_wiski", bo_stream.NodeWISKI),
         ("cagp", bo_stream.CaGP),
@@ -53,7 +52,7 @@ def test_wiski_takes_its_grid_options() -> None:
 def test_an_unknown_name_is_refused_with_the_names_there_are() -> None:
     with pytest.raises(
         InputDataError,
-        match=r"wiski, projected_wiski, additive_wiski, hsgp, node_wiski.*got 'wisky'",
+        match=r"wiski, projected_wiski, hsgp, node_wiski.*got 'wisky'",
     ):
         bo_stream.surrogate("wisky", X, Y, bounds=BOUNDS, **RAW)
 

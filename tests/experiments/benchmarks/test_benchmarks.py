@@ -112,7 +112,7 @@ def test_ingest_cost(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
 
 def test_table_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     table_error.main(out=tmp_path, smoke=True)
-    assert "additive_wiski" in capsys.readouterr().out
+    assert "projected_wiski" in capsys.readouterr().out
     table = pd.read_csv(tmp_path / "table_error.csv")
-    assert table["table"].tolist() == ["made-up"] * 4
+    assert table["table"].tolist() == ["made-up"] * 3
     assert bool((table["rmse"] < 0.9).all())  # of a function that is nearly a sum
