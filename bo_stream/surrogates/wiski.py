@@ -8,7 +8,7 @@ order and batching give the same surrogate and two streams can be merged.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, Unpack, cast
+from typing import Literal, Unpack, cast
 
 import torch
 from torch import Tensor
@@ -19,12 +19,11 @@ from bo_stream.base.options import CommonOptions, whole_number
 from bo_stream.base.state import Memo
 from bo_stream.base.streaming_gp import Promises
 from bo_stream.errors import InputError, UnsupportedError
-from bo_stream.mathematics.grid.compact import compact_process
-from bo_stream.mathematics.grid.evidence import grid_evidence
+from bo_stream.mathematics.grid.compressed import CompressedStatistics
+from bo_stream.mathematics.grid.evidence import GridFactorisation, dropped_share, grid_evidence
 from bo_stream.mathematics.grid.kernel import is_stationary
-from bo_stream.mathematics.grid.large import Derived, dropped_share, large_evidence, large_process
-from bo_stream.mathematics.grid.posterior import GridProcess, stacked
-from bo_stream.mathematics.grid.state import BandState, GridState
+from bo_stream.mathematics.grid.processes import grid_process
+from bo_stream.mathematics.grid.state import GridState
 from bo_stream.mathematics.posterior.process import PosteriorProcess
 
 __all__ = ["WISKI"]
@@ -150,15 +149,8 @@ class WISKI(GriddedGP):
 
     def _build_process(self, state: GridState) -> PosteriorProcess:
         made = self._factorisations()
-        if isinstance(state, BandState):
-            return large_process(made, torch.stack([f.mean for f in made]) + state.origin)
-        caches = [f.cache() for f in made]
-        means, covs = zip(*caches, strict=True)
-        mean = torch.stack(means) + state.origin.unsqueeze(-1)
-        constants = torch.stack([f.mean for f in made]) + state.origin
-        n, s2 = self.num_observed, self._noise_scale()
-        compact = compact_process(made, state, n, s2, constants)
-        return GridProcess(state.grid, mean, stacked(covs), compact=compact)
+        mean = torch.stack([f.mean for f in made]) + state.origin
+        return grid_process(state, made, self.num_observed, self._noise_scale(), mean)
 
     # -- objective -------------------------------------------------------------------------------
 
@@ -167,23 +159,19 @@ class WISKI(GriddedGP):
         state, count = self.held(), self.get_buffer("_count")
         s2, c = self._noise_scale(), self._prior_mean() - state.origin
         given = (self.covar_module, int(count), s2, c, profile_mean)
-        made: list[Any]
-        if isinstance(state, BandState):
-            total, made = large_evidence(state, *given, self._made_of_state(count))
-        else:
-            total, made = grid_evidence(state, *given)
+        total, made = grid_evidence(state, *given, self._compressed(count))
         best = torch.stack([f.mean for f in made]) + state.origin if profile_mean else None
         means = self._prior_mean().detach().clone() if best is None else best
         self._factorised = Memo((made, means), self._kernel_and_noise(), count)
         return total, best
 
-    def _made_of_state(self, count: Tensor) -> Derived:
-        """What was made of this state already, and will be."""
+    def _compressed(self, count: Tensor) -> CompressedStatistics:
+        """What evaluations take over from earlier ones, as long as the state stays."""
         if self._sums_made is None or self._sums_made.token is not self._buffers["_count"]:
-            self._sums_made = Memo(Derived(), self._kernel_and_noise(), count)
-        return cast(Derived, self._sums_made.value)
+            self._sums_made = Memo(CompressedStatistics(), self._kernel_and_noise(), count)
+        return cast(CompressedStatistics, self._sums_made.value)
 
-    def _factorisations(self) -> list[Any]:
+    def _factorisations(self) -> list[GridFactorisation]:
         """What the last evaluation left, or a new one where state or hyperparameters differ."""
         memo = self._factorised
         if (
@@ -195,7 +183,7 @@ class WISKI(GriddedGP):
             with torch.no_grad():
                 self._objective(profile_mean=False)
             memo = cast(Memo, self._factorised)
-        return cast("list[Any]", memo.value[0])
+        return cast("list[GridFactorisation]", memo.value[0])
 
     def _kernel_and_noise(self) -> Meaning:
         return Meaning((self.covar_module, self.likelihood))

@@ -9,7 +9,7 @@ shorter ones. What it costs does not depend on the number of observations.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 import torch.nn.functional as F
@@ -18,13 +18,56 @@ from torch import Tensor
 from bo_stream.mathematics.grid.bands import REACH
 from bo_stream.mathematics.grid.eigenbasis import Eigenbasis
 from bo_stream.mathematics.grid.kronecker import kron_right
+from bo_stream.mathematics.grid.state import BandState, GridState
 
-__all__ = ["Compressed", "node_pairs"]
+__all__ = ["Compressed", "CompressedStatistics", "node_pairs"]
 
 SPAN = 1e-11
 """Relative size below which directions of the products are left out of the span."""
-SERVES = 1e-9
+SERVES = 1e-10
 """Largest share of the products that may lie outside of the span."""
+WIDER = 1e-2
+"""Eigenvectors down to this share of the smallest kept are taken when A is put on products."""
+
+
+@dataclass(eq=False)
+class CompressedStatistics:
+    """What evaluations at other hyperparameters take over from earlier ones of the same state.
+
+    Attributes:
+        totals: ``W'R^-1 1``, ``1'R^-1 y`` and ``1'R^-1 1`` of all outputs.
+        compressed: A of a large grid on products of eigenvectors, by output.
+    """
+
+    totals: tuple[Tensor, Tensor, Tensor] | None = None
+    compressed: dict[int, Compressed] = field(default_factory=dict)
+
+    def totals_of(self, state: GridState) -> tuple[Tensor, Tensor, Tensor]:
+        """The totals, computed on the first call."""
+        self.totals = state.totals() if self.totals is None else self.totals
+        return self.totals
+
+    def gram(
+        self, state: GridState, output: int, basis: Eigenbasis, factors: Sequence[Tensor]
+    ) -> Tensor:
+        """``F'A F`` for the features F of a basis, its lower triangle.
+
+        Args:
+            state: The state.
+            output: Whose A.
+            basis: The eigenbasis.
+            factors: The kernel's amplitude and unit-diagonal factors, which it was made from.
+        """
+        A = state.A[min(output, len(state.A) - 1)]
+        if not isinstance(state, BandState):
+            return basis.of_nodes(basis.of_nodes(A).mT)
+        compressed = self.compressed.get(output)
+        gram = None if compressed is None else compressed.gram(basis)
+        if gram is None:
+            wider = Eigenbasis.of(basis.grid, factors[0], factors[1:], WIDER * basis.share)
+            self.compressed[output] = compressed = Compressed.of(A, wider)
+            gram = compressed.gram(basis)
+        return torch.as_tensor(gram)
 
 
 @dataclass(frozen=True)

@@ -23,13 +23,19 @@ from bo_stream.mathematics.linalg import chol_psd
 from bo_stream.mathematics.sufficient_statistics.evidence import attach
 from bo_stream.mathematics.sufficient_statistics.roots import BLOCK
 
-__all__ = ["DensePrior", "ProductPrior", "RowFactorisation", "RowPrior", "evidence_from_rows"]
+__all__ = [
+    "DensePrior",
+    "ProductPrior",
+    "DataSpaceFactorisation",
+    "DataSpacePrior",
+    "evidence_from_data",
+]
 
 
-class RowPrior(Protocol):
+class DataSpacePrior(Protocol):
     """The prior of grid values, as far as the rows of a few points ask about it."""
 
-    def detached(self) -> RowPrior:
+    def detached(self) -> DataSpacePrior:
         """The same, without gradient."""
         ...
 
@@ -124,15 +130,15 @@ class _Congruence(torch.autograd.Function):
 
 
 @dataclass(frozen=True)
-class RowFactorisation:
+class DataSpaceFactorisation:
     """What one evaluation leaves for the posterior at the same hyperparameters."""
 
-    prior: RowPrior
+    prior: DataSpacePrior
     L: Tensor
     h: Tensor
     mean: Tensor
 
-    def cache(self) -> tuple[Tensor, Tensor]:
+    def node_values(self) -> tuple[Tensor, Tensor]:
         """``m_u`` (with the constant mean added) and ``S_u = K - E'E``, ``E = L^-1 W K``."""
         K, WK = self.prior.nodes()
         E = torch.linalg.solve_triangular(self.L, WK, upper=False)
@@ -144,9 +150,9 @@ class RowFactorisation:
         return E.mT @ self.h + self.mean, S
 
 
-def evidence_from_rows(
-    prior: RowPrior, y: Tensor, r: Tensor, s2: Tensor, c: Tensor, profile_mean: bool
-) -> tuple[Tensor, RowFactorisation]:
+def evidence_from_data(
+    prior: DataSpacePrior, y: Tensor, r: Tensor, s2: Tensor, c: Tensor, profile_mean: bool
+) -> tuple[Tensor, DataSpaceFactorisation]:
     """Log evidence of one output, differentiable (once) in the prior, s2 and c.
 
     Cost: O(n^3), beside that of ``prior.covariance``.
@@ -165,13 +171,14 @@ def evidence_from_rows(
         L.diagonal().add_(s2 * r)
         L = chol_psd(L)
         H = torch.linalg.solve_triangular(L, torch.stack([y, torch.ones_like(y)], -1), upper=False)
-        mean = (H[:, 1] @ H[:, 0]) / (H[:, 1] @ H[:, 1]) if profile_mean else c.detach().clone()
+        best = profile_mean and n > 0
+        mean = (H[:, 1] @ H[:, 0]) / (H[:, 1] @ H[:, 1]) if best else c.detach().clone()
         h = H[:, 0] - mean * H[:, 1]
         value = -0.5 * (h @ h + n * math.log(2.0 * math.pi)) - L.diagonal().log().sum()
         alpha = torch.linalg.solve_triangular(L.mT, h.unsqueeze(-1), upper=True).squeeze(-1)
         G = torch.cholesky_inverse(L).neg_().addr_(alpha, alpha).mul_(0.5)
         gradients = [G, (r * G.diagonal()).sum(), alpha.sum()]
-    made = RowFactorisation(prior.detached(), L, h, mean)
+    made = DataSpaceFactorisation(prior.detached(), L, h, mean)
     return attach(value, [covariance, s2, c], gradients), made
 
 

@@ -19,63 +19,35 @@ from gpytorch.kernels import (
 )
 from torch import Tensor
 
-from bo_stream.mathematics.grid.data_space import DensePrior, ProductPrior, RowPrior
+from bo_stream.mathematics.grid.data_space import DataSpacePrior, DensePrior, ProductPrior
 from bo_stream.mathematics.grid.nodes import Grid
-from bo_stream.mathematics.grid.roots import (
-    JITTER,
-    TINY,
-    ProductRoot,
-    dense_root,
-    flushed,
-    jittered,
-)
-from bo_stream.mathematics.sufficient_statistics.evidence import Root
+from bo_stream.mathematics.grid.roots import JITTER, TINY, flushed
 
 __all__ = [
+    "data_space_priors",
+    "is_kronecker",
     "is_product",
     "is_stationary",
     "kernel_along",
     "kernel_matrices",
-    "kernel_roots",
     "kernel_values",
     "product_factors",
-    "row_priors",
 ]
 
 
-def kernel_roots(
-    kernel: Kernel, grid: Grid, like: Tensor, outputs: int
-) -> tuple[list[Root], list[list[Tensor]]]:
-    """Per output a root of K without gradient, and the tensors (with gradient) it is made from.
+def data_space_priors(kernel: Kernel, grid: Grid, X: Tensor, outputs: int) -> list[DataSpacePrior]:
+    """Per output the prior covariance of the values at points ``n x d``, differentiable.
 
-    Args:
-        kernel: A stationary kernel, with or without one batch dimension of the outputs.
-        grid: The nodes.
-        like: A tensor of the wanted dtype and device.
-        outputs: Number of outputs.
+    A kernel that is no product has the jitter of `dense_root`, so that both give the same evidence.
     """
-    if grid.dim == 1 or is_product(kernel):
-        sources = product_factors(kernel, grid, like, outputs)
-        made = [ProductRoot(a.detach(), [K.detach() for K in Ks]) for a, *Ks in sources]
-        return list(made), sources
-    matrices = kernel_matrices(kernel, grid, like, outputs)
-    band = 4 * (grid.m // grid.sizes[0])
-    return [dense_root(K.detach(), band) for K in matrices], [[K] for K in matrices]
-
-
-def row_priors(kernel: Kernel, grid: Grid, X: Tensor, outputs: int) -> list[RowPrior]:
-    """Per output the prior as the rows of points ``n x d`` see it, differentiable.
-
-    With the jitter that roots have, so that both give the same evidence.
-    """
-    if grid.dim == 1 or is_product(kernel):
+    if is_kronecker(kernel, grid):
         Z = grid.place(X)
         rows = [
             grid.axis(k).interpolate(Z[:, k : k + 1]).dense(size)
             for k, size in enumerate(grid.sizes)
         ]
         factors = product_factors(kernel, grid, X, outputs)
-        return [ProductPrior(a, [jittered(flushed(K)) for K in Ks], rows) for a, *Ks in factors]
+        return [ProductPrior(a, [flushed(K) for K in Ks], rows) for a, *Ks in factors]
     values, whole = kernel_values(kernel, grid, X, outputs), grid.interpolate(X)
     diagonal = torch.zeros_like(values[0])
     diagonal[len(diagonal) // 2] = JITTER
@@ -118,6 +90,11 @@ def is_product(kernel: Kernel) -> bool:
     if kernel.active_dims is not None and len(kernel.active_dims) == 1:
         return not isinstance(kernel, AdditiveKernel)
     return type(kernel) in (RBFKernel, PeriodicKernel)
+
+
+def is_kronecker(kernel: Kernel, grid: Grid) -> bool:
+    """Whether the kernel matrix of the nodes is a Kronecker product over dimensions."""
+    return grid.dim == 1 or is_product(kernel)
 
 
 def product_factors(kernel: Kernel, grid: Grid, like: Tensor, outputs: int) -> list[list[Tensor]]:

@@ -8,7 +8,7 @@ import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
-from bo_stream.mathematics.grid.kernel import kernel_along, row_priors
+from bo_stream.mathematics.grid.kernel import data_space_priors, kernel_along
 from bo_stream.mathematics.grid.nodes import DEFAULT_SIZES, Grid
 from bo_stream.mathematics.linalg import chol_psd
 
@@ -128,7 +128,8 @@ def _lost_evidence(
     if not len(X):
         return lost
     own = kernel(grid.place(X)).to_dense().double().expand(outputs, -1, -1)
-    for i, (K, prior) in enumerate(zip(own, row_priors(kernel, grid, X, outputs), strict=True)):
+    priors = data_space_priors(kernel, grid, X, outputs)
+    for i, (K, prior) in enumerate(zip(own, priors, strict=True)):
         D, e = torch.diag(s2[i] * R[min(i, len(R) - 1)]), (Y[i] - c[i]).unsqueeze(-1)
         lost += _log_density(K + D, e) - _log_density(prior.covariance() + D, e)
     return lost

@@ -14,7 +14,7 @@ from bo_stream.mathematics.shapes import nested, shaped
 from bo_stream.mathematics.sufficient_statistics.initial_buffer import OpeningSums
 from bo_stream.mathematics.sufficient_statistics.state import Rows
 
-__all__ = ["BandState", "GridState", "grid_state"]
+__all__ = ["BandState", "GridState", "grid_state", "state_kind"]
 
 DENSE_NODES = 4096
 """Nodes up to which the sums are a matrix,"""
@@ -45,7 +45,7 @@ class GridState(OpeningSums):
         """A state on another grid, before any data."""
         outputs, noises = len(self.b), len(self.A)
         parts = {part.name: getattr(self, part.name) for part in fields(self)}
-        kind = _kind(features, self.by_pairs)
+        kind = state_kind(features, self.by_pairs)
         parts["A"] = self.A.new_zeros(noises, *kind.entries(features.m, grid=features))
         parts["b"] = self.b.new_zeros(outputs, features.m)
         return cast(Self, kind(**{**parts, "grid": features}))
@@ -108,11 +108,16 @@ def grid_state(grid: Grid, outputs: int, shared: bool, opening: int, by_pairs: b
     Raises:
         UnsupportedError: on many nodes, if it is not.
     """
-    kind = _kind(grid, by_pairs)
+    kind = state_kind(grid, by_pairs)
     return kind.empty(grid.m, grid.inputs, outputs, shared, opening, grid=grid, by_pairs=by_pairs)
 
 
-def _kind(grid: Grid, by_pairs: bool) -> type[GridState]:
+def state_kind(grid: Grid, by_pairs: bool) -> type[GridState]:
+    """`BandState` on many nodes, if the kernel is a product over inputs; else `GridState`.
+
+    Raises:
+        UnsupportedError: on many nodes, if the kernel is no product.
+    """
     many = grid.m > DENSE_NODES
     if many and by_pairs and max(grid.sizes) <= MOST_A_SIDE:
         return BandState

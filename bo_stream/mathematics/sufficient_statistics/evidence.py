@@ -66,7 +66,7 @@ class Factorisation:
     q: Tensor
     mean: Tensor
 
-    def cache(self) -> tuple[Tensor, Tensor]:
+    def node_values(self) -> tuple[Tensor, Tensor]:
         """``m_u`` (with the constant mean added) and ``S_u = R Q^-1 R'`` of MATHS 2.3."""
         S = self.root.lift(self.Q_inv)
         return self.root.left(self.q.unsqueeze(-1)).squeeze(-1) + self.mean, S

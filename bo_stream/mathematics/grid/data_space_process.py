@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
@@ -18,44 +18,21 @@ from gpytorch.kernels import Kernel
 from torch import Size, Tensor
 
 from bo_stream.mathematics.grid.bands import axis_rows
-from bo_stream.mathematics.grid.data_space import ProductPrior, RowFactorisation
+from bo_stream.mathematics.grid.data_space import DataSpaceFactorisation, ProductPrior
+from bo_stream.mathematics.grid.kronecker import kron_left
 from bo_stream.mathematics.grid.nodes import Grid, interpolated_product
 from bo_stream.mathematics.grid.posterior import interpolated_path
-from bo_stream.mathematics.grid.roots import ProductRoot
+from bo_stream.mathematics.grid.roots import jittered_root
 from bo_stream.mathematics.linalg import chol_psd
 from bo_stream.mathematics.posterior.factor import FactorGaussian, cross_kernel
 from bo_stream.mathematics.posterior.moments import Moments, leaf, sloped_product, taken_back
 from bo_stream.mathematics.posterior.process import Path, PosteriorProcess
 
-__all__ = ["ProductRows", "RowProcess"]
+__all__ = ["DataSpaceProcess"]
 
 
 @dataclass(frozen=True)
-class ProductRows:
-    """What one evaluation leaves for the posterior at the same hyperparameters.
-
-    Attributes:
-        made: The factorisation.
-        prior: As the rows see it.
-        grid: The nodes.
-        X: The points, ``n x d``.
-        noise: Their noise variances, ``n``.
-    """
-
-    made: RowFactorisation
-    prior: ProductPrior
-    grid: Grid
-    X: Tensor
-    noise: Tensor
-
-    @property
-    def mean(self) -> Tensor:
-        """The constant mean, counted from the origin."""
-        return self.made.mean
-
-
-@dataclass(frozen=True)
-class RowProcess(PosteriorProcess):
+class DataSpaceProcess(PosteriorProcess):
     """Posterior of an exact GP with an interpolated kernel.
 
     Attributes:
@@ -77,13 +54,27 @@ class RowProcess(PosteriorProcess):
     folded_points: int = 0
 
     @classmethod
-    def of(cls, made: Sequence[ProductRows], mean: Tensor) -> RowProcess:
-        """From one evaluation of all outputs."""
-        factors = [[part.prior.amplitude, *part.prior.kernels] for part in made]
-        kernel = InterpolatedKernel(made[0].grid, factors)
-        L, h = (torch.stack([getattr(part.made, name) for part in made]) for name in ("L", "h"))
-        noise = torch.stack([part.noise for part in made])
-        return cls(kernel, made[0].X, L, h, noise, mean)
+    def of(
+        cls,
+        made: Sequence[DataSpaceFactorisation],
+        grid: Grid,
+        X: Tensor,
+        noise: Tensor,
+        mean: Tensor,
+    ) -> DataSpaceProcess:
+        """From the factorisations of all outputs with a product kernel.
+
+        Args:
+            made: One an output.
+            grid: The nodes.
+            X: The points, ``n x d``.
+            noise: Their noise variances, ``o x n``, or ``1 x n`` if outputs share them.
+            mean: Constant prior means, ``o``.
+        """
+        priors = [cast(ProductPrior, part.prior) for part in made]
+        kernel = InterpolatedKernel(grid, [[prior.amplitude, *prior.kernels] for prior in priors])
+        L, h = (torch.stack([getattr(part, name) for part in made]) for name in ("L", "h"))
+        return cls(kernel, X, L, h, noise.expand(len(made), -1), mean)
 
     def at(self, X: Tensor) -> FactorGaussian:
         """The law at points ``batch x q x d``: O(n^2 q)."""
@@ -127,7 +118,7 @@ class RowProcess(PosteriorProcess):
         alpha = torch.linalg.solve_triangular(self.L[0].mT, self.h[0].unsqueeze(-1), upper=True)
         return priors, priors @ rows.mT, alpha.squeeze(-1)
 
-    def folded(self, X: Tensor, Y: Tensor, D: Tensor) -> RowProcess:
+    def folded(self, X: Tensor, Y: Tensor, D: Tensor) -> DataSpaceProcess:
         """The process given ``Y`` (``o x q``) with noise D at these points: O(q n^2)."""
         law = self.at(X)
         C = law.covariance(law) + torch.diag_embed(D)
@@ -136,7 +127,7 @@ class RowProcess(PosteriorProcess):
         L = torch.cat([torch.cat([self.L, zeros], -1), below], -2)
         gap = (Y - law.mean).unsqueeze(-1)
         h = torch.linalg.solve_triangular(corner, gap, upper=False).squeeze(-1)
-        return RowProcess(
+        return DataSpaceProcess(
             self.kernel,
             torch.cat([self.X, X]),
             L,
@@ -185,7 +176,8 @@ class InterpolatedKernel(Kernel):
         kernels = [K.reshape(-1, *K.shape[-2:]) for K in self.kernels]
         for amplitude, *own in zip(self.get_buffer("amplitude").flatten(), *kernels, strict=True):
             noise = torch.randn(self.grid.m, sample_shape.numel()).to(amplitude)
-            draws.append(ProductRoot(amplitude, own).left(noise))
+            roots = [jittered_root(K) for K in own]
+            draws.append(kron_left(roots, noise) * amplitude.sqrt())
         return torch.stack(draws).movedim(-1, 0).reshape(*sample_shape, len(draws), -1)
 
     def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
