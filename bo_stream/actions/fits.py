@@ -1,4 +1,4 @@
-"""The fits of a computation-aware GP: hyperparameters and actions, as its policy has it."""
+"""Fits of a computation-aware GP: hyperparameters and actions, by its policy."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any, cast
 import torch
 from gpytorch.mlls import MarginalLogLikelihood
 
-from bo_stream.actions.climb import Optimizer, Search
-from bo_stream.actions.fit_trace import Course, Progress
+from bo_stream.actions.climb import ClimbSettings, Optimizer
+from bo_stream.actions.fit_trace import FitTrace, Progress
 from bo_stream.actions.history import FitHistory
 from bo_stream.actions.objective import ActionMLL, Handle
 from bo_stream.actions.policy import Actions
@@ -26,12 +26,12 @@ __all__ = ["ActionFits"]
 
 
 class ActionFits:
-    """Part of a surrogate whose state has actions and a `FitHistory`: how it is fitted."""
+    """The fitting methods of a surrogate whose state has actions and a `FitHistory`."""
 
     actions: Actions
     schedule: RefitSchedule
 
-    # what the surrogate has
+    # provided by the surrogate
     num_observed: Any
     hold: Any
     _changed: Any
@@ -66,25 +66,24 @@ class ActionFits:
     ) -> FitReport:
         """Fit hyperparameters and, for learned actions, the values of S; warm-started.
 
-        Policies that order rows by locality do so in units of lengthscales. So where the data have
-        grown by half since the last such fit (or never had one) the fit goes in stages, and between
-        them rows are divided into blocks anew: the learned lengthscales say what a neighbour is;
-        the first stages start from the hyperparameters of now and, on a stream, from those before
-        the first fit, and the better goes on. Where they have grown by a quarter, values are
-        learned again: those that compression merged under earlier hyperparameters favour them. Any
-        other fit keeps S, and takes a handful of evaluations.
+        Policies that order rows by locality do so in units of lengthscales. The first such fit, and
+        one after the data have grown by half, proceeds in stages, and divides rows into blocks
+        again between them under the lengthscales just learned. The first stages start from the
+        current hyperparameters and, on a stream, from those before the first fit; the better result
+        is continued. If the data have grown by a quarter, values are learned again, because values
+        merged by compression favour the hyperparameters of that time. Any other fit keeps S and
+        takes a few evaluations.
 
-        The bound takes what too few actions cannot resolve for noise: with many more data than
-        actions, and a rough function, a fit learns more noise than there is and longer
-        lengthscales. Hyperparameters learned while the actions still sufficed then predict better.
+        The bound attributes to noise what too few actions cannot resolve: with many more data than
+        actions and a rough function, a fit learns too much noise and too long lengthscales.
+        Hyperparameters learned while the actions sufficed then predict better.
 
         Long fits log a line every ten seconds, at level INFO, to the logger
-        `bo_stream.surrogates.cagp`. One that is interrupted leaves the surrogate at the best point
-        seen.
+        `bo_stream.surrogates.cagp`. An interrupted fit leaves the surrogate at the best point seen.
 
         Args:
             max_evals: Most objective-and-gradient evaluations; None: until converged, at most 200
-                (Adam: 600 epochs) where values are learned.
+                (Adam: 600 epochs) if values are learned.
             optimizer: ``"lbfgs"`` or ``"adam"``; naming one learns values of S again.
             lr: Adam's first rate; it falls linearly to zero.
             loss: See `make_mll`.
@@ -92,24 +91,24 @@ class ActionFits:
             progress: Called after each evaluation with its number and the objective's value.
 
         Returns:
-            The report; a `LearningCurve` where values are learned or options given.
+            The report; a `LearningCurve` if values are learned or options are given.
         """
-        search = Search(max_evals, optimizer, lr, progress)
+        search = ClimbSettings(max_evals, optimizer, lr, progress)
         fit = self._lock(torch.enable_grad()(self._fit))
         return fit(self.make_mll(loss, dtype), search)
 
-    def _fit(self, mll: ActionMLL, search: Search) -> FitReport:
-        """As the policy has it: it moves hyperparameters, and says which actions to use."""
+    def _fit(self, mll: ActionMLL, search: ClimbSettings) -> FitReport:
+        """Let the policy fit the hyperparameters and choose the actions."""
         history = self._state_now().history.begun(Coordinates(self, skip_mean=False).get())
         self._note(history)
-        course = Course(search.progress)
+        trace = FitTrace(search.progress)
         try:
             mll.train()
-            outcome = self.actions.fit(Task(mll, search, history, course, self._fit_held))
+            outcome = self.actions.fit(Task(mll, search, history, trace, self._fit_held))
             if outcome.S is not None:
                 self._use(outcome.S)
         except BaseException:  # Ctrl-C too
-            course.restore(mll)
+            trace.restore(mll)
             raise
         finally:
             mll.eval()
@@ -127,7 +126,7 @@ class ActionFits:
         return fit_model(cast(Any, self), max_evals)
 
     def _note(self, history: FitHistory) -> None:
-        """Keep the bookkeeping of fits."""
+        """Store the history of fits."""
         self.hold("state", replace(self._state_now(), history=history))
 
     def _use(self, S: ActionMatrix) -> None:
@@ -158,8 +157,8 @@ class ActionFits:
         if optimizer is None and closure is None and not closure_kwargs:
             wanted = dict(optimizer_kwargs or {})
             wanted.setdefault("max_evals", wanted.get("options", {}).get("maxiter"))
-            known = {field.name for field in fields(Search)}
-            self._fit(objective, Search(**{k: v for k, v in wanted.items() if k in known}))
+            known = {field.name for field in fields(ClimbSettings)}
+            self._fit(objective, ClimbSettings(**{k: v for k, v in wanted.items() if k in known}))
             return mll.eval()
         fit_by: Any = super()
         fit_by.custom_fit(objective, closure, closure_kwargs, optimizer_kwargs, optimizer)
@@ -169,5 +168,5 @@ class ActionFits:
 
     @property
     def refit_due(self) -> bool:
-        """Whether the schedule says that it is time to `fit`: ask after each `observe`."""
+        """Whether a `fit` is due by the schedule: check after each `observe`."""
         return self._state_now().history.refit_due(self.schedule, self.num_observed)

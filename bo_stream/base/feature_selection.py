@@ -20,8 +20,8 @@ ROUNDS = 2
 class ChoosingGP(AdditiveGP):
     """An additive surrogate whose features fit its lengthscales, while its first points are held.
 
-    Its state is an `OpeningSums`. A family says which features fit (`_fitting`), whether those it
-    has do not (`_misfit`), and what to do where points are no longer at hand (`_remedy`).
+    Its state is a `BufferedStatistics`. A family says which features fit (`_fitting`), whether
+    those it has do not (`_misfit`), and what to do once points are no longer held (`_remedy`).
 
     Attributes:
         opening: Number of first points that are held.
@@ -45,7 +45,7 @@ class ChoosingGP(AdditiveGP):
 
     def _choosable(self) -> bool:
         """Whether there is a choice at all: all points seen are at hand."""
-        return bool(self.held().at_hand(self.num_observed))
+        return bool(self.held().holds_all(self.num_observed))
 
     def _check_choosable(self) -> None:
         if not self._choosable():

@@ -20,7 +20,12 @@ from bo_stream.errors import BoundsError, GridWarning, StateError
 from bo_stream.mathematics.grid.bands import pair_count
 from bo_stream.mathematics.grid.kernel import is_product
 from bo_stream.mathematics.grid.nodes import Grid
-from bo_stream.mathematics.grid.resolution import complaint, fitting_sizes, kernel_lengths, misfit
+from bo_stream.mathematics.grid.resolution import (
+    coarseness_message,
+    fitting_sizes,
+    kernel_lengths,
+    misfit,
+)
 from bo_stream.mathematics.grid.state import GridState, grid_state
 
 __all__ = ["GriddedGP"]
@@ -108,10 +113,10 @@ class GriddedGP(ChoosingGP):
         above that on the grid.
         """
         state, n = cast(GridState, self.held()), self.num_observed
-        points = state.opening.first(n if state.at_hand(n) else 0)
+        points = state.opening.first(n if state.holds_all(n) else 0)
         with torch.no_grad():
             law = (self._noise_scale(), self._prior_mean())
-            return complaint(self.covar_module, state.grid, points, *law)
+            return coarseness_message(self.covar_module, state.grid, points, *law)
 
     def fit(self, max_evals: int | None = None) -> FitReport:
         """Fit the hyperparameters, warm-started, and with ``grid_size="auto"`` the grid to them.

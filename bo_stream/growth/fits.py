@@ -1,4 +1,4 @@
-"""The fits of a growing model: hyperparameters, and the inducing points they ask for."""
+"""Fits of a growing model: its hyperparameters, and inducing points to match them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gpytorch.mlls import MarginalLogLikelihood
 
 from bo_stream.base.fitting.fit import fit_model
 from bo_stream.base.fitting.report import FitReport
-from bo_stream.growth.misfit_monitor import Watch
+from bo_stream.growth.misfit_monitor import MisfitMonitor
 from bo_stream.growth.search import search
 from bo_stream.mathematics.inducing.state import Batch, joined, thinned
 from bo_stream.mathematics.inducing.update import rebase
@@ -20,16 +20,16 @@ from bo_stream.mathematics.inducing.update import rebase
 __all__ = ["GrowingFits"]
 
 REFIT_FROM = 20
-"""Batches of at least this many points teach hyperparameters by default."""
+"""Batches of at least this many points refit the hyperparameters by default."""
 
 ROWS = 512
-"""A search for shorter lengthscales looks at so many rows."""
+"""Rows used in a search for shorter lengthscales."""
 
 
 class GrowingFits:
-    """Part of a surrogate whose state is a `StreamRecord`: how it is fitted."""
+    """The fitting methods of a surrogate whose state is a `StreamState`."""
 
-    # what the surrogate has
+    # provided by the surrogate
     covar_module: Any
     growth: Any
     num_observed: Any
@@ -50,13 +50,13 @@ class GrowingFits:
     def fit(self, max_evals: int | None = None) -> FitReport:
         """Fit the hyperparameters to the last batch's online bound, and replay its update.
 
-        The first fit to a first batch does what it takes to start a growing model: it chooses the
-        inducing points again under what the batch taught, fits once more, and does the same from
-        shorter lengthscales, which are taken if they are worth their points (`bo_stream.growth`).
-        A later fit moves no hyperparameter further than `trust` and leaves the inducing points as
-        they are. Without `trust`, where residuals show structure that the model takes for noise
-        (`watch`), the rows of the batches from then on are gathered until there are 512, and
-        shorter lengthscales are tried on them; each search waits until the data have doubled.
+        The first fit to a first batch chooses the inducing points again under the hyperparameters
+        learned, fits once more, and tries shorter lengthscales, which are taken if their gain
+        justifies the additional points (`bo_stream.growth`). A later fit moves no hyperparameter
+        further than `trust` and keeps the inducing points. Without `trust`, if residuals show
+        structure that the model attributes to noise (`watch`), the rows of later batches are
+        gathered until there are 512, and shorter lengthscales are tried on them. Each search waits
+        until the data have doubled.
 
         Args:
             max_evals: Most objective-and-gradient evaluations, O(N M^2 + M^3) each; if given, there
@@ -99,16 +99,15 @@ class GrowingFits:
         return mll
 
     def reselect(self) -> Self:
-        """Choose the inducing points of the last batch again, under the hyperparameters it taught.
+        """Choose the inducing points of the last batch again, under the current hyperparameters.
 
-        Meant for the first batch, whose points were chosen under the hyperparameters a stream
-        started with.
+        For the first batch, whose points were chosen under the initial hyperparameters.
         """
         self._again(reselect=True)
         return self
 
-    def _begun(self, watch: Watch, report: FitReport) -> tuple[Watch, FitReport]:
-        """The rest of a first fit: points under what it taught, and shorter lengthscales."""
+    def _begun(self, watch: MisfitMonitor, report: FitReport) -> tuple[MisfitMonitor, FitReport]:
+        """The rest of a first fit: inducing points chosen again, and shorter lengthscales."""
         report = report.and_then(self.reselect()._climbed(None, None))
         rows = self._record().batch
         if rows.size >= REFIT_FROM:
@@ -124,10 +123,10 @@ class GrowingFits:
         finally:
             self._again(reselect=False)
 
-    def _looked(self) -> Watch:
-        """With the last batch, as it was predicted before it was absorbed."""
+    def _looked(self) -> MisfitMonitor:
+        """The monitor with the last batch, as it was predicted before it was absorbed."""
         state = self._record()
-        watch = cast(Watch, state.watch)
+        watch = cast(MisfitMonitor, state.watch)
         batch = state.last_batch(self._noise_scale().detach()[0])
         if batch.size < 2 or batch.index < float(watch.batches):
             return watch
@@ -137,7 +136,7 @@ class GrowingFits:
             return watch.seen(before, batch, self.covar_module)
 
     def _searched(self, rows: Batch, report: FitReport) -> tuple[FitReport, bool]:
-        """Take hyperparameters that a search on some rows finds to be worth it, and reselect."""
+        """Search on some rows; take hyperparameters that are worth their points, and reselect."""
         first = int(self._record().batches) <= 1
         found = search(
             lambda: self._restarted(rows), self.covar_module, rows.X, suspected=not first
@@ -164,7 +163,9 @@ class GrowingFits:
         self._register_state("_curvature", torch.empty(0, 0, dtype=torch.float64))
 
     def _again(self, *, reselect: bool) -> None:
-        """Absorb the last batch once more, from the state before it, as hyperparameters now are."""
+        """Absorb the last batch again, from the state before it, under the current
+        hyperparameters.
+        """
         self._wholly(lambda: self._replayed(reselect))
 
     def _replayed(self, reselect: bool) -> None:
@@ -173,6 +174,6 @@ class GrowingFits:
         if not batch.size:
             return
         choose = self.growth if reselect else state.choice()
-        outcome = self._step(state.before, state.kernel_before, batch, choose)
-        self.hold("state", state.settled(outcome, self._kernel_numbers()))
+        result = self._step(state.before, state.kernel_before, batch, choose)
+        self.hold("state", state.settled(result, self._kernel_numbers()))
         self._changed()

@@ -19,7 +19,7 @@ from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.base.target_free_sums import empty_like, tally, tell, together
 from bo_stream.errors import StateError, UnsupportedError
 from bo_stream.mathematics.classification.class_counts import Seen, read_settings, settings_of
-from bo_stream.mathematics.classification.label_targets import Pairs
+from bo_stream.mathematics.classification.label_targets import LabelTargets
 from bo_stream.mathematics.classification.labels import Label
 from bo_stream.mathematics.classification.latent import LatentClasses
 
@@ -37,7 +37,9 @@ class CountedClasses(Composite, LatentClasses):
     model: StreamingGP
     tallies: nn.ModuleList
 
-    def _become(self, model: StreamingGP, tallies: Sequence[Any], seen: Seen, pairs: Pairs) -> None:
+    def _become(
+        self, model: StreamingGP, tallies: Sequence[Any], seen: Seen, pairs: LabelTargets
+    ) -> None:
         self.model, self.tallies = model, nn.ModuleList(tallies)
         self._classes, self._seen, self._pairs = list(seen), seen, pairs
 
@@ -154,7 +156,9 @@ class CountedClasses(Composite, LatentClasses):
                 "Give `classes` when building it, or use WISKI or HSGP.",
             )
 
-    def _told(self, tallies: Sequence[AdditiveGP], outputs: int, pairs: Pairs) -> StreamingGP:
+    def _told(
+        self, tallies: Sequence[AdditiveGP], outputs: int, pairs: LabelTargets
+    ) -> StreamingGP:
         """A surrogate of what tallies have counted, with the hyperparameters of now."""
         model = empty_like(self.model, outputs, self._kernel())
         before = self.model._prior_mean().detach()

@@ -19,10 +19,10 @@ from bo_stream.base.streaming_gp import Promises, StreamingGP
 from bo_stream.errors import InputError, UnsupportedError
 from bo_stream.growth import VIPS, GrowthPolicy
 from bo_stream.growth.fits import REFIT_FROM, GrowingFits
-from bo_stream.growth.misfit_monitor import Watch
+from bo_stream.growth.misfit_monitor import MisfitMonitor
 from bo_stream.growth.policy import checked_policy
-from bo_stream.growth.step import JOIN, Choice, Outcome, step
-from bo_stream.growth.stream_state import LastUpdate, StreamRecord
+from bo_stream.growth.step import JOIN, Choice, StepResult, step
+from bo_stream.growth.stream_state import LastUpdate, StreamState
 from bo_stream.mathematics.inducing.posterior import SparseProcess
 from bo_stream.mathematics.inducing.state import Batch, SGPRState
 from bo_stream.mathematics.inducing.update import best_mean, rebase, update
@@ -134,7 +134,7 @@ class OnlineSGPR(GrowingFits, StreamingGP):
         return self._record().last_update()
 
     @property
-    def watch(self) -> Watch:
+    def watch(self) -> MisfitMonitor:
         """How its predictions of the batches that it was fitted to held up before each fit."""
         return self._record().watch
 
@@ -166,30 +166,30 @@ class OnlineSGPR(GrowingFits, StreamingGP):
     def _layout(self) -> dict[str, Any]:
         return {**super()._layout(), "jitter": self.jitter}
 
-    def _record(self) -> StreamRecord:
-        return cast(StreamRecord, self.held())
+    def _record(self) -> StreamState:
+        return cast(StreamState, self.held())
 
-    def _empty_state(self) -> StreamRecord:
-        return StreamRecord.empty(self._dim, self.jitter, numbers_of(self.covar_module))
+    def _empty_state(self) -> StreamState:
+        return StreamState.empty(self._dim, self.jitter, numbers_of(self.covar_module))
 
     def _absorb(
-        self, state: StreamRecord, X: Tensor, Y: Tensor, R: Tensor, *, exact: bool
-    ) -> StreamRecord:
+        self, state: StreamState, X: Tensor, Y: Tensor, R: Tensor, *, exact: bool
+    ) -> StreamState:
         """Select, update, and keep what it takes to do so again.
 
         Exact conditioning: X joins the inducing points, whatever the growth policy (MATHS 3.6).
         """
         batch = state.batch_of(X, Y[0], R[0], self._noise_scale().detach()[0])
         choose = JOIN if exact else self.growth
-        outcome = self._step(state.now, state.kernel_now, batch, choose)
-        return state.after(batch, R[0], outcome, numbers_of(self.covar_module))
+        result = self._step(state.now, state.kernel_now, batch, choose)
+        return state.after(batch, R[0], result, numbers_of(self.covar_module))
 
-    def _rescale(self, state: StreamRecord, shift: Tensor, factor: Tensor) -> StreamRecord:
+    def _rescale(self, state: StreamState, shift: Tensor, factor: Tensor) -> StreamState:
         return state.rescaled(shift[0], factor[0], self.noise_mode != "learned")
 
     def _step(
         self, before: SGPRState, kernel: Tensor, batch: Batch, choose: Choice | GrowthPolicy | str
-    ) -> Outcome:
+    ) -> StepResult:
         """`bo_stream.growth.step.step` under the hyperparameters of now."""
         own, mean = frozen_kernel(self.covar_module), self._prior_mean().detach()[0].clone()
         return step(before, batch, own, mean, choose, same_kernel=self._unchanged(kernel))
@@ -203,7 +203,7 @@ class OnlineSGPR(GrowingFits, StreamingGP):
 
     # -- posterior and objective -----------------------------------------------------------------
 
-    def _build_process(self, state: StreamRecord) -> SparseProcess:
+    def _build_process(self, state: StreamState) -> SparseProcess:
         kernel, same = frozen_kernel(self.covar_module), self._unchanged(state.kernel_now)
         mean = self._prior_mean().detach()[0].clone()
         return SparseProcess.of(kernel, rebase(state.now, kernel, mean, same_kernel=same)[0])

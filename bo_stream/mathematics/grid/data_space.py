@@ -1,9 +1,9 @@
-"""Evidence and posterior on a grid from the points themselves, while there are fewer than nodes.
+"""Evidence and posterior on a grid from the observations, while they are few.
 
-The first observations need no ``m x m`` factorisation: with the root ``A = (W'R^-1/2)(W'R^-1/2)'``
-(MATHS 2.3, eqs. 11 and 12) everything goes through the ``n x n`` matrix ``W K W' + s2 R``. For a
-product kernel ``W K W'`` is a product over dimensions of such matrices, and ``K`` is not needed
-before the posterior is. The rows are made anew of points held as state.
+With the root ``A = (W'R^-1/2)(W'R^-1/2)'`` (MATHS 2.3, eqs. 11 and 12) all is computed from the
+``n x n`` matrix ``W K W' + s2 R``. For a product kernel ``W K W'`` is an elementwise product over
+dimensions, and K is needed only for the posterior at the nodes. The points are held in the state,
+and their rows W are computed again for each evaluation.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ __all__ = [
 
 
 class DataSpacePrior(Protocol):
-    """The prior of grid values, as far as the rows of a few points ask about it."""
+    """The prior covariance of the values at n points on a grid."""
 
     def detached(self) -> DataSpacePrior:
         """The same, without gradient."""
@@ -50,7 +50,7 @@ class DataSpacePrior(Protocol):
 
 @dataclass(frozen=True)
 class ProductPrior:
-    """Of ``amplitude * K_1 x .. x K_d``: products over dimensions throughout.
+    """Of the product kernel ``amplitude * K_1 x .. x K_d``.
 
     Attributes:
         amplitude: 0-dim.
@@ -68,7 +68,7 @@ class ProductPrior:
         return ProductPrior(self.amplitude.detach(), kernels, self.rows)
 
     def covariance(self) -> Tensor:
-        """``W K W'``: O(d n^2), beside what small factors cost."""
+        """``W K W'``: O(d n^2) and the products of one dimension each."""
         factors = [W @ K @ W.mT for K, W in zip(self.kernels, self.rows, strict=True)]
         return self.amplitude * flushed(math.prod(factors[1:], start=factors[0]))
 
@@ -83,7 +83,7 @@ class ProductPrior:
 
 @dataclass(frozen=True)
 class DensePrior:
-    """Of a kernel matrix that is no product.
+    """Of a kernel that is not a product.
 
     Attributes:
         values: The kernel at the differences of the nodes (`Grid.differences`).
@@ -131,7 +131,7 @@ class _Congruence(torch.autograd.Function):
 
 @dataclass(frozen=True)
 class DataSpaceFactorisation:
-    """What one evaluation leaves for the posterior at the same hyperparameters."""
+    """Factorisation of ``W K W' + s2 R``, kept for the posterior at the same hyperparameters."""
 
     prior: DataSpacePrior
     L: Tensor
@@ -155,10 +155,10 @@ def evidence_from_data(
 ) -> tuple[Tensor, DataSpaceFactorisation]:
     """Log evidence of one output, differentiable (once) in the prior, s2 and c.
 
-    Cost: O(n^3), beside that of ``prior.covariance``.
+    Costs O(n^3) and ``prior.covariance``.
 
     Args:
-        prior: Of the grid values.
+        prior: The prior covariance.
         y: ``n`` targets.
         r: ``n`` noise variances, before s2.
         s2: 0-dim noise scale.

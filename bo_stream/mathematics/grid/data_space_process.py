@@ -1,8 +1,8 @@
-"""Posterior on a large grid with a product kernel from the points, while these are held and few.
+"""Posterior from few observations on a grid with a product kernel.
 
-Rows of W are products over dimensions like the kernel, so that the covariance of two points is a
-product of small ones, ``os prod_k w_k' K_k w_k``, whatever the number of nodes. The posterior is
-that of an exact Gaussian process with this kernel.
+Rows of W are products over dimensions, and so is the kernel: the prior covariance of two points is
+``os prod_k w_k' K_k w_k``, whose cost does not depend on the number of nodes. The posterior is that
+of an exact Gaussian process with this kernel.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from bo_stream.mathematics.grid.posterior import interpolated_path
 from bo_stream.mathematics.grid.roots import jittered_root
 from bo_stream.mathematics.linalg import chol_psd
 from bo_stream.mathematics.posterior.factor import FactorGaussian, cross_kernel
-from bo_stream.mathematics.posterior.moments import Moments, leaf, sloped_product, taken_back
+from bo_stream.mathematics.posterior.moments import Moments, leaf, pullback, sloped_product
 from bo_stream.mathematics.posterior.process import Path, PosteriorProcess
 
 __all__ = ["DataSpaceProcess"]
@@ -36,11 +36,11 @@ class DataSpaceProcess(PosteriorProcess):
     """Posterior of an exact GP with an interpolated kernel.
 
     Attributes:
-        kernel: Of all outputs.
+        kernel: The interpolated kernel of all outputs.
         X: Points observed, ``n x d``.
         L: Cholesky factors, ``o x n x n``.
         h: ``L^-1 (y - c)``, ``o x n``.
-        noise: ``o x n``.
+        noise: Noise variances, ``o x n``.
         mean: Constant prior means, ``o``.
         folded_points: Observations folded in since the process was built.
     """
@@ -65,7 +65,7 @@ class DataSpaceProcess(PosteriorProcess):
         """From the factorisations of all outputs with a product kernel.
 
         Args:
-            made: One an output.
+            made: One for each output.
             grid: The nodes.
             X: The points, ``n x d``.
             noise: Their noise variances, ``o x n``, or ``1 x n`` if outputs share them.
@@ -77,7 +77,7 @@ class DataSpaceProcess(PosteriorProcess):
         return cls(kernel, X, L, h, noise.expand(len(made), -1), mean)
 
     def at(self, X: Tensor) -> FactorGaussian:
-        """The law at points ``batch x q x d``: O(n^2 q)."""
+        """The joint posterior at points ``batch x q x d``: O(n^2 q)."""
         K = cross_kernel(self.kernel, X.reshape(-1, X.shape[-1]), self.X)
         A_t = torch.linalg.solve_triangular(self.L.mT, K, upper=True, left=False)
         mean = self.mean.unsqueeze(-1) + (A_t @ self.h.unsqueeze(-1)).squeeze(-1)
@@ -94,7 +94,7 @@ class DataSpaceProcess(PosteriorProcess):
             points = leaf(X, slopes)
             places = grid.place(points)
         axes = grid.axes_at(places.detach(), slopes=slopes)
-        priors, cross, alpha = self._asked
+        priors, cross, alpha = self._prepared
         k = interpolated_product(axes, cross)
         half = (axes[..., 0, :].flatten(1, -2) @ priors).unflatten(1, axes.shape[1:-2])
         prior = axes.flatten(-3, -2) @ half.mT
@@ -104,12 +104,12 @@ class DataSpaceProcess(PosteriorProcess):
         cov = prior - (V.flatten(-3, -2) @ V[..., 0, :].mT).unflatten(-2, k.shape[-3:-1])
         if not slopes:
             return Moments(means[..., 0], cov[..., 0, :])
-        return Moments.of(means, cov, taken_back(places, points))
+        return Moments.of(means, cov, pullback(places, points))
 
     @cached_property
-    def _asked(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Of one output: the factors of the prior, and these times rows of the points, dimension by
-        dimension, with zeros where one has fewer nodes than others; and the means' coefficients.
+    def _prepared(self) -> tuple[Tensor, Tensor, Tensor]:
+        """What `moments` needs: the factors of the prior, padded to one size; their products with
+        the rows of the observations; and the coefficients of the mean.
         """
         most, amplitude = max(self.kernel.grid.sizes), self.kernel.get_buffer("amplitude").squeeze()
         spread = [F.pad(K, (0, most - len(K), 0, most - len(K))) for K in self.kernel.kernels]
@@ -120,12 +120,12 @@ class DataSpaceProcess(PosteriorProcess):
 
     def folded(self, X: Tensor, Y: Tensor, D: Tensor) -> DataSpaceProcess:
         """The process given ``Y`` (``o x q``) with noise D at these points: O(q n^2)."""
-        law = self.at(X)
-        C = law.covariance(law) + torch.diag_embed(D)
-        corner, zeros = chol_psd(C), torch.zeros_like(law.minus)
-        below = torch.cat([law.minus.mT, corner], -1)
+        joint = self.at(X)
+        C = joint.covariance(joint) + torch.diag_embed(D)
+        corner, zeros = chol_psd(C), torch.zeros_like(joint.minus)
+        below = torch.cat([joint.minus.mT, corner], -1)
         L = torch.cat([torch.cat([self.L, zeros], -1), below], -2)
-        gap = (Y - law.mean).unsqueeze(-1)
+        gap = (Y - joint.mean).unsqueeze(-1)
         h = torch.linalg.solve_triangular(corner, gap, upper=False).squeeze(-1)
         return DataSpaceProcess(
             self.kernel,
@@ -154,7 +154,7 @@ class DataSpaceProcess(PosteriorProcess):
 
 
 class InterpolatedKernel(Kernel):
-    """The prior covariance ``w_x' K w_z`` of a product kernel on a grid, fixed, for o outputs."""
+    """The prior covariance ``w_x' K w_z`` of a product kernel on a grid, for o outputs."""
 
     def __init__(self, grid: Grid, factors: Sequence[Sequence[Tensor]]) -> None:
         amplitude, *kernels = (torch.stack(list(own)) for own in zip(*factors, strict=True))
@@ -167,7 +167,7 @@ class InterpolatedKernel(Kernel):
 
     @property
     def kernels(self) -> list[Tensor]:
-        """The factors, one a dimension."""
+        """One factor for each dimension."""
         return [self.get_buffer(f"kernel_{k}") for k in range(self.grid.dim)]
 
     def draws(self, sample_shape: Size) -> Tensor:
@@ -194,7 +194,7 @@ class InterpolatedKernel(Kernel):
 
 
 def _dense(factors: Sequence[tuple[Tensor, Tensor]], sizes: Sequence[int]) -> list[Tensor]:
-    """Rows of every dimension, ``batch x q x n_k``."""
+    """Interpolation rows of each dimension, ``batch x q x n_k``."""
     return [
         weight.new_zeros(*weight.shape[:-1], n).scatter_add(-1, node.expand(weight.shape), weight)
         for (node, weight), n in zip(factors, sizes, strict=True)

@@ -12,7 +12,7 @@ from bo_stream.mathematics.grid.eigenbasis import Eigenbasis
 from bo_stream.mathematics.grid.nodes import Grid
 from bo_stream.mathematics.sufficient_statistics.evidence import (
     Factorisation,
-    Statistics,
+    OutputStatistics,
     factorise,
 )
 
@@ -67,7 +67,12 @@ def chosen_basis(
 
 
 def eigenbasis_evidence(
-    basis: Eigenbasis, gram: Tensor, stats: Statistics, s2: Tensor, c: Tensor, profile_mean: bool
+    basis: Eigenbasis,
+    gram: Tensor,
+    stats: OutputStatistics,
+    s2: Tensor,
+    c: Tensor,
+    profile_mean: bool,
 ) -> tuple[Tensor, list[Tensor], EigenbasisFactorisation]:
     """`factorise` among the features of an eigenbasis: O(r^3).
 
@@ -80,7 +85,7 @@ def eigenbasis_evidence(
         profile_mean: Take the optimal constant mean instead.
     """
     b, w1 = basis.of_nodes(torch.stack([stats.b, stats.w1], -1)).unbind(-1)
-    own = Statistics(gram, b, stats.yy, stats.ld, stats.n, w1, stats.y1, stats.one)
+    own = OutputStatistics(gram, b, stats.yy, stats.ld, stats.n, w1, stats.y1, stats.one)
     value, grads, made = factorise(_UnitRoot(basis), own, s2, c, profile_mean)
     return value, grads, EigenbasisFactorisation(basis, made)
 

@@ -41,9 +41,10 @@ Route = Literal["data", "eigenbasis", "nodes"]
 GridFactorisation = Factorisation | DataSpaceFactorisation | EigenbasisFactorisation
 
 CHEAPER = 0.8
-"""Observations per node, or per eigenvector, up to which the data route costs less."""
+"""Observations per node up to which the data route costs less than the nodes."""
 FEW_DATA = 300
-"""Observations up to which it costs less than choosing eigenvectors."""
+"""Observations up to which the data route costs less than choosing eigenvectors. From there on it
+costs less while there are fewer observations than eigenvectors."""
 MOST_EIGENVECTORS = 4000
 
 
@@ -81,9 +82,9 @@ def grid_evidence(
             type(kernel).__name__,
             "Build the surrogate anew for this kernel.",
         )
-    held, given = state.at_hand(n), (state, kernel, n, s2, c, profile_mean)
-    few = min(CHEAPER * grid.m, FEW_DATA) if product else CHEAPER * grid.m
-    if route == "data" or (route is None and held and n <= few):
+    held, given = state.holds_all(n), (state, kernel, n, s2, c, profile_mean)
+    few = held and n <= CHEAPER * grid.m
+    if route == "data" or (route is None and few and (n <= FEW_DATA or not product)):
         return _through_data(*given)
     if route == "nodes" or not product:
         return _through_nodes(state, kernel, s2, c, profile_mean)
@@ -97,7 +98,7 @@ def grid_evidence(
             for own, noise, each in zip(factors, s2, stats, strict=True)
         ]
     r = max(basis.size for basis in bases)
-    if route is None and held and (n < CHEAPER * r or r > MOST_EIGENVECTORS):
+    if route is None and ((few and n < r) or (held and r > MOST_EIGENVECTORS)):
         return _through_data(*given)
     if r > MOST_EIGENVECTORS:
         raise _too_many(grid.m, r, n)

@@ -1,8 +1,8 @@
-"""A stationary kernel on the nodes of a grid: its matrix, or a root of it [MATHS 2.3, 2.4].
+"""A stationary kernel on the nodes of a grid [MATHS 2.3, 2.4].
 
-A kernel that is a product over dimensions is evaluated along each axis only; any other at the
-distinct differences of nodes. What is too small to matter is set to zero, because products of such
-values would be subnormal numbers, which are slow.
+A product kernel is evaluated along each axis, any other kernel at the distinct differences of
+nodes. Negligible values are set to zero, because their products would be subnormal numbers, which
+are slow.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ __all__ = [
 
 
 def data_space_priors(kernel: Kernel, grid: Grid, X: Tensor, outputs: int) -> list[DataSpacePrior]:
-    """Per output the prior covariance of the values at points ``n x d``, differentiable.
+    """The prior covariance at points ``n x d`` for each output, differentiable.
 
-    A kernel that is no product has the jitter of `dense_root`, so that both give the same evidence.
+    A kernel that is not a product gets the jitter of `dense_root`, so that both routes agree.
     """
     if is_kronecker(kernel, grid):
         Z = grid.place(X)
@@ -55,12 +55,12 @@ def data_space_priors(kernel: Kernel, grid: Grid, X: Tensor, outputs: int) -> li
 
 
 def kernel_matrices(kernel: Kernel, grid: Grid, like: Tensor, outputs: int) -> list[Tensor]:
-    """Per output the ``m x m`` kernel matrix, differentiable: one kernel value per difference."""
+    """The ``m x m`` kernel matrix of each output, differentiable."""
     return [grid.spread(row) for row in kernel_values(kernel, grid, like, outputs)]
 
 
 def kernel_values(kernel: Kernel, grid: Grid, like: Tensor, outputs: int) -> Tensor:
-    """Per output the kernel at `Grid.differences`, ``o x prod(2 g_k - 1)``, differentiable."""
+    """The kernel at `Grid.differences`, ``o x prod(2 g_k - 1)``, differentiable."""
     values = _values(kernel, grid.differences(like), outputs)
     return torch.where(values.abs() < TINY * values.amax(), 0.0, values)
 
@@ -73,7 +73,7 @@ def kernel_along(kernel: Kernel, input_: int, t: Tensor, dim: int, outputs: int)
 
 
 def is_stationary(kernel: Kernel) -> bool:
-    """Whether the kernel depends on differences of points only; sums with constants do."""
+    """Whether the kernel depends on differences of points only, constant terms included."""
     if isinstance(kernel, ScaleKernel):
         return is_stationary(kernel.base_kernel)
     if isinstance(kernel, ProductKernel | AdditiveKernel):
@@ -98,7 +98,7 @@ def is_kronecker(kernel: Kernel, grid: Grid) -> bool:
 
 
 def product_factors(kernel: Kernel, grid: Grid, like: Tensor, outputs: int) -> list[list[Tensor]]:
-    """Per output the amplitude of a product kernel and its factors, of unit diagonal."""
+    """The amplitude of a product kernel and its unit-diagonal factors, for each output."""
     axes = grid.axes(like)
     factors = []
     for row in _values(kernel, torch.cat(axes), outputs):
@@ -108,7 +108,7 @@ def product_factors(kernel: Kernel, grid: Grid, like: Tensor, outputs: int) -> l
 
 
 def _values(kernel: Kernel, Z: Tensor, outputs: int) -> Tensor:
-    """Kernel of the origin against ``k`` points, ``o x k``."""
+    """Kernel between the origin and ``k`` points, ``o x k``."""
     origin = Z.new_zeros(1, Z.shape[-1])
     return kernel(origin, Z).to_dense().reshape(-1, len(Z)).expand(outputs, -1)
 

@@ -1,9 +1,8 @@
-"""The posterior on a grid in the form that answers its questions cheapest.
+"""The posterior process on a grid, in the cheapest form.
 
-On a grid of at most some thousand nodes the posterior of the values at the nodes answers all
-questions (`GridProcess`). Mean and covariance of a few points, which an acquisition function asks
-hundreds of times, come cheaper from fewer numbers: from the features of an eigenbasis, or from the
-observations while they are few. A large grid has these two forms only.
+On a grid of at most some thousand nodes it is the posterior of the values at the nodes
+(`GridProcess`). If the evidence was computed from fewer features or observations, these give the
+mean and covariance of a few points at a lower cost. A large grid has only these two forms.
 """
 
 from __future__ import annotations
@@ -26,9 +25,9 @@ from bo_stream.mathematics.posterior.features import FeatureProcess
 __all__ = ["grid_process"]
 
 FEATURES = 0.5
-"""Features per node up to which they cost less than the nodes,"""
+"""Features per node up to which they cost less than the nodes."""
 OBSERVATIONS = 0.3
-"""and observations per node."""
+"""Observations per node up to which they cost less than the nodes."""
 
 
 def grid_process(
@@ -38,7 +37,7 @@ def grid_process(
 
     Args:
         state: The state.
-        made: What the evaluation left, one factorisation an output.
+        made: The factorisation of each output.
         n: Number of observations.
         s2: Noise scales, ``o``.
         mean: Constant prior means, ``o``.

@@ -1,4 +1,4 @@
-"""Products of kernel matrices with action matrices, in O(n) memory, as fast as both allow."""
+"""Products of kernel matrices with action matrices, in O(n) memory."""
 
 from __future__ import annotations
 

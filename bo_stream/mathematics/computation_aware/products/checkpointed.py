@@ -1,8 +1,7 @@
 """K(X*, X) S for any gpytorch kernel and any S: row chunks, each recomputed in the backward.
 
-Slower than the closed forms and as general as autograd: gradients flow to X*, to S and to every
-parameter of the kernel. Memory is one chunk of kernel values (and what the kernel's own backward
-keeps of it), never n x n.
+Slower than the closed forms, and general: gradients flow to X*, to S and to every parameter of the
+kernel. Memory is one chunk of kernel values and the graph of its backward pass, never n x n.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ def kernel_block(kernel: Kernel, X1: Tensor, X2: Tensor) -> Tensor:
 
 
 def constant_kernel_block(kernel: Kernel, X1: Tensor, X2: Tensor) -> Tensor:
-    """The dense ``n1 x n2`` kernel matrix without gradient, in closed form where there is one."""
+    """The dense ``n1 x n2`` kernel matrix without gradient, in closed form if there is one."""
     with torch.no_grad():
         form = describe(kernel, X1.shape[-1])
         if form is None or X2.shape[0] == 0:

@@ -1,8 +1,8 @@
 """K(X*, X) S for block-sparse S, chunked over X*, with a gradient to X* written by hand.  [CaGP,
 eq. 5; MATHS 5.3]
 
-The product of every prediction and of every append. Kernel values are formed for a few rows of X*
-at a time, multiplied by the values of S and summed per block; the backward forms them again.
+Predictions and appended data need this product. Kernel values are computed for a few rows of X* at
+a time, multiplied by the values of S and summed per block; the backward pass computes them again.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class CrossBlockProduct(torch.autograd.Function):
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, B_bar: Tensor) -> tuple[Tensor | None, ...]:
-        """Kernel slopes, formed chunk by chunk."""
+        """Derivatives of the kernel, chunk by chunk."""
         X_star, X, lengthscale, outputscale, values, block = ctx.saved_tensors
         z, z_star = X / lengthscale, X_star / lengthscale
         weights = outputscale * values
@@ -76,7 +76,7 @@ def cross_block_product(X_star: Tensor, X: Tensor, kernel: Stationary, S: BlockM
     """K(X*, X) S.
 
     Args:
-        X_star: ``p x d``; the gradient flows to it, and to nothing else.
+        X_star: ``p x d``; the only argument with a gradient.
         X: ``n x d``.
         kernel: The kernel, a constant of the gradient.
         S: Actions, ``n x i``, a constant of the gradient.

@@ -1,11 +1,10 @@
 """K(X, X) S for block-sparse S, in O(n i) memory, with a backward written by hand.  [CaGP, section
 4.2; MATHS 5.3]
 
-This is the one product that training and rebuilding need: it costs n^2/2 kernel values forward
-(each serves two entries by symmetry) and n^2/2 more backward, where they are computed again. Rows
-are sorted by block, so a square tile of the kernel matrix meets only a few blocks, and both the
-product with S and the segment sums of its gradients are small dense matrix products. No n x n
-matrix is ever held.
+Training needs this product. By symmetry it costs n^2/2 kernel values forward, and n^2/2 more
+backward, where they are computed again. Rows are sorted by block, so that a square tile of the
+kernel matrix contains few blocks, and the product with S and the segment sums of its gradients are
+small dense matrix products. No n x n matrix is stored.
 """
 
 from __future__ import annotations
@@ -54,8 +53,8 @@ def _strips(block: Tensor, values: Tensor, dtype: torch.dtype) -> list[_Strip]:
 class _Tiles:
     """The tiles h = -r^2/2, rows R up to columns C, of one kernel matrix.
 
-    Distances are formed in float64 and only then rounded: in float32 the bordered product would
-    lose the digits that keep S'K^S positive definite.
+    Distances are computed in float64 and then rounded: in float32 the bordered product would lose
+    digits, and S'K^S might not be positive definite.
     """
 
     def __init__(self, z: Tensor, strips: list[_Strip], form: Form, dtype: torch.dtype) -> None:
