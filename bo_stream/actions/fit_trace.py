@@ -59,13 +59,14 @@ class FitTrace:
 
     Args:
         progress: Called after each evaluation with its number in the climb and the value.
+        log_every: Seconds between lines in the log.
 
     Attributes:
         best: The point of highest objective so far; None before the first finite value.
     """
 
-    def __init__(self, progress: Progress | None = None) -> None:
-        self.progress = progress
+    def __init__(self, progress: Progress | None = None, log_every: float = LOG_EVERY) -> None:
+        self.progress, self.log_every = progress, log_every
         self.best: TracePoint | None = None
         self._logged = time.perf_counter()
 
@@ -76,7 +77,7 @@ class FitTrace:
         if self.progress is not None:
             self.progress(count, point.value)
         now = time.perf_counter()
-        if now - self._logged > LOG_EVERY:
+        if now - self._logged > self.log_every:
             self._logged = now
             logger.info("evaluation %d of at most %d: %.2f nats", count, most, point.value)
 

@@ -22,12 +22,15 @@ __all__ = ["GrowingFits"]
 REFIT_FROM = 20
 """Batches of at least this many points refit the hyperparameters by default."""
 
-ROWS = 512
-"""Rows used in a search for shorter lengthscales."""
-
 
 class GrowingFits:
-    """The fitting methods of a surrogate whose state is a `StreamState`."""
+    """The fitting methods of a surrogate whose state is a `StreamState`.
+
+    Attributes:
+        search_rows: Rows used in a search for shorter lengthscales.
+    """
+
+    search_rows = 512
 
     # provided by the surrogate
     covar_module: Any
@@ -75,8 +78,8 @@ class GrowingFits:
             if first and not bool(watch.sought):
                 watch, report = self._begun(watch.searched(self.num_observed), report)
             elif self.trust is None and (gathered.size or watch.due(self.num_observed)):
-                gathered = thinned(joined(gathered, state.batch), ROWS)
-                if gathered.size >= ROWS:
+                gathered = thinned(joined(gathered, state.batch), self.search_rows)
+                if gathered.size >= self.search_rows:
                     watch = watch.searched(self.num_observed)
                     report, _ = self._searched(gathered, report)
                     gathered = thinned(gathered, 0)
@@ -111,7 +114,7 @@ class GrowingFits:
         report = report.and_then(self.reselect()._climbed(None, None))
         rows = self._record().batch
         if rows.size >= REFIT_FROM:
-            report, found = self._searched(thinned(rows, ROWS), report)
+            report, found = self._searched(thinned(rows, self.search_rows), report)
             for _ in range(2 * found):
                 report = report.and_then(self.reselect()._climbed(None, None))
         return watch, report

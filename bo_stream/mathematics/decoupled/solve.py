@@ -52,15 +52,16 @@ class System:
         a = torch.cholesky_solve((self.A @ u)[:, None], self.L_B)[:, 0]
         return u - (self.A.mT @ a) / self.d
 
-    def solved(self, b: Tensor, start: Tensor, tolerance: float) -> Tensor:
+    def solved(self, b: Tensor, start: Tensor, tolerance: float, direct: int = DIRECT) -> Tensor:
         """``w`` whose residual is at most so many noise standard deviations in any row.
 
         Args:
             b: Right-hand side, ``r``.
             start: Coefficients to start from, ``r``.
             tolerance: Largest residual of a row, in noise standard deviations.
+            direct: Rows up to which the system is factorised.
         """
-        if len(b) <= DIRECT:
+        if len(b) <= direct:
             return self._factored(b, start)
         w, found = self._iterated(b, start, tolerance, FEWEST + len(b) // ROWS_EACH)
         return w if found else self._factored(b, w)

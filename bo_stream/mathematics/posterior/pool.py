@@ -73,8 +73,11 @@ class PoolCovariances:
         left, right = (variances.new_empty(len(variances), 0, n) for n in (N, len(points)))
         return cls(expansion, X, points, weights, rows, variances, cov, left, right)
 
-    def under(self, expansion: Expansion) -> PoolCovariances | None:
-        """The same under another expansion, if this is a change of low rank; else None."""
+    def under(self, expansion: Expansion, deep: int = DEEP) -> PoolCovariances | None:
+        """The same under another expansion, if this is a change of low rank; else None.
+
+        Pending changes of a rank above ``deep`` are applied.
+        """
         if not expansion.continues(self.expansion):
             return None
         N = len(self.X)
@@ -88,7 +91,7 @@ class PoolCovariances:
         right = torch.cat([self.right, U[..., N:]], -2)
         new = replace(self, expansion=expansion, rows=rows, variances=variances)
         new = replace(new, left=left, right=right)
-        return new._applied() if left.shape[-2] > DEEP else new
+        return new._applied() if left.shape[-2] > deep else new
 
     def narrowed(self, X: Tensor, points: Tensor, weights: Tensor) -> PoolCovariances | None:
         """Some of the candidates, if the test points are the same; else None."""
@@ -195,27 +198,34 @@ class ExpandedProcess(PosteriorProcess):
         if isinstance(before, ExpandedProcess) and before.carry.kept is not None:
             self.carry.kept = before.carry.kept[0], before is self
 
-    def pool(self, X: Tensor, points: Tensor, weights: Tensor) -> PoolCovariances | None:
-        """Kept for the next call and the next process; None if they take too much memory."""
+    def pool(
+        self, X: Tensor, points: Tensor, weights: Tensor, largest: int = LARGEST
+    ) -> PoolCovariances | None:
+        """Kept for the next call and the next process; None if they are more numbers than
+        ``largest``.
+        """
         with torch.no_grad():
             kept = self.carry.kept
             made = None if kept is None else kept[0].narrowed(X, points, weights)
             if made is None or kept is None:
-                made = self._anew(X, points, weights)
+                made = self._anew(X, points, weights, largest)
             elif not kept[1]:
-                made = self._brought_forward(made) or self._anew(X, points, weights)
+                made = self._brought_forward(made, largest)
+                made = made or self._anew(X, points, weights, largest)
             self.carry.kept = None if made is None else (made, True)
             return made
 
-    def _anew(self, X: Tensor, points: Tensor, weights: Tensor) -> PoolCovariances | None:
+    def _anew(
+        self, X: Tensor, points: Tensor, weights: Tensor, largest: int
+    ) -> PoolCovariances | None:
         expansion = self.expansion(None)
-        if _numbers(expansion, len(X), len(points)) > LARGEST:
+        if _numbers(expansion, len(X), len(points)) > largest:
             return None
         return PoolCovariances.over(expansion, X, points, weights)
 
-    def _brought_forward(self, made: PoolCovariances) -> PoolCovariances | None:
+    def _brought_forward(self, made: PoolCovariances, largest: int) -> PoolCovariances | None:
         expansion = self.expansion(made.expansion)
-        fits = _numbers(expansion, len(made.X), len(made.points)) <= LARGEST
+        fits = _numbers(expansion, len(made.X), len(made.points)) <= largest
         return made.under(expansion) if fits else None
 
 
