@@ -37,14 +37,13 @@ class WISKI(GriddedGP):
     m^2) once, then O(4^d m) a point; evidence and gradient O(m^3). None of it depends on n.
 
     A product kernel (RBF, periodic, products of kernels of one input each; scaled or not) needs
-    less. Evidence and gradient go through the r eigenvectors of the kernel on the nodes that the
-    data can tell from nothing: O(m^2 + r^3) where r is below nine tenths of m. And above 4,096
-    nodes, of at most 1,000 a side, nothing is O(m^2): memory is O(4^d m + r^2), 14 MB for 30 x 30 x
-    30 nodes beside what the first points take; `observe` O(q 10^d); evidence and gradient
-    O(4^d m r^(1/d) + r^3); the posterior after a point O(r^2). There, r is 434 at a lengthscale of
-    three tenths of the grid's width and 4,000 at most; at shorter lengthscales the points
-    themselves are used, O(n^3), while they are all held. What is left out of the prior is in
-    `dropped_variance`.
+    less. Evidence and gradient go through the r eigenvectors of the kernel on the nodes that matter
+    given the data: O(m^2 + r^3). And above 4,096 nodes, of at most 1,000 a side, nothing is O(m^2):
+    memory is O(4^d m + r^2), 14 MB for 30 x 30 x 30 nodes beside what the first points take;
+    `observe` O(q 10^d); evidence and gradient O(4^d m r^(1/d) + r^3); the posterior after a point
+    O(r^2). There, r is 434 at a lengthscale of three tenths of the grid's width and 4,000 at most;
+    at shorter lengthscales the points themselves are used, O(n^3), while they are all held. What is
+    left out of the prior is in `dropped_variance`.
 
     The prior is near the kernel's where lengthscales are longer than about 1.2 spacings of the
     grid; `grid_too_coarse` says where they are not. `refine` moves the stream to another grid, and
@@ -130,9 +129,8 @@ class WISKI(GriddedGP):
 
     @property
     def dropped_variance(self) -> float:
-        """Largest share of the grid's prior variance, at its nodes, that the posterior of now
-        leaves out: the kernel's eigenvectors that the data cannot tell from nothing; 0 where
-        none are left out.
+        """Largest share of the prior variance at a node that the current posterior leaves out, by
+        leaving out eigenvectors of the kernel that do not matter given the data.
         """
         return dropped_share(self._factorisations())
 

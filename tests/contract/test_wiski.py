@@ -14,7 +14,7 @@ SIZES = {1: [14], 2: [10, 9], 3: [7, 6, 7]}
 
 
 class TestWISKI(StreamingContract):
-    most_updates: int | None = 2_000
+    most_updates: int | None = 400
 
     def make(
         self, train_X: Tensor, train_Y: Tensor, train_Yvar: Tensor | None = None, **kw: Any
@@ -98,6 +98,7 @@ class TestMaternFromStatistics(TestFromStatistics, TestMatern):
     """A factorisation of all nodes."""
 
 
+@pytest.mark.slow
 class TestLarge(TestWISKI):
     """Statistics by pairs of nodes."""
 
