@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import torch
 import torch.nn.functional as F
@@ -101,32 +101,12 @@ class DensePrior:
 
     def covariance(self) -> Tensor:
         """``W K W'``: O(m^2 + n m 4^d + n^2 4^d)."""
-        index, weight = self.rows.index, self.rows.weight
-        covariance: Tensor = _Congruence.apply(self.values, self.grid, index, weight)
-        return covariance
+        return _rows_times(self.rows, self.nodes()[1].mT.contiguous())
 
     def nodes(self) -> tuple[Tensor, Tensor]:
         """``K`` and ``W K``: O(m^2 + n m 4^d)."""
         K = self.grid.spread(self.values)
         return K, _rows_times(self.rows, K)
-
-
-class _Congruence(torch.autograd.Function):
-    """``W K W'`` of the kernel's values at differences of nodes, differentiable once."""
-
-    @staticmethod
-    def forward(ctx: Any, values: Tensor, grid: Grid, index: Tensor, weight: Tensor) -> Tensor:
-        ctx.grid, rows = grid, Interpolation(index, weight)
-        ctx.save_for_backward(index, weight)
-        return _rows_times(rows, _rows_times(rows, grid.spread(values)).mT.contiguous())
-
-    @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, G: Tensor) -> tuple[Tensor, None, None, None]:
-        m, rows = ctx.grid.m, Interpolation(*ctx.saved_tensors)
-        half = _transposed_times(rows, G, m)
-        whole = _transposed_times(rows, half.mT.contiguous(), m)
-        return ctx.grid.collect(whole), None, None, None
 
 
 @dataclass(frozen=True)
@@ -185,17 +165,3 @@ def evidence_from_data(
 def _rows_times(rows: Interpolation, M: Tensor) -> Tensor:
     """``W M`` for ``m x p`` M."""
     return F.embedding_bag(rows.index, M, per_sample_weights=rows.weight, mode="sum")
-
-
-def _transposed_times(rows: Interpolation, M: Tensor, m: int) -> Tensor:
-    """``W' M`` for ``n x p`` M."""
-    nodes = rows.index.flatten()
-    order = nodes.argsort()
-    counts = nodes.bincount(minlength=m)
-    return F.embedding_bag(
-        order // rows.index.shape[-1],
-        M,
-        counts.cumsum(0) - counts,
-        per_sample_weights=rows.weight.flatten()[order],
-        mode="sum",
-    )

@@ -17,7 +17,6 @@ import torch.nn.functional as F
 from gpytorch.kernels import Kernel
 from torch import Size, Tensor
 
-from bo_stream.mathematics.grid.bands import axis_rows
 from bo_stream.mathematics.grid.data_space import DataSpaceFactorisation, ProductPrior
 from bo_stream.mathematics.grid.kronecker import kron_left
 from bo_stream.mathematics.grid.nodes import Grid, interpolated_product
@@ -182,20 +181,14 @@ class InterpolatedKernel(Kernel):
 
     def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
         """Values at points ``batch x 1 x q x d``."""
-        sizes = self.grid.sizes
-        left = _dense(axis_rows(self.grid.interpolate(x1), sizes), sizes)
-        right = left if x1 is x2 else _dense(axis_rows(self.grid.interpolate(x2), sizes), sizes)
+        left = self.grid.axes_at(self.grid.place(x1), slopes=False).squeeze(-2)
+        right = left
+        if x1 is not x2:
+            right = self.grid.axes_at(self.grid.place(x2), slopes=False).squeeze(-2)
         amplitude = self.get_buffer("amplitude")
         value = amplitude.squeeze(-1) if diag else amplitude
         for a, K, b in zip(left, self.kernels, right, strict=True):
+            a, b = a[..., : K.shape[-1]], b[..., : K.shape[-1]]
             half = a @ K
             value = value * ((half * b).sum(-1) if diag else half @ b.mT)
         return value
-
-
-def _dense(factors: Sequence[tuple[Tensor, Tensor]], sizes: Sequence[int]) -> list[Tensor]:
-    """Interpolation rows of each dimension, ``batch x q x n_k``."""
-    return [
-        weight.new_zeros(*weight.shape[:-1], n).scatter_add(-1, node.expand(weight.shape), weight)
-        for (node, weight), n in zip(factors, sizes, strict=True)
-    ]

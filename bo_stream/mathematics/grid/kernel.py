@@ -41,11 +41,8 @@ def data_space_priors(kernel: Kernel, grid: Grid, X: Tensor, outputs: int) -> li
     A kernel that is not a product gets the jitter of `dense_root`, so that both routes agree.
     """
     if is_kronecker(kernel, grid):
-        Z = grid.place(X)
-        rows = [
-            grid.axis(k).interpolate(Z[:, k : k + 1]).dense(size)
-            for k, size in enumerate(grid.sizes)
-        ]
+        axes = grid.axes_at(grid.place(X), slopes=False).squeeze(-2)
+        rows = [axis[:, :size] for axis, size in zip(axes, grid.sizes, strict=True)]
         factors = product_factors(kernel, grid, X, outputs)
         return [ProductPrior(a, [flushed(K) for K in Ks], rows) for a, *Ks in factors]
     values, whole = kernel_values(kernel, grid, X, outputs), grid.interpolate(X)

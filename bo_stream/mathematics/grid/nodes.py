@@ -148,12 +148,6 @@ class Grid:
         """Whether both grids interpolate alike."""
         return self == other
 
-    def axis(self, k: int) -> Grid:
-        """The nodes of one dimension."""
-        return Grid(
-            self.origin[k : k + 1], self.step[k : k + 1], self.sizes[k : k + 1], self.folded
-        )
-
     def digest(self) -> str:
         """A hash that identifies the grid in saved states."""
         parts = (self.origin, self.step, self.sizes, *(["folded"] if self.folded else []))

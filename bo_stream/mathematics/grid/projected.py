@@ -17,7 +17,7 @@ from gpytorch.kernels import Kernel
 from torch import Tensor, nn
 
 from bo_stream.errors import InputError
-from bo_stream.mathematics.grid.kernel import data_space_priors, is_kronecker, kernel_matrices
+from bo_stream.mathematics.grid.kernel import data_space_priors
 from bo_stream.mathematics.grid.nodes import DEFAULT_SIZES, Grid
 from bo_stream.mathematics.grid.posterior import GridProcess
 from bo_stream.mathematics.linalg import chol_psd
@@ -222,13 +222,8 @@ class ProjectedKernel(Kernel):
         """``W K W'`` of the points ``x1``, ``o x n x n``; ``x2`` must be the same."""
         X, outputs = x1.reshape(-1, *x1.shape[-2:])[0], max(1, self.batch_shape.numel())
         grid = replace(self.grid, phi=self.phi)
-        if is_kronecker(self.base_kernel, grid):
-            priors = data_space_priors(self.base_kernel, grid, X, outputs)
-            covariance = torch.stack([prior.covariance() for prior in priors])
-        else:
-            W = grid.interpolate(X).dense(grid.m)
-            K = torch.stack(kernel_matrices(self.base_kernel, grid, X, outputs))
-            covariance = W @ K @ W.mT
+        priors = data_space_priors(self.base_kernel, grid, X, outputs)
+        covariance = torch.stack([prior.covariance() for prior in priors])
         return covariance.diagonal(dim1=-2, dim2=-1) if diag else covariance
 
 
