@@ -1,4 +1,4 @@
-"""Action policies of the computation-aware GP: what it computes, and hence what it knows."""
+"""Action policies of the computation-aware GP: the subspace of the data that it uses."""
 
 from bo_stream.actions.block_sparse import BlockSparse
 from bo_stream.actions.conjugate_gradient import ConjugateGradient

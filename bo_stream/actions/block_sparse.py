@@ -1,4 +1,4 @@
-"""Block-sparse actions, given or learned: CaGP-Opt.
+"""Block-sparse actions with learned values: CaGP-Opt.
 
 [CaGP, section 4.2, eqs. 13, 14; MATHS 5.3]
 """
@@ -13,7 +13,7 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from bo_stream.actions.policy import Actions, check_num_actions
-from bo_stream.actions.stages import Outcome, Task, fit_in_stages
+from bo_stream.actions.stages import FitOutcome, Task, fit_in_stages
 from bo_stream.errors import InputError, ShapeError
 from bo_stream.mathematics.computation_aware.locality import locality_blocks, split_blocks
 from bo_stream.mathematics.computation_aware.matrix import BlockMatrix
@@ -21,17 +21,17 @@ from bo_stream.mathematics.computation_aware.matrix import BlockMatrix
 
 @dataclass(frozen=True, eq=False)
 class BlockSparse(Actions):
-    """One action a block of rows, its values learned together with the hyperparameters.
+    """One action for each block of rows, with values learned along with the hyperparameters.
 
     Args:
         num_actions: Number i of actions; min(i, n) are used, so that up to i points the model is
             the exact GP.
         values: A flat n-vector in data order, the starting values of S; it implies
-            ``order="given"``. By default 1/sqrt(k) plus a seeded disturbance that lets learning
-            tell the rows of a block apart.
+            ``order="given"``. By default 1/sqrt(k) plus a seeded perturbation, so that learning
+            can distinguish the rows of a block.
         order: ``"locality"`` puts neighbours in space into one block (cells of a k-d tree in the
-            units of the kernel's lengthscales); ``"given"`` cuts the rows as they came.
-        seed: Of the disturbance.
+            units of the kernel's lengthscales); ``"given"`` divides the rows in data order.
+        seed: Seed of the perturbation.
 
     Example:
         >>> from bo_stream.actions import BlockSparse
@@ -62,14 +62,14 @@ class BlockSparse(Actions):
 
     @property
     def ordered_by_locality(self) -> bool:
-        """Whether ``order`` is that."""
+        """Whether ``order`` is ``"locality"``."""
         return self.order == "locality"
 
     def build(self, X: Tensor, e: Tensor, noise: Tensor, kernel: Kernel) -> BlockMatrix:
-        """S for the data; see the class.
+        """S for the data.
 
         Raises:
-            ShapeError: if ``values`` are not as many as the rows of X.
+            ShapeError: unless there is one value for each row of X.
             InputError: if a block's values are all zero or not finite.
         """
         n = X.shape[0]
@@ -86,9 +86,9 @@ class BlockSparse(Actions):
             )
         return S.normalised()
 
-    def fit(self, task: Task) -> Outcome:
-        """Values of S are learned with the hyperparameters, in stages, where that is due: where
-        blocks are to be made anew, or the data have grown by a quarter since they were learned.
+    def fit(self, task: Task) -> FitOutcome:
+        """Learn values of S with the hyperparameters, in stages, if blocks are to be divided again
+        or the data have grown by a quarter since the last time.
         """
         due = self._repartition_due(task)
         learns = task.mll.action_values is not None
@@ -112,7 +112,7 @@ class BlockSparse(Actions):
 
 
 def scaled(X: Tensor, kernel: Kernel) -> Tensor:
-    """X in units of the kernel's lengthscales, where it has them (one, or one a column)."""
+    """X in units of the kernel's lengthscales, if it has them (one, or one for each column)."""
     base = getattr(kernel, "base_kernel", kernel)
     lengthscale = getattr(base, "lengthscale", None)
     if lengthscale is None or lengthscale.numel() not in (1, X.shape[-1]):

@@ -1,11 +1,11 @@
-"""Climbing a CaGP's objective: hyperparameters and values of actions, jointly. [CaGP, eq. 13]
+"""Maximising a CaGP's objective over hyperparameters and values of actions. [CaGP, eq. 13]
 
-Hyperparameters are climbed as everywhere here (logarithms, bounds of constraints, a free constant
-mean at its optimum: `bo_stream.base.fitting`); the values of S in units of their typical size. The
-loss does not feel the length of a column of S: columns are brought back to length one afterwards.
+Hyperparameters are optimised as in `bo_stream.base.fitting` (logarithms, bounds of constraints, the
+constant mean at its optimum), the values of S in units of their typical size. The loss does not
+depend on the length of a column of S; columns are normalised afterwards.
 
-L-BFGS is the default: 50 to 200 evaluations do what Adam does in several hundred. Adam, with its
-rate falling linearly to zero, is the optimizer of the paper.
+L-BFGS is the default: it takes 50 to 200 evaluations, Adam several hundred. Adam, with a rate that
+falls linearly to zero, is the optimizer of the paper.
 """
 
 from __future__ import annotations
@@ -20,29 +20,29 @@ import torch
 from scipy.optimize import minimize
 from torch import Tensor
 
-from bo_stream.actions.fit_trace import Course, LearningCurve, Point, Progress, settle
+from bo_stream.actions.fit_trace import FitTrace, LearningCurve, Progress, TracePoint, settle
 from bo_stream.actions.objective import ActionMLL
 from bo_stream.base.fitting.coordinates import Coordinates
 from bo_stream.base.fitting.objective import check_evaluations
 from bo_stream.errors import InputError, StateError
 
-__all__ = ["Optimizer", "Search", "climb"]
+__all__ = ["Optimizer", "ClimbSettings", "climb"]
 
 Optimizer = Literal["lbfgs", "adam"]
 
 WINDOW = 10
 GAIN = 1e-4
-"""A climb has converged when `WINDOW` steps gained less than this many nats a datum (and 0.01)."""
+"""A climb has converged when `WINDOW` steps gain less than this many nats a datum (and 0.01)."""
 MAX_EVALS = {"lbfgs": 200, "adam": 600}
 
 
 @dataclass(frozen=True)
-class Search:
-    """How a fit is to climb.
+class ClimbSettings:
+    """Settings of the optimisation.
 
     Args:
         max_evals: Most evaluations of objective and gradient (Adam: epochs); None: see `most`.
-        optimizer: ``"lbfgs"`` or ``"adam"``; None: as the fit sees fit.
+        optimizer: ``"lbfgs"`` or ``"adam"``; None: chosen by the fit.
         lr: Adam's first rate; it falls linearly to zero.
         progress: Called after each evaluation with its number and the objective's value.
 
@@ -63,7 +63,7 @@ class Search:
 
     @property
     def named(self) -> bool:
-        """Whether the climb of this module was asked for."""
+        """Whether the caller chose this optimisation."""
         return self.optimizer is not None or self.progress is not None
 
     @property
@@ -72,7 +72,7 @@ class Search:
         return self.max_evals or MAX_EVALS[self.optimizer or "lbfgs"]
 
 
-def climb(mll: ActionMLL, max_evals: int, search: Search, course: Course) -> LearningCurve:
+def climb(mll: ActionMLL, max_evals: int, search: ClimbSettings, trace: FitTrace) -> LearningCurve:
     """Maximise the objective over hyperparameters and action values.
 
     The objective, and the surrogate's hyperparameters, are left at the best point of the climb;
@@ -81,14 +81,13 @@ def climb(mll: ActionMLL, max_evals: int, search: Search, course: Course) -> Lea
     Args:
         mll: The objective.
         max_evals: Most evaluations.
-        search: The optimizer.
-        course: Where evaluations are noted.
+        search: The settings.
+        trace: Records the evaluations.
 
     Raises:
-        StateError: if the covariance is not positive definite where the climb starts and wherever
-            else it tried.
+        StateError: if the covariance is not positive definite at any point tried.
     """
-    ascent = _Ascent(mll, max_evals, course)
+    ascent = _Ascent(mll, max_evals, trace)
     if not ascent.start.numel():
         ascent.evaluate(ascent.start)
     elif search.optimizer == "adam":
@@ -104,17 +103,17 @@ class _Stop(Exception):
 
 
 class _Ascent:
-    """The objective as a function of one vector, with its course and the best point so far."""
+    """The objective as a function of one vector, with its trace and the best point so far."""
 
-    def __init__(self, mll: ActionMLL, max_evals: int, course: Course) -> None:
-        self.mll, self.max_evals, self.course = mll, max_evals, course
+    def __init__(self, mll: ActionMLL, max_evals: int, trace: FitTrace) -> None:
+        self.mll, self.max_evals, self.trace = mll, max_evals, trace
         self.profile_mean = mll.profiled
         self.coordinates = Coordinates(mll.model, self.profile_mean)
         self.parameters = [p for p, _, _ in self.coordinates.items]
         hyper, values = self.coordinates.get(), mll.action_values
         self.hyper = hyper.numel()
         self.start = hyper if values is None else torch.cat([hyper, values.detach().cpu()])
-        self.best, self.top = self.start, Point(-math.inf, hyper, None, None)
+        self.best, self.top = self.start, TracePoint(-math.inf, hyper, None, None)
         self.seconds: list[float] = []
         self.values: list[float] = []
         self.converged = False
@@ -132,7 +131,7 @@ class _Ascent:
             self.mll.action_values.data.copy_(x[self.hyper :])
 
     def evaluate(self, x: Tensor) -> tuple[float, Tensor]:
-        """Objective and gradient; minus infinity and zeros where it cannot be had."""
+        """Objective and gradient; minus infinity and zeros if the objective fails."""
         self.set(x)
         free, mean = [*self.parameters], None
         if self.mll.action_values is not None:
@@ -163,14 +162,14 @@ class _Ascent:
     def _note(self, x: Tensor, f: float, mean: Tensor | None) -> None:
         self.seconds.append(time.perf_counter() - self.began)
         self.values.append(f)
-        point = Point(f, x[: self.hyper].clone(), mean, self.mll.chosen())
+        point = TracePoint(f, x[: self.hyper].clone(), mean, self.mll.chosen())
         if f > self.top.value:
             self.best, self.top = x.clone(), point
-        self.course.note(point, len(self.values), self.max_evals)
+        self.trace.note(point, len(self.values), self.max_evals)
 
-    def check(self, course: list[float]) -> None:
-        """Stop at the limit of evaluations, or once the last steps have gained too little."""
-        if len(course) > WINDOW and course[-1] - course[-1 - WINDOW] < self.enough:
+    def check(self, trace: list[float]) -> None:
+        """Stop at the limit of evaluations, or if the last steps gained too little."""
+        if len(trace) > WINDOW and trace[-1] - trace[-1 - WINDOW] < self.enough:
             self.converged = True
             raise _Stop
         if len(self.values) >= self.max_evals:
@@ -183,10 +182,10 @@ class _Ascent:
         if not math.isfinite(self.top.value):
             self.converged = False
             with torch.no_grad():
-                self.mll.value(self.profile_mean)  # says why, if the covariance is to blame
+                self.mll.value(self.profile_mean)  # raises if it cannot factorise
 
     def report(self) -> LearningCurve:
-        """What was done."""
+        """The report."""
         return LearningCurve(
             evaluations=len(self.values),
             value=self.top.value,
@@ -197,11 +196,11 @@ class _Ascent:
 
 
 def _lbfgs(ascent: _Ascent) -> None:
-    """L-BFGS-B of scipy, started again from the best point where its line search gives up."""
+    """L-BFGS-B of scipy, restarted from the best point if its line search fails."""
     lower, upper = ascent.coordinates.lower.tolist(), ascent.coordinates.upper.tolist()
     bounds = [*zip(lower, upper, strict=True)]
     bounds += [(-math.inf, math.inf)] * (ascent.start.numel() - ascent.hyper)
-    course: list[float] = []
+    trace: list[float] = []
 
     def negative(x: np.ndarray) -> tuple[float, np.ndarray]:
         if len(ascent.values) >= ascent.max_evals:
@@ -211,12 +210,12 @@ def _lbfgs(ascent: _Ascent) -> None:
         return (-f if math.isfinite(f) else worst), -g.numpy()
 
     def step(_: np.ndarray) -> None:
-        course.append(ascent.top.value)
-        ascent.check(course)
+        trace.append(ascent.top.value)
+        ascent.check(trace)
 
     try:
         while True:
-            before, taken = ascent.top.value, len(course)
+            before, taken = ascent.top.value, len(trace)
             minimize(
                 negative,
                 ascent.best.numpy(),
@@ -226,7 +225,7 @@ def _lbfgs(ascent: _Ascent) -> None:
                 callback=step,
                 options={"maxcor": 20, "maxiter": 10**6, "maxfun": 10**6, "ftol": 0.0, "gtol": 0.0},
             )
-            if ascent.top.value - before < ascent.enough or len(course) == taken:
+            if ascent.top.value - before < ascent.enough or len(trace) == taken:
                 ascent.converged = True
                 return
     except _Stop:

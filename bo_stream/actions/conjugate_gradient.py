@@ -14,16 +14,16 @@ from bo_stream.mathematics.computation_aware.matrix import DenseMatrix
 from bo_stream.mathematics.computation_aware.products import KernelOperator
 
 BREAKDOWN = 1e-10
-"""CG has converged when a new direction is this small a share of what the last product gave."""
+"""CG has converged when a new direction is this small a share of the last product."""
 
 
 @dataclass(frozen=True)
 class ConjugateGradient(Actions):
     """S spans the residuals r_0 .. r_{i-1} of CG on (K + D) v = y - c from v_0 = 0.
 
-    Residuals of CG are Lanczos vectors up to length, and are computed as such, each orthogonalised
-    twice against all before it. The posterior mean is the CG iterate v_i: mean = c + k(x, X) v_i.
-    Fewer than i actions result where CG converges earlier.
+    Residuals of CG are Lanczos vectors up to scale, and are computed as such, each orthogonalised
+    twice against all earlier ones. The posterior mean is that of the CG iterate v_i: mean = c +
+    k(x, X) v_i. There are fewer than i actions if CG converges earlier.
 
     Args:
         num_actions: Number i of actions. O(n^2 i) kernel values, O(n i) memory.

@@ -1,4 +1,4 @@
-"""The course of a fit: what was evaluated, when, and the best point of all."""
+"""The trace of a fit: its evaluations, their times, and the best point."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from bo_stream.base.fitting.coordinates import Coordinates
 from bo_stream.base.fitting.report import FitReport
 from bo_stream.mathematics.computation_aware.matrix import ActionMatrix
 
-__all__ = ["Course", "LearningCurve", "Point", "Progress", "joined"]
+__all__ = ["FitTrace", "LearningCurve", "TracePoint", "Progress", "joined"]
 
 Progress = Callable[[int, float], None]
 logger = logging.getLogger("bo_stream.surrogates.cagp")
@@ -26,10 +26,10 @@ LOG_EVERY = 10.0
 
 @dataclass(frozen=True)
 class LearningCurve(FitReport):
-    """A fit's report with its course.
+    """A fit's report with its trace.
 
     Attributes:
-        seconds: Time since the start, one an evaluation.
+        seconds: Time since the start of each evaluation.
         values: The objective at each evaluation, in nats.
     """
 
@@ -38,13 +38,13 @@ class LearningCurve(FitReport):
 
 
 @dataclass(frozen=True)
-class Point:
-    """Where a climb has been.
+class TracePoint:
+    """An evaluated point.
 
     Attributes:
         value: The objective there, in nats.
-        hyperparameters: In coordinates of the climb.
-        mean: The best constant mean there, where it is no coordinate.
+        hyperparameters: In coordinates of the optimisation.
+        mean: The optimal constant mean there, if it is not a coordinate.
         S: The actions, columns of length one; None: the surrogate's own.
     """
 
@@ -54,41 +54,42 @@ class Point:
     S: ActionMatrix | None
 
 
-class Course:
-    """What a fit has evaluated so far, over all its climbs.
+class FitTrace:
+    """The evaluations of a fit so far.
 
     Args:
         progress: Called after each evaluation with its number in the climb and the value.
+        log_every: Seconds between lines in the log.
 
     Attributes:
         best: The point of highest objective so far; None before the first finite value.
     """
 
-    def __init__(self, progress: Progress | None = None) -> None:
-        self.progress = progress
-        self.best: Point | None = None
+    def __init__(self, progress: Progress | None = None, log_every: float = LOG_EVERY) -> None:
+        self.progress, self.log_every = progress, log_every
+        self.best: TracePoint | None = None
         self._logged = time.perf_counter()
 
-    def note(self, point: Point, count: int, most: int) -> None:
-        """An evaluation, the ``count``-th of at most ``most`` of its climb."""
+    def note(self, point: TracePoint, count: int, most: int) -> None:
+        """Record evaluation ``count`` of at most ``most``."""
         if math.isfinite(point.value) and (self.best is None or point.value > self.best.value):
             self.best = point
         if self.progress is not None:
             self.progress(count, point.value)
         now = time.perf_counter()
-        if now - self._logged > LOG_EVERY:
+        if now - self._logged > self.log_every:
             self._logged = now
             logger.info("evaluation %d of at most %d: %.2f nats", count, most, point.value)
 
     def restore(self, mll: ActionMLL) -> None:
-        """Leave the surrogate at the best point so far, as after an interruption."""
+        """Set the surrogate to the best point so far, after an interruption."""
         if self.best is not None:
             settle(mll, self.best)
             if self.best.S is not None:
                 mll.handle.use(self.best.S)
 
 
-def settle(mll: ActionMLL, point: Point) -> None:
+def settle(mll: ActionMLL, point: TracePoint) -> None:
     """Write a point's hyperparameters to the surrogate."""
     Coordinates(mll.model, mll.profiled).set(point.hyperparameters)
     if point.mean is not None:
@@ -96,7 +97,7 @@ def settle(mll: ActionMLL, point: Point) -> None:
 
 
 def joined(curves: list[LearningCurve]) -> LearningCurve:
-    """One report of consecutive climbs, of which the last one counts."""
+    """One report of consecutive climbs, with the value of the last."""
     seconds: tuple[float, ...] = ()
     for curve in curves:
         start = seconds[-1] if seconds else 0.0

@@ -17,8 +17,8 @@ from typing import Any
 
 from gpytorch.mlls import MarginalLogLikelihood
 
-from bo_stream.actions.climb import Search
-from bo_stream.actions.fit_trace import Course
+from bo_stream.actions.climb import ClimbSettings
+from bo_stream.actions.fit_trace import FitTrace
 from bo_stream.actions.objective import ActionMLL
 from bo_stream.actions.stages import Task
 from bo_stream.base.fitting.coordinates import Coordinates
@@ -29,7 +29,7 @@ from bo_stream.mathematics.computation_aware.matrix import ActionMatrix
 __all__ = ["fit_actions", "fit_for_botorch"]
 
 
-def fit_actions(model: Any, mll: ActionMLL, search: Search) -> FitReport:
+def fit_actions(model: Any, mll: ActionMLL, search: ClimbSettings) -> FitReport:
     """Fit hyperparameters and actions: the policy moves the former and says which actions to use.
 
     Args:
@@ -49,14 +49,14 @@ def fit_actions(model: Any, mll: ActionMLL, search: Search) -> FitReport:
 
     history = model.state.history.begun(Coordinates(model, skip_mean=False).get())
     model._keep_history(history)
-    course = Course(search.progress)
+    trace = FitTrace(search.progress)
     try:
         mll.train()
-        outcome = model.actions.fit(Task(mll, search, history, course, fit_held))
+        outcome = model.actions.fit(Task(mll, search, history, trace, fit_held))
         if outcome.S is not None:
             model._use_actions(outcome.S)
     except BaseException:  # Ctrl-C too
-        course.restore(mll)
+        trace.restore(mll)
         raise
     finally:
         mll.eval()
@@ -76,8 +76,9 @@ def fit_for_botorch(
     objective.refresh()
     if optimizer is None:
         wanted = {"max_evals": options.get("options", {}).get("maxiter"), **options}
-        known = {field.name for field in fields(Search)}
-        fit_actions(model, objective, Search(**{k: v for k, v in wanted.items() if k in known}))
+        known = {field.name for field in fields(ClimbSettings)}
+        settings = ClimbSettings(**{k: v for k, v in wanted.items() if k in known})
+        fit_actions(model, objective, settings)
     else:
         objective.train()
         optimizer(objective, closure=objective.closure(), **options)

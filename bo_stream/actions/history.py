@@ -1,4 +1,4 @@
-"""When a computation-aware GP was last fitted, and how much data have surprised it since."""
+"""The history of fits of a computation-aware GP, which decides when the next one is due."""
 
 from __future__ import annotations
 
@@ -13,13 +13,12 @@ from bo_stream.mathematics.shapes import shaped
 __all__ = ["FitHistory"]
 
 RELEARN, REPARTITION = 1.25, 1.5
-"""A fit learns the values of actions again, and cuts new blocks, when n has grown by these factors.
-"""
+"""Growth of n after which a fit learns the values of actions again, and divides new blocks."""
 
 
 @dataclass(frozen=True)
 class FitHistory:
-    """The bookkeeping between fits; all tensors, so that it is saved with the state.
+    """Data counts and residuals since the last fits, as tensors that are saved with the state.
 
     Attributes:
         fitted: Number of data at the last fit, int64.
@@ -44,7 +43,7 @@ class FitHistory:
         return cls(none, none, none, zero, zero, zero.new_empty(0))
 
     def begun(self, hyperparameters: Tensor) -> FitHistory:
-        """Before a fit: if it is the first, the hyperparameters (flat) are kept as the start."""
+        """Before a fit; the first one stores the initial hyperparameters (flat)."""
         if int(self.fitted):
             return self
         return replace(self, start=hyperparameters.to(self.start))
@@ -55,7 +54,7 @@ class FitHistory:
         return replace(self, chi_square=chi_square, residuals=self.residuals + len(w))
 
     def ended(self, n: int, repartitioned: bool = False, learned: bool | None = None) -> FitHistory:
-        """After a fit to n data: growth and surprise count from here.
+        """After a fit to n data.
 
         Args:
             n: Number of data.
@@ -73,17 +72,17 @@ class FitHistory:
         )
 
     def repartition_due(self, n: int) -> bool:
-        """Whether blocks ordered by locality should be made anew: the data have grown by half."""
+        """Whether to divide blocks by locality again: the data have grown by half."""
         return n >= REPARTITION * int(self.repartitioned)
 
     def learning_due(self, n: int) -> bool:
-        """Whether values of S should be learned again: the data have grown by a quarter.
+        """Whether to learn values of S again: the data have grown by a quarter.
 
-        Those that compression merged under earlier hyperparameters favour them.
+        Values merged by compression favour the hyperparameters of that time.
         """
         return n >= RELEARN * int(self.learned)
 
     def refit_due(self, schedule: RefitSchedule, n: int) -> bool:
-        """Whether the schedule says that it is time to fit."""
+        """Whether a fit is due by the schedule."""
         score = float(self.chi_square), int(self.residuals)
         return schedule.due(n, int(self.fitted), *score)

@@ -1,4 +1,4 @@
-"""S = I: the exact GP in the clothes of a computation-aware one."""
+"""S = I: a computation-aware GP that is the exact GP."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bo_stream.mathematics.computation_aware.matrix import BlockMatrix, identity
 
 @dataclass(frozen=True)
 class Identity(Actions):
-    """One action a point: exact inference at O(n^2) memory and O(n^3) time, without a budget."""
+    """One action for each point: exact inference, in O(n^2) memory and O(n^3) time."""
 
     def build(self, X: Tensor, e: Tensor, noise: Tensor, kernel: Kernel) -> BlockMatrix:
         """S = I_n."""

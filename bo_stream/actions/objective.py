@@ -1,4 +1,4 @@
-"""What a fit of a computation-aware GP climbs: a loss plus log priors, as gpytorch wants it."""
+"""The objective of a computation-aware GP as a gpytorch module: a loss plus log priors."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ __all__ = ["ActionMLL", "Handle"]
 
 @dataclass(frozen=True)
 class Handle:
-    """What a fit may ask of a surrogate, and what it may tell it.
+    """The surrogate's functions that an objective uses.
 
     Attributes:
-        problem: The data under the hyperparameters of now.
-        actions: The actions in use, under the hyperparameters of now.
-        use: Take these actions (``n x i``, columns of length one) from now on.
-        learned: Whether values of S are climbed along with the hyperparameters.
+        problem: The data under the current hyperparameters.
+        actions: The actions in use, under the current hyperparameters.
+        use: Makes the surrogate use actions (``n x i``, columns of length one).
+        learned: Whether values of S are learned along with the hyperparameters.
     """
 
     problem: Callable[[], Problem]
@@ -41,7 +41,7 @@ class ActionMLL(StreamMLL):
     `fit_gpytorch_mll` does at the end.
 
     Args:
-        model: The surrogate, whose hyperparameters are climbed.
+        model: The surrogate, whose hyperparameters are optimised.
         handle: Its data and actions.
         loss: ``"elbo"``, or ``"projected"``: the likelihood of S'y alone, for study.
         dtype: Working dtype of the kernel products; float32 is faster and exact to about 1e-6.
@@ -64,11 +64,11 @@ class ActionMLL(StreamMLL):
 
     @property
     def profiled(self) -> bool:
-        """Whether the constant mean takes its best value at every evaluation."""
+        """Whether the constant mean is at its optimum at every evaluation."""
         return self.loss == "elbo" and profiled_mean(self.model)
 
     def refresh(self) -> None:
-        """Take the surrogate's actions anew."""
+        """Take the surrogate's current actions."""
         self._own = self.action_values = None
         if self.handle.learned:
             S = self.handle.actions()
@@ -76,17 +76,16 @@ class ActionMLL(StreamMLL):
                 self.hold(S)
 
     def hold(self, S: ActionMatrix) -> None:
-        """Judge hyperparameters by these actions from now on.
+        """Evaluate with these actions.
 
-        Values to be learned are climbed in units of 1/sqrt(block size), in which they are about
-        one.
+        Values to be learned are in units of 1/sqrt(block size), in which they are about one.
         """
         self._own, self.action_values = S, None
         if self.handle.learned and isinstance(S, BlockMatrix):
             self.action_values = nn.Parameter(S.values * _unit(S))
 
     def actions(self) -> ActionMatrix:
-        """The actions in use, with the values as they are now: columns of any length."""
+        """The actions in use with their current values, not normalised."""
         S, values = self._own, self.action_values
         if S is None:
             return self.handle.actions()
@@ -95,7 +94,7 @@ class ActionMLL(StreamMLL):
         return BlockMatrix(S.block, values, S.num_actions)
 
     def chosen(self) -> ActionMatrix | None:
-        """Actions of its own, as they are now, columns of length one; None if it has none."""
+        """Its own actions, columns of length one; None if it uses the surrogate's."""
         S, values = self._own, self.action_values
         if values is None or not isinstance(S, BlockMatrix):
             return S
@@ -112,11 +111,11 @@ class ActionMLL(StreamMLL):
         return self.value(profile_mean=False)[0]
 
     def value(self, profile_mean: bool) -> tuple[Tensor, Tensor | None]:
-        """As `forward`; with ``profile_mean`` at the best constant mean, which comes second.
+        """As `forward`, and with ``profile_mean`` the optimal constant mean, at which it is.
 
         Raises:
             StateError: if the covariance is not positive definite at these hyperparameters, or if
-                the surrogate has observed data since it was last asked for its actions.
+                the surrogate has observed data since the last `refresh`.
         """
         problem, S = self.handle.problem(), self.actions()
         if S.num_rows != len(problem.y):

@@ -1,6 +1,4 @@
-"""What an action policy is: a frozen choice of how the action matrix S comes from the data, and of
-how it is fitted.
-"""
+"""Action policies: how the action matrix S is built from the data, and how it is fitted."""
 
 from __future__ import annotations
 
@@ -12,7 +10,7 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from bo_stream.actions.stages import (
-    Outcome,
+    FitOutcome,
     Task,
     fit_in_stages,
     fit_in_turns,
@@ -29,8 +27,8 @@ class Actions(ABC):
 
     Attributes:
         learned: Whether a fit learns the values of S along with the hyperparameters.
-        follows_hyperparameters: Whether S is a function of the hyperparameters, made anew when they
-            change.
+        follows_hyperparameters: Whether S is a function of the hyperparameters, built again when
+            they change.
     """
 
     learned: ClassVar[bool] = False
@@ -38,7 +36,7 @@ class Actions(ABC):
 
     @property
     def ordered_by_locality(self) -> bool:
-        """Whether S comes from an order of rows in units of the kernel's lengthscales."""
+        """Whether rows are ordered by locality, in units of the kernel's lengthscales."""
         return False
 
     @abstractmethod
@@ -53,16 +51,16 @@ class Actions(ABC):
         """
 
     def made_for(self, problem: Problem) -> ActionMatrix:
-        """S for data under a prior, a constant of every gradient."""
+        """S for data under a prior, without gradient."""
         e, noise = problem.y - problem.mean.detach(), problem.noise.detach()
         return self.build(problem.X, e, noise, problem.kernel)
 
-    def fit(self, task: Task) -> Outcome:
-        """Fit the hyperparameters and, as this policy has it, the actions.
+    def fit(self, task: Task) -> FitOutcome:
+        """Fit the hyperparameters and, depending on the policy, the actions.
 
-        Blocks ordered by locality are made anew when the data have grown enough, actions that
-        follow the hyperparameters whenever these have moved. A named optimizer climbs from where
-        the hyperparameters are.
+        Blocks by locality are divided again when the data have grown enough; actions that follow
+        the hyperparameters are built again when these change. A named optimizer starts from the
+        current hyperparameters.
         """
         build = self.made_for if self._repartition_due(task) else None
         if task.search.named or task.mll.loss != "elbo":
@@ -72,14 +70,14 @@ class Actions(ABC):
         return fit_plainly(task, build)
 
     def _repartition_due(self, task: Task) -> bool:
-        """Whether rows are to be divided into new blocks: more rows than actions, and growth."""
+        """Whether to divide rows into new blocks: more rows than actions, and growth."""
         if not self.ordered_by_locality:
             return False
         S = task.mll.handle.actions()
         return S.num_rows > S.num_actions and task.history.repartition_due(S.num_rows)
 
     def budget(self) -> int | None:
-        """How many actions a stream may hold before they are compressed; None: no limit."""
+        """Number of actions above which a stream compresses them; None for no limit."""
         return None
 
 
@@ -87,7 +85,7 @@ def check_num_actions(num_actions: int) -> None:
     """Refuse anything but a positive whole number.
 
     Raises:
-        InputError: accordingly.
+        InputError: otherwise.
     """
     if not isinstance(num_actions, int) or isinstance(num_actions, bool) or num_actions < 1:
         raise InputError(
@@ -99,7 +97,7 @@ def most_actions(actions: object, append: str, max_actions: int | None) -> int |
     """The number of actions above which they are compressed; None for no limit.
 
     Raises:
-        InputError: on a policy, a way to append or a limit that is none.
+        InputError: on invalid options.
     """
     if append not in ("identity", "block"):
         raise InputError('append "identity" or "block"', f"{append!r}", "Choose one of the two.")

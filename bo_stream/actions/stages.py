@@ -1,7 +1,7 @@
-"""How a fit of hyperparameters and actions proceeds: once, in stages, or in turns.
+"""Strategies for fitting hyperparameters and actions: once, in stages, or in turns.
 
-A policy chooses among these ways (`Actions.fit`). Each gets a `Task` and gives an `Outcome`: it
-moves the hyperparameters, and says which actions the surrogate is to use; the surrogate writes.
+A policy chooses one of them (`Actions.fit`). Each takes a `Task` and returns a `FitOutcome`: it
+changes the hyperparameters, and returns the actions that the surrogate is to use.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from bo_stream.actions.climb import Search, climb
-from bo_stream.actions.fit_trace import Course, LearningCurve, joined
+from bo_stream.actions.climb import ClimbSettings, climb
+from bo_stream.actions.fit_trace import FitTrace, LearningCurve, joined
 from bo_stream.actions.history import FitHistory
 from bo_stream.actions.objective import ActionMLL
 from bo_stream.base.fitting.coordinates import Coordinates
@@ -22,10 +22,10 @@ from bo_stream.base.fitting.report import FitReport
 from bo_stream.mathematics.computation_aware.matrix import ActionMatrix
 from bo_stream.mathematics.computation_aware.problem import Problem
 
-__all__ = ["Outcome", "Task", "fit_in_stages", "fit_in_turns", "fit_plainly"]
+__all__ = ["FitOutcome", "Task", "fit_in_stages", "fit_in_turns", "fit_plainly"]
 
 TURNS = 5
-"""Most turns between hyperparameters and actions that are functions of them."""
+"""Most alternations between hyperparameters and actions that are functions of them."""
 
 Build = Callable[[Problem], ActionMatrix]
 
@@ -36,32 +36,32 @@ class Task:
 
     Attributes:
         mll: The objective, with the surrogate's actions.
-        search: What the caller asked for.
-        history: The fits before.
-        course: Where evaluations of a climb in S are noted.
-        fit_hyperparameters: The quasi-Newton method of all families on the objective for given
-            actions (which become the surrogate's; None: those it has), with a limit of evaluations.
+        search: The caller's settings.
+        history: Earlier fits.
+        trace: Records evaluations of an optimisation over S.
+        fit_hyperparameters: The quasi-Newton fit of all families for given actions, which become
+            the surrogate's (None: its own), with a limit of evaluations.
     """
 
     mll: ActionMLL
-    search: Search
+    search: ClimbSettings
     history: FitHistory
-    course: Course
+    trace: FitTrace
     fit_hyperparameters: Callable[[ActionMatrix | None, int | None], FitReport]
 
     @property
     def problem(self) -> Problem:
-        """The data under the hyperparameters of now."""
+        """The data under the current hyperparameters."""
         return self.mll.handle.problem()
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """What a fit has come to; the hyperparameters have been moved.
+class FitOutcome:
+    """The result of a fit.
 
     Attributes:
         report: The report.
-        S: The actions to use from now on; None: those the surrogate has.
+        S: The actions to use; None: the surrogate's own.
         repartitioned: Whether rows were divided into new blocks.
         learned: Whether learning the values of S has converged; None: it was not tried.
     """
@@ -72,21 +72,21 @@ class Outcome:
     learned: bool | None = None
 
 
-def fit_plainly(task: Task, build: Build | None) -> Outcome:
-    """Hyperparameters for the actions there are; then, if ``build`` is given, for new ones."""
+def fit_plainly(task: Task, build: Build | None) -> FitOutcome:
+    """Fit hyperparameters for the current actions; then, if ``build`` is given, for new ones."""
     most = task.search.max_evals
     half = most if most is None or build is None else max(1, most // 2)
     first = task.fit_hyperparameters(None, half)
     left = None if most is None else most - first.evaluations
     if build is None or (left is not None and left < 1):
-        return Outcome(first)
+        return FitOutcome(first)
     last = task.fit_hyperparameters(build(task.problem), left)
     evaluations = first.evaluations + last.evaluations
-    return Outcome(FitReport(evaluations, last.value, last.converged), repartitioned=True)
+    return FitOutcome(FitReport(evaluations, last.value, last.converged), repartitioned=True)
 
 
-def fit_in_turns(task: Task, build: Build) -> Outcome:
-    """Hyperparameters with S held, then S anew: each turn climbs a bound by its true gradient."""
+def fit_in_turns(task: Task, build: Build) -> FitOutcome:
+    """Alternate fits of the hyperparameters with S fixed and new actions S."""
     most, evaluations = task.search.max_evals, 0
     turn: FitReport | None = None
     S: ActionMatrix | None = None
@@ -96,8 +96,8 @@ def fit_in_turns(task: Task, build: Build) -> Outcome:
             break
         turn = task.fit_hyperparameters(S, left)
         evaluations += turn.evaluations
-        if evaluations == 1:  # nothing to climb: S is as it would be made
-            return Outcome(turn)
+        if evaluations == 1:  # nothing to optimise: S is as it would be built
+            return FitOutcome(turn)
         S = build(task.problem)
         if turn.evaluations <= 3:  # the gain fell below tolerance at once
             break
@@ -105,17 +105,17 @@ def fit_in_turns(task: Task, build: Build) -> Outcome:
         value, _ = task.problem.bound(task.mll.handle.actions() if S is None else S)
         value = value + log_prior(task.mll.model)
     converged = turn is not None and turn.converged
-    return Outcome(FitReport(evaluations + 1, float(value), converged))
+    return FitOutcome(FitReport(evaluations + 1, float(value), converged))
 
 
-def fit_in_stages(task: Task, build: Build | None) -> Outcome:
-    """Hyperparameters and values of S jointly, in one climb or between partitions.
+def fit_in_stages(task: Task, build: Build | None) -> FitOutcome:
+    """Fit hyperparameters and values of S jointly, at once or between partitions.
 
-    Where ``build`` is given: two short climbs and a long one. S is made anew between them, in units
-    of the lengthscales just learned. A stream whose hyperparameters have left their start makes
-    the short climbs from both places and goes on from the better end: S fits the hyperparameters
-    it was made, learned and merged under, and can hold a fit to them (to long lengthscales, or to
-    noise alone, where nothing says where the blocks should lie).
+    If ``build`` is given, there are two short optimisations and a long one, and S is built again
+    between them, in units of the lengthscales just learned. On a stream whose hyperparameters have
+    changed, the short ones start from the initial and from the current hyperparameters, and the
+    better result is continued: actions favour the hyperparameters under which they were built,
+    learned and merged, and can hold a fit at long lengthscales or at noise alone.
     """
     mll, most = task.mll, task.search.most
     coordinates = Coordinates(mll.model, skip_mean=False)
@@ -124,12 +124,12 @@ def fit_in_stages(task: Task, build: Build | None) -> Outcome:
     curves: list[LearningCurve] = []
 
     def stage(evaluations: int) -> tuple[float, Tensor]:
-        curves.append(climb(mll, evaluations, task.search, task.course))
+        curves.append(climb(mll, evaluations, task.search, task.trace))
         return curves[-1].value, coordinates.get()
 
     if build is None or not short:
         stage(most)
-        return Outcome(curves[0], mll.chosen(), learned=curves[0].converged)
+        return FitOutcome(curves[0], mll.chosen(), learned=curves[0].converged)
 
     def repartition(place: Tensor) -> None:
         coordinates.set(coordinates.clip(place))
@@ -144,11 +144,11 @@ def fit_in_stages(task: Task, build: Build | None) -> Outcome:
     repartition(max(ends, key=lambda end: end[0])[1])
     stage(most - short * len(curves))
     report = joined(curves)
-    return Outcome(report, mll.chosen(), repartitioned=True, learned=report.converged)
+    return FitOutcome(report, mll.chosen(), repartitioned=True, learned=report.converged)
 
 
 def _starts(now: Tensor, history: FitHistory) -> list[Tensor]:
-    """Where the short climbs of a fit start: here, and where the stream once began."""
+    """Starting points of a fit: the current and, if they differ, the initial hyperparameters."""
     start = history.start.cpu()
     moved = now.shape == start.shape and not torch.allclose(now, start)
     return [now, start] if moved else [now]

@@ -1,4 +1,4 @@
-"""The top eigenvectors of the kernel matrix as actions: a yardstick, for study only."""
+"""The top eigenvectors of the kernel matrix as actions, for comparisons."""
 
 from __future__ import annotations
 

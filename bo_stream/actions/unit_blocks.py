@@ -1,4 +1,4 @@
-"""Fixed block averages: block-sparse actions that learn nothing."""
+"""Fixed block averages: block-sparse actions without learned values."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """Families that can select their features again while all data are buffered.
 
-Their state is an `OpeningSums`: sums over features, and the first points, from which the sums can
-be taken over other features exactly. Such a family says which features suit the hyperparameters
-(`_suited_features`), whether those in use do not (`_features_outdated`), and whether it may select
-others at all (`_can_select`).
+Their state is a `BufferedStatistics`: sums over features, and the first points, from which the
+sums can be taken over other features exactly. Such a family says which features suit the
+hyperparameters (`_suited_features`), whether those in use do not (`_features_outdated`), and
+whether it may select others at all (`_can_select`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ROUNDS = 2
 
 def all_buffered(model: Any) -> bool:
     """Whether all points seen are buffered."""
-    return bool(model.state.at_hand(model.num_observed))
+    return bool(model.state.holds_all(model.num_observed))
 
 
 def check_buffered(model: Any, possible: bool, remedy: str) -> None:

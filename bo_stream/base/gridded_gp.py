@@ -23,7 +23,12 @@ from bo_stream.errors import BoundsError, GridWarning, StateError
 from bo_stream.mathematics.grid.bands import pair_count
 from bo_stream.mathematics.grid.kernel import is_product
 from bo_stream.mathematics.grid.nodes import Grid
-from bo_stream.mathematics.grid.resolution import complaint, fitting_sizes, kernel_lengths, misfit
+from bo_stream.mathematics.grid.resolution import (
+    coarseness_message,
+    fitting_sizes,
+    kernel_lengths,
+    misfit,
+)
 from bo_stream.mathematics.grid.state import GridState, grid_state
 from bo_stream.mathematics.posterior.process import PosteriorProcess
 
@@ -110,10 +115,10 @@ class GriddedGP(StreamingGP):
         above that on the grid.
         """
         state, n = cast(GridState, self.state), self.num_observed
-        points = state.opening.first(n if state.at_hand(n) else 0)
+        points = state.opening.first(n if state.holds_all(n) else 0)
         with torch.no_grad():
             scale, mean = self._noise_scale(), self._prior_mean()
-            return complaint(self.covar_module, state.grid, points, scale, mean)
+            return coarseness_message(self.covar_module, state.grid, points, scale, mean)
 
     def fit(self, max_evals: int | None = None) -> FitReport:
         """Fit the hyperparameters, warm-started, and with ``grid_size="auto"`` the grid to them.

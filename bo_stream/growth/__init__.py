@@ -1,4 +1,4 @@
-"""Growth policies: which inducing points a batch leaves behind, one policy a file."""
+"""Growth policies: the choice of inducing points after a batch, one policy a file."""
 
 from bo_stream.growth.conditional_variance import ConditionalVariance
 from bo_stream.growth.covering import Covering

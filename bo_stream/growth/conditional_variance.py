@@ -1,6 +1,7 @@
 """Conditional variance: re-select until little variance is left [VIPS, Alg. 5].
 
-The loop runs while the trace left in the pool is above the threshold; the paper prints "below".
+The loop runs while the remaining trace of the pool is above the threshold (the paper prints
+"below").
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ class ConditionalVariance:
         eta: Remaining trace allowed, in units of the kernel (it scales with the outputscale).
         max_points: Largest number of inducing points, None for no cap.
 
-    Old points are re-selected with the new ones and may be dropped. The sum runs over the whole
-    pool: over the batch alone it would forget regions no longer visited (MATHS 4.3). O((N + M) M) a
+    Old points are re-selected with the new ones and may be dropped. The sum is over the whole pool;
+    a sum over the batch alone would forget regions no longer visited (MATHS 4.3). O((N + M) M) a
     point.
     """
 
@@ -38,7 +39,7 @@ class ConditionalVariance:
         check_cap(self.max_points)
 
     def select(self, state: SGPRState, batch: Batch, kernel: Kernel) -> Selection:
-        """The points a partial Cholesky of the pool picks."""
+        """The points chosen by a partial Cholesky factorisation of the pool."""
         cap = state.size + batch.size if self.max_points is None else self.max_points
         return from_pool(state, batch, kernel, cap, self.eta)
 

@@ -1,10 +1,10 @@
-"""Inducing points that cover what was seen, also where a stream moves on (ours).
+"""Inducing points that cover the data, also if the stream moves through the inputs (ours).
 
-Up to the cap, points enter by largest conditional variance. At the cap the choice is made again,
-from old and new points together, once new ones are on average four times as little known as the
-inducing point that those before it told most of: data that come sorted leave many points where they
-began and would have none where they end. Where the stream stays, the choice does: what had been
-learned at a point that goes is partly lost.
+Up to the cap, points enter by largest conditional variance. At the cap all points are chosen again,
+from old and new ones, once the mean conditional variance of a batch exceeds four times the smallest
+pivot of the inducing points. So sorted data do not leave all points where they began. While the
+stream stays in one region the points stay, because a dropped point loses part of what was learned
+at it.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from bo_stream.mathematics.inducing.state import Batch, SGPRState
 __all__ = ["Covering"]
 
 WORTH = 4.0
-"""Mean conditional variance of a batch that makes the cap be filled anew, relative to the least
-inside. At 1 nearly every single point of a stream would."""
+"""Mean conditional variance of a batch, relative to the smallest pivot, above which all points are
+chosen again."""
 
 
 @dataclass(frozen=True)
@@ -30,9 +30,9 @@ class Covering:
     """As many inducing points as allowed, of large conditional variance.
 
     Args:
-        max_points: How many (fewer while fewer distinct points have been seen).
+        max_points: Number of points (fewer while fewer distinct points have been seen).
 
-    O(N M) a point that enters; O((N + M) M^2) where the choice is made again.
+    O(N M) for each new point; O((N + M) M^2) if all are chosen again.
     """
 
     max_points: int

@@ -20,7 +20,7 @@ import torch
 from bo_stream.base.fitting.fit import fit_model
 from bo_stream.base.fitting.memory import FitMemory
 from bo_stream.base.fitting.report import FitReport
-from bo_stream.growth.misfit_monitor import Watch
+from bo_stream.growth.misfit_monitor import MisfitMonitor
 from bo_stream.growth.search import search
 from bo_stream.mathematics.inducing.state import Batch, joined, thinned
 from bo_stream.mathematics.inducing.update import rebase
@@ -28,17 +28,14 @@ from bo_stream.mathematics.inducing.update import rebase
 __all__ = ["REFIT_FROM", "fit_growing"]
 
 REFIT_FROM = 20
-"""Batches of at least this many points teach hyperparameters by default."""
-
-ROWS = 512
-"""A search for shorter lengthscales looks at so many rows."""
+"""Batches of at least this many points refit the hyperparameters by default."""
 
 
 def fit_growing(model: Any, max_evals: int | None) -> FitReport:
     """Fit the hyperparameters to the last batch's online bound, and replay its update.
 
     Args:
-        model: A surrogate whose state is a `StreamRecord`.
+        model: A surrogate whose state is a `StreamState`.
         max_evals: Most objective-and-gradient evaluations, O(N M^2 + M^3) each; if given, there is
             one climb and no search.
     """
@@ -51,8 +48,8 @@ def fit_growing(model: Any, max_evals: int | None) -> FitReport:
         if first and not bool(watch.sought):
             watch, report = _begun(model, watch.searched(model.num_observed), report)
         elif model.trust is None and (gathered.size or watch.due(model.num_observed)):
-            gathered = thinned(joined(gathered, state.batch), ROWS)
-            if gathered.size >= ROWS:
+            gathered = thinned(joined(gathered, state.batch), model.search_rows)
+            if gathered.size >= model.search_rows:
                 watch = watch.searched(model.num_observed)
                 report, _ = _searched(model, gathered, report)
                 gathered = thinned(gathered, 0)
@@ -60,12 +57,12 @@ def fit_growing(model: Any, max_evals: int | None) -> FitReport:
     return report
 
 
-def _begun(model: Any, watch: Watch, report: FitReport) -> tuple[Watch, FitReport]:
+def _begun(model: Any, watch: MisfitMonitor, report: FitReport) -> tuple[MisfitMonitor, FitReport]:
     """The rest of a first fit: points under what it taught, and shorter lengthscales."""
     report = report.and_then(_fit(model.reselect(), None, None))
     rows = model.state.batch
     if rows.size >= REFIT_FROM:
-        report, found = _searched(model, thinned(rows, ROWS), report)
+        report, found = _searched(model, thinned(rows, model.search_rows), report)
         for _ in range(2 * found):
             report = report.and_then(_fit(model.reselect(), None, None))
     return watch, report
@@ -79,10 +76,10 @@ def _fit(model: Any, max_evals: int | None, trust: float | None) -> FitReport:
         model._replay_last_batch(reselect=False)
 
 
-def _watched(model: Any) -> Watch:
+def _watched(model: Any) -> MisfitMonitor:
     """With the last batch, as it was predicted before it was absorbed."""
     state = model.state
-    watch = cast(Watch, state.watch)
+    watch = cast(MisfitMonitor, state.watch)
     batch = state.last_batch(model._noise_scale().detach()[0])
     if batch.size < 2 or batch.index < float(watch.batches):
         return watch

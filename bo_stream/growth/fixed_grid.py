@@ -17,7 +17,7 @@ __all__ = ["FixedGrid"]
 
 @dataclass(frozen=True)
 class FixedGrid:
-    """The same inducing points for ever.
+    """The same inducing points throughout.
 
     With fixed hyperparameters a stream of any chunking then equals batch SGPR (MATHS 3.5).
 
@@ -39,7 +39,7 @@ class FixedGrid:
 
 
 def check_fits(Z: Tensor, max_points: int | None) -> None:
-    """Refuse points that are not a matrix, or more of them than the cap allows."""
+    """Refuse points that are not a matrix, or more than the cap."""
     if Z.ndim != 2 or (max_points is not None and Z.shape[0] > max_points):
         cap = "" if max_points is None else f" with at most {max_points} rows"
         remedy = "Thin the points, or raise max_points."

@@ -25,7 +25,7 @@ class FixedSize:
     """``m`` inducing points.
 
     Args:
-        m: How many (fewer while fewer distinct points have been seen).
+        m: Number of points (fewer while fewer distinct points have been seen).
         method: "greedy" takes the largest conditional variances of old points and batch, O((N + m)
             m^2); "gradient" starts there and moves all points up the gradient of the online bound,
             as Bui et al. do.
@@ -48,13 +48,13 @@ class FixedSize:
             )
 
     def select(self, state: SGPRState, batch: Batch, kernel: Kernel) -> Selection:
-        """The points of largest conditional variance, moved if the method says so."""
+        """The points of largest conditional variance, moved by the gradient method."""
         count = self.m if self.max_points is None else min(self.m, self.max_points)
         greedy = from_pool(state, batch, kernel, count)
         return greedy if self.method == "greedy" else self._moved(state, batch, kernel, greedy)
 
     def _moved(self, state: SGPRState, batch: Batch, kernel: Kernel, start: Selection) -> Selection:
-        """All points free, at a local maximum of the bound; ``start`` if that is no better."""
+        """All points at a local maximum of the bound, or ``start`` if that is no better."""
         first = selected_update(state, batch, kernel, start)
         Z_0 = first.state.Z
         dropped = torch.full((state.size,), -1, device=Z_0.device)

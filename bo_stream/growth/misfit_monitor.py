@@ -1,4 +1,4 @@
-"""What a growing model knows of its own shortcomings, and when that asks for another start."""
+"""A monitor of the predictions of a growing model, which triggers a search for a better fit."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ from bo_stream.mathematics.inducing.state import Batch, SGPRState, thinned
 from bo_stream.mathematics.inducing.structure import hidden_structure, whitened_residuals
 from bo_stream.mathematics.shapes import shaped
 
-__all__ = ["Watch"]
+__all__ = ["MisfitMonitor"]
 
 QUICK = (0.25, 0.125)
-"""Lengthscales of a function that the model may have missed, relative to the model's."""
+"""Lengthscales of structure that the model may miss, relative to the model's."""
 
 ROWS = 256
-"""Rows of a batch that are looked at."""
+"""Rows of a batch that are tested."""
 
 SURE, LARGE = 4.0, 0.1
-"""Standard deviations, and share of the noise, from which on a missed function is sought."""
+"""Thresholds of missed structure: standard deviations, and share of the noise."""
 
 AGAIN = 2.0
-"""Data between two searches, relative to those at the first."""
+"""Growth of the data between two searches."""
 
 
 @dataclass(frozen=True)
-class Watch:
-    """Sums over the batches that a model was fitted to, each seen before the fit.
+class MisfitMonitor:
+    """Scores of the batches of a stream, each predicted before the fit to it.
 
     Attributes:
-        density: Log densities against what the predictions promised.
-        structure: Scores of a quicker function in the residuals, since the last search.
-        batches: Batches absorbed when the last one was looked at, 0-dim.
+        density: Log densities compared with their expectation.
+        structure: Scores of shorter lengthscales in the residuals, since the last search.
+        batches: Batches absorbed when the last one was scored, 0-dim.
         sought: Observations at the last search for shorter lengthscales, 0-dim; 0 before the first.
     """
 
@@ -47,7 +47,7 @@ class Watch:
 
     @classmethod
     def none(cls, like: Tensor) -> Self:
-        """Before any data, where ``like`` is."""
+        """Before any data, on the device of ``like``."""
         zero, nothing = like.new_zeros(()), Surprise.none(like)
         return cls(nothing, nothing, zero, zero)
 
@@ -55,7 +55,7 @@ class Watch:
         """With one batch more; `ROWS` rows of it, O(ROWS^3 + ROWS M^2 + M^3).
 
         Args:
-            state: State before the batch, under the hyperparameters of then.
+            state: State before the batch, under the hyperparameters in use at that point.
             batch: The data.
             kernel: The kernel of the state.
         """
@@ -71,16 +71,16 @@ class Watch:
 
     @property
     def misses_structure(self) -> bool:
-        """Whether residuals hold a function that the model takes for noise."""
+        """Whether the model attributes structure to noise."""
         return self.structure.sigmas > SURE and self.structure.size > LARGE
 
     @property
     def behind(self) -> bool:
-        """Whether predictions are worse than they promise, or worse than they could be."""
+        """Whether predictions are worse than expected, or miss structure."""
         return self.density.behind or self.misses_structure
 
     def due(self, n: int) -> bool:
-        """Whether to search, with n data now."""
+        """Whether to search, after n observations."""
         return self.misses_structure and n >= AGAIN * float(self.sought)
 
     def searched(self, n: int) -> Self:

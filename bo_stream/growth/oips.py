@@ -1,8 +1,8 @@
-"""OIPS: a point enters if no inducing point resembles it [OIPS, Alg. 1] (MATHS 4.4).
+"""OIPS: a point enters if no inducing point is correlated with it [OIPS, Alg. 1] (MATHS 4.4).
 
-Sequential and dependent on the order of the batch by design. Every point seen then has an inducing
-point with a correlation of at least rho, and inducing points are pairwise below it. (Theorem 1 of
-the paper is not a bound on the number of points.)
+The choice is sequential and depends on the order of the batch. Every point seen has an inducing
+point with a correlation of at least rho, and correlations between inducing points are below rho.
+(Theorem 1 of the paper is not a bound on the number of points.)
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class OIPS:
         check_cap(self.max_points)
 
     def select(self, state: SGPRState, batch: Batch, kernel: Kernel) -> Selection:
-        """All old points, and those of the batch that no point resembles."""
+        """All old points, and points of the batch with no correlated inducing point."""
         varying = without_constants(kernel)
         nearest = correlation(varying, batch.X, state.Z).amax(-1) if state.size else None
         if nearest is None:

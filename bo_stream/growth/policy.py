@@ -1,6 +1,6 @@
-"""What a growth policy is: one method that says which inducing points stay and which enter.
+"""Growth policies: objects with a method `select` that chooses inducing points.
 
-A policy of your own is a class with that method:
+A policy of your own is a class with this method:
 
 >>> import torch
 >>> from bo_stream.growth import Selection
@@ -10,7 +10,7 @@ A policy of your own is a class with that method:
 ...     def select(self, state, batch, kernel):
 ...         return Selection(torch.arange(state.size), torch.arange(0, batch.size, 2))
 
-Points are in transformed space, float64. The state handed over is already expressed under the
+Points are in transformed space, float64. The state is already expressed under the
 current kernel and prior mean, so ``batch.y - state.mean`` are residuals and
 ``bo_stream.growth.predict(state, kernel, X)`` is the posterior before the batch.
 """
@@ -33,7 +33,7 @@ __all__ = ["GrowthPolicy", "Selection", "checked_policy", "inducing_points", "se
 
 @dataclass(frozen=True)
 class Selection:
-    """Which inducing points a batch leaves behind.
+    """The choice of inducing points after a batch.
 
     Attributes:
         kept: Indices of the old inducing points that stay, integers.
@@ -41,7 +41,7 @@ class Selection:
         free: Further points ``F x d``, in transformed space, that are neither.
         order: Permutation of ``[kept; entered; free]``, if the new points are to stand in another
             order.
-        optimal_bound: ``L*`` of the batch, if the policy had to work it out.
+        optimal_bound: ``L*`` of the batch, if the policy computed it.
     """
 
     kept: Tensor
@@ -53,15 +53,15 @@ class Selection:
 
 @runtime_checkable
 class GrowthPolicy(Protocol):
-    """Chooses inducing points; holds settings only, all that changes is in state and batch."""
+    """Chooses inducing points. A policy holds settings only."""
 
     def select(self, state: SGPRState, batch: Batch, kernel: Kernel) -> Selection:
-        """The inducing points after ``batch``, seen from ``state``."""
+        """The inducing points after ``batch``, given the state before it."""
         ...
 
 
 def checked_policy(policy: object) -> GrowthPolicy:
-    """A growth policy, refused where it is none.
+    """The option ``growth``, checked.
 
     Raises:
         InputError: if it is a class, or has no method ``select``.
@@ -78,7 +78,7 @@ def checked_policy(policy: object) -> GrowthPolicy:
 def inducing_points(
     state: SGPRState, batch: Batch, selection: Selection
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """New inducing points ``M_b x d``, and where the old ones and the batch's points went.
+    """New inducing points ``M_b x d``, and the rows of old ones and of the batch's points in them.
 
     Returns:
         ``Z``; ``old_index`` (``M_a``; row of Z, or -1 for a dropped point); ``batch_index`` (``N``,

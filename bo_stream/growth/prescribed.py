@@ -1,4 +1,4 @@
-"""Inducing points prescribed batch by batch: for studies, oracles, and exact streams."""
+"""Inducing points prescribed for each batch: for studies, tests and exact streams."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class Prescribed:
     """The full set of inducing points after every batch.
 
     Args:
-        Zs: One ``M x d`` tensor a batch, in transformed space, the constructor's batch included if
-            it has data. A row bit-equal to an old inducing point keeps it, one bit-equal to a batch
-            point lets that enter.
+        Zs: One ``M x d`` tensor for each batch, in transformed space, including the
+            constructor's if it has data. Rows that are bit-equal to old inducing points or to
+            points of the batch stand for these.
         max_points: For symmetry with the other policies; no set may be larger.
     """
 

@@ -1,14 +1,14 @@
-"""Any policy, followed by dropping the inducing points that no longer earn their place (ours).
+"""Any policy, followed by dropping the inducing points of least value (ours).
 
 Dropping inducing point j from a state lowers the online bound by exactly
 
     loss_j = 1/2 (mu_j^2 / s_j + log s_j + g_j),    r_j = 1 / [K^-1]_jj,
     s_j = r_j [L^-T B^-1 L^-1]_jj,   mu_j = r_j^1/2 [L^-T B^-1 c]_j,   g_j = r_j [L^-T G L^-1]_jj :
 
-the j-th point's own coordinate ``(b_j - E[b_j | rest]) / r_j^1/2`` has prior N(0, 1), posterior
-N(mu_j, s_j) and likelihood precision g_j; without the point that coordinate falls back on its
-prior. Because ``L* - L-hat`` is a divergence (MATHS 4.1), a loss of so many nats is that much more
-divergence from the best possible update.
+the j-th point's coordinate ``(b_j - E[b_j | rest]) / r_j^1/2`` has prior N(0, 1), posterior
+N(mu_j, s_j) and likelihood precision g_j; without the point, this coordinate has its prior.
+Because ``L* - L-hat`` is a divergence (MATHS 4.1), the loss is added to the divergence from the
+best possible update.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Pruned:
     Args:
         policy: The policy that grows.
         tolerance: Nats of the bound that may be lost, per observation in the batch.
-        max_points: Points are dropped down to this number whatever they cost; None for no cap.
+        max_points: Points are dropped down to this number at any loss; None for no cap.
 
     O(M^3) a batch and again for every point dropped.
     """
@@ -50,7 +50,7 @@ class Pruned:
             raise InputError("a tolerance of at least 0", f"{self.tolerance}", remedy)
 
     def select(self, state: SGPRState, batch: Batch, kernel: Kernel) -> Selection:
-        """The inner policy's points, less those that earn nothing."""
+        """The inner policy's points, without those of least value."""
         chosen = self.policy.select(state, batch, kernel)
         after = selected_update(state, batch, kernel, chosen).state
         left = list(range(after.size))
@@ -91,7 +91,7 @@ def _without(state: SGPRState, kernel: Kernel, j: int) -> SGPRState:
 
 
 def _restricted(chosen: Selection, left: list[int]) -> Selection:
-    """A selection reduced to the rows ``left`` of the inducing points it makes."""
+    """A selection reduced to the rows ``left`` of its inducing points."""
     K, E = chosen.kept.shape[0], chosen.entered.shape[0]
     F = 0 if chosen.free is None else chosen.free.shape[0]
     rows = torch.tensor(left, dtype=torch.long, device=chosen.kept.device)

@@ -1,9 +1,9 @@
-"""A search for shorter lengthscales, which few inducing points cannot show to be better.
+"""A search for shorter lengthscales, which a fit with few inducing points does not find.
 
-Points chosen under long lengthscales are few, the noise takes what they leave unexplained, and
-growth then asks for no more of them: a fit to them ends where it began. So fits start from several
-lengthscales, each with points chosen anew under it as it climbs, and the best bound wins, if it is
-worth the points that it costs for ever.
+Under long lengthscales few points are chosen. The noise then explains what they miss, so that no
+more points are chosen, and a fit ends where it began. So fits start from several lengthscales, with
+inducing points chosen again during each fit. The best bound is taken if its gain justifies the
+additional points.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from torch import Tensor
 from bo_stream.base.fitting.fit import fit_model
 from bo_stream.growth.starts import scale_lengthscales, shares
 
-__all__ = ["Found", "Growing", "search"]
+__all__ = ["SearchResult", "GrowingModel", "search"]
 
 ROUNDS, EVALUATIONS = 3, 12
-"""How often points are chosen anew under a start, and the evaluations of each climb between."""
+"""Times that points are chosen again in a fit, and evaluations between."""
 
 DECISIVE, PER_ROW = 10.0, 0.12
-"""Nats that shorter lengthscales have to gain: in all, and, where nothing else speaks for them, for
-each row: a predictive standard deviation smaller by an eighth."""
+"""Nats that shorter lengthscales must gain: in all, and, without other evidence for them, for each
+row (a predictive standard deviation smaller by an eighth)."""
 
 
-class Growing(Protocol):
-    """What a search needs of a model."""
+class GrowingModel(Protocol):
+    """The methods of a model that a search uses."""
 
     covar_module: Kernel
 
@@ -43,17 +43,17 @@ class Growing(Protocol):
         ...
 
 
-Model = TypeVar("Model", bound=Growing)
+Model = TypeVar("Model", bound=GrowingModel)
 
 
 @dataclass(frozen=True)
-class Found(Generic[Model]):
-    """What a search found.
+class SearchResult(Generic[Model]):
+    """The result of a search.
 
     Attributes:
         model: The best of the models tried, as fitted.
-        gain: Nats by which its bound exceeds that from the lengthscales of now.
-        worth_it: Whether that is worth the points it takes.
+        gain: Nats by which its bound exceeds that from the current lengthscales.
+        worth_it: Whether the gain justifies the additional points.
         evaluations: Objective-and-gradient evaluations of all climbs.
     """
 
@@ -65,21 +65,21 @@ class Found(Generic[Model]):
 
 def search(
     restart: Callable[[], Model], kernel: Kernel, X: Tensor, *, suspected: bool
-) -> Found[Model]:
-    """Fit from the lengthscales of now and from shorter ones, and compare.
+) -> SearchResult[Model]:
+    """Fit from the current lengthscales and from shorter ones, and compare.
 
     Args:
-        restart: A new model each time, with the hyperparameters of now, that has seen the rows to
-            search on and nothing else.
-        kernel: The kernel of now.
+        restart: Makes a new model with the current hyperparameters that has seen only the rows to
+            search on.
+        kernel: The current kernel.
         X: Those rows, ``N x d``.
-        suspected: Whether predictions have shown already that the lengthscales are too long.
+        suspected: Whether predictions indicate that the lengthscales are too long.
     """
     now, *others = [_climbed(restart(), share) for share in (1.0, *shares(kernel, X))]
     best = max((now, *others), key=lambda trial: trial[1])
     gain = best[1] - now[1]
     worth_it = gain > max(DECISIVE, 0.0 if suspected else PER_ROW * X.shape[0])
-    return Found(best[0], gain, worth_it, sum(trial[2] for trial in (now, *others)))
+    return SearchResult(best[0], gain, worth_it, sum(trial[2] for trial in (now, *others)))
 
 
 def _climbed(model: Model, share: float) -> tuple[Model, float, int]:

@@ -1,4 +1,4 @@
-"""Shorter lengthscales to start a fit from, as short as a batch can tell from noise."""
+"""Shorter lengthscales from which to start a fit, as far as a batch can resolve them."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ SHRINK = 1.0 / 3.0
 """Lengthscales of one start, relative to those of the start before it."""
 
 SHORTER = 2
-"""Starts at most, beside the lengthscales of now."""
+"""Most starts in addition to the current lengthscales."""
 
 ALIKE = 0.5
-"""Prior correlation of a typical point with the one most like it, below which a batch cannot tell a
-function from noise."""
+"""Median of the largest prior correlations between points below which a batch cannot distinguish
+structure from noise."""
 
 MARGIN = 1e-4
 """Relative distance kept from the bounds of a constraint."""
@@ -61,8 +61,8 @@ def shorter(kernel: Kernel, factor: float) -> Kernel:
 
 
 def shares(kernel: Kernel, X: Tensor) -> list[float]:
-    """Multiples of the present lengthscales to start from besides 1, as long as most points of X
-    (``N x d``) are still correlated with the points most like them. O(N^2).
+    """Multiples of the current lengthscales to start from in addition to 1, as long as most points
+    of X (``N x d``) are correlated with another point. O(N^2).
     """
     found: list[float] = []
     while len(found) < SHORTER and X.shape[0] > 1 and has_lengthscale(kernel):

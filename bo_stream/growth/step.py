@@ -1,4 +1,4 @@
-"""One step of the stream: re-express the state, choose inducing points, absorb, take stock."""
+"""One step of a stream: re-express the state, choose inducing points, absorb the batch."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from bo_stream.mathematics.inducing.bounds import optimal_bound, upper_bound
 from bo_stream.mathematics.inducing.state import Batch, SGPRState
 from bo_stream.mathematics.inducing.update import condition, rebase, update
 
-__all__ = ["JOIN", "Choice", "Outcome", "step"]
+__all__ = ["JOIN", "Choice", "StepResult", "step"]
 
 LARGEST_OPTIMAL = 2048
-"""Batches up to this size have ``L*`` worked out even if the growth policy did not."""
+"""Batches up to this size have ``L*`` computed even if the growth policy did not."""
 
 
 @dataclass(frozen=True)
 class Choice:
-    """A choice of inducing points made already.
+    """Inducing points already chosen.
 
     Attributes:
         Z: The points, ``M_b x d``.
@@ -36,14 +36,14 @@ class Choice:
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """The state after a batch and how it came about.
+class StepResult:
+    """The state after a batch, with its inducing points and bounds.
 
     Attributes:
         state: The new state.
         choice: Its inducing points.
-        bounds: ``L-hat``, ``L*`` and ``U-hat`` of the batch, the change of hyperparameters before
-            it included; NaN where not worked out.
+        bounds: ``L-hat``, ``L*`` and ``U-hat`` of the batch, including the change of
+            hyperparameters before it; NaN if not computed.
     """
 
     state: SGPRState
@@ -63,15 +63,15 @@ def step(
     choose: GrowthPolicy | Choice | str,
     *,
     same_kernel: bool,
-) -> Outcome:
+) -> StepResult:
     """Absorb a batch: the policy's cost, and O(N M^2 + M^3); O(N^3) for ``L*``.
 
     Args:
-        before: The state before the batch, under whatever hyperparameters it was made with.
+        before: The state before the batch, under its own hyperparameters.
         batch: The data.
-        kernel: The kernel now.
-        mean: The prior mean now, 0-dim.
-        choose: A growth policy, a choice made already, or `JOIN`.
+        kernel: The current kernel.
+        mean: The current prior mean, 0-dim.
+        choose: A growth policy, a choice, or `JOIN`.
         same_kernel: The kernel is that of ``before``.
     """
     state, change = rebase(before, kernel, mean, same_kernel=same_kernel)
@@ -79,7 +79,7 @@ def step(
     if isinstance(choose, str):
         old, new = (torch.arange(n, device=state.Z.device) for n in (state.size, batch.size))
         state, bound = condition(state, batch, kernel)
-        return Outcome(state, Choice(state.Z, old, new), (change + bound).repeat(3))
+        return StepResult(state, Choice(state.Z, old, new), (change + bound).repeat(3))
     if not isinstance(choose, Choice):
         selection = choose.select(state, batch, kernel)
         Z, old_index, _ = inducing_points(state, batch, selection)
@@ -90,4 +90,4 @@ def step(
         optimal = float(optimal_bound(state, batch, kernel)) if small else math.nan
     upper = float(upper_bound(out, batch)) if out.keeps_all else math.nan
     bounds = torch.stack([out.bound, *out.bound.new_tensor([optimal, upper])])
-    return Outcome(out.state, choose, change + bounds)
+    return StepResult(out.state, choose, change + bounds)

@@ -1,4 +1,4 @@
-"""What a stream of batches keeps: the law now, and what it takes to absorb the last batch again."""
+"""The state of a stream of batches: the posterior, and all that replays the last batch."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ from typing import Self, cast
 import torch
 from torch import Tensor
 
-from bo_stream.growth.misfit_monitor import Watch
-from bo_stream.growth.step import Choice, Outcome
+from bo_stream.growth.misfit_monitor import MisfitMonitor
+from bo_stream.growth.step import Choice, StepResult
 from bo_stream.mathematics.inducing.bounds import merged_moments, moments_of
 from bo_stream.mathematics.inducing.state import Batch, SGPRState, empty_state
 from bo_stream.mathematics.shapes import shaped
 
-__all__ = ["LastUpdate", "StreamRecord"]
+__all__ = ["LastUpdate", "StreamState"]
 
 
 @dataclass(frozen=True)
 class LastUpdate:
-    """What the last batch did.
+    """Inducing points and bounds of the last batch.
 
     Attributes:
         kept: Indices of the inducing points before it that stayed.
         entered: Indices of its points that became inducing points, in order of choice.
         lower_bound: The online bound ``L-hat`` reached, in nats, transformed units.
-        optimal_bound: ``L*``, what no choice of inducing points can beat; NaN for batches too large
-            to work it out.
-        upper_bound: ``U-hat``, what was known without ``L*``; NaN if an inducing point was dropped.
+        optimal_bound: ``L*``, which no choice of inducing points can exceed; NaN for large batches.
+        upper_bound: ``U-hat``, an upper bound that needs no ``L*``; NaN if an inducing point was
+            dropped.
     """
 
     kept: Tensor
@@ -38,21 +38,21 @@ class LastUpdate:
 
 
 @dataclass(frozen=True)
-class StreamRecord:
-    """The law of an online sparse GP, and its last batch.
+class StreamState:
+    """The posterior of an online sparse GP, and its last batch.
 
     Attributes:
-        now: The law of the inducing values.
+        now: The posterior of the inducing values.
         before: The same before the last batch.
         batch: The last batch, its noise before any learned scale.
         gathered: Rows gathered for a search of shorter lengthscales, likewise.
-        watch: How predictions of the batches fitted to held up.
-        kernel_now, kernel_before: What the kernel was that each was made with, as numbers.
+        watch: Scores of the predictions of earlier batches.
+        kernel_now, kernel_before: Numbers that identify the kernels of ``now`` and ``before``.
         target_moments: Number, mean and squared deviations of all targets.
         batch_bounds: The sum of online bounds before the last batch, then the batch's as in
-            `LastUpdate`; infinite where unknown, since NaN would not equal itself.
-        entered: As in `LastUpdate`, padded with -1 to the batch's size: constant bytes.
-        old_index: Where each point of ``before`` is kept now, -1 where it was dropped.
+            `LastUpdate`; infinite if unknown, since NaN would not equal itself.
+        entered: As in `LastUpdate`, padded with -1 to the batch's size.
+        old_index: Row in ``now`` of each point of ``before``, -1 if dropped.
         batches: Number of batches absorbed.
     """
 
@@ -60,7 +60,7 @@ class StreamRecord:
     before: SGPRState
     batch: Batch
     gathered: Batch
-    watch: Watch
+    watch: MisfitMonitor
     kernel_now: Tensor = shaped("p")
     kernel_before: Tensor = shaped("p")
     target_moments: Tensor = shaped("3")
@@ -71,17 +71,17 @@ class StreamRecord:
 
     @classmethod
     def empty(cls, dim: int, jitter: float, kernel: Tensor) -> Self:
-        """Before any batch; ``kernel`` is what the kernel is."""
+        """Before any batch; ``kernel`` identifies the kernel."""
         zero = torch.zeros((), dtype=torch.float64)
         nothing = empty_state(zero.new_zeros(0, dim), zero, jitter)
         none, count = nothing.c.long(), zero.long()
-        batch, watch = Batch(nothing.Z, nothing.c, nothing.c), Watch.none(zero)
+        batch, watch = Batch(nothing.Z, nothing.c, nothing.c), MisfitMonitor.none(zero)
         sums = zero.new_zeros(3), zero.new_zeros(4)
-        laws = nothing, nothing, batch, batch, watch
-        return cls(*laws, kernel, kernel.clone(), *sums, none, none, count)
+        parts = nothing, nothing, batch, batch, watch
+        return cls(*parts, kernel, kernel.clone(), *sums, none, none, count)
 
     def batch_of(self, X: Tensor, y: Tensor, r: Tensor, scale: Tensor) -> Batch:
-        """A batch to come, its noise ``r`` (``N``) scaled (0-dim), as growth policies see it."""
+        """A new batch for growth policies, with scaled noise (``r``, ``N``; ``scale``, 0-dim)."""
         seen = cast(tuple[float, float, float], tuple(self.target_moments.tolist()))
         return Batch(X, y, scale * r, merged_moments(seen, moments_of(y)), int(self.batches))
 
@@ -99,8 +99,8 @@ class StreamRecord:
         """Indices of the last batch's points that became inducing points."""
         return self.entered[self.entered >= 0]
 
-    def after(self, batch: Batch, r: Tensor, outcome: Outcome, kernel: Tensor) -> Self:
-        """With one batch more: the batch, its noise before any scale, and what came of it."""
+    def after(self, batch: Batch, r: Tensor, result: StepResult, kernel: Tensor) -> Self:
+        """With one more batch, its noise before any scale, and the result of its step."""
         own = Batch(batch.X.clone(), batch.y.clone(), r.clone())
         passed = replace(
             self,
@@ -111,26 +111,25 @@ class StreamRecord:
             batch_bounds=torch.cat([self.bound_sum().reshape(1), self.batch_bounds[1:]]),
             batches=self.batches + 1,
         )
-        return passed.settled(outcome, kernel)
+        return passed.settled(result, kernel)
 
-    def settled(self, outcome: Outcome, kernel: Tensor) -> Self:
-        """With another outcome of the last batch."""
+    def settled(self, result: StepResult, kernel: Tensor) -> Self:
+        """With another result of the last batch."""
         entered = torch.full_like(self.batch.y, -1, dtype=torch.int64)
-        entered[: len(outcome.choice.entered)] = outcome.choice.entered
-        bounds = torch.cat([self.batch_bounds[:1], outcome.bounds])
+        entered[: len(result.choice.entered)] = result.choice.entered
+        bounds = torch.cat([self.batch_bounds[:1], result.bounds])
         return replace(
             self,
-            now=outcome.state,
+            now=result.state,
             kernel_now=kernel,
             entered=entered,
-            old_index=outcome.choice.old_index.clone(),
+            old_index=result.choice.old_index.clone(),
             batch_bounds=bounds.nan_to_num(torch.inf, torch.inf),
         )
 
     def rescaled(self, shift: Tensor, factor: Tensor, known_noise: bool) -> Self:
-        """Old likelihoods of function values and the last batch in the units ``(y - shift) /
-        factor`` (0-dim both). The bounds stay those worked out in the old units, as densities per
-        new unit.
+        """The state for targets ``(y - shift) / factor`` (0-dim both). Bounds are those computed in
+        the old units, as densities in the new ones.
         """
         s, f = shift, factor
         precision = f.square() if known_noise else torch.ones_like(f)
@@ -153,7 +152,7 @@ class StreamRecord:
         )
 
     def restarted(self, rows: Batch, mean: Tensor, kernel: Tensor) -> Self:
-        """As if these rows were all that was ever seen."""
+        """As if only these rows had been seen."""
         nothing = empty_state(rows.X, mean, self.now.jitter)
         return replace(self, before=nothing, kernel_before=kernel, batch=rows)
 
@@ -162,7 +161,7 @@ class StreamRecord:
         return self.batch_bounds[:2].sum()
 
     def last_update(self) -> LastUpdate:
-        """What the last batch did."""
+        """Inducing points and bounds of the last batch."""
         kept = (self.old_index >= 0).nonzero().squeeze(-1)
         known = self.batch_bounds[1:]
         lower, optimal, upper = known.masked_fill(known.isinf(), torch.nan)

@@ -1,7 +1,7 @@
-"""VIPS: as many inducing points as the bound asks for [VIPS, Alg. 1 and 4] (MATHS 4.2).
+"""VIPS: as many inducing points as the bound requires [VIPS, Alg. 1 and 4] (MATHS 4.2).
 
 Points enter by largest conditional variance while the gap between an upper bound and the bound
-reached exceeds a share ``delta`` of what the model explains beyond noise. With the optimal bound
+reached exceeds a share ``delta`` of the gain over a model of noise alone. With the optimal bound
 ``L*`` as upper bound the gap *is* the divergence from the best possible update, so stopping at a
 gap ``alpha`` guarantees ``KL[q_n || q*_n] <= alpha``.
 """
@@ -45,7 +45,7 @@ class VIPS:
 
     Args:
         delta: Share of the gap allowed; the paper uses 0.005 to 0.2.
-        upper: "optimal" measures the gap from ``L*``, worked out once in O(N^3 + N M^2) (batches up
+        upper: "optimal" measures the gap from ``L*``, computed once in O(N^3 + N M^2) (batches up
             to about 5,000); "collapsed" from ``U-hat`` at every step, O(N M^2 + M^3) each: the same
             order of choice, more points.
         max_points: Largest number of inducing points, None for no cap.

@@ -1,4 +1,4 @@
-"""Linear algebra that every family shares: Cholesky factors of covariances."""
+"""Linear algebra shared by all families: Cholesky factors, low-rank factors."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def with_jitter(C: Tensor, jitter: float) -> Tensor:
 def chol_psd(
     C: Tensor, repair: float = REPAIR, error: Callable[[int], Exception] | None = None
 ) -> Tensor:
-    """Lower Cholesky factor of a covariance; where that fails, of the covariance with jitter, once.
+    """Lower Cholesky factor of a covariance; if that fails, of the covariance with jitter.
 
     Args:
         C: ``batch x n x n``, symmetric.
         repair: The jitter of the second attempt, a share of the mean diagonal; 0 for none.
-        error: Makes what is raised in the end from the number of the row that failed.
+        error: Makes the exception from the number of the row that failed.
 
     Raises:
         torch.linalg.LinAlgError: if the last attempt fails too and ``error`` was left out.
@@ -51,16 +51,16 @@ def chol_psd(
 def low_rank(D: Tensor, most: int, tolerance: float) -> tuple[Tensor, Tensor] | None:
     """A symmetric matrix as ``E' diag(s) E``, if its rank is low.
 
-    Its range is found with random vectors, always the same ones: O(r^2 most).
+    Its range is found with random vectors of a fixed seed: O(r^2 most).
 
     Args:
         D: ``batch x r x r``.
-        most: Highest rank looked for.
+        most: Highest rank tried.
         tolerance: Largest entry that may be left out.
 
     Returns:
-        ``E`` (``batch x k x r``, orthonormal rows) and ``s`` (``batch x k``), or None where
-        ``most`` is not enough.
+        ``E`` (``batch x k x r``, orthonormal rows) and ``s`` (``batch x k``), or None if the
+        rank is higher than ``most``.
     """
     if not D.numel():
         return D, D.diagonal(dim1=-2, dim2=-1)

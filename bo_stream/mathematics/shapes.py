@@ -1,4 +1,4 @@
-"""Shapes of a state's tensors, said where the state is defined and checked when one is loaded."""
+"""Shapes of a state's tensors, declared with the state and checked when one is loaded."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def shaped(shape: str, sign: Sign = "any") -> Any:
         shape: Numbers, or letters for sizes: ``"n d"``; equal letters are equal sizes. ``d``, ``o``
             and ``n`` are the numbers of inputs, outputs and observations. For a tuple of tensors
             one after the other, with semicolons between.
-        sign: What its entries must be, beside finite (``"extended"``: they may be infinite).
+        sign: ``"positive"``, ``"not negative"``, or ``"extended"`` if entries may be infinite.
 
     Example:
         >>> from dataclasses import dataclass
@@ -45,7 +45,7 @@ def shaped(shape: str, sign: Sign = "any") -> Any:
 
 
 def nested() -> Any:
-    """A field of a state dataclass that is a dataclass of tensors, or of none, itself."""
+    """A field of a state dataclass that is itself a dataclass."""
     return field()
 
 
@@ -64,12 +64,12 @@ def tensors_of(state: Any) -> Iterator[tuple[str, Tensor]]:
 
 
 def with_tensors(state: Any, tensors: Mapping[str, Tensor]) -> Any:
-    """The same state with other tensors, by the names of `tensors_of`; the rest as it is."""
+    """The same state with other tensors, by the names of `tensors_of`."""
     return _rebuilt(state, tensors, "")
 
 
 def _rebuilt(state: Any, tensors: Mapping[str, Tensor], outer: str) -> Any:
-    """One dataclass of a state, itself if it has no tensors; their names begin with ``outer``."""
+    """One dataclass of a state with other tensors, whose names begin with ``outer``."""
     values, same = dict[str, Any](), True
     for name in _names(state.__class__):
         value = getattr(state, name)
@@ -98,7 +98,7 @@ def moved(state: Any, device: torch.device) -> Any:
 def side_by_side(states: Sequence[Any]) -> Any:
     """States of one output each, of the same points, as one state of several outputs.
 
-    What has a size ``o`` or ``s`` is put one after the other along it; the rest is the first's.
+    Tensors with a size ``o`` or ``s`` are concatenated along it; others are the first state's.
     """
     values: dict[str, Any] = {
         part.name: getattr(states[0], part.name) for part in fields(states[0])

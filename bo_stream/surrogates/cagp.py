@@ -16,7 +16,7 @@ from gpytorch.mlls import MarginalLogLikelihood
 from torch import Tensor
 
 from bo_stream.actions import Actions, BlockSparse
-from bo_stream.actions.climb import Search
+from bo_stream.actions.climb import ClimbSettings
 from bo_stream.actions.fits import fit_actions, fit_for_botorch
 from bo_stream.actions.history import FitHistory
 from bo_stream.actions.objective import ActionMLL, Handle
@@ -218,16 +218,17 @@ class CaGP(StreamingGP):
                 (Adam: 600 epochs) where values are learned.
             loss: See `ActionMLL`.
             dtype: See `ActionMLL`.
-            search: ``optimizer``, ``lr`` and ``progress``: see `bo_stream.actions.climb.Search`.
+            search: ``optimizer``, ``lr`` and ``progress``: see
+                `bo_stream.actions.climb.ClimbSettings`.
 
         Returns:
             The report; a `LearningCurve` where values are learned or options given.
         """
-        return self._fit(self.make_mll(loss, dtype), Search(max_evals, **search))
+        return self._fit(self.make_mll(loss, dtype), ClimbSettings(max_evals, **search))
 
     @exclusive
     @torch.enable_grad()
-    def _fit(self, mll: ActionMLL, search: Search) -> FitReport:
+    def _fit(self, mll: ActionMLL, search: ClimbSettings) -> FitReport:
         return fit_actions(self, mll, search)
 
     @exclusive

@@ -24,8 +24,8 @@ from bo_stream.base.transforms import bounds_for, input_transform_for
 from bo_stream.base.validation import sizes_of
 from bo_stream.errors import InputError, OptionError, StateError
 from bo_stream.mathematics.classification import labels as reading
-from bo_stream.mathematics.classification.class_counts import telling
-from bo_stream.mathematics.classification.label_targets import Pairs
+from bo_stream.mathematics.classification.class_counts import informative_classes
+from bo_stream.mathematics.classification.label_targets import LabelTargets
 from bo_stream.mathematics.classification.labels import Label, read_labels, unseen
 from bo_stream.surrogates.classifier_base import CountedClasses
 from bo_stream.surrogates.registry import FAMILIES
@@ -96,7 +96,7 @@ class DirichletClassifier(CountedClasses):
         **options: Any,
     ) -> None:
         dim, _ = sizes_of(train_X, train_X, None)
-        labels, pairs = read_labels(train_y, len(train_X)), Pairs.of(alpha_epsilon)
+        labels, pairs = read_labels(train_y, len(train_X)), LabelTargets.of(alpha_epsilon)
         known = [] if classes is None else reading.checked_classes(classes)
         known += unseen(labels, known)
         if not known:
@@ -150,7 +150,7 @@ class DirichletClassifier(CountedClasses):
             seen |= dict.fromkeys(late, 0)
             streams += [target_free_stream(model, self._kernel()) for _ in late]
             model = self._combined(streams, len(seen), self._pairs)
-        before = telling(seen)
+        before = informative_classes(seen)
         column = {label: k for k, label in enumerate(seen)}
         index = torch.tensor([column[label] for label in labels], device=X.device)
         named = index.unsqueeze(-1) == torch.arange(len(seen), device=X.device)
@@ -162,7 +162,7 @@ class DirichletClassifier(CountedClasses):
             align(one, model)
             if bool(named[:, k].any()):
                 absorb_points(one, X[named[:, k]])
-        if telling(seen) != before:  # the next fit starts from several places
+        if informative_classes(seen) != before:  # the next fit starts from several places
             memory = model.stream.contents.fits
             model._note(fits=FitMemory(memory.curvature, memory.explored[:0]))
 
@@ -176,7 +176,7 @@ class DirichletClassifier(CountedClasses):
 
     @alpha_epsilon.setter
     def alpha_epsilon(self, value: float) -> None:
-        pairs = Pairs.of(value)
+        pairs = LabelTargets.of(value)
         self._need_class_sums("the alpha_epsilon it was built with")
         streams = self._streams_of_classes()
         model = self._combined(streams, len(self._classes), pairs)
@@ -218,7 +218,7 @@ class DirichletClassifier(CountedClasses):
             max_evals: Most objective-and-gradient evaluations; None: until the gain falls below
                 0.01 nat.
         """
-        silent = [k for k, tells in enumerate(telling(self._seen)) if not tells]
+        silent = [k for k, tells in enumerate(informative_classes(self._seen)) if not tells]
         if len(silent) == len(self._classes):
             return FitReport(0, float(self.log_evidence().detach()), True)
         before = [(p, p.detach().clone()) for p in self.model.parameters()]

@@ -18,7 +18,7 @@ from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.base.target_free_sums import combine, empty_like, target_free_stream
 from bo_stream.errors import StateError, UnsupportedError
 from bo_stream.mathematics.classification.class_counts import Seen, read_settings, settings_of
-from bo_stream.mathematics.classification.label_targets import Pairs
+from bo_stream.mathematics.classification.label_targets import LabelTargets
 from bo_stream.mathematics.classification.labels import Label
 from bo_stream.mathematics.classification.latent import LatentClasses
 
@@ -44,7 +44,9 @@ class CountedClasses(LatentClasses):
         super().__init_subclass__(**kwargs)
         checkpoint.loadable(cls)
 
-    def _hold(self, model: StreamingGP, streams: Sequence[Any], seen: Seen, pairs: Pairs) -> None:
+    def _hold(
+        self, model: StreamingGP, streams: Sequence[Any], seen: Seen, pairs: LabelTargets
+    ) -> None:
         """Hold other parts."""
         for stream in (model, *streams):
             stream._lock = self._lock
@@ -52,7 +54,9 @@ class CountedClasses(LatentClasses):
         self._classes, self._seen, self._pairs = list(seen), seen, pairs
 
     @all_or_nothing
-    def _become(self, model: StreamingGP, streams: Sequence[Any], seen: Seen, pairs: Pairs) -> None:
+    def _become(
+        self, model: StreamingGP, streams: Sequence[Any], seen: Seen, pairs: LabelTargets
+    ) -> None:
         """Hold other parts, or those from before if that fails."""
         before = (self.model, self._streams_of_classes(), self._seen, self._pairs)
         self._lock.on_failure(partial(self._hold, *before))
@@ -172,7 +176,9 @@ class CountedClasses(LatentClasses):
                 "Give `classes` when building it, or use WISKI or HSGP.",
             )
 
-    def _combined(self, streams: Sequence[StreamingGP], outputs: int, pairs: Pairs) -> StreamingGP:
+    def _combined(
+        self, streams: Sequence[StreamingGP], outputs: int, pairs: LabelTargets
+    ) -> StreamingGP:
         """A surrogate of the points of each class, with the present hyperparameters."""
         model = empty_like(self.model, outputs, self._kernel())
         before = self.model._prior_mean().detach()

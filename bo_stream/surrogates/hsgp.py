@@ -25,8 +25,8 @@ from bo_stream.mathematics.hilbert_features.density import (
     lengthscales_of,
     log_density,
 )
-from bo_stream.mathematics.hilbert_features.evidence import spectral_evidence
-from bo_stream.mathematics.hilbert_features.state import SpectralState
+from bo_stream.mathematics.hilbert_features.evidence import hilbert_evidence
+from bo_stream.mathematics.hilbert_features.state import HilbertState
 from bo_stream.mathematics.posterior.features import FeatureProcess
 from bo_stream.mathematics.posterior.process import PosteriorProcess
 from bo_stream.mathematics.sufficient_statistics.evidence import Factorisation
@@ -152,7 +152,7 @@ class HSGP(StreamingGP):
     @property
     def feature_lengthscales(self) -> Tensor:
         """The lengthscales (of transformed inputs) that the features were chosen for, ``d``."""
-        return cast(SpectralState, self.state).basis.lengthscales.clone()
+        return cast(HilbertState, self.state).basis.lengthscales.clone()
 
     def _can_select(self) -> bool:
         """Whether other features can be selected."""
@@ -184,15 +184,15 @@ class HSGP(StreamingGP):
         held = 0 if self.lengthscales is not None else self.opening
         return {**super()._sizes(), "m": self.num_features + 1, "f": self.num_features, "w": held}
 
-    def _empty_state(self) -> SpectralState:
+    def _empty_state(self) -> HilbertState:
         shared = self.noise_mode == "learned"
-        return SpectralState.on(
+        return HilbertState.on(
             self._suited_features(), self.num_outputs, shared, self._sizes()["w"]
         )
 
     def _absorb(
-        self, state: SpectralState, X: Tensor, Y: Tensor, R: Tensor, *, exact: bool
-    ) -> SpectralState:
+        self, state: HilbertState, X: Tensor, Y: Tensor, R: Tensor, *, exact: bool
+    ) -> HilbertState:
         """A += W'R^-1 W, b += W'R^-1 y, yy += y'R^-1 y, ld += sum log r (MATHS 2.2)."""
         additive.check_noise(self, X, R)
         if not (exact or self.num_observed):
@@ -207,7 +207,7 @@ class HSGP(StreamingGP):
 
     # -- posterior and objective -----------------------------------------------------------------
 
-    def _build_process(self, state: SpectralState) -> FeatureProcess:
+    def _build_process(self, state: HilbertState) -> FeatureProcess:
         with torch.no_grad():
             made = self._evidence(state, profile_mean=False)[1]
         u = torch.stack([f.root.left(f.q.unsqueeze(-1))[:-1, 0] for f in made])
@@ -216,15 +216,15 @@ class HSGP(StreamingGP):
 
     def _objective(self, profile_mean: bool) -> tuple[Tensor, Tensor | None]:
         """Log evidence with closed-form gradients (MATHS 2.3, 2.4, 2.9)."""
-        state = cast(SpectralState, self.state)
+        state = cast(HilbertState, self.state)
         total, made = self._evidence(state, profile_mean)
         return total, torch.stack([f.mean for f in made]) + state.origin if profile_mean else None
 
     def _evidence(
-        self, state: SpectralState, profile_mean: bool
+        self, state: HilbertState, profile_mean: bool
     ) -> tuple[Tensor, list[Factorisation]]:
         basis = state.basis
         logs = log_density(self.covar_module, basis.frequencies(), self.num_outputs)
         logs = logs - basis.width.log().sum()
         c = self._prior_mean() - state.origin
-        return spectral_evidence(state, logs, self._noise_scale(), c, profile_mean)
+        return hilbert_evidence(state, logs, self._noise_scale(), c, profile_mean)

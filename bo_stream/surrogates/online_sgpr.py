@@ -2,8 +2,7 @@
 
 [Bui] Bui, Nguyen, Turner 2017, Streaming Sparse Gaussian Process Approximations; [VIPS]
 Pescador-Barrios, Filippi, van der Wilk 2025, Adjusting Model Size in Continual Gaussian Processes;
-mathematics as corrected in MATHS 3 and 4. The update is `bo_stream.mathematics.inducing`, the
-choice of inducing points `bo_stream.growth`.
+mathematics as corrected in MATHS 3 and 4.
 """
 
 from __future__ import annotations
@@ -22,10 +21,10 @@ from bo_stream.base.streaming_gp import Promises, StreamingGP
 from bo_stream.errors import InputError, UnsupportedError
 from bo_stream.growth import VIPS, GrowthPolicy
 from bo_stream.growth.fits import REFIT_FROM, fit_growing
-from bo_stream.growth.misfit_monitor import Watch
+from bo_stream.growth.misfit_monitor import MisfitMonitor
 from bo_stream.growth.policy import checked_policy
-from bo_stream.growth.step import JOIN, Choice, Outcome, step
-from bo_stream.growth.stream_state import LastUpdate, StreamRecord
+from bo_stream.growth.step import JOIN, Choice, StepResult, step
+from bo_stream.growth.stream_state import LastUpdate, StreamState
 from bo_stream.mathematics.inducing.posterior import SparseProcess
 from bo_stream.mathematics.inducing.state import Batch, SGPRState
 from bo_stream.mathematics.inducing.update import best_mean, rebase, update
@@ -81,6 +80,7 @@ class OnlineSGPR(StreamingGP):
         updates_without_drift=10_000,
         multi_output=False,
     )
+    search_rows = 512  # of a search for shorter lengthscales
 
     def __init__(
         self,
@@ -129,12 +129,12 @@ class OnlineSGPR(StreamingGP):
     @property
     def last_update(self) -> LastUpdate:
         """What the last batch (or conditioning) did to the inducing points, and its bounds."""
-        return cast(StreamRecord, self.state).last_update()
+        return cast(StreamState, self.state).last_update()
 
     @property
-    def watch(self) -> Watch:
-        """How its predictions of the batches that it was fitted to held up before each fit."""
-        return cast(Watch, self.state.watch)
+    def watch(self) -> MisfitMonitor:
+        """How well each batch was predicted before the model was fitted to it."""
+        return cast(MisfitMonitor, self.state.watch)
 
     @property
     def bound_sum(self) -> Tensor:
@@ -144,7 +144,7 @@ class OnlineSGPR(StreamingGP):
         all data; with all inputs among the inducing points it is the evidence. Otherwise it is an
         estimate and no bound (MATHS 3.5).
         """
-        return cast(StreamRecord, self.state).bound_sum()
+        return cast(StreamState, self.state).bound_sum()
 
     def log_evidence(self) -> NoReturn:
         """Refused: data absorbed earlier are summarised under the hyperparameters of their time."""
@@ -164,27 +164,27 @@ class OnlineSGPR(StreamingGP):
     def _layout(self) -> dict[str, Any]:
         return {**super()._layout(), "jitter": self.jitter}
 
-    def _empty_state(self) -> StreamRecord:
-        return StreamRecord.empty(self._dim, self.jitter, self._kernel_numbers())
+    def _empty_state(self) -> StreamState:
+        return StreamState.empty(self._dim, self.jitter, self._kernel_numbers())
 
     def _absorb(
-        self, state: StreamRecord, X: Tensor, Y: Tensor, R: Tensor, *, exact: bool
-    ) -> StreamRecord:
+        self, state: StreamState, X: Tensor, Y: Tensor, R: Tensor, *, exact: bool
+    ) -> StreamState:
         """Select, update, and keep what it takes to do so again.
 
         Exact conditioning: X joins the inducing points, whatever the growth policy (MATHS 3.6).
         """
         batch = state.batch_of(X, Y[0], R[0], self._noise_scale().detach()[0])
         choose = JOIN if exact else self.growth
-        outcome = self._step(state.now, state.kernel_now, batch, choose)
-        return state.after(batch, R[0], outcome, self._kernel_numbers())
+        result = self._step(state.now, state.kernel_now, batch, choose)
+        return state.after(batch, R[0], result, self._kernel_numbers())
 
-    def _rescale(self, state: StreamRecord, shift: Tensor, factor: Tensor) -> StreamRecord:
+    def _rescale(self, state: StreamState, shift: Tensor, factor: Tensor) -> StreamState:
         return state.rescaled(shift[0], factor[0], self.noise_mode != "learned")
 
     def _step(
         self, before: SGPRState, kernel: Tensor, batch: Batch, choose: Choice | GrowthPolicy | str
-    ) -> Outcome:
+    ) -> StepResult:
         """`bo_stream.growth.step.step` under the present hyperparameters."""
         own, mean = frozen_kernel(self.covar_module), self._prior_mean().detach()[0].clone()
         return step(before, batch, own, mean, choose, same_kernel=self._kernel_is(kernel))
@@ -226,19 +226,19 @@ class OnlineSGPR(StreamingGP):
         batch = state.last_batch(self._noise_scale().detach()[0])
         if batch.size:
             choose = self.growth if reselect else state.choice()
-            outcome = self._step(state.before, state.kernel_before, batch, choose)
-            self._replace(state=state.settled(outcome, self._kernel_numbers()))
+            result = self._step(state.before, state.kernel_before, batch, choose)
+            self._replace(state=state.settled(result, self._kernel_numbers()))
 
     # -- posterior and objective -----------------------------------------------------------------
 
-    def _build_process(self, state: StreamRecord) -> SparseProcess:
+    def _build_process(self, state: StreamState) -> SparseProcess:
         kernel, same = frozen_kernel(self.covar_module), self._kernel_is(state.kernel_now)
         mean = self._prior_mean().detach()[0].clone()
         return SparseProcess.of(kernel, rebase(state.now, kernel, mean, same_kernel=same)[0])
 
     def _objective(self, profile_mean: bool) -> tuple[Tensor, Tensor | None]:
         """Online bound of the last batch (MATHS 3.3, step 5): O(N M^2 + M^3)."""
-        state, mean = cast(StreamRecord, self.state), self._prior_mean()[0]
+        state, mean = cast(StreamState, self.state), self._prior_mean()[0]
         batch, before = state.last_batch(self._noise_scale()[0]), state.before
         if not batch.size:
             return before.kappa.new_zeros(()), None

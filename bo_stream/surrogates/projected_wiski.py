@@ -22,14 +22,14 @@ from bo_stream.base.options import CommonOptions, default_kernel
 from bo_stream.base.streaming_gp import Promises
 from bo_stream.base.validation import sizes_of
 from bo_stream.errors import InputError
-from bo_stream.mathematics.grid.integral import Carry
+from bo_stream.mathematics.grid.integral import CarriedIntegral
 from bo_stream.mathematics.grid.nodes import Grid
 from bo_stream.mathematics.grid.posterior import GridProcess
 from bo_stream.mathematics.grid.projected import (
     ProjectedGrid,
     ProjectedKernel,
+    gradient_step,
     projection_of,
-    uphill,
 )
 from bo_stream.mathematics.grid.state import GridState, grid_state
 from bo_stream.mathematics.posterior.process import PosteriorProcess
@@ -162,7 +162,7 @@ class ProjectedWISKI(WISKI):
     ) -> GridState:
         """Learn from the batch, while its points are no longer held; then add them (MATHS 2.5)."""
         n, grid = self.num_observed, cast(ProjectedGrid, state.grid)
-        if len(grid.phi) and not (exact or state.at_hand(n + len(X))):
+        if len(grid.phi) and not (exact or state.holds_all(n + len(X))):
             if n == 0:
                 grid = replace(grid, phi=self._learned(X, Y, R, CLIMB).phi.detach())
             elif self.rate:
@@ -177,7 +177,7 @@ class ProjectedWISKI(WISKI):
         process = cast(GridProcess, self.process())
         if process.folded_points:  # made of the state alone, so that a loaded one goes on the same
             process = cast(GridProcess, self._build_process(self.state))
-        return uphill(process, X, Y, D, self.rate, self.effective_observations)
+        return gradient_step(process, X, Y, D, self.rate, self.effective_observations)
 
     def _update_process(
         self, process: PosteriorProcess, X: Tensor, Y: Tensor, R: Tensor
@@ -188,7 +188,7 @@ class ProjectedWISKI(WISKI):
         """
         grid, before = self.grid, cast(GridProcess, process)
         if not before.grid.same_as(grid):
-            process = replace(before, grid=grid, carry=Carry(), compact=None)
+            process = replace(before, grid=grid, carry=CarriedIntegral(), compact=None)
         return super()._update_process(process, X, Y, R)
 
     def fit(self, max_evals: int | None = None) -> FitReport:

@@ -13,7 +13,12 @@ from gpytorch.means import Mean
 from torch import Tensor
 
 from bo_stream.base.fitting.fit import fit_model
-from bo_stream.mathematics.grid.projected import Linear, OfModule, ProjectedGrid, ProjectedKernel
+from bo_stream.mathematics.grid.projected import (
+    LinearProjection,
+    ModuleProjection,
+    ProjectedGrid,
+    ProjectedKernel,
+)
 from bo_stream.surrogates.exact import ExactGP
 
 __all__ = ["LEARNED_FROM", "Learner", "thinned"]
@@ -46,7 +51,11 @@ class Learner:
     likelihood: Likelihood | None
 
     def best(
-        self, grid: ProjectedGrid, projection: Linear | OfModule, points: Points, most: int
+        self,
+        grid: ProjectedGrid,
+        projection: LinearProjection | ModuleProjection,
+        points: Points,
+        most: int,
     ) -> ProjectedKernel:
         """The projection of highest evidence, and the kernel that goes with it.
 

@@ -22,15 +22,15 @@ from bo_stream.errors import InputError
 from bo_stream.growth import Covering, GrowthPolicy
 from bo_stream.growth.policy import checked_policy, inducing_points
 from bo_stream.mathematics.decoupled.posterior import DecoupledProcess
-from bo_stream.mathematics.decoupled.state import DecoupledState, Prior
+from bo_stream.mathematics.decoupled.state import DecoupledState, Hyperparameters
 from bo_stream.mathematics.decoupled.update import (
     Limits,
     absorbed,
-    law,
     on_points,
     rebuilt,
     renewed,
     restarted,
+    sparse_posterior,
 )
 from bo_stream.mathematics.inducing.bounds import merged_moments, moments_of
 from bo_stream.mathematics.inducing.state import Batch, joined
@@ -174,42 +174,40 @@ class SVDGP(StreamingGP):
         sample = min(EVIDENCE_ROWS, self.window)
         return Limits(self.window, self.slack, sample, self.tolerance)
 
-    def _prior(self) -> Prior:
+    def _prior(self) -> Hyperparameters:
         """The present hyperparameters."""
         scale, mean = self._noise_scale().detach()[0], self._prior_mean().detach()[0]
         numbers = numbers_of(self.covar_module, self.likelihood, self.mean_module).to(scale)
-        return Prior(frozen_kernel(self.covar_module), mean.clone(), scale.clone(), numbers)
+        kernel = frozen_kernel(self.covar_module)
+        return Hyperparameters(kernel, mean.clone(), scale.clone(), numbers)
 
     def _absorb(
         self, state: DecoupledState, X: Tensor, Y: Tensor, R: Tensor, *, exact: bool
     ) -> DecoupledState:
-        """Choose inducing points, let rows join, solve, fold (MATHS 6.8).
-
-        Exact conditioning: the data wait on top of the law of the rest (MATHS 1), until more come.
-        """
+        """Choose inducing points, add rows, solve, fold (MATHS 6.8); exact data wait (MATHS 1)."""
         rows = Batch(X, Y[0], R[0])
         if exact:
             return replace(state, waiting=joined(state.waiting, rows))
         prior = self._prior()
         state = self._settled(renewed(state, prior, self._limits()), prior)
-        return self._with_rows(state, rows, prior)
+        return self._added(state, rows, prior)
 
-    def _with_rows(self, state: DecoupledState, rows: Batch, prior: Prior) -> DecoupledState:
+    def _added(self, state: DecoupledState, rows: Batch, prior: Hyperparameters) -> DecoupledState:
         """With more rows, their noise before any learned scale."""
         y, noise = rows.y, prior.scale * rows.noise
         moments = merged_moments(state.moments(), moments_of(y))
         batch = Batch(rows.X, y, noise, moments, int(state.batches))
-        before = law(state, prior)
+        before = sparse_posterior(state, prior)
         chosen = inducing_points(before, batch, self.growth.select(before, batch, prior.kernel))
         return absorbed(on_points(state, *chosen[:2], prior), rows, prior, self._limits())
 
-    def _settled(self, state: DecoupledState, prior: Prior) -> DecoupledState:
+    def _settled(self, state: DecoupledState, prior: Hyperparameters) -> DecoupledState:
         """With the points conditioned on taken for data."""
         waiting = state.waiting
         if not waiting.size:
             return state
         none = Batch(waiting.X[:0], waiting.y[:0], waiting.noise[:0])
-        return self._with_rows(replace(state, waiting=none), waiting, prior)
+        return self._added(replace(state, waiting=none), waiting, prior)
 
     @all_or_nothing
     def _rebuild(self) -> None:

@@ -8,7 +8,7 @@ order and batching give the same surrogate and two streams can be merged.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, Unpack, cast
+from typing import Literal, Unpack, cast
 
 import torch
 from torch import Tensor
@@ -19,13 +19,11 @@ from bo_stream.base.gridded_gp import GriddedGP
 from bo_stream.base.options import CommonOptions, whole_number
 from bo_stream.base.streaming_gp import Promises
 from bo_stream.errors import InputError, UnsupportedError
-from bo_stream.mathematics.grid import large
-from bo_stream.mathematics.grid.compact import compact_process
-from bo_stream.mathematics.grid.evidence import grid_evidence
+from bo_stream.mathematics.grid.compressed import CompressedStatistics
+from bo_stream.mathematics.grid.evidence import GridFactorisation, dropped_share, grid_evidence
 from bo_stream.mathematics.grid.kernel import is_stationary
-from bo_stream.mathematics.grid.large import dropped_share, large_evidence, large_process
-from bo_stream.mathematics.grid.posterior import GridProcess, stacked
-from bo_stream.mathematics.grid.state import BandState, GridState
+from bo_stream.mathematics.grid.processes import grid_process
+from bo_stream.mathematics.grid.state import GridState
 from bo_stream.mathematics.posterior.process import PosteriorProcess
 
 __all__ = ["WISKI"]
@@ -39,14 +37,13 @@ class WISKI(GriddedGP):
     m^2) once, then O(4^d m) a point; evidence and gradient O(m^3). None of it depends on n.
 
     A product kernel (RBF, periodic, products of kernels of one input each; scaled or not) needs
-    less. Evidence and gradient go through the r eigenvectors of the kernel on the nodes that the
-    data can tell from nothing: O(m^2 + r^3) where r is below nine tenths of m. And above 4,096
-    nodes, of at most 1,000 a side, nothing is O(m^2): memory is O(4^d m + r^2), 14 MB for 30 x 30 x
-    30 nodes beside what the first points take; `observe` O(q 10^d); evidence and gradient
-    O(4^d m r^(1/d) + r^3); the posterior after a point O(r^2). There, r is 434 at a lengthscale of
-    three tenths of the grid's width and 4,000 at most; at shorter lengthscales the points
-    themselves are used, O(n^3), while they are all held. What is left out of the prior is in
-    `dropped_variance`.
+    less. Evidence and gradient go through the r eigenvectors of the kernel on the nodes that matter
+    given the data: O(m^2 + r^3). And above 4,096 nodes, of at most 1,000 a side, nothing is O(m^2):
+    memory is O(4^d m + r^2), 14 MB for 30 x 30 x 30 nodes beside what the first points take;
+    `observe` O(q 10^d); evidence and gradient O(4^d m r^(1/d) + r^3); the posterior after a point
+    O(r^2). There, r is 434 at a lengthscale of three tenths of the grid's width and 4,000 at most;
+    at shorter lengthscales the points themselves are used, O(n^3), while they are all held. What is
+    left out of the prior is in `dropped_variance`.
 
     The prior is near the kernel's where lengthscales are longer than about 1.2 spacings of the
     grid; `grid_too_coarse` says where they are not. `refine` moves the stream to another grid, and
@@ -130,14 +127,14 @@ class WISKI(GriddedGP):
             )
         self.opening = whole_number("opening", opening, 0)
         self._set_up_grid(grid_size, grid)
-        self._factorised: Derived[tuple[list[Any], Tensor]] = Derived()
-        self._of_the_state: Derived[large.Derived] = Derived()
+        self._factorised: Derived[tuple[list[GridFactorisation], Tensor]] = Derived()
+        self._compressed_cache: Derived[CompressedStatistics] = Derived()
         self._begin(train_X, train_Y, train_Yvar)
 
     @property
     def dropped_variance(self) -> float:
-        """Largest share of the grid's prior variance, at its nodes, that the posterior leaves out:
-        that of the kernel's eigenvectors that do not matter given the data; 0 if none is left out.
+        """Largest share of the prior variance at a node that the current posterior leaves out, by
+        leaving out eigenvectors of the kernel that do not matter given the data.
         """
         return dropped_share(self._factorisations())
 
@@ -154,15 +151,8 @@ class WISKI(GriddedGP):
 
     def _build_process(self, state: GridState) -> PosteriorProcess:
         made = self._factorisations()
-        if isinstance(state, BandState):
-            return large_process(made, torch.stack([f.mean for f in made]) + state.origin)
-        caches = [f.cache() for f in made]
-        means, covs = zip(*caches, strict=True)
-        mean = torch.stack(means) + state.origin.unsqueeze(-1)
-        constants = torch.stack([f.mean for f in made]) + state.origin
-        n, s2 = self.num_observed, self._noise_scale()
-        compact = compact_process(made, state, n, s2, constants)
-        return GridProcess(state.grid, mean, stacked(covs), compact=compact)
+        mean = torch.stack([f.mean for f in made]) + state.origin
+        return grid_process(state, made, self.num_observed, self._noise_scale(), mean)
 
     # -- objective -------------------------------------------------------------------------------
 
@@ -171,23 +161,19 @@ class WISKI(GriddedGP):
         state, key = self.state, self._factorisation_key()
         s2, c = self._noise_scale(), self._prior_mean() - state.origin
         given = (self.covar_module, self.num_observed, s2, c, profile_mean)
-        made: list[Any]
-        if isinstance(state, BandState):
-            total, made = large_evidence(state, *given, self._made_of_state())
-        else:
-            total, made = grid_evidence(state, *given)
+        total, made = grid_evidence(state, *given, self._compressed())
         best = torch.stack([f.mean for f in made]) + state.origin if profile_mean else None
         means = self._prior_mean().detach().clone() if best is None else best
         self._factorised.put(key, (made, means))
         return total, best
 
-    def _made_of_state(self) -> large.Derived:
-        """What was made of this state already, and will be."""
+    def _compressed(self) -> CompressedStatistics:
+        """What evaluations take over from earlier ones, as long as the state stays."""
         key = Key(self.stream.version)
-        made = self._of_the_state.get(key)
-        return self._of_the_state.put(key, large.Derived()) if made is None else made
+        found = self._compressed_cache.get(key)
+        return found or self._compressed_cache.put(key, CompressedStatistics())
 
-    def _factorisations(self) -> list[Any]:
+    def _factorisations(self) -> list[GridFactorisation]:
         """What the last evaluation left, or a new one where state or hyperparameters differ."""
         key = self._factorisation_key()
         found = self._factorised.get(key)
@@ -195,7 +181,7 @@ class WISKI(GriddedGP):
             with torch.no_grad():
                 self._objective(profile_mean=False)
             found = self._factorised.get(key)
-        return cast("tuple[list[Any], Tensor]", found)[0]
+        return cast("tuple[list[GridFactorisation], Tensor]", found)[0]
 
     def _factorisation_key(self) -> Key:
         """All that a factorisation depends on but the prior mean, which is kept beside it."""

@@ -20,7 +20,6 @@ from bo_stream.actions.top_eigenvectors import TopEigenvectors
 from bo_stream.base.botorch_model import BoTorchModel
 from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.growth import VIPS
-from bo_stream.mathematics.posterior import pool as module
 from bo_stream.mathematics.posterior.pool import PoolCovariances
 
 BOUNDS = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
@@ -265,32 +264,38 @@ def test_largest_variance_too(family: str, fresh: list[int]) -> None:
     assert len(fresh) == 1 or family in ANEW
 
 
+WEIGHTS = torch.full((len(T),), 1.0 / len(T), dtype=torch.float64)
+
+
 @pytest.mark.parametrize("family", ["exact", "inducing points"])
-def test_memory_is_bounded(family: str, fresh: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_is_bounded(family: str) -> None:
     model = FAMILIES[family]()
-    agreed(model)
-    kept = model.process().carry.kept[0]  # type: ignore[attr-defined]
+    kept = model.process().pool(POOL, T, WEIGHTS)
+    assert isinstance(kept, PoolCovariances)
     numbers = len(POOL) * len(T) + kept.expansion.size * (len(POOL) + len(T))
     assert sum(c.numel() for c in kept.cov) + kept.rows.numel() == numbers
-    monkeypatch.setattr(module, "LARGEST", numbers)
-    other = FAMILIES[family]()
-    agreed(other)
-    assert other.process().carry.kept is not None  # type: ignore[attr-defined]
-    absorb(other, POOL[:1])  # one function more
-    agreed(other)
-    assert other.process().carry.kept is None  # type: ignore[attr-defined]
-    assert len(fresh) == 2
+    process: Any = FAMILIES[family]().process()
+    assert process.pool(POOL, T, WEIGHTS, largest=numbers) is not None
+    assert process.pool(POOL[:-1], T[:-1], WEIGHTS[:-1], largest=numbers) is not None
+    assert process.pool(points(71, 3), T, WEIGHTS, largest=numbers) is None
+    assert process.carry.kept is None
 
 
 @pytest.mark.parametrize("family", ["exact", "sines", "nodes at the cap"])
-def test_changes_are_applied_in_time(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "DEEP", 10)
-    model, waiting = FAMILIES[family](), []
-    for _ in range(5):
-        steps(model, 1)
-        waiting.append(model.process().carry.kept[0].left.shape[-2])  # type: ignore[attr-defined]
-    assert max(waiting) <= 10
-    assert waiting.count(0) > 1
+def test_changes_are_applied_in_time(family: str) -> None:
+    """Pending changes of low rank, and then none, give the same covariances."""
+    model = FAMILIES[family]()
+    kept: Any = model.process().pool(POOL, T, WEIGHTS)
+    ranks = []
+    for seed in range(5):
+        absorb(model, points(4, 50 + seed))
+        process: Any = model.process()
+        kept = kept.under(process.expansion(kept.expansion), deep=10)
+        ranks.append(kept.left.shape[-2])
+        at_pool, at_T = process.at(POOL), process.at(T)
+        expected = at_pool.covariance(at_T).square() @ WEIGHTS
+        torch.testing.assert_close(kept.gram_diagonal(), expected, rtol=1e-8, atol=1e-12)
+    assert 0 in ranks and 0 < max(ranks) <= 10
 
 
 def test_what_leaves_the_pool_is_forgotten_in_time() -> None:

@@ -8,16 +8,13 @@ from gpytorch.kernels import Kernel, MaternKernel, ScaleKernel
 from torch import Size, Tensor
 
 from bo_stream import WISKI
-from bo_stream.mathematics.grid import evidence as grid_evidence
-from bo_stream.mathematics.grid import large as grid_large
-from bo_stream.mathematics.grid import state as grid_state
 from bo_stream.testing import StreamingContract
 
 SIZES = {1: [14], 2: [10, 9], 3: [7, 6, 7]}
 
 
 class TestWISKI(StreamingContract):
-    most_updates: int | None = 2_000
+    most_updates: int | None = 400
 
     def make(
         self, train_X: Tensor, train_Y: Tensor, train_Yvar: Tensor | None = None, **kw: Any
@@ -77,62 +74,58 @@ class TestAuto(TestWISKI):
 
 
 @pytest.mark.slow
-class TestFromSums(TestWISKI):
-    """What a grid does once it has seen many points, from the start."""
+class TestFromStatistics(TestWISKI):
+    """No points are held: evidence and posterior come from the statistics alone."""
 
-    @pytest.fixture(autouse=True)
-    def from_sums(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(grid_evidence, "FEW", 0.0)
-
-
-@pytest.mark.slow
-class TestFewHeld(TestWISKI):
-    """Fewer points held than the tests show it."""
+    opening = 0
 
     def make(
         self, train_X: Tensor, train_Y: Tensor, train_Yvar: Tensor | None = None, **kw: Any
     ) -> WISKI:
-        return WISKI(train_X, train_Y, train_Yvar, grid_size=SIZES[self.dim], opening=7, **kw)
+        sizes = SIZES[self.dim]
+        return WISKI(train_X, train_Y, train_Yvar, grid_size=sizes, opening=self.opening, **kw)
 
 
 @pytest.mark.slow
-class TestReduced(TestWISKI):
-    """A matrix of sums, used in an eigenbasis: what grids of some hundred nodes do."""
+class TestFewHeld(TestFromStatistics):
+    """Fewer points held than the tests show it."""
 
-    @pytest.fixture(autouse=True)
-    def reduced(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(grid_evidence, "REDUCED_FROM", 1)
-        monkeypatch.setattr(grid_evidence, "FEW", 0.0)
+    opening = 7
 
 
+@pytest.mark.slow
+class TestMaternFromStatistics(TestFromStatistics, TestMatern):
+    """A factorisation of all nodes."""
+
+
+@pytest.mark.slow
 class TestLarge(TestWISKI):
-    """What a large grid does, on a small one: sums by pairs of nodes, and an eigenbasis."""
+    """Statistics by pairs of nodes."""
 
-    most_updates = 500
+    most_updates = 20
+    opening = 4096
 
-    @pytest.fixture(autouse=True)
-    def large(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(grid_state, "DENSE_NODES", 0)
-        monkeypatch.setattr(grid_large, "FEW_ROWS", 0)
-        monkeypatch.setattr(grid_large, "CROSSOVER", 0.0)
+    test_hyperparameters_that_change_their_meaning = None  # with a kernel for all nodes densely
+
+    def make(
+        self, train_X: Tensor, train_Y: Tensor, train_Yvar: Tensor | None = None, **kw: Any
+    ) -> WISKI:
+        sizes = {2: [66, 65], 3: [17, 16, 16]}[self.dim]
+        return WISKI(train_X, train_Y, train_Yvar, grid_size=sizes, opening=self.opening, **kw)
 
 
 @pytest.mark.slow
 class TestLargeInThreeDimensions(TestLarge):
-    most_updates = 2_000
     dim = 3
     noise = "scaled"
 
 
 @pytest.mark.slow
-class TestLargeFromRows(TestLarge):
-    """A large grid that has seen few points."""
+class TestLargeFromStatistics(TestLarge):
+    """A large grid that holds no points: an eigenbasis."""
 
-    most_updates = 20
-
-    @pytest.fixture(autouse=True)
-    def from_rows(self, large: None, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(grid_large, "FEW_ROWS", 10**9)
+    most_updates = 500
+    opening = 0
 
 
 @pytest.mark.slow

@@ -55,8 +55,7 @@ class Surprise:
     @classmethod
     def none(cls, like: Tensor) -> Self:
         """Before any data, where ``like`` is."""
-        zero = like.new_zeros(())
-        return cls(zero, zero, zero, zero)
+        return cls(*(like.new_zeros(()) for _ in range(4)))
 
     def seen(self, score: Tensor, variance: Tensor, count: int) -> Self:
         """With one batch more.

@@ -1,4 +1,4 @@
-"""What a classifier remembers of labels: how many there were of each class."""
+"""Number of labels of each class."""
 
 from __future__ import annotations
 
@@ -6,34 +6,34 @@ from collections.abc import Mapping
 from typing import Any
 
 from bo_stream.errors import StateError
-from bo_stream.mathematics.classification.label_targets import Pairs
+from bo_stream.mathematics.classification.label_targets import LabelTargets
 from bo_stream.mathematics.classification.labels import Label
 
-__all__ = ["Seen", "read_settings", "settings_of", "telling"]
+__all__ = ["Seen", "read_settings", "settings_of", "informative_classes"]
 
 Seen = dict[Label, int]
 """Number of labels absorbed of each class, in the order of the outputs."""
 
 
-def telling(seen: Seen) -> list[bool]:
-    """Whether labels tell classes apart: for each, whether some are of it and some are not."""
+def informative_classes(seen: Seen) -> list[bool]:
+    """For each class, whether some labels name it and some do not."""
     n = sum(seen.values())
     return [0 < count < n for count in seen.values()]
 
 
-def settings_of(seen: Seen, pairs: Pairs) -> dict[str, Any]:
-    """As plain containers, for a file."""
+def settings_of(seen: Seen, pairs: LabelTargets) -> dict[str, Any]:
+    """Settings of a classifier as plain containers, for a file."""
     counts = list(seen.values())
     return {"classes": list(seen), "counts": counts, "alpha_epsilon": pairs.alpha_epsilon}
 
 
-def read_settings(settings: Mapping[str, Any]) -> tuple[Seen, Pairs]:
-    """What `settings_of` made plain.
+def read_settings(settings: Mapping[str, Any]) -> tuple[Seen, LabelTargets]:
+    """Read what `settings_of` returned.
 
     Raises:
-        StateError: if it did not.
+        StateError: if it is damaged.
     """
     known, counts = settings.get("classes", []), settings.get("counts", [])
     if not known or len(known) != len(counts):
         raise StateError("classes, each with a count", f"{dict(settings)}", "It is damaged.")
-    return dict(zip(known, counts, strict=True)), Pairs.of(settings.get("alpha_epsilon"))
+    return dict(zip(known, counts, strict=True)), LabelTargets.of(settings.get("alpha_epsilon"))

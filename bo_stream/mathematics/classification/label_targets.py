@@ -1,8 +1,8 @@
 """Class labels as targets with known noise [Milios, MATHS 2.6].
 
-A label is taken for a draw of a Dirichlet distribution with concentration ``1 + eps`` for its class
-and ``eps`` for every other; each concentration is a gamma variable, and that is close to a
-log-normal one. So one class is one regression, and only two pairs of target and noise occur.
+A label is modelled by a Dirichlet distribution of concentration ``1 + eps`` for its class and
+``eps`` for every other class. The underlying gamma variables are approximated by log-normal ones.
+So each class is a regression, and only two pairs of target and noise variance occur.
 """
 
 from __future__ import annotations
@@ -16,36 +16,36 @@ from torch import Tensor
 
 from bo_stream.errors import InputError
 
-__all__ = ["Pairs", "Told"]
+__all__ = ["LabelTargets", "LabelTarget"]
 
 
 @dataclass(frozen=True)
-class Told:
-    """What a label tells one class: a target, and its noise variance."""
+class LabelTarget:
+    """The target of one class for a label, and its noise variance."""
 
     target: float
     noise: float
 
     @classmethod
-    def by(cls, alpha: float) -> Told:
-        """Of a concentration: ``v = log(1 + 1/alpha)``, ``log alpha - v/2``."""
+    def by(cls, alpha: float) -> LabelTarget:
+        """For a concentration: ``v = log(1 + 1/alpha)``, ``log alpha - v/2``."""
         v = math.log1p(1.0 / alpha)
         return cls(math.log(alpha) - v / 2.0, v)
 
 
 @dataclass(frozen=True)
-class Pairs:
-    """What a label tells its own class, and what it tells every other.
+class LabelTargets:
+    """The targets of a label for its own class and for every other class.
 
     Attributes:
-        alpha_epsilon: Concentration of a class that the label does not name.
+        alpha_epsilon: Concentration of every other class.
     """
 
     alpha_epsilon: float
 
     @classmethod
-    def of(cls, alpha_epsilon: Any) -> Pairs:
-        """The pairs of a concentration.
+    def of(cls, alpha_epsilon: Any) -> LabelTargets:
+        """The targets for a concentration.
 
         Raises:
             InputError: unless it is a positive number whose targets are finite.
@@ -60,17 +60,17 @@ class Pairs:
         return cls(float(alpha_epsilon))
 
     @property
-    def own(self) -> Told:
+    def own(self) -> LabelTarget:
         """``(t1, d1)``: for the class that is named."""
-        return Told.by(1.0 + self.alpha_epsilon)
+        return LabelTarget.by(1.0 + self.alpha_epsilon)
 
     @property
-    def other(self) -> Told:
+    def other(self) -> LabelTarget:
         """``(t0, d0)``: for the others."""
-        return Told.by(self.alpha_epsilon)
+        return LabelTarget.by(self.alpha_epsilon)
 
     def expected_noise(self, probabilities: Tensor) -> Tensor:
-        """Noise variance of the expected precision, where the class is named with these
+        """Noise variance of the expected precision, if labels name the class with these
         probabilities.
         """
         precision = probabilities / self.own.noise + (1.0 - probabilities) / self.other.noise
@@ -84,7 +84,7 @@ class Pairs:
             self.other.noise + (self.own.noise - self.other.noise) * shares,
         )
 
-    def moved(self, value: Tensor, before: Pairs) -> Tensor:
-        """A latent value under other pairs, where it lies alike between their targets."""
+    def moved(self, value: Tensor, before: LabelTargets) -> Tensor:
+        """A latent value at the same share between these targets as between the former ones."""
         share = (value - before.other.target) / (before.own.target - before.other.target)
         return self.other.target + (self.own.target - self.other.target) * share

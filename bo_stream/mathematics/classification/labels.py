@@ -1,4 +1,4 @@
-"""Labels as they come (tensors, arrays, columns of a frame, lists), checked."""
+"""Validation of labels: tensors, arrays, columns of a frame, lists."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from torch import Tensor
 
 from bo_stream.errors import DtypeError, InputError, ShapeError
 
-__all__ = ["Label", "as_they_came", "checked_classes", "read_labels", "unseen"]
+__all__ = ["Label", "tensor_or_list", "checked_classes", "read_labels", "unseen"]
 
 Label = int | str
 
 
 def read_labels(y: Any, points: int) -> list[Label]:
-    """Labels, one a point.
+    """Labels, one for each point.
 
     Args:
         y: A 1-D tensor or array of integers, or a sequence (list, array, column of a frame) of
             integers or of strings.
-        points: How many there must be.
+        points: Number of points.
 
     Raises:
         ShapeError: unless they are one for each point.
         DtypeError: unless all are integers, or all strings.
-        InputError: where one is missing.
+        InputError: if one is missing.
     """
     values = _listed(y)
     if len(values) != points or any(isinstance(v, list | tuple) for v in values):
@@ -49,10 +49,10 @@ def read_labels(y: Any, points: int) -> list[Label]:
 
 
 def checked_classes(classes: Any) -> list[Label]:
-    """Classes known from the start, in this order.
+    """The option ``classes``, in the order given.
 
     Raises:
-        InputError: on duplicates or none at all, and what `read_labels` raises.
+        InputError: on duplicates, or without any class; and as `read_labels`.
     """
     named = read_labels(classes, len(_listed(classes)))
     if not named or len(set(named)) < len(named):
@@ -61,7 +61,7 @@ def checked_classes(classes: Any) -> list[Label]:
 
 
 def unseen(labels: Sequence[Label], known: Sequence[Label]) -> list[Label]:
-    """Labels that are none of the known classes, sorted.
+    """Sorted labels that are not among the known classes.
 
     Raises:
         DtypeError: on strings among integers, or integers among strings.
@@ -70,7 +70,7 @@ def unseen(labels: Sequence[Label], known: Sequence[Label]) -> list[Label]:
     return sorted(set(labels) - set(known))
 
 
-def as_they_came(labels: list[Label]) -> Tensor | list[str]:
+def tensor_or_list(labels: list[Label]) -> Tensor | list[str]:
     """Integers as a tensor, strings as a list."""
     if labels and isinstance(labels[0], str):
         return [str(label) for label in labels]

@@ -1,4 +1,4 @@
-"""What latent Gaussian functions, one a class, predict (MATHS 2.6)."""
+"""Predictions from latent Gaussian functions, one for each class (MATHS 2.6)."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from botorch.posteriors.transformed import TransformedPosterior
 from torch import Size, Tensor
 
 from bo_stream.errors import InputError
-from bo_stream.mathematics.classification.labels import Label, as_they_came
+from bo_stream.mathematics.classification.labels import Label, tensor_or_list
 from bo_stream.mathematics.classification.softmax import normal_draws, softmax_draws
 
 __all__ = ["LatentClasses"]
 
 AT_ONCE = 2**21
-"""Numbers that a sampled softmax may hold at a time."""
+"""Numbers that a sampled softmax holds at a time."""
 
 
 class LatentClasses(Model):
-    """Predictions of a model with an output for every class. Not to be used by itself."""
+    """Base of classifiers: predictions of a model with one output for each class."""
 
     model: Any
     _classes: list[Label]
 
     @property
     def classes(self) -> list[Label]:
-        """The classes, in the order of the outputs and of probabilities' columns."""
+        """The classes, in the order of the outputs and of the columns of probabilities."""
         return list(self._classes)
 
     @property
@@ -54,7 +54,7 @@ class LatentClasses(Model):
         Args:
             X: ``batch_shape x q x d`` raw points.
             output_indices: Classes to return, all by default.
-            observation_noise: As for the surrogate: that of transformed labels.
+            observation_noise: As for the surrogate, on transformed labels.
             posterior_transform: Applied last.
         """
         return self.model.posterior(X, output_indices, observation_noise, posterior_transform)
@@ -69,7 +69,7 @@ class LatentClasses(Model):
     def predict_proba(self, X: Tensor, num_samples: int = 512) -> Tensor:
         """Probabilities of the classes at ``n x d`` raw points: ``n x C``, in order of `classes`.
 
-        Means over quasi-random draws of the latent values, the same at every call. O(n C
+        Means over quasi-random draws of the latent values, which are the same at every call. O(n C
         num_samples) beyond the posterior.
         """
         if type(num_samples) is not int or num_samples < 1:
@@ -86,4 +86,4 @@ class LatentClasses(Model):
         """
         with torch.no_grad():
             best = self.latent(X)[0].argmax(-1).tolist()
-        return as_they_came([self._classes[k] for k in best])
+        return tensor_or_list([self._classes[k] for k in best])

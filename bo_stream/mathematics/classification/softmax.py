@@ -10,8 +10,8 @@ __all__ = ["normal_draws", "softmax_draws"]
 
 
 def normal_draws(num_samples: int, classes: int, like: Tensor) -> Tensor:
-    """Quasi-random normal numbers, ``num_samples x classes``: the same ones at every call, so that
-    probabilities are smooth in the points and repeatable.
+    """Quasi-random normal numbers, ``num_samples x classes``, the same at every call: probabilities
+    are repeatable and smooth in the points.
     """
     Z: Tensor = draw_sobol_normal_samples(d=classes, n=num_samples, seed=0, dtype=torch.float64)
     return Z.to(like)

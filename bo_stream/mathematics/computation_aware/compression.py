@@ -1,20 +1,19 @@
-"""Fewer actions without touching data: merge pairs of actions that lose least.  [MATHS 5.4]
+"""Compression of actions without the data: pairs that lose least are merged.  [MATHS 5.4]
 
 For any full-rank T (i x i'), S T spans less than S and L_new = chol(T'L L'T): the posterior given
 (S T)'y needs no kernel value, stays above the exact posterior, and its variance can only grow. Here
 T merges disjoint pairs (a, b) of columns into cos(phi) s_a + sin(phi) s_b, so a block-sparse S
 stays block sparse.
 
-What a merge loses is the functional g'S'y, G g = n = -sin(phi) a + cos(phi) b, that was
+A merge loses the functional g'S'y, G g = n = -sin(phi) a + cos(phi) b, that was
 uncorrelated (a priori) with all that remains. With alpha = G^-1 S'e and delta = S'D S,
 
-    lambda = (n'alpha)^2 / n'G^-1 n     what |w|^2 loses
-    rho = n'delta^-1 n / n'G^-1 n       variance of the lost functional over its noise's, at least 1
+    lambda = (n'alpha)^2 / n'G^-1 n     the loss of |w|^2
+    rho = n'delta^-1 n / n'G^-1 n       variance of the lost functional over that of its noise
     KL = 1/2 [log rho - (1 - 1/rho) (1 - lambda)]
 
-KL is exactly that of the posterior before the merge from the one after it. |w|^2 alone cannot rank
-the pairs: phi along (alpha_a, alpha_b) keeps it whole for every one of them, at any cost in
-variance.
+KL is the divergence of the posterior before the merge from the one after it. |w|^2 alone cannot
+rank the pairs: phi along (alpha_a, alpha_b) preserves it for each of them.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ def compress(
         L: ``i x i``.
         projected_residual: S'e, ``i``.
         noise: Noise variances, ``n``.
-        num_actions: Actions wanted.
+        num_actions: Largest number of columns.
     """
     u = projected_residual
     while S.num_actions > num_actions:

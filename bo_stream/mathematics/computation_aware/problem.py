@@ -1,8 +1,4 @@
-"""Data under a prior: all that actions are chosen for, and judged by.  [CaGP, eqs. 9, 11; MATHS 5]
-
-Tensors and a kernel in, tensors out: what a posterior, a fit and an action policy ask of the same
-data and hyperparameters.
-"""
+"""Data under a prior, for posteriors, fits and action policies.  [CaGP, eqs. 9, 11; MATHS 5]"""
 
 from __future__ import annotations
 
@@ -24,13 +20,13 @@ Loss = Literal["elbo", "projected"]
 
 @dataclass(frozen=True)
 class Prior:
-    """A Gaussian process prior and its noise, under the hyperparameters of one moment.
+    """A Gaussian process prior and its noise scale.
 
     Attributes:
         kernel: The kernel.
         mean: The constant mean, ``1``; differentiable.
-        noise: What multiplies the noise variances that come with the data, ``1``; differentiable.
-        hyperparameters: All hyperparameter values, flat: they tell one prior from another.
+        noise: Scale of the noise variances of the data, ``1``; differentiable.
+        hyperparameters: All hyperparameter values, flat, for comparison.
     """
 
     kernel: Kernel
@@ -41,7 +37,7 @@ class Prior:
 
 @dataclass(frozen=True)
 class Problem:
-    """n data and what is believed about them.
+    """n data and their prior.
 
     Attributes:
         X: Inputs, ``n x d``.
@@ -79,8 +75,8 @@ class Problem:
             dtype: Working dtype of the kernel products.
 
         Returns:
-            The value, 0-dim, and that mean (``1``, without gradient; None if it was not asked for
-            or there are no data). O(n^2) kernel values, O(n i^2) time, O(n i) memory.
+            The value, 0-dim, and that mean (``1``, without gradient; None unless ``profile_mean``
+            and there are data). O(n^2) kernel values, O(n i^2) time, O(n i) memory.
         """
         if not self.X.shape[0]:
             parts = [self.noise, self.mean, *self.kernel.parameters()]

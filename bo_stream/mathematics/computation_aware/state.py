@@ -1,8 +1,8 @@
-"""The state of a computation-aware GP on a stream, and how it takes in a batch.  [MATHS 5.4]
+"""The state of a computation-aware GP on a stream, and its update by a batch.  [MATHS 5.4]
 
 The state is the data (all of them), the actions S, and L = chol(S'(K + D)S) under the
-hyperparameters it was made with. A batch brings actions of its own: S grows by a block, L by a
-border; where there are then too many actions, pairs of them are merged. Pure functions of tensors.
+hyperparameters of its last factorisation. A batch has actions of its own: S grows by a block, L by
+a border. If there are too many actions then, pairs of them are merged.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ class ProjectedState:
     Attributes:
         X: Inputs, ``n x d``.
         Y: Targets, ``n``.
-        R: Noise variances in units of what the prior multiplies them by, ``n``.
-        block: Column of each row of S, where S is block sparse; else empty.
+        R: Noise variances before the prior's noise scale, ``n``.
+        block: Column of each row of a block-sparse S; else empty.
         values: The values of a block-sparse S, ``n``; else empty.
         dense: A dense S, ``n x i``; else empty.
-        L: The factor, ``i x i``; empty where it is not known.
-        made_with: The hyperparameters L was made with, flat.
+        L: The factor, ``i x i``; empty if unknown.
+        made_with: The hyperparameters of L, flat.
     """
 
     X: Tensor = shaped("n d")
@@ -59,7 +59,7 @@ class ProjectedState:
 
     @classmethod
     def empty(cls, dim: int, made_with: Tensor) -> Self:
-        """No data yet, of ``dim`` inputs, under hyperparameters (flat)."""
+        """Before any data of ``dim`` inputs, under these hyperparameters (flat)."""
         none, square = torch.empty(0, dtype=torch.float64), torch.empty(0, 0, dtype=torch.float64)
         block = torch.empty(0, dtype=torch.int64)
         return cls(square.new_empty(0, dim), none, none, block, none, square, square, made_with)
@@ -88,7 +88,7 @@ class ProjectedState:
     def with_actions(
         self, S: ActionMatrix, L: Tensor | None = None, made_with: Tensor | None = None
     ) -> Self:
-        """The same data with actions S and, where it is known, their factor under ``made_with``."""
+        """The same data with actions S and, if known, their factor under ``made_with``."""
         L = self.L[:0, :0] if L is None else L
         made_with = self.made_with if made_with is None else made_with
         if isinstance(S, BlockMatrix):
@@ -106,9 +106,9 @@ class ProjectedState:
 
 
 def batch_actions(X: Tensor, append: Append, budget: int | None) -> BlockMatrix:
-    """The actions of a later batch (``q x d``): one a point, or one for all of it.
+    """The actions of a later batch (``q x d``): one for each point, or one for the batch.
 
-    More points than the budget are divided into as many blocks of neighbours.
+    More points than the budget are divided into ``budget`` blocks of neighbours.
     """
     q = X.shape[0]
     if append == "block":
@@ -136,7 +136,7 @@ def appended(
     limit: int | None,
     budget: int,
 ) -> tuple[State, Tensor]:
-    """S <- blkdiag(S, S2), L bordered, and merged where that makes too many actions.
+    """S <- blkdiag(S, S2) and L bordered; actions are merged if there are too many.
 
     Args:
         state: The state before, factored under ``prior``.
@@ -145,8 +145,8 @@ def appended(
         r: Their noise variances in the units of the state, ``q``.
         S2: Their actions, ``q x j``.
         prior: The prior.
-        limit: Most actions; None for no limit.
-        budget: Actions left where there were more than ``limit``.
+        limit: Largest number of actions; None for no limit.
+        budget: Number of actions after merging.
 
     Returns:
         The new state, and the standardised residuals of the new projected data given the old,

@@ -1,4 +1,4 @@
-"""Which points become nodes: those needed up to the cap, then the better ones (MATHS 2.8)."""
+"""The choice of nodes among the data (MATHS 2.8)."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from bo_stream.mathematics.data_nodes.node_exchange import Contest
+from bo_stream.mathematics.data_nodes.node_exchange import NodeExchange
 from bo_stream.mathematics.data_nodes.prior import NodePrior, Projection, node_root
 from bo_stream.mathematics.data_nodes.state import NodeState
 
 __all__ = ["absorb", "entrants", "swap"]
 
 FLOOR = 1e-13
-"""Share of the prior variance below which a conditional variance is rounding."""
+"""Share of the prior variance below which a conditional variance is a rounding error."""
 CHUNK = 4096
-"""Points that are looked at together."""
+"""Points processed together."""
 COMPETING = 512
-"""Points that compete for the places of nodes together."""
+"""Candidates that are exchanged with nodes together."""
 
 
 def absorb(
@@ -34,20 +34,20 @@ def absorb(
 ) -> NodeState:
     """The state after a batch.
 
-    A point that becomes a node has a unit row; the row of any other is its projection on the nodes
-    under the hyperparameters of now, and what the projection misses joins its noise. Both are
-    frozen from then on. O(q m^2 + m^3), and O(q m) more for each node that enters or is replaced.
+    A point that becomes a node has a unit row. The row of any other point is its projection on the
+    nodes under the current hyperparameters, and the variance that the projection misses is added to
+    its noise. Both are frozen then. O(q m^2 + m^3), and O(q m) for each node added or replaced.
 
     Args:
         state: The state before.
         X: ``q x d``.
         Y: ``o x q``.
         R: ``o x q`` noise variances before any learned scale.
-        prior: The hyperparameters of now.
-        cap: Most nodes.
+        prior: The current hyperparameters.
+        cap: Largest number of nodes.
         tolerance: Share of the noise variance (and, times 0.1, of the prior variance) that a
             conditional variance must exceed for a point to become a node.
-        exact: Every point becomes a node, whatever the cap: conditioning.
+        exact: Every point becomes a node, whatever the cap (for conditioning).
     """
     if len(X) > CHUNK:
         for rows in torch.arange(len(X), device=X.device).split(CHUNK):
@@ -75,7 +75,7 @@ def absorb(
 def _beyond_the_cap(
     state: NodeState, X: Tensor, Y: Tensor, R: Tensor, prior: NodePrior, tolerance: float
 ) -> NodeState:
-    """More points where no node is free: those that would have entered may take places."""
+    """With more points once the cap is reached: candidates may replace nodes."""
     seen, place = Projection.of(prior, state.Z, X), _nowhere(X)
     competing = (seen.rho > _least(seen.variances, R, prior, tolerance)).any(0)
     if bool(competing.any()):
@@ -95,8 +95,8 @@ def _with_rows(
     prior: NodePrior,
     seen: Projection | None = None,
 ) -> NodeState:
-    """The sums with more points: unit rows for those that are nodes (at a place from 0 on),
-    projections for the others.
+    """With more points: unit rows for those that are nodes (``place >= 0``), projections for the
+    others.
     """
     nodes, others = (place >= 0).nonzero().squeeze(-1), (place < 0).nonzero().squeeze(-1)
     W = X.new_zeros(len(Y), len(X), state.size)
@@ -110,12 +110,12 @@ def _with_rows(
 
 
 def _nowhere(X: Tensor) -> Tensor:
-    """Places of points of which none is a node."""
+    """Node numbers of points of which none is a node."""
     return torch.full((len(X),), -1, device=X.device)
 
 
 def _least(variances: Tensor, R: Tensor, prior: NodePrior, tolerance: float) -> Tensor:
-    """What a conditional variance must exceed, ``o x q``."""
+    """The threshold of conditional variances, ``o x q``."""
     noise = tolerance * prior.s2.unsqueeze(-1) * R
     return torch.maximum(noise, max(0.1 * tolerance, FLOOR) * variances)
 
@@ -123,10 +123,10 @@ def _least(variances: Tensor, R: Tensor, prior: NodePrior, tolerance: float) -> 
 def entrants(
     Z: Tensor, X: Tensor, R: Tensor, prior: NodePrior, room: int, tolerance: float
 ) -> Tensor:
-    """Which points become nodes, greedily by conditional variance: a pivoted Cholesky
-    factorisation. All, if there is room and the tolerance is 0.
+    """The points that become nodes, greedily by conditional variance: a pivoted Cholesky
+    factorisation. All of them if there is room and the tolerance is 0.
 
-    Several outputs: the one in which a point is needed most decides.
+    With several outputs, a point counts by its largest conditional variance.
     """
     o, q, room = len(prior.s2), len(X), min(room, len(X))
     if room == q and tolerance == 0.0:
@@ -158,36 +158,36 @@ def entrants(
 def swap(
     state: NodeState, X: Tensor, seen: Projection, competing: Tensor, prior: NodePrior
 ) -> tuple[NodeState, Tensor]:
-    """Let newcomers take the places of nodes that say less, the most needed one first.
+    """Replace nodes by candidates of larger conditional variance, the largest first.
 
-    A node is worth the variance it has given the others, a newcomer its conditional variance.
-    Several outputs: a node counts where it is worth most, a newcomer where it is needed least.
-    O(m^3), and O(m^2 + q m) for each place that changes hands.
+    A node is compared by its variance given the other nodes, a candidate by its variance given all
+    nodes. With several outputs, a node counts by its largest, a candidate by its smallest relative
+    variance. O(m^3), and O(m^2 + q m) for each replacement.
 
     Args:
-        state: The state before; returned itself if no place changes hands.
-        X: The newcomers, ``q x d``.
+        state: The state before; returned itself if no node is replaced.
+        X: The candidates, ``q x d``.
         seen: Their projections on the nodes.
-        competing: Which of them may take places, ``q``.
-        prior: The hyperparameters of now.
+        competing: Which of them may replace nodes, ``q``.
+        prior: The current hyperparameters.
 
     Returns:
-        The state, and which node each newcomer is now, ``q``: -1 for none.
+        The state, and the node number of each candidate, ``q``: -1 for none.
     """
-    contest, free = Contest.of(state, seen), competing.clone()
+    slots, free = NodeExchange.of(state, seen), competing.clone()
     holder = torch.full((state.size,), -1, device=X.device)
     while True:
-        gains = torch.where(free, (contest.rho / seen.variances).amin(0), 0.0)
-        i, scores = int(gains.argmax()), contest.scores()
+        gains = torch.where(free, (slots.rho / seen.variances).amin(0), 0.0)
+        i, scores = int(gains.argmax()), slots.scores()
         j = int(scores.argmin())
         if not bool(gains[i] > scores[j].clamp_min(FLOOR)):
             break
         k = prior.between(X[i : i + 1], X).squeeze(-2)
-        contest.exchange(j, i, k, seen.variances[:, i])
+        slots.replace_node(j, i, k, seen.variances[:, i])
         free[i], holder[j] = False, i
     place, held = _nowhere(X), (holder >= 0).nonzero().squeeze(-1)
     if not len(held):
         return state, place
     place[holder[held]] = held
     Z = torch.where((holder >= 0).unsqueeze(-1), X[holder.clamp_min(0)], state.Z)
-    return replace(state, A=contest.A, b=contest.b, w1=contest.w1, Z=Z), place
+    return replace(state, A=slots.A, b=slots.b, w1=slots.w1, Z=Z), place

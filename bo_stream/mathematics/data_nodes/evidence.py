@@ -1,4 +1,4 @@
-"""Evidence on scattered nodes for all outputs, with closed-form gradients [MATHS 2.3, 2.4, 2.8]."""
+"""Evidence on data nodes for all outputs, with closed-form gradients [MATHS 2.3, 2.4, 2.8]."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ __all__ = ["node_evidence"]
 def node_evidence(
     state: NodeState, kernel: Kernel, s2: Tensor, c: Tensor, profile_mean: bool
 ) -> tuple[Tensor, Tensor]:
-    """Log evidence summed over outputs, and the means it was taken at. O(m^3), whatever n is.
+    """Log evidence summed over outputs, and the constant means used. O(m^3), whatever n is.
 
     Args:
         state: The state.
         kernel: The kernel, with or without one batch dimension of the outputs.
         s2: Noise scales, ``o``.
         c: Constant means, counted from the state's origin, ``o``.
-        profile_mean: Take the best constant means instead.
+        profile_mean: Take the optimal constant means instead.
     """
     outputs = len(s2)
     K = cross_kernel(kernel, state.Z, state.Z).expand(outputs, -1, -1)

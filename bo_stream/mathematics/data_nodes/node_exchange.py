@@ -1,4 +1,4 @@
-"""Nodes and newcomers while places change hands: rank-two updates of everything (MATHS 2.8)."""
+"""Exchanging nodes with candidates, by updates of rank two (MATHS 2.8)."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from torch import Tensor
 from bo_stream.mathematics.data_nodes.prior import Projection
 from bo_stream.mathematics.data_nodes.state import NodeState
 
-__all__ = ["Contest"]
+__all__ = ["NodeExchange"]
 
 TINY = 1e-300
-"""Instead of zero, where something is divided by it."""
+"""Replaces zero in divisions."""
 
 
 @dataclass
-class Contest:
-    """Working copies, changed in place, all over the same slots.
+class NodeExchange:
+    """Working copies of statistics and projections, changed in place.
 
     Attributes:
-        A, b, w1: The sums, as in the state.
+        A, b, w1: The statistics, as in the state.
         inverse: ``K(Z, Z)^-1``, ``o x m x m``.
         G: ``k(Z, X)``, ``o x m x q``.
-        W: ``K^-1 G``: the newcomers' rows, transposed.
-        rho: The newcomers' conditional variances, ``o x q``.
+        W: ``K^-1 G``, the candidates' rows, transposed.
+        rho: The candidates' conditional variances, ``o x q``.
         own: Prior variances of the nodes, ``o x m``.
     """
 
@@ -41,7 +41,7 @@ class Contest:
 
     @classmethod
     def of(cls, state: NodeState, seen: Projection) -> Self:
-        """Before any place has changed hands: O(m^3)."""
+        """Before any exchange: O(m^3)."""
         return cls(
             A=state.A.clone(),
             b=state.b.clone(),
@@ -58,13 +58,13 @@ class Contest:
         loo = 1.0 / self.inverse.diagonal(dim1=-2, dim2=-1).clamp_min(TINY)
         return (torch.minimum(loo, self.own) / self.own).amax(0)
 
-    def exchange(self, j: int, i: int, k: Tensor, variance: Tensor) -> None:
-        """Newcomer i in the place of node j, whose rows pass to the other nodes.
+    def replace_node(self, j: int, i: int, k: Tensor, variance: Tensor) -> None:
+        """Replace node j by candidate i; node j's rows are projected on the other nodes.
 
         Args:
             j: The node.
-            i: The newcomer.
-            k: The newcomer's kernel with all newcomers, ``o x q``.
+            i: The candidate.
+            k: The candidate's kernel with all candidates, ``o x q``.
             variance: Its prior variance, ``o``.
         """
         column, pivot = self.inverse[:, :, j].clone(), self.inverse[:, j, j].clone()
@@ -76,7 +76,7 @@ class Contest:
         for rows in (self.inverse, self.W, self.G):
             rows[:, j] = 0.0
         self.inverse[:, :, j] = 0.0
-        v = self.W[:, :, i] + t * w[:, i, None]  # the newcomer's row, without j
+        v = self.W[:, :, i] + t * w[:, i, None]  # the candidate's row, without j
         s = self.rho[:, i].clone()
         cov = k - (v.unsqueeze(-2) @ self.G).squeeze(-2)
         v[:, j] = -1.0
@@ -87,7 +87,7 @@ class Contest:
         self.G[:, j], self.own[:, j] = k, variance
 
     def _pass_on(self, j: int, t: Tensor) -> None:
-        """``T'A T``, ``T'b`` and ``T'w1`` with ``T = [I; t']``; an empty place j is left."""
+        """``T'A T``, ``T'b`` and ``T'w1`` with ``T = [I; t']``; row and column j become zero."""
         half = self.A[:, j] + 0.5 * self.A[:, j, j, None] * t
         self.A.baddbmm_(torch.stack([t, half], -1), torch.stack([half, t], -2))
         self.A[:, j], self.A[:, :, j] = 0.0, 0.0

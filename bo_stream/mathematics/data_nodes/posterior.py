@@ -1,4 +1,4 @@
-"""Posterior of a Gaussian process on scattered nodes, at fixed hyperparameters [MATHS 2.8]."""
+"""Posterior of a Gaussian process on data nodes, at fixed hyperparameters [MATHS 2.8]."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from bo_stream.mathematics.posterior.pool import ExpandedProcess
 from bo_stream.mathematics.posterior.process import Path
 from bo_stream.mathematics.sufficient_statistics.roots import DenseRoot
 
-__all__ = ["NodeProcess", "node_law"]
+__all__ = ["NodeProcess", "node_posterior"]
 
 
-def node_law(state: NodeState, R: Tensor, prior: NodePrior) -> tuple[Tensor, Tensor]:
+def node_posterior(state: NodeState, R: Tensor, prior: NodePrior) -> tuple[Tensor, Tensor]:
     """``L_Q`` (``o x m x m``) and ``h`` (``o x m``) of MATHS 2.3, R a root of ``K(Z, Z)``."""
     c = (prior.mean - state.origin).unsqueeze(-1)
     g = R.mT @ (state.b - c * state.w1).unsqueeze(-1)
@@ -46,10 +46,10 @@ class NodeProcess(ExpandedProcess):
     def of(cls, state: NodeState, prior: NodePrior) -> Self:
         """From a state: O(m^3)."""
         R = node_root(prior.between(state.Z, state.Z))
-        return cls(prior, state.Z, R, *node_law(state, R, prior))
+        return cls(prior, state.Z, R, *node_posterior(state, R, prior))
 
     def at(self, X: Tensor) -> FactorGaussian:
-        """The law at points ``batch x q x d``: O(m^2 q), in one solve for the whole batch."""
+        """The joint posterior at points ``batch x q x d``: O(m^2 q), in one solve for a batch."""
         shape, kernel = X.shape[:-1], self.prior.kernel
         K = cross_kernel(kernel, X.reshape(-1, X.shape[-1]), self.Z)
         a_t = torch.linalg.solve_triangular(self.R.mT, K, upper=True, left=False)

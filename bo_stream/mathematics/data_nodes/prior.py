@@ -1,4 +1,4 @@
-"""What a step on scattered nodes needs of the hyperparameters, frozen."""
+"""The prior of a Gaussian process on data nodes, with frozen hyperparameters."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from bo_stream.mathematics.posterior.factor import cross_kernel
 __all__ = ["NodePrior", "Projection", "node_root"]
 
 LEAST_REPAIR = 1e-13
-"""Share of the mean diagonal that is enough where rounding alone makes a factorisation fail."""
+"""Jitter, as a share of the mean diagonal, for a factorisation that fails by rounding."""
 
 
 @dataclass(frozen=True)
 class NodePrior:
-    """Hyperparameters of now.
+    """The current hyperparameters.
 
     Attributes:
         kernel: Frozen, float64; with or without one batch dimension of the outputs.
-        s2: What multiplies the noise held in the state, ``o``.
+        s2: Scale of the noise held in the state, ``o``.
         mean: Constant prior means, ``o``.
     """
 
@@ -43,10 +43,10 @@ class NodePrior:
 
 
 def node_root(K: Tensor) -> Tensor:
-    """Cholesky factor of the kernel matrix of nodes, ``o x m x m``; jittered only where it must be.
+    """Cholesky factor of the kernel matrix of nodes, ``o x m x m``; with jitter only if it fails.
 
-    A root ``R`` of a matrix near K gives a posterior as near to the right one, however K is
-    conditioned: in a posterior, ``R^-1`` meets nothing but columns of kernels (MATHS 2.3).
+    The error of the posterior is that of the matrix factorised, however K is conditioned, because
+    ``R^-1`` is applied to columns of kernels only (MATHS 2.3).
     """
     L, info = torch.linalg.cholesky_ex(K)
     return chol_psd(with_jitter(K, LEAST_REPAIR)) if bool(info.any()) else L
@@ -54,7 +54,7 @@ def node_root(K: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Projection:
-    """Points seen from nodes under the hyperparameters of now.
+    """Projection of points on the nodes under the current hyperparameters.
 
     Attributes:
         K: Kernel matrix of the nodes, ``o x m x m``.

@@ -1,7 +1,7 @@
-"""The state of a Gaussian process on scattered nodes: the nodes, and sums over them (MATHS 2.8).
+"""The state of a Gaussian process on data nodes: the nodes and their statistics (MATHS 2.8).
 
-Every output has sums of its own, because rows of W depend on hyperparameters at arrival, which may
-differ between outputs; the nodes are shared.
+The nodes are shared by all outputs. Each output has statistics of its own, because rows of W depend
+on its hyperparameters at arrival.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from bo_stream.mathematics.shapes import shaped
-from bo_stream.mathematics.sufficient_statistics.state import FreeSums, far
+from bo_stream.mathematics.sufficient_statistics.state import GeneralStatistics, far
 
 __all__ = ["NodeState"]
 
 
 @dataclass(frozen=True)
-class NodeState(FreeSums):
-    """Sums over nodes; never changed in place.
+class NodeState(GeneralStatistics):
+    """Statistics over nodes; never changed in place.
 
     Attributes:
-        Z: The nodes, transformed, in the order of the sums.
+        Z: The nodes, in transformed space.
     """
 
     Z: Tensor = shaped("m d")
@@ -43,18 +43,18 @@ class NodeState(FreeSums):
         return self.Z.shape[0]
 
     def counted_from(self, Y: Tensor) -> Self:
-        """Before any data: y counted from where these are, if that is far from zero."""
+        """Before any data, with an origin that suits these outcomes."""
         return replace(self, origin=far(Y.mean(-1)))
 
     def joined_by(self, X: Tensor) -> Self:
-        """More nodes, ``q x d``, which nothing is known of yet."""
+        """With more nodes, ``q x d``, whose statistics are zero."""
         q = len(X)
         b, w1 = (F.pad(t, (0, q)) for t in (self.b, self.w1))
         Z = torch.cat([self.Z, X])
         return replace(self, A=F.pad(self.A, (0, q, 0, q)), b=b, w1=w1, Z=Z)
 
     def absorb(self, W: Tensor, Y: Tensor, R: Tensor) -> Self:  # type: ignore[override]
-        """The sums over more rows: W ``o x q x m``, Y and R ``o x q`` (MATHS 2.2). O(q m^2)."""
+        """With more rows: W ``o x q x m``, Y and R ``o x q`` (MATHS 2.2). O(q m^2)."""
         y, weights = Y - self.origin.unsqueeze(-1), 1.0 / R
         weighted = (W * weights.unsqueeze(-1)).mT
         return replace(

@@ -8,7 +8,7 @@ import torch
 from gpytorch.kernels import Kernel
 from torch import Size, Tensor
 
-from bo_stream.mathematics.decoupled.state import DecoupledState, Prior
+from bo_stream.mathematics.decoupled.state import DecoupledState, Hyperparameters
 from bo_stream.mathematics.decoupled.update import folded_mean
 from bo_stream.mathematics.inducing.state import eye, solve
 from bo_stream.mathematics.posterior.expansion import Expansion, on_nodes
@@ -47,7 +47,7 @@ class DecoupledProcess(ExpandedProcess):
     mean: Tensor
 
     @classmethod
-    def of(cls, state: DecoupledState, prior: Prior) -> DecoupledProcess:
+    def of(cls, state: DecoupledState, prior: Hyperparameters) -> DecoupledProcess:
         """From a state under these hyperparameters: O(r M + M^2)."""
         past, own = state.past, state.window.rows()
         a = own.A @ own.w
@@ -56,7 +56,7 @@ class DecoupledProcess(ExpandedProcess):
         return cls(prior.kernel, *sparse, own.X.clone(), own.w.clone(), prior.mean)
 
     def at(self, X: Tensor) -> FactorGaussian:
-        """The law at points ``batch x q x d``: O((M^2 + r) q), in one solve for the whole batch."""
+        """The joint posterior at points ``batch x q x d``: O((M^2 + r) q), in one solve."""
         shape, flat = X.shape[:-1], X.reshape(-1, X.shape[-1])
         K = cross_kernel(self.kernel, flat, torch.cat([self.Z, self.X]))
         M = len(self.Z)

@@ -1,9 +1,8 @@
-"""An even sample of all rows of a stream, for what must not be learned from the rows that stay.
+"""An evenly spread sample of all rows of a stream, from which hyperparameters are learned.
 
-The window keeps the rows that the inducing points tell least of, those of large residuals among
-them: noise learned from it would be too large. Row i of the stream has the rank ``i phi mod 1``,
-with phi the golden ratio: ranks of any stretch of rows are spread evenly, so that the rows of
-lowest rank are too.
+The window keeps the rows that the inducing points explain least, so noise learned from it would be
+too large. Row i of the stream has the rank ``i phi mod 1``, with phi the golden ratio. The ranks of
+any stretch of rows are evenly spread, and so are the rows of lowest rank.
 """
 
 from __future__ import annotations

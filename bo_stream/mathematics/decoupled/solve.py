@@ -2,11 +2,11 @@
 
     (k_D(R, R) + D) w = y - m_D,    k_D = K + A'(B_D^-1 - I) A,    B_D = I + G_D
 
-by conjugate gradients from the coefficients of before. The preconditioner is the inverse of the
-system in which the inducing points tell all, ``(A'B_D^-1 A + D)^-1 = D^-1 - D^-1 A'(I + G)^-1 A
-D^-1``, with the factor of the covariance. It suffices where noise is not far below what the
-inducing points leave unexplained. Elsewhere hundreds of iterations would be needed: a factorisation
-of the whole system is cheaper then, and takes over.
+by conjugate gradients from the previous coefficients. The preconditioner is the inverse of the
+system without the variance that the inducing points leave unexplained, ``(A'B_D^-1 A + D)^-1 =
+D^-1 - D^-1 A'(I + G)^-1 A D^-1``. It needs only the factor of the covariance. If the noise is far
+below the unexplained variance, hundreds of iterations would be needed, and the whole system is
+factorised instead.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from bo_stream.mathematics.linalg import chol_psd
 __all__ = ["System"]
 
 DIRECT = 256
-"""Rows up to which a factorisation is as quick as iterating."""
+"""Rows up to which a factorisation is as fast as iterations."""
 FEWEST, ROWS_EACH = 24, 64
-"""Iterations that are made before factorising: so many, and one more for every so many rows."""
+"""Iterations before factorising: the first number, plus one for each so many rows."""
 
 
 @dataclass(frozen=True)
 class System:
-    """One system.
+    """The system ``(K + D) w = b``.
 
     Attributes:
         K: ``k_D(R, R)``, ``r x r``.
@@ -52,27 +52,28 @@ class System:
         a = torch.cholesky_solve((self.A @ u)[:, None], self.L_B)[:, 0]
         return u - (self.A.mT @ a) / self.d
 
-    def solved(self, b: Tensor, start: Tensor, tolerance: float) -> Tensor:
+    def solved(self, b: Tensor, start: Tensor, tolerance: float, direct: int = DIRECT) -> Tensor:
         """``w`` whose residual is at most so many noise standard deviations in any row.
 
         Args:
             b: Right-hand side, ``r``.
             start: Coefficients to start from, ``r``.
-            tolerance: In noise standard deviations: the result is exact for targets moved by that.
+            tolerance: Largest residual of a row, in noise standard deviations.
+            direct: Rows up to which the system is factorised.
         """
-        if len(b) <= DIRECT:
+        if len(b) <= direct:
             return self._factored(b, start)
         w, found = self._iterated(b, start, tolerance, FEWEST + len(b) // ROWS_EACH)
         return w if found else self._factored(b, w)
 
     def _iterated(self, b: Tensor, w: Tensor, tolerance: float, most: int) -> tuple[Tensor, bool]:
-        """Conjugate gradients, and whether they got there."""
+        """Conjugate gradients, and whether they converged."""
         limit = tolerance * self.d.sqrt()
         r = b - self.times(w)
         p, old = torch.zeros_like(r), r.new_ones(())
         for _ in range(most):
             if bool((r.abs() <= limit).all()):
-                # the recursion is not the residual itself: look before it is believed
+                # the recursion drifts from the residual: compute it
                 r = b - self.times(w)
                 if bool((r.abs() <= limit).all()):
                     return w, True

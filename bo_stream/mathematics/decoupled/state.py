@@ -6,7 +6,7 @@ With ``L L' = K(Z, Z)`` (and a nugget) and ``A = L^-1 K(Z, X)``, all data are in
     cov(x, z) = k(x, z) - A_x'A_z + A_x'(I + G)^-1 A_z,    G = G_D + A_R D_R^-1 A_R',
 
 where ``G_D`` holds the data that have left the window, and the window's rows R have coefficients w
-in the mean. The letters of MATHS 6.1: ``alpha = Z u R``, ``beta = Z``, ``B = L^-T G L^-1``.
+in the mean. In the letters of MATHS 6.1: ``alpha = Z u R``, ``beta = Z``, ``B = L^-T G L^-1``.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from bo_stream.mathematics.inducing.bounds import merged_moments, moments_of
 from bo_stream.mathematics.inducing.state import Batch, SGPRState, empty_state
 from bo_stream.mathematics.shapes import nested, shaped
 
-__all__ = ["DecoupledState", "Prior", "Window"]
+__all__ = ["DecoupledState", "Hyperparameters", "Window"]
 
 
 @dataclass(frozen=True)
-class Prior:
-    """The hyperparameters of a moment, frozen.
+class Hyperparameters:
+    """Frozen hyperparameters.
 
     Attributes:
         kernel: The kernel.
         mean: The constant prior mean, 0-dim.
-        scale: What multiplies the noise that is held, 0-dim.
-        numbers: All of them as numbers, by which they are told from others.
+        scale: Scale of the noise held, 0-dim.
+        numbers: All of them as numbers, for comparison.
     """
 
     kernel: Kernel
@@ -45,7 +45,7 @@ class Prior:
 
 @dataclass(frozen=True)
 class Window:
-    """Rows that the mean is exact on, and after them room that is not in use.
+    """Rows on which the mean is exact, followed by free room.
 
     Attributes:
         X: Points, ``r x d``.
@@ -54,7 +54,7 @@ class Window:
         w: Coefficients in the mean, ``r``.
         A: ``L^-1 K(Z, X)``, ``M x r``.
         K: ``k_D(X, X)``, covariances given what was folded, ``r x r``.
-        held: How many rows are in use, 0-dim; the others are blank.
+        held: Number of rows in use, 0-dim.
     """
 
     X: Tensor = shaped("r d")
@@ -74,22 +74,22 @@ class Window:
 
     @property
     def size(self) -> int:
-        """How many rows are in use."""
+        """Number of rows in use."""
         return int(self.held)
 
     def rows(self) -> Window:
-        """The rows in use, without the room after them: views."""
+        """Views of the rows in use."""
         n = self.size
         lines = self.X[:n], self.y[:n], self.noise[:n], self.w[:n]
         return Window(*lines, self.A[:, :n], self.K[:n, :n], self.held)
 
     def batch(self, scale: Tensor) -> Batch:
-        """The rows in use as data, their noise scaled."""
+        """The rows in use as data, with scaled noise."""
         own = self.rows()
         return Batch(own.X, own.y, scale * own.noise)
 
     def with_room(self, rows: int) -> Window:
-        """The same rows, copied, with room for so many in all."""
+        """A copy with room for this many rows in all."""
         n, own = self.size, self.rows()
         free = rows - n
         X = torch.cat([own.X, own.X.new_zeros(free, own.X.shape[-1])])
@@ -101,7 +101,7 @@ class Window:
         return Window(X, y, noise, w, A, K, self.held)
 
     def kept(self, index: Tensor, rows: int) -> Window:
-        """Some of the rows, with room for so many in all."""
+        """Some of the rows, with room for this many in all."""
         own = self.rows()
         lines = own.X[index], own.y[index], own.noise[index], own.w[index]
         held = torch.full_like(self.held, len(index))
@@ -111,7 +111,7 @@ class Window:
 
 @dataclass(frozen=True)
 class DecoupledState:
-    """What is known about the function: O(M^2 + r^2) numbers however much was absorbed.
+    """State of the stream: O(M^2 + r^2) numbers, whatever n is.
 
     Attributes:
         past: Inducing points, and the likelihood of their values by rows that left the window:
@@ -120,10 +120,10 @@ class DecoupledState:
         L_B: ``chol(I + G)``, ``M x M``.
         L_D: ``chol(I + G_D)``, ``M x M``.
         window: The rows that have not left.
-        waiting: Data conditioned on, noise before any learned scale: exact on top of the law of the
-            rest (MATHS 1), and absorbed with the next batch.
+        waiting: Data conditioned on exactly (MATHS 1), to be absorbed with the next batch; noise
+            before any learned scale.
         sample: Rows that hyperparameters are learned from.
-        folded: How many rows have left the window, 0-dim.
+        folded: Number of rows that have left the window, 0-dim.
         batches: Number of batches absorbed, 0-dim.
         target_moments: Number, mean and squared deviations of all targets absorbed.
         made_with: The hyperparameters that factors and coefficients were made with, ``p``.
@@ -142,7 +142,7 @@ class DecoupledState:
     made_with: Tensor = shaped("p")
 
     @classmethod
-    def empty(cls, dim: int, jitter: float, prior: Prior) -> Self:
+    def empty(cls, dim: int, jitter: float, prior: Hyperparameters) -> Self:
         """Before any data."""
         zero = torch.zeros((), dtype=torch.float64)
         past = empty_state(zero.new_zeros(0, dim), prior.mean.to(zero), jitter)
@@ -167,14 +167,14 @@ class DecoupledState:
         return n, mean, squares
 
     def counted(self, y: Tensor) -> Self:
-        """With one more batch of targets in the books."""
+        """With one more batch of targets counted."""
         moments = merged_moments(self.moments(), moments_of(y))
         known = self.target_moments.new_tensor(moments)
         return replace(self, target_moments=known, batches=self.batches + 1)
 
     def rescaled(self, shift: Tensor, factor: Tensor, known_noise: bool) -> Self:
-        """Rows and the likelihood of the folded ones for targets ``(y - shift) / factor`` (0-dim
-        both); `renewed` makes the rest anew.
+        """The rows, and the likelihood of the folded rows, for targets ``(y - shift) / factor``;
+        `renewed` computes the rest.
         """
         s, f = shift, factor
         precision = f.square() if known_noise else torch.ones_like(f)

@@ -1,8 +1,8 @@
 """How a decoupled state absorbs data (MATHS 6.8, steps 1 to 5).
 
-Inducing points are chosen, rows join the window and the covariance, the mean is solved for, and
-rows beyond the window's size are folded into the inducing points, those of least contribution
-first: the same sums as in online SGPR (MATHS 3.3).
+Rows are added to the window and to the covariance, and the mean is solved for. Then rows beyond the
+window's size are folded into the inducing points, those of least contribution first, as in online
+SGPR (MATHS 3.3).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from bo_stream.mathematics.decoupled.solve import System
-from bo_stream.mathematics.decoupled.state import DecoupledState, Prior, Window
+from bo_stream.mathematics.decoupled.state import DecoupledState, Hyperparameters, Window
 from bo_stream.mathematics.inducing.state import (
     Batch,
     SGPRState,
@@ -30,21 +30,21 @@ __all__ = [
     "Limits",
     "absorbed",
     "folded_mean",
-    "law",
     "on_points",
     "rebuilt",
     "renewed",
     "restarted",
+    "sparse_posterior",
 ]
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What a stream may keep, and how closely the mean is solved for.
+    """Limits of what a stream keeps, and the tolerance of the mean.
 
     Attributes:
         window: Rows kept after folding.
-        slack: Rows beyond these before any is folded.
+        slack: Rows beyond these before some are folded.
         sample: Rows kept for hyperparameters.
         tolerance: In noise standard deviations.
     """
@@ -55,20 +55,22 @@ class Limits:
     tolerance: float
 
     def room(self, rows: int) -> int:
-        """Rows allocated for so many: from a full window on, always the same."""
+        """Rows to allocate: constant once the window is full."""
         return rows if rows < self.window else max(rows, self.window + self.slack)
 
 
-def absorbed(state: DecoupledState, rows: Batch, prior: Prior, limits: Limits) -> DecoupledState:
-    """The state given a batch, its inducing points as they are.
+def absorbed(
+    state: DecoupledState, rows: Batch, prior: Hyperparameters, limits: Limits
+) -> DecoupledState:
+    """The state after a batch, with the same inducing points.
 
-    O(r^2 + r M) for each iteration of the solves, and O(q M^2 + M^3 + r^2) beside them. A batch
-    larger than the window passes through it in parts.
+    O(r^2 + r M) for each iteration of the solves, and O(q M^2 + M^3 + r^2) in addition. A batch
+    larger than the window is absorbed in parts.
 
     Args:
-        state: The state, under the hyperparameters of now.
+        state: The state, under the current hyperparameters.
         rows: The batch, its noise before any learned scale.
-        prior: The hyperparameters of now.
+        prior: The current hyperparameters.
         limits: What is kept.
     """
     X, y, noise = rows.X, rows.y, rows.noise
@@ -87,8 +89,8 @@ def absorbed(state: DecoupledState, rows: Batch, prior: Prior, limits: Limits) -
     return state
 
 
-def law(state: DecoupledState, prior: Prior) -> SGPRState:
-    """Everything absorbed as an online sparse GP: what growth policies see."""
+def sparse_posterior(state: DecoupledState, prior: Hyperparameters) -> SGPRState:
+    """The posterior of an online sparse GP with the same inducing points, for growth policies."""
     own = state.window.rows()
     c = state.past.c + own.A @ ((own.y - prior.mean) / (prior.scale * own.noise))
     kappa = 0.5 * solve(state.L_B, c).square().sum() - state.L_B.diagonal().log().sum()
@@ -96,21 +98,23 @@ def law(state: DecoupledState, prior: Prior) -> SGPRState:
 
 
 def folded_mean(state: DecoupledState) -> Tensor:
-    """``B_D^-1 c_D``: what the folded rows say of the whitened values at Z, ``M``."""
+    """``B_D^-1 c_D``: posterior mean of the whitened values at Z given the folded rows, ``M``."""
     return torch.cholesky_solve(state.past.c[:, None], state.L_D)[:, 0]
 
 
-def on_points(state: DecoupledState, Z: Tensor, old_index: Tensor, prior: Prior) -> DecoupledState:
+def on_points(
+    state: DecoupledState, Z: Tensor, old_index: Tensor, prior: Hyperparameters
+) -> DecoupledState:
     """The state on other inducing points; the mean is not solved for again.
 
-    Points that are added change nothing of the folded law; those that are dropped leave behind what
-    the others can hold (MATHS 3.3).
+    Points that are added do not change the posterior given the folded rows; information at points
+    that are dropped is projected on the others (MATHS 3.3).
 
     Args:
-        state: The state, under the hyperparameters of now.
+        state: The state, under the current hyperparameters.
         Z: Inducing points, ``M x d``.
-        old_index: Where each of the old ones is kept, -1 where it is dropped.
-        prior: The hyperparameters of now.
+        old_index: Row in Z of each old inducing point, -1 if dropped.
+        prior: The current hyperparameters.
     """
     size = len(old_index)
     added = torch.equal(old_index, torch.arange(size, device=Z.device))
@@ -120,10 +124,11 @@ def on_points(state: DecoupledState, Z: Tensor, old_index: Tensor, prior: Prior)
     return state if added or not int(state.folded) else _with_kernel(state, prior)
 
 
-def renewed(state: DecoupledState, prior: Prior, limits: Limits) -> DecoupledState:
-    """The state under other hyperparameters: factors anew, the folded law carried over, solved.
+def renewed(state: DecoupledState, prior: Hyperparameters, limits: Limits) -> DecoupledState:
+    """The state under other hyperparameters: factors computed anew, folded rows carried over,
+    and coefficients solved for.
 
-    O(r^2 d + r M^2 + M^3), and the solve.
+    O(r^2 d + r M^2 + M^3) and the solve.
     """
     if torch.equal(state.made_with, prior.numbers):
         return state
@@ -135,33 +140,35 @@ def rebuilt(
     before: SGPRState,
     Z: Tensor,
     old_index: Tensor,
-    prior: Prior,
+    prior: Hyperparameters,
     limits: Limits,
 ) -> DecoupledState:
     """The same on other inducing points, chosen from `restarted` (``before``)."""
     return _remade(state, _moved(before, Z, old_index, prior), prior, limits)
 
 
-def restarted(state: DecoupledState, prior: Prior) -> SGPRState:
-    """The law that inducing points are chosen from once more: of the folded rows alone."""
+def restarted(state: DecoupledState, prior: Hyperparameters) -> SGPRState:
+    """The posterior given the folded rows alone, from which inducing points are chosen again."""
     if int(state.folded):
         return rebase(state.past, prior.kernel, prior.mean)[0]
     return empty_state(state.past.Z, prior.mean, state.past.jitter)
 
 
-def _moved(past: SGPRState, Z: Tensor, old_index: Tensor, prior: Prior) -> SGPRState:
-    """A law under the hyperparameters of now on other inducing points (MATHS 3.3)."""
+def _moved(past: SGPRState, Z: Tensor, old_index: Tensor, prior: Hyperparameters) -> SGPRState:
+    """A posterior under the current hyperparameters on other inducing points (MATHS 3.3)."""
     nothing = Batch(past.Z[:0], past.c[:0], past.c[:0])
     return update(past, nothing, prior.kernel, past.mean, Z, old_index, same_kernel=True).state
 
 
-def _remade(state: DecoupledState, past: SGPRState, prior: Prior, limits: Limits) -> DecoupledState:
-    """With this law of the folded rows, and all else anew."""
+def _remade(
+    state: DecoupledState, past: SGPRState, prior: Hyperparameters, limits: Limits
+) -> DecoupledState:
+    """With this posterior given the folded rows, and all else computed anew."""
     state = _crossed(replace(state, past=past, made_with=prior.numbers), prior)
     return _solved(_with_kernel(state, prior), prior, limits)
 
 
-def _crossed(state: DecoupledState, prior: Prior) -> DecoupledState:
+def _crossed(state: DecoupledState, prior: Hyperparameters) -> DecoupledState:
     """With ``A``, ``G`` and factors of the present inducing points: O(r M^2 + M^3)."""
     past, n = state.past, state.window.size
     window = replace(state.window, A=past.c.new_zeros(past.size, len(state.window.y)))
@@ -172,17 +179,17 @@ def _crossed(state: DecoupledState, prior: Prior) -> DecoupledState:
     return _weighed(state, past.G, own.A, prior.scale * own.noise)
 
 
-def _with_kernel(state: DecoupledState, prior: Prior) -> DecoupledState:
-    """With covariances of the window's rows anew: O(r^2 (d + M))."""
+def _with_kernel(state: DecoupledState, prior: Hyperparameters) -> DecoupledState:
+    """With covariances of the window's rows computed again: O(r^2 (d + M))."""
     window, n = state.window.with_room(len(state.window.y)), state.window.size
     if n:
         own = window.rows()
-        window.K[:n, :n] = dense(prior.kernel, own.X) + _told(state, own.A, own.A)
+        window.K[:n, :n] = dense(prior.kernel, own.X) + _folded_part(state, own.A, own.A)
     return replace(state, window=window)
 
 
-def _told(state: DecoupledState, A: Tensor, other: Tensor) -> Tensor:
-    """``k_D - k = A'(B_D^-1 - I) A`` between rows; nothing while none is folded."""
+def _folded_part(state: DecoupledState, A: Tensor, other: Tensor) -> Tensor:
+    """``k_D - k = A'(B_D^-1 - I) A`` between rows; zero before any row is folded."""
     if not int(state.folded):
         return A.new_zeros(())
     return (torch.cholesky_solve(A, state.L_D) - A).mT @ other
@@ -201,7 +208,12 @@ def _weighed(state: DecoupledState, G: Tensor, A: Tensor, d: Tensor) -> Decouple
 
 
 def _joined(
-    state: DecoupledState, X: Tensor, y: Tensor, noise: Tensor, prior: Prior, limits: Limits
+    state: DecoupledState,
+    X: Tensor,
+    y: Tensor,
+    noise: Tensor,
+    prior: Hyperparameters,
+    limits: Limits,
 ) -> DecoupledState:
     """Rows at the end of the window, with coefficients of zero: O(q M^2 + r^2)."""
     n, past = state.window.size, state.past
@@ -211,7 +223,7 @@ def _joined(
     if past.size:
         A = solve(past.L, dense(prior.kernel, past.Z, X))
     window.X[n:m], window.y[n:m], window.noise[n:m], window.A[:, n:m] = X, y, noise, A
-    cross = dense(prior.kernel, X, window.X[:m]) + _told(state, A, window.A[:, :m])
+    cross = dense(prior.kernel, X, window.X[:m]) + _folded_part(state, A, window.A[:, :m])
     window.K[n:m, :m], window.K[:n, n:m] = cross, cross[:, :n].mT
     window = replace(window, held=torch.full_like(window.held, m))
     return _weighed(replace(state, window=window), state.G, A, prior.scale * noise)
@@ -220,7 +232,7 @@ def _joined(
 def least(own: Window, variances: Tensor) -> Tensor:
     """Rows in the order in which they are folded: of least ``|w| sqrt(k(x, x) - |A|^2)`` first.
 
-    It is what the mean's norm owes to the part of a row that the inducing points cannot hold.
+    This is the norm of the part of the mean that the inducing points cannot represent.
 
     Args:
         own: The rows.
@@ -230,8 +242,8 @@ def least(own: Window, variances: Tensor) -> Tensor:
     return (own.w.abs() * missed.sqrt()).argsort(stable=True)
 
 
-def _folded(state: DecoupledState, prior: Prior, limits: Limits) -> DecoupledState:
-    """Without the rows that say least: ``G_D += A D^-1 A'``, and ``c_D`` likewise (step 4)."""
+def _folded(state: DecoupledState, prior: Hyperparameters, limits: Limits) -> DecoupledState:
+    """Without the rows of least contribution: ``G_D += A D^-1 A'``, likewise ``c_D`` (step 4)."""
     own = state.window.rows()
     order = least(own, diagonal(prior.kernel, own.X))
     go, stay = order[: len(order) - limits.window], order[len(order) - limits.window :]
@@ -250,7 +262,7 @@ def _folded(state: DecoupledState, prior: Prior, limits: Limits) -> DecoupledSta
     return replace(state, past=past, L_D=_factor(G), window=window, folded=folded)
 
 
-def _solved(state: DecoupledState, prior: Prior, limits: Limits) -> DecoupledState:
+def _solved(state: DecoupledState, prior: Hyperparameters, limits: Limits) -> DecoupledState:
     """With coefficients for the window as it is (step 3)."""
     own = state.window.rows()
     if not len(own.y):

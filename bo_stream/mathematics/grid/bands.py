@@ -1,9 +1,10 @@
-"""Sums of outer products of interpolation rows on a large grid, by pairs of nodes per dimension.
+"""A matrix of statistics on a large grid, stored by pairs of nodes in each dimension.
 
 A row of W is a product over dimensions, ``w_i = prod_k w_k[i_k]``, and in each dimension it touches
 four neighbouring nodes. So an entry of ``A = W'R^-1 W`` depends, in each dimension, on an unordered
-pair of nodes at most three apart, of which ``n_k`` nodes have ``4 n_k``: A is ``4^d m`` numbers,
-exactly. The pair of nodes i and ``i + s`` has the number ``4 i + s``; those off the grid stay zero.
+pair of nodes at most three apart. A dimension of ``n_k`` nodes has ``4 n_k`` such pairs, so A has
+``4^d m`` distinct numbers. The pair of nodes i and ``i + s`` has the number ``4 i + s``; pairs off
+the grid stay zero.
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ __all__ = ["REACH", "BandRows", "axis_rows", "pair_count"]
 REACH = 4
 """Nodes that a point is interpolated from, in each dimension."""
 AT_ONCE = 2**18
-"""Products formed at a time when outer products are summed."""
+"""Products computed at a time when outer products are summed."""
 
 
 def axis_rows(rows: Interpolation, sizes: Sequence[int]) -> list[tuple[Tensor, Tensor]]:
-    """The factors of the rows in each dimension: nodes and weights, ``batch x q x 4``."""
+    """Factors of interpolation rows: nodes and weights in each dimension, ``batch x q x 4``."""
     d = len(sizes)
     weight, factors = rows.weight.unflatten(-1, (REACH,) * d), []
     for k, size in enumerate(sizes):
@@ -42,7 +43,7 @@ def axis_rows(rows: Interpolation, sizes: Sequence[int]) -> list[tuple[Tensor, T
 
 @dataclass(frozen=True)
 class BandRows:
-    """Rows of W for a batch of ``n`` points, to be summed by pairs of nodes."""
+    """Rows of W for ``n`` points, whose outer products are added by pairs of nodes."""
 
     rows: Interpolation
     sizes: tuple[int, ...]

@@ -1,15 +1,15 @@
-"""A of a large grid in an eigenbasis, from its sums by pairs of nodes [MATHS 2.7].
+"""The statistics of a grid in an eigenbasis [MATHS 2.7].
 
 ``F'A F`` for features ``F = prod_k V_k`` needs, in each dimension, the products of two columns of
-``V_k`` over pairs of nodes. These products span few dimensions. A is put on them once, and serves
-any features whose products lie in the same span: those of longer lengthscales and of somewhat
-shorter ones. What it costs does not depend on the number of observations.
+``V_k`` over pairs of nodes. These products span few dimensions. On a large grid A is projected on
+this span once. The projection serves all features whose products lie in the span: those of longer
+and of slightly shorter lengthscales. Its cost does not depend on the number of observations.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 import torch.nn.functional as F
@@ -18,22 +18,65 @@ from torch import Tensor
 from bo_stream.mathematics.grid.bands import REACH
 from bo_stream.mathematics.grid.eigenbasis import Eigenbasis
 from bo_stream.mathematics.grid.kronecker import kron_right
+from bo_stream.mathematics.grid.state import BandState, GridState
 
-__all__ = ["Compressed", "node_pairs"]
+__all__ = ["Compressed", "CompressedStatistics", "node_pairs"]
 
 SPAN = 1e-11
 """Relative size below which directions of the products are left out of the span."""
-SERVES = 1e-9
+SERVES = 1e-10
 """Largest share of the products that may lie outside of the span."""
+WIDER = 1e-2
+"""The span is made with eigenvectors down to this share of the smallest eigenvalue kept."""
+
+
+@dataclass(eq=False)
+class CompressedStatistics:
+    """What depends on a state alone, kept for evaluations at other hyperparameters.
+
+    Attributes:
+        totals: ``W'R^-1 1``, ``1'R^-1 y`` and ``1'R^-1 1`` of all outputs.
+        compressed: The projected A of a large grid, by output.
+    """
+
+    totals: tuple[Tensor, Tensor, Tensor] | None = None
+    compressed: dict[int, Compressed] = field(default_factory=dict)
+
+    def totals_of(self, state: GridState) -> tuple[Tensor, Tensor, Tensor]:
+        """The totals, computed on the first call."""
+        self.totals = state.totals() if self.totals is None else self.totals
+        return self.totals
+
+    def gram(
+        self, state: GridState, output: int, basis: Eigenbasis, factors: Sequence[Tensor]
+    ) -> Tensor:
+        """``F'A F`` for the features F of a basis, its lower triangle.
+
+        Args:
+            state: The state.
+            output: The output whose A is meant.
+            basis: The eigenbasis.
+            factors: The kernel's amplitude and unit-diagonal factors, which it was made from.
+        """
+        A = state.A[min(output, len(state.A) - 1)]
+        if not isinstance(state, BandState):
+            return basis.of_nodes(basis.of_nodes(A).mT)
+        compressed = self.compressed.get(output)
+        gram = None if compressed is None else compressed.gram(basis)
+        if gram is None:
+            wider = Eigenbasis.of(basis.grid, factors[0], factors[1:], WIDER * basis.share)
+            self.compressed[output] = compressed = Compressed.of(A, wider)
+            gram = compressed.gram(basis)
+        return torch.as_tensor(gram)
 
 
 @dataclass(frozen=True)
 class Compressed:
-    """One output's A on products of eigenvectors.
+    """One output's A, projected on a span of products of eigenvectors.
 
     Attributes:
         spans: Per dimension, an orthonormal basis of products, ``R_k x 4 n_k``.
-        M: A on these, ``R_1 x R_2 x R_3``; ones for missing dimensions.
+        M: The projection, ``R_1 x R_2 x R_3``; sizes of missing dimensions are 1.
     """
 
     spans: tuple[Tensor, ...]
@@ -41,11 +84,11 @@ class Compressed:
 
     @classmethod
     def of(cls, A: Tensor, wider: Eigenbasis) -> Compressed:
-        """A put on the products of these eigenvectors: O((4 n_k)^d R_k).
+        """A projected on the products of these eigenvectors: O((4 n_k)^d R_k).
 
         Args:
-            A: Summed by pairs of nodes (`bo_stream.mathematics.grid.bands`).
-            wider: Eigenvectors down to smaller eigenvalues than will be asked for.
+            A: Stored by pairs of nodes (`bo_stream.mathematics.grid.bands`).
+            wider: More eigenvectors than the features need.
         """
         spans = []
         for V in wider.vectors:
@@ -55,7 +98,7 @@ class Compressed:
         return cls(tuple(spans), kron_right(A.unsqueeze(0), spans).reshape(shape))
 
     def gram(self, basis: Eigenbasis) -> Tensor | None:
-        """``F'A F``, its lower triangle, or None where the products lie outside of the span."""
+        """``F'A F``, its lower triangle, or None if the products lie outside of the span."""
         products = []
         for V, span in zip(basis.vectors, self.spans, strict=True):
             pairs = node_pairs(V)

@@ -1,9 +1,9 @@
-"""Evidence and posterior on a grid from the points themselves, while there are fewer than nodes.
+"""Evidence and posterior on a grid from the observations, while they are few.
 
-The first observations need no ``m x m`` factorisation: with the root ``A = (W'R^-1/2)(W'R^-1/2)'``
-(MATHS 2.3, eqs. 11 and 12) everything goes through the ``n x n`` matrix ``W K W' + s2 R``. For a
-product kernel ``W K W'`` is a product over dimensions of such matrices, and ``K`` is not needed
-before the posterior is. The rows are made anew of points held as state.
+With the root ``A = (W'R^-1/2)(W'R^-1/2)'`` (MATHS 2.3, eqs. 11 and 12) all is computed from the
+``n x n`` matrix ``W K W' + s2 R``. For a product kernel ``W K W'`` is an elementwise product over
+dimensions, and K is needed only for the posterior at the nodes. The points are held in the state,
+and their rows W are computed again for each evaluation.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import torch
 import torch.nn.functional as F
@@ -23,13 +23,19 @@ from bo_stream.mathematics.linalg import chol_psd
 from bo_stream.mathematics.sufficient_statistics.evidence import attach
 from bo_stream.mathematics.sufficient_statistics.roots import BLOCK
 
-__all__ = ["DensePrior", "ProductPrior", "RowFactorisation", "RowPrior", "evidence_from_rows"]
+__all__ = [
+    "DensePrior",
+    "ProductPrior",
+    "DataSpaceFactorisation",
+    "DataSpacePrior",
+    "evidence_from_data",
+]
 
 
-class RowPrior(Protocol):
-    """The prior of grid values, as far as the rows of a few points ask about it."""
+class DataSpacePrior(Protocol):
+    """The prior covariance of the values at n points on a grid."""
 
-    def detached(self) -> RowPrior:
+    def detached(self) -> DataSpacePrior:
         """The same, without gradient."""
         ...
 
@@ -44,7 +50,7 @@ class RowPrior(Protocol):
 
 @dataclass(frozen=True)
 class ProductPrior:
-    """Of ``amplitude * K_1 x .. x K_d``: products over dimensions throughout.
+    """Of the product kernel ``amplitude * K_1 x .. x K_d``.
 
     Attributes:
         amplitude: 0-dim.
@@ -62,7 +68,7 @@ class ProductPrior:
         return ProductPrior(self.amplitude.detach(), kernels, self.rows)
 
     def covariance(self) -> Tensor:
-        """``W K W'``: O(d n^2), beside what small factors cost."""
+        """``W K W'``: O(d n^2) and the products of one dimension each."""
         factors = [W @ K @ W.mT for K, W in zip(self.kernels, self.rows, strict=True)]
         return self.amplitude * flushed(math.prod(factors[1:], start=factors[0]))
 
@@ -77,7 +83,7 @@ class ProductPrior:
 
 @dataclass(frozen=True)
 class DensePrior:
-    """Of a kernel matrix that is no product.
+    """Of a kernel that is not a product.
 
     Attributes:
         values: The kernel at the differences of the nodes (`Grid.differences`).
@@ -95,9 +101,7 @@ class DensePrior:
 
     def covariance(self) -> Tensor:
         """``W K W'``: O(m^2 + n m 4^d + n^2 4^d)."""
-        index, weight = self.rows.index, self.rows.weight
-        covariance: Tensor = _Congruence.apply(self.values, self.grid, index, weight)
-        return covariance
+        return _rows_times(self.rows, self.nodes()[1].mT.contiguous())
 
     def nodes(self) -> tuple[Tensor, Tensor]:
         """``K`` and ``W K``: O(m^2 + n m 4^d)."""
@@ -105,34 +109,16 @@ class DensePrior:
         return K, _rows_times(self.rows, K)
 
 
-class _Congruence(torch.autograd.Function):
-    """``W K W'`` of the kernel's values at differences of nodes, differentiable once."""
-
-    @staticmethod
-    def forward(ctx: Any, values: Tensor, grid: Grid, index: Tensor, weight: Tensor) -> Tensor:
-        ctx.grid, rows = grid, Interpolation(index, weight)
-        ctx.save_for_backward(index, weight)
-        return _rows_times(rows, _rows_times(rows, grid.spread(values)).mT.contiguous())
-
-    @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, G: Tensor) -> tuple[Tensor, None, None, None]:
-        m, rows = ctx.grid.m, Interpolation(*ctx.saved_tensors)
-        half = _transposed_times(rows, G, m)
-        whole = _transposed_times(rows, half.mT.contiguous(), m)
-        return ctx.grid.collect(whole), None, None, None
-
-
 @dataclass(frozen=True)
-class RowFactorisation:
-    """What one evaluation leaves for the posterior at the same hyperparameters."""
+class DataSpaceFactorisation:
+    """Factorisation of ``W K W' + s2 R``, kept for the posterior at the same hyperparameters."""
 
-    prior: RowPrior
+    prior: DataSpacePrior
     L: Tensor
     h: Tensor
     mean: Tensor
 
-    def cache(self) -> tuple[Tensor, Tensor]:
+    def node_values(self) -> tuple[Tensor, Tensor]:
         """``m_u`` (with the constant mean added) and ``S_u = K - E'E``, ``E = L^-1 W K``."""
         K, WK = self.prior.nodes()
         E = torch.linalg.solve_triangular(self.L, WK, upper=False)
@@ -144,15 +130,15 @@ class RowFactorisation:
         return E.mT @ self.h + self.mean, S
 
 
-def evidence_from_rows(
-    prior: RowPrior, y: Tensor, r: Tensor, s2: Tensor, c: Tensor, profile_mean: bool
-) -> tuple[Tensor, RowFactorisation]:
+def evidence_from_data(
+    prior: DataSpacePrior, y: Tensor, r: Tensor, s2: Tensor, c: Tensor, profile_mean: bool
+) -> tuple[Tensor, DataSpaceFactorisation]:
     """Log evidence of one output, differentiable (once) in the prior, s2 and c.
 
-    Cost: O(n^3), beside that of ``prior.covariance``.
+    Costs O(n^3) and ``prior.covariance``.
 
     Args:
-        prior: Of the grid values.
+        prior: The prior covariance.
         y: ``n`` targets.
         r: ``n`` noise variances, before s2.
         s2: 0-dim noise scale.
@@ -165,30 +151,17 @@ def evidence_from_rows(
         L.diagonal().add_(s2 * r)
         L = chol_psd(L)
         H = torch.linalg.solve_triangular(L, torch.stack([y, torch.ones_like(y)], -1), upper=False)
-        mean = (H[:, 1] @ H[:, 0]) / (H[:, 1] @ H[:, 1]) if profile_mean else c.detach().clone()
+        best = profile_mean and n > 0
+        mean = (H[:, 1] @ H[:, 0]) / (H[:, 1] @ H[:, 1]) if best else c.detach().clone()
         h = H[:, 0] - mean * H[:, 1]
         value = -0.5 * (h @ h + n * math.log(2.0 * math.pi)) - L.diagonal().log().sum()
         alpha = torch.linalg.solve_triangular(L.mT, h.unsqueeze(-1), upper=True).squeeze(-1)
         G = torch.cholesky_inverse(L).neg_().addr_(alpha, alpha).mul_(0.5)
         gradients = [G, (r * G.diagonal()).sum(), alpha.sum()]
-    made = RowFactorisation(prior.detached(), L, h, mean)
+    made = DataSpaceFactorisation(prior.detached(), L, h, mean)
     return attach(value, [covariance, s2, c], gradients), made
 
 
 def _rows_times(rows: Interpolation, M: Tensor) -> Tensor:
     """``W M`` for ``m x p`` M."""
     return F.embedding_bag(rows.index, M, per_sample_weights=rows.weight, mode="sum")
-
-
-def _transposed_times(rows: Interpolation, M: Tensor, m: int) -> Tensor:
-    """``W' M`` for ``n x p`` M."""
-    nodes = rows.index.flatten()
-    order = nodes.argsort()
-    counts = nodes.bincount(minlength=m)
-    return F.embedding_bag(
-        order // rows.index.shape[-1],
-        M,
-        counts.cumsum(0) - counts,
-        per_sample_weights=rows.weight.flatten()[order],
-        mode="sum",
-    )

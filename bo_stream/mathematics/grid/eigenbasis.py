@@ -1,10 +1,10 @@
-"""The eigenbasis of a product kernel on a grid, without what is too small to matter [MATHS 2.7].
+"""A truncated eigenbasis of a product kernel on a grid [MATHS 2.7].
 
 With ``K_k = U_k D_k U_k'`` in each dimension, ``K = os K_1 x .. x K_d`` has the eigenvalues ``os
-prod_k D_k`` at multi-indices. Those above a share of the largest are kept: features ``os^(1/2)
-prod_k D_k^(1/2) U_k'w_k(x_k)`` of unit prior variance, whose process has the covariance ``w_x'K
-w_z`` less that of the eigenvectors left out. So what is used is a valid prior, whose variance is
-smaller than the grid's by no more than `Eigenbasis.dropped` says.
+prod_k D_k`` at multi-indices. The eigenvectors whose eigenvalue exceeds a share of the largest are
+kept, as features ``os^(1/2) prod_k D_k^(1/2) U_k'w_k(x_k)`` of unit prior variance. The truncated
+covariance is a valid prior, and `Eigenbasis.dropped` is the share of the prior variance that it
+lacks.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from torch import Tensor
 
 from bo_stream.mathematics.grid.kronecker import kron_left
 from bo_stream.mathematics.grid.nodes import Grid, interpolated_product
-from bo_stream.mathematics.posterior.moments import Back, leaf, taken_back
+from bo_stream.mathematics.posterior.moments import Pullback, leaf, pullback
 
 __all__ = ["Eigenbasis", "Features"]
 
 SHARES = (1e-6, 1e-7, 1e-8, 1e-10, 1e-12)
-"""Shares of the largest eigenvalue below which eigenvectors are left out, to choose from:"""
+"""Shares of the largest eigenvalue below which eigenvectors may be left out."""
 USUAL = 1e-8
-"""this one or smaller, unless it leaves more features than the next number."""
+"""The share is at most this one, unless more features than `FEW` remain."""
 FEW = 1500
 LIMIT = 1e-3
-"""Share of the prior variance that is never left out."""
+"""Largest share of the prior variance that may be left out."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Eigenbasis:
             P_k``.
         values: Per dimension, the eigenvalues of the unit-diagonal factor, ``P_k``.
         index: Multi-indices that are kept, sorted: ``r x d``.
-        place: Their numbers in the box of all, ``P_1 x .. x P_d``; -1 where one is left out.
+        place: The row of each multi-index in ``index``, ``P_1 x .. x P_d``; -1 if left out.
         share: Eigenvalues below this share of the largest are left out.
     """
 
@@ -60,12 +60,12 @@ class Eigenbasis:
     def of(
         cls, grid: Grid, amplitude: Tensor, kernels: Sequence[Tensor], share: float
     ) -> Eigenbasis:
-        """Of ``amplitude * K_1 x .. x K_d`` with unit diagonals: O(sum n_k^3).
+        """The eigenbasis of ``amplitude * K_1 x .. x K_d``: O(sum n_k^3).
 
         Args:
             grid: The nodes.
             amplitude: 0-dim.
-            kernels: ``n_k x n_k``.
+            kernels: ``n_k x n_k``, unit diagonals.
             share: Eigenvalues below this share of the largest are left out.
         """
         spectra = [torch.linalg.eigh(K) for K in kernels]
@@ -75,15 +75,15 @@ class Eigenbasis:
     def chosen(
         cls, grid: Grid, amplitude: Tensor, kernels: Sequence[Tensor], tolerance: float, most: int
     ) -> Eigenbasis:
-        """The smallest that leaves out little enough: O(sum n_k^3).
+        """The smallest eigenbasis within a tolerance: O(sum n_k^3).
 
         Args:
             grid: The nodes.
             amplitude: 0-dim.
             kernels: ``n_k x n_k``, unit diagonals.
             tolerance: Share of the prior variance that may be left out at a node.
-            most: Number of features at most, if no more than `LIMIT` of the prior variance is left
-                out then; else the result has more features.
+            most: Largest number of features, unless this would leave out more than `LIMIT` of the
+                prior variance.
         """
         spectra, best = [torch.linalg.eigh(K) for K in kernels], None
         many = cls._kept(grid, amplitude, spectra, USUAL).size > FEW
@@ -121,7 +121,7 @@ class Eigenbasis:
     def gradients(self, Y: Tensor) -> list[Tensor]:
         """Gradients of ``1/2 tr(Y R^-1 dK R^-T)`` in the amplitude and in each factor (MATHS 2.4).
 
-        Eigenvectors left out are taken to stay out.
+        The choice of eigenvectors is held fixed.
         """
         grads = [0.5 * Y.diagonal().sum() / self.amplitude]
         for V, D, T in zip(self.vectors, self.values, self.traces(Y), strict=True):
@@ -130,8 +130,8 @@ class Eigenbasis:
         return grads
 
     @property
-    def made_of(self) -> tuple[Tensor, ...]:
-        """Tensors that tell these functions from others."""
+    def defining_tensors(self) -> tuple[Tensor, ...]:
+        """Tensors that determine the features."""
         place = self.amplitude.new_tensor([*self.grid.origin, *self.grid.step])
         return place, self.amplitude, *self.vectors, self.index
 
@@ -145,19 +145,19 @@ class Eigenbasis:
         values: Tensor = _Features.apply(self.grid.place(X), self)
         return values
 
-    def sloped(self, X: Tensor) -> tuple[Tensor, Back]:
+    def sloped(self, X: Tensor) -> tuple[Tensor, Pullback]:
         """As `FeatureMap.sloped`."""
         with torch.enable_grad():
             points = leaf(X, True)
             places = self.grid.place(points)
-        return self.rows_at(places.detach(), slopes=True), taken_back(places, points)
+        return self.rows_at(places.detach(), slopes=True), pullback(places, points)
 
     def rows_at(self, places: Tensor, *, slopes: bool) -> Tensor:
-        """The features where points lie, with their derivatives in the place or without.
+        """The features at places on the grid, with their derivatives or without.
 
         Args:
             places: ``batch x q x d``.
-            slopes: Whether derivatives are wanted.
+            slopes: Whether to return derivatives.
 
         Returns:
             ``batch x q x (1 + d) x r``, or ``batch x q x 1 x r``.
@@ -166,7 +166,7 @@ class Eigenbasis:
 
     @cached_property
     def _along(self) -> Tensor:
-        """The factor of every feature in each dimension, at its nodes: ``d x max(n_k) x r``."""
+        """Values at the nodes of each feature's factor in each dimension: ``d x max(n_k) x r``."""
         most = max(self.grid.sizes)
         own = [V[:, i] for V, i in zip(self.vectors, self.index.unbind(-1), strict=True)]
         own[0] = own[0] * self.amplitude.sqrt()
@@ -204,7 +204,7 @@ class Eigenbasis:
 
 
 class _Features(torch.autograd.Function):
-    """Features where points lie, in one node: their derivatives come with them."""
+    """Features at places on the grid, whose derivatives are computed with the values."""
 
     @staticmethod
     def forward(ctx: Any, places: Tensor, basis: Eigenbasis) -> Tensor:
@@ -221,10 +221,10 @@ class _Features(torch.autograd.Function):
 
 @dataclass(frozen=True)
 class Features:
-    """The eigenvectors of all outputs side by side; one set where the outputs share it.
+    """The features of all outputs, concatenated; one set if the outputs share it.
 
     Attributes:
-        bases: One, or one an output.
+        bases: One, or one for each output.
     """
 
     bases: tuple[Eigenbasis, ...]
@@ -234,18 +234,18 @@ class Features:
         parts = [basis.features(X) for basis in self.bases]
         return parts[0] if len(parts) == 1 else torch.cat(parts, -1)
 
-    def sloped(self, X: Tensor) -> tuple[Tensor, Back]:
+    def sloped(self, X: Tensor) -> tuple[Tensor, Pullback]:
         """As `FeatureMap.sloped`."""
         parts, backs = zip(*(basis.sloped(X) for basis in self.bases), strict=True)
         return (parts[0] if len(parts) == 1 else torch.cat(parts, -1)), backs[0]
 
     def same_as(self, other: Features) -> bool:
-        """Whether sums over these functions and over the other's add up."""
+        """Whether the features are the same."""
         alike = len(self.bases) == len(other.bases)
         return alike and all(a.same_as(b) for a, b in zip(self.bases, other.bases, strict=True))
 
     @property
-    def made_of(self) -> tuple[Tensor, ...]:
-        """Tensors that tell these functions from others."""
-        parts = [part for basis in self.bases for part in basis.made_of]
+    def defining_tensors(self) -> tuple[Tensor, ...]:
+        """Tensors that determine the features."""
+        parts = [part for basis in self.bases for part in basis.defining_tensors]
         return tuple(parts) if len(self.bases) == 1 else (torch.cat([p.flatten() for p in parts]),)

@@ -1,30 +1,51 @@
-"""Evidence on a grid for all outputs: from the sums, or from the points while they are few."""
+"""The log evidence of a process on a grid, summed over outputs [MATHS 2.3, 2.4, 2.7].
+
+Three routes lead to it:
+
+- ``data``: the ``n x n`` covariance of the observations, while all of them are held;
+- ``eigenbasis``: the eigenvectors of a product kernel on the nodes that matter given the data;
+- ``nodes``: a root of the ``m x m`` kernel matrix, for a kernel that is no product over inputs.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from typing import Literal
 
 import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
-from bo_stream.mathematics.grid.data_space import RowFactorisation, evidence_from_rows
-from bo_stream.mathematics.grid.kernel import is_product, kernel_roots, product_factors, row_priors
-from bo_stream.mathematics.grid.reduced import InEigenbasis, chosen_basis, reduced_evidence
-from bo_stream.mathematics.grid.state import GridState
+from bo_stream.errors import StateError, UnsupportedError
+from bo_stream.mathematics.grid.compressed import CompressedStatistics
+from bo_stream.mathematics.grid.data_space import DataSpaceFactorisation, evidence_from_data
+from bo_stream.mathematics.grid.eigenbasis_evidence import (
+    EigenbasisFactorisation,
+    chosen_basis,
+    eigenbasis_evidence,
+)
+from bo_stream.mathematics.grid.kernel import (
+    data_space_priors,
+    is_kronecker,
+    kernel_matrices,
+    product_factors,
+)
+from bo_stream.mathematics.grid.roots import dense_root
+from bo_stream.mathematics.grid.state import BandState, GridState
 from bo_stream.mathematics.sufficient_statistics.evidence import Factorisation, attach, factorise
 
-__all__ = ["grid_evidence", "of_weights"]
+__all__ = ["GridFactorisation", "Route", "dropped_share", "grid_evidence"]
 
-REDUCED_FROM = 500
-"""Nodes from which an eigenbasis may pay,"""
-REDUCED = 0.9
-"""if it has fewer than this many times the nodes;"""
-FEW_ROWS = 300
-"""and where points are held, if these are more than this many, and more than the eigenvectors."""
+Route = Literal["data", "eigenbasis", "nodes"]
+GridFactorisation = Factorisation | DataSpaceFactorisation | EigenbasisFactorisation
 
-FEW = 0.8
-"""Points for each node up to which their rows cost less than the sums."""
+CHEAPER = 0.8
+"""Observations per node up to which the data route costs less than the nodes."""
+FEW_DATA = 300
+"""Observations up to which the data route costs less than choosing eigenvectors. From there on it
+costs less while there are fewer observations than eigenvectors."""
+MOST_EIGENVECTORS = 4000
 
 
 def grid_evidence(
@@ -34,9 +55,10 @@ def grid_evidence(
     s2: Tensor,
     c: Tensor,
     profile_mean: bool,
-) -> tuple[Tensor, list[Factorisation | RowFactorisation | InEigenbasis]]:
-    """Log evidence summed over outputs, with closed-form gradients (MATHS 2.3, 2.4), and what the
-    posterior needs of it.
+    compressed: CompressedStatistics,
+    route: Route | None = None,
+) -> tuple[Tensor, list[GridFactorisation]]:
+    """Log evidence with closed-form gradients, and each output's factorisation for the posterior.
 
     Args:
         state: The state.
@@ -44,61 +66,103 @@ def grid_evidence(
         n: Number of observations.
         s2: Noise scales, ``o``.
         c: Constant means, counted from the state's origin, ``o``.
-        profile_mean: Take the best constant means instead.
+        profile_mean: Take the optimal constant means instead.
+        compressed: What earlier evaluations computed from the same state; added to.
+        route: By default the cheapest. ``data`` needs all observations held, and ``nodes`` a state
+            whose A is a matrix.
+
+    Raises:
+        UnsupportedError: for a kernel that is no product on a large grid.
+        StateError: if too many eigenvectors matter, and not all observations are held.
     """
-    grid, outputs = state.grid, len(state.b)
-    made: list[Factorisation | RowFactorisation | InEigenbasis] = []
-    values: list[Tensor] = []
-    held = 0 < n <= FEW * grid.m and state.at_hand(n)
-    if grid.m >= REDUCED_FROM and is_product(kernel) and not (held and n <= FEW_ROWS):
-        most = min(n, REDUCED * grid.m) if held else REDUCED * grid.m
-        reduced = _reduced(state, kernel, s2, c, profile_mean, most)
-        if reduced is not None:
-            return reduced
-    if held:
-        X, Y, R = state.opening.first(n)
-        for i, prior in enumerate(row_priors(kernel, grid, X, outputs)):
-            y, r = Y[i] - state.origin[i], R[min(i, len(R) - 1)]
-            value, row_made = evidence_from_rows(prior, y, r, s2[i], c[i], profile_mean)
-            made.append(row_made)
-            values.append(value + of_weights(state, i, n, s2[i], r))
-        return torch.stack(values).sum(), made
-    roots, sources = kernel_roots(kernel, grid, state.b, outputs)
-    for i in range(outputs):
+    grid, product = state.grid, is_kronecker(kernel, state.grid)
+    if isinstance(state, BandState) and not product:
+        raise UnsupportedError(
+            "a product of one-dimensional kernels on a large grid",
+            type(kernel).__name__,
+            "Build the surrogate anew for this kernel.",
+        )
+    held, given = state.holds_all(n), (state, kernel, n, s2, c, profile_mean)
+    few = held and n <= CHEAPER * grid.m
+    if route == "data" or (route is None and few and (n <= FEW_DATA or not product)):
+        return _through_data(*given)
+    if route == "nodes" or not product:
+        return _through_nodes(state, kernel, s2, c, profile_mean)
+    sources = product_factors(kernel, grid, state.b, len(state.b))
+    with torch.no_grad():
+        totals = compressed.totals_of(state)
+        stats = [state.statistics(i, totals) for i in range(len(sources))]
+        factors = [[t.detach() for t in own] for own in sources]
+        bases = [
+            chosen_basis(grid, own, noise, each.one, MOST_EIGENVECTORS)
+            for own, noise, each in zip(factors, s2, stats, strict=True)
+        ]
+    r = max(basis.size for basis in bases)
+    if route is None and ((few and n < r) or (held and r > MOST_EIGENVECTORS)):
+        return _through_data(*given)
+    if r > MOST_EIGENVECTORS:
+        raise _too_many(grid.m, r, n)
+    made, values = list[GridFactorisation](), list[Tensor]()
+    for i, (basis, own) in enumerate(zip(bases, stats, strict=True)):
         with torch.no_grad():
-            stats = state.statistics(i)
-            value, grads, own = factorise(roots[i], stats, s2[i], c[i], profile_mean)
-        made.append(own)
+            gram = compressed.gram(state, i, basis, factors[i])
+            value, grads, part = eigenbasis_evidence(basis, gram, own, s2[i], c[i], profile_mean)
+        made.append(part)
         values.append(attach(value, [s2[i], c[i], *sources[i]], grads))
     return torch.stack(values).sum(), made
 
 
-def _reduced(
-    state: GridState, kernel: Kernel, s2: Tensor, c: Tensor, profile_mean: bool, most: float
-) -> tuple[Tensor, list[Factorisation | RowFactorisation | InEigenbasis]] | None:
-    """The same in the kernel's eigenbasis, or None where it has more than ``most`` features."""
-    grid = state.grid
-    sources = product_factors(kernel, grid, state.b, len(state.b))
-    made: list[Factorisation | RowFactorisation | InEigenbasis] = []
-    values: list[Tensor] = []
-    for i, own in enumerate(sources):
-        with torch.no_grad():
-            stats = state.statistics(i)
-            basis = chosen_basis(grid, [t.detach() for t in own], s2[i], stats.one)
-            if basis.size > most:
-                return None
-            gram = basis.of_nodes(basis.of_nodes(stats.A).mT)
-            value, grads, part = reduced_evidence(basis, gram, stats, s2[i], c[i], profile_mean)
+def _through_data(
+    state: GridState, kernel: Kernel, n: int, s2: Tensor, c: Tensor, profile_mean: bool
+) -> tuple[Tensor, list[GridFactorisation]]:
+    """O(n^3), and O(m^2 + n m) for a kernel that is no product."""
+    X, Y, R = state.opening.first(n)
+    values, made = list[Tensor](), list[GridFactorisation]()
+    for i, prior in enumerate(data_space_priors(kernel, state.grid, X, len(Y))):
+        y, r = Y[i] - state.origin[i], R[min(i, len(R) - 1)]
+        value, part = evidence_from_data(prior, y, r, s2[i], c[i], profile_mean)
+        values.append(value + _forgotten(state, i, n, s2[i], r))
         made.append(part)
-        values.append(attach(value, [s2[i], c[i], *own], grads))
     return torch.stack(values).sum(), made
 
 
-def of_weights(state: GridState, output: int, n: int, s2: Tensor, r: Tensor) -> Tensor:
-    """What forgetting adds to the evidence of rows as noisy as ``r``: each density counts as often
-    as its weight says (MATHS 2.2).
+def _through_nodes(
+    state: GridState, kernel: Kernel, s2: Tensor, c: Tensor, profile_mean: bool
+) -> tuple[Tensor, list[GridFactorisation]]:
+    """O(m^3)."""
+    values, made = list[Tensor](), list[GridFactorisation]()
+    band = 4 * (state.grid.m // state.grid.sizes[0])
+    for i, K in enumerate(kernel_matrices(kernel, state.grid, state.b, len(state.b))):
+        with torch.no_grad():
+            root, stats = dense_root(K.detach(), band), state.statistics(i)
+            value, grads, part = factorise(root, stats, s2[i], c[i], profile_mean)
+        values.append(attach(value, [s2[i], c[i], K], grads))
+        made.append(part)
+    return torch.stack(values).sum(), made
+
+
+def _forgotten(state: GridState, output: int, n: int, s2: Tensor, r: Tensor) -> Tensor:
+    """Correction for forgetting, in which the density of each observation has its weight as power
+    (MATHS 2.2); ``r`` are noise variances divided by weights.
     """
     if float(state.weight) == n:
         return s2.new_zeros(())
     whole = (n - state.weight) * (2.0 * math.pi * s2).log() + r.log().sum()
     return 0.5 * (whole - state.ld[min(output, len(state.ld) - 1)])
+
+
+def dropped_share(made: Sequence[GridFactorisation]) -> float:
+    """Largest share of the prior variance at a node that an eigenbasis leaves out; else 0."""
+    bases = [part.basis for part in made if isinstance(part, EigenbasisFactorisation)]
+    return max((float(basis.dropped()) for basis in bases), default=0.0)
+
+
+def _too_many(m: int, r: int, n: int) -> StateError:
+    return StateError(
+        f"lengthscales for which at most {MOST_EIGENVECTORS} eigenvectors of the kernel on {m} "
+        "nodes matter, or observations that are all held",
+        f"{r} eigenvectors, some {24 * r * r / 2**30:.1f} GiB an evaluation, and {n} observations, "
+        "not all held",
+        "Bound the lengthscales from below (at about two steps of the grid), take a coarser grid, "
+        "or use NodeWISKI.",
+    )

@@ -1,12 +1,12 @@
-"""Sums over a fixed set of points of products of covariances, on a grid [MATHS 10].
+"""Weighted sums over fixed points of products of posterior covariances, on a grid [MATHS 10].
 
 With ``cov(x, t) = w_x' S w_t`` the sum ``sum_t w_t cov(x, t) cov(t, z)`` is ``w_x' N w_z`` with
-``N = S A S`` and ``A = W_T' diag(w) W_T``: once N is known, neither the number of points summed
-over nor the number of observations matters.
+``N = S A S`` and ``A = W_T' diag(w) W_T``. Once N is known, the cost depends neither on the number
+of points summed over nor on the number of observations.
 
-N is dense and costs m^3. A box needs all of it; a pool does not: the diagonal of the sums touches
-only entries of N between nodes of one cell (`near`), and a few points against many cost one product
-with S each. So N is formed when it is first asked for.
+N is dense and costs O(m^3). It is formed when first needed: optimisation over a box needs it, a
+choice from a pool does not. The diagonal of the sums needs only the entries of N between nodes of
+one cell (`local`), and sums for a few points against many take one product with S each.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from bo_stream.mathematics.grid.local_quadratic import Near, Nodes
+from bo_stream.mathematics.grid.local_quadratic import LocalEntries, SparseRows
 from bo_stream.mathematics.grid.nodes import Grid, Interpolation
 
-__all__ = ["Carry", "GridIntegral"]
+__all__ = ["CarriedIntegral", "GridIntegral"]
 
 BLOCK = 512
 FEW = 64
-"""Points up to which a law costs less through S than through N."""
+"""Points up to which covariances cost less through S than through N."""
 G = TypeVar("G", bound=Any)
 
 
@@ -39,15 +39,15 @@ class GridIntegral:
         weights: ``P``.
         A: ``W' diag(weights) W``: at most ``7^d`` entries a row.
         S: Covariance of the grid values, ``o x m x m``.
-        near: Entries of ``S A S`` between nodes of one cell.
+        local: Entries of ``S A S`` between nodes of one cell.
         total: Weighted sum of the variances, ``o``.
     """
 
     points: Tensor
     weights: Tensor
-    A: Nodes
+    A: SparseRows
     S: Tensor
-    near: Near
+    local: LocalEntries
     total: Tensor
     _last: tuple[Any, Tensor] | None = field(default=None, repr=False)
 
@@ -55,29 +55,31 @@ class GridIntegral:
     def over(
         cls, points: Tensor, weights: Tensor, rows: Interpolation, S: Tensor, grid: Grid
     ) -> GridIntegral:
-        """Accumulate the points (O(P 16^d)), then `under` S."""
+        """Sum over the points, O(P 16^d), then as `under`."""
         A = S.new_zeros(S.shape[-2:])
         rows.add_outer(A, weights, [])
-        nodes = Nodes.of(A)
-        return cls(points, weights, nodes, S, Near.congruence(S, nodes, grid), nodes.trace(S))
+        nodes = SparseRows.of(A)
+        return cls(
+            points, weights, nodes, S, LocalEntries.congruence(S, nodes, grid), nodes.trace(S)
+        )
 
     def under(self, S: Tensor) -> GridIntegral:
         """The same points under another S: O(7^d m^2 + 8 m^(3 - 1/d)), independent of P."""
-        near = Near.congruence(S, self.A, self.near.grid)
-        return GridIntegral(self.points, self.weights, self.A, S, near, self.A.trace(S))
+        local = LocalEntries.congruence(S, self.A, self.local.grid)
+        return GridIntegral(self.points, self.weights, self.A, S, local, self.A.trace(S))
 
     def folded(self, S: Tensor, V: Tensor) -> GridIntegral:
-        """The same points under ``S``, which is the S of before less ``V'V`` (V ``o x q x m``).
+        """The same points under ``S = S_old - V'V`` (V ``o x q x m``).
 
-        O(q m^2): with ``U = V'`` and ``G = U'A U``, ``N - U U'A S_old - S_old A U U' + U G U'``
-        where ``S_old = S + U U'``.
+        O(q m^2): with ``U = V'`` and ``G = U'A U``, N becomes ``N - U U'A S_old - S_old A U U' + U
+        G U'``.
         """
         B = []
         for s, v in zip(S, V, strict=True):
             AU = self.A.times(v.mT.contiguous())
             B.append(s @ AU + 0.5 * v.mT @ (v @ AU))
-        near, total = self.near.less(V, torch.stack(B)), self.A.trace(S)
-        new = GridIntegral(self.points, self.weights, self.A, S, near, total)
+        local, total = self.local.less(V, torch.stack(B)), self.A.trace(S)
+        new = GridIntegral(self.points, self.weights, self.A, S, local, total)
         if "N" in self.__dict__:
             new.N = torch.stack(
                 [
@@ -102,13 +104,13 @@ class GridIntegral:
 
     def serves(self, grid: Grid, points: Tensor, weights: Tensor) -> bool:
         """Whether these are the points and weights summed over, and the nodes."""
-        return self.near.grid.same_as(grid) and self.same_points(points, weights)
+        return self.local.grid.same_as(grid) and self.same_points(points, weights)
 
     def gram(self, a: G, b: G) -> Tensor:
-        """``sum_t w_t cov(a, t) cov(t, b)``, ``batch x o x q x q'``: as one covariance.
+        """``sum_t w_t cov(a, t) cov(t, b)``, ``batch x o x q x q'``.
 
-        O(16^d) a pair once N is formed; without it, O(m^2) a point of the smaller set for sets
-        without batch or gradient, the last of which is kept: a pool comes in chunks.
+        O(16^d) a pair once N is formed. Until then, for points without batch or gradient, O(m^2) a
+        point of the smaller set; its last product is kept, because a pool comes in chunks.
         """
         if "N" not in self.__dict__ and _few(b) and _plain(a):
             return self._against(a, b)
@@ -120,10 +122,10 @@ class GridIntegral:
 
     def gram_diagonal(self, a: G) -> Tensor:
         """The diagonal of ``gram(a, a)``, ``batch x o x q``: O(16^d) a point."""
-        return self.near.quadratic(a.rows)
+        return self.local.quadratic(a.rows)
 
     def _against(self, a: G, few: G) -> Tensor:
-        """``gram(a, few)`` by way of ``N W'`` of the few, ``o x m x q'``."""
+        """``gram(a, few)`` through ``N W'`` of the few points, ``o x m x q'``."""
         if self._last is None or self._last[0] is not few.rows:
             products = [s @ self.A.times(_interpolated(few, s).mT.contiguous()) for s in self.S]
             self._last = few.rows, torch.stack(products)
@@ -145,23 +147,27 @@ def _few(a: Any) -> bool:
 
 
 @dataclass
-class Carry:
-    """What a process hands on to the one folded from it: its integral and the changes since.
+class CarriedIntegral:
+    """The last integral of a process and the changes since, for the processes folded from it.
 
     Attributes:
-        integral: The last one asked for, or None.
+        integral: The last one computed, or None.
         updates: ``V`` of every fold since, ``o x q x m`` each.
     """
 
     integral: GridIntegral | None = None
     updates: list[Tensor] = field(default_factory=list)
 
-    def after(self, V: Tensor) -> Carry:
-        """The carry of the process whose S is less ``V'V``."""
-        return Carry() if self.integral is None else Carry(self.integral, [*self.updates, V])
+    def after(self, V: Tensor) -> CarriedIntegral:
+        """After a fold that takes ``V'V`` from S."""
+        return (
+            CarriedIntegral()
+            if self.integral is None
+            else CarriedIntegral(self.integral, [*self.updates, V])
+        )
 
     def brought_to(self, S: Tensor, points: Tensor, weights: Tensor) -> GridIntegral | None:
-        """The carried integral under S, kept from now on, if it is over these points."""
+        """The integral under S, if it is over these points; else None."""
         if self.integral is None or not self.integral.same_points(points, weights):
             return None
         if self.updates:
@@ -171,7 +177,7 @@ class Carry:
 
 
 def _symmetric_product(A: Tensor, B: Tensor) -> Tensor:
-    """``A B`` known to be symmetric, its lower triangle computed by blocks: m^3 flops of 2."""
+    """``A B`` known to be symmetric: its lower triangle by blocks, at half the cost."""
     m = len(A)
     C = torch.empty_like(A)
     for i in range(0, m, BLOCK):

@@ -1,8 +1,8 @@
-"""A stationary kernel on the nodes of a grid: its matrix, or a root of it [MATHS 2.3, 2.4].
+"""A stationary kernel on the nodes of a grid [MATHS 2.3, 2.4].
 
-A kernel that is a product over dimensions is evaluated along each axis only; any other at the
-distinct differences of nodes. What is too small to matter is set to zero, because products of such
-values would be subnormal numbers, which are slow.
+A product kernel is evaluated along each axis, any other kernel at the distinct differences of
+nodes. Negligible values are set to zero, because their products would be subnormal numbers, which
+are slow.
 """
 
 from __future__ import annotations
@@ -19,63 +19,32 @@ from gpytorch.kernels import (
 )
 from torch import Tensor
 
-from bo_stream.mathematics.grid.data_space import DensePrior, ProductPrior, RowPrior
+from bo_stream.mathematics.grid.data_space import DataSpacePrior, DensePrior, ProductPrior
 from bo_stream.mathematics.grid.nodes import Grid
-from bo_stream.mathematics.grid.roots import (
-    JITTER,
-    TINY,
-    ProductRoot,
-    dense_root,
-    flushed,
-    jittered,
-)
-from bo_stream.mathematics.sufficient_statistics.evidence import Root
+from bo_stream.mathematics.grid.roots import JITTER, TINY, flushed
 
 __all__ = [
+    "data_space_priors",
+    "is_kronecker",
     "is_product",
     "is_stationary",
     "kernel_along",
     "kernel_matrices",
-    "kernel_roots",
     "kernel_values",
     "product_factors",
-    "row_priors",
 ]
 
 
-def kernel_roots(
-    kernel: Kernel, grid: Grid, like: Tensor, outputs: int
-) -> tuple[list[Root], list[list[Tensor]]]:
-    """Per output a root of K without gradient, and the tensors (with gradient) it is made from.
+def data_space_priors(kernel: Kernel, grid: Grid, X: Tensor, outputs: int) -> list[DataSpacePrior]:
+    """The prior covariance at points ``n x d`` for each output, differentiable.
 
-    Args:
-        kernel: A stationary kernel, with or without one batch dimension of the outputs.
-        grid: The nodes.
-        like: A tensor of the wanted dtype and device.
-        outputs: Number of outputs.
+    A kernel that is not a product gets the jitter of `dense_root`, so that both routes agree.
     """
-    if grid.dim == 1 or is_product(kernel):
-        sources = product_factors(kernel, grid, like, outputs)
-        made = [ProductRoot(a.detach(), [K.detach() for K in Ks]) for a, *Ks in sources]
-        return list(made), sources
-    matrices = kernel_matrices(kernel, grid, like, outputs)
-    band = 4 * (grid.m // grid.sizes[0])
-    return [dense_root(K.detach(), band) for K in matrices], [[K] for K in matrices]
-
-
-def row_priors(kernel: Kernel, grid: Grid, X: Tensor, outputs: int) -> list[RowPrior]:
-    """Per output the prior as the rows of points ``n x d`` see it, differentiable.
-
-    With the jitter that roots have, so that both give the same evidence.
-    """
-    if grid.dim == 1 or is_product(kernel):
-        Z = grid.place(X)
-        rows = [
-            grid.axis(k).interpolate(Z[:, k : k + 1]).dense(size)
-            for k, size in enumerate(grid.sizes)
-        ]
+    if is_kronecker(kernel, grid):
+        axes = grid.axes_at(grid.place(X), slopes=False).squeeze(-2)
+        rows = [axis[:, :size] for axis, size in zip(axes, grid.sizes, strict=True)]
         factors = product_factors(kernel, grid, X, outputs)
-        return [ProductPrior(a, [jittered(flushed(K)) for K in Ks], rows) for a, *Ks in factors]
+        return [ProductPrior(a, [flushed(K) for K in Ks], rows) for a, *Ks in factors]
     values, whole = kernel_values(kernel, grid, X, outputs), grid.interpolate(X)
     diagonal = torch.zeros_like(values[0])
     diagonal[len(diagonal) // 2] = JITTER
@@ -83,12 +52,12 @@ def row_priors(kernel: Kernel, grid: Grid, X: Tensor, outputs: int) -> list[RowP
 
 
 def kernel_matrices(kernel: Kernel, grid: Grid, like: Tensor, outputs: int) -> list[Tensor]:
-    """Per output the ``m x m`` kernel matrix, differentiable: one kernel value per difference."""
+    """The ``m x m`` kernel matrix of each output, differentiable."""
     return [grid.spread(row) for row in kernel_values(kernel, grid, like, outputs)]
 
 
 def kernel_values(kernel: Kernel, grid: Grid, like: Tensor, outputs: int) -> Tensor:
-    """Per output the kernel at `Grid.differences`, ``o x prod(2 g_k - 1)``, differentiable."""
+    """The kernel at `Grid.differences`, ``o x prod(2 g_k - 1)``, differentiable."""
     values = _values(kernel, grid.differences(like), outputs)
     return torch.where(values.abs() < TINY * values.amax(), 0.0, values)
 
@@ -101,7 +70,7 @@ def kernel_along(kernel: Kernel, input_: int, t: Tensor, dim: int, outputs: int)
 
 
 def is_stationary(kernel: Kernel) -> bool:
-    """Whether the kernel depends on differences of points only; sums with constants do."""
+    """Whether the kernel depends on differences of points only, constant terms included."""
     if isinstance(kernel, ScaleKernel):
         return is_stationary(kernel.base_kernel)
     if isinstance(kernel, ProductKernel | AdditiveKernel):
@@ -120,8 +89,13 @@ def is_product(kernel: Kernel) -> bool:
     return type(kernel) in (RBFKernel, PeriodicKernel)
 
 
+def is_kronecker(kernel: Kernel, grid: Grid) -> bool:
+    """Whether the kernel matrix of the nodes is a Kronecker product over dimensions."""
+    return grid.dim == 1 or is_product(kernel)
+
+
 def product_factors(kernel: Kernel, grid: Grid, like: Tensor, outputs: int) -> list[list[Tensor]]:
-    """Per output the amplitude of a product kernel and its factors, of unit diagonal."""
+    """The amplitude of a product kernel and its unit-diagonal factors, for each output."""
     axes = grid.axes(like)
     factors = []
     for row in _values(kernel, torch.cat(axes), outputs):
@@ -131,7 +105,7 @@ def product_factors(kernel: Kernel, grid: Grid, like: Tensor, outputs: int) -> l
 
 
 def _values(kernel: Kernel, Z: Tensor, outputs: int) -> Tensor:
-    """Kernel of the origin against ``k`` points, ``o x k``."""
+    """Kernel between the origin and ``k`` points, ``o x k``."""
     origin = Z.new_zeros(1, Z.shape[-1])
     return kernel(origin, Z).to_dense().reshape(-1, len(Z)).expand(outputs, -1)
 

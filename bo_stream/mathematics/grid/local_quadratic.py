@@ -1,4 +1,4 @@
-"""Quadratic forms ``w' M w`` of interpolation rows, from the few entries of M they can touch.
+"""Quadratic forms ``w' M w`` of interpolation rows, from the entries of M that they need.
 
 The ``4^d`` nodes around a point are at most three apart in every dimension, so of a symmetric ``m x
 m`` matrix only ``7^d`` entries a row matter, and all points of one cell share one ``4^d x 4^d``
@@ -18,7 +18,7 @@ from torch import Tensor
 
 from bo_stream.mathematics.grid.nodes import Grid, Interpolation
 
-__all__ = ["Near", "Nodes", "quadratic"]
+__all__ = ["LocalEntries", "SparseRows", "quadratic"]
 
 ROWS = 96
 """Columns multiplied at a time."""
@@ -28,13 +28,13 @@ REACH = 3
 
 
 @dataclass(frozen=True)
-class Nodes:
-    """A symmetric sparse ``m x m`` matrix: of each row, the columns and the values.
+class SparseRows:
+    """A symmetric sparse ``m x m`` matrix in compressed rows.
 
     Attributes:
-        columns: Of all entries, row by row.
-        values: Likewise.
-        starts: ``m``: where each row starts.
+        columns: Column of each entry, row by row.
+        values: Value of each entry.
+        starts: First entry of each row, ``m``.
     """
 
     columns: Tensor
@@ -42,8 +42,8 @@ class Nodes:
     starts: Tensor
 
     @classmethod
-    def of(cls, A: Tensor) -> Nodes:
-        """The entries of a dense matrix that are not zero."""
+    def of(cls, A: Tensor) -> SparseRows:
+        """The non-zero entries of a dense matrix."""
         row, column = A.nonzero(as_tuple=True)
         counts = row.bincount(minlength=len(A))
         return cls(column, A[row, column], counts.cumsum(0) - counts)
@@ -62,12 +62,12 @@ class Nodes:
 
 
 @dataclass(frozen=True)
-class Near:
+class LocalEntries:
     """Entries of a symmetric matrix between nodes at most three apart in every dimension.
 
     Attributes:
         grid: The nodes.
-        entries: ``o x m x 7^d``: ``M[i, i + offset]``; off the grid, anything.
+        entries: ``M[i, i + offset]``, ``o x m x 7^d``; arbitrary off the grid.
         offsets: ``7^d`` differences of node numbers, increasing, symmetric about zero.
     """
 
@@ -76,8 +76,8 @@ class Near:
     offsets: Tensor
 
     @classmethod
-    def congruence(cls, S: Tensor, A: Nodes, grid: Grid) -> Near:
-        """Of ``S A S`` for symmetric ``o x m x m`` S: O(7^d m^2), and 8 m^(3 - 1/d) flops or so."""
+    def congruence(cls, S: Tensor, A: SparseRows, grid: Grid) -> LocalEntries:
+        """Entries of ``S A S`` for symmetric S, ``o x m x m``: O(7^d m^2 + m^(3 - 1/d))."""
         offsets = _offsets(grid).to(S.device)
         half, m = len(offsets) // 2 + 1, grid.m
         entries = S.new_zeros(len(S), m, len(offsets))
@@ -92,8 +92,8 @@ class Near:
                 e[: m - shift, k] = e[shift:, len(offsets) - 1 - k]
         return cls(grid, entries, offsets)
 
-    def less(self, V: Tensor, B: Tensor) -> Near:
-        """Less ``V'B' + B V`` (V ``o x q x m``, B ``o x m x q``): O(7^d q m)."""
+    def less(self, V: Tensor, B: Tensor) -> LocalEntries:
+        """Entries of ``M - V'B' - B V`` (V ``o x q x m``, B ``o x m x q``): O(7^d q m)."""
         m = self.grid.m
         nodes = torch.arange(m, device=V.device).unsqueeze(-1) + self.offsets
         nodes = nodes.clamp(0, m - 1)
@@ -101,7 +101,7 @@ class Near:
         for e, v, b in zip(entries, V, B.mT, strict=True):
             for x, y in zip(v, b, strict=True):
                 e -= x.unsqueeze(-1) * y[nodes] + y.unsqueeze(-1) * x[nodes]
-        return Near(self.grid, entries, self.offsets)
+        return LocalEntries(self.grid, entries, self.offsets)
 
     def quadratic(self, rows: Interpolation) -> Tensor:
         """``w' M w`` per row ``batch x q x 4^d``: ``batch x o x q``, O(16^d) each."""
@@ -124,8 +124,8 @@ def _by_cell(rows: Interpolation, outputs: int, block: Callable[[Tensor], Tensor
 
     Args:
         rows: ``batch x q x 4^d``.
-        outputs: o.
-        block: From the nodes ``C x 4^d`` of cells to the entries of M between them.
+        outputs: Number of outputs o.
+        block: Entries of M between the nodes ``C x 4^d`` of each cell.
     """
     K = rows.index.shape[-1]
     index, weight = rows.index.reshape(-1, K), rows.weight.reshape(-1, K)
@@ -146,7 +146,7 @@ def _by_cell(rows: Interpolation, outputs: int, block: Callable[[Tensor], Tensor
 def _offsets(grid: Grid) -> Tensor:
     """Differences of node numbers at most `REACH` apart in every dimension, increasing.
 
-    On a grid of few nodes several steps are one number: the entry is the same, so they are merged.
+    On a grid of few nodes several steps have the same number; they are merged.
     """
     strides = [math.prod(grid.sizes[k + 1 :]) for k in range(grid.dim)]
     steps = itertools.product(range(-REACH, REACH + 1), repeat=grid.dim)

@@ -1,8 +1,8 @@
-"""A regular grid: interpolation from its nodes, and kernels on them [WISKI, MATHS 2.1].
+"""A regular grid: interpolation from its nodes, and differences of nodes [WISKI, MATHS 2.1].
 
 Nodes are numbered row by row, the last dimension fastest. A grid made from bounds is folded: its
-first and last nodes are the bounds, and points may lie anywhere between. On a grid given node by
-node, points may lie between the second and the last but one node of each dimension.
+first and last nodes are the bounds, and points may lie anywhere between them. On a grid given node
+by node, points must lie between the second and the last but one node of each dimension.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ __all__ = ["Grid", "Interpolation", "interpolated_product"]
 
 
 OUTER_VALUES = 2**18
-"""Products formed at a time when outer products are summed."""
+"""Products computed at a time when outer products are summed."""
 DEFAULT_SIZES = {1: 100, 2: 30, 3: 10}
 LEAST = 4
-"""Nodes a dimension: as many as a point is interpolated from."""
+"""Fewest nodes a dimension: a point is interpolated from so many."""
 ROOM = {True: 1.0, False: 1e-9}
-"""Cells by which a point may lie beyond the end of a folded grid (surrogates check their bounds
-more closely, in raw units) and of another."""
+"""Cells by which a point may lie beyond the end of a grid, folded or not. (Surrogates check their
+bounds more closely, in raw units.)"""
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class Grid:
         origin: First node of each dimension.
         step: Spacing of each dimension.
         sizes: Number of nodes of each dimension.
-        folded: Whether points may lie in the outermost cells too, interpolated from fewer nodes.
+        folded: Whether points may also lie in the outermost cells.
     """
 
     origin: tuple[float, ...]
@@ -141,21 +141,15 @@ class Grid:
         return math.prod(self.sizes)
 
     def widths(self, like: Tensor) -> Tensor:
-        """Of what lies between the first nodes and the last, ``d``."""
+        """Distances from the first to the last nodes, ``d``."""
         return like.new_tensor(self.step) * (like.new_tensor(self.sizes) - 1.0)
 
     def same_as(self, other: Grid) -> bool:
-        """Whether interpolation from both is the same."""
+        """Whether both grids interpolate alike."""
         return self == other
 
-    def axis(self, k: int) -> Grid:
-        """The nodes of one dimension."""
-        return Grid(
-            self.origin[k : k + 1], self.step[k : k + 1], self.sizes[k : k + 1], self.folded
-        )
-
     def digest(self) -> str:
-        """A hash that tells grids apart in saved states."""
+        """A hash that identifies the grid in saved states."""
         parts = (self.origin, self.step, self.sizes, *(["folded"] if self.folded else []))
         return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
 
@@ -168,8 +162,8 @@ class Grid:
 
     @cached_property
     def _counts(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Of the first of four neighbouring nodes the least and the largest number, ``d``; what a
-        step in each dimension adds to a node's number, ``d``; and four nodes' a dimension, ``4^d``.
+        """The smallest and largest number of the first of four neighbouring nodes, ``d`` each; the
+        stride of each dimension, ``d``; and the offsets of the ``4^d`` nodes of a cell.
         """
         strides = torch.tensor([math.prod(self.sizes[k + 1 :]) for k in range(self.dim)])
         offsets = torch.zeros(1, dtype=torch.long)
@@ -179,7 +173,7 @@ class Grid:
         return torch.zeros_like(last), last, strides, offsets
 
     def place(self, X: Tensor) -> Tensor:
-        """Where points lie on the grid, ``batch x q x d``."""
+        """Coordinates of points on the grid, ``batch x q x d``."""
         return X
 
     def interpolate(self, X: Tensor) -> Interpolation:
@@ -194,10 +188,10 @@ class Grid:
         return Interpolation(self._numbered(start), weights(s, place))
 
     def sloped(self, places: Tensor) -> tuple[Tensor, Tensor]:
-        """Nodes, and the weights with their derivatives in the places, without a graph.
+        """Nodes, and the weights with their derivatives, without an autograd graph.
 
         Args:
-            places: Where points lie, ``batch x q x d``.
+            places: Coordinates on the grid, ``batch x q x d``.
 
         Returns:
             ``batch x q x 4^d`` and ``batch x q x (1 + d) x 4^d``.
@@ -209,11 +203,11 @@ class Grid:
         return self._numbered(start), rows
 
     def axes_at(self, places: Tensor, *, slopes: bool) -> Tensor:
-        """Each dimension's weights of all of its nodes, zeros where it has fewer than others.
+        """Weights of all nodes of each dimension, padded to one size.
 
         Args:
-            places: Where points lie, ``batch x q x d``.
-            slopes: Whether derivatives in the places are wanted too.
+            places: Coordinates on the grid, ``batch x q x d``.
+            slopes: Whether to return derivatives, too.
 
         Returns:
             ``d x batch x q x 2 x max(g_k)``, values before derivatives, or ``.. x 1 x ..``.
@@ -227,9 +221,9 @@ class Grid:
 
     @cached_property
     def _cubics(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Of values and of derivatives the powers of the position in a cell, and what these are
-        multiplied by; where cells of each dimension begin in a table; and that table: coefficients
-        of all nodes' cubics in every cell, those of four nodes not zero, ``cells x 4 x max(g_k)``.
+        """What `axes_at` needs: powers of the position in a cell and their factors, for values and
+        derivatives; the first cell of each dimension in a table; and that table, the coefficients
+        of all nodes' cubics in every cell, ``cells x 4 x max(g_k)``.
         """
         most = max(self.sizes)
         orders = torch.tensor([[3.0, 2.0, 1.0, 0.0], [2.0, 1.0, 0.0, 0.0]], dtype=torch.float64)
@@ -245,12 +239,12 @@ class Grid:
         return orders, factors, first, table.flatten(0, 1)
 
     def _numbered(self, start: Tensor) -> Tensor:
-        """The numbers ``... x 4^d`` of the nodes that begin at these, ``... x d``."""
+        """Numbers ``... x 4^d`` of the nodes whose first one has the indices ``... x d``."""
         strides, offsets = (t.to(start.device) for t in self._counts[2:])
         return (start * strides).sum(-1, keepdim=True) + offsets
 
     def _located(self, places: Tensor) -> tuple[Tensor, Tensor]:
-        """Positions in cells, and these cells' numbers; both ``batch x q x d``.
+        """Positions in cells, and the indices of these cells; both ``batch x q x d``.
 
         Raises:
             BoundsError: as `interpolate`.
@@ -272,8 +266,8 @@ class Grid:
         return s, cell
 
     def _started(self, cell: Tensor) -> tuple[Tensor, Tensor]:
-        """In each dimension the first of the four nodes of a cell, and where the cell lies (as
-        `weights` has it).
+        """Index of the first of a cell's four nodes in each dimension, and the kind of the cell as
+        in `weights`.
         """
         first, last = (t.to(cell.device) for t in self._counts[:2])
         number = cell.long()
@@ -281,9 +275,7 @@ class Grid:
         return start, number - start
 
     def axes(self, like: Tensor) -> list[Tensor]:
-        """Per dimension ``n_k x d`` points that differ along that dimension only, starting at
-        zero.
-        """
+        """Points ``n_k x d`` along each dimension, starting at zero."""
         points = []
         for k, (h, size) in enumerate(zip(self.step, self.sizes, strict=True)):
             P = like.new_zeros(size, self.dim)
@@ -292,7 +284,7 @@ class Grid:
         return points
 
     def differences(self, like: Tensor) -> Tensor:
-        """All distinct node differences, ``prod(2 g_k - 1) x d``, ordered like the nodes."""
+        """All distinct differences of nodes, ``prod(2 g_k - 1) x d``, in the order of the nodes."""
         ranges = [
             h * torch.arange(1 - g, g, dtype=like.dtype, device=like.device)
             for h, g in zip(self.step, self.sizes, strict=True)
@@ -310,10 +302,10 @@ class Grid:
 
 
 def interpolated_product(axes: Tensor, values: Tensor) -> Tensor:
-    """Products over dimensions of functions given at each dimension's nodes, with derivatives.
+    """Products over dimensions of functions given at the nodes, with derivatives.
 
     Args:
-        axes: As `Grid.axes_at` gives them.
+        axes: From `Grid.axes_at`.
         values: ``d x max(g_k) x f``.
 
     Returns:
@@ -324,7 +316,7 @@ def interpolated_product(axes: Tensor, values: Tensor) -> Tensor:
 
 
 class _Spread(torch.autograd.Function):
-    """`Grid.spread`, differentiable once: strided copies instead of a gather of m^2 numbers."""
+    """`Grid.spread`, differentiable once, by strided copies."""
 
     @staticmethod
     def forward(ctx: Any, values: Tensor, sizes: tuple[int, ...]) -> Tensor:

@@ -1,7 +1,7 @@
 """Posterior of a process interpolated from a grid, at fixed hyperparameters [WISKI, MATHS 2.3].
 
-With the mean ``m_u`` and covariance ``S_u`` of the grid values, a mean costs 4^d and a covariance
-16^d entries, whatever has been observed; new observations are folded in by a low-rank update.
+Given the mean ``m_u`` and covariance ``S_u`` of the values at the nodes, a mean takes 4^d and a
+covariance 16^d entries, whatever was observed. New observations are folded in by a low-rank update.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ import torch.nn.functional as F
 from linear_operator.operators import LinearOperator, MatmulLinearOperator
 from torch import Size, Tensor
 
-from bo_stream.mathematics.grid.integral import Carry, GridIntegral
+from bo_stream.mathematics.grid.integral import CarriedIntegral, GridIntegral
 from bo_stream.mathematics.grid.local_quadratic import quadratic
 from bo_stream.mathematics.grid.nodes import Grid, Interpolation
 from bo_stream.mathematics.posterior.gaussian import JointGaussian
 from bo_stream.mathematics.posterior.integral import Integral
-from bo_stream.mathematics.posterior.moments import Moments, leaf, taken_back
+from bo_stream.mathematics.posterior.moments import Moments, leaf, pullback
 from bo_stream.mathematics.posterior.process import Path, PosteriorProcess
 
 __all__ = ["Compact", "GridGaussian", "GridProcess", "interpolated_path", "stacked"]
 
 
 AT_ONCE = 2**17
-"""Entries of ``W S`` formed at a time where no derivative is wanted: what a cache holds."""
+"""Entries of ``W S`` computed at a time without derivatives: they fit in the processor's cache."""
 
 
 @dataclass(frozen=True)
 class GridGaussian(JointGaussian):
-    """Law of the interpolated grid values: covariance ``w_x' S_u w_z`` (MATHS 2.3)."""
+    """Joint posterior of interpolated values: covariance ``w_x' S_u w_z`` (MATHS 2.3)."""
 
     mean: Tensor
     rows: Interpolation
@@ -81,8 +81,7 @@ def _picked(spread: Tensor, index: Tensor) -> Tensor:
 class _OwnCovariance(torch.autograd.Function):
     """``W S W'`` of one set of points, differentiable (once) in its weights.
 
-    S is symmetric, so the gradient needs only the entries already gathered: half the cost of going
-    back through the sparse product, inside every acquisition's inner loop.
+    S is symmetric, so the gradient needs only the entries already gathered.
     """
 
     @staticmethod
@@ -100,7 +99,7 @@ class _OwnCovariance(torch.autograd.Function):
 
 
 def stacked(matrices: Sequence[Tensor]) -> Tensor:
-    """``torch.stack`` of per-output matrices, a single one without copying it."""
+    """``torch.stack`` of per-output matrices, without a copy if there is one."""
     return matrices[0].unsqueeze(0) if len(matrices) == 1 else torch.stack(list(matrices))
 
 
@@ -119,7 +118,7 @@ def interpolated_path(grid: Grid, draws: Tensor) -> Path:
 
 
 class Compact(Protocol):
-    """A posterior that tells moments, and that points can be folded into."""
+    """A posterior with moments that new points can be folded into."""
 
     def moments(self, X: Tensor, *, slopes: bool) -> Moments | None:
         """As `PosteriorProcess.moments`."""
@@ -132,32 +131,32 @@ class Compact(Protocol):
 
 @dataclass(frozen=True)
 class GridProcess(PosteriorProcess):
-    """Posterior of the grid values ``u``.
+    """Posterior of the values ``u`` at the nodes.
 
     Attributes:
         grid: The nodes.
         mean_u: Mean, ``o x m``.
         S_u: Covariance, ``o x m x m``.
-        carry: What a fold hands on of an integral.
+        carry: The last integral, for processes folded from this one.
         folded_points: Observations folded in since the process was built.
-        compact: The same posterior through fewer numbers than nodes, where there is one: what is
-            asked hundreds of times of a few points at a time is answered by it.
+        compact: The same posterior in fewer numbers, if there is one. It computes `moments`, which
+            an acquisition function needs hundreds of times.
     """
 
     grid: Grid
     mean_u: Tensor
     S_u: Tensor
-    carry: Carry = field(default_factory=Carry)
+    carry: CarriedIntegral = field(default_factory=CarriedIntegral)
     folded_points: int = 0
     compact: Compact | None = None
 
     def at(self, X: Tensor) -> GridGaussian:
-        """The law at points ``batch x q x d``: O(4^d) per mean."""
+        """The joint posterior at points ``batch x q x d``: O(4^d) per mean."""
         rows = self.grid.interpolate(X)
         return GridGaussian(self._interpolated(self.mean_u, rows), rows, self.S_u)
 
     def moments(self, X: Tensor, *, slopes: bool) -> Moments | None:
-        """O(4^d m) a point, or what the compact form takes."""
+        """O(4^d m) a point, or less by the compact form."""
         if len(self.S_u) > 1:
             return None
         if self.compact is not None:
@@ -171,10 +170,10 @@ class GridProcess(PosteriorProcess):
         picked = self._picked(index, rows[..., 0, :])
         covariances = rows @ picked.movedim(-3, -1)
         means = (rows @ self.mean_u[0, index].unsqueeze(-1)).squeeze(-1)
-        return Moments.of(means, covariances, taken_back(places, points))
+        return Moments.of(means, covariances, pullback(places, points))
 
     def _values(self, X: Tensor) -> Moments:
-        """Moments without slopes, some points at a time."""
+        """Moments without derivatives, some points at a time."""
         rows = self.grid.interpolate(X)
         index, weight = rows.index, rows.weight
         mean = (self.mean_u[0, index] * weight).sum(-1)
@@ -220,7 +219,7 @@ class GridProcess(PosteriorProcess):
     def integral(
         self, points: Tensor, weights: Tensor, previous: Integral | None = None
     ) -> GridIntegral:
-        """Carried over folds in O(q m^2); else made anew, O(P 16^d) only the first time."""
+        """Carried over folds in O(q m^2); else computed anew, in O(P 16^d) only the first time."""
         with torch.no_grad():
             carry = self.carry
             made = carry.brought_to(self.S_u, points, weights)

@@ -1,8 +1,7 @@
 """A grid over learned functions of the inputs, and how they are learned [WISKI, MATHS 2.5].
 
-Points pass through ``h(x; phi)`` before they are interpolated at. Rows of the past stay as they
-are, so that what new points add to the evidence is their predictive density given the sums before
-them: that is what phi climbs.
+Points are mapped by ``h(x; phi)`` before interpolation. Rows of earlier points stay as they are, so
+that new points add their predictive density to the evidence: phi is learned by maximising it.
 """
 
 from __future__ import annotations
@@ -18,37 +17,36 @@ from gpytorch.kernels import Kernel
 from torch import Tensor, nn
 
 from bo_stream.errors import InputError
-from bo_stream.mathematics.grid.kernel import is_product, kernel_matrices, row_priors
+from bo_stream.mathematics.grid.kernel import data_space_priors
 from bo_stream.mathematics.grid.nodes import DEFAULT_SIZES, Grid
 from bo_stream.mathematics.grid.posterior import GridProcess
 from bo_stream.mathematics.linalg import chol_psd
 from bo_stream.mathematics.shapes import shaped
 
 __all__ = [
-    "Linear",
-    "OfModule",
+    "LinearProjection",
+    "ModuleProjection",
     "ProjectedGrid",
     "ProjectedKernel",
     "log_density",
     "projection_of",
-    "uphill",
+    "gradient_step",
 ]
 
 PROBES = 64
-"""Points at which a module is tried out."""
+"""Points at which a module is checked."""
 HALVINGS = 8
-"""Times that a step which does not gain is halved."""
+"""Halvings of a step that does not increase the density."""
 NEAR = 1e-6
-"""Lengths of phi over which means are taken to be linear."""
+"""Step of the finite difference of means, in lengths of phi."""
 _one_at_a_time = threading.Lock()
 
 
 @dataclass(frozen=True)
-class Linear:
-    """``k`` linear functions, each scaled so that the unit cube just fills the unit interval.
+class LinearProjection:
+    """``k`` linear functions, each scaled to map the unit cube onto the unit interval.
 
-    ``h_j(u) = 1/2 + sum_i phi_ji (u_i - 1/2) / sum_i |phi_ji|``: the length of a row of phi does
-    not matter.
+    ``h_j(u) = 1/2 + sum_i phi_ji (u_i - 1/2) / sum_i |phi_ji|``, whatever the length of a row.
 
     Attributes:
         inputs: ``d``.
@@ -60,7 +58,7 @@ class Linear:
 
     @property
     def given(self) -> int:
-        """What was asked for."""
+        """The option ``projection`` of the surrogate."""
         return self.outputs
 
     def __call__(self, U: Tensor, phi: Tensor) -> Tensor:
@@ -69,7 +67,7 @@ class Linear:
         return 0.5 + (U - 0.5) @ (W / W.abs().sum(-1, keepdim=True)).mT
 
     def start(self) -> Tensor:
-        """Orthonormal rows: the inputs themselves where there are as many functions as inputs."""
+        """Orthonormal rows; the identity if there are as many functions as inputs."""
         if self.outputs == self.inputs:
             return torch.eye(self.inputs, dtype=torch.float64).flatten()
         (first,) = self.others(torch.Generator().manual_seed(0), 1)
@@ -81,8 +79,8 @@ class Linear:
         return list(torch.randn(count, size, generator=generator, dtype=torch.float64))
 
 
-class OfModule:
-    """A module's values, its parameters taken from phi; those that need no gradient stay."""
+class ModuleProjection:
+    """The values of a module; phi holds its parameters that require a gradient."""
 
     def __init__(self, module: nn.Module, inputs: int) -> None:
         self.given = module
@@ -102,7 +100,7 @@ class OfModule:
         self.outputs = Z.shape[1]
 
     def __call__(self, U: Tensor, phi: Tensor) -> Tensor:
-        """The module at U. (It is written to meanwhile, so that threads have to wait.)"""
+        """The module's values at U, one thread at a time: the call writes to the module."""
         parts = phi.split([shape.numel() for shape in self._shapes.values()])
         given = {
             name: part.reshape(shape)
@@ -113,30 +111,30 @@ class OfModule:
         return values
 
     def start(self) -> Tensor:
-        """The parameters that the module came with."""
+        """The parameters of the module as given."""
         return torch.cat([torch.zeros(0, dtype=torch.float64), *self._start])
 
     def others(self, generator: torch.Generator, count: int) -> list[Tensor]:
-        """None: how a module is begun with is its own matter."""
+        """None: a module starts from its own parameters."""
         return []
 
 
-def projection_of(given: int | nn.Module, inputs: int) -> Linear | OfModule:
-    """So many linear functions of the inputs, or those that a module computes.
+def projection_of(given: int | nn.Module, inputs: int) -> LinearProjection | ModuleProjection:
+    """A projection on linear functions of the inputs, or by a module.
 
     Raises:
-        InputError: on a number that is not between 1 and 3 and at most that of the inputs, or on a
-            module whose values are not one to three numbers in the unit interval a point.
+        InputError: unless the number is between 1 and 3 and at most the number of inputs, or the
+            module's values are one to three numbers in the unit interval for each point.
     """
     if isinstance(given, nn.Module):
-        return OfModule(given, inputs)
+        return ModuleProjection(given, inputs)
     if type(given) is not int or not 1 <= given <= min(inputs, max(DEFAULT_SIZES)):
         raise InputError(
             f"a projection to 1 to {min(inputs, max(DEFAULT_SIZES))} dimensions, or a module",
             repr(given),
             "Give the number of linear functions of the inputs, or a module of your own.",
         )
-    return Linear(inputs, given)
+    return LinearProjection(inputs, given)
 
 
 def _unfit(got: str) -> InputError:
@@ -149,25 +147,29 @@ def _unfit(got: str) -> InputError:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ProjectedGrid(Grid):
-    """A folded grid over the unit cube, at whose points ``h((x - low) / width; phi)`` are looked.
+    """A folded grid over the unit cube, at the points ``h((x - low) / width; phi)``.
 
     Attributes:
         projection: ``h``.
         low: Lower bounds of the inputs.
         width: Widths of the bounds.
-        phi: What is learned.
+        phi: The learned parameters.
     """
 
-    projection: Linear | OfModule
+    projection: LinearProjection | ModuleProjection
     low: tuple[float, ...]
     width: tuple[float, ...]
     phi: Tensor = shaped("f")
 
     @classmethod
     def over(
-        cls, nodes: Grid, projection: Linear | OfModule, bounds: Tensor, phi: Tensor
+        cls,
+        nodes: Grid,
+        projection: LinearProjection | ModuleProjection,
+        bounds: Tensor,
+        phi: Tensor,
     ) -> ProjectedGrid:
-        """These nodes, for points between bounds ``2 x d``."""
+        """A grid of these nodes for points within bounds, ``2 x d``."""
         low, width = bounds[0].tolist(), (bounds[1] - bounds[0]).tolist()
         plain = {part.name: getattr(nodes, part.name) for part in fields(Grid)}
         return cls(**plain, projection=projection, low=tuple(low), width=tuple(width), phi=phi)
@@ -199,11 +201,11 @@ class ProjectedGrid(Grid):
 class ProjectedKernel(Kernel):
     """The covariance of a process interpolated from a projected grid, with phi as a parameter.
 
-    For the evidence of a few hundred points as a function of phi and all else.
+    Used for the evidence of a few hundred points, as a function of phi and all hyperparameters.
 
     Args:
-        kernel: On the nodes.
-        grid: The nodes, and the phi to begin with.
+        kernel: The kernel on the nodes.
+        grid: The nodes, and the initial phi.
     """
 
     def __init__(self, kernel: Kernel, grid: ProjectedGrid) -> None:
@@ -220,13 +222,8 @@ class ProjectedKernel(Kernel):
         """``W K W'`` of the points ``x1``, ``o x n x n``; ``x2`` must be the same."""
         X, outputs = x1.reshape(-1, *x1.shape[-2:])[0], max(1, self.batch_shape.numel())
         grid = replace(self.grid, phi=self.phi)
-        if is_product(self.base_kernel):
-            priors = row_priors(self.base_kernel, grid, X, outputs)
-            covariance = torch.stack([prior.covariance() for prior in priors])
-        else:
-            W = grid.interpolate(X).dense(grid.m)
-            K = torch.stack(kernel_matrices(self.base_kernel, grid, X, outputs))
-            covariance = W @ K @ W.mT
+        priors = data_space_priors(self.base_kernel, grid, X, outputs)
+        covariance = torch.stack([prior.covariance() for prior in priors])
         return covariance.diagonal(dim1=-2, dim2=-1) if diag else covariance
 
 
@@ -241,21 +238,20 @@ def log_density(process: GridProcess, X: Tensor, Y: Tensor, D: Tensor) -> Tensor
         Y: Their targets, ``o x q``.
         D: Their noise variances, ``o x q``.
     """
-    mean, L = _law(process, X, D)
+    mean, L = _predictive(process, X, D)
     e = _white(L, Y - mean)
     logdet = 2.0 * L.diagonal(dim1=-2, dim2=-1).log().sum()
     return -0.5 * (e.square().sum() + logdet + Y.numel() * math.log(2.0 * math.pi))
 
 
-def uphill(
+def gradient_step(
     process: GridProcess, X: Tensor, Y: Tensor, D: Tensor, rate: float, seen: float
 ) -> Tensor:
-    """The grid's phi after one step up `log_density`; where none gains, the same. O(q m^2 + q^3).
+    """The grid's phi after one step that increases `log_density`, if there is one. O(q m^2 + q^3).
 
-    Along the gradient, to where the density would be highest if the points seen before said as much
-    of phi, each, as the new ones, and all that the place of now is best: Fisher scoring with the
-    information of all points. No further than ``rate`` lengths of phi, and half as far while it
-    does not gain.
+    The step follows the gradient. Its length is that of Fisher scoring, in which each earlier point
+    counts as much information as a new one, and at most ``rate`` lengths of phi. It is halved while
+    the density does not increase.
 
     Args:
         process: The posterior of the values at the nodes of a projected grid.
@@ -263,7 +259,7 @@ def uphill(
         Y: Their targets, ``o x q``.
         D: Their noise variances, ``o x q``.
         rate: Longest step, in lengths of phi.
-        seen: What the points seen before count for.
+        seen: The number of earlier points, or their weight.
     """
     grid = cast(ProjectedGrid, process.grid)
     phi = grid.phi
@@ -277,9 +273,11 @@ def uphill(
         (gradient,) = torch.autograd.grad(value, free)
     longest = rate * float(phi.norm()) / float(gradient.norm().clamp_min(1e-300))
     with torch.no_grad():
-        mean, L = _law(process, X, D)
+        mean, L = _predictive(process, X, D)
         near = NEAR * longest / rate
-        moved = _law(replace(process, grid=replace(grid, phi=phi + near * gradient)), X, D)[0]
+        moved = _predictive(replace(process, grid=replace(grid, phi=phi + near * gradient)), X, D)[
+            0
+        ]
         told = _white(L, (moved - mean) / near).square().sum() * (1.0 + seen / len(X))
         step = min(longest, float(gradient.square().sum() / told.clamp_min(1e-300))) * gradient
         for _ in range(HALVINGS):
@@ -289,7 +287,7 @@ def uphill(
     return phi
 
 
-def _law(process: GridProcess, X: Tensor, D: Tensor) -> tuple[Tensor, Tensor]:
+def _predictive(process: GridProcess, X: Tensor, D: Tensor) -> tuple[Tensor, Tensor]:
     """Means ``o x q`` of new observations, and the Cholesky factors of their covariances."""
     joint = process.at(X)
     return joint.mean, chol_psd(joint.covariance(joint) + torch.diag_embed(D))

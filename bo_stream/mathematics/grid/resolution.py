@@ -1,4 +1,4 @@
-"""How fine a grid has to be for a kernel, and how much is lost on one that is not [MATHS 2.1]."""
+"""How fine a grid must be for a kernel, and what a coarse grid loses [MATHS 2.1]."""
 
 from __future__ import annotations
 
@@ -8,37 +8,37 @@ import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
-from bo_stream.mathematics.grid.kernel import kernel_along, row_priors
+from bo_stream.mathematics.grid.kernel import data_space_priors, kernel_along
 from bo_stream.mathematics.grid.nodes import DEFAULT_SIZES, Grid
 from bo_stream.mathematics.linalg import chol_psd
 
-__all__ = ["complaint", "fitting_sizes", "kernel_lengths", "misfit"]
+__all__ = ["coarseness_message", "fitting_sizes", "kernel_lengths", "misfit"]
 
 FINE = 1.2
-"""Spacings to a lengthscale below which interpolation costs more than a few nats;"""
+"""A grid is too coarse if a lengthscale is shorter than this many spacings."""
 AIM = 1.5
-"""what a grid that is chosen has, so that lengthscales may still become shorter;"""
+"""Spacings to a lengthscale on a grid that is chosen: lengthscales may still become shorter."""
 FEWEST = 6
-"""fewest nodes a dimension that are chosen, where others need them,"""
+"""Fewest nodes a dimension, if other dimensions need more."""
 MOST = 4096
-"""and most nodes in all: what evidence from sums, and a posterior's covariance, can bear."""
+"""Most nodes in all."""
 TOO_FINE = 2.0
-"""Times the nodes that fit, from which fewer are worth a move."""
+"""A grid has too many nodes from this many times those that fit."""
 NATS, LAST = 3.0, 300
-"""Loss of evidence, of so many last points, from which a grid is too coarse."""
+"""A grid is too coarse if the last points lose more than this many nats of evidence."""
 FALL = 1.0 - math.exp(-0.5)
-"""What share of its height an RBF kernel falls by over its lengthscale."""
+"""Share by which an RBF kernel has decayed at its lengthscale."""
 
 
 def kernel_lengths(kernel: Kernel, widths: Tensor, outputs: int) -> Tensor:
-    """The lengthscale along each input, ``d``: shortest over outputs, infinite on flat kernels.
+    """The lengthscale along each input, ``d``: shortest over outputs, infinite if constant.
 
-    For any stationary kernel: where it has fallen as far towards its lowest value as an RBF kernel
-    has after its lengthscale.
+    For any stationary kernel, it is the distance at which the kernel has decayed towards its lowest
+    value as far as an RBF kernel has at its lengthscale.
 
     Args:
         kernel: The kernel, with or without one batch dimension of the outputs.
-        widths: Of the box that distances are looked at in.
+        widths: Widths of the box in which distances are considered, ``d``.
         outputs: Number of outputs.
     """
     t = torch.logspace(-4.0, 2.0, 601, dtype=widths.dtype, device=widths.device)
@@ -59,13 +59,13 @@ def kernel_lengths(kernel: Kernel, widths: Tensor, outputs: int) -> Tensor:
 
 
 def fitting_sizes(lengths: Tensor, widths: Tensor) -> list[int]:
-    """Nodes of each dimension for these lengthscales, `MOST` in all.
+    """Nodes of each dimension that fit these lengthscales, at most `MOST` in all.
 
-    Not fewer in any dimension than by default, unless short lengthscales of others need them.
+    No dimension has fewer than by default, unless short lengthscales of others need them.
 
     Args:
-        lengths: ``d``.
-        widths: Of the bounds, ``d``.
+        lengths: Lengthscales, ``d``.
+        widths: Widths of the bounds, ``d``.
     """
     cells = (AIM * widths / lengths).tolist()
 
@@ -94,16 +94,16 @@ def misfit(kernel: Kernel, grid: Grid, like: Tensor, outputs: int) -> bool:
     return fitting != list(grid.sizes) and (coarse or grid.m > TOO_FINE * math.prod(fitting))
 
 
-def complaint(
+def coarseness_message(
     kernel: Kernel, grid: Grid, points: tuple[Tensor, Tensor, Tensor], s2: Tensor, c: Tensor
 ) -> str | None:
-    """What is lost on a grid too coarse for a kernel, as a sentence; None on one that is not.
+    """What a grid loses if it is too coarse for a kernel, as a sentence; else None.
 
     Args:
         kernel: The kernel.
         grid: The nodes of the folded grid.
         points: Observations: inputs ``n x d``, targets ``o x n``, noise variances before s2, ``s x
-            n``. The last few hundred are looked at; there may be none.
+            n``. The last few hundred are used; there may be none.
         s2: Noise scales, ``o``.
         c: Constant means, ``o``.
     """
@@ -122,20 +122,21 @@ def complaint(
 def _lost_evidence(
     kernel: Kernel, grid: Grid, points: tuple[Tensor, Tensor, Tensor], s2: Tensor, c: Tensor
 ) -> float:
-    """By how many nats the kernel's own evidence of the last points is above the grid's."""
+    """Nats by which the kernel's evidence of the last points exceeds the grid's."""
     X, Y, R = points[0][-LAST:], points[1][:, -LAST:], points[2][:, -LAST:]
     outputs, lost = len(Y), 0.0
     if not len(X):
         return lost
     own = kernel(grid.place(X)).to_dense().double().expand(outputs, -1, -1)
-    for i, (K, prior) in enumerate(zip(own, row_priors(kernel, grid, X, outputs), strict=True)):
+    priors = data_space_priors(kernel, grid, X, outputs)
+    for i, (K, prior) in enumerate(zip(own, priors, strict=True)):
         D, e = torch.diag(s2[i] * R[min(i, len(R) - 1)]), (Y[i] - c[i]).unsqueeze(-1)
         lost += _log_density(K + D, e) - _log_density(prior.covariance() + D, e)
     return lost
 
 
 def _log_density(C: Tensor, e: Tensor) -> float:
-    """Of residuals ``n x 1`` of covariance C, less a constant."""
+    """Log density of residuals ``n x 1`` of covariance C, up to a constant."""
     L = chol_psd(C)
     z = torch.linalg.solve_triangular(L, e, upper=False)
     return float(-0.5 * z.square().sum() - L.diagonal().log().sum())

@@ -1,9 +1,8 @@
-"""Keys' cubic weights of a regular grid's nodes, without the ghosts of a folded one [MATHS 2.1].
+"""Keys' cubic interpolation weights on a regular grid, with Keys' boundary condition [MATHS 2.1].
 
-In the first and the last cell of a folded grid one of Keys' four nodes would lie beyond the end. It
-is a ghost whose value is extrapolated, ``u_-1 = 3 u_0 - 3 u_1 + u_2``: its weight goes to the three
-nearest nodes, which leaves a quadratic through them. A cell's four weights are cubics of the
-position in it, in one table.
+In the first and the last cell of a folded grid one of Keys' four nodes lies beyond the end. The
+value of this ghost node is extrapolated, ``u_-1 = 3 u_0 - 3 u_1 + u_2``, so that its weight goes to
+the three nearest nodes. The four weights in a cell are cubics of the position, stored in one table.
 """
 
 from __future__ import annotations
@@ -23,10 +22,10 @@ CUBICS = torch.tensor(
     ],
     dtype=torch.float64,
 )
-"""Of a cell at the low end of a folded grid, one between and one at the high end: the coefficients
-of ``s^3, s^2, s, 1`` of four neighbouring nodes' weights."""
+"""Coefficients of ``s^3, s^2, s, 1`` of the four weights: in a cell at the low end of a folded
+grid, in an inner cell and in one at the high end."""
 SLOPES = torch.cat([torch.zeros(3, 4, 1), CUBICS[..., :3] * torch.tensor([3.0, 2.0, 1.0])], -1)
-"""Those of their derivatives."""
+"""Coefficients of the derivatives."""
 BOTH = torch.cat([CUBICS, SLOPES], 1)
 """Weights, then derivatives."""
 
@@ -37,15 +36,15 @@ def weights(s: Tensor, place: Tensor) -> Tensor:
 
     Args:
         s: Position in the cell, from 0 to 1, ``... x d``.
-        place: Where the cell lies: 0 at the low end of a folded grid, 2 at the high end, else 1;
-            ``... x d``.
+        place: Kind of the cell, ``... x d``: 0 at the low end of a folded grid, 2 at the high end,
+            else 1.
     """
     result: Tensor = _Weights.apply(s, place)
     return result
 
 
 class _Weights(torch.autograd.Function):
-    """One node with its derivative in closed form: it stands in every acquisition's inner loop."""
+    """The weights as one autograd function with a closed-form derivative, for speed."""
 
     @staticmethod
     def forward(ctx: Any, s: Tensor, place: Tensor) -> Tensor:
@@ -74,11 +73,11 @@ class _Weights(torch.autograd.Function):
 
 
 def sloped_products(s: Tensor, place: Tensor) -> Tensor:
-    """The same with their derivatives, values first, without a graph: ``... x (1 + d) x 4^d``.
+    """The weights and then their derivatives, without an autograd graph: ``... x (1 + d) x 4^d``.
 
     Args:
         s: As for `weights`.
-        place: Likewise.
+        place: As for `weights`.
     """
     d, which = s.shape[-1], _sloped(s.shape[-1]).to(s.device)
     keys = _cubics(BOTH, place, _powers(s)).reshape(*s.shape[:-1], 2 * d, 4)
@@ -91,7 +90,7 @@ def sloped_products(s: Tensor, place: Tensor) -> Tensor:
 
 @cache
 def _sloped(d: int) -> Tensor:
-    """Of each dimension and each of the 1 + d products, which of the 2 d factors it takes."""
+    """Index of the factor, of 2 d, of each dimension in each of the 1 + d products."""
     slope = torch.zeros(d, 1 + d, dtype=torch.long)
     slope.diagonal(1).fill_(1)
     return (2 * torch.arange(d).unsqueeze(-1) + slope).flatten()
@@ -109,5 +108,5 @@ def _powers(s: Tensor) -> Tensor:
 
 
 def _cubics(table: Tensor, place: Tensor, powers: Tensor) -> Tensor:
-    """The polynomials of four nodes each at these powers, ``... x 4``."""
+    """Values of the four cubics, ``... x 4``."""
     return (table.to(powers)[place] @ powers.unsqueeze(-1)).squeeze(-1)

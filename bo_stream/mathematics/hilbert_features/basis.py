@@ -1,8 +1,8 @@
-"""Sine functions on a box around the inputs' bounds, and the choice of some of them [Solin].
+"""Sine functions on a box around the bounds of the inputs [Solin].
 
-The functions vanish at the walls of a box somewhat wider than the bounds. In one dimension, on
-the unit interval, with half width ``L``: ``sin(pi a (x - 1/2 + L) / (2 L)) / sqrt(L)`` for a = 1,
-2, ...; in several dimensions, products of these (MATHS 2.9).
+The functions vanish at the walls of a box somewhat wider than the bounds. In one dimension, for the
+unit interval and half width ``L``, they are ``sin(pi a (x - 1/2 + L) / (2 L)) / sqrt(L)`` for a =
+1, 2, ...; in several dimensions they are products of these (MATHS 2.9).
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from bo_stream.mathematics.posterior.moments import Back, sloped_product
+from bo_stream.mathematics.posterior.moments import Pullback, sloped_product
 from bo_stream.mathematics.shapes import shaped
 
 __all__ = ["Basis"]
 
 LEAST_HALF, MARGIN, LONGEST = 0.6, 1.2, 1.0
-"""A wall is this many lengthscales beyond the bounds (of at most one width of the bounds each),
-and never nearer to their middle than the first number."""
+"""The half width is 1/2 + `MARGIN` lengthscales (each at most `LONGEST`), at least `LEAST_HALF`,
+in widths of the bounds."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Basis:
     Attributes:
         alpha: Multi-indices, ``f x d``, counted from 1.
         half: Half widths of the box, in widths of the bounds.
-        lengthscales: Those it was chosen for, in units of the inputs.
+        lengthscales: The lengthscales it was chosen for, in units of the inputs.
         low: Lower bounds.
         width: Widths of the bounds.
     """
@@ -52,13 +52,13 @@ class Basis:
         return cls(alpha, half, lengthscales.clone(), low.clone(), width.clone())
 
     def same_as(self, other: Basis) -> bool:
-        """Whether sums over these functions and over the other's add up."""
+        """Whether the functions are the same."""
         names = ("alpha", "half", "low", "width")
         return all(torch.equal(getattr(self, name), getattr(other, name)) for name in names)
 
     @property
-    def made_of(self) -> tuple[Tensor, ...]:
-        """Tensors that tell these functions from others."""
+    def defining_tensors(self) -> tuple[Tensor, ...]:
+        """Tensors that determine the functions."""
         return self.alpha, self.half, self.low, self.width
 
     def frequencies(self) -> Tensor:
@@ -77,8 +77,8 @@ class Basis:
             product = waves if product is None else product * waves
         return torch.as_tensor(product)
 
-    def sloped(self, X: Tensor) -> tuple[Tensor, Back]:
-        """As `FeatureMap.sloped`; places are the points themselves."""
+    def sloped(self, X: Tensor) -> tuple[Tensor, Pullback]:
+        """As `FeatureMap.sloped`, with derivatives in the points themselves."""
         rate = math.pi / (2.0 * self.half)
         phase = ((X - self.low) / self.width - 0.5 + self.half) * rate
         factors = []
@@ -94,7 +94,7 @@ class Basis:
 def _least(steps: list[float], count: int) -> list[tuple[int, ...]]:
     """The ``count`` multi-indices of least ``sum_k (steps_k alpha_k)^2``, ties by the first index.
 
-    Sums that differ by rounding only are ties: the choice is the same everywhere.
+    Sums that differ by rounding are ties, so that the choice is the same on all machines.
     """
     dim = len(steps)
     first = sum(s * s for s in steps)

@@ -1,4 +1,4 @@
-"""Spectral densities of stationary kernels, which are the prior variances of sine features."""
+"""Spectral densities of stationary kernels: the prior variances of the sine features."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def lengthscales_of(kernel: Kernel, dim: int, outputs: int) -> Tensor:
     """Lengthscales of a kernel, ``o x d``, float64, differentiable.
 
     Raises:
-        UnsupportedError: on a kernel whose spectral density is not known here.
+        UnsupportedError: on a kernel whose spectral density is not implemented.
     """
     base = _base(kernel)
     value = base.lengthscale.double()
@@ -25,7 +25,7 @@ def lengthscales_of(kernel: Kernel, dim: int, outputs: int) -> Tensor:
 
 
 def checked_lengthscales(values: Sequence[float] | None, dim: int) -> list[float] | None:
-    """Lengthscales that a user gives, one an input, or None.
+    """The option ``lengthscales``, one number for each input, or None.
 
     Raises:
         InputError: unless there are ``dim`` positive numbers.
@@ -46,7 +46,7 @@ def log_density(kernel: Kernel, frequencies: Tensor, outputs: int) -> Tensor:
     Args:
         kernel: An RBF or Matern kernel, scaled or not, with or without one batch dimension of the
             outputs.
-        frequencies: ``f x d``, radians per unit of the inputs that the kernel is of.
+        frequencies: ``f x d``, radians per unit of the inputs.
         outputs: Number of outputs.
     """
     d, base = frequencies.shape[-1], _base(kernel)

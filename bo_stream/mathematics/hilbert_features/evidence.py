@@ -5,18 +5,17 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from bo_stream.mathematics.hilbert_features.state import SpectralState
+from bo_stream.mathematics.hilbert_features.state import HilbertState
 from bo_stream.mathematics.sufficient_statistics.evidence import Factorisation, attach, factorise
 
-__all__ = ["DiagonalRoot", "spectral_evidence"]
+__all__ = ["DiagonalRoot", "hilbert_evidence"]
 
 TINY = 1e-50
-"""Relative size below which roots of variances are zero: their products would be slow subnormal
-numbers."""
+"""Relative size below which roots of variances are set to zero: subnormal numbers are slow."""
 
 
 class DiagonalRoot:
-    """Root of a diagonal prior covariance, and of the zero variance of the column of ones.
+    """Root of a diagonal prior covariance, with a zero for the column of ones.
 
     Args:
         logs: Logarithms of the features' prior variances, ``f``.
@@ -48,19 +47,19 @@ class DiagonalRoot:
         return [0.5 * Y.diagonal()[:-1]]
 
 
-def spectral_evidence(
-    state: SpectralState, logs: Tensor, s2: Tensor, c: Tensor, profile_mean: bool
+def hilbert_evidence(
+    state: HilbertState, logs: Tensor, s2: Tensor, c: Tensor, profile_mean: bool
 ) -> tuple[Tensor, list[Factorisation]]:
-    """Log evidence summed over outputs, differentiable (once), and what the posterior needs of it.
+    """Log evidence summed over outputs, differentiable (once), and the factorisations.
 
-    Cost: one Cholesky factor and one inverse of an ``f x f`` matrix an output.
+    Costs one Cholesky factor and one inverse of an ``f x f`` matrix for each output.
 
     Args:
         state: The state.
         logs: Logarithms of the features' prior variances, ``o x f``.
         s2: Noise scales, ``o``.
         c: Constant means, counted from the state's origin, ``o``.
-        profile_mean: Take the best constant means instead.
+        profile_mean: Take the optimal constant means instead.
     """
     values, made = [], []
     for i, log in enumerate(logs):

@@ -1,7 +1,7 @@
-"""The state of a Gaussian process on sine features: sums, the features, and the first points.
+"""The state of a Gaussian process on sine features.
 
-A row of W is the features at a point and a one; the one has prior variance zero, so that it says
-nothing about the function, and its column of the sums is what a constant mean needs.
+A row of W is the features at a point and a one. The one has prior variance zero: its column in A
+holds the statistics that a constant mean needs.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from torch import Tensor
 
 from bo_stream.mathematics.hilbert_features.basis import Basis
 from bo_stream.mathematics.shapes import nested
-from bo_stream.mathematics.sufficient_statistics.initial_buffer import OpeningSums
+from bo_stream.mathematics.sufficient_statistics.initial_buffer import BufferedStatistics
 from bo_stream.mathematics.sufficient_statistics.state import Undo
 
-__all__ = ["SpectralRows", "SpectralState"]
+__all__ = ["HilbertRows", "HilbertState"]
 
 
 @dataclass(frozen=True)
-class SpectralRows:
+class HilbertRows:
     """Rows of W, ``n x (f + 1)``."""
 
     W: Tensor
 
     @classmethod
-    def at(cls, basis: Basis, X: Tensor) -> SpectralRows:
+    def at(cls, basis: Basis, X: Tensor) -> HilbertRows:
         """The rows at points ``n x d``."""
         phi = basis.features(X)
         return cls(torch.cat([phi, phi.new_ones(len(phi), 1)], -1))
@@ -45,8 +45,8 @@ class SpectralRows:
 
 
 @dataclass(frozen=True)
-class SpectralState(OpeningSums):
-    """Sums over sine features and, while they are all of them, the points summed over.
+class HilbertState(BufferedStatistics):
+    """Statistics over sine features, and the first points.
 
     Attributes:
         basis: The features.
@@ -73,13 +73,13 @@ class SpectralState(OpeningSums):
         """A state over other features, before any data."""
         return replace(self, A=torch.zeros_like(self.A), b=torch.zeros_like(self.b), basis=features)
 
-    def rows_at(self, X: Tensor) -> SpectralRows:
+    def rows_at(self, X: Tensor) -> HilbertRows:
         """The features and a one at points ``n x d``."""
-        return SpectralRows.at(self.basis, X)
+        return HilbertRows.at(self.basis, X)
 
     def _unlike(self) -> tuple[str, str, str]:
         return (
             "two streams on the same features",
-            "features chosen for other lengthscales, and points no longer at hand",
+            "features chosen for other lengthscales, and points no longer held",
             "Build both with the same `lengthscales`.",
         )

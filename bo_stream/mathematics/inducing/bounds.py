@@ -1,8 +1,7 @@
-"""Bounds between which the online bound of a batch must lie: what VIPS steers by (MATHS 4.1)
-[VIPS].
+"""Bounds on the online bound of a batch, which VIPS uses (MATHS 4.1) [VIPS].
 
 ``L-hat(Z) <= L* <= U-hat(Z)``. ``L*`` is the log predictive density of the batch under the old
-posterior, the bound no choice of inducing points can beat; ``L* - L-hat = KL[q_n || q*_n]`` exactly
+posterior, which no choice of inducing points can exceed; ``L* - L-hat = KL[q_n || q*_n]`` exactly
 when the hyperparameters stay the same.
 """
 
@@ -48,8 +47,8 @@ def upper_bound(out: Update, batch: Batch) -> Tensor:
     """``U-hat`` of an update that kept all old points, kernel and mean; O(N M^2 + M^3).
 
     The Nystroem error of the old points is zero, so only the noise of the new data is inflated, by
-    the trace ``t = sum_i (k_ii - |A_i|^2)``: log-determinant with D, quadratic form with ``D~ = D +
-    t I``. (The paper's display omits the former, and its ``+ t`` is to be read so.)
+    the trace ``t = sum_i (k_ii - |A_i|^2)``: the log-determinant has D, the quadratic form ``D~ = D
+    + t I``. (The paper's display omits the former.)
     """
     t = out.residual.sum().clamp_min(0.0)
     d = batch.noise
@@ -66,8 +65,8 @@ def log_noise_model(batch: Batch, fallback: float) -> float:
     """``L_noise`` of MATHS 4.2: the batch under one Gaussian fitted to all targets so far.
 
     Args:
-        batch: Its ``moments`` include the batch itself; without them the batch's own are taken.
-        fallback: The variance to use while the targets seen (one, or all equal) have none.
+        batch: The batch; its ``moments`` include its own targets, and default to theirs alone.
+        fallback: The variance to use if the targets so far are one, or all equal.
     """
     count, mu, M2 = batch.moments if batch.moments is not None else moments_of(batch.y)
     variance = M2 / (count - 1.0) if count > 1.0 and M2 > 0.0 else fallback
@@ -86,7 +85,7 @@ def moments_of(y: Tensor) -> tuple[float, float, float]:
 def merged_moments(
     a: tuple[float, float, float], b: tuple[float, float, float]
 ) -> tuple[float, float, float]:
-    """Moments of two sets together (Chan et al. 1983), free of cancellation."""
+    """Moments of the union of two sets (Chan et al. 1983), free of cancellation."""
     n = a[0] + b[0]
     if n == 0.0:
         return a

@@ -1,8 +1,8 @@
 """Greedy choice by largest conditional variance: a partial Cholesky (MATHS 4.2, 4.3).
 
-``r_i = k(x_i, x_i) - k_b(x_i)' K_bb^-1 k_b(x_i)`` is what the chosen points leave unexplained at
-pool point i. Adding a point costs O(N M) with N pool points; ties go to the lowest index, and
-values within rounding of each other are ties.
+``r_i = k(x_i, x_i) - k_b(x_i)' K_bb^-1 k_b(x_i)`` is the variance at pool point i given the chosen
+points. Adding a point costs O(N M) with N pool points. Ties, up to rounding, go to the lowest
+index.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["GreedyVariance", "greedy_pool"]
 WHOLE_KERNEL = 4096
 """Pools up to this size have their kernel matrix computed once; larger ones row by row."""
 TIE = 1e-12
-"""Conditional variances closer than this share of the prior's are ties: rounding parts them."""
+"""Conditional variances closer than this share of the prior variance are ties."""
 
 
 class GreedyVariance:
@@ -28,7 +28,7 @@ class GreedyVariance:
         kernel: The kernel.
         X: The pool, ``N x d``.
         jitter: Relative jitter on the pivots.
-        Z: Points chosen already, ``M x d``, with ``L = chol(K(Z, Z) + jitter)``.
+        Z: Points already chosen, ``M x d``, with ``L = chol(K(Z, Z) + jitter)``.
         K: ``K(X, X)`` if known.
 
     Attributes:
@@ -67,7 +67,7 @@ class GreedyVariance:
 
     @property
     def size(self) -> int:
-        """Points in all: those given and those added."""
+        """Number of points: those given and those added."""
         return self._size
 
     def best(self) -> int | None:

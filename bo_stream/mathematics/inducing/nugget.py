@@ -11,20 +11,20 @@ from bo_stream.mathematics.inducing.state import dense, diagonal
 __all__ = ["factored", "split_noise"]
 
 LEAST_NOISE = 1e-13
-"""What double precision can tell from no noise at all, relative to the prior variance."""
+"""Smallest noise that double precision resolves, relative to the prior variance."""
 
 
 def split_noise(noise: Tensor, variance: Tensor, jitter: float, size: int) -> tuple[Tensor, Tensor]:
-    """The noise of points that join the inducing points, in two: their nugget, and the rest.
+    """Split the noise of points that become inducing points into their nugget and the rest.
 
-    The nugget is the jitter, and at most half of the noise: data and inducing value together carry
-    the noise that was given. Noise below what doubles can tell from none counts as that.
+    The nugget is the jitter, but at most half of the noise, so that data and inducing values
+    together have the noise given. Noise below the resolution of double precision is raised to it.
 
     Args:
         noise: Noise variances, ``N``.
         variance: The mean prior variance of all inducing points, 0-dim.
         jitter: The largest nugget, relative to it.
-        size: Number of inducing points, these included; errors of rounding grow with it.
+        size: Number of inducing points, these included; rounding errors grow with it.
     """
     least = max(LEAST_NOISE, 4.0 * size * torch.finfo(torch.float64).eps)
     noise = noise.clamp_min(least * variance)

@@ -53,7 +53,7 @@ class SparseProcess(ExpandedProcess):
         return cls(kernel, state, L_B, beta)
 
     def at(self, X: Tensor) -> FactorGaussian:
-        """The law at points ``batch x q x d``: O(M^2 q), in one solve for the whole batch."""
+        """The joint posterior at points ``batch x q x d``: O(M^2 q), in one solve for a batch."""
         s, shape = self.state, X.shape[:-1]
         K = cross_kernel(self.kernel, X.reshape(-1, X.shape[-1]), s.Z)
         A_t = torch.linalg.solve_triangular(s.L.mT, K, upper=True, left=False)

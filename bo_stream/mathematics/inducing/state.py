@@ -8,8 +8,8 @@ whitened coordinates ``v = L^-1 (a - m)``
     l(a) = exp(-1/2 v'G v + c'v),   B = I + G,
     kappa = log int N(v; 0, I) l dv = 1/2 c'B^-1 c - 1/2 log|B|.
 
-``B >= I``, so its Cholesky never needs jitter, and nothing is ever inverted and subtracted: the
-printed algorithms' own ``(S^-1 - K^-1)^-1`` fails or is 1e-3 to 1e+1 wrong (MATHS 3.8).
+``B >= I``, so its Cholesky factorisation needs no jitter, and no inverses are subtracted: the
+``(S^-1 - K^-1)^-1`` of the published algorithms fails, or has errors of 1e-3 to 1e+1 (MATHS 3.8).
 
 Letters: ``a``, ``o`` the old inducing points and state, ``b``, ``n`` the new ones, ``f`` the batch;
 ``N`` batch size, ``M`` inducing points; ``d`` noise variances. Everything is float64, in
@@ -45,18 +45,18 @@ __all__ = [
 
 @dataclass(frozen=True)
 class SGPRState:
-    """What is known about the function: O(M^2) numbers however much was absorbed (MATHS 3.2).
+    """State of an online sparse GP: O(M^2) numbers, whatever n is (MATHS 3.2).
 
     Attributes:
         Z: Inducing points, ``M x d``.
         L: ``chol(K(Z, Z) + diag(nugget))`` under the last update's kernel, ``M x M``.
-        nugget: Variances of the independent noise that the values at Z carry, ``M``: what makes K
-            positive definite in floating point.
+        nugget: Variances of the independent noise of the values at Z, ``M``, which makes K positive
+            definite in floating point.
         G: Whitened precision of the likelihood of ``f(Z)``, ``M x M``, positive semi-definite.
         c: Whitened linear term, ``M``.
         mean: The constant prior mean ``m_o``, 0-dim.
         kappa: Log normaliser, 0-dim.
-        jitter: The nugget of a point that enters, relative to the mean prior variance at Z.
+        jitter: The nugget of a new point, relative to the mean prior variance at Z.
     """
 
     Z: Tensor = shaped("M d")
@@ -85,7 +85,7 @@ class SGPRState:
 
 @dataclass(frozen=True)
 class Batch:
-    """A batch of data in transformed space, and what a growth policy may want to know beside it.
+    """A batch of data in transformed space, with context for growth policies.
 
     Attributes:
         X: Points, ``N x d``.
@@ -93,7 +93,7 @@ class Batch:
         noise: Noise variances ``d``, ``N``.
         moments: ``(n, mean, sum of squared deviations)`` of all targets so far, this batch
             included.
-        index: How many batches came before this one.
+        index: Number of batches before this one.
     """
 
     X: Tensor = shaped("N d")
@@ -109,7 +109,7 @@ class Batch:
 
 
 def thinned(batch: Batch, rows: int) -> Batch:
-    """At most so many rows of a batch, evenly spaced."""
+    """A batch reduced to at most this many rows, evenly spaced."""
     if batch.size <= rows:
         return batch
     keep = torch.linspace(0, batch.size - 1, rows, device=batch.y.device).long()
@@ -117,7 +117,7 @@ def thinned(batch: Batch, rows: int) -> Batch:
 
 
 def joined(first: Batch, second: Batch) -> Batch:
-    """The rows of two batches; the rest as in the second."""
+    """The rows of two batches, with the context of the second."""
     pairs = ((first.X, second.X), (first.y, second.y), (first.noise, second.noise))
     X, y, noise = (torch.cat(pair) for pair in pairs)
     return replace(second, X=X, y=y, noise=noise)

@@ -1,14 +1,14 @@
-"""Whether the residuals of a batch hold a function that the model takes for noise.
+"""A score test for structure in the residuals of a batch that the model attributes to noise.
 
-With predictive covariance C and residuals e, let the data have a further component of covariance
+With predictive covariance C and residuals e, let the data have another component of covariance
 ``a S``. The slope of the log density in a, at a = 0, is
 
     s = 1/2 (p'S p - tr(C^-1 S)),    p = C^-1 e,    Var s = 1/2 tr((C^-1 S)^2) = I
 
-if the model is right. A noise level that is wrong, too, would show in s; what the slope in the
-noise level explains is taken out, so that only residuals that are alike where inputs are near
-count. Sums over batches of s and I are a test (s / sqrt(I) standard deviations) and an estimate (a
-= s / I) of how much of the noise is a function (Rao's efficient score).
+if the model is right. A wrong noise level would also change s, so the part explained by the slope
+in the noise level is projected out (Rao's efficient score). Sums of s and I over batches give a
+test, ``s / sqrt(I)`` standard deviations, and an estimate ``a = s / I`` of the share of the noise
+that is structure.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def hidden_structure(
         whitened: ``L^-1 (y - mean)``, ``N``.
         L: Factor of the predictive covariance, ``N x N``.
         batch: The data.
-        quick: The kernel; only its correlations count. An amplitude of 1 is the noise variance.
+        quick: The kernel of S; only its correlations are used.
     """
     S = dense(quick, batch.X)
     sd = (batch.noise.mean() / S.diagonal()).sqrt()

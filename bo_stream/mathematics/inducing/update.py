@@ -31,7 +31,7 @@ __all__ = ["Update", "best_mean", "condition", "rebase", "update"]
 
 @dataclass(frozen=True)
 class Update:
-    """The new state, the bound, and the pieces the bounds of MATHS 4.1 are made of.
+    """The new state, the bound, and intermediate results for the bounds of MATHS 4.1.
 
     Attributes:
         state: State after the batch.
@@ -39,11 +39,11 @@ class Update:
         A: ``L_b^-1 K(Z_n, X)``, ``M x N``.
         e: Residuals ``y - m_n``, ``N``.
         residual: ``k(x, x) - |A[:, i]|^2``, ``N``.
-        prior_G, prior_c: ``J'G J`` and ``J'c_o``, what the old state contributes.
-        offset: Terms of the bound that do not touch the batch: ``const - kappa_o - 1/2 tr(G C~)``.
+        prior_G, prior_c: ``J'G J`` and ``J'c_o``, the contribution of the old state.
+        offset: Terms of the bound without the batch: ``const - kappa_o - 1/2 tr(G C~)``.
         L_B, beta: ``chol(I + G)`` and ``L_B^-1 c`` of the new state.
         mean_c, mean_slope, mean_curvature: ``J'G w``, ``w'c_o`` and ``w'G w`` for ``w = L_o^-1 1``:
-            how the old state answers to a change of the mean.
+            the dependence of the old state on the mean.
         keeps_all: No old inducing point was dropped.
     """
 
@@ -83,8 +83,8 @@ def update(
         Z: New inducing points, ``M_b x d``.
         old_index: ``M_a`` integers: the row of Z at which each old inducing point is kept, -1 where
             it is dropped.
-        same_kernel: The kernel is the one ``state.L`` was made with; if moreover Z starts with all
-            old points, the factor is extended and nothing is solved for them.
+        same_kernel: The kernel is that of ``state.L``. If also Z starts with all old points, the
+            factor is extended.
 
     Returns:
         The update. O(N M^2 + M^3) time; N and M^2 memory.
@@ -160,7 +160,7 @@ def best_mean(out: Update, batch: Batch) -> tuple[Tensor, Tensor]:
     q = solve(out.L_B, p)
     slope = (out.e / batch.noise).sum() - q @ out.beta + out.mean_slope
     curvature = (1.0 / batch.noise).sum() - q @ q + out.mean_curvature
-    if bool(curvature <= 0.0):  # nothing observed: every mean is as good
+    if bool(curvature <= 0.0):  # nothing observed: any mean is optimal
         return out.state.mean, out.bound
     return out.state.mean + slope / curvature, out.bound + 0.5 * slope.square() / curvature
 
@@ -168,9 +168,9 @@ def best_mean(out: Update, batch: Batch) -> tuple[Tensor, Tensor]:
 def condition(state: SGPRState, batch: Batch, kernel: Kernel) -> tuple[SGPRState, Tensor]:
     """The state given a batch, exactly: its points join the inducing points (MATHS 1 and 3.6).
 
-    The value at an inducing point carries its nugget as independent noise. Here the nugget is taken
-    out of the batch's own noise (`split_noise`), so that the posterior is that of conditioning to
-    rounding, and not to jitter over noise. Kernel and mean are those of the state. O((M + N)^3).
+    The value at an inducing point has its nugget as independent noise. Here the nugget is
+    subtracted from the batch's noise (`split_noise`), so that conditioning is exact up to rounding.
+    Kernel and mean are those of the state. O((M + N)^3).
 
     Returns:
         The new state, and ``log N(y; m_o(X), k_o(X, X) + D)``.
@@ -207,8 +207,8 @@ def rebase(
 def _nuggets(
     state: SGPRState, kernel: Kernel, Z: Tensor, old_index: Tensor, *, same_kernel: bool
 ) -> Tensor:
-    """The nuggets of new inducing points (``M_b``): a kept point's stays the same share of the
-    mean prior variance, that of a point that enters is the jitter.
+    """The nuggets of new inducing points (``M_b``): unchanged shares of the mean prior variance for
+    kept points, the jitter for new ones.
     """
     if not Z.shape[0]:
         return state.nugget[:0]
@@ -245,9 +245,8 @@ def _old_columns(
 ) -> tuple[Tensor, Tensor]:
     """``A_a`` (``M_b x M_a``) and ``tr(G C~)`` (MATHS 3.3, steps 2 and 5).
 
-    A kept point's column is a row of ``L_b``: the jitter of a kept point is one and the same noise,
-    not two. The trace needs the dropped block only, since ``K_aa - A_a'A_a`` vanishes on kept
-    points.
+    A kept point's column is a row of ``L_b``, so that its jitter is counted once. The trace needs
+    only the dropped points, since ``K_aa - A_a'A_a`` vanishes on kept ones.
     """
     kept = old_index >= 0
     A_a = L_b.mT[:, old_index.clamp_min(0)] if L_b.shape[0] else L_b.new_zeros(0, state.size)

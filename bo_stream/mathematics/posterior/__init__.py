@@ -1,1 +1,1 @@
-"""Posterior processes: frozen laws of a function, conditioned, subset, summed over points."""
+"""Posterior processes: frozen distributions of a function, and what is computed from them."""

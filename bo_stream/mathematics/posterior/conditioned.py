@@ -1,9 +1,9 @@
 """A posterior process given more data: exact Gaussian conditioning, for every family (MATHS 1).
 
-Given a genuine Gaussian process and ``y_q = f(X_q) + eps``, the law of ``f`` given ``y_q`` costs
-one law at ``X_q`` and the test points, a ``q x q`` Cholesky factor and a ``q x p`` product. The
-covariance does not depend on ``y_q``: it is shared by all fantasies. Nested fantasies concatenate
-their points; wrappers do not nest.
+For a Gaussian process and ``y_q = f(X_q) + eps``, the posterior of ``f`` given ``y_q`` costs one
+joint evaluation at ``X_q`` and the test points, a ``q x q`` Cholesky factor and a ``q x p``
+product. The covariance does not depend on ``y_q``: it is shared by all fantasies. Nested fantasies
+concatenate their points.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = ["ConditionedGaussian", "ConditionedProcess"]
 
 @dataclass(frozen=True)
 class ConditionedGaussian(JointGaussian):
-    """Law with covariance ``cov(x, z) - V_x' V_z``, ``V = L^-1 cov(X_f, .)``."""
+    """Joint posterior with covariance ``cov(x, z) - V_x' V_z``, ``V = L^-1 cov(X_f, .)``."""
 
     mean: Tensor
     base: JointGaussian
@@ -37,7 +37,7 @@ class ConditionedGaussian(JointGaussian):
         return self.base.variance() - self.V.square().sum(-2)
 
     def covariance(self, other: ConditionedGaussian) -> Tensor:
-        """Covariance with another law of the same process."""
+        """Covariance with the values at other points."""
         return self.base.covariance(other.base) - self.V.mT @ other.V
 
     def operator(self) -> LinearOperator:
@@ -50,8 +50,8 @@ class ConditionedProcess(PosteriorProcess):
     """A process given ``Y`` (``batch' x o x q``) at ``X`` (``batch x q x d``) with noise
     variances like ``Y``.
 
-    Nothing is cached: each law recomputes the ``q x q`` factor, so that graphs are never shared
-    between backward passes.
+    Each joint posterior computes the ``q x q`` factor again, so that no graph is shared between
+    backward passes.
     """
 
     base: PosteriorProcess
@@ -60,10 +60,10 @@ class ConditionedProcess(PosteriorProcess):
     noise: Tensor
 
     def _update(self) -> tuple[JointGaussian, Tensor, Tensor]:
-        """Law at X, the factor ``L`` of ``C = cov + D``, and ``L^-1 (Y - mean)``.
+        """The base's joint posterior at X, the factor ``L`` of ``cov + D``, ``L^-1 (Y - mean)``.
 
         Raises:
-            NoiseError: where neither noise nor posterior variance exceeds errors of rounding.
+            NoiseError: if neither noise nor posterior variance exceeds rounding errors.
         """
         f = self.base.at(self.X)
         C = f.covariance(f) + torch.diag_embed(self.noise)
@@ -79,7 +79,7 @@ class ConditionedProcess(PosteriorProcess):
         )
 
     def at(self, X: Tensor) -> ConditionedGaussian:
-        """The law at points ``batch x p x d``: O(q^3 + q^2 p) beyond the base's."""
+        """The joint posterior at points ``batch x p x d``: O(q^3 + q^2 p) beyond the base's."""
         f, L, r = self._update()
         s = self.base.at(X)
         V = torch.linalg.solve_triangular(L, f.covariance(s), upper=False)
@@ -102,7 +102,7 @@ class ConditionedProcess(PosteriorProcess):
     def integral(
         self, points: Tensor, weights: Tensor, previous: Integral | None = None
     ) -> ConditionedIntegral:
-        """Never kept: it may hold the graph of the points conditioned on."""
+        """Computed anew each time: it may hold the graph of the points conditioned on."""
         before = previous.base if isinstance(previous, ConditionedIntegral) else None
         base = self.base.integral(points, weights, before)
         f, L, _ = self._update()
@@ -111,7 +111,7 @@ class ConditionedProcess(PosteriorProcess):
         return ConditionedIntegral(base, f, L, M)
 
     def pool(self, X: Tensor, points: Tensor, weights: Tensor) -> PoolSums | None:
-        """From what the base keeps; not kept itself."""
+        """Computed from the covariances that the base keeps."""
         with torch.no_grad():
             base = self.base.pool(X, points, weights)
             if not isinstance(base, PoolCovariances):
@@ -124,8 +124,8 @@ class ConditionedIntegral:
     """Sums under a process given more data at points ``f``: cov is ``cov(a, b) - V_a' V_b``.
 
     Attributes:
-        base: The sums under the process before.
-        f: Law before at the conditioning points.
+        base: The sums under the base.
+        f: The base's joint posterior at the points conditioned on.
         L: Cholesky factor of ``cov(f, f) + D``.
         M: ``L^-1 gram(f, f) L^-T``.
     """

@@ -1,4 +1,4 @@
-"""Covariances that are a kernel less a quadratic form in finitely many functions.
+"""Covariances that are a kernel minus a quadratic form in finitely many functions.
 
 Every family but the grid's has ``cov(x, z) = k(x, z) - a_x' W a_z`` with ``a_x = R^-1 b(x)``:
 
@@ -10,9 +10,8 @@ Every family but the grid's has ``cov(x, z) = k(x, z) - a_x' W a_z`` with ``a_x 
     sine features (no k)      phi(x)                 I                 -S
     ========================  =====================  ================  ==============
 
-New data change W by a matrix of low rank, or lengthen a_x, or both. So what was computed at fixed
-points goes on to hold but for a change of low rank (`change_from`), as long as hyperparameters stay
-[MATHS 10].
+New data change W by a matrix of low rank, or append to a_x, or both. So covariances at fixed points
+change by low rank (`change_from`) while the hyperparameters stay the same [MATHS 10].
 """
 
 from __future__ import annotations
@@ -27,16 +26,16 @@ from torch import Tensor
 
 from bo_stream.mathematics.linalg import chol_psd, low_rank
 from bo_stream.mathematics.posterior.factor import cross_kernel
-from bo_stream.mathematics.posterior.row_matching import places
+from bo_stream.mathematics.posterior.row_matching import matching_rows
 
 __all__ = ["Expansion", "on_nodes"]
 
 LONGER = 1.25
-"""Nodes met since the start, over nodes in use, from which a basis is begun anew."""
+"""Ratio of all nodes so far to nodes in use from which the basis is started again."""
 MOST = 64
-"""Rank of a change of W from which everything is computed anew."""
+"""Rank of a change of W above which all is computed again."""
 ROUNDING = 1e-13
-"""What a change of low rank may miss, as a share of what W takes off a variance."""
+"""Tolerance of a low-rank change, relative to the reduction of variance by W."""
 
 
 @dataclass(frozen=True)
@@ -44,19 +43,19 @@ class Expansion:
     """``cov(x, z) = k(x, z) - a_x' W a_z``, ``a_x = R^-1 b(x)`` of length r.
 
     Attributes:
-        kernel: The prior's kernel, frozen, or None where there is no ``k``.
+        kernel: The prior's kernel, frozen, or None if there is no ``k``.
         R: ``o x r x r``, lower triangular; None for the identity.
         W: ``o x r x r``; None for the identity.
         values: ``b`` at ``n x d`` points from some row on: ``o x (r - first) x n``.
-        made_of: Tensors that tell ``R`` and ``b`` from others; a basis that begins with this one's
-            functions has tensors that begin with these.
+        defining_tensors: Tensors that determine ``R`` and ``b``; those of a basis that begins with
+            this one's functions begin with these.
     """
 
     kernel: Kernel | None
     R: Tensor | None
     W: Tensor | None
     values: Callable[[Tensor, int], Tensor]
-    made_of: tuple[Tensor, ...]
+    defining_tensors: tuple[Tensor, ...]
 
     def rows(self, X: Tensor) -> Tensor:
         """``a`` at points ``n x d``: ``o x r x n``."""
@@ -73,29 +72,29 @@ class Expansion:
         new = torch.linalg.solve_triangular(self.R[..., first:, first:], b, upper=False)
         return torch.cat([rows.expand(*new.shape[:-2], -1, -1), new], -2)
 
-    def goes_on_from(self, before: Expansion) -> bool:
-        """Whether the first functions are those of another expansion (under the same kernel)."""
-        pairs = zip(before.made_of, self.made_of, strict=False)
+    def continues(self, before: Expansion) -> bool:
+        """Whether this expansion begins with the functions of another, under the same kernel."""
+        pairs = zip(before.defining_tensors, self.defining_tensors, strict=False)
         return all(a is b or _begins(a, b) for a, b in pairs)
 
     def change_from(self, before: Expansion, rows: Tensor) -> tuple[Tensor, Tensor] | None:
-        """``U`` (``o x k x n``) and signed weights ``s`` (``o x k``): what to take off covariances.
+        """The change of covariances: ``U`` (``o x k x n``) and signed weights ``s`` (``o x k``).
 
-        Covariances between points are those under ``before`` less ``U' diag(s) U``.
+        Covariances between points are those under ``before`` minus ``U' diag(s) U``.
 
         Args:
             before: Another expansion from which this one goes on.
             rows: ``a`` at the points, ``o x r x n``.
 
         Returns:
-            None where the change is not of low rank.
+            None if the change is not of low rank.
         """
         if self.W is None or before.W is None:
             new = rows[..., before.size :, :]
             return new, torch.ones_like(new[..., 0])
         wide = torch.zeros_like(self.W)
         wide[..., : before.size, : before.size] = before.W
-        # in units in which every function is of size one at the points
+        # scaled so that every function has size one at the points
         size = rows.square().mean(-1).sqrt().clamp_min(torch.finfo(rows.dtype).tiny)
         change = size.unsqueeze(-1) * (self.W - wide) * size.unsqueeze(-2)
         scale = (size.square() * wide.diagonal(dim1=-2, dim2=-1).abs()).sum(-1)
@@ -162,8 +161,8 @@ def on_nodes(
 ) -> Expansion:
     """The expansion in kernels at nodes, ``b(x) = k(Z, x)``.
 
-    With ``before``, it is over the nodes of then and of now together, so that it goes on from that
-    one whichever nodes were replaced; unless these are many more than the nodes in use.
+    With ``before``, it is over the nodes of both, so that it continues ``before`` whichever nodes
+    were replaced, unless these are many more than the nodes in use.
 
     Args:
         kernel: The kernel.
@@ -172,7 +171,9 @@ def on_nodes(
         W: ``o x m x m``.
         before: An expansion on nodes under the same kernel, or None.
     """
-    if before is not None and not (_same(before.made_of[0], Z) and _same(before.made_of[1], R)):
+    if before is not None and not (
+        _same(before.defining_tensors[0], Z) and _same(before.defining_tensors[1], R)
+    ):
         joint = _joined(kernel, Z, R, W, before)
         if joint is not None:
             Z, R, W = joint
@@ -183,10 +184,10 @@ def _joined(
     kernel: Kernel, Z: Tensor, R: Tensor, W: Tensor, before: Expansion
 ) -> tuple[Tensor, Tensor, Tensor] | None:
     """All nodes, their root and W: as ``k(Z, x) = R_all[Z] a_all``, ``a = R^-1 R_all[Z] a_all``."""
-    Z_all, R_all = before.made_of
+    Z_all, R_all = before.defining_tensors
     if not len(Z_all) or not len(Z):
         return None
-    place = places(Z, Z_all)
+    place = matching_rows(Z, Z_all)
     new = Z[place < 0]
     if len(Z_all) + len(new) > LONGER * len(Z) + MOST:
         return None

@@ -1,4 +1,4 @@
-"""The joint Gaussian of kernel methods: prior covariance minus and plus products of factors."""
+"""Joint posteriors of kernel methods: the prior covariance minus and plus products of factors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["FactorGaussian", "cross_kernel", "frozen_kernel"]
 
 
 def frozen_kernel(kernel: Kernel) -> Kernel:
-    """A float64 copy of the kernel that no gradient and no later assignment reaches."""
+    """A detached float64 copy of the kernel."""
     return copy.deepcopy(kernel).requires_grad_(False).double().eval()
 
 
@@ -26,7 +26,7 @@ def cross_kernel(kernel: Kernel, X: Tensor, Z: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class FactorGaussian(JointGaussian):
-    """Law with covariance ``k(x, z) - A_x' A_z + V_x' V_z``: exact GP, O-SGPR, CaGP.
+    """Joint posterior with covariance ``k(x, z) - A_x' A_z + V_x' V_z``: exact GP, O-SGPR, CaGP.
 
     Attributes:
         mean: ``batch x o x q``.
@@ -48,7 +48,7 @@ class FactorGaussian(JointGaussian):
         return variance if self.plus is None else variance + self.plus.square().sum(-2)
 
     def covariance(self, other: FactorGaussian) -> Tensor:
-        """Covariance with another law of the same process."""
+        """Covariance with the values at other points."""
         if self.X.ndim > 2 and other.X.ndim == 2:
             shape = self.X.shape[:-1]
             return self._flat().covariance(other).unflatten(-2, shape).movedim(0, -3)
@@ -58,7 +58,7 @@ class FactorGaussian(JointGaussian):
         return cov + self.plus.mT @ other.plus
 
     def times(self, other: FactorGaussian, M: Tensor) -> Tensor:
-        """Covariance with another law times ``M``, without the product of the factors."""
+        """Covariance with the values at other points times M, without the full covariance."""
         if self.X.ndim > 2:
             return super().times(other, M)
         product = cross_kernel(self.kernel, self.X, other.X) @ M
@@ -68,7 +68,7 @@ class FactorGaussian(JointGaussian):
         return product + self.plus.mT @ (other.plus @ M)
 
     def _flat(self) -> FactorGaussian:
-        """The same points as one set: a product with a large unbatched law is then one product."""
+        """The same points without batch, so that a product with many points is one product."""
         X = self.X.reshape(-1, self.X.shape[-1])
         minus = _flatten(self.minus.mT).mT
         plus = None if self.plus is None else _flatten(self.plus.mT).mT

@@ -1,7 +1,7 @@
-"""Sums over fixed points of products of covariances, on features: MATHS 10.
+"""Weighted sums over fixed points of products of covariances, on features [MATHS 10].
 
 With ``B = sum_t w_t phi_t phi_t'``: ``total = tr(B S)`` and ``gram(a, b) = phi_a' S B S phi_b``.
-Nothing of it depends on the number of points once ``B`` is made.
+Once ``B`` is known, the cost does not depend on the number of points.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from bo_stream.mathematics.posterior.feature_map import FeatureMap
 __all__ = ["FeatureIntegral"]
 
 TILE = 4096
-"""Points whose features are made at a time."""
+"""Points whose features are computed at a time."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class FeatureIntegral:
 
     @classmethod
     def over(cls, points: Tensor, weights: Tensor, basis: FeatureMap, S: Tensor) -> FeatureIntegral:
-        """Go through the points, O(P f^2)."""
+        """Sum over the points, O(P f^2)."""
         B = S.new_zeros(S.shape[-2:])
         for X, w in zip(points.split(TILE), weights.split(TILE), strict=True):
             phi = basis.features(X)

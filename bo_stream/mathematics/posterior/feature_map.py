@@ -1,4 +1,4 @@
-"""Functions of the inputs, finitely many, whose coefficients are Gaussian."""
+"""Features: finitely many functions of the inputs, with Gaussian coefficients."""
 
 from __future__ import annotations
 
@@ -6,35 +6,35 @@ from typing import Any, Protocol
 
 from torch import Tensor
 
-from bo_stream.mathematics.posterior.moments import Back
+from bo_stream.mathematics.posterior.moments import Pullback
 
 __all__ = ["FeatureMap"]
 
 
 class FeatureMap(Protocol):
-    """The functions: features of a point."""
+    """The features of a point."""
 
     def features(self, X: Tensor) -> Tensor:
-        """The functions at points ``batch x q x d``: ``batch x q x f``, differentiable."""
+        """Features at points ``batch x q x d``: ``batch x q x f``, differentiable."""
         ...
 
-    def sloped(self, X: Tensor) -> tuple[Tensor, Back]:
-        """The functions with their derivatives in the places of points, without a graph.
+    def sloped(self, X: Tensor) -> tuple[Tensor, Pullback]:
+        """Features and their derivatives in k coordinates, without an autograd graph.
 
         Args:
             X: Points, ``batch x q x d``.
 
         Returns:
-            ``batch x q x (1 + k) x f``, the values first; and how gradients in the places become
-            those in the points.
+            ``batch x q x (1 + k) x f``, the values first; and a function from gradients in the
+            coordinates to gradients in X.
         """
         ...
 
     def same_as(self, other: Any) -> bool:
-        """Whether sums over these functions and over the other's add up."""
+        """Whether the features are the same."""
         ...
 
     @property
-    def made_of(self) -> tuple[Tensor, ...]:
-        """Tensors that tell these functions from others, as in `Expansion`."""
+    def defining_tensors(self) -> tuple[Tensor, ...]:
+        """Tensors that determine the features, as in `Expansion`."""
         ...

@@ -28,7 +28,7 @@ JITTER = 1e-10
 
 @dataclass(frozen=True)
 class FeatureGaussian(JointGaussian):
-    """Law with covariance ``phi_x' S phi_z``.
+    """Joint posterior with covariance ``phi_x' S phi_z``.
 
     Attributes:
         mean: ``batch x o x q``.
@@ -83,7 +83,7 @@ class FeatureProcess(ExpandedProcess):
     folded_points: int = 0
 
     def at(self, X: Tensor) -> FeatureGaussian:
-        """The law at points ``batch x q x d``: O(f d) a mean."""
+        """The joint posterior at points ``batch x q x d``: O(f d) a mean."""
         phi = self.basis.features(X)
         return FeatureGaussian(self._values(phi, self.mean_u), phi, self.S_u)
 
@@ -113,11 +113,11 @@ class FeatureProcess(ExpandedProcess):
 
     def folded(self, X: Tensor, Y: Tensor, D: Tensor) -> FeatureProcess:
         """The process given ``Y`` (``o x q``) with noise D at these points: O(q f^2)."""
-        law = self.at(X)
-        U = law.spread(self.S_u)
-        L = chol_psd(U @ law.phi.mT + torch.diag_embed(D))
+        joint = self.at(X)
+        U = joint.spread(self.S_u)
+        L = chol_psd(U @ joint.phi.mT + torch.diag_embed(D))
         V = torch.linalg.solve_triangular(L, U, upper=False)
-        r = torch.linalg.solve_triangular(L, (Y - law.mean).unsqueeze(-1), upper=False)
+        r = torch.linalg.solve_triangular(L, (Y - joint.mean).unsqueeze(-1), upper=False)
         return FeatureProcess(
             self.basis,
             self.mean,
@@ -129,7 +129,7 @@ class FeatureProcess(ExpandedProcess):
     def integral(
         self, points: Tensor, weights: Tensor, previous: Integral | None = None
     ) -> FeatureIntegral:
-        """The points are gone through once; another process on the same features takes that on."""
+        """O(P f^2) the first time; O(f^3) from an earlier one on the same features."""
         with torch.no_grad():
             if isinstance(previous, FeatureIntegral) and previous.serves(
                 points, weights, self.basis
@@ -145,7 +145,7 @@ class FeatureProcess(ExpandedProcess):
                 return X.new_empty(1, 0, len(X))
             return self.basis.features(X).mT.unsqueeze(0)
 
-        return Expansion(None, None, -self.S_u, values, self.basis.made_of)
+        return Expansion(None, None, -self.S_u, values, self.basis.defining_tensors)
 
     def _values(self, phi: Tensor, u: Tensor) -> Tensor:
         """``mean + phi u`` for ``batch x q x f`` features and ``batch' x o x f`` coefficients."""

@@ -1,8 +1,8 @@
-"""The latent function at some points: a joint Gaussian in whatever form a family has it.
+"""The joint Gaussian of the latent function at some points, in the form of each family.
 
 Shapes: points ``batch x q x d`` in transformed space, float64. The output dimension ``o`` (the
-number of independent outputs) is always there and stands just before the point dimensions: means
-``batch x o x q``, covariances ``batch x o x q x q'``.
+number of independent outputs) is always present, just before the point dimensions: means ``batch x
+o x q``, covariances ``batch x o x q x q'``.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ L = TypeVar("L", bound="JointGaussian")
 
 
 class JointGaussian(ABC):
-    """The latent function at one set of points, jointly Gaussian, under one process."""
+    """The joint Gaussian of the latent function at one set of points under one process."""
 
     mean: Tensor
 
@@ -30,12 +30,12 @@ class JointGaussian(ABC):
 
     @abstractmethod
     def covariance(self: L, other: L) -> Tensor:
-        """Covariance with another one of the same process, ``batch x o x q x q'``; batches
+        """Covariance with the values at other points, ``batch x o x q x q'``; batches
         broadcast.
         """
 
     def times(self: L, other: L, M: Tensor) -> Tensor:
-        """Covariance with another times ``M`` (``o x q' x k``): ``batch x o x q x k``."""
+        """Covariance with the values at other points times M (``o x q' x k``)."""
         return self.covariance(other) @ M
 
     def operator(self) -> LinearOperator:

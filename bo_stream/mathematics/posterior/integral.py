@@ -1,14 +1,14 @@
-"""Sums over a fixed set of points of products of posterior covariances, for every family.
+"""Weighted sums over fixed points of products of posterior covariances, for every family.
 
-What integrated-variance acquisition functions need [MATHS 10]: with weights ``w_t`` over
-points ``t``,
+Integrated-variance acquisition functions need them [MATHS 10]. With weights ``w_t`` of points
+``t``,
 
     ``total = sum_t w_t var(t)``        ``gram(a, b) = sum_t w_t cov(a, t) cov(t, b)``
 
 so that the integrated variance after observing points ``f`` with noise ``D`` is
-``total - tr( (cov(f, f) + D)^-1 gram(f, f) )``. No covariance among the points summed over is ever
-formed. A grid needs neither the points nor the observations once its sums are made; other families
-keep the joint Gaussian at the points and form one ``q x P`` block per call.
+``total - tr( (cov(f, f) + D)^-1 gram(f, f) )``. Covariances among the points summed over are never
+needed. On a grid the cost depends neither on these points nor on the observations; other families
+keep the joint Gaussian at the points and compute one ``q x P`` block per call.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ TILE = 1024
 
 
 class Integral(Protocol):
-    """Sums over fixed points under one process; its arguments are laws of that process."""
+    """Sums over fixed points under one process; arguments are its joint posteriors."""
 
     @property
     def total(self) -> Tensor:
@@ -73,7 +73,7 @@ class PoolSums(Protocol):
 
 @dataclass(frozen=True)
 class PointIntegral:
-    """Sums through the ``q x P`` covariance with the points, whose laws are kept: O(P r) memory.
+    """Sums through the ``q x P`` covariance with the points summed over: O(P r) memory.
 
     A call costs O(P q (d + r)) time; r is the rank of the family's factors, n for an exact GP.
     """
@@ -84,7 +84,7 @@ class PointIntegral:
 
     @classmethod
     def over(cls, at: Callable[[Tensor], JointGaussian], points: Tensor, weights: Tensor) -> Self:
-        """The sums over ``points`` (``P x d``) of a process, given by what it is at points."""
+        """The sums over ``points`` (``P x d``) of a process, given by its method `at`."""
         with torch.no_grad():
             tiles = [at(part) for part in points.split(TILE)]
             parts = weights.split(TILE)

@@ -1,9 +1,8 @@
-"""Mean and covariance at a few points, with their derivatives taken back in closed form.
+"""Mean and covariance at a few points, with derivatives in closed form.
 
-An acquisition function needs no more of a process. Autograd's graph of a law and of what is made
-of it costs several times the algebra itself, hundreds of times in one maximisation. Where the mean
-is ``phi(x) u`` and the covariance ``phi(x) S phi(z)'``, the same products that give these give
-their derivatives too, once ``phi`` comes with its own.
+An acquisition function needs only these, hundreds of times in one maximisation, and autograd costs
+several times the algebra itself. If the mean is ``phi(x) u`` and the covariance ``phi(x) S
+phi(z)'``, the products that give them also give their derivatives from those of ``phi``.
 """
 
 from __future__ import annotations
@@ -15,57 +14,57 @@ from typing import cast
 import torch
 from torch import Tensor
 
-__all__ = ["Back", "Moments", "Slopes", "leaf", "sloped_product", "taken_back"]
+__all__ = ["Pullback", "Moments", "Derivatives", "leaf", "sloped_product", "pullback"]
 
-Back = Callable[[Tensor], Tensor]
+Pullback = Callable[[Tensor], Tensor]
 
 
 @dataclass(frozen=True)
-class Slopes:
-    """Derivatives of moments in the places that points take.
+class Derivatives:
+    """Derivatives of moments in the coordinates of points.
 
     Attributes:
-        mean: Of each mean in its own place, ``batch x q x k``.
-        covariance: Of ``cov(x_i, x_j)`` in the second place alone, ``batch x j x k x i``.
-        back: From gradients in the places, ``batch x q x k``, to those in the points.
+        mean: Of each mean in its own point, ``batch x q x k``.
+        covariance: Of ``cov(x_i, x_j)`` in the second point alone, ``batch x j x k x i``.
+        back: From gradients in the coordinates, ``batch x q x k``, to those in the points.
     """
 
     mean: Tensor
     covariance: Tensor
-    back: Back
+    back: Pullback
 
 
 @dataclass(frozen=True)
 class Moments:
-    """Moments of one output at points ``batch x q x d``, without a graph.
+    """Moments of one output at points ``batch x q x d``, without an autograd graph.
 
     Attributes:
         mean: ``batch x q``.
         covariance: ``batch x q x q``.
-        slopes: Their derivatives; None where none were asked for.
+        slopes: Their derivatives, or None.
     """
 
     mean: Tensor
     covariance: Tensor
-    slopes: Slopes | None = None
+    slopes: Derivatives | None = None
 
     @classmethod
-    def of(cls, means: Tensor, covariances: Tensor, back: Back) -> Moments:
-        """Values and derivatives side by side, as one product gives them.
+    def of(cls, means: Tensor, covariances: Tensor, back: Pullback) -> Moments:
+        """From values and derivatives in one tensor each.
 
         Args:
             means: ``batch x q x (1 + k)``.
             covariances: ``batch x j x (1 + k) x i``.
-            back: As in `Slopes`.
+            back: As in `Derivatives`.
         """
-        slopes = Slopes(means[..., 1:], covariances[..., 1:, :], back)
+        slopes = Derivatives(means[..., 1:], covariances[..., 1:, :], back)
         return cls(means[..., 0], covariances[..., 0, :], slopes)
 
     def pull(self, bar_mean: Tensor, bar_cov: Tensor) -> Tensor:
-        """From gradients in the mean and in the covariance, as if its entries were free, to the
-        gradient in the points.
+        """The gradient in the points, from gradients in the mean and in each entry of the
+        covariance.
         """
-        slopes = cast(Slopes, self.slopes)
+        slopes = cast(Derivatives, self.slopes)
         both = (bar_cov + bar_cov.mT).unsqueeze(-1)
         crossed = (slopes.covariance @ both).squeeze(-1)
         bar = torch.addcmul(crossed, bar_mean.unsqueeze(-1), slopes.mean)
@@ -73,12 +72,12 @@ class Moments:
 
 
 def leaf(X: Tensor, slopes: bool) -> Tensor:
-    """The points, to be differentiated in if wanted."""
+    """The detached points, with gradient if derivatives are wanted."""
     return X.detach().requires_grad_(slopes)
 
 
-def taken_back(places: Tensor, points: Tensor) -> Back:
-    """What takes gradients in places back to the points that they were made of, a `leaf`."""
+def pullback(places: Tensor, points: Tensor) -> Pullback:
+    """The function from gradients in places to gradients in the points, a `leaf`."""
 
     def back(bar: Tensor) -> Tensor:
         if places is points:
@@ -93,8 +92,8 @@ def sloped_product(factors: Sequence[Tensor]) -> Tensor:
     """Products over dimensions, and their derivatives in each dimension: ``... x (1 + d) x f``.
 
     Args:
-        factors: Per dimension the values and, if derivatives are wanted, theirs: ``... x 2 x f`` or
-            ``... x 1 x f``.
+        factors: For each dimension values and derivatives, ``... x 2 x f``, or values alone, ``...
+            x 1 x f``.
     """
     rows = factors[0]
     for factor in factors[1:]:

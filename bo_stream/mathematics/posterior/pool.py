@@ -1,9 +1,8 @@
-"""Covariances of a pool of candidates with fixed test points, kept from pick to pick and from step
-to step.
+"""Covariances of a pool of candidates with fixed test points, kept between steps [MATHS 10].
 
-What integrated variance over a pool needs [MATHS 10]. The ``N x P`` covariances are computed once.
-As long as hyperparameters and test points stay, new data take a product of low rank off them, and
-candidates that leave the pool are left out: O(N P q + r q (N + P)) a step instead of O(N P r).
+The ``N x P`` covariances, which integrated variance over a pool needs, are computed once. While
+hyperparameters and test points stay the same, new data subtract a product of low rank from them,
+and candidates may leave the pool: O(N P q + r q (N + P)) a step instead of O(N P r).
 """
 
 from __future__ import annotations
@@ -17,19 +16,19 @@ from torch import Tensor
 
 from bo_stream.mathematics.posterior.expansion import Expansion
 from bo_stream.mathematics.posterior.process import PosteriorProcess
-from bo_stream.mathematics.posterior.row_matching import places
+from bo_stream.mathematics.posterior.row_matching import matching_rows
 
-__all__ = ["Carry", "ExpandedProcess", "PoolCovariances"]
+__all__ = ["KeptCovariances", "ExpandedProcess", "PoolCovariances"]
 
 LARGEST = 2**25
-"""Most numbers kept, ``o (N P + r (N + P))``: 256 MB. Beyond it, nothing is kept. Changes not yet
-applied take up to 64 functions more; while a step is made, there are both old and new numbers."""
+"""Most numbers kept, ``o (N P + r (N + P))``: 256 MB. Larger pools are not kept. Pending changes
+take up to `DEEP` rows more; during a step, there are both old and new numbers."""
 BLOCK = 256
-"""Candidates in a block of covariances: an allocation that the next step's blocks can reuse."""
+"""Candidates in a block of covariances."""
 DEEP = 64
-"""Rank of what is yet to be taken off the covariances from which on it is."""
+"""Rank of pending changes above which they are subtracted from the covariances."""
 SPARSE = 0.75
-"""Share of the candidates from which on those that left the pool are forgotten."""
+"""Share of the candidates left in the pool below which the others are dropped."""
 
 
 @dataclass(frozen=True)
@@ -43,10 +42,10 @@ class PoolCovariances:
         weights: ``P``.
         rows: The expansion's functions at candidates and points, ``o x r x (N + P)``.
         variances: At candidates and points, ``o x (N + P)``.
-        cov: Covariances ``o x n x P`` of blocks of candidates as they were some steps ago,
-        left: and what they are less since: ``left' right``, ``o x k x N``
-        right: and ``o x k x P``.
-        place: Where the present candidates stand among ``X``; None if these are all.
+        cov: Covariances ``o x n x P`` of blocks of candidates, before pending changes.
+        left: Pending changes: ``left' right`` is to be subtracted; ``o x k x N``.
+        right: ``o x k x P``.
+        place: Row in ``X`` of each present candidate; None if these are all.
     """
 
     expansion: Expansion
@@ -74,9 +73,12 @@ class PoolCovariances:
         left, right = (variances.new_empty(len(variances), 0, n) for n in (N, len(points)))
         return cls(expansion, X, points, weights, rows, variances, cov, left, right)
 
-    def under(self, expansion: Expansion) -> PoolCovariances | None:
-        """The same under another expansion, where that is a change of low rank; else None."""
-        if not expansion.goes_on_from(self.expansion):
+    def under(self, expansion: Expansion, deep: int = DEEP) -> PoolCovariances | None:
+        """The same under another expansion, if this is a change of low rank; else None.
+
+        Pending changes of a rank above ``deep`` are applied.
+        """
+        if not expansion.continues(self.expansion):
             return None
         N = len(self.X)
         rows = expansion.continued(self.rows, torch.cat([self.X, self.points]))
@@ -89,7 +91,7 @@ class PoolCovariances:
         right = torch.cat([self.right, U[..., N:]], -2)
         new = replace(self, expansion=expansion, rows=rows, variances=variances)
         new = replace(new, left=left, right=right)
-        return new._settled() if left.shape[-2] > DEEP else new
+        return new._applied() if left.shape[-2] > deep else new
 
     def narrowed(self, X: Tensor, points: Tensor, weights: Tensor) -> PoolCovariances | None:
         """Some of the candidates, if the test points are the same; else None."""
@@ -98,7 +100,7 @@ class PoolCovariances:
             return None
         if _same(X, self.X):
             return replace(self, place=None)
-        place = places(X, self.X)
+        place = matching_rows(X, self.X)
         if bool((place < 0).any()):
             return None
         if len(X) > SPARSE * len(self.X):
@@ -147,8 +149,8 @@ class PoolCovariances:
             c if not u.shape[-1] else torch.baddbmm(c, u, self.right, alpha=-1.0) for c, u in parts
         )
 
-    def _settled(self) -> PoolCovariances:
-        """The same with nothing left to be taken off."""
+    def _applied(self) -> PoolCovariances:
+        """The same with pending changes subtracted."""
         left, right = self.left[..., :0, :], self.right[..., :0, :]
         return replace(self, cov=tuple(self._blocks()), left=left, right=right)
 
@@ -163,58 +165,67 @@ class PoolCovariances:
 
 
 @dataclass(eq=False)
-class Carry:
-    """What a process hands on to the next one under the same hyperparameters. Copies are empty.
+class KeptCovariances:
+    """Covariances kept for the next process under the same hyperparameters. Copies are empty.
 
     Attributes:
-        kept: The covariances last asked for, and whether they are those of the process itself.
+        kept: The last covariances, and whether they belong to this process or an earlier one.
     """
 
     kept: tuple[PoolCovariances, bool] | None = None
 
-    def __reduce__(self) -> tuple[type[Carry], tuple[()]]:
-        return Carry, ()
+    def __reduce__(self) -> tuple[type[KeptCovariances], tuple[()]]:
+        return KeptCovariances, ()
 
 
 @dataclass(frozen=True)
 class ExpandedProcess(PosteriorProcess):
     """A process with an `Expansion`, which keeps the covariances of one pool."""
 
-    carry: Carry = field(default_factory=Carry, kw_only=True, compare=False, repr=False)
+    carry: KeptCovariances = field(
+        default_factory=KeptCovariances, kw_only=True, compare=False, repr=False
+    )
 
     @abstractmethod
     def expansion(self, before: Expansion | None) -> Expansion:
-        """The process as an expansion, one that goes on from ``before`` where it can.
+        """The process as an expansion that continues ``before``, if it can.
 
         ``before`` is one of an earlier process of the same surrogate and hyperparameters.
         """
 
     def follow(self, before: PosteriorProcess) -> None:
-        """Take over what an earlier process kept."""
+        """Take over the covariances that an earlier process kept."""
         if isinstance(before, ExpandedProcess) and before.carry.kept is not None:
             self.carry.kept = before.carry.kept[0], before is self
 
-    def pool(self, X: Tensor, points: Tensor, weights: Tensor) -> PoolCovariances | None:
-        """Kept for the next call and the next process; None where that takes too much memory."""
+    def pool(
+        self, X: Tensor, points: Tensor, weights: Tensor, largest: int = LARGEST
+    ) -> PoolCovariances | None:
+        """Kept for the next call and the next process; None if they are more numbers than
+        ``largest``.
+        """
         with torch.no_grad():
             kept = self.carry.kept
             made = None if kept is None else kept[0].narrowed(X, points, weights)
             if made is None or kept is None:
-                made = self._anew(X, points, weights)
+                made = self._anew(X, points, weights, largest)
             elif not kept[1]:
-                made = self._brought_forward(made) or self._anew(X, points, weights)
+                made = self._brought_forward(made, largest)
+                made = made or self._anew(X, points, weights, largest)
             self.carry.kept = None if made is None else (made, True)
             return made
 
-    def _anew(self, X: Tensor, points: Tensor, weights: Tensor) -> PoolCovariances | None:
+    def _anew(
+        self, X: Tensor, points: Tensor, weights: Tensor, largest: int
+    ) -> PoolCovariances | None:
         expansion = self.expansion(None)
-        if _numbers(expansion, len(X), len(points)) > LARGEST:
+        if _numbers(expansion, len(X), len(points)) > largest:
             return None
         return PoolCovariances.over(expansion, X, points, weights)
 
-    def _brought_forward(self, made: PoolCovariances) -> PoolCovariances | None:
+    def _brought_forward(self, made: PoolCovariances, largest: int) -> PoolCovariances | None:
         expansion = self.expansion(made.expansion)
-        fits = _numbers(expansion, len(made.X), len(made.points)) <= LARGEST
+        fits = _numbers(expansion, len(made.X), len(made.points)) <= largest
         return made.under(expansion) if fits else None
 
 

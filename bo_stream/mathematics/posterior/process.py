@@ -1,8 +1,7 @@
-"""What every family's posterior is: a frozen process.
+"""The posterior of a family as a frozen process.
 
-A family's `PosteriorProcess` is a snapshot: detached state, a detached copy of the kernel. It is
-differentiable in the points only, so a posterior, a fantasy or a conditioned posterior built on it
-keeps its meaning when the surrogate it came from observes more data.
+A `PosteriorProcess` is a snapshot with a detached state and a detached copy of the kernel. It is
+differentiable in the points only, and stays the same when its surrogate observes more data.
 """
 
 from __future__ import annotations
@@ -43,13 +42,13 @@ class PosteriorProcess(ABC):
         Args:
             points: ``P x d``, transformed space.
             weights: ``P``.
-            previous: The same under another process of the same surrogate; what does not depend on
-                the process is taken from it.
+            previous: The integral under another process of the same surrogate, whose parts that do
+                not depend on the process are reused.
         """
         return PointIntegral.over(self.at, points, weights)
 
     def pool(self, X: Tensor, points: Tensor, weights: Tensor) -> PoolSums | None:
-        """Variances and sums for a pool of candidates, where the family keeps what they take.
+        """Variances and sums for a pool of candidates, if the family keeps their covariances.
 
         Args:
             X: Candidates, ``N x d``, transformed space.
@@ -57,7 +56,7 @@ class PosteriorProcess(ABC):
             weights: ``P``.
 
         Returns:
-            None where laws and `integral` do as well.
+            None if joint posteriors and `integral` are to be used instead.
         """
         return None
 
@@ -65,13 +64,15 @@ class PosteriorProcess(ABC):
         """Mean and covariance at points ``batch x q x d``, with derivatives in closed form.
 
         Args:
-            X: Points; what they depend on stays outside.
-            slopes: Whether derivatives are wanted.
+            X: Points; their graph is not followed.
+            slopes: Whether to return derivatives.
 
         Returns:
-            None where the family has them not, or several outputs; ``at`` does as well.
+            None if unsupported, or for several outputs: use `at`.
         """
         return None
 
     def follow(self, before: PosteriorProcess) -> None:  # noqa: B027
-        """Take over what an earlier process kept; same surrogate, same hyperparameters."""
+        """Take over what an earlier process of the same surrogate kept, under the same
+        hyperparameters.
+        """

@@ -1,17 +1,17 @@
-"""Where points stand among other points."""
+"""Index of each point's exact match among other points."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
 
-__all__ = ["places"]
+__all__ = ["matching_rows"]
 
 
-def places(X: Tensor, among: Tensor) -> Tensor:
-    """Where each of ``n x d`` points stands among ``m x d`` others, ``n``; -1 where it does not.
+def matching_rows(X: Tensor, among: Tensor) -> Tensor:
+    """Index of the exact match of each of ``n x d`` points among ``m x d`` others; -1 for none.
 
-    O((n + m) log m): equal rows have equal sums.
+    O((n + m) log m): sums of the entries are matched first.
     """
     if not len(among):
         return torch.full((len(X),), -1, device=X.device)

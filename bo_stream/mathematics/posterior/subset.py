@@ -16,7 +16,7 @@ __all__ = ["SubsetGaussian", "SubsetProcess"]
 
 @dataclass(frozen=True)
 class SubsetGaussian(JointGaussian):
-    """Some of the outputs of a law."""
+    """Some of the outputs of a joint posterior."""
 
     base: JointGaussian
     index: list[int]
@@ -31,7 +31,7 @@ class SubsetGaussian(JointGaussian):
         return self.base.variance()[..., self.index, :]
 
     def covariance(self, other: SubsetGaussian) -> Tensor:
-        """Covariance with another law of the same process."""
+        """Covariance with the values at other points."""
         return self.base.covariance(other.base)[..., self.index, :, :]
 
     def operator(self) -> LinearOperator:
@@ -47,7 +47,7 @@ class SubsetProcess(PosteriorProcess):
     index: list[int]
 
     def at(self, X: Tensor) -> SubsetGaussian:
-        """The law at points ``batch x q x d``."""
+        """The joint posterior at points ``batch x q x d``."""
         return SubsetGaussian(self.base.at(X), self.index)
 
     def path(self, sample_shape: Size) -> Path:
@@ -58,7 +58,7 @@ class SubsetProcess(PosteriorProcess):
     def integral(
         self, points: Tensor, weights: Tensor, previous: Integral | None = None
     ) -> SubsetIntegral:
-        """The base's sums over all outputs, of which some are used."""
+        """The base's sums, restricted to the outputs."""
         before = previous.base if isinstance(previous, SubsetIntegral) else None
         return SubsetIntegral(self.base.integral(points, weights, before), self.index)
 

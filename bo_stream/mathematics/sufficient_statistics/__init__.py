@@ -1,1 +1,1 @@
-"""Additive statistics and the evidence they give (MATHS 2.2-2.4)."""
+"""Additive sufficient statistics and the evidence from them (MATHS 2.2-2.4)."""

@@ -1,9 +1,8 @@
-"""Evidence from additive statistics, with closed-form gradients [WISKI, MATHS 2.3 and 2.4].
+"""Evidence from sufficient statistics, with closed-form gradients [WISKI, MATHS 2.3 and 2.4].
 
-Everything is in the K-root form: with ``K = R R'``, ``Q = I + R' A R / s2`` needs no inverse of K
-and no difference of near-equal matrices. A root says how to apply ``R`` and ``R'`` and how a
-gradient with respect to ``R^-1 dK R^-T`` becomes one with respect to the kernel values it was made
-from.
+With a root ``K = R R'``, the matrix ``Q = I + R' A R / s2`` needs no inverse of K and no difference
+of near-equal matrices. A `Root` applies ``R`` and ``R'``, and turns a gradient in ``R^-1 dK R^-T``
+into one in the kernel values that the root was made from.
 """
 
 from __future__ import annotations
@@ -16,12 +15,12 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-__all__ = ["Factorisation", "Root", "Statistics", "attach", "factorise"]
+__all__ = ["Factorisation", "Root", "OutputStatistics", "attach", "factorise"]
 
 
 @dataclass(frozen=True)
-class Statistics:
-    """One output's sums (MATHS 2.2), the number of observations (or their weight) among them."""
+class OutputStatistics:
+    """The statistics of one output (MATHS 2.2), with the number of observations or their weight."""
 
     A: Tensor
     b: Tensor
@@ -34,7 +33,7 @@ class Statistics:
 
 
 class Root(Protocol):
-    """A root ``R`` of the prior covariance of what W multiplies, without gradient."""
+    """A root ``R`` of the prior covariance of the coefficients of W, without gradient."""
 
     def left(self, M: Tensor) -> Tensor:
         """``R M`` for ``m x p`` M."""
@@ -45,7 +44,7 @@ class Root(Protocol):
         ...
 
     def project(self, A: Tensor) -> Tensor:
-        """``R' A R`` for the statistics A; only its lower triangle counts."""
+        """``R' A R`` for the statistics A; only its lower triangle is used."""
         ...
 
     def lift(self, Q_inv: Tensor) -> Tensor:
@@ -59,26 +58,26 @@ class Root(Protocol):
 
 @dataclass(frozen=True)
 class Factorisation:
-    """What one evaluation leaves for the posterior at the same hyperparameters."""
+    """Factorisation of Q, kept for the posterior at the same hyperparameters."""
 
     root: Root
     Q_inv: Tensor
     q: Tensor
     mean: Tensor
 
-    def cache(self) -> tuple[Tensor, Tensor]:
+    def node_values(self) -> tuple[Tensor, Tensor]:
         """``m_u`` (with the constant mean added) and ``S_u = R Q^-1 R'`` of MATHS 2.3."""
         S = self.root.lift(self.Q_inv)
         return self.root.left(self.q.unsqueeze(-1)).squeeze(-1) + self.mean, S
 
 
 def factorise(
-    root: Root, stats: Statistics, s2: Tensor, c: Tensor, profile_mean: bool
+    root: Root, stats: OutputStatistics, s2: Tensor, c: Tensor, profile_mean: bool
 ) -> tuple[Tensor, list[Tensor], Factorisation]:
-    """Log evidence, its gradients in ``(s2, c, *root's tensors)``, and what the posterior needs.
+    """Log evidence, its gradients in ``(s2, c, *root's tensors)``, and the factorisation.
 
-    With ``profile_mean`` the constant mean is first set to its optimum (MATHS 2.4). Cost:
-    ``R'AR``, one Cholesky factor and one inverse of ``Q``; independent of n.
+    With ``profile_mean`` the constant mean is first set to its optimum (MATHS 2.4). Costs ``R'AR``,
+    one Cholesky factor and one inverse of ``Q``, whatever n is.
     """
     n, y1, one = stats.n, stats.y1, stats.one
     m = stats.A.shape[-1]

@@ -1,6 +1,6 @@
-"""The first points of a stream, held: while they are all of them, the sums can be taken anew.
+"""A buffer of the first points of a stream, from which its statistics can be computed again.
 
-The buffers have their full size from the start, so that the bytes of a state do not grow.
+The buffer has its full size from the start, so that the bytes of a state do not grow.
 """
 
 from __future__ import annotations
@@ -15,20 +15,25 @@ from torch import Tensor
 
 from bo_stream.errors import StateError
 from bo_stream.mathematics.shapes import nested, shaped
-from bo_stream.mathematics.sufficient_statistics.state import Rows, Sums, Undo, noisier
+from bo_stream.mathematics.sufficient_statistics.state import (
+    Rows,
+    SufficientStatistics,
+    Undo,
+    noisier,
+)
 
-__all__ = ["Opening", "OpeningSums"]
+__all__ = ["InitialBuffer", "BufferedStatistics"]
 
 
 @dataclass(frozen=True)
-class Opening:
-    """The first points, in transformed space; once more than ``w`` were seen, they are not all.
+class InitialBuffer:
+    """The first points, in transformed space: at most ``w``.
 
     Attributes:
         X: Inputs.
         Y: Targets.
         R: Noise variances, before any learned scale; zero where there is no point.
-        chosen_at: Number of points when what they are summed over was last chosen anew.
+        chosen_at: Number of points when the features were last chosen.
     """
 
     X: Tensor = shaped("w d")
@@ -37,20 +42,20 @@ class Opening:
     chosen_at: Tensor = shaped("", "not negative")
 
     @classmethod
-    def none(cls, size: int, dim: int, outputs: int, noises: int) -> Opening:
+    def empty(cls, size: int, dim: int, outputs: int, noises: int) -> InitialBuffer:
         """Room for ``size`` points."""
         zero = torch.zeros((), dtype=torch.float64)
         Y, R = zero.new_zeros(outputs, size), zero.new_zeros(noises, size)
         return cls(zero.new_zeros(size, dim), Y, R, zero)
 
-    def at_hand(self, n: int) -> bool:
+    def holds_all(self, n: int) -> bool:
         """Whether all n points of the stream are held."""
         return n <= len(self.X)
 
     def hold(self, X: Tensor, Y: Tensor, R: Tensor, undo: Undo, n: int) -> None:
-        """Write points behind the first n, if there is room for all; in place, like A."""
+        """Write points behind the first n in place, if there is room for all of them."""
         end = n + len(X)
-        if not self.at_hand(end):
+        if not self.holds_all(end):
             return
         for held, new in zip((self.X, self.Y.mT, self.R.mT), (X, Y.mT, R.mT), strict=True):
             place = held[n:end]
@@ -61,8 +66,8 @@ class Opening:
         """Inputs, targets and noise variances of the first n points, all of them held."""
         return self.X[:n], self.Y[:, :n], self.R[:, :n]
 
-    def rescaled(self, shift: Tensor, factor: Tensor, known_noise: bool) -> Opening:
-        """The points with targets ``(y - shift) / factor`` and, where known, noise to match."""
+    def rescaled(self, shift: Tensor, factor: Tensor, known_noise: bool) -> InitialBuffer:
+        """The points with targets ``(y - shift) / factor``, and known noise in the same units."""
         Y = (self.Y - shift.unsqueeze(-1)) / factor.unsqueeze(-1)
         Y = torch.where(self.R[0] > 0.0, Y, 0.0)
         R = self.R / factor.square().unsqueeze(-1) if known_noise else self.R
@@ -70,19 +75,19 @@ class Opening:
 
 
 @dataclass(frozen=True)
-class OpeningSums(Sums, ABC):
-    """Sums over features that can be chosen anew, and the points to sum while these are at hand.
+class BufferedStatistics(SufficientStatistics, ABC):
+    """Statistics over features that can be chosen again while all points are held.
 
-    A family adds the features as a field, and says three things: which they are (`features`), a
-    state with others (`over`), and their rows (`rows_at`).
+    A family adds the features as a field, and defines `features`, `over` (a state with other
+    features) and `rows_at` (rows of W).
     """
 
-    opening: Opening = nested()
+    opening: InitialBuffer = nested()
 
     @property
     @abstractmethod
     def features(self) -> Any:
-        """What the sums are over; equal by ``same_as`` to what gives the same rows."""
+        """The features; ``same_as`` tells whether others give the same rows."""
 
     @abstractmethod
     def over(self, features: Any) -> Self:
@@ -102,14 +107,14 @@ class OpeningSums(Sums, ABC):
         cls, m: int, dim: int, outputs: int, shared: bool, opening: int, **features: Any
     ) -> Self:
         """Before any data."""
-        sums = Sums.none(m, outputs, shared, cls.entries(m, **features))
-        held = Opening.none(opening, dim, outputs, len(sums.A))
-        parts = {part.name: getattr(sums, part.name) for part in fields(Sums)}
+        sums = SufficientStatistics.zeros(m, outputs, shared, cls.entries(m, **features))
+        held = InitialBuffer.empty(opening, dim, outputs, len(sums.A))
+        parts = {part.name: getattr(sums, part.name) for part in fields(SufficientStatistics)}
         return cls(**parts, opening=held, **features)
 
-    def at_hand(self, n: int) -> bool:
-        """Whether all n points summed over are held."""
-        return self.opening.at_hand(n)
+    def holds_all(self, n: int) -> bool:
+        """Whether all n points are held."""
+        return self.opening.holds_all(n)
 
     def absorb_at(self, X: Tensor, Y: Tensor, R: Tensor, undo: Undo, n: int) -> Self:
         """The state after a batch, with n points before it (MATHS 2.2)."""
@@ -118,7 +123,7 @@ class OpeningSums(Sums, ABC):
         return new
 
     def resummed(self, features: Any, n: int) -> Self:
-        """The same n points, all at hand, summed over other features."""
+        """The statistics of the same n points, all held, over other features."""
         (X, Y, R), new = self.opening.first(n), self.over(features)
         rows, weights = new.rows_at(X), 1.0 / R
         y = Y - self.origin.unsqueeze(-1)
@@ -127,52 +132,52 @@ class OpeningSums(Sums, ABC):
         return replace(new, b=rows.transpose_times(weights * y, new.b.shape[-1]))
 
     def chosen(self, features: Any, n: int) -> Self:
-        """`resummed`, noting when."""
+        """As `resummed`, and the number of points is kept."""
         at = self.weight.new_tensor(n)
         return replace(self.resummed(features, n), opening=replace(self.opening, chosen_at=at))
 
-    def along(self, other: Sums, n: int) -> Self:
-        """The same n points summed over another state's features.
+    def along(self, other: SufficientStatistics, n: int) -> Self:
+        """The statistics of the same n points over another state's features.
 
         Raises:
-            StateError: if the features differ and the points are no longer at hand.
+            StateError: if the features differ and the points are no longer held.
         """
-        features = cast(OpeningSums, other).features
+        features = cast(BufferedStatistics, other).features
         if self.features.same_as(features):
             return self
-        if not self.at_hand(n):
+        if not self.holds_all(n):
             raise StateError(*self._unlike())
         return self.resummed(features, n)
 
     def rescaled(self, shift: Tensor, factor: Tensor, known_noise: bool) -> Self:
-        """The state for targets ``(y - shift) / factor`` and, where known, noise to match."""
+        """The state for targets ``(y - shift) / factor``, and known noise in the same units."""
         opening = self.opening.rescaled(shift, factor, known_noise)
         return replace(super().rescaled(shift, factor, known_noise), opening=opening)
 
     def discounted(self, factor: float) -> Self:
-        """The state with everything it holds counted ``factor`` times: noisier points."""
+        """The state with the weight of all points multiplied by a factor."""
         opening = replace(self.opening, R=noisier(self.opening.R, factor))
         return replace(super().discounted(factor), opening=opening)
 
     def merged_at(self, other: Self, undo: Undo, n: int, others: int) -> Self:
-        """Both streams' data, n and others of them, counted from this one's origin: O(m^2).
+        """The statistics of both streams, of n and ``others`` points: O(m^2).
 
         Raises:
-            StateError: if the features differ and neither stream has all its points at hand.
+            StateError: if the features differ and neither stream holds all of its points.
         """
         mine = self
         if not mine.features.same_as(other.features):
-            if other.at_hand(others):
+            if other.holds_all(others):
                 other = other.resummed(mine.features, others)
-            elif mine.at_hand(n):
+            elif mine.holds_all(n):
                 mine = mine.resummed(other.features, n)
             else:
                 raise StateError(*self._unlike())
-        new = super(OpeningSums, mine).merged_at(other, undo, n, others)
-        if other.at_hand(others):
+        new = super(BufferedStatistics, mine).merged_at(other, undo, n, others)
+        if other.holds_all(others):
             new.opening.hold(*other.opening.first(others), undo, n)
         return new
 
     @abstractmethod
     def _unlike(self) -> tuple[str, str, str]:
-        """What to say of two streams over different features: expected, got, remedy."""
+        """The error for two streams over different features: expected, got, remedy."""

@@ -1,4 +1,4 @@
-"""Roots of dense kernel matrices for the evidence from sums (MATHS 2.3, 2.4)."""
+"""Roots of dense kernel matrices (MATHS 2.3, 2.4)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class DenseRoot:
 
     Args:
         R: Lower triangular, ``m x m``.
-        band: ``A`` couples only nodes whose numbers differ by less than this; None: any two.
+        band: ``A`` is zero between nodes whose numbers differ by this or more; None: nowhere.
     """
 
     def __init__(self, R: Tensor, band: int | None = None) -> None:
@@ -31,9 +31,7 @@ class DenseRoot:
         return self.R.mT @ M
 
     def project(self, A: Tensor) -> Tensor:
-        """``R' A R`` by blocks, skipping what is zero in R and, off the band, in A: m^3 flops of
-        4.
-        """
+        """``R' A R`` by blocks, which skip the zeros of R and of A."""
         R, m = self.R, len(A)
         AR, B = torch.zeros_like(R), torch.empty_like(R)
         for i in range(0, m, BLOCK):

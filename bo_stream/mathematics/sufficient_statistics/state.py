@@ -1,9 +1,10 @@
-"""Additive statistics of rows and targets (MATHS 2.2): the state of a Gaussian process on features.
+"""Sufficient statistics of a Gaussian process on features (MATHS 2.2).
 
     A = W'R^-1 W,  b = W'R^-1 y,  yy = y'R^-1 y,  ld = sum log r
 
-They do not depend on hyperparameters, so any order and batching give the same sums, and those of
-two streams add up. Scaled by a factor, they count what they hold for less: exponential forgetting.
+They are sums over observations that do not depend on hyperparameters: any order and any batching
+give the same statistics, and those of two streams add up. Multiplied by a factor below one, they
+forget exponentially.
 """
 
 from __future__ import annotations
@@ -16,16 +17,16 @@ import torch
 from torch import Tensor
 
 from bo_stream.mathematics.shapes import shaped
-from bo_stream.mathematics.sufficient_statistics.evidence import Statistics
+from bo_stream.mathematics.sufficient_statistics.evidence import OutputStatistics
 
-__all__ = ["FreeSums", "Rows", "Sums", "Undo", "far", "noisier"]
+__all__ = ["GeneralStatistics", "Rows", "SufficientStatistics", "Undo", "far", "noisier"]
 
 Undo = list[Callable[[], Any]]
-"""What takes changes in place back, to the last bit, if what they belong to does not come about."""
+"""Functions that undo changes made in place, to the last bit."""
 FAR = 1e3
-"""Outcomes further from zero than this are counted from the first batch's mean."""
+"""Outcomes of larger mean are centred by the first batch's mean."""
 FORGOTTEN = 1e-200
-"""Sums below this are zero: what is forgotten for long would end in slow subnormal numbers."""
+"""Statistics below this are set to zero: subnormal numbers are slow."""
 
 
 class Rows(Protocol):
@@ -41,16 +42,16 @@ class Rows(Protocol):
 
 
 @dataclass(frozen=True)
-class Sums:
-    """The sums of MATHS 2.2 over m features and ``o`` outputs; ``s`` is 1 if outputs share noise.
+class SufficientStatistics:
+    """The statistics of m features and ``o`` outputs; ``s`` is 1 if outputs share their noise.
 
     Attributes:
-        A: ``W'R^-1 W``; the one tensor that is changed in place, because it is large.
+        A: ``W'R^-1 W``; changed in place, because it is large.
         b: ``W'R^-1 (y - origin)``.
         yy: ``(y - origin)'R^-1 (y - origin)``.
-        origin: What y is counted from.
+        origin: Subtracted from y.
         ld: Sum of the logarithms of R.
-        weight: Number of observations; each forgetting counts those before it for less.
+        weight: Number of observations, or the sum of their weights after forgetting.
     """
 
     A: Tensor = shaped("s m m")
@@ -61,8 +62,10 @@ class Sums:
     weight: Tensor = shaped("", "not negative")
 
     @classmethod
-    def none(cls, m: int, outputs: int, shared: bool, entries: Sequence[int] | None = None) -> Self:
-        """Before any data; ``entries`` is the shape of A, where that is not ``m x m``."""
+    def zeros(
+        cls, m: int, outputs: int, shared: bool, entries: Sequence[int] | None = None
+    ) -> Self:
+        """Before any data; ``entries`` is the shape of A, by default ``m x m``."""
         zero, s = torch.zeros((), dtype=torch.float64), 1 if shared else outputs
         o = zero.new_zeros(outputs)
         return cls(
@@ -75,7 +78,7 @@ class Sums:
         )
 
     def absorb(self, rows: Rows, Y: Tensor, R: Tensor, undo: Undo, *, first: bool) -> Self:
-        """The sums over a batch more: Y ``o x n``, R ``s x n``. O(m) beyond what rows cost."""
+        """With one more batch: Y ``o x n``, R ``s x n``. O(m) beyond the cost of the rows."""
         weights = 1.0 / R
         origin = far(Y.mean(-1)) if first else self.origin
         y = Y - origin.unsqueeze(-1)
@@ -99,11 +102,11 @@ class Sums:
 
     def statistics(
         self, output: int, totals: tuple[Tensor, Tensor, Tensor] | None = None
-    ) -> Statistics:
-        """The sums of one output; ``totals`` where they are known."""
+    ) -> OutputStatistics:
+        """The statistics of one output; ``totals`` may be given if they are known."""
         shared = min(output, len(self.A) - 1)
         w1, y1, one = self.totals() if totals is None else totals
-        return Statistics(
+        return OutputStatistics(
             self.A[shared],
             self.b[output],
             self.yy[output],
@@ -115,13 +118,13 @@ class Sums:
         )
 
     def about(self, origin: Tensor) -> Self:
-        """The same sums with y counted from another origin: O(m^2)."""
+        """The same statistics about another origin: O(m^2)."""
         s, (w1, y1, one) = origin - self.origin, self.totals()
         yy = self.yy + (s.square() * one - 2.0 * s * y1)
         return replace(self, b=self.b - s.unsqueeze(-1) * w1, yy=yy, origin=origin)
 
     def rescaled(self, shift: Tensor, factor: Tensor, known_noise: bool) -> Self:
-        """The sums for targets ``(y - shift) / factor`` and, where known, noise to match."""
+        """The statistics for targets ``(y - shift) / factor``, with known noise in their units."""
         f = factor
         noise = f.square() if known_noise else torch.ones_like(f)
         new = replace(
@@ -134,25 +137,25 @@ class Sums:
         )
         return new.about(far(new.origin))
 
-    def merged(self, other: Sums) -> Self:
-        """The sums over both streams' data, counted from this one's origin: O(m^2)."""
+    def merged(self, other: SufficientStatistics) -> Self:
+        """The statistics of both streams about this one's origin: O(m^2)."""
         other = other if torch.equal(other.origin, self.origin) else other.about(self.origin)
         A, b, yy, ld = self.A + other.A, self.b + other.b, self.yy + other.yy, self.ld + other.ld
         return replace(self, A=A, b=b, yy=yy, ld=ld, weight=self.weight + other.weight)
 
     def merged_at(self, other: Self, undo: Undo, n: int, others: int) -> Self:
-        """Both streams' data, n and others of them, counted from this one's origin: O(m^2)."""
+        """The statistics of both streams, of n and ``others`` points: O(m^2)."""
         mine = self if n else self.about(other.origin)
         return mine.merged(other)
 
-    def along(self, other: Sums, n: int) -> Self:
-        """The same n points summed over the rows that another state has by now: one's own, unless
-        a family can choose its rows anew.
+    def along(self, other: SufficientStatistics, n: int) -> Self:
+        """The statistics of the same n points over another state's features: these, unless a
+        family chooses its features.
         """
         return self
 
     def discounted(self, factor: float) -> Self:
-        """The sums with everything they hold counted ``factor`` times: O(m^2)."""
+        """The statistics with the weight of all points multiplied by a factor: O(m^2)."""
         names = ("A", "b", "yy", "ld", "weight")
         scaled = {name: factor * getattr(self, name) for name in names}
         return replace(
@@ -161,8 +164,8 @@ class Sums:
 
 
 @dataclass(frozen=True)
-class FreeSums(Sums):
-    """Sums over rows that need not sum to one: those with ones are kept beside the others.
+class GeneralStatistics(SufficientStatistics):
+    """Statistics of rows that need not sum to one: those of a constant mean are kept, too.
 
     Attributes:
         w1: ``W'R^-1 1``.
@@ -175,29 +178,29 @@ class FreeSums(Sums):
     one: Tensor = shaped("s", "not negative")
 
     def totals(self) -> tuple[Tensor, Tensor, Tensor]:
-        """As they were kept."""
+        """As kept."""
         return self.w1, self.y1, self.one
 
     def about(self, origin: Tensor) -> Self:
-        """The same sums with y counted from another origin: O(m)."""
+        """The same statistics about another origin: O(m)."""
         moved = super().about(origin)
         return replace(moved, y1=self.y1 - (origin - self.origin) * self.one)
 
     def rescaled(self, shift: Tensor, factor: Tensor, known_noise: bool) -> Self:
-        """The sums for targets ``(y - shift) / factor`` and, where known, noise to match."""
+        """The statistics for targets ``(y - shift) / factor``, with known noise in their units."""
         scaled = replace(self, y1=self.y1 / factor)
         if known_noise:
             f2 = factor.square()
             w1, one = self.w1 * f2.unsqueeze(-1), self.one * f2
             scaled = replace(self, w1=w1, y1=self.y1 * factor, one=one)
-        return super(FreeSums, scaled).rescaled(shift, factor, known_noise)
+        return super(GeneralStatistics, scaled).rescaled(shift, factor, known_noise)
 
 
 def far(mean: Tensor) -> Tensor:
-    """What outcomes of this mean are counted from: zero, unless squares would drown in it."""
+    """The origin for outcomes of this mean: zero, unless their squares would lose digits."""
     return torch.where(mean.abs() > FAR, mean, 0.0)
 
 
 def noisier(R: Tensor, factor: float) -> Tensor:
-    """Noise variances of observations that count ``factor`` times."""
+    """Noise variances of observations whose weight is multiplied by a factor."""
     return (R / factor).clamp_max(1.0 / FORGOTTEN)

@@ -11,8 +11,8 @@ from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
 from gpytorch.likelihoods import GaussianLikelihood
 
 from bo_stream import CaGP
-from bo_stream.actions import BlockSparse, ConjugateGradient, UnitBlocks, course
-from bo_stream.actions.fit_trace import LearningCurve
+from bo_stream.actions import BlockSparse, ConjugateGradient, UnitBlocks
+from bo_stream.actions.fit_trace import FitTrace, LearningCurve, TracePoint
 from bo_stream.base.fitting.schedule import RefitSchedule
 from bo_stream.errors import InputError, StateError
 from bo_stream.scores import score
@@ -185,15 +185,21 @@ def test_float32_objective_and_gradient():
         assert (a - b).norm() < 1e-3 * a.norm()
 
 
-def test_projected_loss_and_progress(caplog, monkeypatch):
+def test_projected_loss_and_progress():
     m, seen = model(), []
     before = m.projected_log_likelihood().item()
-    monkeypatch.setattr(course, "LOG_EVERY", 0.0)
-    with caplog.at_level(logging.INFO, logger="bo_stream.surrogates.cagp"):
-        m.fit(8, loss="projected", progress=lambda k, value: seen.append((k, value)))
+    m.fit(8, loss="projected", progress=lambda k, value: seen.append((k, value)))
     assert m.projected_log_likelihood().item() > before
     assert seen[0][0] == 1 and len(seen) <= 8
-    assert "nats" in caplog.text
+
+
+def test_long_fits_are_logged(caplog):
+    point = TracePoint(-3.5, torch.zeros(1), None, None)
+    with caplog.at_level(logging.INFO, logger="bo_stream.surrogates.cagp"):
+        FitTrace().note(point, 1, 8)
+        assert not caplog.text
+        FitTrace(log_every=0.0).note(point, 2, 8)
+    assert "evaluation 2 of at most 8: -3.50 nats" in caplog.text
 
 
 def test_conjugate_gradients_fit_in_turns():

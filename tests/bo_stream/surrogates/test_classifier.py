@@ -13,7 +13,7 @@ from torch import Size
 from bo_stream import HSGP, WISKI, DirichletClassifier
 from bo_stream.base.target_free_sums import align
 from bo_stream.errors import DtypeError, InputError, StateError, UnsupportedError
-from bo_stream.mathematics.classification.label_targets import Pairs
+from bo_stream.mathematics.classification.label_targets import LabelTargets
 from bo_stream.testing.base import assert_same_state, snapshot
 from tests.bo_stream.surrogates.dirichlet_cases import (
     BOX,
@@ -37,7 +37,7 @@ def test_targets_are_those_of_gpytorch(eps: float) -> None:
     y = data()[1]
     theirs = DirichletClassificationLikelihood(y, alpha_epsilon=eps, dtype=torch.float64)
     named = y.unsqueeze(-1) == torch.arange(3)
-    targets, noises = Pairs.of(eps).regressions(named, torch.zeros(1, dtype=torch.float64))
+    targets, noises = LabelTargets.of(eps).regressions(named, torch.zeros(1, dtype=torch.float64))
     close(targets, theirs.transformed_targets.mT, 1e-14)
     close(noises, theirs.noise.mT, 1e-14)
 
@@ -86,7 +86,9 @@ def test_a_class_that_nothing_speaks_for_is_some_other_class() -> None:
     Z = data(2)[0]
     close(model.predict_proba(Z, 4096), torch.full((2, 4), 0.25, dtype=torch.float64), 1e-2)
     close(
-        model.latent(Z)[0], torch.full((2, 4), Pairs(0.01).other.target, dtype=torch.float64), 1e-12
+        model.latent(Z)[0],
+        torch.full((2, 4), LabelTargets(0.01).other.target, dtype=torch.float64),
+        1e-12,
     )
 
 
@@ -163,7 +165,9 @@ def test_hyperparameters_stay_when_a_class_turns_up() -> None:
     model.observe(X, y)
     for name, parameter in model.model.named_parameters():
         close(parameter.reshape(3, -1)[:2], before[name].reshape(2, -1), 1e-14)
-    assert float(model.model.mean_module.constant[2]) == pytest.approx(Pairs(0.01).other.target)
+    assert float(model.model.mean_module.constant[2]) == pytest.approx(
+        LabelTargets(0.01).other.target
+    )
 
 
 @pytest.mark.parametrize("family", SMALL)

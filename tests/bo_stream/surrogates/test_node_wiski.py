@@ -196,8 +196,8 @@ def drift(n: int) -> None:
     close(state.one[0], (1.0 / frozen.r).sum(), 1e-10)
 
 
-def test_two_thousand_updates_do_not_drift() -> None:
-    drift(2_000)
+def test_updates_do_not_drift() -> None:
+    drift(300)
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from bo_stream import WISKI, ProjectedWISKI, load
 from bo_stream.errors import StateError, UnsupportedError
-from bo_stream.mathematics.grid.projected import log_density, uphill
+from bo_stream.mathematics.grid.projected import gradient_step, log_density
 from bo_stream.testing.base import assert_same_law, assert_same_state, close, snapshot
 from tests.bo_stream.surrogates.projected_cases import ALONG, BOUNDS, D, build, data, frozen_rows
 from tests.raw import RAW
@@ -108,7 +108,7 @@ def test_an_observe_climbs_before_it_adds(mode: str) -> None:
     R = torch.ones(1, 6).double() if Yvar is None else Yvar.mT
     noise = (model._noise_scale().detach().unsqueeze(-1) * R).expand(2, 6)
     close(log_density(process, X, Y.mT, noise), before, 1e-10)
-    phi = uphill(process, X, Y.mT, noise, 0.05, 12.0)
+    phi = gradient_step(process, X, Y.mT, noise, 0.05, 12.0)
     length = float((phi - grid.phi).norm())
     assert 0.0 < length <= 0.05 * float(grid.phi.norm()) * (1.0 + 1e-12)
     assert log_density(replace(process, grid=replace(grid, phi=phi)), X, Y.mT, noise) > before
@@ -130,7 +130,7 @@ def test_a_step_is_the_shorter_the_more_has_been_seen() -> None:
     C = process.at(X).covariance(process.at(X))[0] + torch.diag_embed(noise[0])
     information = along @ torch.linalg.solve(C, along)
     for seen in (30.0, 3e4):
-        step = uphill(process, X, Y.mT, noise, 1.0, seen) - grid.phi
+        step = gradient_step(process, X, Y.mT, noise, 1.0, seen) - grid.phi
         close(step, g * (g @ g) / (information * (1.0 + seen / 3.0)), 1e-6)
         assert float(step.norm()) > 1e-6
 

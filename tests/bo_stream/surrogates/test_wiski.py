@@ -23,10 +23,6 @@ from gpytorch.means import ZeroMean
 from torch import Size, Tensor
 
 from bo_stream import WISKI
-from bo_stream.mathematics.grid import eigenbasis
-from bo_stream.mathematics.grid import evidence as grid_evidence
-from bo_stream.mathematics.grid import large as grid_large
-from bo_stream.mathematics.grid import state as grid_state
 from bo_stream.testing.base import assert_same_law, close, snapshot
 from bo_stream.testing.oracles import DenseGP
 from tests.bo_stream.surrogates.wiski_oracle import (
@@ -117,25 +113,16 @@ CASES = [
 ]
 
 
-@pytest.fixture(params=["statistics", "rows", "large", "large, rows"])
-def route(request: Any, monkeypatch: Any) -> str:
-    """Routes to the evidence: from the m x m statistics, from the rows of few points, and for
-    product kernels those of large grids: from all eigenvectors, and from rows.
-    """
-    rows = str(request.param).endswith("rows")
-    monkeypatch.setattr(grid_evidence, "FEW", 100.0 if rows else 0.0)
-    if str(request.param).startswith("large"):
-        monkeypatch.setattr(grid_state, "DENSE_NODES", 0)
-        monkeypatch.setattr(grid_large, "CROSSOVER", 0.0)
-        monkeypatch.setattr(grid_large, "FEW_ROWS", 10**9 if rows else 0)
-        monkeypatch.setattr(eigenbasis, "SHARES", (1e-13,))
-    return str(request.param)
+@pytest.fixture(params=["held", "statistics"])
+def opening(request: Any) -> dict[str, int]:
+    """All points held, or none: then evidence and posterior come from the statistics alone."""
+    return {} if request.param == "held" else {"opening": 0}
 
 
 @pytest.mark.parametrize(("d", "name", "noise"), CASES)
-def test_golden(d: int, name: str, noise: str, route: str) -> None:
+def test_golden(d: int, name: str, noise: str, opening: dict[str, int]) -> None:
     """Mean, covariance, evidence, its gradients and fantasies are those of the dense SKI GP."""
-    model, X, Y, Yvar = build(d, KERNELS[name](d), noise)
+    model, X, Y, Yvar = build(d, KERNELS[name](d), noise, **opening)
     dense = oracle(model, X, Y, Yvar)
     Z = points(9, d, 7)
     mean, cov = dense.posterior(Z)
@@ -174,10 +161,10 @@ def test_golden(d: int, name: str, noise: str, route: str) -> None:
 
 @pytest.mark.parametrize("shared", [False, True], ids=["own hyperparameters", "shared kernel"])
 @pytest.mark.parametrize("noise", NOISES)
-def test_several_outputs(noise: str, shared: bool, route: str) -> None:
+def test_several_outputs(noise: str, shared: bool, opening: dict[str, int]) -> None:
     batch = Size([] if shared else [3])
     kernel = ScaleKernel(RBFKernel(ard_num_dims=2, batch_shape=batch), batch_shape=batch)
-    model, X, Y, Yvar = build(2, kernel, noise, m=3)
+    model, X, Y, Yvar = build(2, kernel, noise, m=3, **opening)
     Z = points(6, 2, 7)
     evidence = []
     for o in range(3):
@@ -196,9 +183,9 @@ def test_several_outputs(noise: str, shared: bool, route: str) -> None:
 
 
 @pytest.mark.parametrize("level", [1e-2, 1e-3, 1e-4])
-def test_small_noise(level: float, route: str) -> None:
+def test_small_noise(level: float, opening: dict[str, int]) -> None:
     """Below a tenth of the amplitude: 1e-4."""
-    model, X, Y, Yvar = build(2, KERNELS["scaled ARD RBF"](2), "learned")
+    model, X, Y, Yvar = build(2, KERNELS["scaled ARD RBF"](2), "learned", **opening)
     model.likelihood.noise = max(level, 1.001e-4)
     dense = oracle(model, X, Y, Yvar)
     Z = points(9, 2, 7)
@@ -281,37 +268,27 @@ def test_folded_cache_is_a_rebuild(noise: str) -> None:
     """Points folded into the posterior's cache, against a cache built from the statistics."""
     model, *_ = build(2, None, noise, n=5)
     Z = points(9, 2, 7)
-    rebuilt = copy.deepcopy(model)
+    rebuilt, folded = copy.deepcopy(model), 0
     for seed, count in enumerate([1, 3, 1, 7, 1, 30, 2, 1, 1, 3] * 3, start=10):
         batch = data(count, 2, noise, seed=seed)
         model.posterior(Z)
         model.observe(*batch)
         rebuilt.observe(*batch)
+        folded = max(folded, model.process().folded_points)
+    assert folded > 10
     rebuilt.load_state_dict(snapshot(rebuilt))  # forgets every cache
     assert_same_law(model, rebuilt, Z, 1e-9)
 
 
-def test_the_cache_is_folded_not_rebuilt(monkeypatch: Any) -> None:
-    """After a small batch the posterior costs no factorisation."""
-    monkeypatch.setattr(grid_evidence, "FEW", 0.0)
-    model, *_ = build(2, None, "learned")
-    model.posterior(points(2, 2, 1))
-    model.observe(*data(3, 2, "learned", seed=5))
-    monkeypatch.setattr(grid_evidence, "factorise", None)
-    model.posterior(points(2, 2, 1))
-    with pytest.raises(TypeError):
-        model.log_evidence()
-
-
 @pytest.mark.parametrize("noise", ["learned", "known"])
-def test_an_offset_costs_no_digits(noise: str, route: str) -> None:
+def test_an_offset_costs_no_digits(noise: str, opening: dict[str, int]) -> None:
     """Sums are taken about the first batch's mean, also across a merge."""
     offset = float(2**20)  # exact in binary: both models see the same residuals
     values = []
     for far in (0.0, offset):
         X, Y, Yvar = data(20, 2, noise)
         Y = (2.0**24 * Y).round() / 2.0**24 + far
-        kw: Any = {"bounds": BOUNDS[:, :2], "grid_size": SIZES[2]}
+        kw: Any = {"bounds": BOUNDS[:, :2], "grid_size": SIZES[2], **opening}
         parts = [
             WISKI(X[i], Y[i], None if Yvar is None else Yvar[i], **{**RAW, **kw})
             for i in (slice(0, 8), slice(8, 20))
@@ -347,11 +324,11 @@ def test_merge_many() -> None:
 
 
 @pytest.mark.parametrize("d", [1, 2, 3])
-def test_grid_argument(d: int, route: str) -> None:
+def test_grid_argument(d: int, opening: dict[str, int]) -> None:
     """Nodes given one by one are not folded: Keys' own weights, with nodes beyond the points."""
     X, Y, _ = data(15, d, "learned")
     axes, kernel = padded_nodes(BOUNDS[:, :d], SIZES[d]), KERNELS["scaled ARD RBF"](d)
-    model = WISKI(X, Y, grid=axes, covar_module=kernel, **RAW)
+    model = WISKI(X, Y, grid=axes, covar_module=kernel, **{**RAW, **opening})
     assert model.grid.sizes == SIZES[d] and not model.grid.folded
     covariance, Z = ski(kernel, axes, row_of=keys_row), points(9, d, 7)
     dense = DenseGP(covariance, X, Y[:, 0], model.likelihood.noise, torch.zeros(()).double())

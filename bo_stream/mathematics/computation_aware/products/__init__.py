@@ -1,4 +1,4 @@
-"""Products of kernel matrices with action matrices, in O(n) memory, as fast as both allow."""
+"""Products of kernel matrices with action matrices, in O(n) memory."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bo_stream.mathematics.computation_aware.products.checkpointed import (
     constant_kernel_block,
     kernel_block,
 )
-from bo_stream.mathematics.computation_aware.products.cross import cross_block_product
+from bo_stream.mathematics.computation_aware.products.cross import CHUNK, cross_block_product
 from bo_stream.mathematics.computation_aware.products.stationary import Stationary, describe
 from bo_stream.mathematics.computation_aware.products.symmetric import symmetric_block_product
 
@@ -29,7 +29,13 @@ __all__ = [
 
 
 def symmetric_product(
-    kernel: Kernel, X: Tensor, S: ActionMatrix, dtype: torch.dtype = torch.float64
+    kernel: Kernel,
+    X: Tensor,
+    S: ActionMatrix,
+    dtype: torch.dtype = torch.float64,
+    *,
+    tile: int | None = None,
+    chunk: int = CHUNK,
 ) -> Tensor:
     """K(X, X) S, differentiable in the kernel's parameters and in the values of a block-sparse S.
 
@@ -39,6 +45,8 @@ def symmetric_product(
         S: Actions, ``n x i``.
         dtype: float32 halves the time of the closed forms and costs about 1e-6 of accuracy; other
             kernels ignore it.
+        tile: Rows of a tile of the closed forms; by default as suits the device.
+        chunk: Kernel values held at once for other kernels.
 
     Returns:
         ``n x i``, float64. n^2 / 2 kernel values for RBF and Matern kernels with block-sparse S,
@@ -46,13 +54,15 @@ def symmetric_product(
     """
     form = describe(kernel, X.shape[-1])
     if form is not None and isinstance(S, BlockMatrix):
-        return symmetric_block_product(X, form, S.block, S.values, S.num_actions, dtype)
-    return checkpointed_product(kernel, X, X, S)
+        return symmetric_block_product(X, form, S.block, S.values, S.num_actions, dtype, tile)
+    return checkpointed_product(kernel, X, X, S, chunk)
 
 
-def cross_product(kernel: Kernel, X_star: Tensor, X: Tensor, S: ActionMatrix) -> Tensor:
+def cross_product(
+    kernel: Kernel, X_star: Tensor, X: Tensor, S: ActionMatrix, *, chunk: int = CHUNK
+) -> Tensor:
     """K(X*, X) S, ``p x i``, differentiable in X* (``p x d``). O(p n) time, never p n memory."""
     form = describe(kernel, X.shape[-1])
     if form is not None and isinstance(S, BlockMatrix):
-        return cross_block_product(X_star, X, form, S)
-    return checkpointed_product(kernel, X_star, X, S)
+        return cross_block_product(X_star, X, form, S, chunk)
+    return checkpointed_product(kernel, X_star, X, S, chunk)

@@ -1,8 +1,7 @@
 """K(X*, X) S for any gpytorch kernel and any S: row chunks, each recomputed in the backward.
 
-Slower than the closed forms and as general as autograd: gradients flow to X*, to S and to every
-parameter of the kernel. Memory is one chunk of kernel values (and what the kernel's own backward
-keeps of it), never n x n.
+Slower than the closed forms, and general: gradients flow to X*, to S and to every parameter of the
+kernel. Memory is one chunk of kernel values and the graph of its backward pass, never n x n.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from bo_stream.mathematics.computation_aware.matrix import ActionMatrix
-from bo_stream.mathematics.computation_aware.products.cross import row_chunks
+from bo_stream.mathematics.computation_aware.products.cross import CHUNK, row_chunks
 from bo_stream.mathematics.computation_aware.products.stationary import (
     describe,
     minus_half_squared_distance,
@@ -27,7 +26,7 @@ def kernel_block(kernel: Kernel, X1: Tensor, X2: Tensor) -> Tensor:
 
 
 def constant_kernel_block(kernel: Kernel, X1: Tensor, X2: Tensor) -> Tensor:
-    """The dense ``n1 x n2`` kernel matrix without gradient, in closed form where there is one."""
+    """The dense ``n1 x n2`` kernel matrix without gradient, in closed form if there is one."""
     with torch.no_grad():
         form = describe(kernel, X1.shape[-1])
         if form is None or X2.shape[0] == 0:
@@ -38,7 +37,9 @@ def constant_kernel_block(kernel: Kernel, X1: Tensor, X2: Tensor) -> Tensor:
         return form.form.value(h).mul_(form.outputscale)
 
 
-def checkpointed_product(kernel: Kernel, X_star: Tensor, X: Tensor, S: ActionMatrix) -> Tensor:
+def checkpointed_product(
+    kernel: Kernel, X_star: Tensor, X: Tensor, S: ActionMatrix, chunk: int = CHUNK
+) -> Tensor:
     """K(X*, X) S, ``p x i``.
 
     Args:
@@ -46,12 +47,13 @@ def checkpointed_product(kernel: Kernel, X_star: Tensor, X: Tensor, S: ActionMat
         X_star: ``p x d``.
         X: ``n x d``.
         S: Actions, ``n x i``.
+        chunk: Kernel values held at once.
     """
 
     def product(rows: Tensor) -> Tensor:
         return S.right_of(kernel_block(kernel, rows, X))
 
-    chunks = [X_star[rows] for rows in row_chunks(X_star.shape[0], X.shape[0])]
+    chunks = [X_star[rows] for rows in row_chunks(X_star.shape[0], X.shape[0], chunk)]
     if not chunks:
         return X.new_zeros(0, S.num_actions)
     if not torch.is_grad_enabled():
@@ -60,13 +62,17 @@ def checkpointed_product(kernel: Kernel, X_star: Tensor, X: Tensor, S: ActionMat
 
 
 class KernelOperator:
-    """Repeated products K(X, X) q: K is held up to `HELD` rows, else formed anew by chunks."""
+    """Repeated products K(X, X) q.
 
-    HELD = 2048  # 32 MB
+    Args:
+        kernel: The kernel.
+        X: ``n x d``.
+        held: Rows up to which K is held, 32 MB by default; with more, it is computed in chunks.
+    """
 
-    def __init__(self, kernel: Kernel, X: Tensor) -> None:
+    def __init__(self, kernel: Kernel, X: Tensor, held: int = 2048) -> None:
         self.kernel, self.X = kernel, X
-        self.K = constant_kernel_block(kernel, X, X) if X.shape[0] <= self.HELD else None
+        self.K = constant_kernel_block(kernel, X, X) if X.shape[0] <= held else None
 
     def times(self, q: Tensor) -> Tensor:
         """K q for q ``n``. O(n^2) time."""

@@ -1,8 +1,8 @@
 """K(X*, X) S for block-sparse S, chunked over X*, with a gradient to X* written by hand.  [CaGP,
 eq. 5; MATHS 5.3]
 
-The product of every prediction and of every append. Kernel values are formed for a few rows of X*
-at a time, multiplied by the values of S and summed per block; the backward forms them again.
+Predictions and appended data need this product. Kernel values are computed for a few rows of X* at
+a time, multiplied by the values of S and summed per block; the backward pass computes them again.
 """
 
 from __future__ import annotations
@@ -20,12 +20,13 @@ from bo_stream.mathematics.computation_aware.products.stationary import (
     minus_half_squared_distance,
 )
 
-CHUNK = 2**21  # kernel values held at once: 16 MB in float64
+CHUNK = 2**21
+"""Kernel values held at once: 16 MB in float64."""
 
 
-def row_chunks(rows: int, columns: int) -> Iterator[slice]:
-    """Slices of ``rows`` such that a chunk holds at most `CHUNK` values (and at least one row)."""
-    step = max(1, CHUNK // max(columns, 1))
+def row_chunks(rows: int, columns: int, chunk: int = CHUNK) -> Iterator[slice]:
+    """Slices of ``rows`` of at most ``chunk`` values each (and at least one row)."""
+    step = max(1, chunk // max(columns, 1))
     for start in range(0, rows, step):
         yield slice(start, min(start + step, rows))
 
@@ -44,14 +45,15 @@ class CrossBlockProduct(torch.autograd.Function):
         block: Tensor,
         num_blocks: int,
         form: Form,
+        chunk: int,
     ) -> Tensor:
         """The product; keeps its arguments only."""
         ctx.save_for_backward(X_star, X, lengthscale, outputscale, values, block)
-        ctx.form = form
+        ctx.form, ctx.chunk = form, chunk
         z, z_star = X / lengthscale, X_star / lengthscale
         S = BlockMatrix(block, outputscale * values, num_blocks)
         B = X.new_zeros(X_star.shape[0], num_blocks)
-        for rows in row_chunks(X_star.shape[0], X.shape[0]):
+        for rows in row_chunks(X_star.shape[0], X.shape[0], chunk):
             h = minus_half_squared_distance(z_star[rows], z, form.exact_distance)
             B[rows] = S.right_of(form.value(h))
         return B
@@ -59,30 +61,33 @@ class CrossBlockProduct(torch.autograd.Function):
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, B_bar: Tensor) -> tuple[Tensor | None, ...]:
-        """Kernel slopes, formed chunk by chunk."""
+        """Derivatives of the kernel, chunk by chunk."""
         X_star, X, lengthscale, outputscale, values, block = ctx.saved_tensors
         z, z_star = X / lengthscale, X_star / lengthscale
         weights = outputscale * values
         z_bar = torch.empty_like(z_star)
-        for rows in row_chunks(X_star.shape[0], X.shape[0]):
+        for rows in row_chunks(X_star.shape[0], X.shape[0], ctx.chunk):
             h = minus_half_squared_distance(z_star[rows], z, ctx.form.exact_distance)
             P = ctx.form.value_and_slope(h)[1].mul(B_bar[rows][:, block]).mul_(weights)
             # dh/dz* = z - z*
             z_bar[rows] = P @ z - P.sum(-1, keepdim=True) * z_star[rows]
-        return z_bar / lengthscale, None, None, None, None, None, None, None
+        return z_bar / lengthscale, *[None] * 8
 
 
-def cross_block_product(X_star: Tensor, X: Tensor, kernel: Stationary, S: BlockMatrix) -> Tensor:
+def cross_block_product(
+    X_star: Tensor, X: Tensor, kernel: Stationary, S: BlockMatrix, chunk: int = CHUNK
+) -> Tensor:
     """K(X*, X) S.
 
     Args:
-        X_star: ``p x d``; the gradient flows to it, and to nothing else.
+        X_star: ``p x d``; the only argument with a gradient.
         X: ``n x d``.
         kernel: The kernel, a constant of the gradient.
         S: Actions, ``n x i``, a constant of the gradient.
+        chunk: Kernel values held at once.
 
     Returns:
-        ``p x i``, float64. O(p n d) time, O(p i + `CHUNK`) memory.
+        ``p x i``, float64. O(p n d) time, O(p i + chunk) memory.
     """
     centre = X.mean(0) if X.shape[0] else 0.0
     product: Tensor = CrossBlockProduct.apply(
@@ -94,5 +99,6 @@ def cross_block_product(X_star: Tensor, X: Tensor, kernel: Stationary, S: BlockM
         S.block,
         S.num_actions,
         kernel.form,
+        chunk,
     )
     return product

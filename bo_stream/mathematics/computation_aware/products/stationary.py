@@ -1,9 +1,9 @@
-"""Stationary kernels in closed form: what the fast products need to know of a gpytorch kernel.
+"""Closed forms of stationary gpytorch kernels, for the fast products.
 
 A stationary ARD kernel is k(x, x') = os f(h), h = -r^2 / 2, r^2 = sum_j ((x_j - x'_j) / ls_j)^2
-[MATHS 0]. With f and its slope f'(h) every product with the kernel and every gradient of
-it can be written by hand. `describe` recognises ``RBFKernel`` and ``MaternKernel``, bare or inside
-one ``ScaleKernel``; any other kernel is left to the checkpointed products.
+[MATHS 0]. Products with the kernel and their gradients need f and its slope f'(h). `describe`
+recognises ``RBFKernel`` and ``MaternKernel``, bare or inside
+one ``ScaleKernel``; any other kernel uses the checkpointed products.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ WIDE = 100.0
 
 
 def floored_exp_(exponent: Tensor) -> Tensor:
-    """Exponential in place, exponents clamped from below so that no subnormal number arises."""
+    """Exponential in place, with exponents clamped from below to avoid subnormal numbers."""
     return exponent.clamp_(min=_FLOOR[exponent.dtype]).exp_()
 
 
@@ -62,11 +62,11 @@ class Form:
 
     Attributes:
         name: Name for error messages.
-        value_and_slope: Turns h = -r^2/2 <= 0 into f(h) and f'(h), destroying h. The two may share
-            memory.
+        value_and_slope: From h = -r^2/2 <= 0 to f(h) and f'(h), which may share memory; h is
+            overwritten.
         exact_distance: Whether distances must be computed as sums of squared differences: f is not
             smooth at r = 0, where the faster matrix product loses half the digits of r.
-        negligible: f is below 1e-18 where h is below this.
+        negligible: f is below 1e-18 if h is below this.
     """
 
     name: str
@@ -75,7 +75,7 @@ class Form:
     exact_distance: bool = False
 
     def value(self, h: Tensor) -> Tensor:
-        """f(h), destroying h."""
+        """f(h); h is overwritten."""
         return self.value_and_slope(h)[0]
 
 
@@ -94,7 +94,7 @@ class Stationary:
 
     Attributes:
         form: The shape f.
-        lengthscale: ``d`` lengthscales (one repeated where the kernel is isotropic).
+        lengthscale: ``d`` lengthscales (one repeated if the kernel is isotropic).
         outputscale: 0-dim amplitude.
     """
 
@@ -104,11 +104,10 @@ class Stationary:
 
 
 def describe(kernel: Kernel, dim: int) -> Stationary | None:
-    """The closed form of a gpytorch kernel over ``dim`` inputs; None where it has none that we
-    know.
+    """The closed form of a gpytorch kernel over ``dim`` inputs, or None.
 
-    Subclasses, batches of kernels and kernels of some input columns are not recognised on purpose:
-    their ``forward`` may differ from the formula.
+    Subclasses, batches of kernels and kernels of some input columns are not recognised: their
+    ``forward`` may differ from the formula.
     """
     scale, base = None, kernel
     if type(kernel) is ScaleKernel:
@@ -133,9 +132,9 @@ def describe(kernel: Kernel, dim: int) -> Stationary | None:
 def minus_half_squared_distance(z1: Tensor, z2: Tensor, exact: bool) -> Tensor:
     """Half squared distances, negated: h = -|z1 - z2|^2 / 2 <= 0 of scaled inputs, a new tensor.
 
-    By one matrix product of the inputs bordered by their norms (inputs are best centred by the
-    caller); by differences where ``exact``, and in coordinates that spread over so many
-    lengthscales that the product would lose the distances of neighbours. O(n1 n2 d).
+    Computed by one matrix product of the inputs bordered by their norms (the caller should centre
+    them); by differences if ``exact``, and in coordinates that span so many lengthscales that the
+    product would lose small distances. O(n1 n2 d).
     """
     if exact:
         r = torch.cdist(z1, z2, compute_mode="donot_use_mm_for_euclid_dist")
@@ -151,7 +150,7 @@ def minus_half_squared_distance(z1: Tensor, z2: Tensor, exact: bool) -> Tensor:
 
 
 def wide_coordinates(z: Tensor) -> list[int]:
-    """Coordinates (of centred, scaled inputs) that spread over more than `WIDE` lengthscales."""
+    """Coordinates (of centred, scaled inputs) that span more than `WIDE` lengthscales."""
     if z.numel() == 0 or bool(z.abs().max() <= WIDE):
         return []
     return (z.abs().amax(0) > WIDE).nonzero()[:, 0].tolist()

@@ -1,11 +1,10 @@
 """K(X, X) S for block-sparse S, in O(n i) memory, with a backward written by hand.  [CaGP, section
 4.2; MATHS 5.3]
 
-This is the one product that training and rebuilding need: it costs n^2/2 kernel values forward
-(each serves two entries by symmetry) and n^2/2 more backward, where they are computed again. Rows
-are sorted by block, so a square tile of the kernel matrix meets only a few blocks, and both the
-product with S and the segment sums of its gradients are small dense matrix products. No n x n
-matrix is ever held.
+Training needs this product. By symmetry it costs n^2/2 kernel values forward, and n^2/2 more
+backward, where they are computed again. Rows are sorted by block, so that a square tile of the
+kernel matrix contains few blocks, and the product with S and the segment sums of its gradients are
+small dense matrix products. No n x n matrix is stored.
 """
 
 from __future__ import annotations
@@ -26,7 +25,8 @@ from bo_stream.mathematics.computation_aware.products.stationary import (
     wide_coordinates,
 )
 
-_TILE = {"cpu": 512, "cuda": 4096}
+TILES = {"cpu": 512, "cuda": 4096}
+"""Rows and columns of a tile by device."""
 
 
 class _Strip(NamedTuple):
@@ -38,8 +38,8 @@ class _Strip(NamedTuple):
     S: Tensor  # rows x blocks, in the working dtype
 
 
-def _strips(block: Tensor, values: Tensor, dtype: torch.dtype) -> list[_Strip]:
-    n, tile = block.numel(), _TILE.get(block.device.type, 512)
+def _strips(block: Tensor, values: Tensor, dtype: torch.dtype, tile: int) -> list[_Strip]:
+    n = block.numel()
     strips = []
     for start in range(0, n, tile):
         stop = min(start + tile, n)
@@ -54,8 +54,8 @@ def _strips(block: Tensor, values: Tensor, dtype: torch.dtype) -> list[_Strip]:
 class _Tiles:
     """The tiles h = -r^2/2, rows R up to columns C, of one kernel matrix.
 
-    Distances are formed in float64 and only then rounded: in float32 the bordered product would
-    lose the digits that keep S'K^S positive definite.
+    Distances are computed in float64 and then rounded: in float32 the bordered product would lose
+    digits, and S'K^S might not be positive definite.
     """
 
     def __init__(self, z: Tensor, strips: list[_Strip], form: Form, dtype: torch.dtype) -> None:
@@ -102,9 +102,10 @@ class SymmetricBlockProduct(torch.autograd.Function):
         num_blocks: int,
         form: Form,
         dtype: torch.dtype,
+        tile: int,
     ) -> Tensor:
         """The product; keeps B for the gradient of the outputscale."""
-        tiles = _Tiles(X / lengthscale, _strips(block, values, dtype), form, dtype)
+        tiles = _Tiles(X / lengthscale, _strips(block, values, dtype, tile), form, dtype)
         B = X.new_zeros(X.shape[0], num_blocks)
         for R, C in tiles.pairs():
             K = form.value(tiles.h(R.rows, C.rows))
@@ -113,7 +114,7 @@ class SymmetricBlockProduct(torch.autograd.Function):
                 B[C.rows, R.blocks] += K.mT @ R.S
         B *= outputscale
         ctx.save_for_backward(X, lengthscale, outputscale, values, block, B)
-        ctx.form, ctx.dtype = form, dtype
+        ctx.form, ctx.dtype, ctx.tile = form, dtype, tile
         return B
 
     @staticmethod
@@ -125,7 +126,7 @@ class SymmetricBlockProduct(torch.autograd.Function):
         outputscale_bar = (B_bar * B).sum() / outputscale
         B_bar = (B_bar * outputscale).to(dtype)
         z = X / lengthscale
-        tiles = _Tiles(z, _strips(block, values, dtype), ctx.form, dtype)
+        tiles = _Tiles(z, _strips(block, values, dtype, ctx.tile), ctx.form, dtype)
         values_bar, ard = torch.zeros_like(values), torch.zeros_like(lengthscale)
         for R, C in tiles.pairs():
             K, slope = ctx.form.value_and_slope(tiles.h(R.rows, C.rows))
@@ -143,7 +144,7 @@ class SymmetricBlockProduct(torch.autograd.Function):
             for k in tiles.wide:
                 ard[k] += (P * squared_difference(z[R.rows, k], z[C.rows, k])).sum()
         # dK/dls_d = f'(h) (z_jd - z_md)^2 / ls_d
-        return None, ard / lengthscale, outputscale_bar, values_bar, None, None, None, None
+        return None, ard / lengthscale, outputscale_bar, values_bar, *[None] * 5
 
 
 def _ard(P: Tensor, z1: Tensor, z2: Tensor) -> Tensor:
@@ -162,6 +163,7 @@ def symmetric_block_product(
     values: Tensor,
     num_blocks: int,
     dtype: torch.dtype = torch.float64,
+    tile: int | None = None,
 ) -> Tensor:
     """K(X, X) S.
 
@@ -172,6 +174,7 @@ def symmetric_block_product(
         values: ``n`` values of S, S[j, block[j]] = values[j]; differentiable.
         num_blocks: Columns i of S.
         dtype: Working dtype of kernel values and their sums over a tile; the result is float64.
+        tile: Rows and columns of a tile; by default `TILES`.
 
     Returns:
         ``n x i``. O(n^2 (d + i / number of tiles)) time, O(n i) memory.
@@ -187,5 +190,6 @@ def symmetric_block_product(
         num_blocks,
         kernel.form,
         dtype,
+        TILES.get(X.device.type, 512) if tile is None else tile,
     )
     return B[torch.argsort(order)]

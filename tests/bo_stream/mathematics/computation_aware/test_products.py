@@ -1,19 +1,14 @@
 """Kernel products with actions against the dense matrices they never form."""
 
+import functools
+
 import pytest
 import torch
 from gpytorch.kernels import Kernel, MaternKernel, RBFKernel, RQKernel, ScaleKernel
 
+from bo_stream.mathematics.computation_aware import products
 from bo_stream.mathematics.computation_aware.matrix import BlockMatrix, DenseMatrix
-from bo_stream.mathematics.computation_aware.products import (
-    KernelOperator,
-    cross_product,
-    describe,
-    kernel_block,
-    symmetric_product,
-)
-from bo_stream.mathematics.computation_aware.products import cross as cross_module
-from bo_stream.mathematics.computation_aware.products import symmetric as symmetric_module
+from bo_stream.mathematics.computation_aware.products import KernelOperator, describe, kernel_block
 
 N, D, NUM = 90, 3, 7
 
@@ -40,11 +35,9 @@ def make(name: str) -> Kernel:
 KERNELS = ["rbf", "rbf isotropic", "matern12", "matern32", "matern52", "rq", "bare"]
 
 
-@pytest.fixture(autouse=True)
-def small_tiles(monkeypatch):
-    """Several tiles and chunks at test size, none aligned with the blocks."""
-    monkeypatch.setitem(symmetric_module._TILE, "cpu", 16)
-    monkeypatch.setattr(cross_module, "CHUNK", 1000)
+# several tiles and chunks at test size, none aligned with the blocks
+symmetric_product = functools.partial(products.symmetric_product, tile=16, chunk=1000)
+cross_product = functools.partial(products.cross_product, chunk=1000)
 
 
 @pytest.fixture
@@ -152,14 +145,13 @@ def test_no_subnormal_numbers_arise():
         assert bool(((B == 0) | (B.abs() > torch.finfo(dtype).tiny)).all())
 
 
-def test_operator_and_unknown_kernels(data, monkeypatch):
+def test_operator_and_unknown_kernels(data):
     X, S, _ = data
     kernel = make("matern32")
     q = S.values.detach()
     want = kernel_block(kernel, X, X) @ q
     assert torch.allclose(KernelOperator(kernel, X).times(q), want)
-    monkeypatch.setattr(KernelOperator, "HELD", 0)
-    assert torch.allclose(KernelOperator(kernel, X).times(q), want)
+    assert torch.allclose(KernelOperator(kernel, X, held=0).times(q), want)
     assert describe(make("rq"), D) is None
     assert describe(RBFKernel(active_dims=[0]), D) is None
     assert describe(ScaleKernel(RBFKernel(), batch_shape=torch.Size([2])), D) is None

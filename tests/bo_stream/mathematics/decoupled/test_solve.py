@@ -3,7 +3,6 @@
 import pytest
 import torch
 
-from bo_stream.mathematics.decoupled import solve as module
 from bo_stream.mathematics.decoupled.solve import System
 from bo_stream.mathematics.inducing.state import dense
 from tests.bo_stream.mathematics.decoupled.decoupled_cases import kernel, rows
@@ -42,10 +41,9 @@ def test_iterations_end_at_the_tolerance(tolerance):
     assert not made._iterated(y, torch.zeros_like(y), tolerance, 2)[1]
 
 
-def test_little_noise_is_factorised_instead_of_stopping_short(monkeypatch):
+def test_little_noise_is_factorised_instead_of_stopping_short():
     made, C, y = system(noise=1e-6)
     assert not made._iterated(y, torch.zeros_like(y), 0.01, 25)[1]
     for direct in (0, 256):
-        monkeypatch.setattr(module, "DIRECT", direct)
-        w = made.solved(y, torch.zeros_like(y), 0.01)
+        w = made.solved(y, torch.zeros_like(y), 0.01, direct)
         assert float(((y - C @ w) / made.d.sqrt()).abs().max()) < 1e-4

@@ -1,9 +1,9 @@
-"""Entries near the diagonal, and quadratic forms from them, against dense products."""
+"""Entries local the diagonal, and quadratic forms from them, against dense products."""
 
 import pytest
 import torch
 
-from bo_stream.mathematics.grid.local_quadratic import Near, Nodes, quadratic
+from bo_stream.mathematics.grid.local_quadratic import LocalEntries, SparseRows, quadratic
 from bo_stream.mathematics.grid.nodes import Grid
 
 SHAPES = {
@@ -24,7 +24,7 @@ def made(sizes, outputs=2):
     A = torch.zeros(grid.m, grid.m, dtype=torch.float64)
     grid.interpolate(X.reshape(-1, d)).add_outer(A, torch.rand(150, dtype=torch.float64), [])
     M = (root @ root.mT) / grid.m
-    return grid, M, Nodes.of(A), M @ A @ M, grid.interpolate(X)
+    return grid, M, SparseRows.of(A), M @ A @ M, grid.interpolate(X)
 
 
 def dense(M, rows):
@@ -35,8 +35,8 @@ def dense(M, rows):
 @pytest.mark.parametrize("sizes", SHAPES.values(), ids=SHAPES)
 def test_quadratic_forms(sizes):
     grid, M, A, N, rows = made(sizes)
-    near = Near.congruence(M, A, grid)
-    torch.testing.assert_close(near.quadratic(rows), dense(N, rows), rtol=1e-12, atol=1e-9)
+    local = LocalEntries.congruence(M, A, grid)
+    torch.testing.assert_close(local.quadratic(rows), dense(N, rows), rtol=1e-12, atol=1e-9)
     torch.testing.assert_close(quadratic(M, rows), dense(M, rows), rtol=1e-12, atol=1e-9)
     torch.testing.assert_close(A.times(M[0]), A.times(torch.eye(grid.m).double()) @ M[0])
 
@@ -44,12 +44,12 @@ def test_quadratic_forms(sizes):
 @pytest.mark.parametrize("sizes", SHAPES.values(), ids=SHAPES)
 def test_low_rank_changes(sizes):
     grid, M, A, N, rows = made(sizes)
-    near = Near.congruence(M, A, grid)
+    local = LocalEntries.congruence(M, A, grid)
     V = torch.randn(2, 3, grid.m, dtype=torch.float64)
     B = torch.randn(2, grid.m, 3, dtype=torch.float64)
     changed = N - V.mT @ B.mT - B @ V
     expected = dense(changed, rows)
-    torch.testing.assert_close(near.less(V, B).quadratic(rows), expected, rtol=1e-12, atol=1e-8)
+    torch.testing.assert_close(local.less(V, B).quadratic(rows), expected, rtol=1e-12, atol=1e-8)
 
 
 def test_no_points():

@@ -48,7 +48,7 @@ def test_quadratics_are_exact(d: int) -> None:
 def test_slopes(d: int) -> None:
     """Off the nodes by difference quotients; at bounds and nodes those of a quadratic."""
     grid, X = grid_of(d), points(d)
-    inner = X[13:].clone().requires_grad_()
+    inner = X[13:19].clone().requires_grad_()
     assert torch.autograd.gradcheck(lambda Z: grid.interpolate(Z).weight, inner)
     X.requires_grad_()
     steps = [torch.linspace(-1.0, 2.0, g, dtype=torch.float64) for g in grid.sizes]

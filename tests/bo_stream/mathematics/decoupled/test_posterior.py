@@ -1,10 +1,9 @@
-"""The law of a decoupled stream against dense algebra (MATHS 6.1, 6.8)."""
+"""The posterior of a decoupled stream against dense algebra (MATHS 6.1, 6.8)."""
 
 import pytest
 import torch
 from botorch.models.transforms.outcome import Standardize
 
-from bo_stream.mathematics.decoupled import solve as solve_module
 from bo_stream.mathematics.inducing.state import dense
 from tests.bo_stream.mathematics.decoupled.decoupled_cases import (
     MEAN,
@@ -20,13 +19,6 @@ Xs = rows(15, seed=9)[0]
 Z = rows(12, seed=8)[0]
 
 
-@pytest.fixture(params=["factorised", "iterated"])
-def way(request, monkeypatch):
-    """Both ways to the coefficients."""
-    if request.param == "iterated":
-        monkeypatch.setattr(solve_module, "DIRECT", 0)
-
-
 def close(a, b, tolerance):
     assert a.shape == b.shape
     assert float((a - b).abs().max()) <= tolerance
@@ -34,7 +26,7 @@ def close(a, b, tolerance):
 
 @pytest.mark.parametrize("known", [False, True])
 @pytest.mark.parametrize("cuts", [(), (1, 2, 40), (30, 59)])
-def test_the_mean_is_the_exact_gps_while_nothing_is_folded(way, known, cuts):
+def test_the_mean_is_the_exact_gps_while_nothing_is_folded(known, cuts):
     X, y, D = rows(60)
     D = D if known else torch.full_like(D, NOISE)
     model = stream(X, y, D if known else None, cuts, Z, tolerance=1e-9)
@@ -43,8 +35,8 @@ def test_the_mean_is_the_exact_gps_while_nothing_is_folded(way, known, cuts):
     close(model.posterior(Xs).mean.squeeze(-1), MEAN + mean, 1e-8)
 
 
-def test_at_a_looser_tolerance_it_is_within_a_fraction_of_its_deviation(monkeypatch):
-    monkeypatch.setattr(solve_module, "DIRECT", 0)
+def test_at_a_looser_tolerance_it_is_within_a_fraction_of_its_deviation():
+    """More rows than are factorised."""
     X, y, _ = rows(300, d=3)
     model = stream(X, y, None, range(50, 300, 10), rows(40, d=3, seed=8)[0], tolerance=0.01)
     k, points = kernel(3), rows(100, d=3, seed=9)[0]
@@ -56,7 +48,7 @@ def test_at_a_looser_tolerance_it_is_within_a_fraction_of_its_deviation(monkeypa
 
 @pytest.mark.parametrize("known", [False, True])
 @pytest.mark.parametrize("cuts", [(), (1, 2, 40), tuple(range(1, 120))])
-def test_the_covariance_is_that_of_sgpr_on_all_data(way, known, cuts):
+def test_the_covariance_is_that_of_sgpr_on_all_data(known, cuts):
     """Whatever was folded, in any chunks."""
     X, y, D = rows(120)
     D = D if known else torch.full_like(D, NOISE)
@@ -81,7 +73,7 @@ def conditioned(model, X, e, D):
 
 
 @pytest.mark.parametrize("known", [False, True])
-def test_the_mean_is_sgprs_of_what_was_folded_given_the_window(way, known):
+def test_the_mean_is_sgprs_of_what_was_folded_given_the_window(known):
     X, y, D = rows(120)
     D = D if known else torch.full_like(D, NOISE)
     cuts = range(9, 120, 9)

@@ -1,8 +1,8 @@
-"""Posterior on a large grid with a product kernel from the points, while these are held and few.
+"""Posterior from few observations on a grid with a product kernel.
 
-Rows of W are products over dimensions like the kernel, so that the covariance of two points is a
-product of small ones, ``os prod_k w_k' K_k w_k``, whatever the number of nodes. The posterior is
-that of an exact Gaussian process with this kernel.
+Rows of W are products over dimensions, and so is the kernel: the prior covariance of two points is
+``os prod_k w_k' K_k w_k``, whose cost does not depend on the number of nodes. The posterior is that
+of an exact Gaussian process with this kernel.
 """
 
 from __future__ import annotations
@@ -10,60 +10,36 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
 from gpytorch.kernels import Kernel
 from torch import Size, Tensor
 
-from bo_stream.mathematics.grid.bands import axis_rows
-from bo_stream.mathematics.grid.data_space import ProductPrior, RowFactorisation
+from bo_stream.mathematics.grid.data_space import DataSpaceFactorisation, ProductPrior
+from bo_stream.mathematics.grid.kronecker import kron_left
 from bo_stream.mathematics.grid.nodes import Grid, interpolated_product
 from bo_stream.mathematics.grid.posterior import interpolated_path
-from bo_stream.mathematics.grid.roots import ProductRoot
+from bo_stream.mathematics.grid.roots import jittered_root
 from bo_stream.mathematics.linalg import chol_psd
 from bo_stream.mathematics.posterior.factor import FactorGaussian, cross_kernel
-from bo_stream.mathematics.posterior.moments import Moments, leaf, sloped_product, taken_back
+from bo_stream.mathematics.posterior.moments import Moments, leaf, pullback, sloped_product
 from bo_stream.mathematics.posterior.process import Path, PosteriorProcess
 
-__all__ = ["ProductRows", "RowProcess"]
+__all__ = ["DataSpaceProcess"]
 
 
 @dataclass(frozen=True)
-class ProductRows:
-    """What one evaluation leaves for the posterior at the same hyperparameters.
-
-    Attributes:
-        made: The factorisation.
-        prior: As the rows see it.
-        grid: The nodes.
-        X: The points, ``n x d``.
-        noise: Their noise variances, ``n``.
-    """
-
-    made: RowFactorisation
-    prior: ProductPrior
-    grid: Grid
-    X: Tensor
-    noise: Tensor
-
-    @property
-    def mean(self) -> Tensor:
-        """The constant mean, counted from the origin."""
-        return self.made.mean
-
-
-@dataclass(frozen=True)
-class RowProcess(PosteriorProcess):
+class DataSpaceProcess(PosteriorProcess):
     """Posterior of an exact GP with an interpolated kernel.
 
     Attributes:
-        kernel: Of all outputs.
+        kernel: The interpolated kernel of all outputs.
         X: Points observed, ``n x d``.
         L: Cholesky factors, ``o x n x n``.
         h: ``L^-1 (y - c)``, ``o x n``.
-        noise: ``o x n``.
+        noise: Noise variances, ``o x n``.
         mean: Constant prior means, ``o``.
         folded_points: Observations folded in since the process was built.
     """
@@ -77,16 +53,30 @@ class RowProcess(PosteriorProcess):
     folded_points: int = 0
 
     @classmethod
-    def of(cls, made: Sequence[ProductRows], mean: Tensor) -> RowProcess:
-        """From one evaluation of all outputs."""
-        factors = [[part.prior.amplitude, *part.prior.kernels] for part in made]
-        kernel = InterpolatedKernel(made[0].grid, factors)
-        L, h = (torch.stack([getattr(part.made, name) for part in made]) for name in ("L", "h"))
-        noise = torch.stack([part.noise for part in made])
-        return cls(kernel, made[0].X, L, h, noise, mean)
+    def of(
+        cls,
+        made: Sequence[DataSpaceFactorisation],
+        grid: Grid,
+        X: Tensor,
+        noise: Tensor,
+        mean: Tensor,
+    ) -> DataSpaceProcess:
+        """From the factorisations of all outputs with a product kernel.
+
+        Args:
+            made: One for each output.
+            grid: The nodes.
+            X: The points, ``n x d``.
+            noise: Their noise variances, ``o x n``, or ``1 x n`` if outputs share them.
+            mean: Constant prior means, ``o``.
+        """
+        priors = [cast(ProductPrior, part.prior) for part in made]
+        kernel = InterpolatedKernel(grid, [[prior.amplitude, *prior.kernels] for prior in priors])
+        L, h = (torch.stack([getattr(part, name) for part in made]) for name in ("L", "h"))
+        return cls(kernel, X, L, h, noise.expand(len(made), -1), mean)
 
     def at(self, X: Tensor) -> FactorGaussian:
-        """The law at points ``batch x q x d``: O(n^2 q)."""
+        """The joint posterior at points ``batch x q x d``: O(n^2 q)."""
         K = cross_kernel(self.kernel, X.reshape(-1, X.shape[-1]), self.X)
         A_t = torch.linalg.solve_triangular(self.L.mT, K, upper=True, left=False)
         mean = self.mean.unsqueeze(-1) + (A_t @ self.h.unsqueeze(-1)).squeeze(-1)
@@ -103,7 +93,7 @@ class RowProcess(PosteriorProcess):
             points = leaf(X, slopes)
             places = grid.place(points)
         axes = grid.axes_at(places.detach(), slopes=slopes)
-        priors, cross, alpha = self._asked
+        priors, cross, alpha = self._prepared
         k = interpolated_product(axes, cross)
         half = (axes[..., 0, :].flatten(1, -2) @ priors).unflatten(1, axes.shape[1:-2])
         prior = axes.flatten(-3, -2) @ half.mT
@@ -113,12 +103,12 @@ class RowProcess(PosteriorProcess):
         cov = prior - (V.flatten(-3, -2) @ V[..., 0, :].mT).unflatten(-2, k.shape[-3:-1])
         if not slopes:
             return Moments(means[..., 0], cov[..., 0, :])
-        return Moments.of(means, cov, taken_back(places, points))
+        return Moments.of(means, cov, pullback(places, points))
 
     @cached_property
-    def _asked(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Of one output: the factors of the prior, and these times rows of the points, dimension by
-        dimension, with zeros where one has fewer nodes than others; and the means' coefficients.
+    def _prepared(self) -> tuple[Tensor, Tensor, Tensor]:
+        """What `moments` needs: the factors of the prior, padded to one size; their products with
+        the rows of the observations; and the coefficients of the mean.
         """
         most, amplitude = max(self.kernel.grid.sizes), self.kernel.get_buffer("amplitude").squeeze()
         spread = [F.pad(K, (0, most - len(K), 0, most - len(K))) for K in self.kernel.kernels]
@@ -127,16 +117,16 @@ class RowProcess(PosteriorProcess):
         alpha = torch.linalg.solve_triangular(self.L[0].mT, self.h[0].unsqueeze(-1), upper=True)
         return priors, priors @ rows.mT, alpha.squeeze(-1)
 
-    def folded(self, X: Tensor, Y: Tensor, D: Tensor) -> RowProcess:
+    def folded(self, X: Tensor, Y: Tensor, D: Tensor) -> DataSpaceProcess:
         """The process given ``Y`` (``o x q``) with noise D at these points: O(q n^2)."""
-        law = self.at(X)
-        C = law.covariance(law) + torch.diag_embed(D)
-        corner, zeros = chol_psd(C), torch.zeros_like(law.minus)
-        below = torch.cat([law.minus.mT, corner], -1)
+        joint = self.at(X)
+        C = joint.covariance(joint) + torch.diag_embed(D)
+        corner, zeros = chol_psd(C), torch.zeros_like(joint.minus)
+        below = torch.cat([joint.minus.mT, corner], -1)
         L = torch.cat([torch.cat([self.L, zeros], -1), below], -2)
-        gap = (Y - law.mean).unsqueeze(-1)
+        gap = (Y - joint.mean).unsqueeze(-1)
         h = torch.linalg.solve_triangular(corner, gap, upper=False).squeeze(-1)
-        return RowProcess(
+        return DataSpaceProcess(
             self.kernel,
             torch.cat([self.X, X]),
             L,
@@ -163,7 +153,7 @@ class RowProcess(PosteriorProcess):
 
 
 class InterpolatedKernel(Kernel):
-    """The prior covariance ``w_x' K w_z`` of a product kernel on a grid, fixed, for o outputs."""
+    """The prior covariance ``w_x' K w_z`` of a product kernel on a grid, for o outputs."""
 
     def __init__(self, grid: Grid, factors: Sequence[Sequence[Tensor]]) -> None:
         amplitude, *kernels = (torch.stack(list(own)) for own in zip(*factors, strict=True))
@@ -176,7 +166,7 @@ class InterpolatedKernel(Kernel):
 
     @property
     def kernels(self) -> list[Tensor]:
-        """The factors, one a dimension."""
+        """One factor for each dimension."""
         return [self.get_buffer(f"kernel_{k}") for k in range(self.grid.dim)]
 
     def draws(self, sample_shape: Size) -> Tensor:
@@ -185,25 +175,20 @@ class InterpolatedKernel(Kernel):
         kernels = [K.reshape(-1, *K.shape[-2:]) for K in self.kernels]
         for amplitude, *own in zip(self.get_buffer("amplitude").flatten(), *kernels, strict=True):
             noise = torch.randn(self.grid.m, sample_shape.numel()).to(amplitude)
-            draws.append(ProductRoot(amplitude, own).left(noise))
+            roots = [jittered_root(K) for K in own]
+            draws.append(kron_left(roots, noise) * amplitude.sqrt())
         return torch.stack(draws).movedim(-1, 0).reshape(*sample_shape, len(draws), -1)
 
     def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
         """Values at points ``batch x 1 x q x d``."""
-        sizes = self.grid.sizes
-        left = _dense(axis_rows(self.grid.interpolate(x1), sizes), sizes)
-        right = left if x1 is x2 else _dense(axis_rows(self.grid.interpolate(x2), sizes), sizes)
+        left = self.grid.axes_at(self.grid.place(x1), slopes=False).squeeze(-2)
+        right = left
+        if x1 is not x2:
+            right = self.grid.axes_at(self.grid.place(x2), slopes=False).squeeze(-2)
         amplitude = self.get_buffer("amplitude")
         value = amplitude.squeeze(-1) if diag else amplitude
         for a, K, b in zip(left, self.kernels, right, strict=True):
+            a, b = a[..., : K.shape[-1]], b[..., : K.shape[-1]]
             half = a @ K
             value = value * ((half * b).sum(-1) if diag else half @ b.mT)
         return value
-
-
-def _dense(factors: Sequence[tuple[Tensor, Tensor]], sizes: Sequence[int]) -> list[Tensor]:
-    """Rows of every dimension, ``batch x q x n_k``."""
-    return [
-        weight.new_zeros(*weight.shape[:-1], n).scatter_add(-1, node.expand(weight.shape), weight)
-        for (node, weight), n in zip(factors, sizes, strict=True)
-    ]
