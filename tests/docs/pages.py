@@ -11,8 +11,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from docs.included import headings
-
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 FENCE = re.compile(r"^( *)```(\w*)([^\n]*)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
@@ -62,10 +60,21 @@ def read(page: Path) -> str:
     return page.read_text(encoding="utf-8")
 
 
+def headings(text: str) -> Iterator[tuple[int, str]]:
+    """Row and words of every heading; comments in programs are none."""
+    fence = ""
+    for row, line in enumerate(text.splitlines()):
+        mark = line.strip()[:3]
+        if mark == "```":
+            fence = "" if fence else mark
+        elif not fence and (found := re.match(r"#+ (.*)", line)):
+            yield row, found[1]
+
+
 def blocks(page: Path) -> Iterator[Block]:
     """The fenced blocks of a page, in order."""
     text = read(page)
-    heads = [(row + 1, words) for row, _, words in headings(text)]
+    heads = [(row + 1, words) for row, words in headings(text)]
     end = 0
     for match in FENCE.finditer(text):
         between, line = text[end : match.start()], text[: match.start()].count("\n") + 2

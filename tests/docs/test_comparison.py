@@ -50,22 +50,3 @@ def test_every_table_of_the_page() -> None:
         budget = f"n = {match['n'].replace(',', '')}" if match["n"] else f"{match['s']} s"
         last = "processor s" if match["n"] else "n"
         check(rows(text[match.end() :]), frame[frame["budget"] == budget], last)
-
-
-def test_the_tables_of_the_readme() -> None:
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    text = text[text.index("### Beside other optimisers") :]
-    moved, published = (pd.read_csv(FOLDER / f"{name}.csv") for name in FILES.values())
-    check(rows(text), moved[moved["budget"] == "n = 300"], "processor s")
-    ranks = text[text.index("Mean ranks") :]
-    head = re.findall(r"(\d+) (obs\.|s), (moved|published)", ranks)
-    lines = rows(ranks)
-    assert len(head) >= 5 and len(lines) == 17
-    for label, *cells in lines:
-        for (amount, unit, which), cell in zip(head, cells, strict=True):
-            frame = moved if which == "moved" else published
-            budget = f"n = {amount}" if unit == "obs." else f"{amount} s"
-            name = label.replace('WISKI, "auto"', "WISKI auto")
-            line = frame[(frame["budget"] == budget) & (frame["surrogate"] == name)]
-            assert (cell == "-") == line.empty, (label, budget)
-            assert line.empty or float(cell) == pytest.approx(line["mean rank"].item(), abs=0.051)

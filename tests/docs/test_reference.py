@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from docs.included import ELSEWHERE, on_page_content
+from docs.site_checks import ELSEWHERE, on_page_content
 from tests.docs.pages import ROOT
 
 FOLDER = ROOT / "docs" / "reference"
