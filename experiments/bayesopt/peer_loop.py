@@ -12,7 +12,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from bo_stream.campaign.proposals import design
+from bo_stream.campaign.proposals import initial_design
 from bo_stream.campaign.randomness import evaluating
 from bo_stream.campaign.records import Row, environment, write_table
 from bo_stream.campaign.space import Box
@@ -130,7 +130,7 @@ class PeerLoop:
         low, high = self._like.tolist()
         box = Box({f"x{i}": side for i, side in enumerate(zip(low, high, strict=True))})
         c = self.config
-        return design(box, c.seed, 0, c.num_initial, torch.empty(0))
+        return initial_design(box, c.seed, 0, c.num_initial, torch.empty(0))
 
     def _judge(self, number: int, row: Row) -> None:
         """Fill in incumbent and regrets."""

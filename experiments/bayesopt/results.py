@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from bo_stream.cli.reports.runs import words
+from bo_stream.cli.reports.runs import describe
 from experiments.bayesopt.plots import draw_each, draw_regret
 from experiments.bayesopt.standings import standings
 from experiments.bayesopt.study import Run
@@ -64,7 +64,7 @@ def _written(
     named = []
     for task, frame in frames.items():
         run = parts[task][0]
-        facts = {"problem": words(run.problem), "acquisition": words(run.acquisition)}
+        facts = {"problem": describe(run.problem), "acquisition": describe(run.acquisition)}
         named.append(frame.assign(**facts)[[*facts, *frame.columns]])
     pd.concat(named, ignore_index=True).to_csv(path, index=False)
     return frames
@@ -101,4 +101,4 @@ def _titled(title: str, run: Run, parts: dict[str, Part]) -> str:
     """The title, with the problem and acquisition where there are several."""
     if len(parts) == 1:
         return title
-    return f"{title}: {words(run.problem)}; {words(run.acquisition)}"
+    return f"{title}: {describe(run.problem)}; {describe(run.acquisition)}"

@@ -12,8 +12,8 @@ import numpy as np
 import pandas as pd
 
 from bo_stream import Campaign
-from bo_stream.campaign.campaign_state import KEPT_AFTER
 from bo_stream.campaign.storage.sql_store import Database
+from bo_stream.campaign.storage.store import SNAPSHOT_EVERY
 from experiments.benchmarks.campaign_tasks import begun, measured
 
 __all__ = ["filled", "resumes", "sizes", "tells"]
@@ -28,7 +28,7 @@ def filled(file: Path, trials: int, grid_size: int | None) -> str:
     as many as there can be came after the last snapshot.
     """
     campaign, url = _new(file, grid_size)
-    late = min(KEPT_AFTER - 1, trials // 2)
+    late = min(SNAPSHOT_EVERY - 1, trials // 2)
     _fill(campaign, 0, trials - late)
     campaign.update()
     _fill(campaign, trials - late, trials)
@@ -82,7 +82,7 @@ def sizes(file: Path, counts: Sequence[int], grid_size: int | None) -> pd.DataFr
     rows, done = [], 0
     for count in counts:
         while done < count:
-            part = min(done + KEPT_AFTER, count)
+            part = min(done + SNAPSHOT_EVERY, count)
             _fill(campaign, done, part)
             campaign.update() if campaign.model is None else campaign.trials()
             done = part
@@ -120,7 +120,7 @@ def _fill(campaign: Campaign, first: int, end: int) -> None:
 
 
 def _append(campaign: Campaign, events: Iterable[dict[str, Any]]) -> None:
-    with campaign.store.writing(NAME) as turn:
+    with campaign.store.transaction(NAME) as turn:
         for event in events:
             turn.append(event)
 

@@ -70,7 +70,7 @@ def _told(url: str, name: str) -> Counter[int]:
     """How often each trial was told, by the events in the store."""
     from bo_stream.campaign.storage.sql_store import Database
 
-    events = Database(url).since(name, 0)
+    events = Database(url).events_since(name, 0)
     return Counter(row[0] for event in events for row in event.get("values", ()))
 
 

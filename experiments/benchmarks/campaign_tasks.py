@@ -20,7 +20,7 @@ import torch
 from bo_stream import Box, Campaign
 from bo_stream.campaign.proposals import Optimiser
 from bo_stream.campaign.storage.sql_store import Database
-from bo_stream.campaign.storage.store import Turn
+from bo_stream.campaign.storage.store import Transaction
 
 __all__ = ["MOMENTS", "Life", "Mortal", "begun", "live", "measured", "places"]
 
@@ -78,9 +78,9 @@ class Mortal(Database):
             os.kill(os.getpid(), signal.SIGKILL)
 
     @contextmanager
-    def writing(self, name: str) -> Iterator[Turn]:
-        """A writer's turn."""
-        with super().writing(name) as turn:
+    def transaction(self, name: str) -> Iterator[Transaction]:
+        """A transaction."""
+        with super().transaction(name) as turn:
             yield turn
             self._pass(f"{self.doing}, before its commit")
         self._pass(f"{self.doing}, after its commit")

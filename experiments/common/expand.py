@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from itertools import product
 from typing import Any
 
-from bo_stream.cli.reports.runs import words
+from bo_stream.cli.reports.runs import describe
 from bo_stream.errors import InputError
 
 __all__ = ["expanded", "plain", "told_apart"]
@@ -94,7 +94,7 @@ def _label(entry: Entry, entries: Sequence[Entry]) -> str:
     base = _base(entry)
     kin = [other for other in entries if _base(other) == base]
     own = [
-        f"{key} {words(value)}"
+        f"{key} {describe(value)}"
         for key, value in entry.items()
         if key != "label" and any(key not in other or other[key] != value for other in kin)
     ]

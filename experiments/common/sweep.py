@@ -22,9 +22,9 @@ from typing import Any
 
 import pandas as pd
 
-from bo_stream.campaign.evaluation.evaluators import Crew, Serial
-from bo_stream.campaign.evaluation.process_pool import Workers
-from bo_stream.campaign.evaluation.user_executor import Borrowed
+from bo_stream.campaign.evaluation.evaluators import Evaluator, SerialEvaluator
+from bo_stream.campaign.evaluation.process_pool import ProcessPool
+from bo_stream.campaign.evaluation.user_executor import UserExecutor
 from bo_stream.campaign.records import environment
 from bo_stream.errors import InputError
 from experiments.common.progress import say
@@ -120,7 +120,7 @@ class _Course:
     def __init__(
         self,
         claims: Claims,
-        crew: Crew,
+        crew: Evaluator,
         runs: Mapping[int, Run],
         shown: Display,
         known: set[str],
@@ -141,13 +141,13 @@ class _Course:
                 else:
                     self._wait()
         except BaseException:
-            self.crew.gather()
+            self.crew.collect()
             self._book()
             raise
 
     def _started(self) -> bool:
         """Claim as many runs as there is room for; returns whether any run has no outcome yet."""
-        while self.crew.room > 0:
+        while self.crew.capacity > 0:
             stem = self.claims.claim({self.runs[id].stem for id in self.crew.running})
             if stem is None:
                 break
@@ -171,7 +171,7 @@ class _Course:
 
     def _book(self) -> None:
         """Record what was answered; a crew forgets an answer only after that."""
-        for id, answer in list(self.crew.answered.items()):
+        for id, answer in list(self.crew.results.items()):
             stem, folder = self.runs[id].stem, self.claims.folder
             if answer.reason is None:
                 self.claims.settle(Outcome(stem, "done", answer.y))
@@ -182,7 +182,7 @@ class _Course:
                     written(error_file(folder, stem), f"{answer.reason}\n")
                 seconds = time.monotonic() - self._began[id]
                 self.claims.settle(Outcome(stem, "failed", seconds, reason))
-            del self.crew.answered[id]
+            del self.crew.results[id]
         self._show()
 
     def _show(self) -> None:
@@ -213,10 +213,10 @@ class _Glances(threading.Thread):
         self.join()
 
 
-def _crew(objective: partial[float], workers: int, executor: Executor | None) -> Crew:
+def _crew(objective: partial[float], workers: int, executor: Executor | None) -> Evaluator:
     if executor is not None:
-        return Borrowed(objective, max(workers, 1), None, executor)
-    return Workers(objective, workers, None) if workers else Serial(objective, 1)
+        return UserExecutor(objective, max(workers, 1), None, executor)
+    return ProcessPool(objective, workers, None) if workers else SerialEvaluator(objective, 1)
 
 
 def _fingerprint(run: Run) -> str:

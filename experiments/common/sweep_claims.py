@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from bo_stream.campaign.evaluation.process_identity import abandoned, elsewhere, signature
-from bo_stream.campaign.storage.open_store import opened
+from bo_stream.campaign.evaluation.process_identity import has_died, is_on_another_machine, run_id
+from bo_stream.campaign.storage.open_store import open_store
 from bo_stream.errors import StateError
 
 __all__ = ["Claims", "Outcome", "Redo", "finished"]
@@ -70,7 +70,7 @@ class Claims:
 
     def __init__(self, folder: Path, plan: Mapping[str, str], redo: Redo) -> None:
         self.folder, self.plan, self.redo = folder, plan, redo
-        self.store = opened(f"sqlite:///{folder.absolute()}/sweep.db")
+        self.store = open_store(f"sqlite:///{folder.absolute()}/sweep.db")
         if self.store.settings(NAME) is None:
             try:
                 self.store.create(NAME, {"kind": "sweep"})
@@ -85,7 +85,7 @@ class Claims:
 
     def refresh(self) -> None:
         """Take note of what other processes did."""
-        self._note(self.store.since(NAME, self._seen))
+        self._note(self.store.events_since(NAME, self._seen))
 
     def claim(self, busy: Collection[str]) -> str | None:
         """The next run for this process, by stem; None if there is none at the moment.
@@ -93,12 +93,12 @@ class Claims:
         Args:
             busy: Runs that this process is doing.
         """
-        with self.store.writing(NAME) as turn:
-            self._note(turn.since(self._seen))
+        with self.store.transaction(NAME) as turn:
+            self._note(turn.events_since(self._seen))
             self._refuse_others()
             stem = next((s for s in self.plan if s not in busy and self._open(s)), None)
             if stem is not None:
-                event = {"kind": "claimed", "stem": stem, "by": signature()}
+                event = {"kind": "claimed", "stem": stem, "by": run_id()}
                 turn.append(event | {"configuration": self.plan[stem]})
         self.refresh()
         return stem
@@ -107,8 +107,8 @@ class Claims:
         """Record how a run ended; durable on return."""
         event = {"kind": outcome.state, "stem": outcome.stem, "seconds": outcome.seconds}
         event |= {"reason": outcome.reason, "configuration": self.plan[outcome.stem]}
-        with self.store.writing(NAME) as turn:
-            self._note(turn.since(self._seen))
+        with self.store.transaction(NAME) as turn:
+            self._note(turn.events_since(self._seen))
             turn.append(event)
         self.refresh()
 
@@ -127,7 +127,7 @@ class Claims:
     def elsewhere(self) -> list[str]:
         """Runs without an outcome that other machines have claimed, in the order of the plan."""
         claimed = ((stem, self._last[stem][1]) for stem in self.pending() if stem in self._last)
-        return [stem for stem, event in claimed if elsewhere(event.get("by"))]
+        return [stem for stem, event in claimed if is_on_another_machine(event.get("by"))]
 
     def others(self) -> list[str]:
         """Runs that are done in this folder and are not in the plan, in alphabetical order."""
@@ -151,8 +151,8 @@ class Claims:
         number, event = self._last[stem]
         old = number <= self._before
         if event["kind"] == "claimed":
-            given_up = old and self.redo != "nothing" and elsewhere(event["by"])
-            return given_up or abandoned(event["by"])
+            given_up = old and self.redo != "nothing" and is_on_another_machine(event["by"])
+            return given_up or has_died(event["by"])
         if self.redo == "all" and old:
             return True
         if event["kind"] == "failed":

@@ -219,7 +219,7 @@ def test_it_is_saved_and_loaded(tmp_path: Path) -> None:
     again = Client.load_from_json_file(str(tmp_path / "experiment.json"))
     before, after = (c._generation_strategy.nodes_by_name for c in (running, again))
     for name in ("Streaming", "Other"):
-        assert after[name].described() == before[name].described()
+        assert after[name].to_dict() == before[name].to_dict()
     assert list(after["Streaming"].transition_criteria) == [criterion]
     run(again, 1)
     assert after["Streaming"].model.num_observed == 7
@@ -245,9 +245,9 @@ KIND = ChoiceParameterConfig(name="kind", parameter_type="str", values=["a", "b"
     [
         ({"space": (X, RATE, COUNT)}, "'n'"),
         ({"space": (X, RATE, KIND)}, "'kind'"),
-        ({"space": (X, Z), "within": ["x + z <= 3"]}, "constraints on parameters"),
-        ({"objective": "loss, other"}, "one metric"),
-        ({"objective": "loss + other"}, "one metric"),
+        ({"space": (X, Z), "within": ["x + z <= 3"]}, "parameter constraints"),
+        ({"objective": "loss, other"}, "one objective"),
+        ({"objective": "loss + other"}, "one objective"),
         ({"outcome_constraints": ["other >= 1"]}, "1 constraints"),
     ],
     ids=["integer", "category", "constraint", "two objectives", "a sum", "outcome constraint"],

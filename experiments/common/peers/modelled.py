@@ -11,7 +11,7 @@ from botorch.models.model import Model
 from botorch.optim.optimize import optimize_acqf
 from torch import Tensor
 
-from bo_stream.campaign.observations import Observed
+from bo_stream.campaign.observations import Observations
 from bo_stream.campaign.proposals import Optimiser
 from bo_stream.errors import StateError
 from experiments.common.peers.peer import Peer
@@ -55,7 +55,7 @@ class ModelPeer(Peer):
 
     def _candidates(self) -> Tensor:
         """Points observed among which the best is, a bounded number of them."""
-        return Observed(self.X, self.Y).candidates()
+        return Observations(self.X, self.Y).candidates()
 
     def _fitted(self) -> Model:
         """The model.

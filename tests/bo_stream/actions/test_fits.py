@@ -11,7 +11,7 @@ from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
 from gpytorch.likelihoods import GaussianLikelihood
 
 from bo_stream import CaGP
-from bo_stream.actions import BlockSparse, ConjugateGradient, UnitBlocks, course
+from bo_stream.actions import BlockSparse, ConjugateGradient, UnitBlocks, fit_trace
 from bo_stream.actions.fit_trace import LearningCurve
 from bo_stream.base.fitting.schedule import RefitSchedule
 from bo_stream.errors import InputError, StateError
@@ -188,7 +188,7 @@ def test_float32_objective_and_gradient():
 def test_projected_loss_and_progress(caplog, monkeypatch):
     m, seen = model(), []
     before = m.projected_log_likelihood().item()
-    monkeypatch.setattr(course, "LOG_EVERY", 0.0)
+    monkeypatch.setattr(fit_trace, "LOG_EVERY", 0.0)
     with caplog.at_level(logging.INFO, logger="bo_stream.surrogates.cagp"):
         m.fit(8, loss="projected", progress=lambda k, value: seen.append((k, value)))
     assert m.projected_log_likelihood().item() > before

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from typer.testing import CliRunner
 
 from bo_stream import CaGP
-from bo_stream.cli.reports.runs import results
+from bo_stream.cli.reports.runs import read_results
 from experiments.bayesopt import __main__ as bayesopt
 from experiments.bayesopt.plots import draw_each, draw_regret
 from experiments.bayesopt.study import Study
@@ -308,7 +308,7 @@ def test_a_sweep_is_drawn_and_tabulated_by_problem_and_acquisition(
     assert set(standing["budget"]) == {"n = 11"} and sorted(standing["n"]) == [11, 11]
     assert {"surrogate", "branin", "beale", "led", "mean rank"} <= set(standing)
     assert "regret at n = 11" in result.output and "mean rank" in result.output
-    found = results(out)
+    found = read_results(out)
     assert found.tasks == ["beale, dim 2", "branin, dim 2"] and len(found.runs) == 4
     assert {run.label for run in found.runs} == {"wiski", "exact"}
     assert set(found.summaries) == {"budgets", "paired", "standings", "summary", "sweep"}

@@ -49,7 +49,7 @@ def test_workers_crash_hang_and_return_nonsense_and_the_run_goes_on(tmp_path: Pa
     failed = trials["reason"].dropna().to_dict()
     assert sorted(failed) == [1, 3, 4, 5, 6]
     assert "its worker died 2 times (TerminatedWorkerError" in failed[1]
-    assert failed[3] == "no answer within 2 s; its worker was stopped"
+    assert failed[3] == "no result within 2 s; its worker was stopped"
     assert failed[4] == "LookupError: no such oven"
     assert failed[5] == "the objective returned nan"
     assert failed[6] == "SystemExit: enough"
@@ -103,8 +103,10 @@ def test_an_interruption_stops_the_workers_and_keeps_what_was_answered(tmp_path:
     calls = Calls()
     campaign = box(callbacks=[calls])
     threading.Thread(target=interrupt).start()
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # it may be ignored
     with pytest.raises(KeyboardInterrupt):
         campaign.run(objective, 5, workers=2)
+    signal.signal(signal.SIGINT, before)
     assert campaign.trials()["status"].tolist() == ["told", "running", "running"]
     assert calls.ends == 1
     for file in tmp_path.iterdir():

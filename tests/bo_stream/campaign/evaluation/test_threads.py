@@ -89,7 +89,7 @@ def test_a_thread_that_hangs_fails_its_trial_and_occupies_its_worker() -> None:
             trials = box(callbacks=[calls]).run(slow, 6, executor, q=2, timeout=0.7)
         finally:
             over.set()
-    assert trials["reason"][1] == "no answer within 0.7 s"
+    assert trials["reason"][1] == "no result within 0.7 s"
     assert calls.pending[-1] == 0
     assert trials["status"].value_counts().to_dict() == {"told": 5, "failed": 1}
 

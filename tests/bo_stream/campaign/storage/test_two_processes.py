@@ -11,7 +11,7 @@ import pytest
 
 pytest.importorskip("sqlalchemy")
 
-TELLS, ASKS = 50, 5
+TELLS, ASKS = 20, 4
 
 
 def work(url: str, process: int, folder: Path) -> None:
