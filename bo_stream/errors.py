@@ -25,7 +25,6 @@ __all__ = [
     "ShapeError",
     "StateError",
     "UnsupportedError",
-    "check_not_shadowed",
 ]
 
 

@@ -7,6 +7,7 @@ callables. Running trials are pending points for all of them.
 from __future__ import annotations
 
 import inspect
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -147,14 +148,17 @@ class AcquisitionSearch:
 
             return select_from_pool(acqf, self.space.points.to(best)[context.available], q)[0]
         bounds = self.space.tensor_bounds.to(best)
-        X, _ = optimize_acqf(
-            acqf,
-            bounds,
-            q=q,
-            num_restarts=self.optimiser.num_restarts,
-            raw_samples=self.optimiser.raw_samples,
-            options=dict(self.optimiser.options or {}),
-        )
+        with warnings.catch_warnings():
+            # some starting points end early: harmless, since the best of all is taken
+            warnings.filterwarnings("ignore", "Optimization failed", RuntimeWarning)
+            X, _ = optimize_acqf(
+                acqf,
+                bounds,
+                q=q,
+                num_restarts=self.optimiser.num_restarts,
+                raw_samples=self.optimiser.raw_samples,
+                options=dict(self.optimiser.options or {}),
+            )
         return _replace_failed(bounds, X, context.failed)
 
     def _targets(self) -> Tensor:

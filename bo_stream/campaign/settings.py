@@ -93,6 +93,10 @@ class Settings:
         Raises:
             InputError: for invalid settings.
         """
+        if budget is not None and (type(budget) is not int or budget < 1):
+            raise InputError(
+                "budget, an integer of 1 or more", repr(budget), "Leave it out for no limit."
+            )
         settings = cls(
             space,
             goal,
@@ -128,18 +132,20 @@ class Settings:
         Raises:
             StateError: for settings of a newer release.
         """
-        known = {"version", *cls.__dataclass_fields__}
-        if plain.get("version") != SETTINGS_VERSION or not known >= plain.keys():
-            raise StateError(
-                f"settings of version {SETTINGS_VERSION}, keys among {', '.join(sorted(known))}",
-                f"version {plain.get('version')} with {', '.join(sorted(plain))}",
-                "Open the campaign with the release of bo_stream that created it, or a newer one.",
-            )
         rest = {k: v for k, v in plain.items() if k != "version"}
-        rest["space"] = space_from_dict(rest["space"])
-        rest["fit"] = FitPolicy(**rest["fit"])
-        rest["optimiser"] = Optimiser(**rest["optimiser"])
-        return cls(**rest)
+        try:
+            if plain["version"] != SETTINGS_VERSION:
+                raise ValueError(f"version {plain['version']}")
+            rest["space"] = space_from_dict(rest["space"])
+            rest["fit"] = FitPolicy(**rest["fit"])
+            rest["optimiser"] = Optimiser(**rest["optimiser"])
+            return cls(**rest)
+        except (KeyError, TypeError, ValueError) as error:
+            raise StateError(
+                f"settings of version {SETTINGS_VERSION}",
+                f"others ({error})",
+                "Open the campaign with the release of bo_stream that created it, or a newer one.",
+            ) from error
 
     def continued_from(self, stored: Settings, name: str, given: Collection[str]) -> Settings:
         """The stored settings of a campaign, with these settings' budget if they have one.
@@ -165,7 +171,7 @@ class Settings:
             if mine[part] != theirs[part]:
                 warnings.warn(
                     f"Campaign {name!r} continues with the {part} it was created with, "
-                    f"{theirs[part] or 'a callable'}; {mine[part] or 'a callable'} is ignored. "
+                    f"{_shown(theirs[part])}; {_shown(mine[part])} is ignored. "
                     "Choose another name to start a new campaign.",
                     stacklevel=4,
                 )
@@ -202,6 +208,10 @@ class Settings:
         options = dict(choice)
         name = _checked_name(options.pop("name"), NAMES, "acquisition function")
         return partial(build, name, **options)
+
+
+def _shown(setting: Any) -> str:
+    return "a callable" if setting is None else str(setting)
 
 
 def _as_named(choice: Any, default: str | None) -> Mapping[str, Any] | None:

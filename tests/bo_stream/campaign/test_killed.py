@@ -85,7 +85,7 @@ def test_a_killed_campaign_ends_like_an_undisturbed_one(
 ) -> None:
     fork = multiprocessing.get_context("fork")
     for n in (3, 2):  # killed twice
-        process = fork.Process(target=lambda: finish(Killing(url, moment, n)))
+        process = fork.Process(target=finish, args=(Killing(url, moment, n),))
         process.start()
         process.join(60)
         assert process.exitcode == -signal.SIGKILL

@@ -97,6 +97,7 @@ def killed_while_compiling(code: str, lock: Path) -> None:
 
 @linux
 @compiles
+@pytest.mark.slow
 def test_after_a_process_was_killed_compiling_the_next_goes_on(
     folder: Path, tmp_path: Path
 ) -> None:
