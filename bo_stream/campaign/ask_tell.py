@@ -14,12 +14,10 @@ from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.campaign import trials as events
 from bo_stream.campaign.callbacks import Callback
 from bo_stream.campaign.campaign_state import CampaignState
-from bo_stream.campaign.goals import Goal
 from bo_stream.campaign.proposals import ProposalRule
 from bo_stream.campaign.proposer import Proposer
 from bo_stream.campaign.records import Row
 from bo_stream.campaign.settings import Settings
-from bo_stream.campaign.space import Space
 from bo_stream.campaign.storage.store import Store
 from bo_stream.campaign.surrogate_manager import SurrogateManager
 from bo_stream.campaign.trial_frames import (
@@ -41,27 +39,23 @@ PARTS = ("fit", "acquisition", "evaluation", "update", "score", "store")
 class AskTell:
     """Trials that are asked for, told and failed; see `bo_stream.Campaign`.
 
+    Args:
+        store: Where events are kept; it has the campaign.
+        name: Name of the campaign in the store.
+        settings: Its settings.
+        make: Builds the surrogate.
+        rule: Chooses the next trials once there is a surrogate.
+        callbacks: Hooks.
+        like: A tensor of the dtype and device to use.
+
     Attributes:
         space: Where the campaign may measure.
         goal: Its goal.
-        name: Its name in the store.
-        settings: Its settings.
-        store: Where its events are kept.
-        callbacks: Hooks.
         budget: Number of trials in all; None: no limit.
         row: Seconds spent so far, by part.
     """
 
-    space: Space
-    goal: Goal
-    name: str
-    settings: Settings
-    store: Store
-    callbacks: tuple[Callback, ...]
-    budget: int | None
-    row: Row
-
-    def _start(
+    def __init__(
         self,
         store: Store,
         name: str,

@@ -176,7 +176,7 @@ class Campaign(AskTell):
         targets = None if s.targets is None else space.encode(np.array(s.targets))
         search = AcquisitionSearch(space, s.build_acquisition(acquisition), s.optimiser, targets)
         like = torch.empty(0, dtype=torch.float64)
-        self._start(store, name, s, make, search, callbacks, like)
+        super().__init__(store, name, s, make, search, callbacks, like)
 
     def run(
         self,

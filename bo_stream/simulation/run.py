@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from bo_stream.base.streaming_gp import StreamingGP
+from bo_stream.campaign.ask_tell import AskTell
 from bo_stream.campaign.campaign import Campaign
 from bo_stream.campaign.proposals import ProposalRule
 from bo_stream.campaign.records import Clock, Row
@@ -50,7 +51,7 @@ class SimulatedCampaign(Campaign):
     ) -> None:
         store = MemoryStore()
         store.create("study", settings.to_dict())
-        self._start(store, "study", settings, make, rule, (), like)
+        AskTell.__init__(self, store, "study", settings, make, rule, (), like)
 
     @property
     def dtype(self) -> torch.dtype:

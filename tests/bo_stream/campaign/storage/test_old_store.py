@@ -76,7 +76,10 @@ def test_a_family_that_is_gone_is_replaced_on_request(url: str) -> None:
 
 def test_settings_of_a_newer_release_are_refused(url: str) -> None:
     for change in ('"version": 1, "wings": 2', '"version": 2'):
-        alter(url, f"""UPDATE campaigns SET settings = replace(settings,
-            '"version": 1', '{change}') WHERE name = 'kiln'""")
+        alter(
+            url,
+            f"""UPDATE campaigns SET settings = replace(settings,
+            '"version": 1', '{change}') WHERE name = 'kiln'""",
+        )
         with pytest.raises(StateError, match="or a newer one"):
             Campaign.resume(url, "kiln")
