@@ -26,7 +26,7 @@ from bo_stream.scores import inverse_distance, score
 from bo_stream.simulation import FitPolicy, PoolConfig
 from bo_stream.simulation.pool_config import Split
 from experiments.active_learning.campaigns import load_cells, name_of, with_kernel
-from experiments.common.command import BadParameter, argument, command, option, start
+from experiments.common.command import BadParameter, argument, command, start
 from experiments.common.progress import Progress, say
 from problems.errors import BadData, ProblemDataError
 from problems.malaria import Malaria
@@ -37,22 +37,18 @@ KEYS = ["cells", "observation", "surrogate", "kernel"]
 
 def main(
     folders: Annotated[list[Path], argument(exists=True, file_okay=False, help="Of campaigns.")],
-    half: Annotated[
-        int | None, option(help="Queried cells half way; by default those at the middle step.")
-    ] = None,
-    exact: Annotated[bool, option(help="Fit the exact GP too.")] = True,
 ) -> None:
     """Print the comparison and write it beside the first folder's campaigns."""
     torch.set_num_threads(1)
     pairs, credits = found(folders)
-    takes = "seconds for each, more for an exact GP on many cells" if exact else "seconds"
+    takes = "seconds for each, more for an exact GP on many cells"
     say(f"{len(pairs)} pairs of campaigns; takes {takes}. Writes {folders[0]}/report.csv.")
     rows = []
     try:
         with Progress(len(pairs), "pairs") as progress:
             for key, paths in pairs.items():
                 about = dict(zip([*KEYS, "seed"], key, strict=True))
-                rows.append(about | compared(paths, half, exact))
+                rows.append(about | compared(paths))
                 progress(", ".join(map(str, key)))
     except ProblemDataError as error:
         raise BadParameter(str(error)) from error
@@ -146,7 +142,7 @@ def found(
     return pairs, credits
 
 
-def compared(paths: dict[str, Path], half: int | None, exact: bool) -> dict[str, float]:
+def compared(paths: dict[str, Path]) -> dict[str, float]:
     """One seed's numbers, from the campaigns of both policies."""
     nipv, random = (pd.read_csv(paths[p].with_suffix(".csv")) for p in ("nipv", "random"))
     if nipv["n"].tolist() != random["n"].tolist():
@@ -154,15 +150,11 @@ def compared(paths: dict[str, Path], half: int | None, exact: bool) -> dict[str,
             f"expected campaigns of one length, got {nipv['n'].iloc[-1]} cells in {paths['nipv']} "
             f"and {random['n'].iloc[-1]} in {paths['random']}. Run the shorter one again."
         )
-    half = int(nipv["n"].iloc[len(nipv) // 2]) if half is None else half
-    if half not in nipv["n"].to_numpy():
-        raise BadParameter(
-            f"expected --half to be among the cells recorded in {paths['nipv']}, "
-            f"{', '.join(map(str, nipv['n'].head(3)))}, ..., {nipv['n'].iloc[-1]}; got {half}."
-        )
+    half = int(nipv["n"].iloc[len(nipv) // 2])
     last, late = nipv.iloc[-1], nipv[nipv["n"] >= half]
     middle = float(nipv.loc[nipv["n"] == half, "rmse"].iloc[0])
-    numbers = {
+    exact = Saved.read(paths["nipv"]).exact_error(half)
+    return {
         "n": float(last["n"]),
         "nipv": last["rmse"],
         "random": random["rmse"].iloc[-1],
@@ -172,11 +164,9 @@ def compared(paths: dict[str, Path], half: int | None, exact: bool) -> dict[str,
         "nipv half way": middle,
         "least coverage": late["coverage"].min(),
         "largest coverage": late["coverage"].max(),
+        "exact GP half way": exact,
+        "nipv / exact half way": middle / exact,
     }
-    if exact:
-        numbers["exact GP half way"] = Saved.read(paths["nipv"]).exact_error(half)
-        numbers["nipv / exact half way"] = middle / numbers["exact GP half way"]
-    return numbers
 
 
 app = command(main)

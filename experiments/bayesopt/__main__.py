@@ -1,7 +1,5 @@
 """Bayesian optimisation from the command line: `python -m experiments.bayesopt demo`."""
 
-from typing import Annotated
-
 from experiments.common.command import (
     CONFIGS,
     Config,
@@ -11,7 +9,6 @@ from experiments.common.command import (
     Smoke,
     Workers,
     commands,
-    option,
     parsed,
     start,
 )
@@ -35,7 +32,6 @@ def demo(
 
 def run(
     config: Config,
-    problem: Annotated[str | None, option(help="Another function than the file's.")] = None,
     out: Out = None,
     smoke: Smoke = False,
     workers: Workers = None,
@@ -46,11 +42,8 @@ def run(
     from experiments.bayesopt import study
     from experiments.common.study import conduct
 
-    c, name = parsed(config), config.stem
-    c.setdefault("title", name)
-    if problem is not None:
-        c, name = study.with_problem(c, problem), f"{name}_{problem}"
-    conduct(study, c, f"results/{name}", out, smoke, workers, retry, fresh)
+    c = {"title": config.stem, **parsed(config)}
+    conduct(study, c, f"results/{config.stem}", out, smoke, workers, retry, fresh)
 
 
 app = commands(__doc__, demo, run)

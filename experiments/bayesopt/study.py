@@ -24,7 +24,7 @@ from experiments.common.study import (
     without,
 )
 
-__all__ = ["loop_config", "plan", "report", "with_problem"]
+__all__ = ["plan", "report"]
 
 NEEDED = ("problem", "acquisition", "surrogate")
 KEYS = (*NEEDED, "title", "seeds", "loop", "peer", TAKES)
@@ -71,12 +71,6 @@ def plan(c: dict[str, Any], smoke: bool = False) -> list[Run]:
         family = without(entry, ("label", "steps"))
         runs.append(Run(label, family, function, acquisition, config, files, task, peer))
     return runs
-
-
-def with_problem(c: dict[str, Any], name: str) -> dict[str, Any]:
-    """A configuration with another function in the place of its own."""
-    functions = [{**each, "name": name} for each in listed(c.get("problem", {}))]
-    return {**c, "problem": functions, "title": f"{name}: {c.get('title', '')}"}
 
 
 def loop_config(settings: dict[str, Any]) -> LoopConfig:

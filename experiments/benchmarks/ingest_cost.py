@@ -1,9 +1,9 @@
 """Ingestion of CSV partitions by Dask workers: rows a second, and what bounds them.
 
-Run `python -m experiments.benchmarks.ingest_cost` (add `--smoke` for a run of seconds). Writes partitions of made-up rows to a temporary folder, then has one
-worker and several ingest them into a WISKI of 900 nodes. The last columns are one process's seconds
-by part, measured without Dask: reading, absorbing, merging. Workers have one thread each and are
-started and warm before the clock.
+Run `python -m experiments.benchmarks.ingest_cost` (add `--smoke` for a run of seconds). Writes
+partitions of made-up rows to a temporary folder, then has one worker and several ingest them into a
+WISKI of 900 nodes. The last columns are one process's seconds by part, measured without Dask:
+reading, absorbing, merging. Workers have one thread each and are started and warm before the clock.
 """
 
 import tempfile

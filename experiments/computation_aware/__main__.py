@@ -21,7 +21,7 @@ from experiments.computation_aware.tables import compared
 from experiments.computation_aware.toy import data, posteriors
 
 SMALLER = {
-    "tables": ["telemonitoring"],
+    "tables": ["made up"],
     **{"train": 240, "test": 80, "seconds": 0.5, "seeds": [0]},
     "sizes": {"actions": 24, "cg": 6, "inducing": 30, "batch": 64},
     "subspace": {"rows": 120, "actions": 8},

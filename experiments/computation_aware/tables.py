@@ -10,10 +10,9 @@ from torch import Tensor
 
 from bo_stream import CaGP
 from bo_stream.actions import TopEigenvectors
-from experiments.common.data import TableSplit
+from experiments.common.data import TableSplit, waves
 from experiments.common.progress import say
 from experiments.computation_aware.methods import METHODS
-from experiments.computation_aware.telemonitoring import telemonitoring
 from experiments.computation_aware.training import LEVELS, Trained, Training
 from problems.tables import load_table
 
@@ -42,9 +41,9 @@ def compared(c: dict[str, Any]) -> dict[str, pd.DataFrame]:
 
 
 def split_of(name: str, train: int, test: int, seed: int) -> TableSplit:
-    """At most so many standardised rows of a table, or of ``telemonitoring``, which is made up."""
-    if name == "telemonitoring":
-        return TableSplit.standardised(*telemonitoring(), train, test, seed)
+    """At most so many standardised rows of a table, or of one ``made up``."""
+    if name == "made up":
+        return TableSplit.standardised(*waves(train + test, 6), train, test, seed)
     table = load_table(name)
     return TableSplit.standardised(table.X, table.Y, train, test, seed)
 
