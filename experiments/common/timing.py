@@ -1,18 +1,11 @@
 """Medians of alternated repetitions, in units of one Cholesky factorisation on the same machine."""
 
-from __future__ import annotations
-
 import random
 import statistics
 import time
 from collections.abc import Callable, Mapping
 
 import torch
-
-from experiments.common.progress import Progress
-
-__all__ = ["alternated", "cholesky", "seconds"]
-
 
 Clock = Callable[[], float]
 
@@ -30,9 +23,7 @@ def alternated(
     """Seconds of each task, taken in turn so that all meet the same machine; one warm-up each.
 
     The order is drawn anew: a fixed one can fall into step with the scheduler of a busy machine.
-    Now and then a line says how far it is, outside of the timings.
     """
-    progress = Progress(repetitions, "repetitions")
     for task in tasks.values():
         task()
     times: dict[str, list[float]] = {name: [] for name in tasks}
@@ -41,7 +32,6 @@ def alternated(
         shuffler.shuffle(order)
         for name, task in order:
             times[name].append(seconds(task, clock))
-        progress()
     return times
 
 

@@ -1,16 +1,11 @@
 """Plain words for the names that configurations, tables and files use: for titles and legends."""
 
-from __future__ import annotations
-
 import re
-
-__all__ = ["in_words"]
 
 WORDS = {
     "exact": "exact GP",
     "wiski": "WISKI",
     "projected_wiski": "ProjectedWISKI",
-    "additive_wiski": "AdditiveWISKI",
     "hsgp": "HSGP",
     "node_wiski": "NodeWISKI",
     "cagp": "CaGP",

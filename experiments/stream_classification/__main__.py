@@ -9,12 +9,9 @@ same transformed labels. Prints accuracies and log losses and writes them, with 
 run, to the config's folder; `bo-stream report FOLDER` draws them.
 """
 
-from experiments.common.command import CONFIGS, start
-from experiments.common.study import study
+from experiments.common.command import CONFIGS, start, sweeping
 
-CONFIG = CONFIGS / "classes.toml"
-
-app = study("experiments.stream_classification", CONFIG, __doc__)
+app = sweeping("experiments.stream_classification.study", CONFIGS / "classes.toml", __doc__)
 
 if __name__ == "__main__":
     start(app)

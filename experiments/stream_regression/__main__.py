@@ -9,12 +9,9 @@ over seeds at the end and differences by seed, and writes both, with a table for
 config's folder; `bo-stream report FOLDER` draws them.
 """
 
-from experiments.common.command import CONFIGS, start
-from experiments.common.study import study
+from experiments.common.command import CONFIGS, start, sweeping
 
-CONFIG = CONFIGS / "stream_tables.toml"
-
-app = study("experiments.stream_regression", CONFIG, __doc__)
+app = sweeping("experiments.stream_regression.study", CONFIGS / "stream_tables.toml", __doc__)
 
 if __name__ == "__main__":
     start(app)

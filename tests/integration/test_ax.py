@@ -35,7 +35,6 @@ WISKI_FIRST = pytest.mark.parametrize(
 SMALL: dict[str, dict[str, Any]] = {
     "wiski": {"grid_size": 12},
     "hsgp": {"num_features": 20},
-    "online_svgp": {"num_inducing": 8, "steps": 2, "initial_steps": 20},
     "svdgp": {"window": 10, "covar_basis": 8, "slack": 2},
 }
 
