@@ -22,9 +22,8 @@ from bo_stream.scores import prequential, score
 from experiments.common.baselines.registry import FAMILIES
 from experiments.common.command import CONFIGS, command, configured, start
 from experiments.common.kernels import standardised
-from experiments.common.plots import draw_bands
+from experiments.common.plots import draw_bands, in_words
 from experiments.common.progress import Progress, say
-from experiments.common.words import in_words
 from problems.tables import load_table
 
 PICTURES = {

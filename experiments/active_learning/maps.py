@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 
 from bo_stream.scores import marginals
 from bo_stream.simulation import PoolLoop
-from experiments.common.plots import save
-from experiments.common.words import in_words
+from experiments.common.plots import in_words, save
 from problems.malaria import Malaria
 
 PANEL = 4.2

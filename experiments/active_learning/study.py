@@ -13,9 +13,8 @@ from bo_stream.simulation.pool_config import OBSERVATIONS
 from experiments.active_learning.campaigns import KERNELS, SOURCE, Run, load_cells, name_of
 from experiments.common.baselines.registry import FAMILIES
 from experiments.common.command import BadParameter, refuse_unknown
-from experiments.common.plots import draw_bands
+from experiments.common.plots import draw_bands, in_words
 from experiments.common.progress import say
-from experiments.common.words import in_words
 from problems.errors import DataNotFound
 
 KNOWN = {

@@ -3,7 +3,7 @@
 Lists in the file become a sweep: every problem, acquisition function, surrogate and seed is a run.
 """
 
-from dataclasses import fields, replace
+from dataclasses import fields
 from itertools import product
 from typing import Any
 
@@ -28,6 +28,8 @@ __all__ = ["plan", "report"]
 
 NEEDED = ("problem", "acquisition", "surrogate")
 KEYS = (*NEEDED, "title", "seeds", "loop", "peer", TAKES)
+SMOKE = {"steps": 3, "num_restarts": 2, "raw_samples": 16, "acqf_options": {"maxiter": 10}}
+SMOKE |= {"fit": {"max_evals": 8, "first_max_evals": 20}}
 
 
 def plan(c: dict[str, Any], smoke: bool = False) -> list[Run]:
@@ -65,13 +67,7 @@ def plan(c: dict[str, Any], smoke: bool = False) -> list[Run]:
     for seed, (task, function, acquisition), (known, peer) in product(seeds, tasks, list(kinds)):
         label, files, entry = known
         own = {"steps": entry["steps"]} if "steps" in entry else {}
-        config = loop_config({**settings, **own, "seed": seed})
-        if smoke:
-            short: dict[str, Any] = {
-                "fit": replace(config.fit, max_evals=8),
-                "acqf_options": {"maxiter": 10},
-            }
-            config = replace(config, steps=3, num_restarts=2, raw_samples=16, **short)
+        config = loop_config({**settings, **own, "seed": seed} | (SMOKE if smoke else {}))
         family = without(entry, ("label", "steps"))
         runs.append(Run(label, family, function, acquisition, config, files, task, peer))
     return runs

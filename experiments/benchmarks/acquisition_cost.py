@@ -29,8 +29,8 @@ from acquisitions import build
 from bo_stream import WISKI
 from experiments.benchmarks.benchmark import Tables, benchmark
 from experiments.benchmarks.bo_step_cost import between
+from experiments.benchmarks.timing import cholesky, seconds
 from experiments.common.command import start
-from experiments.common.timing import cholesky, seconds
 from problems import synthetic
 
 SAMPLES = 128

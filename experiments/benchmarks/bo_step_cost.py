@@ -27,10 +27,10 @@ from acquisitions import build
 from bo_stream import FitReport, surrogate
 from bo_stream.simulation import BOLoop, LoopConfig
 from experiments.benchmarks.benchmark import Tables, benchmark
+from experiments.benchmarks.timing import cholesky, seconds
 from experiments.common.command import start
 from experiments.common.kernels import RAW
 from experiments.common.progress import Progress, say
-from experiments.common.timing import cholesky, seconds
 from problems import synthetic
 
 LIMITS = {

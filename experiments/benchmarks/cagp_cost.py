@@ -17,16 +17,16 @@ from functools import partial
 import gpytorch
 import pandas as pd
 import torch
-from gpytorch.kernels import RBFKernel, ScaleKernel
+from gpytorch.kernels import RBFKernel
 from torch import Tensor
 
 from bo_stream import CaGP
 from bo_stream.actions import BlockSparse
 from experiments.benchmarks.benchmark import Tables, benchmark
+from experiments.benchmarks.timing import alternated, ratio, seconds
 from experiments.common.baselines.gpytorch_sparse import SGPR
 from experiments.common.command import start
 from experiments.common.kernels import RAW, gaussian, scaled
-from experiments.common.timing import alternated, ratio, seconds
 
 DIM = 8
 APPENDS = 4
@@ -50,14 +50,11 @@ def data(n: int) -> tuple[Tensor, Tensor]:
     return X, torch.sin(3.0 * X.sum(-1, keepdim=True)) + 0.1 * noise
 
 
-def kernel() -> ScaleKernel:
-    """An ARD RBF."""
-    return scaled(RBFKernel(ard_num_dims=DIM))
-
-
 def built(X: Tensor, Y: Tensor, i: int) -> CaGP:
     """A surrogate with i actions."""
-    return CaGP(X, Y, covar_module=kernel(), actions=BlockSparse(i), **RAW)
+    return CaGP(
+        X, Y, covar_module=scaled(RBFKernel(ard_num_dims=DIM)), actions=BlockSparse(i), **RAW
+    )
 
 
 def append_against_rebuild(n: int, i: int, repetitions: int) -> pd.DataFrame:
@@ -96,7 +93,7 @@ def elbo_against_sgpr(n: int, i: int, m: int, repetitions: int) -> pd.DataFrame:
     X, Y = data(n)
     ours = built(X, Y, i)
     objectives = {f"ELBO {d}": ours.make_mll(dtype=getattr(torch, d)) for d in DTYPES}
-    theirs = SGPR(X, Y[:, 0], kernel(), X[:m], gaussian())
+    theirs = SGPR(X, Y[:, 0], scaled(RBFKernel(ard_num_dims=DIM)), X[:m], gaussian())
     marginal = gpytorch.mlls.ExactMarginalLogLikelihood(theirs.likelihood, theirs)
 
     def of_gpytorch() -> None:

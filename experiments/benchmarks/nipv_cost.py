@@ -30,11 +30,11 @@ from torch import Tensor
 from acquisitions import NIPV, select_from_pool
 from bo_stream import HSGP, WISKI, CaGP, ExactGP, NodeWISKI, OnlineSGPR
 from experiments.benchmarks.benchmark import Tables, benchmark
+from experiments.benchmarks.timing import alternated, seconds
 from experiments.common.command import start
 from experiments.common.data import waves
 from experiments.common.kernels import RAW
 from experiments.common.progress import say
-from experiments.common.timing import alternated, seconds
 
 Q = 6
 FAMILIES = (NodeWISKI, HSGP, OnlineSGPR, CaGP, ExactGP)

@@ -18,7 +18,7 @@ from torch import Tensor
 from bo_stream import surrogate
 from experiments.benchmarks.benchmark import Tables, benchmark
 from experiments.common.command import start
-from experiments.common.data import TableSplit
+from experiments.common.data import TableSplit, waves
 from experiments.common.progress import Progress, say
 from problems import load_table
 
@@ -32,7 +32,7 @@ def measure(smoke: bool) -> Tables:
     names, splits, rows = ("made-up",) if smoke else TABLES, 1 if smoke else 3, []
     with Progress(len(names) * len(FAMILIES) * splits, "fits") as progress:
         for name, seed in product(names, range(splits)):
-            X, Y = made_up() if smoke else read(name)
+            X, Y = waves(400, 5) if smoke else read(name)
             train = int(0.9 * len(X))
             split = TableSplit.standardised(X, Y, train, len(X) - train, seed)
             for kind in FAMILIES:
@@ -51,12 +51,6 @@ def read(name: str) -> tuple[Tensor, Tensor]:
     """Inputs and outcomes of a table."""
     data = load_table(name)
     return data.X.double(), data.Y.double()
-
-
-def made_up() -> tuple[Tensor, Tensor]:
-    """Rows with five inputs, one product among them."""
-    X = torch.rand(400, 5, generator=torch.Generator().manual_seed(0)).double()
-    return X, X.cos().sum(-1, keepdim=True) + X[:, :1] * X[:, 1:2]
 
 
 def error(kind: str, split: TableSplit, evaluations: int | None) -> float:

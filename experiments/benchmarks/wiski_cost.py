@@ -22,11 +22,11 @@ from torch import Tensor
 from bo_stream import WISKI
 from bo_stream.mathematics.posterior.features import FeatureProcess
 from experiments.benchmarks.benchmark import Tables, benchmark
+from experiments.benchmarks.timing import alternated, cholesky, ratio
 from experiments.common.command import start
 from experiments.common.data import waves
 from experiments.common.kernels import RAW, scaled
 from experiments.common.progress import say
-from experiments.common.timing import alternated, cholesky, ratio
 
 LIMITS = {
     "observe": (0.2, 1.25),

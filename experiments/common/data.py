@@ -1,11 +1,13 @@
-"""Rows that studies learn from: tables split into training and test rows, and made-up ones."""
+"""Rows that studies learn from, of tables or made up, and scores at the rows held out."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from statistics import NormalDist
 
 import torch
 from torch import Tensor
+from torch.distributions import Normal
 
 Rows = tuple[Tensor, Tensor]
 
@@ -55,6 +57,26 @@ def waves(n: int, dim: int, seed: int = 0, noise: float = 0.2) -> Rows:
     X = torch.rand(n, dim, generator=generator, dtype=torch.float64)
     draw = torch.randn(n, 1, generator=generator, dtype=torch.float64)
     return X, (6.0 * X).sin().sum(-1, keepdim=True) + noise * draw
+
+
+def negative_log_densities(mean: Tensor, variance: Tensor, y: Tensor) -> Tensor:
+    """Negative log density of each observation, in nats; all arguments have ``n`` numbers."""
+    return -Normal(mean, variance.sqrt(), validate_args=False).log_prob(y)
+
+
+def coverage(mean: Tensor, variance: Tensor, y: Tensor, level: float) -> float:
+    """Share of the observations inside the central interval of this level."""
+    half = NormalDist().inv_cdf(0.5 + 0.5 * level) * variance.sqrt()
+    return float(((y - mean).abs() <= half).double().mean())
+
+
+def scores(mean: Tensor, variance: Tensor, y: Tensor) -> dict[str, float]:
+    """``rmse``, ``nlpd`` (nats) and ``coverage`` of 95 % intervals."""
+    return {
+        "rmse": float((y - mean).square().mean().sqrt()),
+        "nlpd": float(negative_log_densities(mean, variance, y).mean()),
+        "coverage": coverage(mean, variance, y, 0.95),
+    }
 
 
 def _shuffled(X: Tensor, seed: int) -> Tensor:

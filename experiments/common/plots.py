@@ -1,5 +1,6 @@
 """Pictures of results: medians over seeds with bands, in panels that say what is drawn."""
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,27 @@ MARKERS = "os^Dv"
 """By curve, so that curves which coincide can all be seen."""
 CROWD = 4
 """More curves than these leave no room for a legend among them."""
+WORDS = {
+    "exact": "exact GP",
+    "wiski": "WISKI",
+    "projected_wiski": "ProjectedWISKI",
+    "hsgp": "HSGP",
+    "node_wiski": "NodeWISKI",
+    "cagp": "CaGP",
+    "online_sgpr": "OnlineSGPR",
+    "online_svgp": "OnlineSVGP",
+    "svdgp": "SVDGP",
+    "nipv": "integrated variance (NIPV)",
+    "max_variance": "largest variance",
+    "near_most_uncertain": "near the most uncertain cell",
+    "random": "random cells",
+    "raster": "readings as in the raster",
+    "known noise": "readings with known noise",
+    "ard": "a lengthscale for each axis",
+    "isotropic": "one lengthscale",
+}
+SIZED = {"wiski": "WISKI, {0} x {0} nodes", "cagp": "CaGP, {0} actions"}
+"""Plain words for names in configurations and tables; the latter for names with a size."""
 
 
 def draw_bands(
@@ -149,6 +171,14 @@ def save(figure: Figure, path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=110)
     plt.close(figure)
+
+
+def in_words(name: str) -> str:
+    """A name of a surrogate, policy, observation model or kernel in words."""
+    sized = re.fullmatch(r"([a-z_]+?)(\d+)", name)
+    if sized and sized[1] in SIZED:
+        return SIZED[sized[1]].format(sized[2])
+    return WORDS.get(name, name.replace("_", " "))
 
 
 def _in_words(key: Iterable[Any], words: Mapping[str, str] | None) -> str:

@@ -10,8 +10,7 @@ from gpytorch.kernels import Kernel
 from gpytorch.likelihoods import GaussianLikelihood
 from torch import Tensor
 
-from experiments.common.data import TableSplit
-from experiments.common.scores import coverage, scores
+from experiments.common.data import TableSplit, coverage, scores
 
 LEVELS = (0.5, 0.8, 0.9, 0.95, 0.99)
 """Of the central intervals whose coverage is counted."""

@@ -25,9 +25,10 @@ from acquisitions import build
 from acquisitions.build import NAMES
 from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.campaign.records import write_table
+from experiments.benchmarks.timing import alternated, cholesky
 from experiments.common.baselines.registry import FAMILIES
 from experiments.common.command import BadParameter, refuse_unknown
-from experiments.common.plots import draw_band, legend, logarithmic_axis, save
+from experiments.common.plots import draw_band, in_words, legend, logarithmic_axis, save
 from experiments.common.progress import say
 from experiments.common.study import (
     ABOUT,
@@ -39,8 +40,6 @@ from experiments.common.study import (
     takes_part,
     without,
 )
-from experiments.common.timing import alternated, cholesky
-from experiments.common.words import in_words
 from problems import synthetic
 
 PARTS = {
@@ -148,11 +147,8 @@ class Run:
         """Choose the next point."""
         options, sizes = dict(self.acquisition), self.sizes
         acqf = build(options.pop("name"), model, X_baseline=X, best_f=best, **options)
-        effort: dict[str, Any] = {
-            "num_restarts": sizes.num_restarts,
-            "raw_samples": sizes.raw_samples,
-        }
-        optimize_acqf(acqf, bounds, q=1, **effort)
+        restarts, raw = sizes.num_restarts, sizes.raw_samples
+        optimize_acqf(acqf, bounds, q=1, num_restarts=restarts, raw_samples=raw)
 
 
 def observe(model: StreamingGP, draw: Draw) -> None:

@@ -12,9 +12,8 @@ from bo_stream.errors import InputError
 from experiments.common.baselines.baseline import Baseline
 from experiments.common.baselines.registry import BASELINES
 from experiments.common.baselines.surrogates import Surrogate, observations, twin
-from experiments.common.data import TableSplit
+from experiments.common.data import TableSplit, scores
 from experiments.common.progress import Progress, say
-from experiments.common.scores import scores
 from experiments.common.study import built
 from problems.tables import load_table
 
@@ -59,8 +58,7 @@ def followed(c: dict[str, Any], keep: Callable[[pd.DataFrame], object]) -> pd.Da
 def split_of(table: str, output: int, c: dict[str, Any], seed: int) -> TableSplit:
     """Standardised rows of one outcome of a table; ``made up`` has six inputs and any outcome."""
     if table == "made up":
-        generator = torch.Generator().manual_seed(0)
-        n = c["train"] + c["test"]
+        generator, n = torch.Generator().manual_seed(0), c["train"] + c["test"]
         X = torch.rand(n, 6, generator=generator, dtype=torch.float64)
         noise = torch.randn(n, 1, generator=generator, dtype=torch.float64)
         Y = (X @ (3.0 + torch.arange(6.0).double() + output)).sin().unsqueeze(-1) + 0.1 * noise

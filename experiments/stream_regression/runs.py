@@ -19,8 +19,7 @@ import torch
 from torch import Tensor
 
 from bo_stream.campaign.records import Row, write_table
-from experiments.common.data import TableSplit
-from experiments.common.scores import scores
+from experiments.common.data import TableSplit, scores
 from experiments.common.study import ABOUT, quiet, without
 from experiments.stream_regression.methods import Family, Pointwise, method
 from experiments.stream_regression.rows import bounds_of, rows_of, split_of

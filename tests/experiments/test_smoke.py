@@ -33,7 +33,7 @@ def test_a_configuration_that_nothing_runs_is_named() -> None:
 def test_commands_that_fail_are_shown_and_the_others_run(tmp_path: Path) -> None:
     code = (
         "import sys\nfrom experiments import smoke\nsmoke.SHARED = ('torch',)\n"
-        "smoke.commands = lambda: ['nothing of this name', 'common.words']\n"
+        "smoke.commands = lambda: ['nothing of this name', 'common.kernels']\n"
         f"sys.argv = ['smoke', '--out', {str(tmp_path)!r}]\nsmoke.app()"
     )
     root = CONFIGS.parents[1]
@@ -41,4 +41,4 @@ def test_commands_that_fail_are_shown_and_the_others_run(tmp_path: Path) -> None
     assert ran.returncode == 1, ran.stderr
     assert "2 commands in" in ran.stdout and ", 1 failed" in ran.stdout
     assert "No module named experiments.nothing" in ran.stdout
-    assert (tmp_path / "common.words" / "printed.txt").is_file()
+    assert (tmp_path / "common.kernels" / "printed.txt").is_file()

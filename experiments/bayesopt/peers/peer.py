@@ -1,4 +1,4 @@
-"""The interface of other optimisers: ask where to measure, tell what came out, recommend."""
+"""The interface of other optimisers, and the two plainest: random search and Sobol search."""
 
 from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager
@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
+from torch.quasirandom import SobolEngine
 
 from bo_stream.campaign.randomness import proposing
 from bo_stream.errors import BoStreamError, ShapeError, StateError
@@ -102,3 +103,29 @@ class Peer(ABC):
     def _told_something(self) -> None:
         if not len(self.X):
             raise StateError("an initial design", "none so far", "Call tell first.")
+
+
+class RandomSearch(Peer):
+    """Points drawn uniformly from the box; recommends the best one observed."""
+
+    def _propose(self, q: int) -> Tensor:
+        low, high = self.bounds
+        return low + (high - low) * torch.rand(q, self.dim, dtype=low.dtype)
+
+
+class SobolSearch(Peer):
+    """Points of a scrambled Sobol sequence; recommends the best one observed.
+
+    Where the initial design is the beginning of the sequence with the same seed, as in a study, the
+    search goes on where that ended.
+    """
+
+    def __init__(self, bounds: Tensor, seed: int = 0) -> None:
+        super().__init__(bounds, seed)
+        self._sequence = SobolEngine(self.dim, scramble=True, seed=seed)
+
+    def _propose(self, q: int) -> Tensor:
+        if self._sequence.num_generated == 0:
+            self._sequence.fast_forward(len(self.X))
+        low, high = self.bounds
+        return low + (high - low) * self._sequence.draw(q, dtype=low.dtype)

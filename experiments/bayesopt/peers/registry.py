@@ -7,12 +7,17 @@ from typing import Any
 from torch import Tensor
 
 from bo_stream.errors import InputError, OptionError
-from experiments.bayesopt.peers.botorch_models import BoTorchExact, BoTorchSparse
 from experiments.bayesopt.peers.cma_es import CMAES
 from experiments.bayesopt.peers.last_layer import LastLayer
+from experiments.bayesopt.peers.modelled import BoTorchExact, BoTorchSparse
 from experiments.bayesopt.peers.optuna_samplers import OptunaGP, OptunaTPE
-from experiments.bayesopt.peers.peer import MissingPackageError, Peer, needed
-from experiments.bayesopt.peers.searches import RandomSearch, SobolSearch
+from experiments.bayesopt.peers.peer import (
+    MissingPackageError,
+    Peer,
+    RandomSearch,
+    SobolSearch,
+    needed,
+)
 from experiments.bayesopt.peers.turbo import TuRBO
 
 PEERS: dict[str, type[Peer]] = {

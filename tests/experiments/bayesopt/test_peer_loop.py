@@ -19,8 +19,8 @@ from bo_stream.errors import OptionError
 from bo_stream.simulation import BOLoop, LoopConfig
 from experiments.bayesopt import __main__ as bayesopt
 from experiments.bayesopt.peer_loop import PeerLoop
+from experiments.bayesopt.peers.peer import RandomSearch, SobolSearch
 from experiments.bayesopt.peers.registry import PEERS, peer, skipped
-from experiments.bayesopt.peers.searches import RandomSearch, SobolSearch
 from experiments.bayesopt.study import plan
 from experiments.common.command import CONFIGS, parsed
 from problems import synthetic

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from bo_stream import ExactGP
 from bo_stream.scores import marginals, noise_variance, score
 from experiments.common.command import CONFIGS, parsed
-from experiments.common.scores import scores
+from experiments.common.data import scores
 from experiments.stream_regression import __main__ as study
 from experiments.stream_regression.rows import DRIFTING, MADE_UP, bounds_of, rows_of, split_of
 from experiments.stream_regression.runs import COLUMNS, Run, Sizes

@@ -85,11 +85,11 @@ def test_a_thread_that_hangs_fails_its_trial_and_occupies_its_worker() -> None:
     objective = _hangs({1}, over)
     with ThreadPoolExecutor(2) as executor:
         try:
-            slow = lambda row: time.sleep(0.2) or objective(row)  # noqa: E731
-            trials = box(callbacks=[calls]).run(slow, 6, executor, q=2, timeout=2.0)
+            slow = lambda row: time.sleep(0.35) or objective(row)  # noqa: E731
+            trials = box(callbacks=[calls]).run(slow, 6, executor, q=2, timeout=1.2)
         finally:
             over.set()
-    assert trials["reason"][1] == "no result within 2 s"
+    assert trials["reason"][1] == "no result within 1.2 s"
     assert calls.pending[-1] == 0
     assert trials["status"].value_counts().to_dict() == {"told": 5, "failed": 1}
 
