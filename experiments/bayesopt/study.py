@@ -10,7 +10,7 @@ from typing import Any
 from bo_stream.simulation import LoopConfig
 from experiments.bayesopt.peers.peer import INSTALL
 from experiments.bayesopt.peers.registry import skipped
-from experiments.bayesopt.report import report
+from experiments.bayesopt.report import report as report
 from experiments.bayesopt.runs import Run
 from experiments.common.command import TAKES, BadParameter, refuse_unknown
 from experiments.common.progress import say
@@ -24,12 +24,12 @@ from experiments.common.study import (
     without,
 )
 
-__all__ = ["plan", "report"]
-
 NEEDED = ("problem", "acquisition", "surrogate")
 KEYS = (*NEEDED, "title", "seeds", "loop", "peer", TAKES)
 SMOKE = {"steps": 3, "num_restarts": 2, "raw_samples": 16, "acqf_options": {"maxiter": 10}}
 SMOKE |= {"fit": {"max_evals": 8, "first_max_evals": 20}}
+BRIEF = {"botorch_sparse": {"steps": 20}, "turbo": {"candidates": 200}, "vbll": {"first": 50}}
+"""Options of peers in a smoke run."""
 
 
 def plan(c: dict[str, Any], smoke: bool = False) -> list[Run]:
@@ -68,7 +68,8 @@ def plan(c: dict[str, Any], smoke: bool = False) -> list[Run]:
         label, files, entry = known
         own = {"steps": entry["steps"]} if "steps" in entry else {}
         config = loop_config({**settings, **own, "seed": seed} | (SMOKE if smoke else {}))
-        family = without(entry, ("label", "steps"))
+        brief = BRIEF.get(entry["name"], {}) if smoke else {}
+        family = without(entry, ("label", "steps")) | brief
         runs.append(Run(label, family, function, acquisition, config, files, task, peer))
     return runs
 
