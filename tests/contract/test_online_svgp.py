@@ -9,6 +9,7 @@ from bo_stream import OnlineSVGP
 from bo_stream.testing import StreamingContract
 
 
+@pytest.mark.slow
 class TestOnlineSVGP(StreamingContract):
     most_updates: int | None = 60
     initial_steps = 15
