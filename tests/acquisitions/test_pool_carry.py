@@ -3,7 +3,7 @@
 import copy
 import pickle
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -14,13 +14,14 @@ from gpytorch.kernels import MaternKernel
 from torch import Tensor
 
 from acquisitions import NIPV, MaxVariance, select_from_pool
-from bo_stream import HSGP, SVDGP, CaGP, ExactGP, NodeWISKI, OnlineSGPR, OnlineSVGP
+from bo_stream import HSGP, SVDGP, CaGP, ExactGP, NodeWISKI, OnlineSGPR
 from bo_stream.actions import BlockSparse
 from bo_stream.actions.top_eigenvectors import TopEigenvectors
 from bo_stream.base.botorch_model import BoTorchModel
 from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.growth import VIPS
 from bo_stream.mathematics.posterior.pool import PoolCovariances
+from tests.calls import calls_of
 
 BOUNDS = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
 
@@ -49,7 +50,6 @@ def made(kind: Any, outputs: int = 1, **options: Any) -> StreamingGP:
     return model
 
 
-BRIEF = {"initial_steps": 15, "steps": 2}
 FAMILIES: dict[str, Callable[..., StreamingGP]] = {
     "exact": lambda **kw: made(ExactGP, **kw),
     "exact, Matern": lambda **kw: made(ExactGP, covar_module=MaternKernel(nu=2.5), **kw),
@@ -61,13 +61,12 @@ FAMILIES: dict[str, Callable[..., StreamingGP]] = {
     "nodes at the cap": lambda **kw: made(NodeWISKI, cap=30, **kw),
     "inducing points": lambda **kw: made(OnlineSGPR, growth=VIPS(0.1), **kw),
     "decoupled": lambda **kw: made(SVDGP, covar_basis=20, window=30, slack=5, **kw),
-    "variational": lambda **kw: made(OnlineSVGP, **BRIEF, **kw),
 }
 EVERY = pytest.mark.parametrize("family", FAMILIES)
 VARIANTS = ("exact, Matern", "blocks, merged", "eigenvectors", "nodes at the cap")
 ONE_EACH = pytest.mark.parametrize("family", [f for f in FAMILIES if f not in VARIANTS])
 # `observe` merges actions, or learns hyperparameters
-ANEW = ("blocks, merged", "eigenvectors", "variational")
+ANEW = ("blocks, merged", "eigenvectors")
 EXACT = ("exact", "exact, Matern", "blocks", "sines")  # new data do nothing but condition
 
 
@@ -98,36 +97,27 @@ def steps(model: StreamingGP, count: int, outputs: int = 1, **options: Any) -> T
 
 
 @pytest.fixture
-def fresh(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+def fresh() -> Iterator[list[dict[str, Any]]]:
     """Grows by one whenever covariances are computed in full."""
-    calls: list[int] = []
-    over = PoolCovariances.over
-
-    def counted(*args: Any) -> PoolCovariances:
-        calls.append(1)
-        return over(*args)
-
-    monkeypatch.setattr(PoolCovariances, "over", counted)
-    return calls
+    with calls_of(PoolCovariances.over) as calls:
+        yield calls
 
 
 @EVERY
-def test_steps_go_on_from_the_last_and_agree_with_laws_made_anew(
-    family: str, fresh: list[int]
-) -> None:
-    steps(FAMILIES[family](), 5)
+def test_steps_go_on_from_the_last_and_agree_with_laws_made_anew(family: str, fresh: list) -> None:
+    steps(FAMILIES[family](), 3)
     assert len(fresh) == 1 or family in ANEW
 
 
 @ONE_EACH
-def test_the_same_process_is_asked_twice(family: str, fresh: list[int]) -> None:
+def test_the_same_process_is_asked_twice(family: str, fresh: list) -> None:
     model = FAMILIES[family]()
     assert agreed(model) == agreed(model)
     assert len(fresh) == 1
 
 
-@EVERY
-def test_hyperparameters_that_change_are_followed(family: str, fresh: list[int]) -> None:
+@ONE_EACH
+def test_hyperparameters_that_change_are_followed(family: str, fresh: list) -> None:
     model = FAMILIES[family]()
     agreed(model)
     changes: list[Callable[[], Any]] = [
@@ -150,9 +140,7 @@ def _base(model: StreamingGP) -> Any:
 
 
 @ONE_EACH
-def test_other_test_points_weights_and_candidates_are_noticed(
-    family: str, fresh: list[int]
-) -> None:
+def test_other_test_points_weights_and_candidates_are_noticed(family: str, fresh: list) -> None:
     model = FAMILIES[family]()
     weights = torch.rand(len(T), generator=torch.Generator().manual_seed(3)).double()
     for options in ({}, {"T": T[:-1]}, {"T": points(30, 9)}, {"weights": weights}):
@@ -167,7 +155,7 @@ def test_other_test_points_weights_and_candidates_are_noticed(
 
 
 @pytest.mark.parametrize("family", EXACT)
-def test_data_seen_without_a_pool_are_caught_up(family: str, fresh: list[int]) -> None:
+def test_data_seen_without_a_pool_are_caught_up(family: str, fresh: list) -> None:
     model = FAMILIES[family]()
     agreed(model)
     for row in POOL[:8]:
@@ -177,21 +165,19 @@ def test_data_seen_without_a_pool_are_caught_up(family: str, fresh: list[int]) -
     assert len(fresh) == 1
 
 
-@EVERY
+@ONE_EACH
 def test_a_state_that_is_loaded_is_followed(family: str) -> None:
     model = FAMILIES[family]()
     agreed(model)
     before = copy.deepcopy(model.state_dict())
-    steps(model, 2)
+    steps(model, 1)
     model.load_state_dict(before)
-    agreed(model)
     steps(model, 2)
 
 
-@pytest.mark.parametrize("kind", [ExactGP, CaGP, HSGP, NodeWISKI, OnlineSGPR, SVDGP, OnlineSVGP])
+@pytest.mark.parametrize("kind", [ExactGP, CaGP, HSGP, NodeWISKI, OnlineSGPR, SVDGP])
 def test_it_begins_before_any_data(kind: Any) -> None:
     options = {"bounds": BOUNDS, "outcome_transform": None}
-    options |= BRIEF if kind is OnlineSVGP else {}
     model = kind(X[:0], Y[:0], **options)
     for rows in (slice(0, 0), slice(0, 1), slice(1, 6)):
         absorb(model, X[rows])
@@ -199,7 +185,7 @@ def test_it_begins_before_any_data(kind: Any) -> None:
 
 
 @pytest.mark.parametrize("kind", [ExactGP, CaGP, HSGP, NodeWISKI, OnlineSGPR])
-def test_small_noise_costs_no_accuracy(kind: Any, fresh: list[int]) -> None:
+def test_small_noise_costs_no_accuracy(kind: Any, fresh: list) -> None:
     model = made(kind)
     model.likelihood.noise = 2e-4
     steps(model, 5)
@@ -226,7 +212,7 @@ def test_merging_and_forgetting_are_followed() -> None:
 
 
 @pytest.mark.parametrize("kind", [ExactGP, NodeWISKI, HSGP])
-def test_several_outputs(kind: Any, fresh: list[int]) -> None:
+def test_several_outputs(kind: Any, fresh: list) -> None:
     weights = torch.tensor([0.5, -2.0], dtype=torch.float64)
     transform = ScalarizedPosteriorTransform(weights)
     model = made(kind, outputs=2)
@@ -237,7 +223,7 @@ def test_several_outputs(kind: Any, fresh: list[int]) -> None:
 @ONE_EACH
 @pytest.mark.parametrize("pending", [None, points(3, 4)], ids=["none pending", "pending"])
 def test_conditioned_posteriors_use_what_their_surrogate_keeps(
-    family: str, pending: Tensor | None, fresh: list[int]
+    family: str, pending: Tensor | None, fresh: list
 ) -> None:
     model = FAMILIES[family]()
     agreed(model)
@@ -252,7 +238,7 @@ def test_conditioned_posteriors_use_what_their_surrogate_keeps(
 
 
 @EVERY
-def test_largest_variance_too(family: str, fresh: list[int]) -> None:
+def test_largest_variance_too(family: str, fresh: list) -> None:
     model = FAMILIES[family]()
     for _ in range(2):
         acqf = MaxVariance(model)

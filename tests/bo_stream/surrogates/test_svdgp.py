@@ -15,6 +15,7 @@ from bo_stream.mathematics.decoupled.sample import Sample
 from bo_stream.mathematics.inducing.state import dense
 from bo_stream.testing.base import assert_same_state, snapshot
 from tests.bo_stream.mathematics.decoupled.decoupled_cases import rows, stream
+from tests.calls import calls_of, failing
 from tests.raw import RAW
 
 Z = rows(12, seed=8)[0]
@@ -130,16 +131,12 @@ def test_points_conditioned_on_become_data():
     assert given.num_observed == 60
 
 
-def test_a_failed_observe_changes_nothing(monkeypatch):
+def test_a_failed_observe_changes_nothing():
     X, y, _ = rows(60)
     model = stream(X[:50], y[:50], None, (), Z, window=40, slack=7)
     before = snapshot(model)
-
-    def fails(*args):
-        raise torch.linalg.LinAlgError("no factor")
-
-    monkeypatch.setattr(update_module, "_folded", fails)
-    with pytest.raises(torch.linalg.LinAlgError):
+    failure = failing(update_module._folded, torch.linalg.LinAlgError("no factor"))
+    with failure, pytest.raises(torch.linalg.LinAlgError):
         model.observe(X[50:], y[50:].unsqueeze(-1))
     assert_same_state(before, snapshot(model))
 
@@ -154,16 +151,11 @@ def test_bytes_are_constant_at_a_full_window():
     assert len(sizes) == 1
 
 
-def test_a_large_batch_passes_through_the_window_in_parts(monkeypatch):
+def test_a_large_batch_passes_through_the_window_in_parts():
     X, y, _ = rows(300)
-    parts = []
-    joined = update_module._joined
-    monkeypatch.setattr(
-        update_module,
-        "_joined",
-        lambda state, X, *args: parts.append(len(X)) or joined(state, X, *args),
-    )
-    model = stream(X, y, None, (), Z, window=40, slack=8)
+    with calls_of(update_module._joined) as joined:
+        model = stream(X, y, None, (), Z, window=40, slack=8)
+    parts = [len(call["X"]) for call in joined]
     assert parts == [48, 20, 20, *[20] * 10, 12]
     assert sum(parts) == 300 and model.num_observed == 300
     assert 40 <= model.num_in_window <= 48
