@@ -130,7 +130,7 @@ def test_labels_are_not_kept() -> None:
 # -- saving --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("family, words", zip(SMALL, (False, True), strict=True))
+@pytest.mark.parametrize("family, words", list(zip(SMALL, (False, True), strict=True)))
 def test_a_checkpoint_goes_on_bit_identically(family: str, words: bool, tmp_path: object) -> None:
     X, y = data()
     labels = [f"class {k}" for k in y.tolist()] if words else y.tolist()

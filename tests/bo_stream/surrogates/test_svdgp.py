@@ -7,13 +7,13 @@ import pytest
 import torch
 from botorch.fit import fit_gpytorch_mll
 
-from bo_stream import SVDGP, ExactGP, load
+from bo_stream import SVDGP, ExactGP
 from bo_stream.errors import InputError, UnsupportedError
 from bo_stream.growth import VIPS, Covering, FixedGrid
 from bo_stream.mathematics.decoupled import update as update_module
 from bo_stream.mathematics.decoupled.sample import Sample
 from bo_stream.mathematics.inducing.state import dense
-from bo_stream.testing.base import assert_same_state, snapshot
+from bo_stream.testing.base import assert_same_state, close, snapshot
 from tests.bo_stream.mathematics.decoupled.decoupled_cases import rows, stream
 from tests.calls import calls_of, failing
 from tests.raw import RAW
@@ -28,11 +28,6 @@ def data(n, d=6, seed=0, noise=0.1):
     X = torch.rand(n, d, generator=g, dtype=torch.float64)
     clean = (4.0 * X).sin().sum(-1, keepdim=True)
     return X, clean + noise * torch.randn(n, 1, generator=g, dtype=torch.float64), clean
-
-
-def close(a, b, tolerance):
-    assert a.shape == b.shape
-    assert float((a - b).abs().max()) <= tolerance
 
 
 def rmse(model, X, clean):
@@ -176,17 +171,6 @@ def test_inducing_points_follow_a_sorted_stream():
         X, y, None, range(20, 600, 20), window=60, slack=20, growth=VIPS(1e-6, max_points=50)
     )
     assert rmse(stopped, X, clean) > 2.0 * rmse(model, X, clean)
-
-
-def test_saved_and_loaded_it_goes_on_as_before(tmp_path):
-    X, y, _ = rows(90)
-    model = stream(X[:60], y[:60], None, (30,), window=40, slack=7, growth=Covering(15))
-    model.save(tmp_path / "model.pt")
-    again = load(tmp_path / "model.pt")
-    for m in (model, again):
-        m.observe(X[60:61], y[60:61].unsqueeze(-1))
-        m.observe(X[61:], y[61:].unsqueeze(-1))
-    assert_same_state(snapshot(again), snapshot(model))
 
 
 def test_what_it_refuses():
