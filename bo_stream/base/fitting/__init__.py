@@ -1,4 +1,4 @@
-"""Fitting hyperparameters on a stream: objective, coordinates, climb, report, schedule."""
+"""Fitting hyperparameters on a stream: objective, coordinates, optimiser, report, schedule."""
 
 from bo_stream.base.fitting.climb import Climb, Evaluated
 from bo_stream.base.fitting.coordinates import Coordinates
