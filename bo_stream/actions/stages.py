@@ -20,14 +20,14 @@ from bo_stream.base.fitting.coordinates import Coordinates
 from bo_stream.base.fitting.objective import log_prior
 from bo_stream.base.fitting.report import FitReport
 from bo_stream.mathematics.computation_aware.matrix import ActionMatrix
-from bo_stream.mathematics.computation_aware.problem import Problem
+from bo_stream.mathematics.computation_aware.problem import RegressionProblem
 
 __all__ = ["FitOutcome", "Task", "fit_in_stages", "fit_in_turns", "fit_plainly"]
 
 TURNS = 5
 """Most alternations between hyperparameters and actions that are functions of them."""
 
-Build = Callable[[Problem], ActionMatrix]
+Build = Callable[[RegressionProblem], ActionMatrix]
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Task:
     fit_hyperparameters: Callable[[ActionMatrix | None, int | None], FitReport]
 
     @property
-    def problem(self) -> Problem:
+    def problem(self) -> RegressionProblem:
         """The data under the current hyperparameters."""
         return self.mll.handle.problem()
 

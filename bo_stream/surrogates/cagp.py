@@ -31,7 +31,7 @@ from bo_stream.base.options import CommonOptions
 from bo_stream.base.streaming_gp import Promises, StreamingGP
 from bo_stream.mathematics.computation_aware.matrix import ActionMatrix, identity_actions
 from bo_stream.mathematics.computation_aware.posterior import ProjectedProcess
-from bo_stream.mathematics.computation_aware.problem import Loss, Prior, Problem
+from bo_stream.mathematics.computation_aware.problem import Loss, Prior, RegressionProblem
 from bo_stream.mathematics.computation_aware.state import Append, appended, batch_actions, started
 from bo_stream.mathematics.posterior.factor import frozen_kernel
 
@@ -134,7 +134,7 @@ class CaGP(StreamingGP):
         """
         y, r, prior = Y[0], R[0], self._prior()
         if state.size == 0:
-            problem = Problem(X, y, prior.noise * r, prior.kernel, prior.mean)
+            problem = RegressionProblem(X, y, prior.noise * r, prior.kernel, prior.mean)
             S = identity_actions(len(y), X) if exact else self.actions.made_for(problem)
             return started(state, X, y, r, S, prior)
         budget = self.actions.budget()
@@ -150,7 +150,7 @@ class CaGP(StreamingGP):
         own = known.to(self._like)
         return Prior(self.covar_module, self._prior_mean(), self._noise_scale(), own)
 
-    def _problem(self) -> Problem:
+    def _problem(self) -> RegressionProblem:
         """All data under the current hyperparameters, differentiable."""
         return self.state.problem(self._prior())
 

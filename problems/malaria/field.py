@@ -93,7 +93,7 @@ PREVALENCE = FieldSpec(
 
 
 @dataclass(frozen=True, eq=False)
-class Cells:
+class FieldCells:
     """Synthetic raster cells, north to south and west to east: four arrays of length ``n``."""
 
     longitude: Array
@@ -102,7 +102,7 @@ class Cells:
     std_dev: Array
 
 
-def draw_cells(spec: FieldSpec, cells: int, seed: int) -> Cells:
+def draw_cells(spec: FieldSpec, cells: int, seed: int) -> FieldCells:
     """Draw exactly ``cells`` raster cells; the same ``seed`` gives the same cells.
 
     O(N log N) time and O(N) memory in the N (a few hundred thousand) cells of the embedding grid.
@@ -125,7 +125,7 @@ def draw_cells(spec: FieldSpec, cells: int, seed: int) -> Cells:
     log_ratio = spec.std_slope * log_value + spec.std_log_sd * z_std
     row, column = np.nonzero(inside)
     mean = spec.median * np.exp(log_value[inside])
-    return Cells(
+    return FieldCells(
         longitude=np.asarray(CELL_DEGREES * (column + 0.5), dtype=np.float64),
         latitude=np.asarray(CELL_DEGREES * (inside.shape[0] - row - 0.5), dtype=np.float64),
         mean=mean,
