@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from bo_stream.surrogates.hsgp import HSGP
     from bo_stream.surrogates.node_wiski import NodeWISKI
     from bo_stream.surrogates.online_sgpr import OnlineSGPR
-    from bo_stream.surrogates.online_svgp import OnlineSVGP
     from bo_stream.surrogates.projected_wiski import ProjectedWISKI
     from bo_stream.surrogates.registry import surrogate
     from bo_stream.surrogates.svdgp import SVDGP
@@ -36,7 +35,6 @@ __all__ = [
     "FitReport",
     "NodeWISKI",
     "OnlineSGPR",
-    "OnlineSVGP",
     "Pool",
     "ProjectedWISKI",
     "load",
@@ -55,7 +53,6 @@ _HOMES = {
     "FitReport": "base.fitting.report",
     "NodeWISKI": "surrogates.node_wiski",
     "OnlineSGPR": "surrogates.online_sgpr",
-    "OnlineSVGP": "surrogates.online_svgp",
     "Pool": "campaign.space",
     "ProjectedWISKI": "surrogates.projected_wiski",
     "load": "base.checkpoint",

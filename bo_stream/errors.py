@@ -6,6 +6,8 @@ state changes.
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 from botorch.exceptions.errors import BotorchTensorDimensionError, InputDataError
@@ -13,11 +15,13 @@ from botorch.exceptions.errors import BotorchTensorDimensionError, InputDataErro
 __all__ = [
     "BoStreamError",
     "BoundsError",
+    "BudgetError",
     "DtypeError",
     "InputError",
     "NoTrainingDataError",
     "NoiseError",
     "OptionError",
+    "ShadowedPackageError",
     "ShapeError",
     "StateError",
     "UnsupportedError",
@@ -67,6 +71,10 @@ class StateError(BoStreamError, RuntimeError):
     """A saved state or another stream that does not match this surrogate."""
 
 
+class BudgetError(StateError):
+    """A campaign whose budget is used up."""
+
+
 class GridWarning(UserWarning):
     """A grid too coarse for the lengthscales that were learned on it."""
 
@@ -77,3 +85,32 @@ class NoTrainingDataError(BoStreamError, AttributeError):
 
 class UnsupportedError(BoStreamError, NotImplementedError):
     """An operation or option that the family does not support."""
+
+
+class ShadowedPackageError(BoStreamError, ImportError):
+    """A file or folder that is imported in place of a package installed beside bo_stream."""
+
+
+def check_not_shadowed(package: str) -> None:
+    """Refuse to import a package in whose place another file would be imported.
+
+    A file called ``acquisitions.py`` beside a script comes before the installed package
+    ``acquisitions`` on Python's path.
+
+    Args:
+        package: Name of a package that is installed beside bo_stream.
+
+    Raises:
+        ShadowedPackageError: naming the file.
+    """
+    found = find_spec(package)
+    folders = (found and found.submodule_search_locations) or ()
+    own = Path(__file__).resolve().parents[1] / package
+    if found is None or own in (Path(folder).resolve() for folder in folders):
+        return
+    place = found.origin or ", ".join(folders)
+    raise ShadowedPackageError(
+        f"the package {package!r} that is installed with bo_stream",
+        f"{place}, which Python finds first under that name",
+        "Rename that file or folder.",
+    )

@@ -5,14 +5,12 @@ one torch thread; what they print and write goes to a folder a command under `re
 with a table of seconds, and with exit code 1 if a command failed.
 """
 
-from __future__ import annotations
-
 import os
+import re
 import runpy
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatch
 from importlib import import_module
 from multiprocessing import connection, get_context
@@ -23,44 +21,27 @@ from typing import Annotated, Any
 from experiments.common.command import CONFIGS, Choice, Out, command, option, start
 from experiments.common.progress import say
 
-__all__ = ["commands", "main"]
-
 ROOT = CONFIGS.parent
 OPTION = "--smoke"
 RUNS = {
     "demo": "bayesopt demo",
-    "bo_*": "bayesopt run {}",
+    "crossover": "bayesopt demo",
     "malaria_*": "active_learning {}",
     "decoupled_sinc": "decoupled sinc {}",
     "decoupled_arm*": "decoupled arm {}",
     "decoupled_stream": "decoupled stream {}",
+    "computation_aware_tables": "computation_aware tables {}",
+    "computation_aware_toy": "computation_aware toy {}",
     "fx*": "fx_stream {}",
-    "comparison*": "bayesopt run {}",
-    "crossover": "bayesopt demo",
-    "peers": "bayesopt run {}",
     "stream_*": "stream_regression {}",
     "classes": "stream_classification {}",
+    **dict.fromkeys(("bo_*", "comparison*", "peers"), "bayesopt run {}"),
 }
 """What runs a configuration, by its name; others are run by the study they are named after."""
-LINES = 15
-"""Of what a command that failed printed."""
+KNOWN = re.compile(r"smoke: Smoke|(configured|sweeping|benchmark)\(")
+"""In a program that has the option."""
 SHARED = ("torch", "botorch", "gpytorch", "pandas", "matplotlib.pyplot", "bo_stream", "problems")
 """Imported once, before processes are forked."""
-
-
-@dataclass(frozen=True)
-class Ended:
-    """A command that has ended.
-
-    Attributes:
-        name: The command.
-        seconds: That it took.
-        code: Its exit code.
-    """
-
-    name: str
-    seconds: float
-    code: int
 
 
 def commands() -> list[str]:
@@ -69,12 +50,32 @@ def commands() -> list[str]:
     Raises:
         ValueError: for a configuration that no study runs.
     """
-    studies = sorted(p.parent.name for p in ROOT.glob("*/__main__.py") if _has_smoke(p))
-    found = [_run_by(path, studies) for path in sorted(CONFIGS.glob("*.toml"))]
+    names = programs("*/__main__.py") + programs("*.py")
+    found = [run_by(path, names) for path in sorted(CONFIGS.glob("*.toml"))]
     taken = {name.split()[0] for name in found}
-    benchmarks = sorted(p for p in ROOT.glob("benchmarks/*.py") if _has_smoke(p))
-    found += [study for study in studies if study not in taken]
-    return list(dict.fromkeys(found)) + [f"benchmarks.{path.stem}" for path in benchmarks]
+    found += [study for study in names if study not in taken]
+    return list(dict.fromkeys(found)) + programs("benchmarks/*_*.py")
+
+
+def programs(pattern: str) -> list[str]:
+    """Modules that can be run with ``--smoke``, among the files of a pattern."""
+    paths = (path for path in ROOT.glob(pattern) if path != Path(__file__))
+    known = (path.relative_to(ROOT) for path in paths if KNOWN.search(path.read_text("utf-8")))
+    return sorted(".".join(path.with_suffix("").parts).removesuffix(".__main__") for path in known)
+
+
+def run_by(config: Path, studies: Sequence[str]) -> str:
+    """The command that takes a configuration."""
+    for pattern, line in RUNS.items():
+        if fnmatch(config.stem, pattern):
+            return line.format(config.name)
+    own = [study for study in studies if config.stem.startswith(study)]
+    if not own:
+        raise ValueError(
+            f"Expected every configuration to be run by a study; got {config.name}. "
+            "Name it after one, or add it to RUNS."
+        )
+    return f"{max(own, key=len)} {config.name}"
 
 
 def main(
@@ -85,47 +86,44 @@ def main(
     """Run every command with --smoke."""
     chosen = [name for name in commands() if not only or any(part in name for part in only)]
     folder = (out or Path("results/smoke")).absolute()
-    began = time.perf_counter()
-    ended = _all(chosen, folder, workers)
-    wide = max(len(each.name) for each in ended)
-    say("\n" + "\n".join(_line(each, wide) for each in sorted(ended, key=lambda e: -e.seconds)))
-    failed = [each for each in ended if each.code]
-    for each in failed:
-        text = _log(folder, each.name).read_text(encoding="utf-8", errors="replace")
-        say(f"\n{each.name} {OPTION} ended with {each.code}:")
-        say("\n".join(text.splitlines()[-LINES:]))
+    began, wide = time.perf_counter(), max(map(len, chosen), default=0)
+    codes = all_of(chosen, folder, workers, wide)
+    failed = {name: code for name, code in codes.items() if code}
+    for name, code in failed.items():
+        said = printed(folder, name).read_text(encoding="utf-8", errors="replace").splitlines()
+        say("\n".join([f"\n{name} {OPTION} ended with {code}:", *said[-15:]]))
     spent, children = time.perf_counter() - began, getrusage(RUSAGE_CHILDREN)
     cpu = children.ru_utime + children.ru_stime
-    say(f"\n{len(ended)} commands in {spent:.0f} s ({cpu:.0f} s of CPU time), {len(failed)} failed")
+    say(f"\n{len(codes)} commands in {spent:.0f} s ({cpu:.0f} s of CPU time), {len(failed)} failed")
     if failed:
         sys.exit(1)
 
 
-def _all(names: Sequence[str], folder: Path, workers: int) -> list[Ended]:
-    """Run commands, so many at a time, each forked from this process."""
+def all_of(names: Sequence[str], folder: Path, workers: int, wide: int) -> dict[str, int]:
+    """Exit codes of commands, run so many at a time, each forked from this process."""
     os.environ |= {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "MPLBACKEND": "agg"}
     for module in SHARED:
         import_module(module)
     import_module("torch").set_num_threads(1)
-    waiting, under_way, ended = list(names), dict[Any, tuple[str, float, Any]](), list[Ended]()
+    waiting, under_way, codes = list(names), dict[Any, tuple[str, float, Any]](), dict[str, int]()
     fork = get_context("fork")
     while waiting or under_way:
         while waiting and len(under_way) < workers:
-            name = waiting.pop(0)
-            process = fork.Process(target=_run, args=(name, folder))
+            process = fork.Process(target=run, args=(name := waiting.pop(0), folder))
             process.start()
             under_way[process.sentinel] = (name, time.perf_counter(), process)
         for sentinel in connection.wait(list(under_way)):
             name, began, process = under_way.pop(sentinel)
             process.join()
-            ended.append(Ended(name, time.perf_counter() - began, process.exitcode or 0))
-            say(_line(ended[-1], 0))
-    return ended
+            codes[name] = process.exitcode or 0
+            state = f"  failed ({codes[name]})" if codes[name] else ""
+            say(f"{name:<{wide}}  {time.perf_counter() - began:6.1f} s{state}")
+    return codes
 
 
-def _run(name: str, folder: Path) -> None:
+def run(name: str, folder: Path) -> None:
     """One command, in a process of its own: its output to a file, its results beside it."""
-    log = _log(folder, name)
+    log = printed(folder, name)
     log.parent.mkdir(parents=True, exist_ok=True)
     file = open(log, "w", buffering=1, encoding="utf-8")  # noqa: SIM115 (until the process ends)
     os.dup2(file.fileno(), 1)
@@ -138,31 +136,9 @@ def _run(name: str, folder: Path) -> None:
     runpy.run_module(f"experiments.{module}", run_name="__main__", alter_sys=True)
 
 
-def _run_by(config: Path, studies: Sequence[str]) -> str:
-    for pattern, command_line in RUNS.items():
-        if fnmatch(config.stem, pattern):
-            return command_line.format(config.name)
-    own = [study for study in studies if config.stem.startswith(study)]
-    if not own:
-        raise ValueError(
-            f"Expected every configuration to be run by a study; got {config.name}. "
-            "Name it after one, or add it to RUNS."
-        )
-    return f"{max(own, key=len)} {config.name}"
-
-
-def _has_smoke(path: Path) -> bool:
-    text = path.read_text(encoding="utf-8")
-    return "__main__" in text and ("smoke: Smoke" in text or "import study" in text)
-
-
-def _log(folder: Path, name: str) -> Path:
+def printed(folder: Path, name: str) -> Path:
+    """The file with what a command prints."""
     return folder / name.replace(" ", "_").removesuffix(".toml") / "printed.txt"
-
-
-def _line(each: Ended, wide: int) -> str:
-    state = f"failed ({each.code})" if each.code else ""
-    return f"{each.name:<{wide}}  {each.seconds:6.1f} s  {state}".rstrip()
 
 
 app = command(main)

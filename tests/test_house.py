@@ -124,7 +124,6 @@ ROOMS: dict[str, set[str]] = {
     f"{INNER}.hilbert_features": {POSTERIOR, SUMS},
     INDUCING: {POSTERIOR},
     f"{INNER}.decoupled": {POSTERIOR, INDUCING},
-    f"{INNER}.variational": {POSTERIOR, INDUCING, FITTING},
     f"{INNER}.computation_aware": {POSTERIOR},
     f"{INNER}.classification": set(),
     "growth": {INNER, FITTING},

@@ -1,7 +1,8 @@
-"""Asking and telling: trials of a campaign, each step of them an event in its store."""
+"""Asking for trials and telling their outcomes; each call is an event in the store."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -12,27 +13,23 @@ from torch import Tensor
 from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.campaign import trials as events
 from bo_stream.campaign.callbacks import Callback
-from bo_stream.campaign.campaign_state import Books
-from bo_stream.campaign.proposals import Propose
-from bo_stream.campaign.proposer import Chooser
+from bo_stream.campaign.campaign_state import CampaignState
+from bo_stream.campaign.proposals import ProposalRule
+from bo_stream.campaign.proposer import Proposer
 from bo_stream.campaign.records import Row
-from bo_stream.campaign.settings import (
-    Goal,
-    Settings,
-)
-from bo_stream.campaign.space import Space
+from bo_stream.campaign.settings import Settings
 from bo_stream.campaign.storage.store import Store
-from bo_stream.campaign.surrogate_manager import Learner
+from bo_stream.campaign.surrogate_manager import SurrogateManager
 from bo_stream.campaign.trial_frames import (
-    asked_about,
-    asked_frame,
-    known_ids,
-    new_trials,
-    outcomes,
+    find_trials,
+    inputs_frame,
+    parse_ids,
+    read_new_trials,
+    read_outcomes,
     trials_frame,
 )
-from bo_stream.campaign.trials import Ledger
-from bo_stream.errors import InputError, StateError
+from bo_stream.campaign.trials import TrialHistory
+from bo_stream.errors import BudgetError, InputError, StateError
 
 __all__ = ["AskTell"]
 
@@ -40,140 +37,143 @@ PARTS = ("fit", "acquisition", "evaluation", "update", "score", "store")
 
 
 class AskTell:
-    """Trials that are proposed, told and given up, in a store; see `bo_stream.Campaign`.
+    """Trials that are asked for, told and failed; see `bo_stream.Campaign`.
+
+    Args:
+        store: Where events are kept; it has the campaign.
+        name: Name of the campaign in the store.
+        settings: Its settings.
+        make: Builds the surrogate.
+        rule: Chooses the next trials once there is a surrogate.
+        callbacks: Hooks.
+        like: A tensor of the dtype and device to use.
 
     Attributes:
-        space: Where it may measure.
-        goal: What it is for.
-        name: Of the campaign in its store.
-        settings: What it was begun with.
-        store: Where its events are.
-        callbacks: Hooks.
+        space: Where the campaign may measure.
+        goal: Its goal.
+        budget: Number of trials in all; None: no limit.
         row: Seconds spent so far, by part.
     """
 
-    space: Space
-    goal: Goal
-    name: str
-    settings: Settings
-    store: Store
-    callbacks: tuple[Callback, ...]
-    row: Row
-
-    def _start(
+    def __init__(
         self,
         store: Store,
         name: str,
         settings: Settings,
         make: Callable[..., StreamingGP],
-        propose: Propose,
+        rule: ProposalRule,
         callbacks: Sequence[Callback],
         like: Tensor,
     ) -> None:
         self.space, self.goal, self.name = settings.space, settings.goal, name
         self.settings, self.store, self.callbacks = settings, store, tuple(callbacks)
-        self._like = like
-        self._chooser = Chooser(settings, propose, like)
+        self.budget, self._like = settings.budget, like
+        self._proposer = Proposer(settings, rule, like)
         bounds = settings.space.tensor_bounds.to(like)
-        learner = Learner(make, bounds, settings.fit, settings.initial, settings.restandardise)
+        manager = SurrogateManager(
+            make, bounds, settings.fit, settings.initial, settings.restandardise
+        )
         self.row = Row((*(f"{part}_seconds" for part in PARTS), "fit_evaluations"))
-        self._books = Books(store, name, settings, learner, like)
-        self._books.sync(self.row)
+        self._state = CampaignState(store, name, settings, manager, like)
+        self._state.sync(self.row)
 
     # -- ask and tell ----------------------------------------------------------------------------
 
     def ask(self, q: int = 1, *, by: str | None = None) -> pd.DataFrame:
-        """Where to measure next, trials under way kept in mind; they are in the store on return.
+        """Propose the next trials. They are in the store, as running trials, on return.
 
-        Cost: the search for the next points, and a fit where the schedule says so.
+        Cost: maximising the acquisition function, and a fit where the schedule plans one.
 
         Args:
-            q: How many trials.
-            by: What will run them, for a program that wants to know its own again.
+            q: Number of trials. The last batch of a budget may be smaller.
+            by: Identifier of the program that evaluates them.
 
         Returns:
-            Inputs in the user's units (and the place, in a pool); the index is the trial's id.
+            Inputs in the user's units, with the place in a pool; the index is the trial's id.
 
         Raises:
-            InputError: for a q that cannot be, or a pool that is used up.
+            InputError: for an invalid q, or if a pool has fewer places left.
+            BudgetError: if the budget is used up.
         """
         if isinstance(q, bool) or not isinstance(q, int | np.integer) or q < 1:
-            raise InputError("q, a whole number from 1 on", repr(q), "Ask for one trial or more.")
-        self._books.sync(self.row)
+            raise InputError("q, an integer of 1 or more", repr(q), "Ask for one trial or more.")
+        self._state.sync(self.row)
         while True:
             self.update()
-            before = self._books.ledger
-            inputs, places = self._chooser.choose(self._books, int(q), self.row)
-            with self.row.timed("store_seconds"), self.store.writing(self.name) as turn:
-                new = turn.since(before.seen)
+            before = self._state.history
+            count = self._within_budget(int(q), before)
+            inputs, places = self._proposer.propose(self._state, count, self.row)
+            with self.row.timed("store_seconds"), self.store.transaction(self.name) as transaction:
+                new = transaction.events_since(before.num_events)
                 stale = any(event.get("trials") for event in new)
                 if not stale:
-                    turn.append(events.asked(before.after(new), inputs, places, by))
-            self._books.sync(self.row)
-            if not stale:  # else others have asked meanwhile: their trials are under way now
+                    history = before.extended(new)
+                    transaction.append(events.asked_event(history, inputs, places, by))
+            self._state.sync(self.row)
+            if not stale:  # otherwise another process has asked meanwhile: its trials are pending
                 break
-        return self._given(before, int(q))
+        return self._asked(before, count)
 
     def enqueue(self, frame: pd.DataFrame) -> pd.DataFrame:
-        """Put trials of one's own under way, as if they had been asked for.
+        """Add running trials of one's own choice, as if they had been asked for.
 
         Args:
-            frame: Inputs in the user's units (in a pool: those, or a column ``place``).
+            frame: Inputs in the user's units; in a pool, alternatively a column ``place``.
 
         Returns:
             As `ask`.
 
         Raises:
-            InputError, BoundsError: on a frame that does not fit.
+            InputError, BoundsError: for an invalid frame.
         """
-        with self.row.timed("store_seconds"), self.store.writing(self.name) as turn:
-            ledger = self._books.ledger.after(turn.since(self._books.ledger.seen))
-            inputs, places = new_trials(frame, self.space, ledger)
-            turn.append(events.asked(ledger, inputs, places))
-        self._books.sync(self.row)
-        return self._given(ledger, len(inputs))
+        with self.row.timed("store_seconds"), self.store.transaction(self.name) as transaction:
+            history = self._latest(transaction)
+            inputs, places = read_new_trials(frame, self.space, history)
+            transaction.append(events.asked_event(history, inputs, places))
+        self._state.sync(self.row)
+        return self._asked(history, len(inputs))
 
     def tell(self, frame: pd.DataFrame) -> None:
-        """Take outcomes: those of trials, part of a batch, or ones that nobody asked for.
+        """Record outcomes of trials, of part of a batch, or of data that were not asked for.
 
-        They are in the store, durably, on return. An outcome told twice is taken once.
+        They are in the store, durably, on return. An outcome that is told twice is recorded once.
 
         Args:
-            frame: A column ``y``, and ``yvar`` (the noise variance of each outcome) for all or none
-                of a campaign. Rows of trials have the trial's id in the index, as `ask` gave it, or
-                in a column ``trial``; other rows have the inputs.
+            frame: A column ``y``, and a column ``yvar`` (noise variance of each outcome) for all
+                outcomes of a campaign or for none. Rows of trials have the trial's id in the index,
+                as returned by `ask`, or in a column ``trial``; other rows have the inputs.
 
         Raises:
-            InputError, BoundsError, NoiseError: on a frame that does not fit.
-            StateError: on an outcome that contradicts one told before.
+            InputError, BoundsError, NoiseError: for an invalid frame.
+            StateError: for an outcome that contradicts one told before.
         """
-        with self.row.timed("store_seconds"), self.store.writing(self.name) as turn:
-            ledger = self._books.ledger.after(turn.since(self._books.ledger.seen))
-            values, inputs, places = outcomes(frame, self.space, ledger)
-            event = events.told(ledger, values, inputs, places)
+        with self.row.timed("store_seconds"), self.store.transaction(self.name) as transaction:
+            history = self._latest(transaction)
+            values, inputs, places = read_outcomes(frame, self.space, history)
+            event = events.told_event(history, values, inputs, places)
             if values:
-                turn.append(event)
-                ledger = ledger.after([event])
-        self._books.follow(ledger, self.row)
-        self._told([row[0] for row in event["values"]])
+                transaction.append(event)
+                history = history.extended([event])
+        self._state.follow(history, self.row)
+        self._after_tell([row[0] for row in event["values"]])
 
     def fail(self, ids: Any, reason: str) -> None:
-        """Give up trials that gave no value. Their points are not asked for again.
+        """Give up trials. Their points are not proposed again.
 
-        An outcome that comes after all may still be told.
+        Their outcomes may still be told later.
 
         Args:
-            ids: One id, or several.
-            reason: Why.
+            ids: One trial id or several.
+            reason: Why they gave no outcome.
 
         Raises:
-            InputError: for ids that are none.
-            StateError: for trials whose outcome is known.
+            InputError: for unknown ids.
+            StateError: for trials that have an outcome.
         """
-        wanted = asked_about(ids, reason)
-        with self.row.timed("store_seconds"), self.store.writing(self.name) as turn:
-            ledger = self._books.ledger.after(turn.since(self._books.ledger.seen))
-            trials = known_ids(wanted, ledger)
+        wanted = parse_ids(ids, reason)
+        with self.row.timed("store_seconds"), self.store.transaction(self.name) as transaction:
+            history = self._latest(transaction)
+            trials = find_trials(wanted, history)
             done = [trial.id for trial in trials if trial.status == "told"]
             if done:
                 raise StateError(
@@ -181,52 +181,77 @@ class AskTell:
                 )
             new = [trial.id for trial in trials if trial.status == "running"]
             if new:
-                event = events.failed([(id, reason) for id in new])
-                turn.append(event)
-                ledger = ledger.after([event])
-        self._books.follow(ledger, self.row)
-        self._told(new)
+                event = events.failed_event([(id, reason) for id in new])
+                transaction.append(event)
+                history = history.extended([event])
+        self._state.follow(history, self.row)
+        self._after_tell(new)
 
     def update(self) -> None:
-        """Build or fit the surrogate now, if that is due; `ask` does so by itself."""
-        self._books.sync(self.row)
-        self._books.settle(self.row)
+        """Build or fit the surrogate now if that is due; `ask` does so itself."""
+        self._state.sync(self.row)
+        self._state.update_surrogate(self.row)
 
-    # -- what there is ---------------------------------------------------------------------------
+    # -- current state ---------------------------------------------------------------------------
 
     @property
-    def ledger(self) -> Ledger:
-        """Every trial as the store has it now."""
-        self._books.sync(self.row)
-        return self._books.ledger
+    def history(self) -> TrialHistory:
+        """Every trial in the store now."""
+        self._state.sync(self.row)
+        return self._state.history
+
+    @property
+    def remaining(self) -> float:
+        """Number of trials left in the budget; infinite without a budget.
+
+        All trials count: those with an outcome, running ones and failed ones.
+        """
+        return self._remaining(self.history)
 
     @property
     def free_places(self) -> int:
-        """How many rows of a pool may still be measured; 0 in a box."""
-        return len(self._chooser.free(self.ledger))
+        """Number of places of a pool that may still be measured; 0 in a box."""
+        return len(self._proposer.available(self.history))
 
     def trials(self) -> pd.DataFrame:
-        """Every trial: inputs, outcome, status (``running``, ``told``, ``failed``), reason."""
-        self._books.sync(self.row)
-        return trials_frame(list(self._books.ledger.trials.values()), self.space)
+        """Every trial: inputs, outcome, status (``running``, ``told``, ``failed``) and reason."""
+        return trials_frame(list(self.history.trials.values()), self.space)
 
     def running(self) -> pd.DataFrame:
-        """Trials under way, as `ask` gave them: what is still to be told."""
-        self._books.sync(self.row)
-        return asked_frame(self._books.ledger.of("running"), self.space)
+        """Running trials as `ask` returned them: those whose outcome is still to be told."""
+        return inputs_frame(self.history.with_status("running"), self.space)
 
     # -- pieces ----------------------------------------------------------------------------------
 
-    def _given(self, before: Ledger, count: int) -> pd.DataFrame:
-        """The trials that follow a ledger, shown to callbacks."""
+    def _latest(self, transaction: Any) -> TrialHistory:
+        """The history as a transaction sees it."""
+        history = self._state.history
+        return history.extended(transaction.events_since(history.num_events))
+
+    def _remaining(self, history: TrialHistory) -> float:
+        return math.inf if self.budget is None else max(self.budget - len(history.trials), 0)
+
+    def _within_budget(self, q: int, history: TrialHistory) -> int:
+        """How many of q trials the budget allows."""
+        remaining = self._remaining(history)
+        if remaining <= 0:
+            raise BudgetError(
+                f"fewer trials in campaign {self.name!r} than its budget of {self.budget}",
+                f"{len(history.trials)}",
+                "The budget is used up. Ask while campaign.remaining > 0, or raise the budget.",
+            )
+        return int(min(q, remaining))
+
+    def _asked(self, before: TrialHistory, count: int) -> pd.DataFrame:
+        """The trials that follow a history, after the callbacks were called with them."""
         ids = before.next_ids(count)
-        frame = asked_frame([self._books.ledger.trials[id] for id in ids], self.space)
+        frame = inputs_frame([self._state.history.trials[id] for id in ids], self.space)
         for callback in self.callbacks:
             callback.after_ask(self, frame.copy())
         return frame
 
-    def _told(self, ids: list[int]) -> None:
+    def _after_tell(self, ids: list[int]) -> None:
         if self.callbacks and ids:
-            frame = trials_frame([self._books.ledger.trials[id] for id in ids], self.space)
+            frame = trials_frame([self._state.history.trials[id] for id in ids], self.space)
             for callback in self.callbacks:
                 callback.after_tell(self, frame.copy())

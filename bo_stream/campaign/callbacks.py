@@ -1,4 +1,4 @@
-"""What may hang on a campaign: progress, plots, stores of one's own."""
+"""Hooks of a campaign, for progress, plots or records of one's own."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ __all__ = ["Callback"]
 
 
 class Callback:
-    """Three hooks, each given the `bo_stream.Campaign` and called once what it is about is in
-    the store; override those you need.
+    """Three hooks that a campaign calls after its store was updated. Override those you need.
 
-    What a hook raises reaches the caller; the campaign is whole all the same.
+    Each is given the `bo_stream.Campaign`. An exception in a hook reaches the caller and leaves the
+    campaign consistent.
     """
 
     def after_ask(self, campaign: Any, frame: pd.DataFrame) -> None:
-        """After trials were proposed: the frame that `ask` returns."""
+        """Called after trials were proposed, with the frame that `ask` returns."""
 
     def after_tell(self, campaign: Any, frame: pd.DataFrame) -> None:
-        """After outcomes were told or trials failed: those trials, as in `trials`."""
+        """Called after outcomes were told or trials failed, with these trials as in `trials`."""
 
     def at_end(self, campaign: Any) -> None:
-        """After `run` has used up its budget, or was interrupted."""
+        """Called when `run` has used up its budget, or was interrupted."""

@@ -1,8 +1,7 @@
-"""A campaign of measurements: ask where to measure, tell what came out, in any order.
+"""A campaign of measurements: ask where to measure, and tell the outcomes in any order.
 
-Everything that was asked, told or failed is an event in a store, and the campaign is what follows
-from the events: its trials, its surrogate, its next question. So a process that dies loses nothing,
-and one that comes back goes on as if it had never been away.
+Every trial that was asked for, told or failed is an event in a store. Trials, surrogate and next
+proposals follow from the events, so that a killed process loses nothing.
 """
 
 from __future__ import annotations
@@ -19,57 +18,58 @@ from torch import Tensor
 from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.campaign.ask_tell import AskTell
 from bo_stream.campaign.callbacks import Callback
-from bo_stream.campaign.evaluation.runner import evaluate
+from bo_stream.campaign.evaluation.runner import run_campaign
 from bo_stream.campaign.fit_policy import FitPolicy
-from bo_stream.campaign.proposals import Build, Optimiser, Search
-from bo_stream.campaign.settings import (
-    SCHEDULE,
-    Goal,
-    Named,
-    Settings,
-)
+from bo_stream.campaign.goals import Goal
+from bo_stream.campaign.proposals import AcquisitionBuilder, AcquisitionSearch, Optimiser
+from bo_stream.campaign.settings import SCHEDULE, NamedChoice, Settings
 from bo_stream.campaign.space import Space
-from bo_stream.campaign.storage.open_store import opened
+from bo_stream.campaign.storage.open_store import open_store
 from bo_stream.campaign.storage.store import Store
-from bo_stream.errors import StateError, UnsupportedError
+from bo_stream.errors import BoStreamError, StateError, UnsupportedError
 from bo_stream.scores import marginals
 
 __all__ = ["Campaign"]
 
 
 class Campaign(AskTell):
-    """Measurements towards a goal, one row of pandas a trial.
+    """Measurements towards a goal, with trials as rows of pandas frames.
+
+    A campaign whose name is in the store already is continued: its trials, seed and surrogate are
+    those in the store, and the space and the goal have to be the same. The budget may be raised.
 
     Args:
-        space: Where it may measure: a `Box` of named inputs or a `Pool` of places.
+        space: Where to measure: a `Box` of named inputs, or a `Pool` of places.
         surrogate: Name of a family, a mapping of its name and options, or a callable ``(X, Y, Yvar,
-            bounds=..., outcome_transform=...)``; left out, the family is chosen by the number of
+            bounds=..., outcome_transform=...)``. By default the family is chosen by the number of
             inputs and the budget.
-        acquisition: Likewise, by name (`acquisitions.NAMES`) or a callable ``(model, *, X_baseline,
-            best_f, X_pending, mc_points)`` that gets those of them it has parameters for; left out,
-            it is chosen by the goal.
-        goal: ``maximise`` or ``minimise`` the outcome, or ``learn`` it everywhere: the variance
-            integrated over ``targets``.
+        acquisition: Name of an acquisition function (`acquisitions.NAMES`), a mapping of its name
+            and options, or a callable ``(model, *, X_baseline, best_f, X_pending, mc_points)``,
+            which is given those of these that it has parameters for. By default it is chosen by the
+            goal.
+        goal: ``maximise`` or ``minimise`` the outcome, or ``learn`` it everywhere: minimise the
+            variance integrated over ``targets``.
         store: URL of a database (``sqlite:///oven.db``), or a store; None: in memory only.
-        name: Of the campaign in its store. One that is there already, on the same space, goes on.
-        targets: For ``learn``: a frame of places over which variance is integrated; None: the pool,
+        name: Name of the campaign in its store.
+        targets: For ``learn``: a frame of points over which variance is integrated; None: the pool,
             or the whole box.
-        budget: About how many measurements there will be, for choosing defaults.
-        seed: Of all that is drawn; None: a new one, kept in the store.
-        initial: Outcomes to wait for before there is a surrogate; the points asked for until then
+        budget: Number of trials in all, over all runs of the program: those with an outcome,
+            running ones and failed ones. `ask` stops there. None: no limit.
+        seed: Seed of everything random; None: a new one, which is kept in the store.
+        initial: Number of outcomes from which a surrogate is built. The points proposed until then
             are spread over the space.
         fit: When hyperparameters are fitted.
-        optimiser: How hard acquisition functions are maximised over a box.
+        optimiser: Effort of maximising acquisition functions over a box.
         callbacks: Hooks.
 
     Raises:
-        InputError: for settings that cannot be.
-        StateError: if the store has a campaign of this name on another space.
+        InputError: for invalid settings.
+        StateError: if the store has a campaign of this name with another space or goal.
 
     Example:
         >>> from bo_stream import Box, Campaign
-        >>> campaign = Campaign(Box({"x": (0.0, 4.0)}), goal="minimise", seed=0)
-        >>> for _ in range(8):
+        >>> campaign = Campaign(Box({"x": (0.0, 4.0)}), goal="minimise", budget=8, seed=0)
+        >>> while campaign.remaining > 0:
         ...     batch = campaign.ask()
         ...     batch["y"] = (batch["x"] - 3.0) ** 2
         ...     campaign.tell(batch)
@@ -80,8 +80,8 @@ class Campaign(AskTell):
     def __init__(
         self,
         space: Space,
-        surrogate: Named | Callable[..., StreamingGP] | None = None,
-        acquisition: Named | Build | None = None,
+        surrogate: NamedChoice | Callable[..., StreamingGP] | None = None,
+        acquisition: NamedChoice | AcquisitionBuilder | None = None,
         goal: Goal = "maximise",
         store: str | Store | None = None,
         name: str | None = None,
@@ -94,21 +94,31 @@ class Campaign(AskTell):
         optimiser: Optimiser | None = None,
         callbacks: Sequence[Callback] = (),
     ) -> None:
-        places = None if targets is None else space.values(targets).tolist()
-        said = (surrogate, acquisition, budget, seed, initial, fit, optimiser, places)
-        settings, make, build = Settings.chosen(space, goal, *said)
-        found, name = opened(store), name or "campaign"
-        before = found.settings(name)
-        if before is None:
+        options: dict[str, Any] = {
+            "surrogate": surrogate,
+            "acquisition": acquisition,
+            "seed": seed,
+            "initial": initial,
+            "fit": fit,
+            "optimiser": optimiser,
+            "targets": None if targets is None else space.values(targets).tolist(),
+        }
+        settings = Settings.from_arguments(space, goal, budget=budget, **options)
+        opened, name = open_store(store), name or "campaign"
+        stored = opened.settings(name)
+        if stored is None:
             try:
-                found.create(name, settings.described())
-            except StateError:  # unless another process has begun it meanwhile
-                before = found.settings(name)
-                if before is None:
+                opened.create(name, settings.to_dict())
+            except StateError:  # unless another process has created it meanwhile
+                stored = opened.settings(name)
+                if stored is None:
                     raise
-        if before is not None:
-            settings = settings.going_on(Settings.read(before), name)
-        self._begin(found, name, settings, make, build, callbacks)
+        if stored is not None:
+            given = [key for key, value in options.items() if value not in (None, SCHEDULE)]
+            settings = settings.continued_from(Settings.from_dict(stored), name, given)
+        make = surrogate if callable(surrogate) and settings.surrogate is None else None
+        build = acquisition if callable(acquisition) and settings.acquisition is None else None
+        self._begin(opened, name, settings, make, build, callbacks)
 
     @classmethod
     def resume(
@@ -116,29 +126,31 @@ class Campaign(AskTell):
         store: str | Store,
         name: str = "campaign",
         *,
-        surrogate: Callable[..., StreamingGP] | None = None,
-        acquisition: Build | None = None,
+        surrogate: NamedChoice | Callable[..., StreamingGP] | None = None,
+        acquisition: NamedChoice | AcquisitionBuilder | None = None,
         callbacks: Sequence[Callback] = (),
     ) -> Self:
         """A campaign from its store, as it was: nothing is fitted again.
 
         Args:
             store: URL of the database.
-            name: Of the campaign.
-            surrogate: The callable it was begun with, if that was one.
+            name: Name of the campaign.
+            surrogate: The callable that it was created with, if it was one; or a family in place of
+                one that this release does not have.
             acquisition: Likewise.
             callbacks: Hooks.
 
         Raises:
-            StateError: if there is none of this name, or one of another version.
+            StateError: if there is no campaign of this name, or if its settings do not fit this
+                release.
         """
-        found = opened(store)
-        settings = found.settings(name)
-        if settings is None:
-            there = ", ".join(map(repr, found.names())) or "no campaign"
-            raise StateError(f"a campaign {name!r}", there, "Correct the name or the URL.")
-        campaign, read = cls.__new__(cls), Settings.read(settings)
-        campaign._begin(found, name, read, surrogate, acquisition, callbacks)
+        opened = open_store(store)
+        stored = opened.settings(name)
+        if stored is None:
+            names = ", ".join(map(repr, opened.names())) or "no campaign"
+            raise StateError(f"a campaign {name!r}", names, "Correct the name or the URL.")
+        campaign = cls.__new__(cls)
+        campaign._begin(opened, name, Settings.from_dict(stored), surrogate, acquisition, callbacks)
         return campaign
 
     def _begin(
@@ -146,125 +158,135 @@ class Campaign(AskTell):
         store: Store,
         name: str,
         settings: Settings,
-        make: Callable[..., StreamingGP] | None,
-        build: Build | None,
+        surrogate: Any,
+        acquisition: Any,
         callbacks: Sequence[Callback],
     ) -> None:
         s, space = settings, settings.space
-        targets = None if s.targets is None else space.encoded(np.array(s.targets))
-        search = Search(space, s.build_acquisition(build), s.optimiser, targets)
+        try:
+            make = s.make_surrogate(surrogate)
+        except BoStreamError as error:
+            if surrogate is not None or s.surrogate is None:
+                raise
+            raise StateError(
+                "a stored surrogate that this release can build",
+                f"{dict(s.surrogate)} ({error})",
+                f"Continue with another one: Campaign.resume(url, {name!r}, surrogate='wiski').",
+            ) from error
+        targets = None if s.targets is None else space.encode(np.array(s.targets))
+        search = AcquisitionSearch(space, s.build_acquisition(acquisition), s.optimiser, targets)
         like = torch.empty(0, dtype=torch.float64)
-        self._start(store, name, s, s.make_surrogate(make), search, callbacks, like)
+        super().__init__(store, name, s, make, search, callbacks, like)
 
     def run(
         self,
         objective: Callable[[pd.Series[Any]], Any],
-        budget: int,
+        budget: int | None = None,
         executor: Executor | None = None,
         q: int | None = None,
         *,
         workers: int | None = None,
         timeout: float | None = None,
     ) -> pd.DataFrame:
-        """Ask, evaluate and tell until ``budget`` trials are finished.
+        """Ask, evaluate and tell until the budget is used up.
 
-        After a crash the same line finishes the job: trials left by a run of this machine whose
-        process has died are evaluated first. Those asked for by hand are left alone, and so are
-        those of another machine, which `fail` gives up.
+        After a crash the same line finishes the job: running trials whose process on this machine
+        has died are evaluated first. Trials asked for by hand are left alone, and so are those of
+        other machines; give them up with `fail`.
 
-        With workers, trials are evaluated side by side: as one returns it is told, and the next is
-        asked for with the rest pending. A trial fails, with its reason, and the run goes on, when
-        the objective raises, returns no finite number, takes longer than ``timeout``, or when its
-        worker has died twice (with Dask: twice as often as its setting ``allowed-failures`` says).
+        With workers or an executor, trials are evaluated in parallel: when one returns it is told,
+        and the next is asked for with the others pending. A trial fails, with its reason, and the
+        run goes on, if the objective raises, returns no finite number or takes longer than
+        ``timeout``, or if its worker dies twice (with Dask: twice as often as its setting
+        ``allowed-failures`` says).
 
         Args:
-            objective: Gets a trial as a Series, by the names of its inputs (and ``place``, in a
-                pool); its ``name`` is the trial's id. Returns the outcome, or a pair of the outcome
-                and its noise variance.
-            budget: Trials told or failed in all, those of earlier runs counted; a pool that is used
-                up ends a run before.
-            executor: Of `concurrent.futures`, left open; of a Dask client,
+            objective: Called with a trial: a Series of its inputs by name (and ``place``, in a
+                pool) whose ``name`` is the trial's id. Returns the outcome, or a pair of the
+                outcome and its noise variance.
+            budget: Number of trials in all, those of earlier runs, failed ones and those running
+                elsewhere included; by default the campaign's budget, which a larger number raises.
+                The run also ends when a pool is used up.
+            executor: An executor of `concurrent.futures`, left open; for a Dask client,
                 ``client.get_executor()``. Dask replaces workers that die; a process pool of the
-                standard library does not, and breaks.
-            q: In this process, how many trials are asked for at a time, 1 if left out. With an
-                executor, how many are kept running: its number of workers, which it cannot be asked
-                for; if left out, the number of processors of this machine.
-            workers: Evaluate in as many local processes; needs the extra ``workers``.
-            timeout: Seconds that an evaluation may take, from when it begins. An executor that does
-                not tell when that is (Dask's does not) gets them from when it was handed the trial.
-                It cannot stop an evaluation either, which goes on occupying its worker; ``workers``
-                stops the process.
+                standard library breaks.
+            q: Without an executor: number of trials asked for at a time, 1 by default. With an
+                executor: number of trials kept running, by default the number of processors of this
+                machine; give the executor's number of workers, which cannot be read from it.
+            workers: Number of local processes to evaluate in; needs the extra ``workers``.
+            timeout: Seconds that an evaluation may take from its start, or from its submission if
+                the executor does not report starts (Dask's does not). Only ``workers`` can stop an
+                evaluation; in an executor it continues to occupy its worker.
 
         Returns:
-            All trials, as `trials` does. What is left of them if the run is interrupted stays
-            ``running``.
+            All trials, as `trials` does. Trials interrupted with the run stay ``running``.
 
         Raises:
-            InputError: for arguments that cannot be.
+            InputError: for invalid arguments.
             StateError: if the executor is broken, or all its workers hang.
             ImportError: for ``workers`` without loky.
         """
-        evaluate(self, objective, budget, executor, q, workers, timeout)
+        run_campaign(self, objective, budget, executor, q, workers, timeout)
         return self.trials()
 
-    # -- what is known ---------------------------------------------------------------------------
+    # -- results ---------------------------------------------------------------------------------
 
     @property
     def model(self) -> StreamingGP | None:
-        """The surrogate, of outcomes to be maximised, over points as the space encodes them."""
-        return self._books.learner.model
+        """The surrogate of outcomes to be maximised, over inputs as the space encodes them.
+
+        None before it is built.
+        """
+        return self._state.manager.model
 
     @property
     def behind(self) -> bool:
-        """Whether predictions have fallen behind what they themselves promise."""
-        return self._books.learner.surprise.behind
+        """Whether outcomes are further from the predictions than the predictions promise."""
+        return self._state.manager.surprise.behind
 
     def observations(self) -> tuple[Tensor, Tensor, Tensor | None]:
         """X, Y (to be maximised) and Yvar of all outcomes, in the order they were told."""
-        self._books.sync(self.row)
-        seen = self._books.observed
-        return seen.X, seen.Y, seen.Yvar
+        self._state.sync(self.row)
+        data = self._state.observations
+        return data.X, data.Y, data.Yvar
 
     def best(self) -> pd.Series[Any]:
-        """The best outcome told so far, its inputs and its trial's id (the name).
+        """The best outcome so far with its inputs; the Series' name is the trial's id.
 
         Raises:
-            StateError: before anything was told.
-            UnsupportedError: for a campaign whose goal is to learn.
+            StateError: before the first outcome.
+            UnsupportedError: if the goal is ``learn``.
         """
         if self.goal == "learn":
             raise UnsupportedError(
-                "a goal of maximising or minimising", "one of learning", "Use predict(frame)."
+                "the goal maximise or minimise", "the goal learn", "Use predict(frame)."
             )
         told = self.trials().query("status == 'told'")
         if not len(told):
-            raise StateError("outcomes", "none yet", "Tell some first.")
+            raise StateError("at least one outcome", "none", "Tell some first.")
         frame = told.drop(columns=["status", "ask", "reason"])
         return frame.iloc[int((self.settings.sign * frame["y"]).argmax())]
 
     def predict(self, frame: pd.DataFrame) -> pd.DataFrame:
-        """What is expected at some places: ``mean`` and ``sd`` of the noiseless outcome.
+        """Posterior ``mean`` and standard deviation ``sd`` of the noiseless outcome.
 
         Args:
             frame: Inputs in the user's units.
 
         Raises:
             StateError: before there are enough outcomes for a surrogate.
-            InputError, BoundsError: on places that do not fit.
+            InputError, BoundsError: for invalid inputs.
         """
         values = self.space.values(frame)
-        self._books.sync(self.row)
+        self._state.sync(self.row)
         if self.model is None:
             self.update()
         if self.model is None:
             raise StateError(
                 f"{self.settings.initial} outcomes, to build a surrogate from",
-                f"{self._books.ledger.told}",
+                f"{self._state.history.num_told}",
                 "Tell more first.",
             )
-        mean, variance = marginals(self.model, self.space.encoded(values).to(self._like))
-        said = {
-            "mean": self.settings.sign * mean.numpy(),
-            "sd": variance.clamp_min(0).sqrt().numpy(),
-        }
-        return pd.DataFrame(said, frame.index)
+        mean, variance = marginals(self.model, self.space.encode(values).to(self._like))
+        mean, sd = self.settings.sign * mean, variance.clamp_min(0).sqrt()
+        return pd.DataFrame({"mean": mean.numpy(), "sd": sd.numpy()}, frame.index)

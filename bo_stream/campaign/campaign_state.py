@@ -1,4 +1,4 @@
-"""The books of a campaign: what its store says, and the surrogate that follows from it."""
+"""Current state of a campaign: trials, outcomes, and the surrogate that follows from them."""
 
 from __future__ import annotations
 
@@ -10,98 +10,96 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bo_stream.campaign.observations import Observed
+from bo_stream.campaign.observations import Observations
 from bo_stream.campaign.records import Row
 from bo_stream.campaign.settings import Settings
 from bo_stream.campaign.storage.store import Store
-from bo_stream.campaign.surrogate_manager import Learner
-from bo_stream.campaign.trials import Ledger, Trial
-from bo_stream.errors import BoStreamError, UnsupportedError
+from bo_stream.campaign.surrogate_manager import SurrogateManager
+from bo_stream.campaign.trials import Trial, TrialHistory
+from bo_stream.errors import UnsupportedError
 
-__all__ = ["Books"]
-
-KEPT_AFTER = 50
-"""Outcomes after which the surrogate is saved even if it was not fitted: a resume replays these."""
+__all__ = ["CampaignState"]
 
 
-class Books:
-    """Ledger, observations and surrogate of a campaign, kept in step with its store.
+class CampaignState:
+    """Trials, observations and surrogate of a campaign, synchronised with its store.
 
     Args:
-        store: Where events and snapshots are.
-        name: Of the campaign.
-        settings: Of the campaign.
-        learner: The surrogate.
-        like: What tensors are like.
+        store: Where events and snapshots are kept.
+        name: Name of the campaign.
+        settings: Its settings.
+        manager: Its surrogate.
+        like: A tensor of the dtype and device to use.
 
     Attributes:
-        ledger: Every trial.
-        observed: Outcomes as tensors.
-        learner: The surrogate.
+        history: All trials.
+        observations: All outcomes as tensors.
+        manager: The surrogate.
     """
 
     def __init__(
-        self, store: Store, name: str, settings: Settings, learner: Learner, like: Tensor
+        self, store: Store, name: str, settings: Settings, manager: SurrogateManager, like: Tensor
     ) -> None:
-        self.store, self.name, self.learner = store, name, learner
-        self.ledger = Ledger()
+        self.store, self.name, self.manager = store, name, manager
+        self.history = TrialHistory()
         self._space, self._sign, self._like = settings.space, settings.sign, like
         none = like.new_empty(0, settings.space.dim)
-        self.observed = Observed(none, none[:, :1])
-        self._snapshot, self._saved = 0, 0
+        self.observations = Observations(none, none[:, :1])
+        self._snapshot = 0  # number of the snapshot last loaded or saved
+        self._saved: float = 0  # outcomes in it
 
     def points(self, trials: list[Trial]) -> Tensor:
-        """Where trials are, ``n x d``, as the surrogate sees it."""
+        """Inputs of trials as the surrogate's, ``n x d``."""
         values = np.array([t.inputs for t in trials], dtype=np.float64)
-        return self._space.encoded(values.reshape(-1, self._space.dim)).to(self._like)
+        return self._space.encode(values.reshape(-1, self._space.dim)).to(self._like)
 
     def sync(self, row: Row) -> None:
-        """Take note of what is in the store: snapshots of others, then events.
+        """Read what is new in the store: snapshots of other processes, then events.
 
         Args:
-            row: Whose seconds are added to.
+            row: Receives the seconds.
         """
         if self.store.durable and self.store.newest_snapshot(self.name) > self._snapshot:
             self._load_snapshot()
-        self.follow(self.ledger.after(self.store.since(self.name, self.ledger.seen)), row)
+        events = self.store.events_since(self.name, self.history.num_events)
+        self.follow(self.history.extended(events), row)
 
-    def follow(self, ledger: Ledger, row: Row) -> None:
-        """Go on to a later ledger, and tell the surrogate what is new in it.
+    def follow(self, history: TrialHistory, row: Row) -> None:
+        """Move on to a later history, and let the surrogate observe the new outcomes.
 
-        How much the surrogate has seen it says itself: nothing is absorbed twice, and nothing left
-        out, whatever interrupts this.
+        The surrogate itself knows how many outcomes it has observed, so that an interruption
+        neither repeats nor loses one.
 
         Args:
-            ledger: What is in the store, or more of it than was known.
-            row: Whose seconds are added to.
+            history: The current history or a later one.
+            row: Receives the seconds.
         """
-        self.ledger = ledger
-        for batch in self.ledger.batches[self.observed.batches :]:
-            self.observed = self.observed.after(*self._data(batch))
-        learner, seen, ends = self.learner, self.observed, self.ledger.ends
-        while learner.model is not None and learner.told < self.ledger.told:
-            first = learner.told
+        self.history = history
+        for batch in history.batches[self.observations.batches :]:
+            self.observations = self.observations.extended(*self._tensors(batch))
+        manager, data, ends = self.manager, self.observations, history.batch_ends
+        while manager.model is not None and manager.num_observed < history.num_told:
+            first = manager.num_observed
             part = slice(first, ends[bisect_right(ends, first)])
-            Yvar = None if seen.Yvar is None else seen.Yvar[part]
-            learner.absorb(seen.X[part], seen.Y[part], Yvar, row)
-        if learner.model is not None and learner.told >= self._saved + KEPT_AFTER:
+            Yvar = None if data.Yvar is None else data.Yvar[part]
+            manager.observe(data.X[part], data.Y[part], Yvar, row)
+        unsaved = manager.num_observed - self._saved
+        if manager.model is not None and unsaved >= self.store.snapshot_every:
             self._save_snapshot(row)
 
-    def settle(self, row: Row) -> None:
-        """Build or fit the surrogate, if that is due."""
-        ledger, seen = self.ledger, self.observed
-        data = (seen.X, seen.Y, seen.Yvar)
-        if self.learner.settle(data, ledger.told, len(ledger.batches), row):
+    def update_surrogate(self, row: Row) -> None:
+        """Build or fit the surrogate if that is due."""
+        if self.manager.update(self.observations, len(self.history.batches), row):
             self._save_snapshot(row)
 
     # -- pieces ----------------------------------------------------------------------------------
 
-    def _data(self, ids: Iterable[int]) -> tuple[Tensor, Tensor, Tensor | None]:
-        """X, Y and Yvar of trials that were told, as the surrogate sees them."""
-        trials = [self.ledger.trials[id] for id in ids]
+    def _tensors(self, ids: Iterable[int]) -> tuple[Tensor, Tensor, Tensor | None]:
+        """X, Y and Yvar of trials with outcomes."""
+        trials = [self.history.trials[id] for id in ids]
         Y = torch.tensor([[t.y] for t in trials], dtype=torch.float64).to(self._like)
         Yvar = None
-        if self.ledger.noise_known:
+        if self.history.noise_known:
             Yvar = torch.tensor([[t.yvar] for t in trials], dtype=torch.float64).to(self._like)
         return self.points(trials), self._sign * Y, Yvar
 
@@ -110,32 +108,35 @@ class Books:
             return
         with row.timed("store_seconds"):
             try:
-                about, model = self.learner.dumps()
+                about, model = self.manager.dumps()
             except UnsupportedError as error:
                 warnings.warn(
-                    f"This surrogate cannot be saved; a resumed campaign builds it anew. {error}",
+                    "This surrogate cannot be saved; a resumed campaign builds it again from all "
+                    f"outcomes. {error}",
                     stacklevel=4,
                 )
-                self._saved = 1 << 62
+                self._saved = float("inf")
                 return
             self._snapshot = self.store.save_snapshot(self.name, about, model)
-        self._saved = self.learner.told
+        self._saved = self.manager.num_observed
 
     def _load_snapshot(self) -> None:
-        """The newest snapshot that can be read; without one, the surrogate is built anew."""
+        """Load the newest readable snapshot; without one, the surrogate is built again."""
         newest = self.store.newest_snapshot(self.name)
         for snapshot in self.store.snapshots(self.name):
             try:
-                self.learner.loads(snapshot.about, snapshot.model)
-            except (BoStreamError, KeyError, TypeError) as error:
+                self.manager.loads(snapshot.about, snapshot.model)
+            except Exception as error:  # of another release: anything may be missing
                 warnings.warn(
-                    f"Snapshot {snapshot.number} of campaign {self.name!r} is passed over, and "
-                    f"what came after the one before it is told again: {error}",
+                    f"Snapshot {snapshot.number} of the surrogate of campaign {self.name!r} cannot "
+                    "be used. No outcome is lost: the surrogate is restored from an earlier "
+                    f"snapshot or built again from all outcomes. {error}",
                     stacklevel=4,
                 )
                 continue
-            self._saved = self.learner.told
+            self._saved = self.manager.num_observed
             break
         else:
-            self.learner.forget()
+            self.manager.reset()
+            self._saved = 0
         self._snapshot = newest

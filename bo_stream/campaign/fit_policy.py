@@ -14,9 +14,9 @@ class FitPolicy:
     Attributes:
         every_step_until: Fit after every step up to this one.
         then_every: Fit after every so many steps from there on; 0 for never.
-        on_request: Fit also whenever the surrogate says that a fit is due
+        on_request: Fit also whenever the surrogate reports that a fit is due
             (`StreamingGP.refit_due`); with ``then_every=0``, only then.
-        max_evals: Most objective evaluations of a fit; None: until it gains no more.
+        max_evals: Maximum number of objective evaluations of a fit; None: until convergence.
         first_max_evals: The same for the fit to the initial design.
 
     Example:
@@ -36,7 +36,7 @@ class FitPolicy:
 
         Args:
             step: Number of the step.
-            requested: Whether the surrogate says that a fit is due.
+            requested: Whether the surrogate reports that a fit is due.
         """
         after = step - self.every_step_until
         planned = after <= 0 or (self.then_every > 0 and after % self.then_every == 0)

@@ -1,4 +1,4 @@
-"""What was told, as tensors: all of it for a new surrogate, the best of it for an acquisition."""
+"""Outcomes of a campaign as tensors."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-__all__ = ["Observed"]
+__all__ = ["Observations"]
 
 TOP, LATEST = 256, 64
 
 
 @dataclass(frozen=True)
-class Observed:
-    """Observations in the order they were told, as the surrogate sees them.
+class Observations:
+    """Outcomes in the order they were told, in the surrogate's coordinates. Immutable.
 
     Attributes:
         X: ``n x d``.
         Y: ``n x 1``, to be maximised.
         Yvar: ``n x 1``, or None where noise is learned.
-        batches: How many batches they came in.
+        batches: Number of batches.
     """
 
     X: Tensor
@@ -28,17 +28,18 @@ class Observed:
     Yvar: Tensor | None = None
     batches: int = 0
 
-    def after(self, X: Tensor, Y: Tensor, Yvar: Tensor | None) -> Observed:
-        """With one batch more."""
+    def extended(self, X: Tensor, Y: Tensor, Yvar: Tensor | None) -> Observations:
+        """The observations with one more batch."""
         noise = Yvar
         if self.Yvar is not None and Yvar is not None:
             noise = torch.cat([self.Yvar, Yvar])
-        return Observed(torch.cat([self.X, X]), torch.cat([self.Y, Y]), noise, self.batches + 1)
+        X, Y = torch.cat([self.X, X]), torch.cat([self.Y, Y])
+        return Observations(X, Y, noise, self.batches + 1)
 
     def candidates(self) -> Tensor:
-        """Points among which the best is: those of the highest outcomes, and the latest.
+        """Points that may be the best one: those of the highest outcomes, and the latest.
 
-        However many there are, it is a bounded number of them.
+        Their number is bounded whatever n is.
         """
         n = len(self.X)
         if n <= TOP + LATEST:

@@ -1,12 +1,13 @@
-"""Where to measure next: an acquisition function maximised over a box or over the rows of a pool.
+"""Maximising an acquisition function over a box, or over the rows of a pool.
 
-Acquisition functions are named (`acquisitions.build`, imported when one is needed) or are the
-user's own callables; trials under way are pending points for every one of them.
+Acquisition functions are named (`acquisitions.build`, imported when one is needed) or given as
+callables. Running trials are pending points for all of them.
 """
 
 from __future__ import annotations
 
 import inspect
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -20,41 +21,52 @@ from torch import Tensor
 
 from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.campaign.space import Box, Pool, Space
-from bo_stream.errors import InputError
+from bo_stream.errors import InputError, check_not_shadowed
 
-__all__ = ["Build", "Known", "Optimiser", "Propose", "Search", "design", "ranked"]
+__all__ = [
+    "AcquisitionBuilder",
+    "AcquisitionSearch",
+    "Optimiser",
+    "ProposalContext",
+    "ProposalRule",
+    "initial_design",
+    "rank_by_mean",
+]
 
 BASELINE = 64
-"""Observed points of the highest posterior mean that an acquisition function is told of."""
+"""Number of observed points, those of the highest posterior mean, in ``X_baseline``."""
 
 TARGETS = 1024
-"""Most places over which the variance is integrated, unless they are given."""
+"""Maximum number of points over which the variance is integrated, unless they are given."""
+
+SAME = 1e-3
+"""Points closer than this fraction of the box in every coordinate count as the same."""
 
 
-class Build(Protocol):
-    """What makes an acquisition function."""
+class AcquisitionBuilder(Protocol):
+    """Builds an acquisition function."""
 
-    def __call__(self, model: StreamingGP, **known: Any) -> AcquisitionFunction:
-        """Of the surrogate and what the campaign knows: ``X_baseline``, ``best_f``, ``X_pending``,
-        ``mc_points``.
+    def __call__(self, model: StreamingGP, **data: Any) -> AcquisitionFunction:
+        """An acquisition function of the surrogate and of those of ``X_baseline``, ``best_f``,
+        ``X_pending`` and ``mc_points`` that the callable has parameters for.
         """
         ...
 
 
 @dataclass(frozen=True)
 class Optimiser:
-    """How hard an acquisition function is maximised over a box.
+    """Effort of maximising an acquisition function over a box.
 
-    Less was tried: eight searches each with qUCB and qLogEI on WISKI with 1,000 nodes, for three
-    functions and two lengths of stream. With 6 starting points, or with 25 iterations, the worst of
-    qUCB's ended .1 standard deviations of the outcomes lower, with 256 raw samples as well .4. With
-    ``options={"maxiter": 50}`` none of qUCB's ended lower or took less time; qLogEI's took 15 %
-    less, and the worst ended .3 lower in the logarithm. So the defaults stay as they are.
+    Smaller settings were tried: eight searches each with qUCB and qLogEI on WISKI with 1,000 nodes,
+    for three functions and two lengths of stream. With 6 starting points or with 25 iterations, the
+    worst search with qUCB ended .1 standard deviations of the outcomes lower; with 256 raw samples
+    .4 lower. With ``options={"maxiter": 50}`` no search with qUCB ended lower or took less time;
+    those with qLogEI took 15 % less time, and the worst ended .3 lower in the logarithm.
 
     Attributes:
-        num_restarts: Starting points that `optimize_acqf` climbs from.
-        raw_samples: Random points out of which it chooses them.
-        options: Its further options.
+        num_restarts: Number of starting points of `optimize_acqf`.
+        raw_samples: Number of random points that the starting points are chosen from.
+        options: Further options of `optimize_acqf`.
     """
 
     num_restarts: int = 10
@@ -62,91 +74,95 @@ class Optimiser:
     options: Mapping[str, Any] | None = None
 
 
-def design(space: Space, seed: int, done: int, q: int, free: Tensor) -> Tensor:
-    """Points to begin with: ``q`` after ``done`` earlier ones.
+def initial_design(space: Space, seed: int, done: int, q: int, available: Tensor) -> Tensor:
+    """Points of the initial design: ``q`` after the ``done`` earlier ones.
 
     Args:
-        space: A box gives points of one Sobol sequence, ``q x d``; a pool places at random, ``q``
-            indices into ``free``.
-        seed: Of either.
-        done: How many have been given.
-        q: How many to give.
-        free: Rows of the pool that may be measured.
+        space: A box gives points of one Sobol sequence, ``q x d``; a pool gives random places, as
+            ``q`` indices into ``available``.
+        seed: Seed of the sequence or of the random places.
+        done: Number of earlier points.
+        q: Number of points.
+        available: Rows of the pool that may be measured.
     """
     if isinstance(space, Pool):
         generator = torch.Generator().manual_seed(seed + done)
-        return torch.randperm(len(free), generator=generator)[:q]
+        return torch.randperm(len(available), generator=generator)[:q]
     points = draw_sobol_samples(space.tensor_bounds, n=done + q, q=1, seed=seed)
     return points[done:, 0]
 
 
 @dataclass(frozen=True)
-class Known:
-    """What is known when the next trials are chosen.
+class ProposalContext:
+    """Points that matter for choosing the next trials.
 
     Attributes:
-        seen: ``n x d`` points observed, those that matter.
-        pending: ``n' x d`` points under way.
-        failed: ``n" x d`` points that gave no value.
-        free: Rows of the pool that may be measured.
+        observed: ``n x d`` observed points, the best one among them.
+        pending: ``n' x d`` points of running trials.
+        failed: ``n" x d`` points that gave no outcome.
+        available: Rows of the pool that may be measured.
     """
 
-    seen: Tensor
+    observed: Tensor
     pending: Tensor
     failed: Tensor
-    free: Tensor
+    available: Tensor
 
 
-class Propose(Protocol):
-    """What chooses the next trials, given a surrogate."""
+class ProposalRule(Protocol):
+    """Chooses the next trials, given a surrogate."""
 
-    def __call__(self, model: StreamingGP, q: int, known: Known) -> Tensor:
-        """``q x d`` points of a box, or ``q`` indices into the free places of a pool."""
+    def __call__(self, model: StreamingGP, q: int, context: ProposalContext) -> Tensor:
+        """``q x d`` points of a box, or ``q`` indices into the available rows of a pool."""
         ...
 
 
 @dataclass(frozen=True)
-class Search:
-    """The maximiser of an acquisition function.
+class AcquisitionSearch:
+    """Maximises an acquisition function.
 
     Attributes:
-        space: Where to look.
-        build: Makes the acquisition function.
-        optimiser: How hard to look, in a box.
-        targets: Places over which variance is integrated; None: the pool, or a Sobol sample.
-        baseline: Observed points of the highest posterior mean that the acquisition is told of.
+        space: Where to search.
+        build: Builds the acquisition function.
+        optimiser: Effort of a search over a box.
+        targets: Points over which the variance is integrated; None: the pool, or a Sobol sample.
+        baseline: Number of points in ``X_baseline``.
     """
 
     space: Space
-    build: Build
+    build: AcquisitionBuilder
     optimiser: Optimiser
     targets: Tensor | None = None
     baseline: int = BASELINE
 
-    def __call__(self, model: StreamingGP, q: int, known: Known) -> Tensor:
-        """The points, or indices into the free places."""
-        best, best_f = ranked(model, known.seen, self.baseline)
-        said = {"X_baseline": best, "best_f": best_f}
-        if len(known.pending):
-            said["X_pending"] = known.pending
-        acqf = _called(self.build, model, said, self._targets)
+    def __call__(self, model: StreamingGP, q: int, context: ProposalContext) -> Tensor:
+        """The points, or indices into the available rows of the pool."""
+        best, best_f = rank_by_mean(model, context.observed, self.baseline)
+        data = {"X_baseline": best, "best_f": best_f}
+        if len(context.pending):
+            data["X_pending"] = context.pending
+        acqf = _build(self.build, model, data, self._targets)
         if isinstance(self.space, Pool):
+            check_not_shadowed("acquisitions")
             from acquisitions import select_from_pool
 
-            return select_from_pool(acqf, self.space.points.to(best)[known.free], q)[0]
+            return select_from_pool(acqf, self.space.points.to(best)[context.available], q)[0]
         bounds = self.space.tensor_bounds.to(best)
-        X, _ = optimize_acqf(
-            acqf,
-            bounds,
-            q=q,
-            num_restarts=self.optimiser.num_restarts,
-            raw_samples=self.optimiser.raw_samples,
-            options=dict(self.optimiser.options or {}),
-        )
-        return elsewhere(bounds, X, known.failed)
+        with warnings.catch_warnings():
+            # some starting points end early: harmless, since the best of all is taken
+            warnings.filterwarnings("ignore", "Optimization failed", RuntimeWarning)
+            X, _ = optimize_acqf(
+                acqf,
+                bounds,
+                q=q,
+                num_restarts=self.optimiser.num_restarts,
+                raw_samples=self.optimiser.raw_samples,
+                options=dict(self.optimiser.options or {}),
+            )
+        return _replace_failed(bounds, X, context.failed)
 
     def _targets(self) -> Tensor:
-        """Places over which variance is integrated."""
+        """Points over which the variance is integrated."""
         if self.targets is not None:
             return self.targets
         if isinstance(self.space, Box):
@@ -157,25 +173,28 @@ class Search:
 
 
 @torch.no_grad()
-def ranked(model: StreamingGP, points: Tensor, size: int) -> tuple[Tensor, float]:
-    """The points of highest posterior mean, best first, and the best mean."""
+def rank_by_mean(model: StreamingGP, points: Tensor, size: int) -> tuple[Tensor, float]:
+    """The ``size`` points of highest posterior mean, best first, and the highest mean."""
     parts = points.split(size)
     means = torch.cat([model.posterior(part).mean.squeeze(-1) for part in parts])
     best = means.argsort(descending=True, stable=True)[:size]
     return points[best], float(means[best[0]])
 
 
-def _called(
-    build: Build, model: StreamingGP, known: dict[str, Any], targets: Callable[[], Tensor]
+def _build(
+    build: AcquisitionBuilder,
+    model: StreamingGP,
+    data: dict[str, Any],
+    targets: Callable[[], Tensor],
 ) -> AcquisitionFunction:
-    """The acquisition function; a callable of the user's gets what it has parameters for."""
+    """The acquisition function of a builder, given the data that it has parameters for."""
     parameters = inspect.signature(build).parameters.values()
     names = {p.name for p in parameters}
     takes_all = any(p.kind is p.VAR_KEYWORD for p in parameters)
-    given = build.keywords if isinstance(build, partial) else {}
-    if "mc_points" in names and "mc_points" not in given:
-        known["mc_points"] = targets()
-    wanted = {k: v for k, v in known.items() if (takes_all or k in names) and k not in given}
+    bound = build.keywords if isinstance(build, partial) else {}
+    if "mc_points" in names and "mc_points" not in bound:
+        data["mc_points"] = targets()
+    wanted = {k: v for k, v in data.items() if (takes_all or k in names) and k not in bound}
     acqf = build(model, **wanted)
     if not isinstance(acqf, AcquisitionFunction):
         raise InputError(
@@ -183,19 +202,15 @@ def _called(
             type(acqf).__name__,
             "Return one from the callable: (model, *, X_baseline, best_f, X_pending, mc_points).",
         )
-    if "X_pending" in known and "X_pending" not in wanted:
-        acqf.set_X_pending(known["X_pending"])
+    if "X_pending" in data and "X_pending" not in wanted:
+        acqf.set_X_pending(data["X_pending"])
     return acqf
 
 
-SAME = 1e-3
-"""Points closer than this share of the box, in every coordinate, count as the same."""
-
-
-def elsewhere(bounds: Tensor, X: Tensor, failed: Tensor) -> Tensor:
-    """Points like these, but for those that failed before: a random one for each of them."""
+def _replace_failed(bounds: Tensor, X: Tensor, failed: Tensor) -> Tensor:
+    """The points, with random ones in place of those at which a trial failed."""
     if not len(failed):
         return X
     low, high = bounds
-    near = ((X.unsqueeze(-2) - failed).abs() <= SAME * (high - low)).all(-1).any(-1)
-    return torch.where(near.unsqueeze(-1), low + (high - low) * torch.rand_like(X), X)
+    same = ((X.unsqueeze(-2) - failed).abs() <= SAME * (high - low)).all(-1).any(-1)
+    return torch.where(same.unsqueeze(-1), low + (high - low) * torch.rand_like(X), X)

@@ -1,4 +1,4 @@
-"""Choosing the next trials: spread over the space to begin with, then what a search proposes."""
+"""Proposing trials: an initial design, then the maximisers of an acquisition function."""
 
 from __future__ import annotations
 
@@ -6,78 +6,76 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bo_stream.campaign.campaign_state import Books
-from bo_stream.campaign.proposals import Known, Propose, design
-from bo_stream.campaign.randomness import Draws, drawn, proposing
+from bo_stream.campaign.campaign_state import CampaignState
+from bo_stream.campaign.proposals import ProposalContext, ProposalRule, initial_design
+from bo_stream.campaign.randomness import proposing
 from bo_stream.campaign.records import Row
 from bo_stream.campaign.settings import Settings
 from bo_stream.campaign.space import Pool
-from bo_stream.campaign.trials import Ledger
+from bo_stream.campaign.trials import TrialHistory
 from bo_stream.errors import InputError
 
-__all__ = ["Chooser"]
+__all__ = ["Proposer"]
 
 
-class Chooser:
-    """Chooses trials; the same ones for the same books.
+class Proposer:
+    """Proposes trials; the same ones for the same state.
 
     Args:
-        settings: Of the campaign.
-        propose: Chooses once there is a surrogate.
-        like: What tensors are like.
-
-    Attributes:
-        draws: Torch's generators as the last choice left them; None before the first.
+        settings: Settings of the campaign.
+        rule: Chooses once there is a surrogate.
+        like: A tensor on the device to use.
     """
 
-    def __init__(self, settings: Settings, propose: Propose, like: Tensor) -> None:
-        self.settings, self._propose, self._device = settings, propose, like.device
-        self.draws: Draws | None = None
+    def __init__(self, settings: Settings, rule: ProposalRule, like: Tensor) -> None:
+        self.settings, self._rule, self._device = settings, rule, like.device
 
-    def choose(self, books: Books, q: int, row: Row) -> tuple[np.ndarray, list[int] | None]:
-        """The next trials: inputs in the user's units, and places in a pool.
+    def propose(
+        self, state: CampaignState, q: int, row: Row
+    ) -> tuple[np.ndarray, list[int] | None]:
+        """The next trials: inputs in the user's units, and rows of the pool in a pool.
 
         Args:
-            books: What is known.
-            q: How many.
-            row: Whose ``acquisition_seconds`` are added to.
+            state: Current state of the campaign.
+            q: Number of trials.
+            row: Receives ``acquisition_seconds``.
 
         Raises:
             InputError: if a pool has fewer places left.
         """
-        s, space, ledger = self.settings, self.settings.space, books.ledger
-        free = self.free(ledger)
-        if isinstance(space, Pool) and len(free) < q:
+        s, space, history = self.settings, self.settings.space, state.history
+        available = self.available(history)
+        if isinstance(space, Pool) and len(available) < q:
             raise InputError(
                 f"{q} places that may still be measured",
-                f"{len(free)}",
+                f"{len(available)}",
                 "Ask for fewer, or use Pool(..., repeats=True).",
             )
-        seeded = proposing(s.seed, ledger.asks, self._device)
+        seeded = proposing(s.seed, history.num_asks, self._device)
         with seeded, row.timed("acquisition_seconds"):
-            model = books.learner.model
+            model = state.manager.model
             if model is None:
-                done = sum(trial.ask is not None for trial in ledger.trials.values())
-                chosen = design(space, s.seed, done, q, free)
+                done = sum(trial.ask is not None for trial in history.trials.values())
+                chosen = initial_design(space, s.seed, done, q, available)
             else:
-                if books.store.durable:
-                    model.refresh()  # so that a campaign that was resumed goes on bit for bit
-                pending = books.points(ledger.of("running"))
-                failed = books.points(ledger.of("failed"))
-                known = Known(books.observed.candidates(), pending, failed, free)
-                chosen = self._propose(model, q, known)
-            self.draws = drawn(self._device)
+                if state.store.durable:
+                    model.refresh()  # so that a resumed campaign goes on bit for bit
+                pending = state.points(history.with_status("running"))
+                failed = state.points(history.with_status("failed"))
+                observed = state.observations.candidates()
+                context = ProposalContext(observed, pending, failed, available)
+                chosen = self._rule(model, q, context)
         if isinstance(space, Pool):
-            places = [int(free[i]) for i in chosen]
+            places = [int(available[i]) for i in chosen]
             return space.place_values[places], places
-        return space.decoded(chosen), None
+        return space.decode(chosen), None
 
-    def free(self, ledger: Ledger) -> Tensor:
-        """Rows of the pool that may be measured."""
+    def available(self, history: TrialHistory) -> Tensor:
+        """Rows of the pool that may be measured; empty in a box."""
         space = self.settings.space
         if not isinstance(space, Pool):
             return torch.empty(0, dtype=torch.long)
         free = torch.ones(len(space.place_values), dtype=torch.bool)
-        trials = ledger.trials.values()
+        trials = history.trials.values()
         free[[t.place for t in trials if not (space.repeats and t.status == "told")]] = False
         return free.nonzero().squeeze(-1)

@@ -1,11 +1,11 @@
-"""Records of a run: rows with timings, tables, and what is needed to read them later."""
+"""Rows with timings, tables on disk, and the environment that they were made in."""
 
 from __future__ import annotations
 
 import json
 import platform
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from os import PathLike
@@ -15,71 +15,76 @@ from typing import Any
 import pandas as pd
 import torch
 
-__all__ = ["Row", "environment", "write_table"]
+__all__ = ["Clock", "Row", "clock", "environment", "write_table"]
 
 _PACKAGES = ("bo_stream", "torch", "botorch", "gpytorch", "linear_operator", "numpy", "pandas")
 
 
+Clock = Callable[[], tuple[float, float]]
+"""Returns wall-clock seconds and processor seconds."""
+
+
+def clock() -> tuple[float, float]:
+    """Seconds of the wall clock, and of processor time of all threads of this process."""
+    return time.perf_counter(), time.process_time()
+
+
 class Row(dict[str, Any]):
-    """One row under construction, its columns in a fixed order.
+    """One row of a table under construction, with its columns in a fixed order.
 
     Args:
-        columns: Names of the columns; a column never set is NaN, seconds and counts start at 0.
+        columns: Names of the columns. Seconds and counts start at 0, all others at NaN.
+        clock: Returns wall-clock seconds and processor seconds.
 
     Attributes:
-        processor: Seconds of processor time, those of all threads of this process, by the column
-            that has the seconds of the clock.
+        processor: Processor seconds of every column of seconds.
     """
 
-    def __init__(self, columns: Iterable[str]) -> None:
-        counted = ("_seconds", "_evaluations")
-        super().__init__({name: 0 if name.endswith(counted) else float("nan") for name in columns})
+    def __init__(self, columns: Iterable[str], clock: Clock = clock) -> None:
+        counts = ("_seconds", "_evaluations")
+        super().__init__({name: 0 if name.endswith(counts) else float("nan") for name in columns})
         self._seconds = [name for name in self if name.endswith("_seconds")]
         self.processor: dict[str, float] = {}
-
-    def copy(self) -> Row:
-        """A row of its own with the same entries."""
-        other = Row(())
-        other.update(self)
-        other._seconds, other.processor = self._seconds, dict(self.processor)
-        return other
+        self._clock = clock
 
     @contextmanager
     def timed(self, column: str) -> Iterator[None]:
-        """Add the seconds spent inside to a column, unless what is inside fails."""
-        start, cpu = time.perf_counter(), time.process_time()
+        """Add the seconds of the block to a column."""
+        wall, processor = self._clock()
         yield
-        self[column] = self.get(column, 0) + time.perf_counter() - start
-        self._add(column, time.process_time() - cpu)
+        self._add(column, wall, processor)
 
     @contextmanager
     def rest(self, column: str) -> Iterator[None]:
-        """Add those seconds spent inside that no column got there, unless what is inside fails.
+        """Add those seconds of the block to a column that no other column received.
 
-        Seconds under a name that is no column of the row (``store_seconds``, in a study) are among
-        those added, so that no time is lost.
+        Seconds under a name that is not a column of the row (``store_seconds``, in a study) count
+        as not received, so that no time is lost.
         """
-        start, before = time.perf_counter(), self._spent
-        cpu, known = time.process_time(), sum(self.processor.values())
+        wall, processor = self._clock()
+        before, processor_before = self._sum(), sum(self.processor.values())
         yield
-        self[column] += time.perf_counter() - start - (self._spent - before)
-        new = sum(self.processor.values()) - known
-        self._add(column, time.process_time() - cpu - new)
+        received = self._sum() - before
+        self._add(
+            column, wall + received, processor + sum(self.processor.values()) - processor_before
+        )
 
     def spent_on(self, columns: Iterable[str]) -> float:
-        """Seconds of processor time that are in these columns."""
+        """Processor seconds of some columns together."""
         return sum(self.processor.get(column, 0.0) for column in columns)
 
-    def _add(self, column: str, seconds: float) -> None:
-        self.processor[column] = self.processor.get(column, 0.0) + seconds
+    def _add(self, column: str, wall: float, processor: float) -> None:
+        """Add what has passed since two readings of the clock."""
+        now, processor_now = self._clock()
+        self[column] = self.get(column, 0) + now - wall
+        self.processor[column] = self.processor.get(column, 0.0) + processor_now - processor
 
-    @property
-    def _spent(self) -> float:
+    def _sum(self) -> float:
         return float(sum(self[name] for name in self._seconds))
 
 
 def environment() -> dict[str, Any]:
-    """Versions, threads and processor: what a timing means nothing without."""
+    """Versions, threads and processor, which a timing depends on."""
     return {
         "versions": {"python": platform.python_version(), **{p: _version(p) for p in _PACKAGES}},
         "torch_threads": torch.get_num_threads(),
@@ -90,9 +95,9 @@ def environment() -> dict[str, Any]:
 
 
 def write_table(table: pd.DataFrame, path: str | PathLike[str], about: dict[str, Any]) -> None:
-    """Write a table as CSV and, beside it under the suffix ``.json``, how it came about.
+    """Write a table as CSV and, beside it with the suffix ``.json``, facts about it.
 
-    Folders are made where they are missing.
+    Missing folders are created.
     """
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -108,7 +113,7 @@ def _version(package: str) -> str | None:
 
 
 def _cpu() -> str:
-    """The processor's name, as well as it can be known."""
+    """Name of the processor, if it can be read."""
     try:
         for line in Path("/proc/cpuinfo").read_text().splitlines():
             if line.startswith("model name"):

@@ -1,53 +1,56 @@
-"""What a campaign is begun with, as plain data; and what is chosen for those who do not choose."""
+"""Settings of a campaign as plain data, and their defaults."""
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+import warnings
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
-from typing import Any, Literal, cast
+from typing import Any, cast
+
+import torch
 
 from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.campaign.fit_policy import FitPolicy
-from bo_stream.campaign.proposals import Build, Optimiser
-from bo_stream.campaign.space import Space, space_from
-from bo_stream.errors import InputError, StateError
+from bo_stream.campaign.goals import GOALS, Goal
+from bo_stream.campaign.proposals import AcquisitionBuilder, Optimiser
+from bo_stream.campaign.space import Space, space_from_dict
+from bo_stream.errors import InputError, StateError, check_not_shadowed
 from bo_stream.surrogates.registry import FAMILIES, in_loops, surrogate
 
-__all__ = ["GOALS", "SCHEDULE", "Goal", "Named", "Settings"]
+__all__ = ["SCHEDULE", "NamedChoice", "Settings"]
 
-Goal = Literal["maximise", "minimise", "learn"]
-GOALS = ("maximise", "minimise", "learn")
 SETTINGS_VERSION = 1
 
 SCHEDULE = FitPolicy(every_step_until=50, then_every=10)
-"""Hyperparameters are fitted before an `ask` if there are new outcomes, or after the first fifty
-batches told if there are ten new batches."""
+"""Default schedule: fit before an `ask` if there are new outcomes; after the first fifty batches,
+if there are ten new batches."""
 
 FEW = 500
-"""Observations up to which an exact Gaussian process is as quick as any stream."""
+"""Observations up to which an exact Gaussian process is as fast as any streaming one."""
 
-Named = str | Mapping[str, Any]
+NamedChoice = str | Mapping[str, Any]
 """A name, or a mapping of ``name`` and options."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """All that a campaign is begun with.
+    """All settings of a campaign.
 
     Attributes:
-        space: Where it may measure.
+        space: Where the campaign may measure.
         goal: ``maximise``, ``minimise`` or ``learn``.
         surrogate: Name and options of a family; None for a callable, which no store can hold.
-        acquisition: Likewise.
-        seed: Of its designs and of every search for the next points.
-        initial: Outcomes to wait for before there is a surrogate.
+        acquisition: Name and options of an acquisition function; None for a callable.
+        seed: Seed of designs and of every search for the next points.
+        initial: Number of outcomes from which a surrogate is built.
         fit: When hyperparameters are fitted.
-        optimiser: How hard acquisition functions are maximised.
-        targets: Places over which ``learn`` integrates variance, in the user's units; None: all of
-            the space.
-        restandardise: Whether outcomes are standardised anew, by all of them, before each fit.
+        optimiser: How acquisition functions are maximised.
+        targets: Points over which ``learn`` integrates the variance, in the user's units; None: the
+            whole space.
+        restandardise: Whether outcomes are standardised again, by all of them, before each fit.
+        budget: Number of trials in all; None: no limit.
     """
 
     space: Space
@@ -60,137 +63,167 @@ class Settings:
     optimiser: Optimiser = field(default_factory=Optimiser)
     targets: list[list[float]] | None = None
     restandardise: bool = True
+    budget: int | None = None
 
     def __post_init__(self) -> None:
         if self.goal not in GOALS:
             raise InputError(f"a goal, one of {', '.join(GOALS)}", repr(self.goal), "Choose one.")
         if self.initial < 2:
-            raise InputError("initial >= 2", f"{self.initial}", "They standardise outcomes.")
+            raise InputError(
+                "initial >= 2", f"{self.initial}", "Two outcomes are needed to standardise them."
+            )
 
     @classmethod
-    def chosen(
+    def from_arguments(
         cls,
         space: Space,
         goal: Goal,
-        surrogate: Named | Callable[..., StreamingGP] | None,
-        acquisition: Named | Build | None,
-        budget: int | None,
-        seed: int | None,
-        initial: int | None,
-        fit: FitPolicy,
-        optimiser: Optimiser | None,
+        *,
+        surrogate: NamedChoice | Callable[..., StreamingGP] | None = None,
+        acquisition: NamedChoice | AcquisitionBuilder | None = None,
+        budget: int | None = None,
+        seed: int | None = None,
+        initial: int | None = None,
+        fit: FitPolicy = SCHEDULE,
+        optimiser: Optimiser | None = None,
         targets: list[list[float]] | None = None,
-    ) -> tuple[Settings, Callable[..., StreamingGP] | None, Build | None]:
-        """What a user says, with defaults for what is left out; and the callables among it.
+    ) -> Settings:
+        """Settings from a user's arguments, with defaults for those left out.
 
         Raises:
-            InputError: for settings that cannot be.
+            InputError: for invalid settings.
         """
-        family, make = _as_named(surrogate, _default_surrogate(space, budget))
-        rule, build = _as_named(acquisition, _default_acquisition(goal))
+        if budget is not None and (type(budget) is not int or budget < 1):
+            raise InputError(
+                "budget, an integer of 1 or more", repr(budget), "Leave it out for no limit."
+            )
         settings = cls(
             space,
             goal,
-            family,
-            rule,
+            _as_named(surrogate, _default_surrogate(space, budget)),
+            _as_named(acquisition, "nipv" if goal == "learn" else "qlogei"),
             secrets.randbits(31) if seed is None else seed,
             _default_initial(space, budget) if initial is None else initial,
             fit,
             optimiser or Optimiser(),
             targets,
+            budget=budget,
         )
-        settings.make_surrogate(make), settings.build_acquisition(build)  # refused now, if ever
-        return settings, make, build
+        settings.make_surrogate(surrogate), settings.build_acquisition(acquisition)  # or refuse
+        return settings
 
     @property
     def sign(self) -> float:
-        """What outcomes are multiplied by, so that more is better."""
+        """Factor of outcomes that makes larger ones better."""
         return -1.0 if self.goal == "minimise" else 1.0
 
-    def described(self) -> dict[str, Any]:
-        """All of it as plain data."""
-        return {
-            "version": SETTINGS_VERSION,
-            "space": self.space.described(),
-            "goal": self.goal,
-            "surrogate": None if self.surrogate is None else dict(self.surrogate),
-            "acquisition": None if self.acquisition is None else dict(self.acquisition),
-            "seed": self.seed,
-            "initial": self.initial,
-            "fit": asdict(self.fit),
-            "optimiser": asdict(self.optimiser),
-            "targets": self.targets,
-            "restandardise": self.restandardise,
-        }
+    def to_dict(self) -> dict[str, Any]:
+        """The settings as plain data."""
+        plain = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        named = {name: plain[name] and dict(plain[name]) for name in ("surrogate", "acquisition")}
+        nested = {"fit": asdict(self.fit), "optimiser": asdict(self.optimiser)}
+        space = {"space": self.space.to_dict()}
+        return {"version": SETTINGS_VERSION, **plain, **named, **nested, **space}
 
-    def going_on(self, found: Settings, name: str) -> Settings:
-        """The settings that a campaign was begun with, if these are of the same one.
+    @classmethod
+    def from_dict(cls, plain: Mapping[str, Any]) -> Settings:
+        """Settings from what `to_dict` returned, in this release or an earlier one.
+
+        Raises:
+            StateError: for settings of a newer release.
+        """
+        rest = {k: v for k, v in plain.items() if k != "version"}
+        try:
+            if plain["version"] != SETTINGS_VERSION:
+                raise ValueError(f"version {plain['version']}")
+            rest["space"] = space_from_dict(rest["space"])
+            rest["fit"] = FitPolicy(**rest["fit"])
+            rest["optimiser"] = Optimiser(**rest["optimiser"])
+            return cls(**rest)
+        except (KeyError, TypeError, ValueError) as error:
+            raise StateError(
+                f"settings of version {SETTINGS_VERSION}",
+                f"others ({error})",
+                "Open the campaign with the release of bo_stream that created it, or a newer one.",
+            ) from error
+
+    def continued_from(self, stored: Settings, name: str, given: Collection[str]) -> Settings:
+        """The stored settings of a campaign, with these settings' budget if they have one.
+
+        Args:
+            stored: Settings in the store.
+            name: Name of the campaign.
+            given: Names of the settings that the user gave. A warning names those that differ from
+                the stored ones, which stay in use.
 
         Raises:
             StateError: for another space or goal.
         """
-        mine, theirs = self.described(), found.described()
+        mine, theirs = self.to_dict(), stored.to_dict()
         for part in ("space", "goal"):
             if mine[part] != theirs[part]:
                 raise StateError(
-                    f"another name, or the {part} that campaign {name!r} was begun with",
+                    f"the {part} that campaign {name!r} was created with",
                     f"another {part}",
                     "Choose another name, or use Campaign.resume.",
                 )
-        return found
+        for part in given:
+            if mine[part] != theirs[part]:
+                warnings.warn(
+                    f"Campaign {name!r} continues with the {part} it was created with, "
+                    f"{_shown(theirs[part])}; {_shown(mine[part])} is ignored. "
+                    "Choose another name to start a new campaign.",
+                    stacklevel=4,
+                )
+        return replace(stored, budget=self.budget or stored.budget)
 
-    @classmethod
-    def read(cls, plain: Mapping[str, Any]) -> Settings:
-        """Settings as `described` gave them.
+    def make_surrogate(self, given: Any = None) -> Callable[..., StreamingGP]:
+        """What builds the surrogate: the callable or name given, or the stored name.
 
         Raises:
-            StateError: for those of another version.
+            InputError: for names and options that no surrogate has.
         """
-        if plain.get("version") != SETTINGS_VERSION:
-            raise StateError(
-                f"a campaign of version {SETTINGS_VERSION}",
-                f"one of version {plain.get('version')}",
-                "Open it with the release of bo_stream that began it.",
-            )
-        rest = {k: v for k, v in plain.items() if k != "version"}
-        rest["space"] = space_from(rest["space"])
-        rest["fit"] = FitPolicy(**rest["fit"])
-        rest["optimiser"] = Optimiser(**rest["optimiser"])
-        return cls(**rest)
+        if callable(given):
+            return given
+        choice = _as_named(given, None) if given is not None else self.surrogate
+        if choice is None:
+            raise _missing_callable("surrogate")
+        options = dict(choice)
+        name = _checked_name(options.pop("name"), FAMILIES, "surrogate")
+        make: Callable[..., StreamingGP] = partial(surrogate, name, **in_loops(name, options))
+        bounds, X = self.space.tensor_bounds, torch.empty(0, self.space.dim, dtype=torch.float64)
+        make(X, X[:, :1], bounds=bounds, outcome_transform=None)  # refuses invalid options now
+        return make
 
-    def make_surrogate(self, own: Callable[..., StreamingGP] | None) -> Callable[..., StreamingGP]:
-        """What makes the surrogate: the user's callable, or the family named."""
-        if own is not None:
-            return own
-        if self.surrogate is None:
-            raise _needs("surrogate")
-        options = dict(self.surrogate)
-        name = _known(options.pop("name"), FAMILIES, "surrogate")
-        return partial(surrogate, name, **in_loops(name, options))
+    def build_acquisition(self, given: Any = None) -> AcquisitionBuilder:
+        """What builds the acquisition function: the callable or name given, or the stored name."""
+        if callable(given):
+            return cast(AcquisitionBuilder, given)
+        choice = _as_named(given, None) if given is not None else self.acquisition
+        if choice is None:
+            raise _missing_callable("acquisition")
+        check_not_shadowed("acquisitions")
+        from acquisitions.build import NAMES, build  # not at the top: it imports bo_stream
 
-    def build_acquisition(self, own: Build | None) -> Build:
-        """What makes the acquisition function: the user's callable, or the one named."""
-        if own is not None:
-            return own
-        if self.acquisition is None:
-            raise _needs("acquisition")
-        from acquisitions.build import NAMES, build  # here: acquisitions stand on bo_stream
-
-        options = dict(self.acquisition)
-        name = _known(options.pop("name"), NAMES, "acquisition function")
+        options = dict(choice)
+        name = _checked_name(options.pop("name"), NAMES, "acquisition function")
         return partial(build, name, **options)
 
 
-def _as_named(choice: Any, default: str) -> tuple[Mapping[str, Any] | None, Any]:
-    """A choice as name and options, or as a callable."""
+def _shown(setting: Any) -> str:
+    return "a callable" if setting is None else str(setting)
+
+
+def _as_named(choice: Any, default: str | None) -> Mapping[str, Any] | None:
+    """A choice as name and options; None for a callable."""
     if choice is None:
-        return {"name": default}, None
+        return {"name": default}
     if isinstance(choice, str):
-        return {"name": choice}, None
+        return {"name": choice}
     if isinstance(choice, Mapping) and "name" in choice:
-        return dict(choice), None
+        return dict(choice)
     if callable(choice):
-        return None, choice
+        return None
     raise InputError(
         "a name, a mapping of name and options, or a callable",
         repr(choice),
@@ -199,29 +232,24 @@ def _as_named(choice: Any, default: str) -> tuple[Mapping[str, Any] | None, Any]
 
 
 def _default_surrogate(space: Space, budget: int | None) -> str:
-    """The family by dimension and budget.
+    """The default family.
 
-    On up to three inputs a grid costs the same at every step; below a few hundred observations an
-    exact process is as quick and needs no grid. With more inputs nodes at the data are an exact
-    process as long as there are few of them, and cost the same at every step from then on.
+    With up to three inputs, a step of a grid costs the same at any number of observations; with few
+    observations an exact process is as fast and needs no grid. With more inputs, nodes at the data
+    are an exact process while they are few, and a step has a constant cost from then on.
     """
     if budget is not None and budget <= FEW:
         return "exact"
     return "wiski" if space.dim <= 3 else "node_wiski"
 
 
-def _default_acquisition(goal: str) -> str:
-    """The acquisition by goal."""
-    return "nipv" if goal == "learn" else "qlogei"
-
-
 def _default_initial(space: Space, budget: int | None) -> int:
-    """Outcomes to begin with: two for each input and two more, at most a third of the budget."""
+    """Two outcomes for each input and two more, but at most a third of the budget."""
     wanted = 2 * space.dim + 2
     return wanted if budget is None else max(2, min(wanted, budget // 3))
 
 
-def _known(name: Any, names: Iterable[str], what: str) -> str:
+def _checked_name(name: Any, names: Iterable[str], what: str) -> str:
     if name not in names:
         raise InputError(
             f"the name of a {what}, one of {', '.join(names)}", repr(name), "Choose one of these."
@@ -229,9 +257,9 @@ def _known(name: Any, names: Iterable[str], what: str) -> str:
     return cast(str, name)
 
 
-def _needs(what: str) -> InputError:
+def _missing_callable(what: str) -> InputError:
     return InputError(
-        f"the {what}, which was a callable when the campaign was begun",
+        f"the {what}, a callable that the store cannot hold",
         "none",
-        f"Hand it over again: Campaign.resume(url, name, {what}=...).",
+        f"Give it again: Campaign.resume(url, name, {what}=...).",
     )

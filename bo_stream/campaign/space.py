@@ -1,7 +1,7 @@
 """Where a campaign may measure: a box of named inputs, or the rows of a table.
 
-Users speak in their own units and in pandas; surrogates get tensors, in which an input on a
-logarithmic scale stands as its logarithm.
+Users give inputs in their own units as pandas frames. Surrogates are given tensors, in which an
+input on a logarithmic scale is replaced by its logarithm.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from torch import Tensor
 
 from bo_stream.errors import BoundsError, InputError, UnsupportedError
 
-__all__ = ["RESERVED", "Box", "Pool", "Space", "numbers", "space_from"]
+__all__ = ["RESERVED", "Box", "Pool", "Space", "numbers", "space_from_dict"]
 
 RESERVED = ("trial", "y", "yvar", "status", "reason", "ask", "place", "mean", "sd")
-"""Names of a campaign's own columns."""
+"""Names of columns that a campaign itself uses."""
 
 
 @dataclass(frozen=True)
@@ -30,11 +30,11 @@ class Box:
 
     Args:
         bounds: Lower and upper bound of each input, by name, in the user's units.
-        log: Inputs on a logarithmic scale; their bounds are positive.
+        log: Inputs on a logarithmic scale; their bounds have to be positive.
         units: Units by name, for labels.
 
     Raises:
-        InputError: on names, bounds or scales that cannot be.
+        InputError: for invalid names, bounds or scales.
 
     Example:
         >>> box = Box({"pressure": (1.0, 10.0), "rate": (1e-4, 0.1)}, log=["rate"])
@@ -59,34 +59,34 @@ class Box:
                 raise InputError(
                     f"positive bounds for {name!r}, which is on a logarithmic scale",
                     f"{self.bounds[name]}",
-                    "Raise the lower bound, or leave the input on its own scale.",
+                    "Raise the lower bound, or leave the input out of log.",
                 )
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The inputs, in order."""
+        """Names of the inputs, in order."""
         return tuple(self.bounds)
 
     @property
     def dim(self) -> int:
-        """How many inputs."""
+        """Number of inputs."""
         return len(self.bounds)
 
     @property
     def tensor_bounds(self) -> Tensor:
-        """``2 x d``, logarithms where the scale is logarithmic."""
-        return self.encoded(np.array(list(self.bounds.values())).T)
+        """Bounds, ``2 x d``, as logarithms where the scale is logarithmic."""
+        return self.encode(np.array(list(self.bounds.values())).T)
 
-    def encoded(self, values: np.ndarray) -> Tensor:
-        """Rows of numbers in the user's units as ``n x d`` points, within the bounds."""
+    def encode(self, values: np.ndarray) -> Tensor:
+        """Points ``n x d`` from rows of inputs in the user's units."""
         X = np.array(values, dtype=np.float64).reshape(-1, self.dim)
         for i, name in enumerate(self.names):
             if name in self.log:
                 X[:, i] = np.log(X[:, i])
         return torch.from_numpy(X)
 
-    def decoded(self, X: Tensor) -> np.ndarray:
-        """Points in the user's units, none beyond the bounds."""
+    def decode(self, X: Tensor) -> np.ndarray:
+        """Rows of inputs in the user's units, clipped to the bounds, from points."""
         values = X.detach().cpu().double().numpy().copy()
         for i, (name, (low, high)) in enumerate(self.bounds.items()):
             column = np.exp(values[:, i]) if name in self.log else values[:, i]
@@ -94,11 +94,11 @@ class Box:
         return values
 
     def values(self, frame: pd.DataFrame) -> np.ndarray:
-        """The inputs of a frame, checked, in the user's units: ``n x d``.
+        """Inputs of a frame in the user's units, ``n x d``.
 
         Raises:
-            InputError: on columns that are missing or hold no finite numbers.
-            BoundsError: on points outside.
+            InputError: for missing columns, or values that are not finite numbers.
+            BoundsError: for inputs outside the bounds.
         """
         columns = [numbers(frame, name) for name in self.names]
         values = np.stack(columns, -1) if columns else np.empty((len(frame), 0))
@@ -108,12 +108,12 @@ class Box:
                 raise BoundsError(
                     f"{name!r} between {low:g} and {high:g}",
                     f"{values[outside, i][0]:g}",
-                    "Give points inside the box, in its units.",
+                    "Give inputs inside the bounds, in their units.",
                 )
         return values
 
-    def described(self) -> dict[str, Any]:
-        """All of it as plain data, for a store."""
+    def to_dict(self) -> dict[str, Any]:
+        """The space as plain data."""
         return {
             "kind": "box",
             "bounds": [[name, *pair] for name, pair in self.bounds.items()],
@@ -124,16 +124,16 @@ class Box:
 
 @dataclass(frozen=True)
 class Pool:
-    """Rows of a table that can be measured, each with coordinates as named inputs.
+    """Places that can be measured, given as rows of a table.
 
     Args:
-        table: One row a place; its index names the places and has no duplicates.
-        inputs: Columns that are coordinates; all numeric ones if left out.
+        table: One row per place. Its index names the places and has no duplicates.
+        inputs: Columns with the inputs; by default all numeric columns.
         repeats: Whether a place may be measured more than once.
         units: Units by name, for labels.
 
     Raises:
-        InputError: on tables or columns that cannot be.
+        InputError: for an invalid table or column.
 
     Example:
         >>> table = pd.DataFrame({"east": [0.0, 1.0, 2.0], "north": [1.0, 0.0, 1.0]})
@@ -155,8 +155,8 @@ class Pool:
         _check_names(self.names, (), self.units)
         if len(self.table) < 2 or not self.table.index.is_unique:
             raise InputError(
-                "a table of at least two rows whose index names each place once",
-                f"{len(self.table)} rows, {self.table.index.nunique()} names",
+                "a table of at least two rows whose index has no duplicates",
+                f"{len(self.table)} rows with {self.table.index.nunique()} index values",
                 "Use reset_index(), or drop duplicates.",
             )
         values = np.stack([numbers(self.table, name) for name in self.names], -1)
@@ -164,53 +164,55 @@ class Pool:
         for name, column in zip(self.names, values.T, strict=True):
             if column.min() == column.max():
                 raise InputError(
-                    f"places that differ in {name!r}", f"{column[0]:g} throughout", "Leave it out."
+                    f"places that differ in {name!r}",
+                    f"{column[0]:g} for all",
+                    "Leave that column out.",
                 )
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The inputs, in order."""
+        """Names of the inputs, in order."""
         return tuple(cast("Sequence[str]", self.inputs))
 
     @property
     def dim(self) -> int:
-        """How many inputs."""
+        """Number of inputs."""
         return len(self.names)
 
     @property
     def points(self) -> Tensor:
-        """``N x d``, every place."""
+        """All places as points, ``N x d``."""
         return torch.from_numpy(self.place_values.copy())
 
     @property
     def place_values(self) -> np.ndarray:
-        """``N x d``, every place."""
+        """Inputs of all places, ``N x d``."""
         return cast(np.ndarray, self._values)  # type: ignore[attr-defined]
 
     @property
     def tensor_bounds(self) -> Tensor:
-        """``2 x d``, the smallest box around all places."""
+        """Bounds of the smallest box around all places, ``2 x d``."""
         return torch.stack([self.points.amin(0), self.points.amax(0)])
 
-    def encoded(self, values: np.ndarray) -> Tensor:
-        """Rows of coordinates as ``n x d`` points."""
+    def encode(self, values: np.ndarray) -> Tensor:
+        """Points ``n x d`` from rows of inputs."""
         return torch.from_numpy(np.array(values, dtype=np.float64).reshape(-1, self.dim))
 
     def values(self, frame: pd.DataFrame) -> np.ndarray:
-        """The coordinates of a frame, checked: ``n x d``.
+        """Inputs of a frame, ``n x d``.
 
         Raises:
-            InputError, BoundsError: on columns or points that do not fit.
+            InputError, BoundsError: for invalid columns or inputs.
         """
         low, high = self.place_values.min(0), self.place_values.max(0)
         box = Box(dict(zip(self.names, zip(low, high, strict=True), strict=True)))
         return box.values(frame)
 
     def places(self, frame: pd.DataFrame) -> list[int]:
-        """Row numbers of the places that a frame names in its column ``place``, or by coordinates.
+        """Row numbers of the places in a frame, named in its column ``place`` or by their inputs.
 
         Raises:
-            InputError: for places that the table does not have.
+            InputError: for places that are not in the pool.
         """
         if "place" in frame:
             found = self.table.index.get_indexer(pd.Index(frame["place"]))
@@ -222,12 +224,12 @@ class Pool:
             unknown = [str(tuple(row)) for row, i in zip(values, found, strict=True) if i < 0]
         if unknown:
             raise InputError(
-                "places of the pool", ", ".join(unknown[:5]), "Name them by the table's index."
+                "places of the pool", ", ".join(unknown[:5]), "Use the names in the table's index."
             )
         return [int(i) for i in found]
 
-    def described(self) -> dict[str, Any]:
-        """All of it as plain data, for a store."""
+    def to_dict(self) -> dict[str, Any]:
+        """The space as plain data."""
         return {
             "kind": "pool",
             "names": list(self.names),
@@ -241,27 +243,27 @@ class Pool:
 Space = Box | Pool
 
 
-def space_from(described: Mapping[str, Any]) -> Space:
-    """The space that `described` gave as plain data."""
-    if described["kind"] == "box":
-        bounds = {name: (low, high) for name, low, high in described["bounds"]}
-        return Box(bounds, described["log"], described["units"])
-    values = np.array(described["values"], dtype=np.float64)
-    table = pd.DataFrame(values, pd.Index(described["places"]), described["names"])
-    return Pool(table, described["names"], described["repeats"], described["units"])
+def space_from_dict(to_dict: Mapping[str, Any]) -> Space:
+    """The space whose `to_dict` returned this plain data."""
+    if to_dict["kind"] == "box":
+        bounds = {name: (low, high) for name, low, high in to_dict["bounds"]}
+        return Box(bounds, to_dict["log"], to_dict["units"])
+    values = np.array(to_dict["values"], dtype=np.float64)
+    table = pd.DataFrame(values, pd.Index(to_dict["places"]), to_dict["names"])
+    return Pool(table, to_dict["names"], to_dict["repeats"], to_dict["units"])
 
 
 def numbers(frame: pd.DataFrame, name: str) -> np.ndarray:
     """A column of finite numbers.
 
     Raises:
-        InputError: if it is missing, or holds anything else.
+        InputError: if it is missing, or has other values.
     """
     if name not in frame:
         raise InputError(
             f"a column {name!r}",
             f"columns {', '.join(map(str, frame.columns)) or 'none'}",
-            "Add it, or rename the one that holds it.",
+            "Add it, or rename the column that has these values.",
         )
     column = frame[name]
     if isinstance(column, pd.DataFrame):
@@ -271,7 +273,9 @@ def numbers(frame: pd.DataFrame, name: str) -> np.ndarray:
             values = column.map(_number).to_numpy(np.float64)
         except (TypeError, ValueError) as error:
             raise InputError(
-                f"numbers in column {name!r}", f"{error}", "Convert or leave out what is no number."
+                f"numbers in column {name!r}",
+                f"{error}",
+                "Convert the other values or leave them out.",
             ) from error
     else:
         values = column.to_numpy(np.float64)
@@ -280,8 +284,7 @@ def numbers(frame: pd.DataFrame, name: str) -> np.ndarray:
         raise InputError(
             f"finite numbers in column {name!r}",
             f"{column[~np.isfinite(values)].iloc[0]} in row {row}",
-            "Fill in the value, leave out the row, or report a trial that gave none with "
-            "fail(ids, reason).",
+            "Fill in the value or leave out the row. If a trial gave none, use fail(ids, reason).",
         )
     return cast(np.ndarray, values)
 
@@ -302,7 +305,7 @@ def _check_bounds(name: str, pair: Any) -> None:
         raise UnsupportedError(
             f"a lower and an upper bound for {name!r}",
             repr(pair),
-            "Inputs are continuous: run one campaign for each category, or number them.",
+            "Only continuous inputs are supported: run one campaign per category, or number them.",
         )
     try:
         low, high = (float(bound) for bound in pair)
@@ -317,11 +320,13 @@ def _check_bounds(name: str, pair: Any) -> None:
 def _check_names(names: Iterable[str], log: Sequence[str], units: Mapping[str, str]) -> None:
     names = list(names)
     if not names or len(set(names)) < len(names):
-        raise InputError("inputs of different names, at least one", f"{names}", "Name them.")
+        raise InputError(
+            "at least one input, with different names", f"{names}", "Correct the names."
+        )
     reserved = [n for n in names if n in RESERVED or not isinstance(n, str) or not n.strip()]
     if reserved:
         raise InputError(
-            f"names of inputs other than {', '.join(RESERVED)}", f"{reserved}", "Rename them."
+            f"names of inputs other than {', '.join(RESERVED)}", f"{reserved}", "Rename these."
         )
     unknown = [name for name in (*log, *units) if name not in names]
     if unknown:

@@ -1,10 +1,10 @@
-"""The ledger of a campaign: every trial, made of the events that were recorded, in their order.
+"""Trials of a campaign, and the events that a store records about them.
 
-An event is plain data, so that a store can keep it as JSON:
+An event is plain data that can be stored as JSON:
 
-- ``asked``: trials to be measured, as one call of `ask` proposed them;
-- ``told``: outcomes of trials, and trials that nobody asked for;
-- ``failed``: trials that gave no value, and why.
+- ``asked``: trials that one call of `ask` proposed;
+- ``told``: outcomes of trials, and new trials that were measured without being asked for;
+- ``failed``: trials that gave no outcome, and the reason.
 """
 
 from __future__ import annotations
@@ -15,27 +15,27 @@ from typing import Any, Literal
 
 import numpy as np
 
-__all__ = ["Event", "Ledger", "Trial", "asked", "failed", "told"]
+__all__ = ["Event", "Trial", "TrialHistory", "asked_event", "failed_event", "told_event"]
 
 Event = dict[str, Any]
-"""One of the three kinds, JSON all through."""
+"""One of the three kinds of event, as plain data."""
 
 Status = Literal["running", "told", "failed"]
 
 
 @dataclass(frozen=True)
 class Trial:
-    """One measurement: proposed, under way, done or failed.
+    """One measurement.
 
     Attributes:
-        id: Its number, from 0.
-        inputs: In the user's units.
+        id: Number of the trial, from 0.
+        inputs: Its inputs in the user's units.
         place: Row of the pool; None in a box.
-        status: ``running``, ``told`` or ``failed``.
-        ask: Number of the call of `ask` that proposed it; None if nobody asked.
-        by: What runs it, where a program said so.
+        status: ``running`` (asked for, no outcome yet), ``told`` or ``failed``.
+        ask: Number of the call of `ask` that proposed it; None if it was not asked for.
+        by: Identifier of the program that evaluates it, if that gave one.
         y: The outcome.
-        yvar: Its noise variance, where known.
+        yvar: Noise variance of the outcome, if known.
         reason: Why it failed.
     """
 
@@ -51,29 +51,29 @@ class Trial:
 
 
 @dataclass(frozen=True)
-class Ledger:
-    """All trials so far; never changed, only followed by another one.
+class TrialHistory:
+    """All trials after a number of events. Immutable.
 
     Attributes:
-        trials: By id.
-        asks: How many calls of `ask` were recorded.
-        batches: Ids as they were told, batch by batch, in order.
-        ends: How many outcomes were told with the end of each batch.
-        seen: How many events were recorded.
+        trials: Trials by id.
+        num_asks: Number of calls of `ask`.
+        batches: Ids of every batch of outcomes, in the order they were told.
+        batch_ends: Number of outcomes at the end of every batch.
+        num_events: Number of events.
     """
 
     trials: Mapping[int, Trial] = field(default_factory=dict)
-    asks: int = 0
+    num_asks: int = 0
     batches: tuple[tuple[int, ...], ...] = ()
-    ends: tuple[int, ...] = ()
-    seen: int = 0
+    batch_ends: tuple[int, ...] = ()
+    num_events: int = 0
 
-    def after(self, events: list[Event]) -> Ledger:
-        """The ledger with these events added."""
+    def extended(self, events: list[Event]) -> TrialHistory:
+        """The history with further events."""
         if not events:
             return self
-        trials, asks = dict(self.trials), self.asks
-        batches, ends = list(self.batches), list(self.ends)
+        trials, asks = dict(self.trials), self.num_asks
+        batches, ends = list(self.batches), list(self.batch_ends)
         for event in events:
             if event["kind"] == "asked":
                 for id, place, inputs in event["trials"]:
@@ -90,20 +90,21 @@ class Ledger:
             else:
                 for id, reason in event["reasons"]:
                     trials[id] = replace(trials[id], status="failed", reason=reason)
-        return Ledger(trials, asks, tuple(batches), tuple(ends), self.seen + len(events))
+        count = self.num_events + len(events)
+        return TrialHistory(trials, asks, tuple(batches), tuple(ends), count)
 
-    def of(self, *statuses: Status) -> list[Trial]:
+    def with_status(self, *statuses: Status) -> list[Trial]:
         """Trials of these statuses, by id."""
         return [trial for trial in self.trials.values() if trial.status in statuses]
 
     @property
-    def told(self) -> int:
-        """How many outcomes are known."""
-        return self.ends[-1] if self.ends else 0
+    def num_told(self) -> int:
+        """Number of outcomes."""
+        return self.batch_ends[-1] if self.batch_ends else 0
 
     @property
     def noise_known(self) -> bool | None:
-        """Whether outcomes come with a noise variance; None before the first one."""
+        """Whether outcomes come with a noise variance; None before the first outcome."""
         if not self.batches:
             return None
         return self.trials[self.batches[0][0]].yvar is not None
@@ -113,15 +114,15 @@ class Ledger:
         return range(len(self.trials), len(self.trials) + count)
 
 
-def asked(
-    ledger: Ledger, inputs: np.ndarray, places: list[int] | None, by: str | None = None
+def asked_event(
+    history: TrialHistory, inputs: np.ndarray, places: list[int] | None, by: str | None = None
 ) -> Event:
     """The event of proposing trials."""
-    return {"kind": "asked", "trials": _new(ledger, inputs, places), "by": by}
+    return {"kind": "asked", "trials": _new_rows(history, inputs, places), "by": by}
 
 
-def told(
-    ledger: Ledger,
+def told_event(
+    history: TrialHistory,
     values: list[tuple[int | None, float, float | None]],
     inputs: np.ndarray,
     places: list[int] | None,
@@ -129,24 +130,25 @@ def told(
     """The event of telling outcomes.
 
     Args:
-        ledger: The one it follows.
-        values: Id, outcome and noise variance; ids are None for trials that nobody asked for, whose
-            inputs follow in the same order.
-        inputs: Of those.
-        places: Of those, in a pool.
+        history: All trials before the event.
+        values: Id, outcome and noise variance. The id is None for a trial that was not asked for.
+        inputs: Inputs of the trials without id, in the same order.
+        places: Their rows of the pool, in a pool.
     """
-    new = _new(ledger, inputs, places)
+    new = _new_rows(history, inputs, places)
     ids = iter(new)
     rows = [(next(ids)[0] if id is None else id, y, yvar) for id, y, yvar in values]
     return {"kind": "told", "trials": new, "values": [list(row) for row in rows]}
 
 
-def failed(reasons: list[tuple[int, str]]) -> Event:
-    """The event of trials that gave no value."""
+def failed_event(reasons: list[tuple[int, str]]) -> Event:
+    """The event of trials that gave no outcome, with ids and reasons."""
     return {"kind": "failed", "reasons": [list(row) for row in reasons]}
 
 
-def _new(ledger: Ledger, inputs: np.ndarray, places: list[int] | None) -> list[list[Any]]:
+def _new_rows(
+    history: TrialHistory, inputs: np.ndarray, places: list[int] | None
+) -> list[list[Any]]:
     rows: list[int] | list[None] = [None] * len(inputs) if places is None else places
-    ids = ledger.next_ids(len(inputs))
+    ids = history.next_ids(len(inputs))
     return [[i, row, x.tolist()] for i, row, x in zip(ids, rows, inputs, strict=True)]

@@ -1,5 +1,5 @@
-"""The command line: what each command does, and the configuration they share.
+"""The command line.
 
-Nothing here imports torch, pandas or a plotting library before a command needs it, so that help and
-errors in a configuration come at once.
+Its modules import torch, pandas and plotting libraries only when a command needs them, so that help
+and errors in a configuration appear at once.
 """

@@ -1,32 +1,48 @@
-"""The program `bo-stream`: its commands by name."""
+"""The program `bo-stream` and its commands."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated
 
 import typer
 from typer.main import get_command
 
 from bo_stream.cli.ask_tell import suggest, tell
 from bo_stream.cli.error_handling import in_one_line
-from bo_stream.cli.init import init
-from bo_stream.cli.map import map_places
-from bo_stream.cli.plot import plot
+from bo_stream.cli.plots import map_places, plot
 from bo_stream.cli.report import report
 from bo_stream.cli.run import resume, run
 from bo_stream.cli.status import status, trials
+from bo_stream.cli.toml_reader import ConfigError
 
 __all__ = ["app", "start"]
 
 NAME = "bo-stream"
+TEMPLATE = Path(__file__).with_name("template.toml")
 
 app = typer.Typer(
     add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
-    help="Campaigns of measurements: where to measure next, from the outcomes so far.",
+    help="Campaigns of measurements: where to measure next, given the outcomes so far.",
 )
+
+
+def init(
+    file: Annotated[Path, typer.Argument(help="The TOML to write.")] = Path("campaign.toml"),
+) -> None:
+    """Write a commented TOML to start from."""
+    try:
+        with file.open("x", encoding="utf-8") as out:
+            out.write(TEMPLATE.read_text(encoding="utf-8"))
+    except FileExistsError as error:
+        raise ConfigError(f"{file} exists already. Choose another name.") from error
+    print(f"Wrote {file}. Edit it, then: bo-stream run {file}")
+    print(f"To measure by hand: bo-stream suggest {file} -q 3 --csv next.csv")
+
 
 _COMMANDS: dict[str, Callable[..., None]] = {
     "init": init,
@@ -47,11 +63,11 @@ for _name, _command in _COMMANDS.items():
 def start(args: list[str]) -> None:
     """Run the program.
 
-    A command that is named first is started by itself: on its way through the program typer would
-    import pydantic, which takes longer than all else that its help needs.
+    A command that is named first is started directly: otherwise typer would import pydantic, which
+    takes longer than the rest of the help.
 
     Args:
-        args: What follows the program's name.
+        args: Arguments after the program's name.
     """
     program = get_command(app)
     if args and args[0] in _COMMANDS:

@@ -1,24 +1,21 @@
-"""What a configuration says, checked as far as that can be done without torch."""
+"""The configuration of a campaign, read and checked from a TOML without importing torch."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, cast
 
-from bo_stream.cli.toml_document import Document, read
-from bo_stream.cli.toml_reader import Section
+from bo_stream.campaign.goals import GOALS, Goal
+from bo_stream.cli.toml_reader import TomlDocument, TomlTable, read_document
 
-__all__ = ["Config", "Input", "Places", "Run", "read_config"]
-
-Goal = Literal["maximise", "minimise", "learn"]
-GOALS = ("maximise", "minimise", "learn")
+__all__ = ["CampaignConfig", "EvaluationConfig", "InputConfig", "PoolFile", "read_config"]
 
 
 @dataclass(frozen=True)
-class Input:
-    """A continuous input: its bounds, the unit for labels, whether its scale is logarithmic."""
+class InputConfig:
+    """Bounds of a continuous input, its unit, and whether its scale is logarithmic."""
 
     low: float
     high: float
@@ -27,14 +24,14 @@ class Input:
 
 
 @dataclass(frozen=True)
-class Places:
+class PoolFile:
     """A table of places that can be measured.
 
     Attributes:
         file: A CSV.
-        inputs: Its columns that are coordinates; None: all numeric ones.
-        index: Its column that names the places; None: they are numbered.
-        repeats: Whether a place may be measured again.
+        inputs: Columns with the inputs; None: all numeric ones.
+        index: Column with the names of the places; None: they are numbered.
+        repeats: Whether a place may be measured more than once.
         units: Units by input, for labels.
     """
 
@@ -46,13 +43,13 @@ class Places:
 
 
 @dataclass(frozen=True)
-class Run:
+class EvaluationConfig:
     """How an objective is evaluated.
 
     Attributes:
-        workers: Local processes; None: in this one.
-        timeout: Seconds that an evaluation may take; only workers can be stopped.
-        q: Trials asked for at a time where there are no workers.
+        workers: Number of local processes; None: evaluate in this process.
+        timeout: Seconds after which an evaluation is stopped; only with workers.
+        q: Number of trials asked for at a time; only without workers.
     """
 
     workers: int | None
@@ -61,27 +58,27 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Config:
-    """A campaign as its TOML describes it.
+class CampaignConfig:
+    """The configuration of a campaign.
 
     Attributes:
         document: The TOML.
-        name: Of the campaign in its store.
+        name: Name of the campaign in its store.
         store: URL of the store.
         goal: ``maximise``, ``minimise`` or ``learn``.
-        budget: Measurements in all.
+        budget: Number of trials in all.
         objective: ``file.py:function`` or ``module:function``, for `run`.
-        outcome: What is measured, with its unit, for labels.
-        optimum: The best outcome there can be, where that is known.
-        seed: Of the campaign.
-        initial: Outcomes to wait for before there is a surrogate.
+        outcome: Name and unit of the outcome, for labels.
+        optimum: The best possible outcome, if known.
+        seed: Seed of the campaign.
+        initial: Number of outcomes from which a surrogate is built.
         space: Inputs by name, or a table of places.
-        surrogate: Name and options; None: chosen by the campaign.
-        acquisition: Likewise.
+        surrogate: Name and options; None: the default.
+        acquisition: Name and options; None: the default.
         run: How objectives are evaluated.
     """
 
-    document: Document
+    document: TomlDocument
     name: str
     store: str
     goal: Goal
@@ -91,75 +88,74 @@ class Config:
     optimum: float | None
     seed: int | None
     initial: int | None
-    space: Mapping[str, Input] | Places
+    space: Mapping[str, InputConfig] | PoolFile
     surrogate: Mapping[str, Any] | None
     acquisition: Mapping[str, Any] | None
-    run: Run
+    run: EvaluationConfig
 
 
-def read_config(path: Path) -> Config:
+def read_config(path: Path) -> CampaignConfig:
     """The configuration in a file.
 
     Raises:
-        ConfigError: naming line and key of what is wrong.
+        ConfigError: naming line and key of an error.
     """
-    document = read(path)
-    top = Section(document)
-    name = top.required("name", '"oven"')
-    config = Config(
+    document = read_document(path)
+    top = TomlTable(document)
+    name = top.required_text("name", '"oven"')
+    config = CampaignConfig(
         document,
         name,
         _store(document, top.text("store", f"sqlite:///{name}.db") or ""),
         cast(Goal, top.choice("goal", *GOALS)),
-        top.whole("budget", least=2),
+        top.integer("budget", least=2),
         top.text("objective"),
         top.text("outcome"),
         top.number("optimum"),
-        top.whole("seed", least=0),
-        top.whole("initial", least=2),
+        top.integer("seed", least=0),
+        top.integer("initial", least=2),
         _space(top),
         _named(top, "surrogate"),
         _named(top, "acquisition"),
-        _run(top),
+        _evaluation(top),
     )
-    top.done()
+    top.refuse_unknown()
     return config
 
 
-def _store(document: Document, url: str) -> str:
+def _store(document: TomlDocument, url: str) -> str:
     """A URL; the file of an SQLite database is relative to the TOML."""
     kind, found, path = url.partition(":///")
     if not found or not kind.startswith("sqlite") or path in ("", ":memory:"):
         return url
-    return f"{kind}:///{document.beside(path).resolve()}"
+    return f"{kind}:///{document.resolve(path).resolve()}"
 
 
-def _space(top: Section) -> Mapping[str, Input] | Places:
+def _space(top: TomlTable) -> Mapping[str, InputConfig] | PoolFile:
     if ("inputs" in top) == ("pool" in top):
-        got = "both" if "pool" in top else "neither"
         raise top.document.error(
             ("pool",) if "pool" in top else (),
             "either tables [inputs.NAME] or one table [pool]",
-            got,
-            "Inputs have bounds and any value between; a pool is a table of places.",
+            "both" if "pool" in top else "neither",
+            "Inputs vary continuously between bounds; a pool is a table of places.",
         )
     if "pool" in top:
-        return _places(top.inner("pool"))
-    inputs = top.inner("inputs")
+        return _pool(top.table("pool"))
+    inputs = top.table("inputs")
     if not inputs.names():
         raise inputs.document.error(
-            inputs.key, "an input", "none", "Add [inputs.pressure] with low and high."
+            inputs.key, "at least one input", "none", "Add [inputs.pressure] with low and high."
         )
-    return {name: _input(inputs.inner(name)) for name in inputs.names()}
+    return {name: _input(inputs.table(name)) for name in inputs.names()}
 
 
-def _input(table: Section) -> Input:
+def _input(table: TomlTable) -> InputConfig:
     low, high = table.number("low"), table.number("high")
     for name, bound in (("low", low), ("high", high)):
         if bound is None:
             raise table.missing(name, "1.0")
-    unit, log = table.text("unit"), table.yes("log")
-    table.done()
+    unit, log = table.text("unit"), table.boolean("log")
+    table.refuse_unknown()
     low, high = float(low or 0.0), float(high or 0.0)
     if low >= high:
         raise table.document.error(
@@ -171,52 +167,51 @@ def _input(table: Section) -> Input:
     if log and low <= 0.0:
         raise table.document.error(
             (*table.key, "low"),
-            "a positive bound on a logarithmic scale",
+            "a positive bound for a logarithmic scale",
             f"{low:g}",
             "Raise it, or leave out log = true.",
         )
-    return Input(low, high, unit, log)
+    return InputConfig(low, high, unit, log)
 
 
-def _places(table: Section) -> Places:
-    file = table.document.beside(table.required("file", '"places.csv"'))
+def _pool(table: TomlTable) -> PoolFile:
+    file = table.document.resolve(table.required_text("file", '"places.csv"'))
     inputs, index = table.texts("inputs"), table.text("index")
-    repeats, units = table.yes("repeats"), table.inner("units")
+    repeats, units = table.boolean("repeats"), table.table("units")
     known = {name: units.text(name) or "" for name in units.names()}
-    table.done()
+    table.refuse_unknown()
     if not file.is_file():
         raise table.document.error(
-            (*table.key, "file"), "a CSV of places", f"{file}, which is not there", "Correct it."
+            (*table.key, "file"), "an existing CSV of places", f"{file}", "Correct it."
         )
-    return Places(file, inputs, index, repeats, known)
+    return PoolFile(file, inputs, index, repeats, known)
 
 
-def _named(top: Section, part: str) -> Mapping[str, Any] | None:
-    """Name and options; which of them there are is known to `bo_stream.cli.validation`."""
+def _named(top: TomlTable, part: str) -> Mapping[str, Any] | None:
+    """Name and options, which `bo_stream.cli.validation` checks."""
+    table = top.table(part)
     if part not in top:
-        top.inner(part)
         return None
-    table = top.inner(part)
-    name = table.required("name", '"wiski"' if part == "surrogate" else '"qlogei"')
+    name = table.required_text("name", '"wiski"' if part == "surrogate" else '"qlogei"')
     return {**table.rest(table.names()), "name": name}
 
 
-def _run(top: Section) -> Run:
-    table = top.inner("run")
-    run = Run(table.whole("workers"), table.number("timeout"), table.whole("q"))
-    table.done()
-    wrong = table.document.error
+def _evaluation(top: TomlTable) -> EvaluationConfig:
+    table = top.table("run")
+    run = EvaluationConfig(table.integer("workers"), table.number("timeout"), table.integer("q"))
+    table.refuse_unknown()
+    error = table.document.error
     if run.timeout is not None and run.timeout <= 0.0:
-        raise wrong(("run", "timeout"), "seconds, more than 0", f"{run.timeout:g}", "Correct it.")
+        raise error(("run", "timeout"), "a positive number", f"{run.timeout:g}", "Correct it.")
     if run.timeout is not None and run.workers is None:
-        raise wrong(
+        raise error(
             ("run", "timeout"),
-            "workers beside timeout",
-            "none",
-            "Add workers = 1: what hangs in the process of the campaign cannot be stopped.",
+            "timeout with workers",
+            "no workers",
+            "Add workers = 1: an evaluation in the campaign's own process cannot be stopped.",
         )
     if run.q is not None and run.workers is not None:
-        raise wrong(
+        raise error(
             ("run", "q"),
             "workers or q",
             "both",

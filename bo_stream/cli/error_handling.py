@@ -1,4 +1,4 @@
-"""How a command ends: in silence, or in one line that says what to do, and never in a traceback."""
+"""Ending a command with one line on the standard error in place of a traceback."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import ParamSpec
 
 import typer
 
-from bo_stream.cli.toml_document import ConfigError
+from bo_stream.cli.toml_reader import ConfigError
 
-__all__ = ["REFUSED", "STOPPED", "complain", "in_one_line"]
+__all__ = ["INTERRUPTED", "REFUSED", "in_one_line", "print_error"]
 
-REFUSED, STOPPED = 2, 130
-"""Exit codes: what was asked for cannot be done; the user pressed Ctrl-C."""
+REFUSED, INTERRUPTED = 2, 130
+"""Exit codes of a command that is refused, and of one that was stopped by Ctrl-C."""
 
 EXTRAS = {
     "rich": "cli",
@@ -25,47 +25,46 @@ EXTRAS = {
     "loky": "workers",
     "distributed": "dask",
 }
+"""Extra of bo_stream by package."""
 
 P = ParamSpec("P")
 
 
 def in_one_line(command: Callable[P, None]) -> Callable[P, None]:
-    """The command, whose refusals end in one line on the standard error and exit code 2."""
+    """The command, whose expected errors are printed in one line with exit code 2."""
 
     @functools.wraps(command)
-    def whole(*args: P.args, **kwargs: P.kwargs) -> None:
+    def wrapped(*args: P.args, **kwargs: P.kwargs) -> None:
         try:
             command(*args, **kwargs)
         except KeyboardInterrupt:
-            complain("Stopped.")
-            raise typer.Exit(STOPPED) from None
+            print_error("Stopped.")
+            raise typer.Exit(INTERRUPTED) from None
         except Exception as error:
             line = _line(error)
             if line is None:
                 raise
-            complain(line)
+            print_error(line)
             raise typer.Exit(REFUSED) from None
 
-    return whole
+    return wrapped
 
 
-def complain(line: str) -> None:
+def print_error(line: str) -> None:
     """Print to the standard error."""
     print(line, file=sys.stderr, flush=True)
 
 
 def _line(error: Exception) -> str | None:
-    """What an error says in one line; None for one that nobody raised on purpose."""
-    if isinstance(error, ImportError):
-        return _missing(error)
-    errors = sys.modules.get("bo_stream.errors")  # not loaded: nothing can have raised one
+    """The message of an expected error in one line; None for any other error."""
+    errors = sys.modules.get("bo_stream.errors")  # not imported: none of them was raised
     ours = () if errors is None else (errors.BoStreamError,)
-    return (
-        " ".join(str(error).split()) if isinstance(error, (ConfigError, OSError, *ours)) else None
-    )
+    if isinstance(error, (ConfigError, OSError, *ours)):
+        return " ".join(str(error).split())
+    return _missing_extra(error) if isinstance(error, ImportError) else None
 
 
-def _missing(error: ImportError) -> str | None:
+def _missing_extra(error: ImportError) -> str | None:
     package = (error.name or "").partition(".")[0]
     if package in EXTRAS:
         extra = EXTRAS[package]

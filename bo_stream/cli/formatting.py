@@ -1,84 +1,84 @@
-"""A campaign in words: counts, the incumbent, regret, seconds by part; tables with units."""
+"""Campaigns as text: counts, the best trial, regret, seconds by part, tables with units."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from bo_stream.cli.reports.campaign_data import label
+
 if TYPE_CHECKING:
     import pandas as pd
 
     from bo_stream.campaign.campaign import Campaign
-    from bo_stream.cli.load_campaign import Opened
+    from bo_stream.cli.load_campaign import LoadedCampaign
 
-__all__ = ["counted", "incumbent", "label", "regret", "seconds", "standing", "table"]
-
-PARTS = ("fit", "acquisition", "evaluation", "update", "score", "store")
+__all__ = ["best_trial", "count_by_status", "regret", "seconds_by_part", "summary", "table"]
 
 
-def standing(opened: Opened) -> dict[str, str | None]:
-    """How far a campaign has come; None for what there is not."""
-    campaign = opened.campaign
+def summary(loaded: LoadedCampaign) -> dict[str, str]:
+    """Facts about the current state of a campaign, by name."""
+    campaign = loaded.campaign
     trials, family = campaign.trials(), campaign.settings.surrogate
-    left = regret(campaign, trials, opened.optimum)
-    return {
-        "campaign": f"{campaign.name} in {opened.store}",
+    left = regret(campaign, trials, loaded.optimum)
+    facts = {
+        "campaign": f"{campaign.name} in {loaded.store}",
         "goal": campaign.goal,
-        "inputs": ", ".join(label(campaign, n) for n in campaign.space.names),
+        "inputs": ", ".join(label(campaign.space, n) for n in campaign.space.names),
         "surrogate": "a callable" if family is None else family["name"],
-        "trials": counted(trials),
-        "best": incumbent(campaign, trials),
+        "trials": count_by_status(trials),
+        "budget": None if campaign.budget is None else f"{campaign.budget} trials",
+        "best": best_trial(campaign, trials),
         "regret": None if left is None else f"{left:.6g}",
     }
+    return {name: fact for name, fact in facts.items() if fact is not None}
 
 
-def counted(trials: pd.DataFrame) -> str:
-    """How many trials were told, are under way and have failed."""
+def count_by_status(trials: pd.DataFrame) -> str:
+    """Numbers of trials that were told, are running and have failed."""
     counts = trials["status"].value_counts()
-    said = [f"{counts.get('told', 0)} told"]
-    for status, word in (("running", "under way"), ("failed", "failed")):
-        if counts.get(status, 0):
-            said.append(f"{counts[status]} {word}")
-    return ", ".join(said)
+    parts = [f"{counts.get('told', 0)} told"]
+    parts += [f"{counts[status]} {status}" for status in ("running", "failed") if status in counts]
+    return ", ".join(parts)
 
 
-def incumbent(campaign: Campaign, trials: pd.DataFrame) -> str | None:
-    """The best outcome so far and where it was measured; None where there is none."""
+def best_trial(campaign: Campaign, trials: pd.DataFrame) -> str | None:
+    """The best outcome with its inputs; None if there is none."""
     row = _best(campaign, trials)
     if row is None:
         return None
+    units = campaign.space.units
     inputs = ", ".join(
-        f"{name} = {row[name]:.6g}{_unit(campaign, name)}" for name in campaign.space.names
+        f"{name} = {row[name]:.6g}{' ' + units[name] if name in units else ''}"
+        for name in campaign.space.names
     )
     place = f"place {row['place']}, " if "place" in row else ""
     return f"{row['y']:.6g} at {place}{inputs} (trial {row.name})"
 
 
 def regret(campaign: Campaign, trials: pd.DataFrame, optimum: float | None) -> float | None:
-    """How far the best outcome is from the best there can be; None where that is unknown."""
+    """Difference between the optimum and the best outcome; None if unknown."""
     row = _best(campaign, trials)
     if row is None or optimum is None:
         return None
     return campaign.settings.sign * (optimum - float(row["y"]))
 
 
-def seconds(row: Mapping[str, float]) -> str:
-    """Where the time went, the longest part first, parts of nothing left out."""
-    spent = {part: row[f"{part}_seconds"] for part in PARTS}
-    parts = sorted((part for part in PARTS if spent[part] > 0.0), key=lambda part: -spent[part])
-    return ", ".join(f"{part} {spent[part]:.3g} s" for part in parts)
-
-
-def label(campaign: Campaign, name: str) -> str:
-    """An input with its unit."""
-    unit = campaign.space.units.get(name)
-    return f"{name} ({unit})" if unit else name
+def seconds_by_part(row: Mapping[str, float]) -> str:
+    """Seconds of every part that took time, the longest first."""
+    spent = {
+        column.removesuffix("_seconds"): seconds
+        for column, seconds in row.items()
+        if column.endswith("_seconds") and seconds > 0.0
+    }
+    parts = sorted(spent.items(), key=lambda item: -item[1])
+    return ", ".join(f"{part} {seconds:.3g} s" for part, seconds in parts)
 
 
 def table(campaign: Campaign, frame: pd.DataFrame) -> str:
-    """Trials as aligned text, units in the header, columns without any content left out."""
+    """Trials as aligned text with units in the header, without empty columns."""
     shown = frame.dropna(axis="columns", how="all").reset_index()
-    names = {name: label(campaign, name) for name in campaign.space.names}
+    names = {name: label(campaign.space, name) for name in campaign.space.names}
     return shown.rename(columns=names).to_string(
         index=False, na_rep="", float_format=lambda value: f"{value:.6g}"
     )
@@ -87,8 +87,3 @@ def table(campaign: Campaign, frame: pd.DataFrame) -> str:
 def _best(campaign: Campaign, trials: pd.DataFrame) -> pd.Series | None:
     none = campaign.goal == "learn" or not (trials["status"] == "told").any()
     return None if none else campaign.best()
-
-
-def _unit(campaign: Campaign, name: str) -> str:
-    unit = campaign.space.units.get(name)
-    return f" {unit}" if unit else ""

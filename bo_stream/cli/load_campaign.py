@@ -1,4 +1,4 @@
-"""Campaigns opened for a command: begun or continued from a configuration, or found in a store."""
+"""Loading the campaign that a command works on, from a configuration or a store."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
-from bo_stream.cli.config import Config, Places, read_config
-from bo_stream.cli.error_handling import complain
-from bo_stream.cli.signals import Careful
-from bo_stream.cli.toml_document import ConfigError
+import typer
+
+from bo_stream.cli.config import CampaignConfig, PoolFile, read_config
+from bo_stream.cli.error_handling import print_error
+from bo_stream.cli.signals import InterruptSafeStore
+from bo_stream.cli.toml_reader import ConfigError
 from bo_stream.cli.validation import check_choices
 
 if TYPE_CHECKING:
@@ -21,166 +23,181 @@ if TYPE_CHECKING:
     from bo_stream.campaign.space import Space
     from bo_stream.campaign.storage.store import Store
 
-__all__ = ["Opened", "begun", "found", "is_config"]
+__all__ = [
+    "CampaignName",
+    "ConfigFile",
+    "LoadedCampaign",
+    "Where",
+    "create_or_continue",
+    "is_config",
+    "load_campaign",
+]
+
+ConfigFile = Annotated[
+    Path, typer.Argument(metavar="CONFIG", help="A TOML, as bo-stream init writes one.")
+]
+
+Where = Annotated[
+    str, typer.Argument(metavar="STORE|CONFIG", help="URL or file of a store, or a TOML.")
+]
+
+CampaignName = Annotated[
+    str | None,
+    typer.Argument(metavar="NAME", help="Name of the campaign, if the store has several."),
+]
 
 
 @dataclass(frozen=True)
-class Opened:
-    """A campaign, the URL of its store, and its configuration where one was given."""
+class LoadedCampaign:
+    """A campaign, the URL of its store, and its configuration if one was given."""
 
     campaign: Campaign
     url: str
-    config: Config | None
+    config: CampaignConfig | None
 
     @property
     def store(self) -> str:
-        """The URL as it may be shown, without a password."""
+        """The URL without its password."""
         return re.sub(r"://([^:/@]*):[^@]*@", r"://\1:***@", self.url)
 
     @property
     def outcome(self) -> str:
-        """What is measured, in words."""
+        """Name of the outcome."""
         return (self.config.outcome if self.config else None) or "outcome"
 
     @property
     def optimum(self) -> float | None:
-        """The best outcome there can be, where known."""
+        """The best possible outcome, if known."""
         return self.config.optimum if self.config else None
 
 
 def is_config(where: str) -> bool:
-    """Whether an argument names a configuration; else it is a store."""
+    """Whether an argument names a configuration; otherwise it is a store."""
     return where.endswith(".toml")
 
 
-def begun(config: Config, callbacks: Sequence[Callback] = ()) -> Opened:
-    """The campaign of a configuration, begun now unless its store has it."""
-    prepare()
-    space = space_of(config)
+def create_or_continue(
+    config: CampaignConfig, callbacks: Sequence[Callback] = ()
+) -> LoadedCampaign:
+    """The campaign of a configuration, created if its store does not have it."""
+    _prepare_process()
+    space = _space(config)
     check_choices(config, space)
     from bo_stream.campaign.campaign import Campaign
-    from bo_stream.campaign.storage.open_store import opened
+    from bo_stream.campaign.storage.open_store import open_store
 
     campaign = Campaign(
         space,
         config.surrogate,
         config.acquisition,
         config.goal,
-        cast("Store", Careful(opened(config.store))),
+        cast("Store", InterruptSafeStore(open_store(config.store))),
         config.name,
         budget=config.budget,
         seed=config.seed,
         initial=config.initial,
         callbacks=callbacks,
     )
-    _say_what_stays(config, campaign)
-    return Opened(campaign, config.store, config)
+    return LoadedCampaign(campaign, config.store, config)
 
 
-def found(where: str, name: str | None = None, callbacks: Sequence[Callback] = ()) -> Opened:
-    """A campaign that was begun before.
+def load_campaign(
+    where: str, name: str | None = None, callbacks: Sequence[Callback] = ()
+) -> LoadedCampaign:
+    """An existing campaign.
 
     Args:
-        where: A configuration, or the URL of a store, or the file of one.
-        name: Of the campaign in a store; left out, the only one there.
+        where: A configuration, or the URL or file of a store.
+        name: Name of the campaign; by default the only one in the store.
         callbacks: Hooks.
 
     Raises:
-        ConfigError: if it is not clear which campaign is meant, or there is no such file.
+        ConfigError: if there is no such store, or several campaigns and no name.
     """
     config = read_config(Path(where)) if is_config(where) else None
     if config is not None:
         url, name = config.store, config.name
-        remedy = f"Begin it with: bo-stream run {where} (or suggest)"
+        remedy = f"Create it with: bo-stream run {where} (or suggest)"
     else:
-        url, remedy = _url_of(where), "Correct the name of the store."
-    file = _file(url)
+        url, remedy = _store_url(where), "Correct the name of the store."
+    file = _sqlite_file(url)
     if file is not None and not file.is_file():
         raise ConfigError(f"There is no store {file}. {remedy}")
-    prepare()
+    _prepare_process()
     from bo_stream.campaign.campaign import Campaign
-    from bo_stream.campaign.storage.open_store import opened
+    from bo_stream.campaign.storage.open_store import open_store
 
-    store = opened(url)
+    store = open_store(url)
     if name is None:
         names = store.names()
         if len(names) != 1:
-            there = ", ".join(map(repr, names)) or "none"
-            raise ConfigError(f"Expected the name of a campaign in {url}; there are: {there}.")
+            found = ", ".join(map(repr, names)) or "none"
+            raise ConfigError(f"Expected the name of a campaign in {url}, which has: {found}.")
         (name,) = names
-    careful = cast("Store", Careful(store))
-    return Opened(Campaign.resume(careful, name, callbacks=callbacks), url, config)
+    safe = cast("Store", InterruptSafeStore(store))
+    campaign = Campaign.resume(safe, name, callbacks=callbacks)
+    if config is not None and config.budget is not None:
+        campaign.budget = config.budget
+    return LoadedCampaign(campaign, url, config)
 
 
-def _url_of(store: str) -> str:
-    """The URL of a store that may be named by its file."""
+def _store_url(store: str) -> str:
+    """URL of a store that may be given by its file."""
     return store if "://" in store else f"sqlite:///{Path(store).expanduser().resolve()}"
 
 
-def prepare() -> None:
-    """One thread, which small matrices are quickest with, and extensions in a folder of ours."""
+def _sqlite_file(url: str) -> Path | None:
+    """File of an SQLite database; None for other stores."""
+    kind, _, path = url.partition(":///")
+    return Path(path) if kind.startswith("sqlite") and path not in ("", ":memory:") else None
+
+
+def _prepare_process() -> None:
+    """Use one thread, which is fastest for small matrices, and print warnings in one line."""
     import torch
 
     from bo_stream.campaign.evaluation.compiled_extensions import prepare_extensions
 
     torch.set_num_threads(1)
     prepare_extensions()
-    warnings.showwarning = _warn
+    warnings.showwarning = _print_warning
 
 
-def _warn(message: Warning | str, *where: Any, **more: Any) -> None:
-    """A warning in one line, without the code that gave it."""
-    complain(" ".join(f"Warning: {message}".split()))
+def _print_warning(message: Warning | str, *where: Any, **more: Any) -> None:
+    print_error(" ".join(f"Warning: {message}".split()))
 
 
-def space_of(config: Config) -> Space:
+def _space(config: CampaignConfig) -> Space:
     """The space of a configuration."""
     from bo_stream.campaign.space import Box, Pool
 
-    document, said = config.document, config.space
-    if isinstance(said, Places):
-        table = _table(config, said)
-        with document.blamed_on("pool"):
-            return Pool(table, said.inputs, said.repeats, said.units)
-    with document.blamed_on("inputs"):
+    document, given = config.document, config.space
+    if isinstance(given, PoolFile):
+        table = _read_pool(config, given)
+        with document.errors_at("pool"):
+            return Pool(table, given.inputs, given.repeats, given.units)
+    with document.errors_at("inputs"):
         return Box(
-            {name: (i.low, i.high) for name, i in said.items()},
-            [name for name, i in said.items() if i.log],
-            {name: i.unit for name, i in said.items() if i.unit},
+            {name: (i.low, i.high) for name, i in given.items()},
+            [name for name, i in given.items() if i.log],
+            {name: i.unit for name, i in given.items() if i.unit},
         )
 
 
-def _table(config: Config, places: Places) -> Any:
+def _read_pool(config: CampaignConfig, pool: PoolFile) -> Any:
     import pandas as pd
 
-    with config.document.blamed_on("pool", "file"):
-        kinds = {places.index: str} if places.index else {}  # so that 007 stays what it is
-        table = pd.read_csv(places.file, dtype=kinds)
+    with config.document.errors_at("pool", "file"):
+        kinds = {pool.index: str} if pool.index else {}  # so that 007 keeps its zeros
+        table = pd.read_csv(pool.file, dtype=kinds)
     for key in ("inputs", "index"):
-        said = getattr(places, key)
-        for column in [said] if isinstance(said, str) else said or []:
+        given = getattr(pool, key)
+        for column in [given] if isinstance(given, str) else given or []:
             if column not in table:
                 raise config.document.error(
                     ("pool", key),
-                    f"columns of {places.file.name}: {', '.join(map(str, table.columns))}",
+                    f"columns of {pool.file.name}: {', '.join(map(str, table.columns))}",
                     f"unknown {column!r}",
                     "Correct it.",
                 )
-    return table if places.index is None else table.set_index(places.index)
-
-
-def _file(url: str) -> Path | None:
-    """The file of an SQLite database; None for other stores."""
-    kind, _, path = url.partition(":///")
-    return Path(path) if kind.startswith("sqlite") and path not in ("", ":memory:") else None
-
-
-def _say_what_stays(config: Config, campaign: Campaign) -> None:
-    """Say which settings a campaign keeps although the configuration now says something else."""
-    for part in ("surrogate", "acquisition", "seed", "initial"):
-        wanted, kept = getattr(config, part), getattr(campaign.settings, part)
-        if wanted is not None and wanted != kept:
-            complain(
-                f"Campaign {campaign.name!r} goes on with the {part} that it was begun with, "
-                f"{kept}, not with {wanted}: choose another name to begin anew."
-            )
+    return table if pool.index is None else table.set_index(pool.index)

@@ -1,4 +1,4 @@
-"""How far a run has come: a live table on a terminal, a plain line now and then elsewhere."""
+"""Progress of a run: a live table on a terminal, otherwise a line from time to time."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TextIO
 
 from bo_stream.campaign.callbacks import Callback
-from bo_stream.cli.formatting import counted, incumbent, regret, seconds
+from bo_stream.cli.formatting import best_trial, count_by_status, regret, seconds_by_part
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -17,21 +17,21 @@ if TYPE_CHECKING:
 
     from bo_stream.campaign.campaign import Campaign
 
-__all__ = ["Progress"]
+__all__ = ["RunProgress"]
 
 EVERY = 20.0
-"""Seconds between two plain lines, at least."""
+"""Minimum seconds between two lines."""
 
 
-class Progress(Callback):
-    """Shows a run while it is open as a context.
+class RunProgress(Callback):
+    """Shows the progress of a run while it is entered as a context.
 
     Args:
-        out: Where to: a live table if that is a terminal, else lines without control characters.
-        budget: Measurements in all.
-        optimum: The best outcome there can be, where known.
-        every: Seconds between two plain lines; the first comes with the first outcome.
-        clock: What tells the time.
+        out: Where to write: a live table if it is a terminal, otherwise plain lines.
+        budget: Number of trials in all.
+        optimum: The best possible outcome, if known.
+        every: Seconds between two lines; the first comes with the first outcome.
+        clock: Returns seconds.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class Progress(Callback):
         self.out, self.budget, self.optimum = out, budget, optimum
         self._every, self._clock = every, clock
         self._live = _live(out) if out.isatty() else None
-        self._began, self._said = clock(), -math.inf
+        self._started, self._written = clock(), -math.inf
 
     def __enter__(self) -> Self:
         if self._live is not None:
@@ -62,17 +62,17 @@ class Progress(Callback):
             self._live.stop()
 
     def after_ask(self, campaign: Campaign, frame: pd.DataFrame) -> None:
-        """Show the trials that were begun."""
+        """Update the table."""
         if self._live is not None:
             self._show(campaign)
 
     def after_tell(self, campaign: Campaign, frame: pd.DataFrame) -> None:
-        """Show what came out of them."""
-        if self._live is not None or self._clock() - self._said >= self._every:
+        """Update the table, or write a line if the last one is old enough."""
+        if self._live is not None or self._clock() - self._written >= self._every:
             self._show(campaign)
 
     def at_end(self, campaign: Campaign) -> None:
-        """Show how it ended."""
+        """Show the final state."""
         self._show(campaign)
 
     def _show(self, campaign: Campaign) -> None:
@@ -80,21 +80,21 @@ class Progress(Callback):
         if self._live is not None:
             self._live.update(_table(facts), refresh=True)
             return
-        self._said = self._clock()
-        self.out.write("; ".join(f"{name} {said}" for name, said in facts.items()) + "\n")
+        self._written = self._clock()
+        self.out.write("; ".join(f"{name} {fact}" for name, fact in facts.items()) + "\n")
         self.out.flush()
 
     def _facts(self, campaign: Campaign) -> dict[str, str]:
-        """What there is to say, by name."""
+        """Facts to show, by name."""
         trials = campaign.trials()
-        facts = {"trials": f"{counted(trials)} (budget {self.budget})"}
-        best, left = incumbent(campaign, trials), regret(campaign, trials, self.optimum)
+        facts = {"trials": f"{count_by_status(trials)} (budget {self.budget})"}
+        best, left = best_trial(campaign, trials), regret(campaign, trials, self.optimum)
         if best is not None:
             facts["best"] = best
         if left is not None:
             facts["regret"] = f"{left:.3g}"
-        facts["time"] = f"{self._clock() - self._began:.0f} s"
-        if spent := seconds(campaign.row):
+        facts["time"] = f"{self._clock() - self._started:.0f} s"
+        if spent := seconds_by_part(campaign.row):
             facts["of which"] = spent
         return facts
 
@@ -110,6 +110,6 @@ def _table(facts: dict[str, str]) -> Table:
     from rich.table import Table
 
     table = Table.grid(padding=(0, 2))
-    for name, said in facts.items():
-        table.add_row(name, said)
+    for name, fact in facts.items():
+        table.add_row(name, fact)
     return table

@@ -5,14 +5,26 @@ from __future__ import annotations
 import shlex
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bo_stream.cli.arguments import CampaignName, ConfigFile, Where
-from bo_stream.cli.config import Run, read_config
-from bo_stream.cli.error_handling import STOPPED, complain
-from bo_stream.cli.toml_document import ConfigError
+from bo_stream.cli.config import EvaluationConfig, read_config
+from bo_stream.cli.error_handling import INTERRUPTED, print_error
+from bo_stream.cli.load_campaign import (
+    CampaignName,
+    ConfigFile,
+    Where,
+    create_or_continue,
+    is_config,
+    load_campaign,
+)
+from bo_stream.cli.objective import find_objective
+from bo_stream.cli.toml_reader import ConfigError
+
+if TYPE_CHECKING:
+    from bo_stream.cli.config import CampaignConfig
+    from bo_stream.cli.objective import NamedObjective
 
 __all__ = ["resume", "run"]
 
@@ -20,9 +32,9 @@ __all__ = ["resume", "run"]
 def run(config: ConfigFile) -> None:
     """Measure with an objective until the budget is used up.
 
-    A campaign that was begun before goes on from where it is.
+    A campaign that exists already is continued.
     """
-    _go(str(config), None, None, None, None, new=True)
+    _run(str(config), None, None, None, None, create=True)
 
 
 def resume(
@@ -32,29 +44,27 @@ def resume(
         str | None, typer.Option(help="file.py:function or module:function.")
     ] = None,
     budget: Annotated[
-        int | None, typer.Option(min=1, help="Trials in all, those done before counted.")
+        int | None, typer.Option(min=1, help="Number of trials in all, earlier ones included.")
     ] = None,
-    workers: Annotated[int | None, typer.Option(min=1, help="Local processes.")] = None,
+    workers: Annotated[int | None, typer.Option(min=1, help="Number of local processes.")] = None,
 ) -> None:
-    """Go on with a campaign that was interrupted.
+    """Continue a campaign that was interrupted.
 
-    Nothing is measured or fitted again. With a TOML, objective, budget and workers are those that
-    it names unless they are given here. With a store, objective and budget have to be given.
+    Nothing is measured or fitted again. By default objective, budget and workers are those of the
+    TOML. For a store, objective and budget have to be given.
     """
-    _go(where, name, objective, budget, workers, new=False)
+    _run(where, name, objective, budget, workers, create=False)
 
 
-def _go(
+def _run(
     where: str,
     name: str | None,
     objective: str | None,
     budget: int | None,
     workers: int | None,
-    new: bool,
+    create: bool,
 ) -> None:
-    from bo_stream.cli.load_campaign import begun, found, is_config
-
-    config = read_config(Path(where)) if new or is_config(where) else None
+    config = read_config(Path(where)) if create or is_config(where) else None
     named = objective or (config and config.objective)
     total = budget or (config and config.budget)
     if not named or not total:
@@ -63,37 +73,37 @@ def _go(
             f"{where}: Expected the {what} of the campaign; got none. "
             f"Add {what} = ... to the TOML, or --{what} to resume."
         )
-    how = config.run if config else Run(None, None, None)
+    how = config.run if config else EvaluationConfig(None, None, None)
     if workers is not None:
-        how = Run(workers, how.timeout, None)
-    function = _found(named, where, config if objective is None else None)
+        how = EvaluationConfig(workers, how.timeout, None)
+    function = _objective(named, where, config if objective is None else None)
 
-    from bo_stream.cli.progress import Progress
+    from bo_stream.cli.progress import RunProgress
 
-    progress = Progress(sys.stdout, total, config.optimum if config else None)
-    opened = begun(config, [progress]) if config and new else found(where, name, [progress])
+    progress = RunProgress(sys.stdout, total, config.optimum if config else None)
+    if config and create:
+        loaded = create_or_continue(config, [progress])
+    else:
+        loaded = load_campaign(where, name, [progress])
     again = ["bo-stream", "resume", where, *([name] if name else [])]
-    if objective:
-        again += ["--objective", objective]
-    if budget:
-        again += ["--budget", str(budget)]
-    if workers:
-        again += ["--workers", str(workers)]
+    for option, value in (("objective", objective), ("budget", budget), ("workers", workers)):
+        if value:
+            again += [f"--{option}", str(value)]
     try:
         with progress:
-            opened.campaign.run(function, total, q=how.q, workers=how.workers, timeout=how.timeout)
+            loaded.campaign.run(function, total, q=how.q, workers=how.workers, timeout=how.timeout)
     except KeyboardInterrupt:
-        complain(f"Stopped. What was told is in {opened.store}. To go on: {shlex.join(again)}")
-        raise typer.Exit(STOPPED) from None
+        print_error(
+            f"Stopped. All outcomes so far are in {loaded.store}. To continue: {shlex.join(again)}"
+        )
+        raise typer.Exit(INTERRUPTED) from None
 
 
-def _found(named: str, where: str, config: Any) -> Any:
-    """The objective; one that a configuration names is blamed on its line."""
-    from bo_stream.cli.objective import objective
-
+def _objective(name: str, where: str, config: CampaignConfig | None) -> NamedObjective:
+    """The objective; errors name the line of the configuration that has its name."""
     if config is None:
-        return objective(named, Path.cwd())
+        return find_objective(name, Path.cwd())
     try:
-        return objective(named, Path(where).parent)
+        return find_objective(name, Path(where).parent)
     except ConfigError as error:
-        raise config.document.wrong(("objective",), str(error)) from error
+        raise config.document.error_at(("objective",), str(error)) from error

@@ -1,4 +1,4 @@
-"""Ctrl-C that lets a write to the store finish first."""
+"""Deferring Ctrl-C until a write to the store has finished."""
 
 from __future__ import annotations
 
@@ -10,36 +10,39 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from bo_stream.campaign.storage.store import Store, Turn
+    from bo_stream.campaign.storage.store import Store, Transaction
 
-__all__ = ["Careful", "held_back"]
+__all__ = ["InterruptSafeStore", "defer_interrupts"]
 
 
 @contextmanager
-def held_back() -> Iterator[None]:
-    """Ctrl-C inside takes effect at the end, as the `KeyboardInterrupt` that it always is.
+def defer_interrupts() -> Iterator[None]:
+    """Raise the `KeyboardInterrupt` of Ctrl-C inside the block at its end.
 
-    Python gives signals to the main thread only: in any other there is nothing to hold back.
+    Where Ctrl-C is ignored it stays so. Python handles signals in the main thread only, so that
+    there is nothing to defer in other threads.
     """
-    if threading.current_thread() is not threading.main_thread():
+    before = signal.getsignal(signal.SIGINT)
+    in_main_thread = threading.current_thread() is threading.main_thread()
+    if not in_main_thread or before in (signal.SIG_IGN, None):
         yield
         return
-    pressed: list[int] = []
+    received: list[int] = []
 
     def note(number: int, frame: FrameType | None) -> None:
-        pressed.append(number)
+        received.append(number)
 
-    before = signal.signal(signal.SIGINT, note)
+    signal.signal(signal.SIGINT, note)
     try:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
-    if pressed:
+    if received:
         raise KeyboardInterrupt
 
 
-class Careful:
-    """A store whose writes Ctrl-C does not cut short.
+class InterruptSafeStore:
+    """A store whose writes Ctrl-C does not interrupt.
 
     Args:
         store: Any store.
@@ -51,16 +54,16 @@ class Careful:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
 
-    def writing(self, name: str) -> AbstractContextManager[Turn]:
-        """A writer's turn, from its first check to its commit."""
-        return self._writing(name)
+    def transaction(self, name: str) -> AbstractContextManager[Transaction]:
+        """A transaction, deferring Ctrl-C until it has ended."""
+        return self._transaction(name)
 
     @contextmanager
-    def _writing(self, name: str) -> Iterator[Turn]:
-        with held_back(), self._store.writing(name) as turn:
-            yield turn
+    def _transaction(self, name: str) -> Iterator[Transaction]:
+        with defer_interrupts(), self._store.transaction(name) as transaction:
+            yield transaction
 
     def save_snapshot(self, name: str, about: dict[str, Any], model: bytes) -> int:
-        """Keep a snapshot, all of it."""
-        with held_back():
+        """Save a snapshot, deferring Ctrl-C until it is saved."""
+        with defer_interrupts():
             return self._store.save_snapshot(name, about, model)

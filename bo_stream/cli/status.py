@@ -1,4 +1,4 @@
-"""Commands that look at a campaign and change nothing: `status` and `trials`."""
+"""Commands that show a campaign: `status` and `trials`."""
 
 from __future__ import annotations
 
@@ -7,45 +7,41 @@ from typing import Annotated
 
 import typer
 
-from bo_stream.cli.arguments import CampaignName, Where
+from bo_stream.cli.load_campaign import CampaignName, Where, load_campaign
 
 __all__ = ["status", "trials"]
 
 
 def status(where: Where, name: CampaignName = None) -> None:
-    """Say how far a campaign has come."""
-    from bo_stream.cli.formatting import standing, table
-    from bo_stream.cli.load_campaign import found
+    """Show the current state of a campaign."""
+    loaded = load_campaign(where, name)
+    from bo_stream.cli.formatting import summary, table
 
-    opened = found(where, name)
-    campaign = opened.campaign
-    facts = standing(opened)
-    under_way = campaign.running()
+    facts = summary(loaded)
     width = max(map(len, facts))
-    for fact, said in facts.items():
-        if said is not None:
-            print(f"{fact:<{width}}  {said}")
-    if len(under_way):
-        print("under way:")
-        print(table(campaign, under_way))
+    for fact, value in facts.items():
+        print(f"{fact:<{width}}  {value}")
+    running = loaded.campaign.running()
+    if len(running):
+        print("running:")
+        print(table(loaded.campaign, running))
 
 
 def trials(
     where: Where,
     name: CampaignName = None,
-    csv: Annotated[Path | None, typer.Option(help="Write them here instead.")] = None,
+    csv: Annotated[Path | None, typer.Option(help="Write them to this CSV instead.")] = None,
 ) -> None:
-    """List every trial.
+    """List all trials.
 
-    Inputs, outcome, status, and the reason of those that failed.
+    The list has inputs, outcome and status, and the reason of every failure.
     """
-    from bo_stream.cli.formatting import table
-    from bo_stream.cli.load_campaign import found
-
-    campaign = found(where, name).campaign
+    campaign = load_campaign(where, name).campaign
     frame = campaign.trials()
     if csv is None:
+        from bo_stream.cli.formatting import table
+
         print(table(campaign, frame) if len(frame) else "No trials yet.")
         return
     frame.to_csv(csv)
-    print(f"{len(frame)} trials written to {csv}.")
+    print(f"Wrote {len(frame)} trials to {csv}.")

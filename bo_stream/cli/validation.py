@@ -1,4 +1,4 @@
-"""Families and acquisition functions that a configuration names, tried before they are used."""
+"""Checking the names and options of surrogates and acquisition functions in a configuration."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ import inspect
 from collections.abc import Iterable
 from typing import Any
 
-from bo_stream.cli.config import Config
-from bo_stream.cli.toml_reader import Section
+from bo_stream.cli.config import CampaignConfig
+from bo_stream.cli.toml_reader import TomlTable
 
 __all__ = ["check_choices"]
 
 
-def check_choices(config: Config, space: Any) -> None:
+def check_choices(config: CampaignConfig, space: Any) -> None:
     """Refuse names and options that no surrogate or acquisition function has.
 
-    A surrogate without data is built on the space, so that what a family refuses it refuses now,
-    and not when the first outcomes are in.
+    A surrogate without data is built on the space, so that invalid options are refused now rather
+    than after the first outcomes.
 
     Args:
         config: The configuration.
@@ -28,27 +28,30 @@ def check_choices(config: Config, space: Any) -> None:
     """
     import torch
 
-    from acquisitions.build import NAMES, build
     from bo_stream.base.options import own_options
+    from bo_stream.errors import check_not_shadowed
     from bo_stream.surrogates.registry import FAMILIES, surrogate
+
+    check_not_shadowed("acquisitions")
+    from acquisitions.build import NAMES, build
 
     document = config.document
     if config.surrogate is not None:
-        name = _among(config, "surrogate", FAMILIES)
+        name = _checked_name(config, "surrogate", FAMILIES)
         options = _options(config, "surrogate", own_options(FAMILIES[name]))  # type: ignore[arg-type]
         X, Y = (torch.empty(0, columns, dtype=torch.float64) for columns in (space.dim, 1))
-        with document.blamed_on("surrogate", "name"):
+        with document.errors_at("surrogate", "name"):
             surrogate(name, X, Y, bounds=space.tensor_bounds, outcome_transform=None, **options)
     if config.acquisition is not None:
-        _among(config, "acquisition", NAMES)
+        _checked_name(config, "acquisition", NAMES)
         given = ("name", "model", "X_baseline", "best_f", "X_pending", "mc_points", "weights")
         parameters = inspect.signature(build).parameters.values()
         known = [p.name for p in parameters if p.kind is not p.VAR_KEYWORD and p.name not in given]
         _options(config, "acquisition", known)
 
 
-def _among(config: Config, part: str, known: Iterable[str]) -> str:
-    """The name of a part, if it is known."""
+def _checked_name(config: CampaignConfig, part: str, known: Iterable[str]) -> str:
+    """Name of the surrogate or acquisition function, if it is known."""
     chosen = getattr(config, part)["name"]
     if chosen not in (names := list(known)):
         near = difflib.get_close_matches(chosen, names, 1)
@@ -61,8 +64,8 @@ def _among(config: Config, part: str, known: Iterable[str]) -> str:
     return str(chosen)
 
 
-def _options(config: Config, part: str, known: list[str]) -> dict[str, Any]:
-    """The options of a part, all of them known."""
-    table = Section(config.document, (part,), config.document.values[part])
+def _options(config: CampaignConfig, part: str, known: list[str]) -> dict[str, Any]:
+    """Options of the surrogate or acquisition function, if all of them are known."""
+    table = TomlTable(config.document, (part,), config.document.values[part])
     table.text("name")
     return table.rest(known)

@@ -1,4 +1,4 @@
-"""A generation node for Ax that keeps one streaming surrogate from trial to trial."""
+"""A generation node for Ax that keeps one streaming surrogate between trials."""
 
 from __future__ import annotations
 
@@ -19,43 +19,45 @@ from ax.storage.json_store.registry import CORE_CLASS_DECODER_REGISTRY, CORE_ENC
 
 from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.campaign.fit_policy import FitPolicy
-from bo_stream.campaign.proposals import Build, Optimiser
-from bo_stream.campaign.settings import SCHEDULE, Goal, Named
+from bo_stream.campaign.goals import Goal
+from bo_stream.campaign.proposals import AcquisitionBuilder, Optimiser
+from bo_stream.campaign.settings import SCHEDULE, NamedChoice
 from bo_stream.errors import StateError, UnsupportedError
-from bo_stream.integrations.follower import ANYWHERE, Follower, Inputs, Outcome, box
+from bo_stream.integrations.follower import UNIT_INTERVAL, Follower, Inputs, TrialOutcome, box
 
 __all__ = ["StreamingNode"]
 
 
 class StreamingNode(ExternalGenerationNode):
-    """Bayesian optimisation in Ax whose surrogate absorbs new trials instead of being rebuilt.
+    """Bayesian optimisation in Ax with a surrogate that observes new trials as they complete.
 
-    It is a generation strategy by itself, which begins with a Sobol sequence, or may follow other
-    nodes, whose trials it learns from. The space may have continuous parameters (logarithmic ones
-    too) and fixed ones, the objective is one metric. Where every outcome has a standard error, that
-    is its noise. Trials under way are pending points. Failed and early-stopped trials teach the
-    surrogate nothing, but their points are not suggested again. If data that were absorbed change,
-    or the search space or objective does, the surrogate begins anew.
+    The node may be a whole generation strategy, which then starts with a Sobol sequence, or follow
+    other nodes, whose trials it observes too. The search space may have continuous parameters,
+    also on a logarithmic scale, and fixed ones. The objective is one metric. If all outcomes have a
+    standard error, it is their noise. Running trials are pending points. Failed and early-stopped
+    trials are not observed, but their points are not proposed again. The surrogate is rebuilt if
+    observed data, the search space or the objective change.
 
-    Ax's own predictions and plots of models do not see the surrogate, which is `model` here. Ax
-    saves the node's settings, unless the surrogate or acquisition is a callable, and loads them
-    where this module has been imported; the surrogate then learns anew from the experiment's data.
+    Ax's own predictions and plots do not use the surrogate, which is the attribute `model`. Ax
+    saves the node's settings unless the surrogate or the acquisition function is a callable. They
+    can be loaded where this module has been imported, and the surrogate is then rebuilt from the
+    experiment's data.
 
     Args:
-        name: Of the node.
+        name: Name of the node.
         surrogate: As for `bo_stream.Campaign`: a name, a mapping of a name and options, or a
-            callable; left out, it is chosen by the number of parameters and the budget.
-        acquisition: Likewise.
-        budget: About how many trials there will be, for choosing defaults.
-        seed: Of all that is drawn; None: a new one.
-        initial: Outcomes to wait for before there is a surrogate.
-        fit: When hyperparameters are fitted; its steps are outcomes.
-        optimiser: How hard acquisition functions are maximised.
+            callable. By default it is chosen by the number of parameters and the budget.
+        acquisition: As for `bo_stream.Campaign`.
+        budget: Approximate number of trials, which some defaults depend on.
+        seed: Seed of everything random; None: a new one.
+        initial: Number of outcomes from which a surrogate is built.
+        fit: When hyperparameters are fitted; a step is an outcome.
+        optimiser: Effort of maximising acquisition functions.
         transition_criteria: When another node takes over; None: never.
 
     Raises:
-        InputError: for settings that cannot be.
-        UnsupportedError: when it generates for an experiment that it cannot model.
+        InputError: for invalid settings.
+        UnsupportedError: when it generates candidates for an experiment that it does not support.
 
     Example:
         >>> from ax.generation_strategy.generation_strategy import GenerationStrategy
@@ -65,8 +67,8 @@ class StreamingNode(ExternalGenerationNode):
     def __init__(
         self,
         name: str = "Streaming",
-        surrogate: Named | Callable[..., StreamingGP] | None = None,
-        acquisition: Named | Build | None = None,
+        surrogate: NamedChoice | Callable[..., StreamingGP] | None = None,
+        acquisition: NamedChoice | AcquisitionBuilder | None = None,
         *,
         budget: int | None = None,
         seed: int | None = None,
@@ -75,9 +77,9 @@ class StreamingNode(ExternalGenerationNode):
         optimiser: Optimiser | None = None,
         transition_criteria: Sequence[TransitionCriterion] | None = None,
     ) -> None:
-        # Ax would reject a point at a corner that is proposed twice, then give up.
+        # otherwise Ax would reject a corner that is proposed twice, and give up
         super().__init__(name, should_deduplicate=False, transition_criteria=transition_criteria)
-        self._chosen: dict[str, Any] = {
+        self._options: dict[str, Any] = {
             "surrogate": surrogate,
             "acquisition": acquisition,
             "budget": budget,
@@ -86,7 +88,7 @@ class StreamingNode(ExternalGenerationNode):
             "fit": fit,
             "optimiser": optimiser or Optimiser(),
         }
-        Follower(ANYWHERE, "minimise", **self._chosen)  # refused now, if ever
+        Follower(UNIT_INTERVAL, "minimise", **self._options)  # refuses invalid settings now
         self._follower: Follower | None = None
         self._following: tuple[Any, ...] = ()
         self._varied: list[RangeParameter] = []
@@ -105,27 +107,27 @@ class StreamingNode(ExternalGenerationNode):
     # -- what Ax calls ---------------------------------------------------------------------------
 
     def gen(self, **given: Any) -> GeneratorRun | None:
-        """Candidates, as Ax asks for them.
+        """Candidates for Ax.
 
         Raises:
-            UnsupportedError: if parameters are to be fixed for these candidates only.
+            UnsupportedError: if parameters are fixed for these candidates only.
         """
         features = given.get("fixed_features")
         if features is not None and features.parameters:
             raise UnsupportedError(
-                "candidates in all of the search space",
+                "candidates in the whole search space",
                 f"fixed_parameters={features.parameters}",
-                "Ask without them, or make them fixed parameters of the search space.",
+                "Leave them out, or make them fixed parameters of the search space.",
             )
         return super().gen(**given)
 
     def update_generator_state(self, experiment: Experiment, data: Data) -> None:
-        """Absorb the outcomes not seen before."""
+        """Observe the new outcomes."""
         metric, goal = _objective(experiment)
         varied, fixed = _parameters(experiment)
         follower = self._follow(goal, metric, varied, fixed)
         values = _values(data, metric)
-        outcomes: dict[Any, Outcome] = {}
+        outcomes: dict[Any, TrialOutcome] = {}
         failed: list[Inputs] = []
         for index, trial in experiment.trials.items():
             if not trial.status.is_terminal:
@@ -138,15 +140,15 @@ class StreamingNode(ExternalGenerationNode):
                 if value is None:
                     failed.append(inputs)
                 else:
-                    outcomes[index, arm.name] = Outcome(inputs, *value)
+                    outcomes[index, arm.name] = TrialOutcome(inputs, *value)
         follower.follow(outcomes)
         self._failed = failed
         self._count = sum(len(trial.arms) for trial in experiment.trials.values())
 
     def get_next_candidate(self, pending_parameters: list[TParameterization]) -> TParameterization:
-        """Where to measure next."""
+        """The next candidate."""
         if self._follower is None:
-            raise StateError("update_generator_state first", "get_next_candidate", "Call it.")
+            raise StateError("a call of update_generator_state", "none", "Call it first.")
         pending = [p for p in map(self._inputs, pending_parameters) if p is not None]
         chosen = self._follower.next(self._count, pending, self._failed)
         self._count += 1
@@ -155,42 +157,42 @@ class StreamingNode(ExternalGenerationNode):
 
     # -- saving ----------------------------------------------------------------------------------
 
-    def described(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Its settings, for Ax's JSON."""
-        chosen = self._chosen
-        plain = {name: asdict(chosen[name]) for name in ("fit", "optimiser")}
+        options = self._options
+        plain = {name: asdict(options[name]) for name in ("fit", "optimiser")}
         return {
             "__type": type(self).__name__,
             "name": self.name,
             "transition_criteria": list(self.transition_criteria),
-            "settings": {**chosen, **plain},
+            "settings": {**options, **plain},
         }
 
     @classmethod
-    def read(cls, described: dict[str, Any]) -> Self:
-        """One from settings as Ax's JSON holds them."""
-        settings = dict(described["settings"])
+    def from_dict(cls, saved: dict[str, Any]) -> Self:
+        """A node from its settings in Ax's JSON."""
+        settings = dict(saved["settings"])
         settings["fit"] = FitPolicy(**settings["fit"])
         settings["optimiser"] = Optimiser(**settings["optimiser"])
-        criteria = object_from_json(described["transition_criteria"])
-        return cls(described["name"], transition_criteria=criteria, **settings)
+        criteria = object_from_json(saved["transition_criteria"])
+        return cls(saved["name"], transition_criteria=criteria, **settings)
 
     # -- pieces ----------------------------------------------------------------------------------
 
     def _follow(
         self, goal: Goal, metric: str, varied: list[RangeParameter], fixed: TParameterization
     ) -> Follower:
-        """The surrogate of this metric and these parameters; another one if they have changed."""
+        """The follower of this metric and these parameters; a new one if they have changed."""
         bounds = [(float(p.lower), float(p.upper)) for p in varied]
         log = [p.log_scale for p in varied]
         following = (goal, metric, [p.name for p in varied], bounds, log, fixed)
         if self._follower is None or following != self._following:
-            self._follower = Follower(box(bounds, log), goal, **self._chosen)
+            self._follower = Follower(box(bounds, log), goal, **self._options)
             self._following, self._varied, self._fixed = following, varied, fixed
         return self._follower
 
     def _inputs(self, parameters: Mapping[str, Any]) -> Inputs | None:
-        """Where an arm is; None if it is outside the space."""
+        """Inputs of an arm; None if it is outside the search space."""
         if any(parameters.get(name) != value for name, value in self._fixed.items()):
             return None
         if not all(p.validate(parameters.get(p.name)) for p in self._varied):
@@ -199,8 +201,8 @@ class StreamingNode(ExternalGenerationNode):
         return tuple(map(float, bounded))
 
 
-CORE_ENCODER_REGISTRY[StreamingNode] = StreamingNode.described
-CORE_CLASS_DECODER_REGISTRY[StreamingNode.__name__] = StreamingNode.read
+CORE_ENCODER_REGISTRY[StreamingNode] = StreamingNode.to_dict
+CORE_CLASS_DECODER_REGISTRY[StreamingNode.__name__] = StreamingNode.from_dict
 
 
 def _objective(experiment: Experiment) -> tuple[str, Goal]:
@@ -211,7 +213,7 @@ def _objective(experiment: Experiment) -> tuple[str, Goal]:
     objective, constraints = config.objective, config.outcome_constraints
     if not objective.is_single_objective or constraints:
         raise UnsupportedError(
-            "one metric to optimise, without constraints on outcomes",
+            "one objective without outcome constraints",
             f"{objective.expression!r} and {len(constraints)} constraints",
             "Use Ax's own generation strategy.",
         )
@@ -219,11 +221,11 @@ def _objective(experiment: Experiment) -> tuple[str, Goal]:
 
 
 def _parameters(experiment: Experiment) -> tuple[list[RangeParameter], TParameterization]:
-    """The parameters that vary, and the values of the others."""
+    """The parameters that vary, and the values of the fixed ones."""
     space = experiment.search_space
     if space.parameter_constraints:
         raise UnsupportedError(
-            "a search space without constraints on parameters",
+            "a search space without parameter constraints",
             f"{len(space.parameter_constraints)} constraints",
             "Leave them out, or use Ax's own generation strategy.",
         )
@@ -237,7 +239,7 @@ def _parameters(experiment: Experiment) -> tuple[list[RangeParameter], TParamete
         else:
             raise _not_continuous(parameter)
     if not varied:
-        raise UnsupportedError("a parameter to vary", "none", "Add one.")
+        raise UnsupportedError("a parameter that varies", "none", "Add one.")
     return varied, fixed
 
 
@@ -248,9 +250,9 @@ def _continuous(parameter: RangeParameter) -> bool:
 
 def _not_continuous(parameter: Parameter) -> UnsupportedError:
     return UnsupportedError(
-        "continuous parameters, on their own or a logarithmic scale, and fixed ones",
+        "continuous parameters, with or without a logarithmic scale, and fixed ones",
         f"{parameter.name!r}, {parameter.domain_repr} of type {parameter.parameter_type.name}",
-        "Fix it, run one experiment for each of its values, or use Ax's own generation strategy.",
+        "Fix it, run one experiment per value, or use Ax's own generation strategy.",
     )
 
 

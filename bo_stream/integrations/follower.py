@@ -1,9 +1,9 @@
-"""A surrogate that follows trials which somebody else keeps: it absorbs only what is new."""
+"""Surrogate and proposals for trials that another framework keeps; only new trials are observed."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -11,33 +11,28 @@ from torch import Tensor
 
 from bo_stream.base.construct_inputs import LEAST_NOISE
 from bo_stream.base.streaming_gp import StreamingGP
-from bo_stream.campaign.fit_policy import FitPolicy
-from bo_stream.campaign.observations import Observed
-from bo_stream.campaign.proposals import Build, Known, Optimiser, Search, design
+from bo_stream.campaign.goals import Goal
+from bo_stream.campaign.observations import Observations
+from bo_stream.campaign.proposals import AcquisitionSearch, ProposalContext, initial_design
 from bo_stream.campaign.randomness import proposing
 from bo_stream.campaign.records import Row
-from bo_stream.campaign.settings import (
-    SCHEDULE,
-    Goal,
-    Named,
-    Settings,
-)
+from bo_stream.campaign.settings import Settings
 from bo_stream.campaign.space import Box
-from bo_stream.campaign.surrogate_manager import Learner
+from bo_stream.campaign.surrogate_manager import SurrogateManager
 
-__all__ = ["ANYWHERE", "Follower", "Inputs", "Outcome", "box"]
+__all__ = ["UNIT_INTERVAL", "Follower", "Inputs", "TrialOutcome", "box"]
 
 Inputs = tuple[float, ...]
-"""Where a trial is, in the user's units."""
+"""Inputs of a trial in the user's units."""
 
 
-class Outcome(NamedTuple):
-    """What a trial gave.
+class TrialOutcome(NamedTuple):
+    """Inputs and outcome of a trial.
 
     Attributes:
-        inputs: Where it was.
-        y: Its value.
-        yvar: The variance of its noise, where known; zero if it is exact.
+        inputs: Its inputs.
+        y: Its outcome.
+        yvar: Noise variance of the outcome; zero if it is exact, None if unknown.
     """
 
     inputs: Inputs
@@ -46,124 +41,111 @@ class Outcome(NamedTuple):
 
 
 def box(bounds: Sequence[tuple[float, float]], log: Sequence[bool]) -> Box:
-    """A box for a framework that keeps the names of its inputs itself.
+    """A box for a framework that itself keeps the names of inputs.
 
     Args:
-        bounds: Of each input.
-        log: Which of them are on a logarithmic scale.
+        bounds: Bounds of each input.
+        log: Which inputs are on a logarithmic scale.
     """
     names = [f"input {i}" for i in range(len(bounds))]
     scales = [name for name, is_log in zip(names, log, strict=True) if is_log]
     return Box(dict(zip(names, bounds, strict=True)), scales)
 
 
-ANYWHERE = box([(0.0, 1.0)], [False])
-"""A box for trying out whether names and sizes are right before the inputs are known."""
+UNIT_INTERVAL = box([(0.0, 1.0)], [False])
+"""A box to check settings with before the inputs are known."""
 
 
 class Follower:
-    """A surrogate of trials kept elsewhere, and where it would measure next.
+    """A surrogate of trials that another framework keeps, and the next trial to propose.
 
     Args:
-        space: Where trials may be.
+        space: Space of the trials.
         goal: ``maximise``, ``minimise`` or ``learn``.
-        surrogate: As for `bo_stream.Campaign`.
-        acquisition: Likewise.
-        budget: About how many trials there will be, for choosing defaults.
-        seed: Of all that is drawn; None: a new one.
-        initial: Outcomes to wait for before there is a surrogate.
-        fit: When hyperparameters are fitted; its steps are trials.
-        optimiser: How hard acquisition functions are maximised.
+        options: Options of `bo_stream.Campaign`: ``surrogate``, ``acquisition``, ``budget`` (for
+            defaults only), ``seed``, ``initial``, ``fit`` (a step is a trial), ``optimiser``.
 
     Raises:
-        InputError: for settings that cannot be.
+        InputError: for invalid settings.
     """
 
-    def __init__(
-        self,
-        space: Box,
-        goal: Goal,
-        surrogate: Named | Callable[..., StreamingGP] | None = None,
-        acquisition: Named | Build | None = None,
-        budget: int | None = None,
-        seed: int | None = None,
-        initial: int | None = None,
-        fit: FitPolicy = SCHEDULE,
-        optimiser: Optimiser | None = None,
-    ) -> None:
-        said = (surrogate, acquisition, budget, seed, initial, fit, optimiser)
-        settings, make, build = Settings.chosen(space, goal, *said)
+    def __init__(self, space: Box, goal: Goal, **options: Any) -> None:
+        settings = Settings.from_arguments(space, goal, **options)
         self.space, self.settings = space, settings
-        self._search = Search(space, settings.build_acquisition(build), settings.optimiser)
+        build = settings.build_acquisition(options.get("acquisition"))
+        self._search = AcquisitionSearch(space, build, settings.optimiser)
+        make = settings.make_surrogate(options.get("surrogate"))
         bounds = space.tensor_bounds
-        self._learner = Learner(settings.make_surrogate(make), bounds, fit, settings.initial)
-        self._begin()
+        self._manager = SurrogateManager(make, bounds, settings.fit, settings.initial)
+        self._reset()
 
-    def _begin(self) -> None:
-        self._learner.forget()
+    def _reset(self) -> None:
+        self._manager.reset()
         none = torch.empty(0, self.space.dim, dtype=torch.float64)
-        self._observed = Observed(none, none[:, :1])
-        self._seen: dict[Hashable, Outcome] = {}
+        self._observations = Observations(none, none[:, :1])
+        self._known: dict[Hashable, TrialOutcome] = {}
         self._noise_known = False
 
     @property
     def model(self) -> StreamingGP | None:
         """The surrogate, of outcomes to be maximised; None before it is built."""
-        return self._learner.model
+        return self._manager.model
 
-    def follow(self, outcomes: Mapping[Hashable, Outcome]) -> None:
-        """Absorb the outcomes not seen before, in one batch.
+    def follow(self, outcomes: Mapping[Hashable, TrialOutcome]) -> None:
+        """Observe the new outcomes in one batch.
 
-        If one that was seen has changed, or noise that was known no longer is, the surrogate begins
-        anew: it cannot unlearn.
+        The surrogate is reset if a known outcome has changed, or if the noise was known for all
+        outcomes and no longer is.
 
         Args:
-            outcomes: Every outcome there is, by trial.
+            outcomes: All outcomes, by trial.
         """
-        known = all(outcome.yvar is not None for outcome in outcomes.values())
-        new = {key: o for key, o in outcomes.items() if self._seen.get(key) != o}
+        noise_known = all(outcome.yvar is not None for outcome in outcomes.values())
+        new = {key: o for key, o in outcomes.items() if self._known.get(key) != o}
         if not new:
             return
-        if self._seen and (known != self._noise_known or not self._seen.keys().isdisjoint(new)):
-            self._begin()
+        changed = not self._known.keys().isdisjoint(new)
+        if self._known and (noise_known != self._noise_known or changed):
+            self._reset()
             new = dict(outcomes)
         X = self._points([o.inputs for o in new.values()])
         Y = self.settings.sign * torch.tensor([[o.y] for o in new.values()], dtype=torch.float64)
         Yvar = None
-        if known:
+        if noise_known:
             Yvar = torch.tensor([[o.yvar] for o in new.values()], dtype=torch.float64)
-        self._learner.absorb(X, Y, self._floored(Yvar), Row(()))
-        self._observed = self._observed.after(X, Y, Yvar)
-        self._seen.update(new)
-        self._noise_known = known
+        self._manager.observe(X, Y, self._floored(Yvar), Row(()))
+        self._observations = self._observations.extended(X, Y, Yvar)
+        self._known.update(new)
+        self._noise_known = noise_known
 
     def next(self, number: int, pending: Sequence[Inputs], failed: Sequence[Inputs]) -> Inputs:
-        """Where to measure next; the surrogate is built or fitted first, if that is due.
+        """The next trial. The surrogate is built or fitted first if that is due.
 
         Args:
-            number: Of the trial. Whatever is drawn depends on the seed and on it, so that workers
-                with the same seed draw differently.
-            pending: Where trials are under way.
-            failed: Where trials gave no value; they are not proposed again.
+            number: Number of the trial. The randomness depends on it and on the seed, so that
+                workers with the same seed draw different points.
+            pending: Inputs of running trials.
+            failed: Inputs of trials without an outcome, which are not proposed again.
         """
-        seed, seen, no_pool = self.settings.seed, self._observed, torch.empty(0, dtype=torch.long)
-        told, row = len(seen.X), Row(("fit_evaluations",))
-        self._learner.settle((seen.X, seen.Y, self._floored(seen.Yvar)), told, told, row)
-        model = self._learner.model
-        with proposing(seed, number, seen.X.device):
+        seed, data, no_pool = self.settings.seed, self._observations, torch.empty(0).long()
+        data = Observations(data.X, data.Y, self._floored(data.Yvar))
+        self._manager.update(data, len(data.X), Row(("fit_evaluations",)))
+        model = self._manager.model
+        with proposing(seed, number, data.X.device):
             if model is None:
-                X = design(self.space, seed, number, 1, no_pool)
+                X = initial_design(self.space, seed, number, 1, no_pool)
             else:
-                under_way, vain = self._points(pending), self._points(failed)
-                X = self._search(model, 1, Known(seen.candidates(), under_way, vain, no_pool))
-        return tuple(self.space.decoded(X)[0].tolist())
+                points = self._points(pending), self._points(failed)
+                context = ProposalContext(data.candidates(), *points, no_pool)
+                X = self._search(model, 1, context)
+        return tuple(self.space.decode(X)[0].tolist())
 
     def _floored(self, Yvar: Tensor | None) -> Tensor | None:
-        """Variances of zero, of exact outcomes, replaced by the least that a surrogate takes."""
-        Y = self._observed.Y
+        """Noise variances, with those of zero raised to the smallest that a surrogate takes."""
+        Y = self._observations.Y
         spread = float(Y.var()) if len(Y) > 1 else 0.0
         return None if Yvar is None else Yvar.where(Yvar > 0.0, LEAST_NOISE * (spread or 1.0))
 
     def _points(self, inputs: Sequence[Inputs]) -> Tensor:
         values = np.array(inputs, dtype=np.float64)
-        return self.space.encoded(values.reshape(-1, self.space.dim))
+        return self.space.encode(values.reshape(-1, self.space.dim))

@@ -1,4 +1,4 @@
-"""A sampler for Optuna that keeps one streaming surrogate from trial to trial."""
+"""A sampler for Optuna that keeps one streaming surrogate between trials."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ from optuna.trial import FrozenTrial, TrialState
 
 from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.campaign.fit_policy import FitPolicy
-from bo_stream.campaign.proposals import Build, Optimiser
-from bo_stream.campaign.settings import SCHEDULE, Goal, Named
+from bo_stream.campaign.goals import Goal
+from bo_stream.campaign.proposals import AcquisitionBuilder, Optimiser
+from bo_stream.campaign.settings import SCHEDULE, NamedChoice
 from bo_stream.errors import UnsupportedError
-from bo_stream.integrations.follower import ANYWHERE, Follower, Inputs, Outcome, box
+from bo_stream.integrations.follower import UNIT_INTERVAL, Follower, Inputs, TrialOutcome, box
 
 __all__ = ["StreamingSampler"]
 
@@ -29,34 +30,34 @@ _logger = get_logger(__name__)
 
 
 class StreamingSampler(BaseSampler):
-    """Bayesian optimisation in Optuna whose surrogate absorbs new trials instead of being rebuilt.
+    """Bayesian optimisation in Optuna with a surrogate that observes new trials as they complete.
 
-    It models the continuous parameters (``suggest_float``, logarithmic ones too) that every trial
-    has. Optuna learns of them from the first trial that completes; trials before that, and all
-    other parameters (integers, categories, floats with a step or with changing bounds), are left to
+    It models the continuous parameters (``suggest_float``, also on a logarithmic scale) that all
+    trials have, and which Optuna knows from the first completed trial on. Earlier trials and all
+    other parameters (integers, categories, floats with a step or with changing bounds) are left to
     ``independent_sampler``.
 
-    It follows the study's storage: several workers, each with a sampler of its own, learn from one
-    another's trials, and a study that is loaded again goes on. Trials under way are pending points
-    from when they have suggested their parameters; in one process, from the start. Pruned and
-    failed trials teach the surrogate nothing, but their points are not suggested again. A worker
-    that was killed leaves its trial running for good unless the storage has a heartbeat.
+    It follows the study's storage: several workers, each with its own sampler, observe each other's
+    trials, and a study that is loaded again is continued. Running trials are pending points as soon
+    as they have suggested their parameters, and in one process from their start. Pruned and failed
+    trials are not observed, but their points are not proposed again. A killed worker leaves its
+    trial running forever unless the storage has a heartbeat.
 
     Args:
         surrogate: As for `bo_stream.Campaign`: a name, a mapping of a name and options, or a
-            callable; left out, it is chosen by the number of parameters and the budget.
-        acquisition: Likewise.
-        budget: About how many trials there will be, for choosing defaults.
-        seed: Of all that is drawn; None: a new one. Workers may have the same.
-        initial: Completed trials to wait for before there is a surrogate; parameters are spread
-            over the space by a Sobol sequence until then.
-        fit: When hyperparameters are fitted; its steps are trials.
-        optimiser: How hard acquisition functions are maximised.
-        independent_sampler: Samples what is not modelled; if left out, that is drawn at random.
+            callable. By default it is chosen by the number of parameters and the budget.
+        acquisition: As for `bo_stream.Campaign`.
+        budget: Approximate number of trials, which some defaults depend on.
+        seed: Seed of everything random; None: a new one. Workers may have the same seed.
+        initial: Number of completed trials from which a surrogate is built; until then parameters
+            follow a Sobol sequence.
+        fit: When hyperparameters are fitted; a step is a trial.
+        optimiser: Effort of maximising acquisition functions.
+        independent_sampler: Samples the parameters that are not modelled; by default at random.
 
     Raises:
-        InputError: for settings that cannot be.
-        UnsupportedError: when it samples for a study of several objectives.
+        InputError: for invalid settings.
+        UnsupportedError: when it samples for a study with several objectives.
 
     Example:
         >>> import optuna
@@ -69,8 +70,8 @@ class StreamingSampler(BaseSampler):
 
     def __init__(
         self,
-        surrogate: Named | Callable[..., StreamingGP] | None = None,
-        acquisition: Named | Build | None = None,
+        surrogate: NamedChoice | Callable[..., StreamingGP] | None = None,
+        acquisition: NamedChoice | AcquisitionBuilder | None = None,
         *,
         budget: int | None = None,
         seed: int | None = None,
@@ -89,27 +90,27 @@ class StreamingSampler(BaseSampler):
             fit=fit,
             optimiser=optimiser,
         )
-        self._follower_of(ANYWHERE, "minimise")  # refused now, if ever
+        self._follower_of(UNIT_INTERVAL, "minimise")  # refuses invalid settings now
         self._seed, self._independent = seed, independent_sampler
-        self._begin()
+        self._reset()
 
-    def _begin(self) -> None:
-        """As before any study."""
+    def _reset(self) -> None:
+        """Return to the state before any study."""
         self._lock = threading.RLock()  # Optuna's threads share the sampler
         self._study: str | None = None
         self._common = IntersectionSearchSpace()
-        self._told_apart: set[str] = set()
+        self._warned_about: set[str] = set()
         self._follower: Follower | None = None
         self._following: tuple[Any, ...] = ()
-        self._given: dict[int, Inputs] = {}
+        self._proposed: dict[int, Inputs] = {}
 
     def __getstate__(self) -> dict[str, Any]:
-        """How it was made: wherever a copy arrives, it follows the storage from the start."""
+        """Its options only: a copy follows the storage from the start."""
         return {k: self.__dict__[k] for k in ("_follower_of", "_seed", "_independent")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self._begin()
+        self._reset()
 
     @property
     def model(self) -> StreamingGP | None:
@@ -124,10 +125,10 @@ class StreamingSampler(BaseSampler):
     def infer_relative_search_space(
         self, study: Study, trial: FrozenTrial
     ) -> dict[str, BaseDistribution]:
-        """The parameters that are modelled: continuous ones that all completed trials have."""
+        """The modelled parameters: continuous ones that all completed trials have."""
         with self._lock:
             if study.study_name != self._study:
-                self._begin()
+                self._reset()
                 self._study = study.study_name
             common = self._common.calculate(study)
         return {name: d for name, d in common.items() if _continuous(d) and not d.single()}
@@ -135,10 +136,10 @@ class StreamingSampler(BaseSampler):
     def sample_relative(
         self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
-        """Values of the parameters that are modelled.
+        """Values of the modelled parameters.
 
         Raises:
-            UnsupportedError: for a study of several objectives.
+            UnsupportedError: for a study with several objectives.
         """
         goal = _goal(study)
         if not search_space:
@@ -146,7 +147,7 @@ class StreamingSampler(BaseSampler):
         space = cast(dict[str, FloatDistribution], search_space)
         with self._lock:
             follower = self._follow(goal, space)
-            outcomes: dict[Any, Outcome] = {}
+            outcomes: dict[Any, TrialOutcome] = {}
             pending: list[Inputs] = []
             failed: list[Inputs] = []
             running: dict[int, Inputs] = {}
@@ -154,7 +155,7 @@ class StreamingSampler(BaseSampler):
                 inputs = _inputs(other, space)
                 if other.state == TrialState.RUNNING and other.number != trial.number:
                     if inputs is None:
-                        inputs = self._given.get(other.number)
+                        inputs = self._proposed.get(other.number)
                     if inputs is not None:
                         pending.append(inputs)
                         running[other.number] = inputs
@@ -163,10 +164,10 @@ class StreamingSampler(BaseSampler):
                     if value is None:
                         failed.append(inputs)
                     else:
-                        outcomes[other.number] = Outcome(inputs, value)
+                        outcomes[other.number] = TrialOutcome(inputs, value)
             follower.follow(outcomes)
             chosen = follower.next(trial.number, pending, failed)
-            self._given = {**running, trial.number: chosen}
+            self._proposed = {**running, trial.number: chosen}
         return dict(zip(space, chosen, strict=True))
 
     def sample_independent(
@@ -176,18 +177,18 @@ class StreamingSampler(BaseSampler):
         param_name: str,
         param_distribution: BaseDistribution,
     ) -> Any:
-        """The value of a parameter that is not modelled."""
+        """Value of a parameter that is not modelled."""
         sampler = self._independent or RandomSampler(self._seed_of(trial, param_name))
-        if not _continuous(param_distribution) and param_name not in self._told_apart:
-            self._told_apart.add(param_name)
+        if not _continuous(param_distribution) and param_name not in self._warned_about:
+            self._warned_about.add(param_name)
             _logger.warning(
-                f"{param_name!r} is not continuous: {sampler} samples it, and to the surrogate of "
-                f"{self} its effect is noise."
+                f"{param_name!r} is not continuous. {sampler} samples it, and the surrogate of "
+                f"{self} treats its effect as noise."
             )
         return sampler.sample_independent(study, trial, param_name, param_distribution)
 
     def before_trial(self, study: Study, trial: FrozenTrial) -> None:
-        """Pass it on to the sampler of what is not modelled."""
+        """Call the independent sampler's hook."""
         if self._independent is not None:
             self._independent.before_trial(study, trial)
 
@@ -198,30 +199,30 @@ class StreamingSampler(BaseSampler):
         state: TrialState,
         values: Sequence[float] | None,
     ) -> None:
-        """Likewise."""
+        """Call the independent sampler's hook."""
         if self._independent is not None:
             self._independent.after_trial(study, trial, state, values)
 
     def reseed_rng(self) -> None:
-        """Likewise; what this sampler draws itself depends on the number of the trial."""
+        """Reseed the independent sampler; this sampler's own draws depend on the trial's number."""
         if self._independent is not None:
             self._independent.reseed_rng()
 
     # -- pieces ----------------------------------------------------------------------------------
 
     def _seed_of(self, trial: FrozenTrial, name: str) -> int | None:
-        """The same for the same seed, trial and parameter, so that workers draw differently."""
+        """A seed that depends on this sampler's seed, the trial and the parameter."""
         if self._seed is None:
             return None
         return crc32(f"{self._seed} {trial.number} {name}".encode())
 
     def _follow(self, goal: Goal, space: dict[str, FloatDistribution]) -> Follower:
-        """The surrogate of these parameters; another one if they have changed."""
+        """The follower of these parameters; a new one if they have changed."""
         following = (goal, tuple(space.items()))
         if self._follower is None or following != self._following:
             bounds = [(d.low, d.high) for d in space.values()]
             plain = box(bounds, [d.log for d in space.values()])
-            self._follower, self._given = self._follower_of(plain, goal), {}
+            self._follower, self._proposed = self._follower_of(plain, goal), {}
             self._following = following
         return self._follower
 
@@ -229,8 +230,8 @@ class StreamingSampler(BaseSampler):
 def _goal(study: Study) -> Goal:
     if len(study.directions) != 1:
         raise UnsupportedError(
-            "a study of one objective",
-            f"one of {len(study.directions)}",
+            "a study with one objective",
+            f"{len(study.directions)} objectives",
             "Use a sampler for several objectives, such as optuna.samplers.TPESampler.",
         )
     return "maximise" if study.directions[0] == StudyDirection.MAXIMIZE else "minimise"
@@ -241,7 +242,7 @@ def _continuous(distribution: BaseDistribution) -> bool:
 
 
 def _inputs(trial: FrozenTrial, space: Mapping[str, FloatDistribution]) -> Inputs | None:
-    """Where a trial is; None if it has not, or not yet, these parameters within their bounds."""
+    """Inputs of a trial; None if it lacks a parameter or is outside the bounds."""
     if any(trial.distributions.get(name) != d for name, d in space.items()):
         return None
     values = tuple(float(trial.params[name]) for name in space)
@@ -250,6 +251,6 @@ def _inputs(trial: FrozenTrial, space: Mapping[str, FloatDistribution]) -> Input
 
 
 def _value(trial: FrozenTrial) -> float | None:
-    """What a finished trial gave; None if it failed, was pruned or gave no finite number."""
+    """Value of a finished trial; None if it failed, was pruned or has no finite value."""
     complete = trial.state == TrialState.COMPLETE and trial.value is not None
     return trial.value if complete and np.isfinite(cast(float, trial.value)) else None

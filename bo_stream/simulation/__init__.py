@@ -1,4 +1,4 @@
-"""Simulated runs on problems with known answers, measured step by step, for studies."""
+"""Simulated runs on problems with known answers, timed step by step, for studies."""
 
 from bo_stream.campaign.fit_policy import FitPolicy
 from bo_stream.simulation.bo_config import LoopConfig

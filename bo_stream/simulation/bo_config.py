@@ -1,4 +1,4 @@
-"""What a run of Bayesian optimisation is, but for its problem, surrogate and acquisition."""
+"""Configuration of a simulated run of Bayesian optimisation."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ __all__ = ["LoopConfig"]
 
 @dataclass(frozen=True)
 class LoopConfig:
-    """Sizes, seeds and budgets, the same for every surrogate compared.
+    """Sizes, seed and budget of a run, the same for every surrogate compared.
 
     Attributes:
-        steps: Batches asked for after the initial design.
-        q: Points of a batch.
-        num_initial: Points of the Sobol design.
-        seed: Of the design, the optimiser's starting points, the samplers, and of the problem's
-            noise where that comes from torch's global generator.
-        num_restarts: Starting points that `optimize_acqf` climbs from.
-        raw_samples: Random points out of which it chooses them.
-        acqf_options: Its further ``options``.
-        fit: When to fit.
-        baseline_size: Points kept, by posterior mean, as ``X_baseline`` of the acquisition and as
-            candidates for the recommendation. Bounds their cost whatever has been observed.
-        recommend_every: Steps between searches for the posterior-mean maximiser; 0 for none.
-        dtype: ``float64`` or ``float32``, of inputs and surrogate.
+        steps: Number of batches after the initial design.
+        q: Number of points in a batch.
+        num_initial: Number of points of the Sobol design.
+        seed: Seed of the design, the optimiser's starting points, the samplers, and the problem's
+            noise if that uses torch's global generator.
+        num_restarts: Number of starting points of `optimize_acqf`.
+        raw_samples: Number of random points that the starting points are chosen from.
+        acqf_options: Further ``options`` of `optimize_acqf`.
+        fit: When hyperparameters are fitted.
+        baseline_size: Number of observed points, those of the highest posterior mean, that are the
+            ``X_baseline`` of the acquisition function and candidates for the recommendation.
+        recommend_every: Steps between maximisations of the posterior mean; 0 for none.
+        dtype: ``float64`` or ``float32``, the dtype of inputs and surrogate.
 
     Raises:
-        InputError: for sizes or a dtype that no run can have.
+        InputError: for invalid sizes or another dtype.
     """
 
     steps: int = 50
@@ -52,7 +52,7 @@ class LoopConfig:
             raise InputError(
                 "steps and recommend_every >= 0, num_initial >= 2, other sizes >= 1",
                 f"{self}",
-                "Outcomes are standardised by the initial design: it needs two points.",
+                "Two initial points are needed to standardise the outcomes.",
             )
         if self.dtype not in ("float64", "float32"):
             raise InputError("dtype float64 or float32", repr(self.dtype), "Choose one of these.")

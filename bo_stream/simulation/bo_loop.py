@@ -1,10 +1,8 @@
-"""Bayesian optimisation by a loop that measures itself.
+"""Simulated Bayesian optimisation of a problem whose optimum is known, timed by parts.
 
-A Sobol design, then at every step: ask (maximise an acquisition function), evaluate, book, score
-(the density the surrogate gave the new values before it saw them), observe, fit, record. Surrogates
-and acquisition functions come in as callables, so that every family goes through the same loop.
-Time is data: the seconds of each part are columns of the result. What an interruption leaves
-behind, and how a run goes on from there, is said in `bo_stream.simulation.run`.
+After a Sobol design, every step asks for a batch, evaluates it, scores its prediction, lets the
+surrogate observe it, fits and records a row. Surrogates and acquisition functions are callables, so
+that every family goes through the same loop.
 """
 
 from __future__ import annotations
@@ -13,7 +11,7 @@ import math
 from collections.abc import Callable
 from dataclasses import asdict
 from os import PathLike
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 import numpy as np
 import pandas as pd
@@ -25,24 +23,23 @@ from torch import Tensor
 
 from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.campaign.fit_policy import FitPolicy
-from bo_stream.campaign.proposals import Optimiser, Search, ranked
-from bo_stream.campaign.randomness import evaluating
-from bo_stream.campaign.records import Row, environment, write_table
+from bo_stream.campaign.proposals import AcquisitionSearch, Optimiser, rank_by_mean
+from bo_stream.campaign.randomness import evaluating, proposing
+from bo_stream.campaign.records import Clock, Row, clock, environment, write_table
 from bo_stream.campaign.settings import Settings
 from bo_stream.campaign.space import Box
 from bo_stream.simulation.bo_config import LoopConfig
-from bo_stream.simulation.run import PARTS, OpenStep, Run
-from bo_stream.simulation.simulated_campaign import SimulatedCampaign
+from bo_stream.simulation.run import PARTS, SimulatedCampaign, SimulatedRun
 
 __all__ = ["COLUMNS", "BOLoop", "FitPolicy", "LoopConfig", "Problem", "regret"]
 
 
 class Problem(Protocol):
-    """What can be optimised: a noisy function, to be maximised, whose noiseless values are known.
+    """A noisy function to be maximised, with known noiseless values.
 
     Attributes:
         bounds: ``2 x d``.
-        optimal_value: The maximum of the noiseless function.
+        optimal_value: Maximum of the noiseless function.
     """
 
     @property
@@ -52,7 +49,7 @@ class Problem(Protocol):
 
     @property
     def optimal_value(self) -> float:
-        """The maximum of the noiseless function."""
+        """Maximum of the noiseless function."""
         ...
 
     def __call__(self, X: Tensor) -> Tensor:
@@ -70,38 +67,39 @@ COLUMNS = (
     *("fit_evaluations", "fit_objective", "incumbent", "simple_regret", "inference_regret"),
     *("log_predictive", "failed", "behind"),
 )
-"""Columns of the table of a `BOLoop`, in their order."""
+"""Columns of a `BOLoop`'s table, in their order."""
 
 
-class BOLoop(Run):
-    """One run of Bayesian optimisation, reproducible by its seed.
+class BOLoop(SimulatedRun):
+    """A simulated run of Bayesian optimisation, reproducible by its seed.
 
-    Randomness of a step comes from its seed and number alone and leaves torch's global generator as
+    The randomness of a step depends on seed and step alone, and torch's global generator is left as
     it was. The table has a row for the initial design (step 0) and one per step:
 
-    - ``step``, ``n`` (observations held), ``bytes`` (the surrogate's state);
+    - ``step``, ``n`` (number of observations), ``bytes`` (size of the surrogate's state);
     - ``fit_seconds``, ``acquisition_seconds``, ``evaluation_seconds``, ``update_seconds``
-      (observing and bringing the posterior up to date), their sum ``step_seconds`` and its running
-      sum ``wallclock_seconds``; ``cpu_seconds``, processor time of all of these but the evaluation;
-      apart from these ``score_seconds`` (densities and regrets) and
-      ``recommend_seconds``, which optimise nothing. Together they are all the time of a step;
+      (observing and updating the posterior), their sum ``step_seconds`` and its cumulative sum
+      ``wallclock_seconds``; ``cpu_seconds``, the processor time of a step without evaluation;
+      ``score_seconds`` (densities and regrets) and ``recommend_seconds``, which are not part of
+      ``step_seconds``. Together they are the whole time of a step;
     - ``fit_evaluations`` and ``fit_objective``;
-    - ``incumbent``: best noisy value; ``simple_regret``: of the point it was seen at;
-      ``inference_regret``: of the maximiser of the posterior mean. Regrets are noiseless;
-    - ``log_predictive``: log density of the batch before it was absorbed;
-    - ``failed``: evaluations of the step that gave NaN or an infinite value. The others of the
-      batch are absorbed as usual, and no later step asks for a point that failed: one drawn at
-      random takes its place.
+    - ``incumbent``: best noisy value; ``simple_regret``: noiseless regret of its point;
+      ``inference_regret``: noiseless regret of the maximiser of the posterior mean;
+    - ``log_predictive``: log density of the batch before it was observed;
+    - ``failed``: number of evaluations that gave NaN or an infinite value. The rest of the batch is
+      observed as usual. If a later step would ask for a point that failed, a random one replaces
+      it.
 
     Args:
-        problem: What to maximise.
-        make_surrogate: ``(X, Y, bounds=..., outcome_transform=...)`` to a surrogate, for example
-            ``functools.partial(bo_stream.surrogate, "wiski")``.
-        build_acquisition: ``(model, X_baseline=..., best_f=...)`` to an acquisition function, for
-            example ``functools.partial(acquisitions.build, "qucb")``. ``best_f`` is the best
-            posterior mean at an observed point.
-        config: The rest.
-        callback: Called with every row as it is recorded.
+        problem: The function to maximise.
+        make_surrogate: Builds a surrogate from ``(X, Y, bounds=..., outcome_transform=...)``, for
+            example ``functools.partial(bo_stream.surrogate, "wiski")``.
+        build_acquisition: Builds an acquisition function from ``(model, X_baseline=...,
+            best_f=...)``, for example ``functools.partial(acquisitions.build, "qucb")``. ``best_f``
+            is the best posterior mean at an observed point.
+        config: Sizes, seed and budget.
+        callback: Called with every row when it is recorded.
+        clock: Returns wall-clock seconds and processor seconds.
 
     Example:
         >>> from functools import partial
@@ -123,6 +121,7 @@ class BOLoop(Run):
         build_acquisition: Callable[..., AcquisitionFunction],
         config: LoopConfig | None = None,
         callback: Callable[[dict[str, Any]], None] | None = None,
+        clock: Clock = clock,
     ) -> None:
         self.problem, self.config = problem, config or LoopConfig()
         self.make_surrogate, self.build_acquisition = make_surrogate, build_acquisition
@@ -135,58 +134,43 @@ class BOLoop(Run):
         settings = Settings(
             space, "maximise", None, None, c.seed, 2, c.fit, optimiser, restandardise=False
         )
-        search = Search(space, build_acquisition, optimiser, baseline=c.baseline_size)
+        search = AcquisitionSearch(space, build_acquisition, optimiser, baseline=c.baseline_size)
         campaign = SimulatedCampaign(settings, make_surrogate, search, self.bounds)
-        super().__init__(campaign, c.steps, COLUMNS, callback)
+        super().__init__(campaign, c.steps, COLUMNS, callback, clock)
 
     def start(self, X: Tensor | None = None, Y: Tensor | None = None) -> dict[str, Any]:
-        """Step 0: evaluate the initial design (or take data given), build and fit the surrogate.
+        """Step 0: evaluate the initial design, build and fit the surrogate.
+
+        Args:
+            X: Points to evaluate in place of the design.
+            Y: Their values, if they are known.
 
         Raises:
-            StateError: if it was started before. After an interruption, call it without data.
-            InputError: if fewer than two values are finite; the next call evaluates further points
-                of the design, or takes data given, besides what is known already.
+            StateError: if it was started before.
+            InputError: if fewer than two values are finite.
         """
-        enough = len(self.observations()[1]) >= 2
-        self._not_started(begun=enough and X is not None)
-        step = self._open
-        if step is None or X is not None or (step.answer is not None and not enough):
-            self._open = step = self._opened()
-            if X is not None:
-                step.trials = self.campaign.enqueue(self._frame(X))
-            if Y is not None:
-                step.answer = Y
-        return self._finish(step)
+        self._check_not_started()
+        if X is None:
+            return self._take_step(lambda: self.campaign.ask(self.config.num_initial))
+        return self._take_step(lambda: self.campaign.enqueue(self._frame(X)), Y)
 
     def preload(self, X: Tensor, Y: Tensor) -> None:
-        """Observe data that no step asked for, outside of the accounts.
-
-        A step that was interrupted is finished first.
-        """
-        if self._open is not None:
-            self.step()
-        self._started()
-        self.campaign.row = Row(self._columns)
+        """Observe data that no step asked for and whose seconds no row counts."""
+        self._check_started()
+        self.campaign.row = self._new_row()
         self.campaign.tell(self._frame(X).assign(y=Y[:, 0].cpu().double().numpy()))
 
     def observations(self) -> tuple[Tensor, Tensor]:
-        """X and Y of all evaluations so far, in order, those of an interrupted step included.
-
-        Evaluations that failed are left out.
-        """
+        """X and Y of all evaluations so far, in order, without those that failed."""
         X, Y, _ = self.campaign.observations()
-        waiting = self._answered()
-        if waiting is None:
-            return X, Y
-        good = waiting[1][:, 0].isfinite()
-        return torch.cat([X, self._points(waiting[0])[good]]), torch.cat([Y, waiting[1][good]])
+        return X, Y
 
     def save(self, path: str | PathLike[str], **facts: Any) -> None:
-        """Write the table to ``path`` (CSV) and how it came about beside it (JSON).
+        """Write the table to ``path`` (CSV), and configuration and environment beside it (JSON).
 
         Args:
-            path: Of the CSV; the JSON has the same name but for the suffix.
-            facts: Named facts to add to the JSON: problem, surrogate, acquisition.
+            path: Path of the CSV; the JSON has the same name with another suffix.
+            facts: Facts to add to the JSON: problem, surrogate, acquisition.
         """
         about = {**facts, "config": asdict(self.config), "environment": environment()}
         write_table(self.table(), path, about)
@@ -197,18 +181,14 @@ class BOLoop(Run):
     def _q(self) -> int:
         return self.config.q
 
-    def _begin(self) -> pd.DataFrame:
-        return self.campaign.ask(self.config.num_initial)
+    def _evaluate(self, trials: pd.DataFrame) -> Tensor:
+        """The problem's values, whose noise depends on seed and step alone."""
+        points = self.campaign.space.encode(trials[list(self.campaign.space.names)].to_numpy())
+        with evaluating(self.config.seed, len(self._rows), self.bounds.device):
+            return self.problem(points.to(self.bounds))
 
-    def _evaluate(self, step: OpenStep) -> None:
-        """The problem's values; their noise does not depend on what was drawn to find them."""
-        X = self._points(cast(pd.DataFrame, step.trials))
-        with evaluating(self.config.seed, step.number, self.bounds.device):
-            step.answer = self.problem(X)
-
-    def _tell(self, step: OpenStep, row: Row) -> None:
-        trials, values = cast(pd.DataFrame, step.trials), cast(Tensor, step.answer)[:, 0]
-        trials = trials.assign(y=values.cpu().double().numpy())
+    def _tell(self, trials: pd.DataFrame, values: Tensor, row: Row) -> None:
+        trials = trials.assign(y=values[:, 0].cpu().double().numpy())
         good = np.isfinite(trials["y"])
         row["failed"] = int((~good).sum())
         if not good.all():
@@ -216,48 +196,42 @@ class BOLoop(Run):
         if good.any():
             self.campaign.tell(trials[good])
 
-    def _judge(self, model: StreamingGP, step: OpenStep, row: Row) -> None:
-        c = self.config
-        points, values, _ = self.campaign.observations()
+    def _score(self, model: StreamingGP, row: Row) -> None:
+        points, values = self.observations()
         best = values[:, 0].argmax()
         row["incumbent"] = float(values[best])
         row["simple_regret"] = regret(self.problem, points[best].unsqueeze(0))
-        if c.recommend_every and step.number % c.recommend_every == 0:
+        every = self.config.recommend_every
+        if every and row["step"] % every == 0:
             with row.timed("recommend_seconds"):
                 point = self._recommend(model)
             row["inference_regret"] = regret(self.problem, point)
 
     # -- pieces ----------------------------------------------------------------------------------
 
-    def _points(self, trials: pd.DataFrame) -> Tensor:
-        """Trials as ``q x d`` points."""
-        return self.campaign.space.encoded(trials[list(self.campaign.space.names)].to_numpy()).to(
-            self.bounds
-        )
-
     def _frame(self, X: Tensor) -> pd.DataFrame:
-        """Points as a frame."""
+        """A frame of points."""
         return pd.DataFrame(X.cpu().double().numpy(), columns=list(self.campaign.space.names))
 
     def _recommend(self, model: StreamingGP) -> Tensor:
-        """The maximiser of the posterior mean over the box and the points observed, ``1 x d``."""
-        with self.campaign.randomness():
+        """Maximiser of the posterior mean over the box and the observed points, ``1 x d``."""
+        with proposing(self.config.seed, len(self._rows), self.bounds.device):
             X, value = optimize_acqf(
                 PosteriorMean(model), self.bounds, q=1, num_restarts=4, raw_samples=128
             )
-        known, best = ranked(model, self.campaign.candidates(), self.config.baseline_size)
+        known, best = rank_by_mean(model, self.campaign.candidates(), self.config.baseline_size)
         return X if value is not None and float(value) > best else known[:1]
 
 
 def regret(problem: Problem, X: Tensor) -> float:
-    """How much less the noiseless value at a point is than the maximum.
+    """Maximum of the noiseless function less its value at a point.
 
     Args:
         problem: The function.
         X: One point, ``1 x d``.
 
     Returns:
-        The regret; NaN if the problem does not know its optimum or its noiseless values.
+        The regret; NaN for a problem without known optimum or noiseless values.
     """
     if not (hasattr(problem, "optimal_value") and hasattr(problem, "evaluate_true")):
         return math.nan

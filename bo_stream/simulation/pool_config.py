@@ -1,4 +1,4 @@
-"""What an active-learning campaign is, but for its cells, surrogate and policy."""
+"""Configuration of an active-learning run, its data and their split."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from torch import Tensor
 from bo_stream.campaign.fit_policy import FitPolicy
 from bo_stream.errors import InputError
 
-__all__ = ["OBSERVATIONS", "PoolConfig", "Cells", "Split"]
+__all__ = ["OBSERVATIONS", "PoolConfig", "PoolData", "Split"]
 
 OBSERVATIONS = ("raster", "known noise")
 
 
-class Cells(Protocol):
-    """What can be measured: places, their values, and where known how uncertain these are.
+class PoolData(Protocol):
+    """Cells that can be measured.
 
     Attributes:
-        X: ``N x d`` places in the unit cube.
+        X: ``N x d`` positions in the unit cube.
         Y: ``N x 1`` values.
         Yvar: ``N x 1`` variances of the values, or None.
     """
 
     @property
     def X(self) -> Tensor:
-        """``N x d`` places in the unit cube."""
+        """``N x d`` positions in the unit cube."""
         ...
 
     @property
@@ -43,27 +43,27 @@ class Cells(Protocol):
 
 @dataclass(frozen=True)
 class PoolConfig:
-    """Sizes, seeds and budgets, the same for every surrogate and policy compared.
+    """Sizes, seed and budget of a run, the same for every surrogate and policy compared.
 
     Attributes:
-        steps: Batches asked for after the initial cells.
-        q: Cells of a batch.
-        num_initial: Random cells to start with.
-        num_test: Cells set aside to be predicted, disjoint from the pool.
-        seed: Of the split, of the noise of known noise, and of a policy's own draws.
-        observation: ``raster``: a query gives the cell's value, and the noise is learned. ``known
-            noise``: it gives the value plus a draw of its published standard deviation, one draw a
-            cell and seed, and the variance with it.
-        fit: When hyperparameters are fitted; targets are standardised anew just before.
-        level: Of the interval whose coverage is recorded.
-        clip: Readings are absorbed no further from their prediction than this many predictive
-            standard deviations; infinity for as they are. A raster has isolated faulty cells, and
-            one of them 25 standard deviations off raises the learned noise of the whole map:
-            measured on Senegal 2017, an error 12 % larger at 1,210 cells, under any policy.
-        clip_from: Cells that must have been queried before a prediction is trusted with that.
+        steps: Number of batches after the initial cells.
+        q: Number of cells in a batch.
+        num_initial: Number of random initial cells.
+        num_test: Number of test cells, which are disjoint from the pool.
+        seed: Seed of the split, of the noise for known noise, and of a policy's own draws.
+        observation: ``raster``: a query returns the cell's value, and the noise is learned.
+            ``known noise``: it returns the value plus a draw with the published standard deviation
+            (one draw per cell and seed), and the variance.
+        fit: When hyperparameters are fitted; outcomes are standardised again before each fit.
+        level: Level of the interval whose coverage is recorded.
+        clip: Readings are clipped to this many predictive standard deviations around their
+            predictive mean; infinity for no clipping. A raster has isolated faulty cells, and one
+            of them 25 standard deviations off raises the learned noise of the whole map: on Senegal
+            2017 the error at 1,210 cells was 12 % larger, under any policy.
+        clip_from: Number of cells from which predictions are used for clipping.
 
     Raises:
-        InputError: for sizes or an observation model that no campaign can have.
+        InputError: for invalid sizes or an unknown observation model.
     """
 
     steps: int = 200
@@ -82,7 +82,7 @@ class PoolConfig:
             raise InputError(
                 "steps >= 0, q and num_test >= 1, num_initial >= 2",
                 f"{self}",
-                "Targets are standardised by the initial cells: it needs two.",
+                "Two initial cells are needed to standardise the outcomes.",
             )
         if self.observation not in OBSERVATIONS:
             raise InputError(
@@ -94,14 +94,14 @@ class PoolConfig:
 
 @dataclass(frozen=True)
 class Split:
-    """Cells of one campaign, by index, and what a query of each would give.
+    """Indices of the cells of one run, and the reading of every cell.
 
     Attributes:
-        initial: Cells to start with.
-        test: Cells to be predicted.
+        initial: Initial cells.
+        test: Test cells.
         pool: Cells that can be queried.
-        observed: ``N x 1``: what querying (or testing) each cell gives.
-        noise: ``N x 1`` known variances of that, or None where the noise is learned.
+        observed: Readings of all cells, ``N x 1``.
+        noise: Known variances of the readings, ``N x 1``, or None if the noise is learned.
     """
 
     initial: Tensor
@@ -111,17 +111,17 @@ class Split:
     noise: Tensor | None
 
     @classmethod
-    def of(cls, cells: Cells, config: PoolConfig) -> Split:
-        """The split of a seed: the same for every surrogate and policy.
+    def of(cls, cells: PoolData, config: PoolConfig) -> Split:
+        """The split of a seed, the same for every surrogate and policy.
 
         Raises:
-            InputError: if there are too few cells, or known noise is asked for and not there.
+            InputError: if there are too few cells, or no variances for known noise.
         """
         N, c = len(cells.X), config
         need = c.num_initial + c.num_test + c.steps * c.q
         if need > N:
             raise InputError(
-                f"at least {need} cells (initial, test and all that are queried)",
+                f"at least {need} cells (initial, test and queried ones)",
                 f"{N}",
                 "Take fewer steps or test cells.",
             )
@@ -132,7 +132,7 @@ class Split:
             return cls(initial, test, pool, cells.Y, None)
         if cells.Yvar is None:
             raise InputError(
-                "cells with variances for known noise",
+                "cells with variances, for known noise",
                 "none",
                 "Use the observation model 'raster', or a source with a standard deviation.",
             )

@@ -1,10 +1,8 @@
-"""Active learning over a pool by a loop that measures itself.
+"""Simulated active learning over a pool of cells with known values, timed by parts.
 
-Random initial cells, then at every step: ask (a policy chooses cells of the pool), evaluate, book,
-observe, fit, score at cells set aside, record. Surrogates and policies come in as callables; no
-cell is queried twice. Time is data: the seconds of each part are columns of the result. What an
-interruption leaves behind, and how a campaign goes on from there, is said in
-`bo_stream.simulation.run`.
+After random initial cells, in every step a policy chooses cells of the pool, the surrogate observes
+their readings and is fitted, and its predictions at test cells are scored. Surrogates and policies
+are callables. No cell is queried twice.
 """
 
 from __future__ import annotations
@@ -13,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 from math import isfinite
 from os import PathLike
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -21,21 +19,20 @@ import torch
 from torch import Tensor
 
 from bo_stream.base.streaming_gp import StreamingGP
-from bo_stream.campaign.proposals import Known
+from bo_stream.campaign.proposals import ProposalContext
 from bo_stream.campaign.randomness import seeded
-from bo_stream.campaign.records import Row, environment, write_table
+from bo_stream.campaign.records import Clock, Row, clock, environment, write_table
 from bo_stream.campaign.settings import Settings
 from bo_stream.campaign.space import Pool
 from bo_stream.errors import InputError
 from bo_stream.scores import marginals, noise_variance, score
-from bo_stream.simulation.pool_config import Cells, PoolConfig, Split
-from bo_stream.simulation.run import PARTS, OpenStep, Run
-from bo_stream.simulation.simulated_campaign import SimulatedCampaign
+from bo_stream.simulation.pool_config import PoolConfig, PoolData, Split
+from bo_stream.simulation.run import PARTS, SimulatedCampaign, SimulatedRun
 
 __all__ = ["PoolLoop", "PoolConfig", "Policy"]
 
 Policy = Callable[[StreamingGP, Tensor, Tensor, int], Tensor]
-"""``(model, test_X, pool_X, q)`` to ``q`` different indices into the pool."""
+"""Chooses ``q`` different indices into the pool, given ``(model, test_X, pool_X, q)``."""
 
 _COLUMNS = (
     *("step", "n", "observation", "rmse", "nlpd", "coverage", "integrated_variance"),
@@ -44,30 +41,31 @@ _COLUMNS = (
 )
 
 
-class PoolLoop(Run):
-    """One active-learning campaign, reproducible by its seed.
+class PoolLoop(SimulatedRun):
+    """A simulated run of active learning, reproducible by its seed.
 
     The table has a row for the initial cells (step 0) and one per step:
 
-    - ``step``, ``n`` (readings absorbed), ``observation`` (the observation model), ``bytes`` (the
-      surrogate's state);
-    - ``rmse`` against the cells' values; ``nlpd`` and ``coverage`` of a test *observation* (latent
-      plus noise against the value where the noise is learned, against a noisy draw where it is
-      known); ``integrated_variance``, latent, raw units squared;
-    - ``log_predictive``: log density of the batch before it was absorbed;
-    - ``fit_evaluations``, ``fit_objective``; ``clipped``: readings of the batch that were;
-      ``failed``: those that were NaN or infinite, which are booked and not absorbed;
+    - ``step``, ``n`` (number of readings observed), ``observation`` (the observation model),
+      ``bytes`` (size of the surrogate's state);
+    - ``rmse`` against the cells' values; ``nlpd`` and ``coverage`` of a test *observation* (the
+      latent function plus noise; against the value if the noise is learned, against a noisy draw if
+      it is known); ``integrated_variance`` of the latent function, in raw units squared;
+    - ``log_predictive``: log density of the batch before it was observed;
+    - ``fit_evaluations``, ``fit_objective``; ``clipped``: number of readings that were clipped;
+      ``failed``: number of readings that were NaN or infinite, which are not observed;
     - ``fit_seconds``, ``acquisition_seconds``, ``evaluation_seconds``, ``update_seconds``, their
-      sum ``step_seconds`` and its running sum ``wallclock_seconds``; ``cpu_seconds``, processor
-      time of all of these but the evaluation; apart from these
-      ``score_seconds``, which chooses nothing. Together they are all the time of a step.
+      sum ``step_seconds`` and its cumulative sum ``wallclock_seconds``; ``cpu_seconds``, the
+      processor time of a step without evaluation; ``score_seconds``, which is not part of
+      ``step_seconds``. Together they are the whole time of a step.
 
     Args:
-        cells: What can be measured.
-        make_surrogate: ``(X, Y, Yvar, bounds=..., outcome_transform=...)`` to a surrogate.
-        policy: ``(model, test_X, pool_X, q)`` to q indices into the pool.
-        config: The rest.
-        callback: Called with every row as it is recorded.
+        cells: The cells.
+        make_surrogate: Builds a surrogate from ``(X, Y, Yvar, bounds=..., outcome_transform=...)``.
+        policy: Chooses q indices into the pool, given ``(model, test_X, pool_X, q)``.
+        config: Sizes, seed and budget.
+        callback: Called with every row when it is recorded.
+        clock: Returns wall-clock seconds and processor seconds.
 
     Example:
         >>> from functools import partial
@@ -83,11 +81,12 @@ class PoolLoop(Run):
 
     def __init__(
         self,
-        cells: Cells,
+        cells: PoolData,
         make_surrogate: Callable[..., StreamingGP],
         policy: Policy,
         config: PoolConfig | None = None,
         callback: Callable[[dict[str, Any]], None] | None = None,
+        clock: Clock = clock,
     ) -> None:
         self.cells = cells
         self.make_surrogate = make_surrogate
@@ -105,20 +104,18 @@ class PoolLoop(Run):
         space = Pool(table)
         settings = Settings(space, "learn", None, None, c.seed, 2, c.fit)
         campaign = SimulatedCampaign(settings, self._make, self._choose, cells.X)
-        super().__init__(campaign, c.steps, _COLUMNS, callback)
+        super().__init__(campaign, c.steps, _COLUMNS, callback, clock)
 
     @property
     def queried(self) -> Tensor:
         """Indices of all cells queried, in order."""
-        return self._paid()[0]
+        return self._cells_of(self.campaign.trials())
 
     @property
     def readings(self) -> Tensor:
-        """``n x 1``, what they gave, as absorbed; not finite where a reading failed.
-
-        Those of a step that was interrupted are here as they were read.
-        """
-        return self._paid()[1]
+        """Readings of these cells as observed, ``n x 1``; NaN where a reading failed."""
+        Y = torch.tensor(self.campaign.trials()["y"].to_numpy(np.float64))
+        return Y.unsqueeze(-1).to(self.cells.X)
 
     @property
     def pool(self) -> Tensor:
@@ -134,29 +131,24 @@ class PoolLoop(Run):
             StateError: if it was started before.
             InputError: if fewer than two of these cells have a finite reading.
         """
-        self._not_started()
-        if self._open is None:
-            self._open = self._opened()
-        return self._finish(self._open)
+        self._check_not_started()
+        initial = pd.DataFrame({"place": self.split.initial.tolist()})
+        return self._take_step(lambda: self.campaign.enqueue(initial))
 
     def observations(self) -> tuple[Tensor, Tensor, Tensor | None]:
-        """X, Y and Yvar of all readings, in order, as absorbed: for any other surrogate.
-
-        Readings that failed are left out.
-        """
-        cells, Y = self._paid()
-        good, noise = Y[:, 0].isfinite(), self.split.noise
-        cells = cells[good]
+        """X, Y and Yvar of all readings as observed, in order, without those that failed."""
+        Y, noise = self.readings, self.split.noise
+        good = Y[:, 0].isfinite()
+        cells = self.queried[good]
         return self.cells.X[cells], Y[good], None if noise is None else noise[cells]
 
     def save(self, path: str | PathLike[str], **facts: Any) -> None:
-        """Write the table to ``path`` (CSV) and how it came about beside it (JSON).
+        """Write the table to ``path`` (CSV), and configuration and environment beside it (JSON).
 
         Args:
-            path: Of the CSV; the JSON has the same name but for the suffix.
-            facts: Named facts to add to the JSON: cells, surrogate, policy. It also has the
-                observation model, the configuration, and the cells queried with their readings,
-                null where a reading failed.
+            path: Path of the CSV; the JSON has the same name with another suffix.
+            facts: Facts to add to the JSON: cells, surrogate, policy. It also contains the
+                observation model and the cells queried with their readings, null where one failed.
         """
         about = {
             **facts,
@@ -174,40 +166,35 @@ class PoolLoop(Run):
     def _q(self) -> int:
         return self.config.q
 
-    def _begin(self) -> pd.DataFrame:
-        return self.campaign.enqueue(pd.DataFrame({"place": self.split.initial.tolist()}))
-
     def _make(self, X: Tensor, Y: Tensor, Yvar: Tensor | None, **options: Any) -> StreamingGP:
         """The surrogate, over the unit cube."""
         box = torch.stack([torch.zeros_like(X[0]), torch.ones_like(X[0])])
         return self.make_surrogate(X, Y, Yvar, **{**options, "bounds": box})
 
-    def _choose(self, model: StreamingGP, q: int, known: Known) -> Tensor:
-        """What the policy chooses, as indices into the free places."""
+    def _choose(self, model: StreamingGP, q: int, context: ProposalContext) -> Tensor:
+        """The policy's choice, as indices into the available places."""
         every = torch.cat([self.split.initial, self.split.pool])
-        pool = self.cells.X[every[known.free]]
+        pool = self.cells.X[every[context.available]]
         with seeded(1_000_003 * self.config.seed + len(self._rows), pool.device):
             chosen = self.policy(model, self.test_X, pool, q)
         if chosen.shape != (q,) or len(chosen.unique()) != len(chosen):
             raise InputError(
                 f"{q} different indices into the pool",
                 f"{chosen.tolist()}",
-                "A policy may choose no cell twice.",
+                "A policy must not choose a cell twice.",
             )
         return chosen
 
-    def _evaluate(self, step: OpenStep) -> None:
-        cells = self._cells_of(cast(pd.DataFrame, step.trials))
-        step.answer = self.split.observed[cells]
+    def _evaluate(self, trials: pd.DataFrame) -> Tensor:
+        return self.split.observed[self._cells_of(trials)]
 
-    def _tell(self, step: OpenStep, row: Row) -> None:
-        trials, read = cast(pd.DataFrame, step.trials), cast(Tensor, step.answer)
-        good = read[:, 0].isfinite()
+    def _tell(self, trials: pd.DataFrame, values: Tensor, row: Row) -> None:
+        good = values[:, 0].isfinite()
         cells, known = self._cells_of(trials), good.cpu().numpy()
-        Y, noise = read[good], self.split.noise
+        Y, noise = values[good], self.split.noise
         Yvar = None if noise is None else noise[cells][good]
         row["clipped"], row["failed"], density = 0, int((~good).sum()), float("nan")
-        if step.number and len(Y):
+        if row["step"] and len(Y):
             X, model = self.cells.X[cells[good]], self._built()
             with row.timed("score_seconds"):
                 density = float(model.log_predictive(X, Y, Yvar))
@@ -220,9 +207,9 @@ class PoolLoop(Run):
             if Yvar is not None:
                 told["yvar"] = Yvar[:, 0].cpu().double().numpy()
             self.campaign.tell(told)
-        row["log_predictive"] = density  # of what was read, before it was clipped
+        row["log_predictive"] = density  # of the readings before they were clipped
 
-    def _judge(self, model: StreamingGP, step: OpenStep, row: Row) -> None:
+    def _score(self, model: StreamingGP, row: Row) -> None:
         test, noise = self.split.test, self.split.noise
         scores = score(
             model,
@@ -238,22 +225,11 @@ class PoolLoop(Run):
     # -- pieces ----------------------------------------------------------------------------------
 
     def _cells_of(self, trials: pd.DataFrame) -> Tensor:
-        """Indices of the cells that trials are about."""
+        """Indices of the trials' cells."""
         return torch.tensor(trials["place"].to_numpy(), device=self.cells.X.device)
 
-    def _paid(self) -> tuple[Tensor, Tensor]:
-        """Cells that were read, in order, and what they gave."""
-        trials = self.campaign.trials()
-        waiting = self._answered()
-        if waiting is None:
-            trials = trials[trials["status"] != "running"]
-        else:
-            trials.loc[waiting[0].index, "y"] = waiting[1][:, 0].cpu().double().numpy()
-        Y = torch.tensor(trials["y"].to_numpy(np.float64)).unsqueeze(-1)
-        return self._cells_of(trials), Y.to(self.cells.X)
-
     def _clipped(self, model: StreamingGP, X: Tensor, Y: Tensor, Yvar: Tensor | None) -> Tensor:
-        """Readings no further than ``clip`` predictive standard deviations from their mean."""
+        """Readings clipped to ``clip`` predictive standard deviations around their mean."""
         c = self.config
         if model.num_observed < c.clip_from:
             return Y

@@ -1,19 +1,14 @@
-"""What every run that measures itself does: steps of a campaign, each a row with its seconds.
+"""Steps that every simulated run takes: ask, evaluate, tell, fit, score and record the seconds.
 
-A step asks, evaluates, and only then touches the surrogate. Ctrl-C or an error may come anywhere:
-the next `step` or `run` goes on from the campaign's books. What had been asked is not asked again,
-what had been evaluated is not evaluated again, and the surrogate is first put back to where it
-stood before the step's outcomes, so that the row is the one an undisturbed run would have.
-
-All of a step's seconds are in its row. Besides what is measured by itself, asking counts as
-acquisition and telling as update, their bookkeeping included; judging counts as neither.
+All seconds of a step are in its row. Apart from the parts that are timed by themselves, asking
+counts as acquisition and telling as update, bookkeeping included; scoring counts as neither. A run
+that was interrupted inside a step cannot continue: it is run again, and gives the same rows.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
@@ -21,45 +16,62 @@ import torch
 from torch import Tensor
 
 from bo_stream.base.streaming_gp import StreamingGP
-from bo_stream.campaign.records import Row
+from bo_stream.campaign.ask_tell import AskTell
+from bo_stream.campaign.campaign import Campaign
+from bo_stream.campaign.proposals import ProposalRule
+from bo_stream.campaign.records import Clock, Row
+from bo_stream.campaign.settings import Settings
+from bo_stream.campaign.storage.store import MemoryStore
 from bo_stream.errors import DtypeError, InputError, ShapeError, StateError
-from bo_stream.simulation.simulated_campaign import SimulatedCampaign
 
-__all__ = ["OPTIMISER", "PARTS", "OpenStep", "Run"]
+__all__ = ["OPTIMISER", "PARTS", "SimulatedCampaign", "SimulatedRun"]
 
 PARTS = ("fit", "acquisition", "evaluation", "update")
-"""What the seconds of a step are spent on."""
+"""Parts that the seconds of a step are divided into."""
 OPTIMISER = ("fit_seconds", "acquisition_seconds", "update_seconds")
-"""Those that an optimiser spends: neither evaluations nor judgements."""
+"""Columns of the seconds that the optimiser spends, without evaluation and scoring."""
 
 
-@dataclass
-class OpenStep:
-    """A step that was begun and has no row yet.
+class SimulatedCampaign(Campaign):
+    """A campaign in memory, in any dtype and on any device.
 
-    Attributes:
-        number: Of the step; 0 is what a run begins with.
-        row: What has been measured so far.
-        trials: What is evaluated.
-        answer: The values, ``q x 1``, once they are there; NaN where an evaluation failed.
-        back: Puts the surrogate back to before it saw them; None until that is about to happen.
+    Args:
+        settings: Its settings.
+        make: Builds the surrogate.
+        rule: Chooses the next trials once there is a surrogate.
+        like: A tensor of the dtype and device to use.
     """
 
-    number: int
-    row: Row
-    trials: pd.DataFrame | None = None
-    answer: Tensor | None = None
-    back: Callable[[], None] | None = None
+    def __init__(
+        self,
+        settings: Settings,
+        make: Callable[..., StreamingGP],
+        rule: ProposalRule,
+        like: Tensor,
+    ) -> None:
+        store = MemoryStore()
+        store.create("study", settings.to_dict())
+        AskTell.__init__(self, store, "study", settings, make, rule, (), like)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Dtype of the surrogate's inputs and outcomes."""
+        return self._like.dtype
+
+    def candidates(self) -> Tensor:
+        """A bounded number of observed points that the best one is among."""
+        return self._state.observations.candidates()
 
 
-class Run(ABC):
+class SimulatedRun(ABC):
     """A table of steps, each asked, evaluated, told, fitted and recorded.
 
     Args:
-        campaign: The campaign, in memory.
-        steps: Steps to take after step 0.
-        columns: Of the table.
-        callback: Called with every row once it is recorded.
+        campaign: The campaign.
+        steps: Number of steps after step 0.
+        columns: Columns of the table.
+        callback: Called with every row when it is recorded.
+        clock: Returns wall-clock seconds and processor seconds.
     """
 
     def __init__(
@@ -68,11 +80,12 @@ class Run(ABC):
         steps: int,
         columns: Iterable[str],
         callback: Callable[[dict[str, Any]], None] | None,
+        clock: Clock,
     ) -> None:
         self.campaign, self.callback = campaign, callback
         self._steps, self._columns = steps, tuple(columns)
-        self._rows: tuple[dict[str, Any], ...] = ()
-        self._open: OpenStep | None = None
+        self._rows: list[dict[str, Any]] = []
+        self._clock, self._inside_step = clock, False
 
     @property
     def model(self) -> StreamingGP | None:
@@ -81,18 +94,15 @@ class Run(ABC):
 
     @property
     def rows(self) -> list[dict[str, Any]]:
-        """The rows recorded, one for every finished step."""
+        """The rows recorded so far, one per step."""
         return list(self._rows)
 
     def table(self) -> pd.DataFrame:
-        """The rows so far."""
-        return pd.DataFrame(self.rows)
+        """The rows recorded so far, as a table."""
+        return pd.DataFrame(self._rows)
 
     def run(self) -> pd.DataFrame:
-        """Start if not started, take the steps that are left, return the table.
-
-        After an interruption it goes on where that came.
-        """
+        """Start unless started, take the remaining steps and return the table."""
         if not self._rows:
             self.start()
         while self._rows[-1]["step"] < self._steps:
@@ -100,106 +110,93 @@ class Run(ABC):
         return self.table()
 
     def step(self) -> dict[str, Any]:
-        """One step, or the rest of one that was interrupted; returns its row."""
-        if self._open is None:
-            self._started()
-            self._open = self._opened()
-        return self._finish(self._open)
+        """Take one step and return its row.
 
-    # -- what a kind of run says -----------------------------------------------------------------
+        Raises:
+            StateError: before `start`, and after a step that was interrupted or failed.
+        """
+        self._check_started()
+        return self._take_step(lambda: self.campaign.ask(self._q))
 
-    @abstractmethod
-    def start(self) -> dict[str, Any]:
-        """Step 0: evaluate what a run begins with, build and fit the surrogate."""
-
-    @abstractmethod
-    def _begin(self) -> pd.DataFrame:
-        """The trials of step 0."""
-
-    @abstractmethod
-    def _evaluate(self, step: OpenStep) -> None:
-        """Set the step's answer in the very line that obtains it."""
-
-    @abstractmethod
-    def _tell(self, step: OpenStep, row: Row) -> None:
-        """Tell the campaign what came out."""
-
-    @abstractmethod
-    def _judge(self, model: StreamingGP, step: OpenStep, row: Row) -> None:
-        """Fill in what a row has besides seconds and counts. Writes nothing but the row."""
-
-    # -- pieces ----------------------------------------------------------------------------------
-
-    def _opened(self) -> OpenStep:
-        return OpenStep(len(self._rows), Row(self._columns))
-
-    def _finish(self, step: OpenStep) -> dict[str, Any]:
-        """All of a step that is left to do."""
-        campaign = self.campaign
-        if step.trials is None:
-            campaign.row = step.row
-            with step.row.rest("acquisition_seconds"):
-                under_way = campaign.running()  # of an attempt that was interrupted
-                step.trials = under_way if len(under_way) else self._asked(step)
-        if step.answer is None:
-            with step.row.timed("evaluation_seconds"):
-                self._evaluate(step)
-        try:
-            _check_answer(step.answer, len(step.trials), campaign.dtype)
-        except InputError:
-            step.answer = None  # nothing that could be told: the same is evaluated again
-            raise
-        row = campaign.row = step.row.copy()
-        if step.back is not None:
-            step.back()
-        with row.rest("update_seconds"):
-            if step.back is None:
-                step.back = campaign.kept()
-            self._tell(step, row)
-            campaign.update()
-            model = self._built()
-            model.process()  # bringing the posterior up to date belongs to the update
-        self._account(model, step, row)
-        with row.rest("score_seconds"):
-            self._judge(model, step, row)
-        done = {name: row[name] for name in self._columns}
-        self._rows, self._open = (*self._rows, done), None
-        if self.callback is not None:
-            self.callback(done)
-        return done
-
-    def _asked(self, step: OpenStep) -> pd.DataFrame:
-        return self._begin() if step.number == 0 else self.campaign.ask(self._q)
+    # -- what a kind of run defines --------------------------------------------------------------
 
     @property
     @abstractmethod
     def _q(self) -> int:
         """Trials of a step."""
 
-    def _account(self, model: StreamingGP, step: OpenStep, row: Row) -> None:
-        """Fill in what every row has."""
-        row["step"], row["n"], row["bytes"] = step.number, model.num_observed, model.state_bytes
+    @abstractmethod
+    def start(self) -> dict[str, Any]:
+        """Step 0: evaluate the initial trials, build and fit the surrogate."""
+
+    @abstractmethod
+    def _evaluate(self, trials: pd.DataFrame) -> Tensor:
+        """Values of the trials, ``q x 1``; NaN where an evaluation failed."""
+
+    @abstractmethod
+    def _tell(self, trials: pd.DataFrame, values: Tensor, row: Row) -> None:
+        """Tell the campaign the values."""
+
+    @abstractmethod
+    def _score(self, model: StreamingGP, row: Row) -> None:
+        """Fill in the columns that are neither seconds nor counts."""
+
+    # -- pieces ----------------------------------------------------------------------------------
+
+    def _take_step(
+        self, ask: Callable[[], pd.DataFrame], values: Tensor | None = None
+    ) -> dict[str, Any]:
+        """One step: the trials of ``ask``, evaluated unless their values are given."""
+        if self._inside_step:
+            raise StateError(
+                "a run whose last step was finished",
+                "one that was interrupted or failed inside a step",
+                "Make a new one and run it from the start.",
+            )
+        self._inside_step = True
+        campaign, row = self.campaign, self._new_row()
+        campaign.row = row
+        row["step"] = len(self._rows)
+        with row.rest("acquisition_seconds"):
+            trials = ask()
+        with row.timed("evaluation_seconds"):
+            values = self._evaluate(trials) if values is None else values
+        _check_values(values, len(trials), campaign.dtype)
+        with row.rest("update_seconds"):
+            self._tell(trials, values, row)
+            campaign.update()
+            model = self._built()
+            model.process()  # bringing the posterior up to date belongs to the update
+        self._account(model, row)
+        with row.rest("score_seconds"):
+            self._score(model, row)
+        self._rows.append({name: row[name] for name in self._columns})
+        self._inside_step = False
+        if self.callback is not None:
+            self.callback(self._rows[-1])
+        return self._rows[-1]
+
+    def _new_row(self) -> Row:
+        return Row(self._columns, self._clock)
+
+    def _account(self, model: StreamingGP, row: Row) -> None:
+        """Fill in the counts and sums of seconds."""
+        row["n"], row["bytes"] = model.num_observed, model.state_bytes
         row["behind"] = self.campaign.behind
         row["step_seconds"] = sum(row[f"{part}_seconds"] for part in PARTS)
         row["cpu_seconds"] = row.spent_on(OPTIMISER)
         before = self._rows[-1]["wallclock_seconds"] if self._rows else 0.0
         row["wallclock_seconds"] = row["step_seconds"] + before
 
-    def _answered(self) -> tuple[pd.DataFrame, Tensor] | None:
-        """Trials and answer of the step under way, if they are there and not told yet."""
-        step = self._open
-        if step is None or step.trials is None or step.answer is None:
-            return None
-        waiting = self.campaign.running().index
-        return (step.trials, step.answer) if step.trials.index.isin(waiting).any() else None
-
-    def _started(self) -> None:
+    def _check_started(self) -> None:
         if not self._rows:
             raise StateError("a run that was started", "none", "Call start() or run() first.")
 
-    def _not_started(self, begun: bool = False) -> None:
-        if self._rows or begun:
-            raise StateError("a run that was not started", "one that was", "Call run() to go on.")
+    def _check_not_started(self) -> None:
+        if self._rows:
+            raise StateError(
+                "a run that was not started", "one that was", "Call run() to continue."
+            )
 
     def _built(self) -> StreamingGP:
         model = self.model
@@ -208,19 +205,19 @@ class Run(ABC):
             raise InputError(
                 "two finite values to start with",
                 f"{(trials['status'] == 'told').sum()} of {len(trials)}",
-                "Start again with other points, or take more of them.",
+                "Run it again with other initial trials, or with more of them.",
             )
         return model
 
 
-def _check_answer(answer: Any, count: int, dtype: torch.dtype) -> None:
-    """Refuse what cannot be paired with what was asked."""
-    shape = tuple(answer.shape) if isinstance(answer, Tensor) else type(answer).__name__
+def _check_values(values: Any, count: int, dtype: torch.dtype) -> None:
+    """Refuse values that cannot belong to the trials."""
+    shape = tuple(values.shape) if isinstance(values, Tensor) else type(values).__name__
     if shape != (count, 1):
         raise ShapeError(
             f"values of shape {(count, 1)}",
             f"{shape}",
             "Return one row for each point, NaN where an evaluation failed.",
         )
-    if answer.dtype != dtype:
-        raise DtypeError(f"values of {dtype}", f"{answer.dtype}", "Return the dtype of the points.")
+    if values.dtype != dtype:
+        raise DtypeError(f"values of {dtype}", f"{values.dtype}", "Return the dtype of the points.")

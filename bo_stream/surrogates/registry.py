@@ -14,7 +14,6 @@ from bo_stream.surrogates.exact import ExactGP
 from bo_stream.surrogates.hsgp import HSGP
 from bo_stream.surrogates.node_wiski import NodeWISKI
 from bo_stream.surrogates.online_sgpr import OnlineSGPR
-from bo_stream.surrogates.online_svgp import OnlineSVGP
 from bo_stream.surrogates.projected_wiski import ProjectedWISKI
 from bo_stream.surrogates.svdgp import SVDGP
 from bo_stream.surrogates.wiski import WISKI
@@ -29,7 +28,6 @@ FAMILIES: dict[str, Callable[..., StreamingGP]] = {
     "cagp": CaGP,
     "exact": ExactGP,
     "online_sgpr": OnlineSGPR,
-    "online_svgp": OnlineSVGP,
     "svdgp": SVDGP,
 }
 
@@ -47,7 +45,7 @@ def surrogate(
 
     Args:
         name: ``wiski``, ``projected_wiski``, ``hsgp``, ``node_wiski``, ``cagp``, ``exact``,
-            ``online_sgpr``, ``online_svgp`` or ``svdgp``.
+            ``online_sgpr`` or ``svdgp``.
         train_X: ``n x d`` raw inputs; ``n = 0`` is allowed.
         train_Y: ``n x m`` raw outcomes.
         train_Yvar: ``n x m`` raw noise variances, or None to learn the noise.

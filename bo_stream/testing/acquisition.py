@@ -36,7 +36,7 @@ from botorch.utils.datasets import SupervisedDataset
 from botorch.utils.sampling import optimize_posterior_samples
 from torch import Size, Tensor
 
-from bo_stream.errors import BoStreamError
+from bo_stream.errors import BoStreamError, check_not_shadowed
 from bo_stream.testing.base import Contract, assert_same_law, assert_same_state, close, snapshot
 
 __all__ = ["AcquisitionContract"]
@@ -173,6 +173,7 @@ class AcquisitionContract(Contract):
 
     def test_integrated_variance_in_closed_form(self) -> None:
         """`acquisitions.NIPV` is BoTorch's qNIPV, without fantasies."""
+        check_not_shadowed("acquisitions")
         ours = pytest.importorskip("acquisitions").NIPV
         model, points, X = self.build(), self.points(20, seed=36), self.points(3, 2, seed=37)
         for pending in (None, self.points(2, seed=38)):

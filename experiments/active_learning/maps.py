@@ -1,7 +1,5 @@
 """Maps of a campaign: truth, mean, standard deviation, and the cells queried."""
 
-from __future__ import annotations
-
 import math
 import textwrap
 from collections.abc import Mapping
@@ -9,26 +7,21 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from matplotlib import pyplot as plt
 from numpy.typing import NDArray
 
 from bo_stream.scores import marginals
 from bo_stream.simulation import PoolLoop
-from experiments.common.plots import plt, save
-from experiments.common.words import in_words
+from experiments.common.plots import in_words, save
 from problems.malaria import Malaria
-
-__all__ = ["described", "draw_maps", "rasterised"]
 
 PANEL = 4.2
 """The longer side of a map, inches."""
 
 
 def rasterised(lonlat: NDArray[np.float64], values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Values of cells as an image, north up, NaN where there is no cell.
-
-    Args:
-        lonlat: ``n x 2`` centres on a regular grid, degrees.
-        values: ``n``.
+    """Values of cells, ``n``, as an image, north up, NaN where there is no cell; their centres are
+    on a regular grid, ``n x 2`` degrees.
     """
     low = lonlat.min(0)
     gaps = [np.diff(np.unique(axis)) for axis in lonlat.T]
@@ -40,15 +33,9 @@ def rasterised(lonlat: NDArray[np.float64], values: NDArray[np.float64]) -> NDAr
 
 
 def draw_maps(campaign: PoolLoop, cells: Malaria, path: Path, title: str = "") -> None:
-    """Draw four maps of a campaign that was run to ``path``, with units and attribution.
+    """Draw four maps of a campaign that was run, with units and attribution.
 
     A kilometre is as long eastward as northward in the middle of each map.
-
-    Args:
-        campaign: The campaign.
-        cells: Its cells.
-        path: PNG or any format of matplotlib; folders are made.
-        title: Above the maps.
     """
     if campaign.model is None:
         raise ValueError("Expected a campaign that was run; got one that was not. Call run().")
@@ -89,11 +76,7 @@ def draw_maps(campaign: PoolLoop, cells: Malaria, path: Path, title: str = "") -
 
 
 def described(facts: Mapping[str, Any]) -> str:
-    """A campaign in words, for the title of its maps.
-
-    Args:
-        facts: As `experiments.active_learning.campaigns.campaigns` gives them.
-    """
+    """The facts of a campaign in words, for the title of its maps."""
     parts = [in_words(facts[key]) for key in ("surrogate", "policy", "observation", "kernel")]
     place = str(facts["cells"]).replace("_", " ")
     return f"{place[:1].upper()}{place[1:]}: {'; '.join(parts)}; seed {facts['seed']}"

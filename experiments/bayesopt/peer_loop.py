@@ -1,28 +1,24 @@
 """A run of another optimiser, measured and judged as a `BOLoop` is."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import asdict
 from importlib.metadata import version
-from os import PathLike
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import torch
 from torch import Tensor
 
-from bo_stream.campaign.proposals import design
+from bo_stream.campaign.proposals import initial_design
 from bo_stream.campaign.randomness import evaluating
 from bo_stream.campaign.records import Row, environment, write_table
 from bo_stream.campaign.space import Box
-from bo_stream.errors import InputError, StateError
+from bo_stream.errors import InputError
 from bo_stream.simulation import LoopConfig, Problem
 from bo_stream.simulation.bo_loop import COLUMNS, regret
 from bo_stream.simulation.run import OPTIMISER, PARTS
-from experiments.common.peers.peer import Peer
-
-__all__ = ["PeerLoop"]
+from experiments.bayesopt.peers.peer import Peer
 
 
 class PeerLoop:
@@ -39,43 +35,20 @@ class PeerLoop:
     - columns that a peer has no values for are NaN (``bytes``, ``log_predictive``, ``behind``) or
       0.
 
-    Args:
-        problem: What to maximise.
-        make_peer: ``(bounds, seed)`` to a peer.
-        config: Steps, batches, design, seed and dtype; the rest is the surrogates'.
-        callback: Called with every row as it is recorded.
-
-    Example:
-        >>> from experiments.common.peers.searches import SobolSearch
-        >>> from problems import synthetic
-        >>> config = LoopConfig(steps=2, q=3, num_initial=4)
-        >>> PeerLoop(synthetic("branin", 2), SobolSearch, config).run()["n"].tolist()
-        [4, 7, 10]
+    ``make_peer`` takes bounds and seed; steps, batches, design, seed and dtype are those of the
+    configuration, whose rest is the surrogates'.
     """
 
     def __init__(
-        self,
-        problem: Problem,
-        make_peer: Callable[[Tensor, int], Peer],
-        config: LoopConfig | None = None,
-        callback: Callable[[dict[str, Any]], None] | None = None,
+        self, problem: Problem, make_peer: Callable[[Tensor, int], Peer], config: LoopConfig
     ) -> None:
-        self.problem, self.config, self.callback = problem, config or LoopConfig(), callback
-        self.peer = make_peer(problem.bounds, self.config.seed)
-        self._like = problem.bounds.to(getattr(torch, self.config.dtype))
+        self.problem, self.config = problem, config
+        self.peer = make_peer(problem.bounds, config.seed)
+        self._like = problem.bounds.to(getattr(torch, config.dtype))
         self._rows: list[dict[str, Any]] = []
-        self._begun = False
 
     def run(self) -> pd.DataFrame:
-        """All steps, and the table.
-
-        Raises:
-            StateError: if it was begun before: an optimiser cannot be put back to where it was.
-            InputError: if no value of the design is finite.
-        """
-        if self._begun:
-            raise StateError("a run that was not begun", "one that was", "Make another loop.")
-        self._begun = True
+        """All steps, once, and the table."""
         for number in range(self.config.steps + 1):
             self._step(number)
         return self.table()
@@ -84,23 +57,12 @@ class PeerLoop:
         """The rows so far."""
         return pd.DataFrame(self._rows)
 
-    def observations(self) -> tuple[Tensor, Tensor]:
-        """X and Y of all evaluations so far, in order; those that failed are left out."""
-        return self.peer.X.to(self._like), self.peer.Y.to(self._like)
-
-    def save(self, path: str | PathLike[str], **facts: Any) -> None:
-        """Write the table to ``path`` (CSV) and how it came about beside it (JSON).
-
-        Args:
-            path: Of the CSV; the JSON has the same name but for the suffix.
-            facts: Named facts to add to the JSON.
-        """
+    def save(self, path: Path, **facts: Any) -> None:
+        """Write the table as CSV and how it came about beside it as JSON, these facts included."""
         around = environment()
         around["versions"] |= {name: version(name) for name in self.peer.packages}
         about = {**facts, "config": asdict(self.config), "environment": around}
         write_table(self.table(), path, about)
-
-    # -- a step ----------------------------------------------------------------------------------
 
     def _step(self, number: int) -> None:
         row = Row(COLUMNS)
@@ -122,15 +84,12 @@ class PeerLoop:
         row["wallclock_seconds"] = row["step_seconds"] + before
         self._judge(number, row)
         self._rows.append(dict(row))
-        if self.callback is not None:
-            self.callback(dict(row))
 
     def _design(self) -> Tensor:
         """The points that a campaign begins with."""
         low, high = self._like.tolist()
         box = Box({f"x{i}": side for i, side in enumerate(zip(low, high, strict=True))})
-        c = self.config
-        return design(box, c.seed, 0, c.num_initial, torch.empty(0))
+        return initial_design(box, self.config.seed, 0, self.config.num_initial, torch.empty(0))
 
     def _judge(self, number: int, row: Row) -> None:
         """Fill in incumbent and regrets."""

@@ -7,43 +7,119 @@ half of them around the optima; q = 3, and what loops take by default: 10 restar
 samples. `optimize_acqf` on BoTorch's class and on the one in closed form, from the same seeds, in
 factorisations of a 1,000 x 1,000 matrix; how often it asks for a gradient; and the largest
 difference of the values found, as a share of the standard deviation of outcomes, or for the
-logarithms of qLogEI in absolute terms. Prints a table and writes
-`results/benchmarks/acquisition_cost.csv`. One thread, medians of alternated repetitions, seconds of
+logarithms of qLogEI in absolute terms. One thread, medians of alternated repetitions, seconds of
 the processor.
 """
 
-from experiments.common.command import Out, Smoke, begin, command, start
-from experiments.common.progress import say
+import statistics
+import time
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
 
-TAKES = "about 3 minutes on one core"
+import pandas as pd
+import torch
+from botorch.acquisition.logei import qLogExpectedImprovement
+from botorch.acquisition.monte_carlo import qUpperConfidenceBound
+from botorch.optim.optimize import optimize_acqf
+from botorch.sampling.normal import SobolQMCNormalSampler
+from torch import Tensor
 
+from acquisitions import build
+from bo_stream import WISKI
+from experiments.benchmarks.benchmark import Tables, benchmark
+from experiments.benchmarks.bo_step_cost import between
+from experiments.benchmarks.timing import cholesky, seconds
+from experiments.common.command import start
+from problems import synthetic
 
-def main(out: Out = None, smoke: Smoke = False) -> None:
-    """Measure, print, write."""
-    out = begin("results/benchmarks", out, smoke, TAKES, packages=())
-
-    import warnings
-
-    import pandas as pd
-    import torch
-
-    from experiments.benchmarks.acquisition_tasks import SMOKE, Sizes, compared
-
-    torch.set_num_threads(1)
-    warnings.simplefilter("ignore")  # of a grid too coarse for the rough function
-    sizes = SMOKE if smoke else Sizes()
-    rows = [
-        compared(function, n, acquisition, sizes)
-        for function in ("styblinskitang", "levy", "ackley")
-        for n in sizes.points
-        for acquisition in ("qucb", "qlogei")
-    ]
-    table = pd.DataFrame(rows)
-    say(table.to_string(index=False, float_format="{:.3g}".format))
-    table.to_csv(out / "acquisition_cost.csv", index=False)
+SAMPLES = 128
+BETA = 4.0
 
 
-app = command(main)
+@dataclass(frozen=True)
+class Sizes:
+    """How much is run."""
+
+    grid: int = 10
+    points: tuple[int, ...] = (150, 1200)
+    repetitions: int = 7
+    restarts: int = 10
+    raw_samples: int = 512
+
+
+def measure(smoke: bool) -> Tables:
+    """A row for each function, number of points and acquisition function."""
+    sizes = Sizes(6, (40,), 1, 2, 16) if smoke else Sizes()
+    each = product(("styblinskitang", "levy", "ackley"), sizes.points, ("qucb", "qlogei"))
+    yield "acquisition_cost", pd.DataFrame([compared(*one, sizes) for one in each])
+
+
+def compared(function: str, n: int, acquisition: str, sizes: Sizes) -> dict[str, Any]:
+    """One row: costs in c and what was found, BoTorch's class beside the closed form."""
+    problem = synthetic(function, seed=0)
+    torch.manual_seed(0)
+    X = between(problem.bounds, problem.optimizers, n)
+    Y = problem(X)
+    model = WISKI(X, Y, bounds=problem.bounds, grid_size=sizes.grid)
+    model.fit()
+    best = float(model.posterior(X).mean.max())
+    unit, times = cholesky(sizes.grid**3), dict[str, list[float]]()
+    found, calls = dict[str, list[float]](), list[int]()
+    effort: dict[str, Any] = {"num_restarts": sizes.restarts, "raw_samples": sizes.raw_samples}
+    for seed in range(sizes.repetitions):
+        for _ in range(3):
+            times.setdefault("c", []).append(seconds(unit, time.process_time))
+        for name, make in (("BoTorch", of_botorch), ("closed", closed)):
+            acqf = make(acquisition, model, best, seed)
+            counted = count_gradients(acqf)
+            torch.manual_seed(seed)
+            begun = time.process_time()
+            value: Any = optimize_acqf(acqf, problem.bounds, q=3, **effort)[1]
+            times.setdefault(name, []).append(time.process_time() - begun)
+            found.setdefault(name, []).append(float(value))
+            calls.append(counted[0])
+    middle = {name: statistics.median(own) for name, own in times.items()}
+    apart = max(abs(a - b) for a, b in zip(found["BoTorch"], found["closed"], strict=True))
+    return {
+        "function": function,
+        "n": n,
+        "acquisition": acquisition,
+        "BoTorch (c)": middle["BoTorch"] / middle["c"],
+        "closed (c)": middle["closed"] / middle["c"],
+        "gradients": statistics.median(calls),
+        "apart": apart / (1.0 if acquisition == "qlogei" else float(Y.std())),
+        "c in ms": 1e3 * middle["c"],
+    }
+
+
+def closed(acquisition: str, model: Any, best: float, seed: int) -> Any:
+    """The closed form."""
+    return build(acquisition, model, best_f=best, beta=BETA, num_samples=SAMPLES, seed=seed)
+
+
+def of_botorch(acquisition: str, model: Any, best: float, seed: int) -> Any:
+    """BoTorch's class."""
+    sampler = SobolQMCNormalSampler(torch.Size([SAMPLES]), seed=seed)
+    if acquisition == "qucb":
+        return qUpperConfidenceBound(model, BETA, sampler=sampler)
+    return qLogExpectedImprovement(model, best, sampler=sampler)
+
+
+def count_gradients(acqf: Any) -> list[int]:
+    """Counts, from now on, evaluations with a gradient."""
+    count, forward = [0], acqf.forward
+
+    def counting(X: Tensor) -> Tensor:
+        count[0] += X.requires_grad
+        value: Tensor = forward(X)
+        return value
+
+    acqf.forward = counting
+    return count
+
+
+app = benchmark(measure, "about 3 minutes on one core", __doc__)
 
 if __name__ == "__main__":
     start(app)

@@ -8,16 +8,30 @@ process, one thread; 3-D problems, q = 3, WISKI with 10 x 10 x 10 nodes, qUCB wi
   factorisation, taken before every step; the median number of objective evaluations of a fit; what
   a clock around the step shows, less what judges it, over the sum of its parts;
 - steps 1000 to 1050 against them (the observations between are preloaded, half of them uniform and
-  half around the best points; `--stream` takes every step instead): the whole step, one objective
-  evaluation, one acquisition evaluation;
+  half around the best points): the whole step, one objective evaluation, one acquisition
+  evaluation;
 - WISKI's step against ExactGP's at n = 2,000 and 4,000, both with exactly 5 objective evaluations.
 """
 
-import warnings
-from typing import Annotated
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
 
-from experiments.common.command import Out, Smoke, begin, command, option, start
-from experiments.common.progress import say
+import pandas as pd
+import torch
+from botorch.acquisition.acquisition import AcquisitionFunction
+from torch import Tensor
+
+from acquisitions import build
+from bo_stream import FitReport, surrogate
+from bo_stream.simulation import BOLoop, LoopConfig
+from experiments.benchmarks.benchmark import Tables, benchmark
+from experiments.benchmarks.timing import cholesky, seconds
+from experiments.common.command import start
+from experiments.common.kernels import RAW
+from experiments.common.progress import Progress, say
+from problems import synthetic
 
 LIMITS = {
     "step": 50.0,
@@ -29,48 +43,157 @@ LIMITS = {
 }
 
 
-TAKES = "about 15 minutes on one core"
+@dataclass(frozen=True)
+class Sizes:
+    """How much is run."""
+
+    grid: int = 10
+    first: int = 50
+    last: int = 150
+    late: int = 1000
+    late_steps: int = 50
+    against: tuple[int, ...] = (2000, 4000)
+    against_steps: int = 3
+    config: LoopConfig = field(default_factory=lambda: LoopConfig(recommend_every=0))
 
 
-def main(
-    stream: Annotated[bool, option(help="Take all steps, preload none.")] = False,
-    out: Out = None,
-    smoke: Smoke = False,
-) -> None:
-    """Measure, print, write."""
-    out = begin("results/benchmarks", out, smoke, TAKES, packages=())
-
-    import pandas as pd
-    import torch
-
-    from experiments.benchmarks.bo_step_tasks import SMOKE, Sizes, against_exact, in_units, streamed
-
-    torch.set_num_threads(1)
-    sizes = SMOKE if smoke else Sizes()
-    warnings.simplefilter("ignore")  # BoTorch's advice on scaling, and retries of optimisers
+def measure(smoke: bool) -> Tables:
+    """Early steps in c, growth to late ones, and steps against the exact GP's."""
+    few = LoopConfig(num_restarts=2, raw_samples=16, recommend_every=0)
+    sizes = Sizes(6, 2, 5, 20, 3, (60, 120), 1, few) if smoke else Sizes()
     early, growth = [], []
     for name in ("levy", "ackley"):
-        first, late = map(in_units, streamed(name, sizes, stream))
+        first, late = map(in_units, streamed(name, sizes))
         early.append({"problem": name, **first})
         keys = ("step", "c per fit evaluation", "c per acquisition evaluation")
         growth.append({"problem": name, **{key: late[key] / first[key] for key in keys}})
-    tables = {
-        "early": (f"Steps {sizes.first} to {sizes.last}, in c", pd.DataFrame(early)),
-        "late": (f"Growth at step {sizes.late}, a ratio", pd.DataFrame(growth)),
-        "exact": (
-            "Seconds of a step with exactly 5 objective evaluations",
-            pd.DataFrame([against_exact(n, sizes) for n in sizes.against]),
-        ),
-    }
-    for key, (title, table) in tables.items():
-        say(f"\n{title}")
-        say(table.to_string(index=False, float_format="{:.3f}".format))
-        table.to_csv(out / f"bo_step_cost_{key}.csv", index=False)
+    yield "bo_step_cost_early", pd.DataFrame(early)
+    yield "bo_step_cost_late", pd.DataFrame(growth)
+    say("\nSeconds of a step with exactly 5 objective evaluations")
+    rows = [against_exact(n, sizes) for n in sizes.against]
+    yield "bo_step_cost_exact", pd.DataFrame(rows)
     limits = ", ".join(f"{name} {limit:g}" for name, limit in LIMITS.items())
     say(f"\nLimits (at least, for the ratios to ExactGP; at most, for the others): {limits}")
 
 
-app = command(main)
+class Counted:
+    """The acquisition builder, counting evaluations of what it builds."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def __call__(self, model: Any, **kw: Any) -> AcquisitionFunction:
+        """Build qUCB."""
+        acqf = build("qucb", model, **kw)
+        forward = acqf.forward
+
+        def counted(X: Tensor) -> Tensor:
+            self.calls += 1
+            return forward(X)
+
+        acqf.forward = counted  # type: ignore[method-assign]
+        return acqf
+
+
+def measured_steps(
+    loop: BOLoop, count: int, builder: Counted, unit: Callable[[], object]
+) -> list[dict[str, Any]]:
+    """Rows of so many steps, with the unit ``c`` and the number of acquisition evaluations."""
+    rows = []
+    with Progress(count, "steps") as progress:
+        for _ in range(count):
+            c, before = seconds(unit), builder.calls
+            wall = seconds(loop.step)
+            row = dict(loop.rows[-1])
+            row |= {"c": c, "acquisition_evaluations": builder.calls - before}
+            row["wall"] = wall - row["score_seconds"] - row["recommend_seconds"]
+            rows.append(row)
+            progress()
+    return rows
+
+
+def streamed(problem_name: str, sizes: Sizes) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Rows of the early and of the late steps of one run."""
+    problem, builder = synthetic(problem_name, seed=0), Counted()
+    make = partial(surrogate, "wiski", grid_size=sizes.grid)
+    loop, unit = BOLoop(problem, make, builder, sizes.config), cholesky(sizes.grid**3)
+    loop.start()
+    early = measured_steps(loop, sizes.last, builder, unit)[sizes.first :]
+    count = sizes.config.q * (sizes.late - sizes.last)
+    X = between(problem.bounds, problem.optimizers, count)
+    loop.preload(X, problem(X))
+    loop.step()  # the first step after a large batch pays for it
+    late = measured_steps(loop, sizes.late_steps, builder, unit)
+    return pd.DataFrame(early), pd.DataFrame(late)
+
+
+def between(bounds: Tensor, optimizers: Tensor, count: int) -> Tensor:
+    """Points where an optimiser may have been: half uniform, half around the optima."""
+    generator = torch.Generator().manual_seed(0)
+    X = torch.rand(count, bounds.shape[1], generator=generator, dtype=torch.float64)
+    near = count // 2
+    which = torch.arange(near) % len(optimizers)
+    spread = 0.1 * torch.randn(near, bounds.shape[1], generator=generator, dtype=torch.float64)
+    X[:near] = (optimizers[which] + spread).clamp(0.0, 1.0)
+    return X
+
+
+def in_units(table: pd.DataFrame) -> dict[str, float]:
+    """Medians of one run's rows, times in units of c."""
+    c = float(table["c"].median())
+    parts = ("step", "fit", "acquisition", "update")
+    costs = {part: float(table[f"{part}_seconds"].median()) / c for part in parts}
+    fits = table[table["fit_evaluations"] > 0]
+    acquisition = table["acquisition_seconds"] / table["acquisition_evaluations"]
+    return {
+        **costs,
+        "fit evaluations": float(fits["fit_evaluations"].median()),
+        "c per fit evaluation": float((fits["fit_seconds"] / fits["fit_evaluations"]).median()) / c,
+        "c per acquisition evaluation": float(acquisition.median()) / c,
+        "wall-clock / parts": float((table["wall"] / table["step_seconds"]).median()),
+        "c in ms": 1e3 * c,
+    }
+
+
+def five_evaluations(model: Any, max_evals: int | None = None) -> FitReport:
+    """In place of a fit: 5 evaluations of objective and gradient, the last where it started."""
+    mll = model.make_mll()
+    start = [p.detach().clone() for p in mll.parameters()]
+    value = torch.zeros(())
+    for k in (1, 2, 3, 4, 0):
+        for p, s in zip(mll.parameters(), start, strict=True):
+            p.data = s + 1e-3 * k
+        mll.zero_grad()
+        value = mll()
+        value.backward()
+    return FitReport(5, float(value.detach()), False)
+
+
+def against_exact(n: int, sizes: Sizes) -> dict[str, float]:
+    """Median step seconds of both families at n observations."""
+    problem, row = synthetic("levy", seed=0), {"n": float(n)}
+    X = between(problem.bounds, problem.optimizers, n)
+    Y = problem(X)
+    for family, options in (("wiski", {"grid_size": sizes.grid}), ("exact", {})):
+        make = partial(fitted_by_five, family, options)
+        loop = BOLoop(problem, make, partial(build, "qucb"), replace(sizes.config, steps=0))
+        loop.start(X, Y)
+        for _ in range(sizes.against_steps):
+            loop.step()
+        row[family] = float(loop.table()["step_seconds"].iloc[1:].median())
+    return {**row, "ratio": row["exact"] / row["wiski"]}
+
+
+def fitted_by_five(family: str, options: dict[str, Any], *data: Tensor, **kw: Any) -> Any:
+    """A surrogate whose fits take exactly 5 evaluations."""
+    model: Any = surrogate(family, data[0], data[1], **options, **(RAW | kw))
+    model.covar_module.base_kernel.lengthscale = 0.5
+    model.likelihood.noise = 0.1
+    model.fit = partial(five_evaluations, model)
+    return model
+
+
+app = benchmark(measure, "about 15 minutes on one core", __doc__)
 
 if __name__ == "__main__":
     start(app)

@@ -8,69 +8,70 @@ log inference regret (positive: ours is worse) with a bootstrap interval over se
 `results/benchmarks/fit_quality.csv`.
 """
 
-import warnings
 from functools import partial
-from typing import Annotated
 
-from experiments.common.command import Out, Smoke, begin, command, option, start
+import pandas as pd
+import torch
+from botorch.optim.fit import fit_gpytorch_mll_scipy
+
+from acquisitions import build
+from bo_stream import WISKI, FitReport
+from bo_stream.scores import paired_bootstrap
+from bo_stream.simulation import BOLoop, LoopConfig
+from experiments.bayesopt.tables import log_regret
+from experiments.benchmarks.benchmark import Tables, benchmark
+from experiments.common.command import start
 from experiments.common.progress import Progress, say
+from problems import synthetic
 
 LIMIT = 0.2
-TAKES = "about 15 minutes on one core"
+PROBLEM = "levy"
 
 
-def main(
-    problem: Annotated[str, option(help="A synthetic problem in 3-D.")] = "levy",
-    out: Out = None,
-    smoke: Smoke = False,
-) -> None:
-    """Measure, print, write."""
-    out = begin("results/benchmarks", out, smoke, TAKES, packages=())
+class Converged(WISKI):
+    """A WISKI whose fits run until BoTorch's optimizer finds no more to gain."""
 
-    import pandas as pd
-    import torch
+    def fit(self, max_evals: int | None = None) -> FitReport:
+        """Fit to convergence, whatever it costs; evaluations are not counted."""
+        mll = self.make_mll()
+        self.custom_fit(mll, optimizer=fit_gpytorch_mll_scipy)
+        with torch.no_grad():
+            return FitReport(0, float(mll()), True)
 
-    from acquisitions import build
-    from bo_stream import WISKI
-    from bo_stream.scores import paired_bootstrap
-    from bo_stream.simulation import BOLoop, LoopConfig
-    from experiments.benchmarks.converged import Converged
-    from experiments.common.summary import log_regret
-    from problems import synthetic
 
-    torch.set_num_threads(1)
-    warnings.simplefilter("ignore")  # BoTorch's advice on scaling, and retries of optimisers
+def measure(smoke: bool) -> Tables:
+    """A row for each seed."""
+    rows: list[dict[str, float]] = []
     seeds, steps, grid, restarts, raw = (2, 3, 6, 2, 16) if smoke else (10, 50, 10, 4, 128)
-    rows, progress = [], Progress(2 * seeds * (steps + 1), "steps")
-    for seed in range(seeds):
-        config = LoopConfig(steps=steps, seed=seed, num_restarts=restarts, raw_samples=raw)
-        row: dict[str, float] = {"seed": seed}
-        for name, family in (("kept", WISKI), ("converged", Converged)):
-            make, task = (
-                partial(family, grid_size=grid, input_transform=None),
-                synthetic(problem, seed=seed),
-            )
-            acquisition = partial(build, "qucb")
-            table = BOLoop(task, make, acquisition, config, lambda _: progress()).run()
-            regret = log_regret(table)
-            row[f"{name}, last"] = regret.iloc[-1]
-            row[f"{name}, last tenth"] = regret.tail(max(1, steps // 10)).mean()
-            row[f"{name}, fit seconds"] = table["fit_seconds"].iloc[1:].median()
-            row[f"{name}, fit evaluations"] = table["fit_evaluations"].iloc[1:].median()
-        rows.append(row)
-        say(f"seed {seed}: " + ", ".join(f"{k} {v:.3f}" for k, v in row.items() if k != "seed"))
-    table = pd.DataFrame(rows)
-    table.to_csv(out / "fit_quality.csv", index=False)
+    with Progress(2 * seeds, "runs") as progress:
+        for seed in range(seeds):
+            config = LoopConfig(steps=steps, seed=seed, num_restarts=restarts, raw_samples=raw)
+            row: dict[str, float] = {"seed": seed}
+            for name, family in (("kept", WISKI), ("converged", Converged)):
+                make = partial(family, grid_size=grid, input_transform=None)
+                task = synthetic(PROBLEM, seed=seed)
+                table = BOLoop(task, make, partial(build, "qucb"), config).run()
+                regret = log_regret(table)
+                row[f"{name}, last"] = regret.iloc[-1]
+                row[f"{name}, last tenth"] = regret.tail(max(1, steps // 10)).mean()
+                for part in ("seconds", "evaluations"):
+                    row[f"{name}, fit {part}"] = table[f"fit_{part}"].iloc[1:].median()
+                progress(f"seed {seed}, {name}")
+            rows.append(row)
+            said = ", ".join(f"{k} {v:.3f}" for k, v in row.items() if k != "seed")
+            say(f"seed {seed}: {said}")
+    whole = pd.DataFrame(rows)
+    yield "fit_quality", whole
     for part in ("last", "last tenth"):
-        gap = paired_bootstrap(table[f"kept, {part}"], table[f"converged, {part}"])
+        gap = paired_bootstrap(whole[f"kept, {part}"], whole[f"converged, {part}"])
         say(
-            f"{problem}, {part} of {steps} steps: median paired difference of log "
+            f"{PROBLEM}, {part} of {steps} steps: median paired difference of log "
             f"inference regret {gap.median:+.3f} (95 % {gap.low:+.3f} to {gap.high:+.3f}; "
             f"limit {LIMIT})"
         )
 
 
-app = command(main)
+app = benchmark(measure, "about 15 minutes on one core", __doc__)
 
 if __name__ == "__main__":
     start(app)

@@ -1,60 +1,120 @@
-"""What WISKI costs at m = 1,000 nodes, in Cholesky factorisations, and that it is flat in n.
+"""What WISKI costs, in Cholesky factorisations: flat in n at 1,000 nodes, and on large grids.
 
-Run `python -m experiments.benchmarks.wiski_cost` (add `--smoke` for a run of seconds). Prints a
-table and writes `results/benchmarks/wiski_cost.csv`. One process, one thread, medians of alternated
-repetitions.
+Run `python -m experiments.benchmarks.wiski_cost` (add `--smoke` for a run of seconds). One process,
+one thread, medians of alternated repetitions. For 27,000 and 1,000 nodes and three lengthscales:
+evidence with gradient, a posterior at 100 points, and a new observation with the posterior after
+it, in factorisations of a 1,000 x 1,000 matrix, by seconds of the processor.
 """
 
+import math
+import statistics
+import time
+from collections.abc import Callable
 from functools import partial
+from itertools import product
+from typing import Any
 
-from experiments.common.command import Out, Smoke, begin, command, start
+import pandas as pd
+import torch
+from gpytorch.kernels import MaternKernel
+from torch import Tensor
+
+from bo_stream import WISKI
+from bo_stream.mathematics.posterior.features import FeatureProcess
+from experiments.benchmarks.benchmark import Tables, benchmark
+from experiments.benchmarks.timing import alternated, cholesky, ratio
+from experiments.common.command import start
+from experiments.common.data import waves
+from experiments.common.kernels import RAW, scaled
 from experiments.common.progress import say
 
-LIMITS = {"observe": 0.2, "posterior": 1.0, "evidence (product)": 6.0, "evidence (other)": 16.0}
-FLAT = {"observe": 1.25, "posterior": 1.1, "evidence (product)": 1.1, "evidence (other)": 1.1}
+LIMITS = {
+    "observe": (0.2, 1.25),
+    "posterior": (1.0, 1.1),
+    "evidence (product)": (6.0, 1.1),
+    "evidence (other)": (16.0, 1.1),
+}
+"""Most Cholesky factorisations, and most growth from few points to many."""
+CUBE = torch.tensor([[0.0] * 3, [1.0] * 3])
 
 
-TAKES = "about half a minute on one core"
+def measure(smoke: bool) -> Tables:
+    """A row for each operation; then one for each grid and lengthscale."""
+    yield (
+        "wiski_cost",
+        pd.DataFrame(flat(*((6, 100, 1_000, 3) if smoke else (10, 1_000, 10**5, 25)))),
+    )
+    sizes, n, repetitions = ((17, 6), 200, 2) if smoke else ((30, 10), 3_000, 7)
+    unit, each = cholesky(200 if smoke else 1_000), product(sizes, (0.5, 0.3, 0.15))
+    rows = [on_grid(size, lengthscale, n, repetitions, unit) for size, lengthscale in each]
+    yield "large_grid_cost", pd.DataFrame(rows)
 
 
-def main(out: Out = None, smoke: Smoke = False) -> None:
-    """Measure, print, write."""
-    out = begin("results/benchmarks", out, smoke, TAKES, packages=())
-
-    import pandas as pd
-    import torch
-
-    from experiments.benchmarks.wiski_tasks import evidence, observe, posterior, stream
-    from experiments.common.timing import alternated, cholesky, ratio
-
-    torch.set_num_threads(1)
-    sizes, few, many, repetitions = (6, 100, 1_000, 3) if smoke else (10, 1_000, 100_000, 25)
+def flat(size: int, few: int, many: int, repetitions: int) -> list[dict[str, Any]]:
+    """Costs with ``size^3`` nodes, after few points and after many."""
     X, Y, T = torch.rand(3, 3).double(), torch.rand(3, 1).double(), torch.rand(100, 3).double()
-    tasks = {"c": cholesky(sizes**3)}
-    models = {}
+    tasks = {"c": cholesky(size**3)}
     for n in (few, many):
-        for product in (True, False):
-            models[n, product] = stream(n, product, sizes)
-    for n in (few, many):
-        tasks[f"observe {n}"] = partial(observe, models[n, True], X, Y)
-        tasks[f"posterior {n}"] = partial(posterior, models[n, True], T)
-    for n in (few, many):
-        for product in (True, False):
-            kind = "product" if product else "other"
-            tasks[f"evidence ({kind}) {n}"] = partial(evidence, models[n, product])
+        own, other = (seen(n, size, of_product) for of_product in (True, False))
+        tasks[f"observe {n}"] = partial(own.observe, X, Y)
+        tasks[f"posterior {n}"] = partial(posterior, own, T)
+        tasks[f"evidence (product) {n}"] = partial(evidence, own)
+        tasks[f"evidence (other) {n}"] = partial(evidence, other)
     times = alternated(tasks, repetitions)
+    say(f"m = {size**3}, c = {1e3 * statistics.median(times['c']):.2f} ms")
     rows = []
-    for name, limit in LIMITS.items():
+    for name, (limit, growth) in LIMITS.items():
         small, large = (ratio(times, f"{name} {n}", "c") for n in (few, many))
-        rows.append((name, small, large, limit, large / small, FLAT[name]))
-    columns = ["operation", f"c at n={few}", f"c at n={many}", "limit", "growth", "growth limit"]
-    table = pd.DataFrame(rows, columns=columns)
-    say(f"m = {sizes**3}, c = {1e3 * sorted(times['c'])[repetitions // 2]:.2f} ms")
-    say(table.to_string(index=False, float_format="{:.3f}".format))
-    table.to_csv(out / "wiski_cost.csv", index=False)
+        row = {"operation": name, f"c at n={few}": small, f"c at n={many}": large, "limit": limit}
+        rows.append(row | {"growth": large / small, "growth limit": growth})
+    return rows
 
 
-app = command(main)
+def on_grid(
+    size: int, lengthscale: float, n: int, repetitions: int, unit: Callable[[], object]
+) -> dict[str, Any]:
+    """Costs after n points; numbers of the state, of the posterior's features, what these omit."""
+    T = torch.rand(100, 3, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    model, twin = (seen(n, size, True, lengthscale) for _ in range(2))
+    tasks: dict[str, Callable[[], object]] = {
+        "c": unit,
+        "evidence and gradient": partial(evidence, model),
+        "posterior": partial(posterior, model, T),
+        "observe, posterior": lambda: posterior(twin.observe(T[:1], T[:1, :1]), T),
+    }
+    times, process = alternated(tasks, repetitions, time.process_time), model.process()
+    cost = {f"{name} (c)": ratio(times, name, "c") for name in list(tasks)[1:]}
+    features = process.mean_u.shape[-1] if isinstance(process, FeatureProcess) else None
+    about: dict[str, Any] = {"nodes": size**3, "lengthscale": lengthscale, "n": n}
+    about |= {"MB": model.state_bytes / 1e6, "features": features}
+    return {**about, "left out": model.dropped_variance, **cost}
+
+
+def seen(n: int, size: int, of_product: bool, lengthscale: float = 0.5) -> WISKI:
+    """A surrogate on ``size^3`` nodes that has seen n points of a smooth function with noise."""
+    none = torch.empty(0, 3, dtype=torch.float64)
+    kernel = None if of_product else scaled(MaternKernel(nu=1.5, ard_num_dims=3))
+    options = {"covar_module": kernel, "grid_size": size, **RAW}
+    model = WISKI(none, none[:, :1], bounds=CUBE, **options)
+    model.observe(*waves(n, 3, seed=n, noise=math.sqrt(0.1)))
+    model.covar_module.base_kernel.lengthscale = lengthscale
+    model.likelihood.noise = 0.1
+    return model
+
+
+def posterior(model: WISKI, T: Tensor) -> None:
+    """Joint mean and single variances."""
+    at_T = model.posterior(T)
+    torch.stack([at_T.mean, at_T.variance])
+
+
+def evidence(model: WISKI) -> None:
+    """Value and gradient."""
+    model.zero_grad()
+    model.log_evidence().backward()
+
+
+app = benchmark(measure, "about a minute on one core", __doc__)
 
 if __name__ == "__main__":
     start(app)

@@ -1,7 +1,6 @@
 """Pictures of results: medians over seeds with bands, in panels that say what is drawn."""
 
-from __future__ import annotations
-
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,22 +14,32 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
-__all__ = [
-    "CROWD",
-    "draw_band",
-    "draw_bands",
-    "draw_sizes",
-    "legend",
-    "logarithmic_axis",
-    "plt",
-    "save",
-]
-
 DASHES: list[Any] = ["-", (0, (5, 2)), (0, (1, 1.5)), (0, (6, 2, 1, 2)), (0, (3, 1, 1, 1, 1, 1))]
 MARKERS = "os^Dv"
 """By curve, so that curves which coincide can all be seen."""
 CROWD = 4
 """More curves than these leave no room for a legend among them."""
+WORDS = {
+    "exact": "exact GP",
+    "wiski": "WISKI",
+    "projected_wiski": "ProjectedWISKI",
+    "hsgp": "HSGP",
+    "node_wiski": "NodeWISKI",
+    "cagp": "CaGP",
+    "online_sgpr": "OnlineSGPR",
+    "online_svgp": "OnlineSVGP",
+    "svdgp": "SVDGP",
+    "nipv": "integrated variance (NIPV)",
+    "max_variance": "largest variance",
+    "near_most_uncertain": "near the most uncertain cell",
+    "random": "random cells",
+    "raster": "readings as in the raster",
+    "known noise": "readings with known noise",
+    "ard": "a lengthscale for each axis",
+    "isotropic": "one lengthscale",
+}
+SIZED = {"wiski": "WISKI, {0} x {0} nodes", "cagp": "CaGP, {0} actions"}
+"""Plain words for names in configurations and tables; the latter for names with a size."""
 
 
 def draw_bands(
@@ -47,19 +56,9 @@ def draw_bands(
 ) -> None:
     """Draw the median of ``y`` over seeds against ``x``, with the band from least to largest.
 
-    Seeds are matched by ``step``; where ``x`` is a time, its median over seeds is drawn.
-
-    Args:
-        tables: One per run, with columns ``step``, ``x``, ``y`` and the names.
-        y: Column drawn.
-        x: Column it is drawn against.
-        names: Columns that tell the curves apart; those with one value are left out of the legend.
-        path: PNG or any format of matplotlib; folders are made.
-        logarithmic: Whether the y axis is.
-        labels: What ``x`` and ``y`` are, with units; by default, the columns' names.
-        title: By default, the names that all tables share.
-        logarithmic_x: Whether the x axis is logarithmic too.
-        words: What the names' values are called in title and legend; themselves by default.
+    Tables, one a run, have columns ``step``, by which seeds are matched, ``x``, ``y`` and the
+    ``names`` that tell the curves apart; names with one value make the title, unless there is one.
+    ``labels`` say what ``x`` and ``y`` are, ``words`` what the names' values are.
     """
     table = pd.concat(list(tables), ignore_index=True)
     varying = [name for name in names if table[name].nunique() > 1] or list(names[:1])
@@ -89,19 +88,10 @@ def draw_sizes(
     y: str = "points",
     label: str = "number of inducing points",
     title: Callable[[Any, Any], str] = lambda dim, scenario: f"{scenario}, {dim}-D",
-    x_label: str = "batch",
 ) -> None:
-    """Draw inducing points (or another column) by batch, a panel for each dimension and scenario.
+    """Draw inducing points (or ``y``, which ``label`` describes) by ``batch``.
 
-    Lines are medians over seeds, bands reach from least to largest.
-
-    Args:
-        table: Columns ``dim``, ``scenario``, ``seed``, ``policy``, ``batch`` and ``y``.
-        path: PNG or any format of matplotlib; folders are made.
-        y: Column drawn; its axis starts at zero where no value is below.
-        label: What it is, with its unit.
-        title: Of a panel, from dimension and scenario.
-        x_label: What a batch is.
+    A panel for each ``dim`` and ``scenario``, a curve for each ``policy``, bands over ``seed``.
     """
     streams = list(table.groupby(["dim", "scenario"], sort=False))
     columns = min(3, len(streams))
@@ -115,7 +105,7 @@ def draw_sizes(
         for k, (policy, runs) in enumerate(part.groupby("policy", sort=False)):
             steps = runs.rename(columns={"batch": "step"})
             counts.append(draw_band(ax, steps, y, "step", str(policy), k)[1])
-        ax.set(title=title(dim, name), xlabel=x_label)
+        ax.set(title=title(dim, name), xlabel="batch")
         ax.xaxis.get_major_locator().set_params(integer=True)
         if (part[y] >= 0).all():
             ax.set_ylim(0.0, 1.06 * float(part[y].max()))
@@ -150,13 +140,7 @@ def draw_band(
 
 
 def legend(ax: Axes, seeds: Iterable[int], beside: bool = False) -> None:
-    """A legend that says what lines and bands are.
-
-    Args:
-        ax: Where.
-        seeds: How many seeds each curve has.
-        beside: Whether it stands beside the panel instead of in it.
-    """
+    """A legend that says what lines and bands are, given how many seeds each curve has."""
     least, most = min(seeds := list(seeds)), max(seeds)
     if most == 1:
         about = "one seed, hence no bands"
@@ -187,6 +171,14 @@ def save(figure: Figure, path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=110)
     plt.close(figure)
+
+
+def in_words(name: str) -> str:
+    """A name of a surrogate, policy, observation model or kernel in words."""
+    sized = re.fullmatch(r"([a-z_]+?)(\d+)", name)
+    if sized and sized[1] in SIZED:
+        return SIZED[sized[1]].format(sized[2])
+    return WORDS.get(name, name.replace("_", " "))
 
 
 def _in_words(key: Iterable[Any], words: Mapping[str, str] | None) -> str:

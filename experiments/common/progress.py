@@ -1,11 +1,13 @@
-"""A line now and then that says how far a long command has come."""
+"""How far a long command is: a bar on a terminal, a line now and then where output is piped."""
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable
 
-__all__ = ["Progress", "duration", "say"]
+from rich.progress import BarColumn, MofNCompleteColumn, TimeRemainingColumn
+from rich.progress import Progress as Bar
 
 EVERY = 20.0
 """Seconds between two lines, at least."""
@@ -17,51 +19,43 @@ def say(line: str) -> None:
 
 
 class Progress:
-    """Counts parts that are done and says so now and then, whether output is piped or not.
-
-    Args:
-        total: Parts in all.
-        parts: What they are called, in the plural.
-        every: Seconds between two lines, at least; `EVERY` if None.
-        tell: Where a line goes; printed if None.
-        clock: What tells the time.
-        left: Estimates the seconds left, None if it cannot; by the parts that are done if None.
-    """
+    """Counts parts that are done, and shows how many, with an estimate of the time left."""
 
     def __init__(
         self,
         total: int,
         parts: str,
-        every: float | None = None,
-        tell: Callable[[str], object] | None = None,
+        tell: Callable[[str], object] = say,
         clock: Callable[[], float] = time.monotonic,
-        left: Callable[[], float | None] | None = None,
     ) -> None:
-        self.total = total
-        self.parts = parts
-        self.done = 0
-        self._every = EVERY if every is None else every
-        self._tell, self._clock = tell or say, clock
-        self._left = left or self._by_parts
-        self._began = self._told = clock()
+        self.total, self.parts, self.done = total, parts, 0
+        self._tell, self._clock, self._began = tell, clock, clock()
+        self._told = self._began
+        columns = (parts, BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        self._bar = Bar(*columns, "{task.description}", disable=not sys.stdout.isatty())
+        self._task = self._bar.add_task("", total=total)
 
-    def __call__(self, note: str = "", done: int = 1) -> None:
-        """So many parts more are done (0: only time has passed); ``note`` says which."""
+    def __enter__(self) -> Progress:
+        self._bar.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._bar.stop()
+
+    def __call__(self, note: str = "", done: int = 1, urgent: bool = False) -> None:
+        """So many parts more are done (0: only time has passed); ``note`` says which.
+
+        An urgent note is shown whenever it comes.
+        """
         self.done += done
+        self._bar.update(self._task, completed=self.done, description=note)
         now = self._clock()
-        if now - self._told < self._every:
-            return
-        self._told = now
-        spent = duration(now - self._began)
-        line = f"  {self.done} of {self.total} {self.parts} after {spent}"
-        left = self._left() if self.done < self.total else None
-        if left is not None:
-            line += f", about {duration(left)} to go at this rate"
-        self._tell(f"{line}; {note}" if note else line)
-
-    def _by_parts(self) -> float | None:
-        spent = self._clock() - self._began
-        return spent * (self.total - self.done) / self.done if self.done else None
+        if urgent or (self._bar.disable and now - self._told >= EVERY):
+            self._told, spent = now, now - self._began
+            line = f"  {self.done} of {self.total} {self.parts} after {duration(spent)}"
+            if 0 < self.done < self.total:
+                line += f", about {duration(spent * (self.total / self.done - 1.0))} to go"
+            self._tell(f"{line}; {note}" if note else line)
 
 
 def duration(seconds: float) -> str:

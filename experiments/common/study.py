@@ -1,64 +1,185 @@
-"""The command of a study that plans runs from a TOML file, sweeps them and reports on them.
+"""Studies that plan runs from a TOML file, sweep them and report on them.
 
-No torch here, so that ``--help`` need not wait for it.
+A list in a configuration stands for several values, one after the other: ``dim = [3, 6]`` are two
+problems. A value that is itself a list is written as a list of one: ``weights = [[0.2, 0.8]]`` is
+one value. `bo-stream report FOLDER` makes a page of the results.
 """
 
-from __future__ import annotations
-
-from collections.abc import Sequence
-from importlib import import_module
+import inspect
+import re
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import fields
+from itertools import product
 from pathlib import Path
+from typing import Any
 
-from experiments.common.command import (
-    TAKES,
-    Config,
-    Fresh,
-    Out,
-    Retry,
-    Smoke,
-    Typer,
-    Workers,
-    begin,
-    command,
-    end,
-    swept,
-)
+import typer
 
-__all__ = ["study"]
+from bo_stream import actions, growth
+from bo_stream.cli.reports.runs import describe  # what its page of the results calls a choice
+from bo_stream.errors import BoStreamError, InputError
+from bo_stream.simulation import FitPolicy
+from experiments.common.baselines.registry import FAMILIES
+from experiments.common.command import TAKES, BadParameter, begin, refuse_unknown
+from experiments.common.progress import say
+from experiments.common.sweep import Redo, sweep, table
+from problems.errors import BadData
+
+ABOUT = ("name", "label", "least_inputs", "most_inputs")
+"""Keys of a surrogate that are not options of its family."""
+
+Entry = Mapping[str, Any]
 
 
-def study(
-    package: str, default: Path, help: str | None, packages: Sequence[str] = ("rich",)
-) -> Typer:
-    """A program of one command.
+def conduct(
+    own: Any,
+    c: dict[str, Any],
+    output: str | Path,
+    out: Path | None = None,
+    smoke: bool = False,
+    workers: int | None = None,
+    retry: bool = False,
+    fresh: bool = False,
+) -> Path:
+    """Sweep the runs of a configuration and report on them; returns the folder of the results.
 
-    Args:
-        package: With a function ``plan`` in its module of that name, from a configuration and
-            whether this is a smoke run to runs, and a function ``report`` in its module of that
-            name, which gets the configuration, the runs that are done with their tables, and the
-            folder of the results.
-        default: The configuration where none is named. It names the folder of the results,
-            ``output``.
-        help: What the command does.
-        packages: Optional packages that it needs, besides those of a sweep.
+    ``own`` is the study: ``plan(c, smoke)`` gives its runs, ``report(c, done, folder)`` gets those
+    that are done, each with its table. The rest are the options of `experiments.common.command`; a
+    smoke run ignores results from before, and has no processes of its own.
     """
+    redo: Redo = "all" if fresh or smoke else "failed" if retry else "nothing"
+    number = workers if workers is not None else 0 if smoke else 2
+    try:
+        runs = own.plan(c, smoke)
+        folder = begin(output, out, smoke, c.get(TAKES))
+        outcomes = sweep(runs, folder, workers=number, redo=redo, about={"study": c})
+    except (BoStreamError, BadData) as error:
+        raise BadParameter(str(error)) from error
+    failed = {outcome.stem: outcome for outcome in outcomes if outcome.reason}
+    done = [(run, table(folder, run.stem)) for run in runs if run.stem not in failed]
+    if done:
+        own.report(c, done, folder)
+    for outcome in failed.values():
+        say(f"{outcome.stem} failed: {outcome.reason}; see {folder / outcome.stem}.error.txt")
+    if failed:
+        say(f"{len(failed)} of {len(runs)} runs failed; --retry runs them again.")
+        raise typer.Exit(1)
+    return folder
 
-    def main(
-        config: Config = default,
-        out: Out = None,
-        smoke: Smoke = False,
-        workers: Workers = None,
-        retry: Retry = False,
-        fresh: Fresh = False,
-    ) -> None:
-        from experiments.common.kinds import configured, finished, planned
 
-        c = configured(config, default)
-        runs = planned(import_module(f"{package}.plan").plan, c, smoke)
-        folder = begin(c["output"], out, smoke, c.get(TAKES), [*packages, "sqlalchemy", "loky"])
-        outcomes = swept(runs, folder, smoke, workers, retry, fresh, about={"study": c})
-        if tables := finished(runs, outcomes, folder):
-            import_module(f"{package}.report").report(c, tables, folder)
-        end(outcomes, folder)
+@contextmanager
+def quiet() -> Iterator[None]:
+    """No warnings such as BoTorch's advice on scaling, and retries of optimisers."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
 
-    return command(main, help)
+
+# -- entries of a configuration ------------------------------------------------------------------
+
+
+def listed(value: Any) -> list[Any]:
+    """A list as it is, anything else as a list of one."""
+    return list(value) if isinstance(value, list) else [value]
+
+
+def expanded(table: Entry) -> list[dict[str, Any]]:
+    """Every combination of the values in a table's lists, the last key's values changing fastest.
+
+    Lists inside tables count, too: ``actions = { num_actions = [32, 64] }`` are two tables.
+    """
+    choices = []
+    for key, values in table.items():
+        each = [expanded(v) if isinstance(v, Mapping) else [v] for v in listed(values)]
+        if not each:
+            raise InputError(f"{key}, a value or a list of values", "an empty list", "Give one.")
+        choices.append([(key, value) for part in each for value in part])
+    return [dict(pairs) for pairs in product(*choices)]
+
+
+def told_apart(entries: Sequence[Entry], what: str) -> tuple[list[str], list[str]]:
+    """Labels of a configuration's entries, and their parts in names of files.
+
+    The label of an entry is its ``label`` or, without one, its ``name``; where several entries have
+    the same, the options in which they differ are added. The part in names of files is the
+    entry's name, followed by its label where others have the same name.
+
+    Raises:
+        InputError: if two entries cannot be told apart; ``what`` they are, in the plural.
+    """
+    names = [str(entry["name"]) for entry in entries]
+    labels = [_label(entry, entries) for entry in entries]
+    files = [
+        name if names.count(name) == 1 else f"{name}_{plain(label)}"
+        for name, label in zip(names, labels, strict=True)
+    ]
+    if len({file.lower() for file in files}) < len(files) or len(set(labels)) < len(labels):
+        raise InputError(
+            f"{what} that can be told apart by their labels",
+            f"{labels}",
+            "Give each a label of its own, different in letters or digits.",
+        )
+    return labels, files
+
+
+def plain(label: str) -> str:
+    """A label as part of a file's name."""
+    return re.sub(r"[^A-Za-z0-9.]+", "-", label).strip("-")
+
+
+def surrogates(entries: Sequence[Entry]) -> list[tuple[dict[str, Any], str, str]]:
+    """Every surrogate of a configuration: its entry, its label, its part in names of files."""
+    every = [one for entry in entries for one in expanded(entry)]
+    return list(zip(every, *told_apart(every, "surrogates"), strict=True))
+
+
+def without(entry: Entry, keys: Sequence[str] = ABOUT) -> dict[str, Any]:
+    """An entry without some of its keys."""
+    return {key: value for key, value in entry.items() if key not in keys}
+
+
+def takes_part(entry: Entry, inputs: int) -> bool:
+    """Whether a surrogate is meant for so many inputs, by its own entry."""
+    return bool(entry.get("least_inputs", 1) <= inputs <= entry.get("most_inputs", inputs))
+
+
+def refuse_options(entry: Entry, also: Sequence[str] = ()) -> None:
+    """End the command in one line if a family does not exist or has no such option.
+
+    ``also`` are further keys that the study knows.
+    """
+    name = entry.get("name")
+    if name not in FAMILIES:
+        raise BadParameter(f"no surrogate {name}; there are {', '.join(FAMILIES)}.")
+    options = inspect.signature(FAMILIES[name]).parameters
+    known = {key for key in options if not key.startswith("train_")} - {"bounds"}
+    refuse_unknown(entry, {*known, *ABOUT, *also}, f"surrogate {name}")
+
+
+def fit_policy(settings: Entry) -> FitPolicy:
+    """When a loop fits, from a table of a configuration."""
+    refuse_unknown(settings, (field.name for field in fields(FitPolicy)), "fit")
+    return FitPolicy(**settings)
+
+
+def built(options: Entry) -> dict[str, Any]:
+    """Options of a family with its growth or action policy built, from its ``name`` and options."""
+    made = dict(options)
+    for key, policies in (("growth", growth), ("actions", actions)):
+        if isinstance(made.get(key), dict):
+            choice = dict(made[key])
+            made[key] = getattr(policies, choice.pop("name"))(**choice)
+    return made
+
+
+def _label(entry: Entry, entries: Sequence[Entry]) -> str:
+    base = entry.get("label", entry["name"])
+    kin = [other for other in entries if other.get("label", other["name"]) == base]
+    own = [
+        f"{key} {describe(value)}"
+        for key, value in entry.items()
+        if key != "label" and any(key not in other or other[key] != value for other in kin)
+    ]
+    return ", ".join([str(base), *own])

@@ -1,44 +1,66 @@
-"""A sweep: many runs, done by any executor, that can be continued after any crash.
+"""A sweep: many runs, done by any executor, that goes on where it was stopped.
 
-Runs are claimed in a store in the folder of the results (``sweep.db``), so any number of processes
-may sweep one folder. A run is done once its files are there and the store says so: killed anywhere
-and started again, a sweep does what is left and ends with the same tables. A run that fails leaves
-its traceback in ``<stem>.error.txt``, and the others go on.
+A run is done when its result is there: ``<stem>.csv``, and ``<stem>.json`` with the fingerprint of
+its configuration. Both are moved there whole, the JSON last. So a sweep that was killed at any
+moment and is started again does what is left and ends with the same tables. A run that fails leaves
+its traceback in ``<stem>.error.txt``, and the others go on. Several processes may sweep one folder;
+now and then two of them then do the same run, and one of two equal results stays.
 """
-
-from __future__ import annotations
 
 import hashlib
 import json
-import threading
+import os
+import random
+import shutil
+import signal
+import subprocess
+import tempfile
 import time
-import warnings
-from collections.abc import Mapping, Sequence
-from concurrent.futures import Executor
-from dataclasses import asdict, is_dataclass
-from functools import partial
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecutor, as_completed
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass
+from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, Protocol
 
 import pandas as pd
+import torch
+from loky import ProcessPoolExecutor
 
-from bo_stream.campaign.evaluation.evaluators import Crew, Serial
-from bo_stream.campaign.evaluation.process_pool import Workers
-from bo_stream.campaign.evaluation.user_executor import Borrowed
 from bo_stream.campaign.records import environment
-from bo_stream.errors import InputError
-from experiments.common.progress import say
-from experiments.common.provenance import provenance
-from experiments.common.sweep_claims import Claims, Outcome, Redo
-from experiments.common.sweep_display import Display, Show, watching
-from experiments.common.sweep_work import Callback, Run, error_file, forget, rows, work, written
+from bo_stream.errors import InputError, StateError
+from experiments.common.progress import Progress, say
 
-__all__ = ["Callback", "Outcome", "Redo", "Run", "sweep", "table"]
+Redo = Literal["nothing", "failed", "all"]
+STALE: dict[Redo, str] = {"nothing": "", "failed": "error.txt", "all": "error.txt json"}
+"""What is removed first, for each run."""
+HIDDEN = ".sweep"
+IDLE = 60.0
+"""Seconds after which a process without a run ends, should nobody have stopped it."""
 
-GLANCE = 0.3
-"""Seconds between two looks at the progress of runs."""
-WAIT = 0.5
-"""Seconds between two looks at what other processes have done, while this one has nothing to do."""
+
+class Run(Protocol):
+    """A piece of work that can be pickled; a dataclass whose fields are its configuration."""
+
+    @property
+    def stem(self) -> str:
+        """Name of its files, without suffix."""
+        ...
+
+    def execute(self, folder: Path) -> None:
+        """Do the work, and write ``<stem>.csv``, ``<stem>.json`` and what else is wanted."""
+        ...
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a run ended: its stem, the seconds it took, and why it failed, None if it is done."""
+
+    stem: str
+    seconds: float
+    reason: str | None = None
 
 
 def sweep(
@@ -47,26 +69,18 @@ def sweep(
     *,
     workers: int = 2,
     executor: Executor | None = None,
-    show: Show | None = None,
     redo: Redo = "nothing",
     about: Mapping[str, Any] | None = None,
 ) -> list[Outcome]:
-    """Do all runs in their order, and write ``sweep.csv`` with how each of them ended.
-
-    Runs that another process is doing are waited for, and taken over if it dies. A sweep is refused
-    if a run's configuration has changed since it was done; a run that failed under another
-    configuration is run again.
+    """Do all runs, and write ``sweep.csv`` with how each of them ended.
 
     Args:
-        runs: What to do.
-        folder: The results go here; made if it does not exist. If an executor uses other machines,
-            they must share it.
-        workers: Processes, with one torch thread each; 0: this process, one run after the other.
-            With an executor, how many runs it does at a time.
-        executor: One of `concurrent.futures`, left open; of a Dask client,
+        runs: What to do, in this order.
+        folder: The results go here; shared, if the executor uses other machines.
+        workers: Processes, with one torch thread each; 0: this process.
+        executor: One of `concurrent.futures` instead, left open; of a Dask client,
             ``client.get_executor()``.
-        show: Shows the progress; lines or bars on standard output by default.
-        redo: Which runs that have ended before are run again.
+        redo: Which runs that have ended before are done again.
         about: Added to ``sweep.json``, beside versions, processor and commit.
 
     Returns:
@@ -76,36 +90,35 @@ def sweep(
         InputError: for runs that share a stem.
         StateError: for a folder with results of other configurations of these runs.
     """
-    _check_stems([run.stem for run in runs])
-    folder.mkdir(parents=True, exist_ok=True)
-    claims = Claims(folder, {run.stem: _fingerprint(run) for run in runs}, redo)
-    facts = {**(about or {}), "workers": workers, **provenance(), "environment": environment()}
-    written(folder / "sweep.json", json.dumps(facts, indent=2, default=str) + "\n")
-    left = claims.pending()
-    if len(left) < len(runs):
-        say(f"{len(runs) - len(left)} of {len(runs)} runs had ended before; see {folder}/.")
-    if others := claims.others():
-        shown_first = ", ".join(others[:3]) + (", ..." if len(others) > 3 else "")
-        say(
-            f"{folder}/ also has {len(others)} runs that are not part of this sweep"
-            f" ({shown_first}); bo-stream report shows them, too."
-        )
-    shown = (show or watching())([run for run in runs if run.stem in left])
-    crew = _crew(partial(work, folder.absolute()), workers, executor)
-    course = _Course(claims, crew, dict(enumerate(runs)), shown, set(claims.outcomes()))
+    marks = {run.stem: _fingerprint(run) for run in runs}
+    if len({stem.lower() for stem in marks}) < len(runs):  # some file systems ignore case
+        stems = ", ".join(sorted(run.stem for run in runs)[:6])
+        raise InputError("runs with stems of their own", stems, "Give them different labels.")
+    (folder / HIDDEN).mkdir(parents=True, exist_ok=True)
+    for stem in marks:
+        for suffix in STALE[redo].split():
+            (folder / f"{stem}.{suffix}").unlink(missing_ok=True)
+    facts = {**(about or {}), "workers": workers, **_commit(), "environment": environment()}
+    _write(folder / "sweep.json", json.dumps(facts, indent=2, default=str) + "\n")
+    known = {stem: _ended(folder, stem, mark) for stem, mark in marks.items()}
+    ended = {stem: outcome for stem, outcome in known.items() if outcome}
+    if ended:
+        say(f"{len(ended)} of {len(runs)} runs had ended before; see {folder}/.")
+    left = [(folder.absolute(), run, marks[run.stem]) for run in runs if run.stem not in ended]
+    if any((folder / HIDDEN).iterdir()):  # another process may be at work: rarely do the same
+        random.Random(os.getpid()).shuffle(left)
     try:
-        with _Glances(folder, shown), warnings.catch_warnings():
-            # loky's advice on workers that grow: it replaces them
-            warnings.filterwarnings(
-                "ignore", message="A worker was restarted", category=UserWarning
-            )
-            course.run()
+        with Progress(len(left), "runs") as progress:
+            for outcome in _outcomes(left, workers, executor):
+                ended[outcome.stem] = outcome
+                failed = f" failed: {outcome.reason}" if outcome.reason else ""
+                progress(f"{outcome.stem}{failed}", urgent=bool(failed))
     finally:
-        crew.close()
-        shown.close()
-        known = claims.outcomes()
-        outcomes = [known[run.stem] for run in runs if run.stem in known]
-        written(folder / "sweep.csv", pd.DataFrame(map(asdict, outcomes)).to_csv(index=False))
+        outcomes = [ended[stem] for stem in marks if stem in ended]
+        lines = [{**asdict(o), "state": "failed" if o.reason else "done"} for o in outcomes]
+        frame = pd.DataFrame(lines, columns=["stem", "state", "seconds", "reason"])
+        _write(folder / "sweep.csv", frame.to_csv(index=False))
+    shutil.rmtree(folder / HIDDEN, ignore_errors=True)
     return outcomes
 
 
@@ -114,124 +127,133 @@ def table(folder: Path, stem: str) -> pd.DataFrame:
     return pd.read_csv(folder / f"{stem}.csv")
 
 
-class _Course:
-    """The course of a sweep in this process."""
+Work = tuple[Path, Run, str]
+"""The folder of the results, a run, and the fingerprint of its configuration."""
 
-    def __init__(
-        self,
-        claims: Claims,
-        crew: Crew,
-        runs: Mapping[int, Run],
-        shown: Display,
-        known: set[str],
-    ) -> None:
-        self.claims, self.crew, self.runs, self.shown = claims, crew, runs, shown
-        self._known = known
-        self._ids = {run.stem: id for id, run in runs.items()}
-        self._began: dict[int, float] = {}
-        self._waiting = False
 
-    def run(self) -> None:
-        """Take part until every run has an outcome."""
+def _outcomes(work: Sequence[Work], workers: int, executor: Executor | None) -> Iterator[Outcome]:
+    """How runs end, in the order in which they do."""
+    if executor is None and not workers:
+        yield from (_done(*each) for each in work)
+        return
+    with _Processes(workers) if executor is None else nullcontext(executor) as pool:
+        futures = {pool.submit(_done, *each): each for each in work}
+        for future in as_completed(futures):
+            try:
+                yield future.result()
+            except BrokenExecutor as error:
+                yield _failed(*futures[future], 0.0, f"its process died: {error}")
+
+
+class _Processes(ThreadPoolExecutor):
+    """Threads, each with a process of its own: one that dies fails its own run and no other."""
+
+    def __init__(self, workers: int) -> None:
+        super().__init__(workers)
+        self.started: list[ProcessPoolExecutor] = []
+        self.waiting: list[ProcessPoolExecutor] = []
+
+    def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """Call a function in one of the processes."""
+        return super().submit(self._called, partial(fn, *args, **kwargs))
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """End all processes, whatever they do."""
+        super().shutdown(wait=False, cancel_futures=True)
+        for process in self.started:
+            process.shutdown(kill_workers=True)
+
+    def _called(self, call: Callable[[], Any]) -> Any:
         try:
-            while self._started():
-                if self.crew.running:
-                    self.crew.wait()
-                    self._book()
-                else:
-                    self._wait()
-        except BaseException:
-            self.crew.gather()
-            self._book()
-            raise
-
-    def _started(self) -> bool:
-        """Claim as many runs as there is room for; returns whether any run has no outcome yet."""
-        while self.crew.room > 0:
-            stem = self.claims.claim({self.runs[id].stem for id in self.crew.running})
-            if stem is None:
-                break
-            id, run = self._ids[stem], self.runs[self._ids[stem]]
-            self._began[id] = time.monotonic()
-            row: Any = run
-            self.crew.start(id, row)
-        self._show()
-        return bool(self.crew.running or self.claims.pending())
-
-    def _wait(self) -> None:
-        """Wait for other processes, and say so once if some are on other machines."""
-        names = self.claims.elsewhere()
-        if names and not self._waiting:
-            say(
-                f"Waiting for {', '.join(names[:5])}, claimed on another machine. If nothing runs"
-                " there any more, stop this command and start it again with --retry."
-            )
-        self._waiting = True
-        time.sleep(WAIT)
-
-    def _book(self) -> None:
-        """Record what was answered; a crew forgets an answer only after that."""
-        for id, answer in list(self.crew.answered.items()):
-            stem, folder = self.runs[id].stem, self.claims.folder
-            if answer.reason is None:
-                self.claims.settle(Outcome(stem, "done", answer.y))
-            else:
-                reason = " ".join(answer.reason.split())
-                forget(folder, stem)
-                if not error_file(folder, stem).exists():  # its worker died
-                    written(error_file(folder, stem), f"{answer.reason}\n")
-                seconds = time.monotonic() - self._began[id]
-                self.claims.settle(Outcome(stem, "failed", seconds, reason))
-            del self.crew.answered[id]
-        self._show()
-
-    def _show(self) -> None:
-        """Show new outcomes, including those of other processes."""
-        for stem, outcome in self.claims.outcomes().items():
-            if stem not in self._known:
-                self._known.add(stem)
-                self.shown.ended(outcome)
+            process = self.waiting.pop()
+        except IndexError:
+            process = ProcessPoolExecutor(1, timeout=IDLE, initializer=_begin)
+            self.started.append(process)
+        result = process.submit(call).result()
+        self.waiting.append(process)
+        return result
 
 
-class _Glances(threading.Thread):
-    """Regularly shows the progress of the runs in a folder."""
-
-    def __init__(self, folder: Path, shown: Display) -> None:
-        super().__init__(daemon=True)
-        self.folder, self.shown, self._over = folder, shown, threading.Event()
-
-    def run(self) -> None:
-        while not self._over.wait(GLANCE):
-            for stem, (step, row) in rows(self.folder).items():
-                self.shown.row(stem, step, row)
-
-    def __enter__(self) -> None:
-        self.start()
-
-    def __exit__(self, *error: object) -> None:
-        self._over.set()
-        self.join()
+def _begin() -> None:
+    """Leave Ctrl-C to the process that started this one."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
-def _crew(objective: partial[float], workers: int, executor: Executor | None) -> Crew:
-    if executor is not None:
-        return Borrowed(objective, max(workers, 1), None, executor)
-    return Workers(objective, workers, None) if workers else Serial(objective, 1)
+def _done(folder: Path, run: Run, mark: str) -> Outcome:
+    """Do a run, unless another process has done it by now."""
+    if outcome := _ended(folder, run.stem, mark):
+        return outcome
+    torch.set_num_threads(1)
+    began, scratch = time.perf_counter(), tempfile.mkdtemp(prefix=run.stem, dir=folder / HIDDEN)
+    try:
+        run.execute(Path(scratch))
+        seconds, result = time.perf_counter() - began, Path(scratch, f"{run.stem}.json")
+        about = {"environment": environment(), **_commit(), **json.loads(result.read_text())}
+        about["sweep"] = {"fingerprint": mark, "seconds": seconds}
+        result.write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
+        for path in sorted(Path(scratch).iterdir(), key=lambda path: path == result):
+            os.replace(path, folder / path.name)
+    except Exception as error:
+        why, trace = f"{type(error).__name__}: {error}", traceback.format_exc()
+        by_another = _ended(folder, run.stem, mark)
+        return by_another or _failed(folder, run, mark, time.perf_counter() - began, why, trace)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+    (folder / f"{run.stem}.error.txt").unlink(missing_ok=True)
+    return Outcome(run.stem, seconds)
 
 
-def _fingerprint(run: Run) -> str:
+def _failed(
+    folder: Path, run: Run, mark: str, seconds: float, reason: str, trace: str = ""
+) -> Outcome:
+    """Record that a run failed."""
+    outcome = Outcome(run.stem, seconds, " ".join(reason.split()))
+    head = json.dumps({"fingerprint": mark, **asdict(outcome)})
+    _write(folder / f"{run.stem}.error.txt", f"{head}\n{trace}")
+    return outcome
+
+
+def _ended(folder: Path, stem: str, mark: str) -> Outcome | None:
+    """How a run ended, if it has.
+
+    Raises:
+        StateError: if it was done under another configuration.
+    """
+    result, error = folder / f"{stem}.json", folder / f"{stem}.error.txt"
+    if result.is_file() and (folder / f"{stem}.csv").is_file():
+        said = json.loads(result.read_text(encoding="utf-8")).get("sweep", {})
+        if said.get("fingerprint") == mark:
+            return Outcome(stem, said["seconds"])
+        raise StateError(
+            f"a folder without results of other configurations of {stem}",
+            f"{folder}, where they are",
+            "Name another folder (--out), or do all runs again (--fresh).",
+        )
+    head = json.loads(error.read_text(encoding="utf-8").split("\n")[0]) if error.is_file() else {}
+    known = head.pop("fingerprint", None) == mark
+    return Outcome(**head) if known else None
+
+
+def _write(path: Path, text: str) -> None:
+    """Write a file whole or not at all."""
+    part = path.with_name(f".{path.name}.{os.getpid()}")
+    part.write_text(text, encoding="utf-8")
+    os.replace(part, path)
+
+
+def _fingerprint(run: Any) -> str:
     """A hash of a run's configuration."""
-    fields = asdict(run) if is_dataclass(run) and not isinstance(run, type) else vars(run)
-    plain = json.loads(json.dumps(fields, default=str))  # sorted once every key is a string
+    plain = json.loads(json.dumps(asdict(run), default=str))  # sorted once every key is a string
     return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()
 
 
-def _check_stems(stems: Sequence[str]) -> None:
-    lower = [stem.lower() for stem in stems]  # some file systems ignore case
-    twice = sorted({stem for stem in stems if lower.count(stem.lower()) > 1})
-    if twice:
-        raise InputError(
-            "runs with different names of files",
-            f"several runs named {', '.join(twice[:5])}",
-            "Give the configurations different labels.",
-        )
+@cache
+def _commit() -> dict[str, Any]:
+    """The git commit of this code, and whether the files of it were clean; None if unknown."""
+    command = ["git", "describe", "--always", "--abbrev=40", "--exclude=*", "--dirty"]
+    try:
+        ran = subprocess.run(command, cwd=Path(__file__).parent, capture_output=True, text=True)
+    except OSError:
+        return {"commit": None, "clean": None}
+    commit, _, dirty = ran.stdout.strip().partition("-")
+    return {"commit": commit or None, "clean": not dirty if commit else None}

@@ -1,7 +1,5 @@
 """The toy of the paper: a noisy sinc function under one basis, under two, and under gradients."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,28 +10,18 @@ import torch
 from torch import Tensor
 
 from bo_stream import ExactGP
-from experiments.common.baselines.modules import modules
+from experiments.common.baselines.modules import frozen, modules
 from experiments.common.baselines.stochastic import StochasticDecoupled
 from experiments.common.baselines.surrogates import observations, twin
-from experiments.common.kinds import built
-from experiments.common.progress import Progress
-
-__all__ = ["STOCHASTIC", "Law", "compared", "distance", "rows"]
+from experiments.common.study import built
 
 STOCHASTIC = "decoupled, stochastic gradients"
 Marginals = tuple[Tensor, Tensor]
 
 
 @dataclass(frozen=True, eq=False)
-class Law:
-    """One method's law of observations along the axis.
-
-    Attributes:
-        name: The method's.
-        at: ``p`` inputs.
-        mean, deviation: ``p`` each.
-        X, Y: The rows, ``n`` each.
-    """
+class Along:
+    """One method's predictions of observations at ``p`` inputs on the axis, and the ``n`` rows."""
 
     name: str
     at: Tensor
@@ -50,22 +38,16 @@ def rows(n: int, noise: float, seed: int) -> tuple[Tensor, Tensor]:
     return X, torch.sinc(X) + noise * torch.randn(n, 1, generator=generator, dtype=torch.float64)
 
 
-def compared(c: dict[str, Any]) -> tuple[pd.DataFrame, list[Law]]:
-    """All methods under the exact GP's hyperparameters, for every seed.
+def compared(c: dict[str, Any]) -> tuple[pd.DataFrame, list[Along]]:
+    """All methods under the exact GP's hyperparameters, for every seed: rows, and the predictions
+    of the first seed.
 
-    Args:
-        c: ``rows``, ``noise``, ``seeds``; ``twins``: methods in closed form; ``stochastic``: sizes
-            and rates of the paper's; ``steps``: after how many of its steps it is looked at.
-
-    Returns:
-        A row a method, seed and step (the closed forms have one): ``seconds`` of processor time,
-        ``mean_error`` (RMS distance of the mean from the exact one along the axis, in deviations of
-        the noise), ``deviation`` (mean ratio to the exact one's of the function's deviation); and
-        the laws of the first seed.
+    There is a row for each method, seed and step (closed forms have one): ``seconds`` of processor
+    time, ``mean_error`` (RMS distance of the mean from the exact one along the axis, in deviations
+    of the noise), ``deviation`` (mean ratio to the exact one's of the function's deviation).
     """
     table: list[dict[str, Any]] = []
-    laws: dict[str, Law] = {}
-    progress = Progress(len(c["seeds"]), "seeds")
+    drawn: dict[str, Along] = {}
     at = torch.linspace(-6.0, 6.0, 241, dtype=torch.float64).unsqueeze(-1)
     for seed in c["seeds"]:
         X, Y = rows(c["rows"], c["noise"], seed)
@@ -73,34 +55,33 @@ def compared(c: dict[str, Any]) -> tuple[pd.DataFrame, list[Law]]:
         exact.fit()
         noise, truth = exact.likelihood.noise.item(), observations(exact, at)
         seen = {"exact GP": truth}
-        for name, step, seconds, law in _methods(c, X, Y, exact, at, seed):
+        for name, step, seconds, predicted in _methods(c, X, Y, exact, at, seed):
             row = {"method": name, "seed": seed, "step": step, "seconds": seconds}
-            table.append(row | distance(law, truth, noise))
-            seen[name] = law
+            table.append(row | distance(predicted, truth, noise))
+            seen[name] = predicted
         for name, (mean, variance) in seen.items():
-            laws.setdefault(name, Law(name, at[:, 0], mean, variance.sqrt(), X[:, 0], Y[:, 0]))
-        progress()
-    return pd.DataFrame(table), list(laws.values())
+            drawn.setdefault(name, Along(name, at[:, 0], mean, variance.sqrt(), X[:, 0], Y[:, 0]))
+    return pd.DataFrame(table), list(drawn.values())
 
 
-def distance(law: Marginals, truth: Marginals, noise: float) -> dict[str, float]:
-    """How far a law of observations is from the exact one: columns of `compared`."""
-    error = (law[0] - truth[0]).square().mean().sqrt() / noise**0.5
-    ratio = ((law[1] - noise) / (truth[1] - noise)).clamp_min(0.0).sqrt()
+def distance(predicted: Marginals, truth: Marginals, noise: float) -> dict[str, float]:
+    """How far predictions of observations are from the exact ones: columns of `compared`."""
+    error = (predicted[0] - truth[0]).square().mean().sqrt() / noise**0.5
+    ratio = ((predicted[1] - noise) / (truth[1] - noise)).clamp_min(0.0).sqrt()
     return {"mean_error": float(error), "deviation": float(ratio.mean())}
 
 
 def _methods(
     c: dict[str, Any], X: Tensor, Y: Tensor, exact: ExactGP, at: Tensor, seed: int
 ) -> Iterator[tuple[str, int, float, Marginals]]:
-    """Name, step, seconds and law of every method."""
+    """Name, step, seconds and predictions of every method."""
     for name, spec in c["twins"].items():
-        began = time.process_time()
-        law = observations(twin(spec["name"], X, Y, exact, built(spec.get("options", {}))), at)
-        yield name, 0, time.process_time() - began, law
+        began, options = time.process_time(), built(spec.get("options", {}))
+        predicted = observations(twin(spec["name"], X, Y, exact, options), at)
+        yield name, 0, time.process_time() - began, predicted
     parts = ("covar_module", "mean_module", "likelihood")
-    given = {part: getattr(exact, part).requires_grad_(False) for part in parts}
-    method = StochasticDecoupled(**c["stochastic"], seed=seed, given=given)
+    own = frozen({part: getattr(exact, part) for part in parts})
+    method = StochasticDecoupled(**c["stochastic"], seed=seed, own=own)
     method.observe(X, Y)
     seconds = method.seconds
     for step in c["steps"]:

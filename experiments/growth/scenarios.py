@@ -3,20 +3,16 @@
 What a batch adds should decide how many inducing points it leaves behind [VIPS].
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-from gpytorch.kernels import Kernel, RBFKernel
+from gpytorch.kernels import AdditiveKernel, Kernel, RBFKernel
 from torch import Tensor
 
 from bo_stream import OnlineSGPR
 from bo_stream.growth import GrowthPolicy
-from experiments.common.kernels import RAW, additive, gaussian, scaled
-
-__all__ = ["KERNELS", "PANELS", "SCENARIOS", "Stream", "grown"]
+from experiments.common.kernels import RAW, gaussian, scaled
 
 SIDE, LENGTH = 1.5, 10.0
 """Side of the domain, and how far it grows along the first axis; the function's lengthscale is
@@ -28,12 +24,8 @@ ELSEWHERE = 0.05
 
 @dataclass(frozen=True, eq=False)
 class Stream:
-    """Batches in order, and test points.
-
-    Attributes:
-        batches: X ``N x d`` and Y ``N x 1``, raw.
-        X_test, f_test: Test points ``P x d``, and the function without noise ``P x 1``.
-        surprises: Indices of the batches that bring another region.
+    """Batches of ``N x d`` and ``N x 1``, raw, in order; test points ``P x d``, the function there
+    without noise, ``P x 1``; and which batches bring another region.
     """
 
     batches: list[tuple[Tensor, Tensor]]
@@ -42,35 +34,34 @@ class Stream:
     surprises: list[int]
 
 
-def growing(dim: int, size: int, batches: int, noise: float, seed: int) -> Stream:
-    """Each batch comes from the next slice of a long domain."""
+def stream(scenario: str, dim: int, size: int, batches: int, noise: float, seed: int) -> Stream:
+    """A stream of ``batches`` batches of ``size`` points, with noise of this standard deviation.
+
+    In the scenario ``growing`` each batch comes from the next slice of a long domain; in
+    ``stationary`` from the whole domain; in ``outliers`` so, but two have points in regions of
+    their own.
+    """
     generator = torch.Generator().manual_seed(seed)
     sides = torch.full((dim,), SIDE, dtype=torch.float64)
-    sides[0] = LENGTH
-    X = sides * torch.rand(size * batches, dim, generator=generator, dtype=torch.float64)
-    X = X[X[:, 0].argsort()]
-    X_test = sides * torch.rand(1_000, dim, generator=generator, dtype=torch.float64)
-    return _stream(list(X.chunk(batches)), X_test, noise, generator, list(range(batches)))
-
-
-def stationary(dim: int, size: int, batches: int, noise: float, seed: int) -> Stream:
-    """Every batch comes from the whole domain."""
-    generator = torch.Generator().manual_seed(seed)
-    X = SIDE * torch.rand(size * batches, dim, generator=generator, dtype=torch.float64)
-    X_test = SIDE * torch.rand(1_000, dim, generator=generator, dtype=torch.float64)
-    return _stream(list(X.chunk(batches)), X_test, noise, generator, [0])
-
-
-def outliers(dim: int, size: int, batches: int, noise: float, seed: int) -> Stream:
-    """The stationary stream, but two batches have points in regions of their own."""
-    generator = torch.Generator().manual_seed(seed)
-    X = SIDE * torch.rand(size * batches, dim, generator=generator, dtype=torch.float64)
-    X_test = SIDE * torch.rand(1_000, dim, generator=generator, dtype=torch.float64)
+    if scenario == "growing":
+        sides[0] = LENGTH
+    X, X_test = (
+        sides * torch.rand(n, dim, generator=generator, dtype=torch.float64)
+        for n in (size * batches, 1_000)
+    )
+    surprises = {"growing": list(range(batches)), "stationary": [0]}.get(scenario, [0])
+    if scenario == "growing":
+        X = X[X[:, 0].argsort()]
     parts = list(X.chunk(batches))
-    surprises = [batches // 2, 3 * batches // 4]
-    for far, index in enumerate(surprises, 1):
-        parts[index][-max(2, int(ELSEWHERE * size)) :].add_(3.0 * SIDE * far)
-    return _stream(parts, X_test, noise, generator, [0, *surprises])
+    if scenario == "outliers":
+        surprises += [batches // 2, 3 * batches // 4]
+        for far, index in enumerate(surprises[1:], 1):
+            parts[index][-max(2, int(ELSEWHERE * size)) :].add_(3.0 * SIDE * far)
+    seen = []
+    for x in parts:
+        f = function(x)
+        seen.append((x, f + noise * torch.randn(f.shape, generator=generator, dtype=f.dtype)))
+    return Stream(seen, X_test, function(X_test), surprises)
 
 
 def function(X: Tensor) -> Tensor:
@@ -80,7 +71,6 @@ def function(X: Tensor) -> Tensor:
     return waves.sum(-1, keepdim=True) / X.shape[-1] ** 0.5
 
 
-SCENARIOS = {"growing": growing, "stationary": stationary, "outliers": outliers}
 PANELS = {
     "growing": "growing domain",
     "stationary": "stationary stream",
@@ -89,40 +79,26 @@ PANELS = {
 """What pictures call the scenarios."""
 
 
-def _stream(
-    parts: list[Tensor],
-    X_test: Tensor,
-    noise: float,
-    generator: torch.Generator,
-    surprises: list[int],
-) -> Stream:
-    batches = []
-    for X in parts:
-        f = function(X)
-        batches.append((X, f + noise * torch.randn(f.shape, generator=generator, dtype=f.dtype)))
-    return Stream(batches, X_test, function(X_test), surprises)
-
-
-def product(dim: int, **settings: float) -> Kernel:
-    """One squared-exponential kernel of all axes."""
-    return scaled(RBFKernel(), **settings)
-
-
-KERNELS = {"additive": additive, "product": product}
+def kernel(name: str, dim: int, lengthscale: float, outputscale: float) -> Kernel:
+    """``product``: one squared-exponential kernel of all axes; ``additive``: one for every axis,
+    summed, ``outputscale`` being that of the sum.
+    """
+    if name == "product":
+        return scaled(RBFKernel(), lengthscale=lengthscale, outputscale=outputscale)
+    parts = (RBFKernel(active_dims=(i,)) for i in range(dim))
+    share = {"lengthscale": lengthscale, "outputscale": outputscale / dim}
+    return AdditiveKernel(*(scaled(part, **share) for part in parts))
 
 
 def grown(stream: Stream, policy: GrowthPolicy, c: dict[str, Any]) -> tuple[list[int], float]:
     """Inducing points after each batch under a policy, and the error of the mean in the end.
 
-    Args:
-        stream: The data.
-        policy: The growth policy.
-        c: ``kernel``, a key of `KERNELS`; its ``lengthscale`` and ``outputscale``, and ``noise``, a
-            standard deviation; all held.
+    ``c`` has what is held: the name of the ``kernel``, its ``lengthscale`` and ``outputscale``, and
+    ``noise``, a standard deviation.
     """
-    held = {key: c[key] for key in ("lengthscale", "outputscale")}
+    held = c["lengthscale"], c["outputscale"]
     modules = RAW | {
-        "covar_module": KERNELS[c["kernel"]](stream.X_test.shape[1], **held),
+        "covar_module": kernel(c["kernel"], stream.X_test.shape[1], *held),
         "likelihood": gaussian(noise=c["noise"] ** 2),
     }
     first, *others = stream.batches

@@ -10,11 +10,9 @@ run, to the config's folder; `bo-stream report FOLDER` draws them.
 """
 
 from experiments.common.command import CONFIGS, start
-from experiments.common.study import study
+from experiments.common.sweeping import sweeping
 
-CONFIG = CONFIGS / "classes.toml"
-
-app = study("experiments.stream_classification", CONFIG, __doc__)
+app = sweeping("experiments.stream_classification.study", CONFIGS / "classes.toml", __doc__)
 
 if __name__ == "__main__":
     start(app)

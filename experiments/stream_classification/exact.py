@@ -1,7 +1,5 @@
 """gpytorch's exact Dirichlet GP, as its documentation builds it, with our default kernel."""
 
-from __future__ import annotations
-
 import gpytorch
 import torch
 from botorch.fit import fit_gpytorch_mll
@@ -12,11 +10,6 @@ from gpytorch.likelihoods import DirichletClassificationLikelihood
 from gpytorch.means import ConstantMean
 from gpytorch.mlls import ExactMarginalLogLikelihood
 from torch import Size, Tensor
-
-from bo_stream.campaign.records import Row
-from experiments.stream_classification.rows import Labelled
-
-__all__ = ["exact_scores"]
 
 
 class DirichletGP(gpytorch.models.ExactGP):
@@ -41,33 +34,13 @@ class DirichletGP(gpytorch.models.ExactGP):
         return MultivariateNormal(self.mean_module(X), self.covar_module(X))
 
 
-def exact_scores(
-    data: Labelled, few: Tensor, maxiter: int, samples: int, seed: int
-) -> tuple[Tensor, Tensor, dict[str, float]]:
-    """Classes and probabilities at the test rows, with all training rows at once, and seconds.
-
-    Args:
-        data: The table.
-        few: Rows on which hyperparameters are first fitted to convergence.
-        maxiter: Steps of the fit to all rows after that.
-        samples: Samples of the softmax.
-        seed: Seed of these samples.
-    """
-    spent = Row(("fit_seconds", "predict_seconds"))
-    with spent.timed("fit_seconds"):
-        model = _fitted(data, few, maxiter)
-    with torch.no_grad(), spent.timed("predict_seconds"):
-        parts = [_predicted(model, x, samples, seed) for x in data.X_test.split(500)]
-        best, p = (torch.cat(part) for part in zip(*parts, strict=True))
-    return best, p, dict(spent)
-
-
-def _fitted(data: Labelled, few: Tensor, maxiter: int) -> DirichletGP:
-    first = DirichletGP(data.X[few], data.y[few])
+def fitted(X: Tensor, y: Tensor, few: Tensor, maxiter: int) -> DirichletGP:
+    """On all rows, ``n x d`` and ``n``: fitted on few of them, then for so many steps on all."""
+    first = DirichletGP(X[few], y[few])
     fit_gpytorch_mll(ExactMarginalLogLikelihood(first.likelihood, first))
     model = first
-    if len(data.y) > len(few):
-        model = DirichletGP(data.X, data.y)
+    if len(y) > len(few):
+        model = DirichletGP(X, y)
         for own, learned in zip(model.parameters(), first.parameters(), strict=True):
             own.data.copy_(learned.data)
         mll = ExactMarginalLogLikelihood(model.likelihood, model)
@@ -75,9 +48,14 @@ def _fitted(data: Labelled, few: Tensor, maxiter: int) -> DirichletGP:
     return model.eval()
 
 
-def _predicted(model: DirichletGP, X: Tensor, samples: int, seed: int) -> tuple[Tensor, Tensor]:
-    """Classes of largest mean, and mean softmaxes, of a batch of points."""
-    f, generator = model(X), torch.Generator().manual_seed(seed)
-    Z = torch.randn(samples, *f.mean.shape, generator=generator, dtype=torch.float64)
-    p = torch.softmax(f.mean + f.variance.sqrt() * Z, 1).mean(0)
-    return f.mean.argmax(0), p.mT
+@torch.no_grad()
+def predicted(model: DirichletGP, X: Tensor, samples: int, seed: int) -> tuple[Tensor, Tensor]:
+    """Classes of largest mean, and mean softmaxes over so many samples, at ``n x d`` points."""
+    parts = []
+    for x in X.split(500):
+        f, generator = model(x), torch.Generator().manual_seed(seed)
+        Z = torch.randn(samples, *f.mean.shape, generator=generator, dtype=torch.float64)
+        p = torch.softmax(f.mean + f.variance.sqrt() * Z, 1).mean(0)
+        parts.append((f.mean.argmax(0), p.mT))
+    best, p = (torch.cat(part) for part in zip(*parts, strict=True))
+    return best, p

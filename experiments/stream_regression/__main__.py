@@ -10,11 +10,9 @@ config's folder; `bo-stream report FOLDER` draws them.
 """
 
 from experiments.common.command import CONFIGS, start
-from experiments.common.study import study
+from experiments.common.sweeping import sweeping
 
-CONFIG = CONFIGS / "stream_tables.toml"
-
-app = study("experiments.stream_regression", CONFIG, __doc__)
+app = sweeping("experiments.stream_regression.study", CONFIGS / "stream_tables.toml", __doc__)
 
 if __name__ == "__main__":
     start(app)

@@ -1,7 +1,5 @@
 """Rows of a table as a stream: training rows in some order, test rows held out."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -10,10 +8,8 @@ import torch
 from torch import Tensor
 
 from experiments.common.command import BadParameter
-from experiments.common.splits import TableSplit
+from experiments.common.data import TableSplit, waves
 from problems.tables import load_table
-
-__all__ = ["DRIFTING", "MADE_UP", "ORDERS", "bounds_of", "rows_of", "split_of"]
 
 MADE_UP = "made up"
 DRIFTING = "drifting"
@@ -21,15 +17,13 @@ ORDERS = ("shuffled", "sorted", "original")
 
 
 def rows_of(table: Mapping[str, Any]) -> tuple[Tensor, Tensor]:
-    """Inputs ``n x d`` and outcomes ``n x 1``.
+    """Inputs ``n x d`` and outcomes ``n x 1`` of a table.
 
-    Args:
-        table: ``name`` of one of `problems.tables`, or ``made up``, or ``drifting``, a function
-            that moves from row to row; ``inputs`` and ``targets``, names of columns, if others
-            than the table's own are wanted.
+    Its ``name`` is one of `problems.tables`, or ``made up``, or ``drifting``, a function that moves
+    from row to row; ``inputs`` and ``targets`` name columns, if others than its own are wanted.
     """
     if table["name"] == MADE_UP:
-        return _made_up()
+        return waves(400, 2)
     if table["name"] == DRIFTING:
         return _drifting()
     columns = {key: table[key] for key in ("inputs", "targets") if key in table}
@@ -43,16 +37,10 @@ def rows_of(table: Mapping[str, Any]) -> tuple[Tensor, Tensor]:
 
 
 def split_of(X: Tensor, Y: Tensor, order: str, train: int, test: int, seed: int) -> TableSplit:
-    """Rows in units of the training rows' mean and deviation, at most so many.
+    """At most so many rows in units of the training rows' mean and deviation.
 
-    Args:
-        X: ``n x d``.
-        Y: ``n x 1``.
-        order: ``shuffled``, by the seed, ``sorted`` by the first input, or ``original``, that
-            of the table: then the rows held out are its last ones.
-        train: Rows of the stream.
-        test: Rows held out.
-        seed: Which rows are held out, and the shuffled order, depend on it.
+    They come ``shuffled``, ``sorted`` by the first input, or in the ``original`` order of the
+    table: then the rows held out are its last ones. Else the seed says which.
     """
     split = TableSplit.standardised(X, Y, train, test, None if order == "original" else seed)
     if order != "sorted":
@@ -65,13 +53,6 @@ def bounds_of(split: TableSplit) -> Tensor:
     """The box around all rows, ``2 x d``, for surrogates that need to know it beforehand."""
     X = torch.cat([split.X, split.X_test])
     return torch.stack([X.amin(0), X.amax(0)])
-
-
-def _made_up() -> tuple[Tensor, Tensor]:
-    generator = torch.Generator().manual_seed(0)
-    X = torch.rand(400, 2, generator=generator, dtype=torch.float64)
-    noise = torch.randn(400, 1, generator=generator, dtype=torch.float64)
-    return X, (6.0 * X).sin().sum(-1, keepdim=True) + 0.2 * noise
 
 
 def _drifting() -> tuple[Tensor, Tensor]:

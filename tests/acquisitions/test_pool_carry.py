@@ -14,7 +14,7 @@ from gpytorch.kernels import MaternKernel
 from torch import Tensor
 
 from acquisitions import NIPV, MaxVariance, select_from_pool
-from bo_stream import HSGP, SVDGP, CaGP, ExactGP, NodeWISKI, OnlineSGPR, OnlineSVGP
+from bo_stream import HSGP, SVDGP, CaGP, ExactGP, NodeWISKI, OnlineSGPR
 from bo_stream.actions import BlockSparse
 from bo_stream.actions.top_eigenvectors import TopEigenvectors
 from bo_stream.base.botorch_model import BoTorchModel
@@ -49,7 +49,6 @@ def made(kind: Any, outputs: int = 1, **options: Any) -> StreamingGP:
     return model
 
 
-BRIEF = {"initial_steps": 15, "steps": 2}
 FAMILIES: dict[str, Callable[..., StreamingGP]] = {
     "exact": lambda **kw: made(ExactGP, **kw),
     "exact, Matern": lambda **kw: made(ExactGP, covar_module=MaternKernel(nu=2.5), **kw),
@@ -61,13 +60,12 @@ FAMILIES: dict[str, Callable[..., StreamingGP]] = {
     "nodes at the cap": lambda **kw: made(NodeWISKI, cap=30, **kw),
     "inducing points": lambda **kw: made(OnlineSGPR, growth=VIPS(0.1), **kw),
     "decoupled": lambda **kw: made(SVDGP, covar_basis=20, window=30, slack=5, **kw),
-    "variational": lambda **kw: made(OnlineSVGP, **BRIEF, **kw),
 }
 EVERY = pytest.mark.parametrize("family", FAMILIES)
 VARIANTS = ("exact, Matern", "blocks, merged", "eigenvectors", "nodes at the cap")
 ONE_EACH = pytest.mark.parametrize("family", [f for f in FAMILIES if f not in VARIANTS])
 # `observe` merges actions, or learns hyperparameters
-ANEW = ("blocks, merged", "eigenvectors", "variational")
+ANEW = ("blocks, merged", "eigenvectors")
 EXACT = ("exact", "exact, Matern", "blocks", "sines")  # new data do nothing but condition
 
 
@@ -188,10 +186,9 @@ def test_a_state_that_is_loaded_is_followed(family: str) -> None:
     steps(model, 2)
 
 
-@pytest.mark.parametrize("kind", [ExactGP, CaGP, HSGP, NodeWISKI, OnlineSGPR, SVDGP, OnlineSVGP])
+@pytest.mark.parametrize("kind", [ExactGP, CaGP, HSGP, NodeWISKI, OnlineSGPR, SVDGP])
 def test_it_begins_before_any_data(kind: Any) -> None:
     options = {"bounds": BOUNDS, "outcome_transform": None}
-    options |= BRIEF if kind is OnlineSVGP else {}
     model = kind(X[:0], Y[:0], **options)
     for rows in (slice(0, 0), slice(0, 1), slice(1, 6)):
         absorb(model, X[rows])

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from botorch.acquisition import qUpperConfidenceBound
+from botorch.acquisition.multi_objective import qNoisyExpectedHypervolumeImprovement
 from botorch.models import ModelListGP
 
 from bo_stream.surrogates.registry import FAMILIES
@@ -26,15 +27,14 @@ from ax.generators.torch.botorch_modular.utils import ModelConfig
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
-VARIANTS = ("projected_wiski",)  # of WISKI, which always runs
-EVERY = pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=[pytest.mark.slow] * (n in VARIANTS)) for n in FAMILIES]
+EVERY = pytest.mark.parametrize("name", FAMILIES)
+WISKI_FIRST = pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=[pytest.mark.slow] * (n != "wiski")) for n in FAMILIES]
 )
 
 SMALL: dict[str, dict[str, Any]] = {
     "wiski": {"grid_size": 12},
     "hsgp": {"num_features": 20},
-    "online_svgp": {"num_inducing": 8, "steps": 2, "initial_steps": 20},
     "svdgp": {"window": 10, "covar_basis": 8, "slack": 2},
 }
 
@@ -93,57 +93,75 @@ def model_of(adapter: Any) -> Any:
     return adapter.generator.surrogate.model
 
 
+UCB: dict[str, Any] = {
+    "botorch_acqf_class": qUpperConfidenceBound,
+    "acquisition_options": {"beta": 4.0},
+}
+
+
 @EVERY
-@pytest.mark.parametrize(
-    "kw",
-    [
-        {},
-        {
-            "botorch_acqf_class": qUpperConfidenceBound,
-            "acquisition_options": {"beta": 4.0},
-            "sem": 0.1,
-        },
-        {"pending": 2},
-    ],
-    ids=["default acquisition", "qUCB, known noise", "pending batches"],
-)
-def test_families(name: str, kw: dict[str, Any]) -> None:
-    model = model_of(run(FAMILIES[name], SMALL.get(name), **kw))
+def test_families_with_pending_batches_and_known_noise(name: str) -> None:
+    adapter = run(FAMILIES[name], SMALL.get(name), pending=2, sem=0.1, steps=1, **UCB)
+    model = model_of(adapter)
     assert isinstance(model, FAMILIES[name])
-    assert model.noise_mode == ("known" if "sem" in kw else "learned")
-    assert model.num_observed >= 5
+    assert model.noise_mode == "known" and model.num_observed >= 4
 
 
-@EVERY
-def test_two_objectives(name: str) -> None:
+@WISKI_FIRST
+def test_families_with_the_default_acquisition(name: str) -> None:
+    model = model_of(run(FAMILIES[name], SMALL.get(name)))
+    assert isinstance(model, FAMILIES[name])
+    assert model.noise_mode == "learned" and model.num_observed >= 5
+
+
+@WISKI_FIRST
+@pytest.mark.parametrize(
+    "acqf",
+    [
+        qNoisyExpectedHypervolumeImprovement,
+        pytest.param(None, marks=pytest.mark.slow, id="default"),  # compiles an extension
+    ],
+)
+def test_two_objectives(name: str, acqf: type | None) -> None:
     """Ax builds one surrogate per outcome and joins them itself."""
-    models = model_of(run(FAMILIES[name], SMALL.get(name), objective="f, g", steps=1))
+    chosen = {} if acqf is None else {"botorch_acqf_class": acqf}
+    models = model_of(run(FAMILIES[name], SMALL.get(name), objective="f, g", steps=1, **chosen))
     assert isinstance(models, ModelListGP)
     assert [type(m) for m in models.models] == [FAMILIES[name]] * 2
 
 
-@pytest.mark.parametrize("given", ["left out", "unit cube", "raw"])
-@pytest.mark.parametrize("bounds", [(0.0, 10.0), (0.0, 1.0), (-30.0, -20.0)])
+@pytest.mark.parametrize(
+    ("given", "bounds"),
+    [
+        ("left out", (0.0, 1.0)),
+        ("left out", (-30.0, -20.0)),
+        ("unit cube", (-30.0, -20.0)),
+        ("unit cube", (0.0, 1.0)),
+        ("raw", (-30.0, -20.0)),
+    ],
+)
 def test_bounds_come_from_the_search_space(given: str, bounds: tuple[float, float]) -> None:
     """Whether Ax hands over a `Normalize` or, on the unit cube, no transform at all."""
     box = torch.tensor([[low] * 2 for low in bounds], dtype=torch.double)
     cube = torch.tensor([[0.0, 0.0], [1.0, 1.0]])
     options = {"left out": {}, "unit cube": {"bounds": cube}, "raw": {"bounds": box}}[given]
-    model = model_of(run(FAMILIES["wiski"], {**options, "grid_size": 12}, bounds=bounds, steps=1))
+    model = model_of(
+        run(FAMILIES["wiski"], {**options, "grid_size": 12}, bounds=bounds, steps=1, **UCB)
+    )
     assert torch.allclose(model.bounds, box)
 
 
 def test_exact_evaluations() -> None:
     """Ax says so by a standard error of zero."""
-    model = model_of(run(FAMILIES["wiski"], {"grid_size": 12}, sem=0.0, steps=1))
+    model = model_of(run(FAMILIES["wiski"], {"grid_size": 12}, sem=0.0, steps=1, **UCB))
     assert model.noise_mode == "known" and model.typical_noise() > 0
 
 
 def test_cross_validation_leaves_points_out() -> None:
     """Its models learn from their part of the data only: they miss what those of all data hit."""
     torch.manual_seed(0)
-    for kind in (FAMILIES["exact"], FAMILIES["wiski"]):
-        adapter = run(kind, start=10, steps=1)
+    for kind, options in ((FAMILIES["exact"], {}), (FAMILIES["wiski"], {"grid_size": 12})):
+        adapter = run(kind, options, start=10, steps=1, **UCB)
         results = cross_validate(adapter, folds=5)
         seen = [r.observed.data.means_dict["f"] for r in results]
         gaps = [r.predicted.means_dict["f"] - y for r, y in zip(results, seen, strict=True)]

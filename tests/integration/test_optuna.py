@@ -3,14 +3,15 @@
 import copy
 import pickle
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from botorch.acquisition import AcquisitionFunction
 
-from bo_stream.base.streaming_gp import StreamingGP
+from bo_stream import ExactGP
 from bo_stream.campaign.fit_policy import FitPolicy
 from bo_stream.campaign.proposals import Optimiser
 from bo_stream.errors import InputError, UnsupportedError
@@ -19,7 +20,6 @@ pytest.importorskip("optuna", reason="Optuna is not installed (pip install optun
 
 import optuna
 
-from bo_stream.integrations.follower import Follower
 from bo_stream.integrations.optuna import StreamingSampler
 
 QUICK: dict[str, Any] = {
@@ -72,20 +72,32 @@ def test_it_finds_the_best_point(surrogate: Any, direction: str) -> None:
     assert losses["streaming"] < 0.02 < losses["random"]
 
 
-def test_the_surrogate_absorbs_each_trial_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def counting(batches: list[int]) -> Callable[..., ExactGP]:
+    """Builds surrogates that record the size of every batch they observe."""
+
+    class Counting(ExactGP):
+        def observe(self, X: Any, *rest: Any) -> Any:
+            batches.append(len(X))
+            return super().observe(X, *rest)
+
+    return Counting
+
+
+class Peak(AcquisitionFunction):
+    """Highest in the middle of the box, whatever is known."""
+
+    def forward(self, X: Any) -> Any:
+        return -(X - self.model.bounds.mean(0)).square().sum((-1, -2))
+
+
+def test_the_surrogate_observes_each_trial_once() -> None:
     batches: list[int] = []
-    observe = StreamingGP.observe
-
-    def counted(self: Any, X: Any, *rest: Any) -> Any:
-        batches.append(len(X))
-        return observe(self, X, *rest)
-
-    ours = sampler(initial=4)
+    ours = sampler(initial=4, surrogate=counting(batches))
     running = study(ours)
     running.optimize(bowl, n_trials=5)
     model = ours.model
     assert model is not None and model.num_observed == 4
-    monkeypatch.setattr(StreamingGP, "observe", counted)
+    batches.clear()
     running.optimize(bowl, n_trials=6)
     assert ours.model is model
     assert batches == [1] * 6 and model.num_observed == 10
@@ -235,26 +247,20 @@ def test_failed_pruned_and_infinite_trials_teach_nothing() -> None:
     assert ours.model is not None and ours.model.num_observed == 7
 
 
-def test_points_that_failed_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    known: list[Any] = []
-    proposed = Follower.next
-
-    def recorded(self: Follower, number: int, pending: Any, failed: Any) -> Any:
-        known[:] = failed
-        return proposed(self, number, pending, failed)
-
-    monkeypatch.setattr(Follower, "next", recorded)
-    running = study(sampler())
+def test_points_that_failed_are_not_proposed_again() -> None:
+    """Though the acquisition function prefers them."""
+    running = study(sampler(acquisition=Peak))
     running.optimize(bowl, n_trials=8)
 
     def broken(trial: Any) -> float:
         bowl(trial)
         raise RuntimeError("broken")
 
-    running.optimize(broken, n_trials=2, catch=(RuntimeError,))
+    assert np.allclose(points(running)[7], [2.0, -2.0], atol=1e-3)
+    running.optimize(broken, n_trials=1, catch=(RuntimeError,))
     running.optimize(bowl, n_trials=1)
-    failed = [t.params for t in running.trials[8:10]]
-    assert known == [(params["rate"], params["x"]) for params in failed]
+    assert np.allclose(points(running)[8], [2.0, -2.0], atol=1e-3)
+    assert np.abs(points(running)[9] - points(running)[8]).max() > 2e-3
 
 
 def test_a_study_that_is_loaded_again_goes_on() -> None:

@@ -1,1 +1,1 @@
-"""Who evaluates the trials of a run: this process, worker processes, an executor."""
+"""Evaluating the trials of a run: in this process, in local processes, in an executor."""

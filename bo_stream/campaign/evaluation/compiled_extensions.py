@@ -1,17 +1,16 @@
-"""Compiled extensions: a folder of their own for each environment, and no waiting on dead locks.
+"""A folder of its own for each environment's compiled extensions, and removal of stale locks.
 
 BoTorch compiles a C++ extension when qLogEHVI or qLogNEHVI is first used. Torch guards the
-compilation by a file named ``lock``, which stays behind when the process is killed, and whoever
-comes next waits until it is gone: for ever, and in silence. `prepare_extensions` is called by a
-program before it uses such an acquisition function, once in every process. Importing this module
-does nothing.
+compilation by a file named ``lock``, which stays behind if the process is killed; later processes
+then wait forever, without a message. A program calls `prepare_extensions` once in every process
+before it uses such an acquisition function. Importing this module has no side effects.
 
-A lock is taken away only if nobody holds it. Torch keeps the file open for as long as it compiles,
-so a holder can be seen in ``/proc``; so can a compiler that outlived the process which started it,
-because it runs in the folder. That is sound among processes of one user on one machine, which is
-why the folder's name has the machine's name in it (the code is compiled for its processor, too).
-Where there is no ``/proc``, or the lock is another user's, only its age can tell. Processes that
-already wait go on as soon as one that is started later has cleared the lock.
+A lock is removed only if no process holds it. Torch keeps the file open while it compiles, so that
+its holder is visible in ``/proc``; so is a compiler that outlived its parent, because it runs in
+the folder. That is reliable for processes of one user on one machine, and therefore the folder's
+name contains the machine's name (the code is compiled for its processor as well). Without
+``/proc``, or for another user's lock, the age of the lock decides. Processes that already wait go
+on as soon as a later one has removed the lock.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ import os
 import platform
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
@@ -28,24 +27,25 @@ from pathlib import Path
 if sys.platform != "win32":
     import fcntl
 
-__all__ = ["clear_dead_locks", "prepare_extensions"]
+__all__ = ["prepare_extensions", "remove_stale_locks"]
 
 VARIABLE = "TORCH_EXTENSIONS_DIR"
-_PROC = Path("/proc")
-_GLANCE = 0.2
-"""Seconds between two looks: a lock is there a moment before its holder can be seen."""
-_OLD = 1800.0
-"""Seconds after which a lock is dead whose holder cannot be seen; compiling takes less than one."""
-_PATIENCE = 120.0
-"""Seconds that compilers left behind are waited for."""
+PROC = Path("/proc")
+POLL = 0.2
+"""Seconds between two looks: a lock exists shortly before its holder is visible."""
+STALE = 1800.0
+"""Age in seconds of a stale lock whose holder is not visible; compiling takes less than a minute.
+"""
+PATIENCE = 120.0
+"""Maximum seconds to wait for compilers whose parent was killed."""
 
 
 def prepare_extensions() -> Path:
-    """Choose a folder for compiled extensions and clear it of locks that nobody holds.
+    """Choose a folder for compiled extensions and remove stale locks from it.
 
-    Sets the environment variable ``TORCH_EXTENSIONS_DIR``, for this process and those it starts,
-    unless it is set already. The folder is inside the environment (`sys.prefix`), or in the user's
-    cache where that cannot be written, and is named after Python, torch and the machine.
+    Sets the environment variable ``TORCH_EXTENSIONS_DIR`` for this process and its children, unless
+    it is set already. The folder is inside the environment (`sys.prefix`), or in the user's cache
+    if that is not writable, and is named after Python, torch and the machine.
 
     Returns:
         The folder.
@@ -53,27 +53,40 @@ def prepare_extensions() -> Path:
     named = os.environ.get(VARIABLE)
     folder = Path(named) if named else _own_folder()
     os.environ[VARIABLE] = str(folder)
-    clear_dead_locks(folder)
+    remove_stale_locks(folder)
     return folder
 
 
-def clear_dead_locks(folder: Path) -> list[Path]:
-    """Take away the locks below a folder of extensions that no process holds.
+def remove_stale_locks(
+    folder: Path,
+    *,
+    proc: Path = PROC,
+    patience: float = PATIENCE,
+    sleep: Callable[[float], None] = time.sleep,
+) -> list[Path]:
+    """Remove the locks in a folder of extensions that no process holds.
 
     A lock that is held is left alone, without waiting. Compilers whose parent was killed are waited
-    for, as they still write; they end by themselves.
+    for, because they still write.
 
     Args:
-        folder: That of ``TORCH_EXTENSIONS_DIR``: it has a folder for each extension.
+        folder: The folder of ``TORCH_EXTENSIONS_DIR``, with a folder for each extension.
+        proc: Where processes are listed.
+        patience: Maximum seconds to wait for such compilers.
+        sleep: Waits a number of seconds.
 
     Returns:
-        The locks taken away.
+        The locks that were removed.
     """
-    return [lock for lock in sorted(folder.glob("*/lock")) if _cleared(lock)]
+    return [
+        lock
+        for lock in sorted(folder.glob("*/lock"))
+        if _remove_if_stale(lock, proc, patience, sleep)
+    ]
 
 
 def _own_folder() -> Path:
-    """The environment's folder of extensions, made; the user's where that cannot be written."""
+    """The environment's folder of extensions, or the user's if that is not writable; created."""
     python = f"python{sys.version_info.major}.{sys.version_info.minor}"
     name = f"{python}-torch{version('torch')}-{platform.node() or 'machine'}"
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
@@ -85,56 +98,60 @@ def _own_folder() -> Path:
             continue
         if os.access(folder, os.W_OK):
             return folder
-    return inside  # torch will say why it cannot be written
+    return inside  # torch's error will name it
 
 
-def _cleared(lock: Path) -> bool:
-    """Take a lock away if it is dead; False if it is held, gone by itself, or not ours to take."""
+def _remove_if_stale(
+    lock: Path, proc: Path, patience: float, sleep: Callable[[float], None]
+) -> bool:
+    """Remove a lock if it is stale; False if it is held, gone, or not removable."""
     try:
-        with _alone(lock.parent):
-            if _dead(lock):
+        with _exclusive(lock.parent):
+            if _is_stale(lock, proc, patience, sleep):
                 lock.unlink()
                 return True
-    except OSError:  # gone, or in a folder that cannot be written
+    except OSError:  # gone, or in a folder that is not writable
         pass
     return False
 
 
 @contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """Only one process at a time inside: a lock judged dead is the one that is taken away."""
-    if sys.platform == "win32":  # a file that is open cannot be removed there
+def _exclusive(folder: Path) -> Iterator[None]:
+    """Let one process at a time in, so that the lock that is removed is the one examined."""
+    if sys.platform == "win32":  # an open file cannot be removed there
         yield
         return
     with (folder / "clearing").open("w") as guard:
-        fcntl.flock(guard, fcntl.LOCK_EX)  # of the system: it goes with the process
+        fcntl.flock(guard, fcntl.LOCK_EX)  # released by the system if the process dies
         yield
 
 
-def _dead(lock: Path) -> bool:
-    """Whether nobody holds a lock.
+def _is_stale(lock: Path, proc: Path, patience: float, sleep: Callable[[float], None]) -> bool:
+    """Whether no process holds a lock.
 
     Raises:
         FileNotFoundError: if it has gone meanwhile.
     """
-    seen = lock.stat()
-    if not _PROC.is_dir() or (seen.st_uid != os.geteuid() and os.geteuid() != 0):
-        return time.time() - seen.st_mtime > _OLD
-    deadline = time.monotonic() + _PATIENCE
-    while not _held(lock):
-        time.sleep(_GLANCE)
-        still = lock.stat()
-        if (still.st_ino, still.st_ctime_ns) != (seen.st_ino, seen.st_ctime_ns):
-            seen = still  # another lock: look twice at that one too
-        elif not _held(lock) and (not _worked_in(lock.parent) or time.monotonic() > deadline):
+    first = lock.stat()
+    if not proc.is_dir() or (first.st_uid != os.geteuid() and os.geteuid() != 0):
+        return time.time() - first.st_mtime > STALE
+    deadline = time.monotonic() + patience
+    while not _is_held(lock, proc):
+        sleep(POLL)
+        now = lock.stat()
+        if (now.st_ino, now.st_ctime_ns) != (first.st_ino, first.st_ctime_ns):
+            first = now  # another lock: look twice at that one as well
+        elif not _is_held(lock, proc) and (
+            not _is_working_directory(lock.parent, proc) or time.monotonic() > deadline
+        ):
             return True
     return False
 
 
-def _held(lock: Path) -> bool:
+def _is_held(lock: Path, proc: Path) -> bool:
     """Whether a process has the lock's file open."""
     own = lock.stat()
-    for link in _links("[0-9]*/fd/*"):
+    for link in proc.glob("[0-9]*/fd/*"):
         try:
             if link.readlink().name == lock.name and os.path.samestat(link.stat(), own):
                 return True
@@ -143,17 +160,12 @@ def _held(lock: Path) -> bool:
     return False
 
 
-def _worked_in(folder: Path) -> bool:
+def _is_working_directory(folder: Path, proc: Path) -> bool:
     """Whether another process, such as a compiler, runs in a folder."""
-    for link in _links("[0-9]*/cwd"):
+    for link in proc.glob("[0-9]*/cwd"):
         try:
             if link.parent.name != str(os.getpid()) and link.samefile(folder):
                 return True
         except OSError:
             continue
     return False
-
-
-def _links(pattern: str) -> Iterator[Path]:
-    """What is there of a kind below ``/proc``, as far as it may be seen."""
-    return _PROC.glob(pattern)

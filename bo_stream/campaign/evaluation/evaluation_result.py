@@ -1,4 +1,4 @@
-"""What an objective returned, read as an outcome; anything else is the reason of a failed trial."""
+"""Result of one evaluation: an outcome, or the reason why there is none."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from typing import Any, Self
 
 import numpy as np
 
-__all__ = ["Answer"]
+__all__ = ["EvaluationResult"]
 
 LONGEST = 2000
-"""Characters of a reason that are kept: an error may quote all of its data."""
+"""Maximum number of characters of a reason: an error may quote all of its data."""
 
 
 @dataclass(frozen=True)
-class Answer:
-    """What came of one evaluation.
+class EvaluationResult:
+    """Result of one evaluation.
 
     Attributes:
         y: The outcome; NaN if there is none.
-        yvar: Its noise variance, where the objective gave one.
-        reason: Why there is no outcome; None if there is.
+        yvar: Its noise variance, if the objective returned one.
+        reason: Why there is no outcome; None if there is one.
     """
 
     y: float = math.nan
@@ -30,28 +30,29 @@ class Answer:
 
     @classmethod
     def failed(cls, reason: str) -> Self:
-        """No outcome, and why."""
+        """A failed evaluation."""
         return cls(reason=reason[:LONGEST])
 
     @classmethod
-    def raised(cls, error: BaseException) -> Self:
-        """The objective ended with an error."""
+    def from_exception(cls, error: BaseException) -> Self:
+        """An evaluation that raised."""
         return cls.failed(f"{type(error).__name__}: {error}")
 
     @classmethod
-    def read(cls, value: Any) -> Self:
-        """A number, or a pair of the outcome and its noise variance.
+    def from_value(cls, value: Any) -> Self:
+        """The result of what an objective returned.
 
         Args:
-            value: Numbers may be arrays, tensors or Series of one element.
+            value: A number, or a pair of the outcome and its noise variance. Arrays, tensors and
+                Series of one element count as numbers. Anything else fails.
         """
         pair = isinstance(value, tuple | list) and len(value) == 2
         y, yvar = value if pair else (value, None)
         try:
             outcome, variance = _number(y), None if yvar is None else _number(yvar)
-        except Exception as error:  # the value is of any class, and may raise anything
+        except Exception as error:  # the value may be of any class, and raise anything
             shown = f"{type(value).__name__} {_shown(value)}"
-            return cls.failed(f"the objective returned no number but {shown} ({error})")
+            return cls.failed(f"the objective returned {shown} ({error})")
         if not math.isfinite(outcome):
             return cls.failed(f"the objective returned {outcome}")
         if variance is not None and not (math.isfinite(variance) and variance > 0.0):
@@ -75,5 +76,5 @@ def _shown(value: Any) -> str:
     try:
         text = repr(value)
     except Exception:
-        return "(which cannot be printed)"
+        return "(without a printable form)"
     return text if len(text) <= 80 else f"{text[:77]}..."

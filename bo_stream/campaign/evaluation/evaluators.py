@@ -1,11 +1,12 @@
-"""Who evaluates the trials of a run: this process, one after the other, or several workers.
+"""Evaluators of a run's trials: this process, or workers behind futures.
 
-A crew is given trials one by one, and waits until one of them has an answer. What was answered
-stays with it until the run says that it has been told, so that an interruption loses nothing.
+An evaluator is given trials one by one, and waits until one of them has a result. It keeps results
+until the run has told them, so that an interruption loses none.
 """
 
 from __future__ import annotations
 
+import math
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -15,109 +16,116 @@ from typing import Any
 
 import pandas as pd
 
-from bo_stream.campaign.evaluation.evaluation_result import Answer
+from bo_stream.campaign.evaluation.evaluation_result import EvaluationResult
 
-__all__ = ["ATTEMPTS", "Crew", "Evaluation", "Objective", "Pooled", "Serial"]
+__all__ = [
+    "ATTEMPTS",
+    "Evaluator",
+    "FutureEvaluator",
+    "Objective",
+    "RunningEvaluation",
+    "SerialEvaluator",
+]
 
 Objective = Callable[[Any], Any]
 
 ATTEMPTS = 2
-"""How often a trial is tried that is lost with its worker: that may have died of something else."""
+"""Attempts at a trial whose worker dies, which may have had another cause than the trial."""
 
-GLANCE = 0.1
-"""Seconds between looks at evaluations of which it is not known yet whether they have begun."""
+POLL = 0.1
+"""Seconds between checks whether a queued evaluation has started."""
 
 
-class Crew(ABC):
+class Evaluator(ABC):
     """Evaluates trials.
 
     Args:
-        objective: Gets one trial as a Series.
-        size: How many trials it takes at a time.
+        objective: Called with a trial as a Series.
+        size: Number of trials that it takes at a time.
 
     Attributes:
-        running: What is under way, by trial.
-        answered: What has an answer that was not told yet.
+        running: Trials under evaluation, by id.
+        results: Results that were not told yet, by id.
     """
 
     def __init__(self, objective: Objective, size: int) -> None:
         self.objective, self.size = objective, size
         self.running: dict[int, Any] = {}
-        self.answered: dict[int, Answer] = {}
+        self.results: dict[int, EvaluationResult] = {}
 
     @property
     def batch(self) -> int:
-        """How many trials to ask for at a time: one, which need not wait for others."""
+        """Number of trials to ask for at a time: one, unless all have to start together."""
         return 1
 
     @property
     @abstractmethod
-    def room(self) -> int:
-        """How many more trials it takes now."""
+    def capacity(self) -> int:
+        """Number of further trials that it takes now."""
 
     @abstractmethod
     def start(self, id: int, row: pd.Series[Any]) -> None:
-        """Take a trial."""
+        """Start a trial."""
 
     @abstractmethod
     def wait(self) -> None:
-        """Return once a trial has an answer."""
+        """Return when a trial has a result."""
 
     @abstractmethod
-    def gather(self) -> None:
-        """Take note of answers that are there already, without waiting."""
+    def collect(self) -> None:
+        """Collect results that are there already, without waiting."""
 
     @abstractmethod
     def close(self) -> None:
-        """Give up what is under way."""
+        """Abandon the running trials."""
 
-    def _answer(self, id: int, answer: Answer) -> None:
-        self.answered[id] = answer
+    def _finish(self, id: int, result: EvaluationResult) -> None:
+        self.results[id] = result
         self.running.pop(id, None)
 
 
-class Serial(Crew):
-    """One trial after the other, in this process; it takes new ones when all have an answer."""
+class SerialEvaluator(Evaluator):
+    """Evaluates in this process, one trial after the other, then takes the next batch."""
 
     @property
     def batch(self) -> int:
-        """How many trials to ask for at a time."""
+        """Number of trials to ask for at a time."""
         return self.size
 
     @property
-    def room(self) -> int:
-        """How many more trials it takes now."""
+    def capacity(self) -> int:
+        """Number of further trials that it takes now."""
         return 0 if self.running else self.size
 
     def start(self, id: int, row: pd.Series[Any]) -> None:
-        """Take a trial."""
+        """Queue a trial."""
         self.running[id] = row
 
     def wait(self) -> None:
         """Evaluate the next trial."""
         id, row = next(iter(self.running.items()))
         try:
-            answer = Answer.read(self.objective(row))
+            result = EvaluationResult.from_value(self.objective(row))
         except Exception as error:
-            answer = Answer.raised(error)
-        self._answer(id, answer)
+            result = EvaluationResult.from_exception(error)
+        self._finish(id, result)
 
-    def gather(self) -> None:
-        """Nothing: every answer is taken note of as it comes."""
+    def collect(self) -> None:
+        """Do nothing: `wait` collects every result."""
 
     def close(self) -> None:
-        """Nothing: what is left has not begun."""
+        """Do nothing: the remaining trials have not started."""
 
 
 @dataclass
-class Evaluation:
-    """One trial under way in an executor.
+class RunningEvaluation:
+    """A trial that was submitted to a worker.
 
     Attributes:
         row: The trial.
-        future: Its answer to come.
-        attempt: Which one it is, of `ATTEMPTS`.
-        submitted: When it was handed over, on the monotonic clock.
+        future: Its future result.
+        attempt: Number of the attempt, up to `ATTEMPTS`.
+        submitted: Time of submission on the monotonic clock.
     """
 
     row: pd.Series[Any]
@@ -126,65 +134,67 @@ class Evaluation:
     submitted: float = field(default_factory=time.monotonic)
 
 
-class Pooled(Crew):
-    """What crews of several workers share: futures, and a limit on how long one may take.
+class FutureEvaluator(Evaluator):
+    """Base of evaluators whose workers return futures, with a timeout.
 
     Args:
-        objective: Gets one trial as a Series.
-        size: How many trials it takes at a time.
+        objective: Called with a trial as a Series.
+        size: Number of trials that it takes at a time.
         timeout: Seconds after which an evaluation is given up; None: never.
     """
 
     def __init__(self, objective: Objective, size: int, timeout: float | None) -> None:
         super().__init__(objective, size)
-        self.running: dict[int, Evaluation] = {}
+        self.running: dict[int, RunningEvaluation] = {}
         self.timeout = timeout
 
     def wait(self) -> None:
-        """Return once a trial has an answer, or has taken too long."""
-        while not self.answered:
-            under_way = {evaluation.future for evaluation in self.running.values()}
-            futures.wait(under_way, self._patience(), futures.FIRST_COMPLETED)
-            self.gather()
+        """Return when a trial has a result or has taken too long."""
+        while not self.results:
+            pending = {evaluation.future for evaluation in self.running.values()}
+            futures.wait(pending, self._longest_wait(), futures.FIRST_COMPLETED)
+            self.collect()
             for id, evaluation in list(self.running.items()):
                 if evaluation.future.done():
-                    if self._is_lost(evaluation.future):  # else it has returned just now
-                        self._lost(id, evaluation)
-                elif self._left(id, evaluation) <= 0.0:
-                    self._give_up(id, evaluation)
+                    if self._is_lost(evaluation.future):  # otherwise it has returned just now
+                        self._handle_loss(id, evaluation)
+                elif self._time_left(id, evaluation) <= 0.0:
+                    self._time_out(id, evaluation)
 
-    def gather(self) -> None:
-        """Take note of answers that are there already, without waiting."""
+    def collect(self) -> None:
+        """Collect results that are there already, without waiting."""
         for id, evaluation in list(self.running.items()):
             future = evaluation.future
             if future.done() and not self._is_lost(future):
                 error = future.exception()
-                answer = self._read(future.result()) if error is None else Answer.raised(error)
-                self._answer(id, answer)
+                if error is None:
+                    self._finish(id, self._result(future.result()))
+                else:
+                    self._finish(id, EvaluationResult.from_exception(error))
 
     def _is_lost(self, future: futures.Future[Any]) -> bool:
-        """Whether a future that is done says nothing about the objective."""
+        """Whether a future is done for a reason other than the objective."""
         lost = (futures.BrokenExecutor, KeyboardInterrupt)
         return future.cancelled() or isinstance(future.exception(), lost)
 
-    def _read(self, value: Any) -> Answer:
-        return Answer.read(value)
+    def _result(self, value: Any) -> EvaluationResult:
+        return EvaluationResult.from_value(value)
 
-    def _patience(self) -> float | None:
-        """Seconds until something has to be looked at, whatever is answered."""
+    def _longest_wait(self) -> float | None:
+        """Seconds until timeouts have to be checked."""
         if self.timeout is None:
             return None
-        left = [self._left(*item) for item in self.running.items()]
-        return min(GLANCE if s == float("inf") else max(s, 0.0) for s in left)
+        left = [self._time_left(*item) for item in self.running.items()]
+        return min(POLL if s == math.inf else max(s, 0.0) for s in left)
 
     @abstractmethod
-    def _left(self, id: int, evaluation: Evaluation) -> float:
-        """Seconds that an evaluation still has; infinite before it has begun."""
+    def _time_left(self, id: int, evaluation: RunningEvaluation) -> float:
+        """Seconds that an evaluation still has; infinite before it has started."""
 
     @abstractmethod
-    def _give_up(self, id: int, evaluation: Evaluation) -> None:
-        """It took too long."""
+    def _time_out(self, id: int, evaluation: RunningEvaluation) -> None:
+        """Give up an evaluation that took too long."""
 
     @abstractmethod
-    def _lost(self, id: int, evaluation: Evaluation) -> None:
-        """It ended without an answer, and through no error of the objective."""
+    def _handle_loss(self, id: int, evaluation: RunningEvaluation) -> None:
+        """Handle an evaluation that ended for a reason other than the objective."""

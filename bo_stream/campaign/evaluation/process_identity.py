@@ -1,9 +1,9 @@
-"""Whose a running trial is: a run that is still alive, or one whose process has died.
+"""Identifiers of the runs that evaluate trials, and whether their processes are still alive.
 
-`bo_stream.Campaign.run` signs the trials it asks for with its machine, its process and when that
-was started, because numbers of processes are used again. A run may therefore take over what a dead
-one left behind; it leaves alone what was asked for by hand, what a living process evaluates, and
-what another machine asked for, of whose processes it knows nothing.
+`bo_stream.Campaign.run` marks the trials it asks for with its machine, its process number and the
+start time of its process, because process numbers are reused. A later run takes over the trials of
+a run of the same machine that has died. It leaves alone trials that were asked for by hand, those
+of living processes, and those of other machines, whose processes it cannot see.
 """
 
 from __future__ import annotations
@@ -12,41 +12,36 @@ import os
 import socket
 from pathlib import Path
 
-__all__ = ["abandoned", "elsewhere", "is_run", "signature"]
+__all__ = ["has_died", "is_on_another_machine", "run_id"]
 
 PREFIX = "run"
 
 
-def signature() -> str:
-    """What this process signs its trials with."""
+def run_id() -> str:
+    """Identifier of a run in this process."""
     pid = os.getpid()
-    return f"{PREFIX}:{socket.gethostname()}:{pid}:{_started(pid) or ''}"
+    return f"{PREFIX}:{socket.gethostname()}:{pid}:{_start_time(pid) or ''}"
 
 
-def is_run(by: str | None) -> bool:
-    """Whether a trial was asked for by a run."""
-    return _read(by) is not None
+def is_on_another_machine(by: str | None) -> bool:
+    """Whether an identifier is that of a run on another machine."""
+    parts = _parse(by)
+    return parts is not None and parts[0] != socket.gethostname()
 
 
-def elsewhere(by: str | None) -> bool:
-    """Whether a trial was asked for by a run of another machine."""
-    found = _read(by)
-    return found is not None and found[0] != socket.gethostname()
+def has_died(by: str | None) -> bool:
+    """Whether an identifier is that of a run on this machine that cannot finish any more.
 
-
-def abandoned(by: str | None) -> bool:
-    """Whether a trial was asked for by a run of this machine that cannot finish it any more.
-
-    That is one of a process that is gone, or an earlier one of this very process.
+    Either its process has ended, or it was an earlier run of this process.
     """
-    found = _read(by)
-    if found is None or elsewhere(by):
+    parts = _parse(by)
+    if parts is None or is_on_another_machine(by):
         return False
-    return by == signature() or not _alive(*found[1:])
+    return by == run_id() or not _alive(*parts[1:])
 
 
-def _read(by: str | None) -> tuple[str, int, str] | None:
-    """Machine, process and start of a signature; None for any other text."""
+def _parse(by: str | None) -> tuple[str, int, str] | None:
+    """Machine, process number and start time; None for any other text."""
     parts = (by or "").split(":")
     if len(parts) != 4 or parts[0] != PREFIX or not parts[2].isdecimal():
         return None
@@ -55,23 +50,21 @@ def _read(by: str | None) -> tuple[str, int, str] | None:
 
 def _alive(pid: int, started: str) -> bool:
     if os.name == "nt":
-        return True  # asking would end the process there: its trials have to be failed by hand
+        return True  # os.kill would end the process there: its trials have to be failed by hand
     try:
         os.kill(pid, 0)
     except (ProcessLookupError, OverflowError):
         return False
     except PermissionError:
-        pass  # another user's
-    now = _started(pid)
-    if now is None:  # nothing can be read about it: it counts as alive
+        pass  # a process of another user
+    now = _start_time(pid)
+    if now is None:  # cannot be read: count it as alive
         return True
     return now == started if started else now != ""
 
 
-def _started(pid: int) -> str | None:
-    """When a process was started, in ticks since the machine was; empty for one that is dead but
-    not yet gone, None where that cannot be known.
-    """
+def _start_time(pid: int) -> str | None:
+    """Start time of a process in clock ticks since boot; empty for a zombie, None if unknown."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:

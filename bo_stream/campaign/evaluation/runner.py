@@ -1,7 +1,7 @@
-"""A run: trials are asked for, evaluated and told until there are as many as the budget says.
+"""Running a campaign: asking for trials, evaluating and telling them until the budget is used up.
 
-Whatever ends it, what was answered has been told, and what was not answered is still running in the
-store: the same call goes on from there.
+However a run ends, all results have been told, and trials without a result are still running in the
+store, so that the same call continues from there.
 """
 
 from __future__ import annotations
@@ -15,157 +15,159 @@ import numpy as np
 import pandas as pd
 
 from bo_stream.campaign.ask_tell import AskTell
-from bo_stream.campaign.evaluation.evaluation_result import Answer
-from bo_stream.campaign.evaluation.evaluators import Crew, Objective, Serial
-from bo_stream.campaign.evaluation.process_identity import abandoned, is_run, signature
-from bo_stream.campaign.evaluation.process_pool import Workers
-from bo_stream.campaign.evaluation.user_executor import Borrowed
+from bo_stream.campaign.evaluation.evaluation_result import EvaluationResult
+from bo_stream.campaign.evaluation.evaluators import Evaluator, Objective, SerialEvaluator
+from bo_stream.campaign.evaluation.process_identity import has_died, run_id
+from bo_stream.campaign.evaluation.process_pool import ProcessPool
+from bo_stream.campaign.evaluation.user_executor import UserExecutor
 from bo_stream.campaign.space import Pool
-from bo_stream.campaign.trial_frames import asked_frame
+from bo_stream.campaign.trial_frames import inputs_frame
 from bo_stream.campaign.trials import Trial
-from bo_stream.errors import InputError, StateError
+from bo_stream.errors import BudgetError, InputError, StateError
 
-__all__ = ["evaluate"]
+__all__ = ["run_campaign"]
 
 
-def evaluate(
+def run_campaign(
     campaign: AskTell,
     objective: Objective,
-    budget: int,
+    budget: int | None,
     executor: futures.Executor | None,
     q: int | None,
     workers: int | None,
     timeout: float | None,
 ) -> None:
     """Run a campaign; the arguments are those of `bo_stream.Campaign.run`."""
-    crew = _crew(objective, executor, q, workers, timeout)
-    _whole("budget", budget)
+    evaluator = _evaluator(objective, executor, q, workers, timeout)
+    total = _count("budget", campaign.budget if budget is None else budget)
+    if campaign.budget is not None:
+        campaign.budget = max(campaign.budget, total)
     try:
         try:
-            while _fill(campaign, crew, budget):
+            while _start_trials(campaign, evaluator, total):
                 with campaign.row.timed("evaluation_seconds"):
-                    crew.wait()
-                _book(campaign, crew)
+                    evaluator.wait()
+                _tell_results(campaign, evaluator)
         except BaseException:
-            crew.gather()
-            _book(campaign, crew)
+            evaluator.collect()
+            _tell_results(campaign, evaluator)
             raise
     finally:
-        crew.close()
+        evaluator.close()
         for callback in campaign.callbacks:
             callback.at_end(campaign)
 
 
-def _crew(
+def _evaluator(
     objective: Objective,
     executor: futures.Executor | None,
     q: int | None,
     workers: int | None,
     timeout: float | None,
-) -> Crew:
-    """Who evaluates."""
+) -> Evaluator:
+    """The evaluator that the arguments ask for."""
     if not callable(objective):
-        raise InputError("an objective to be called", repr(objective), "Give a function.")
+        raise InputError("a callable objective", repr(objective), "Give a function.")
     if executor is not None and not isinstance(executor, futures.Executor):
         raise InputError(
             "an executor of concurrent.futures",
             type(executor).__name__,
-            "Of a Dask client, give client.get_executor().",
+            "For a Dask client, give client.get_executor().",
         )
     if workers is not None and (executor is not None or q is not None):
         raise InputError(
-            "workers=N by itself",
-            "an executor or q beside it",
-            "N processes keep N trials running; with an executor, q says how many.",
+            "workers=N without executor and q",
+            "both",
+            "N processes keep N trials running; with an executor, q is that number.",
         )
     for name, value in (("q", q), ("workers", workers)):
         if value is not None:
-            _whole(name, value)
+            _count(name, value)
     if timeout is not None and not (timeout > 0.0 and math.isfinite(timeout)):
         raise InputError("timeout, positive seconds", repr(timeout), "Leave it out for none.")
     if workers is not None:
-        return Workers(objective, workers, timeout)
+        return ProcessPool(objective, workers, timeout)
     if executor is not None:
-        return Borrowed(objective, q or os.cpu_count() or 1, timeout, executor)
+        return UserExecutor(objective, q or os.cpu_count() or 1, timeout, executor)
     if timeout is not None:
         raise InputError(
-            "workers or an executor beside timeout",
+            "timeout with workers or an executor",
             "neither",
-            "Use workers=1: what hangs in this process could not be stopped.",
+            "Use workers=1: an evaluation in this process could not be stopped.",
         )
-    return Serial(objective, q or 1)
+    return SerialEvaluator(objective, q or 1)
 
 
-def _whole(name: str, value: Any) -> None:
+def _count(name: str, value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-        raise InputError(f"{name}, a whole number from 1 on", repr(value), "Correct it.")
+        raise InputError(f"{name}, an integer of 1 or more", repr(value), "Give such a number.")
+    return int(value)
 
 
-def _fill(campaign: AskTell, crew: Crew, budget: int) -> bool:
-    """Give the crew as many trials as it takes; says whether anything is under way."""
-    while trials := _next(campaign, crew, budget):
+def _start_trials(campaign: AskTell, evaluator: Evaluator, budget: int) -> bool:
+    """Start as many trials as the evaluator takes; returns whether any is running."""
+    while trials := _next_trials(campaign, evaluator, budget):
         for id, row in _rows(campaign, trials):
-            crew.start(id, row)
-    return bool(crew.running)
+            evaluator.start(id, row)
+    return bool(evaluator.running)
 
 
-def _next(campaign: AskTell, crew: Crew, budget: int) -> list[Trial]:
-    """The trials to be evaluated next.
-
-    Those that a dead run left behind come first. Those that another run is evaluating count towards
-    the budget as if they were finished.
-    """
-    ledger = campaign.ledger
-    left = budget - len(ledger.of("told", "failed")) - len(crew.running)
-    room = min(crew.room, left) if left > 0 else 0
-    if room <= 0:
+def _next_trials(campaign: AskTell, evaluator: Evaluator, budget: int) -> list[Trial]:
+    """The next trials to evaluate: first those of a run that has died, then new ones."""
+    history = campaign.history
+    unfinished = budget - len(history.with_status("told", "failed")) - len(evaluator.running)
+    capacity = min(evaluator.capacity, unfinished) if unfinished > 0 else 0
+    if capacity <= 0:
         return []
-    others = [t for t in ledger.of("running") if t.id not in crew.running]
-    found = [t for t in others if abandoned(t.by)]
-    if found:
-        return found[:room]
-    new = min(room, crew.batch, left - sum(is_run(t.by) for t in others))
+    running = [t for t in history.with_status("running") if t.id not in evaluator.running]
+    abandoned = [t for t in running if has_died(t.by)]
+    if abandoned:
+        return abandoned[:capacity]
+    new = min(capacity, evaluator.batch, budget - len(history.trials))
     if isinstance(campaign.space, Pool):
         new = min(new, campaign.free_places)
     if new <= 0:
         return []
-    ids = campaign.ask(new, by=signature()).index
-    return [campaign.ledger.trials[int(id)] for id in ids]
+    try:
+        ids = campaign.ask(new, by=run_id()).index
+    except BudgetError:  # another process has asked for the rest meanwhile
+        return []
+    return [campaign.history.trials[int(id)] for id in ids]
 
 
 def _rows(campaign: AskTell, trials: list[Trial]) -> list[tuple[int, pd.Series[Any]]]:
-    """Trials as the objective gets them, each named by its id."""
-    frame = asked_frame(trials, campaign.space)
+    """Trials as the objective is given them, each named by its id."""
+    frame = inputs_frame(trials, campaign.space)
     if isinstance(campaign.space, Pool):
         frame = frame.astype(object)  # a place keeps its type beside the numbers
     return [(trial.id, frame.iloc[i].rename(trial.id)) for i, trial in enumerate(trials)]
 
 
-def _book(campaign: AskTell, crew: Crew) -> None:
-    """Tell what was answered; a crew forgets an answer only once it has been told."""
-    for id, answer in list(crew.answered.items()):
-        _tell(campaign, id, answer)
-        del crew.answered[id]
+def _tell_results(campaign: AskTell, evaluator: Evaluator) -> None:
+    """Tell all results; the evaluator keeps a result until it was told."""
+    for id, result in list(evaluator.results.items()):
+        _tell(campaign, id, result)
+        del evaluator.results[id]
 
 
-def _tell(campaign: AskTell, id: int, answer: Answer) -> None:
-    """Tell one answer, unless somebody else has told that trial."""
+def _tell(campaign: AskTell, id: int, result: EvaluationResult) -> None:
+    """Tell one result, unless another process has told that trial."""
 
     def told() -> bool:
-        return campaign.ledger.trials[id].status == "told"
+        return campaign.history.trials[id].status == "told"
 
     try:
-        if answer.reason is not None:
-            campaign.fail(id, answer.reason)
+        if result.reason is not None:
+            campaign.fail(id, result.reason)
             return
-        frame = pd.DataFrame({"y": [answer.y]}, pd.Index([id], name="trial"))
-        if answer.yvar is not None:
-            frame["yvar"] = answer.yvar
+        frame = pd.DataFrame({"y": [result.y]}, pd.Index([id], name="trial"))
+        if result.yvar is not None:
+            frame["yvar"] = result.yvar
         campaign.tell(frame)
     except StateError:
-        if not told():  # else somebody was faster
+        if not told():
             raise
-    except InputError as error:  # noise given now and then
+    except InputError as error:  # a noise variance for some outcomes only
         if told():
             raise
         campaign.fail(id, str(error))

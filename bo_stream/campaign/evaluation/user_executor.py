@@ -1,7 +1,8 @@
-"""Trials evaluated by an executor of the user's: threads, processes, or a cluster."""
+"""Evaluating trials in an executor of the user: threads, processes, or a cluster."""
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from concurrent import futures
@@ -10,21 +11,26 @@ from typing import Any
 
 import pandas as pd
 
-from bo_stream.campaign.evaluation.evaluation_result import Answer
-from bo_stream.campaign.evaluation.evaluators import ATTEMPTS, Evaluation, Objective, Pooled
+from bo_stream.campaign.evaluation.evaluation_result import EvaluationResult
+from bo_stream.campaign.evaluation.evaluators import (
+    ATTEMPTS,
+    FutureEvaluator,
+    Objective,
+    RunningEvaluation,
+)
 from bo_stream.errors import StateError
 
-__all__ = ["Borrowed"]
+__all__ = ["UserExecutor"]
 
 
-class Borrowed(Pooled):
-    """An executor of the user's, which is left as it was found.
+class UserExecutor(FutureEvaluator):
+    """Evaluates in an executor of the user, which is left open.
 
-    It cannot be made to stop an evaluation. One that takes too long is given up but goes on
-    occupying its worker, so one trial less is kept running until it ends.
+    An executor cannot stop an evaluation. One that times out continues to occupy its worker, and
+    one trial less is kept running until it ends.
 
-    Time counts from when the executor says that an evaluation runs. Some, Dask's for one, never say
-    so of any: then it counts from when it was handed over.
+    A timeout counts from when the executor reports that the evaluation runs, or from its submission
+    in an executor that never reports it, such as Dask's.
     """
 
     def __init__(
@@ -36,58 +42,58 @@ class Borrowed(Pooled):
     ) -> None:
         super().__init__(objective, size, timeout)
         self.executor = executor
-        self._begun: dict[int, float] = {}
+        self._started: dict[int, float] = {}
         self._hanging: list[futures.Future[Any]] = []
-        self._says = False
+        self._reports_starts = False
 
     @property
-    def room(self) -> int:
-        """How many more trials it takes now.
+    def capacity(self) -> int:
+        """Number of further trials that it takes now.
 
         Raises:
-            StateError: if no worker is left that does not hang.
+            StateError: if all workers hang.
         """
         self._hanging = [future for future in self._hanging if not future.done()]
         if len(self._hanging) >= self.size:
             raise StateError(
-                "a worker that is free",
+                "a free worker",
                 f"{len(self._hanging)} evaluations that hang, as many as are kept running",
-                "Restart the workers and run again; workers=N stops those that hang by itself.",
+                "Restart the workers and run again, or use workers=N, which stops those that hang.",
             )
         return self.size - len(self.running) - len(self._hanging)
 
     def start(self, id: int, row: pd.Series[Any]) -> None:
-        """Hand a trial over."""
-        self.running[id] = Evaluation(row, self.executor.submit(self.objective, row))
+        """Submit a trial."""
+        self.running[id] = RunningEvaluation(row, self.executor.submit(self.objective, row))
 
     def close(self) -> None:
-        """Withdraw what has not begun."""
+        """Cancel what has not started."""
         for future in [*(e.future for e in self.running.values()), *self._hanging]:
             future.cancel()
 
-    def _left(self, id: int, evaluation: Evaluation) -> float:
+    def _time_left(self, id: int, evaluation: RunningEvaluation) -> float:
         if self.timeout is None:
-            return float("inf")
+            return math.inf
         now = time.monotonic()
         if evaluation.future.running():
-            self._says = True
-            begun = self._begun.setdefault(id, now)
-        elif self._says:
-            return float("inf")  # queued
+            self._reports_starts = True
+            started = self._started.setdefault(id, now)
+        elif self._reports_starts:
+            return math.inf  # queued
         else:
-            begun = evaluation.submitted
-        return begun + self.timeout - now
+            started = evaluation.submitted
+        return started + self.timeout - now
 
-    def _give_up(self, id: int, evaluation: Evaluation) -> None:
+    def _time_out(self, id: int, evaluation: RunningEvaluation) -> None:
         self._hanging.append(evaluation.future)
-        self._answer(id, Answer.failed(f"no answer within {self.timeout:g} s"))
+        self._finish(id, EvaluationResult.failed(f"no result within {self.timeout:g} s"))
 
-    def _lost(self, id: int, evaluation: Evaluation) -> None:
+    def _handle_loss(self, id: int, evaluation: RunningEvaluation) -> None:
         if evaluation.future.cancelled():
             raise StateError(
-                "an executor that answers",
+                "an executor that returns results",
                 f"trial {id} cancelled",
-                "Run again with one that is open: its trials are evaluated first.",
+                "Run again with an open executor: the running trials are evaluated first.",
             )
         error = evaluation.future.exception()
         if isinstance(error, KeyboardInterrupt):
@@ -96,15 +102,15 @@ class Borrowed(Pooled):
             if evaluation.attempt < ATTEMPTS:
                 # another callable, or Dask would take the call for the one that was lost
                 future = self.executor.submit(partial(self.objective), evaluation.row)
-                self.running[id] = Evaluation(evaluation.row, future, evaluation.attempt + 1)
+                self.running[id] = RunningEvaluation(evaluation.row, future, evaluation.attempt + 1)
             else:
-                self._answer(id, Answer.raised(error))
+                self._finish(id, EvaluationResult.from_exception(error))
             return
         raise StateError(
-            "an executor that answers",
+            "an executor that returns results",
             f"{type(error).__name__}: {error}",
-            "Run again with a new one: its trials are evaluated first. "
-            "workers=N replaces workers that die.",
+            "Run again with a new executor: the running trials are evaluated first. workers=N "
+            "replaces workers that die.",
         ) from error
 
     def _is_lost(self, future: futures.Future[Any]) -> bool:
@@ -112,6 +118,6 @@ class Borrowed(Pooled):
 
 
 def _killed_workers(error: BaseException | None) -> bool:
-    """Whether this is what Dask says of a call that its workers died under."""
+    """Whether an error is Dask's for a call whose workers died."""
     distributed = sys.modules.get("distributed")
     return distributed is not None and isinstance(error, distributed.KilledWorker)

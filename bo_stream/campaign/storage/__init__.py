@@ -1,1 +1,1 @@
-"""Where the events and snapshots of campaigns are kept: memory, SQLite, PostgreSQL."""
+"""Stores for the events and snapshots of campaigns: memory, SQLite, PostgreSQL."""

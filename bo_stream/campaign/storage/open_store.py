@@ -1,4 +1,4 @@
-"""A store by its URL."""
+"""Opening a store by its URL."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from typing import cast
 
 from bo_stream.campaign.storage.store import MemoryStore, Store
 
-__all__ = ["opened"]
+__all__ = ["open_store"]
 
 
-def opened(store: str | Store | None) -> Store:
-    """The store at a URL; None: in memory. A store is itself.
+def open_store(store: str | Store | None) -> Store:
+    """The store at a URL; a store in memory for None; a store itself.
 
     Raises:
-        ImportError: without the extra that a URL needs.
+        ImportError: without the extra that the URL needs.
     """
     if store is None:
         return MemoryStore()

@@ -1,6 +1,6 @@
-"""A store looked at from aside: what a campaign writes there is gone with the process.
+"""A read-only view of a stored campaign: what is written through it stays in memory.
 
-So a campaign can be asked what it would propose without proposing it.
+A campaign that is opened through it can be asked what it would propose, without proposing it.
 """
 
 from __future__ import annotations
@@ -10,18 +10,18 @@ from typing import Any
 
 from bo_stream.campaign.storage.store import MemoryStore, Snapshot, Store
 
-__all__ = ["Aside"]
+__all__ = ["ReadOnlyStore"]
 
 
-class Aside(MemoryStore):
-    """One campaign of a store as it is now; writes are kept in memory.
+class ReadOnlyStore(MemoryStore):
+    """A campaign of a store as it is now; writes stay in memory.
 
-    Snapshots are read first, since events only become more: those of a campaign that is running
-    never know of less than its snapshots.
+    Snapshots are read before events, so that no snapshot knows of more outcomes than the events,
+    even if another process is running the campaign.
 
     Args:
-        store: Where the campaign is.
-        name: Of the campaign, which must be there.
+        store: The store.
+        name: Name of a campaign in it.
     """
 
     def __init__(self, store: Store, name: str) -> None:
@@ -29,9 +29,9 @@ class Aside(MemoryStore):
         self.durable = store.durable
         self._snapshots = list(store.snapshots(name))
         self.create(name, store.settings(name) or {})
-        with self.writing(name) as turn:
-            for event in store.since(name, 0):
-                turn.append(event)
+        with self.transaction(name) as transaction:
+            for event in store.events_since(name, 0):
+                transaction.append(event)
 
     def newest_snapshot(self, name: str) -> int:
         """Number of the newest snapshot."""
@@ -42,5 +42,5 @@ class Aside(MemoryStore):
         return iter(self._snapshots)
 
     def save_snapshot(self, name: str, about: dict[str, Any], model: bytes) -> int:
-        """Nothing: the surrogate goes on in memory."""
+        """Save nothing."""
         return self.newest_snapshot(name)

@@ -1,4 +1,4 @@
-"""The tables of a store, and the version of their layout."""
+"""Tables of a store in a database, and the version of their layout."""
 
 from __future__ import annotations
 
@@ -24,13 +24,21 @@ from sqlalchemy import (
 
 from bo_stream.errors import StateError
 
-__all__ = ["VERSION", "campaigns", "checksum", "events", "prepare", "prepared", "snapshots"]
+__all__ = [
+    "VERSION",
+    "campaigns",
+    "checksum",
+    "create_tables",
+    "events",
+    "has_tables",
+    "snapshots",
+]
 
 VERSION = 1
-"""Of the layout; a release refuses what a newer one has written."""
+"""Version of the layout; a release refuses stores of newer versions."""
 
-PREPARING = 0x626F5F73
-"""Key of the lock under which PostgreSQL makes the tables once."""
+LOCK = 0x626F5F73
+"""Key of the PostgreSQL lock that is held while tables are created."""
 
 _metadata = MetaData()
 
@@ -47,7 +55,7 @@ events = Table(
     "events",
     _metadata,
     Column("campaign", ForeignKey("campaigns.name"), primary_key=True),
-    Column("number", Integer, primary_key=True, autoincrement=False),  # place in the list, from 1
+    Column("number", Integer, primary_key=True, autoincrement=False),  # from 1
     Column("payload", JSON, nullable=False),
     sqlite_with_rowid=False,
 )
@@ -65,24 +73,24 @@ snapshots = Table(
 
 
 def checksum(number: int, about: dict[str, Any], model: bytes) -> str:
-    """Of a snapshot: SHA-256 of all that is in it."""
+    """SHA-256 of the contents of a snapshot."""
     plain = json.dumps([number, about], sort_keys=True)
     return hashlib.sha256(plain.encode() + b"\0" + model).hexdigest()
 
 
-def prepared(connection: Connection) -> bool:
+def has_tables(connection: Connection) -> bool:
     """Whether a database has the tables.
 
     Raises:
-        StateError: if a newer release made them, or others have taken their names.
+        StateError: if they have a newer version, or if other tables have their names.
     """
     names = set(inspect(connection).get_table_names())
     if _layout.name not in names:
         taken = sorted(names & set(_metadata.tables))
         if taken:
             raise StateError(
-                "a database without tables of these names, or a store of bo_stream",
-                f"one where something else has the tables {', '.join(taken)}",
+                "a store of bo_stream, or a database without tables of these names",
+                f"a database in which another program has the tables {', '.join(taken)}",
                 "Choose another file or database.",
             )
         return False
@@ -91,15 +99,15 @@ def prepared(connection: Connection) -> bool:
         raise StateError(
             f"a store of version {VERSION}",
             f"one of version {version}",
-            "Open it with the release of bo_stream that wrote it, or a newer one.",
+            "Open it with the release of bo_stream that created it, or a newer one.",
         )
     return True
 
 
-def prepare(connection: Connection) -> None:
-    """Make the tables, unless another process has; in a writer's transaction."""
+def create_tables(connection: Connection) -> None:
+    """Create the tables in a writer's transaction, unless another process has."""
     if connection.dialect.name == "postgresql":
-        connection.execute(select(func.pg_advisory_xact_lock(PREPARING)))
-    if not prepared(connection):
+        connection.execute(select(func.pg_advisory_xact_lock(LOCK)))
+    if not has_tables(connection):
         _metadata.create_all(connection)
         connection.execute(insert(_layout).values(version=VERSION))

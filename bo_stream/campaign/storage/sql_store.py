@@ -1,7 +1,7 @@
-"""A store that outlives the process: campaigns in a database, SQLite by default or PostgreSQL.
+"""Campaigns in a database: SQLite or PostgreSQL.
 
-Events are rows that are only ever added. Of the snapshots the two newest are kept, so that the
-room they take does not grow with the number of fits.
+Rows of events are only added. The two newest snapshots are kept, so that their size does not grow
+with the number of fits.
 """
 
 from __future__ import annotations
@@ -11,77 +11,87 @@ import warnings
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Self
+from functools import partial
+from typing import Any
 
 from sqlalchemy import Connection, Engine, bindparam, delete, func, insert, select
 from sqlalchemy.exc import IntegrityError
 
-from bo_stream.campaign.storage.sql_engine import (
-    address,
-    begin_log,
-    connected,
-    exists,
-    explained,
-    writers,
-)
+from bo_stream.campaign.storage import sql_engine
+from bo_stream.campaign.storage.sql_engine import explain_errors, for_writing, may_exist
 from bo_stream.campaign.storage.sql_schema import (
     VERSION,
     campaigns,
     checksum,
+    create_tables,
     events,
-    prepare,
-    prepared,
+    has_tables,
     snapshots,
 )
-from bo_stream.campaign.storage.store import Snapshot, Turn
+from bo_stream.campaign.storage.store import SNAPSHOT_EVERY, Snapshot, Transaction
 from bo_stream.campaign.trials import Event
 from bo_stream.errors import StateError
 
 __all__ = ["Database"]
 
 KEPT = 2
-"""Snapshots kept of a campaign: the newest, and one to fall back on."""
+"""Snapshots kept of a campaign: the newest one, and one in case it is damaged."""
 
 _inherited: list[Engine] = []  # kept, so that no forked child closes its parent's connections
 
-# Statements, built once: building one takes as long as running it.
-_mine = events.c.campaign == bindparam("name")
-SINCE = (select(events.c.payload).where(_mine, events.c.number > bindparam("seen"))).order_by(
-    events.c.number
+# Statements are built once, because building one takes as long as running it.
+_of_campaign = events.c.campaign == bindparam("name")
+EVENTS_SINCE = (
+    select(events.c.payload)
+    .where(_of_campaign, events.c.number > bindparam("count"))
+    .order_by(events.c.number)
 )
-LAST_EVENT = select(func.max(events.c.number)).where(_mine)
+LAST_EVENT = select(func.max(events.c.number)).where(_of_campaign)
 LAST_SNAPSHOT = select(func.max(snapshots.c.number)).where(
     snapshots.c.campaign == bindparam("name")
 )
 NEW_EVENT = insert(events)
-LOCKED = select(campaigns.c.name).where(campaigns.c.name == bindparam("name")).with_for_update()
+LOCK_CAMPAIGN = (
+    select(campaigns.c.name).where(campaigns.c.name == bindparam("name")).with_for_update()
+)
 SETTINGS = select(campaigns.c.settings).where(campaigns.c.name == bindparam("name"))
 
 
 class Database:
-    """Campaigns in a database, by its URL; any number of processes may use it at once.
+    """Campaigns in a database, which any number of processes may use at once.
 
-    It may be pickled, and used after a fork: every process makes connections of its own.
+    It may be pickled and used after a fork: every process makes its own connections.
 
     Args:
-        url: ``sqlite:///oven.db`` (a file, made with the first campaign) or ``postgresql://...``.
+        url: ``sqlite:///oven.db`` (a file, created with the first campaign) or
+            ``postgresql://...``.
+        snapshot_every: Outcomes after which a snapshot is saved even without a fit.
+        timeout: Seconds that a writer waits for the others, in SQLite.
 
     Raises:
-        InputError: for a URL of something else, or of a folder that is not there.
+        InputError: for another kind of URL, or a missing folder.
         ImportError: if the driver is not installed.
         StateError: from every method, if the database cannot be used as a store.
     """
 
     durable = True
 
-    def __init__(self, url: str) -> None:
-        self._url = address(url)
+    def __init__(
+        self,
+        url: str,
+        *,
+        snapshot_every: int = SNAPSHOT_EVERY,
+        timeout: float = sql_engine.TIMEOUT,
+    ) -> None:
+        self._url = sql_engine.parse(url)
+        self.snapshot_every, self._timeout = snapshot_every, timeout
         self._connect()
-        if exists(self._url):
-            self._there()
+        if may_exist(self._url):
+            self._has_tables()
 
-    def __reduce__(self) -> tuple[type[Self], tuple[str]]:
-        return type(self), (self._url.render_as_string(hide_password=False),)
+    def __reduce__(self) -> tuple[Any, ...]:
+        options: dict[str, Any] = {"snapshot_every": self.snapshot_every, "timeout": self._timeout}
+        return partial(type(self), **options), (self._url.render_as_string(hide_password=False),)
 
     def close(self) -> None:
         """Close the connections; they are made again when they are needed."""
@@ -91,51 +101,51 @@ class Database:
     # -- campaigns -------------------------------------------------------------------------------
 
     def create(self, name: str, settings: dict[str, Any]) -> None:
-        """Begin a campaign."""
+        """Create a campaign."""
         taken = StateError("a new name", repr(name), "Choose another name.")
-        if not self._there():
-            with explained(self._url):
-                begin_log(self._engine)
-                with writers(self._engine).begin() as connection:
-                    prepare(connection)
-        with explained(self._url):
+        if not self._has_tables():
+            with explain_errors(self._url):
+                sql_engine.enable_wal(self._engine)
+                with for_writing(self._engine).begin() as connection:
+                    create_tables(connection)
+        with explain_errors(self._url):
             try:
-                with writers(self._engine).begin() as connection:
+                with for_writing(self._engine).begin() as connection:
                     connection.execute(insert(campaigns).values(name=name, settings=settings))
             except IntegrityError as error:
                 raise taken from error
 
     def settings(self, name: str) -> dict[str, Any] | None:
-        """What a campaign was begun with."""
+        """Settings of a campaign."""
         with self._reading() as connection:
             return None if connection is None else connection.scalar(SETTINGS, {"name": name})
 
     def names(self) -> list[str]:
-        """Every campaign."""
+        """Names of all campaigns."""
         query = select(campaigns.c.name).order_by(campaigns.c.name)
         with self._reading() as connection:
             return [] if connection is None else list(connection.scalars(query))
 
     # -- events ----------------------------------------------------------------------------------
 
-    def since(self, name: str, seen: int) -> list[Event]:
-        """Events after the first ``seen`` ones."""
+    def events_since(self, name: str, count: int) -> list[Event]:
+        """Events after the first ``count`` ones."""
         with self._reading() as connection:
-            return [] if connection is None else _since(connection, name, seen)
+            return [] if connection is None else _events_since(connection, name, count)
 
     @contextmanager
-    def writing(self, name: str) -> Iterator[Turn]:
-        """A writer's turn, durable once it has ended."""
-        with self._turn(name) as connection:
-            yield _DatabaseTurn(connection, name)
+    def transaction(self, name: str) -> Iterator[Transaction]:
+        """An exclusive transaction, durable when it has ended."""
+        with self._locked(name) as connection:
+            yield _DatabaseTransaction(connection, name)
 
     # -- snapshots -------------------------------------------------------------------------------
 
     def save_snapshot(self, name: str, about: dict[str, Any], model: bytes) -> int:
-        """Keep a snapshot and the one before it; older ones make room."""
+        """Save a snapshot, and delete all but the one before it."""
         mine = snapshots.c.campaign == name
-        with self._turn(name) as connection:
-            number = _last(connection, name) + 1
+        with self._locked(name) as connection:
+            number = _last_snapshot(connection, name) + 1
             old = delete(snapshots).where(mine, snapshots.c.number <= number - KEPT)
             connection.execute(old)
             row = {
@@ -152,10 +162,10 @@ class Database:
     def newest_snapshot(self, name: str) -> int:
         """Number of the newest snapshot."""
         with self._reading() as connection:
-            return 0 if connection is None else _last(connection, name)
+            return 0 if connection is None else _last_snapshot(connection, name)
 
     def snapshots(self, name: str) -> Iterator[Snapshot]:
-        """Snapshots that are whole, the newest first."""
+        """Undamaged snapshots, the newest first."""
         query = select(snapshots.c.number).where(snapshots.c.campaign == name)
         with self._reading() as connection:
             numbers = [] if connection is None else sorted(connection.scalars(query))
@@ -168,69 +178,70 @@ class Database:
                 yield found
                 continue
             warnings.warn(
-                f"Snapshot {number} of campaign {name!r} {found}. No outcome is lost: an earlier "
-                "snapshot is taken, or the surrogate built anew, and told what came since.",
+                f"Snapshot {number} of campaign {name!r} {found}. No outcome is lost: the "
+                "surrogate is restored from an earlier snapshot or built again from all outcomes.",
                 stacklevel=2,
             )
 
     def _snapshot(self, name: str, number: int) -> Snapshot | str | None:
-        """A snapshot, or what is wrong with it and what to do; None if it is gone."""
+        """A snapshot, or what is wrong with it and the remedy; None if it was deleted."""
         mine = (snapshots.c.campaign == name, snapshots.c.number == number)
         try:
-            with explained(self._url), self._engine.connect() as connection:
+            with explain_errors(self._url), self._engine.connect() as connection:
                 row = connection.execute(select(snapshots).where(*mine)).one_or_none()
-        except (StateError, ValueError):  # pages that cannot be read, or what is no JSON
-            return "cannot be read; look after the disk"
+        except (StateError, ValueError):  # unreadable pages, or invalid JSON
+            return "cannot be read; check the disk"
         if row is None:
             return None
         if row.version != VERSION:
-            return f"is of version {row.version}; take the release that wrote it to use it"
+            return f"has version {row.version}; use the release that saved it"
         if row.checksum != checksum(row.number, row.about, row.model):
-            return "is damaged; look after the disk"
+            return "is damaged; check the disk"
         return Snapshot(row.number, row.about, row.model)
 
     # -- connections -----------------------------------------------------------------------------
 
     def _connect(self) -> None:
-        self._engine, self._process, self._known = connected(self._url), os.getpid(), False
+        self._engine = sql_engine.make(self._url, self._timeout)
+        self._process, self._tables_seen = os.getpid(), False
         self._closing = weakref.finalize(self, _close, self._engine, self._process)
 
-    def _there(self) -> bool:
-        """Whether the tables are there; a database that cannot be a store is refused."""
-        if self._process != os.getpid():  # a fork: these connections are the parent's
+    def _has_tables(self) -> bool:
+        """Whether the tables exist; a database that cannot be a store is refused."""
+        if self._process != os.getpid():  # after a fork, these connections are the parent's
             self.close()
-        if not self._known and exists(self._url):
-            with explained(self._url), self._engine.connect() as connection:
-                self._known = prepared(connection)
-        return self._known
+        if not self._tables_seen and may_exist(self._url):
+            with explain_errors(self._url), self._engine.connect() as connection:
+                self._tables_seen = has_tables(connection)
+        return self._tables_seen
 
     @contextmanager
     def _reading(self) -> Iterator[Connection | None]:
-        """A connection to read by; None while there is no campaign at all."""
-        if not self._there():
+        """A connection for reading; None while there is no campaign at all."""
+        if not self._has_tables():
             yield None
             return
-        with explained(self._url), self._engine.connect() as connection:
+        with explain_errors(self._url), self._engine.connect() as connection:
             yield connection
 
     @contextmanager
-    def _turn(self, name: str) -> Iterator[Connection]:
-        """A transaction of the only writer of a campaign."""
-        missing = StateError("a campaign that was begun", repr(name), "Create it first.")
-        if not self._there():
+    def _locked(self, name: str) -> Iterator[Connection]:
+        """A transaction that locks a campaign."""
+        missing = StateError("an existing campaign", repr(name), "Create it first.")
+        if not self._has_tables():
             raise missing
-        with explained(self._url), writers(self._engine).begin() as connection:
-            if connection.scalar(LOCKED, {"name": name}) is None:
+        with explain_errors(self._url), for_writing(self._engine).begin() as connection:
+            if connection.scalar(LOCK_CAMPAIGN, {"name": name}) is None:
                 raise missing
             yield connection
 
 
-class _DatabaseTurn:
+class _DatabaseTransaction:
     def __init__(self, connection: Connection, name: str) -> None:
         self.connection, self.name = connection, name
 
-    def since(self, seen: int) -> list[Event]:
-        return _since(self.connection, self.name, seen)
+    def events_since(self, count: int) -> list[Event]:
+        return _events_since(self.connection, self.name, count)
 
     def append(self, event: Event) -> None:
         number = (self.connection.scalar(LAST_EVENT, {"name": self.name}) or 0) + 1
@@ -238,16 +249,16 @@ class _DatabaseTurn:
         self.connection.execute(NEW_EVENT, row)
 
 
-def _since(connection: Connection, name: str, seen: int) -> list[Event]:
-    return list(connection.scalars(SINCE, {"name": name, "seen": seen}))
+def _events_since(connection: Connection, name: str, count: int) -> list[Event]:
+    return list(connection.scalars(EVENTS_SINCE, {"name": name, "count": count}))
 
 
-def _last(connection: Connection, name: str) -> int:
+def _last_snapshot(connection: Connection, name: str) -> int:
     return connection.scalar(LAST_SNAPSHOT, {"name": name}) or 0
 
 
 def _close(engine: Engine, process: int) -> None:
-    """Close connections, but for those of a parent."""
+    """Close connections, unless they are a parent process's."""
     if process == os.getpid():
         engine.dispose()
     else:

@@ -1,8 +1,8 @@
-"""Where a campaign's events and snapshots are kept: what a store does, and the one in memory.
+"""The interface of stores, and a store in memory.
 
-A store is a list of events that only grows, one list a campaign, and beside it the newest snapshots
-of the surrogate. Writers take turns: inside `writing` a campaign sees all events there are, so that
-what it checks still holds when it writes.
+A store holds an append-only list of events for each campaign, and the newest snapshots of its
+surrogate. Writers have exclusive transactions, in which a campaign sees all events, so that what it
+has checked still holds when it writes.
 """
 
 from __future__ import annotations
@@ -16,17 +16,21 @@ from typing import Any, Protocol
 from bo_stream.campaign.trials import Event
 from bo_stream.errors import StateError
 
-__all__ = ["MemoryStore", "Snapshot", "Store", "Turn"]
+__all__ = ["SNAPSHOT_EVERY", "MemoryStore", "Snapshot", "Store", "Transaction"]
+
+SNAPSHOT_EVERY = 50
+"""Outcomes after which a snapshot is saved even without a fit; a resumed campaign observes those
+after the newest snapshot again."""
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A surrogate as it was, and what the campaign knew about it.
+    """A saved surrogate.
 
     Attributes:
-        number: Grows with every snapshot of a campaign.
-        about: Plain data.
-        model: What `bo_stream.base.checkpoint.dumps` wrote.
+        number: Number of the snapshot, increasing.
+        about: Counts and scores that belong to it, as plain data.
+        model: The surrogate as `bo_stream.base.checkpoint.dumps` wrote it.
     """
 
     number: int
@@ -34,28 +38,33 @@ class Snapshot:
     model: bytes
 
 
-class Turn(Protocol):
-    """A writer's turn: nobody else writes to this campaign before it ends."""
+class Transaction(Protocol):
+    """An exclusive transaction: no one else writes to this campaign before it ends."""
 
-    def since(self, seen: int) -> list[Event]:
-        """Events after the first ``seen`` ones, in order."""
+    def events_since(self, count: int) -> list[Event]:
+        """Events after the first ``count`` ones, in order."""
         ...
 
     def append(self, event: Event) -> None:
-        """Add an event; it is durable once the turn has ended without an error."""
+        """Add an event; it is durable when the transaction has ended without an error."""
         ...
 
 
 class Store(Protocol):
-    """What a campaign asks of a store."""
+    """What a campaign needs of a store."""
 
     @property
     def durable(self) -> bool:
         """Whether it outlives the process."""
         ...
 
+    @property
+    def snapshot_every(self) -> int:
+        """Outcomes after which a snapshot is saved even without a fit."""
+        ...
+
     def create(self, name: str, settings: dict[str, Any]) -> None:
-        """Begin a campaign.
+        """Create a campaign.
 
         Raises:
             StateError: if there is one of this name.
@@ -63,23 +72,23 @@ class Store(Protocol):
         ...
 
     def settings(self, name: str) -> dict[str, Any] | None:
-        """What a campaign was begun with; None if there is none of this name."""
+        """Settings of a campaign; None if there is none of this name."""
         ...
 
     def names(self) -> list[str]:
-        """Every campaign."""
+        """Names of all campaigns."""
         ...
 
-    def since(self, name: str, seen: int) -> list[Event]:
-        """Events of a campaign after the first ``seen`` ones, in order."""
+    def events_since(self, name: str, count: int) -> list[Event]:
+        """Events of a campaign after the first ``count`` ones, in order."""
         ...
 
-    def writing(self, name: str) -> AbstractContextManager[Turn]:
-        """A writer's turn; what it appended is kept whole, or not at all if it raises."""
+    def transaction(self, name: str) -> AbstractContextManager[Transaction]:
+        """A transaction, of which all events are kept, or none if it raises."""
         ...
 
     def save_snapshot(self, name: str, about: dict[str, Any], model: bytes) -> int:
-        """Keep a snapshot beside the one before it; returns its number."""
+        """Save a snapshot in addition to the one before it; returns its number."""
         ...
 
     def newest_snapshot(self, name: str) -> int:
@@ -87,65 +96,66 @@ class Store(Protocol):
         ...
 
     def snapshots(self, name: str) -> Iterator[Snapshot]:
-        """Snapshots, the newest first; those that are damaged are passed over with a warning."""
+        """Undamaged snapshots, the newest first."""
         ...
 
 
 class MemoryStore:
-    """Events in a list, gone with the process; no snapshots, which nobody could come back to."""
+    """Events in a list that ends with the process, without snapshots."""
 
     durable = False
+    snapshot_every = SNAPSHOT_EVERY
 
     def __init__(self) -> None:
         self._campaigns: dict[str, tuple[dict[str, Any], list[Event]]] = {}
         self._lock = threading.RLock()
 
     def create(self, name: str, settings: dict[str, Any]) -> None:
-        """Begin a campaign."""
+        """Create a campaign."""
         if name in self._campaigns:
             raise StateError("a new name", repr(name), "Choose another name.")
         self._campaigns[name] = (settings, [])
 
     def settings(self, name: str) -> dict[str, Any] | None:
-        """What a campaign was begun with."""
+        """Settings of a campaign."""
         found = self._campaigns.get(name)
         return None if found is None else found[0]
 
     def names(self) -> list[str]:
-        """Every campaign."""
+        """Names of all campaigns."""
         return list(self._campaigns)
 
-    def since(self, name: str, seen: int) -> list[Event]:
-        """Events after the first ``seen`` ones."""
-        return self._campaigns[name][1][seen:]
+    def events_since(self, name: str, count: int) -> list[Event]:
+        """Events after the first ``count`` ones."""
+        return self._campaigns[name][1][count:]
 
     @contextmanager
-    def writing(self, name: str) -> Iterator[Turn]:
-        """A writer's turn."""
+    def transaction(self, name: str) -> Iterator[Transaction]:
+        """An exclusive transaction."""
         with self._lock:
-            turn = _MemoryTurn(self._campaigns[name][1])
-            yield turn
-            self._campaigns[name][1].extend(turn.new)
+            transaction = _MemoryTransaction(self._campaigns[name][1])
+            yield transaction
+            self._campaigns[name][1].extend(transaction.new)
 
     def save_snapshot(self, name: str, about: dict[str, Any], model: bytes) -> int:
-        """Nothing."""
+        """Save nothing."""
         return 0
 
     def newest_snapshot(self, name: str) -> int:
-        """None."""
+        """Zero: there is none."""
         return 0
 
     def snapshots(self, name: str) -> Iterator[Snapshot]:
-        """None."""
+        """No snapshots."""
         return iter(())
 
 
-class _MemoryTurn:
+class _MemoryTransaction:
     def __init__(self, events: list[Event]) -> None:
         self.events, self.new = events, list[Event]()
 
-    def since(self, seen: int) -> list[Event]:
-        return self.events[seen:]
+    def events_since(self, count: int) -> list[Event]:
+        return self.events[count:]
 
     def append(self, event: Event) -> None:
         self.new.append(event)

@@ -1,5 +1,6 @@
-"""Reports: one page of HTML about a campaign or a study, with all that it needs inside.
+"""Reports: a self-contained page of HTML about a campaign or a study.
 
-`page` puts a page together, `figures` and `tables` say what stands on it; `runs` reads the results
-of a study, `study` and `campaign` say what each of the two pages shows.
+`page` assembles a page of `figures` and `tables`; `campaign` and `study` define the two pages.
+`model` draws the surrogate of a campaign, `runs` reads the results of a study, and `paired`
+compares its methods.
 """

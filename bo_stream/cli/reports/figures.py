@@ -1,7 +1,6 @@
-"""Figures of a page: what plotly draws, a caption, words for those who do not see it, numbers.
+"""Figures of a page: a drawing by plotly with a caption, a text alternative and a table.
 
-Colours are names of the page's own (``@c0``, ``@c0/0.2``), which become those of a light or a dark
-page where it is read.
+Colours are names (``@c0``, ``@c0/0.2``) that the page replaces by those of its light or dark theme.
 """
 
 from __future__ import annotations
@@ -25,28 +24,28 @@ COLOURS = 8
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash")
 STROKES = ("", "7 4", "2 3", "7 3 2 3", "12 4")
 MOST, LEAST, IN_ALL = 200, 20, 2400
-"""Points of a curve that are kept at most and at least, and about how many of all curves
-together: a screen shows no more, and pages stay small."""
+"""Maximum and minimum number of points per curve, and approximate number of all curves together,
+which keep pages small."""
 ROWS = 5
-"""Rows that a curve has among the numbers below its figure."""
+"""Rows of a curve in the table below its figure."""
 
 Trace = dict[str, Any]
 
 
 def colour(k: int) -> str:
-    """The page's name of the k-th colour."""
+    """Name of the k-th colour."""
     return f"@c{k % COLOURS}"
 
 
 def dash(k: int) -> str:
-    """The k-th kind of line; colour and kind together do not come back before the 40th."""
+    """The k-th line style; colour and style together repeat after 40 curves."""
     return DASHES[k % len(DASHES)]
 
 
 def plain(values: Iterable[float]) -> list[float | None]:
-    """Numbers for a figure, to a ten-thousandth of their range; None for what is not finite.
+    """Numbers rounded to a ten-thousandth of their range; None for those that are not finite.
 
-    That takes five digits, and more where values are far from zero beside their range.
+    These are five digits, or more if the values are large compared with their range.
     """
     v = np.asarray(list(values), dtype=np.float64)
     good = v[np.isfinite(v)]
@@ -61,13 +60,13 @@ class Figure:
 
     Attributes:
         title: Its caption.
-        traces: Of plotly, as plain data; those that a legend hides have a ``legendgroup``.
-        x: Title and other settings of the axis.
-        y: Likewise.
+        traces: Traces of plotly as plain data; those that a legend can hide have a ``legendgroup``.
+        x: Title and other settings of the x axis.
+        y: Title and other settings of the y axis.
         note: A line below the caption.
-        numbers: What it shows, or some of it, as a table.
-        layout: Further settings.
-        rows: How many lines of text stand along its y axis; 0: as high as any figure.
+        numbers: A table of the values shown, or of some of them.
+        layout: Further settings of the layout.
+        rows: Number of text labels along the y axis; 0: the default height.
     """
 
     title: str
@@ -83,18 +82,18 @@ class Figure:
         """The figure as HTML.
 
         Args:
-            name: By which the page finds it.
-            about: Where it stands, to tell figures of one caption apart.
+            name: Its id in the page.
+            about: Its context, which distinguishes figures with the same caption.
         """
         axes = {"xaxis": _safe(self.x), "yaxis": _safe(self.y)}
         data = {"traces": [_safe(t) for t in self.traces], "layout": {**self.layout, **axes}}
         text = json.dumps(data, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
-        said = f"{about}: {self.title}" if about else self.title
-        alt = f"{said}. {self.y.get('title', '')} against {self.x.get('title', '')}. {self.note}"
+        title = f"{about}: {self.title}" if about else self.title
+        alt = f"{title}. {self.y.get('title', '')} against {self.x.get('title', '')}. {self.note}"
         note = f"<small>{escape(self.note)}</small>" if self.note else ""
         more = ""
         if self.numbers is not None and len(self.numbers):
-            more = f"<details><summary>Numbers</summary>{table(said, self.numbers)}</details>"
+            more = f"<details><summary>Numbers</summary>{table(title, self.numbers)}</details>"
         high = f' style="height:{4 + max(1.5 * self.rows, 8):g}rem"' if self.rows else ""
         return (
             f"<figure><figcaption>{escape(self.title)}{note}</figcaption>"
@@ -104,22 +103,22 @@ class Figure:
         )
 
 
-def _safe(said: Mapping[str, Any]) -> dict[str, Any]:
-    """Texts in which plotly finds no markup: names come from users."""
+def _safe(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings whose texts are escaped, since plotly renders markup and users choose names."""
     return {
         key: escape(value, quote=False) if key in ("title", "name") else value
-        for key, value in said.items()
+        for key, value in settings.items()
     }
 
 
 class Panels:
-    """Figures side by side, numbered through the page, with one legend for all of a group.
+    """Groups of figures, each with a common legend, with ids that are unique in the page.
 
     Args:
-        curves: How many curves the page has to show.
+        curves: Number of curves in the page.
 
     Attributes:
-        most: Points of each curve that are kept, so that a page stays small.
+        most: Maximum number of points per curve.
     """
 
     def __init__(self, curves: int = 1) -> None:
@@ -132,9 +131,9 @@ class Panels:
         """A group of figures as HTML.
 
         Args:
-            figures: Of the group; None is left out.
-            labels: Of its curves, the k-th of which has the legend group ``k``.
-            about: What the group is about.
+            figures: Its figures; None is left out.
+            labels: Labels of its curves; the k-th has the legend group ``k``.
+            about: Context of the group.
         """
         shown = [figure for figure in figures if figure is not None and figure.traces]
         if not shown:
@@ -159,11 +158,11 @@ def _legend(group: str, labels: Sequence[str]) -> str:
 
 @dataclass(frozen=True)
 class Curve:
-    """Runs of one label as a median with quartiles, step by step.
+    """Median and quartiles of several runs, step by step.
 
     Attributes:
-        label: Of the runs.
-        seeds: How many runs there are.
+        label: Label of the runs.
+        seeds: Number of runs.
         frame: Columns ``x``, ``median``, ``low``, ``high``.
     """
 
@@ -173,9 +172,9 @@ class Curve:
 
     @classmethod
     def of(cls, label: str, tables: Sequence[pd.DataFrame], x: str, y: str) -> Curve | None:
-        """The curve of some runs; None where they have no finite value.
+        """The curve of several runs; None if they have no finite value.
 
-        Seeds are matched by step; where ``x`` is a time, its median over the seeds is taken.
+        Runs are matched by step. At every step, x is its median over the runs.
         """
         kept = [t[list(dict.fromkeys(("step", x, y)))] for t in tables if {x, y} <= set(t.columns)]
         if not kept:
@@ -188,7 +187,7 @@ class Curve:
         return cls(label, len(kept), pd.DataFrame({"x": steps[x].median(), **quartiles}))
 
     def thinned(self, most: int) -> pd.DataFrame:
-        """Some of its points, first and last among them, evenly spread."""
+        """At most so many of its points, evenly spread and including the first and the last."""
         chosen = np.linspace(0, len(self.frame) - 1, min(most, len(self.frame))).round().astype(int)
         return self.frame.iloc[np.unique(chosen)]
 
@@ -202,11 +201,11 @@ def band(
     """A curve and the band between its quartiles.
 
     Args:
-        curve: What is drawn.
-        k: Its number, which says how it looks.
-        least: Smaller values are drawn here, for logarithmic axes.
-        steps: Whether values hold until the next one.
-        most: Points that are kept.
+        curve: The curve.
+        k: Its number, which determines its colour and line style.
+        least: Lower bound of the values drawn, for logarithmic axes.
+        steps: Whether a value holds until the next one.
+        most: Maximum number of points.
     """
     points = curve.thinned(most)
     points = points.assign(**{name: points[name].clip(lower=least) for name in _QUARTILES})
@@ -233,7 +232,7 @@ def band(
 
 
 def numbers(curves: Iterable[Curve], x: str) -> pd.DataFrame:
-    """Some values of each curve, as a table."""
+    """A table of some values of each curve."""
     parts = [
         curve.thinned(ROWS).assign(curve=curve.label)[["curve", "x", "median", "low", "high"]]
         for curve in curves

@@ -1,4 +1,4 @@
-"""A campaign's model drawn: along each input through a point, and as maps of two inputs."""
+"""Figures of a campaign's model: slices along each input, and maps over two inputs."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pandas as pd
 
 from bo_stream.campaign.campaign import Campaign
 from bo_stream.campaign.space import Box, Pool, Space
+from bo_stream.cli.reports.campaign_data import bounds, fills_grid, is_log, label
 from bo_stream.cli.reports.figures import Figure, plain
-from bo_stream.cli.reports.inputs import bounds, is_log, label
 
 __all__ = ["maps", "slices"]
 
@@ -18,50 +18,43 @@ FINE = 101
 """Points along a slice."""
 GRID = 41
 """Points along each side of the map of a box."""
-PLACES, DOTS = 20_000, 1000
-"""Places of a pool that a map shows, and outcomes beside a slice, so that pages stay small."""
-FULL = 0.25
-"""Share of a regular grid that has to be filled for places to be drawn as its cells."""
 
 
 def slices(
-    campaign: Campaign, centre: pd.Series[Any], told: pd.DataFrame, outcome: str
+    campaign: Campaign, centre: pd.Series[Any], told: pd.DataFrame, outcome: str, most: int
 ) -> list[Figure]:
-    """The prediction along each input, the others held where a trial has them.
+    """The prediction along each input, with the other inputs held at those of a trial.
 
     Args:
-        campaign: With a surrogate.
+        campaign: A campaign with a surrogate.
         centre: The trial.
         told: Trials with outcomes.
-        outcome: What is measured.
+        outcome: Name of the outcome.
+        most: Maximum number of outcomes beside a slice.
     """
     names = list(campaign.space.names)
-    figures, near = [], told.tail(DOTS)
-    dots = "all outcomes" if len(near) == len(told) else f"the last {DOTS} outcomes"
+    figures, latest = [], told.tail(most)
+    dots = "all outcomes" if len(latest) == len(told) else f"the last {most} outcomes"
     for name, (low, high) in bounds(campaign.space).items():
         log = is_log(campaign.space, name)
         x = (np.geomspace if log else np.linspace)(low, high, FINE).clip(low, high)
         frame = pd.DataFrame({n: np.full(FINE, float(centre[n])) for n in names} | {name: x})
-        said = campaign.predict(frame)
-        mean, sd = said["mean"], said["sd"]
+        prediction = campaign.predict(frame)
+        mean, sd = prediction["mean"], prediction["sd"]
         line = {"type": "scatter", "mode": "lines", "x": plain(x)}
-        none = {"width": 0}
-        edge = {**line, "line": none, "hoverinfo": "skip", "name": ""}
-        points = {"type": "scatter", "mode": "markers"}
+        edge = {**line, "line": {"width": 0}, "hoverinfo": "skip", "name": ""}
         traces = [
             {**edge, "y": plain(mean - 2.0 * sd)},
             {**edge, "y": plain(mean + 2.0 * sd), "fill": "tonexty", "fillcolor": "@c0/0.2"},
             {**line, "y": plain(mean), "name": "mean", "line": {"color": "@c0", "width": 2}},
-            _marks(
-                points, plain(near[name]), plain(near["y"]), "outcome", "circle", "@soft/0.6", 5
-            ),
-            _marks(points, plain([centre[name]]), plain([centre["y"]]), "here", "star", "@c1", 13),
+            _markers(latest[[name, "y"]], "outcome", "circle", "@soft/0.6", 5),
+            _markers(centre[[name, "y"]].to_frame().T, "here", "star", "@c1", 13),
         ]
-        words = ["mean", "standard deviation"]
-        table = said.set_axis(words, axis=1).assign(**{name: x})[[name, *words]].iloc[::25]
-        axis = {"title": label(campaign.space, name), **({"type": "log"} if log else {})}
-        note = f"Mean and two standard deviations; dots: {dots}; star: the point itself."
-        figures.append(Figure(f"Along {name}", traces, axis, {"title": outcome}, note, table))
+        columns = ["mean", "standard deviation"]
+        table = prediction.set_axis(columns, axis=1).assign(**{name: x})[[name, *columns]]
+        note = f"Mean and two standard deviations; dots: {dots}; star: the trial itself."
+        axes = _axis(campaign.space, name), {"title": outcome}
+        figures.append(Figure(f"Along {name}", traces, *axes, note, table.iloc[::25]))
     return figures
 
 
@@ -69,56 +62,46 @@ def maps(
     campaign: Campaign,
     centre: pd.Series[Any],
     told: pd.DataFrame,
-    asked: pd.DataFrame,
+    running: pd.DataFrame,
     following: pd.DataFrame | str,
     outcome: str,
+    most: int,
 ) -> list[Figure]:
     """Mean and standard deviation over two inputs; none for another number of inputs.
 
     Args:
-        campaign: With a surrogate.
+        campaign: A campaign with a surrogate.
         centre: The trial that is marked.
         told: Trials with outcomes.
-        asked: Trials under way.
+        running: Running trials.
         following: The next trial, or why there is none.
-        outcome: What is measured.
+        outcome: Name of the outcome.
+        most: Maximum number of places on a map of a pool.
     """
     space = campaign.space
     if space.dim != 2:
         return []
-    first, second = space.names
-    frame = _places(space)
-    every = -(-len(frame) // PLACES)
-    frame = frame.iloc[::every]
-    said = campaign.predict(frame)
-    cells = isinstance(space, Box) or (every == 1 and _regular(frame))
-    points = {"type": "scatter", "mode": "markers"}
-    marks = [
-        _marks(points, plain(told[first]), plain(told[second]), "measured", "circle", "white", 6)
-    ]
-    marks[0]["marker"]["line"] = {"color": "black", "width": 1}
+    names = list(space.names)
+    places = _places(space)
+    every = -(-len(places) // most)
+    places = places.iloc[::every]
+    prediction = campaign.predict(places)
+    cells = isinstance(space, Box) or (every == 1 and fills_grid(places.to_numpy()))
+    black, white = {"color": "black", "width": 1}, {"color": "white", "width": 2}
+    marks = [_markers(told[names], "measured", "circle", "white", 6, black)]
+    best = ""
     if campaign.goal != "learn":
-        here = plain([centre[first]]), plain([centre[second]])
-        marks.append(_marks(points, *here, "best", "star", "white", 14))
-        marks[-1]["marker"]["line"] = {"color": "black", "width": 1}
-    if len(asked):
-        going = plain(asked[first]), plain(asked[second])
-        marks.append(_marks(points, *going, "under way", "diamond-open", "white", 10))
-        marks[-1]["marker"]["line"] = {"color": "white", "width": 2}
+        best = "star: the best; "
+        marks.append(_markers(centre[names].to_frame().T, "best", "star", "white", 14, black))
+    if len(running):
+        marks.append(_markers(running[names], "running", "diamond-open", "white", 10, white))
     if not isinstance(following, str):
-        x, y = plain(following[first]), plain(following[second])
-        marks.append(_marks(points, x, y, "next", "diamond", "#ff5a5f", 11))
-        marks[-1]["marker"]["line"] = {"color": "white", "width": 1.5}
-    axes = (
-        {"title": label(space, name), **({"type": "log"} if is_log(space, name) else {})}
-        for name in (first, second)
-    )
-    x_axis, y_axis = axes
-    best = "" if campaign.goal == "learn" else "star: the best; "
-    note = f"White dots: measured; {best}open diamonds: under way; red diamond: the next trial."
+        marks.append(_markers(following[names], "next", "diamond", "#ff5a5f", 11, white))
+    note = f"White dots: measured; {best}open diamonds: running; red diamond: the next trial."
     note += f" One in {every} places is drawn." if every > 1 else ""
+    x, y = (_axis(space, name) for name in names)
     return [
-        Figure(title, [_filled(frame, said[column], scale, cells), *marks], x_axis, y_axis, note)
+        Figure(title, [_filled(places, prediction[column], scale, cells), *marks], x, y, note)
         for column, title, scale in (
             ("mean", f"Predicted mean of {outcome}", "Viridis"),
             ("sd", "Standard deviation of the prediction", "Cividis"),
@@ -126,10 +109,14 @@ def maps(
     ]
 
 
+def _axis(space: Space, name: str) -> dict[str, Any]:
+    return {"title": label(space, name), **({"type": "log"} if is_log(space, name) else {})}
+
+
 def _filled(
     frame: pd.DataFrame, values: pd.Series[float], scale: str, cells: bool
 ) -> dict[str, Any]:
-    """Values as cells or, where places are scattered, as squares."""
+    """Values as cells, or as squares if the places do not fill a grid."""
     x, y = (plain(frame[name]) for name in frame)
     bar = {"thickness": 12, "outlinewidth": 0}
     if cells:
@@ -142,7 +129,7 @@ def _filled(
 
 
 def _places(space: Space) -> pd.DataFrame:
-    """Where a map is drawn: the places of a pool, or a grid over a box."""
+    """The places of a pool, or a grid over a box."""
     if isinstance(space, Pool):
         return pd.DataFrame(space.place_values, columns=list(space.names))
     sides = [
@@ -153,13 +140,16 @@ def _places(space: Space) -> pd.DataFrame:
     return pd.DataFrame(corners, columns=list(space.names))
 
 
-def _regular(frame: pd.DataFrame) -> bool:
-    xs, ys = (frame[name].nunique() for name in frame)
-    return len(frame) >= FULL * xs * ys and min(xs, ys) > 1
-
-
-def _marks(
-    trace: dict[str, Any], x: list[Any], y: list[Any], name: str, symbol: str, color: str, size: int
+def _markers(
+    points: pd.DataFrame,
+    name: str,
+    symbol: str,
+    color: str,
+    size: int,
+    line: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
-    marker = {"symbol": symbol, "color": color, "size": size}
-    return {**trace, "x": x, "y": y, "name": name, "marker": marker}
+    """A trace of the points in a frame's two columns."""
+    marker = {"symbol": symbol, "color": color, "size": size, **({"line": line} if line else {})}
+    x, y = (plain(points[column].astype(float)) for column in points)
+    trace = {"type": "scatter", "mode": "markers", "name": name}
+    return {**trace, "x": x, "y": y, "marker": marker}

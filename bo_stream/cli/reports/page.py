@@ -1,7 +1,7 @@
-"""A page: sections of HTML in one file, which asks the network for nothing.
+"""A page: sections of HTML in one file that needs no network.
 
-The drawing library comes with the page, compressed (two megabytes instead of nearly five), and the
-browser unpacks it. What the page may load is said in its head, and that is nothing at all.
+The drawing library is part of the page, compressed to two of its nearly five megabytes, and
+unpacked by the browser. A content security policy forbids the page to load anything else.
 """
 
 from __future__ import annotations
@@ -13,34 +13,34 @@ from dataclasses import dataclass
 from html import escape
 from importlib.resources import files
 
-__all__ = ["Section", "page"]
+__all__ = ["PageSection", "page"]
 
 
 @dataclass(frozen=True)
-class Section:
-    """A part of a page with a heading.
+class PageSection:
+    """A section of a page.
 
     Attributes:
-        title: The heading.
-        body: HTML; its own headings begin at ``h3``.
+        title: Its heading.
+        body: HTML, with headings from ``h3`` on.
     """
 
     title: str
     body: str
 
 
-def page(title: str, about: str, sections: Iterable[Section]) -> str:
+def page(title: str, about: str, sections: Iterable[PageSection]) -> str:
     """The HTML of a page.
 
     Args:
-        title: Of the page, plain text.
-        about: One line below it, plain text.
-        sections: What is on it; those without a body are left out.
+        title: Title of the page, as plain text.
+        about: A line below the title, as plain text.
+        sections: Its sections; those without a body are left out.
 
     Raises:
         ImportError: without plotly.
     """
-    from plotly.offline import get_plotlyjs  # here: it is an extra
+    from plotly.offline import get_plotlyjs  # not at the top: it is an extra
 
     kept = [section for section in sections if section.body]
     links = "".join(f'<li><a href="#s{i}">{escape(s.title)}</a></li>' for i, s in enumerate(kept))
@@ -67,8 +67,8 @@ def page(title: str, about: str, sections: Iterable[Section]) -> str:
 <main id="content" tabindex="-1">
 <noscript><p>Figures need JavaScript; tables do not.</p></noscript>
 {bodies}</main>
-<footer><p>Written by bo_stream. Figures are drawn by plotly.js (MIT licence, Plotly, Inc.), which
-is part of this file.</p></footer>
+<footer><p>Made by bo_stream. Figures are drawn by plotly.js (MIT licence, Plotly, Inc.), which is
+part of this file.</p></footer>
 <script type="application/gzip" id="plotly">{packed}</script>
 <script>{script}</script>
 </body>
@@ -79,7 +79,7 @@ is part of this file.</p></footer>
 _ALLOWED = (
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data: blob:"
 )
-"""What browsers may load: what is in the page."""
+"""Content security policy: nothing but the page itself."""
 
 
 def _part(name: str) -> str:

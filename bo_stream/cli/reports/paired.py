@@ -1,4 +1,4 @@
-"""Methods compared in pairs of runs with one seed, with bootstrap intervals."""
+"""Paired comparisons of methods on the same seeds, with bootstrap intervals."""
 
 from __future__ import annotations
 
@@ -10,28 +10,27 @@ import numpy as np
 import pandas as pd
 
 from bo_stream.cli.reports.figures import Figure, colour, plain
-from bo_stream.cli.reports.runs import Run
+from bo_stream.cli.reports.runs import StudyRun
 from bo_stream.scores import ends_in_common, paired_bootstrap
 
 __all__ = ["difference_figure", "differences"]
 
 MANY = 6
-"""More methods than these are compared with the best of them, and not each with each."""
+"""Maximum number of methods that are compared with each other; more are compared with the best."""
 LEAST = 1e-6
-"""Scores below this are counted as this: their logarithms say nothing."""
+"""Lower bound of scores, whose logarithms are meaningless below it."""
 
 
-def differences(runs: Sequence[Run], score: str) -> pd.DataFrame:
-    """The first's log score less the second's, a row a pair of labels.
+def differences(runs: Sequence[StudyRun], score: str) -> pd.DataFrame:
+    """Differences of the log scores of two methods, one row per pair of methods.
 
-    Each with each or, of more than six, each with the one whose last scores are best.
-
-    Medians over the seeds that both have, of means over the last tenth of the steps that both have
-    reached, with a bootstrap interval (95 %) where there are three seeds.
+    All pairs are compared or, with more than six methods, each with the one whose last scores are
+    best. A difference is the median over their common seeds of means over the last tenth of their
+    common steps, with a bootstrap interval (95 %) if there are at least three seeds.
 
     Args:
-        runs: Of one task.
-        score: A column of their tables that is better when smaller.
+        runs: Runs of one task.
+        score: Column of a score that is better when smaller.
     """
     logs: dict[str, dict[int, pd.Series]] = {}
     for run in runs:
@@ -49,7 +48,7 @@ def differences(runs: Sequence[Run], score: str) -> pd.DataFrame:
 
 
 def difference_figure(frame: pd.DataFrame, title: str) -> Figure | None:
-    """Intervals of differences, a line a pair."""
+    """Intervals of differences, one line per pair."""
     if not len(frame):
         return None
     middle, low, high = (frame[name] for name in ("median", "low", "high"))
@@ -76,7 +75,7 @@ def difference_figure(frame: pd.DataFrame, title: str) -> Figure | None:
         [points],
         {"title": "difference of natural logarithms"},
         {"title": "", "autorange": "reversed", "dtick": 1},
-        "Left of zero the first is better; lines are 95 % bootstrap intervals.",
+        "Left of zero, the first method is better. Lines are 95 % bootstrap intervals.",
         layout={"shapes": [zero]},
         rows=len(frame),
     )

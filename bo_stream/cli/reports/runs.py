@@ -1,4 +1,4 @@
-"""The results of a study as it left them in a folder: a CSV a run, a JSON beside it, summaries."""
+"""Reading the results of a study: a CSV per run, a JSON beside it, and summaries."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ import pandas as pd
 
 from bo_stream.errors import InputError
 
-__all__ = ["Results", "Run", "results", "words"]
+__all__ = ["StudyResults", "StudyRun", "describe", "read_results"]
 
 TASK = ("problem", "cells", "observation", "kernel")
-"""What a JSON says about the task; runs of different tasks stand apart."""
+"""Keys of a JSON that describe the task; runs of different tasks are shown separately."""
 METHOD = ("surrogate", "policy")
 FEW = 300
-"""Rows up to which a CSV that is no run is shown."""
+"""Maximum number of rows of a CSV that is shown as a summary."""
 
 
 @dataclass(frozen=True)
-class Run:
-    """One run.
+class StudyRun:
+    """One run of a study.
 
     Attributes:
-        label: Of its method.
-        seed: Its number among the runs of the method.
-        task: What it was run on, in words; empty if nothing says so.
-        table: A row a step.
+        label: Name of its method.
+        seed: Number of the run among those of its method.
+        task: Description of its task; empty if unknown.
+        table: Its table, one row per step.
         about: Its JSON; empty if there is none.
     """
 
@@ -42,30 +42,30 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Results:
-    """A folder of results.
+class StudyResults:
+    """The results in a folder.
 
     Attributes:
-        runs: By task, label and seed.
-        summaries: Tables that are no runs, by the names of their files.
+        runs: Runs, sorted by task, label and seed.
+        summaries: Other tables, by the names of their files.
     """
 
-    runs: list[Run]
+    runs: list[StudyRun]
     summaries: dict[str, pd.DataFrame]
 
     @property
     def tasks(self) -> list[str]:
-        """Every task once."""
+        """All tasks."""
         return list(dict.fromkeys(run.task for run in self.runs))
 
 
-def results(folder: Path) -> Results:
+def read_results(folder: Path) -> StudyResults:
     """The results in a folder.
 
     A run is a file ``<label>_<seed>.csv`` with a column ``step``.
 
     Raises:
-        InputError: if there is no run, or a file that is no CSV.
+        InputError: if there is no run, or an invalid CSV.
     """
     runs, summaries = [], {}
     for path in sorted(folder.glob("*.csv")):
@@ -78,19 +78,19 @@ def results(folder: Path) -> Results:
     if not runs:
         inner = sorted({p.parent.relative_to(folder).as_posix() for p in folder.glob("*/**/*.csv")})
         raise InputError(
-            "a folder with runs, files like wiski_0.csv with a column step",
+            "a folder with runs: files like wiski_0.csv with a column step",
             f"none in {folder}",
             f"Name one of its folders: {', '.join(inner[:5])}." if inner else "Correct the path.",
         )
-    return Results(_told_apart(runs), summaries)
+    return StudyResults(_distinguish(runs), summaries)
 
 
-def words(said: Any) -> str:
-    """A choice in a JSON, a name or a mapping of name and options, in words."""
-    if not isinstance(said, Mapping):
-        return str(said)
-    rest = (f"{key} {words(value)}" for key, value in said.items() if key != "name")
-    return ", ".join([*([str(said["name"])] if "name" in said else []), *rest])
+def describe(choice: Any) -> str:
+    """A name, or a mapping of name and options, as text."""
+    if not isinstance(choice, Mapping):
+        return str(choice)
+    rest = (f"{key} {describe(value)}" for key, value in choice.items() if key != "name")
+    return ", ".join([*([str(choice["name"])] if "name" in choice else []), *rest])
 
 
 def _read(path: Path) -> pd.DataFrame:
@@ -98,32 +98,32 @@ def _read(path: Path) -> pd.DataFrame:
         return pd.read_csv(path)
     except ValueError as error:
         raise InputError(
-            "tables in CSV", f"{path}: {error}", "Take the file out of the folder."
+            "a table in CSV", f"{path}: {error}", "Remove the file from the folder."
         ) from error
 
 
-def _run(path: Path, table: pd.DataFrame) -> Run:
+def _run(path: Path, table: pd.DataFrame) -> StudyRun:
     stem, _, seed = path.stem.rpartition("_")
     beside = path.with_suffix(".json")
     try:
         about = json.loads(beside.read_text(encoding="utf-8")) if beside.is_file() else {}
     except ValueError as error:
-        raise InputError("JSON", f"{beside}: {error}", "Take the file away.") from error
-    said = [words(about[key]) for key in METHOD if isinstance(about.get(key), str)]
-    label = str(about.get("label") or ", ".join(said) or stem)
-    task = "; ".join(words(about[key]) for key in TASK if about.get(key))
-    return Run(label, int(seed), task, table.sort_values("step"), about)
+        raise InputError("JSON", f"{beside}: {error}", "Remove the file.") from error
+    method = [describe(about[key]) for key in METHOD if isinstance(about.get(key), str)]
+    label = str(about.get("label") or ", ".join(method) or stem)
+    task = "; ".join(describe(about[key]) for key in TASK if about.get(key))
+    return StudyRun(label, int(seed), task, table.sort_values("step"), about)
 
 
-def _told_apart(runs: list[Run]) -> list[Run]:
-    """Runs whose labels say their acquisition function where a task has several."""
+def _distinguish(runs: list[StudyRun]) -> list[StudyRun]:
+    """Add the acquisition function to labels where a task has several."""
     rules: dict[str, set[str]] = {}
     for run in runs:
-        rules.setdefault(run.task, set()).add(words(run.about.get("acquisition", "")))
-    told = [
-        replace(run, label=f"{run.label}, {words(run.about['acquisition'])}")
+        rules.setdefault(run.task, set()).add(describe(run.about.get("acquisition", "")))
+    named = [
+        replace(run, label=f"{run.label}, {describe(run.about['acquisition'])}")
         if len(rules[run.task]) > 1 and "acquisition" in run.about
         else run
         for run in runs
     ]
-    return sorted(told, key=lambda run: (run.task, run.label, run.seed))
+    return sorted(named, key=lambda run: (run.task, run.label, run.seed))

@@ -1,8 +1,9 @@
-"""Tables of a page."""
+"""Tables of a page as HTML."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from html import escape
 from typing import Any
 
@@ -15,7 +16,7 @@ DIGITS = 4
 
 
 def number(value: Any, digits: int = DIGITS) -> str:
-    """A value in few characters; nothing for one that is missing."""
+    """A value as text; empty if it is missing."""
     if value is None or value is pd.NA or value is pd.NaT:
         return ""
     if isinstance(value, float | np.floating):
@@ -24,12 +25,12 @@ def number(value: Any, digits: int = DIGITS) -> str:
 
 
 def table(caption: str, frame: pd.DataFrame, digits: int = DIGITS) -> str:
-    """A frame as HTML; its first column names the rows.
+    """A frame as HTML, whose first column has the row headings.
 
     Args:
-        caption: What it shows.
-        frame: Its index is left out.
-        digits: Of its numbers.
+        caption: Caption of the table.
+        frame: The frame; its index is left out.
+        digits: Significant digits of its numbers.
     """
     if not len(frame):
         return ""
@@ -48,18 +49,18 @@ def table(caption: str, frame: pd.DataFrame, digits: int = DIGITS) -> str:
     return _scrolled(caption, f"<thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody>")
 
 
-def facts(caption: str, said: dict[str, Any]) -> str:
-    """Names and what is known of them, as HTML; what is None is left out."""
+def facts(caption: str, values: Mapping[str, Any]) -> str:
+    """Named values as HTML, without those that are None."""
     rows = "".join(
         f'<tr><th scope="row">{escape(name)}</th><td>{escape(number(value))}</td></tr>'
-        for name, value in said.items()
+        for name, value in values.items()
         if value is not None
     )
     return _scrolled(caption, f"<tbody>{rows}</tbody>") if rows else ""
 
 
 def _scrolled(caption: str, rows: str) -> str:
-    """A table that can be scrolled by the keyboard where it is wider than the screen."""
+    """A table that can be scrolled by keyboard if it is wider than the screen."""
     name = escape(caption)
     return (
         f'<div class="scroll" role="group" tabindex="0" aria-label="{name}">'

@@ -1,26 +1,22 @@
 """What a study asks of a method: take rows as they come, predict, say how long learning took."""
 
-from __future__ import annotations
-
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 from botorch.models.model import Model
 from torch import Tensor
 
-from bo_stream.errors import UnsupportedError
+from bo_stream.errors import StateError, UnsupportedError
 
-__all__ = ["Baseline", "shares"]
+T = TypeVar("T")
 
 
 class Baseline(ABC):
-    """A method of one outcome, in a stream.
+    """A method of one outcome, in a stream; ``seconds`` of processor time were spent in `observe`.
 
-    Attributes:
-        seconds: Processor time spent in `observe` so far.
-        alone: Why no acquisition can be built on it, in words.
+    ``alone`` says why no acquisition can be built on it.
     """
 
     alone: ClassVar[str] = "a baseline that predicts one point at a time"
@@ -29,14 +25,10 @@ class Baseline(ABC):
         self.seconds = 0.0
 
     def observe(self, X: Tensor, Y: Tensor, budget: float = 0.0) -> None:
-        """Absorb rows, and learn from what has been seen.
+        """Absorb ``n x d`` and ``n x 1`` rows, of which there may be none, and learn.
 
-        Args:
-            X: ``n x d``, in the units of the study; ``n = 0`` only learns on.
-            Y: ``n x 1``.
-            budget: Seconds of processor time to spend, absorbing included, for a method that can
-                always learn more; such a method takes one step at least. Others take what they
-                need.
+        The budget are seconds of processor time, absorbing included, for a method that can always
+        learn more; such a method takes one step at least. Others take what they need.
         """
         began = time.process_time()
         if len(X):
@@ -49,14 +41,9 @@ class Baseline(ABC):
         """Means and variances of observations at ``n x d`` points, ``n`` each."""
 
     def model(self) -> Model:
-        """The model that an acquisition is built on.
-
-        Raises:
-            UnsupportedError: for a method without a joint law of several points: it can neither
-                fantasise nor be conditioned, and this is said before any acquisition is built.
-        """
+        """The model that an acquisition is built on; refused without a joint distribution."""
         raise UnsupportedError(
-            "a surrogate with a joint law of several points, for acquisitions and fantasies",
+            "a surrogate with a joint distribution of several points, for acquisitions",
             self.alone,
             "Take a family of bo_stream, such as OnlineSGPR.",
         )
@@ -67,6 +54,13 @@ class Baseline(ABC):
 
     def _learn(self, seconds: float) -> None:  # noqa: B027 (most methods learn as they absorb)
         """Learn for so many seconds of processor time more."""
+
+
+def trained(model: T | None) -> T:
+    """What a method has made of its first rows; refused before there were any."""
+    if model is None:
+        raise StateError("rows", "none so far", "Call observe first.")
+    return model
 
 
 def shares(seconds: float) -> Iterator[float]:

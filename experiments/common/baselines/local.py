@@ -3,8 +3,7 @@
 [Local] Nguyen-Tuong, Seeger, Peters 2009, Model Learning with Local Gaussian Process Regression.
 """
 
-from __future__ import annotations
-
+import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,10 +13,8 @@ from torch import Tensor
 from bo_stream import ExactGP
 from bo_stream.errors import InputError, StateError
 from experiments.common.baselines.baseline import Baseline
-from experiments.common.baselines.modules import copied, learned
+from experiments.common.baselines.modules import learned
 from experiments.common.baselines.surrogates import observations
-
-__all__ = ["LocalGPs"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,17 +36,11 @@ class LocalGPs(Baseline):
 
     An expert that would have more is cut in two at the median of its longest axis, in units of the
     lengthscales. Predictions mix the nearest experts, weighted by ``exp(-distance^2 / 2)`` of their
-    centres. Hyperparameters are those of greatest evidence of at most 600 rows of the first batch,
-    the same for all. Every expert is a law of its own and the mixture is taken point by point, so
-    that there is no joint law of several points: no fantasies, and `model` is refused.
-
-    Args:
-        cap: Most rows of an expert.
-        neighbours: Experts that are mixed.
-        seed: Of the rows for hyperparameters.
+    centres, point by point: there is no joint distribution of several points. Hyperparameters are
+    those of greatest evidence of at most 600 rows of the first batch, the same for all.
     """
 
-    alone = "local GPs, whose experts know nothing of each other: they have no joint law"
+    alone = "local GPs, whose experts know nothing of each other"
 
     def __init__(self, cap: int = 256, neighbours: int = 3, seed: int = 0) -> None:
         super().__init__()
@@ -109,7 +100,7 @@ class LocalGPs(Baseline):
     def _fitted(self, expert: Expert) -> Expert:
         if expert.model is not None:
             return expert
-        model = ExactGP(expert.X, expert.Y, **copied(self._modules))
+        model = ExactGP(expert.X, expert.Y, **copy.deepcopy(self._modules))
         model.process()  # factorised now, on the account of learning
         return Expert(expert.X, expert.Y, model)
 

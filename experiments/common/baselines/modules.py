@@ -1,8 +1,5 @@
 """The kernel, mean and likelihood that all methods of a comparison start with."""
 
-from __future__ import annotations
-
-import copy
 import math
 from typing import Any
 
@@ -18,8 +15,6 @@ from torch import Tensor
 from bo_stream import ExactGP
 from experiments.common.kernels import RAW, gaussian, scaled
 
-__all__ = ["copied", "learned", "modules"]
-
 ROWS = 600
 """Rows that hyperparameters are learned from where a method does not learn them by itself."""
 
@@ -28,9 +23,9 @@ def modules(dim: int) -> dict[str, Any]:
     """The defaults of every family, in float64, for inputs and outcomes that are taken as they are.
 
     A scaled ARD squared-exponential kernel, a constant mean and Gaussian noise, with BoTorch's
-    priors: without them, 21 lengthscales are too many for 600 rows. They start at values that suit
-    standardised data: lengthscales of ``sqrt(d)``, noise of 0.1. Constraints are softplus ones:
-    BoTorch's own are for optimisers with bounds, and Adam would step across them.
+    priors. They start at values that suit standardised data: lengthscales of ``sqrt(d)``, noise of
+    0.1. Constraints are softplus ones: BoTorch's own are for optimisers with bounds, and Adam would
+    step across them.
     """
     prior = get_covar_module_with_dim_scaled_prior(dim).lengthscale_prior
     base = RBFKernel(ard_num_dims=dim, lengthscale_prior=prior)
@@ -42,23 +37,19 @@ def modules(dim: int) -> dict[str, Any]:
     }
 
 
-def copied(given: dict[str, Any]) -> dict[str, Any]:
-    """Modules of one's own with the same values."""
-    return {name: copy.deepcopy(module) for name, module in given.items()}
-
-
 def learned(X: Tensor, Y: Tensor, seed: int = 0, rows: int = ROWS) -> dict[str, Any]:
     """Modules whose hyperparameters have the greatest exact evidence of at most so many rows.
 
-    Args:
-        X: ``n x d``.
-        Y: ``n x 1``.
-        seed: Of the choice of rows.
-        rows: How many.
+    The rows, of ``n x d`` and ``n x 1``, are chosen by the seed.
     """
     some = torch.randperm(len(X), generator=torch.Generator().manual_seed(seed))[:rows]
-    given = modules(X.shape[1])
-    ExactGP(X[some], Y[some], **given).fit()
-    for module in ("covar_module", "mean_module", "likelihood"):
-        given[module].requires_grad_(False)
-    return given
+    own = modules(X.shape[1])
+    ExactGP(X[some], Y[some], **own).fit()
+    return frozen(own)
+
+
+def frozen(own: dict[str, Any]) -> dict[str, Any]:
+    """The modules, no longer to be learned."""
+    for name in ("covar_module", "mean_module", "likelihood"):
+        own[name].requires_grad_(False)
+    return own

@@ -1,30 +1,16 @@
 """A uniform sample of all rows of a stream, in bounded memory."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 
 from bo_stream.errors import InputError
-
-__all__ = ["Reservoir"]
 
 
 class Reservoir:
     """At most ``size`` rows, every row seen so far with the same chance to be among them.
 
     Minibatches drawn from it are unbiased samples of the stream so far, as stochastic gradients of
-    a bound on all of it ask for: what is not in the reservoir is missed by no more than chance. A
-    window of the last rows would be biased.
-
-    Args:
-        size: Most rows kept.
-        seed: Of what is kept and drawn.
-
-    Attributes:
-        X, Y: The rows kept, ``k x d`` and ``k x 1``.
-        seen: Rows offered so far.
-        generator: What the chances come from.
+    a bound on all of it require; those of a window of the last rows would be biased.
     """
 
     def __init__(self, size: int, seed: int = 0) -> None:
@@ -32,7 +18,7 @@ class Reservoir:
             raise InputError("a size of 1 or more", f"{size}", "Correct it.")
         self.size, self.seen = size, 0
         self.X = self.Y = torch.empty(0, 0, dtype=torch.float64)
-        self.generator = torch.Generator().manual_seed(seed)
+        self._generator = torch.Generator().manual_seed(seed)
 
     def add(self, X: Tensor, Y: Tensor) -> None:
         """Offer ``n x d`` and ``n x 1`` rows: each takes the place of a random one, or none."""
@@ -43,7 +29,7 @@ class Reservoir:
         self.seen += len(X_first)
         for x, y in zip(X[room:], Y[room:], strict=True):
             self.seen += 1
-            place = int(torch.randint(self.seen, (), generator=self.generator))
+            place = int(torch.randint(self.seen, (), generator=self._generator))
             if place < self.size:
                 self.X[place], self.Y[place] = x, y
 
@@ -54,4 +40,4 @@ class Reservoir:
 
     def some(self, among: int, count: int) -> Tensor:
         """At most ``count`` of the numbers below ``among``, drawn without replacement."""
-        return torch.randperm(among, generator=self.generator)[:count]
+        return torch.randperm(among, generator=self._generator)[:count]

@@ -1,23 +1,97 @@
-"""The decoupled GP as its paper trains it: Adam on stochastic gradients.
+"""A GP with a basis for the mean and another for the covariance, trained as in its paper.
 
-[SVDGP] Cheng, Boots 2017, Variational Inference for Gaussian Process Models with Linear Complexity.
+[SVDGP] Cheng, Boots 2017, Variational Inference for Gaussian Process Models with Linear Complexity;
+as corrected in MATHS 6.1 to 6.3.
 """
 
-from __future__ import annotations
-
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
+from gpytorch.kernels import Kernel
 from torch import Tensor
 
-from bo_stream.errors import StateError
 from bo_stream.mathematics.posterior.factor import frozen_kernel
-from experiments.common.baselines.baseline import Baseline, shares
-from experiments.common.baselines.decoupled import Decoupled, gradients, grown, moments
+from experiments.common.baselines.baseline import Baseline, shares, trained
 from experiments.common.baselines.modules import learned
 from experiments.common.baselines.reservoir import Reservoir
 
-__all__ = ["StochasticDecoupled"]
+
+@dataclass(frozen=True, eq=False)
+class Decoupled:
+    """A Gaussian process of prior mean zero: mean basis ``M_a x d``, its coefficients, covariance
+    basis ``M_b x d``, and the root of ``B = L L'``.
+    """
+
+    alpha: Tensor
+    a: Tensor
+    beta: Tensor
+    L: Tensor
+
+
+def moments(q: Decoupled, kernel: Kernel, X: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean and variance of the function at ``n x d`` points, ``n`` each (MATHS 6.1)."""
+    S = torch.linalg.solve_triangular(
+        _factor(q, kernel(q.beta, q.beta).to_dense()),
+        q.L.mT @ kernel(q.beta, X).to_dense(),
+        upper=False,
+    )
+    mean = kernel(X, q.alpha).to_dense() @ q.a
+    return mean, kernel(X, diag=True) - S.square().sum(0)
+
+
+def gradients(
+    q: Decoupled,
+    kernel: Kernel,
+    noise: float,
+    X: Tensor,
+    y: Tensor,
+    total: int,
+    columns: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Gradients of the bound in ``a`` and ``L`` (MATHS 6.3), without a graph.
+
+    O(N_m M_a + s M_a + N_m M_b^2 + M_b^3) for a minibatch of N_m rows and s columns: linear in the
+    mean basis. Unbiased, if rows and columns are drawn uniformly.
+
+    The minibatch, ``N_m x d`` and ``N_m``, less the prior mean, stands for ``total`` rows, the
+    columns of ``K_alpha`` with these indices for all; None: all, O(M_a^2).
+    """
+    scale, K_x = total / len(X), kernel(X, q.alpha).to_dense()
+    g_m = scale / noise * (y - K_x @ q.a)
+    if columns is None:
+        K_a = kernel(q.alpha, q.alpha).to_dense() @ q.a
+    else:
+        drawn = kernel(q.alpha, q.alpha[columns]).to_dense() @ q.a[columns]
+        K_a = len(q.a) / len(columns) * drawn
+    K, K_bx = kernel(q.beta, q.beta).to_dense(), kernel(q.beta, X).to_dense()
+    root = torch.linalg.solve_triangular(_factor(q, K), q.L.mT, upper=False)
+    C = K - (root @ K).mT @ (root @ K)  # (I + K B)^-1 K
+    P = K_bx - (root @ K).mT @ (root @ K_bx)  # (I + K B)^-1 K_bx
+    d_B = 0.5 * (scale / noise * P @ P.mT - (C @ q.L) @ (C @ q.L).mT)
+    return K_x.mT @ g_m - K_a, 2.0 * d_B @ q.L
+
+
+def grown(q: Decoupled, alpha: Tensor, beta: Tensor, noise: float) -> Decoupled:
+    """The process with points added to both bases.
+
+    The mean stays as it is; the covariance is that given an observation at each new point of its
+    basis (MATHS 6.6), for new columns of zeros would be a saddle (E-S4).
+    """
+    start = torch.eye(len(beta), dtype=q.L.dtype) / noise**0.5
+    return replace(
+        q,
+        alpha=torch.cat([q.alpha, alpha]),
+        a=torch.cat([q.a, q.a.new_zeros(len(alpha))]),
+        beta=torch.cat([q.beta, beta]),
+        L=torch.block_diag(q.L, start),
+    )
+
+
+def _factor(q: Decoupled, K: Tensor) -> Tensor:
+    """``chol(I + L'K L)``."""
+    H = q.L.mT @ K @ q.L
+    return torch.linalg.cholesky(H + torch.eye(len(H), dtype=H.dtype))
 
 
 class StochasticDecoupled(Baseline):
@@ -29,13 +103,11 @@ class StochasticDecoupled(Baseline):
     greatest evidence of at most 600 rows of the first batch, and stay.
 
     Args:
-        mean_basis: Most points of the mean's basis.
-        covar_basis: Most points of the covariance's.
+        mean_basis, covar_basis: The most points of each.
         reservoir: Rows kept.
         minibatch: Rows of one step, and columns of ``K_alpha``.
-        rate: The first.
-        seed: Of all that is random.
-        given: Modules with hyperparameters to be taken instead of learned.
+        rate, seed: Adam's first rate; the seed of all that is random.
+        own: Modules with hyperparameters to be taken instead of learned.
     """
 
     alone = "the stochastic decoupled GP, a baseline that predicts one point at a time"
@@ -48,23 +120,22 @@ class StochasticDecoupled(Baseline):
         minibatch: int = 256,
         rate: float = 0.1,
         seed: int = 0,
-        given: dict[str, Any] | None = None,
+        own: dict[str, Any] | None = None,
     ) -> None:
         super().__init__()
         self.mean_basis, self.covar_basis = mean_basis, covar_basis
-        self.minibatch, self.rate, self.seed = minibatch, rate, seed
+        self.minibatch, self.rate, self.seed, self.own = minibatch, rate, seed, own
         self.steps = 0
         self._rows = Reservoir(reservoir, seed)
-        self._given = given
         self._q: Decoupled | None = None
 
     def _absorb(self, X: Tensor, Y: Tensor) -> None:
         self._rows.add(X, Y)
         if self._q is None:
-            given = learned(X, Y, self.seed) if self._given is None else self._given
-            self._kernel = frozen_kernel(given["covar_module"])
-            self._noise = float(given["likelihood"].noise)
-            self._mean = float(given["mean_module"].constant)
+            own = learned(X, Y, self.seed) if self.own is None else self.own
+            self._kernel = frozen_kernel(own["covar_module"])
+            self._noise = float(own["likelihood"].noise)
+            self._mean = float(own["mean_module"].constant)
             none, empty = X.new_empty(0, X.shape[1]), X.new_empty(0)
             self._q = Decoupled(none, empty, none, X.new_empty(0, 0))
         room = self.mean_basis - len(self._q.alpha), self.covar_basis - len(self._q.beta)
@@ -80,23 +151,16 @@ class StochasticDecoupled(Baseline):
 
     def step(self) -> None:
         """One step of Adam: linear in the mean basis."""
-        q = self._law()
+        q = trained(self._q)
         self.steps += 1
         self._adam.param_groups[0]["lr"] = self.rate / (1.0 + 0.1 * self.steps**0.5)
         X, y = self._rows.minibatch(self.minibatch)
-        columns = self._rows.some(len(q.a), self.minibatch)
-        seen = self._rows.seen
-        q.a.grad, q.L.grad = gradients(
-            q, self._kernel, self._noise, X, y - self._mean, seen, columns
-        )
+        columns, seen = self._rows.some(len(q.a), self.minibatch), self._rows.seen
+        centred = y - self._mean
+        q.a.grad, q.L.grad = gradients(q, self._kernel, self._noise, X, centred, seen, columns)
         self._adam.step()
 
     def predict(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """Means and variances of observations."""
-        mean, variance = moments(self._law(), self._kernel, X)
+        mean, variance = moments(trained(self._q), self._kernel, X)
         return mean + self._mean, variance + self._noise
-
-    def _law(self) -> Decoupled:
-        if self._q is None:
-            raise StateError("rows", "none so far", "Call observe first.")
-        return self._q

@@ -1,6 +1,4 @@
-"""The families of bo_stream, as a study streams data into them, and twins of their models."""
-
-from __future__ import annotations
+"""Streaming surrogates as a study streams data into them, and twins of their models."""
 
 import copy
 from typing import Any
@@ -9,23 +7,15 @@ from torch import Tensor
 
 from bo_stream import surrogate
 from bo_stream.base.streaming_gp import StreamingGP
-from bo_stream.errors import StateError
 from bo_stream.scores import marginals, noise_variance
-from experiments.common.baselines.baseline import Baseline
+from experiments.common.baselines.baseline import Baseline, trained
 from experiments.common.baselines.modules import modules
 from experiments.common.kernels import RAW
 
-__all__ = ["Surrogate", "observations", "twin"]
-
 
 class Surrogate(Baseline):
-    """A family of bo_stream, fitted after every batch.
-
-    Args:
-        name: Of the family.
-        options: Of the family.
-        evaluations: Most evaluations of its objective in a fit; None: until nothing is gained;
-            0: no fit but the family's own.
+    """A family of bo_stream, fitted after every batch with at most so many evaluations of its
+    objective; None: until nothing is gained; 0: no fit but the family's own.
     """
 
     def __init__(self, name: str, options: dict[str, Any], evaluations: int | None = None) -> None:
@@ -38,19 +28,13 @@ class Surrogate(Baseline):
         return observations(self.model(), X)
 
     def model(self) -> StreamingGP:
-        """The surrogate.
-
-        Raises:
-            StateError: before the first rows.
-        """
-        if self._model is None:
-            raise StateError("rows", "none so far", "Call observe first.")
-        return self._model
+        """The surrogate."""
+        return trained(self._model)
 
     def _absorb(self, X: Tensor, Y: Tensor) -> None:
         if self._model is None:
-            given = modules(X.shape[1]) | self.options
-            self._model = surrogate(self.name, X[:0], Y[:0], bounds=None, **given)
+            own = modules(X.shape[1]) | self.options
+            self._model = surrogate(self.name, X[:0], Y[:0], bounds=None, **own)
         self._model.observe(X, Y)
         if self.evaluations is None or self.evaluations > 0:
             self._model.fit(self.evaluations)
@@ -61,19 +45,11 @@ def twin(
 ) -> StreamingGP:
     """A surrogate of another family with the same hyperparameters, given all rows at once.
 
-    Args:
-        name: Of the family.
-        X: ``n x d`` rows, in the units of the study, which are those of ``of``'s state.
-        Y: ``n x 1``.
-        of: Whose kernel, mean and likelihood it copies.
-        options: Of the family.
+    The rows are in the units of the state of the model whose hyperparameters it has.
     """
-    parts = {"covar_module": of.covar_module, "mean_module": of.mean_module}
-    held = {key: copy.deepcopy(part) for key, part in parts.items()}
-    likelihood = copy.deepcopy(of.likelihood)
-    return surrogate(
-        name, X, Y, bounds=None, **RAW, **held, likelihood=likelihood, **(options or {})
-    )
+    parts = ("covar_module", "mean_module", "likelihood")
+    own = {part: copy.deepcopy(getattr(of, part)) for part in parts}
+    return surrogate(name, X, Y, bounds=None, **RAW, **own, **(options or {}))
 
 
 def observations(model: StreamingGP, X: Tensor) -> tuple[Tensor, Tensor]:

@@ -6,6 +6,7 @@ import pytest
 import torch
 from botorch.fit import fit_gpytorch_mll
 from botorch.optim.fit import fit_gpytorch_mll_scipy
+from experiments.common.cohort import cohort
 from gpytorch.constraints import GreaterThan
 from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
 from gpytorch.likelihoods import GaussianLikelihood
@@ -16,7 +17,6 @@ from bo_stream.actions.fit_trace import FitTrace, LearningCurve, TracePoint
 from bo_stream.base.fitting.schedule import RefitSchedule
 from bo_stream.errors import InputError, StateError
 from bo_stream.scores import score
-from experiments.common.cohort import cohort
 from tests.raw import RAW
 
 

@@ -54,7 +54,7 @@ from gpytorch.priors import (
 )
 from torch import Tensor
 
-from bo_stream import HSGP, WISKI, ExactGP, load
+from bo_stream import SVDGP, WISKI, ExactGP, load
 from bo_stream.actions import BlockSparse, ConjugateGradient, Identity, TopEigenvectors, UnitBlocks
 from bo_stream.base import checkpoint
 from bo_stream.base.fitting.schedule import RefitSchedule
@@ -274,9 +274,9 @@ def test_grids_given_node_by_node(tmp_path: Path) -> None:
 
 
 def test_options_of_a_family(tmp_path: Path) -> None:
-    model = HSGP(*data(), bounds=BOUNDS, num_features=9, opening=5, lengthscales=[0.3, 0.4])
+    model = SVDGP(*data(), window=9, covar_basis=5, slack=2)
     again = goes_on(model, tmp_path / "model.pt")
-    assert (again.num_features, again.opening, again.lengthscales) == (9, 5, [0.3, 0.4])
+    assert (again.window, again.covar_basis, again.slack) == (9, 5, 2)
 
 
 def test_what_was_left_out_stays_left_out(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ class Calls(Callback):
 
     def after_ask(self, campaign: Any, frame: pd.DataFrame) -> None:
         self.asked.append(len(frame))
-        self.pending.append(len(campaign.ledger.of("running")) - len(frame))
+        self.pending.append(len(campaign.history.with_status("running")) - len(frame))
 
     def after_tell(self, campaign: Any, frame: pd.DataFrame) -> None:
         self.told += frame.index.tolist()
@@ -43,6 +43,6 @@ def bowl(row: "pd.Series[Any]") -> float:
 
 
 def told_once(store: MemoryStore) -> bool:
-    events: list[Event] = store.since("campaign", 0)
+    events: list[Event] = store.events_since("campaign", 0)
     ids = Counter(id for e in events if e["kind"] == "told" for id, _, _ in e["values"])
     return set(ids.values()) <= {1}

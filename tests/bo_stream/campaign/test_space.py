@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from bo_stream import Box, Pool
-from bo_stream.campaign.space import space_from
+from bo_stream.campaign.space import space_from_dict
 from bo_stream.errors import BoundsError, InputError, UnsupportedError
 
 BOX = Box({"pressure": (1.0, 10.0), "rate": (1e-4, 0.1)}, log=["rate"], units={"pressure": "bar"})
@@ -16,12 +16,12 @@ TABLE = pd.DataFrame({"east": [0.0, 1.0, 2.0], "north": [5.0, 4.0, 6.0]}, index=
 def test_a_logarithmic_input_is_searched_in_its_logarithm() -> None:
     expected = [[1.0, math.log(1e-4)], [10.0, math.log(0.1)]]
     torch.testing.assert_close(BOX.tensor_bounds, torch.tensor(expected, dtype=torch.float64))
-    middle = BOX.decoded(BOX.tensor_bounds.mean(0, keepdim=True))
+    middle = BOX.decode(BOX.tensor_bounds.mean(0, keepdim=True))
     assert middle[0].tolist() == pytest.approx([5.5, math.sqrt(1e-5)])
 
 
 def test_what_is_decoded_lies_within_the_bounds() -> None:
-    values = BOX.decoded(BOX.tensor_bounds)
+    values = BOX.decode(BOX.tensor_bounds)
     assert values.ravel().tolist() == pytest.approx([1.0, 1e-4, 10.0, 0.1], rel=1e-14)
     frame = pd.DataFrame(values, columns=list(BOX.names))
     np.testing.assert_array_equal(BOX.values(frame), values)
@@ -29,8 +29,8 @@ def test_what_is_decoded_lies_within_the_bounds() -> None:
 
 @pytest.mark.parametrize("space", [BOX, Pool(TABLE, repeats=True), Pool(TABLE, ["north"])])
 def test_a_space_comes_back_from_plain_data(space: Box | Pool) -> None:
-    again = space_from(space.described())
-    assert again.described() == space.described()
+    again = space_from_dict(space.to_dict())
+    assert again.to_dict() == space.to_dict()
     assert torch.equal(again.tensor_bounds, space.tensor_bounds)
 
 

@@ -1,11 +1,11 @@
-"""What is wrong with a configuration is said with its line and its key."""
+"""What is wrong with a configuration is message with its line and its key."""
 
 from pathlib import Path
 
 import pytest
 
-from bo_stream.cli.config import Places, read_config
-from bo_stream.cli.toml_document import ConfigError, Document
+from bo_stream.cli.config import PoolFile, read_config
+from bo_stream.cli.toml_reader import ConfigError, TomlDocument
 
 TOML = """name = "oven"
 goal = "minimise"
@@ -40,11 +40,11 @@ def test_all_of_it_is_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "said"),
+    ("old", "new", "message"),
     [
         ('"minimise"', '"cool"', "line 2, goal: Expected one of maximise, minimise, learn"),
-        ("budget = 20", "budget = 2.5", "line 3, budget: Expected a whole number from 2 on"),
-        ("budget = 20", "budget = true", "line 3, budget: Expected a whole number"),
+        ("budget = 20", "budget = 2.5", "line 3, budget: Expected an integer of 2 or more"),
+        ("budget = 20", "budget = true", "line 3, budget: Expected an integer"),
         ("budget = 20", "budgte = 20", "line 3, budgte: Expected keys among"),
         ("budget = 20", "budgte = 20", "Did you mean 'budget'?"),
         ('name = "oven"', "name = 3", "line 1, name: Expected a text"),
@@ -60,21 +60,19 @@ def test_all_of_it_is_read(tmp_path: Path) -> None:
         ("low = 1e-4", "low = 0.0", "line 10, inputs.rate.low: Expected a positive bound"),
         ("log = true", 'log = "yes"', "line 12, inputs.rate.log: Expected true or false"),
         ("log = true", "scale = 1", "line 12, inputs.rate.scale: Expected keys among"),
-        ("timeout = 60", "timeout = 0", "line 15, run.timeout: Expected seconds, more than 0"),
+        ("timeout = 60", "timeout = 0", "line 15, run.timeout: Expected a positive number"),
         ("timeout = 60", "q = 2", "line 15, run.q: Expected workers or q; got both"),
-        ("workers = 2\n", "", "line 14, run.timeout: Expected workers beside timeout"),
+        ("workers = 2\n", "", "line 14, run.timeout: Expected timeout with workers"),
         ("[run]", "[rum]", "line 13, rum: Expected keys among"),
         ("high = 10.0", "high = 10.0.0", "line 8"),
         ("[run]", "[pool]\nfile='p.csv'\n[run]", "line 13, pool: Expected either tables"),
     ],
 )
-def test_what_is_wrong_is_said_with_line_and_key(
-    tmp_path: Path, old: str, new: str, said: str
-) -> None:
+def test_errors_name_line_and_key(tmp_path: Path, old: str, new: str, message: str) -> None:
     assert old in TOML
     with pytest.raises(ConfigError) as error:
         read(tmp_path, TOML.replace(old, new))
-    assert said in str(error.value) and str(error.value).startswith(str(tmp_path / "oven.toml"))
+    assert message in str(error.value) and str(error.value).startswith(str(tmp_path / "oven.toml"))
 
 
 @pytest.mark.parametrize(
@@ -88,7 +86,7 @@ def test_what_is_wrong_is_said_with_line_and_key(
     ],
 )
 def test_a_key_is_found_however_it_is_written(text: str) -> None:
-    document = Document(Path("d.toml"), text)
+    document = TomlDocument(Path("d.toml"), text)
     lines = text.splitlines()
     line = document.line(("t", "key"))
     assert document.values["t"]["key"] == 2
@@ -96,7 +94,7 @@ def test_a_key_is_found_however_it_is_written(text: str) -> None:
 
 
 def test_a_table_in_pieces_stands_where_it_begins() -> None:
-    document = Document(Path("d.toml"), "a = 1\nt.x = 1\nt.y = 2\n")
+    document = TomlDocument(Path("d.toml"), "a = 1\nt.x = 1\nt.y = 2\n")
     assert document.line(("t",)) == 2 and document.line(("t", "z")) == 2
     assert document.line(("z",)) is None
 
@@ -112,11 +110,11 @@ def test_the_template_is_read_with_and_without_its_comments(tmp_path: Path, bo) 
     assert read_config(path).name == "oven"
     text = path.read_text()
     code, _, err = bo("init")
-    assert code == 2 and "is there already" in err and path.read_text() == text
+    assert code == 2 and "exists already" in err and path.read_text() == text
 
     lines = text.splitlines()
     start = next(i for i, line in enumerate(lines) if line.startswith("[inputs"))
-    end = next(i for i, line in enumerate(lines) if line.startswith("# Instead"))
+    end = next(i for i, line in enumerate(lines) if line.startswith("# In place"))
     pool = [
         line.removeprefix("# ")
         for line in lines[:start] + lines[end:]
@@ -126,13 +124,13 @@ def test_the_template_is_read_with_and_without_its_comments(tmp_path: Path, bo) 
     path.write_text("\n".join(kept))
     (tmp_path / "places.csv").write_text("site,lon,lat\n")
     config = read_config(path)
-    assert isinstance(config.space, Places) and config.space.inputs == ["lon", "lat"]
+    assert isinstance(config.space, PoolFile) and config.space.inputs == ["lon", "lat"]
     assert config.surrogate == {"name": "wiski", "grid_size": 20} and config.run.workers == 4
 
 
 def test_the_files_of_a_pool_are_relative_to_the_configuration(tmp_path: Path) -> None:
     text = TOML[: TOML.index("[inputs.pressure")] + '[pool]\nfile = "p.csv"\n'
-    with pytest.raises(ConfigError, match="line 7, pool.file: Expected a CSV of places"):
+    with pytest.raises(ConfigError, match="line 7, pool.file: Expected an existing CSV of places"):
         read(tmp_path, text)
     (tmp_path / "p.csv").write_text("x\n")
     assert read(tmp_path, text).space.file == tmp_path / "p.csv"
@@ -142,7 +140,7 @@ SURROGATE = '[surrogate]\nname = "wiski"\ngrid_size = 8\n[acquisition]\nname = "
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "said"),
+    ("old", "new", "message"),
     [
         ('"wiski"', '"wisky"', "line 17, surrogate.name: Expected one of wiski"),
         ('"wiski"', '"wisky"', "Did you mean 'wiski'?"),
@@ -153,12 +151,12 @@ SURROGATE = '[surrogate]\nname = "wiski"\ngrid_size = 8\n[acquisition]\nname = "
     ],
 )
 def test_names_and_options_are_refused_before_anything_is_measured(
-    tmp_path: Path, bo, old: str, new: str, said: str
+    tmp_path: Path, bo, old: str, new: str, message: str
 ) -> None:
     assert old in SURROGATE
     (tmp_path / "oven.toml").write_text(TOML + SURROGATE.replace(old, new))
     code, out, err = bo("suggest", "oven.toml")
-    assert (code, out) == (2, "") and said in err and err.count("\n") == 1
+    assert (code, out) == (2, "") and message in err and err.count("\n") == 1
     assert not (tmp_path / "oven.db").exists()
 
 

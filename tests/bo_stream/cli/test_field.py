@@ -26,18 +26,18 @@ def test_the_round_trip(tmp_path: Path, bo, survey: Path) -> None:
     fill_in("next.csv", 4)
     code, out, err = bo("tell", "survey.toml", "next.csv")
     assert (code, err) == (0, "")
-    assert "Rows with a value: 4; without: 3." in out and "4 told, 3 under way" in out
+    assert "Rows with a value: 4; without: 3." in out and "4 told, 3 running" in out
     code, _, err = bo("map", "survey.toml")
     assert code == 2 and "Expected 6 outcomes" in err
 
     fill_in("next.csv")  # the rest of it: the first four are told twice, and taken once
     code, out, _ = bo("tell", "survey.toml", "next.csv")
-    assert code == 0 and "Trials: 7 told (before: 4 told, 3 under way)." in out
+    assert code == 0 and "Trials: 7 told (before: 4 told, 3 running)." in out
 
     code, out, _ = bo("suggest", "survey.toml", "-q", 2)
     new = {line.split()[1] for line in out.splitlines()[1:]}
     assert code == 0 and len(new) == 2 and not new & set(first["place"])
-    assert "under way:" in bo("status", "survey.toml")[1]
+    assert "running:" in bo("status", "survey.toml")[1]
 
     code, out, _ = bo("map", "survey.toml", "--out", "m.png", "--csv", "m.csv")
     assert code == 0 and (tmp_path / "m.png").read_bytes().startswith(b"\x89PNG")
@@ -50,7 +50,7 @@ def test_the_round_trip(tmp_path: Path, bo, survey: Path) -> None:
 def test_answers_are_not_overwritten(tmp_path: Path, bo, survey: Path) -> None:
     (tmp_path / "next.csv").write_text("answers of days")
     code, _, err = bo("suggest", "survey.toml", "--csv", "next.csv")
-    assert code == 2 and "is there already" in err
+    assert code == 2 and "exists already" in err
     assert (tmp_path / "next.csv").read_text() == "answers of days"
     assert not (tmp_path / "survey.db").exists()  # nothing was asked
 
@@ -61,7 +61,7 @@ def test_a_reason_gives_a_trial_up(tmp_path: Path, bo, survey: Path) -> None:
     frame["y"], frame["reason"] = [1.5, None, None], [None, "flooded", None]
     frame.to_csv("next.csv", index=False)
     code, out, _ = bo("tell", "survey.toml", "next.csv")
-    assert code == 0 and "1 told, 1 under way, 1 failed" in out
+    assert code == 0 and "1 told, 1 running, 1 failed" in out
     assert "flooded" in bo("trials", "survey.toml")[1]
 
 
@@ -76,14 +76,14 @@ def test_what_nobody_asked_for(tmp_path: Path, bo, survey: Path) -> None:
     ("text", "said"),
     [
         ("trial,y\n0,abc\n", "Expected numbers in column 'y'"),
-        ("trial,y\n9,1.0\n", "Expected ids of trials, 0 to 1"),
+        ("trial,y\n9,1.0\n", "Expected trial ids, 0 to 1"),
         ("trial,value\n0,1.0\n", "Expected a column y; got trial, value"),
-        ("trial,y\n0,1.0\n,2.0\n", "line 3: Expected the id of a trial in every row"),
+        ("trial,y\n0,1.0\n,2.0\n", "line 3: Expected a trial id in every row"),
         ("trial,lon,y\n0,99.0,1.0\n", "'lon' = "),
-        ("trial,y,when\n0,1.0,today\n", "when besides"),
+        ("trial,y,when\n0,1.0,today\n", "also when"),
         ("place,y\n999,1.0\n", "Expected places of the pool; got 999"),
-        ("trial,y\n0,1.0\n0,1.0\n", "Expected each trial once"),
-        ("", "is no CSV"),
+        ("trial,y\n0,1.0\n0,1.0\n", "Expected every trial once"),
+        ("", "is not a CSV"),
     ],
 )
 def test_answers_that_do_not_fit_change_nothing(

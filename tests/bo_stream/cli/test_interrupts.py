@@ -2,11 +2,20 @@
 
 import os
 import signal
+from collections.abc import Iterator
 
 import pytest
 
 from bo_stream.campaign.storage.store import MemoryStore
-from bo_stream.cli.signals import Careful, held_back
+from bo_stream.cli.signals import InterruptSafeStore, defer_interrupts
+
+
+@pytest.fixture(autouse=True)
+def sigint() -> Iterator[None]:
+    """Python's own handler, even where the tests run with Ctrl-C ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 def press() -> None:
@@ -16,25 +25,32 @@ def press() -> None:
 def test_it_takes_effect_at_the_end() -> None:
     before = signal.getsignal(signal.SIGINT)
     done = []
-    with pytest.raises(KeyboardInterrupt), held_back():
+    with pytest.raises(KeyboardInterrupt), defer_interrupts():
         press()
         press()
         done.append("all of it")
     assert done and signal.getsignal(signal.SIGINT) is before
 
 
+def test_where_ctrl_c_is_ignored_it_stays_so() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with defer_interrupts():
+        press()
+    assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+
+
 def test_an_error_inside_comes_first() -> None:
-    with pytest.raises(ZeroDivisionError), held_back():
+    with pytest.raises(ZeroDivisionError), defer_interrupts():
         press()
         raise ZeroDivisionError
 
 
 def test_what_was_being_written_is_in_the_store() -> None:
-    store = Careful(MemoryStore())
+    store = InterruptSafeStore(MemoryStore())
     store.create("c", {})
-    with pytest.raises(KeyboardInterrupt), store.writing("c") as turn:
+    with pytest.raises(KeyboardInterrupt), store.transaction("c") as turn:
         press()
         turn.append({"kind": "failed", "reasons": []})
-    assert len(store.since("c", 0)) == 1
-    with store.writing("c") as turn:
-        assert len(turn.since(0)) == 1
+    assert len(store.events_since("c", 0)) == 1
+    with store.transaction("c") as turn:
+        assert len(turn.events_since(0)) == 1

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from bo_stream.cli.objective import objective
-from bo_stream.cli.toml_document import ConfigError
+from bo_stream.cli.objective import find_objective
+from bo_stream.cli.toml_reader import ConfigError
 
 
 @pytest.fixture(autouse=True)
@@ -21,7 +21,7 @@ def test_a_function_of_a_file_with_its_neighbours(tmp_path: Path) -> None:
     (tmp_path / "random.py").write_text(
         "from neighbour_of_random import TWO\ndef measure(x):\n    return TWO * x\n"
     )
-    found = objective("random.py:measure", tmp_path)
+    found = find_objective("random.py:measure", tmp_path)
     assert found(3) == 6
     assert pickle.loads(pickle.dumps(found))(4) == 8
     import random
@@ -32,14 +32,14 @@ def test_a_function_of_a_file_with_its_neighbours(tmp_path: Path) -> None:
 
 
 def test_a_function_of_a_module(tmp_path: Path) -> None:
-    assert objective("math:sqrt", tmp_path)(9.0) == 3.0
+    assert find_objective("math:sqrt", tmp_path)(9.0) == 3.0
 
 
 @pytest.mark.parametrize(
     ("named", "said"),
     [
         ("measure", "Expected file.py:function"),
-        ("none.py:measure", "is not there"),
+        ("none.py:measure", "Expected an existing Python file"),
         ("there.py:measured", "has no function 'measured'"),
         ("broken.py:measure", "cannot be imported: ZeroDivisionError"),
         ("no_such_module_at_all:measure", "cannot be imported: ModuleNotFoundError"),
@@ -49,5 +49,5 @@ def test_one_that_cannot_be_had_is_refused(tmp_path: Path, named: str, said: str
     (tmp_path / "there.py").write_text("def measure(x):\n    return x\n")
     (tmp_path / "broken.py").write_text("1 / 0\n")
     with pytest.raises(ConfigError) as error:
-        objective(named, tmp_path)
+        find_objective(named, tmp_path)
     assert said in str(error.value)

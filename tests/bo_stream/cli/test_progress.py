@@ -6,7 +6,7 @@ import re
 import pandas as pd
 
 from bo_stream import Box, Campaign
-from bo_stream.cli.progress import Progress
+from bo_stream.cli.progress import RunProgress
 
 
 class Terminal(io.StringIO):
@@ -14,7 +14,7 @@ class Terminal(io.StringIO):
         return True
 
 
-def measured(progress: Progress, steps: int = 3, goal: str = "maximise") -> None:
+def measured(progress: RunProgress, steps: int = 3, goal: str = "maximise") -> None:
     box = Box({"x": (0.0, 4.0)}, units={"x": "bar"})
     campaign = Campaign(box, goal=goal, seed=0, initial=50, callbacks=[progress])
     with progress:
@@ -27,7 +27,7 @@ def measured(progress: Progress, steps: int = 3, goal: str = "maximise") -> None
 
 def test_lines_now_and_then() -> None:
     out, now = io.StringIO(), iter(range(0, 1000, 8))
-    measured(Progress(out, 5, optimum=4.0, every=20.0, clock=lambda: next(now)))
+    measured(RunProgress(out, 5, optimum=4.0, every=20.0, clock=lambda: next(now)))
     lines = out.getvalue().splitlines()
     assert 2 <= len(lines) < 5
     assert lines[0].startswith("trials 1 told (budget 5); best ")
@@ -40,18 +40,18 @@ def test_lines_now_and_then() -> None:
 
 def test_a_table_on_a_terminal() -> None:
     out = Terminal()
-    measured(Progress(out, 5))
+    measured(RunProgress(out, 5))
     assert "\x1b[" in out.getvalue() and "3 told, 1 failed (budget 5)" in out.getvalue()
 
 
 def test_a_campaign_that_learns_has_no_best() -> None:
     out = io.StringIO()
-    measured(Progress(out, 5, optimum=4.0), goal="learn")
+    measured(RunProgress(out, 5, optimum=4.0), goal="learn")
     assert "best" not in out.getvalue() and "regret" not in out.getvalue()
 
 
 def test_hooks_leave_frames_alone() -> None:
-    progress = Progress(io.StringIO(), 5)
+    progress = RunProgress(io.StringIO(), 5)
     campaign = Campaign(Box({"x": (0.0, 4.0)}), seed=0)
     progress.after_ask(campaign, pd.DataFrame())
     assert progress.out.getvalue() == ""

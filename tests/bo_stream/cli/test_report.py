@@ -12,7 +12,8 @@ import pandas as pd
 import pytest
 
 from bo_stream.cli.config import read_config
-from bo_stream.cli.load_campaign import begun
+from bo_stream.cli.load_campaign import create_or_continue
+from bo_stream.cli.reports.campaign import PageLimits, campaign_page
 from bo_stream.cli.reports.figures import Figure, plain
 from bo_stream.scores import paired_bootstrap
 from tests.bo_stream.cli.pages import chromium, made, needs_chromium
@@ -90,29 +91,30 @@ def check(path: Path) -> str:
 
 def test_a_campaign(tmp_path: Path, bo, oven: Path) -> None:
     assert bo("run", "oven.toml")[0] == 0
+    oven.write_text(oven.read_text().replace("budget = 7", "budget = 20"))
     assert bo("suggest", "oven.toml", "-q", 2)[0] == 0
     before = (tmp_path / "oven.db").read_bytes()
     code, out, err = bo("report", "oven.toml")
-    assert (code, out, err) == (0, "Written to report.html.\n", "")
+    assert (code, out, err) == (0, "Wrote report.html.\n", "")
     assert (tmp_path / "oven.db").read_bytes() == before
 
     page = check(tmp_path / "report.html")
     said = Outline(page)
     assert said.texts("h2") == [
-        "How far it is",
+        "Current state",
         "Where to measure next",
-        "Under way",
+        "Running trials",
         "Outcomes",
         "The model along each input",
         "Maps of the model",
         "Trials",
         "Settings",
     ]
-    trials = begun(read_config(oven)).campaign.trials()
+    trials = create_or_continue(read_config(oven)).campaign.trials()
     best = trials.loc[trials["y"].idxmin()]
     at = f"pressure = {best['pressure']:.6g} bar, rate = {best['rate']:.6g}"
     assert f"{best['y']:.6g} at {at} (trial {best.name})" in page
-    assert "minimise: 7 told, 2 under way" in page and "energy (kWh)" in page
+    assert "minimise: 7 told, 2 running" in page and "energy (kWh)" in page
     assert "<td>0.0001 to 0.1, on a logarithmic scale</td>" in page and "<td>exact</td>" in page
     for row in trials.itertuples():
         assert f'>{row.Index}</th><td class="number">{row.pressure:.6g}</td>' in page
@@ -128,7 +130,7 @@ def test_a_campaign(tmp_path: Path, bo, oven: Path) -> None:
     low, high, mean = (np.array(t["y"]) for t in rate["traces"][:3])
     assert (low <= mean).all() and (mean <= high).all()
     at = trials.loc[[best.name], ["pressure", "rate"]]
-    predicted = begun(read_config(oven)).campaign.predict(at)["mean"].item()
+    predicted = create_or_continue(read_config(oven)).campaign.predict(at)["mean"].item()
     assert np.interp(np.log(best["rate"]), np.log(rate["traces"][2]["x"]), mean) == pytest.approx(
         predicted, rel=0.02
     )
@@ -140,7 +142,7 @@ def test_a_campaign(tmp_path: Path, bo, oven: Path) -> None:
 
 
 def test_a_campaign_over_a_pool(tmp_path: Path, bo, survey: Path) -> None:
-    campaign = begun(read_config(survey)).campaign
+    campaign = create_or_continue(read_config(survey)).campaign
     batch = campaign.ask(9)
     campaign.tell(batch.assign(y=batch["lon"] - batch["lat"]).iloc[:7])
     campaign.fail(batch.index[7:8], "no <b>access</b>")
@@ -150,30 +152,28 @@ def test_a_campaign_over_a_pool(tmp_path: Path, bo, survey: Path) -> None:
     mean = next(f for name, f in drawn.items() if name.startswith("Predicted mean of moisture"))
     assert mean["traces"][0]["type"] == "heatmap" and len(mean["traces"][0]["z"]) == 25
     names = [trace["name"] for trace in mean["traces"]]
-    assert names == ["", "measured", "under way", "next"] and len(mean["traces"][1]["x"]) == 7
-    assert "learn: 7 told, 1 under way, 1 failed" in page
+    assert names == ["", "measured", "running", "next"] and len(mean["traces"][1]["x"]) == 7
+    assert "learn: 7 told, 1 running, 1 failed" in page
     assert "no &lt;b&gt;access&lt;/b&gt;" in page and "the last outcome (trial 6)" in page
     assert "best" not in Outline(page).texts("th")
 
 
-def test_a_large_campaign_has_a_small_page(
-    tmp_path: Path, bo, survey: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("bo_stream.cli.reports.model.PLACES", 10)
-    monkeypatch.setattr("bo_stream.cli.reports.model.DOTS", 3)
-    monkeypatch.setattr("bo_stream.cli.reports.campaign.MOST", 2)
-    campaign = begun(read_config(survey)).campaign
+def test_a_large_campaign_has_a_small_page(tmp_path: Path, bo, survey: Path) -> None:
+    campaign = create_or_continue(read_config(survey)).campaign
     campaign.tell(campaign.ask(8).assign(y=[1.0, 2.0] * 4))
-    assert bo("report", "survey.db")[0] == 0
+    facts = {"goal": "learn", "trials": "8 told"}
+    limits = PageLimits(trials=2, places=10, outcomes=3)
+    html = campaign_page(campaign, facts, "moisture", None, limits)
+    (tmp_path / "report.html").write_text(html, encoding="utf-8")
     drawn = figures(page := check(tmp_path / "report.html"))
     mean = next(f for name, f in drawn.items() if "One in 3 places is drawn." in name)
     assert mean["traces"][0]["type"] == "scatter" and len(mean["traces"][0]["x"]) == 9
     slice_ = next(f for name, f in drawn.items() if "the last 3 outcomes" in name)
     assert len(slice_["traces"][3]["x"]) == 3
-    assert "The first 6 are left out" in page and page.count("<td>told</td>") == 2
+    assert "The first 6 are omitted" in page and page.count("<td>told</td>") == 2
 
 
-def test_a_campaign_that_has_just_begun(tmp_path: Path, bo, oven: Path) -> None:
+def test_a_new_campaign(tmp_path: Path, bo, oven: Path) -> None:
     assert bo("suggest", "oven.toml")[0] == 0
     assert bo("report", "oven.db", "oven")[0] == 0
     page = check(tmp_path / "report.html")
@@ -185,15 +185,15 @@ def test_a_study(tmp_path: Path, bo) -> None:
     folder = made(tmp_path / "study", {"wiski": "WISKI", "exact": "<b>Exact</b> GP"}, 5, 40)
     pd.DataFrame({"surrogate": ["WISKI"], "s/step": [0.125]}).to_csv(folder / "summary.csv")
     code, out, err = bo("report", "study")
-    assert (code, out, err) == (0, "Written to study/report.html.\n", "")
+    assert (code, out, err) == (0, "Wrote study/report.html.\n", "")
     page = check(folder / "report.html")
     assert Outline(page).texts("h2") == [
         "Results in numbers",
         "Regret",
         "Differences between methods",
-        "Seconds a step",
+        "Seconds per step",
         "State and predictions",
-        "How the runs came about",
+        "Configuration of the runs",
     ]
     assert "10 runs; methods: 2, seeds: 5, tasks: 1" in page
     assert "summary.csv" in page and "Abacus 3" in page and "problem.dim" in page
@@ -228,9 +228,9 @@ def test_a_study(tmp_path: Path, bo) -> None:
 
 def test_a_study_of_streams(tmp_path: Path, bo) -> None:
     columns = {
-        "stream_rmse": "Error of all batches so far, each before it was learned",
-        "stream_nlpd": "Negative log density of all batches so far, each before it was learned",
-        "stream_accuracy": "Accuracy on all batches so far, each before it was learned",
+        "stream_rmse": "Error of all batches so far, each before it was observed",
+        "stream_nlpd": "Negative log density of all batches so far, each before it was observed",
+        "stream_accuracy": "Accuracy on all batches so far, each before it was observed",
         "log_loss": "Log loss",
         "predict_seconds": "Prediction",
         "fit_evaluation_seconds": "One evaluation of a fit, with gradient",

@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from bo_stream.cli.reports.page import Section, page
+from bo_stream.cli.reports.page import PageSection, page
 from tests.bo_stream.cli.pages import chromium, made, needs_chromium
 
 pytest.importorskip("plotly")
@@ -71,6 +71,7 @@ def test_the_page_of_a_study(tmp_path: Path, bo, light: bool) -> None:
 @LOOKS
 def test_the_page_of_a_campaign(tmp_path: Path, bo, oven: Path, light: bool) -> None:
     assert bo("run", "oven.toml")[0] == 0
+    oven.write_text(oven.read_text().replace("budget = 7", "budget = 20"))
     assert bo("suggest", "oven.toml", "-q", 2)[0] == 0
     assert bo("report", "oven.toml")[0] == 0
     said = searched(tmp_path / "report.html", light)
@@ -80,7 +81,7 @@ def test_the_page_of_a_campaign(tmp_path: Path, bo, oven: Path, light: bool) -> 
 
 def test_a_fault_is_found(tmp_path: Path) -> None:
     path = tmp_path / "page.html"
-    pale = page("Title", "About it.", [Section("Part", "<p style='color: #c0c0c0'>Pale</p>")])
+    pale = page("Title", "About it.", [PageSection("Part", "<p style='color: #c0c0c0'>Pale</p>")])
     path.write_text(pale, encoding="utf-8")
     (fault,) = faults(searched(path, True))
     assert fault.startswith("color-contrast (serious)") and "Pale" in fault

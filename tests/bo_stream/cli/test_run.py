@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 import bo_stream
-from bo_stream.cli.load_campaign import Opened
+from bo_stream.cli.load_campaign import LoadedCampaign
 
 pytest.importorskip("sqlalchemy")
 pytest.importorskip("matplotlib")
@@ -28,12 +28,15 @@ def test_run_look_and_draw(tmp_path: Path, bo, oven: Path) -> None:
     assert code == 0 and re.search(r"trials +7 told\n", out) and "pressure (bar), rate" in out
 
     code, out, _ = bo("trials", "oven.db", "--csv", "all.csv")
-    assert code == 0 and out == "7 trials written to all.csv.\n"
+    assert code == 0 and out == "Wrote 7 trials to all.csv.\n"
     table = pd.read_csv("all.csv", index_col="trial")
     assert list(table["status"]) == ["told"] * 7
     assert (table["y"] >= 1.0).all() and table["rate"].between(1e-4, 0.1).all()
     code, out, _ = bo("trials", "oven.db")
     assert code == 0 and len(out.splitlines()) == 8 and "pressure (bar)" in out
+
+    code, _, err = bo("suggest", "oven.toml")
+    assert code == 2 and "its budget of 7; got 7" in err and "raise the budget" in err
 
     code, out, _ = bo("plot", "oven.toml", "--out", "p.png")
     assert code == 0 and (tmp_path / "p.png").read_bytes().startswith(b"\x89PNG")
@@ -55,7 +58,7 @@ def test_resume_by_store_needs_objective_and_budget(bo, oven: Path) -> None:
 def test_what_is_not_there_is_refused_and_not_made(tmp_path: Path, bo, oven: Path) -> None:
     for command in ("status", "trials", "plot", "map", "resume"):
         code, out, err = bo(command, "oven.toml")
-        assert (code, out) == (2, "") and "Begin it with: bo-stream run oven.toml" in err
+        assert (code, out) == (2, "") and "Create it with: bo-stream run oven.toml" in err
     assert bo("status", "none.db")[0] == 2
     assert not list(tmp_path.glob("*.db"))
     oven.write_text(oven.read_text().replace("oven.py:measure", "oven.py:measured"))
@@ -76,7 +79,7 @@ def test_settings_that_a_campaign_keeps_are_named(bo, oven: Path) -> None:
     assert bo("run", "oven.toml")[0] == 0
     oven.write_text(oven.read_text().replace("seed = 1", "seed = 2"))
     code, _, err = bo("run", "oven.toml")
-    assert code == 0 and "goes on with the seed that it was begun with, 1, not with 2" in err
+    assert code == 0 and "continues with the seed it was created with, 1; 2 is ignored" in err
     oven.write_text(oven.read_text().replace("high = 10.0", "high = 11.0"))
     code, _, err = bo("run", "oven.toml")
     assert code == 2 and "another space" in err
@@ -84,6 +87,7 @@ def test_settings_that_a_campaign_keeps_are_named(bo, oven: Path) -> None:
 
 STOPS = """
 import os, signal, time
+signal.signal(signal.SIGINT, signal.default_int_handler)  # whatever this process inherited
 def measure(trial):
     if trial.name == 2 and not os.path.exists("stopped"):
         open("stopped", "w").close()
@@ -105,14 +109,14 @@ def test_ctrl_c_says_how_to_go_on(tmp_path: Path, bo, oven: Path) -> None:
         env={**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", "FORCE_COLOR": "1"},
     )
     assert done.returncode == 130
-    assert done.stderr.splitlines()[-1].endswith("To go on: bo-stream resume oven.toml")
+    assert done.stderr.splitlines()[-1].endswith("To continue: bo-stream resume oven.toml")
     assert "Traceback" not in done.stderr and not CONTROL.search(done.stdout)
-    assert "2 told, 1 under way" in bo("status", "oven.toml")[1]
+    assert "2 told, 1 running" in bo("status", "oven.toml")[1]
     code, out, _ = bo("resume", "oven.toml")
     assert code == 0 and "7 told (budget 7)" in out
 
 
 def test_passwords_are_not_shown() -> None:
-    opened = Opened(None, "postgresql://me:secret@host/ovens", None)  # type: ignore[arg-type]
+    opened = LoadedCampaign(None, "postgresql://me:secret@host/ovens", None)  # type: ignore[arg-type]
     assert opened.store == "postgresql://me:***@host/ovens"
-    assert Opened(None, "sqlite:////a/b.db", None).store == "sqlite:////a/b.db"  # type: ignore[arg-type]
+    assert LoadedCampaign(None, "sqlite:////a/b.db", None).store == "sqlite:////a/b.db"  # type: ignore[arg-type]

@@ -6,20 +6,22 @@ import pytest
 from bo_stream.campaign.fit_policy import FitPolicy
 from bo_stream.campaign.proposals import Optimiser
 from bo_stream.errors import InputError
-from bo_stream.integrations.follower import Follower, Outcome, box
+from bo_stream.integrations.follower import Follower, TrialOutcome, box
 
 
 def follower(seed: int = 0) -> Follower:
     made = Follower(
         box([(0.0, 4.0), (1e-4, 1.0)], [False, True]),
         "minimise",
-        "exact",
+        surrogate="exact",
         seed=seed,
         fit=FitPolicy(then_every=5, max_evals=10),
         optimiser=Optimiser(2, 32, {"maxiter": 3}),
     )
     rows = np.random.default_rng(0).random((8, 2)) * [4.0, 0.9] + [0.0, 1e-3]
-    made.follow({i: Outcome((x, r), (x - 3.0) ** 2 + r) for i, (x, r) in enumerate(rows.tolist())})
+    made.follow(
+        {i: TrialOutcome((x, r), (x - 3.0) ** 2 + r) for i, (x, r) in enumerate(rows.tolist())}
+    )
     return made
 
 
@@ -39,12 +41,12 @@ def test_pending_and_failed_points_are_avoided(kind: str) -> None:
     assert gaps.max() > 1e-3
 
 
-def test_what_was_seen_is_not_absorbed_again() -> None:
+def test_known_outcomes_are_not_observed_again() -> None:
     ours = follower()
     ours.next(8, [], [])
     model = ours.model
     assert model is not None and model.num_observed == 8
-    new = {8: Outcome((1.0, 0.1), 4.1)}
+    new = {8: TrialOutcome((1.0, 0.1), 4.1)}
     ours.follow(new), ours.follow(new), ours.follow({})
     assert ours.model is model and model.num_observed == 9
 

@@ -42,7 +42,15 @@ def ucb(model: StreamingGP, **kw: object) -> UpperConfidenceBound:
     return UpperConfidenceBound(model, beta=4.0)
 
 
-SMALL = LoopConfig(steps=4, q=1, num_initial=5, num_restarts=2, raw_samples=16)
+SMALL = LoopConfig(
+    steps=4,
+    q=1,
+    num_initial=5,
+    num_restarts=2,
+    raw_samples=16,
+    acqf_options={"maxiter": 20},
+    recommend_every=2,
+)
 wiski = partial(surrogate, "wiski", grid_size=20)
 
 
@@ -61,18 +69,22 @@ def undisturbed() -> Undisturbed:
     return problem, loop, loop.run()
 
 
-@pytest.mark.parametrize("family", ["wiski", "exact"])
-def test_it_records_every_step_and_finds_the_maximum(family: str) -> None:
+@pytest.mark.parametrize(
+    ("family", "options"), [("wiski", {"grid_size": 20}), ("exact", {})], ids=["wiski", "exact"]
+)
+def test_it_records_every_step_and_finds_the_maximum(family: str, options: dict) -> None:
     problem, seen = Bowl(), []
-    loop = BOLoop(problem, partial(surrogate, family), ucb, changed(steps=8), seen.append)
+    settings = changed(steps=6, recommend_every=6)
+    loop = BOLoop(problem, partial(surrogate, family, **options), ucb, settings, seen.append)
     table = loop.run()
     assert seen == loop.rows
-    assert table["step"].tolist() == list(range(9))
-    assert table["n"].tolist() == list(range(5, 14))
-    assert loop.model is not None and loop.model.num_observed == 13
+    assert table["step"].tolist() == list(range(7))
+    assert table["n"].tolist() == list(range(5, 12))
+    assert loop.model is not None and loop.model.num_observed == 11
     assert float(table["inference_regret"].iloc[-1]) < 0.05
-    assert bool((table["simple_regret"] >= 0).all() and (table["inference_regret"] >= 0).all())
-    assert table["log_predictive"].isna().tolist() == [True] + [False] * 8
+    assert bool((table["simple_regret"] >= 0).all())
+    assert table["inference_regret"].isna().tolist() == [False] + [True] * 5 + [False]
+    assert table["log_predictive"].isna().tolist() == [True] + [False] * 6
     constant = table["bytes"].nunique() == 1
     assert constant == (family == "wiski")
 
@@ -118,7 +130,7 @@ def test_seconds_add_up_and_measuring_is_not_part_of_the_step(undisturbed: Undis
     pd.testing.assert_series_equal(table[PARTS].sum(axis=1), table["step_seconds"], **_NAMELESS)
     running = table["step_seconds"].cumsum()
     pd.testing.assert_series_equal(running, table["wallclock_seconds"], **_NAMELESS)
-    assert bool((table["recommend_seconds"] > 0).all())
+    assert (table["recommend_seconds"] > 0).tolist() == [True, False, True, False, True]
     assert bool((table["acquisition_seconds"][1:] > 0).all())
 
 
@@ -134,7 +146,7 @@ def test_a_seed_repeats_the_run_and_leaves_the_global_generator_alone() -> None:
     for disturbance in (1, 2):
         torch.manual_seed(disturbance)
         before = torch.get_rng_state()
-        runs.append(BOLoop(Bowl(), wiski, ucb, changed(seed=7, steps=2)).run().drop(columns=TIMES))
+        runs.append(BOLoop(Bowl(), wiski, ucb, changed(seed=7, steps=1)).run().drop(columns=TIMES))
         assert torch.equal(torch.get_rng_state(), before)
     pd.testing.assert_frame_equal(*runs)
     other = BOLoop(Bowl(), wiski, ucb, changed(seed=8, steps=0)).run()
@@ -143,10 +155,9 @@ def test_a_seed_repeats_the_run_and_leaves_the_global_generator_alone() -> None:
 
 def test_noise_does_not_depend_on_the_surrogate() -> None:
     noises = []
-    for family in ("wiski", "exact"):
+    for family in (wiski, partial(surrogate, "exact")):
         problem = Bowl()
-        settings = changed(steps=2, recommend_every=0)
-        BOLoop(problem, partial(surrogate, family), ucb, settings).run()
+        BOLoop(problem, family, ucb, changed(steps=1, recommend_every=0)).run()
         X, Y = torch.cat(problem.asked), torch.cat(problem.answered)
         noises.append(Y - problem.evaluate_true(X))
     torch.testing.assert_close(*noises)
@@ -163,9 +174,9 @@ def test_a_run_may_be_taken_step_by_step(undisturbed: Undisturbed) -> None:
 
 def test_fits_follow_the_policy_and_are_capped() -> None:
     policy = FitPolicy(every_step_until=2, then_every=2, max_evals=1, first_max_evals=3)
-    table = BOLoop(Bowl(), wiski, ucb, changed(steps=6, fit=policy, recommend_every=0)).run()
+    table = BOLoop(Bowl(), wiski, ucb, changed(steps=5, fit=policy, recommend_every=0)).run()
     fitted = table["fit_evaluations"] > 0
-    assert fitted.tolist() == [True, True, True, False, True, False, True]
+    assert fitted.tolist() == [True, True, True, False, True, False]
     assert table["fit_objective"].notna().tolist() == fitted.tolist()
     assert int(table["fit_evaluations"].iloc[0]) <= 3
     assert int(table["fit_evaluations"].iloc[1:].max()) == 1
@@ -176,8 +187,8 @@ def test_fits_follow_the_policy_and_are_capped() -> None:
 def test_fits_on_request_come_when_the_surrogate_asks() -> None:
     policy = FitPolicy(then_every=0, on_request=True)
     cagp = partial(surrogate, "cagp", schedule=RefitSchedule(growth=1.5, surprise=1e9))
-    for family, fitted in ((cagp, [5, 8, 12]), (wiski, [5])):
-        table = BOLoop(Bowl(), family, ucb, changed(steps=9, fit=policy, recommend_every=0)).run()
+    for family, fitted in ((cagp, [5, 8]), (wiski, [5])):
+        table = BOLoop(Bowl(), family, ucb, changed(steps=4, fit=policy, recommend_every=0)).run()
         assert table["n"][table["fit_evaluations"] > 0].tolist() == fitted
 
 
@@ -212,7 +223,7 @@ def test_the_builder_is_given_a_bounded_baseline_and_the_best_mean() -> None:
 def test_float32() -> None:
     problem = Bowl()
     problem.bounds = Bowl.bounds.float()
-    loop = BOLoop(problem, wiski, ucb, changed(dtype="float32"))
+    loop = BOLoop(problem, wiski, ucb, changed(dtype="float32", steps=2))
     assert float(loop.run()["inference_regret"].iloc[-1]) < 0.5
     assert {X.dtype for X in problem.asked} == {torch.float32}
 

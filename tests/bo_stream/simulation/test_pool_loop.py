@@ -32,10 +32,17 @@ def campaign(cells, policy="nipv", family="wiski", **changes):
     return PoolLoop(cells, partial(surrogate, family, **options), PoolPolicy(policy), config)
 
 
-@pytest.mark.parametrize("observation", ["raster", "known noise"])
-@pytest.mark.parametrize("family", ["wiski", "exact"])
-@pytest.mark.parametrize("policy", ["nipv", "max_variance", "random", "near_most_uncertain"])
-def test_runs(cells, observation, family, policy):
+@pytest.mark.parametrize(
+    ("policy", "family", "observation"),
+    [
+        ("nipv", "wiski", "raster"),
+        ("nipv", "exact", "known noise"),
+        ("max_variance", "wiski", "known noise"),
+        ("random", "exact", "raster"),
+        ("near_most_uncertain", "wiski", "raster"),
+    ],
+)
+def test_runs(cells, policy, family, observation):
     run = campaign(cells, policy, family, observation=observation)
     table = run.run()
     assert table["n"].tolist() == [10, 16, 22, 28, 34, 40]
@@ -130,7 +137,7 @@ def test_refuses_what_cannot_be(cells):
 
 
 @pytest.mark.parametrize("known", [False, True])
-def test_coverage_and_density_against_the_normal_law(known):
+def test_coverage_and_density_against_the_normal_distribution(known):
     """Scores of a surrogate equal those computed from its posterior, point by point."""
     generator = torch.Generator().manual_seed(0)
     X = torch.rand(60, 2, generator=generator, dtype=torch.float64)
@@ -145,9 +152,9 @@ def test_coverage_and_density_against_the_normal_law(known):
     mine = score(model, X[40:], Y[40:], Y[40:], None if noise is None else noise[40:], level=0.9)
     posterior = model.posterior(X[40:], observation_noise=not known)
     variance = posterior.variance + (0.09 if known else 0.0)
-    law = torch.distributions.Normal(posterior.mean, variance.sqrt())
-    inside = (law.cdf(Y[40:]) - 0.5).abs() <= 0.45
-    assert mine.nlpd == pytest.approx(-float(law.log_prob(Y[40:]).mean()))
+    normal = torch.distributions.Normal(posterior.mean, variance.sqrt())
+    inside = (normal.cdf(Y[40:]) - 0.5).abs() <= 0.45
+    assert mine.nlpd == pytest.approx(-float(normal.log_prob(Y[40:]).mean()))
     assert mine.coverage == pytest.approx(float(inside.double().mean()))
     assert mine.rmse == pytest.approx(float((Y[40:] - posterior.mean).square().mean().sqrt()))
     latent = model.posterior(X[40:]).variance.mean()
@@ -158,7 +165,7 @@ def test_one_faulty_cell_is_clipped():
     cells = load_malaria(cells=500)
     faulty = 50 * float(cells.Y.max())
     broken = replace(cells, Y=cells.Y.index_fill(0, torch.arange(480, 500), faulty))
-    run = campaign(broken, "random", steps=12, num_test=120, clip_from=20)
+    run = campaign(broken, "random", steps=8, num_test=120, clip_from=20)
     table = run.run()
     X, Y, _ = run.observations()
     asked = run.split.observed[run.queried]

@@ -21,7 +21,6 @@ OTHERS = {
     "exact": {},
     "cagp": {},
     "online_sgpr": {"growth": FixedSize(8)},
-    "online_svgp": {"num_inducing": 5, "initial_steps": 5},
     "svdgp": {"window": 10, "covar_basis": 8},
 }
 SMALL = ["wiski", "hsgp"]

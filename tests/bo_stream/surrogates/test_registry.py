@@ -21,7 +21,6 @@ BOUNDS = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
         ("cagp", bo_stream.CaGP),
         ("exact", bo_stream.ExactGP),
         ("online_sgpr", bo_stream.OnlineSGPR),
-        ("online_svgp", bo_stream.OnlineSVGP),
         ("svdgp", bo_stream.SVDGP),
     ],
 )

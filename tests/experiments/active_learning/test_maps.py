@@ -6,11 +6,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from experiments.active_learning.campaigns import campaigns
-from experiments.active_learning.course import draw_errors
+from experiments.active_learning.campaigns import load_cells
 from experiments.active_learning.maps import described, draw_maps, rasterised
-from experiments.active_learning.matrix import narrowed, read, smoked
-from experiments.common.command import CONFIGS
+from experiments.active_learning.study import draw_errors, plan
+from experiments.common.command import CONFIGS, parsed
 
 
 def test_cells_become_an_image_with_gaps():
@@ -21,10 +20,12 @@ def test_cells_become_an_image_with_gaps():
 
 
 def test_maps_keep_the_shape_of_a_country_and_say_what_is_drawn(tmp_path, kept):
-    c = smoked(read(CONFIGS / "malaria_senegal.toml")) | {"steps": 1}
-    cells, planned = campaigns(narrowed(c, {"policies": ["random"], "surrogates": ["wiski"]}))
+    c = parsed(CONFIGS / "malaria_senegal.toml")
+    c |= {"steps": 1, "policies": ["random"], "surrogates": ["wiski"]}
+    run = plan(c, smoke=True)[0]
+    cells = load_cells(run.c)
     north_of = replace(cells, extent=(1.0, 4.0, 55.0, 61.0), attribution="so and so " * 30)
-    campaign = planned[0][1]()
+    campaign = run.campaign()
     campaign.start()
     draw_maps(campaign, north_of, tmp_path / "map.png", title="a title")
     (figure,) = kept
@@ -50,9 +51,9 @@ def test_maps_keep_the_shape_of_a_country_and_say_what_is_drawn(tmp_path, kept):
 
 
 def test_a_campaign_is_described_in_words():
-    c = smoked(read(CONFIGS / "malaria_senegal.toml"))
-    _, planned = campaigns(narrowed(c, {"policies": ["nipv"], "surrogates": ["wiski"]}))
-    assert described(planned[1][0]) == (
+    facts = {"cells": "synthetic_incidence_seed0", "surrogate": "wiski16", "policy": "nipv"}
+    facts |= {"observation": "known noise", "kernel": "ard", "seed": "0"}
+    assert described(facts) == (
         "Synthetic incidence seed0: WISKI, 16 x 16 nodes; integrated variance (NIPV); readings "
         "with known noise; a lengthscale for each axis; seed 0"
     )

@@ -1,29 +1,40 @@
-"""What commands share: instant help, folders of smoke runs, errors of one line."""
+"""What commands share: folders of results, configurations, errors of one line."""
 
 import subprocess
 import sys
 from importlib import import_module
 from pathlib import Path
-from types import ModuleType
+from typing import Any
 
 import pytest
 import typer
 
-from experiments.common.command import CONFIGS, TAKES, begin, folder, parsed, read, selected, start
+from experiments import smoke
+from experiments.common.command import CONFIGS, TAKES, begin, parsed, read, start
 
-STUDIES = sorted(path.parent.name for path in CONFIGS.parent.glob("*/__main__.py"))
-BENCHMARKS = sorted(
-    f"benchmarks.{path.stem}" for path in CONFIGS.parent.glob("benchmarks/*_cost.py")
-)
+ROOT = CONFIGS.parents[1]
+PROGRAMS = sorted({name.split()[0] for name in smoke.commands()} | {"malaria_report"})
+BLOCKED = """
+import runpy, sys
+class Blocked:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] == {package!r}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+sys.meta_path.insert(0, Blocked())
+sys.argv = [{module!r}, *{arguments!r}]
+runpy.run_module({module!r}, run_name="__main__")
+"""
 
 
-def module_of(name: str) -> ModuleType:
-    return import_module(f"experiments.{name}" + ("" if "." in name else ".__main__"))
+def app_of(name: str) -> Any:
+    """The program of that name."""
+    package = (CONFIGS.parent / name / "__main__.py").exists()
+    return import_module(f"experiments.{name}" + (".__main__" if package else "")).app
 
 
 def run(name: str, *arguments: str) -> None:
     sys.argv = [name, *arguments]  # given back by the fixture below
-    start(module_of(name).app)
+    start(app_of(name))
 
 
 @pytest.fixture(autouse=True)
@@ -32,56 +43,35 @@ def elsewhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def test_every_study_of_the_readme_is_a_folder_with_a_command() -> None:
-    assert STUDIES == [
-        "active_learning",
-        "bayesopt",
-        "computation_aware_tables",
-        "computation_aware_toy",
-        "cost",
-        "decoupled",
-        "field",
-        "fx_stream",
-        "growth",
-        "malaria_report",
-        "model_size",
-        "small_batches",
-        "stream_classification",
-        "stream_regression",
-    ]
-    readme = (CONFIGS.parents[1] / "README.md").read_text(encoding="utf-8")
-    for name in [*STUDIES, *BENCHMARKS, "benchmarks.fit_modes", "benchmarks.fit_quality"]:
-        assert f"`{name}" in readme, name
+def ran(code: str, folder: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", code]
+    return subprocess.run(command, capture_output=True, text=True, cwd=folder)
 
 
-@pytest.mark.parametrize(
-    "name", [*STUDIES, *BENCHMARKS, "benchmarks.fit_modes", "benchmarks.fit_quality"]
-)
-def test_help_does_not_wait_for_torch(name: str) -> None:
-    code = (
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_every_program_has_help(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        run(name, "--help")
+    assert not end.value.code and "Usage" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["bayesopt", "active_learning"])
+def test_help_of_long_studies_does_not_wait_for_torch(name: str) -> None:
+    shown = ran(
         "import runpy, sys\nsys.argv = ['command', '--help']\n"
         f"try:\n    runpy.run_module('experiments.{name}', run_name='__main__')\n"
         "except SystemExit as end:\n    assert not end.code, end.code\n"
         "heavy = {'torch', 'botorch', 'matplotlib', 'pandas', 'numpy'} & set(sys.modules)\n"
         "assert not heavy, heavy"
     )
-    root = CONFIGS.parents[1]
-    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=root)
     assert shown.returncode == 0, shown.stderr
-    assert "--help" in shown.stdout
 
 
 def test_smoke_results_lie_beside_the_real_ones(tmp_path: Path) -> None:
-    assert folder("results/a", None, False) == Path("results/a")
-    assert folder("results/a", None, True) == Path("results/a_smoke")
-    assert folder("results/a", tmp_path / "b", True) == tmp_path / "b"  # named: taken as it is
+    assert begin("results/a", None, False) == Path("results/a")
+    assert begin("results/a", None, True) == Path("results/a_smoke")
+    assert begin("results/a", tmp_path / "b", True) == tmp_path / "b"  # named: taken as it is
     assert Path("results/a_smoke").is_dir() and (tmp_path / "b").is_dir()
-
-
-@pytest.mark.parametrize("name", ["field", "fx_stream", "growth", "model_size"])
-def test_every_default_config_reads_as_itself(name: str) -> None:
-    default = module_of(name).CONFIG
-    assert read(default, default)["output"].startswith("results/")
 
 
 @pytest.mark.parametrize(
@@ -89,15 +79,13 @@ def test_every_default_config_reads_as_itself(name: str) -> None:
     [
         (["growth", "nosuch.toml"], "does not exist"),
         (["bayesopt", "run", "nosuch.toml"], "does not exist"),
-        (["growth", str(CONFIGS / "demo.toml")], "has no output, streams"),
+        (["growth", str(CONFIGS / "demo.toml")], "has no delta"),
         (["bayesopt", "run", str(CONFIGS / "growth.toml")], "problem"),
-        (["model_size", "--table", "nosuch"], "concrete"),
-        (["fx_stream", "--method", "nosuch"], "online_sgpr"),
-        (["growth", "--kernel", "nosuch"], "product"),
+        (["cost", str(CONFIGS / "classes.toml")], "has no"),
     ],
 )
 def test_what_cannot_be_run_is_said_without_a_traceback(
-    command: list[str], said: str, capsys: pytest.CaptureFixture[str], monkeypatch
+    command: list[str], said: str, capsys: pytest.CaptureFixture[str], monkeypatch: Any
 ) -> None:
     monkeypatch.setenv("COLUMNS", "400")  # rich breaks lines
     with pytest.raises(SystemExit) as stop:
@@ -119,32 +107,38 @@ def test_a_command_says_first_how_long_it_takes_and_where_results_go(
     ]
 
 
-def test_a_configuration_says_how_long_it_takes_if_that_was_measured(tmp_path: Path) -> None:
-    for config in CONFIGS.glob("*.toml"):
-        assert parsed(config).get(TAKES, "about ").startswith("about "), config
-    default = CONFIGS / "growth.toml"
-    lines = default.read_text().splitlines()
-    own = tmp_path / "own.toml"  # one's own need not
-    own.write_text("\n".join(line for line in lines if not line.startswith(TAKES)))
-    assert TAKES not in read(own, default)
-
-
-def test_a_malformed_config_is_named(tmp_path: Path) -> None:
-    path = tmp_path / "study.toml"
-    path.write_text("[")
-    with pytest.raises(typer.BadParameter, match="study.toml is no TOML"):
-        read(path, CONFIGS / "growth.toml")
-
-
-def test_names_are_taken_in_the_order_of_the_config() -> None:
-    assert selected(["b", "a"], {"a": 1, "b": 2, "c": 3}, "--table") == ["a", "b"]
-    assert selected(None, "abc", "--table") == ["a", "b", "c"]
-
-
-@pytest.mark.parametrize(("name", "file"), [("model_size", "concrete"), ("fx_stream", "fx2007")])
-def test_missing_data_is_named_with_a_way_out(
-    name: str, file: str, monkeypatch: pytest.MonkeyPatch
+def test_a_configuration_has_the_keys_of_the_default_and_need_not_say_how_long(
+    tmp_path: Path,
 ) -> None:
+    default, own = CONFIGS / "growth.toml", tmp_path / "own.toml"
+    lines = default.read_text().splitlines()
+    own.write_text("\n".join(line for line in lines if not line.startswith(TAKES)))
+    assert TAKES not in read(own, default) and read(default, default)["output"]
+    own.write_text("colour = 1\n" + default.read_text())
+    with pytest.raises(typer.BadParameter, match=r"own\.toml has colour; known are ") as refused:
+        read(own, default)
+    assert "\n" not in str(refused.value)
+    own.write_text("\n".join(line for line in lines if not line.startswith("seeds")))
+    with pytest.raises(typer.BadParameter, match="has no seeds"):
+        read(own, default)
+    own.write_text("[")
+    with pytest.raises(typer.BadParameter, match=r"own.toml is no TOML"):
+        read(own, default)
+    for config in CONFIGS.glob("*.toml"):
+        assert parsed(config).get(TAKES, "about ").startswith(("about ", "at most ")), config
+
+
+def test_missing_data_is_named_with_a_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("BO_STREAM_DATA", raising=False)
-    with pytest.raises(SystemExit, match=rf"{file}.*BO_STREAM_DATA.*--smoke"):
-        run(name)
+    with pytest.raises(SystemExit, match=r"fx2007.*BO_STREAM_DATA.*--smoke"):
+        run("fx_stream")
+
+
+@pytest.mark.parametrize("package", ["typer", "rich", "matplotlib", "loky"])
+def test_a_missing_extra_is_named_in_one_line(package: str, tmp_path: Path) -> None:
+    arguments = ["demo", "--smoke"]
+    code = BLOCKED.format(package=package, module="experiments.bayesopt", arguments=arguments)
+    ended = ran(code, tmp_path)
+    assert ended.returncode == 1 and not list(tmp_path.iterdir())
+    (line,) = ended.stderr.strip().splitlines()
+    assert package in line and 'pip install "bo_stream[cli,plots,workers]"' in line

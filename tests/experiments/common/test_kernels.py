@@ -5,7 +5,8 @@ import torch
 from gpytorch.kernels import RBFKernel
 from gpytorch.priors import LogNormalPrior
 
-from experiments.common.kernels import additive, gaussian, scaled, standardised
+from experiments.common.kernels import gaussian, scaled, standardised
+from experiments.growth.scenarios import kernel
 
 
 def test_values_are_set_after_the_modules_are_float64() -> None:
@@ -19,7 +20,7 @@ def test_values_are_set_after_the_modules_are_float64() -> None:
 
 def test_an_additive_kernel_shares_its_outputscale() -> None:
     X = torch.rand(4, 3, dtype=torch.float64)
-    K = additive(3, lengthscale=0.7, outputscale=0.6)(X).to_dense()
+    K = kernel("additive", 3, lengthscale=0.7, outputscale=0.6)(X).to_dense()
     assert torch.allclose(K.diagonal(), torch.full((4,), 0.6, dtype=torch.float64))
     near = (-(0.5 * (X[0] - X[1]).square() / 0.49)).exp().sum() * 0.2
     assert K[0, 1].item() == pytest.approx(near.item())

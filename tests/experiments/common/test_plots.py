@@ -116,3 +116,17 @@ def test_labels_of_a_logarithmic_axis_keep_apart(low: float, high: float) -> Non
     assert len(inside) >= 2
     assert all(a[1] < b[0] for a, b in zip(inside, inside[1:], strict=False))
     plt.close(figure)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("cagp64", "CaGP, 64 actions"),
+        ("wiski16", "WISKI, 16 x 16 nodes"),
+        ("online_svgp", "OnlineSVGP"),
+        ("svdgp", "SVDGP"),
+        ("a_policy_2", "a policy 2"),
+    ],
+)
+def test_names_have_words(name: str, words: str) -> None:
+    assert plots.in_words(name) == words

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,26 +23,22 @@ class Toy:
     seed: int
     calls: str
     steps: int = 3
-    pause: float = 0.002
+    pause: float = 0.005
     how: str = "well"
 
     @property
     def stem(self) -> str:
         return f"toy_{self.seed}"
 
-    def execute(self, folder: Path, progress: Callable[[Any], None]) -> None:
+    def execute(self, folder: Path) -> None:
         walk = np.random.default_rng(self.seed).normal(size=self.steps).cumsum()
-        for step, value in enumerate(walk, start=1):
-            time.sleep(self.pause)
-            progress({"step": step, "value": float(value)})
-        if self.how == "fails" and not Path(self.calls, "mended").exists():
+        time.sleep(self.pause)
+        mended = Path(self.calls, "mended").exists()
+        if self.how == "fails" and not mended:
             raise LookupError("no such oven")
-        if self.how == "is taken over":
-            folder.rmdir()
-            raise LookupError("no such folder")
         if self.how == "dies":
             os._exit(3)
-        if self.how == "is interrupted" and not Path(self.calls, "mended").exists():
+        if self.how == "is interrupted" and not mended:
             raise KeyboardInterrupt
         frame = pd.DataFrame({"step": range(1, self.steps + 1), "value": walk})
         if self.how == "writes half":

@@ -3,7 +3,6 @@
 import copy
 import json
 import pickle
-import tomllib
 from pathlib import Path
 
 import numpy as np
@@ -11,82 +10,41 @@ import pandas as pd
 import pytest
 import torch
 import typer
-from typer.testing import CliRunner
 
 from bo_stream import ExactGP
+from experiments.common.command import CONFIGS, parsed
 from experiments.cost import __main__ as study
-from experiments.cost.measured import PARTS, Cost, Sizes, _evaluate, _observe
-from experiments.cost.plan import plan
-from experiments.cost.report import draw_costs
+from experiments.cost.study import PARTS, Run, Sizes, draw_costs, evaluate, observe, plan
 
-CONFIG = tomllib.loads(study.CONFIG.read_text())
-FEW = """
-[[surrogate]]
-name = "wiski"
-grid_size = 6
-
-[[surrogate]]
-name = "exact"
-most = 30
-"""
+CONFIG = parsed(CONFIGS / "cost.toml")
 
 
-@pytest.fixture(scope="module")
-def smoke(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
-    folder = tmp_path_factory.mktemp("cost")
-    text = study.CONFIG.read_text()
-    (folder / "few.toml").write_text(text[: text.index("[[surrogate]]")] + FEW)
-    out = folder / "out"
-    result = CliRunner().invoke(study.app, [str(folder / "few.toml"), "--smoke", "--out", str(out)])
-    assert result.exit_code == 0, result.output
-    return out, result.output
-
-
-def test_a_smoke_run_writes_flat_numbers(smoke: tuple[Path, str]) -> None:
-    out, said = smoke
-    for name, n in (("wiski", [20, 40]), ("exact", [20])):
-        table = pd.read_csv(out / f"levy_2_{name}_0.csv")
+def test_a_run_measures_every_part_at_each_n(tmp_path: Path) -> None:
+    sizes = Sizes((5, 30), 3, 2, 4, 2, 1, 4)
+    options = {"name": "exact", "most": 29}
+    for entry, n in (({"name": "exact"}, [5, 30]), (options, [5])):
+        run = Run("exact", "exact", entry, "levy", 2, {"name": "qucb"}, sizes, 0)
+        run.execute(tmp_path)
+        table = pd.read_csv(tmp_path / "levy_2_exact_0.csv")
         timed = [f"{part}_{unit}" for part in PARTS for unit in ("seconds", "c")]
         assert {"step", "n", "bytes", "c_seconds", *timed} == set(table)
-        assert table["n"].tolist() == n and np.isfinite(table).all(axis=None)
+        assert table["n"].tolist() == n == run.n and np.isfinite(table).all(axis=None)
         assert (table[timed] > 0.0).all(axis=None)
         in_c = table["predict_seconds"] / table["c_seconds"]
         assert np.allclose(table["predict_c"], in_c, rtol=1e-12)
-        about = json.loads((out / f"levy_2_{name}_0.json").read_text())
-        assert about["label"] == name and about["problem"] == {"name": "levy", "inputs": 2}
-    whole = pd.read_csv(out / "cost.csv")
-    assert whole["surrogate"].tolist() == ["wiski", "wiski", "exact"]
-    assert (out / "cost_2_inputs.png").stat().st_size > 10_000
-    assert "one point observed" in said and "posterior at 10 points" in said
-
-
-def test_a_surrogate_has_seen_n_points_when_the_timing_starts(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    seen = []
-    monkeypatch.setattr(
-        "experiments.cost.measured.alternated",
-        lambda tasks, *_: (
-            seen.append(tasks["update"].args[0].num_observed),
-            {name: [1.0, 9.0, 2.0] for name in tasks},
-        )[1],
-    )
-    monkeypatch.setattr("experiments.cost.measured.CHUNK", 7)
-    sizes = Sizes((5, 30), 3, 3, 4, 2, 1, 4)
-    run = Cost("exact", "exact", {"name": "exact"}, "levy", 2, {"name": "qucb"}, sizes, 0)
-    rows = list(run._measured())
-    assert seen == [5, 30] and [row["update_seconds"] for row in rows] == [2.0, 2.0]
+    about = json.loads((tmp_path / "levy_2_exact_0.json").read_text())
+    assert about["label"] == "exact" and about["problem"] == {"name": "levy", "inputs": 2}
 
 
 def test_an_evaluation_is_at_new_hyperparameters_and_an_update_at_the_old() -> None:
     X = torch.rand(12, 2, dtype=torch.float64)
     model = ExactGP(X, X.sum(-1, keepdim=True))
     twin = copy.deepcopy(model)
-    _evaluate(twin)
+    evaluate(twin)
     moved, kept = (m.covar_module.base_kernel.raw_lengthscale.clone() for m in (twin, model))
     assert bool((moved != kept).all()) and torch.allclose(moved, kept, atol=1e-5)
     assert twin.covar_module.base_kernel.raw_lengthscale.grad is not None
-    _observe(model, lambda n: (X[:n] + 0.5, X[:n, :1]))
+    observe(model, lambda n: (X[:n] + 0.5, X[:n, :1]))
     assert model.num_observed == 13
     assert torch.equal(model.covar_module.base_kernel.raw_lengthscale, kept)
 
@@ -130,5 +88,5 @@ def test_what_means_nothing_is_refused(changed: dict, said: str) -> None:
 
 def test_the_command_refuses_on_one_line(refused, tmp_path: Path) -> None:
     own = tmp_path / "own.toml"
-    own.write_text("colour = 1\n" + study.CONFIG.read_text())
+    own.write_text("colour = 1\n" + (CONFIGS / "cost.toml").read_text())
     assert "own.toml has colour" in refused(study.app, own)

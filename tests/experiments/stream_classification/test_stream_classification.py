@@ -2,7 +2,6 @@
 
 import json
 import pickle
-import tomllib
 from pathlib import Path
 
 import numpy as np
@@ -13,13 +12,12 @@ import typer
 from typer.testing import CliRunner
 
 from bo_stream import DirichletClassifier
+from experiments.common.command import CONFIGS, parsed
 from experiments.stream_classification import __main__ as study
-from experiments.stream_classification.orders import ORDERS, late
-from experiments.stream_classification.plan import plan
-from experiments.stream_classification.rows import MADE_UP, labelled
-from experiments.stream_classification.streams import COLUMNS, scores
+from experiments.stream_classification.labels import MADE_UP, ORDERS, labelled, late
+from experiments.stream_classification.study import COLUMNS, plan, scores
 
-CONFIG = tomllib.loads(study.CONFIG.read_text())
+CONFIG = parsed(CONFIGS / "classes.toml")
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +86,7 @@ def test_scores_by_hand() -> None:
     assert np.isnan(scores(y, p[:, :1], y)["log_loss"])
 
 
-def test_the_plan_has_stems_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_plan_has_stems_of_its_own() -> None:
     runs = plan(CONFIG | {"seeds": [0, 1], "table": [MADE_UP]})
     assert pickle.loads(pickle.dumps(runs)) == runs
     assert len({run.stem for run in runs}) == len(runs) == 2 * (3 + 1)

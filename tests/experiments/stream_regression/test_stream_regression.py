@@ -2,8 +2,8 @@
 
 import json
 import math
+import os
 import pickle
-import tomllib
 from pathlib import Path
 
 import numpy as np
@@ -15,14 +15,15 @@ from typer.testing import CliRunner
 
 from bo_stream import ExactGP
 from bo_stream.scores import marginals, noise_variance, score
+from experiments.common.command import CONFIGS, parsed
+from experiments.common.data import scores
 from experiments.stream_regression import __main__ as study
-from experiments.stream_regression.course import COLUMNS, Course, Sizes, scores
-from experiments.stream_regression.plan import plan
-from experiments.stream_regression.report import differences, ends
 from experiments.stream_regression.rows import DRIFTING, MADE_UP, bounds_of, rows_of, split_of
+from experiments.stream_regression.runs import COLUMNS, Run, Sizes
+from experiments.stream_regression.study import differences, ends, plan
 
 SIZES = Sizes(100, 40, 30, 20, 2.0, 1.5, 6)
-CONFIG = tomllib.loads(study.CONFIG.read_text())
+CONFIG = parsed(CONFIGS / "stream_tables.toml")
 FEW = """
 [[surrogate]]
 name = "wiski"
@@ -38,15 +39,19 @@ cap = 40
 """
 
 
-def course(name: str = "exact", seed: int = 0, order: str = "shuffled", **options) -> Course:
+def run_of(name: str = "exact", seed: int = 0, order: str = "shuffled", **options) -> Run:
     entry = {"name": name, **options}
-    return Course(name, name, entry, {"name": MADE_UP}, order, SIZES, seed, "made-up")
+    return Run(name, name, entry, {"name": MADE_UP}, order, SIZES, seed, "made-up")
 
 
 @pytest.fixture(scope="module")
 def smoke(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     folder = tmp_path_factory.mktemp("stream_regression")
-    text = study.CONFIG.read_text().replace("score_every = 1.3", "score_every = 1.5")
+    text = (
+        (CONFIGS / "stream_tables.toml")
+        .read_text()
+        .replace("score_every = 1.3", "score_every = 1.5")
+    )
     (folder / "few.toml").write_text(text[: text.index("[[surrogate]]")] + FEW)
     out = folder / "out"
     arguments = [str(folder / "few.toml"), "--smoke", "--out", str(out)]
@@ -85,7 +90,7 @@ def test_a_smoke_run_writes_flat_numbers(smoke: tuple[Path, str]) -> None:
 
 def test_every_batch_is_scored_before_it_is_absorbed() -> None:
     split = split_of(*rows_of({"name": MADE_UP}), "shuffled", 100, 40, 0)
-    table = pd.DataFrame(course().followed(split, SIZES))
+    table = pd.DataFrame(run_of().followed(split, SIZES))
     model = ExactGP(split.X[:30], split.Y[:30], bounds=bounds_of(split))
     model.fit(SIZES.evaluations)
     X, Y = split.X[30:50], split.Y[30:50]
@@ -99,7 +104,7 @@ def test_every_batch_is_scored_before_it_is_absorbed() -> None:
 
 def test_a_baseline_is_scored_point_by_point() -> None:
     split = split_of(*rows_of({"name": MADE_UP}), "shuffled", 100, 40, 0)
-    rival = course("local", cap=40)
+    rival = run_of("local", cap=40)
     table = pd.DataFrame(rival.followed(split, SIZES))
     assert table["stream_rmse"].iloc[-1] < 0.6 and table["bytes"].isna().all()
     total = -table["log_predictive"].iloc[1:].sum() / 70
@@ -110,9 +115,9 @@ def test_scores_are_those_of_the_library() -> None:
     split = split_of(*rows_of({"name": MADE_UP}), "shuffled", 100, 40, 0)
     model = ExactGP(split.X, split.Y)
     mean, variance = marginals(model, split.X_test)
-    law = mean, variance + noise_variance(model).detach()
+    predicted = mean, variance + noise_variance(model).detach()
     said = score(model, split.X_test, split.Y_test, split.Y_test)
-    assert scores(law, split.Y_test[:, 0]) == pytest.approx(
+    assert scores(*predicted, split.Y_test[:, 0]) == pytest.approx(
         {"rmse": said.rmse, "nlpd": said.nlpd, "coverage": said.coverage}, rel=1e-9
     )
 
@@ -126,10 +131,9 @@ def test_orders_hold_the_same_rows() -> None:
     assert torch.equal(a.X_test, b.X_test)
 
 
-def test_the_whole_plan_has_stems_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.skipif("BO_STREAM_DATA" not in os.environ, reason="needs the tables")
+def test_the_whole_plan_has_stems_of_its_own() -> None:
     inputs = {"road3d_first5000": 2, "magnetic_path1": 2, "powerplant": 4, "concrete": 8}
-    place = "experiments.stream_regression.plan.rows_of"
-    monkeypatch.setattr(place, lambda table: (torch.empty(0, inputs[table["name"]]), None))
     runs = plan(CONFIG | {"order": ["shuffled", "sorted"]})
     assert pickle.loads(pickle.dumps(runs)) == runs
     assert len({run.stem for run in runs}) == len(runs) == 2 * 3 * (4 * 6 + 2)
@@ -159,7 +163,7 @@ def test_differences_are_from_the_best_and_by_seed() -> None:
         for k, name in enumerate(("hsgp", "exact", "cagp")):
             if name != "cagp" or seed:
                 row = dict.fromkeys(COLUMNS, 1.0) | {"rmse": shift * 2.0**-k, "nlpd": shift + k}
-                done.append((course(name, seed), pd.DataFrame([row, row])))
+                done.append((run_of(name, seed), pd.DataFrame([row, row])))
     found = differences(done).set_index(["of", "pair"])
     assert list(found.index) == [
         ("log RMSE", "hsgp - cagp"),
@@ -186,7 +190,7 @@ def test_what_drifts_is_followed_by_forgetting() -> None:
     last = {}
     for factor in (None, 0.9):
         options = {} if factor is None else {"forget": factor}
-        run = Course(
+        run = Run(
             "wiski", "wiski", {"name": "wiski", "grid_size": 8, **options}, {}, "", sizes, 0, ""
         )
         *_, last[factor] = run.followed(split, sizes)

@@ -3,7 +3,6 @@
 import math
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,8 +13,9 @@ import pytest
 import torch
 
 from bo_stream.campaign import Box, Campaign, Pool
-from bo_stream.campaign.evaluation.evaluation_result import Answer
-from bo_stream.campaign.evaluation.process_identity import abandoned, is_run, signature
+from bo_stream.campaign.evaluation.evaluation_result import EvaluationResult
+from bo_stream.campaign.evaluation.process_identity import has_died, run_id
+from bo_stream.campaign.records import Row
 from bo_stream.campaign.storage.store import MemoryStore
 from bo_stream.errors import InputError
 from tests.bo_stream.campaign.runs import CHEAP, Calls, bowl, box, told_once
@@ -92,8 +92,8 @@ def test_what_gives_no_value_fails_with_its_reason() -> None:
     assert trials["status"].tolist() == ["told"] + ["failed"] * 5 + ["told"] * 2
     assert trials["reason"][1] == "ValueError: the oven is cold"
     assert trials["reason"][2] == "the objective returned nan"
-    assert "no number but str '3.5'" in trials["reason"][3]
-    assert "no number but NoneType None" in trials["reason"][4]
+    assert "returned str '3.5'" in trials["reason"][3]
+    assert "returned NoneType None" in trials["reason"][4]
     assert trials["reason"][5] == "the objective returned -inf"
 
 
@@ -112,21 +112,28 @@ def test_what_gives_no_value_fails_with_its_reason() -> None:
     ids=lambda value: type(value).__name__,
 )
 def test_one_number_in_any_wrapping_is_an_outcome(value: Any) -> None:
-    assert Answer.read(value) == Answer(2.0)
-    assert Answer.read((value, value)) == Answer(2.0, 2.0)
+    assert EvaluationResult.from_value(value) == EvaluationResult(2.0)
+    assert EvaluationResult.from_value((value, value)) == EvaluationResult(2.0, 2.0)
 
 
 @pytest.mark.parametrize(
     "value", [True, "2", None, [], [1.0, 2.0, 3.0], np.ones(2), {}, 1j, (1.0, 0.0), (1.0, math.nan)]
 )
 def test_anything_else_is_a_reason(value: Any) -> None:
-    assert "the objective returned" in (Answer.read(value).reason or "")
+    assert "the objective returned" in (EvaluationResult.from_value(value).reason or "")
 
 
 def test_seconds_of_evaluating_are_counted() -> None:
+    now = [0.0]
+
+    def objective(row: Any) -> float:
+        now[0] += 3.0
+        return bowl(row)
+
     campaign = box()
-    campaign.run(lambda row: time.sleep(0.05) or bowl(row), 2)
-    assert 0.1 <= campaign.row["evaluation_seconds"] < 5.0
+    campaign.row = Row(campaign.row, lambda: (now[0], now[0]))
+    campaign.run(objective, 2)
+    assert campaign.row["evaluation_seconds"] == 6.0
 
 
 def test_an_interruption_leaves_the_trial_running_and_the_next_run_takes_it_first() -> None:
@@ -152,15 +159,16 @@ def test_an_interruption_leaves_the_trial_running_and_the_next_run_takes_it_firs
     ("options", "message"),
     [
         ({"budget": 0}, "budget"),
+        ({"budget": None}, "budget, an integer"),
         ({"budget": 2.5}, "budget"),
-        ({"q": 0}, "q, a whole number"),
-        ({"workers": 0}, "workers, a whole number"),
-        ({"workers": True}, "workers, a whole number"),
-        ({"workers": 2, "q": 2}, "by itself"),
+        ({"q": 0}, "q, an integer"),
+        ({"workers": 0}, "workers, an integer"),
+        ({"workers": True}, "workers, an integer"),
+        ({"workers": 2, "q": 2}, "without executor and q"),
         ({"timeout": 1.0}, "workers=1"),
         ({"workers": 2, "timeout": -1.0}, "positive seconds"),
         ({"executor": 4}, "get_executor"),
-        ({"objective": 4}, "to be called"),
+        ({"objective": 4}, "callable objective"),
     ],
 )
 def test_arguments_that_cannot_be_are_refused(options: dict[str, Any], message: str) -> None:
@@ -172,21 +180,19 @@ def test_arguments_that_cannot_be_are_refused(options: dict[str, Any], message: 
 
 @pytest.fixture(scope="module")
 def dead() -> str:
-    """The signature of a process that is gone."""
-    code = (
-        "from bo_stream.campaign.evaluation.process_identity import signature; print(signature())"
-    )
+    """Identifier of a run whose process has ended."""
+    code = "from bo_stream.campaign.evaluation.process_identity import run_id; print(run_id())"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
     return done.stdout.strip()
 
 
 @pytest.fixture
 def living() -> Iterator[str]:
-    """The signature of another process that is alive."""
+    """Identifier of a run in another process that is alive."""
     process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
     stat = Path(f"/proc/{process.pid}/stat")
     started = stat.read_text().rpartition(")")[2].split()[19] if stat.exists() else ""
-    yield ":".join([*signature().split(":")[:2], str(process.pid), started])
+    yield ":".join([*run_id().split(":")[:2], str(process.pid), started])
     process.kill()
     process.wait()
 
@@ -195,8 +201,8 @@ def test_trials_of_a_dead_run_are_evaluated_first_and_others_left_alone(
     dead: str, living: str
 ) -> None:
     campaign = box()
-    elsewhere = "run:another-machine:1:1"
-    for by in (None, dead, "the night shift", living, elsewhere, dead):
+    remote = "run:another-machine:1:1"
+    for by in (None, dead, "the night shift", living, remote, dead):
         campaign.ask(by=by)
     seen = []
 
@@ -204,23 +210,22 @@ def test_trials_of_a_dead_run_are_evaluated_first_and_others_left_alone(
         seen.append(row.name)
         return bowl(row)
 
-    trials = campaign.run(objective, 7)
-    assert seen == [1, 5, 6, 7, 8]  # two in the budget belong to other runs
+    trials = campaign.run(objective, 8)
+    assert seen == [1, 5, 6, 7]  # the four that run elsewhere are part of the budget
     running = trials.index[trials["status"] == "running"].tolist()
     assert running == [0, 2, 3, 4]
 
 
 def test_who_is_gone(dead: str, living: str) -> None:
     head, machine, pid, started = living.split(":")
-    assert is_run(dead) and is_run(living) and not is_run(None) and not is_run("by hand")
-    assert abandoned(dead) and abandoned(signature())
-    assert not abandoned(living) and not abandoned(None) and not abandoned("run:x:1:1")
+    assert has_died(dead) and has_died(run_id())
+    assert not any(map(has_died, (living, None, "by hand", "run:x:1:1")))
     if started:  # the number is used again by a process that was started later
-        assert abandoned(f"{head}:{machine}:{pid}:{int(started) - 1}")
+        assert has_died(f"{head}:{machine}:{pid}:{int(started) - 1}")
         zombie = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
         before = Path(f"/proc/{zombie.pid}/stat").read_text().rpartition(")")[2].split()[19]
         zombie.communicate()  # ended and gone
-        assert abandoned(f"{head}:{machine}:{zombie.pid}:{before}")
+        assert has_died(f"{head}:{machine}:{zombie.pid}:{before}")
 
 
 def test_what_somebody_else_told_meanwhile_is_not_told_again() -> None:

@@ -105,7 +105,7 @@ def test_a_dask_trial_that_hangs_fails(client: Any, tmp_path: Path) -> None:
     trials = box().run(objective, 4, client.get_executor(), q=2, timeout=3.0)
     Path(over).touch()
     assert trials["status"].tolist() == ["told", "failed", "told", "told"]
-    assert trials["reason"][1] == "no answer within 3 s"
+    assert trials["reason"][1] == "no result within 3 s"
 
 
 @pytest.mark.slow

@@ -7,6 +7,7 @@ import sqlite3
 import threading
 import warnings
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,7 @@ pytest.importorskip("sqlalchemy")
 
 from sqlalchemy import create_engine, text
 
-from bo_stream.campaign.storage.sql_engine import address
+from bo_stream.campaign.storage.sql_engine import parse
 from bo_stream.campaign.storage.sql_store import Database
 from bo_stream.errors import InputError, StateError
 
@@ -22,18 +23,18 @@ SETTINGS = {"version": 1, "seed": 3, "box": [0.1, 1e-300], "words": "grün"}
 EVENTS = [{"kind": "told", "values": [[i, 0.1 * i, None]], "trials": []} for i in range(5)]
 
 
-def begun(url: str) -> Database:
-    database = Database(url)
+def begun(url: str, **options: Any) -> Database:
+    database = Database(url, **options)
     database.create("oven", SETTINGS)
-    with database.writing("oven") as turn:
+    with database.transaction("oven") as transaction:
         for event in EVENTS:
-            turn.append(event)
+            transaction.append(event)
     return database
 
 
 def change(url: str, statement: str) -> None:
-    """What something else does to a database."""
-    engine = create_engine(address(url))
+    """What another program does to a database."""
+    engine = create_engine(parse(url))
     with engine.begin() as connection:
         connection.execute(text(statement))
     engine.dispose()
@@ -48,37 +49,37 @@ def test_another_process_finds_what_was_written(url: str) -> None:
     assert other.names() == ["oven"]
     assert other.settings("oven") == SETTINGS
     assert other.settings("kiln") is None
-    assert other.since("oven", 0) == EVENTS
-    assert other.since("oven", 3) == EVENTS[3:]
-    assert other.since("oven", 9) == []
+    assert other.events_since("oven", 0) == EVENTS
+    assert other.events_since("oven", 3) == EVENTS[3:]
+    assert other.events_since("oven", 9) == []
 
 
 def test_campaigns_of_one_database_are_apart(url: str) -> None:
     database = begun(url)
     database.create("kiln", {})
-    with database.writing("kiln") as turn:
-        assert turn.since(0) == []
-        turn.append({"kind": "failed"})
+    with database.transaction("kiln") as transaction:
+        assert transaction.events_since(0) == []
+        transaction.append({"kind": "failed"})
     database.save_snapshot("kiln", {}, b"kiln")
     assert database.names() == ["kiln", "oven"]
-    assert database.since("kiln", 0) == [{"kind": "failed"}]
-    assert database.since("oven", 0) == EVENTS
+    assert database.events_since("kiln", 0) == [{"kind": "failed"}]
+    assert database.events_since("oven", 0) == EVENTS
     assert database.newest_snapshot("oven") == 0
 
 
-def test_a_turn_sees_what_it_wrote_and_what_others_wrote(url: str) -> None:
+def test_a_transaction_sees_all_events(url: str) -> None:
     database = begun(url)
-    with database.writing("oven") as turn:
-        turn.append({"kind": "asked"})
-        assert turn.since(4) == [EVENTS[4], {"kind": "asked"}]
+    with database.transaction("oven") as transaction:
+        transaction.append({"kind": "asked"})
+        assert transaction.events_since(4) == [EVENTS[4], {"kind": "asked"}]
 
 
-def test_a_turn_that_raises_leaves_nothing(url: str) -> None:
+def test_a_transaction_that_raises_leaves_nothing(url: str) -> None:
     database = begun(url)
-    with pytest.raises(KeyboardInterrupt), database.writing("oven") as turn:
-        turn.append({"kind": "asked"})
+    with pytest.raises(KeyboardInterrupt), database.transaction("oven") as transaction:
+        transaction.append({"kind": "asked"})
         raise KeyboardInterrupt
-    assert database.since("oven", 0) == EVENTS
+    assert database.events_since("oven", 0) == EVENTS
 
 
 def test_a_name_is_given_once(url: str) -> None:
@@ -90,19 +91,19 @@ def test_a_name_is_given_once(url: str) -> None:
 
 def test_nothing_is_written_for_a_campaign_that_was_not_begun(url: str) -> None:
     database = begun(url)
-    with pytest.raises(StateError, match="'kiln'"), database.writing("kiln"):
+    with pytest.raises(StateError, match="'kiln'"), database.transaction("kiln"):
         pass
     with pytest.raises(StateError, match="'kiln'"):
         database.save_snapshot("kiln", {}, b"")
-    assert database.since("kiln", 0) == []
+    assert database.events_since("kiln", 0) == []
 
 
 def test_looking_for_a_campaign_makes_no_file(tmp_path: Path) -> None:
     database = Database(f"sqlite:///{tmp_path}/typo.db")
     assert database.settings("oven") is None
-    assert database.names() == [] and database.since("oven", 0) == []
+    assert database.names() == [] and database.events_since("oven", 0) == []
     assert database.newest_snapshot("oven") == 0 and not list(database.snapshots("oven"))
-    with pytest.raises(StateError, match="Create it first"), database.writing("oven"):
+    with pytest.raises(StateError, match="Create it first"), database.transaction("oven"):
         pass
     assert not list(tmp_path.iterdir())
 
@@ -115,7 +116,7 @@ def test_a_file_stays_where_it_is_when_the_working_directory_changes(
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
     database.close()
-    assert database.since("oven", 0) == EVENTS
+    assert database.events_since("oven", 0) == EVENTS
     assert not list((tmp_path / "elsewhere").iterdir())
 
 
@@ -134,7 +135,7 @@ def test_closing_leaves_one_file(tmp_path: Path) -> None:
     database = begun(f"sqlite:///{tmp_path}/oven.db")
     database.close()
     assert [path.name for path in tmp_path.iterdir()] == ["oven.db"]
-    assert database.since("oven", 0) == EVENTS  # and it opens again by itself
+    assert database.events_since("oven", 0) == EVENTS  # and it opens again by itself
 
 
 def test_a_store_that_nobody_holds_is_closed(tmp_path: Path) -> None:
@@ -145,7 +146,7 @@ def test_a_store_that_nobody_holds_is_closed(tmp_path: Path) -> None:
 # -- several at once ------------------------------------------------------------------------------
 
 
-def test_writers_take_turns(url: str) -> None:
+def test_writers_wait_for_each_other(url: str) -> None:
     database = begun(url)
     others = [Database(url) for _ in range(3)]
     errors = []
@@ -153,8 +154,8 @@ def test_writers_take_turns(url: str) -> None:
     def write(own: Database) -> None:
         try:
             for _ in range(20):
-                with own.writing("oven") as turn:
-                    turn.append({"count": len(turn.since(0))})
+                with own.transaction("oven") as transaction:
+                    transaction.append({"count": len(transaction.events_since(0))})
         except Exception as error:
             errors.append(error)
 
@@ -164,7 +165,7 @@ def test_writers_take_turns(url: str) -> None:
     for thread in threads:
         thread.join()
     assert not errors
-    counts = [event["count"] for event in database.since("oven", len(EVENTS))]
+    counts = [event["count"] for event in database.events_since("oven", len(EVENTS))]
     assert counts == list(range(len(EVENTS), len(EVENTS) + 80))
 
 
@@ -187,8 +188,9 @@ def test_several_may_make_the_tables_at_once(url: str) -> None:
 
 
 def test_pickled_it_opens_the_same_database(url: str) -> None:
-    database = begun(url)
-    assert pickle.loads(pickle.dumps(database)).since("oven", 0) == EVENTS
+    database = begun(url, snapshot_every=7)
+    again = pickle.loads(pickle.dumps(database))
+    assert again.events_since("oven", 0) == EVENTS and again.snapshot_every == 7
 
 
 def test_a_forked_child_makes_connections_of_its_own(url: str) -> None:
@@ -200,15 +202,15 @@ def test_a_forked_child_makes_connections_of_its_own(url: str) -> None:
         child = os.fork()
     if not child:
         try:
-            with database.writing("oven") as turn:
-                turn.append({"kind": "child"})
+            with database.transaction("oven") as transaction:
+                transaction.append({"kind": "child"})
             os._exit(0)
         finally:
             os._exit(1)
     assert os.waitpid(child, 0)[1] == 0
-    with database.writing("oven") as turn:
-        turn.append({"kind": "parent"})
-    assert [e["kind"] for e in database.since("oven", len(EVENTS))] == ["child", "parent"]
+    with database.transaction("oven") as transaction:
+        transaction.append({"kind": "parent"})
+    assert [e["kind"] for e in database.events_since("oven", len(EVENTS))] == ["child", "parent"]
 
 
 # -- snapshots ------------------------------------------------------------------------------------
@@ -260,14 +262,14 @@ def test_a_store_of_a_newer_version_is_refused(url: str) -> None:
 
 def test_tables_of_something_else_are_left_alone(url: str) -> None:
     change(url, "CREATE TABLE events (id INTEGER)")
-    with pytest.raises(StateError, match="something else has the tables events"):
+    with pytest.raises(StateError, match="another program has the tables events"):
         Database(url)
 
 
 def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "oven.db"
     file.write_text("pressure,temperature\n" * 100)
-    with pytest.raises(StateError, match="not a database.*left as it is"):
+    with pytest.raises(StateError, match="not a database.*was not changed"):
         Database(f"sqlite:///{file}")
     assert file.read_text() == "pressure,temperature\n" * 100
 
@@ -289,7 +291,10 @@ def test_another_program_s_database_is_not_touched_by_looking(tmp_path: Path) ->
         ("mysql://host/oven", "a URL of mysql"),
         ("sqlite://", "in memory only"),
         ("sqlite:///:memory:", "in memory only"),
-        ("sqlite:////no/such/folder/oven.db", "/no/such/folder, which is not there"),
+        (
+            "sqlite:////no/such/folder/oven.db",
+            "an existing folder for the file oven.db; got /no/such/folder",
+        ),
     ],
 )
 def test_a_url_that_cannot_be_opened_is_refused(wrong: str, says: str) -> None:
@@ -299,7 +304,7 @@ def test_a_url_that_cannot_be_opened_is_refused(wrong: str, says: str) -> None:
 
 def test_a_server_that_is_not_there_is_said_in_one_line_without_the_password() -> None:
     pytest.importorskip("psycopg")
-    with pytest.raises(StateError, match="reachable") as caught:
+    with pytest.raises(StateError, match="Check the connection") as caught:
         Database("postgresql://me:secret@127.0.0.1:9/oven")
     assert "secret" not in str(caught.value) and "\n" not in str(caught.value)
 
@@ -310,17 +315,14 @@ def test_a_missing_driver_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> No
         Database("postgresql://me@127.0.0.1/oven")
 
 
-def test_a_turn_that_never_comes_is_explained(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("bo_stream.campaign.storage.sql_engine.PATIENCE", 0.05)
-    database = begun(f"sqlite:///{tmp_path}/oven.db")
+def test_a_lock_that_is_never_released_is_explained(tmp_path: Path) -> None:
+    database = begun(f"sqlite:///{tmp_path}/oven.db", timeout=0.05)
     hog = sqlite3.connect(tmp_path / "oven.db", isolation_level=None)
     hog.execute("BEGIN IMMEDIATE")
     with (
         pytest.raises(StateError, match="locked.*try again"),
-        database.writing("oven") as turn,
+        database.transaction("oven") as transaction,
     ):
-        turn.append({"kind": "asked"})
+        transaction.append({"kind": "asked"})
     hog.close()
-    assert database.since("oven", 0) == EVENTS
+    assert database.events_since("oven", 0) == EVENTS

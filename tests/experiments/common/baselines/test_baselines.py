@@ -28,9 +28,7 @@ METHODS: dict[str, Callable[[], Baseline]] = {
     "batch sgpr": lambda: BatchSGPR(24),
     "local": lambda: LocalGPs(cap=40),
     "stochastic": lambda: StochasticDecoupled(200, 24, minibatch=64),
-    "incremental": lambda: Surrogate(
-        "online_sgpr", {"growth": FixedSize(24, method="gradient", steps=5)}, 0
-    ),
+    "incremental": lambda: Surrogate("online_sgpr", {"growth": FixedSize(24)}, 3),
 }
 ALONE = [name for name in METHODS if name != "incremental"]
 
@@ -94,10 +92,12 @@ def test_nothing_is_predicted_before_the_first_rows(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ALONE)
-def test_no_acquisition_is_built_on_what_has_no_joint_law(name: str) -> None:
+def test_no_acquisition_is_built_on_what_has_no_joint_distribution(name: str) -> None:
     method = METHODS[name]()
     for make in (lambda: build("nipv", method.model()), lambda: qKnowledgeGradient(method.model())):
-        with pytest.raises(UnsupportedError, match="joint law of several points.*OnlineSGPR"):
+        with pytest.raises(
+            UnsupportedError, match="joint distribution of several points.*OnlineSGPR"
+        ):
             make()
 
 
@@ -127,7 +127,7 @@ def test_a_twin_has_the_same_hyperparameters_and_all_rows() -> None:
 def test_hyperparameters_are_learned_from_at_most_so_many_rows() -> None:
     X, Y = rows(60)
     start, few, all_rows = modules(2), learned(X, Y, rows=10), learned(X, Y)
-    noises = [given["likelihood"].noise.item() for given in (start, few, all_rows)]
+    noises = [own["likelihood"].noise.item() for own in (start, few, all_rows)]
     assert 0.004 < noises[2] < 0.02 and noises[2] not in noises[:2]
 
 
@@ -146,17 +146,15 @@ def test_later_rows_count(name: str, counted: None) -> None:
 
 
 def test_a_long_step_of_adam_stays_within_the_constraints() -> None:
-    given = modules(2)
-    parameters = [*given["covar_module"].parameters(), *given["likelihood"].parameters()]
+    own = modules(2)
+    parameters = [*own["covar_module"].parameters(), *own["likelihood"].parameters()]
     with torch.no_grad():
         for parameter in parameters:
             parameter.sub_(5.0)
-    assert 1e-4 < given["likelihood"].noise.item() < 0.01
-    assert bool((given["covar_module"].base_kernel.lengthscale > 0.0).all())
+    assert 1e-4 < own["likelihood"].noise.item() < 0.01
+    assert bool((own["covar_module"].base_kernel.lengthscale > 0.0).all())
     names = {
-        name
-        for module in ("covar_module", "likelihood")
-        for name, *_ in given[module].named_priors()
+        name for module in ("covar_module", "likelihood") for name, *_ in own[module].named_priors()
     }
     assert {name.rpartition(".")[2] for name in names} == {"lengthscale_prior", "noise_prior"}
 

@@ -1,0 +1,108 @@
+"""The campaigns of a configuration, and the pictures of all of them."""
+
+import textwrap
+from collections.abc import Iterable, Sequence
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from acquisitions.choice import POLICIES
+from bo_stream.simulation.pool_config import OBSERVATIONS
+from experiments.active_learning.campaigns import KERNELS, SOURCE, Run, load_cells, name_of
+from experiments.common.baselines.registry import FAMILIES
+from experiments.common.command import BadParameter, refuse_unknown
+from experiments.common.plots import draw_bands, in_words
+from experiments.common.progress import say
+from problems.errors import DataNotFound
+
+KNOWN = {
+    "observations": OBSERVATIONS,
+    "surrogates": FAMILIES,
+    "policies": POLICIES,
+    "kernels": KERNELS,
+}
+"""Lists of a configuration, and what may be in them."""
+SIZES = ("steps", "q", "num_initial", "num_test")
+OPTIONAL = (*SOURCE, "num_actions")
+SMOKE = {"steps": 3, "num_test": 300, "cells": 900, "grid_size": [16], "source": None}
+SHOWN = ["n", "rmse", "nlpd", "coverage", "wallclock_seconds"]
+
+
+def plan(c: dict[str, Any], smoke: bool = False) -> list[Run]:
+    """A run for every combination of a configuration that its cells allow.
+
+    Args:
+        c: Keys of ``configs/malaria_senegal.toml``.
+        smoke: Three steps on a small synthetic field; one kernel, one seed.
+
+    Raises:
+        InputError: for sizes that no campaign can have.
+    """
+    for key, known in KNOWN.items():
+        refuse_unknown(c[key], known, key)
+    if smoke:
+        c = c | SMOKE | {key: c[key][:1] for key in ("kernels", "seeds")}
+    try:
+        cells = load_cells(c)
+    except DataNotFound as error:
+        say(f"{error}\nRunning on the SYNTHETIC field instead.")
+        c = c | {"source": None}
+        cells = load_cells(c)
+    observations = c["observations"]
+    if cells.Yvar is None and "known noise" in observations:
+        say(f"{cells.name}: no standard deviations, no known noise.")
+        observations = [o for o in observations if o != "known noise"]
+    if not observations:
+        raise BadParameter("these cells allow no observation model of these; take 'raster'.")
+    families = [sized for family in c["surrogates"] for sized in _sized(family, c)]
+    shared = {key: c[key] for key in (*SIZES, "fit", *SOURCE) if key in c}
+    each = product(observations, families, c["policies"], c["kernels"], c["seeds"])
+    runs = [
+        Run(name_of(cells), observation, label, policy, kernel, seed, options, shared)
+        for observation, (label, options), policy, kernel, seed in each
+    ]
+    for run in runs:
+        run.campaign()  # too few cells are refused now, not at the last campaign
+    say(f"{len(runs)} campaigns on {len(cells.X)} cells. {cells.attribution}")
+    return runs
+
+
+def report(c: dict[str, Any], done: Sequence[tuple[Run, pd.DataFrame]], folder: Path) -> None:
+    """Print the last row of every run that is done, and draw bands over seeds."""
+    for run, rows in done:
+        say(f"\n{run.stem}\n{rows.iloc[-1][SHOWN].to_string()}")
+    whole = pd.concat([rows.assign(**run.facts) for run, rows in done])
+    draw_errors(whole, load_cells(done[0][0].c).units, folder)
+
+
+def draw_errors(table: pd.DataFrame, units: str, folder: Path) -> None:
+    """Draw errors against steps and time, a picture for each observation model and kernel.
+
+    The table has all campaigns' rows with their facts; ``units`` are those of the values.
+    """
+    rmse = textwrap.fill(f"RMSE at the test cells ({units})", 50)
+    axes = {
+        "steps": ("step", "step (a batch of cells each)"),
+        "wallclock": ("wallclock_seconds", "wall-clock time (seconds)"),
+    }
+    curves = ["surrogate", "policy"]
+    words = {name: in_words(name) for key in curves for name in table[key].unique()}
+    for key, part in table.groupby(["observation", "kernel"], sort=False):
+        stem = "_".join(map(str, key)).replace(" ", "-")
+        title = "Error of the map: " + ", ".join(in_words(str(k)) for k in key)
+        for name, (x, label) in axes.items():
+            path, labels = folder / f"{stem}_rmse_{name}.png", {x: label, "rmse": rmse}
+            timed = name == "wallclock"
+            draw_bands([part], "rmse", x, curves, path, True, labels, title, timed, words)
+
+
+def _sized(family: str, c: dict[str, Any]) -> Iterable[tuple[str, dict[str, Any]]]:
+    """A family in its sizes: names that tell these, and options."""
+    if family == "wiski":
+        return [(f"wiski{n}", {"name": family, "grid_size": n}) for n in c["grid_size"]]
+    if family == "cagp" and "num_actions" in c:
+        actions = {"name": "BlockSparse", "num_actions": c["num_actions"]}
+        return [(f"cagp{c['num_actions']}", {"name": family, "actions": actions})]
+    return [(family, {"name": family})]

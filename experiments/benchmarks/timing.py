@@ -1,0 +1,47 @@
+"""Medians of alternated repetitions, in units of one Cholesky factorisation on the same machine."""
+
+import random
+import statistics
+import time
+from collections.abc import Callable, Mapping
+
+import torch
+
+Clock = Callable[[], float]
+
+
+def seconds(f: Callable[[], object], clock: Clock = time.perf_counter) -> float:
+    """Seconds of one call: wall-clock, or by `time.process_time` where others use the machine."""
+    start = clock()
+    f()
+    return clock() - start
+
+
+def alternated(
+    tasks: Mapping[str, Callable[[], object]], repetitions: int, clock: Clock = time.perf_counter
+) -> dict[str, list[float]]:
+    """Seconds of each task, taken in turn so that all meet the same machine; one warm-up each.
+
+    The order is drawn anew: a fixed one can fall into step with the scheduler of a busy machine.
+    """
+    for task in tasks.values():
+        task()
+    times: dict[str, list[float]] = {name: [] for name in tasks}
+    order, shuffler = list(tasks.items()), random.Random(0)
+    for _ in range(repetitions):
+        shuffler.shuffle(order)
+        for name, task in order:
+            times[name].append(seconds(task, clock))
+    return times
+
+
+def ratio(times: Mapping[str, list[float]], name: str, unit: str) -> float:
+    """Median of a task over the median of another."""
+    return statistics.median(times[name]) / statistics.median(times[unit])
+
+
+def cholesky(m: int) -> Callable[[], object]:
+    """The unit ``c(m)``: one ``m x m`` float64 Cholesky factorisation."""
+    root = torch.randn(m, m, dtype=torch.float64)
+    K = root @ root.mT + m * torch.eye(m, dtype=torch.float64)
+    return lambda: torch.linalg.cholesky(K)

@@ -1,0 +1,1 @@
+"""Computation-aware GPs beside others, for the same seconds: on tables, and on one picture."""

@@ -1,1 +1,0 @@
-"""Computation-aware GPs beside others on tables, for the same seconds."""

@@ -1,1 +1,0 @@
-"""Computation-aware GPs on one picture."""

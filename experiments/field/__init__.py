@@ -1,1 +1,0 @@
-"""A magnetic field along a walk."""

@@ -1,1 +1,0 @@
-"""Surrogates on an exchange rate, one day at a time."""

@@ -1,1 +1,0 @@
-"""What saved campaigns of `experiments.active_learning` say."""

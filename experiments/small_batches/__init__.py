@@ -1,1 +1,0 @@
-"""Online SGPR fed a few points at a time."""

@@ -1,0 +1,111 @@
+"""What is found again of saved campaigns."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from experiments.active_learning.study import plan
+from experiments.malaria_report import Saved
+from problems.errors import BadData, DataNotFound
+
+CONFIG: dict[str, Any] = {
+    "source": "toy_pfpr",
+    "year": 2017,
+    "release": "202508",
+    "observations": ["known noise"],
+    "surrogates": ["wiski"],
+    "policies": ["random"],
+    "kernels": ["ard"],
+    "seeds": [3],
+    "grid_size": [10],
+    "steps": 2,
+    "q": 4,
+    "num_initial": 5,
+    "num_test": 50,
+    "fit": {"every_step_until": 1},
+}
+
+
+@pytest.fixture
+def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A table of 15 x 15 cells with an interval, under BO_STREAM_DATA."""
+    lon, lat = (a.ravel() / 24.0 for a in np.meshgrid(np.arange(15), np.arange(15)))
+    mean = 0.3 + 0.1 * np.sin(4.0 * lon) * np.cos(3.0 * lat)
+    frame = pd.DataFrame({"longitude": lon, "latitude": lat, "year": 2017, "mean": mean})
+    path = tmp_path / "data" / "toy_pfpr.csv"
+    path.parent.mkdir()
+    frame.assign(lower=0.9 * mean, upper=1.2 * mean).to_csv(path, index=False)
+    monkeypatch.setenv("BO_STREAM_DATA", str(path.parent))
+    return path
+
+
+def save_one(c: dict[str, Any], folder: Path) -> tuple[Path, Any]:
+    """Run and save the only campaign of a configuration; returns its JSON and itself."""
+    (run,) = plan(c)
+    run.execute(folder)
+    campaign = run.campaign()
+    campaign.run()
+    return folder / f"{run.stem}.json", campaign
+
+
+def test_a_saved_campaign_is_found_again(table: Path, tmp_path: Path) -> None:
+    path, campaign = save_one(CONFIG, tmp_path)
+    found = Saved.read(path)
+    split, about = found.split, found.about
+    torch.testing.assert_close(found.cells.Y, campaign.cells.Y, rtol=0, atol=0)
+    torch.testing.assert_close(split.observed, campaign.split.observed, rtol=0, atol=0)
+    assert torch.equal(found.queried, campaign.queried)
+    assert torch.equal(split.test, campaign.split.test)
+    assert about["source"] == {
+        "source": "toy_pfpr",
+        "year": 2017,
+        "cells": 225,
+        "release": "202508",
+    }
+    assert about["derived_std"] is True and about["synthetic"] is False
+    assert "release 202508, CC BY" in about["attribution"]
+    assert about["attribution"].endswith("std_dev derived from the published 95 % interval")
+
+
+def test_nothing_stands_in_for_the_cells_of_a_real_campaign(
+    table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, _ = save_one(CONFIG, tmp_path)
+    monkeypatch.delenv("BO_STREAM_DATA")
+    with pytest.raises(DataNotFound, match="toy_pfpr.*BO_STREAM_DATA is not set"):
+        Saved.read(path)
+
+
+@pytest.mark.parametrize("change", ["fewer cells", "another name"])
+def test_other_cells_than_the_campaigns_are_refused(
+    table: Path, tmp_path: Path, change: str
+) -> None:
+    path, _ = save_one(CONFIG, tmp_path)
+    if change == "fewer cells":
+        pd.read_csv(table).iloc[:-1].to_csv(table, index=False)
+        message = r"toy_pfpr_in_2017 \(225 cells\), got toy_pfpr_in_2017 \(224 cells\)"
+    else:
+        about = json.loads(path.read_text())
+        path.write_text(json.dumps(about | {"cells": "other_in_2017"}))
+        message = r"other_in_2017 \(225 cells\), got toy_pfpr_in_2017"
+    with pytest.raises(BadData, match=message):
+        Saved.read(path)
+
+
+def test_a_campaign_on_the_synthetic_field_says_so_and_stays_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, table: Path
+) -> None:
+    folder = os.environ["BO_STREAM_DATA"]
+    monkeypatch.delenv("BO_STREAM_DATA")
+    path, campaign = save_one(CONFIG | {"cells": 400}, tmp_path)
+    monkeypatch.setenv("BO_STREAM_DATA", folder)  # the table is back, and is not taken
+    found = Saved.read(path)
+    about, cells = found.about, found.cells
+    assert about["synthetic"] is True and about["source"] == {"source": None, "cells": 400}
+    torch.testing.assert_close(cells.Y, campaign.cells.Y, rtol=0, atol=0)
