@@ -211,9 +211,9 @@ def prequential(
     for X, Y, *noise in batches:
         with torch.no_grad():
             mean = cast(GPyTorchPosterior, model.posterior(X)).mean
-            said = model.predictive_score(X, Y, *noise)
-        surprise = surprise.seen(said.shortfall, said.variance, len(X))
-        error, density = float((mean - Y).square().mean()), float(said.log_density)
+            prediction = model.predictive_score(X, Y, *noise)
+        surprise = surprise.seen(prediction.shortfall, prediction.variance, len(X))
+        error, density = float((mean - Y).square().mean()), float(prediction.log_density)
         learn(X, Y, *noise)
         count, loss, squares = count + len(X), loss - density, squares + len(X) * error
         rmse = math.sqrt(squares / count)

@@ -281,4 +281,4 @@ def _function(name: str, key: str, dim: int) -> tf.SyntheticTestFunction:
 
 def _require_dim(name: str, dim: int, allowed: bool, expected: str) -> None:
     if not allowed:
-        raise ValueError(f"{name} expected dim to be {expected}, got {dim}. Pass dim= accordingly.")
+        raise ValueError(f"{name} expected dim to be {expected}, got {dim}. Pass another dim=.")

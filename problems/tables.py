@@ -244,6 +244,6 @@ def _numbers(values: pd.DataFrame, name: str) -> Tensor:
     if len(array) == 0 or not np.isfinite(array).all():
         raise BadData(
             f"{name}: expected complete rows of finite numbers, got {len(array)} rows. Is the "
-            "file whole?"
+            "file complete?"
         )
     return torch.from_numpy(array.copy())

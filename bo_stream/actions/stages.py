@@ -12,10 +12,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from bo_stream.actions.climb import ClimbSettings, climb
 from bo_stream.actions.fit_trace import FitTrace, LearningCurve, joined
 from bo_stream.actions.history import FitHistory
 from bo_stream.actions.objective import ActionMLL
+from bo_stream.actions.optimise import OptimiserSettings, optimise
 from bo_stream.base.fitting.coordinates import Coordinates
 from bo_stream.base.fitting.objective import log_prior
 from bo_stream.base.fitting.report import FitReport
@@ -44,7 +44,7 @@ class Task:
     """
 
     mll: ActionMLL
-    search: ClimbSettings
+    search: OptimiserSettings
     history: FitHistory
     trace: FitTrace
     fit_hyperparameters: Callable[[ActionMatrix | None, int | None], FitReport]
@@ -124,7 +124,7 @@ def fit_in_stages(task: Task, build: Build | None) -> FitOutcome:
     curves: list[LearningCurve] = []
 
     def stage(evaluations: int) -> tuple[float, Tensor]:
-        curves.append(climb(mll, evaluations, task.search, task.trace))
+        curves.append(optimise(mll, evaluations, task.search, task.trace))
         return curves[-1].value, coordinates.get()
 
     if build is None or not short:

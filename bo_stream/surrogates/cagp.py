@@ -16,10 +16,10 @@ from gpytorch.mlls import MarginalLogLikelihood
 from torch import Tensor
 
 from bo_stream.actions import Actions, BlockSparse
-from bo_stream.actions.climb import ClimbSettings
 from bo_stream.actions.fits import fit_actions, fit_for_botorch
 from bo_stream.actions.history import FitHistory
 from bo_stream.actions.objective import ActionMLL, Handle
+from bo_stream.actions.optimise import OptimiserSettings
 from bo_stream.actions.policy import most_actions
 from bo_stream.actions.state import CaGPState
 from bo_stream.base.changes import all_or_nothing, exclusive
@@ -219,16 +219,16 @@ class CaGP(StreamingGP):
             loss: See `ActionMLL`.
             dtype: See `ActionMLL`.
             search: ``optimizer``, ``lr`` and ``progress``; see
-                `bo_stream.actions.climb.ClimbSettings`.
+                `bo_stream.actions.optimise.OptimiserSettings`.
 
         Returns:
             The report; a `LearningCurve` if values are learned or ``search`` is given.
         """
-        return self._fit(self.make_mll(loss, dtype), ClimbSettings(max_evals, **search))
+        return self._fit(self.make_mll(loss, dtype), OptimiserSettings(max_evals, **search))
 
     @exclusive
     @torch.enable_grad()
-    def _fit(self, mll: ActionMLL, search: ClimbSettings) -> FitReport:
+    def _fit(self, mll: ActionMLL, search: OptimiserSettings) -> FitReport:
         return fit_actions(self, mll, search)
 
     @exclusive

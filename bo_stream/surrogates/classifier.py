@@ -217,7 +217,8 @@ class DirichletClassifier(CountedClasses):
             max_evals: Maximum number of evaluations of objective and gradient; by default the
                 fit stops once the gain falls below 0.01 nat.
         """
-        silent = [k for k, tells in enumerate(informative_classes(self._seen)) if not tells]
+        informative = informative_classes(self._seen)
+        silent = [k for k, known in enumerate(informative) if not known]
         if len(silent) == len(self._classes):
             return FitReport(0, float(self.log_evidence().detach()), True)
         before = [(p, p.detach().clone()) for p in self.model.parameters()]

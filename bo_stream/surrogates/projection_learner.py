@@ -71,12 +71,12 @@ class ProjectionLearner:
         few, data = thinned(LOOKED_AT, *points), thinned(LEARNED_FROM, *points)
         others = projection.others(torch.Generator().manual_seed(0), OTHERS)
         starts = [replace(grid, phi=phi.to(grid.phi)) for phi in (grid.phi, *others)]
-        seen = [self._climbed(start, few, min(most, FIRST_LOOK)) for start in starts]
+        seen = [self._ascended(start, few, min(most, FIRST_LOOK)) for start in starts]
         best = max(seen, key=lambda looked: looked[0])[1]
         start = replace(self, kernel=best.base_kernel)
-        return start._climbed(replace(grid, phi=best.phi.detach()), data, most)[1]
+        return start._ascended(replace(grid, phi=best.phi.detach()), data, most)[1]
 
-    def _climbed(
+    def _ascended(
         self, grid: ProjectedGrid, points: Points, most: int
     ) -> tuple[float, ProjectedKernel]:
         """The evidence reached by an ascent from a grid's projection, and the result."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from bo_stream.base.fitting.climb import Climb, Evaluated
+from bo_stream.base.fitting.ascent_objective import AscentObjective, Evaluated
 
 __all__ = ["Ascent", "ascend"]
 
@@ -39,25 +39,25 @@ class Ascent:
     converged: bool = False
 
 
-def ascend(climb: Climb, path: Ascent, most: int, tolerance: float) -> Ascent:
+def ascend(objective: AscentObjective, path: Ascent, most: int, tolerance: float) -> Ascent:
     """Continue an ascent by projected BFGS with backtracking.
 
     Args:
-        climb: The objective.
+        objective: The objective.
         path: The current point and curvature.
         most: Maximum number of evaluations.
         tolerance: Converged once a step's predicted gain, or the actual gain of two steps in a
             row, is below this, in nats.
     """
-    last, small, path = climb.evaluations + most, 0, replace(path, converged=False)
-    while climb.evaluations < last:
+    last, small, path = objective.evaluations + most, 0, replace(path, converged=False)
+    while objective.evaluations < last:
         at, H = path.at, path.inverse
-        free = climb.clip(at.u + 1e-3 * at.gradient.sign()) != at.u
+        free = objective.clip(at.u + 1e-3 * at.gradient.sign()) != at.u
         step, promised = _step(at, H, free)
         if not bool(free.any()) or (H is not None and 0.5 * promised < tolerance):
             return replace(path, converged=True)
-        found = _searched(climb, at, step, last)
-        if found is None and climb.evaluations >= last:
+        found = _searched(objective, at, step, last)
+        if found is None and objective.evaluations >= last:
             return path
         if found is None:  # no ascent direction: try once more without the curvature
             if H is None:
@@ -72,9 +72,9 @@ def ascend(climb: Climb, path: Ascent, most: int, tolerance: float) -> Ascent:
     return path
 
 
-def promise(path: Ascent, climb: Climb) -> float:
+def promise(path: Ascent, objective: AscentObjective) -> float:
     """The gain of the next step, in nats, predicted from the curvature."""
-    free = climb.clip(path.at.u + 1e-3 * path.at.gradient.sign()) != path.at.u
+    free = objective.clip(path.at.u + 1e-3 * path.at.gradient.sign()) != path.at.u
     return 0.5 * _step(path.at, path.inverse, free)[1]
 
 
@@ -88,12 +88,14 @@ def _step(at: Evaluated, H: Tensor | None, free: Tensor) -> tuple[Tensor, float]
     return step / max(1.0, float(step.abs().max()) / LARGEST_STEP), slope
 
 
-def _searched(climb: Climb, at: Evaluated, step: Tensor, last: int) -> Evaluated | None:
+def _searched(
+    objective: AscentObjective, at: Evaluated, step: Tensor, last: int
+) -> Evaluated | None:
     """Backtrack along a step until a point gains enough; None if no point does."""
     t = 1.0
-    while climb.evaluations < last and t >= SMALLEST_STEP:
-        u = climb.clip(at.u + t * step)
-        found, slope = climb.evaluate(u), float(at.gradient @ (u - at.u))
+    while objective.evaluations < last and t >= SMALLEST_STEP:
+        u = objective.clip(at.u + t * step)
+        found, slope = objective.evaluate(u), float(at.gradient @ (u - at.u))
         if found.value >= at.value + 1e-4 * max(slope, 0.0):
             return found
         short = at.value + slope - found.value  # shortfall from the tangent, for the parabola

@@ -15,11 +15,11 @@ import math
 import torch
 from torch import Tensor
 
+from bo_stream.base.fitting.ascent_objective import AscentObjective
 from bo_stream.base.fitting.bfgs import Ascent, ascend
-from bo_stream.base.fitting.climb import Climb
 from bo_stream.base.fitting.coordinates import Coordinates
 from bo_stream.base.fitting.memory import FitMemory
-from bo_stream.base.fitting.objective import Climbed, check_evaluations, log_prior, profiled_mean
+from bo_stream.base.fitting.objective import Fittable, check_evaluations, log_prior, profiled_mean
 from bo_stream.base.fitting.report import FitReport
 from bo_stream.base.fitting.starts import far_starts
 
@@ -48,7 +48,7 @@ SAME = 0.3
 
 
 def fit_model(
-    model: Climbed, max_evals: int | None = None, trust: float | None = None
+    model: Fittable, max_evals: int | None = None, trust: float | None = None
 ) -> FitReport:
     """Maximise evidence plus log priors by projected BFGS with the model's kept curvature.
 
@@ -81,7 +81,7 @@ def fit_model(
 class _Fit:
     """One fit in progress."""
 
-    def __init__(self, model: Climbed, trust: float | None, most: int) -> None:
+    def __init__(self, model: Fittable, trust: float | None, most: int) -> None:
         skip_mean = profiled_mean(model)
         coordinates = Coordinates(model, skip_mean)
         if trust is not None:
@@ -92,7 +92,7 @@ class _Fit:
             return value + log_prior(model), mean
 
         self.model, self.most = model, most
-        self.climb = Climb(objective, coordinates)
+        self.objective = AscentObjective(objective, coordinates)
         memory: FitMemory = model.stream.contents.fits
         self.curvature, self.explored = memory.curvature.cpu(), memory.explored.cpu()
         self.far = model.explores and trust is None
@@ -101,30 +101,30 @@ class _Fit:
     @property
     def left(self) -> int:
         """Number of evaluations left."""
-        return self.most - self.climb.evaluations
+        return self.most - self.objective.evaluations
 
     def run(self) -> FitReport:
         """Ascend, from several starts if they are due, and check the result."""
         self.model.train()
-        start = self.climb.start()
+        start = self.objective.start()
         if not len(start.u):
             return FitReport(1, start.value, True)
         warm = len(self.curvature) == len(start.u)
         path = Ascent(start, self.curvature if warm else None)
         starts = self._starts(start.u)
         if starts:
-            path = self._best_of([path, *(Ascent(self.climb.evaluate(u)) for u in starts)])
+            path = self._best_of([path, *(Ascent(self.objective.evaluate(u)) for u in starts)])
         else:
             path = self._onward(path, self.left)
         n = float(self.model.num_observed)
         explored, looked = self.explored[:2].tolist() if len(self.explored) else (0.0, 0.0)
-        if not warm or self.climb.evaluations > FEW_EVALS or n >= LOOK * looked:
+        if not warm or self.objective.evaluations > FEW_EVALS or n >= LOOK * looked:
             path, looked = self._looked_at_again(path), n
         now = path.at.u.new_tensor([n if starts else explored, looked])
         self.explored = torch.cat([now, self._first(start.u)])
         self.path = path
-        best = start if self.climb.best is None else self.climb.best
-        return FitReport(self.climb.evaluations, best.value, path.converged)
+        best = start if self.objective.best is None else self.objective.best
+        return FitReport(self.objective.evaluations, best.value, path.converged)
 
     def _first(self, now: Tensor) -> Tensor:
         """The coordinates at which the first fit started."""
@@ -136,7 +136,7 @@ class _Fit:
         due = n > 0 and (not len(self.explored) or n >= GROWTH * float(self.explored[0]))
         if not (self.far and due):
             return []
-        made = far_starts(self.climb.coordinates, self._first(now), now)
+        made = far_starts(self.objective.coordinates, self._first(now), now)
         return made[: max(0, self.left - self.most // 2) // RUNGS[0][0]]
 
     def _best_of(self, paths: list[Ascent]) -> Ascent:
@@ -151,7 +151,7 @@ class _Fit:
     def _onward(self, path: Ascent, most: int = MAX_EVALS) -> Ascent:
         if path.converged or not math.isfinite(path.at.value):
             return path
-        return ascend(self.climb, path, min(most, self.left), TOLERANCE)
+        return ascend(self.objective, path, min(most, self.left), TOLERANCE)
 
     def _looked_at_again(self, path: Ascent) -> Ascent:
         """Continue without the curvature, to a closer tolerance, until nothing is gained.
@@ -159,7 +159,7 @@ class _Fit:
         One small step under a bad inverse Hessian is mistaken for convergence otherwise.
         """
         while path.converged and self.left > 0:
-            again = ascend(self.climb, Ascent(path.at), self.left, CLOSER)
+            again = ascend(self.objective, Ascent(path.at), self.left, CLOSER)
             gain = again.at.value - path.at.value
             if gain < TOLERANCE:
                 return Ascent(again.at, path.inverse, again.converged)
@@ -168,8 +168,8 @@ class _Fit:
 
     def settle(self) -> None:
         """Set the model to the best point seen, and store the memory for the next fit."""
-        model, best = self.model, self.climb.best
-        self.climb.settle()
+        model, best = self.model, self.objective.best
+        self.objective.settle()
         model.mean_module.zero_grad()  # a profiled mean is no parameter of the ascent
         if best is not None and best.mean is not None:
             model._set_prior_mean(best.mean)

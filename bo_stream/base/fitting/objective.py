@@ -18,7 +18,7 @@ from bo_stream.base.fitting.memory import FitMemory
 from bo_stream.errors import InputError
 
 __all__ = [
-    "Climbed",
+    "Fittable",
     "StreamMLL",
     "check_evaluations",
     "fit_for_botorch",
@@ -27,7 +27,7 @@ __all__ = [
 ]
 
 
-class Climbed(Protocol):
+class Fittable(Protocol):
     """The interface that a fit requires of a surrogate.
 
     Attributes:
@@ -86,9 +86,9 @@ class StreamMLL(MarginalLogLikelihood):
     observations. Its arguments are ignored, because no targets are stored.
     """
 
-    model: Climbed
+    model: Fittable
 
-    def __init__(self, model: Climbed) -> None:
+    def __init__(self, model: Fittable) -> None:
         super().__init__(model.likelihood, model)
 
     def forward(self, *args: Any, **kwargs: Any) -> Tensor:
@@ -126,7 +126,7 @@ def fit_for_botorch(
     return mll.eval()
 
 
-def log_prior(model: Module | Climbed) -> Tensor:
+def log_prior(model: Module | Fittable) -> Tensor:
     """Sum of the log priors of all hyperparameters, 0-dim."""
     total = torch.zeros((), dtype=torch.float64)
     priors = cast(Any, model.named_priors)()
@@ -145,7 +145,7 @@ def check_evaluations(max_evals: int | None) -> None:
         raise InputError("max_evals >= 1, or None", f"{max_evals}", "Leave it out for no limit.")
 
 
-def profiled_mean(model: Climbed) -> bool:
+def profiled_mean(model: Fittable) -> bool:
     """Whether the constant mean is free, so that a fit can profile it out."""
     mean = model.mean_module
     if not isinstance(mean, ConstantMean) or not mean.raw_constant.requires_grad:

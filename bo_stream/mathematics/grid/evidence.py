@@ -80,7 +80,7 @@ def grid_evidence(
         raise UnsupportedError(
             "a product of one-dimensional kernels on a large grid",
             type(kernel).__name__,
-            "Build the surrogate anew for this kernel.",
+            "Rebuild the surrogate for this kernel.",
         )
     held, given = state.holds_all(n), (state, kernel, n, s2, c, profile_mean)
     few = held and n <= CHEAPER * grid.m

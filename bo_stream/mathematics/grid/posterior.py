@@ -219,7 +219,7 @@ class GridProcess(PosteriorProcess):
     def integral(
         self, points: Tensor, weights: Tensor, previous: Integral | None = None
     ) -> GridIntegral:
-        """Carried over folds in O(q m^2); else computed anew, in O(P 16^d) only the first time."""
+        """Updated after folding in O(q m^2), else recomputed; O(P 16^d) only the first time."""
         with torch.no_grad():
             carry = self.carry
             made = carry.brought_to(self.S_u, points, weights)

@@ -94,7 +94,7 @@ class BandState(GridState):
 
 
 def grid_state(grid: Grid, outputs: int, shared: bool, opening: int, by_pairs: bool) -> GridState:
-    """The state before any data, of the kind that `state_kind` says.
+    """The state before any data, of the kind given by `state_kind`.
 
     Args:
         grid: The nodes.

@@ -45,7 +45,7 @@ class PoolCovariances:
         cov: Covariances ``o x n x P`` of blocks of candidates, before pending changes.
         left: Pending changes: ``left' right`` is to be subtracted; ``o x k x N``.
         right: ``o x k x P``.
-        place: Row in ``X`` of each present candidate; None if these are all.
+        place: Row in ``X`` of each remaining candidate; None if all remain.
     """
 
     expansion: Expansion
@@ -63,7 +63,7 @@ class PoolCovariances:
     def over(
         cls, expansion: Expansion, X: Tensor, points: Tensor, weights: Tensor
     ) -> PoolCovariances:
-        """Computed anew: O(N P r + r^2 (N + P))."""
+        """Computed from the points: O(N P r + r^2 (N + P))."""
         both, N = torch.cat([X, points]), len(X)
         rows = expansion.rows(both)
         variances = expansion.variances(both, rows)

@@ -87,7 +87,7 @@ class BufferedStatistics(SufficientStatistics, ABC):
     @property
     @abstractmethod
     def features(self) -> Any:
-        """The features; ``same_as`` tells whether others give the same rows."""
+        """The features; ``same_as`` compares them with others."""
 
     @abstractmethod
     def over(self, features: Any) -> Self:

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from bo_stream.base.fitting.coordinates import Coordinates
 from bo_stream.errors import StateError
 
-__all__ = ["Climb", "Evaluated", "Objective"]
+__all__ = ["AscentObjective", "Evaluated", "Objective"]
 
 Objective = Callable[[], tuple[Tensor, Tensor | None]]
 """The objective at the current parameters (0-dim, differentiable), and its optimal means."""
@@ -39,7 +39,7 @@ class Evaluated:
     mean: Tensor | None
 
 
-class Climb:
+class AscentObjective:
     """An objective as a function of one vector; counts evaluations and keeps the best point.
 
     Args:
