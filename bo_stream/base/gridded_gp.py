@@ -115,7 +115,7 @@ class GriddedGP(StreamingGP):
         by more than 3 nats.
         """
         state, n = cast(GridState, self.state), self.num_observed
-        points = state.opening.first(n if state.holds_all(n) else 0)
+        points = state.buffer.first(n if state.holds_all(n) else 0)
         with torch.no_grad():
             scale, mean = self._noise_scale(), self._prior_mean()
             return coarseness_message(self.covar_module, state.grid, points, scale, mean)

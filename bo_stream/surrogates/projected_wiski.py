@@ -200,7 +200,7 @@ class ProjectedWISKI(WISKI):
         """
         check_evaluations(max_evals)
         n, most = self.num_observed, CLIMB if max_evals is None else max_evals
-        due = n >= GROWTH * float(self.state.opening.chosen_at) and n > self.grid.dim
+        due = n >= GROWTH * float(self.state.buffer.chosen_at) and n > self.grid.dim
         if due and all_buffered(self) and len(self.grid.phi):
             self._learn_projection(most)
         return super().fit(max_evals)
@@ -209,7 +209,7 @@ class ProjectedWISKI(WISKI):
     def _learn_projection(self, most: int) -> None:
         """Learn projection and hyperparameters from the buffered points; rebuild the sums."""
         state, n = cast(GridState, self.state), self.num_observed
-        kernel = self._learned(*state.opening.first(n), most)
+        kernel = self._learned(*state.buffer.first(n), most)
         self._undo.extend(partial(p.data.copy_, p.detach().clone()) for p in self.parameters())
         self.covar_module.load_state_dict(kernel.base_kernel.state_dict())
         self._replace(state=replace(state, grid=replace(self.grid, phi=kernel.phi.detach())))

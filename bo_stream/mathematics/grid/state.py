@@ -100,7 +100,7 @@ def grid_state(grid: Grid, outputs: int, shared: bool, opening: int, by_pairs: b
         grid: The nodes.
         outputs: Number of outputs.
         shared: Whether they share noise variances.
-        opening: Number of first points to hold.
+        opening: Number of initial points to buffer.
         by_pairs: Whether the kernel is a product over inputs.
 
     Raises:
