@@ -156,7 +156,7 @@ class GridProcess(PosteriorProcess):
         return GridGaussian(self._interpolated(self.mean_u, rows), rows, self.S_u)
 
     def moments(self, X: Tensor, *, slopes: bool) -> Moments | None:
-        """O(4^d m) a point, or less by the compact form."""
+        """O(4^d m) per point, or less by the compact form."""
         if len(self.S_u) > 1:
             return None
         if self.compact is not None:

@@ -62,7 +62,7 @@ class LinearProjection:
         return self.outputs
 
     def __call__(self, U: Tensor, phi: Tensor) -> Tensor:
-        """O(d k) a point."""
+        """O(d k) per point."""
         W = phi.reshape(self.outputs, self.inputs)
         return 0.5 + (U - 0.5) @ (W / W.abs().sum(-1, keepdim=True)).mT
 

@@ -2,7 +2,7 @@
 
 The ``N x P`` covariances, which integrated variance over a pool needs, are computed once. While
 hyperparameters and test points stay the same, new data subtract a product of low rank from them,
-and candidates may leave the pool: O(N P q + r q (N + P)) a step instead of O(N P r).
+and candidates may leave the pool: O(N P q + r q (N + P)) per step instead of O(N P r).
 """
 
 from __future__ import annotations
