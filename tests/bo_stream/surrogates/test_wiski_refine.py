@@ -66,7 +66,7 @@ def test_only_while_all_points_are_at_hand() -> None:
     model = build(20, opening=20).refine(10)
     model.observe(*data(1, seed=3)[:2])
     before = snapshot(model)
-    with pytest.raises(StateError, match=r"21 seen and at most 20 held.*anew with a larger"):
+    with pytest.raises(StateError, match=r"21 seen and at most 20 buffered.*with a larger"):
         model.refine(12)
     assert_same_state(before, snapshot(model))
     X, Y, _ = data(5)
