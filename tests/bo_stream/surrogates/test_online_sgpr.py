@@ -129,16 +129,6 @@ def test_conditioning_is_exact_whatever_the_policy(growth, known):
     assert len(given.inducing_points) == len(parent) + 4
 
 
-def test_bytes_are_constant_at_fixed_m():
-    model, *_ = stream(10, FixedGrid(data(9, d=2, seed=5).X))
-    sizes = set()
-    for seed in range(20):
-        more = data(5, d=2, seed=seed)
-        model.observe(more.X, more.y.unsqueeze(-1))
-        sizes.add(model.state_bytes)
-    assert len(sizes) == 1
-
-
 @pytest.mark.slow
 def test_ten_thousand_one_point_updates_do_not_drift():
     whole = data(10_000, d=2, spread=0.5)
