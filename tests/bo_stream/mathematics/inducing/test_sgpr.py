@@ -10,6 +10,7 @@ from bo_stream.mathematics.inducing.posterior import predict
 from bo_stream.mathematics.inducing.state import Batch, dense
 from bo_stream.mathematics.inducing.update import rebase, update
 from tests.bo_stream.mathematics.inducing.sgpr_cases import (
+    CASES,
     covariance,
     data,
     numbers,
@@ -50,19 +51,6 @@ def test_fixed_points_and_hyperparameters_equal_batch_sgpr(sizes):
     torch.testing.assert_close(mean, m, rtol=0, atol=1e-10)
     torch.testing.assert_close(covariance(kernel, Xs, A, V), cov, rtol=0, atol=1e-10)
     torch.testing.assert_close(total, bound, rtol=1e-11, atol=1e-9)
-
-
-K_A, K_B, K_C = (1.3, [0.5, 0.7]), (0.8, [0.3, 0.4]), (2.0, [0.9, 0.35])
-CASES = {
-    # per batch: kernel, prior mean, inducing points (o: rows of the pool), noise spread
-    "growing": [(K_A, 0.0, [0, 1, 2]), (K_A, 0.0, [0, 1, 2, 3, 4]), (K_A, 0.0, range(8))],
-    "dropped": [(K_A, 0.0, range(5)), (K_A, 0.0, [1, 4, 6]), (K_A, 0.0, [6, 2, 1, 7])],
-    "all dropped": [(K_A, 0.0, [0, 1, 2]), (K_A, 0.0, [3, 4, 5, 6])],
-    "hyperparameters": [(K_A, 0.0, range(4)), (K_B, 0.0, range(4)), (K_C, 0.0, range(7))],
-    "mean": [(K_A, 0.4, range(4)), (K_A, -0.3, range(5)), (K_A, 1.0, range(6))],
-    "everything": [(K_A, 0.4, range(4)), (K_B, -0.3, [2, 0, 5]), (K_C, 1.0, [5, 6, 2, 7])],
-    "from nothing": [(K_A, 0.4, []), (K_B, -0.3, [2, 0, 5]), (K_C, 1.0, [])],
-}
 
 
 @pytest.mark.parametrize("spread", [0.0, 1.0], ids=["homoscedastic", "heteroscedastic"])
