@@ -13,28 +13,13 @@ tests apply. `Contract` in `bo_stream.testing.base` says what else a subclass ma
 extra ``test`` (pytest, hypothesis).
 """
 
+import pkgutil
+
 import pytest
 
+# Before the modules are imported: a failed assertion in any of them then shows its values.
 pytest.register_assert_rewrite(
-    *(
-        f"bo_stream.testing.{name}"
-        for name in (
-            "acquisition",
-            "base",
-            "conditioning",
-            "fantasies",
-            "fitting",
-            "gradients",
-            "inputs",
-            "interface",
-            "processes",
-            "noise",
-            "pathwise",
-            "persistence",
-            "state",
-            "transforms",
-        )
-    )
+    *(module.name for module in pkgutil.iter_modules(__path__, prefix=f"{__name__}."))
 )
 
 from bo_stream.testing.contract import StreamingContract  # noqa: E402

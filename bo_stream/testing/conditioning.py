@@ -17,18 +17,17 @@ from bo_stream.testing.base import Contract, assert_same_law, assert_same_state,
 
 __all__ = ["ConditioningContract"]
 
-# name: (batch of X, batch of Y, batch of the test points)
-BATCHES = {
-    "b": ((3,), (3,), (3,)),
-    "b, shared points": ((3,), (3,), ()),
-    "f over unbatched X": ((), (4,), ()),
-    "f over unbatched X, own points": ((), (4,), (4,)),
-    "f x b": ((3,), (4, 3), (3,)),
-    "f x b, own points": ((3,), (4, 3), (4, 3)),
-    "f x b, shared points": ((3,), (4, 3), ()),
-    "f2 x f1 x b": ((2,), (2, 3, 2), (2,)),
-    "f over 1 x b": ((1, 3), (4, 3), (3,)),
-}
+# Batches of X, of Y and of the test points
+BATCHES: list[tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]] = [
+    ((3,), (3,), (3,)),
+    ((3,), (3,), ()),
+    ((), (4,), ()),
+    ((), (4,), (4,)),
+    ((3,), (4, 3), (3,)),
+    ((3,), (4, 3), (4, 3)),
+    ((2,), (2, 3, 2), (2,)),
+    ((1, 3), (4, 3), (3,)),
+]
 
 
 class ConditioningContract(Contract):
@@ -116,24 +115,23 @@ class ConditioningContract(Contract):
         given = model.condition_on_observations(X, Y, noise=noise)
         self.assert_conditioned(given, model, X, Y, noise, self.points(5))
 
-    @pytest.mark.parametrize("name", BATCHES)
-    def test_batches(self, name: str) -> None:
-        x, y, p = BATCHES[name]
+    def test_batches(self) -> None:
         model = self.build()
-        X, Y, points = self.points(*x, 2, seed=7), self.values(*y, 2, 1), self.points(*p, 4)
-        given = model.condition_on_observations(X, Y)
-        assert isinstance(given, ConditionedPosterior)
-        assert given.batch_shape == torch.broadcast_shapes(x, y)
-        assert given.num_outputs == 1
-        self.assert_conditioned(given, model, X, Y, self.default_noise(model), points)
+        for x, y, p in BATCHES:
+            X, Y, points = self.points(*x, 2, seed=7), self.values(*y, 2, 1), self.points(*p, 4)
+            given = model.condition_on_observations(X, Y)
+            assert isinstance(given, ConditionedPosterior)
+            assert given.batch_shape == torch.broadcast_shapes(x, y)
+            assert given.num_outputs == 1
+            self.assert_conditioned(given, model, X, Y, self.default_noise(model), points)
 
-    @pytest.mark.parametrize("shape", [(2, 1), (1, 1), (3, 2, 1), (4, 3, 2, 1)], ids=str)
-    def test_noise_per_observation(self, shape: tuple[int, ...]) -> None:
+    def test_noise_per_observation(self) -> None:
         model = self.build()
         X, Y, points = self.points(3, 2, seed=7), self.values(4, 3, 2, 1), self.points(4)
-        noise = 0.01 + self.values(*shape, seed=3).square()
-        given = model.condition_on_observations(X, Y, noise=noise)
-        self.assert_conditioned(given, model, X, Y, noise, points)
+        for shape in ((2, 1), (1, 1), (3, 2, 1), (4, 3, 2, 1)):
+            noise = 0.01 + self.values(*shape, seed=3).square()
+            given = model.condition_on_observations(X, Y, noise=noise)
+            self.assert_conditioned(given, model, X, Y, noise, points)
 
     def test_noise_adds_batch_dimensions(self) -> None:
         """One conditioned posterior for each of several noise levels."""

@@ -47,11 +47,14 @@ class InterfaceContract(Contract):
         assert not model.training
 
     @pytest.mark.parametrize("outputs", [1, 2])
-    @pytest.mark.parametrize("batch", [(), (3,), (2, 3)], ids=str)
-    @pytest.mark.parametrize("q", [1, 4])
-    def test_shapes(self, outputs: int, batch: tuple[int, ...], q: int) -> None:
+    def test_shapes(self, outputs: int) -> None:
         model: Any = self.build(outputs=self.outputs_of(outputs))
-        X = self.points(*batch, q)
+        for shape in ((1,), (4,), (3, 1), (3, 4), (2, 3, 4)):
+            self.assert_shapes(model, self.points(*shape), outputs)
+
+    def assert_shapes(self, model: Any, X: Tensor, outputs: int) -> None:
+        """Batches of points have BoTorch's shapes, and the values of their points alone."""
+        *batch, q = X.shape[:-1]
         posterior = model.posterior(X)
         assert type(posterior) is GPyTorchPosterior
         assert posterior.mean.shape == (*batch, q, outputs)

@@ -35,11 +35,10 @@ TRANSFORMS: dict[str, Any] = {
 }
 
 
-PAIRS = [
-    *((batch, ("none", "both")[i % 2]) for i, batch in enumerate(BATCHES)),
-    *(("f x b", transform) for transform in TRANSFORMS if transform != "none"),
-]
-"""Every batch, without transforms and with them in turn, and one with each of them."""
+PAIRS = list(
+    zip(BATCHES, ("both", "none", "standardised", "both", "none", "logarithms"), strict=True)
+)
+"""Every batch and every transform at least once."""
 
 
 class ListContract(Contract):

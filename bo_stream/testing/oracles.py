@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-__all__ = ["DenseGP", "condition", "difference_quotient"]
+__all__ = ["DenseGP", "condition", "difference_quotient", "directional_quotient"]
 
 
 def condition(mean: Tensor, cov: Tensor, y: Tensor, noise: Tensor | float) -> tuple[Tensor, Tensor]:
@@ -39,6 +39,14 @@ def difference_quotient(f: Callable[[Tensor], Tensor], x: Tensor, h: float = 1e-
         x.view(-1)[i] = kept
         gradient.view(-1)[i] = (values[0] - values[1]) / (2.0 * h)
     return gradient
+
+
+def directional_quotient(
+    f: Callable[[Tensor], Tensor], x: Tensor, direction: Tensor, h: float = 1e-5
+) -> Tensor:
+    """Directional derivative of a scalar function by central differences."""
+    x = x.detach()
+    return (f(x + h * direction) - f(x - h * direction)) / (2.0 * h)
 
 
 @dataclass(frozen=True)

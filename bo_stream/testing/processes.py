@@ -40,6 +40,12 @@ class ProcessContract(Contract):
     @pytest.mark.parametrize("kind", KINDS)
     def test_pieces_of_a_law(self, kind: str) -> None:
         law = self.law(kind)
+        self.assert_pieces_agree(law)
+        self.assert_points_broadcast(law)
+        self.assert_sums_agree(law)
+
+    def assert_pieces_agree(self, law: Any) -> None:
+        """Each piece is a part of the dense covariance."""
         A, B = self.at(3, 4, seed=51), self.at(3, 5, seed=52)
         a, b, both = law.at(A), law.at(B), law.at(torch.cat([A, B], -2))
         dense = both.covariance(both)
@@ -56,19 +62,16 @@ class ProcessContract(Contract):
         close(a.times(b, M), dense[..., :4, 4:] @ M)
         close(b.times(a, M[..., :4, :]), dense[..., 4:, :4] @ M[..., :4, :])
 
-    @pytest.mark.parametrize("kind", KINDS)
-    def test_laws_broadcast(self, kind: str) -> None:
+    def assert_points_broadcast(self, law: Any) -> None:
         """Unbatched points against a batch of points."""
-        law = self.law(kind)
         A, B = self.at(4, seed=51), self.at(3, 5, seed=52)
         a, b = law.at(A), law.at(B)
         every = law.at(A.expand(3, -1, -1))
         close(a.covariance(b), every.covariance(b))
         close(b.covariance(a), b.covariance(every))
 
-    @pytest.mark.parametrize("kind", KINDS)
-    def test_sums_over_points(self, kind: str) -> None:
-        law = self.law(kind)
+    def assert_sums_agree(self, law: Any) -> None:
+        """Sums over points, which families have in closed form."""
         T, weights = self.at(30, seed=54), torch.linspace(0.1, 1.0, 30, dtype=torch.float64)
         sums = law.integral(T, weights)
         t, a, b = (law.at(Z) for Z in (T, self.at(3, 4, seed=51), self.at(3, 5, seed=52)))

@@ -2,56 +2,21 @@
 
 import copy
 import random
-import sys
-from pathlib import Path
 
 import pytest
 import torch
 from gpytorch.kernels import RBFKernel, ScaleKernel
 
-import bo_stream
 from bo_stream import CaGP
 from bo_stream.actions import BlockSparse, ConjugateGradient, UnitBlocks
+from bo_stream.testing.wholeness import interrupted, lines_of
 from tests.raw import RAW
-
-PACKAGE = Path(bo_stream.__file__).parent
-ROOMS = tuple(
-    str(PACKAGE / room)
-    for room in ("surrogates/cagp.py", "base", "actions", "mathematics/computation_aware")
-)
 
 
 def data(n, seed=0):
     generator = torch.Generator().manual_seed(seed)
     X = torch.rand(n, 2, generator=generator, dtype=torch.float64)
     return X, torch.sin(6 * X[:, :1]) + 0.05 * torch.randn(n, 1, generator=generator).double()
-
-
-def lines_of(call, stop_at=None):
-    """How many lines of the rooms a call runs; at the ``stop_at``-th it is interrupted."""
-    count = 0
-
-    def local(frame, event, arg):
-        nonlocal count
-        if event == "line":
-            count += 1
-            if count == stop_at:
-                sys.settrace(None)
-                raise KeyboardInterrupt
-        return local
-
-    def calls(frame, event, arg):
-        return local if frame.f_code.co_filename.startswith(ROOMS) else None
-
-    sys.settrace(calls)
-    try:
-        call()
-    except KeyboardInterrupt:
-        pass
-    finally:
-        sys.settrace(None)
-        torch.set_grad_enabled(True)  # an interrupted `with` may not have come to its exit
-    return count
 
 
 def parts_belong_together(m):
@@ -84,11 +49,11 @@ def test_an_interrupted_fit(policy):
     fresh.posterior(X[:2])
     options = {"progress": lambda *_: None} if policy.learned else {}
     whole = lines_of(lambda: copy.deepcopy(fresh).fit(18, **options))
-    for stop_at in random.Random(0).sample(range(1, whole), 8):
+    for stop_at in random.Random(0).sample(range(1, whole), 6):
         m, seen = copy.deepcopy(fresh), []
         if policy.learned:
             options = {"progress": lambda _, value, seen=seen: seen.append(value)}
-        lines_of(lambda m=m, options=options: m.fit(18, **options), stop_at)
+        interrupted(lambda m=m, options=options: m.fit(18, **options), stop_at)
         assert not m.training
         parts_belong_together(m)
         if seen:

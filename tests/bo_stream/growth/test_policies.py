@@ -77,7 +77,7 @@ def naive_vips(state, batch, kernel, delta, upper, L_noise):
 
 @pytest.mark.parametrize("upper", ["optimal", "collapsed"])
 @pytest.mark.parametrize(
-    ("seed", "M", "delta"), list(itertools.product(range(4), [0, 6], [0.5, 0.035, 0.005]))
+    ("seed", "M", "delta"), [(0, 0, 0.5), (1, 6, 0.035), (2, 0, 0.005), (3, 6, 0.005)]
 )
 def test_vips_equals_the_naive_loop(seed, M, delta, upper):
     state, batch, kernel = case(seed, M)
@@ -125,7 +125,7 @@ def test_empty_batch_changes_nothing():
         assert (got.kept.tolist(), got.entered.tolist()) == (list(range(6)), [])
 
 
-@pytest.mark.parametrize(("M", "seed"), list(itertools.product([0, 1, 6], range(3))))
+@pytest.mark.parametrize(("M", "seed"), list(itertools.product([0, 6], range(2))))
 def test_bounds_are_ordered_and_their_gap_is_the_divergence(M, seed):
     state, batch, kernel = case(seed, M, N=12, ls=0.15)
     L_star = float(optimal_bound(state, batch, kernel))

@@ -1,7 +1,6 @@
 """The search for shorter lengthscales: what it tries, what it takes, and when a stream searches."""
 
 import copy
-import functools
 
 import gpytorch
 import pytest
@@ -146,22 +145,22 @@ def test_known_noise_and_kernels_without_lengthscales():
 # -- later batches -------------------------------------------------------------------------------
 
 
-@functools.cache
-def _stuck(kind):
-    model, X, Y, scale = made(100, kind)
+@pytest.fixture(scope="module")
+def first_batch():
+    model, X, Y, scale = made(100, Sparing)
     model.fit(200)
     model.reselect()
     return model, X, Y, scale
 
 
-def stuck(kind=OnlineSGPR):
+@pytest.fixture
+def stuck(first_batch):
     """A stream in batches of 100 whose first fit ended long, and its data."""
-    model, *rest = _stuck(kind)
-    return copy.deepcopy(model), *rest
+    return copy.deepcopy(first_batch[0]), *first_batch[1:]
 
 
-def test_later_batches_notice_and_search():
-    model, X, Y, scale = stuck(Sparing)
+def test_later_batches_notice_and_search(stuck):
+    model, X, Y, scale = stuck
     assert noise(model, scale) > 2.3
     gathered = set()
     for k in range(100, 900, 100):
@@ -184,8 +183,8 @@ def test_bytes_are_constant_but_for_the_rows_gathered():
     assert len(without) == 1 and len(gathered) > 2
 
 
-def test_with_trust_it_is_said_and_left():
-    model, X, Y, scale = stuck()
+def test_with_trust_it_is_said_and_left(stuck):
+    model, X, Y, scale = stuck
     model.trust = 0.1
     for k in range(100, 1_600, 100):
         model.observe(X[k : k + 100], Y[k : k + 100])
@@ -206,8 +205,8 @@ def test_nothing_is_sought_where_nothing_is_hidden():
     assert not model.state.gathered.size
 
 
-def test_a_stream_that_gathers_is_saved_and_goes_on_as_before():
-    model, X, Y, _ = stuck(Sparing)
+def test_a_stream_that_gathers_is_saved_and_goes_on_as_before(stuck):
+    model, X, Y, _ = stuck
     k = 100
     while not model.state.gathered.size:
         model.observe(X[k : k + 100], Y[k : k + 100])
@@ -222,8 +221,8 @@ def test_a_stream_that_gathers_is_saved_and_goes_on_as_before():
     assert torch.equal(model.posterior(X[:50]).mean, twin.posterior(X[:50]).mean)
 
 
-def test_what_is_gathered_changes_units_with_the_rest():
-    model, X, Y, scale = stuck()
+def test_what_is_gathered_changes_units_with_the_rest(stuck):
+    model, X, Y, scale = stuck
     k = 100
     while not model.state.gathered.size:
         model.observe(X[k : k + 100], Y[k : k + 100])

@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from bo_stream import DirichletClassifier
+from bo_stream.testing.base import close
 
 BOX = torch.tensor([[-1.0, 2.0], [1.0, 5.0]], dtype=torch.float64)
 FAMILIES = {
@@ -27,10 +28,6 @@ def built(family: str, X: Tensor, y: object, **kw: object) -> DirichletClassifie
     options = {**FAMILIES[family], **kw}
     name = family.split()[0].removesuffix(",")
     return DirichletClassifier(X, y, surrogate=name, bounds=BOX, **options)
-
-
-def close(a: Tensor, b: Tensor, tolerance: float) -> None:
-    torch.testing.assert_close(a.detach(), b.detach(), rtol=tolerance, atol=tolerance)
 
 
 def assert_alike(a: DirichletClassifier, b: DirichletClassifier, tolerance: float = 1e-10) -> None:

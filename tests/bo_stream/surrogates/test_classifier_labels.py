@@ -85,7 +85,7 @@ def test_an_interruption_leaves_all_or_nothing(late: bool) -> None:
     new = y + 1 if late else y
     after = built("wiski", X, y)
     total = lines_of(lambda: after.observe(X, new))
-    for line in random.Random(0).sample(range(1, total + 1), 12):
+    for line in random.Random(0).sample(range(1, total + 1), 8):
         model = built("wiski", X, y)
         before, known = snapshot(model), model.predict_proba(X)
         interrupted(partial(model.observe, X, new), line)
@@ -130,8 +130,7 @@ def test_labels_are_not_kept() -> None:
 # -- saving --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("family", SMALL)
-@pytest.mark.parametrize("words", [False, True])
+@pytest.mark.parametrize("family, words", list(zip(SMALL, (False, True), strict=True)))
 def test_a_checkpoint_goes_on_bit_identically(family: str, words: bool, tmp_path: object) -> None:
     X, y = data()
     labels = [f"class {k}" for k in y.tolist()] if words else y.tolist()

@@ -10,6 +10,7 @@ from gpytorch.likelihoods import GaussianLikelihood
 from bo_stream import HSGP, WISKI, load, surrogate
 from bo_stream.errors import InputError, UnsupportedError
 from bo_stream.growth import FixedSize
+from bo_stream.testing.base import close
 
 BOUNDS = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
 FAMILIES = {
@@ -40,10 +41,6 @@ def built(family, X, Y, Yvar=None, **kw):
     kw = {"input_transform": None, "outcome_transform": None, **kw}
     options = (FAMILIES | OTHERS)[family]
     return surrogate(family.split()[0], X, Y, Yvar, bounds=BOUNDS, **options, **kw)
-
-
-def close(a, b, tolerance=1e-8):
-    torch.testing.assert_close(a, b, rtol=tolerance, atol=tolerance)
 
 
 def dense(covariance, X, y, d, v, mean, Z):

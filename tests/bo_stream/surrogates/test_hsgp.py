@@ -13,7 +13,8 @@ from bo_stream import HSGP, ExactGP, load
 from bo_stream.errors import BoundsError, InputError, NoiseError, StateError, UnsupportedError
 from bo_stream.mathematics.hilbert_features.basis import Basis
 from bo_stream.mathematics.hilbert_features.density import log_density
-from bo_stream.testing.oracles import DenseGP, difference_quotient
+from bo_stream.testing.base import close
+from bo_stream.testing.oracles import DenseGP
 
 LOW, WIDTH = [-1.0, 0.5, 2.0], [2.0, 1.5, 3.0]
 SCALES = [0.9, 0.5, 2.0]
@@ -93,10 +94,6 @@ def prior(dim, features, kind="rbf"):
     return (lambda X, Z: (phi(X) * variances) @ phi(Z).mT), chosen
 
 
-def close(a, b, tolerance=1e-8):
-    torch.testing.assert_close(a, b, rtol=tolerance, atol=tolerance)
-
-
 @pytest.mark.parametrize("noise", ["learned", "known", "scaled"])
 @pytest.mark.parametrize(("dim", "kind"), [(1, "rbf"), (3, "rbf"), (2, 0.5), (3, 2.5)])
 def test_equals_a_dense_gp_of_its_prior(dim, kind, noise):
@@ -128,25 +125,6 @@ def test_far_outcomes():
     close(far.posterior(Z).mean - 1e6, near.posterior(Z).mean, 1e-6)
 
 
-def test_gradients():
-    X, Y, Yvar = data(30)
-    model = plain(X, Y, Yvar, likelihood=GaussianLikelihood())
-    value = model.log_evidence()
-    parameters = list(model.parameters())
-    gradients = torch.autograd.grad(value, parameters)
-    assert len(parameters) == 4
-    for parameter, gradient in zip(parameters, gradients, strict=True):
-        kept = parameter.data.clone()
-
-        def at(x, parameter=parameter):
-            parameter.data = x.clone()
-            return model.log_evidence().detach()
-
-        close(gradient, difference_quotient(at, kept), 2e-6)
-        assert gradient.abs().max() > 1e-3
-        parameter.data = kept
-
-
 @pytest.mark.parametrize("dim", [1, 3])
 def test_the_best_mean(dim):
     X, Y, _ = data(30, dim)
@@ -167,19 +145,6 @@ def test_densities_are_those_of_the_kernels(kind):
         integral = torch.trapezoid(density * (w * r).cos(), w) / math.pi
         expected = k(torch.zeros(1, 1).double(), torch.full((1, 1), r).double()).to_dense()
         close(integral, expected[0, 0].detach(), 1e-3)
-
-
-def test_order_and_batches_do_not_matter():
-    X, Y, Yvar = data(60, outputs=2)
-    whole, Z = plain(X, Y, Yvar, opening=40, covar_module=None), data(7, seed=5)[0]
-    order = torch.randperm(60, generator=torch.Generator().manual_seed(1))
-    parts = plain(X[order[:1]], Y[order[:1]], Yvar[order[:1]], opening=40, covar_module=None)
-    for part in order[1:].split(13):
-        parts.posterior(Z)
-        parts.observe(X[part], Y[part], Yvar[part])
-    close(parts.log_evidence(), whole.log_evidence())
-    close(parts.posterior(Z).mean, whole.posterior(Z).mean)
-    close(parts.posterior(Z).variance, whole.posterior(Z).variance)
 
 
 def test_near_the_exact_gp():

@@ -6,10 +6,7 @@ import gpytorch
 import mpmath as mp
 import pytest
 import torch
-from botorch.acquisition import qKnowledgeGradient, qNegIntegratedPosteriorVariance
-from botorch.models import SingleTaskGP
 from botorch.models.transforms import Normalize, Standardize
-from botorch.sampling import SobolQMCNormalSampler
 
 from bo_stream import OnlineSGPR
 from bo_stream.errors import InputError, StateError, UnsupportedError
@@ -132,47 +129,6 @@ def test_conditioning_is_exact_whatever_the_policy(growth, known):
     assert len(given.inducing_points) == len(parent) + 4
 
 
-def test_fantasies_serve_the_one_step_acquisitions():
-    """With every point in Z, qKG and qNIPV equal those of BoTorch's exact GP."""
-    model, X, Y, _ = stream(15, EveryPoint())
-    exact = SingleTaskGP(
-        X,
-        Y,
-        covar_module=se_kernel(1.3, (0.4, 0.4)),
-        likelihood=likelihood(),
-        outcome_transform=None,
-    )
-    exact.mean_module.constant = torch.tensor(0.0)
-    candidates = data(6, d=2, seed=9).X.reshape(2, 3, 2)
-    values = []
-    for m in (model, exact):
-        sampler = SobolQMCNormalSampler(torch.Size([4]), seed=1)
-        qkg = qKnowledgeGradient(m, num_fantasies=4, sampler=sampler)
-        with torch.no_grad():
-            kg = qkg(torch.cat([candidates, data(8, d=2, seed=4).X.reshape(2, 4, 2)], -2))
-            nipv = qNegIntegratedPosteriorVariance(m, mc_points=data(20, d=2, seed=5).X)(candidates)
-        values.append((kg, nipv))
-    assert_close(values[0][0], values[1][0], 1e-5)
-    assert_close(values[0][1], values[1][1], 1e-5)
-
-
-def test_a_grown_state_is_saved_and_goes_on_as_before():
-    model, *_ = stream(25, likelihood=None, covar_module=None)
-    more = data(30, d=2, seed=3)
-    model.observe(more.X, more.y.unsqueeze(-1))
-    twin = OnlineSGPR(*NOTHING, **RAW)
-    twin.load_state_dict(model.state_dict())
-    Xs, last = data(8, d=2, seed=9).X, data(25, d=2, seed=4)
-    for _ in range(2):
-        assert torch.equal(twin.posterior(Xs).mean, model.posterior(Xs).mean)
-        for name, value in model.state_dict().items():
-            assert name == "_extra_state" or torch.equal(value, twin.state_dict()[name]), name
-        for m in (model, twin):
-            m.observe(last.X, last.y.unsqueeze(-1))
-    with pytest.raises(StateError):
-        OnlineSGPR(*NOTHING, jitter=1e-6, **RAW).load_state_dict(model.state_dict())
-
-
 def test_bytes_are_constant_at_fixed_m():
     model, *_ = stream(10, FixedGrid(data(9, d=2, seed=5).X))
     sizes = set()
@@ -203,35 +159,6 @@ def test_ten_thousand_one_point_updates_do_not_drift():
     assert_close(model.posterior(Xs).mean, at_once.posterior(Xs).mean, 1e-9)
     assert_close(model.posterior(Xs).variance, at_once.posterior(Xs).variance, 1e-9)
     assert_close(model.bound_sum, at_once.bound_sum, 1e-9)
-
-
-def test_raw_units():
-    """Transforms change units only."""
-    batch = data(30, d=2)
-    X, Y = 5.0 + 10.0 * batch.X, 3.0 + 4.0 * batch.y.unsqueeze(-1)
-    transforms = {
-        "input_transform": Normalize(2, bounds=torch.tensor([[5.0, 5.0], [15.0, 15.0]])),
-        "outcome_transform": Standardize(1),
-    }
-    model = OnlineSGPR(X, Y, **{**RAW, **transforms})
-    rows = {tuple(x) for x in X.round(decimals=9).tolist()}
-    assert all(tuple(z) in rows for z in model.inducing_points.round(decimals=9).tolist())
-    posterior = model.posterior(X)
-    assert float((posterior.mean - Y).abs().mean()) < 1.0
-    chosen = X[model.last_update.entered]
-    torch.testing.assert_close(model.inducing_points, chosen)
-
-
-def test_paths_have_the_posteriors_moments():
-    torch.manual_seed(0)
-    model, X, *_ = stream(25)
-    Xs = data(6, d=2, seed=9).X
-    with torch.no_grad():
-        draws = model.process().path(torch.Size([4000]))(Xs).squeeze(-2)
-    posterior = model.posterior(Xs)
-    # Monte-Carlo error of a mean, and of random Fourier features away from data
-    assert_close(draws.mean(0), posterior.mean.squeeze(-1), 0.02)
-    assert_close(draws.var(0), posterior.variance.squeeze(-1), 0.1)
 
 
 def test_more_points_than_the_cap_are_not_kept():
@@ -287,9 +214,24 @@ def test_a_failing_policy_leaves_the_surrogate_alone():
     assert all(torch.equal(model.state_dict()[k], v) for k, v in before.items())
 
 
-def test_float32_interface():
+def test_raw_units():
+    """Transforms change units only."""
     batch = data(30, d=2)
-    model = OnlineSGPR(batch.X.float(), batch.y.unsqueeze(-1).float(), **RAW)
-    model.observe(batch.X[:25].float(), batch.y[:25].unsqueeze(-1).float())
-    assert model.posterior(batch.X.float()).mean.dtype == torch.float32
-    assert model.state.now.G.dtype == torch.float64
+    X, Y = 5.0 + 10.0 * batch.X, 3.0 + 4.0 * batch.y.unsqueeze(-1)
+    transforms = {
+        "input_transform": Normalize(2, bounds=torch.tensor([[5.0, 5.0], [15.0, 15.0]])),
+        "outcome_transform": Standardize(1),
+    }
+    model = OnlineSGPR(X, Y, **{**RAW, **transforms})
+    rows = {tuple(x) for x in X.round(decimals=9).tolist()}
+    assert all(tuple(z) in rows for z in model.inducing_points.round(decimals=9).tolist())
+    posterior = model.posterior(X)
+    assert float((posterior.mean - Y).abs().mean()) < 1.0
+    chosen = X[model.last_update.entered]
+    torch.testing.assert_close(model.inducing_points, chosen)
+
+
+def test_a_state_of_another_jitter_is_refused():
+    model, *_ = stream(25, likelihood=None, covar_module=None)
+    with pytest.raises(StateError):
+        OnlineSGPR(*NOTHING, jitter=1e-6, **RAW).load_state_dict(model.state_dict())

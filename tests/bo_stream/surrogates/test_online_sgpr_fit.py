@@ -2,11 +2,8 @@
 
 import pytest
 import torch
-from botorch.fit import fit_gpytorch_mll
-from botorch.optim.fit import fit_gpytorch_mll_scipy
 
 from bo_stream import OnlineSGPR
-from bo_stream.errors import UnsupportedError
 from bo_stream.growth import VIPS
 from bo_stream.mathematics.inducing.update import best_mean, update
 from tests.bo_stream.mathematics.inducing.sgpr_cases import data, scalar
@@ -38,20 +35,6 @@ def test_a_fit_climbs_the_bound_and_replays_the_update():
     )
     assert_close(out.state.G.detach(), model.state.now.G, 1e-8)
     assert model.fit().evaluations <= 3
-
-
-def test_fit_gpytorch_mll_and_a_users_optimizer():
-    model, *_ = stream(25, likelihood=None, covar_module=None)
-    start = model.last_update.lower_bound
-    fit_gpytorch_mll(model.make_mll())
-    fitted = model.last_update.lower_bound
-    assert fitted > start
-    other, *_ = stream(25, likelihood=None, covar_module=None)
-    mll = other.make_mll()
-    other.custom_fit(mll, optimizer=fit_gpytorch_mll_scipy)
-    assert_close(other.last_update.lower_bound, fitted, 0.05)
-    with pytest.raises(UnsupportedError, match="closure"):
-        model.custom_fit(mll, closure=lambda: None)
 
 
 @pytest.mark.parametrize("seed", range(3))

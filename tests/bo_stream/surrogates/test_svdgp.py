@@ -7,14 +7,15 @@ import pytest
 import torch
 from botorch.fit import fit_gpytorch_mll
 
-from bo_stream import SVDGP, ExactGP, load
+from bo_stream import SVDGP, ExactGP
 from bo_stream.errors import InputError, UnsupportedError
 from bo_stream.growth import VIPS, Covering, FixedGrid
 from bo_stream.mathematics.decoupled import update as update_module
 from bo_stream.mathematics.decoupled.sample import Sample
 from bo_stream.mathematics.inducing.state import dense
-from bo_stream.testing.base import assert_same_state, snapshot
+from bo_stream.testing.base import assert_same_state, close, snapshot
 from tests.bo_stream.mathematics.decoupled.decoupled_cases import rows, stream
+from tests.calls import calls_of, failing
 from tests.raw import RAW
 
 Z = rows(12, seed=8)[0]
@@ -27,11 +28,6 @@ def data(n, d=6, seed=0, noise=0.1):
     X = torch.rand(n, d, generator=g, dtype=torch.float64)
     clean = (4.0 * X).sin().sum(-1, keepdim=True)
     return X, clean + noise * torch.randn(n, 1, generator=g, dtype=torch.float64), clean
-
-
-def close(a, b, tolerance):
-    assert a.shape == b.shape
-    assert float((a - b).abs().max()) <= tolerance
 
 
 def rmse(model, X, clean):
@@ -130,16 +126,12 @@ def test_points_conditioned_on_become_data():
     assert given.num_observed == 60
 
 
-def test_a_failed_observe_changes_nothing(monkeypatch):
+def test_a_failed_observe_changes_nothing():
     X, y, _ = rows(60)
     model = stream(X[:50], y[:50], None, (), Z, window=40, slack=7)
     before = snapshot(model)
-
-    def fails(*args):
-        raise torch.linalg.LinAlgError("no factor")
-
-    monkeypatch.setattr(update_module, "_folded", fails)
-    with pytest.raises(torch.linalg.LinAlgError):
+    failure = failing(update_module._folded, torch.linalg.LinAlgError("no factor"))
+    with failure, pytest.raises(torch.linalg.LinAlgError):
         model.observe(X[50:], y[50:].unsqueeze(-1))
     assert_same_state(before, snapshot(model))
 
@@ -154,16 +146,11 @@ def test_bytes_are_constant_at_a_full_window():
     assert len(sizes) == 1
 
 
-def test_a_large_batch_passes_through_the_window_in_parts(monkeypatch):
+def test_a_large_batch_passes_through_the_window_in_parts():
     X, y, _ = rows(300)
-    parts = []
-    joined = update_module._joined
-    monkeypatch.setattr(
-        update_module,
-        "_joined",
-        lambda state, X, *args: parts.append(len(X)) or joined(state, X, *args),
-    )
-    model = stream(X, y, None, (), Z, window=40, slack=8)
+    with calls_of(update_module._joined) as joined:
+        model = stream(X, y, None, (), Z, window=40, slack=8)
+    parts = [len(call["X"]) for call in joined]
     assert parts == [48, 20, 20, *[20] * 10, 12]
     assert sum(parts) == 300 and model.num_observed == 300
     assert 40 <= model.num_in_window <= 48
@@ -184,17 +171,6 @@ def test_inducing_points_follow_a_sorted_stream():
         X, y, None, range(20, 600, 20), window=60, slack=20, growth=VIPS(1e-6, max_points=50)
     )
     assert rmse(stopped, X, clean) > 2.0 * rmse(model, X, clean)
-
-
-def test_saved_and_loaded_it_goes_on_as_before(tmp_path):
-    X, y, _ = rows(90)
-    model = stream(X[:60], y[:60], None, (30,), window=40, slack=7, growth=Covering(15))
-    model.save(tmp_path / "model.pt")
-    again = load(tmp_path / "model.pt")
-    for m in (model, again):
-        m.observe(X[60:61], y[60:61].unsqueeze(-1))
-        m.observe(X[61:], y[61:].unsqueeze(-1))
-    assert_same_state(snapshot(again), snapshot(model))
 
 
 def test_what_it_refuses():

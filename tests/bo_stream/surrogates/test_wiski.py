@@ -159,29 +159,6 @@ def test_golden(d: int, name: str, noise: str, opening: dict[str, int]) -> None:
     close(given.posterior(Z).distribution.covariance_matrix[1], cov, GOLDEN)
 
 
-@pytest.mark.parametrize("shared", [False, True], ids=["own hyperparameters", "shared kernel"])
-@pytest.mark.parametrize("noise", NOISES)
-def test_several_outputs(noise: str, shared: bool, opening: dict[str, int]) -> None:
-    batch = Size([] if shared else [3])
-    kernel = ScaleKernel(RBFKernel(ard_num_dims=2, batch_shape=batch), batch_shape=batch)
-    model, X, Y, Yvar = build(2, kernel, noise, m=3, **opening)
-    Z = points(6, 2, 7)
-    evidence = []
-    for o in range(3):
-        dense = oracle(model, X, Y, Yvar, o)
-        mean, cov = dense.posterior(Z)
-        posterior = model.posterior(Z, output_indices=[o])
-        close(posterior.mean[:, 0], mean, GOLDEN)
-        close(posterior.distribution.covariance_matrix, cov, GOLDEN)
-        evidence.append(dense.evidence())
-    value, expected = model.log_evidence(), torch.stack(evidence).sum()
-    close(value, expected, GOLDEN)
-    parameters = [p for p in model.parameters() if p.requires_grad]
-    grads = torch.autograd.grad(value, parameters), torch.autograd.grad(expected, parameters)
-    for mine, theirs in zip(*grads, strict=True):
-        close(mine, theirs, GOLDEN)
-
-
 @pytest.mark.parametrize("level", [1e-2, 1e-3, 1e-4])
 def test_small_noise(level: float, opening: dict[str, int]) -> None:
     """Below a tenth of the amplitude: 1e-4."""
@@ -301,23 +278,6 @@ def test_an_offset_costs_no_digits(noise: str, opening: dict[str, int]) -> None:
         values[-1] += (model.mean_module.constant - far,)
     for near, away in zip(*values, strict=True):
         close(away, near, 1e-8)
-
-
-def test_merge_many() -> None:
-    """Map-reduce ingestion: eight streams, any order of merging."""
-    X, Y, Yvar = data(64, 2, "known")
-    kw: Any = {"bounds": BOUNDS[:, :2], "grid_size": SIZES[2]}
-    parts = [
-        WISKI(x, y, v, **{**RAW, **kw})
-        for x, y, v in zip(X.split(8), Y.split(8), Yvar.split(8), strict=True)
-    ]
-    total = WISKI(X[:0], Y[:0], Yvar[:0], **{**RAW, **kw})
-    for i in (3, 1, 7, 0, 2, 6, 5, 4):
-        total.merge(parts[i])
-    whole = WISKI(X, Y, Yvar, **{**RAW, **kw})
-    assert_same_law(total, whole, points(9, 2, 7))
-    close(total.log_evidence(), whole.log_evidence())
-    close(total.state.A, whole.state.A, 1e-12)
 
 
 # -- the grid ------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from bo_stream.errors import BoundsError, InputError, StateError
 from bo_stream.mathematics.grid.nodes import Interpolation
 from bo_stream.testing.base import assert_same_law, assert_same_state, close, snapshot
 from tests.bo_stream.surrogates.refine_cases import BOUNDS, build, data
+from tests.calls import failing
 from tests.raw import RAW
 
 WIDER = torch.tensor([[-1.5, 0.5], [1.0, 3.0]]).double()
@@ -85,18 +86,13 @@ def test_bad_sizes(size: Any) -> None:
         build(10, grid_size=size)
 
 
-def test_interrupted_it_stays_where_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interrupted_it_stays_where_it_was() -> None:
     model = build(20)
     Z, before = data(7, seed=5)[0], snapshot(model)
     law = model.posterior(Z).mean
-
-    def interrupted(*args: Any) -> None:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Interpolation, "transpose_times", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            model.refine(12, bounds=WIDER)
+    stop = failing(Interpolation.transpose_times, KeyboardInterrupt())
+    with stop, pytest.raises(KeyboardInterrupt):
+        model.refine(12, bounds=WIDER)
     assert model.grid.sizes == (9, 8) and torch.equal(model.bounds, BOUNDS)
     assert_same_state(before, snapshot(model))
     assert torch.equal(model.posterior(Z).mean, law)

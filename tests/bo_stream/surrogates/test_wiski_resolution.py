@@ -21,6 +21,7 @@ from bo_stream.mathematics.grid import resolution as fineness
 from bo_stream.mathematics.grid.nodes import Interpolation
 from bo_stream.mathematics.grid.resolution import fitting_sizes, kernel_lengths
 from tests.bo_stream.surrogates.refine_cases import BOUNDS, build, data
+from tests.calls import failing
 from tests.raw import RAW
 
 
@@ -169,16 +170,11 @@ def test_a_fit_leaves_a_grid_that_fits() -> None:
     assert model.grid.sizes == (30, 30)
 
 
-def test_a_fit_interrupted_while_it_refines(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fit_interrupted_while_it_refines() -> None:
     model = auto(40)
-
-    def interrupted(*args: Any) -> None:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Interpolation, "transpose_times", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            model.fit(1)
+    stop = failing(Interpolation.transpose_times, KeyboardInterrupt())
+    with stop, pytest.raises(KeyboardInterrupt):
+        model.fit(1)
     assert model.grid.sizes == (30, 30) and model.state.A.shape[-1] == 900
     assert model.log_evidence().isfinite()
     assert model.fit(1).evaluations == 1

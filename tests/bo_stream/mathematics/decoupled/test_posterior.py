@@ -5,6 +5,7 @@ import torch
 from botorch.models.transforms.outcome import Standardize
 
 from bo_stream.mathematics.inducing.state import dense
+from bo_stream.testing.base import close
 from tests.bo_stream.mathematics.decoupled.decoupled_cases import (
     MEAN,
     NOISE,
@@ -17,11 +18,6 @@ from tests.bo_stream.mathematics.decoupled.decoupled_cases import (
 
 Xs = rows(15, seed=9)[0]
 Z = rows(12, seed=8)[0]
-
-
-def close(a, b, tolerance):
-    assert a.shape == b.shape
-    assert float((a - b).abs().max()) <= tolerance
 
 
 @pytest.mark.parametrize("known", [False, True])
@@ -127,15 +123,3 @@ def test_the_rows_that_say_least_are_folded():
     expected = own.X[says.argsort()[4:].sort().values]
     assert torch.equal(left, expected)
     assert int(model.state.folded) == 4
-
-
-def test_sample_functions_have_its_moments():
-    torch.manual_seed(0)
-    X, y, _ = rows(60)
-    model = stream(X, y, None, (), Z, window=40, slack=7)
-    points = Xs[:6]
-    with torch.no_grad():
-        draws = model.process().path(torch.Size([4000]))(points).squeeze(-2)
-    posterior = model.posterior(points)
-    close(draws.mean(0), posterior.mean.squeeze(-1).detach(), 0.02)
-    close(draws.var(0), posterior.variance.squeeze(-1).detach(), 0.02)

@@ -201,7 +201,7 @@ def call_with(kernel, values, function):
     return torch.func.functional_call(Holder(), named, ())
 
 
-@pytest.mark.parametrize("batches", [4, pytest.param(20, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("batches", [2, pytest.param(20, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     ("ls", "mean_error", "variance_error", "bound_error"),
     [

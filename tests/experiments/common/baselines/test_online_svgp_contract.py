@@ -9,6 +9,7 @@ from bo_stream.testing import StreamingContract
 from experiments.common.baselines.online_svgp import OnlineSVGP
 
 
+@pytest.mark.slow  # a baseline of the studies
 class TestOnlineSVGP(StreamingContract):
     most_updates: int | None = 60
     initial_steps = 15
