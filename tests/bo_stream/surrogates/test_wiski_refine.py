@@ -71,7 +71,7 @@ def test_only_while_all_points_are_at_hand() -> None:
     assert_same_state(before, snapshot(model))
     X, Y, _ = data(5)
     given = WISKI(X, Y, grid=[torch.linspace(-3.0, 4.0, 12)] * 2, **RAW)
-    with pytest.raises(StateError, match="one by one"):
+    with pytest.raises(StateError, match="explicitly given"):
         given.refine(12)
 
 
