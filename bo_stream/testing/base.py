@@ -14,7 +14,7 @@ from torch import Tensor
 
 from bo_stream.base.streaming_gp import Promises, StreamingGP
 
-__all__ = ["Contract", "assert_same_law", "assert_same_state", "close", "snapshot"]
+__all__ = ["Contract", "assert_same_posterior", "assert_same_state", "close", "snapshot"]
 
 TIGHT = 1e-8
 """Two routes to the same float64 numbers: rounding, amplified by the condition of a small GP."""
@@ -146,7 +146,7 @@ def close(a: Tensor, b: Tensor, tolerance: float = TIGHT) -> None:
     assert float(error) <= tolerance, f"relative error {float(error):.3g} above {tolerance:.3g}"
 
 
-def assert_same_law(a: Any, b: Any, X: Tensor, tolerance: float = TIGHT) -> None:
+def assert_same_posterior(a: Any, b: Any, X: Tensor, tolerance: float = TIGHT) -> None:
     """Equal joint posteriors (mean and full covariance) at X."""
     p, q = a.posterior(X), b.posterior(X)
     close(p.mean, q.mean, tolerance)

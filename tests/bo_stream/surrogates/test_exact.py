@@ -93,8 +93,8 @@ def test_is_botorchs_exact_gp(outputs: int, known: bool) -> None:
         close(mine.variance, theirs.variance, 1e-6)
     stock.train()
     with torch.no_grad():
-        law = stock.likelihood(stock(*stock.train_inputs), *stock.train_inputs)
-        close(ours.log_evidence(), law.log_prob(stock.train_targets).sum(), 1e-6)
+        dist = stock.likelihood(stock(*stock.train_inputs), *stock.train_inputs)
+        close(ours.log_evidence(), dist.log_prob(stock.train_targets).sum(), 1e-6)
 
 
 def test_bounds_are_optional() -> None:

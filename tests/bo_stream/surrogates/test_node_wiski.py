@@ -10,7 +10,7 @@ from torch import Size, Tensor
 
 from bo_stream import ExactGP, NodeWISKI
 from bo_stream.errors import InputError, StateError
-from bo_stream.testing.base import assert_same_law, close, snapshot
+from bo_stream.testing.base import assert_same_posterior, close, snapshot
 from bo_stream.testing.oracles import DenseGP
 from tests.raw import RAW
 
@@ -62,7 +62,7 @@ def test_is_the_exact_gp_up_to_the_cap(noise: str, outputs: int) -> None:
     Z = data(30, seed=1)[0]
     for _ in range(2):
         assert abs((nodes.log_evidence() - exact.log_evidence()).item()) < 1e-6
-        assert_same_law(nodes, exact, Z, 1e-8)
+        assert_same_posterior(nodes, exact, Z, 1e-8)
         grads = [
             torch.autograd.grad(m.log_evidence(), [p for p in m.parameters() if p.requires_grad])
             for m in (nodes, exact)
@@ -83,7 +83,7 @@ def test_copies_of_a_node_are_more_of_its_data() -> None:
     for model in (nodes, exact):
         disturbed(model)
     close(nodes.log_evidence(), exact.log_evidence())
-    assert_same_law(nodes, exact, data(9, seed=1)[0])
+    assert_same_posterior(nodes, exact, data(9, seed=1)[0])
 
 
 def test_a_batch_enters_by_its_conditional_variance() -> None:
@@ -113,7 +113,7 @@ class Frozen:
     def k(self, A: Tensor, B: Tensor) -> Tensor:
         return self.model.covar_module(A, B).to_dense().detach()
 
-    def law(self, X: Tensor) -> tuple[Tensor, Tensor]:
+    def dist(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """Posterior of values at X: their prior covariance with the data goes through the nodes."""
         s2, c = self.model._noise_scale().detach(), self.model._prior_mean().detach()
         C = self.W @ self.k(self.Z, self.Z) @ self.W.T + torch.diag(s2 * self.r)
@@ -124,8 +124,8 @@ class Frozen:
     def evidence(self) -> Tensor:
         s2, c = self.model._noise_scale().detach(), self.model._prior_mean().detach()
         C = self.W @ self.k(self.Z, self.Z) @ self.W.T + torch.diag(s2 * self.r)
-        law = torch.distributions.MultivariateNormal(c.expand(len(C)), C)
-        return law.log_prob(self.y)
+        dist = torch.distributions.MultivariateNormal(c.expand(len(C)), C)
+        return dist.log_prob(self.y)
 
     def add(self, x: Tensor, y: Tensor, r: Tensor) -> None:
         x, s2 = x.unsqueeze(0), self.model._noise_scale().detach()
@@ -178,7 +178,7 @@ def test_is_a_gaussian_model_of_frozen_rows_beyond_the_cap(noise: str) -> None:
     X = data(20, seed=1)[0]
     for _ in range(2):
         close(model.log_evidence(), frozen.evidence())
-        mean, cov = frozen.law(X)
+        mean, cov = frozen.dist(X)
         close(model.posterior(X).mean[:, 0], mean)
         close(model.posterior(X).distribution.covariance_matrix, cov)
         disturbed(model)

@@ -107,9 +107,9 @@ def test_conditioning_is_exact_whatever_the_policy(growth, known):
     parent = model.inducing_points
     x, y = data(4, d=2, seed=8).X, torch.randn(4, 1).double()
     given = model.condition_on_observations(x, y)
-    law = model.condition_on_observations(x.unsqueeze(0), y.unsqueeze(0))
+    dist = model.condition_on_observations(x.unsqueeze(0), y.unsqueeze(0))
     Xs = data(8, d=2, seed=9).X
-    a, b = given.posterior(Xs), law.posterior(Xs.unsqueeze(0))
+    a, b = given.posterior(Xs), dist.posterior(Xs.unsqueeze(0))
     assert_close(a.mean, b.mean[0], 1e-8)
     assert_close(a.distribution.covariance_matrix, b.distribution.covariance_matrix[0], 1e-8)
     score = model.log_predictive(x, y, model.typical_noise().expand(4, 1) if known else None)

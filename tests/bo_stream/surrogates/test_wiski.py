@@ -23,7 +23,7 @@ from gpytorch.means import ZeroMean
 from torch import Size, Tensor
 
 from bo_stream import WISKI
-from bo_stream.testing.base import assert_same_law, close, snapshot
+from bo_stream.testing.base import assert_same_posterior, close, snapshot
 from bo_stream.testing.oracles import DenseGP
 from tests.bo_stream.surrogates.wiski_oracle import (
     BOUNDS,
@@ -241,7 +241,7 @@ def test_folded_cache_is_a_rebuild(noise: str) -> None:
         folded = max(folded, model.process().folded_points)
     assert folded > 10
     rebuilt.load_state_dict(snapshot(rebuilt))  # forgets every cache
-    assert_same_law(model, rebuilt, Z, 1e-9)
+    assert_same_posterior(model, rebuilt, Z, 1e-9)
 
 
 @pytest.mark.parametrize("noise", ["learned", "known"])
@@ -259,8 +259,8 @@ def test_an_offset_costs_no_digits(noise: str, opening: dict[str, int]) -> None:
         ]
         model = parts[0].merge(parts[1])
         model.mean_module.constant = 0.5 + far
-        law = model.posterior(points(6, 2, 7))
-        values.append((model.log_evidence(), law.mean - far, law.variance))
+        dist = model.posterior(points(6, 2, 7))
+        values.append((model.log_evidence(), dist.mean - far, dist.variance))
         model.fit(3)
         values[-1] += (model.mean_module.constant - far,)
     for near, away in zip(*values, strict=True):
