@@ -17,11 +17,11 @@ import subprocess
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecutor, as_completed
-from contextlib import nullcontext
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, wait
 from dataclasses import asdict, dataclass
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -37,8 +37,6 @@ Redo = Literal["nothing", "failed", "all"]
 STALE: dict[Redo, str] = {"nothing": "", "failed": "error.txt", "all": "error.txt json"}
 """What is removed first, for each run."""
 HIDDEN = ".sweep"
-IDLE = 60.0
-"""Seconds after which a process without a run ends, should nobody have stopped it."""
 
 
 class Run(Protocol):
@@ -100,8 +98,7 @@ def sweep(
             (folder / f"{stem}.{suffix}").unlink(missing_ok=True)
     facts = {**(about or {}), "workers": workers, **_commit(), "environment": environment()}
     _write(folder / "sweep.json", json.dumps(facts, indent=2, default=str) + "\n")
-    known = {stem: _ended(folder, stem, mark) for stem, mark in marks.items()}
-    ended = {stem: outcome for stem, outcome in known.items() if outcome}
+    ended = {s: outcome for s, mark in marks.items() if (outcome := _ended(folder, s, mark))}
     if ended:
         say(f"{len(ended)} of {len(runs)} runs had ended before; see {folder}/.")
     left = [(folder.absolute(), run, marks[run.stem]) for run in runs if run.stem not in ended]
@@ -132,46 +129,34 @@ Work = tuple[Path, Run, str]
 
 
 def _outcomes(work: Sequence[Work], workers: int, executor: Executor | None) -> Iterator[Outcome]:
-    """How runs end, in the order in which they do."""
+    """How runs end, in the order in which they do.
+
+    Every process is an executor of its own: one that dies fails its own run and no other.
+    """
     if executor is None and not workers:
         yield from (_done(*each) for each in work)
         return
-    with _Processes(workers) if executor is None else nullcontext(executor) as pool:
-        futures = {pool.submit(_done, *each): each for each in work}
-        for future in as_completed(futures):
-            try:
-                yield future.result()
-            except BrokenExecutor as error:
-                yield _failed(*futures[future], 0.0, f"its process died: {error}")
-
-
-class _Processes(ThreadPoolExecutor):
-    """Threads, each with a process of its own: one that dies fails its own run and no other."""
-
-    def __init__(self, workers: int) -> None:
-        super().__init__(workers)
-        self.started: list[ProcessPoolExecutor] = []
-        self.waiting: list[ProcessPoolExecutor] = []
-
-    def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """Call a function in one of the processes."""
-        return super().submit(self._called, partial(fn, *args, **kwargs))
-
-    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """End all processes, whatever they do."""
-        super().shutdown(wait=False, cancel_futures=True)
-        for process in self.started:
-            process.shutdown(kill_workers=True)
-
-    def _called(self, call: Callable[[], Any]) -> Any:
-        try:
-            process = self.waiting.pop()
-        except IndexError:
-            process = ProcessPoolExecutor(1, timeout=IDLE, initializer=_begin)
-            self.started.append(process)
-        result = process.submit(call).result()
-        self.waiting.append(process)
-        return result
+    left, idle, busy = deque(work), list[Any](), dict[Future[Outcome], tuple[Any, Work]]()
+    try:
+        while left or busy:
+            while left and (executor or len(busy) < workers):
+                pool = executor or (
+                    idle.pop() if idle else ProcessPoolExecutor(1, initializer=_begin)
+                )
+                each = left.popleft()
+                busy[pool.submit(_done, *each)] = pool, each
+            for future in wait(busy, return_when=FIRST_COMPLETED).done:
+                pool, each = busy.pop(future)
+                try:
+                    outcome = future.result()
+                    idle.append(pool)
+                except BrokenExecutor as error:
+                    outcome = _failed(*each, 0.0, f"its process died: {error}")
+                yield outcome
+    finally:
+        for pool in (*idle, *(pool for pool, _ in busy.values())):
+            if pool is not executor:
+                pool.shutdown(kill_workers=True)
 
 
 def _begin() -> None:

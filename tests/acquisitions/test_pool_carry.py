@@ -110,13 +110,6 @@ def test_steps_go_on_from_the_last_and_agree_with_new_ones(family: str, fresh: l
 
 
 @ONE_EACH
-def test_the_same_process_is_asked_twice(family: str, fresh: list) -> None:
-    model = FAMILIES[family]()
-    assert agreed(model) == agreed(model)
-    assert len(fresh) == 1
-
-
-@ONE_EACH
 def test_hyperparameters_that_change_are_followed(family: str, fresh: list) -> None:
     model = FAMILIES[family]()
     agreed(model)

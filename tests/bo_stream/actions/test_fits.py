@@ -6,16 +6,13 @@ import pytest
 import torch
 from botorch.fit import fit_gpytorch_mll
 from botorch.optim.fit import fit_gpytorch_mll_scipy
-from gpytorch.constraints import GreaterThan
-from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
-from gpytorch.likelihoods import GaussianLikelihood
+from gpytorch.kernels import RBFKernel, ScaleKernel
 
 from bo_stream import CaGP
 from bo_stream.actions import BlockSparse, ConjugateGradient, UnitBlocks
 from bo_stream.actions.fit_trace import FitTrace, LearningCurve, TracePoint
 from bo_stream.base.fitting.schedule import RefitSchedule
 from bo_stream.errors import InputError, StateError
-from bo_stream.scores import score
 from tests.raw import RAW
 
 
@@ -247,41 +244,3 @@ def test_refusals():
         model().make_mll("evidence")
     with pytest.raises(InputError, match="growth"):
         RefitSchedule(growth=1.0)
-
-
-def shuffled_cohort():
-    """Five subjects, a score linear in time between three days, six readings on each of twelve
-    days; eighteen of the twenty inputs are noise.
-    """
-    g = torch.Generator().manual_seed(1)
-    subject = torch.arange(5.0).double().repeat_interleave(72)
-    day = 180.0 * torch.linspace(0, 1, 12).double().repeat_interleave(6).repeat(5)
-    day += torch.rand(360, generator=g).double()
-    first, second, third = torch.randn(3, 5, 1, generator=g).double().expand(3, 5, 72).flatten(1)
-    score = 29 + 10.5 * first + 4 * second * day / 90 + 4 * third * (day - 90).clamp_min(0) / 90
-    noise = torch.randn(360, 18, generator=g).double()
-    rows = torch.randperm(360, generator=g)
-    return torch.column_stack([subject, day, noise])[rows], score[rows].unsqueeze(-1)
-
-
-@pytest.mark.slow  # rows divided by learned lengthscales are looked at above
-def test_locality_finds_the_subjects_of_a_shuffled_cohort():
-    """Shuffled rows, ordered by the model itself: as good as rows sorted by subject and day."""
-    X, Y = shuffled_cohort()
-    X, Y = (X - X.mean(0)) / X.std(0), (Y - Y.mean()) / Y.std()
-    held_out = torch.arange(len(X)) % 8 == 0
-
-    def bound_and_density(order, rows):
-        kernel = ScaleKernel(MaternKernel(nu=1.5, ard_num_dims=20)).double()
-        noise = GaussianLikelihood(noise_constraint=GreaterThan(1e-4)).double()
-        actions = BlockSparse(30, order=order)
-        m = CaGP(X[rows], Y[rows], covar_module=kernel, likelihood=noise, actions=actions, **RAW)
-        bound = m.fit(240, optimizer="adam").value / len(rows)
-        return bound, score(m, X[held_out], Y[held_out], Y[held_out]).nlpd
-
-    rows = (~held_out).nonzero()[:, 0]
-    by_subject = rows[(1e3 * X[rows, 0] + X[rows, 1]).argsort()]
-    best, shuffled = bound_and_density("given", by_subject), bound_and_density("given", rows)
-    found = bound_and_density("locality", rows)
-    assert found[0] > best[0] - 0.05 and found[0] > shuffled[0] + 0.1, (best, shuffled, found)
-    assert found[1] < best[1] + 0.05 and found[1] < shuffled[1] - 0.05, (best, shuffled, found)

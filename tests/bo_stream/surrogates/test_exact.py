@@ -11,7 +11,6 @@ from gpytorch.likelihoods import GaussianLikelihood
 from torch import Size, Tensor
 
 from bo_stream import ExactGP
-from bo_stream.errors import StateError
 from bo_stream.testing.base import close
 from bo_stream.testing.oracles import DenseGP
 from tests.raw import RAW
@@ -100,29 +99,6 @@ def test_is_botorchs_exact_gp(outputs: int, known: bool) -> None:
 def test_bounds_are_optional() -> None:
     X, Y, _ = data()
     assert ExactGP(X, Y, **RAW).posterior(100.0 + X).mean.isfinite().all()
-
-
-def test_a_trial_step_to_a_covariance_that_is_not_positive_definite_is_taken_back(monkeypatch):
-    generator = torch.Generator().manual_seed(0)
-    X = torch.rand(20, 1, generator=generator, dtype=torch.float64)
-    model = ExactGP(X, 9.0 * (6.0 * X).sin(), **RAW)
-    evidence, refused, limit = model._objective, [], 3.0
-
-    def fragile(profile_mean):
-        if model.covar_module.outputscale > limit:
-            refused.append(model.covar_module.outputscale.item())
-            raise StateError("a positive definite covariance", "none", "Step back.")
-        return evidence(profile_mean)
-
-    monkeypatch.setattr(model, "_objective", fragile)
-    before = model.make_mll()().item()
-    report = model.fit()
-    assert refused and model.covar_module.outputscale <= limit
-    assert report.value > before
-    assert abs(model.make_mll()().item() - report.value) < 1e-6 * abs(report.value)
-    model.covar_module.outputscale = 2.0 * limit
-    with pytest.raises(StateError):  # nowhere to step back to
-        model.fit()
 
 
 @pytest.mark.parametrize("noise", ["learned", "known", "scaled"])

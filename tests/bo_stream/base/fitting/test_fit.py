@@ -211,21 +211,6 @@ def test_outcomes_that_overflow_are_refused(free: bool) -> None:
     assert not model.training
 
 
-def test_a_covariance_that_does_not_factorise_is_refused() -> None:
-    X, Y = waves(6)
-    model = ExactGP(X, Y, **RAW)
-    before = state_of(model)
-
-    def broken(profile_mean: bool) -> Any:
-        raise torch.linalg.LinAlgError("not positive definite")
-
-    model._objective = broken  # type: ignore[method-assign]
-    with pytest.raises(torch.linalg.LinAlgError):
-        model.fit()
-    assert all(torch.equal(v, before[k]) for k, v in state_of(model).items())
-    assert not model.training
-
-
 # -- interruptions ---------------------------------------------------------------------------------
 
 

@@ -4,8 +4,8 @@ import multiprocessing
 import os
 import pickle
 import sqlite3
-import threading
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -139,42 +139,21 @@ def test_a_store_that_nobody_holds_is_closed(tmp_path: Path) -> None:
 
 def test_writers_wait_for_each_other(url: str) -> None:
     database = begun(url)
-    others = [Database(url) for _ in range(3)]
-    errors = []
 
     def write(own: Database) -> None:
-        try:
-            for _ in range(20):
-                with own.transaction("oven") as transaction:
-                    transaction.append({"count": len(transaction.events_since(0))})
-        except Exception as error:
-            errors.append(error)
+        for _ in range(20):
+            with own.transaction("oven") as transaction:
+                transaction.append({"count": len(transaction.events_since(0))})
 
-    threads = [threading.Thread(target=write, args=(own,)) for own in (database, *others)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not errors
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(write, [database, *(Database(url) for _ in range(3))]))
     counts = [event["count"] for event in database.events_since("oven", len(EVENTS))]
     assert counts == list(range(len(EVENTS), len(EVENTS) + 80))
 
 
 def test_several_may_make_the_tables_at_once(url: str) -> None:
-    errors = []
-
-    def begin(i: int) -> None:
-        try:
-            Database(url).create(f"oven {i}", SETTINGS)
-        except Exception as error:
-            errors.append(error)
-
-    threads = [threading.Thread(target=begin, args=(i,)) for i in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not errors
+    with ThreadPoolExecutor(6) as threads:
+        list(threads.map(lambda i: Database(url).create(f"oven {i}", SETTINGS), range(6)))
     assert Database(url).names() == [f"oven {i}" for i in range(6)]
 
 
