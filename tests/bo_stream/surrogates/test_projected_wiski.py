@@ -192,16 +192,6 @@ def test_as_many_functions_as_inputs_begin_with_the_inputs_themselves() -> None:
     close(mine.log_evidence(), plain.log_evidence(), 1e-10)
 
 
-def test_conditioning_uses_the_projection_of_now() -> None:
-    model = build(12, opening=12, rate=0.05)
-    X, Y, _ = data(3, seed=2)
-    given = model.condition_on_observations(X, Y)
-    assert torch.equal(given.grid.phi, model.grid.phi)
-    batched = model.condition_on_observations(X.unsqueeze(0), Y.unsqueeze(0))
-    Z = data(4, seed=3)[0]
-    close(given.posterior(Z).mean, batched.posterior(Z).mean.squeeze(0))
-
-
 def test_integrals_follow_the_projection() -> None:
     """What was kept of test points under another projection is not used again."""
     model, T = build(12, opening=12, rate=0.5), data(30, seed=4)[0]
@@ -215,14 +205,6 @@ def test_integrals_follow_the_projection() -> None:
     for previous in (None, before):
         integral = process.integral(T, weights, previous)
         close(integral.gram(at, at), covariance @ (weights * covariance).mT, 1e-9)
-
-
-@pytest.mark.parametrize("projection", [2, own_module()])
-def test_gradients_flow_to_the_inputs(projection: int | nn.Module) -> None:
-    model = build(12, projection=projection)
-    X = data(2, seed=2)[0].requires_grad_()
-    assert torch.autograd.gradcheck(lambda Z: model.posterior(Z).mean, X, atol=1e-6)
-    assert torch.autograd.gradcheck(lambda Z: model.posterior(Z).variance, X, atol=1e-6)
 
 
 # -- all or nothing, saved and merged ------------------------------------------------------------

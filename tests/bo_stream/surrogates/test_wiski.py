@@ -227,19 +227,6 @@ def test_no_data(noise: str) -> None:
     assert empty.fit().evaluations >= 1
 
 
-def test_evidence_is_the_sum_of_predictive_densities() -> None:
-    """The chain rule: what `log_predictive` scores before each batch adds up to the evidence."""
-    X, Y, Yvar = data(15, 2, "known")
-    model, *_ = build(2, None, "known", n=15)
-    stream = WISKI(X[:0], Y[:0], Yvar[:0], bounds=BOUNDS[:, :2], grid_size=SIZES[2], **RAW)
-    stream.load_state_dict({**stream.state_dict(), **dict(model.named_parameters())})
-    total = torch.zeros((), dtype=torch.float64)
-    for rows in torch.arange(15).split(4):
-        total = total + stream.log_predictive(X[rows], Y[rows], Yvar[rows])
-        stream.observe(X[rows], Y[rows], Yvar[rows])
-    close(total, stream.log_evidence())
-
-
 @pytest.mark.parametrize("noise", NOISES)
 def test_folded_cache_is_a_rebuild(noise: str) -> None:
     """Points folded into the posterior's cache, against a cache built from the statistics."""

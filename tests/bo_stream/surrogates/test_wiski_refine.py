@@ -1,6 +1,5 @@
 """Moving a stream to another grid: exactly, whole, saved and merged."""
 
-import copy
 from typing import Any
 
 import pytest
@@ -96,14 +95,6 @@ def test_interrupted_it_stays_where_it_was() -> None:
     assert model.grid.sizes == (9, 8) and torch.equal(model.bounds, BOUNDS)
     assert_same_state(before, snapshot(model))
     assert torch.equal(model.posterior(Z).mean, dist)
-
-
-def test_a_copy_stays() -> None:
-    model = build(20)
-    other = copy.deepcopy(model)
-    model.refine(12)
-    assert other.grid.sizes == (9, 8) and other.state.A.shape[-1] == 72
-    assert other.log_evidence().isfinite()
 
 
 # -- wider bounds --------------------------------------------------------------------------------
