@@ -209,7 +209,7 @@ def test_further_arguments_get_botorchs_class(given: dict) -> None:
     assert type(build("qucb", surrogate("matrix"), **given)) is qUpperConfidenceBound
 
 
-def test_models_without_the_law_get_botorchs_class() -> None:
+def test_models_without_the_closed_form_get_botorchs_class() -> None:
     two = WISKI(X, torch.cat([Y, Y], -1), bounds=BOUNDS)
     scalar = ScalarizedPosteriorTransform(torch.ones(2).double())
     assert type(build("qucb", two, posterior_transform=scalar)) is qUpperConfidenceBound

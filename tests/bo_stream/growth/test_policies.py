@@ -144,9 +144,7 @@ def test_bounds_are_ordered_and_their_gap_is_the_divergence(M, seed):
 
 
 def divergence(state, batch, kernel, out):
-    """``KL[q_n || q*_n]`` of the joint distribution over old points and batch, new ones among it (MATHS
-    4.1).
-    """
+    """``KL[q_n || q*_n]`` over old points and batch, new ones among it, jointly (MATHS 4.1)."""
     X = torch.cat([state.Z, batch.X])
     q = dist(out.state, kernel, X)
     star = dist(state, kernel, X)  # q*: the old posterior, conditioned on the batch

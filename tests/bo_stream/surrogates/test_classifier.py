@@ -1,4 +1,4 @@
-"""DirichletClassifier: its distribution, order, late classes, merging, forgetting, and its families."""
+"""DirichletClassifier: its posterior, order, late classes, merging, forgetting, families."""
 
 import copy
 

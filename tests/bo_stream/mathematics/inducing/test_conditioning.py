@@ -176,7 +176,7 @@ def test_a_surrogate_conditions_as_its_joint_posterior_does(noise):
 
 @pytest.mark.parametrize("noise", [1e-300, 0.0])
 def test_points_known_already_to_rounding_are_refused_clearly(noise):
-    """The wrapper cannot give them a distribution that is right: it says so, and the surrogate stays."""
+    """The wrapper cannot give the right posterior: it says so, and the surrogate stays."""
     X = data(8, d=2).X
     Y = (3.0 * X).sin().sum(-1, keepdim=True)
     model = OnlineSGPR(X, Y, torch.full_like(Y, 1e-10), **RAW)
