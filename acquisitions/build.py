@@ -43,25 +43,26 @@ def build(
     seed: int | None = None,
     **kw: Any,
 ) -> AcquisitionFunction:
-    """Build an acquisition function by name; what a name does not use it ignores.
+    """Build an acquisition function by name; arguments that it does not use are ignored.
 
-    A stream keeps neither the points it has seen nor the best value: who runs the loop records them
-    and passes them.
+    A surrogate keeps neither the observed points nor the best value: the caller keeps and passes
+    them.
 
     Args:
         name: ``qucb`` (upper confidence bound), ``ei`` (expected improvement, one point at a time),
             ``qlogei``, ``qlognei`` (noisy, over a baseline), ``nipv`` (integrated variance),
             ``max_variance``, ``random``.
-        model: A surrogate of `bo_stream`; any BoTorch model but for ``nipv`` and ``max_variance``.
+        model: A surrogate of `bo_stream`, or any BoTorch model except for ``nipv`` and
+            ``max_variance``.
         X_baseline: ``n x d`` raw points already observed; for ``qlognei``.
         best_f: Best value so far, raw; for ``ei`` and ``qlogei``. With noise, the best posterior
             mean at observed points rather than the best observation.
         X_pending: ``n' x d`` raw points under evaluation.
         mc_points: ``P x d`` raw test points; for ``nipv``.
         weights: ``P`` weights of the test points; for ``nipv``.
-        beta: Trade-off of ``qucb``: width of the confidence interval in variances.
+        beta: Trade-off of ``qucb`` between mean and standard deviation, as in BoTorch.
         num_samples: Quasi-Monte-Carlo samples of ``qucb``, ``qlogei`` and ``qlognei``.
-        seed: Of those samples; by default from torch's global generator.
+        seed: Seed of these samples; by default they come from torch's global generator.
         kw: Further arguments of the BoTorch class (``objective``, ``posterior_transform``, ...).
 
     Returns:
@@ -70,10 +71,10 @@ def build(
         same values and gradients in closed form.
 
     Raises:
-        InputError: for an unknown name, or if what the name needs is missing.
+        InputError: for an unknown name, or if a required argument is missing.
     """
     sampler = SobolQMCNormalSampler(torch.Size([num_samples]), seed=seed)
-    ours = cast(BoTorchModel, model)  # their constructors refuse other models
+    ours = cast(BoTorchModel, model)  # NIPV and MaxVariance refuse other models
     closed = name in ("qucb", "ei", "qlogei") and not kw and offered(model)
     match name:
         case "qucb":
@@ -88,7 +89,7 @@ def build(
                 else ExpectedImprovement(model, best, **kw)
             )
             if X_pending is not None:
-                acqf.set_X_pending(X_pending)  # refused by BoTorch, which says why
+                acqf.set_X_pending(X_pending)  # BoTorch refuses it with an explanation
             return acqf
         case "qlogei":
             best = _needed(name, "best_f", best_f)

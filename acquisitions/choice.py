@@ -1,4 +1,4 @@
-"""Policies of active learning over a pool, by name: which cells to measure next."""
+"""Policies of active learning over a pool, by name."""
 
 from __future__ import annotations
 
@@ -20,12 +20,11 @@ POLICIES = ("nipv", "max_variance", "random", "near_most_uncertain")
 
 
 class PoolPolicy:
-    """A policy for `bo_stream.campaign`: ``(model, test_X, pool_X, q)`` to q pool indices.
+    """A pool policy: ``(model, test_X, pool_X, q)`` to q pool indices.
 
-    Candidates have the noise of a typical observation: the learned one, or where noise is known the
-    mean over the cells queried so far. A cell's own published standard deviation is not used: it
-    follows the cell's value, which nobody knows before it is measured, and would steer the campaign
-    to low values.
+    Candidates have the typical noise: the learned one or, for known noise, the mean over the cells
+    queried so far. A cell's published standard deviation is not used, because it depends on the
+    cell's value, which is unknown before the measurement, and would favour low values.
 
     Args:
         name: ``nipv``, ``max_variance``, ``random`` or ``near_most_uncertain``.
@@ -63,6 +62,6 @@ class PoolPolicy:
             return select_from_pool(build(self.name, model), pool, q, self.chunk_size)[0]
         acqf = self._nipv
         if acqf is None or acqf.model is not model or not torch.equal(acqf.mc_points, test_X):
-            # kept between steps: what concerns the test points alone is summed once
+            # kept between steps, because sums over the test points are reused
             acqf = self._nipv = cast(NIPV, build(self.name, model, mc_points=test_X))
         return select_from_pool(acqf, pool, q, self.chunk_size)[0]

@@ -1,4 +1,4 @@
-"""Which point to have labelled next: entropy, and the information that a label has [Houlsby2011].
+"""Acquisition functions for classifiers: entropy and BALD [Houlsby2011].
 
 References:
     [Houlsby2011] N. Houlsby, F. Huszár, Z. Ghahramani, M. Lengyel. Bayesian active learning for
@@ -25,13 +25,13 @@ __all__ = ["BALD", "PredictiveEntropy"]
 
 
 class LabelEntropy(AcquisitionFunction):
-    """A value of one point, from draws of its class probabilities.
+    """Base of acquisition functions computed from draws of the class probabilities.
 
     Args:
         model: The classifier.
-        X_pending: ``n' x d`` points whose labels are on their way: the classifier is taken as
-            believing in them (`DirichletClassifier.believing`), which spreads a batch.
-        num_samples: Quasi-random draws of the latent values; the same at every call, so that the
+        X_pending: ``n' x d`` points whose labels are pending. The classifier treats them as
+            labelled (`DirichletClassifier.believing`), which spreads a batch.
+        num_samples: Quasi-random draws of the latent values, the same at every call, so that the
             value is smooth and repeatable.
     """
 
@@ -44,14 +44,14 @@ class LabelEntropy(AcquisitionFunction):
             )
         super().__init__(model=model)
         self.num_samples = num_samples
-        self._law: BoTorchModel | None = None
+        self._pending_model: BoTorchModel | None = None
         self.set_X_pending(X_pending)
 
     def set_X_pending(self, X_pending: Tensor | None = None) -> None:
-        """Points whose labels are on their way."""
+        """Set the points whose labels are pending."""
         super().set_X_pending(X_pending)
         believed = None if self.X_pending is None else self._classifier.believing(self.X_pending)
-        object.__setattr__(self, "_law", believed)  # derived, and no part of the module
+        object.__setattr__(self, "_pending_model", believed)  # not registered as a submodule
 
     @property
     def _classifier(self) -> DirichletClassifier:
@@ -60,20 +60,20 @@ class LabelEntropy(AcquisitionFunction):
     @t_batch_mode_transform(expected_q=1)  # type: ignore[arg-type]
     def forward(self, X: Tensor) -> Tensor:
         """The value at ``batch_shape x 1 x d`` raw points: ``batch_shape``."""
-        law = self._classifier.model if self._law is None else self._law
-        f = cast(GPyTorchPosterior, law.posterior(X))
+        latent = self._classifier.model if self._pending_model is None else self._pending_model
+        f = cast(GPyTorchPosterior, latent.posterior(X))
         Z = normal_draws(self.num_samples, self._classifier.num_outputs, f.mean)
         return self._value(softmax_draws(f.mean.squeeze(-2), f.variance.squeeze(-2), Z)).to(X)
 
     @abstractmethod
     def _value(self, p: Tensor) -> Tensor:
-        """Of draws of probabilities, ``S x batch_shape x C``: ``batch_shape``."""
+        """The value from draws of probabilities, ``S x batch_shape x C``: ``batch_shape``."""
 
 
 class PredictiveEntropy(LabelEntropy):
-    """Entropy of the label in nats: largest where classes meet, however well that is known.
+    """Entropy of the label in nats; large where classes overlap, even if that is known.
 
-    Arguments are those of `BALD`.
+    The arguments are those of `BALD`.
     """
 
     def _value(self, p: Tensor) -> Tensor:
@@ -81,15 +81,15 @@ class PredictiveEntropy(LabelEntropy):
 
 
 class BALD(LabelEntropy):
-    """Information that a label has about the latent functions, in nats [Houlsby2011].
+    """Mutual information of a label and the latent functions, in nats [Houlsby2011].
 
-    The entropy of the label less what is left of it, on average, once the latent functions are
-    known: large where they are unknown, small where classes are known to mix.
+    It is the entropy of the label minus its expected entropy given the latent functions: large
+    where these are uncertain, small where classes are known to overlap.
 
     Args:
         model: The classifier.
-        X_pending: ``n' x d`` points whose labels are on their way.
-        num_samples: Draws of the latent values.
+        X_pending: ``n' x d`` points whose labels are pending.
+        num_samples: Number of draws of the latent values.
 
     Example:
         >>> from acquisitions import select_from_pool

@@ -1,9 +1,9 @@
-"""qUCB, qLogEI and EI in closed form: BoTorch's values and gradients without most of their cost.
+"""qUCB, qLogEI and EI with values and gradients in closed form.
 
-A process that gives `Moments` tells an acquisition function all it needs: the joint mean and
-covariance, and how gradients in these go back to the points. What is made of them, a Cholesky
-factor, samples, their maximum, has short derivatives [MATHS 2.10]. The classes are BoTorch's in
-everything else, and do as BoTorch's where a process gives no moments.
+Values and gradients equal BoTorch's at a fraction of the cost. A process that provides `Moments`
+gives the joint mean and covariance at points, and propagates gradients in these to the points. The
+steps from there (a Cholesky factor, samples, their maximum) have short derivatives [MATHS 2.10].
+The classes derive from BoTorch's, and call these if a process provides no moments.
 """
 
 from __future__ import annotations
@@ -44,27 +44,27 @@ __all__ = [
 ]
 
 MOST = 64
-"""Points at a time; BoTorch's classes do for more."""
+"""Largest number of points in closed form; BoTorch's classes handle more."""
 SMALLEST = 1e-12
-"""Variances that expected improvement takes for larger."""
+"""Smallest variance in expected improvement."""
 FAT = 0.1
 """Weight of the Cauchy density in BoTorch's smoothed improvements."""
 
 Gradients = tuple[Tensor, Tensor] | None
 OfMoments = Callable[[Tensor, Tensor, bool], tuple[Tensor, Gradients]]
-"""From mean and covariance, raw units, to values ``batch`` and, if asked for, the gradients of
-their sum in both."""
+"""Maps mean and covariance, raw units, to values ``batch`` and, on request, the gradients of their
+sum in both."""
 OfSamples = Callable[[Tensor, Tensor, Tensor, bool], tuple[Tensor, Gradients]]
 """The same from the mean, the covariance's factor L and base samples ``s x q``, gradient in L."""
 
 
 def offered(model: Model) -> bool:
-    """Whether the classes of this module gain anything over BoTorch's."""
-    return _law(model) is not None
+    """Whether the classes of this module are faster than BoTorch's for this model."""
+    return _process_of(model) is not None
 
 
 class _FromSamples(ABC):
-    """Before a class of BoTorch's that samples: does in closed form what a subclass tells it."""
+    """Mixin that evaluates a sample-based BoTorch class in closed form."""
 
     model: Model
     sampler: MCSampler | None
@@ -72,29 +72,29 @@ class _FromSamples(ABC):
 
     @abstractmethod
     def _of_samples(self) -> OfSamples | None:
-        """What is made of samples, or None where BoTorch's class has to do it."""
+        """The function of the samples, or None to use BoTorch's class."""
 
     def forward(self, X: Tensor) -> Tensor:
         """Values at ``batch x q x d`` raw points, ``batch``."""
         reduce = self._of_samples() if _drawable(self.sampler) else None
-        law = None if reduce is None else _law(self.model)
-        if law is None or not _few(X, self.X_pending):
+        process = None if reduce is None else _process_of(self.model)
+        if process is None or not _few(X, self.X_pending):
             return cast(Tensor, super().forward(X))  # type: ignore[misc]
-        return cast(Tensor, self._closed(X, law=law, reduce=reduce))  # type: ignore[call-arg]
+        return cast(Tensor, self._closed(X, process=process, reduce=reduce))  # type: ignore[call-arg]
 
     @concatenate_pending_points
     @t_batch_mode_transform()  # type: ignore[arg-type]
-    def _closed(self: Any, X: Tensor, law: PosteriorProcess, reduce: OfSamples) -> Tensor:
-        return _value(self.model, law, X, _Sampled(_drawn(self.sampler, X), reduce))
+    def _closed(self: Any, X: Tensor, process: PosteriorProcess, reduce: OfSamples) -> Tensor:
+        return _value(self.model, process, X, _Sampled(_drawn(self.sampler, X), reduce))
 
 
 class ClosedUpperConfidenceBound(_FromSamples, qUpperConfidenceBound):
-    """BoTorch's class, its value and gradient in closed form.
+    """`qUpperConfidenceBound` with value and gradient in closed form.
 
     Args:
         model: A surrogate of one output.
-        beta: Width of the confidence interval in variances.
-        sampler: Of the base samples.
+        beta: Trade-off between mean and standard deviation, as in BoTorch.
+        sampler: Sampler of the base samples.
         X_pending: ``n' x d`` raw points under evaluation.
     """
 
@@ -112,12 +112,12 @@ class ClosedUpperConfidenceBound(_FromSamples, qUpperConfidenceBound):
 
 
 class ClosedLogExpectedImprovement(_FromSamples, qLogExpectedImprovement):
-    """BoTorch's class, its value and gradient in closed form.
+    """`qLogExpectedImprovement` with value and gradient in closed form.
 
     Args:
         model: A surrogate of one output.
         best_f: Best value so far, raw.
-        sampler: Of the base samples.
+        sampler: Sampler of the base samples.
         X_pending: ``n' x d`` raw points under evaluation.
     """
 
@@ -139,7 +139,7 @@ class ClosedLogExpectedImprovement(_FromSamples, qLogExpectedImprovement):
 
 
 class ClosedExpectedImprovement(ExpectedImprovement):
-    """BoTorch's class, its value and gradient in closed form.
+    """`ExpectedImprovement` with value and gradient in closed form.
 
     Args:
         model: A surrogate of one output.
@@ -154,21 +154,21 @@ class ClosedExpectedImprovement(ExpectedImprovement):
 
     def forward(self, X: Tensor) -> Tensor:
         """Values at ``batch x 1 x d`` raw points, ``batch``."""
-        law = _law(self.model) if self.best_f.numel() == 1 else None
-        if law is None or not _few(X):
+        process = _process_of(self.model) if self.best_f.numel() == 1 else None
+        if process is None or not _few(X):
             return cast(Tensor, super().forward(X))
-        return cast(Tensor, self._closed(X, law=law))  # type: ignore[call-arg]
+        return cast(Tensor, self._closed(X, process=process))  # type: ignore[call-arg]
 
     @t_batch_mode_transform(expected_q=1)  # type: ignore[arg-type]
-    def _closed(self: Any, X: Tensor, law: PosteriorProcess) -> Tensor:
-        return _value(self.model, law, X, _Improvement(self.best_f.double().reshape(())))
+    def _closed(self: Any, X: Tensor, process: PosteriorProcess) -> Tensor:
+        return _value(self.model, process, X, _Improvement(self.best_f.double().reshape(())))
 
 
-# -- a surrogate's law ------------------------------------------------------------------------
+# -- a surrogate's posterior ------------------------------------------------------------------
 
 
-def _law(model: Model) -> PosteriorProcess | None:
-    """The model's process, if it gives moments and raw outcomes are its own, shifted and scaled."""
+def _process_of(model: Model) -> PosteriorProcess | None:
+    """The model's process if it provides moments and the outcome transform is shift and scale."""
     if not isinstance(model, BoTorchModel) or model.num_outputs != 1:
         return None
     transform = getattr(model, "outcome_transform", None)
@@ -179,26 +179,26 @@ def _law(model: Model) -> PosteriorProcess | None:
 
 
 def _few(X: Tensor, pending: Tensor | None = None) -> bool:
-    """Whether these are points, and not too many at a time."""
+    """Whether X is a tensor of few enough points."""
     if not (X.ndim >= 2 and X.is_floating_point() and X.numel()):
         return False
     return X.shape[-2] + (0 if pending is None else pending.shape[-2]) <= MOST
 
 
-def _value(model: Model, law: PosteriorProcess, X: Tensor, reduce: OfMoments) -> Tensor:
-    """Values at raw points, in their dtype."""
+def _value(model: Model, process: PosteriorProcess, X: Tensor, reduce: OfMoments) -> Tensor:
+    """Values at raw points, in the dtype of X."""
     ours = cast(BoTorchModel, model)
     transform = getattr(model, "outcome_transform", None)
     shift, scale = 0.0, 1.0
     if transform is not None:
         shift, scale = float(transform.means.squeeze()), float(transform.stdvs.squeeze())
     points = ours.transformed(X)
-    value: Tensor = _Value.apply(points, law, shift, scale, reduce)
+    value: Tensor = _Value.apply(points, process, shift, scale, reduce)
     return value.to(X)
 
 
 class _Value(torch.autograd.Function):
-    """A function of the moments at points ``batch x q x d``, in one node."""
+    """A function of the moments at points ``batch x q x d``, as a single autograd node."""
 
     @staticmethod
     def forward(
@@ -230,7 +230,7 @@ class _Value(torch.autograd.Function):
 
 @dataclass(frozen=True)
 class _Improvement:
-    """Expected improvement over a value, at one point each."""
+    """Expected improvement over ``best`` at single points."""
 
     best: Tensor
 
@@ -248,7 +248,7 @@ class _Improvement:
 
 @dataclass(frozen=True)
 class _Sampled:
-    """A function of samples ``mean + L z``, through the derivative of the factor L.
+    """A function of samples ``mean + L z``, differentiated through the factor L.
 
     Attributes:
         base: Base samples z, ``s x q``.

@@ -1,8 +1,8 @@
 """Integrated posterior variance in closed form [MATHS 10].
 
 A drop-in for BoTorch's `qNegIntegratedPosteriorVariance` with the same sign, scale and pending
-points, whose gradient is exact and whose cost does not contain the square of the number of test
-points. The idea of measuring where the integrated variance falls most is Seo et al.'s [Seo2000].
+points. Its gradient is exact, and its cost is not quadratic in the number of test points. The idea
+of measuring where the integrated variance decreases most is from Seo et al. [Seo2000].
 
 References:
     [Seo2000] S. Seo, M. Wallat, T. Graepel, K. Obermayer. Gaussian process regression: active data
@@ -42,29 +42,29 @@ __all__ = ["NIPV", "output_scales"]
 class NIPV(AcquisitionFunction):
     """Negative posterior variance, averaged over test points, after observing the candidates.
 
-    The value is ``-sum_t w_t var(f(t) | y at X and X_pending)`` in raw units squared, with
-    candidates measured with the noise of a typical observation; weights sum to one. It depends on
-    no outcome, so there are no fantasies. What concerns the test points alone is kept until the
-    surrogate's data or hyperparameters change.
+    The value is ``-sum_t w_t var(f(t) | y at X and X_pending)`` in raw units squared, where
+    candidates are measured with the typical noise and the weights sum to one. It depends on no
+    outcome, so no fantasies are needed. Sums over the test points are kept until the surrogate's
+    data or hyperparameters change.
 
-    Cost per evaluation of q points: for WISKI O(16^d q^2), independent of the number of
-    observations and of test points P; for other families O(P q (d + r)) with r the rank of their
-    factors. Preparing WISKI costs O(P 16^d + m^3) once and O(q m^2) after an `observe` of q points.
-    Over a pool, `select_from_pool` keeps more.
+    An evaluation of q points costs O(16^d q^2) for WISKI, independent of the number of observations
+    and of test points P; O(P q (d + r)) for other families, with r the rank of their factors. WISKI
+    needs O(P 16^d + m^3) once, and O(q m^2) after an `observe` of q points. `select_from_pool`
+    keeps more for a pool.
 
     Args:
-        model: A surrogate of `bo_stream`, or what conditioning one gives.
+        model: A surrogate of `bo_stream`, or a model conditioned from one.
         mc_points: ``P x d`` raw test points (leading dimensions are flattened).
-        sampler: Accepted as BoTorch's has it, and not needed.
-        posterior_transform: Needed for several outputs, linear: which variance is meant.
+        sampler: Not used; accepted for compatibility with BoTorch.
+        posterior_transform: A linear transform to one output, required for several outputs.
         X_pending: ``n' x d`` points under evaluation.
-        weights: ``P`` non-negative weights of the test points; normalised to sum 1. Equal by
+        weights: ``P`` non-negative weights of the test points, normalised to sum 1; equal by
             default.
 
     Raises:
-        UnsupportedError: for other models, several outputs without a transform, or transforms that
-            are not linear.
-        ShapeError, InputError: on weights that do not fit.
+        UnsupportedError: for other models, several outputs without a transform, or non-linear
+            transforms.
+        ShapeError, InputError: for invalid weights.
 
     Example:
         >>> import torch
@@ -102,21 +102,21 @@ class NIPV(AcquisitionFunction):
         self.register_buffer("weights", _normalised(weights, self.mc_points))
         self.register_buffer("scales", output_scales(model, posterior_transform, self.mc_points))
         self._transform = getattr(model, "outcome_transform", None)
-        self._law: PosteriorProcess | None = None
+        self._process: PosteriorProcess | None = None
         self._sums: Integral | None = None
 
     def sums(self) -> Integral:
-        """The sums over the test points under the model as it is now."""
+        """The sums over the test points under the current model."""
         model = cast(BoTorchModel, self.model)
-        law = model.process()
-        if self._sums is None or law is not self._law:
+        process = model.process()
+        if self._sums is None or process is not self._process:
             points = model.transformed(self.mc_points.detach())
-            self._sums = law.integral(points, self.weights, previous=self._sums)
-            self._law = law
+            self._sums = process.integral(points, self.weights, previous=self._sums)
+            self._process = process
         return self._sums
 
     def raw_scales(self) -> Tensor:
-        """What each output's variance is multiplied by, as the model is now: ``m``."""
+        """Factors from transformed to raw variances for each output: ``m``."""
         transform = getattr(self.model, "outcome_transform", None)
         if transform is not self._transform:  # the surrogate was restandardised
             model = cast(BoTorchModel, self.model)
@@ -141,18 +141,18 @@ class NIPV(AcquisitionFunction):
 def output_scales(
     model: BoTorchModel, posterior_transform: PosteriorTransform | None, points: Tensor
 ) -> Tensor:
-    """What each output's variance is multiplied by on the way from transformed to raw: ``m``.
+    """Factors from transformed to raw variances for each output: ``m``.
 
-    Found by sending unit variances through the outcome transform and the posterior transform.
+    They are found by passing unit variances through outcome and posterior transform.
 
     Raises:
         UnsupportedError: for several outputs without a posterior transform, and for transforms
-            under which the variance is not one number per output times the variance.
+            that do more than scale the variance.
     """
     m = model.num_outputs
     if m > 1 and posterior_transform is None:
         raise UnsupportedError(
-            "a posterior_transform that makes one output of several",
+            "a posterior_transform from several outputs to one",
             f"none for {m} outputs",
             "Give for example a ScalarizedPosteriorTransform.",
         )
@@ -162,12 +162,12 @@ def output_scales(
         variance = torch.zeros(*X.shape[:-2], m, dtype=torch.float64, device=X.device)
         variance[..., output] = 1.0
         mean, cov = torch.zeros_like(variance), DiagLinearOperator(variance)
-        law = (
+        joint = (
             MultitaskMultivariateNormal(mean.unsqueeze(-2), cov)
             if m > 1
             else MultivariateNormal(mean, cov)
         )
-        posterior: Any = GPyTorchPosterior(law)
+        posterior: Any = GPyTorchPosterior(joint)
         if hasattr(model, "outcome_transform"):
             transform = model.outcome_transform
             posterior = transform.untransform_posterior(posterior, X=X)
@@ -178,7 +178,7 @@ def output_scales(
         if not linear or not torch.allclose(scale, scale.flatten()[0]):
             raise UnsupportedError(
                 "linear outcome and posterior transforms, the same at every point, to one output",
-                f"variance {tuple(scale.shape)} out of {tuple(variance.shape)}",
+                f"variance {tuple(scale.shape)} from {tuple(variance.shape)}",
                 "Use a Standardize, or botorch's qNegIntegratedPosteriorVariance.",
             )
         scales.append(scale.flatten()[0])
@@ -186,7 +186,7 @@ def output_scales(
 
 
 def _normalised(weights: Tensor | None, points: Tensor) -> Tensor:
-    """Weights that sum to one, float64."""
+    """The weights normalised to sum one, float64."""
     count = len(points)
     if count == 0:
         raise ShapeError("at least one test point", "none", "Give mc_points `P x d`.")
@@ -203,7 +203,7 @@ def _normalised(weights: Tensor | None, points: Tensor) -> Tensor:
         raise InputError(
             "finite, non-negative weights, not all zero",
             f"between {float(value.min())} and {float(value.max())}",
-            "Leave test points out instead of weighting them down.",
+            "Leave out unimportant test points instead.",
         )
     return value / value.sum()
 
@@ -218,7 +218,7 @@ def _construct_inputs(
     X_pending: Tensor | None = None,
     posterior_transform: PosteriorTransform | None = None,
 ) -> dict[str, Any]:
-    """Arguments of `NIPV` as Ax and BoTorch collect them; test points are Sobol unless given."""
+    """Arguments of `NIPV` for BoTorch and Ax; the default test points are Sobol points."""
     if mc_points is None:
         box = torch.as_tensor(bounds, dtype=model.dtype).mT
         mc_points = draw_sobol_samples(bounds=box, n=num_mc_points, q=1).squeeze(-2)

@@ -1,7 +1,7 @@
-"""Where to measure next, without looking ahead: the baselines of integrated variance.
+"""Policies that choose points without look-ahead: baselines for integrated variance.
 
-Largest variance, at random, and what the WISKI study gave a surrogate that cannot fantasize: near
-the most uncertain test points [Stanton2021].
+They are largest variance, random choice, and the WISKI study's policy for surrogates that cannot
+fantasize: candidates near the most uncertain test points [Stanton2021].
 
 References:
     [MacKay1992] D. J. C. MacKay. Information-based objective functions for active data selection.
@@ -29,15 +29,15 @@ __all__ = ["MaxVariance", "Random", "near_most_uncertain"]
 
 
 class MaxVariance(AcquisitionFunction):
-    """Entropy of the candidates' noisy observations: at q = 1 it grows with the variance.
+    """Entropy of the candidates' noisy observations; at q = 1 it increases with the variance.
 
-    The value is ``1/2 log det (cov(X, X) + D)``, summed over outputs, in transformed units: for
-    several points MacKay's total information gain [MacKay1992], which spreads them, instead of the
-    same most uncertain place q times. Candidates have the noise of a typical observation. Cost: one
-    joint posterior and a ``q x q`` Cholesky factor.
+    The value is ``1/2 log det (cov(X, X) + D)``, summed over outputs, in transformed units. For
+    several points it is MacKay's total information gain [MacKay1992], which spreads them.
+    Candidates have the typical noise. An evaluation costs one joint posterior and a ``q x q``
+    Cholesky factor.
 
     Args:
-        model: A surrogate of `bo_stream`, or what conditioning one gives.
+        model: A surrogate of `bo_stream`, or a model conditioned from one.
         X_pending: ``n' x d`` points under evaluation.
     """
 
@@ -63,10 +63,10 @@ class MaxVariance(AcquisitionFunction):
 
 
 class Random(AcquisitionFunction):
-    """A new uniform number per set of candidates and call, with zero gradient.
+    """A new uniform number for each set of candidates and call, with zero gradient.
 
-    Under `optimize_acqf` the result is one of the raw samples; over a pool a random choice. Draws
-    come from torch's global generator.
+    Under `optimize_acqf` the result is one of the raw samples; over a pool it is a random choice.
+    Draws come from torch's global generator.
 
     Args:
         model: Any model; only its output shape matters to BoTorch.
@@ -83,16 +83,16 @@ class Random(AcquisitionFunction):
 
 
 def near_most_uncertain(model: Model, test_X: Tensor, pool: Tensor, q: int) -> Tensor:
-    """The pool's points nearest to the q most uncertain test points, one each, none twice.
+    """The pool's points nearest to the q most uncertain test points; no point is chosen twice.
 
-    The policy of the WISKI study for surrogates without fantasies [Stanton2021]; marginal
-    variances, as no conditioning is assumed. O(P) variances and O(q N d) for a pool of N.
+    This is the policy of the WISKI study for surrogates without fantasies [Stanton2021]. It uses
+    marginal variances. O(P) variances, and O(q N d) for a pool of N.
 
     Args:
-        model: Any BoTorch model of one output (the variances of several are summed).
+        model: Any BoTorch model; variances of several outputs are summed.
         test_X: ``P x d`` raw test points.
         pool: ``N x d`` raw candidates.
-        q: How many, at most P and N.
+        q: Number of points, at most P and N.
 
     Returns:
         ``q`` indices into the pool, by decreasing uncertainty; ties go to the lowest index.

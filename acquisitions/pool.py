@@ -1,9 +1,9 @@
-"""Choose q points out of a pool, greedily.
+"""Greedy selection of q points from a pool.
 
-For integrated variance and for largest variance every candidate is scored at q = 1 in chunks, and
-each pick adds one row to a bordered factor: the batch is never scored anew [MATHS 10]. Any
-other acquisition function is maximised one point at a time with the earlier picks pending, as
-BoTorch's `optimize_acqf_discrete` does.
+For `NIPV` and `MaxVariance`, every candidate is scored at q = 1 in chunks, and each pick borders a
+factor by one row, so that the batch is never scored again [MATHS 10]. Any other acquisition
+function is maximised one point at a time with the earlier picks pending, as in BoTorch's
+`optimize_acqf_discrete`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from bo_stream.mathematics.posterior.process import PosteriorProcess
 __all__ = ["select_from_pool"]
 
 SMALLEST = 1e-12
-"""Share of the largest variance below which a candidate without noise is known already."""
+"""A noiseless candidate with less than this share of the largest variance counts as known."""
 
 
 def select_from_pool(
@@ -36,23 +36,22 @@ def select_from_pool(
     chunk_size: int = 4096,
     noise: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Greedy choice of q points of a pool, no point twice; ties go to the lowest index.
+    """Greedily select q points from a pool, no point twice; ties go to the lowest index.
 
-    For `NIPV` and `MaxVariance` a surrogate (any but WISKI, which needs none of it) keeps the
-    covariances of one pool with one set of test points, up to 256 MB, in memory only. While
-    hyperparameters stay, the next call with the same test points and the same pool, or some of it,
-    starts from there: O(N P q) for N candidates and P test points, instead of O(N P r) with r the
-    rank of the family's factors (n for an exact GP).
+    For `NIPV` and `MaxVariance`, a surrogate other than WISKI keeps the covariances of one pool
+    with one set of test points, up to 256 MB, in memory only. Under the same hyperparameters and
+    test points, a next call on the same pool or part of it costs O(N P q) for N candidates and P
+    test points, instead of O(N P r) with r the rank of the family's factors (n for an exact GP).
 
     Args:
-        acqf: `NIPV` and `MaxVariance` (in closed form), or any acquisition function of BoTorch that
-            takes pending points. Its own pending points are kept in mind, and restored.
+        acqf: `NIPV` or `MaxVariance` (in closed form), or any BoTorch acquisition function that
+            takes pending points. Its own pending points are taken into account and restored.
         pool: ``N x d`` raw candidates.
-        q: How many to choose.
-        chunk_size: Candidates scored at a time; bounds the memory. Of a larger pool nothing is
-            kept.
-        noise: ``N`` (or ``N x m``) raw noise variances of the candidates, for the closed forms. By
-            default all have the noise of a typical observation.
+        q: Number of points to select.
+        chunk_size: Candidates scored at a time, which bounds the memory. Covariances are kept for
+            pools of a single chunk only.
+        noise: ``N`` (or ``N x m``) raw noise variances of the candidates, for the closed forms; by
+            default the typical noise.
 
     Returns:
         ``q`` indices into the pool in the order of choice, and ``q`` values: the acquisition
@@ -60,9 +59,9 @@ def select_from_pool(
         given the earlier ones).
 
     Raises:
-        ShapeError, NoiseError: on a pool or noise that do not fit.
+        ShapeError, NoiseError: for an invalid pool or noise.
         InputError: if the pool has fewer than q different points.
-        UnsupportedError: for noise per candidate under an acquisition that cannot use it.
+        UnsupportedError: for noise per candidate under another acquisition function.
     """
     if pool.ndim != 2 or q < 1 or chunk_size < 1:
         raise ShapeError(
@@ -76,7 +75,7 @@ def select_from_pool(
         raise UnsupportedError(
             "no noise per candidate",
             f"noise for {type(acqf).__name__}",
-            "It is used by NIPV and MaxVariance.",
+            "Only NIPV and MaxVariance use it.",
         )
     else:
         scorer = _OneByOne(acqf, pool, chunk_size)
@@ -100,7 +99,7 @@ def select_from_pool(
 
 
 def _first_like(index: int, pool: Tensor, noise: Tensor | None) -> int:
-    """The first of the pool's rows that equal this one: rounding may favour a later one."""
+    """The first row of the pool that equals this one, since rounding may favour a later one."""
     same = (pool == pool[index]).all(-1)
     if noise is not None:
         same &= (noise == noise[index]).reshape(len(pool), -1).all(-1)
@@ -131,7 +130,7 @@ class _OneByOne:
 
 
 class _Border:
-    """NIPV or largest variance over a pool, from rows of covariances with the points in the batch.
+    """NIPV or largest variance over a pool, from covariances with the points of the batch.
 
     With S the batch so far (pending points first), ``C = cov(S, S) + D = L L'`` and
     ``H = gram(S, S)``, a candidate c of variance v, noise r and row l = L^-1 cov(S, c) adds
@@ -139,7 +138,7 @@ class _Border:
         ``d = v + r - l'l``   to the determinant of C (as a factor), and
         ``( gram(c, c) - 2 l'L^-1 gram(S, c) + l' L^-1 H L^-T l ) / d``   to ``tr(C^-1 H)``.
 
-    Memory O(o q N) beyond what the sums keep or one chunk's laws take.
+    Memory O(o q N), plus that of the sums or of one chunk's posteriors.
     """
 
     def __init__(
@@ -210,30 +209,28 @@ def _bordered(C: Tensor, row: Tensor, corner: Tensor) -> Tensor:
 
 
 def _sums(acqf: NIPV | MaxVariance, X: Tensor, chunk_size: int) -> PoolSums:
-    """What the process keeps for a pool of one chunk; else laws of chunks, made when asked for."""
+    """The process's sums for a pool of one chunk, else sums computed chunk by chunk on demand."""
     model = cast(BoTorchModel, acqf.model)
-    law, kept = model.process(), None
+    process, kept = model.process(), None
     if len(X) <= chunk_size and isinstance(acqf, NIPV):
-        kept = law.pool(X, model.transformed(acqf.mc_points), acqf.weights)
+        kept = process.pool(X, model.transformed(acqf.mc_points), acqf.weights)
     elif len(X) <= chunk_size:
-        kept = law.pool(X, X[:0], X.new_empty(0))
+        kept = process.pool(X, X[:0], X.new_empty(0))
     if kept is not None:
         return kept
-    return _Chunks(law, X.split(chunk_size), acqf.sums() if isinstance(acqf, NIPV) else None)
+    return _Chunks(process, X.split(chunk_size), acqf.sums() if isinstance(acqf, NIPV) else None)
 
 
 class _Chunks:
-    """A pool gone through chunk by chunk: memory of one chunk's laws. Without an integral, sums are
-    zero.
-    """
+    """Sums over a pool, processed in chunks to bound the memory; zero without an integral."""
 
     def __init__(
-        self, law: PosteriorProcess, chunks: Sequence[Tensor], integral: Integral | None
+        self, process: PosteriorProcess, chunks: Sequence[Tensor], integral: Integral | None
     ) -> None:
-        self.law, self.chunks, self.integral = law, chunks, integral
+        self.process, self.chunks, self.integral = process, chunks, integral
         variance, gram = [], []
         for chunk in chunks:
-            c = law.at(chunk)
+            c = process.at(chunk)
             variance.append(c.variance())
             if integral is not None:
                 gram.append(integral.gram_diagonal(c))
@@ -248,14 +245,14 @@ class _Chunks:
         return self.diagonal
 
     def among(self, X: Tensor) -> tuple[Tensor, Tensor]:
-        s = self.law.at(X)
+        s = self.process.at(X)
         cov = s.covariance(s)
         return cov, torch.zeros_like(cov) if self.integral is None else self.integral.gram(s, s)
 
     def against(self, X: Tensor) -> tuple[Tensor, Tensor]:
-        s, cov, gram = self.law.at(X), [], []
+        s, cov, gram = self.process.at(X), [], []
         for chunk in self.chunks:
-            c = self.law.at(chunk)
+            c = self.process.at(chunk)
             cov.append(c.covariance(s).mT)
             if self.integral is not None:
                 gram.append(self.integral.gram(c, s).mT)

@@ -1,7 +1,7 @@
 """Streaming Gaussian-process surrogates for BoTorch.
 
-The names below are imported when they are first used: torch takes seconds, and neither the help of
-the command line nor the check of a configuration needs it.
+The names below are imported on first use: importing torch takes seconds, and neither the command
+line's help nor its check of a configuration needs it.
 """
 
 from importlib import import_module
@@ -61,16 +61,16 @@ _HOMES = {
 """The module that each name comes from."""
 
 _ROOMS = ("actions", "campaign", "errors", "growth", "simulation")
-"""Packages with public names of their own."""
+"""Subpackages with public names of their own."""
 
-if not TYPE_CHECKING:  # a checker of types would take it to mean that any name exists
+if not TYPE_CHECKING:  # otherwise a type checker would accept any name
 
     def __getattr__(name: str) -> Any:
         if name in _ROOMS:
             return import_module(f"{__name__}.{name}")
         if name not in _HOMES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        if name == "load":  # it finds what has been imported: families, and what is made of them
+        if name == "load":  # it needs all families and their composites to be imported
             import_module(f"{__name__}.surrogates.classifier")
         value = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
         globals()[name] = value

@@ -1,6 +1,6 @@
-"""Errors of bo_stream: one small tree, each leaf also a built-in or BoTorch error.
+"""The errors of bo_stream; each is also a built-in or BoTorch error.
 
-Every message says what was expected, what came, and what to do about it. All are raised before any
+Every message states what was expected, what was received, and a remedy. All are raised before any
 state changes.
 """
 
@@ -29,13 +29,13 @@ __all__ = [
 
 
 class BoStreamError(Exception):
-    """Base of every error raised on purpose by this package."""
+    """Base of all errors of this package."""
 
     def __init__(self, expected: str, got: str, remedy: str) -> None:
         super().__init__(f"Expected {expected}; got {got}. {remedy}")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """From another process: the whole message, which the constructor would make again."""
+        """Pickle the complete message, which the constructor would build again."""
         return _again, (type(self), *self.args)
 
 
@@ -56,19 +56,19 @@ class DtypeError(InputError, TypeError):
 
 
 class OptionError(InputError, TypeError):
-    """An option that a family does not have."""
+    """An unknown option of a family."""
 
 
 class BoundsError(InputError):
-    """Points outside the bounds or the grid, or bounds that are not bounds."""
+    """Points outside the bounds or the grid, or invalid bounds."""
 
 
 class NoiseError(InputError):
-    """Noise variances that are missing, not wanted, or not positive."""
+    """Noise variances that are missing, unexpected, or not positive."""
 
 
 class StateError(BoStreamError, RuntimeError):
-    """A saved state, or another stream, that does not fit this surrogate."""
+    """A saved state or another stream that does not match this surrogate."""
 
 
 class BudgetError(StateError):
@@ -80,11 +80,11 @@ class GridWarning(UserWarning):
 
 
 class NoTrainingDataError(BoStreamError, AttributeError):
-    """Something asked a surrogate for training data it does not expose."""
+    """Access to training data, which a streaming surrogate does not expose."""
 
 
 class UnsupportedError(BoStreamError, NotImplementedError):
-    """Something this family cannot do, refused at construction or at the call that asks for it."""
+    """An operation or option that the family does not support."""
 
 
 class ShadowedPackageError(BoStreamError, ImportError):

@@ -1,8 +1,8 @@
-"""Ingestion of tables that fit in no memory, by the workers of Dask.
+"""Ingestion of larger-than-memory tables with Dask.
 
-Sums add up, so each worker absorbs partitions of its own into an empty copy of a surrogate, chunk
-by chunk, and the copies are merged two by two. What travels is states, whose size does not depend
-on the number of rows.
+Sufficient statistics add up: each worker absorbs its partitions into an empty copy of the
+surrogate, chunk by chunk, and the copies are merged pairwise. Workers exchange states only, whose
+size does not depend on the number of rows.
 """
 
 from __future__ import annotations
@@ -32,32 +32,32 @@ def ingest(
     chunk_size: int = 4096,
     scheduler: Any = None,
 ) -> S:
-    """Absorb a table in partitions, in place, whatever workers there are.
+    """Absorb a partitioned table in place, in parallel.
 
-    The same as one `observe` of all rows, up to the order in which sums are added. Whatever is
-    raised, the surrogate is as it was. A worker holds a partition and a few states at a time.
+    The result equals a single `observe` of all rows up to rounding. If it raises, the surrogate is
+    unchanged. A worker holds one partition and a few states at a time.
 
     Start workers with one thread each (``LocalCluster(threads_per_worker=1)``, and
     ``OMP_NUM_THREADS=1`` in their environment).
 
     Args:
-        surrogate: Without data, its transforms frozen: a WISKI, or an HSGP (with ``lengthscales``
-            if features are to be other than for its kernel's of now).
+        surrogate: A `WISKI` or `HSGP` without data and with frozen transforms. Give an HSGP
+            ``lengthscales`` if its features are not to be those of its current kernel.
         partitions: A Dask data frame (``dask.dataframe.read_parquet(...)``), or a list of
             ``dask.delayed`` objects each of which gives a pandas data frame.
         X: Columns of the inputs, in order.
         Y: Column of the outcome, or columns of several.
         Yvar: Columns of the noise variances, for a surrogate of known noise.
-        chunk_size: Rows absorbed at a time; bounds the memory beside a partition and a state.
-        scheduler: As for `dask.compute`: None for the client of now, or Dask's default.
+        chunk_size: Rows absorbed at a time, which bounds the memory.
+        scheduler: As for `dask.compute`; by default the current client, or Dask's default.
 
     Returns:
         The surrogate itself.
 
     Raises:
-        UnsupportedError: for a family whose streams do not merge.
-        StateError: for a surrogate that has seen data.
-        InputError: for columns that are missing, and rows that do not fit, naming the partition.
+        UnsupportedError: if the family's streams cannot be merged.
+        StateError: if the surrogate has seen data.
+        InputError: for missing columns or invalid rows, naming the partition.
     """
     if not (isinstance(surrogate, StreamingGP) and surrogate.promises.additive):
         raise UnsupportedError(
@@ -65,7 +65,7 @@ def ingest(
         )
     if surrogate.num_observed:
         raise StateError(
-            "a surrogate without data", f"{surrogate.num_observed} rows", "Build it on none."
+            "a surrogate without data", f"{surrogate.num_observed} rows", "Build an empty one."
         )
     if type(chunk_size) is not int or chunk_size < 1:
         raise InputError("chunk_size >= 1", repr(chunk_size), "4096 suits most tables.")
@@ -96,8 +96,8 @@ def _listed(names: str | Sequence[str] | None) -> list[str]:
 def _absorbed(
     empty: bytes, frame: Any, number: int, columns: tuple[list[str], ...], chunk_size: int
 ) -> bytes:
-    """A surrogate that has seen one partition, pickled: Dask has its own way with modules, which
-    does not keep all of them.
+    """Absorb one partition into a copy of an empty surrogate; both are pickled by cloudpickle,
+    because Dask's own serialisation of modules is incomplete.
     """
     import cloudpickle
 
@@ -118,8 +118,8 @@ def _absorbed(
             model.observe(X, Y, Yvar if columns[2] else None)
         except (InputError, TypeError, ValueError) as error:
             raise InputError(
-                "rows that the surrogate takes",
-                f"others in partition {number}, among rows {start} to {end} of it: {error}",
+                "valid rows",
+                f"invalid ones in partition {number}, among its rows {start} to {end}: {error}",
                 "Nothing was absorbed; repair or drop these rows.",
             ) from None
     pickled: bytes = cloudpickle.dumps(model)
@@ -127,13 +127,13 @@ def _absorbed(
 
 
 def _numbers(rows: Any, names: list[str], model: StreamingGP) -> Tensor:
-    """Columns as a tensor in the surrogate's dtype; what is missing is NaN, and refused later."""
+    """Columns as a tensor in the surrogate's dtype; missing values become NaN and are refused."""
     values = rows[names].to_numpy(dtype="float64", na_value=float("nan"))
     return torch.tensor(np.ascontiguousarray(values), dtype=model.dtype)
 
 
 def _merged(a: bytes, b: bytes) -> bytes:
-    """Both streams in one."""
+    """Merge two pickled streams."""
     import cloudpickle
 
     pickled: bytes = cloudpickle.dumps(cloudpickle.loads(a).merge(cloudpickle.loads(b)))

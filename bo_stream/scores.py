@@ -1,7 +1,6 @@
-"""How good predictions are: at test points, along a stream, and beside another method's.
+"""Scores of predictions: at test points, along a stream, and in paired comparisons.
 
-Scores at test points look at one point at a time, so no joint law of the test points is ever
-formed.
+Test points are scored one at a time; their joint posterior is never formed.
 """
 
 from __future__ import annotations
@@ -43,32 +42,32 @@ CHUNK = 4096
 
 
 def marginals(model: BoTorchModel, X: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean and latent variance at each point by itself, raw units, each ``n``; one output.
+    """Marginal mean and latent variance at each point, raw units, each ``n``; one output only.
 
     Args:
         model: A surrogate of `bo_stream`.
         X: ``n x d`` raw points.
 
     Raises:
-        UnsupportedError: for several outputs, or an outcome transform that is not linear.
+        UnsupportedError: for several outputs, or a non-linear outcome transform.
     """
     if model.num_outputs != 1:
         raise UnsupportedError("one output", f"{model.num_outputs}", "Use subset_output.")
-    law = model.process()
+    process = model.process()
     means, variances = [], []
     with torch.no_grad():
         for part in model.transformed(X).split(CHUNK):
-            point = law.at(part)
+            point = process.at(part)
             means.append(point.mean[0])
             variances.append(point.variance()[0])
         return _raw(model, X, torch.cat(means), torch.cat(variances))
 
 
 def noise_variance(model: BoTorchModel) -> Tensor:
-    """Noise variance of a typical observation, raw units, 0-dim; one output.
+    """The typical noise variance, raw units, 0-dim; one output only.
 
     Raises:
-        NoiseError: if noise is known and nothing was observed.
+        NoiseError: if the noise is known and nothing was observed.
     """
     noise = model.typical_noise()
     anywhere = noise.new_zeros(1, 1)
@@ -90,12 +89,12 @@ def _raw(model: BoTorchModel, X: Tensor, mean: Tensor, variance: Tensor) -> tupl
 
 @dataclass(frozen=True)
 class Scores:
-    """Predictions against what is known at the test points.
+    """Scores of predictions at test points.
 
     Attributes:
         rmse: Root mean squared error of the posterior mean against the true values.
         nlpd: Mean negative log density of the test observations, nats.
-        coverage: Share of test observations inside the central interval of ``level``.
+        coverage: Fraction of test observations inside the central interval of ``level``.
         integrated_variance: Mean latent variance over the test points, raw units squared.
     """
 
@@ -113,19 +112,19 @@ def score(
     noise: Tensor | None = None,
     level: float = 0.95,
 ) -> Scores:
-    """Score a surrogate of one output at test points: one law a point, O(n) of them.
+    """Score a surrogate of one output at test points, from the marginal at each: O(n).
 
     Args:
         model: The surrogate.
         X: ``n x d`` raw points.
-        truth: ``n`` (or ``n x 1``) values the mean is compared with.
-        observed: Likewise, an observation at each point: what density and coverage are of.
-        noise: Likewise, the known variance of those observations; None: that of a typical
-            observation of the surrogate, learned.
-        level: Of the central interval.
+        truth: ``n`` (or ``n x 1``) true values, compared with the mean.
+        observed: Likewise, one observation per point, for density and coverage.
+        noise: Likewise, the known variances of the observations; by default the surrogate's
+            typical noise.
+        level: Probability of the central interval.
 
     Raises:
-        InputError: for a level that is no probability.
+        InputError: for a level outside (0, 1).
     """
     if not 0.0 < level < 1.0:
         raise InputError("a level between 0 and 1", f"{level}", "0.95 is usual.")
@@ -147,14 +146,14 @@ def score(
 def inverse_distance(
     X: Tensor, Y: Tensor, at: Tensor, neighbours: int = 4, power: float = 2.0
 ) -> Tensor:
-    """Inverse-distance weighting, what a map maker does without a model: ``k x 1`` values.
+    """Inverse-distance weighting, a simple interpolation baseline: ``k x 1`` values.
 
     Args:
         X: ``n x d`` points.
         Y: ``n x 1`` values.
         at: ``k x d`` points; one that coincides with a point of X takes its value.
-        neighbours: How many of the nearest points count.
-        power: Of the distance.
+        neighbours: Number of nearest points used.
+        power: Exponent of the distance.
     """
     parts = []
     for part in at.split(CHUNK):
@@ -167,7 +166,7 @@ def inverse_distance(
 
 @dataclass(frozen=True)
 class Prequential:
-    """Scores of a stream's predictions, each made before its batch was learned.
+    """Prequential scores: each batch is predicted before it is learned.
 
     Attributes:
         count: Observations scored so far.
@@ -175,8 +174,8 @@ class Prequential:
         squared_error: Mean squared error of the posterior mean on the last batch.
         mean_loss: Negative log density of all batches so far, nats per observation.
         rmse: Root mean squared error over all batches so far.
-        behind: Whether densities have fallen behind what the predictions themselves promised,
-            beyond accident: the surrogate is too sure of itself, or misses something.
+        behind: Whether log densities are significantly below their expectation under the
+            predictions themselves: the surrogate is overconfident or misspecified.
     """
 
     count: int
@@ -192,12 +191,12 @@ def prequential(
     batches: Iterable[tuple[Tensor, ...]],
     learn: Callable[..., object] | None = None,
 ) -> Iterator[Prequential]:
-    """Predict each batch, score the prediction, learn the batch; the running scores after each.
+    """Score the prediction of each batch, then learn it; yields the running scores.
 
     Args:
         model: The surrogate, which is changed.
         batches: Pairs ``X, Y`` or triples ``X, Y, Yvar``, raw, in the order of the stream.
-        learn: What learns a batch, called with its parts; by default the surrogate's `observe`.
+        learn: Called with the parts of a batch to learn it; by default the surrogate's `observe`.
 
     Example:
         >>> from bo_stream import ExactGP
@@ -212,9 +211,9 @@ def prequential(
     for X, Y, *noise in batches:
         with torch.no_grad():
             mean = cast(GPyTorchPosterior, model.posterior(X)).mean
-            said = model.predictive_score(X, Y, *noise)
-        surprise = surprise.seen(said.shortfall, said.variance, len(X))
-        error, density = float((mean - Y).square().mean()), float(said.log_density)
+            prediction = model.predictive_score(X, Y, *noise)
+        surprise = surprise.seen(prediction.shortfall, prediction.variance, len(X))
+        error, density = float((mean - Y).square().mean()), float(prediction.log_density)
         learn(X, Y, *noise)
         count, loss, squares = count + len(X), loss - density, squares + len(X) * error
         rmse = math.sqrt(squares / count)
@@ -223,8 +222,9 @@ def prequential(
 
 @dataclass(frozen=True)
 class Difference:
-    """How two methods differ over paired runs: the median of ``pairs`` differences, and the bounds
-    ``low`` and ``high`` of its 95 % bootstrap interval (NaN where there are fewer than three).
+    """The median of ``pairs`` paired differences between two methods.
+
+    ``low`` and ``high`` bound its 95 % bootstrap interval; NaN for fewer than three pairs.
     """
 
     median: float
@@ -236,12 +236,12 @@ class Difference:
 def ends_in_common(
     first: pd.Series, second: pd.Series, tenth: bool = True
 ) -> tuple[float, float] | None:
-    """Where two runs end: means of both over the last tenth of the steps that both have.
+    """Final scores of two runs: means over the last tenth of the steps that both have.
 
     Args:
-        first: A score by step.
-        second: The other run's.
-        tenth: Else the last of these steps alone.
+        first: A score indexed by step.
+        second: The other run's score.
+        tenth: If False, use only the last common step.
 
     Returns:
         Both means; None if the runs have no step in common.
@@ -255,29 +255,29 @@ def paired_bootstrap(a: ArrayLike, b: ArrayLike, seed: int = 0) -> Difference:
     """The median of ``a - b`` over paired runs, with a percentile bootstrap interval.
 
     Args:
-        a: One number a run, such as a log regret.
-        b: The other method's, in the same order.
-        seed: Of the resampling.
+        a: One number per run, such as a log regret.
+        b: The other method's numbers, in the same order.
+        seed: Seed of the resampling.
 
     Raises:
-        InputError: unless both have one finite number a run, and there are runs.
+        InputError: unless both have the same positive number of finite entries.
 
     Example:
         >>> paired_bootstrap([3.0, 4.0, 7.0], [1.0, 2.0, 3.0]).median
         2.0
     """
-    from scipy.stats import bootstrap  # here, since it takes as long to import as all the rest
+    from scipy.stats import bootstrap  # imported here because it is slow to import
 
     first, second = np.asarray(a, dtype=float), np.asarray(b, dtype=float)
     if first.ndim != 1 or first.shape != second.shape or not first.size:
         raise InputError(
             "two flat lists of one length, at least 1",
             f"shapes {first.shape} and {second.shape}",
-            "Give one number a run, in the same order for both methods.",
+            "Give one number per run, in the same order for both methods.",
         )
     gaps = first - second
     if not np.isfinite(gaps).all():
-        raise InputError("finite differences", f"{gaps}", "Leave out runs that did not end.")
+        raise InputError("finite differences", f"{gaps}", "Leave out incomplete runs.")
     low = high = math.nan
     if len(gaps) > 2:
         generator = np.random.default_rng(seed)

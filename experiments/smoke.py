@@ -85,9 +85,14 @@ def main(
 ) -> None:
     """Run every command with --smoke."""
     chosen = [name for name in commands() if not only or any(part in name for part in only)]
-    folder = (out or Path("results/smoke")).absolute()
-    began, wide = time.perf_counter(), max(map(len, chosen), default=0)
-    codes = all_of(chosen, folder, workers, wide)
+    if report(chosen, (out or Path("results/smoke")).absolute(), workers):
+        sys.exit(1)
+
+
+def report(names: Sequence[str], folder: Path, workers: int) -> int:
+    """Run commands, print the last lines of those that fail and the time; how many failed."""
+    began, wide = time.perf_counter(), max(map(len, names), default=0)
+    codes = all_of(names, folder, workers, wide)
     failed = {name: code for name, code in codes.items() if code}
     for name, code in failed.items():
         said = printed(folder, name).read_text(encoding="utf-8", errors="replace").splitlines()
@@ -95,8 +100,7 @@ def main(
     spent, children = time.perf_counter() - began, getrusage(RUSAGE_CHILDREN)
     cpu = children.ru_utime + children.ru_stime
     say(f"\n{len(codes)} commands in {spent:.0f} s ({cpu:.0f} s of CPU time), {len(failed)} failed")
-    if failed:
-        sys.exit(1)
+    return len(failed)
 
 
 def all_of(names: Sequence[str], folder: Path, workers: int, wide: int) -> dict[str, int]:

@@ -1,27 +1,27 @@
-"""One small tree of errors for data that is missing, malformed, or cannot be fetched.
+"""Errors for data that are missing, malformed, or cannot be downloaded.
 
-Every message says what was expected, what came, and what to do instead. Each class also subclasses
-the built-in a caller would naturally catch.
+Every message states what was expected, what was found, and a remedy. Each class also subclasses a
+built-in error.
 """
 
 from __future__ import annotations
 
 
 class ProblemDataError(Exception):
-    """Root of the errors raised by :mod:`problems` about data."""
+    """Base of the errors that :mod:`problems` raises about data."""
 
 
 class BadData(ProblemDataError, ValueError):
-    """A source was found but does not hold what is asked of it."""
+    """A source that does not contain the requested data."""
 
 
 class DataNotFound(ProblemDataError, FileNotFoundError):
-    """A named file is neither where the name points nor under ``BO_STREAM_DATA``."""
+    """A file found neither at the given path nor under ``BO_STREAM_DATA``."""
 
 
 class MissingExtra(ProblemDataError, ImportError):
-    """An optional dependency is not installed; the message names the extra that brings it."""
+    """A missing optional dependency; the message names the extra that installs it."""
 
 
 class DownloadFailed(ProblemDataError, ConnectionError):
-    """A download that was asked for did not give a file that can be believed."""
+    """A download that failed or did not return a valid file."""

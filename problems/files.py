@@ -1,4 +1,4 @@
-"""Find data files where they lie. Nothing is copied and nothing is downloaded here."""
+"""Locating data files; nothing is copied or downloaded."""
 
 from __future__ import annotations
 
@@ -20,17 +20,16 @@ def locate(
     suffixes: Sequence[str] = (),
     remedy: str = "",
 ) -> Path:
-    """Path of an existing file.
+    """Locate an existing file.
 
     Args:
-        source: A path, or a bare name looked up in ``folder``, or, where that is not given, under
-            the folder named by the environment variable ``BO_STREAM_DATA``.
-        folder: Folder to look in instead of ``BO_STREAM_DATA``.
-        suffixes: Endings tried after the name itself, in this order.
-        remedy: What else the caller may do; ends the error message.
+        source: A path, or a bare name that is looked up in ``folder``.
+        folder: Folder to search; by default that of the environment variable ``BO_STREAM_DATA``.
+        suffixes: Suffixes tried after the name itself, in this order.
+        remedy: Advice that ends the error message.
 
     Raises:
-        DataNotFound: with every place looked at.
+        DataNotFound: naming every location searched.
     """
     given = Path(source).expanduser()
     root = os.environ.get(DATA_VARIABLE) if folder is None else os.fspath(folder)
@@ -54,7 +53,7 @@ def locate(
 
 
 def need(module: str, extra: str, purpose: str) -> ModuleType:
-    """Import an optional dependency, or say which extra brings it.
+    """Import an optional dependency; the error names the extra that installs it.
 
     Raises:
         MissingExtra: if ``module`` cannot be imported.

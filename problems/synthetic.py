@@ -45,20 +45,21 @@ _FIXED_DIM: dict[str, tuple[Callable[..., tf.SyntheticTestFunction], int]] = {
     "sixhumpcamel": (tf.SixHumpCamel, 2),
     "threehumpcamel": (tf.ThreeHumpCamel, 2),
 }
-# Sums of one-dimensional terms whose published optimum is missing in most dimensions or rounded.
+# Sums of one-dimensional terms whose published optimum is missing in most dimensions, or rounded.
 _SEPARABLE = frozenset({"michalewicz", "styblinskitang"})
-# Those whose optimum is that of the whole space, or stays the best wherever the box may be moved.
+# Functions whose optimum is global, or remains optimal wherever the box is moved.
 _MOVABLE = frozenset({*_ANY_DIM, "hartmann"})
 _FURTHEST = 0.2
 _MARGIN = 0.05
-# Room for the rounding of float32 candidates at the faces of the cube.
+# Tolerance for the rounding of float32 candidates at the faces of the cube.
 _CUBE_TOLERANCE = 1e-6
 
 
 class SyntheticProblem:
-    """A noisy function on the unit cube, to be maximised, whose noiseless values are known.
+    """A noisy function on the unit cube, to be maximised, with known noiseless values.
 
-    Build one with :func:`synthetic`. Calling it observes; :meth:`evaluate_true` is for scoring.
+    Build one with :func:`synthetic`. Calling it draws observations; :meth:`evaluate_true` gives
+    noiseless values for scoring.
 
     Attributes:
         name: The function's name, lower case.
@@ -101,9 +102,9 @@ class SyntheticProblem:
 
         Args:
             X: A ``batch_shape x n x d`` tensor in the unit cube.
-            generator: A CPU generator of the noise; by default the problem's own where it was given
-                a seed, else torch's global one. Noise is drawn on the CPU, so a seed gives the same
-                noise on every device.
+            generator: A CPU generator of the noise; by default the problem's own if it has a seed,
+                else torch's global one. Noise is drawn on the CPU, so a seed gives the same noise
+                on every device.
 
         Returns:
             A ``batch_shape x n x 1`` tensor of X's dtype and device.
@@ -160,10 +161,10 @@ class SyntheticProblem:
             )
 
     def _known_optimum(self) -> tuple[Tensor, float]:
-        """Maximisers in the unit cube (``k x d``, perhaps none) and the maximum.
+        """Maximisers in the unit cube (``k x d``, possibly none) and the maximum.
 
-        The published optimum is rounded to a few digits; where a published optimiser does better,
-        its value is taken, so that regret against it stays non-negative up to rounding.
+        Published optima are rounded to a few digits. If a published optimiser attains a higher
+        value, that value is used, so that regret is non-negative up to rounding.
         """
         if self.name in _SEPARABLE:
             return self._separable_optimum()
@@ -176,7 +177,7 @@ class SyntheticProblem:
         return optimizers, max(published, float(self._evaluate(optimizers).max()))
 
     def _move(self, generator: torch.Generator) -> None:
-        """Move the box, so that the first maximiser lies elsewhere in it."""
+        """Move the box so that the first maximiser lies elsewhere in it."""
         best = self.optimizers[0]
         steps = _FURTHEST * (2.0 * torch.rand(self.dim, generator=generator).double() - 1.0)
         place = (best + steps).clamp(_MARGIN, 1.0 - _MARGIN)
@@ -189,7 +190,7 @@ class SyntheticProblem:
         self.optimizers = optimizers[((optimizers >= 0.0) & (optimizers <= 1.0)).all(-1)]
 
     def _separable_optimum(self) -> tuple[Tensor, float]:
-        """The optimum of a sum of 1-D terms: each coordinate searched alone, the others at 0.
+        """The optimum of a sum of 1-D terms: each coordinate is searched with the others at 0.
 
         A grid of 4,001 nodes finds the basin of each coordinate; five zooms of 401 nodes polish it
         to about 1e-12 of the side. O(4,001 d) evaluations of d terms.
@@ -231,15 +232,15 @@ def synthetic(
             of the WISKI study's 3-D problems, whatever ``dim`` is: Levy 10, Ackley 4,
             StyblinskiTang 20, Rastrigin 10, Griewank 4, Michalewicz 5; none (0) for the others.
         seed: Makes the noise repeatable. By default it comes from torch's global generator.
-        moved: Moves the box by a seeded shift of up to a fifth of each side: published optima lie
-            at the centres of boxes and on the nodes of grids, where some methods find them by luck.
-            The maximum stays the same, and lies inside. For functions of any ``dim`` and Hartmann.
+        moved: Seed of a shift of the box by up to a fifth of each side. Published optima lie at the
+            centres of boxes and on nodes of grids, where some methods find them by luck. The
+            maximum is unchanged and inside. For functions of any ``dim`` and Hartmann.
 
     Returns:
         The problem, a callable: ``n x d`` inputs to ``n x 1`` noisy values.
 
     Raises:
-        ValueError: If the name is unknown, or ``dim``, ``noise_std`` or ``moved`` cannot be had.
+        ValueError: If the name is unknown, or ``dim``, ``noise_std`` or ``moved`` is invalid.
     """
     key = "".join(c for c in name.lower() if c not in "_- ")
     if isinstance(dim, bool) or not isinstance(dim, int) or dim < 1:
@@ -260,7 +261,7 @@ def synthetic(
 
 
 def _function(name: str, key: str, dim: int) -> tf.SyntheticTestFunction:
-    """BoTorch's function behind a name, to be minimised, float64."""
+    """BoTorch's test function by name, to be minimised, float64."""
     if key in _ANY_DIM:
         _require_dim(name, dim, dim >= (2 if key == "rosenbrock" else 1), "at least 2")
         return _ANY_DIM[key](dim=dim)
@@ -280,4 +281,4 @@ def _function(name: str, key: str, dim: int) -> tf.SyntheticTestFunction:
 
 def _require_dim(name: str, dim: int, allowed: bool, expected: str) -> None:
     if not allowed:
-        raise ValueError(f"{name} expected dim to be {expected}, got {dim}. Pass dim= accordingly.")
+        raise ValueError(f"{name} expected dim to be {expected}, got {dim}. Pass another dim=.")

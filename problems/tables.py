@@ -1,9 +1,9 @@
-"""UCI and other regression and classification tables, read in place and left as they are.
+"""UCI and other regression and classification tables, read in place.
 
 The files are not part of the project: put them in one folder and name it in the environment
-variable ``BO_STREAM_DATA`` (or pass ``folder``). Each is a CSV with a header, gzipped or not, one
-row an observation. Nothing is scaled, shuffled or split here; some sources centred their columns,
-and the notes say so.
+variable ``BO_STREAM_DATA`` (or pass ``folder``). Each is a CSV with a header, gzipped or not, with
+one row per observation. Nothing is scaled, shuffled or split here. Some sources have centred their
+columns, as stated in the notes.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ _CENTRED = "Columns are centred, not scaled, by the source; 5 significant digits
 
 @dataclass(frozen=True)
 class TableSpec:
-    """How one file is read.
+    """How to read one file.
 
     Attributes:
         targets: Target columns.
         inputs: Input columns; by default every column that is neither target nor left out.
-        left_out: Columns that are no inputs.
+        left_out: Columns that are not inputs.
         leaks: Inputs that contain the target, left out unless ``leak=True``.
         train: (column, value) that marks the source's training rows.
         attribution: Where the data come from and under which licence.
-        tests_only: Without an open licence: for tests, not for published figures or wheels.
+        tests_only: No open licence: for tests only, not for published figures or wheels.
         notes: Units and warnings.
     """
 
@@ -127,10 +127,10 @@ class Table:
         train: ``n`` booleans, the source's own training rows; None where it has no split.
         inputs: The ``d`` column names of ``X``.
         targets: The ``m`` column names of ``Y``.
-        attribution: Source and licence, to be kept beside figures.
-        tests_only: True where the licence does not allow more.
+        attribution: Source and licence, which must accompany figures.
+        tests_only: True if the licence does not allow more.
         notes: Units and warnings.
-        dropped: Rows left out because a value of a chosen column is missing.
+        dropped: Number of rows dropped because a selected column is missing a value.
     """
 
     name: str
@@ -153,25 +153,25 @@ def load_table(
     targets: Sequence[str] | None = None,
     leak: bool = False,
 ) -> Table:
-    """Read one of :data:`TABLES` in place.
+    """Read one of the tables :data:`TABLES` in place.
 
     Args:
         name: ``concrete, powerplant, skillcraft, bike, elevators, kin8nm, magnetic_path1, fx2007,
             road3d_first5000, sarcos_test4449, banana, svmguide1``.
         folder: Folder of the files; default: ``BO_STREAM_DATA``.
         inputs: Columns to use as inputs instead of the table's own, in this order. By default all
-            columns but the targets and what the table leaves out; ``magnetic_path1`` has the
-            position and ``fx2007`` the day.
+            columns except the targets and those the table leaves out. For ``magnetic_path1`` the
+            default is the position, for ``fx2007`` the day.
         targets: Columns to use as targets instead of the table's own, in this order. By default
             one column, but three field components in ``magnetic_path1`` and seven torques in
-            ``sarcos_test4449``; ``fx2007`` has pounds per dollar of its thirteen rates.
+            ``sarcos_test4449``; ``fx2007`` has pounds per dollar among its thirteen rates.
         leak: Keep inputs that contain the target (``bike``: casual and registered), as some papers
             do.
 
     Raises:
-        DataNotFound: if the file is not there.
-        BadData: for an unknown name or column, one column as input and target, text where numbers
-            are expected, a file without a complete row.
+        DataNotFound: if the file does not exist.
+        BadData: for an unknown name or column, a column used as both input and target, text where
+            numbers are expected, or a file without a complete row.
     """
     if name not in TABLES:
         raise BadData(f"Expected a table out of {', '.join(TABLES)}; got {name!r}.")
@@ -244,6 +244,6 @@ def _numbers(values: pd.DataFrame, name: str) -> Tensor:
     if len(array) == 0 or not np.isfinite(array).all():
         raise BadData(
             f"{name}: expected complete rows of finite numbers, got {len(array)} rows. Is the "
-            "file whole?"
+            "file complete?"
         )
     return torch.from_numpy(array.copy())

@@ -219,6 +219,15 @@ def test_no_circles() -> None:
         visit(name, ())
 
 
+def test_a_class_name_has_one_meaning() -> None:
+    homes: dict[str, str] = {}
+    for name in OURS:
+        for node in ast.walk(ast.parse(MODULES[name].read_text())):
+            if isinstance(node, ast.ClassDef):
+                assert node.name not in homes, f"{node.name} in {homes[node.name]} and {name}"
+                homes[node.name] = name
+
+
 @pytest.mark.parametrize("name", MODULES)
 def test_files_are_short(name: str) -> None:
     lines = len(MODULES[name].read_text().splitlines())

@@ -58,7 +58,7 @@ class FitTrace:
     """The evaluations of a fit so far.
 
     Args:
-        progress: Called after each evaluation with its number in the climb and the value.
+        progress: Called after each evaluation with its number in the optimisation and the value.
         log_every: Seconds between lines in the log.
 
     Attributes:
@@ -97,7 +97,7 @@ def settle(mll: ActionMLL, point: TracePoint) -> None:
 
 
 def joined(curves: list[LearningCurve]) -> LearningCurve:
-    """One report of consecutive climbs, with the value of the last."""
+    """One report of consecutive optimisations, with the value of the last."""
     seconds: tuple[float, ...] = ()
     for curve in curves:
         start = seconds[-1] if seconds else 0.0

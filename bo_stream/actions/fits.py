@@ -1,12 +1,11 @@
-"""The fits of a computation-aware GP: hyperparameters and actions, as its policy has it.
+"""The fits of a computation-aware GP: hyperparameters and actions.
 
-Policies that order rows by locality do so in units of lengthscales. So where the data have grown by
-half since the last such fit (or never had one) the fit goes in stages, and between them rows are
-divided into blocks anew: the learned lengthscales say what a neighbour is. The first stages start
-from the present hyperparameters and, on a stream, from those before the first fit, and the better
-goes on. Where the data have grown by a quarter, values are learned again: those that compression
-merged under earlier hyperparameters favour them. Any other fit keeps S, and takes a handful of
-evaluations.
+Policies that order rows by locality measure distances in lengthscales. In the first fit, and after
+the data have grown by half, the fit therefore proceeds in stages, between which rows are divided
+into blocks again under the lengthscales just learned. The first stages start from the current
+hyperparameters and, on a stream, from the initial ones, and the better result is continued. After
+growth by a quarter, the values of S are learned again, because values merged under earlier
+hyperparameters favour these. Any other fit keeps S and takes a handful of evaluations.
 """
 
 from __future__ import annotations
@@ -17,9 +16,9 @@ from typing import Any
 
 from gpytorch.mlls import MarginalLogLikelihood
 
-from bo_stream.actions.climb import ClimbSettings
 from bo_stream.actions.fit_trace import FitTrace
 from bo_stream.actions.objective import ActionMLL
+from bo_stream.actions.optimise import OptimiserSettings
 from bo_stream.actions.stages import Task
 from bo_stream.base.fitting.coordinates import Coordinates
 from bo_stream.base.fitting.fit import fit_model
@@ -29,17 +28,17 @@ from bo_stream.mathematics.computation_aware.matrix import ActionMatrix
 __all__ = ["fit_actions", "fit_for_botorch"]
 
 
-def fit_actions(model: Any, mll: ActionMLL, search: ClimbSettings) -> FitReport:
-    """Fit hyperparameters and actions: the policy moves the former and says which actions to use.
+def fit_actions(model: Any, mll: ActionMLL, search: OptimiserSettings) -> FitReport:
+    """Fit hyperparameters and actions as the policy defines.
 
     Args:
         model: A surrogate whose state has actions and a `FitHistory`.
         mll: Its objective.
-        search: What the caller asked for.
+        search: The caller's settings.
     """
 
     def fit_held(S: ActionMatrix | None, max_evals: int | None) -> FitReport:
-        """Fit hyperparameters alone, with actions S from now on; None: those in use."""
+        """Fit hyperparameters only, with actions S; None: the current ones."""
         stale = not model.state.factored_under(model._prior())
         if S is None and model.actions.follows_hyperparameters and stale:
             S = model._current_actions()
@@ -71,13 +70,13 @@ def fit_for_botorch(
     optimizer: Callable[..., Any] | None,
     options: Mapping[str, Any],
 ) -> MarginalLogLikelihood:
-    """What `fit_gpytorch_mll` asks for: a fit, or a user's optimizer on the same objective."""
+    """Run a fit, or a user's optimizer on the same objective, for `fit_gpytorch_mll`."""
     objective = mll if isinstance(mll, ActionMLL) else model.make_mll()
     objective.refresh()
     if optimizer is None:
         wanted = {"max_evals": options.get("options", {}).get("maxiter"), **options}
-        known = {field.name for field in fields(ClimbSettings)}
-        settings = ClimbSettings(**{k: v for k, v in wanted.items() if k in known})
+        known = {field.name for field in fields(OptimiserSettings)}
+        settings = OptimiserSettings(**{k: v for k, v in wanted.items() if k in known})
         fit_actions(model, objective, settings)
     else:
         objective.train()

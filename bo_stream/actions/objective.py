@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from bo_stream.base.fitting.objective import StreamMLL, log_prior, profiled_mean
 from bo_stream.errors import InputError, StateError
 from bo_stream.mathematics.computation_aware.matrix import ActionMatrix, BlockMatrix
-from bo_stream.mathematics.computation_aware.problem import Loss, Problem
+from bo_stream.mathematics.computation_aware.problem import Loss, RegressionProblem
 
 __all__ = ["ActionMLL", "Handle"]
 
@@ -28,7 +28,7 @@ class Handle:
         learned: Whether values of S are learned along with the hyperparameters.
     """
 
-    problem: Callable[[], Problem]
+    problem: Callable[[], RegressionProblem]
     actions: Callable[[], ActionMatrix]
     use: Callable[[ActionMatrix], None]
     learned: bool

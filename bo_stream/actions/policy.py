@@ -18,7 +18,7 @@ from bo_stream.actions.stages import (
 )
 from bo_stream.errors import InputError
 from bo_stream.mathematics.computation_aware.matrix import ActionMatrix
-from bo_stream.mathematics.computation_aware.problem import Problem
+from bo_stream.mathematics.computation_aware.problem import RegressionProblem
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Actions(ABC):
             kernel: The prior's kernel.
         """
 
-    def made_for(self, problem: Problem) -> ActionMatrix:
+    def made_for(self, problem: RegressionProblem) -> ActionMatrix:
         """S for data under a prior, without gradient."""
         e, noise = problem.y - problem.mean.detach(), problem.noise.detach()
         return self.build(problem.X, e, noise, problem.kernel)

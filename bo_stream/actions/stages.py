@@ -12,22 +12,22 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from bo_stream.actions.climb import ClimbSettings, climb
 from bo_stream.actions.fit_trace import FitTrace, LearningCurve, joined
 from bo_stream.actions.history import FitHistory
 from bo_stream.actions.objective import ActionMLL
+from bo_stream.actions.optimise import OptimiserSettings, optimise
 from bo_stream.base.fitting.coordinates import Coordinates
 from bo_stream.base.fitting.objective import log_prior
 from bo_stream.base.fitting.report import FitReport
 from bo_stream.mathematics.computation_aware.matrix import ActionMatrix
-from bo_stream.mathematics.computation_aware.problem import Problem
+from bo_stream.mathematics.computation_aware.problem import RegressionProblem
 
 __all__ = ["FitOutcome", "Task", "fit_in_stages", "fit_in_turns", "fit_plainly"]
 
 TURNS = 5
 """Most alternations between hyperparameters and actions that are functions of them."""
 
-Build = Callable[[Problem], ActionMatrix]
+Build = Callable[[RegressionProblem], ActionMatrix]
 
 
 @dataclass(frozen=True)
@@ -44,13 +44,13 @@ class Task:
     """
 
     mll: ActionMLL
-    search: ClimbSettings
+    search: OptimiserSettings
     history: FitHistory
     trace: FitTrace
     fit_hyperparameters: Callable[[ActionMatrix | None, int | None], FitReport]
 
     @property
-    def problem(self) -> Problem:
+    def problem(self) -> RegressionProblem:
         """The data under the current hyperparameters."""
         return self.mll.handle.problem()
 
@@ -124,7 +124,7 @@ def fit_in_stages(task: Task, build: Build | None) -> FitOutcome:
     curves: list[LearningCurve] = []
 
     def stage(evaluations: int) -> tuple[float, Tensor]:
-        curves.append(climb(mll, evaluations, task.search, task.trace))
+        curves.append(optimise(mll, evaluations, task.search, task.trace))
         return curves[-1].value, coordinates.get()
 
     if build is None or not short:

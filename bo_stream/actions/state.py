@@ -30,7 +30,7 @@ class CaGPState(ProjectedState):
         return cls(**parts, history=FitHistory.empty())
 
     def current_actions(self, policy: Actions, prior: Prior) -> ActionMatrix:
-        """S, made anew if it is a function of hyperparameters that have changed."""
+        """S, rebuilt if it depends on hyperparameters that have changed."""
         if not (self.size and policy.follows_hyperparameters) or self.factored_under(prior):
             return self.S
         return policy.made_for(self.problem(prior))

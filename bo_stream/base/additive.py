@@ -1,4 +1,4 @@
-"""Families whose state is a sum over observations (MATHS 2.2): streams merge, and fade."""
+"""Families whose state is a sum over observations (MATHS 2.2): `merge` and `forget`."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from bo_stream.mathematics.shapes import moved
 __all__ = ["check_noise", "forget", "merge", "updated"]
 
 LEAST_NOISE = 1e-12
-"""Noise variances below this share of the prior variance would drown all others in the sums."""
+"""Smallest noise variance that float64 sums can hold, as a share of the prior variance."""
 UPDATES_PER_REBUILD = 1000
-"""Points folded into a posterior before it is rebuilt, against drift."""
+"""Most points folded into a posterior before it is rebuilt, which limits rounding errors."""
 
 
 class Updatable(Protocol):
@@ -33,7 +33,7 @@ class Updatable(Protocol):
 
 
 def updated(process: PosteriorProcess, X: Tensor, Y: Tensor, D: Tensor) -> PosteriorProcess | None:
-    """The process with new data folded in, O(q m^2); None where it is time to rebuild it."""
+    """The process with new data folded in, O(q m^2), or None if it is due to be rebuilt."""
     before = cast(Updatable, process)
     if before.folded_points + len(X) > UPDATES_PER_REBUILD:
         return None
@@ -41,10 +41,10 @@ def updated(process: PosteriorProcess, X: Tensor, Y: Tensor, D: Tensor) -> Poste
 
 
 def check_noise(model: Any, X: Tensor, R: Tensor) -> None:
-    """Refuse known noise (``o x n``) too small for sums, at points where the kernel applies.
+    """Refuse known noise (``o x n``) too small for float64 sums.
 
     Raises:
-        NoiseError: accordingly.
+        NoiseError: if a variance is below 1e-12 of the prior variance at its point.
     """
     if model.noise_mode == "learned":
         return
@@ -59,27 +59,27 @@ def check_noise(model: Any, X: Tensor, R: Tensor) -> None:
 
 
 def check_additive(model: Any, what: str) -> None:
-    """Refuse what only sums over observations can do.
+    """Refuse operations that need additive statistics.
 
     Raises:
-        UnsupportedError: for other families.
+        UnsupportedError: if the family's state is not a sum over observations.
     """
     if not model.promises.additive:
         raise UnsupportedError(
             "a family of additive statistics (WISKI, HSGP)",
             f"{type(model).__name__}, which cannot {what}",
-            "Use one of those, or rebuild this one on the data that are to count.",
+            "Use one of those, or rebuild this one on the data to keep.",
         )
 
 
 def forget(model: Any, factor: Any) -> None:
-    """Count all observations ``factor`` times; `StreamingGP.forget` explains it."""
+    """Down-weight all observations by ``factor``; see `StreamingGP.forget`."""
     number = isinstance(factor, Real) and not isinstance(factor, bool)
     if not number or not 0.0 < float(factor) <= 1.0:
         raise InputError(
             "a factor above 0 and at most 1",
             repr(factor),
-            "Give the share of the past that is to count from now on, say 0.99.",
+            "Give the weight of past observations from now on, say 0.99.",
         )
     check_additive(model, "forget")
     _discount(model, float(factor))
@@ -91,7 +91,7 @@ def _discount(model: Any, factor: float) -> None:
 
 
 def merge(model: Any, other: Any) -> None:
-    """Add another stream's observations; `StreamingGP.merge` explains it."""
+    """Add another stream's observations; see `StreamingGP.merge`."""
     check_additive(model, "merge")
     mine, alike = model._layout(), isinstance(other, type(model))
     theirs = other._layout() if alike else None

@@ -1,9 +1,9 @@
 """A Gaussian process behind BoTorch's model interface: posteriors, fantasies, fits.
 
-A subclass supplies `_snapshot`, from which posteriors are made, `_given`, the model given more
-data, and `_objective`, what hyperparameters maximise. Shapes and scales of the interface are
-BoTorch's; inside, outputs stand before points (see `bo_stream.mathematics.posterior`) and
-everything is float64.
+A subclass supplies `_snapshot`, from which posteriors are built; `_given`, the model conditioned on
+more data; and `_objective`, which the hyperparameters maximise. Shapes and scales of the interface
+are BoTorch's. Internally the output dimension precedes the points (see
+`bo_stream.mathematics.posterior`) and everything is float64.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ __all__ = ["BoTorchModel"]
 
 
 class BoTorchModel(GPyTorchModel, GP, FantasizeMixin):
-    """A Gaussian process behind BoTorch's interface: one process plus independent noise.
+    """A Gaussian process behind BoTorch's interface: a posterior process plus independent noise.
 
-    The base of surrogates and of conditioned posteriors, not to be used by itself.
+    This is the base of surrogates and conditioned posteriors. It is not used directly.
 
     Attributes:
-        needs_bounds: Whether the family must know the bounds of its inputs.
-        noise_mode: ``learned``, ``known``, or ``scaled``: known up to a learned scale.
+        needs_bounds: Whether the family requires the bounds of its inputs.
+        noise_mode: ``learned``, ``known``, or ``scaled`` (known up to a learned scale).
     """
 
     needs_bounds: ClassVar[bool] = False
@@ -73,7 +73,7 @@ class BoTorchModel(GPyTorchModel, GP, FantasizeMixin):
         input_transform: InputTransform | None,
         outcome_transform: OutcomeTransform | None,
     ) -> None:
-        """For ``d`` inputs and ``m`` outputs, of the dtype and device of a tensor."""
+        """Set up for sizes ``(d, m)``, with the dtype and device of ``like``."""
         super().__init__()
         self._dim, self._num_outputs = sizes
         self.register_buffer("bounds", bounds)
@@ -85,53 +85,54 @@ class BoTorchModel(GPyTorchModel, GP, FantasizeMixin):
 
     @abstractmethod
     def _snapshot(self) -> PosteriorSnapshot:
-        """What posteriors are made of at present, float64."""
+        """The ingredients of current posteriors, float64."""
 
     @abstractmethod
     def _given(self, X: Tensor, Y: Tensor, noise: Tensor | None) -> BoTorchModel:
-        """The model given more data, all of them transformed.
+        """The model conditioned on more data, all transformed.
 
         Args:
             X: ``batch x n x d``.
             Y: ``batch' x o x n``.
-            noise: Noise variances that broadcast to ``Y``; None: that of a typical observation.
+            noise: Noise variances that broadcast to ``Y``; None: the typical noise.
         """
 
     @abstractmethod
     def _objective(self, profile_mean: bool) -> tuple[Tensor, Tensor | None]:
-        """What the hyperparameters maximise, without priors: 0-dim, differentiable.
+        """The objective of the hyperparameters, without priors: 0-dim, differentiable.
 
-        With ``profile_mean`` it is the value at the best constant means given the rest, which are
-        returned beside it (``o``, without gradient; None where they cannot be told); else at the
-        present ones, and None.
+        With ``profile_mean`` it is evaluated at the optimal constant means, which are returned
+        too (``o``, without gradient; None if the data do not determine them). Otherwise it is
+        evaluated at the current means, and None is returned.
         """
 
     @abstractmethod
     def _check_batch(self, X: Tensor, Y: Tensor, Yvar: Tensor | None) -> None:
-        """Refuse raw data that do not fit."""
+        """Refuse raw data of wrong shapes, dtypes or values."""
 
     @classmethod
     def construct_inputs(cls, training_data: SupervisedDataset, **options: Any) -> dict[str, Any]:
-        """The constructor's arguments, from a data set; Ax calls this.
+        """Constructor arguments from a data set; called by BoTorch and Ax.
 
-        A surrogate built from them loads hyperparameters, not data, from a `state_dict`: Ax
-        cross-validates by that. `bo_stream.base.construct_inputs` explains what is filled in.
+        A surrogate built from them loads only hyperparameters from a `state_dict`, which Ax's
+        cross-validation requires.
 
         Args:
-            training_data: Points, outcomes, and noise variances or None.
-            options: The constructor's other arguments (in Ax: ``model_options``).
+            training_data: Inputs, outcomes, and noise variances or None.
+            options: Further constructor arguments (in Ax: ``model_options``).
 
         Raises:
-            UnsupportedError: on arguments that the constructor does not take.
+            UnsupportedError: for arguments that the constructor does not take.
         """
         return constructor_arguments(cls, super().construct_inputs(training_data), options)
 
-    # -- for acquisition functions of our own ----------------------------------------------------
+    # -- for the package's acquisition functions -------------------------------------------------
 
     def process(self) -> PosteriorProcess:
-        """The current posterior process, in transformed space: a frozen snapshot.
+        """The current posterior process in transformed space: a frozen snapshot.
 
-        The same object until data or hyperparameters change. Points go through `transformed` first.
+        The same object is returned until data or hyperparameters change. Its points are in
+        transformed space; see `transformed`.
         """
         return self._snapshot().process
 
@@ -139,7 +140,7 @@ class BoTorchModel(GPyTorchModel, GP, FantasizeMixin):
         """Raw points ``batch x q x d``, checked, in transformed space, float64.
 
         Raises:
-            ShapeError, InputError, BoundsError: on points the process is not defined at.
+            ShapeError, InputError, BoundsError: for points where the process is not defined.
         """
         self._check_points(X)
         return self._transformed(X)
@@ -148,7 +149,7 @@ class BoTorchModel(GPyTorchModel, GP, FantasizeMixin):
         """Noise variance of a typical observation per output (``m``), transformed.
 
         Raises:
-            NoiseError: if noise is known and nothing was observed.
+            NoiseError: if the noise is known and nothing was observed.
         """
         return self._snapshot().typical_noise()
 
@@ -165,18 +166,18 @@ class BoTorchModel(GPyTorchModel, GP, FantasizeMixin):
 
         Args:
             X: ``batch_shape x q x d`` raw points.
-            output_indices: Outputs to return, all by default.
-            observation_noise: True adds the noise of a typical observation; a Tensor ``batch_shape
-                x q x m`` (or ``... x 1 x m``), outcome-transformed, is added as it is.
+            output_indices: Outputs to return; all by default.
+            observation_noise: True adds the typical noise. A Tensor ``batch_shape x q x m`` (or
+                ``... x 1 x m``), outcome-transformed, is added as given.
             posterior_transform: Applied last, in raw units.
 
         Returns:
-            A `GPyTorchPosterior` in the dtype of ``X`` (a `TransformedPosterior` under a
-            non-linear outcome transform). Over more than 256 points the covariance stays an
-            operator: its diagonal is cheap, the ``q x q`` matrix is formed only if asked for.
+            A `GPyTorchPosterior` in the dtype of ``X``, or a `TransformedPosterior` under a
+            non-linear outcome transform. Over more than 256 points the covariance is a lazy
+            operator: its diagonal is cheap, and the ``q x q`` matrix is formed only on demand.
 
         Raises:
-            ShapeError, InputError, BoundsError: on points the process is not defined at.
+            ShapeError, InputError, BoundsError: for points where the process is not defined.
         """
         if self.training:
             self.eval()
@@ -190,13 +191,13 @@ class BoTorchModel(GPyTorchModel, GP, FantasizeMixin):
         return posterior
 
     def forward(self, X: Tensor) -> MultivariateNormal:
-        """The latent function at raw points, as a normal in units of the outcome transform."""
+        """The distribution of the latent function at raw points, in transformed outcome units."""
         return distribution(self.process().at(self.transformed(X)), dtype=X.dtype)
 
     def transform_inputs(self, X: Tensor, input_transform: nn.Module | None = None) -> Tensor:
-        """The points as they are: a surrogate takes raw points everywhere.
+        """Return the points unchanged: a surrogate takes raw points everywhere.
 
-        BoTorch's entropy searches condition on what this returns, and conditioning transforms.
+        BoTorch's entropy searches condition on the result, and conditioning transforms it.
         """
         return X if input_transform is None else cast(Tensor, input_transform(X))
 
@@ -207,27 +208,26 @@ class BoTorchModel(GPyTorchModel, GP, FantasizeMixin):
 
     @property
     def batch_shape(self) -> Size:
-        """Empty: the surrogates are unbatched; a conditioned posterior has its fantasies' shape."""
+        """Empty for surrogates, which are unbatched; the fantasies' shape once conditioned."""
         return Size()
 
     def condition_on_observations(
         self, X: Tensor, Y: Tensor, noise: Tensor | None = None, **kwargs: Any
     ) -> BoTorchModel:
-        """The model given more data: exact Gaussian conditioning of its joint posterior (MATHS 1).
+        """Condition on more data by exact Gaussian conditioning of the joint posterior (MATHS 1).
 
         Args:
             X: ``batch_shape x n x d`` raw points.
             Y: ``batch_shape' x n x m`` raw values; ``batch_shape'`` may have leading fantasy
                 dimensions that share X.
-            noise: Noise variances like ``Y`` (broadcast), already outcome-transformed; by default
-                that of a typical observation.
-            kwargs: BoTorch's ``propagate_grads``, which no posterior here needs.
+            noise: Noise variances that broadcast to ``Y``, already outcome-transformed; the
+                typical noise by default.
+            kwargs: BoTorch's ``propagate_grads``, which is not needed here.
 
         Returns:
-            For unbatched data that need no gradient, a surrogate of the same class with the points
-            absorbed (unless explicit noise is given where noise is learned, which its state cannot
-            hold); else a `ConditionedPosterior`, whose gradients to X and Y are exact. The model
-            itself stays as it is.
+            For unbatched data without gradients: a surrogate of the same class that has absorbed
+            the points. Otherwise, and for explicit noise where the noise is learned: a
+            `ConditionedPosterior`, with exact gradients to X and Y. This model is unchanged.
         """
         unknown = set(kwargs) - {"propagate_grads"}
         if unknown:
@@ -246,13 +246,13 @@ class BoTorchModel(GPyTorchModel, GP, FantasizeMixin):
     def fantasize(
         self, X: Tensor, sampler: MCSampler, observation_noise: Tensor | None = None, **kwargs: Any
     ) -> Self:
-        """Sample observations at X and condition on them; gradients to X are exact.
+        """Sample observations at X and condition on them, with exact gradients to X.
 
         Args:
             X: ``batch_shape x n x d`` raw points.
             sampler: Draws the fantasies.
-            observation_noise: ``... x 1 x m`` or ``... x n x m``, outcome-transformed; by default
-                the noise of a typical observation.
+            observation_noise: ``... x 1 x m`` or ``... x n x m``, outcome-transformed; the
+                typical noise by default.
             kwargs: Passed on by BoTorch.
         """
         validation.check_tensors(X=X, observation_noise=observation_noise)
@@ -263,8 +263,9 @@ class BoTorchModel(GPyTorchModel, GP, FantasizeMixin):
     def get_fantasy_model(
         self, inputs: Tensor, targets: Tensor, noise: Tensor | None = None, **kwargs: Any
     ) -> BoTorchModel:
-        """What `ModelListGP.condition_on_observations` calls on each of its models: ``inputs``
-        are raw, ``targets`` and ``noise`` transformed, ``batch_shape x n``.
+        """Condition on raw ``inputs`` and transformed ``targets``, ``noise``: ``batch_shape x n``.
+
+        `ModelListGP.condition_on_observations` calls this on each of its models.
         """
         transform = getattr(self, "outcome_transform", None)
         Y, noise = transforms.list_targets(transform, self.num_outputs, inputs, targets, noise)
@@ -273,36 +274,36 @@ class BoTorchModel(GPyTorchModel, GP, FantasizeMixin):
     # -- hyperparameters -------------------------------------------------------------------------
 
     def log_evidence(self) -> Tensor:
-        """The log evidence (families say where it is a bound), summed over outputs, without priors.
+        """The log evidence summed over outputs, without priors; for some families a lower bound.
 
-        0-dim, constants included, differentiable in every hyperparameter.
+        0-dim, with all constants, differentiable in every hyperparameter.
         """
         return self._objective(profile_mean=False)[0]
 
     def make_mll(self) -> MarginalLogLikelihood:
-        """The objective of `fit`, for `fit_gpytorch_mll`: evidence (or bound) plus log priors."""
+        """The objective of `fit_gpytorch_mll`: log evidence (or bound) plus log priors."""
         return StreamMLL(self)
 
     @property
     def explores(self) -> bool:
-        """Whether a fit may start far from the present values: its objective is of all data."""
+        """Whether the objective covers all data, so that a fit may start from distant values."""
         return True
 
     @property
     def refit_due(self) -> bool:
-        """Whether the surrogate's own schedule asks for a `fit`; without a schedule, never."""
+        """Whether the refit schedule asks for a `fit`; False for families without a schedule."""
         return False
 
     @exclusive
     @torch.enable_grad()
     def fit(self, max_evals: int | None = None) -> FitReport:
-        """Fit the hyperparameters, starting from their present values.
+        """Fit the hyperparameters, starting from their current values.
 
-        Interrupted, it leaves the best hyperparameters seen.
+        If interrupted, the best hyperparameters found so far are kept.
 
         Args:
-            max_evals: Most objective-and-gradient evaluations; None: until the gain falls below
-                0.01 nat.
+            max_evals: Maximum number of evaluations of objective and gradient; by default the
+                fit stops once the gain falls below 0.01 nat.
         """
         return fit_model(self, max_evals)
 
@@ -315,13 +316,13 @@ class BoTorchModel(GPyTorchModel, GP, FantasizeMixin):
         optimizer: Callable[..., Any] | None = None,
         **kwargs: Any,
     ) -> MarginalLogLikelihood:
-        """The hook of `fit_gpytorch_mll`. A user's optimizer is honoured, a closure refused.
+        """The hook of `fit_gpytorch_mll`.
 
-        Without an optimizer, ``optimizer_kwargs`` may hold ``max_evals`` (or, as BoTorch's default
-        optimizer has it, ``options={"maxiter": ...}``).
+        Without an optimizer, ``optimizer_kwargs`` may hold ``max_evals`` or, as for BoTorch's
+        default optimizer, ``options={"maxiter": ...}``.
 
         Raises:
-            UnsupportedError: if a closure is given: the objective is the family's.
+            UnsupportedError: if a closure is given, because the family defines the objective.
         """
         if closure is not None or closure_kwargs:
             raise UnsupportedError(
@@ -337,19 +338,19 @@ class BoTorchModel(GPyTorchModel, GP, FantasizeMixin):
         optimizer: Callable[..., Any] | None,
         options: Mapping[str, Any],
     ) -> MarginalLogLikelihood:
-        """`custom_fit`, its arguments checked."""
+        """`custom_fit` with checked arguments."""
         return fit_for_botorch(self, mll, optimizer, options)
 
     def log_predictive(self, X: Tensor, Y: Tensor, Yvar: Tensor | None = None) -> Tensor:
-        """Log density of new raw data before they are absorbed, 0-dim: the prequential score."""
+        """Joint log density of new raw data before they are absorbed, 0-dim."""
         return self.predictive_score(X, Y, Yvar).log_density
 
     def predictive_score(self, X: Tensor, Y: Tensor, Yvar: Tensor | None = None) -> PredictiveScore:
-        """`log_predictive`, and by how much it falls short of its expectation."""
+        """`log_predictive` and its deviation from its expectation."""
         self._check_batch(X, Y, Yvar)
         return predictive_score(self, X, Y, Yvar)
 
-    # -- transforms are frozen: no mode switching, no train inputs to revert ---------------------
+    # -- transforms are frozen: no mode switching, no training inputs to revert ------------------
 
     def __getattr__(self, name: str) -> Any:
         if name == "train_targets":  # BoTorch's input constructors ask for its dtype and device
@@ -364,25 +365,25 @@ class BoTorchModel(GPyTorchModel, GP, FantasizeMixin):
         return super().__getattr__(name)
 
     def eval(self) -> Self:
-        """Evaluation mode; there are no stored inputs to transform."""
+        """Switch to evaluation mode; there are no stored inputs to transform."""
         return nn.Module.eval(self)
 
     def train(self, mode: bool = True) -> Self:
-        """Training mode for the hyperparameters; the frozen transforms stay in evaluation mode."""
+        """Switch hyperparameters to training mode; frozen transforms stay in evaluation mode."""
         nn.Module.train(self, mode)
         for name in ("input_transform", "outcome_transform"):
             if hasattr(self, name):
                 getattr(self, name).eval()
         return self
 
-    # -- pieces ----------------------------------------------------------------------------------
+    # -- helpers ---------------------------------------------------------------------------------
 
     def _transformed(self, X: Tensor) -> Tensor:
         """Raw points in transformed space, float64."""
         return transforms.transformed_inputs(getattr(self, "input_transform", None), X)
 
     def _raw_inputs(self, X: Tensor) -> Tensor:
-        """Raw inputs of transformed ones, float64; a copy."""
+        """Untransform inputs, float64; a copy."""
         return transforms.raw_inputs(getattr(self, "input_transform", None), X)
 
     def _outcomes(self, Y: Tensor, Yvar: Tensor | None, X: Tensor) -> tuple[Tensor, Tensor | None]:
@@ -394,5 +395,5 @@ class BoTorchModel(GPyTorchModel, GP, FantasizeMixin):
 
     @property
     def dtype(self) -> torch.dtype:
-        """The interface's dtype; state and factorisations are float64 whatever it is."""
+        """The interface's dtype; state and factorisations are always float64."""
         return self._interface.dtype

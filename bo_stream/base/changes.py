@@ -1,8 +1,8 @@
-"""Changes of a surrogate: by one thread at a time, and whole or not at all.
+"""Atomic changes of a surrogate, by one thread at a time.
 
-Two decorators for methods. `exclusive` keeps other threads' changes out while a method runs.
-`all_or_nothing` does so too and, if the method raises anything, brings everything back to what it
-was: the method adds to `StateLock.undo` what takes each of its steps back.
+Two decorators for methods: `exclusive` blocks changes by other threads while a method runs.
+`all_or_nothing` does so too and rolls everything back if the method raises. The method registers
+in `StateLock.undo` how to undo each of its steps.
 """
 
 from __future__ import annotations
@@ -24,21 +24,20 @@ R = TypeVar("R")
 
 
 class StateLock(type(threading.RLock()), ContextDecorator):  # type: ignore[misc]
-    """A lock that its thread may take again; a copy of it is a new one.
+    """A reentrant lock; copying it creates a new lock.
 
-    It is used as a decorator, ``lock(method)(...)``, and never in a `with` statement of this
-    package: an interruption that arrives on the line of a `with`, when its block has ended, would
-    leave the lock taken.
+    It is used as a decorator, ``lock(method)(...)``, never in a `with` statement of this package:
+    an interruption on the line of the `with`, after its block has ended, would leave it locked.
 
     Attributes:
-        undo: What takes back the steps of the change under way, in the order of the steps.
+        undo: Callables that undo the steps of the current change, in the order of the steps.
     """
 
     def __init__(self) -> None:
         self.undo: Undo = []
 
     def on_failure(self, step_back: Callable[[], Any]) -> None:
-        """Note what takes the next step back, if a change is under way."""
+        """Register how to undo the next step, if a change is in progress."""
         if self.undo:
             self.undo.append(step_back)
 
@@ -50,7 +49,7 @@ class StateLock(type(threading.RLock()), ContextDecorator):  # type: ignore[misc
 
 
 class Guarded(Protocol):
-    """What has a lock of its own."""
+    """An object with a lock of its own."""
 
     _lock: StateLock
 
@@ -59,7 +58,7 @@ M = TypeVar("M", bound=Guarded)
 
 
 def exclusive(method: Callable[Concatenate[M, P], R]) -> Callable[Concatenate[M, P], R]:
-    """Decorate a method during which no other thread may change the object."""
+    """Decorate a method so that no other thread changes the object while it runs."""
 
     @wraps(method)
     def run(self: M, /, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -70,10 +69,10 @@ def exclusive(method: Callable[Concatenate[M, P], R]) -> Callable[Concatenate[M,
 
 
 def all_or_nothing(method: Callable[Concatenate[M, P], R]) -> Callable[Concatenate[M, P], R]:
-    """Decorate a method that changes the object: if it raises anything, nothing has changed.
+    """Decorate a method that changes the object: if it raises, the object is unchanged.
 
     The method runs without gradients, and other threads' changes wait. It may call other methods
-    that are decorated like this: if it fails after they have ended, their steps are taken back too.
+    decorated like this; if it fails after they have ended, their steps are undone too.
     """
 
     @wraps(method)
@@ -86,7 +85,7 @@ def all_or_nothing(method: Callable[Concatenate[M, P], R]) -> Callable[Concatena
 
 @torch.no_grad()
 def _attempt(method: Callable[..., R], model: Guarded, args: Any, kwargs: Any) -> R:
-    """Call the method; take back what it has done if it fails."""
+    """Call the method; undo its steps if it fails."""
     undo = model._lock.undo
     start = len(undo)
     try:
@@ -102,7 +101,7 @@ def _attempt(method: Callable[..., R], model: Guarded, args: Any, kwargs: Any) -
         finally:
             _end(undo, start)
     finally:
-        _end(undo, start)  # again: an interruption may have come while it ended
+        _end(undo, start)  # again: an interruption may have come during the first call
 
 
 def _take_back(undo: Undo, start: int) -> None:
@@ -112,10 +111,10 @@ def _take_back(undo: Undo, start: int) -> None:
 
 
 def _end(undo: Undo, start: int) -> None:
-    """The outermost change is over: nothing will be taken back any more."""
+    """Discard the undo list once the outermost change is over."""
     if not start:
         undo.clear()
 
 
 def _nothing() -> None:
-    """A step that needs no taking back."""
+    """A step that needs no undoing."""

@@ -1,9 +1,9 @@
 """Checkpoints: a surrogate in one file, rebuilt from that file alone.
 
-The file holds plain containers and tensors: the class, what its constructor is given
-(`bo_stream.base.serialization` has modules and options), and its `state_dict`. It is read by
-``torch.load(weights_only=True)``, so that it cannot bring code along; a surrogate is built from
-known classes only.
+The file holds plain containers and tensors: the class, its constructor's arguments (modules and
+options are described in `bo_stream.base.serialization`), and its `state_dict`. It is read by
+``torch.load(weights_only=True)``, so it cannot execute code. A surrogate is built from known
+classes only.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ _LOADABLE: dict[str, type[Any]] = {}
 
 
 def loadable(kind: type[Any]) -> type[Any]:
-    """Have objects of a class be found when a checkpoint is loaded; of one name, the last class."""
+    """Register a class for loading checkpoints; a later class replaces one of the same name."""
     if not inspect.isabstract(kind):
         _LOADABLE[f"{kind.__module__.partition('.')[0]}.{kind.__qualname__}"] = kind
     return kind
 
 
 def dumps(model: Any) -> bytes:
-    """A surrogate as the contents of a file.
+    """Serialise a surrogate to the contents of a file.
 
     Args:
-        model: The surrogate; it stays as it is.
+        model: The surrogate, which is not changed.
 
     Raises:
-        UnsupportedError: if a module or option cannot be described, such as a kernel of one's own.
+        UnsupportedError: if a module or option cannot be described, such as a custom kernel.
     """
     file = io.BytesIO()
     torch.save(_checked_document(model), file)
@@ -54,14 +54,14 @@ def dumps(model: Any) -> bytes:
 
 
 def save(model: Any, path: str | os.PathLike[str]) -> None:
-    """Write a surrogate to a file, in one piece: interrupted, it leaves an older file as it was.
+    """Write a surrogate to a file atomically: if interrupted, an older file is kept.
 
     Args:
-        model: The surrogate; it stays as it is.
-        path: Where to.
+        model: The surrogate, which is not changed.
+        path: The file to write.
 
     Raises:
-        UnsupportedError: if a module or option cannot be described, such as a kernel of one's own.
+        UnsupportedError: if a module or option cannot be described, such as a custom kernel.
     """
     contents = dumps(model)
     target = Path(path)
@@ -77,16 +77,16 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
 
 
 def load(path: str | os.PathLike[str]) -> Any:
-    """The surrogate that was saved to a file, on the CPU, as it was: it goes on bit-identically.
+    """Load a saved surrogate on the CPU; it continues bit-identically.
 
-    A family defined outside bo_stream must have been imported before.
+    A family defined outside bo_stream must be imported first.
 
     Args:
-        path: What `save` was given.
+        path: The path given to `save`.
 
     Raises:
-        StateError: if the file is damaged, of another format or version, or asks for a class that
-            is not known.
+        StateError: if the file is damaged, of another format or version, or names an unknown
+            class.
         OSError: if the file cannot be read.
 
     Example:
@@ -104,11 +104,11 @@ def load(path: str | os.PathLike[str]) -> Any:
 
 
 def loads(contents: bytes, name: str = "the checkpoint") -> Any:
-    """The surrogate in the contents of a file; see `load`.
+    """Rebuild a surrogate from the contents of a file; see `load`.
 
     Args:
-        contents: What `dumps` gave.
-        name: By which errors call it.
+        contents: The result of `dumps`.
+        name: Name used in error messages.
     """
     document = _read(contents, name)
     cause: Exception | None = None
@@ -117,7 +117,7 @@ def loads(contents: bytes, name: str = "the checkpoint") -> Any:
             model = _build(document)
         if same(_describe(model), document):
             return model
-        why = "it builds another one"
+        why = "it builds a different one"
     except StateError:
         raise
     except Exception as error:
@@ -131,7 +131,7 @@ def loads(contents: bytes, name: str = "the checkpoint") -> Any:
 
 
 def _read(contents: bytes, name: str) -> dict[str, Any]:
-    """The document in a file, checked for damage, format and version."""
+    """Read a file's document and check it for damage, format and version."""
     file = io.BytesIO(contents)
     try:
         with zipfile.ZipFile(file) as archive:
@@ -153,7 +153,7 @@ def _read(contents: bytes, name: str) -> dict[str, Any]:
 
 def _not_a_checkpoint(name: str, why: str) -> StateError:
     return StateError(
-        "a file written by `save`, whole",
+        "a complete file written by `save`",
         f"{name} ({why})",
         "Nothing was built; load an earlier checkpoint.",
     )
@@ -161,13 +161,13 @@ def _not_a_checkpoint(name: str, why: str) -> StateError:
 
 @exclusive
 def _checked_document(model: Any) -> dict[str, Any]:
-    """A surrogate as plain containers and tensors, found to come back as the same.
+    """Describe a surrogate as plain containers and tensors, checked to rebuild the same surrogate.
 
     Raises:
-        UnsupportedError: naming what would not.
+        UnsupportedError: naming the part that would differ.
     """
     document = _describe(model)
-    with warnings.catch_warnings(action="ignore"):  # who built the surrogate has seen them
+    with warnings.catch_warnings(action="ignore"):  # shown already when it was first built
         try:
             unlike = _difference(model, document)
             again = document if unlike else _describe(_build(document))
@@ -181,21 +181,21 @@ def _checked_document(model: Any) -> dict[str, Any]:
     if unlike is not None:
         raise UnsupportedError(
             "modules and options that can be described by their classes and settings",
-            f"a {type(model).__name__} whose {unlike} would come back different",
+            f"a {type(model).__name__} whose {unlike} would differ once rebuilt",
             REMEDY,
         )
     return document
 
 
 def _describe(model: Any) -> dict[str, Any]:
-    """A surrogate as plain containers and tensors."""
+    """Describe a surrogate as plain containers and tensors."""
     kind = type(model)
     head = {
         "format": FORMAT,
         "version": VERSION,
         "class": f"{kind.__module__.partition('.')[0]}.{kind.__qualname__}",
     }
-    if hasattr(model, "_parts"):  # it is made of several surrogates
+    if hasattr(model, "_parts"):  # composed of several surrogates
         settings, parts = model._parts()
         return {**head, "settings": settings, "parts": {k: _describe(v) for k, v in parts.items()}}
     writer = Writer(d=model._dim, m=model.num_outputs)
@@ -219,7 +219,7 @@ def _describe(model: Any) -> dict[str, Any]:
 
 
 def _build(document: dict[str, Any]) -> Any:
-    """The surrogate that a document describes."""
+    """Build the surrogate described by a document."""
     kind = _class_of(document["class"])
     if "parts" in document:
         parts = {name: _build(part) for name, part in document["parts"].items()}
@@ -240,7 +240,7 @@ def _build(document: dict[str, Any]) -> Any:
 
 
 def _modules(document: dict[str, Any], reader: Reader) -> dict[str, Any]:
-    """The modules that a document describes, with their values."""
+    """Build the modules described by a document, with their values."""
     modules: dict[str, Any] = {}
     for name, described in document["modules"].items():
         modules[name] = described and reader.module(described)
@@ -254,7 +254,7 @@ def _modules(document: dict[str, Any], reader: Reader) -> dict[str, Any]:
 
 
 def _difference(model: Any, document: dict[str, Any]) -> str | None:
-    """Where a module of a document differs from the surrogate's; None if there is none."""
+    """Where a document's module differs from the surrogate's; None if they are equal."""
     if "parts" in document:
         parts = model._parts()[1].items()
         found = (_difference(part, document["parts"][name]) for name, part in parts)
@@ -269,7 +269,7 @@ def _difference(model: Any, document: dict[str, Any]) -> str | None:
 
 
 def _class_of(name: str) -> type[Any]:
-    """The class of a name, among those that have been imported."""
+    """Look up an imported class by name."""
     if name not in _LOADABLE:
         raise StateError(
             f"a family that has been imported: {', '.join(_LOADABLE)}",

@@ -1,4 +1,4 @@
-"""The model behind conditioning and fantasies: a snapshot that BoTorch can go on with."""
+"""Models that result from conditioning and fantasizing: frozen snapshots behind BoTorch's API."""
 
 from __future__ import annotations
 
@@ -25,12 +25,11 @@ _EMPTY = Size()
 
 
 class ConditionedPosterior(BoTorchModel):
-    """A surrogate's posterior given more (perhaps imagined) data; BoTorch can fantasize on it
-    again.
+    """A surrogate's posterior given more (real or fantasized) data.
 
-    It is a snapshot: the surrogate it came from may observe or fit afterwards without changing it.
-    It learns nothing itself: real data go to the surrogate's `observe`. Shapes and scales are those
-    of the surrogate; `batch_shape` is ``fantasies x batch``.
+    It is a snapshot: later changes of the surrogate do not affect it. It cannot observe or fit.
+    BoTorch can condition and fantasize on it again. Shapes and scales are those of the surrogate;
+    `batch_shape` is ``fantasies x batch``.
     """
 
     def __init__(
@@ -53,7 +52,7 @@ class ConditionedPosterior(BoTorchModel):
         return self._batch_shape
 
     def subset_output(self, idcs: list[int]) -> BoTorchModel:
-        """Some of the outputs; all of them: the conditioned posterior itself."""
+        """Select outputs; selecting all returns the conditioned posterior itself."""
         return subset(self, idcs)
 
     def _snapshot(self) -> PosteriorSnapshot:
@@ -63,7 +62,7 @@ class ConditionedPosterior(BoTorchModel):
         return conditioned(self, X, Y, noise)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        """Cast the interface (BoTorch calls ``.to(X)`` freely); the process stays where it is."""
+        """Cast the interface (BoTorch calls ``.to(X)`` freely); the process is not moved."""
         interface = self._interface
         moved = fn(interface)
         if moved.device != interface.device:
@@ -76,15 +75,15 @@ class ConditionedPosterior(BoTorchModel):
         return self
 
     def observe(self, *args: Any, **kwargs: Any) -> NoReturn:
-        """Refused: see the class."""
+        """Not supported: a conditioned posterior is frozen."""
         self._refuse("observe")
 
     def fit(self, *args: Any, **kwargs: Any) -> NoReturn:
-        """Refused: see the class."""
+        """Not supported: a conditioned posterior is frozen."""
         self._refuse("fit")
 
     def log_evidence(self) -> NoReturn:
-        """Refused: see the class."""
+        """Not supported: a conditioned posterior is frozen."""
         self._refuse("log_evidence")
 
     def _objective(self, profile_mean: bool) -> NoReturn:
@@ -104,13 +103,13 @@ class ConditionedPosterior(BoTorchModel):
 def conditioned(
     parent: BoTorchModel, X: Tensor, Y: Tensor, noise: Tensor | None
 ) -> ConditionedPosterior:
-    """The parent given ``Y`` at transformed ``X``, on top of what it was given before.
+    """Condition the parent on ``Y`` at transformed ``X``, in addition to earlier conditioning.
 
     Args:
         parent: A surrogate or a conditioned posterior.
         X: ``batch x n x d``.
         Y: ``batch' x o x n``, ``batch'`` broadcasting against ``batch``.
-        noise: ``... x o x n``; None: that of a typical observation.
+        noise: ``... x o x n``; None: the typical noise.
     """
     snapshot = parent._snapshot()
     base = snapshot.process
@@ -130,8 +129,10 @@ def conditioned(
 
 
 def given_data(model: Any, X: Tensor, Y: Tensor, noise: Tensor | None) -> BoTorchModel:
-    """A surrogate given transformed data: a copy that has absorbed them, if its state can hold
-    them; else a conditioned posterior. Arguments are those of `BoTorchModel._given`.
+    """Condition a surrogate on transformed data; see `BoTorchModel._given` for the arguments.
+
+    Returns a copy that has absorbed the data if its state can hold them, else a conditioned
+    posterior.
     """
     plain = X.ndim == 2 and Y.ndim == 2 and not (X.requires_grad or Y.requires_grad)
     if plain and noise is not None:
@@ -151,14 +152,12 @@ def given_data(model: Any, X: Tensor, Y: Tensor, noise: Tensor | None) -> BoTorc
 
 @exclusive
 def _copied(model: Any) -> Any:
-    """A copy, made while no change is under way."""
+    """A copy made while no change is in progress."""
     return copy.deepcopy(model)
 
 
 def subset(parent: BoTorchModel, outputs: list[int]) -> BoTorchModel:
-    """Some of the outputs of a surrogate or conditioned posterior, as a snapshot; all of them:
-    itself.
-    """
+    """Select outputs as a snapshot; selecting all returns the model itself."""
     if list(outputs) == list(range(parent.num_outputs)):
         return parent
     snapshot = parent._snapshot()
@@ -177,7 +176,7 @@ def subset(parent: BoTorchModel, outputs: list[int]) -> BoTorchModel:
 
 
 def _join(first: Tensor, second: Tensor, dim: int) -> Tensor:
-    """Concatenate along a trailing dimension, batches broadcast."""
+    """Concatenate along a trailing dimension, broadcasting batches."""
     batch = torch.broadcast_shapes(first.shape[:-2], second.shape[:-2])
     return torch.cat(
         [first.expand(*batch, *first.shape[-2:]), second.expand(*batch, *second.shape[-2:])], dim

@@ -1,8 +1,7 @@
-"""Constructor arguments for frameworks that build models anew: BoTorch, and Ax on top of it.
+"""Constructor arguments for BoTorch's `construct_inputs`, and Ax on top of it.
 
-Ax holds a `SupervisedDataset`, builds a model of it at every step (`construct_inputs`, its own
-transforms added), and for cross-validation builds others of parts of the data, into which it loads
-the hyperparameters of the first.
+Ax builds a new model from a `SupervisedDataset` at every step and adds its own transforms. For
+cross-validation it builds models on parts of the data and loads the hyperparameters of the first.
 """
 
 from __future__ import annotations
@@ -19,19 +18,19 @@ from bo_stream.errors import UnsupportedError
 __all__ = ["LEAST_NOISE", "constructor_arguments"]
 
 LEAST_NOISE = 1e-6
-"""Noise variance substituted for exact evaluations (a variance of zero), in units of the outcomes'
+"""Noise variance substituted for exact evaluations (variance zero), relative to the outcomes'
 variance: gpytorch's floor for standardised outcomes."""
 
 
 def constructor_arguments(
     family: Any, data: Mapping[str, Any], options: dict[str, Any]
 ) -> dict[str, Any]:
-    """A family's constructor arguments; `BoTorchModel.construct_inputs` explains them.
+    """A family's constructor arguments; see `BoTorchModel.construct_inputs`.
 
     Args:
         family: A subclass of `BoTorchModel`.
-        data: ``train_X``, ``train_Y``, and perhaps ``train_Yvar``.
-        options: The others, by name.
+        data: ``train_X``, ``train_Y``, and optionally ``train_Yvar``.
+        options: Further arguments by name.
     """
     unknown = sorted(set(options) - set(inspect.signature(family).parameters))
     if unknown:
@@ -59,7 +58,7 @@ def _is_unit_cube(bounds: Any) -> bool:
 
 
 def _with_floor(Yvar: Tensor, Y: Tensor) -> Tensor:
-    """Variances of zero replaced by the floor."""
+    """Replace variances of zero by the floor."""
     scale = Y.var(0) if len(Y) > 1 else torch.zeros_like(Y[:1].sum(0))
     scale = torch.where(scale > 0, scale, torch.ones_like(scale))
     return torch.where(Yvar == 0, LEAST_NOISE * scale, Yvar)

@@ -1,4 +1,4 @@
-"""Values computed from a surrogate's state and hyperparameters, kept until one of them changes."""
+"""A cache for values derived from state and hyperparameters, valid until one of them changes."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ T = TypeVar("T")
 
 
 class Version:
-    """The identity of a state: every change makes a new one, a copy of the state keeps it."""
+    """The identity of a state: every change creates a new one; a copy of the state keeps it."""
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Version:
         return self
 
 
 class Key:
-    """What a derived value depends on, as it is when the key is made.
+    """Everything that a derived value depends on, recorded when the key is created.
 
     Args:
-        version: Of the state.
-        modules: Whose hyperparameters it depends on.
-        others: Other objects that it depends on, compared by identity.
+        version: Version of the state.
+        modules: Modules whose hyperparameters matter.
+        others: Further objects, compared by identity.
     """
 
     __slots__ = ("hyperparameters", "others", "version")
@@ -37,7 +37,7 @@ class Key:
         self.hyperparameters = HyperparameterKey(modules)
 
     def same_data(self, other: Key) -> bool:
-        """Whether all but the hyperparameters is the same."""
+        """Whether everything but the hyperparameters is the same."""
         pairs = zip(self.others, other.others, strict=True)
         return self.version is other.version and all(a is b for a, b in pairs)
 
@@ -52,22 +52,22 @@ class Key:
 
 
 class Derived(Generic[T]):
-    """One derived value, which is never written to.
+    """A cache of one derived value.
 
-    Threads may use it without a lock: key and value are replaced together. A copy shares the value;
-    a pickle leaves it out.
+    Threads may use it without a lock: key and value are replaced together. A copy shares the
+    value; a pickle omits it.
     """
 
     def __init__(self) -> None:
         self.entry: tuple[Key, T] | None = None
 
     def get(self, key: Key) -> T | None:
-        """The value, if it was computed for an equal key."""
+        """The value if it was computed for an equal key, else None."""
         entry = self.entry
         return entry[1] if entry is not None and entry[0] == key else None
 
     def put(self, key: Key, value: T) -> T:
-        """Keep the value computed for a key, made before the computation; returns the value."""
+        """Store and return the value for a key that was created before the computation."""
         self.entry = (key, value)
         return value
 

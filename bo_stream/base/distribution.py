@@ -1,4 +1,4 @@
-"""From a joint Gaussian of the latent function to a BoTorch posterior."""
+"""Conversion of a joint Gaussian of the latent function to a BoTorch posterior."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from bo_stream.mathematics.posterior.gaussian import JointGaussian
 __all__ = ["botorch_posterior", "distribution"]
 
 DENSE_POINTS = 256
-"""Joint posteriors over more points than this keep their covariance as an operator with a cheap
-diagonal."""
+"""Above this number of points a joint posterior keeps its covariance as a lazy operator with a
+cheap diagonal."""
 
 
 def distribution(
@@ -31,8 +31,8 @@ def distribution(
 ) -> MultivariateNormal:
     """The joint Gaussian plus noise ``... x o x (q | 1)``.
 
-    With ``standardized`` (one output only) it is in raw units: what BoTorch's `Standardize` gives
-    as a product of three operators, which costs more than the joint itself inside an optimiser.
+    With ``standardized`` (one output only) it is returned in raw units. BoTorch's `Standardize`
+    gives the same as a product of three operators, which costs more than the joint itself.
     """
     mean = joint.mean
     dense = mean.shape[-1] <= DENSE_POINTS
@@ -47,11 +47,11 @@ def distribution(
         scale = standardized.stdvs.squeeze()
         mean, cov = standardized.means.squeeze() + scale * mean, cov * scale.square()
     mean, cov = mean.to(dtype), cov.to(dtype=dtype)
-    if cov.shape[:-1] != mean.shape:  # fantasies share it; BoTorch's transforms want the batch
+    if cov.shape[:-1] != mean.shape:  # fantasies share it; BoTorch's transforms need the batch
         cov = cov.expand(*mean.shape, mean.shape[-1])
     if mean.shape[-2] == 1:
         return MultivariateNormal(mean[..., 0, :], to_linear_operator(cov[..., 0, :, :]))
-    # block-diagonal and not interleaved: what BoTorch's cached roots take apart again
+    # block-diagonal, not interleaved: BoTorch's cached roots rely on it
     cov = BlockDiagLinearOperator(to_linear_operator(cov), block_dim=-3)
     return MultitaskMultivariateNormal(mean.mT, cov, interleaved=False)
 
@@ -66,10 +66,10 @@ def botorch_posterior(
     """The posterior in raw units and in the dtype of X.
 
     Args:
-        joint: At the points.
-        noise: To be added, ``... x o x (q | 1)``.
-        outputs: Those wanted; None: all.
-        transform: The outcome transform to be undone.
+        joint: The joint Gaussian at the points.
+        noise: Noise to add, ``... x o x (q | 1)``, or None.
+        outputs: Outputs to return; None: all.
+        transform: The outcome transform to undo.
         X: The raw points.
     """
     if type(transform) is Standardize and joint.mean.shape[-2] == 1:

@@ -1,9 +1,9 @@
 """Families that can select their features again while all data are buffered.
 
-Their state is a `BufferedStatistics`: sums over features, and the first points, from which the
-sums can be taken over other features exactly. Such a family says which features suit the
-hyperparameters (`_suited_features`), whether those in use do not (`_features_outdated`), and
-whether it may select others at all (`_can_select`).
+Their state is a `BufferedStatistics`: sums over features, and a buffer of the first points from
+which the sums over other features follow exactly. Such a family implements `_suited_features` (the
+best features for the current hyperparameters), `_features_outdated` (whether the features in use
+should be replaced), and `_can_select` (whether a selection is possible at all).
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from bo_stream.errors import StateError
 __all__ = ["GROWTH", "all_buffered", "check_buffered", "fit_and_select", "select"]
 
 GROWTH = 2.0
-"""A fit selects features if there are this many times the data of the last selection,"""
+"""A fit selects features again once the data have grown by this factor,"""
 ROUNDS = 2
-"""this often at most, fitting the hyperparameters in between."""
+"""at most this many times, with a fit of the hyperparameters after each."""
 
 
 def all_buffered(model: Any) -> bool:
-    """Whether all points seen are buffered."""
+    """Whether all points seen are still buffered."""
     return bool(model.state.holds_all(model.num_observed))
 
 
@@ -36,35 +36,34 @@ def check_buffered(model: Any, possible: bool, remedy: str) -> None:
     """
     if not possible:
         raise StateError(
-            "all points seen at hand, to be summed over other features",
-            f"{model.num_observed} seen and at most {model._sizes()['w']} held",
+            "all points seen to be buffered, so that the features can be replaced",
+            f"{model.num_observed} seen and at most {model._sizes()['w']} buffered",
             remedy,
         )
 
 
 @all_or_nothing
 def select(model: Any, features: Any) -> None:
-    """Sum over other features from now on, all points being buffered."""
+    """Replace the features of a state whose points are all buffered."""
     model._replace(state=model.state.chosen(features, model.num_observed))
 
 
 def fit_and_select(
     model: Any, fit: Callable[[int | None], FitReport], max_evals: int | None
 ) -> FitReport:
-    """Fit the hyperparameters, and select features that suit them while that is possible.
+    """Fit the hyperparameters, alternating with feature selection while that is possible.
 
-    A selection takes no evaluation: where none are left, features are still selected for the
-    hyperparameters reached (or fits of few evaluations would never select any), and the report has
-    the value under the features of before. Interrupted, it leaves the best hyperparameters seen
-    under the features in use at that point.
+    A selection needs no evaluation. Without evaluations left, features are still selected for the
+    final hyperparameters, and the report holds the value under the previous features. If
+    interrupted, the best hyperparameters found under the features in use are kept.
 
     Args:
         model: The surrogate.
-        fit: The fit of its hyperparameters.
-        max_evals: Most objective-and-gradient evaluations in all.
+        fit: Fits its hyperparameters.
+        max_evals: Maximum number of evaluations of objective and gradient in total.
     """
     report = fit(max_evals)
-    due = model.num_observed >= GROWTH * float(model.state.opening.chosen_at)
+    due = model.num_observed >= GROWTH * float(model.state.buffer.chosen_at)
     for _ in range(ROUNDS if due and model._can_select() else 0):
         if not model._features_outdated():
             break

@@ -1,7 +1,7 @@
-"""The base of surrogates on a grid: whether it fits the lengthscales, and moves to another one.
+"""The base of surrogates on a grid.
 
-While all points are buffered the sums can be taken over the nodes of another grid, exactly; a saved
-state brings its grid along.
+While all points are buffered, the sums over the nodes of another grid follow exactly, so the grid
+can be replaced. A saved state includes its grid.
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ from bo_stream.mathematics.posterior.process import PosteriorProcess
 __all__ = ["GriddedGP"]
 
 UPDATED_AT_ONCE = 500
-"""Points by which a posterior is updated at most; with more it is made anew."""
+"""Largest number of points by which a posterior is updated; for more it is rebuilt."""
 FEW_EVALS, AGAIN = 5, 1.1
-"""After a fit of more evaluations, or with this many times the data, `fit` checks the grid."""
+"""`fit` checks the grid if it used more evaluations than this, or after this growth of the data."""
 
 
 class GriddedGP(StreamingGP):
-    """A surrogate on a grid between its bounds, which may be refined; or on nodes given to it.
+    """A surrogate on a regular grid over its bounds, which can be refined, or on given nodes.
 
-    Its constructor calls `_set_up_grid` before the first data.
+    A subclass calls `_set_up_grid` in its constructor before the first data.
 
     Attributes:
         grid_size: Nodes per dimension, or ``"auto"``.
-        opening: Number of first points that are held.
+        opening: Number of initial points that are buffered.
     """
 
     opening: int
@@ -55,7 +55,7 @@ class GriddedGP(StreamingGP):
     def _set_up_grid(
         self, grid_size: int | Sequence[int] | Literal["auto"] | None, grid: Sequence[Tensor] | None
     ) -> None:
-        """The grid to begin with; `WISKI` explains the options."""
+        """Create the initial grid; see `WISKI` for the options."""
         self._nodes = None if grid is None else [g.tolist() for g in grid]
         if grid is not None:
             first = Grid.from_nodes(grid, self._dim)
@@ -72,64 +72,64 @@ class GriddedGP(StreamingGP):
     def refine(
         self, grid_size: int | Sequence[int] | None = None, bounds: Tensor | None = None
     ) -> Self:
-        """Move to another grid, exactly: the same as one built on it from all the data.
+        """Replace the grid; the result equals a surrogate built on the new grid from all data.
 
-        O(n 16^d + m^2). Hyperparameters and transforms stay as they are; `fit` next.
+        Costs O(n 16^d + m^2). Hyperparameters and transforms keep their values; call `fit` next.
 
         Args:
-            grid_size: Nodes per dimension; by default those that fit the lengthscales, a spacing at
-                most two thirds of each while there are no more than 4,096 in all.
-            bounds: Wider raw bounds, ``2 x d``, for points outside the present ones.
+            grid_size: Nodes per dimension. By default the spacing is at most two thirds of each
+                lengthscale, with at most 4,096 nodes in total.
+            bounds: Wider raw bounds, ``2 x d``, for points outside the current ones.
 
         Returns:
             The surrogate itself.
 
         Raises:
-            StateError: if more points were seen than are held, or nodes were given one by one.
-            BoundsError: on bounds that do not contain the present ones.
-            InputError: on a grid of too few nodes.
+            StateError: if more points were seen than are buffered, or explicit nodes were given.
+            BoundsError: if the new bounds do not contain the current ones.
+            InputError: if the grid has too few nodes.
         """
         if self._nodes is not None:
             raise StateError(
-                "a grid made of bounds",
-                "nodes given one by one",
-                "Build it anew with `bounds`, or with another `grid`.",
+                "a grid built from bounds",
+                "explicitly given nodes",
+                "Rebuild the surrogate with `bounds`, or with another `grid`.",
             )
-        remedy = "Build it anew with a larger `grid_size` or wider `bounds`, or a larger `opening`."
+        remedy = "Rebuild it with a larger `grid_size` or wider `bounds`, or a larger `opening`."
         check_buffered(self, all_buffered(self), remedy)
         self._move_grid(self._wider(bounds), grid_size)
         return self
 
     @all_or_nothing
     def _move_grid(self, bounds: Tensor, grid_size: int | Sequence[int] | None) -> None:
-        """Move to a grid between these bounds."""
+        """Replace the grid by one over these bounds."""
         self._set("bounds", bounds)
         select(self, self._covering(self._suited_sizes() if grid_size is None else grid_size))
 
     @property
     def grid_too_coarse(self) -> str | None:
-        """What is lost on a grid too coarse for the hyperparameters, as a sentence, or None.
+        """A sentence that says what is lost on too coarse a grid, or None if it is fine enough.
 
-        A grid is too coarse if a lengthscale is below 1.2 spacings; or if the evidence that the
-        kernel itself gives the last 300 points, where all points are held, is more than 3 nats
-        above that on the grid.
+        A grid is too coarse if a lengthscale is below 1.2 spacings. Where all points are buffered,
+        it is also too coarse if the exact evidence of the last 300 points exceeds that on the grid
+        by more than 3 nats.
         """
         state, n = cast(GridState, self.state), self.num_observed
-        points = state.opening.first(n if state.holds_all(n) else 0)
+        points = state.buffer.first(n if state.holds_all(n) else 0)
         with torch.no_grad():
             scale, mean = self._noise_scale(), self._prior_mean()
             return coarseness_message(self.covar_module, state.grid, points, scale, mean)
 
     def fit(self, max_evals: int | None = None) -> FitReport:
-        """Fit the hyperparameters, warm-started, and with ``grid_size="auto"`` the grid to them.
+        """Fit the hyperparameters, warm-started, and the grid too with ``grid_size="auto"``.
 
-        The grid moves even where no evaluations are left for a fit on the new one; the report then
-        has the value on the old one. Interrupted, it leaves the best hyperparameters seen on the
-        grid in use at that point.
+        Without evaluations left, the grid is still replaced, and the report holds the value on
+        the previous grid. If interrupted, the best hyperparameters found on the grid in use are
+        kept.
 
         Args:
-            max_evals: Most objective-and-gradient evaluations; None: until the gain falls below
-                0.01 nat.
+            max_evals: Maximum number of evaluations of objective and gradient; by default the
+                fit stops once the gain falls below 0.01 nat.
         """
         report = fit_and_select(self, super().fit, max_evals)
         due = report.evaluations > FEW_EVALS or self.num_observed >= AGAIN * self._looked_at
@@ -139,7 +139,7 @@ class GriddedGP(StreamingGP):
             if why is not None:
                 self._warned = True
                 may_refine = self._nodes is None and all_buffered(self)
-                remedy = "Call `refine`, or give" if may_refine else "Build it anew with"
+                remedy = "Call `refine`, or give" if may_refine else "Rebuild it with"
                 warnings.warn(
                     f"The grid is too coarse, and intervals may be too narrow. {why} {remedy} a "
                     "larger `grid_size`.",
@@ -149,19 +149,19 @@ class GriddedGP(StreamingGP):
         return report
 
     def _can_select(self) -> bool:
-        """Whether `fit` may move to another grid."""
+        """Whether `fit` may replace the grid."""
         return self.grid_size == "auto" and self._nodes is None and all_buffered(self)
 
     def _suited_features(self) -> Grid:
-        """The grid for the present lengthscales."""
+        """The grid for the current lengthscales."""
         return self._covering(self._suited_sizes())
 
     def _features_outdated(self) -> bool:
-        """Whether another grid would suit the present lengthscales better."""
+        """Whether another grid would suit the current lengthscales better."""
         return misfit(self.covar_module, self.grid, self._like, self.num_outputs)
 
     def _covering(self, grid_size: int | Sequence[int] | None) -> Grid:
-        """The grid of these sizes between the bounds."""
+        """The grid of these sizes over the bounds."""
         return Grid.covering(self._box(), grid_size)
 
     def _suited_sizes(self) -> list[int]:
@@ -176,7 +176,7 @@ class GriddedGP(StreamingGP):
         return torch.stack([image.amin(0), image.amax(0)])
 
     def _wider(self, bounds: Tensor | None) -> Tensor:
-        """Bounds checked to contain the present ones; by default the same."""
+        """Bounds checked to contain the current ones, which are the default."""
         mine = cast(Tensor, self.bounds)
         if bounds is None:
             return mine
@@ -185,7 +185,7 @@ class GriddedGP(StreamingGP):
             raise BoundsError(
                 f"bounds that contain {mine.tolist()}",
                 f"{wider.tolist()}",
-                "Widen them; points seen lie anywhere in the present ones.",
+                "Widen them: earlier points may lie anywhere in the current bounds.",
             )
         return wider
 
@@ -198,11 +198,11 @@ class GriddedGP(StreamingGP):
         return {**super()._layout(), "box": box, "grid_size": self.grid_size}
 
     def get_extra_state(self) -> dict[str, Any]:
-        """Class, version, layout, and how many nodes there are now."""
+        """Class, version, layout, and the current number of nodes."""
         return {**super().get_extra_state(), "nodes": list(self.grid.sizes)}
 
     def _adopt(self, header: Mapping[str, Any]) -> None:
-        """The grid that a saved state has been moved to."""
+        """Take over the grid of a saved state."""
         super()._adopt(header)
         sizes = header.get("nodes")
         mine = self.grid
@@ -236,5 +236,5 @@ class GriddedGP(StreamingGP):
 
 
 def _are_sizes(sizes: Any, dim: int) -> bool:
-    """Whether a saved state says of how many nodes a dimension it is."""
+    """Whether a saved state has valid numbers of nodes per dimension."""
     return isinstance(sizes, list) and len(sizes) == dim and all(type(g) is int for g in sizes)

@@ -1,9 +1,9 @@
-"""Hyperparameters as a key: kernel classes, settings and parameter values.
+"""Hyperparameters as a cache key: kernel classes, settings and parameter values.
 
-What is computed from hyperparameters is valid until one of them changes. Raw parameter values do
-not suffice to tell: a new constraint transforms them differently, a kernel may be replaced by
-another one with equal raw values, and settings such as Matern's ``nu`` are no parameters. Tensor
-identities and versions do not tell either, because gpytorch's setters write through ``.data``.
+Results computed from hyperparameters are valid until one of them changes. Raw parameter values
+alone do not show this: a new constraint transforms them differently, a kernel may be replaced by
+another with equal raw values, and settings such as Matern's ``nu`` are not parameters. Tensor
+identities and versions do not either, because gpytorch's setters write through ``.data``.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ _NAMES: WeakKeyDictionary[nn.Module, tuple[tuple[str, ...], tuple[str, ...]]] = 
 
 
 class HyperparameterKey:
-    """The hyperparameters in some modules, as they are when the key is made.
+    """The hyperparameters of some modules at the time the key is created.
 
-    Keys are compared at every posterior, inside the loops of acquisition optimisers: `==` compares
-    the modules themselves, their settings and raw values. Keys that differ there may still stand
-    for equal hyperparameters (`equivalent`): those of a copied kernel, for example.
+    Keys are compared at every posterior, inside the loops of acquisition optimisers. `==` is fast:
+    it compares the modules by identity, their settings and raw values. Keys that differ in these
+    may still represent equal hyperparameters (`equivalent`), as for a copied kernel.
     """
 
     __slots__ = ("modules", "raw", "values")
@@ -42,12 +42,12 @@ class HyperparameterKey:
         self.values: tuple[Any, ...] | None = None
 
     def settled(self) -> HyperparameterKey:
-        """The key itself, with the transformed values worked out, as `equivalent` needs them."""
+        """The key itself, after computing the transformed values that `equivalent` compares."""
         self.values = _values(self.modules)
         return self
 
     def equivalent(self, now: HyperparameterKey) -> bool:
-        """Whether a key made now stands for the same kernel and transformed values."""
+        """Whether a new key represents the same kernel and transformed values."""
         return self.values is not None and self.values == _values(now.modules)
 
     def __eq__(self, other: object) -> bool:
@@ -60,14 +60,14 @@ class HyperparameterKey:
 
 
 def fingerprint(module: Module) -> str:
-    """Classes, settings and parameter shapes of a kernel, which a saved state depends on."""
+    """Classes, settings and parameter shapes of a kernel, which a saved state must match."""
     parts = [f"{type(part).__name__}{settings_of(part)}" for part in _parts((module,))]
     shapes = [f"{name}{tuple(p.shape)}" for name, p in module.named_parameters()]
     return ";".join([*parts, *shapes])
 
 
 def numbers_of(*modules: Module) -> Tensor:
-    """Hyperparameters as numbers that a state can hold: ``p``, float64."""
+    """Hyperparameters as a vector ``p`` that a state can hold, float64."""
     kernels, values, buffers = _values(modules)
     settings = repr([(kind.__qualname__, plain) for kind, plain in kernels])
     digest = int.from_bytes(hashlib.sha256(settings.encode()).digest()[:6], "big")
@@ -86,7 +86,7 @@ def settings_of(module: nn.Module) -> tuple[tuple[str, Any], ...]:
 
 
 def _parts(modules: Iterable[nn.Module]) -> list[nn.Module]:
-    """The modules, those inside them, and their constraints, in a fixed order; without priors."""
+    """The modules, their submodules and constraints in a fixed order, without priors."""
     found: list[nn.Module] = []
     waiting = list(modules)
     while waiting:
@@ -111,7 +111,7 @@ def _raw(modules: Iterable[nn.Module]) -> tuple[Any, ...]:
 
 
 def _names(module: nn.Module) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Names of a module's settings, if it is a kernel, and of its own tensors; looked up once."""
+    """Names of a kernel's settings and of a module's own tensors; cached."""
     own = (*module.named_parameters(recurse=False), *module.named_buffers(recurse=False))
     tensors = {name: None for name, _ in own}
     settings: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""The best points seen, for acquisition functions that want a baseline."""
+"""The best points seen, for acquisition functions that use a baseline."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ class Incumbents:
 
     @classmethod
     def none(cls, limit: int, dim: int, outputs: int, like: Tensor) -> Incumbents:
-        """Before any point; on the device of a tensor.
+        """An empty set on the device of ``like``.
 
         Raises:
             InputError: for several outputs or a limit below one.
         """
         if outputs != 1 or limit < 1:
             raise InputError(
-                "one output and k >= 1", f"{outputs} outputs, k = {limit}", "Keep points yourself."
+                "one output and k >= 1", f"{outputs} outputs, k = {limit}", "Track points yourself."
             )
         return cls(limit, like.new_zeros(0, dim), like.new_zeros(0))
 
     def given(self, X: Tensor, Y: Tensor) -> Incumbents:
-        """With points ``n x d`` of outcomes ``n`` considered too; of equal ones the earlier."""
+        """The set updated with points ``n x d`` and outcomes ``n``; ties keep the earlier."""
         points, values = torch.cat([self.X, X.double()]), torch.cat([self.Y, Y.double()])
         best = values.argsort(descending=True, stable=True)[: self.limit]
         return replace(self, X=points[best], Y=values[best])
 
     def merged(self, other: Incumbents | None) -> Incumbents:
-        """With another stream's best points considered too."""
+        """The set updated with another stream's best points."""
         if other is None:
             return self
         return self.given(*(t.to(self.X.device) for t in (other.X, other.Y)))

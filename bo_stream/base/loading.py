@@ -1,4 +1,4 @@
-"""`state_dict` of a surrogate: what it must agree with, and loading it."""
+"""Loading a surrogate's `state_dict`, and the checks before."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ __all__ = ["STATE_VERSION", "adopt", "header", "layout", "load", "load_stream", 
 STATE_VERSION = 5
 STREAM = "stream."
 OF_DATA = (STREAM, "bounds", "input_transform.", "outcome_transform.")
-"""How entries of a `state_dict` begin that come from data, not from fits."""
+"""Prefix of the entries of a `state_dict` that come from data, not from fits."""
 WITHOUT_DATA = ("class", "version", "dim", "outputs", "noise", "kernel")
-"""What a saved state must agree with if only its hyperparameters are loaded."""
+"""Layout entries that must match if only hyperparameters are loaded."""
 
 
 def layout(model: Any) -> dict[str, Any]:
-    """What the states of streams must agree with to be loaded, or merged."""
+    """The properties that two streams must share to be loaded or merged."""
     names = ("input_transform", "outcome_transform")
     return {
         "dim": model._dim,
@@ -36,7 +36,7 @@ def layout(model: Any) -> dict[str, Any]:
 
 
 def header(model: Any) -> dict[str, Any]:
-    """What is saved beside the tensors of a state."""
+    """The metadata saved with the tensors of a state."""
     best = model.stream.contents.incumbents
     kept = 0 if best is None else best.limit
     head = {"class": type(model).__name__, "version": STATE_VERSION, "incumbents": kept}
@@ -44,11 +44,11 @@ def header(model: Any) -> dict[str, Any]:
 
 
 def adopt(model: Any, header: Mapping[str, Any]) -> None:
-    """Take on tracked incumbents, and a standardisation unless the constructor was told otherwise.
+    """Take over the saved incumbents and standardisation, unless the constructor specified them.
 
     Args:
         model: The surrogate.
-        header: Of the saved state.
+        header: The metadata of the saved state.
     """
     kept, best = header.get("incumbents", 0), model.stream.contents.incumbents
     if kept != (0 if best is None else best.limit):
@@ -72,11 +72,11 @@ def _put_outcome_transform(model: Any, transform: nn.Module | None) -> None:
 
 
 def load(model: Any, state: Mapping[str, Any], strict: bool, assign: bool) -> Any:
-    """Load a `state_dict`, within a change; `StreamingGP.load_state_dict` explains it."""
+    """Load a `state_dict` within a change; see `StreamingGP.load_state_dict`."""
     if not model._loads_data:
         own = {k: v for k, v in model.state_dict().items() if k.startswith(OF_DATA)}
         state = {**{k: v for k, v in state.items() if not k.startswith(OF_DATA)}, **own}
-    if assign:  # the tensors that are loaded stay the caller's
+    if assign:  # the caller keeps the tensors that are loaded
         state = {k: v.clone() if isinstance(v, Tensor) else v for k, v in state.items()}
     buffers = (b for name, b in model.named_buffers() if not name.startswith(STREAM))
     written: Iterator[Tensor] = (t.detach() for t in (*model.parameters(), *buffers))
@@ -87,12 +87,12 @@ def load(model: Any, state: Mapping[str, Any], strict: bool, assign: bool) -> An
 
 
 def load_stream(model: Any, state: Mapping[str, Any], prefix: str) -> None:
-    """Replace a surrogate's stream by a saved one, checked.
+    """Replace a surrogate's stream by a saved one after checking it.
 
     Args:
         model: The surrogate.
-        state: A `state_dict`, perhaps of something that the surrogate is part of.
-        prefix: How the surrogate's entries begin.
+        state: A `state_dict`, possibly of a module that contains the surrogate.
+        prefix: Prefix of the surrogate's entries.
     """
     check_header(model, state.get(f"{prefix}_extra_state"))
     start = len(prefix + STREAM)
@@ -102,7 +102,7 @@ def load_stream(model: Any, state: Mapping[str, Any], prefix: str) -> None:
 
 
 def without_casts(model: Any, fn: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
-    """What ``.to`` does to tensors, but for state, bounds and transforms, which only move."""
+    """``fn`` of ``.to``, without casts for state, bounds and transforms, which only move."""
     device = fn(model._interface).device
     kept = [*model.stream.buffers(), model.bounds]
     for name in ("input_transform", "outcome_transform"):
@@ -113,14 +113,14 @@ def without_casts(model: Any, fn: Callable[[Tensor], Tensor]) -> Callable[[Tenso
 
 
 def check_header(model: Any, header: Any) -> None:
-    """Have a surrogate take on what a saved state brings along, and refuse one that does not fit.
+    """Adapt a surrogate to a saved state's metadata, or refuse it.
 
     Args:
         model: The surrogate.
-        header: The saved one's `get_extra_state`.
+        header: The saved surrogate's `get_extra_state`.
 
     Raises:
-        StateError: accordingly.
+        StateError: if the state is of another version or layout.
     """
     header = header if isinstance(header, Mapping) else {}
     if header.get("version") != STATE_VERSION:
@@ -143,10 +143,10 @@ def check_header(model: Any, header: Any) -> None:
 
 
 def check_keys(model: Any, state: Mapping[str, Any], strict: bool) -> None:
-    """Refuse a `state_dict` of missing, unexpected, misshapen or NaN entries.
+    """Refuse a `state_dict` with missing, unexpected, misshapen or NaN entries.
 
     Raises:
-        StateError: naming them.
+        StateError: naming the entries.
     """
     own = model.state_dict()
     missing, unexpected = set(own) - set(state), set(state) - set(own)
@@ -161,7 +161,7 @@ def check_keys(model: Any, state: Mapping[str, Any], strict: bool) -> None:
         if not isinstance(mine, Tensor):
             continue
         fits = isinstance(saved, Tensor) and (
-            mine.shape == saved.shape or name.startswith(STREAM)  # which may have any size
+            mine.shape == saved.shape or name.startswith(STREAM)  # streams may have any size
         )
         if not fits:
             shape = tuple(saved.shape) if isinstance(saved, Tensor) else type(saved).__name__

@@ -1,6 +1,6 @@
-"""The one noise model: learned, known, or known up to a learned scale.
+"""The noise model: learned, known, or known up to a learned scale.
 
-A state holds noise variances before any learned scale (``R``); what multiplies them is the scale:
+A state holds noise variances before any learned scale (``R``). They are multiplied by the scale:
 the learned noise or factor, or one.
 """
 
@@ -29,10 +29,10 @@ __all__ = [
 
 
 def noise_mode_of(Yvar: Tensor | None, likelihood: Likelihood | None) -> str:
-    """``learned``, ``known``, or ``scaled``: known up to a learned scale.
+    """The noise mode: ``learned``, ``known``, or ``scaled`` (known up to a learned scale).
 
     Raises:
-        UnsupportedError: on a likelihood that no surrogate can have.
+        UnsupportedError: for a likelihood that no surrogate supports.
     """
     if getattr(likelihood, "second_noise_covar", None) is not None:
         raise UnsupportedError(
@@ -50,14 +50,14 @@ def noise_mode_of(Yvar: Tensor | None, likelihood: Likelihood | None) -> str:
 
 
 def likelihood_for(mode: str, likelihood: Likelihood | None, batch_shape: Size) -> Likelihood:
-    """The likelihood of a surrogate: the one given, BoTorch's default, or one of known noise."""
+    """The likelihood of a surrogate: the given one, BoTorch's default, or one of known noise."""
     if mode == "known":
         return FixedNoiseGaussianLikelihood(noise=torch.ones(*batch_shape, 1))
     return likelihood or get_gaussian_likelihood_with_lognormal_prior(batch_shape=batch_shape)
 
 
 def noise_scale(mode: str, likelihood: Likelihood, like: Tensor) -> Tensor:
-    """What multiplies the noise held in a state, like ``like`` (``o``), differentiable."""
+    """The learned noise scale, like ``like`` (``o``), differentiable; ones for known noise."""
     if mode == "known":
         return torch.ones_like(like)
     noise = cast(Tensor, likelihood.noise).double()
@@ -65,7 +65,7 @@ def noise_scale(mode: str, likelihood: Likelihood, like: Tensor) -> Tensor:
 
 
 def noise_of_an_observation(model: Any) -> Tensor | None:
-    """Noise variance of a typical observation (``o``), transformed; None where none was seen."""
+    """The typical noise variance (``o``), transformed; None if no noise was seen."""
     scale = model._noise_scale().detach().clone()  # no view of the parameter
     if model.noise_mode == "learned":
         return scale
@@ -74,7 +74,7 @@ def noise_of_an_observation(model: Any) -> Tensor | None:
 
 
 def show_typical_noise(model: Any) -> None:
-    """Have a likelihood of known noise, which BoTorch looks at, show the mean of what was seen."""
+    """Set a known-noise likelihood, which BoTorch reads, to the mean of the noise seen."""
     if model.noise_mode != "known" or not model.num_observed:
         return
     likelihood = cast(FixedNoiseGaussianLikelihood, model.likelihood)
@@ -86,13 +86,13 @@ def show_typical_noise(model: Any) -> None:
 def noise_to_add(
     wanted: bool | Tensor, X: Tensor, outputs: int, typical: Callable[[], Tensor]
 ) -> Tensor | None:
-    """The noise that a posterior at X is to have, ``... x o x (q | 1)``, or None.
+    """The noise to add to a posterior at X, ``... x o x (q | 1)``, or None.
 
     Args:
         wanted: BoTorch's ``observation_noise``.
         X: ``... x q x d``.
         outputs: ``o``.
-        typical: Gives the noise of a typical observation, ``o``.
+        typical: Returns the typical noise, ``o``.
     """
     if isinstance(wanted, Tensor):
         shape, q = wanted.shape, X.shape[-2]

@@ -1,4 +1,4 @@
-"""What every family's constructor takes, said once."""
+"""Options shared by the constructors of all families."""
 
 from __future__ import annotations
 
@@ -33,23 +33,23 @@ __all__ = [
 class CommonOptions(TypedDict, total=False):
     """Options of every family's constructor, given by keyword.
 
-    (A family's signature shows them as positional too, because Ax looks for the names of a model's
-    options among its positional ones.)
+    A family's signature lists them as positional too, because Ax reads the names of a model's
+    options from its positional arguments.
 
     Attributes:
         bounds: ``2 x d`` raw bounds, as given to `optimize_acqf`; points outside are refused.
-            ``"unit"``: those that ``input_transform`` maps to the unit cube.
+            ``"unit"`` means the bounds that ``input_transform`` maps to the unit cube.
         covar_module: A gpytorch kernel (``batch_shape`` ``[m]`` for hyperparameters per output).
         mean_module: `ConstantMean` or `ZeroMean`.
         likelihood: A `GaussianLikelihood`.
-        input_transform: Frozen: used as it is in evaluation mode, learned once from ``train_X``
-            in training mode. The transform handed over is copied. Left out, inputs are normalised
-            to ``bounds`` where these are given; None means none.
-        outcome_transform: Likewise, from ``train_Y``. Left out, outcomes are standardised by the
-            constructor's data if it has at least two rows, and else taken as they are, with a
-            warning; None means none.
-        loads_data: Whether `load_state_dict` takes over the data that a saved surrogate has seen.
-            False: hyperparameters only, as BoTorch's own models do.
+        input_transform: A transform in evaluation mode is used unchanged; one in training mode is
+            learned once from ``train_X``. It is copied. By default inputs are normalised to
+            ``bounds``, if given; None disables the transform.
+        outcome_transform: Likewise, learned from ``train_Y``. By default outcomes are standardised
+            by the constructor's data; with fewer than two rows they are left unchanged, with a
+            warning. None disables the transform.
+        loads_data: Whether `load_state_dict` loads the data of a saved surrogate. False loads
+            hyperparameters only, as BoTorch's models do.
     """
 
     bounds: Tensor | Literal["unit"] | None
@@ -70,10 +70,10 @@ _DEFAULTS: dict[str, Any] = {
 
 
 def with_defaults(options: CommonOptions, family: type) -> dict[str, Any]:
-    """All common options, those left out at their defaults.
+    """The common options, with defaults for those left out.
 
     Raises:
-        OptionError: on a name that is no option.
+        OptionError: for an unknown option.
     """
     unknown = sorted(set(options) - set(_DEFAULTS))
     if unknown:
@@ -87,7 +87,7 @@ def with_defaults(options: CommonOptions, family: type) -> dict[str, Any]:
 
 
 def publish_signature(family: type) -> None:
-    """Spell out the signature of a constructor ``(self, train_X, ..., *, own, **common)``.
+    """Write out the signature of a constructor ``(self, train_X, ..., *, own, **common)``.
 
     Data first, then the common options, then the family's own.
     """
@@ -109,7 +109,7 @@ def publish_signature(family: type) -> None:
 
 
 def own_options(family: type) -> list[str]:
-    """Names of what a family's constructor takes besides data and the common options."""
+    """Names of a family's own options, without data and common options."""
     data = ("self", "train_X", "train_Y", "train_Yvar")
     return [n for n in inspect.signature(family).parameters if n not in (*data, *_DEFAULTS)]
 
@@ -120,9 +120,9 @@ def default_kernel(
     """`ScaleKernel` over an ARD RBF with BoTorch's dimension-scaled priors, per output.
 
     Args:
-        dim: Number of inputs that it looks at.
-        batch_shape: Of the outputs.
-        active_dims: Which they are; None: all.
+        dim: Number of inputs.
+        batch_shape: Batch shape for several outputs.
+        active_dims: Indices of the inputs to use; None: all.
     """
     base = get_covar_module_with_dim_scaled_prior(
         ard_num_dims=dim, batch_shape=batch_shape, active_dims=active_dims
@@ -131,21 +131,21 @@ def default_kernel(
 
 
 def whole_number(name: str, value: int, least: int) -> int:
-    """An option that is a number of things, checked.
+    """Check an integer option.
 
     Raises:
-        InputError: unless it is an integer of ``least`` or more.
+        InputError: unless ``value`` is an integer of at least ``least``.
     """
     if type(value) is not int or value < least:
-        raise InputError(f"{name}, an integer of {least} or more", repr(value), "Correct it.")
+        raise InputError(f"{name}, an integer of at least {least}", repr(value), "Correct it.")
     return value
 
 
 def mean_for(mean: Mean | None, batch_shape: Size) -> Mean:
-    """The mean module given, if a stream can have it, or a constant one.
+    """The given mean module if it is supported; a constant mean for None.
 
     Raises:
-        UnsupportedError: on any but a `ConstantMean` or a `ZeroMean`.
+        UnsupportedError: for anything but a `ConstantMean` or a `ZeroMean`.
     """
     mean = mean or ConstantMean(batch_shape=batch_shape)
     if type(mean) not in (ConstantMean, ZeroMean):
@@ -158,15 +158,13 @@ def mean_for(mean: Mean | None, batch_shape: Size) -> Mean:
 
 
 def prior_mean(mean: Mean, like: Tensor) -> Tensor:
-    """The constant that a mean module stands for, as a tensor like another one (``o``),
-    differentiable.
-    """
+    """The constants of a mean module (``o``), like the tensor ``like``, differentiable."""
     if isinstance(mean, ZeroMean):
         return torch.zeros_like(like)
     return cast(ConstantMean, mean).constant.double().reshape(-1).expand(like.shape)
 
 
 def set_prior_mean(mean: Mean, constants: Tensor) -> None:
-    """Write constants (``o``) to a mean module."""
+    """Set the constants (``o``) of a mean module."""
     module = cast(ConstantMean, mean)
     module.constant = constants.reshape(module.constant.shape).to(module.constant)

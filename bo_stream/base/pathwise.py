@@ -1,9 +1,9 @@
-"""Sample functions of every surrogate for BoTorch's pathwise tools.
+"""Sample functions of every surrogate, for BoTorch's pathwise tools.
 
-Registered with BoTorch's `DrawMatheronPaths`, so that `get_matheron_path_model`,
-`PathwiseThompsonSampling`, `optimize_posterior_samples` and the optima of entropy searches work on
-any surrogate, conditioned posterior, or `ModelListGP` of them. The draws are the family's own:
-exact on a grid, by Matheron's rule elsewhere [Wilson2020].
+They are registered with BoTorch's `DrawMatheronPaths`. `get_matheron_path_model`,
+`PathwiseThompsonSampling`, `optimize_posterior_samples` and the optima of entropy searches
+therefore work with any surrogate, conditioned posterior, or `ModelListGP` of them. On a grid the
+draws are exact; elsewhere they follow Matheron's rule [Wilson2020].
 
 References:
     [Wilson2020] J. T. Wilson, V. Borovitskiy, A. Terenin, P. Mostowsky, M. P. Deisenroth.
@@ -29,7 +29,7 @@ __all__ = ["ModelPath"]
 
 
 class ModelPath(SamplePath):
-    """Sample functions of a surrogate's posterior, in raw units; a snapshot of that moment.
+    """Sample functions of a surrogate's posterior at the time of construction, in raw units.
 
     Called at raw points ``batch x q x d`` it returns ``batch' x q`` for one output, where
     ``batch'`` is ``batch`` broadcast with ``sample_shape x batch_shape``; for ``m`` outputs, points
@@ -64,7 +64,7 @@ class ModelPath(SamplePath):
         return (values if self._untransform is None else self._untransform(values)).to(X.dtype)
 
     def set_ensemble_as_batch(self, ensemble_as_batch: bool) -> None:
-        """Nothing to set: no surrogate here is an ensemble."""
+        """Do nothing: no surrogate here is an ensemble."""
 
 
 @DrawMatheronPaths.register(BoTorchModel)  # type: ignore[untyped-decorator]

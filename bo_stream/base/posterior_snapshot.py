@@ -1,4 +1,4 @@
-"""What a posterior is made of, and how a surrogate keeps it up to date as data arrive."""
+"""Snapshots of a posterior, and a cache that updates them as data arrive."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ __all__ = ["PosteriorCache", "PosteriorSnapshot"]
 
 @dataclass(frozen=True)
 class PosteriorSnapshot:
-    """What posteriors are made of, whatever the surrogate observes or learns afterwards.
+    """The ingredients of a posterior, independent of later changes of the surrogate.
 
     Attributes:
         process: The posterior process, in transformed space.
-        noise: Noise variance of a typical observation (``o``), transformed; None where noise is
-            known and none was seen.
+        noise: Typical noise variance (``o``), transformed; None if the noise is known and none
+            was seen.
         outcome_transform: The frozen outcome transform, or None.
     """
 
@@ -33,10 +33,10 @@ class PosteriorSnapshot:
     outcome_transform: OutcomeTransform | None
 
     def typical_noise(self) -> Tensor:
-        """The noise variance of a typical observation (``o``).
+        """The typical noise variance (``o``).
 
         Raises:
-            NoiseError: where none was seen.
+            NoiseError: if no noise was seen.
         """
         if self.noise is None:
             raise NoiseError(
@@ -49,7 +49,7 @@ class PosteriorSnapshot:
 
 @dataclass(frozen=True)
 class Absorbed:
-    """Transformed data absorbed since a version of the state, up to another one."""
+    """Transformed data absorbed between two versions of the state."""
 
     since: Version
     until: Version
@@ -58,10 +58,10 @@ class Absorbed:
 
 
 class PosteriorCache(Derived[PosteriorSnapshot]):
-    """The last snapshot of a surrogate, and the few data absorbed since.
+    """The last snapshot of a surrogate, and the data absorbed since.
 
-    Under unchanged hyperparameters a new snapshot is made from the last one and these data, where
-    the family can do that.
+    Under unchanged hyperparameters, a family that supports it updates the last snapshot with
+    these data instead of building a new one.
     """
 
     _absorbed: Absorbed | None = None
@@ -69,7 +69,7 @@ class PosteriorCache(Derived[PosteriorSnapshot]):
     def absorbed(
         self, since: Version, until: Version, X: Tensor, Y: Tensor, R: Tensor, most: int
     ) -> None:
-        """Keep data that took the state from one version to another, ``most`` points at most."""
+        """Record data absorbed between two versions, at most ``most`` points."""
         batches: tuple[tuple[Tensor, Tensor, Tensor], ...] = ((X.clone(), Y.clone(), R.clone()),)
         points = X.shape[0]
         if self._absorbed is not None and self._absorbed.until is since:
@@ -78,7 +78,7 @@ class PosteriorCache(Derived[PosteriorSnapshot]):
         self._absorbed = Absorbed(since, until, batches, points) if points <= most else None
 
     def renewed(self, key: Key, model: Any) -> PosteriorSnapshot:
-        """The snapshot of a surrogate for its present key, made from the last one if possible."""
+        """The current snapshot of a surrogate, updated from the last one if possible."""
         key.hyperparameters.settled()
         before, process = self.entry, None
         if before is not None and not before[0].hyperparameters.equivalent(key.hyperparameters):
@@ -97,7 +97,7 @@ class PosteriorCache(Derived[PosteriorSnapshot]):
     def _updated(
         self, since: Version, process: PosteriorProcess, until: Version, model: Any
     ) -> PosteriorProcess | None:
-        """The process brought from one version of the state to another, or None."""
+        """Update the process from one version of the state to another, or return None."""
         if since is until:
             return process
         data = self._absorbed

@@ -1,4 +1,4 @@
-"""How well a surrogate predicted data that it has not absorbed yet."""
+"""Scores of a surrogate's predictions of new data."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ __all__ = ["PredictiveScore", "predictive_score"]
 
 
 class PredictiveScore(NamedTuple):
-    """The score of a prediction of new data, all 0-dim.
+    """The score of a prediction; all 0-dim.
 
     Attributes:
-        log_density: Of the data, in raw units, nats.
-        shortfall: By how much it falls short of its expectation under the prediction, nats.
-        variance: Of the shortfall, if the prediction is right.
+        log_density: Log density of the data in raw units, nats.
+        shortfall: Expected minus actual log density under the prediction, nats.
+        variance: Variance of the shortfall if the prediction is right.
     """
 
     log_density: Tensor
@@ -29,7 +29,7 @@ class PredictiveScore(NamedTuple):
 
 @torch.no_grad()
 def predictive_score(model: Any, X: Tensor, Y: Tensor, Yvar: Tensor | None) -> PredictiveScore:
-    """The score of a surrogate's prediction of raw, checked data ``n x d``, ``n x m``."""
+    """Score a surrogate's prediction of raw, checked data ``n x d``, ``n x m``."""
     if not X.shape[0]:
         zero = X.new_zeros((), dtype=torch.float64)
         return PredictiveScore(zero, zero, zero)

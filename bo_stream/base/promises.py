@@ -1,4 +1,4 @@
-"""What a family promises."""
+"""The guarantees of a family."""
 
 from __future__ import annotations
 
@@ -12,15 +12,17 @@ __all__ = ["Promises", "check_outputs"]
 
 @dataclass(frozen=True, kw_only=True)
 class Promises:
-    """What a family promises, declared on the class and tested by the streaming contract.
+    """Guarantees declared on a family's class and tested by the streaming contract.
 
     Attributes:
-        order_invariant: One batch equals many, in any order, and a fantasy equals an `observe`.
+        order_invariant: Batch sizes and order of the data do not matter, and fantasizing equals
+            `observe`.
         bytes_constant: `state_bytes` does not grow with the number of observations.
-        updates_without_drift: One-point updates after which the posterior equals a rebuild's.
-        multi_output: Takes more than one (independent) output.
+        updates_without_drift: Number of one-point updates after which the posterior still equals
+            that of a rebuild.
+        multi_output: Several (independent) outputs are supported.
         additive: The state is a sum over observations
-            (`bo_stream.mathematics.sufficient_statistics`): streams can be merged, and
+            (`bo_stream.mathematics.sufficient_statistics`), so streams can be merged and
             observations forgotten.
     """
 
@@ -32,10 +34,10 @@ class Promises:
 
 
 def check_outputs(family: Any, outputs: int) -> None:
-    """Refuse several outputs for a family of one.
+    """Refuse several outputs for a single-output family.
 
     Raises:
-        UnsupportedError: accordingly.
+        UnsupportedError: if the family supports one output only.
     """
     if outputs > 1 and not family.promises.multi_output:
         raise UnsupportedError(

@@ -1,10 +1,10 @@
-"""Modules and options as plain containers of tensors, and back, without any code in between.
+"""Conversion of modules and options to plain containers of tensors and back, without code.
 
-An object is described by the public name of its class and the arguments of its constructor, which
-gpytorch, BoTorch and frozen dataclasses keep as public attributes of the same names, with few
-exceptions. Only classes of the packages below are ever described or called. Functions (transforms
-of constraints and priors) are recognised by what they compute; and so it is checked that a rebuilt
-module is the same (`difference`).
+An object is described by the public name of its class and the arguments of its constructor.
+gpytorch, BoTorch and frozen dataclasses keep these as public attributes of the same names, with few
+exceptions. Only classes of the packages below are described or called. Functions (transforms of
+constraints and priors) are recognised by the values they compute, and `difference` checks in the
+same way that a rebuilt module is equal.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ PACKAGES: dict[str, type] = {
     "bo_stream.actions": object,
     "bo_stream.base.fitting.schedule": object,
 }
-"""Where classes may come from, and what they must be; those of this package are dataclasses."""
+"""Allowed packages with the required base of their classes; this package's are dataclasses."""
 
 ELSEWHERE = {
     "a": "low",
@@ -53,21 +53,21 @@ ELSEWHERE = {
     "constant_prior": "mean_prior",
     "learn_bounds": "learn_coefficients",
 }
-"""Attributes that hold arguments of other names."""
+"""Attributes whose arguments have another name."""
 
 LEFT_OUT = {"bounds", "initial_value", "precision_matrix", "scale_tril", "validate_args"}
-"""Arguments that others and the values of parameters and buffers imply; constraints, too, are
-described apart."""
+"""Arguments that follow from others and from the values of parameters and buffers; constraints are
+described separately."""
 
 FUNCTIONS = {"exp": torch.exp, "log": torch.log}
 TRANSFORMS: dict[type, tuple[dict[str, Any], ...]] = {
     Interval: ({"transform": torch.exp, "inv_transform": torch.log}, {"transform": None}),
     Prior: ({"transform": torch.log}, {"transform": torch.exp}),
 }
-"""What may be given to a constraint or prior as its transform, instead of the default."""
+"""Transforms that a constraint or prior may have besides its default."""
 
 SHIFT = 0.37
-"""Added to raw parameters, where modules are compared at others."""
+"""Offsets added to raw parameters, at which modules are compared as well."""
 
 REMEDY = (
     "Keep the code that builds the surrogate, save its `state_dict()`, and load that into a "
@@ -76,10 +76,10 @@ REMEDY = (
 
 
 class Writer:
-    """Describes objects; an object met twice is described once, and shared when it is rebuilt.
+    """Describes objects; an object that occurs twice is described once and stays shared.
 
     Args:
-        implied: Arguments known from elsewhere, by name.
+        implied: Arguments by name that are known from elsewhere and left out.
     """
 
     def __init__(self, **implied: Any) -> None:
@@ -87,10 +87,10 @@ class Writer:
         self._seen: dict[int, tuple[int, Any]] = {}
 
     def describe(self, value: Any) -> Any:
-        """An object as plain containers and tensors.
+        """Describe an object as plain containers and tensors.
 
         Raises:
-            UnsupportedError: naming what is neither plain nor of an allowed class.
+            UnsupportedError: naming an object that is neither plain nor of an allowed class.
         """
         if value is None or type(value) in (bool, int, float, str):
             return value
@@ -110,7 +110,7 @@ class Writer:
         return self._object(value)
 
     def module(self, module: nn.Module) -> dict[str, Any]:
-        """A module, with the constraints of its parameters."""
+        """Describe a module with the constraints of its parameters."""
         described = {"made": self.describe(module), "constraints": {}}
         if isinstance(module, gpytorch.Module):
             for name, _, constraint in module.named_parameters_and_constraints():
@@ -128,21 +128,21 @@ class Writer:
             "named": {k: self.describe(v) for k, v in named.items()},
         }
         number = described["number"] = len(self._seen)
-        self._seen[id(value)] = number, value  # held, so that its id stays its own
+        self._seen[id(value)] = number, value  # keeps the object alive, so its id stays unique
         return described
 
 
 class Reader:
-    """Rebuilds what a `Writer` has described."""
+    """Rebuilds objects described by a `Writer`."""
 
     def __init__(self) -> None:
         self._made: dict[int, Any] = {}
 
     def rebuild(self, described: Any) -> Any:
-        """The object.
+        """Rebuild an object.
 
         Raises:
-            StateError: on a class that is not allowed. What constructors raise passes.
+            StateError: for a class that is not allowed; errors of constructors are passed on.
         """
         if isinstance(described, list | tuple):
             return type(described)(self.rebuild(v) for v in described)
@@ -161,7 +161,7 @@ class Reader:
         return made
 
     def module(self, described: dict[str, Any]) -> nn.Module:
-        """The module, with its constraints; values are those of a new one."""
+        """Rebuild a module with its constraints; its values are the initial ones."""
         module = cast(nn.Module, self.rebuild(described["made"]))
         for name, constraint in described["constraints"].items():
             owner, _, parameter = name.rpartition(".")
@@ -171,7 +171,7 @@ class Reader:
 
 
 def _arguments(value: Any, implied: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
-    """What the constructor of an object would take: positional arguments, and named ones."""
+    """The positional and named arguments that would rebuild an object."""
     if is_dataclass(value):
         return [], {f.name: getattr(value, f.name) for f in fields(value) if f.init}
     if isinstance(value, nn.ModuleDict):
@@ -189,7 +189,7 @@ def _arguments(value: Any, implied: dict[str, Any]) -> tuple[list[Any], dict[str
         if p.kind is p.VAR_POSITIONAL:
             positional = list(cast(Any, kept))
         elif not (kept is None or _is_default(kept, p) or (type(kept) is dict and not kept)):
-            named[p.name] = kept  # what is needed and kept nowhere shows when it is rebuilt
+            named[p.name] = kept  # a required argument that is kept nowhere fails at rebuilding
     for kind, choices in TRANSFORMS.items():
         if isinstance(value, kind):
             named |= _transform_of(value, type(value), named, choices)
@@ -197,15 +197,13 @@ def _arguments(value: Any, implied: dict[str, Any]) -> tuple[list[Any], dict[str
 
 
 def _is_default(kept: Any, p: inspect.Parameter) -> bool:
-    """Whether a function need not be given: a transform, which has a place of its own, or the
-    default.
-    """
+    """Whether an argument may be left out: a default, or a transform described separately."""
     transform = p.name in ("transform", "inv_transform")
     return inspect.isroutine(kept) and (transform or kept is p.default)
 
 
 def _parameters(kind: type) -> Iterator[inspect.Parameter]:
-    """Parameters of a class's constructor, those handed on to base classes included."""
+    """Parameters of a class's constructor, including those passed on to base classes."""
     known: set[str] = set()
     for base in kind.__mro__:
         if "__init__" not in vars(base):
@@ -220,13 +218,13 @@ def _parameters(kind: type) -> Iterator[inspect.Parameter]:
 def _transform_of(
     value: Any, kind: type, named: dict[str, Any], choices: tuple[dict[str, Any], ...]
 ) -> dict[str, Any]:
-    """The transform with which a constraint or prior was built, by what it computes."""
+    """The transform of a constraint or prior, recognised by the values it computes."""
     probe = torch.linspace(0.1, 2.0, 7, dtype=torch.float64).reshape(-1, 1, 1, 1)
     wanted = copy.deepcopy(value).to(probe).transform(probe)
     for choice in ({}, *choices):
         if torch.equal(kind(**named, **choice).to(probe).transform(probe), wanted):
             return choice
-    return {}  # another one: `difference` finds it
+    return {}  # unknown: `difference` will report it
 
 
 def _name_of(value: Any) -> str:
@@ -245,7 +243,7 @@ def _name_of(value: Any) -> str:
 
 
 def _class_named(name: str) -> type:
-    """The class of a public name, if it is allowed."""
+    """Look up an allowed class by its public name."""
     package, _, own_name = name.rpartition(".")
     kind = getattr(import_module(package), own_name, None) if package in PACKAGES else None
     allowed = isinstance(kind, type) and issubclass(kind, PACKAGES[package])
@@ -258,20 +256,22 @@ def _class_named(name: str) -> type:
     return cast(type, kind)
 
 
-# -- whether two modules are the same ------------------------------------------------------------
+# -- comparing modules ---------------------------------------------------------------------------
 
 
 def difference(a: nn.Module, b: nn.Module, dim: int, outputs: int) -> str | None:
-    """What two modules compute differently, at their parameters or at others; None if nothing.
+    """The name of a quantity that two modules compute differently; None if they are equal.
+
+    They are compared at their parameters and at others.
 
     Args:
         a: A module of a surrogate.
-        b: Another one.
+        b: The other module.
         dim: Number of inputs.
         outputs: Number of outputs.
     """
     for name in {n for n, _ in a.named_parameters()} ^ {n for n, _ in b.named_parameters()}:
-        return name  # a parameter that is tied to another one, perhaps
+        return name  # a parameter that is perhaps tied to another one
     a, b = (copy.deepcopy(m).double() for m in (a, b))
     for shift in (0.0, SHIFT):
         for parameter in (*a.parameters(), *b.parameters()):
@@ -284,7 +284,7 @@ def difference(a: nn.Module, b: nn.Module, dim: int, outputs: int) -> str | None
 
 
 def _computed(module: nn.Module, dim: int, outputs: int) -> Iterator[tuple[str, Tensor]]:
-    """What a module computes, and its values, by name."""
+    """The outputs and values of a module, by name."""
     generator = torch.Generator().manual_seed(0)
     X = 0.1 + torch.rand(5, dim, generator=generator, dtype=torch.float64)
     Y = 0.1 + torch.rand(5, outputs, generator=generator, dtype=torch.float64)
@@ -302,7 +302,7 @@ def _computed(module: nn.Module, dim: int, outputs: int) -> Iterator[tuple[str, 
 
 
 def same(a: Any, b: Any) -> bool:
-    """Whether two plain values, tensors on any device, or containers of them are equal."""
+    """Whether two plain values, tensors (on any device), or containers of them are equal."""
     if isinstance(a, Tensor) and isinstance(b, Tensor):
         alike = a.dtype == b.dtype and a.shape == b.shape
         return alike and bool(torch.allclose(a.cpu(), b.cpu(), rtol=0.0, atol=0.0, equal_nan=True))

@@ -1,7 +1,7 @@
-"""What a surrogate has taken from its data, held as float64 buffers.
+"""The data-dependent part of a surrogate, held as float64 buffers.
 
-A change makes a new `StreamBuffers`, which takes the old one's place by a single assignment, so
-that ``.to``, ``state_dict`` and ``deepcopy`` see either all of the change or nothing of it.
+A change creates a new `StreamBuffers` that replaces the old one by a single assignment, so that
+``.to``, ``state_dict`` and ``deepcopy`` never see half a change.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ __all__ = ["Stream", "StreamBuffers"]
 
 @dataclass(frozen=True)
 class Stream:
-    """The family's state, and what every surrogate keeps beside it.
+    """The family's state, and the quantities that every surrogate keeps with it.
 
     Attributes:
         state: The family's dataclass of tensors; None before it is built.
         count: Number of observations, int64.
-        noise_sum: Sum of their noise variances before any learned scale, where noise is known.
-        fits: What the next fit goes on from.
-        incumbents: The best points seen, if they are kept.
+        noise_sum: Sum of their known noise variances, before any learned scale.
+        fits: Starting information of the next fit.
+        incumbents: The best points seen, if they are tracked.
     """
 
     state: Any = nested()
@@ -48,14 +48,14 @@ class Stream:
         return cls(None, count, noise, FitMemory.empty(), None)
 
     def loaded(self, saved: Mapping[str, Tensor], sizes: Mapping[str, int]) -> Stream:
-        """The same form with saved tensors, where this one's are; checked.
+        """A stream of the same layout with saved tensors, on this one's device, checked.
 
         Args:
-            saved: Tensors by name; those that are missing stay as they are.
-            sizes: Sizes that they must agree with, by letter.
+            saved: Tensors by name; missing ones keep their values.
+            sizes: Required sizes, by letter.
 
         Raises:
-            StateError: on tensors that do not fit together.
+            StateError: if the tensors do not fit together.
         """
         tensors = dict(tensors_of(self))
         for name, mine in tensors.items():
@@ -76,12 +76,12 @@ class StreamBuffers(nn.Module):
 
     Args:
         contents: The stream.
-        version: Of the state; left out, it is a new one.
-        device: Where to; left out, the tensors stay where they are.
+        version: Version of the state; a new one by default.
+        device: Device of the buffers; by default the tensors are not moved.
 
     Attributes:
         contents: The stream, whose tensors are the buffers.
-        version: The identity of what posteriors depend on.
+        version: The version of everything that posteriors depend on.
     """
 
     count: Tensor
@@ -100,11 +100,11 @@ class StreamBuffers(nn.Module):
         self.contents = contents if same else with_tensors(contents, held)
 
     def replaced(self, version: Version | None = None, **changes: Any) -> StreamBuffers:
-        """Buffers of the stream with parts of it replaced; of a new version if none is given."""
+        """Buffers of the stream with some parts replaced, of the given or a new version."""
         return StreamBuffers(replace(self.contents, **changes), version, self.count.device)
 
     def _follow_buffers(self) -> None:
-        """Have the contents be the buffers again, after torch has replaced these."""
+        """Refer to the buffers again after torch has replaced them."""
         held = dict(self.named_buffers(recurse=False, remove_duplicate=False))
         if any(held[name] is not tensor for name, tensor in tensors_of(self.contents)):
             self.contents = with_tensors(self.contents, held)
@@ -120,6 +120,6 @@ class StreamBuffers(nn.Module):
 
 
 def _moved(tensor: Tensor, device: torch.device | None) -> Tensor:
-    """The tensor without gradient, and on a device if one is given."""
+    """The detached tensor, on ``device`` if given."""
     tensor = tensor.detach() if tensor.requires_grad else tensor
     return tensor if device is None or tensor.device == device else tensor.to(device)

@@ -1,15 +1,15 @@
 """The base of every surrogate: construction, data, conditioning and saving.
 
 A family supplies its state before any data (`_empty_state`), how the state absorbs a batch
-(`_absorb`), the posterior process (`_build_process`), and what its hyperparameters maximise
+(`_absorb`), the posterior process (`_build_process`), and the objective of its hyperparameters
 (`_objective`). BoTorch's interface is in `bo_stream.base.botorch_model`.
 
 `observe` checks a batch, `_absorb_batch` transforms it, and `_absorb_transformed` calls the
-family's `_absorb` and puts the new state in place of the old one.
+family's `_absorb` and replaces the state.
 
-Threads: any number may ask for posteriors beside one that observes or fits; each posterior is that
-before a change or after it. Only one thread at a time should write, and `state_dict`, ``deepcopy``
-and ``to`` belong to the writer.
+Thread safety: any number of threads may compute posteriors while one thread observes or fits; each
+posterior is that before or after a change. Only one thread may write. `state_dict`, ``deepcopy``
+and ``to`` belong to the writing thread.
 """
 
 from __future__ import annotations
@@ -41,23 +41,23 @@ __all__ = ["Promises", "StreamingGP"]
 
 
 class StreamingGP(BoTorchModel):
-    """A Gaussian-process surrogate that absorbs data as they come and is a BoTorch model.
+    """A Gaussian-process surrogate on a stream of data, with BoTorch's model interface.
 
     Args:
         train_X: ``n x d`` raw inputs; ``n = 0`` is allowed.
         train_Y: ``n x m`` raw outcomes.
-        train_Yvar: ``n x m`` raw noise variances. None: the noise is learned. Given: it is known,
-            and with ``likelihood=GaussianLikelihood()`` known up to a learned scale.
-        common: The options of every family: `bo_stream.base.options.CommonOptions`.
+        train_Yvar: ``n x m`` raw noise variances. None: the noise is learned. If given, the noise
+            is known or, with ``likelihood=GaussianLikelihood()``, known up to a learned scale.
+        common: Options of every family; see `bo_stream.base.options.CommonOptions`.
 
     Raises:
-        ShapeError, DtypeError, InputError, NoiseError, BoundsError: on data that do not fit.
-        UnsupportedError: on modules or transforms that a stream cannot have.
+        ShapeError, DtypeError, InputError, NoiseError, BoundsError: if the data are invalid.
+        UnsupportedError: for modules or transforms that are not supported on a stream.
     """
 
     promises: ClassVar[Promises]
     stream: StreamBuffers
-    _update_limit: int = 0  # most points that `_update_process` is given
+    _update_limit: int = 0  # largest number of points for `_update_process`
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -99,12 +99,12 @@ class StreamingGP(BoTorchModel):
         self.to(device=train_X.device, dtype=train_X.dtype)
 
     def _begin(self, train_X: Tensor, train_Y: Tensor, train_Yvar: Tensor | None) -> None:
-        """The end of every family's constructor: the empty state, and the first data."""
+        """Finish construction: create the empty state and absorb the first data."""
         self._replace(state=self._empty_state())
         StreamingGP.observe(self, train_X, train_Y, train_Yvar)
         self.eval()
 
-    # -- what a family supplies ------------------------------------------------------------------
+    # -- implemented by a family -----------------------------------------------------------------
 
     @abstractmethod
     def _empty_state(self) -> Any:
@@ -112,58 +112,59 @@ class StreamingGP(BoTorchModel):
 
     @abstractmethod
     def _absorb(self, state: Any, X: Tensor, Y: Tensor, R: Tensor, *, exact: bool) -> Any:
-        """The state given transformed data; the old one stays as it is.
+        """The state after absorbing transformed data; the old state is not changed.
 
-        A tensor too large to copy may be written to in place if `_undo` is told what takes it back.
+        A tensor too large to copy may be changed in place if `_undo` is given its restoration.
 
         Args:
             state: The state before.
             X: ``n x d``, n >= 1.
             Y: ``o x n``.
             R: ``o x n`` noise variances before any learned scale; ones, ``1 x n``, if learned.
-            exact: Whether it must be exact conditioning, whatever `observe` does otherwise.
+            exact: Whether exact conditioning is required, even if `observe` approximates.
         """
 
     @abstractmethod
     def _build_process(self, state: Any) -> PosteriorProcess:
-        """The posterior process, frozen, without gradient to hyperparameters."""
+        """The frozen posterior process, without gradients to hyperparameters."""
 
     def _update_process(
         self, process: PosteriorProcess, X: Tensor, Y: Tensor, R: Tensor
     ) -> PosteriorProcess | None:
-        """The process given data absorbed since, as in `_absorb`, under the same hyperparameters;
-        None if it is to be built anew. Called with at most `_update_limit` points.
+        """The process updated with data absorbed since, as in `_absorb`; None to rebuild it.
+
+        Called under unchanged hyperparameters, with at most `_update_limit` points.
         """
         return None
 
     def _rescale(self, state: Any, shift: Tensor, factor: Tensor) -> Any:
-        """The state for targets ``(y - shift) / factor`` (both ``o``), noise to match."""
+        """The state for targets ``(y - shift) / factor`` (both ``o``), with noise to match."""
         return transforms.rescaled_state(self, state, shift, factor)
 
     def _layout(self) -> dict[str, Any]:
-        """What a saved state must agree with to be loaded; families add to it."""
+        """Properties that a saved state must share to be loaded; families add to it."""
         return loading.layout(self)
 
     def _sizes(self) -> dict[str, int]:
-        """Sizes that a saved state must agree with, by letter; families add to it."""
+        """Sizes that a saved state must share, by letter; families add to it."""
         return {"d": self._dim, "o": self.num_outputs}
 
     def _options(self) -> dict[str, Any]:
-        """The family's own options, by which a checkpoint builds it: attributes of their names."""
+        """The family's own options for a checkpoint, read from attributes of the same names."""
         return {name: getattr(self, name) for name in options.own_options(type(self))}
 
     # -- data ------------------------------------------------------------------------------------
 
     def observe(self, X: Tensor, Y: Tensor, Yvar: Tensor | None = None) -> Self:
-        """Absorb data in place; any batch size. Whatever is raised, nothing has changed then.
+        """Absorb data in place, in batches of any size; if it raises, nothing has changed.
 
         Args:
             X: ``n x d`` raw inputs.
             Y: ``n x m`` raw outcomes.
-            Yvar: ``n x m`` raw noise variances, for a surrogate of known noise only.
+            Yvar: ``n x m`` raw noise variances, required if and only if the noise is known.
 
         Raises:
-            ShapeError, DtypeError, InputError, NoiseError, BoundsError: on data that do not fit.
+            ShapeError, DtypeError, InputError, NoiseError, BoundsError: if the data are invalid.
         """
         self._check_batch(X, Y, Yvar)
         if X.shape[0]:
@@ -193,17 +194,17 @@ class StreamingGP(BoTorchModel):
         self._posterior.absorbed(before, self.stream.version, X, Y, R, self._update_limit)
 
     def restandardise(self, Y: Tensor) -> Self:
-        """Standardise by these outcomes from now on, the state re-expressed exactly (MATHS 2.2).
+        """Replace the standardisation and re-express the state exactly (MATHS 2.2).
 
-        The result is that of a rebuild on all data under the new `Standardize`. Hyperparameters
-        keep their values, which are in standardised units: `fit` next.
+        The result equals a rebuild on all data under the new `Standardize`. Hyperparameters keep
+        their values, which are in standardised units; call `fit` next.
 
         Args:
-            Y: ``n x m`` raw outcomes to standardise by, usually all that were observed.
+            Y: ``n x m`` raw outcomes to standardise by, usually all observed ones.
 
         Raises:
-            UnsupportedError: unless it was built with a `Standardize`, or if the family cannot.
-            ShapeError, InputError: on outcomes that do not fit.
+            UnsupportedError: if it was built without a `Standardize`, or the family cannot.
+            ShapeError, InputError: if the outcomes are invalid.
         """
         old = getattr(self, "outcome_transform", None)
         self._change_units(transforms.standardize_by(old, Y, self.num_outputs))
@@ -211,7 +212,7 @@ class StreamingGP(BoTorchModel):
 
     @all_or_nothing
     def _change_units(self, new: Standardize) -> None:
-        """Bring the state to the units of another standardisation."""
+        """Re-express the state in the units of another standardisation."""
         stream, old = self.stream.contents, cast(Standardize, self.outcome_transform)
         shift, factor = transforms.change_of_units(old, new)
         state = self._rescale(stream.state, shift, factor)
@@ -219,52 +220,52 @@ class StreamingGP(BoTorchModel):
         self._replace(state=state, noise_sum=stream.noise_sum / factor.square())
 
     def forget(self, factor: float) -> Self:
-        """Count everything absorbed so far ``factor`` times: exponential forgetting (MATHS 2.2).
+        """Down-weight everything absorbed so far: exponential forgetting (MATHS 2.2).
 
-        Exact: an observation followed by k calls has its likelihood to the power ``factor^k`` in
-        posterior and evidence. The prior takes the place of what is forgotten. `num_observed`, the
-        typical noise of a surrogate of known noise, and incumbents stay.
+        Exact: an observation followed by k calls enters posterior and evidence with its
+        likelihood to the power ``factor^k``, and the prior replaces what is forgotten.
+        `num_observed`, the typical noise of a known-noise surrogate, and incumbents are unchanged.
 
         Args:
-            factor: Above 0 and at most 1; 1 changes nothing. To halve what an observation counts
-                for every h steps, call it once a step with ``0.5 ** (1 / h)``.
+            factor: Above 0 and at most 1; 1 changes nothing. For a half-life of h steps, call it
+                once per step with ``0.5 ** (1 / h)``.
 
         Raises:
-            InputError: on any other factor.
-            UnsupportedError: by a family whose state is not a sum over observations.
+            InputError: for any other factor.
+            UnsupportedError: if the family's state is not a sum over observations.
         """
         additive.forget(self, factor)
         return self
 
     def merge(self, other: StreamingGP) -> Self:
-        """Add another stream's observations in place: map-reduce ingestion. O(m^2).
+        """Add another stream's observations in place, as in map-reduce ingestion. O(m^2).
 
         Raises:
-            UnsupportedError: by a family whose state is not a sum over observations.
-            StateError: unless families, options, transforms and noise modes are equal.
+            UnsupportedError: if the family's state is not a sum over observations.
+            StateError: if families, options, transforms or noise modes differ.
         """
         additive.merge(self, other)
         return self
 
     def track_incumbents(self, k: int) -> Self:
-        """Keep the k best points observed from now on (one output), as an `X_baseline`."""
+        """Keep the k best points observed from now on (one output), for use as `X_baseline`."""
         self._note(incumbents=Incumbents.none(k, self._dim, self.num_outputs, self._like))
         return self
 
     @property
     def incumbents(self) -> Tensor | None:
-        """The best points seen, raw, best first, ``k x d``; None unless they are tracked."""
+        """The best points seen, raw, best first, ``k x d``; None if they are not tracked."""
         best = self.stream.contents.incumbents
         return None if best is None else best.X.to(self.dtype)
 
     @property
     def num_observed(self) -> int:
-        """How many observations were absorbed."""
+        """Number of observations absorbed."""
         return int(self.stream.count)
 
     @property
     def effective_observations(self) -> float:
-        """What the observations count for together: `num_observed`, unless some are forgotten."""
+        """Total weight of the observations: `num_observed`, less what was forgotten."""
         return float(self.state.weight if self.promises.additive else self.num_observed)
 
     @property
@@ -274,26 +275,26 @@ class StreamingGP(BoTorchModel):
 
     @property
     def state_bytes(self) -> int:
-        """Bytes of all state buffers: what "bytes constant in n" is about."""
+        """Size in bytes of all state buffers."""
         return sum(b.numel() * b.element_size() for b in self.stream.buffers())
 
     def _replace(self, **changes: Any) -> None:
-        """Replace parts of the stream, on which posteriors depend."""
+        """Replace parts of the stream that posteriors depend on."""
         self._set("stream", self.stream.replaced(**changes))
         noise.show_typical_noise(self)
 
     def _note(self, **changes: Any) -> None:
-        """Replace parts of the stream, on which posteriors do not depend."""
+        """Replace parts of the stream that posteriors do not depend on."""
         self._set("stream", self.stream.replaced(self.stream.version, **changes))
 
     def _set(self, name: str, value: Any) -> None:
-        """Set an attribute; within a change, it is set back if the change fails."""
+        """Set an attribute; if the current change fails, it is restored."""
         self._lock.on_failure(partial(setattr, self, name, getattr(self, name)))
         setattr(self, name, value)
 
     @property
     def _undo(self) -> list[Callable[[], Any]]:
-        """What takes the steps of the change under way back; empty if there is none."""
+        """Callables that undo the steps of the current change; empty if there is none."""
         return self._lock.undo
 
     @property
@@ -302,7 +303,7 @@ class StreamingGP(BoTorchModel):
         return self.stream.noise_sum
 
     def _noise_scale(self) -> Tensor:
-        """What multiplies the noise held in the state (``o``), differentiable."""
+        """The scale of the noise held in the state (``o``), differentiable."""
         return noise.noise_scale(self.noise_mode, self.likelihood, self._like)
 
     def _prior_mean(self) -> Tensor:
@@ -310,7 +311,7 @@ class StreamingGP(BoTorchModel):
         return options.prior_mean(self.mean_module, self._like)
 
     def _set_prior_mean(self, means: Tensor) -> None:
-        """Write constant prior means (``o``) to the mean module."""
+        """Set the constant prior means (``o``) of the mean module."""
         options.set_prior_mean(self.mean_module, means)
 
     def _check_batch(self, X: Tensor, Y: Tensor, Yvar: Tensor | None) -> None:
@@ -323,19 +324,20 @@ class StreamingGP(BoTorchModel):
         found = self._posterior.get(self._key())
         return self._renewed_snapshot() if found is None else found
 
-    @exclusive  # a change that is under way has ended before this begins
+    @exclusive  # waits for a change in progress
     @torch.no_grad()
     def _renewed_snapshot(self) -> PosteriorSnapshot:
         return self._posterior.renewed(self._key(), self)
 
     def _key(self) -> Key:
-        """What the posterior depends on."""
+        """Everything that the posterior depends on."""
         modules = (self.covar_module, self.likelihood, self.mean_module)
         return Key(self.stream.version, modules, getattr(self, "outcome_transform", None))
 
     def refresh(self) -> None:
-        """Compute the next posterior from the state alone, as after loading; an updated one may
-        differ in the last digits.
+        """Compute the next posterior from the state alone, as after loading.
+
+        Otherwise the posterior is updated, and may differ in the last digits.
         """
         self._replace()
 
@@ -343,13 +345,13 @@ class StreamingGP(BoTorchModel):
         return given_data(self, X, Y, noise)
 
     def subset_output(self, idcs: list[int]) -> BoTorchModel:
-        """Some of the outputs, as a snapshot; all of them: the surrogate itself."""
+        """Select outputs as a snapshot; selecting all returns the surrogate itself."""
         return subset(self, idcs)
 
     # -- saving ----------------------------------------------------------------------------------
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write a checkpoint, from which alone `bo_stream.load` makes this surrogate again."""
+        """Write a checkpoint, from which `bo_stream.load` rebuilds the surrogate."""
         checkpoint.save(self, path)
 
     @all_or_nothing
@@ -360,13 +362,13 @@ class StreamingGP(BoTorchModel):
         keep_transforms: bool = True,
         assign: bool = False,
     ) -> Any:
-        """Restore state, hyperparameters and transforms: whole, or not at all.
+        """Load state, hyperparameters and transforms; on an error nothing has changed.
 
-        A standardisation and tracked incumbents come with the state, unless the constructor was
-        told otherwise. Built with ``loads_data=False``, the surrogate takes hyperparameters only.
+        A standardisation and tracked incumbents are loaded too, unless the constructor specified
+        them. With ``loads_data=False`` only hyperparameters are loaded.
 
         Raises:
-            StateError: if class, version, layout, keys, shapes or values do not fit.
+            StateError: if class, version, layout, keys, shapes or values do not match.
         """
         return loading.load(self, state_dict, strict, assign)
 
@@ -377,18 +379,18 @@ class StreamingGP(BoTorchModel):
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
 
     def _adopt(self, header: Mapping[str, Any]) -> None:
-        """Take on what a saved state may bring along, given its header; families add to it."""
+        """Adapt to a saved state, given its metadata; families add to it."""
         loading.adopt(self, header)
 
     def get_extra_state(self) -> dict[str, Any]:
-        """Class, version and layout, to be checked before a state is loaded."""
+        """Class, version and layout, which are checked when a state is loaded."""
         return loading.header(self)
 
     def set_extra_state(self, state: dict[str, Any]) -> None:
-        """Nothing: it has been checked."""
+        """Do nothing: the metadata have been checked already."""
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        """Move everything; cast interface and hyperparameters, never state or transforms."""
+        """Move everything; cast interface and hyperparameters but never state or transforms."""
         before = self._like.device
         super()._apply(loading.without_casts(self, fn), recurse)
         if self._like.device != before:

@@ -1,8 +1,8 @@
-"""Target-free sufficient statistics, and the streams of several outputs that follow from them.
+"""Target-free sufficient statistics, and streams of several outputs built from them.
 
-A target-free stream has absorbed its points with outcome zero and noise one. Its sums are ``W'W``,
-``W'1`` and the number of points: enough to say exactly what the points would have been with any one
-target and any one noise variance, later and for as many outputs as there are by then.
+A target-free stream absorbs its points with outcome zero and noise one. Its sums are ``W'W``,
+``W'1`` and the number of points. From these follow the exact sums for any constant target and noise
+variance, chosen later and for any number of outputs.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["absorb_points", "align", "combine", "empty_like", "kernel_for", "tar
 
 
 def kernel_for(kernel: Kernel, outputs: int) -> Kernel:
-    """A kernel of one output for several: hyperparameters for each, all with its values.
+    """Expand a single-output kernel to several outputs with hyperparameters of their own.
 
     Raises:
         UnsupportedError: if it has a batch shape already.
@@ -33,11 +33,11 @@ def kernel_for(kernel: Kernel, outputs: int) -> Kernel:
         raise UnsupportedError(
             "a kernel of one output",
             f"one of batch shape {tuple(kernel.batch_shape)}",
-            "Give it without batch_shape: every output gets hyperparameters of its own.",
+            "Leave out batch_shape: every output gets hyperparameters of its own.",
         )
     made = copy.deepcopy(kernel)
     parts = [part for part in made.modules() if isinstance(part, Kernel)]
-    for part in parts if outputs > 1 else []:  # `expand_batch` cannot do sums and active dimensions
+    for part in parts if outputs > 1 else []:  # `expand_batch` fails on sums and active dimensions
         for parameter in part.parameters(recurse=False):
             parameter.data = parameter.data.expand(outputs, *parameter.shape).contiguous()
         part.batch_shape = Size([outputs])
@@ -45,7 +45,7 @@ def kernel_for(kernel: Kernel, outputs: int) -> Kernel:
 
 
 def empty_like(model: StreamingGP, outputs: int, kernel: Kernel) -> StreamingGP:
-    """A stream of known noise, built as another without outcome transform was, without data."""
+    """An empty stream of known noise with the options of another one without outcome transform."""
     X = torch.empty(0, model._dim, dtype=model.dtype, device=model._like.device)
     Y = X.new_empty(0, outputs)
     kind = cast("Callable[..., StreamingGP]", type(model))
@@ -62,7 +62,7 @@ def empty_like(model: StreamingGP, outputs: int, kernel: Kernel) -> StreamingGP:
 
 
 def target_free_stream(model: StreamingGP, kernel: Kernel) -> StreamingGP:
-    """An empty target-free stream that sums over the features of another stream."""
+    """An empty target-free stream with the features of another stream."""
     made = empty_like(model, 1, kernel)
     align(made, model)
     return made
@@ -70,12 +70,12 @@ def target_free_stream(model: StreamingGP, kernel: Kernel) -> StreamingGP:
 
 @all_or_nothing
 def align(one: StreamingGP, model: StreamingGP) -> None:
-    """Have a target-free stream sum over the features that the model has by now."""
+    """Replace a target-free stream's features by the model's current ones."""
     one._replace(state=one.state.along(model.state, one.num_observed))
 
 
 def absorb_points(one: StreamingGP, X: Tensor) -> None:
-    """Add points, ``n x d``, raw and checked, to a target-free stream; its features stay."""
+    """Add raw, checked points ``n x d`` to a target-free stream, without changing its features."""
     zeros = torch.zeros(1, len(X), dtype=torch.float64, device=X.device)
     one._absorb_transformed(one._transformed(X), zeros, torch.ones_like(zeros), exact=True)
 
@@ -84,12 +84,12 @@ def absorb_points(one: StreamingGP, X: Tensor) -> None:
 def combine(
     model: StreamingGP, streams: Sequence[StreamingGP], targets: Tensor, noises: Tensor
 ) -> None:
-    """Have a stream without data hold the points of target-free streams: O(outputs streams m^2).
+    """Fill an empty stream with the points of target-free streams: O(outputs streams m^2).
 
     Args:
-        model: The stream without data.
+        model: The empty stream.
         streams: At least one target-free stream.
-        targets: ``outputs x streams``: the target that an output has at all points of a stream.
+        targets: ``outputs x streams``: each output's target at all points of a stream.
         noises: Noise variances likewise.
     """
     largest = max(streams, key=lambda one: one.num_observed)

@@ -1,7 +1,7 @@
-"""Frozen transforms: raw units outside, those of the model inside, both ways.
+"""Frozen transforms between raw units and the model's.
 
-A transform on a stream must not relearn: it is learned once, from the constructor's data, or comes
-with its coefficients. Left out, inputs are normalised to the bounds and outcomes standardised.
+A transform on a stream must not change: it is learned once from the constructor's data, or given
+with its coefficients. By default inputs are normalised to the bounds and outcomes standardised.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ def input_transform_for(choice: Any, X: Tensor, bounds: Tensor | None) -> InputT
     """The frozen input transform of a surrogate, or None.
 
     Args:
-        choice: What the constructor was given; `DEFAULT` where it was left out.
+        choice: The constructor's argument; `DEFAULT` if it was left out.
         X: The constructor's ``n x d`` raw inputs.
         bounds: ``2 x d`` raw bounds, or None.
 
     Raises:
-        UnsupportedError, InputError: on a transform that a stream cannot have.
+        UnsupportedError, InputError: for a transform that is not supported on a stream.
     """
     if choice is None:
         return None
@@ -59,7 +59,7 @@ def input_transform_for(choice: Any, X: Tensor, bounds: Tensor | None) -> InputT
             raise UnsupportedError(
                 "an input transform that keeps the number of inputs",
                 f"{type(frozen).__name__}, which changes it",
-                "Choose the columns of X before they are observed.",
+                "Select the columns of X before observing them.",
             )
         return frozen
     if bounds is not None:
@@ -72,14 +72,14 @@ def bounds_for(bounds: Any, choice: Any, X: Tensor) -> Tensor | None:
     """The raw bounds of a surrogate, ``2 x d``, or None.
 
     Args:
-        bounds: What the constructor was given; ``"unit"``: those that the input transform maps to
-            the unit cube.
-        choice: The input transform given; `DEFAULT` where it was left out.
+        bounds: The constructor's argument; ``"unit"`` means the bounds that the input transform
+            maps to the unit cube.
+        choice: The input transform; `DEFAULT` if it was left out.
         X: The constructor's ``n x d`` raw inputs.
 
     Raises:
-        ShapeError, BoundsError: on what cannot be bounds.
-        UnsupportedError: if they follow from a transform that cannot be undone.
+        ShapeError, BoundsError: for invalid bounds.
+        UnsupportedError: if they follow from a transform that cannot be inverted.
     """
     if not (isinstance(bounds, str) and bounds == "unit"):
         return checked_bounds(bounds, X)
@@ -90,7 +90,7 @@ def bounds_for(bounds: Any, choice: Any, X: Tensor) -> Tensor | None:
         raw = raw_inputs(frozen_transform(cast(InputTransform, choice), X), cube)
     except NotImplementedError as error:
         raise UnsupportedError(
-            "bounds, or an input transform that can be undone and so tells them",
+            "bounds, or an invertible input transform that implies them",
             type(choice).__name__,
             "Give the raw bounds of the inputs (in Ax: model_options={'bounds': ...}).",
         ) from error
@@ -101,7 +101,7 @@ def outcome_transform_for(choice: Any, Y: Tensor, Yvar: Tensor | None) -> Outcom
     """The frozen outcome transform of a surrogate, or None.
 
     Args:
-        choice: What the constructor was given; `DEFAULT` where it was left out.
+        choice: The constructor's argument; `DEFAULT` if it was left out.
         Y: The constructor's ``n x m`` raw outcomes.
         Yvar: Their noise variances, or None.
     """
@@ -113,7 +113,7 @@ def outcome_transform_for(choice: Any, Y: Tensor, Yvar: Tensor | None) -> Outcom
         return frozen_transform(Standardize(m=Y.shape[1]), Y, Yvar)
     warnings.warn(
         f"No outcome_transform was given and {len(Y)} rows are too few to learn a Standardize "
-        "from: outcomes are taken as they are. Give outcome_transform=None if they are of unit "
+        "from: outcomes are left unchanged. Give outcome_transform=None if they are of unit "
         "scale, or build the surrogate on at least two rows.",
         InputDataWarning,
         stacklevel=2,
@@ -122,8 +122,7 @@ def outcome_transform_for(choice: Any, Y: Tensor, Yvar: Tensor | None) -> Outcom
 
 
 def frozen_transform(transform: T, data: Tensor, variance: Tensor | None = None) -> T:
-    """A copy of the transform in evaluation mode, learned once from `data` if it came in training
-    mode.
+    """A copy of the transform in evaluation mode, learned once from `data` if in training mode.
 
     Args:
         transform: BoTorch's input or outcome transform.
@@ -132,14 +131,14 @@ def frozen_transform(transform: T, data: Tensor, variance: Tensor | None = None)
 
     Raises:
         UnsupportedError: for learnable or one-to-many transforms.
-        InputError: if it has something to learn and there are no data.
+        InputError: if it must be learned and there are no data.
     """
     frozen = copy.deepcopy(transform)
     if any(p.requires_grad for p in frozen.parameters()):
         raise UnsupportedError(
             "a transform without learnable parameters",
             type(frozen).__name__,
-            "Fit it beforehand, freeze its parameters and hand it over in eval mode.",
+            "Fit it beforehand, freeze its parameters and pass it in eval mode.",
         )
     if getattr(frozen, "is_one_to_many", False):
         raise UnsupportedError(
@@ -173,7 +172,7 @@ def transformed_inputs(transform: InputTransform | None, X: Tensor) -> Tensor:
     """Raw points in the model's units, float64.
 
     Raises:
-        InputError: where the transform is not defined.
+        InputError: if a transformed value is not finite.
     """
     if transform is None:
         return X.double()
@@ -188,8 +187,8 @@ def transformed_inputs(transform: InputTransform | None, X: Tensor) -> Tensor:
 
 
 def _normalised(transform: InputTransform, X: Tensor) -> Tensor:
-    """What the transform makes of points; of a plain `Normalize` without its checks of shapes,
-    which cost more than all else where an acquisition function asks for a few points.
+    """Apply an input transform; for a plain `Normalize` without its checks of shapes, which cost
+    more than everything else when an acquisition function evaluates a few points.
     """
     if (
         type(transform) is Normalize
@@ -204,10 +203,10 @@ def _normalised(transform: InputTransform, X: Tensor) -> Tensor:
 
 
 def raw_inputs(transform: InputTransform | None, X: Tensor) -> Tensor:
-    """Raw inputs of transformed ones, float64; a copy.
+    """Untransform inputs, float64; a copy.
 
     Raises:
-        UnsupportedError: if the transform cannot be undone.
+        UnsupportedError: if the transform cannot be inverted.
     """
     if transform is None:
         return X.clone()
@@ -216,7 +215,7 @@ def raw_inputs(transform: InputTransform | None, X: Tensor) -> Tensor:
         return value
     except NotImplementedError as error:
         raise UnsupportedError(
-            "an input transform that can be undone",
+            "an invertible input transform",
             type(transform).__name__,
             "Read the points in transformed space from the state.",
         ) from error
@@ -228,7 +227,7 @@ def transformed_outcomes(
     """Raw outcomes and noise variances in the model's units, ``batch x n x m``, float64.
 
     Raises:
-        InputError: where the transform is not defined.
+        InputError: if a transformed value is not finite.
     """
     Yvar = None if Yvar is None else Yvar.double()
     if transform is None:
@@ -250,11 +249,11 @@ def list_targets(
     targets: Tensor,
     noise: Tensor | None,
 ) -> tuple[Tensor, Tensor | None]:
-    """Raw outcomes and transformed noise, ``... x n x 1``, of what a `ModelListGP` gives a member.
+    """Raw outcomes and transformed noise, ``... x n x 1``, from a `ModelListGP`'s targets.
 
     Args:
-        transform: The member's.
-        outputs: Its number of outputs, one.
+        transform: The member's outcome transform.
+        outputs: The member's number of outputs, one.
         X: Raw points.
         targets: ``batch_shape x n``, transformed.
         noise: Likewise.
@@ -266,31 +265,31 @@ def list_targets(
         raise UnsupportedError(
             "models of one output in a ModelListGP",
             f"{outputs} outputs",
-            "Condition this surrogate itself, or join single-output ones.",
+            "Condition this surrogate directly, or join single-output ones.",
         )
     if transform is not None and X.ndim == 2 and targets.ndim == 2 and len(targets) == 1:
         targets = targets[0]  # a ModelListGP's transforms add a dimension to plain targets
     Y = targets.unsqueeze(-1)
     if transform is not None:
         Y = transform.untransform(Y.double(), X=X)[0].to(X)
-    if noise is not None:  # of a single point, a ModelListGP may leave a number
+    if noise is not None:  # for a single point, a ModelListGP may drop its dimension
         noise = noise.unsqueeze(-1) if noise.ndim else noise.reshape(1, 1)
     return Y, noise
 
 
 def standardize_by(old: OutcomeTransform | None, Y: Tensor, outputs: int) -> Standardize:
-    """A frozen `Standardize` learned from ``Y`` (``n x m``), to take the place of an old one.
+    """A frozen `Standardize` learned from ``Y`` (``n x m``), to replace an old one.
 
     Raises:
-        UnsupportedError: unless the old one is a `Standardize` too.
-        ShapeError, InputError: on outcomes that do not fit.
+        UnsupportedError: if the old transform is not a `Standardize`.
+        ShapeError, InputError: if the outcomes are invalid.
     """
     check_tensors(Y=Y)
     if not isinstance(old, Standardize):
         raise UnsupportedError(
             "a surrogate built with outcome_transform=Standardize(m)",
             type(old).__name__,
-            "Build it with one.",
+            "Rebuild it with one.",
         )
     if Y.ndim != 2 or Y.shape[1] != outputs or len(Y) == 0:
         raise ShapeError(
@@ -302,10 +301,10 @@ def standardize_by(old: OutcomeTransform | None, Y: Tensor, outputs: int) -> Sta
 
 
 def rescaled_state(model: Any, state: Any, shift: Tensor, factor: Tensor) -> Any:
-    """A surrogate's state for targets ``(y - shift) / factor``, by its method `rescaled`.
+    """A surrogate's state for targets ``(y - shift) / factor``, by the state's method `rescaled`.
 
     Raises:
-        UnsupportedError: if the state has none.
+        UnsupportedError: if the state has no such method.
     """
     if not hasattr(state, "rescaled"):
         raise UnsupportedError(
@@ -317,7 +316,7 @@ def rescaled_state(model: Any, state: Any, shift: Tensor, factor: Tensor) -> Any
 
 
 def change_of_units(old: Standardize, new: Standardize) -> tuple[Tensor, Tensor]:
-    """Shift and factor, each ``o``, with which ``(y - shift) / factor`` is ``y`` in new units."""
+    """Shift and factor (each ``o``) that map old to new units by ``(y - shift) / factor``."""
     means, stdvs = old.means.reshape(-1), old.stdvs.reshape(-1)
     new_means, new_stdvs = new.means.reshape(-1), new.stdvs.reshape(-1)
     return (new_means - means) / stdvs, new_stdvs / stdvs

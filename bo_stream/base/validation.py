@@ -1,6 +1,6 @@
-"""Every check of data that come in: shapes, dtypes, finiteness, bounds, noise.
+"""Validation of incoming data: shapes, dtypes, finiteness, bounds, noise.
 
-All raise before anything is kept or changed.
+All checks raise before anything is stored or changed.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ __all__ = [
 ]
 
 SLACK = 1e-4
-"""Share of a bound's width by which a point may lie outside: rounding, and difference quotients at
-the edge."""
+"""Tolerance for points outside a bound, relative to its width, for rounding and finite differences
+at the boundary."""
 
 
 def check_tensors(**values: Any) -> None:
-    """Refuse what is not a tensor (None passes)."""
+    """Refuse arguments that are neither tensors nor None."""
     for name, value in values.items():
         if value is not None and not isinstance(value, Tensor):
             raise DtypeError(
@@ -85,7 +85,7 @@ def checked_bounds(bounds: Any, X: Tensor) -> Tensor | None:
 
 
 def check_points(X: Tensor, dim: int, bounds: Tensor | None) -> None:
-    """Refuse points that are not ``batch_shape x q x dim``, finite, and inside the bounds."""
+    """Refuse points that are not ``batch_shape x q x dim``, finite and within the bounds."""
     check_tensors(X=X)
     if X.ndim < 2 or X.shape[-1] != dim:
         raise ShapeError(
@@ -122,8 +122,9 @@ def check_batch(
     bounds: Tensor | None,
     noise_known: bool,
 ) -> None:
-    """Refuse data that are not ``n x d`` inputs and ``n x m`` outcomes of sizes ``(d, m)``, with
-    noise variances where these are known.
+    """Refuse data that are not ``n x d`` inputs and ``n x m`` outcomes for ``sizes = (d, m)``.
+
+    Noise variances are required if and only if the noise is known.
     """
     check_tensors(X=X, Y=Y, Yvar=Yvar)
     check_points(X, sizes[0], bounds)
@@ -138,7 +139,7 @@ def check_batch(
 
 
 def check_targets(X: Tensor, Y: Tensor, outputs: int, dtype: torch.dtype) -> None:
-    """Refuse Y that does not fit X: rows, outputs, batches, dtype; or that is not finite."""
+    """Refuse Y if its rows, outputs, batch shape or dtype do not match X, or it is not finite."""
     check_tensors(Y=Y)
     if Y.ndim < 2 or Y.shape[-1] != outputs or Y.shape[-2] != X.shape[-2]:
         raise ShapeError(
@@ -151,7 +152,7 @@ def check_targets(X: Tensor, Y: Tensor, outputs: int, dtype: torch.dtype) -> Non
         raise ShapeError(
             f"batch dimensions of Y ending in those of X, {tuple(X.shape[:-2])}",
             f"{tuple(Y.shape[:-2])}",
-            "Fantasy dimensions come first.",
+            "Put fantasy dimensions first.",
         )
     if X.dtype != Y.dtype or X.dtype != dtype:
         raise DtypeError(
@@ -164,13 +165,13 @@ def check_targets(X: Tensor, Y: Tensor, outputs: int, dtype: torch.dtype) -> Non
 
 
 def check_variances(Y: Tensor, Yvar: Tensor | None, known: bool) -> None:
-    """Refuse Yvar where noise is learned, its absence where it is known, and what is unlike Y."""
+    """Refuse Yvar if the noise is learned, require it if known, and check it against Y."""
     check_tensors(Yvar=Yvar)
     if (Yvar is not None) != known:
         raise NoiseError(
             "Yvar with every batch" if known else "no Yvar",
             "none" if known else "Yvar",
-            "A surrogate is built with known noise (train_Yvar) or without, and stays so.",
+            "A surrogate's noise is known (train_Yvar) or learned, as set at construction.",
         )
     if Yvar is None:
         return
@@ -196,7 +197,7 @@ def check_noise(noise: Tensor, zero_allowed: bool = False) -> None:
 
 
 def check_noise_fits(noise: Tensor, Y: Tensor) -> None:
-    """Refuse noise variances that do not broadcast to ``Y``'s points and outputs."""
+    """Refuse noise variances that do not broadcast to ``Y``."""
     check_tensors(noise=noise)
     pairs = zip(reversed(noise.shape), reversed(Y.shape), strict=False)
     fits = noise.ndim >= 2 and all(

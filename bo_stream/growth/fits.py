@@ -37,7 +37,7 @@ def fit_growing(model: Any, max_evals: int | None) -> FitReport:
     Args:
         model: A surrogate whose state is a `StreamState`.
         max_evals: Most objective-and-gradient evaluations, O(N M^2 + M^3) each; if given, there is
-            one climb and no search.
+            a single ascent and no search.
     """
     state = model.state
     first = int(state.batches) <= 1

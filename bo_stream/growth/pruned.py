@@ -36,7 +36,7 @@ class Pruned:
         tolerance: Nats of the bound that may be lost, per observation in the batch.
         max_points: Points are dropped down to this number at any loss; None for no cap.
 
-    O(M^3) a batch and again for every point dropped.
+    O(M^3) per batch and again for every point dropped.
     """
 
     policy: GrowthPolicy

@@ -35,7 +35,7 @@ class GrowingModel(Protocol):
     covar_module: Kernel
 
     def reselect(self) -> Self:
-        """Choose the inducing points anew."""
+        """Choose the inducing points again."""
         ...
 
     def make_mll(self) -> MarginalLogLikelihood:
@@ -54,7 +54,7 @@ class SearchResult(Generic[Model]):
         model: The best of the models tried, as fitted.
         gain: Nats by which its bound exceeds that from the current lengthscales.
         worth_it: Whether the gain justifies the additional points.
-        evaluations: Objective-and-gradient evaluations of all climbs.
+        evaluations: Objective-and-gradient evaluations of all fits.
     """
 
     model: Model
@@ -75,14 +75,14 @@ def search(
         X: Those rows, ``N x d``.
         suspected: Whether predictions indicate that the lengthscales are too long.
     """
-    now, *others = [_climbed(restart(), share) for share in (1.0, *shares(kernel, X))]
+    now, *others = [_fitted(restart(), share) for share in (1.0, *shares(kernel, X))]
     best = max((now, *others), key=lambda trial: trial[1])
     gain = best[1] - now[1]
     worth_it = gain > max(DECISIVE, 0.0 if suspected else PER_ROW * X.shape[0])
     return SearchResult(best[0], gain, worth_it, sum(trial[2] for trial in (now, *others)))
 
 
-def _climbed(model: Model, share: float) -> tuple[Model, float, int]:
+def _fitted(model: Model, share: float) -> tuple[Model, float, int]:
     """The model fitted from this share of its lengthscales, its bound, and the evaluations."""
     scale_lengthscales(model.covar_module, share)
     evaluations = 0

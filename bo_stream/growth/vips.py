@@ -90,7 +90,7 @@ class VIPS:
 
 
 class GrowingBound:
-    """``L-hat`` as batch points are added to the inducing set, O(N M + M^2) a point."""
+    """``L-hat`` as batch points are added to the inducing set, O(N M + M^2) per point."""
 
     def __init__(self, state: SGPRState, batch: Batch, greedy: GreedyVariance) -> None:
         self._greedy, self._d = greedy, batch.noise

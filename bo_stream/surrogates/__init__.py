@@ -1,1 +1,1 @@
-"""Surrogates: streaming Gaussian processes, one family a file."""
+"""Surrogates: streaming Gaussian processes, one family per file."""

@@ -1,9 +1,9 @@
-"""CaGP: a Gaussian process that counts its own computation as uncertainty, on a stream.
+"""CaGP: a Gaussian process whose uncertainty includes its limited computation, on a stream.
 
 [CaGP] Wenger, Wu, Hennig, Gardner, Pleiss, Cunningham 2024, Computation-Aware Gaussian Processes:
-Model Selection And Linear-Time Inference; mathematics in MATHS 5, the streaming part (5.4) ours.
-The posterior is exact conditioning on i projections S'y of the data, so its covariance is never
-below the exact GP's, whatever the budget, the stream or the compression of S.
+Model Selection And Linear-Time Inference; mathematics in MATHS 5, with our streaming part in 5.4.
+The posterior conditions exactly on i projections S'y of the data, so its covariance is never below
+the exact GP's, whatever the budget, the stream or the compression of S.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from gpytorch.mlls import MarginalLogLikelihood
 from torch import Tensor
 
 from bo_stream.actions import Actions, BlockSparse
-from bo_stream.actions.climb import ClimbSettings
 from bo_stream.actions.fits import fit_actions, fit_for_botorch
 from bo_stream.actions.history import FitHistory
 from bo_stream.actions.objective import ActionMLL, Handle
+from bo_stream.actions.optimise import OptimiserSettings
 from bo_stream.actions.policy import most_actions
 from bo_stream.actions.state import CaGPState
 from bo_stream.base.changes import all_or_nothing, exclusive
@@ -31,7 +31,7 @@ from bo_stream.base.options import CommonOptions
 from bo_stream.base.streaming_gp import Promises, StreamingGP
 from bo_stream.mathematics.computation_aware.matrix import ActionMatrix, identity_actions
 from bo_stream.mathematics.computation_aware.posterior import ProjectedProcess
-from bo_stream.mathematics.computation_aware.problem import Loss, Prior, Problem
+from bo_stream.mathematics.computation_aware.problem import Loss, Prior, RegressionProblem
 from bo_stream.mathematics.computation_aware.state import Append, appended, batch_actions, started
 from bo_stream.mathematics.posterior.factor import frozen_kernel
 
@@ -39,12 +39,12 @@ __all__ = ["CaGP"]
 
 
 class CaGP(StreamingGP):
-    """Computation-aware GP: i numbers computed from n data, and uncertainty about the rest.
+    """Computation-aware Gaussian process: exact conditioning on i projections of n data.
 
-    It keeps all data (state O(n + i^2)). With n data and i actions: `observe` of q points O(n q +
-    i^2 q), independent of how often it was called; the posterior O(n + i^2) a point; after a change
-    of hyperparameters once O(n^2) kernel values in O(n i) memory; one evidence and its gradient
-    O(n^2 + n i^2). One output.
+    It keeps all data (state O(n + i^2)). With n data and i actions: `observe` of q points takes
+    O(n q + i^2 q), independent of the number of earlier calls, and the posterior O(n + i^2) per
+    point. A change of hyperparameters costs O(n^2) kernel values once, in O(n i) memory. One
+    evidence with its gradient costs O(n^2 + n i^2). One output.
 
     Args:
         train_X: ``n x d`` raw inputs; ``n = 0`` is allowed.
@@ -53,14 +53,13 @@ class CaGP(StreamingGP):
         common: ``bounds``, ``covar_module`` (RBF and Matern kernels are the fastest),
             ``mean_module``, ``likelihood``, ``input_transform``, ``outcome_transform``: see
             `CommonOptions`.
-        actions: How actions are chosen from the first data, and again by `fit`; default
-            ``BlockSparse(256)``, which orders rows by locality itself and is the exact GP up to
-            256 points.
-        append: What later data add: ``"identity"``, one action a point (exact conditioning; a
-            batch larger than the budget is divided into blocks), or ``"block"``, one a batch.
-        max_actions: Actions are compressed to the policy's number when they exceed this; default a
-            quarter more than that number.
-        schedule: When `refit_due` says that a loop should call `fit`.
+        actions: Policy that chooses the actions from the first data and again in `fit`. The default
+            ``BlockSparse(256)`` orders rows by locality and is the exact GP for up to 256 points.
+        append: How later data are added: ``"identity"`` adds one action per point (exact
+            conditioning; batches larger than the budget are divided into blocks), ``"block"`` one
+            per batch.
+        max_actions: Actions above this number are compressed; by default 1.25 times the policy's.
+        schedule: Decides when `refit_due` asks for a `fit`.
 
     Raises:
         UnsupportedError: for more than one output (use a `ModelListGP` of surrogates).
@@ -112,30 +111,30 @@ class CaGP(StreamingGP):
 
     @property
     def S(self) -> ActionMatrix:
-        """The actions in use, ``n x i``; every column of unit length."""
+        """The current actions, ``n x i``, with columns of unit length."""
         follows = self.actions.follows_hyperparameters
         return self._factored_state().S if follows else self.state.S
 
     @property
     def num_actions(self) -> int:
-        """The number of actions in use."""
+        """Number of current actions."""
         return self.S.num_actions
 
     @property
     def explores(self) -> bool:
-        """Whether actions suffice to judge hyperparameters far from those they were made for."""
+        """Whether the actions allow comparing hyperparameters far from the current ones."""
         return not self.actions.learned or self.state.S.num_actions == self.num_observed
 
     def _absorb(
         self, state: CaGPState, X: Tensor, Y: Tensor, R: Tensor, *, exact: bool
     ) -> CaGPState:
-        """S <- blkdiag(S, S2), L bordered, and merged where that makes too many (MATHS 5.4).
+        """S <- blkdiag(S, S2), with L bordered; actions in excess are merged (MATHS 5.4).
 
-        Exact conditioning: every point an action, none merged.
+        Exact conditioning adds one action per point and merges none.
         """
         y, r, prior = Y[0], R[0], self._prior()
         if state.size == 0:
-            problem = Problem(X, y, prior.noise * r, prior.kernel, prior.mean)
+            problem = RegressionProblem(X, y, prior.noise * r, prior.kernel, prior.mean)
             S = identity_actions(len(y), X) if exact else self.actions.made_for(problem)
             return started(state, X, y, r, S, prior)
         budget = self.actions.budget()
@@ -146,17 +145,17 @@ class CaGP(StreamingGP):
         return replace(new, history=state.history.surprised(w))
 
     def _prior(self) -> Prior:
-        """The prior under the present hyperparameters, differentiable."""
+        """The prior under the current hyperparameters, differentiable."""
         known = numbers_of(self.covar_module, self.likelihood, self.mean_module)
         own = known.to(self._like)
         return Prior(self.covar_module, self._prior_mean(), self._noise_scale(), own)
 
-    def _problem(self) -> Problem:
-        """All data under the present hyperparameters, differentiable."""
+    def _problem(self) -> RegressionProblem:
+        """All data under the current hyperparameters, differentiable."""
         return self.state.problem(self._prior())
 
     def _factored_state(self, prior: Prior | None = None) -> CaGPState:
-        """The state, factored under the present hyperparameters: O(n^2) if they have changed."""
+        """The state factored under the current hyperparameters: O(n^2) if they have changed."""
         prior, state = prior or self._prior(), self.state
         if state.size == 0 or state.factored_under(prior):
             return cast(CaGPState, state)
@@ -165,7 +164,7 @@ class CaGP(StreamingGP):
         return made or self._factored.put(key, state.refactored(self.actions, prior))
 
     def _current_actions(self) -> ActionMatrix:
-        """The actions in use, under the present hyperparameters."""
+        """The actions under the current hyperparameters."""
         return cast(CaGPState, self.state).current_actions(self.actions, self._prior())
 
     def _build_process(self, state: CaGPState) -> ProjectedProcess:
@@ -178,9 +177,9 @@ class CaGP(StreamingGP):
         return ProjectedProcess(kernel, state.X, state.S, state.L, w, problem.noise, mean)
 
     def log_evidence(self) -> Tensor:
-        """The evidence lower bound [CaGP, eq. 11], without priors: at most the log evidence.
+        """The evidence lower bound [CaGP, eq. 11], without priors.
 
-        0-dim, constants included, differentiable. O(n^2) kernel values, O(n i^2) time.
+        0-dim, with all constants, differentiable. O(n^2) kernel values, O(n i^2) time.
         """
         return self._problem().bound(self._current_actions())[0]
 
@@ -189,11 +188,11 @@ class CaGP(StreamingGP):
         return self._problem().bound(self._current_actions(), "projected")[0]
 
     def _objective(self, profile_mean: bool) -> tuple[Tensor, Tensor | None]:
-        """The bound for the actions that are held, whatever the hyperparameters have become."""
+        """The bound for the current actions."""
         return self._problem().bound(self.state.S, profile_mean=profile_mean)
 
     def make_mll(self, loss: Loss = "elbo", dtype: torch.dtype = torch.float64) -> ActionMLL:
-        """The objective of `fit`, for `fit_gpytorch_mll`; `ActionMLL` explains the arguments."""
+        """The objective of `fit`, for `fit_gpytorch_mll`; see `ActionMLL` for the arguments."""
         learned = self.actions.learned
         handle = Handle(self._problem, self._current_actions, self._use_actions, learned)
         return ActionMLL(self, handle, loss, dtype)
@@ -208,27 +207,28 @@ class CaGP(StreamingGP):
     ) -> FitReport:
         """Fit hyperparameters and, for learned actions, the values of S; warm-started.
 
-        With many more data than actions, and a rough function, the bound takes what the actions
-        cannot resolve for noise: a fit learns more noise than there is and longer lengthscales.
-        Hyperparameters learned while the actions still sufficed then predict better. Long fits log
-        now and then; interrupted, a fit leaves the best point seen.
+        With many more data than actions and a rough function, the bound attributes to noise what
+        the actions cannot resolve, so that noise and lengthscales are overestimated. Then
+        hyperparameters learned earlier, from fewer data, predict better. Long fits log their
+        progress. If interrupted, the best point found so far is kept.
 
         Args:
-            max_evals: Most objective-and-gradient evaluations; None: until converged, at most 200
-                (Adam: 600 epochs) where values are learned.
+            max_evals: Maximum number of evaluations of objective and gradient. By default the fit
+                runs until convergence, with at most 200 evaluations (Adam: 600 epochs) if values
+                are learned.
             loss: See `ActionMLL`.
             dtype: See `ActionMLL`.
-            search: ``optimizer``, ``lr`` and ``progress``: see
-                `bo_stream.actions.climb.ClimbSettings`.
+            search: ``optimizer``, ``lr`` and ``progress``; see
+                `bo_stream.actions.optimise.OptimiserSettings`.
 
         Returns:
-            The report; a `LearningCurve` where values are learned or options given.
+            The report; a `LearningCurve` if values are learned or ``search`` is given.
         """
-        return self._fit(self.make_mll(loss, dtype), ClimbSettings(max_evals, **search))
+        return self._fit(self.make_mll(loss, dtype), OptimiserSettings(max_evals, **search))
 
     @exclusive
     @torch.enable_grad()
-    def _fit(self, mll: ActionMLL, search: ClimbSettings) -> FitReport:
+    def _fit(self, mll: ActionMLL, search: OptimiserSettings) -> FitReport:
         return fit_actions(self, mll, search)
 
     @exclusive
@@ -238,7 +238,7 @@ class CaGP(StreamingGP):
 
     @all_or_nothing
     def _use_actions(self, S: ActionMatrix) -> None:
-        """Take these actions (``n x i``, columns of length one) from now on."""
+        """Replace the actions (``n x i``, columns of length one)."""
         self._replace(state=self.state.with_actions(S))
 
     def _keep_history(self, history: FitHistory) -> None:
@@ -246,5 +246,5 @@ class CaGP(StreamingGP):
 
     @property
     def refit_due(self) -> bool:
-        """Whether the schedule says that it is time to `fit`: ask after each `observe`."""
+        """Whether the schedule asks for a `fit`; call it after each `observe`."""
         return self.state.history.refit_due(self.schedule, self.num_observed)

@@ -33,45 +33,43 @@ from bo_stream.surrogates.registry import FAMILIES
 __all__ = ["DirichletClassifier"]
 
 TAKEN = ("train_Yvar", "likelihood", "mean_module", "outcome_transform", "loads_data")
-"""Options of a family that follow from the labels here."""
+"""Options of a family that the labels determine."""
 
 
 class DirichletClassifier(CountedClasses):
-    """A classifier of C classes whose latent functions are a streaming surrogate's C outputs.
+    """A classifier whose latent functions are the C outputs of a streaming surrogate.
 
-    Each class is a regression of its own, with a constant mean, a kernel and known noise: a label
-    tells its class one target with one noise variance, and every other class another. So whatever
-    a surrogate does with known noise holds here: labels are absorbed as they come, in any order and
-    batches, and hyperparameters are learned from all of them by the evidence. Until `fit` is
-    called, a class without evidence has the mean "some other class".
+    Each class is a regression with a constant mean, a kernel and known noise: a label gives its own
+    class one target and noise variance, and every other class another. Labels are therefore
+    absorbed in any order and batches, and hyperparameters are learned from all labels by the
+    evidence. Until `fit` is called, a class without evidence has the mean of an absent class.
 
-    WISKI and HSGP hold sums, and for these the points of each class are also counted on their own.
-    Then a class may turn up late, ``alpha_epsilon`` may be changed, two classifiers may `merge`,
-    each exactly as if it had been so from the start; and `forget` works. Other families of several
-    outputs (NodeWISKI, ExactGP) need all ``classes`` beforehand and keep ``alpha_epsilon``: what
-    becomes of a point there depends on its noise.
+    For WISKI and HSGP the points of each class are also counted separately. A new class may then
+    appear late, ``alpha_epsilon`` may be changed, two classifiers may `merge`, and `forget` works;
+    the results are exact. Other families with several outputs (NodeWISKI, ExactGP) need all
+    ``classes`` beforehand and a fixed ``alpha_epsilon``.
 
     Costs are those of the surrogate with C outputs of known noise. The counts double its memory;
-    `observe` counts each point for its class alone; a class more, a change of ``alpha_epsilon`` and
-    a merge take O(C^2 m^2) with m nodes or features.
+    `observe` counts a point for its class only. Adding a class, changing ``alpha_epsilon`` and
+    merging take O(C^2 m^2) with m nodes or features.
 
     Args:
-        train_X: ``n x d`` raw inputs; ``n = 0`` is allowed where ``classes`` are given.
-        train_y: ``n`` labels: integers, or strings, in a tensor, array, list or column of a frame.
-        bounds: ``2 x d`` raw bounds, as the family needs them.
+        train_X: ``n x d`` raw inputs; ``n = 0`` is allowed if ``classes`` are given.
+        train_y: ``n`` labels, integers or strings, in a tensor, array, list or data-frame column.
+        bounds: ``2 x d`` raw bounds, as required by the family.
         surrogate: A family by name or class. By default ``wiski`` for up to 3 inputs, else
             ``hsgp``.
-        classes: Those known beforehand, in the order of the outputs. By default the labels seen, in
-            sorted order; those that turn up late come behind.
-        alpha_epsilon: Concentration of the classes that a label does not name.
-        covar_module: A kernel without batch shape; each class has it with hyperparameters of its
-            own. By default the family's.
+        classes: Classes in the order of the outputs. By default the labels seen, sorted; classes
+            that appear later are appended.
+        alpha_epsilon: Dirichlet concentration of the classes other than the label's.
+        covar_module: A kernel without batch shape; each class gets hyperparameters of its own. By
+            default the family's kernel.
         input_transform: As for every family.
-        options: The family's own: ``grid_size``, ``num_features``, ``cap``, ...
+        options: The family's own options: ``grid_size``, ``num_features``, ``cap``, ...
 
     Raises:
-        InputError, ShapeError, DtypeError, BoundsError: on data, labels or options that do not fit.
-        UnsupportedError: for families of one output, and kernels of several.
+        InputError, ShapeError, DtypeError, BoundsError: for invalid data, labels or options.
+        UnsupportedError: for single-output families, and kernels with a batch shape.
 
     Example:
         >>> X = torch.rand(60, 2, dtype=torch.double)
@@ -103,7 +101,7 @@ class DirichletClassifier(CountedClasses):
             raise InputError("a class", "neither labels nor `classes`", "Name the classes.")
         taken = sorted(set(TAKEN) & set(options))
         if taken:
-            raise OptionError("options that labels leave open", ", ".join(taken), "Leave them out.")
+            raise OptionError("options not set by labels", ", ".join(taken), "Leave them out.")
         family, X = _family(surrogate, dim), train_X.detach()
         bounds, none = bounds_for(bounds, input_transform, X), X.new_empty(0, len(known))
         options |= {"bounds": bounds, "outcome_transform": None}
@@ -122,15 +120,15 @@ class DirichletClassifier(CountedClasses):
     # -- labels ----------------------------------------------------------------------------------
 
     def observe(self, X: Tensor, y: Any) -> Self:
-        """Absorb labels in place; whatever is raised, nothing has changed then.
+        """Absorb labels in place; if it raises, nothing has changed.
 
         Args:
             X: ``n x d`` raw inputs.
-            y: ``n`` labels, of the kind seen so far; a label not seen so far is a class more.
+            y: ``n`` labels of the same type as before; an unseen label adds a class.
 
         Raises:
-            InputError, ShapeError, DtypeError, BoundsError: on data that do not fit.
-            UnsupportedError: on a late class, where the family's state cannot have one.
+            InputError, ShapeError, DtypeError, BoundsError: for invalid data.
+            UnsupportedError: for an unseen class, if the family cannot add one.
         """
         self.model._check_points(X)
         labels = read_labels(y, len(X))
@@ -142,7 +140,7 @@ class DirichletClassifier(CountedClasses):
 
     @all_or_nothing
     def _absorb_labels(self, X: Tensor, labels: list[Label]) -> None:
-        """Absorb checked labels, of late classes too."""
+        """Absorb checked labels, including those of new classes."""
         late, seen = unseen(labels, self._classes), dict(self._seen)
         model, streams = self.model, self._streams_of_classes()
         if late:
@@ -168,9 +166,10 @@ class DirichletClassifier(CountedClasses):
 
     @property
     def alpha_epsilon(self) -> float:
-        """Concentration of the classes that a label does not name; may be assigned.
+        """Dirichlet concentration of the classes other than the label's; may be assigned.
 
-        Hyperparameters stay, but for constant means, which move with the targets: `fit` next.
+        Hyperparameters keep their values, except constant means, which follow the targets. Call
+        `fit` next.
         """
         return self._pairs.alpha_epsilon
 
@@ -183,16 +182,16 @@ class DirichletClassifier(CountedClasses):
         self._become(model, streams, self._seen, pairs)
 
     def merge(self, other: DirichletClassifier) -> Self:
-        """Add another stream's labels in place; classes that only it has come behind. O(C^2 m^2).
+        """Add another stream's labels in place; its additional classes are appended. O(C^2 m^2).
 
-        Hyperparameters and ``alpha_epsilon`` stay this one's.
+        Hyperparameters and ``alpha_epsilon`` keep this classifier's values.
 
         Raises:
-            StateError: unless families, what their sums are of, and transforms are equal.
-            UnsupportedError: for families that do not merge.
+            StateError: if families, features or transforms differ.
+            UnsupportedError: if the family cannot be merged.
         """
         if not isinstance(other, DirichletClassifier):
-            raise StateError("a DirichletClassifier", type(other).__name__, "Merge their like.")
+            raise StateError("a DirichletClassifier", type(other).__name__, "Pass a classifier.")
         for one in (self, other):
             one._need_class_sums("a family whose streams merge")
         known = self._classes + unseen(other._classes, self._classes)
@@ -211,14 +210,15 @@ class DirichletClassifier(CountedClasses):
     def fit(self, max_evals: int | None = None) -> FitReport:
         """Fit every class's hyperparameters by the evidence of all labels, warm-started.
 
-        Those of a class stay where they are while no label, or every label, is of this class:
-        targets that are all the same tell nothing about how it varies.
+        A class keeps its hyperparameters while no label, or every label, belongs to it, because
+        constant targets carry no information about them.
 
         Args:
-            max_evals: Most objective-and-gradient evaluations; None: until the gain falls below
-                0.01 nat.
+            max_evals: Maximum number of evaluations of objective and gradient; by default the
+                fit stops once the gain falls below 0.01 nat.
         """
-        silent = [k for k, tells in enumerate(informative_classes(self._seen)) if not tells]
+        informative = informative_classes(self._seen)
+        silent = [k for k, known in enumerate(informative) if not known]
         if len(silent) == len(self._classes):
             return FitReport(0, float(self.log_evidence().detach()), True)
         before = [(p, p.detach().clone()) for p in self.model.parameters()]
@@ -231,7 +231,7 @@ class DirichletClassifier(CountedClasses):
 
     @all_or_nothing
     def _align_classes(self) -> None:
-        """Have the sums of each class follow features that a fit has selected."""
+        """Give the sums of each class the surrogate's current features."""
         for one in self._streams_of_classes():
             align(one, self.model)
 
@@ -242,6 +242,6 @@ def _family(surrogate: Any, dim: int) -> Callable[..., StreamingGP]:
         return FAMILIES[name]
     if not callable(name):
         raise InputError(
-            f"a family, or the name of one of {', '.join(FAMILIES)}", repr(name), "Choose one."
+            f"a family, or one of the names {', '.join(FAMILIES)}", repr(name), "Choose one."
         )
     return cast("Callable[..., StreamingGP]", name)

@@ -1,4 +1,4 @@
-"""What a classifier holds: a surrogate with an output for each class, and sums of each class."""
+"""The state of a classifier: a surrogate with an output per class, and sums for each class."""
 
 from __future__ import annotations
 
@@ -26,13 +26,14 @@ __all__ = ["CountedClasses"]
 
 
 class CountedClasses(LatentClasses):
-    """A surrogate with an output for each class; by family, sums of each class; saved as one.
+    """A surrogate with an output per class and, for additive families, sums for each class.
 
-    All of them share one lock, so that they change together.
+    All parts share one lock and change together.
 
     Attributes:
         model: The surrogate.
-        class_streams: A target-free stream of the points of each class
+        class_streams: A target-free stream with the points of each class
+            (`bo_stream.base.target_free_sums`); empty for other families.
             (`bo_stream.base.target_free_sums`), or none at all.
     """
 
@@ -47,7 +48,7 @@ class CountedClasses(LatentClasses):
     def _hold(
         self, model: StreamingGP, streams: Sequence[Any], seen: Seen, pairs: LabelTargets
     ) -> None:
-        """Hold other parts."""
+        """Set the parts."""
         for stream in (model, *streams):
             stream._lock = self._lock
         self.model, self.class_streams = model, nn.ModuleList(streams)
@@ -57,24 +58,24 @@ class CountedClasses(LatentClasses):
     def _become(
         self, model: StreamingGP, streams: Sequence[Any], seen: Seen, pairs: LabelTargets
     ) -> None:
-        """Hold other parts, or those from before if that fails."""
+        """Replace the parts; on failure the old ones are restored."""
         before = (self.model, self._streams_of_classes(), self._seen, self._pairs)
         self._lock.on_failure(partial(self._hold, *before))
         self._hold(model, streams, seen, pairs)
 
     @property
     def num_observed(self) -> int:
-        """How many labels were absorbed."""
+        """Number of labels absorbed."""
         return self.model.num_observed
 
     @property
     def class_counts(self) -> dict[Label, int]:
-        """How many labels were absorbed of each class."""
+        """Number of labels absorbed for each class."""
         return dict(self._seen)
 
     @property
     def state_bytes(self) -> int:
-        """Bytes of all state buffers."""
+        """Size in bytes of all state buffers."""
         return sum(part.state_bytes for part in self._streams())
 
     def log_evidence(self) -> Tensor:
@@ -83,19 +84,20 @@ class CountedClasses(LatentClasses):
 
     @all_or_nothing
     def forget(self, factor: float) -> Self:
-        """Count all labels so far ``factor`` times, as `StreamingGP.forget` has it.
+        """Down-weight all labels so far by ``factor``; see `StreamingGP.forget`.
 
         Raises:
-            InputError: on a factor that is not above 0 and at most 1.
-            UnsupportedError: by a family that cannot forget.
+            InputError: for a factor that is not above 0 and at most 1.
+            UnsupportedError: if the family cannot forget.
         """
         for part in self._streams():
             part.forget(factor)
         return self
 
     def believing(self, X: Tensor) -> BoTorchModel:
-        """The latent functions as if labels at ``q x d`` raw points were known: means stay, and
-        variances shrink by a label's expected precision. For points under evaluation.
+        """The latent functions given labels with unchanged means at ``q x d`` raw pending points.
+
+        Variances shrink by a label's expected precision.
         """
         with torch.no_grad():
             noise = self._pairs.expected_noise(self.predict_proba(X))
@@ -104,23 +106,23 @@ class CountedClasses(LatentClasses):
     # -- saving ----------------------------------------------------------------------------------
 
     def save(self, path: Any) -> None:
-        """Write a checkpoint that `bo_stream.load` alone makes this classifier of again."""
+        """Write a checkpoint, from which `bo_stream.load` rebuilds the classifier."""
         checkpoint.save(self, path)
 
     def get_extra_state(self) -> dict[str, Any]:
-        """What the labels were taken for."""
+        """Metadata: the classes and how labels are transformed."""
         return {"class": type(self).__name__, **settings_of(self._seen, self._pairs)}
 
     def set_extra_state(self, state: dict[str, Any]) -> None:
-        """`load_state_dict` has seen to it."""
+        """Do nothing: `load_state_dict` has loaded them."""
 
     def load_state_dict(
         self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False
     ) -> Any:
-        """Restore everything, classes and ``alpha_epsilon`` included: whole, or not at all.
+        """Load everything, including classes and ``alpha_epsilon``; on an error nothing changes.
 
         Raises:
-            StateError: if what was saved does not fit this classifier.
+            StateError: if the saved state does not match this classifier.
         """
         header = state_dict.get("_extra_state")
         if not isinstance(header, Mapping) or header.get("class") != type(self).__name__:
@@ -140,13 +142,13 @@ class CountedClasses(LatentClasses):
         self._become(model, streams, seen, pairs)
 
     def _parts(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """What a checkpoint holds: plain settings, and surrogates by name."""
+        """The parts of a checkpoint: plain settings, and surrogates by name."""
         streams = dict(_numbered(self.class_streams))
         return settings_of(self._seen, self._pairs), {"model": self.model, **streams}
 
     @classmethod
     def _of_parts(cls, settings: Mapping[str, Any], parts: Mapping[str, Any]) -> Self:
-        """The classifier of settings and surrogates."""
+        """Build a classifier from settings and surrogates."""
         made, (seen, pairs) = cls.__new__(cls), read_settings(settings)
         nn.Module.__init__(made)
         made._lock = StateLock()
@@ -155,7 +157,7 @@ class CountedClasses(LatentClasses):
         made.eval()
         return made
 
-    # -- pieces ----------------------------------------------------------------------------------
+    # -- helpers ---------------------------------------------------------------------------------
 
     def _streams(self) -> list[StreamingGP]:
         return [self.model, *self._streams_of_classes()]
@@ -164,11 +166,11 @@ class CountedClasses(LatentClasses):
         return cast("list[StreamingGP]", list(self.class_streams))
 
     def _kernel(self) -> Kernel:
-        """The kernel that every class starts with."""
+        """The initial kernel of every class."""
         return self._streams_of_classes()[0].covar_module
 
     def _need_class_sums(self, what: str) -> None:
-        """Refuse what only families of additive statistics can do."""
+        """Refuse an operation that only families of additive statistics support."""
         if not len(self.class_streams):
             raise UnsupportedError(
                 f"{what} for {type(self.model).__name__}",
@@ -179,7 +181,7 @@ class CountedClasses(LatentClasses):
     def _combined(
         self, streams: Sequence[StreamingGP], outputs: int, pairs: LabelTargets
     ) -> StreamingGP:
-        """A surrogate of the points of each class, with the present hyperparameters."""
+        """A surrogate built from the points of each class, with the current hyperparameters."""
         model = empty_like(self.model, outputs, self._kernel())
         before = self.model._prior_mean().detach()
         means = before.new_full((outputs,), pairs.other.target)

@@ -1,7 +1,7 @@
 """The baseline: an exact Gaussian process behind the streaming interface.
 
-It keeps its data by design, so its state and the cost of a step grow with n: that is what the
-streaming families are compared with. Fantasies come from the shared conditioned posterior.
+It keeps its data, so its state and the cost of a step grow with n. The streaming families are
+compared with it. Fantasies come from the shared conditioned posterior.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ from bo_stream.mathematics.shapes import shaped
 __all__ = ["ExactGP"]
 
 BORDERED = 64
-"""Points by which the posterior's factor is bordered at most; with more it is made anew."""
+"""Largest number of points by which the posterior's factor is bordered; for more it is rebuilt."""
 
 
 @dataclass(frozen=True)
 class ExactState:
-    """All the data: points, targets, and noise variances before any learned scale."""
+    """All data: points, targets, and noise variances before any learned scale."""
 
     X: Tensor = shaped("n d")
     Y: Tensor = shaped("o n")
     R: Tensor = shaped("o n", "positive")
 
     def rescaled(self, shift: Tensor, factor: Tensor, known_noise: bool) -> ExactState:
-        """The data with targets ``(y - shift) / factor`` and, where known, noise to match."""
+        """The data with targets ``(y - shift) / factor`` and known noise scaled to match."""
         R = self.R / factor.square().unsqueeze(-1) if known_noise else self.R
         return ExactState(self.X, (self.Y - shift.unsqueeze(-1)) / factor.unsqueeze(-1), R)
 
@@ -58,7 +58,7 @@ class ExactProcess(ExpandedProcess):
     def at(self, X: Tensor) -> FactorGaussian:
         """The joint posterior at points ``batch x q x d``: O(n^2 q).
 
-        One triangular solve for the whole batch: a batched one would copy the factor per batch.
+        A single triangular solve for the whole batch, since a batched one would copy the factor.
         """
         K = cross_kernel(self.kernel, X.reshape(-1, X.shape[-1]), self.X)
         A_t = torch.linalg.solve_triangular(self.L.mT, K, upper=True, left=False)
@@ -79,7 +79,7 @@ class ExactProcess(ExpandedProcess):
         return lambda X: prior(X) + (cross_kernel(self.kernel, X, self.X) @ weights).squeeze(-1)
 
     def expansion(self, before: Expansion | None) -> Expansion:
-        """In kernels at the data."""
+        """The expansion in kernel functions at the data."""
 
         def values(X: Tensor, first: int) -> Tensor:
             return cross_kernel(self.kernel, self.X[first:], X)
@@ -87,7 +87,7 @@ class ExactProcess(ExpandedProcess):
         return Expansion(self.kernel, self.L, None, values, (self.X, self.L))
 
     def bordered(self, X: Tensor, Y: Tensor, noise: Tensor) -> ExactProcess:
-        """The process given further data (``q x d``, ``o x q``, ``o x q``): O(n^2 q)."""
+        """The process given more data (``q x d``, ``o x q``, ``o x q``): O(n^2 q)."""
         n, cross = len(self.X), cross_kernel(self.kernel, self.X, X)
         below = torch.linalg.solve_triangular(self.L, cross, upper=False).mT
         corner = cross_kernel(self.kernel, X, X) + torch.diag_embed(noise) - below @ below.mT
@@ -101,12 +101,11 @@ class ExactProcess(ExpandedProcess):
 
 
 class ExactGP(StreamingGP):
-    """Exact GP inference with gpytorch's kernels and likelihoods; keeps all data (state grows with
-    n).
+    """Exact GP inference with gpytorch's kernels and likelihoods; it keeps all data.
 
-    Memory O(n^2) for the posterior's cache, O(n^3) per evidence evaluation and for the first
-    posterior under new hyperparameters; after an `observe` of q points (at most 64) O(n^2 q), then
-    O(n^2) a point; m independent outputs.
+    Memory O(n^2) for the posterior's cache. An evaluation of the evidence, and the first posterior
+    under new hyperparameters, take O(n^3). After an `observe` of q points (at most 64) the next
+    posterior takes O(n^2 q), then O(n^2) per point. Outputs are independent.
 
     Args:
         train_X: ``n x d`` raw inputs; ``n = 0`` is allowed.

@@ -1,7 +1,7 @@
-"""NodeWISKI: WISKI's constant-size statistics over nodes that are data points, in any dimension.
+"""NodeWISKI: WISKI's constant-size statistics on nodes that are data points, in any dimension.
 
-The sums and their evidence are WISKI's [WISKI: Stanton, Maddox, Delbridge, Wilson 2021; MATHS 2.2
-to 2.4]; nodes that are data points, rows frozen at arrival, are MATHS 2.8. The algebra is in
+Sums and evidence are WISKI's [WISKI: Stanton, Maddox, Delbridge, Wilson 2021; MATHS 2.2 to 2.4].
+Nodes chosen from the data, and weights fixed on arrival, are MATHS 2.8. The algebra is in
 `bo_stream.mathematics.data_nodes`.
 """
 
@@ -25,19 +25,18 @@ __all__ = ["NodeWISKI"]
 
 
 class NodeWISKI(StreamingGP):
-    """Gaussian process on up to ``cap`` nodes that are data points, for any number of inputs.
+    """Gaussian process on up to ``cap`` nodes chosen from the data, for any number of inputs.
 
-    Exact while every point is a node, that is while n is at most ``cap`` (up to points that others
-    already tell to ``tolerance``). Beyond it a point is its projection on the nodes, with what the
-    projection misses as noise of its own; a point that the nodes tell little of takes the place of
-    the one that the other nodes tell most of. What a point became is frozen on arrival, under the
-    hyperparameters of then, and depends on what came before it: `fit` before the cap is reached.
-    Hyperparameters, noise and mean are learned again from all data at any time.
+    It is exact while n is at most ``cap`` (points redundant to within ``tolerance`` need no node).
+    Beyond the cap, a point is replaced by its projection on the nodes, and its residual variance is
+    added to its noise. A point that the nodes explain poorly replaces the node that the other nodes
+    explain best. Projections are fixed on arrival, under the hyperparameters of that time, and
+    depend on the points before, so `fit` before the cap is reached. Hyperparameters, noise and mean
+    can be learned again from all data at any time.
 
-    With m nodes: memory O(m^2) and O(m^3) an evidence with its gradient, whatever has been seen;
-    `observe` of q points O(m^3 + q m^2), and O(q m + m^2) more for each node that changes; a
-    posterior O(m^3) once, then O(m^2) a point. Outputs are independent and share the nodes; each
-    has sums of its own.
+    With m nodes: memory O(m^2); evidence with gradient O(m^3); `observe` of q points O(m^3 + q
+    m^2), plus O(q m + m^2) for each node that changes; the posterior O(m^3) once, then O(m^2) per
+    point. Nothing depends on n. Outputs are independent and share the nodes.
 
     Args:
         train_X: ``n x d`` raw inputs; ``n = 0`` is allowed.
@@ -46,10 +45,11 @@ class NodeWISKI(StreamingGP):
         bounds: Optional ``2 x d`` raw bounds; points outside are refused.
         common: ``covar_module`` (any gpytorch kernel), ``mean_module``, ``likelihood``,
             ``input_transform``, ``outcome_transform``: see `CommonOptions`.
-        cap: Most nodes, at least 2. Only exact conditioning goes beyond it.
-        tolerance: A point whose variance given the nodes is below this share of its noise variance,
-            or a tenth of this share of the prior variance, becomes no node. Loose tolerances cost
-            accuracy and save nothing once the cap is reached; at 0 only copies stay out.
+        cap: Maximum number of nodes, at least 2. Only exact conditioning exceeds it.
+        tolerance: A point becomes no node if its variance given the nodes is below this fraction
+            of its noise variance, or a tenth of this fraction of the prior variance. Larger
+            tolerances cost accuracy, and save nothing once the cap is reached. At 0 only
+            duplicates are left out.
 
     Example:
         >>> import torch
@@ -106,7 +106,7 @@ class NodeWISKI(StreamingGP):
         return absorb(state, X, Y, R.expand(Y.shape), self._prior(), **limits)
 
     def _prior(self) -> NodePrior:
-        """The present hyperparameters."""
+        """The prior under the current hyperparameters."""
         s2, mean = self._noise_scale().detach().clone(), self._prior_mean().detach().clone()
         return NodePrior(frozen_kernel(self.covar_module), s2, mean)
 

@@ -1,4 +1,4 @@
-"""Online SGPR: a sparse Gaussian process whose inducing points grow as the data ask for.
+"""Online SGPR: a sparse Gaussian process with a growing set of inducing points.
 
 [Bui] Bui, Nguyen, Turner 2017, Streaming Sparse Gaussian Process Approximations; [VIPS]
 Pescador-Barrios, Filippi, van der Wilk 2025, Adjusting Model Size in Continual Gaussian Processes;
@@ -34,21 +34,21 @@ __all__ = ["LastUpdate", "OnlineSGPR"]
 
 
 class OnlineSGPR(StreamingGP):
-    """Sparse GP with inducing points that a growth policy chooses, updated in closed form.
+    """Sparse GP with inducing points chosen by a growth policy, updated in closed form.
 
-    With M inducing points: memory O(M^2 + the last batch) whatever has been seen; `observe` of N
-    points O(N M^2 + M^3); a posterior O(M^3) once, then O(M^2) a point. One output.
+    With M inducing points: memory O(M^2) plus the last batch; `observe` of N points O(N M^2 + M^3);
+    the posterior O(M^3) once, then O(M^2) per point. Nothing depends on n. One output.
 
-    Where residuals show structure that the model takes for noise, `fit` (which `observe` calls)
-    gathers the rows of the batches from then on, transformed: fewer than 512 of them, 8 (d + 2)
-    bytes each. With 512 it tries shorter lengthscales on them, and drops them; the next such search
-    waits until the data have doubled. But for these rows, `state_bytes` is constant at fixed M and
-    batch size.
+    If residuals show structure that the model attributes to noise, `fit` (which `observe` calls)
+    gathers the rows of the following batches, up to 512 (8 (d + 2) bytes each). It then tries
+    shorter lengthscales on them and discards them; the next search waits until the data have
+    doubled. Apart from these rows, `state_bytes` is constant at fixed M and batch size.
 
-    Hyperparameters are learned from the last batch's online bound, in which the past speaks through
-    the function values it left behind: the noise is learned from that batch alone, and what an old
-    batch said under its own noise stays as it is. Learned from small or unrepresentative batches
-    they drift; keep priors on them, and refit on batches of tens of points or not at all.
+    Hyperparameters are learned from the last batch's online bound, in which earlier data enter
+    through the posterior of the inducing values only. The noise is learned from that batch alone,
+    and earlier batches keep the noise of their time. On small or unrepresentative batches the
+    hyperparameters drift: keep priors on them, and refit on batches of tens of points or not at
+    all.
 
     Args:
         train_X: ``n x d`` raw inputs; ``n = 0`` is allowed.
@@ -57,12 +57,11 @@ class OnlineSGPR(StreamingGP):
         bounds: Optional ``2 x d`` raw bounds; points outside are refused.
         common: ``covar_module`` (any gpytorch kernel), ``mean_module``, ``likelihood``,
             ``input_transform``, ``outcome_transform``: see `CommonOptions`.
-        growth: Which inducing points a batch leaves behind; see `bo_stream.growth`.
+        growth: Policy that chooses inducing points after a batch; see `bo_stream.growth`.
         jitter: Added to ``K(Z, Z)``, relative to the prior variance.
-        trust: Largest change of the logarithm of a hyperparameter in one fit to any batch but the
-            first, against drift; None for no limit. A search would break it: with a `trust` only
-            the first fit searches, and later ones neither gather rows nor search; `watch` still
-            says what predictions miss.
+        trust: Largest change of the logarithm of a hyperparameter in one fit after the first
+            batch, which limits drift; None for no limit. With a limit, only the first fit searches
+            for shorter lengthscales; `watch` still reports missed structure.
 
     Example:
         >>> import torch
@@ -80,7 +79,7 @@ class OnlineSGPR(StreamingGP):
         updates_without_drift=10_000,
         multi_output=False,
     )
-    search_rows = 512  # of a search for shorter lengthscales
+    search_rows = 512  # rows used in a search for shorter lengthscales
 
     def __init__(
         self,
@@ -105,13 +104,14 @@ class OnlineSGPR(StreamingGP):
     def observe(
         self, X: Tensor, Y: Tensor, Yvar: Tensor | None = None, refit: bool | None = None
     ) -> Self:
-        """Absorb data in place: choose inducing points, update, and perhaps refit.
+        """Absorb data in place: choose inducing points, update, and optionally refit.
 
         Args:
             X: ``n x d`` raw inputs.
             Y: ``n x 1`` raw outcomes.
-            Yvar: ``n x 1`` raw noise variances, for a surrogate of known noise only.
-            refit: Learn hyperparameters from this batch; None: if it has at least 20 points.
+            Yvar: ``n x 1`` raw noise variances, required if and only if the noise is known.
+            refit: Whether to fit hyperparameters to this batch; by default if it has at least 20
+                points.
 
         Raises:
             ShapeError, DtypeError, InputError, NoiseError, BoundsError: before any change.
@@ -128,35 +128,35 @@ class OnlineSGPR(StreamingGP):
 
     @property
     def last_update(self) -> LastUpdate:
-        """What the last batch (or conditioning) did to the inducing points, and its bounds."""
+        """The effect of the last batch (or conditioning) on the inducing points, and its bounds."""
         return cast(StreamState, self.state).last_update()
 
     @property
     def watch(self) -> MisfitMonitor:
-        """How well each batch was predicted before the model was fitted to it."""
+        """A monitor of how well each batch was predicted before it was fitted."""
         return cast(MisfitMonitor, self.state.watch)
 
     @property
     def bound_sum(self) -> Tensor:
         """Sum of the online bounds of all batches, 0-dim, in nats, transformed units.
 
-        With inducing points and hyperparameters fixed it is the collapsed bound on the evidence of
-        all data; with all inputs among the inducing points it is the evidence. Otherwise it is an
-        estimate and no bound (MATHS 3.5).
+        With inducing points and hyperparameters fixed it equals the collapsed bound on the evidence
+        of all data; with all inputs as inducing points it equals the evidence. Otherwise it is an
+        estimate, not a bound (MATHS 3.5).
         """
         return cast(StreamState, self.state).bound_sum()
 
     def log_evidence(self) -> NoReturn:
-        """Refused: data absorbed earlier are summarised under the hyperparameters of their time."""
+        """Not supported: earlier data are summarised under earlier hyperparameters."""
         raise UnsupportedError(
-            "a family that can give the evidence of all its data",
+            "a family that can compute the evidence of all its data",
             "an OnlineSGPR, which keeps only its last batch",
-            "`bound_sum` has the sum of the online bounds; `make_mll` the bound that `fit` climbs.",
+            "Use `bound_sum`, the sum of the online bounds, or `make_mll`, the objective of `fit`.",
         )
 
     @property
     def explores(self) -> bool:
-        """False: one batch's objective does not judge hyperparameters far from now."""
+        """False: one batch does not determine hyperparameters far from the current ones."""
         return False
 
     # -- state -----------------------------------------------------------------------------------
@@ -170,9 +170,9 @@ class OnlineSGPR(StreamingGP):
     def _absorb(
         self, state: StreamState, X: Tensor, Y: Tensor, R: Tensor, *, exact: bool
     ) -> StreamState:
-        """Select, update, and keep what it takes to do so again.
+        """Choose inducing points and update; what a replay needs is kept.
 
-        Exact conditioning: X joins the inducing points, whatever the growth policy (MATHS 3.6).
+        Exact conditioning adds X to the inducing points, whatever the policy (MATHS 3.6).
         """
         batch = state.batch_of(X, Y[0], R[0], self._noise_scale().detach()[0])
         choose = JOIN if exact else self.growth
@@ -185,7 +185,7 @@ class OnlineSGPR(StreamingGP):
     def _step(
         self, before: SGPRState, kernel: Tensor, batch: Batch, choose: Choice | GrowthPolicy | str
     ) -> StepResult:
-        """`bo_stream.growth.step.step` under the present hyperparameters."""
+        """`bo_stream.growth.step.step` under the current hyperparameters."""
         own, mean = frozen_kernel(self.covar_module), self._prior_mean().detach()[0].clone()
         return step(before, batch, own, mean, choose, same_kernel=self._kernel_is(kernel))
 
@@ -193,7 +193,7 @@ class OnlineSGPR(StreamingGP):
         return numbers_of(self.covar_module)
 
     def _kernel_is(self, kernel: Tensor) -> bool:
-        """Whether the kernel has not changed since it had these numbers."""
+        """Whether the kernel is still the one identified by these numbers."""
         return torch.equal(kernel, self._kernel_numbers().to(kernel))
 
     @exclusive
@@ -201,11 +201,11 @@ class OnlineSGPR(StreamingGP):
     def fit(self, max_evals: int | None = None) -> FitReport:
         """Fit the hyperparameters to the last batch's online bound, and replay its update.
 
-        `bo_stream.growth.fits` explains what the first fit does beyond that, and later ones.
+        `bo_stream.growth.fits` describes the additional steps of the first and of later fits.
 
         Args:
-            max_evals: Most objective-and-gradient evaluations, O(N M^2 + M^3) each; if given, there
-                is one climb and no search.
+            max_evals: Maximum number of evaluations of objective and gradient, O(N M^2 + M^3)
+                each; if given, there is a single ascent and no search.
         """
         return fit_growing(self, max_evals)
 
@@ -215,13 +215,13 @@ class OnlineSGPR(StreamingGP):
         return mll
 
     def reselect(self) -> Self:
-        """Choose the inducing points of the last batch again, under the present hyperparameters."""
+        """Choose the inducing points of the last batch again under current hyperparameters."""
         self._replay_last_batch(reselect=True)
         return self
 
     @all_or_nothing
     def _replay_last_batch(self, *, reselect: bool) -> None:
-        """Absorb the last batch once more, from the state before it, as hyperparameters now are."""
+        """Absorb the last batch again from the state before it, under current hyperparameters."""
         state = self.state
         batch = state.last_batch(self._noise_scale().detach()[0])
         if batch.size:

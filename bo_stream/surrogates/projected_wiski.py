@@ -1,8 +1,8 @@
-"""WISKI behind a learned projection: a grid over a few learned functions of many inputs.
+"""ProjectedWISKI: WISKI on a grid over a few learned functions of many inputs.
 
 [WISKI] Stanton, Maddox, Delbridge, Wilson 2021, Kernel Interpolation for Scalable Online Gaussian
-Processes, section 4.3; mathematics as corrected in MATHS 2.5: the functions climb the predictive
-density of each batch, and rows of the past stay as they are.
+Processes, section 4.3; mathematics as corrected in MATHS 2.5: the projection ascends the predictive
+density of each batch, and the interpolation weights of earlier points are fixed.
 """
 
 from __future__ import annotations
@@ -33,59 +33,57 @@ from bo_stream.mathematics.grid.projected import (
 )
 from bo_stream.mathematics.grid.state import GridState, grid_state
 from bo_stream.mathematics.posterior.process import PosteriorProcess
-from bo_stream.surrogates.projection_learner import LEARNED_FROM, Learner, thinned
+from bo_stream.surrogates.projection_learner import LEARNED_FROM, ProjectionLearner, thinned
 from bo_stream.surrogates.wiski import WISKI
 
 __all__ = ["ProjectedWISKI"]
 
 CLIMB = 100
-"""Evaluations in which functions are learned from points, at most."""
+"""Maximum number of evaluations in which the projection is learned from buffered points."""
 
 
 class ProjectedWISKI(WISKI):
-    """WISKI on a grid over one to three learned functions of any number of inputs.
+    """WISKI on a grid over one to three learned functions (the projection) of any number of inputs.
 
-    While the first ``opening`` points are all, the functions are learned from them: by `fit`,
-    together with the hyperparameters, by the evidence of at most 600 of the points (when the data
-    have doubled since the last time), and all points are put on the grid anew. From then on each
-    `observe` first moves them one step up the predictive density of its batch, shorter the more has
-    been seen, and what was seen before stays where it was on the grid. So once there are more
-    points than are held, the order and the batches in which they come matter. A first batch of more
-    than are held teaches the functions as `fit` does. They are part of the state: `observe` changes
-    them or leaves all as it was; fantasies use those of now; and several outputs share them.
+    While all points are buffered (the first ``opening``), `fit` learns the projection together with
+    the hyperparameters, by the evidence of at most 600 points, each time the data have doubled, and
+    places all points on the new grid. Afterwards each `observe` first moves the projection one step
+    up the predictive density of its batch; steps become shorter with n, and earlier points keep
+    their places on the grid. From then on order and batches matter. A first batch larger than the
+    buffer trains the projection as `fit` does. The projection is part of the state: fantasies use
+    the current one, and several outputs share it.
 
-    Most of what is learned is learned from the points held, so `fit` before there are more.
+    Most is learned from the buffered points, so `fit` before the buffer is full.
 
-    Do not expect much where many inputs matter: no two or three linear combinations say as much as
-    all inputs. Test RMSE, in standard deviations of the outcomes, on one 90/10 split with 2 and 3
-    functions: .58 and .45 on kin8nm, .40 and .40 on elevators. (An exact GP on a learned linear
-    projection: .65 and .47, .42 and .39; on protein .80.) `NodeWISKI` with 512 nodes, on all
-    inputs: .31 on kin8nm, .38 on elevators and .71 on protein.
+    If many inputs matter, two or three linear combinations do not represent them. Test RMSE, in
+    standard deviations of the outcomes, on one 90/10 split with 2 and 3 functions: .58 and .45 on
+    kin8nm, .40 and .40 on elevators. (An exact GP on a learned linear projection: .65 and .47, .42
+    and .39; on protein .80.) `NodeWISKI` with 512 nodes, on all inputs: .31 on kin8nm, .38 on
+    elevators and .71 on protein.
 
-    Costs are WISKI's on so many nodes, at most 10,000, and O(q m^2 + q^3) more for an `observe` of
-    q points.
+    Costs are WISKI's on the same number of nodes, at most 10,000, plus O(q m^2 + q^3) for an
+    `observe` of q points.
 
     Args:
         train_X: ``n x d`` raw inputs, any d; ``n = 0`` is allowed.
         train_Y: ``n x m`` raw outcomes.
         train_Yvar: ``n x m`` raw noise variances, or None to learn the noise.
-        common: ``bounds`` (needed), ``covar_module`` (stationary, of the projection's values, which
-            lie in the unit cube), ``mean_module``, ``likelihood``, ``input_transform``,
-            ``outcome_transform``: see `CommonOptions`.
+        common: ``bounds`` (needed), ``covar_module`` (a stationary kernel on the projection's
+            values, which lie in the unit cube), ``mean_module``, ``likelihood``,
+            ``input_transform``, ``outcome_transform``: see `CommonOptions`.
         projection: The number of linear functions, 1 to 3 and at most d; or a module from the unit
             cube of the inputs, ``n x d``, to the unit cube of the grid, ``n x k``, whose parameters
-            are learned unless they need no gradient. (A module is copied, and cannot be part of a
-            checkpoint; its parameters are in the `state_dict`.)
-        rate: Longest step of an `observe`, as a share of the length of the vector of all parameters
-            of the projection. 0: no steps, so that it stays what it is once there are more points
-            than are held.
+            are learned if they require gradients. (A module is copied. It cannot be part of a
+            checkpoint, but its parameters are in the `state_dict`.)
+        rate: Largest step of an `observe`, relative to the norm of all parameters of the
+            projection. With 0 the projection is fixed once the buffer is full.
         grid_size: Nodes per function: one integer, or one each. Default 100, 30 x 30 or 10 x 10 x
             10. ``"auto"``: refined by `fit`, as for `WISKI`.
-        opening: Number of first points that are held.
+        opening: Number of initial points that are buffered.
 
     Raises:
-        InputError: without bounds, or on a projection that is none.
-        UnsupportedError: on a kernel that is not stationary, or on more than 10,000 nodes.
+        InputError: without bounds, or for an invalid projection.
+        UnsupportedError: for a non-stationary kernel, or more than 10,000 nodes.
         NoiseError: also for known noise below 1e-12 of the prior variance.
 
     Example:
@@ -131,7 +129,7 @@ class ProjectedWISKI(WISKI):
         )
 
     def projected(self, X: Tensor) -> Tensor:
-        """Where raw points ``batch x q x d`` lie on the grid: ``batch x q x k``, differentiable."""
+        """The projection of raw points ``batch x q x d``: ``batch x q x k``, differentiable."""
         self._check_points(X)
         return self.grid.place(self._transformed(X))
 
@@ -139,7 +137,7 @@ class ProjectedWISKI(WISKI):
 
     @property
     def grid(self) -> ProjectedGrid:
-        """The nodes, in the unit cube, and the present projection."""
+        """The nodes, in the unit cube, with the current projection."""
         return cast(ProjectedGrid, self.state.grid)
 
     def _box(self) -> Tensor:
@@ -160,7 +158,7 @@ class ProjectedWISKI(WISKI):
     def _absorb(
         self, state: GridState, X: Tensor, Y: Tensor, R: Tensor, *, exact: bool
     ) -> GridState:
-        """Learn from the batch, while its points are no longer held; then add them (MATHS 2.5)."""
+        """Learn from the batch if the buffer is full; then add its points (MATHS 2.5)."""
         n, grid = self.num_observed, cast(ProjectedGrid, state.grid)
         if len(grid.phi) and not (exact or state.holds_all(n + len(X))):
             if n == 0:
@@ -171,20 +169,20 @@ class ProjectedWISKI(WISKI):
         return super()._absorb(state, X, Y, R, exact=exact)
 
     def _uphill(self, X: Tensor, Y: Tensor, R: Tensor) -> Tensor:
-        """The projection a step up the predictive density of new points."""
+        """The projection after a step up the predictive density of new points."""
         X, Y, R = thinned(LEARNED_FROM, X, Y, R)
         D = (self._noise_scale().unsqueeze(-1) * R).expand(Y.shape)
         process = cast(GridProcess, self.process())
-        if process.folded_points:  # made of the state alone, so that a loaded one goes on the same
+        if process.folded_points:  # rebuilt from the state, so that a loaded one gives the same
             process = cast(GridProcess, self._build_process(self.state))
         return gradient_step(process, X, Y, D, self.rate, self.effective_observations)
 
     def _update_process(
         self, process: PosteriorProcess, X: Tensor, Y: Tensor, R: Tensor
     ) -> PosteriorProcess | None:
-        """Fold in the data, all absorbed under the present projection.
+        """Fold in data that were all absorbed under the current projection.
 
-        (Whenever the projection moves in `_absorb`, a posterior has just been computed.)
+        (Whenever `_absorb` moves the projection, a posterior has just been computed.)
         """
         grid, before = self.grid, cast(GridProcess, process)
         if not before.grid.same_as(grid):
@@ -192,26 +190,26 @@ class ProjectedWISKI(WISKI):
         return super()._update_process(process, X, Y, R)
 
     def fit(self, max_evals: int | None = None) -> FitReport:
-        """Learn the projection anew if that is due and possible; then fit the hyperparameters.
+        """Learn the projection if that is due and possible, then fit the hyperparameters.
 
-        Interrupted, it leaves the best hyperparameters seen under the projection of then.
+        If interrupted, the best hyperparameters found under the projection in use are kept.
 
         Args:
-            max_evals: Most objective-and-gradient evaluations, of the projection's climb and of
-                that which follows; None: until the gain falls below 0.01 nat.
+            max_evals: Maximum number of evaluations of objective and gradient, in total; by
+                default the fit stops once the gain falls below 0.01 nat.
         """
         check_evaluations(max_evals)
         n, most = self.num_observed, CLIMB if max_evals is None else max_evals
-        due = n >= GROWTH * float(self.state.opening.chosen_at) and n > self.grid.dim
+        due = n >= GROWTH * float(self.state.buffer.chosen_at) and n > self.grid.dim
         if due and all_buffered(self) and len(self.grid.phi):
             self._learn_projection(most)
         return super().fit(max_evals)
 
     @all_or_nothing
     def _learn_projection(self, most: int) -> None:
-        """Learn projection and hyperparameters from the points held, and sum them anew."""
+        """Learn projection and hyperparameters from the buffered points; rebuild the sums."""
         state, n = cast(GridState, self.state), self.num_observed
-        kernel = self._learned(*state.opening.first(n), most)
+        kernel = self._learned(*state.buffer.first(n), most)
         self._undo.extend(partial(p.data.copy_, p.detach().clone()) for p in self.parameters())
         self.covar_module.load_state_dict(kernel.base_kernel.state_dict())
         self._replace(state=replace(state, grid=replace(self.grid, phi=kernel.phi.detach())))
@@ -219,9 +217,9 @@ class ProjectedWISKI(WISKI):
         select(self, self._covering(sizes))
 
     def _learned(self, X: Tensor, Y: Tensor, R: Tensor, most: int) -> ProjectedKernel:
-        """The projection of highest evidence, and the kernel that goes with it."""
+        """The projection of highest evidence, and its kernel."""
         likelihood = self.likelihood if self.noise_mode != "known" else None
-        learner = Learner(self.covar_module, self.mean_module, likelihood)
+        learner = ProjectionLearner(self.covar_module, self.mean_module, likelihood)
         return learner.best(self.grid, self._projection, (X, Y, R), most)
 
     # -- saving ----------------------------------------------------------------------------------

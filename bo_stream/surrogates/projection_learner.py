@@ -1,4 +1,4 @@
-"""Learning the functions that a grid is over from points at hand, by their evidence (MATHS 2.5)."""
+"""Learning a grid's projection from buffered points, by their evidence (MATHS 2.5)."""
 
 from __future__ import annotations
 
@@ -21,29 +21,29 @@ from bo_stream.mathematics.grid.projected import (
 )
 from bo_stream.surrogates.exact import ExactGP
 
-__all__ = ["LEARNED_FROM", "Learner", "thinned"]
+__all__ = ["LEARNED_FROM", "ProjectionLearner", "thinned"]
 
 LEARNED_FROM = 600
-"""Points, at most, of which the evidence or the predictive density is climbed;"""
+"""Maximum number of points used for the evidence or the predictive density;"""
 LOOKED_AT = 300
-"""and at most, while starts are compared."""
+"""and while starts are compared."""
 OTHERS, FIRST_LOOK = 7, 25
-"""Starts beside the projection of now, and evaluations that each start gets."""
+"""Number of starts besides the current projection, and evaluations per start."""
 TRUST = 3.0
-"""Largest change of a hyperparameter's logarithm while the projection is learned."""
+"""Largest change of the logarithm of a hyperparameter while the projection is learned."""
 
 Points = tuple[Tensor, Tensor, Tensor]
 """Inputs ``n x d``, targets ``o x n``, and noise variances before any learned scale, ``s x n``."""
 
 
 @dataclass(frozen=True)
-class Learner:
-    """Climbs of an exact GP with the grid's own covariance, the projection among its parameters.
+class ProjectionLearner:
+    """Optimises an exact GP with the grid's covariance over projection and hyperparameters.
 
     Attributes:
-        kernel: Of the projection's values: where climbs start; like the others it stays as it is.
-        mean: Likewise.
-        likelihood: Likewise; None where the noise is known.
+        kernel: The initial kernel on the projection's values; not changed.
+        mean: The initial mean; not changed.
+        likelihood: The initial likelihood, not changed; None if the noise is known.
     """
 
     kernel: Kernel
@@ -57,29 +57,29 @@ class Learner:
         points: Points,
         most: int,
     ) -> ProjectedKernel:
-        """The projection of highest evidence, and the kernel that goes with it.
+        """The projection of highest evidence, and its kernel.
 
-        The projection of now and some others are looked at, and the best goes on: O(n^3) an
-        evaluation, of at most 600 points.
+        Several starts are compared, the current projection among them, and the best is continued.
+        O(n^3) per evaluation, with at most 600 points.
 
         Args:
-            grid: The nodes, and the projection of now.
-            projection: What kind it is.
-            points: Those at hand.
-            most: Evaluations of the last climb.
+            grid: The grid with the current projection.
+            projection: The kind of projection.
+            points: The buffered points.
+            most: Evaluations of the final ascent.
         """
         few, data = thinned(LOOKED_AT, *points), thinned(LEARNED_FROM, *points)
         others = projection.others(torch.Generator().manual_seed(0), OTHERS)
         starts = [replace(grid, phi=phi.to(grid.phi)) for phi in (grid.phi, *others)]
-        seen = [self._climbed(start, few, min(most, FIRST_LOOK)) for start in starts]
+        seen = [self._ascended(start, few, min(most, FIRST_LOOK)) for start in starts]
         best = max(seen, key=lambda looked: looked[0])[1]
         start = replace(self, kernel=best.base_kernel)
-        return start._climbed(replace(grid, phi=best.phi.detach()), data, most)[1]
+        return start._ascended(replace(grid, phi=best.phi.detach()), data, most)[1]
 
-    def _climbed(
+    def _ascended(
         self, grid: ProjectedGrid, points: Points, most: int
     ) -> tuple[float, ProjectedKernel]:
-        """The evidence that a climb from a projection ends at, and where."""
+        """The evidence reached by an ascent from a grid's projection, and the result."""
         X, Y, R = points
         model = ExactGP(
             X,
@@ -96,6 +96,6 @@ class Learner:
 
 
 def thinned(most: int, X: Tensor, Y: Tensor, R: Tensor) -> Points:
-    """At most so many of n points, evenly spread over the order in which they came."""
+    """At most ``most`` of n points, evenly spaced in order of arrival."""
     some = torch.linspace(0, len(X) - 1, min(len(X), most), device=X.device).round().long()
     return X[some], Y[:, some], R[:, some]

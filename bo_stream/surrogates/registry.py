@@ -1,4 +1,4 @@
-"""Surrogates by name, so that loops and configurations swap families without naming classes."""
+"""Surrogates by name, for loops and configurations."""
 
 from __future__ import annotations
 
@@ -49,16 +49,16 @@ def surrogate(
         train_X: ``n x d`` raw inputs; ``n = 0`` is allowed.
         train_Y: ``n x m`` raw outcomes.
         train_Yvar: ``n x m`` raw noise variances, or None to learn the noise.
-        bounds: ``2 x d`` raw bounds, as given to `optimize_acqf`, or ``"unit"``: those that the
-            input transform maps to the unit cube. None only for a WISKI that is given its ``grid``.
-        kw: The family's other arguments, the same for all (``covar_module``, ``mean_module``,
-            ``likelihood``, ``input_transform``, ``outcome_transform``) or its own.
+        bounds: ``2 x d`` raw bounds, as given to `optimize_acqf`, or ``"unit"``: the bounds that
+            the input transform maps to the unit cube. None only for a WISKI with explicit ``grid``.
+        kw: Options shared by all families (``covar_module``, ``mean_module``, ``likelihood``,
+            ``input_transform``, ``outcome_transform``), and the family's own.
 
     Returns:
         The surrogate.
 
     Raises:
-        InputError: If the name is unknown. What the family refuses, it refuses itself.
+        InputError: If the name is unknown. The family may raise further errors.
 
     Example:
         >>> import torch
@@ -77,11 +77,11 @@ def surrogate(
 
 
 def in_loops(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """A family's options as loops have them: what is left out suits data that go on coming.
+    """A family's options with defaults suited to loops, in which data keep arriving.
 
     Args:
-        name: The family's.
-        options: Those given.
+        name: Name of the family.
+        options: The given options.
     """
     if name == "wiski" and not {"grid", "grid_size"} & set(options):
         return {**options, "grid_size": "auto"}

@@ -1,4 +1,4 @@
-"""SVDGP: a Gaussian process with separate bases for mean and covariance, on a stream (MATHS 6.8).
+"""SVDGP: a Gaussian process with separate bases for mean and covariance (MATHS 6.8).
 
 [SVDGP] Cheng, Boots 2017, Variational Inference for Gaussian Process Models with Linear Complexity.
 """
@@ -46,31 +46,31 @@ EVIDENCE_ROWS = 600
 
 
 class SVDGP(StreamingGP):
-    """Exact mean on a window of data, covariance on inducing points that hold all data.
+    """GP with an exact mean on a window of data and a sparse covariance from all data.
 
-    The mean is the exact GP's while n is at most ``window``. Then the rows that the inducing points
-    miss least are folded into these, as in online SGPR, and the mean is that of the rest given what
-    was folded. The covariance is that of a sparse GP (SGPR) on all data at any n. Its place is five
-    inputs and more, and n up to a few windows.
+    The mean is the exact GP's while n is at most ``window``. Beyond it, the rows best represented
+    by the inducing points are folded into these, as in online SGPR, and the mean is that of the
+    remaining rows given the folded ones. The covariance is that of a sparse GP (SGPR) on all data.
+    It suits five or more inputs, and n up to a few windows.
 
-    What is approximated:
+    Approximations:
 
     - Variances are those of the sparse GP: too large far from the inducing points, never too small.
-      So a fantasy there changes the mean by more than the observation itself will: with 512 points
-      in six inputs by about twice as much. Fantasies, and `condition_on_observations`, are exact
-      conditioning of this posterior all the same. `observe` (and a fit) of a surrogate that was
-      conditioned takes the points conditioned on for data.
-    - Folded rows count by what they say about the inducing points.
+      A fantasy there changes the mean by more than the real observation will; with 512 points in
+      six inputs by about twice as much. Fantasies and `condition_on_observations` are nevertheless
+      exact conditioning of this posterior. An `observe` or fit after conditioning treats the
+      conditioning points as data.
+    - Folded rows are represented by their information about the inducing points.
     - Hyperparameters are learned from the exact evidence of at most 600 rows (no more than the
-      window): an even sample of all that were seen, kept beside it. `log_evidence` is that of these
-      rows, hence of all data up to n = 600.
-    - The mean is solved for by conjugate gradients, to ``tolerance``. Noise deviations of a
-      thousandth of the signal's would take hundreds of iterations. Instead of stopping short, the
-      window is factorised then, O(window^3) a batch: such streams are slow.
+      window), an even sample of all rows seen. `log_evidence` is that of this sample, hence of all
+      data up to n = 600.
+    - The mean is computed by conjugate gradients to ``tolerance``. If the noise deviation is about
+      a thousandth of the signal's, the window is factorised instead, O(window^3) per batch: such
+      streams are slow.
 
-    With M inducing points and a window of r: memory O(r^2 + M^2) whatever has been seen; `observe`
-    of q points O(r^2 + r M) an iteration, of which there are a few to some dozens, and O(q M^2 +
-    M^3); a posterior O(M^3) once, then O(M^2 + r) a point.
+    With M inducing points and a window of r: memory O(r^2 + M^2); `observe` of q points O(r^2 +
+    r M) per iteration (a few to some dozens), plus O(q M^2 + M^3); the posterior O(M^3) once, then
+    O(M^2 + r) per point. Nothing depends on n.
 
     Args:
         train_X: ``n x d`` raw inputs; ``n = 0`` is allowed.
@@ -79,12 +79,13 @@ class SVDGP(StreamingGP):
         bounds: Optional ``2 x d`` raw bounds; points outside are refused.
         common: ``covar_module`` (any gpytorch kernel), ``mean_module``, ``likelihood``,
             ``input_transform``, ``outcome_transform``: see `CommonOptions`.
-        window: Rows that the mean is exact on.
-        covar_basis: Most inducing points, where ``growth`` is left out.
-        slack: Rows beyond the window before some are folded, all at once.
-        growth: Which inducing points a batch leaves behind, instead of up to ``covar_basis`` that
-            cover the data; see `bo_stream.growth`. A policy has a cap of its own.
-        tolerance: Of the mean's solution: exact for targets moved by this many noise deviations.
+        window: Number of rows on which the mean is exact.
+        covar_basis: Maximum number of inducing points if ``growth`` is left out.
+        slack: Number of rows beyond the window after which rows are folded, all at once.
+        growth: Policy that chooses inducing points; by default up to ``covar_basis`` that cover the
+            data. See `bo_stream.growth`. A policy has a limit of its own.
+        tolerance: Accuracy of the mean: it is exact for targets shifted by up to this many noise
+            deviations.
 
     Example:
         >>> import torch
@@ -131,19 +132,19 @@ class SVDGP(StreamingGP):
 
     @property
     def num_in_window(self) -> int:
-        """How many rows the mean is exact on."""
+        """Number of rows on which the mean is exact."""
         return self._state_now().window.size
 
     def fit(self, max_evals: int | None = None) -> FitReport:
-        """Fit the hyperparameters, warm-started from where they are, and rebuild the state.
+        """Fit the hyperparameters, warm-started, and rebuild the state.
 
         Inducing points are chosen again: from the window while nothing has been folded, else from
-        those that there are and the window. What was folded is carried over. Interrupted, it leaves
-        the best hyperparameters seen.
+        the window and the current ones. Folded information is kept. If interrupted, the best
+        hyperparameters found so far are kept.
 
         Args:
-            max_evals: Most objective-and-gradient evaluations, O(600^3) each; None: until the gain
-                falls below 0.01 nat.
+            max_evals: Maximum number of evaluations of objective and gradient, O(600^3) each; by
+                default the fit stops once the gain falls below 0.01 nat.
         """
         try:
             return super().fit(max_evals)
@@ -151,7 +152,7 @@ class SVDGP(StreamingGP):
             self._rebuild()
 
     def _fit_for_botorch(self, mll: MarginalLogLikelihood, *args: Any) -> MarginalLogLikelihood:
-        """Like `fit`, it ends by rebuilding the state."""
+        """Fit for BoTorch, and rebuild the state as `fit` does."""
         mll = super()._fit_for_botorch(mll, *args)
         self._rebuild()
         return mll
@@ -175,7 +176,7 @@ class SVDGP(StreamingGP):
         return Limits(self.window, self.slack, sample, self.tolerance)
 
     def _prior(self) -> Hyperparameters:
-        """The present hyperparameters."""
+        """The current hyperparameters."""
         scale, mean = self._noise_scale().detach()[0], self._prior_mean().detach()[0]
         numbers = numbers_of(self.covar_module, self.likelihood, self.mean_module).to(scale)
         kernel = frozen_kernel(self.covar_module)
@@ -184,7 +185,7 @@ class SVDGP(StreamingGP):
     def _absorb(
         self, state: DecoupledState, X: Tensor, Y: Tensor, R: Tensor, *, exact: bool
     ) -> DecoupledState:
-        """Choose inducing points, add rows, solve, fold (MATHS 6.8); exact data wait (MATHS 1)."""
+        """Choose inducing points, add rows, solve, fold (MATHS 6.8); exact data stay (MATHS 1)."""
         rows = Batch(X, Y[0], R[0])
         if exact:
             return replace(state, waiting=joined(state.waiting, rows))
@@ -193,7 +194,7 @@ class SVDGP(StreamingGP):
         return self._added(state, rows, prior)
 
     def _added(self, state: DecoupledState, rows: Batch, prior: Hyperparameters) -> DecoupledState:
-        """With more rows, their noise before any learned scale."""
+        """The state with more rows, whose noise is before any learned scale."""
         y, noise = rows.y, prior.scale * rows.noise
         moments = merged_moments(state.moments(), moments_of(y))
         batch = Batch(rows.X, y, noise, moments, int(state.batches))
@@ -202,7 +203,7 @@ class SVDGP(StreamingGP):
         return absorbed(on_points(state, *chosen[:2], prior), rows, prior, self._limits())
 
     def _settled(self, state: DecoupledState, prior: Hyperparameters) -> DecoupledState:
-        """With the points conditioned on taken for data."""
+        """The state with conditioning points treated as data."""
         waiting = state.waiting
         if not waiting.size:
             return state
@@ -211,7 +212,7 @@ class SVDGP(StreamingGP):
 
     @all_or_nothing
     def _rebuild(self) -> None:
-        """Bring the state to the present hyperparameters, unless it is there."""
+        """Rebuild the state under the current hyperparameters if they have changed."""
         prior, state = self._prior(), self._state_now()
         if torch.equal(state.made_with, prior.numbers):
             return

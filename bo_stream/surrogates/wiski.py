@@ -1,8 +1,8 @@
-"""WISKI: a Gaussian process on a grid whose cost per step does not depend on how much it has seen.
+"""WISKI: a Gaussian process on a grid, with cost per step independent of the number of data.
 
 [WISKI] Stanton, Maddox, Delbridge, Wilson 2021, Kernel Interpolation for Scalable Online Gaussian
-Processes; mathematics as corrected in MATHS 2. The state is a set of sums (2.2): additive, so any
-order and batching give the same surrogate and two streams can be merged.
+Processes; mathematics as corrected in MATHS 2. The sufficient statistics are sums (2.2), so order
+and batches of the data do not matter, and two streams can be merged.
 """
 
 from __future__ import annotations
@@ -32,53 +32,53 @@ __all__ = ["WISKI"]
 class WISKI(GriddedGP):
     """Gaussian process with a structured-kernel-interpolation prior and constant-size statistics.
 
-    Exact inference for the SKI prior; any stationary gpytorch kernel; m independent outputs on one
-    grid. With m nodes: memory O(m^2); `observe` of q points O(q 16^d); the posterior after it O(q
-    m^2) once, then O(4^d m) a point; evidence and gradient O(m^3). None of it depends on n.
+    Inference is exact for the SKI prior, with any stationary gpytorch kernel and m independent
+    outputs on one grid. With m nodes: memory O(m^2); `observe` of q points O(q 16^d); the next
+    posterior O(q m^2) once, then O(4^d m) per point; evidence with gradient O(m^3). Nothing depends
+    on n.
 
-    A product kernel (RBF, periodic, products of kernels of one input each; scaled or not) needs
-    less. Evidence and gradient go through the r eigenvectors of the kernel on the nodes that matter
-    given the data: O(m^2 + r^3). And above 4,096 nodes, of at most 1,000 a side, nothing is O(m^2):
-    memory is O(4^d m + r^2), 14 MB for 30 x 30 x 30 nodes beside what the first points take;
-    `observe` O(q 10^d); evidence and gradient O(4^d m r^(1/d) + r^3); the posterior after a point
-    O(r^2). There, r is 434 at a lengthscale of three tenths of the grid's width and 4,000 at most;
-    at shorter lengthscales the points themselves are used, O(n^3), while they are all held. What is
-    left out of the prior is in `dropped_variance`.
+    A product kernel (RBF, periodic, products of one-dimensional kernels; scaled or not) needs less.
+    Evidence and gradient use only the r eigenvectors of the kernel on the nodes that matter given
+    the data: O(m^2 + r^3). Above 4,096 nodes (at most 1,000 per dimension) nothing is O(m^2):
+    memory is O(4^d m + r^2), 14 MB for 30 x 30 x 30 nodes besides the buffer; `observe` O(q 10^d);
+    evidence with gradient O(4^d m r^(1/d) + r^3); the posterior after one point O(r^2). There r is
+    434 at a lengthscale of three tenths of the grid's width, and at most 4,000. At shorter
+    lengthscales the buffered points themselves are used, O(n^3). `dropped_variance` measures the
+    neglected part of the prior.
 
-    The prior is near the kernel's where lengthscales are longer than about 1.2 spacings of the
-    grid; `grid_too_coarse` says where they are not. `refine` moves the stream to another grid, and
-    to wider bounds, exactly: the first ``opening`` points are held for it, and must be all.
-    Intervals on a grid too coarse are right only if noise is learned, and learned again once there
-    are more points than nodes: it takes over what the nodes cannot resolve. On 370 cells of a
-    rough map, 16 x 16 nodes, intervals of 95 % held 95 % of other cells with `fit` at the end, and
-    79, 77 and 93 % (three seeds) with what was learned from the first 70. With known noise they
-    stay too narrow.
+    The prior is close to the kernel's if lengthscales exceed about 1.2 grid spacings;
+    `grid_too_coarse` reports where they do not. While all points are buffered (the first
+    ``opening``), `refine` replaces the grid exactly, also by one over wider bounds. On a grid that
+    is too coarse, intervals are calibrated only if the noise is learned, and learned again once n
+    exceeds the number of nodes, because it absorbs what the grid cannot resolve. On 370 cells of a
+    rough map with 16 x 16 nodes, 95 % intervals covered 95 % of other cells with a final `fit`, and
+    79, 77 and 93 % (three seeds) with the hyperparameters of the first 70 cells. With known noise
+    they remain too narrow.
 
     Args:
         train_X: ``n x d`` raw inputs, d <= 3; ``n = 0`` is allowed.
         train_Y: ``n x m`` raw outcomes.
         train_Yvar: ``n x m`` raw noise variances, or None to learn the noise.
         bounds: ``2 x d`` raw bounds; the grid covers their transformed image. Give this or
-            ``grid``. ``"unit"``: the bounds that ``input_transform`` maps to the unit cube.
+            ``grid``. ``"unit"`` means the bounds that ``input_transform`` maps to the unit cube.
         common: ``covar_module``, ``mean_module``, ``likelihood``, ``input_transform``,
             ``outcome_transform``: see `CommonOptions`.
-        grid_size: Nodes per dimension, all of them inside the bounds: one integer or one per
-            dimension. Default 100, 30 x 30 or 10 x 10 x 10. ``"auto"``: as by default, and `fit`
-            refines while that is possible, if the data have doubled since the last time.
+        grid_size: Nodes per dimension, all inside the bounds: one integer or one per dimension.
+            Default 100, 30 x 30 or 10 x 10 x 10. ``"auto"`` starts with the default, and `fit`
+            refines the grid each time the data have doubled, while all points are buffered.
         grid: One regular 1-D tensor per dimension, in transformed space; points must lie between
             the second and the last but one node.
-        opening: Number of first points that are held, in buffers of constant size. While they are
-            all points, the grid can change; and if they are at most four fifths of the
-            nodes, evidence and gradient are O(n^3) (for a kernel that is no product over inputs,
-            O(m^2 + n m) more).
+        opening: Number of initial points that are buffered, at constant size. While all points
+            are buffered, the grid can be replaced; and if they are at most four fifths of the
+            nodes, evidence and gradient are O(n^3) (plus O(m^2 + n m) for kernels that are not
+            products).
 
     Raises:
-        UnsupportedError: for d > 3, a kernel that is not stationary, or one that is no product on
-            more than 10,000 nodes. (`fit` and posteriors raise a StateError where lengthscales
-            are too short for a large grid and a stream too long to be held.)
+        UnsupportedError: for d > 3, a non-stationary kernel, or a kernel that is not a product on
+            more than 10,000 nodes. (`fit` and posteriors raise a StateError if lengthscales are
+            too short for a large grid and not all points are buffered.)
         InputError: unless exactly one of ``bounds`` and ``grid`` is given.
-        GridWarning: once, by a `fit` that finds the grid too coarse and may not or can not refine.
-        NoiseError: also for known noise below 1e-12 of the prior variance.
+        GridWarning: once, if `fit` finds the grid too coarse and does not refine it.
 
     Example:
         >>> import torch
@@ -133,8 +133,9 @@ class WISKI(GriddedGP):
 
     @property
     def dropped_variance(self) -> float:
-        """Largest share of the prior variance at a node that the current posterior leaves out, by
-        leaving out eigenvectors of the kernel that do not matter given the data.
+        """Largest share of the prior variance at a node that the current posterior neglects.
+
+        It is due to eigenvectors of the kernel that are left out because of the data.
         """
         return dropped_share(self._factorisations())
 
@@ -168,13 +169,13 @@ class WISKI(GriddedGP):
         return total, best
 
     def _compressed(self) -> CompressedStatistics:
-        """What evaluations take over from earlier ones, as long as the state stays."""
+        """Statistics that later evaluations reuse while the state is unchanged."""
         key = Key(self.stream.version)
         found = self._compressed_cache.get(key)
         return found or self._compressed_cache.put(key, CompressedStatistics())
 
     def _factorisations(self) -> list[GridFactorisation]:
-        """What the last evaluation left, or a new one where state or hyperparameters differ."""
+        """The factorisations of the last evaluation, or new ones if anything has changed."""
         key = self._factorisation_key()
         found = self._factorised.get(key)
         if found is None or not torch.equal(found[1], self._prior_mean()):
@@ -184,5 +185,5 @@ class WISKI(GriddedGP):
         return cast("tuple[list[GridFactorisation], Tensor]", found)[0]
 
     def _factorisation_key(self) -> Key:
-        """All that a factorisation depends on but the prior mean, which is kept beside it."""
+        """Everything that a factorisation depends on, except the prior mean."""
         return Key(self.stream.version, (self.covar_module, self.likelihood))

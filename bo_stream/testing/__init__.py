@@ -1,12 +1,12 @@
 """The streaming contract: what every surrogate of this package, and yours, is tested for.
 
-A family passes it by subclassing and giving a factory, in a file that pytest collects:
+A family passes it by subclassing and naming the family, in a file that pytest collects:
 
     from bo_stream.testing import StreamingContract
 
     class TestWISKI(StreamingContract):
-        def make(self, train_X, train_Y, train_Yvar=None, *, bounds, **kw):
-            return WISKI(train_X, train_Y, train_Yvar, bounds=bounds, grid_size=12, **kw)
+        family = WISKI
+        options = {"grid_size": 12}
 
 What a family promises (`bo_stream.base.streaming_gp.Promises`, declared on the class) decides which
 tests apply. `Contract` in `bo_stream.testing.base` says what else a subclass may set. Needs the

@@ -37,7 +37,13 @@ from botorch.utils.sampling import optimize_posterior_samples
 from torch import Size, Tensor
 
 from bo_stream.errors import BoStreamError, check_not_shadowed
-from bo_stream.testing.base import Contract, assert_same_law, assert_same_state, close, snapshot
+from bo_stream.testing.base import (
+    Contract,
+    assert_same_posterior,
+    assert_same_state,
+    close,
+    snapshot,
+)
 
 __all__ = ["AcquisitionContract"]
 
@@ -184,7 +190,7 @@ class AcquisitionContract(Contract):
         Y = 2.0 + torch.arange(4, dtype=self.dtype).unsqueeze(-1)
         given = qJointEntropySearch(model, X, Y, condition_noiseless=False).conditional_model
         expected = model.condition_on_observations(X.unsqueeze(-2), Y.unsqueeze(-2))
-        assert_same_law(given, expected, self.points(4, 3))
+        assert_same_posterior(given, expected, self.points(4, 3))
 
     def test_integrated_variance_in_closed_form(self) -> None:
         """`acquisitions.NIPV` is BoTorch's qNIPV, without fantasies."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -13,16 +14,18 @@ from torch import Tensor
 
 from bo_stream.base.streaming_gp import Promises, StreamingGP
 
-__all__ = ["Contract", "assert_same_law", "assert_same_state", "close", "snapshot"]
+__all__ = ["Contract", "assert_same_posterior", "assert_same_state", "close", "snapshot"]
 
 TIGHT = 1e-8
 """Two routes to the same float64 numbers: rounding, amplified by the condition of a small GP."""
 
 
 class Contract:
-    """A family under test: subclass, define `make`, set what differs.
+    """A family under test: subclass, name the family (or define `make`), set what differs.
 
     Attributes:
+        family: The class under test.
+        options: Options of its constructor.
         dim: Number of inputs.
         noise: ``"learned"``, ``"known"`` or ``"scaled"`` (known up to a learned factor).
         promises: What this configuration promises; by default what its class declares. Set it
@@ -32,6 +35,8 @@ class Contract:
         warm_evaluations: What the median fit after one more point may take.
     """
 
+    family: type[StreamingGP]
+    options: Mapping[str, Any] = {}
     dim: int = 2
     noise: str = "learned"
     promises: Promises | None = None
@@ -40,16 +45,10 @@ class Contract:
     dtype: torch.dtype = torch.float64
 
     def make(
-        self,
-        train_X: Tensor,
-        train_Y: Tensor,
-        train_Yvar: Tensor | None = None,
-        *,
-        bounds: Tensor,
-        **kw: Any,
+        self, train_X: Tensor, train_Y: Tensor, train_Yvar: Tensor | None = None, **kw: Any
     ) -> StreamingGP:
         """The surrogate under test. Small and quick: this is called a few hundred times."""
-        raise NotImplementedError
+        return self.family(train_X, train_Y, train_Yvar, **{**self.options, **kw})
 
     def kernel(self, outputs: int = 1) -> Kernel | None:
         """The kernel under test, new at each call; None is the family's default."""
@@ -147,7 +146,7 @@ def close(a: Tensor, b: Tensor, tolerance: float = TIGHT) -> None:
     assert float(error) <= tolerance, f"relative error {float(error):.3g} above {tolerance:.3g}"
 
 
-def assert_same_law(a: Any, b: Any, X: Tensor, tolerance: float = TIGHT) -> None:
+def assert_same_posterior(a: Any, b: Any, X: Tensor, tolerance: float = TIGHT) -> None:
     """Equal joint posteriors (mean and full covariance) at X."""
     p, q = a.posterior(X), b.posterior(X)
     close(p.mean, q.mean, tolerance)

@@ -13,7 +13,13 @@ from bo_stream.base.botorch_model import BoTorchModel
 from bo_stream.base.conditioned import ConditionedPosterior
 from bo_stream.errors import BoStreamError
 from bo_stream.testing import oracles
-from bo_stream.testing.base import Contract, assert_same_law, assert_same_state, close, snapshot
+from bo_stream.testing.base import (
+    Contract,
+    assert_same_posterior,
+    assert_same_state,
+    close,
+    snapshot,
+)
 
 __all__ = ["ConditioningContract"]
 
@@ -59,7 +65,7 @@ class ConditioningContract(Contract):
         for m, mean in zip(made, before, strict=True):
             assert torch.equal(m.posterior(points).mean, mean)
 
-    def law_given(
+    def posterior_given(
         self, model: Any, X: Tensor, Y: Tensor, noise: Tensor, points: Tensor
     ) -> tuple[Tensor, Tensor]:
         """The oracle, one at a time: mean ``batch x p x m``, covariance ``batch x m x p x p``."""
@@ -72,9 +78,9 @@ class ConditioningContract(Contract):
         for x, y, d, p in zip(X, Y, noise, points, strict=True):
             for o in range(Y.shape[-1]):
                 joint = model.posterior(torch.cat([x, p]), output_indices=[o]).distribution
-                law = oracles.condition(joint.mean, joint.covariance_matrix, y[:, o], d[:, o])
-                means.append(law[0])
-                covs.append(law[1])
+                posterior = oracles.condition(joint.mean, joint.covariance_matrix, y[:, o], d[:, o])
+                means.append(posterior[0])
+                covs.append(posterior[1])
         m, p = Y.shape[-1], points.shape[-2]
         mean = torch.stack(means).reshape(*batch, m, p)
         return mean.mT, torch.stack(covs).reshape(*batch, m, p, p)
@@ -83,7 +89,7 @@ class ConditioningContract(Contract):
         self, given: Any, model: Any, X: Tensor, Y: Tensor, noise: Tensor, points: Tensor
     ) -> None:
         """`given` is `model` conditioned on the data, by the oracle, at `points`."""
-        mean, cov = self.law_given(model, X, Y, noise, points)
+        mean, cov = self.posterior_given(model, X, Y, noise, points)
         posterior = given.posterior(points)
         close(posterior.mean, mean)
         close(posterior.variance, cov.diagonal(dim1=-2, dim2=-1).mT)
@@ -180,7 +186,7 @@ class ConditioningContract(Contract):
         first = model.condition_on_observations(X[:, :1], Y[..., :1, :])
         twice = first.condition_on_observations(X[:, 1:], Y[..., 1:, :])
         assert isinstance(twice, ConditionedPosterior) and twice.batch_shape == Size([2, 3])
-        assert_same_law(twice, model.condition_on_observations(X, Y), points)
+        assert_same_posterior(twice, model.condition_on_observations(X, Y), points)
 
     def test_nested_batches(self) -> None:
         """Fantasies of fantasies: leading dimensions pile up; one conditioning on all is equal."""
@@ -190,7 +196,7 @@ class ConditioningContract(Contract):
         nested = model.condition_on_observations(X1, Y1).condition_on_observations(X2, Y2)
         assert nested.batch_shape == Size([4, 2, 3])
         X, Y = torch.cat([X1, X2], -2), torch.cat([Y1.expand(4, -1, -1, -1, -1), Y2], -2)
-        assert_same_law(nested, model.condition_on_observations(X, Y), self.points(3, 4))
+        assert_same_posterior(nested, model.condition_on_observations(X, Y), self.points(3, 4))
 
     def test_variance_is_shared_by_fantasies(self) -> None:
         """What autograd keeps grows with the fantasies' means only, not with their covariance."""
@@ -220,9 +226,9 @@ class ConditioningContract(Contract):
         model = self.build()
         points = self.points(4)
         same = model.condition_on_observations(self.points(0), self.values(0, 1))
-        assert_same_law(same, model, points)
+        assert_same_posterior(same, model, points)
         batched = model.condition_on_observations(self.points(3, 0), self.values(3, 0, 1))
-        assert_same_law(batched, model, points.expand(3, -1, -1), tolerance=1e-10)
+        assert_same_posterior(batched, model, points.expand(3, -1, -1), tolerance=1e-10)
 
     def test_coinciding_points(self) -> None:
         """Two equal candidates, with and without noise: finite, and no variance below zero."""

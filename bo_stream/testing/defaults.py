@@ -14,7 +14,13 @@ from botorch.utils.datasets import SupervisedDataset
 from torch import Tensor
 
 from bo_stream.errors import BoundsError, StateError, UnsupportedError
-from bo_stream.testing.base import Contract, assert_same_law, assert_same_state, close, snapshot
+from bo_stream.testing.base import (
+    Contract,
+    assert_same_posterior,
+    assert_same_state,
+    close,
+    snapshot,
+)
 
 __all__ = ["DefaultsContract"]
 
@@ -96,7 +102,7 @@ class DefaultsContract(Contract):
             resumed = self.left_out(*empty, bounds=self.raw_bounds)
         resumed.load_state_dict(saved)
         assert_same_state(snapshot(resumed), saved)
-        assert_same_law(resumed, model, self.raw_data(5, seed=5)[0], 1e-12)
+        assert_same_posterior(resumed, model, self.raw_data(5, seed=5)[0], 1e-12)
         for m in (model, resumed):
             m.observe(*self.raw_data(5, seed=9))
         assert_same_state(snapshot(resumed), snapshot(model))
@@ -114,7 +120,7 @@ class DefaultsContract(Contract):
         model = self.left_out(*data, **kw, input_transform=inputs)
         close(model.bounds, self.raw_bounds.double(), 1e-12)
         other = self.left_out(*data, bounds=self.raw_bounds, input_transform=inputs)
-        assert_same_law(model, other, self.raw_data(5, seed=5)[0])
+        assert_same_posterior(model, other, self.raw_data(5, seed=5)[0])
         with pytest.raises(BoundsError):
             model.posterior(self.raw_bounds * 1.1)
         for kw in ({"bounds": "unit"}, {"bounds": "unit", "input_transform": None}):
@@ -148,7 +154,7 @@ class DefaultsContract(Contract):
         data = self.data(8)
         inputs = self.constructed(*data, bounds=self.bounds)
         model = self.left_out(inputs.pop("train_X"), inputs.pop("train_Y"), **_named(inputs))
-        assert_same_law(model, self.left_out(*data), self.points(4))
+        assert_same_posterior(model, self.left_out(*data), self.points(4))
 
     def test_constructed_beside_a_transform(self) -> None:
         """Ax's way: no bounds, or those of the unit cube, beside a `Normalize` of its own."""
@@ -158,7 +164,7 @@ class DefaultsContract(Contract):
             inputs = self.constructed(*data, **options)
             inputs["input_transform"] = Normalize(self.dim, bounds=self.raw_bounds)
             model = self.left_out(inputs.pop("train_X"), inputs.pop("train_Y"), **_named(inputs))
-            assert_same_law(model, expected, self.raw_data(5, seed=5)[0])
+            assert_same_posterior(model, expected, self.raw_data(5, seed=5)[0])
             if type(model).needs_bounds or options:
                 close(model.bounds, self.raw_bounds.double(), 1e-12)
 

@@ -109,11 +109,11 @@ class GradientContract(Contract):
         model = self.build(outputs=2 if self.declared(self.build(4)).multi_output else 1)
         X = self.points(2, 3, seed=22).requires_grad_()
 
-        def law(Z: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        def posterior_of(Z: Tensor) -> tuple[Tensor, Tensor, Tensor]:
             posterior = model.posterior(Z, observation_noise=True)
             return posterior.mean, posterior.variance, posterior.distribution.covariance_matrix
 
-        assert torch.autograd.gradcheck(law, (X,), eps=1e-6, atol=1e-6, rtol=1e-5)
+        assert torch.autograd.gradcheck(posterior_of, (X,), eps=1e-6, atol=1e-6, rtol=1e-5)
 
     def test_lazy_covariance_gradients(self) -> None:
         """Over many points the covariance is an operator; its diagonal has gradients too."""
@@ -131,12 +131,14 @@ class GradientContract(Contract):
         model = self.build()
         X, Y = self.points(2, 2, seed=22), self.points(3, 2, 2, seed=23)[..., :1].clone()
 
-        def law(X: Tensor, Y: Tensor, Z: Tensor) -> tuple[Tensor, Tensor]:
+        def posterior_of(X: Tensor, Y: Tensor, Z: Tensor) -> tuple[Tensor, Tensor]:
             posterior = model.condition_on_observations(X, Y).posterior(Z)
             return posterior.mean, posterior.variance
 
         inputs = tuple(t.requires_grad_() for t in (X, Y, self.points(2, 3, seed=24)))
-        assert torch.autograd.gradcheck(law, inputs, eps=1e-6, atol=1e-6, rtol=1e-5, fast_mode=True)
+        assert torch.autograd.gradcheck(
+            posterior_of, inputs, eps=1e-6, atol=1e-6, rtol=1e-5, fast_mode=True
+        )
 
     def test_unbatched_conditioning_keeps_gradients(self) -> None:
         """Data that need gradients get a conditioned posterior, not a new surrogate."""

@@ -21,7 +21,13 @@ from gpytorch.models import GP
 from torch import Size, Tensor
 
 from bo_stream.scores import Surprise
-from bo_stream.testing.base import Contract, assert_same_law, assert_same_state, close, snapshot
+from bo_stream.testing.base import (
+    Contract,
+    assert_same_posterior,
+    assert_same_state,
+    close,
+    snapshot,
+)
 
 __all__ = ["InterfaceContract"]
 
@@ -61,9 +67,9 @@ class InterfaceContract(Contract):
         assert posterior.variance.shape == (*batch, q, outputs)
         assert posterior.rsample(Size([5])).shape == (5, *batch, q, outputs)
         assert (posterior.variance > 0).all()
-        law = model(model.transform_inputs(X))
-        assert isinstance(law, MultivariateNormal)
-        close(law.mean.reshape(posterior.mean.shape), posterior.mean)
+        latent = model(model.transform_inputs(X))
+        assert isinstance(latent, MultivariateNormal)
+        close(latent.mean.reshape(posterior.mean.shape), posterior.mean)
         flat = model.posterior(X.reshape(-1, self.dim))
         close(flat.mean.reshape(posterior.mean.shape), posterior.mean)
         close(flat.variance.reshape(posterior.variance.shape), posterior.variance)
@@ -91,7 +97,7 @@ class InterfaceContract(Contract):
             part = model.posterior(X, output_indices=indices)
             close(part.mean, whole.mean[..., indices])
             close(part.variance, whole.variance[..., indices])
-            assert_same_law(model.subset_output(indices), part_of(model, indices), X)
+            assert_same_posterior(model.subset_output(indices), part_of(model, indices), X)
 
     def test_posterior_transform(self) -> None:
         outputs = self.outputs_of(2)

@@ -11,7 +11,7 @@ from gpytorch.likelihoods import FixedNoiseGaussianLikelihood, GaussianLikelihoo
 from torch import Size
 
 from bo_stream.errors import NoiseError, UnsupportedError
-from bo_stream.testing.base import Contract, assert_same_law, close
+from bo_stream.testing.base import Contract, assert_same_posterior, close
 
 __all__ = ["NoiseContract"]
 
@@ -32,7 +32,7 @@ class NoiseContract(Contract):
         for model, value in ((known, 0.0625), (scaled, 0.25)):
             Yvar = torch.full_like(Y, value)
             model.observe(X, Y, Yvar)
-            assert_same_law(model, learned, points)
+            assert_same_posterior(model, learned, points)
             noisy = model.posterior(points, observation_noise=True)
             close(noisy.variance, learned.posterior(points, observation_noise=True).variance)
             close(model.log_predictive(X, Y, Yvar), learned.log_predictive(X, Y))
@@ -59,11 +59,11 @@ class NoiseContract(Contract):
         given = model.fantasize(Z, sampler)
         noise = Yvar.mean().expand(2, 1)
         expected = model.fantasize(Z, sampler, observation_noise=noise)
-        assert_same_law(given, expected, self.points(3, 4))
+        assert_same_posterior(given, expected, self.points(3, 4))
 
     @pytest.mark.parametrize("scaled", [False, True])
     def test_conditioning_on_known_noise(self, scaled: bool) -> None:
-        """Unbatched data are absorbed, batched ones conditioned on: the same law."""
+        """Unbatched data are absorbed, batched ones conditioned on: the same posterior."""
         X, Y, _ = self.data(8)
         Yvar = torch.linspace(0.1, 0.8, 8, dtype=self.dtype).unsqueeze(-1)
         likelihood = GaussianLikelihood() if scaled else None

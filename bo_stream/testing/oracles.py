@@ -12,7 +12,7 @@ __all__ = ["DenseGP", "condition", "difference_quotient", "directional_quotient"
 
 
 def condition(mean: Tensor, cov: Tensor, y: Tensor, noise: Tensor | float) -> tuple[Tensor, Tensor]:
-    """A joint Gaussian over ``[f_q, f_p]`` given ``y = f_q + N(0, diag(noise))``: law of ``f_p``.
+    """Mean and covariance of ``f_p`` given ``y = f_q + N(0, diag(noise))``, all Gaussian.
 
     Args:
         mean: ``q + p``.

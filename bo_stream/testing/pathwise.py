@@ -25,16 +25,16 @@ STRAY = 5.0
 
 
 class PathwiseContract(Contract):
-    """Paths have BoTorch's shapes and the posterior's law."""
+    """Paths have BoTorch's shapes and the posterior's distribution."""
 
-    def assert_draws_have_the_law(self, model: Any, X: Tensor, outputs: int) -> None:
+    def assert_draws_follow_the_posterior(self, model: Any, X: Tensor, outputs: int) -> None:
         """Mean and covariance over draws at X (``q x d``) are the posterior's."""
         torch.manual_seed(0)
         with torch.no_grad():
             draws = get_matheron_path_model(model, Size([DRAWS]))(X.expand(DRAWS, -1, -1))
             for o in range(outputs):
-                law = model.posterior(X, output_indices=[o]).distribution
-                mean, cov = law.mean, law.covariance_matrix
+                joint = model.posterior(X, output_indices=[o]).distribution
+                mean, cov = joint.mean, joint.covariance_matrix
                 centred = draws[..., o] - mean
                 z = centred.mean(0) / (cov.diagonal() / DRAWS).sqrt()
                 assert float(z.abs().max()) < STRAY
@@ -43,11 +43,11 @@ class PathwiseContract(Contract):
                 # random features of the prior are not exact: they add a few per cent
                 assert float(z.abs().max()) < STRAY + 5.0
 
-    def test_paths_have_the_posterior_law(self) -> None:
-        self.assert_draws_have_the_law(self.build(20), self.points(4), 1)
+    def test_paths_follow_the_posterior(self) -> None:
+        self.assert_draws_follow_the_posterior(self.build(20), self.points(4), 1)
 
     def test_paths_without_data(self) -> None:
-        self.assert_draws_have_the_law(self.build(0), self.points(4), 1)
+        self.assert_draws_follow_the_posterior(self.build(0), self.points(4), 1)
 
     def test_paths_of_several_outputs_in_raw_units(self) -> None:
         outputs = self.outputs_of(2)
@@ -60,7 +60,7 @@ class PathwiseContract(Contract):
             input_transform=Normalize(self.dim, bounds=self.bounds),
             outcome_transform=Standardize(outputs),
         )
-        self.assert_draws_have_the_law(model, self.points(4), outputs)
+        self.assert_draws_follow_the_posterior(model, self.points(4), outputs)
 
     def test_paths_of_a_conditioned_posterior(self) -> None:
         """At the points conditioned on too, where the noise shows; different data per batch."""

@@ -12,7 +12,13 @@ from botorch.models.transforms import Normalize, Standardize
 
 from bo_stream.base.checkpoint import load
 from bo_stream.errors import StateError, UnsupportedError
-from bo_stream.testing.base import Contract, assert_same_law, assert_same_state, close, snapshot
+from bo_stream.testing.base import (
+    Contract,
+    assert_same_posterior,
+    assert_same_state,
+    close,
+    snapshot,
+)
 
 __all__ = ["PersistenceContract"]
 
@@ -40,7 +46,7 @@ class PersistenceContract(Contract):
         restored.load_state_dict(through_a_file(model.state_dict()))
         assert_same_state(snapshot(restored), snapshot(model))
         assert restored.num_observed == model.num_observed
-        assert_same_law(restored, model, self.points(5), 1e-10)
+        assert_same_posterior(restored, model, self.points(5), 1e-10)
         close(restored.make_mll()(), model.make_mll()(), 1e-10)
 
     def test_resuming(self) -> None:
@@ -53,7 +59,7 @@ class PersistenceContract(Contract):
                 m.posterior(self.points(3))
                 m.observe(*self.data(3, seed=seed))
             assert_same_state(snapshot(restored), snapshot(model))
-        assert_same_law(restored, model, self.points(5), 1e-10)
+        assert_same_posterior(restored, model, self.points(5), 1e-10)
 
     def test_resuming_with_fits(self) -> None:
         """The memory of a fit is state too: a resumed stream fits as the other does."""
@@ -85,14 +91,14 @@ class PersistenceContract(Contract):
         assert_same_state(before, snapshot(model))
         again = load(path)
         assert type(again) is type(model)
-        assert_same_law(again, model, self.points(5), 1e-10)
+        assert_same_posterior(again, model, self.points(5), 1e-10)
         for seed in (9, 10):
             for m in (model, again):
                 m.observe(*self.data(5, seed=seed))
                 m.fit(3)
             assert_same_state(snapshot(again), snapshot(model))
         assert torch.equal(again.incumbents, model.incumbents)
-        assert_same_law(again, model, self.points(5), 1e-10)
+        assert_same_posterior(again, model, self.points(5), 1e-10)
 
     def test_a_checkpoint_of_nothing_yet(self, tmp_path: Path) -> None:
         """Defaults left out stay left out."""
@@ -137,7 +143,7 @@ class PersistenceContract(Contract):
         assert not torch.equal(model.outcome_transform.means, restored.outcome_transform.means)
         restored.load_state_dict(through_a_file(model.state_dict()))
         assert_same_state(snapshot(restored), snapshot(model))
-        assert_same_law(restored, model, self.points(5), 1e-10)
+        assert_same_posterior(restored, model, self.points(5), 1e-10)
 
     def not_loaded(self, change: Any) -> None:
         """Loading a changed state raises and leaves everything bit-identical."""

@@ -1,4 +1,4 @@
-"""Contract: the pieces of a latent law agree with its dense covariance.
+"""Contract: the pieces of a latent process agree with its dense covariance.
 
 What a family hands to the base (`bo_stream.mathematics.posterior`): variances, cross-covariances,
 products and operators, and sums over test points, each with a short cut of its own.
@@ -22,7 +22,7 @@ KINDS = ["surrogate", "two outputs", "conditioned", "conditioned, two outputs", 
 class ProcessContract(Contract):
     """`BoTorchModel.process()`: of the surrogate, conditioned, and of some of the outputs."""
 
-    def law(self, kind: str) -> Any:
+    def process(self, kind: str) -> Any:
         """A process of this kind, and the batch shape that broadcasts with it."""
         outputs = 2 if "two" in kind or kind == "part" else 1
         model = self.build(outputs=self.outputs_of(outputs))
@@ -38,16 +38,16 @@ class ProcessContract(Contract):
         return self.points(*shape, seed=seed).double()
 
     @pytest.mark.parametrize("kind", KINDS)
-    def test_pieces_of_a_law(self, kind: str) -> None:
-        law = self.law(kind)
-        self.assert_pieces_agree(law)
-        self.assert_points_broadcast(law)
-        self.assert_sums_agree(law)
+    def test_pieces_of_a_process(self, kind: str) -> None:
+        process = self.process(kind)
+        self.assert_pieces_agree(process)
+        self.assert_points_broadcast(process)
+        self.assert_sums_agree(process)
 
-    def assert_pieces_agree(self, law: Any) -> None:
+    def assert_pieces_agree(self, process: Any) -> None:
         """Each piece is a part of the dense covariance."""
         A, B = self.at(3, 4, seed=51), self.at(3, 5, seed=52)
-        a, b, both = law.at(A), law.at(B), law.at(torch.cat([A, B], -2))
+        a, b, both = process.at(A), process.at(B), process.at(torch.cat([A, B], -2))
         dense = both.covariance(both)
         close(a.mean, both.mean[..., :4])
         close(a.covariance(b), dense[..., :4, 4:])
@@ -62,19 +62,19 @@ class ProcessContract(Contract):
         close(a.times(b, M), dense[..., :4, 4:] @ M)
         close(b.times(a, M[..., :4, :]), dense[..., 4:, :4] @ M[..., :4, :])
 
-    def assert_points_broadcast(self, law: Any) -> None:
+    def assert_points_broadcast(self, process: Any) -> None:
         """Unbatched points against a batch of points."""
         A, B = self.at(4, seed=51), self.at(3, 5, seed=52)
-        a, b = law.at(A), law.at(B)
-        every = law.at(A.expand(3, -1, -1))
+        a, b = process.at(A), process.at(B)
+        every = process.at(A.expand(3, -1, -1))
         close(a.covariance(b), every.covariance(b))
         close(b.covariance(a), b.covariance(every))
 
-    def assert_sums_agree(self, law: Any) -> None:
+    def assert_sums_agree(self, process: Any) -> None:
         """Sums over points, which families have in closed form."""
         T, weights = self.at(30, seed=54), torch.linspace(0.1, 1.0, 30, dtype=torch.float64)
-        sums = law.integral(T, weights)
-        t, a, b = (law.at(Z) for Z in (T, self.at(3, 4, seed=51), self.at(3, 5, seed=52)))
+        sums = process.integral(T, weights)
+        t, a, b = (process.at(Z) for Z in (T, self.at(3, 4, seed=51), self.at(3, 5, seed=52)))
         close(torch.as_tensor(sums.total), (t.variance() * weights).sum(-1))
         gram = (a.covariance(t) * weights) @ t.covariance(b)
         close(sums.gram(a, b), gram)

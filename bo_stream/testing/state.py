@@ -13,7 +13,13 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from bo_stream.errors import InputError, StateError
-from bo_stream.testing.base import Contract, assert_same_law, assert_same_state, close, snapshot
+from bo_stream.testing.base import (
+    Contract,
+    assert_same_posterior,
+    assert_same_state,
+    close,
+    snapshot,
+)
 
 __all__ = ["StateContract"]
 
@@ -111,7 +117,7 @@ class StateContract(Contract):
                     model.posterior(X)
                 model.observe(*rows(shuffled, slice(a, b)))
             assert model.num_observed == CHUNKED
-            assert_same_law(model, whole, X)
+            assert_same_posterior(model, whole, X)
             close(self.objective_of_all(model), self.objective_of_all(whole))
 
         any_way()
@@ -126,7 +132,7 @@ class StateContract(Contract):
         model.observe(*self.data(8))
         assert model.num_observed == 8
         if self.declared(model).order_invariant:
-            assert_same_law(model, self.build(8), X)
+            assert_same_posterior(model, self.build(8), X)
         assert (model.posterior(X).variance < prior.variance).all()
 
     def test_several_outputs_are_independent(self) -> None:
@@ -172,7 +178,7 @@ class StateContract(Contract):
         assert posterior.mean.isfinite().all() and (posterior.variance > 0).all()
         if self.declared(model).order_invariant:
             rebuilt = self.over(*batch)
-            assert_same_law(model, rebuilt, self.points(20), DRIFT)
+            assert_same_posterior(model, rebuilt, self.points(20), DRIFT)
             close(self.objective_of_all(model), self.objective_of_all(rebuilt), DRIFT)
 
     def test_deepcopy(self) -> None:
@@ -202,7 +208,7 @@ class StateContract(Contract):
             assert not torch.equal(model.make_mll()(), value), f"the objective does not see {name}"
             fresh = self.build(0)
             fresh.load_state_dict(snapshot(model))
-            assert_same_law(model, fresh, X)
+            assert_same_posterior(model, fresh, X)
             close(model.make_mll()(), fresh.make_mll()())
             model.observe(*self.data(1, seed=9))
 
@@ -241,11 +247,11 @@ class StateContract(Contract):
         kept = snapshot(second)
         assert first.merge(second) is first
         assert first.num_observed == 14
-        assert_same_law(first, self.over(*batch), X)
+        assert_same_posterior(first, self.over(*batch), X)
         close(first.make_mll()(), self.over(*batch).make_mll()())
         assert_same_state(kept, snapshot(second))
         empty = self.build(0).merge(first)
-        assert_same_law(empty, first, X)
+        assert_same_posterior(empty, first, X)
 
     def test_merging_what_does_not_fit(self) -> None:
         model = self.mergeable(6)
@@ -272,4 +278,4 @@ class StateContract(Contract):
         batch = self.data(8, seed=3)
         first.merge(self.over(*batch, outcome_transform=first.outcome_transform))
         both = self.build(6, outcome_transform=Standardize(1)).observe(*batch)
-        assert_same_law(first, both, self.points(5))
+        assert_same_posterior(first, both, self.points(5))

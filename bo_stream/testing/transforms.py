@@ -24,7 +24,13 @@ from gpytorch.priors import LogNormalPrior
 from torch import Size, Tensor
 
 from bo_stream.errors import InputError, UnsupportedError
-from bo_stream.testing.base import Contract, assert_same_law, assert_same_state, close, snapshot
+from bo_stream.testing.base import (
+    Contract,
+    assert_same_posterior,
+    assert_same_state,
+    close,
+    snapshot,
+)
 
 __all__ = ["TransformContract"]
 
@@ -74,7 +80,7 @@ class TransformContract(Contract):
             m.observe(*self.data(5, seed=9))
             m.train()
             m.posterior(X)
-        assert_same_law(model, fixed, self.points(5))
+        assert_same_posterior(model, fixed, self.points(5))
         close(model.input_transform.bounds, self.bounds, 1e-12)
         assert not torch.equal(learner.bounds, model.input_transform.bounds)
 
@@ -88,7 +94,7 @@ class TransformContract(Contract):
         assert torch.equal(model.outcome_transform.means, means)
         empty = self.over(*self.data(0), outcome_transform=given)
         if self.declared(model).order_invariant:
-            assert_same_law(empty.observe(X, Y, Yvar), model, self.points(5))
+            assert_same_posterior(empty.observe(X, Y, Yvar), model, self.points(5))
 
     def test_nothing_to_learn_from(self) -> None:
         empty = self.data(0)
@@ -143,7 +149,7 @@ class TransformContract(Contract):
         X = self.points(3, 2, seed=7)
         same = X.clone()
         same[..., last] = same[..., last].round()
-        assert_same_law(model, Moved(model, same - X), X)
+        assert_same_posterior(model, Moved(model, same - X), X)
         model.observe(*self.data(5, seed=9))
         Y = torch.zeros(3, 2, 1, dtype=self.dtype)
         for given in (
@@ -151,7 +157,7 @@ class TransformContract(Contract):
             model.condition_on_observations(X, Y),
             model.fantasize(X, SobolQMCNormalSampler(Size([2]), seed=1)),
         ):
-            assert_same_law(given, Moved(given, same - X), X)
+            assert_same_posterior(given, Moved(given, same - X), X)
         assert model.fit(3).evaluations <= 3
         assert model.log_predictive(*self.data(2, seed=8)).isfinite()
         sampler = SobolQMCNormalSampler(Size([8]), seed=1)
@@ -186,7 +192,7 @@ class TransformContract(Contract):
             raw.likelihood.noise = model.likelihood.noise.detach() * sd**2
         for m in (model, raw):
             m.observe(X, Y, Yvar)
-        assert_same_law(model, raw, self.points(3, 4))
+        assert_same_posterior(model, raw, self.points(3, 4))
         close(
             model.posterior(X, observation_noise=True).variance,
             raw.posterior(X, observation_noise=True).variance,
@@ -197,7 +203,7 @@ class TransformContract(Contract):
             self.points(3, 2), 40.0 + self.points(3, 2)[..., :1]
         )
         other = raw.condition_on_observations(self.points(3, 2), 40.0 + self.points(3, 2)[..., :1])
-        assert_same_law(given, other, self.points(3, 4))
+        assert_same_posterior(given, other, self.points(3, 4))
 
     def test_normalized_is_rescaled(self) -> None:
         """With `Normalize`, the raw model under lengthscales in raw units."""
@@ -215,7 +221,7 @@ class TransformContract(Contract):
                     part.lengthscale = 0.6 * unit[inputs]
         model.observe(*batch)
         raw.observe(*batch)
-        assert_same_law(model, raw, self.points(3, 4))
+        assert_same_posterior(model, raw, self.points(3, 4))
 
     def test_fantasies_in_raw_units(self) -> None:
         """Fantasies of a standardized model are conditioned on in raw units, noise transformed."""
@@ -227,12 +233,12 @@ class TransformContract(Contract):
         given = model.fantasize(Z, sampler)
         samples = sampler(model.posterior(Z, observation_noise=True))
         assert abs(float(samples.mean()) - 40.0) < 30.0
-        assert_same_law(given, model.condition_on_observations(Z, samples), points)
+        assert_same_posterior(given, model.condition_on_observations(Z, samples), points)
         noise = torch.full((2, 1), 0.2, dtype=self.dtype)
         given = model.fantasize(Z, sampler, observation_noise=noise)
         samples = sampler(model.posterior(Z, observation_noise=noise))
         expected = model.condition_on_observations(Z, samples, noise=noise)
-        assert_same_law(given, expected, points)
+        assert_same_posterior(given, expected, points)
 
     def test_chained_transforms(self) -> None:
         """Learned in order; a logarithm gives a transformed posterior."""

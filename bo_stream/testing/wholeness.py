@@ -21,7 +21,13 @@ from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
 
 import bo_stream
 from bo_stream.errors import StateError
-from bo_stream.testing.base import Contract, assert_same_law, assert_same_state, close, snapshot
+from bo_stream.testing.base import (
+    Contract,
+    assert_same_posterior,
+    assert_same_state,
+    close,
+    snapshot,
+)
 
 __all__ = ["WholenessContract", "interrupted", "lines_of"]
 
@@ -87,7 +93,7 @@ class WholenessContract(Contract):
                 assert_same_state(before, snapshot(model))
                 model.observe(*batch)
             assert_same_state(snapshot(after), snapshot(model))
-            assert_same_law(model, after, self.points(4), 1e-9)
+            assert_same_posterior(model, after, self.points(4), 1e-9)
 
     def test_an_interrupted_posterior_is_no_stale_one(self) -> None:
         batch, X = self.data(5, seed=8), self.points(4)
@@ -99,7 +105,7 @@ class WholenessContract(Contract):
             model.posterior(X)
             model.observe(*batch)
             interrupted(lambda model=model: model.posterior(X), line)  # type: ignore[misc]
-            assert_same_law(model, after, X, 1e-9)
+            assert_same_posterior(model, after, X, 1e-9)
 
     def test_readers_beside_a_writer(self) -> None:
         """Each gets the old posterior or the new one, never a mixture or a stale one."""
@@ -135,7 +141,7 @@ class WholenessContract(Contract):
         assert not errors
         for mean in seen:
             assert min(float((mean - a).abs().max()) for a in allowed) < 1e-7
-        assert_same_law(model, twin, X, 1e-8)
+        assert_same_posterior(model, twin, X, 1e-8)
 
     def test_hyperparameters_that_change_their_meaning(self) -> None:
         """Constraints, settings and kernels replaced, all at equal raw values."""
@@ -163,7 +169,7 @@ class WholenessContract(Contract):
         for change in (constrain, set_nu, replace):
             used, unused = fresh(change)
             close(used.make_mll()(), unused.make_mll()(), 1e-9)
-            assert_same_law(used, unused, self.points(4), 1e-8)
+            assert_same_posterior(used, unused, self.points(4), 1e-8)
 
     def test_a_tampered_state_is_refused(self) -> None:
         """NaN, truncated, or negative parts; and the state of another kernel."""

@@ -9,8 +9,7 @@ over seeds at the end and differences by seed, and writes both, with a table for
 config's folder; `bo-stream report FOLDER` draws them.
 """
 
-from experiments.common.command import CONFIGS, start
-from experiments.common.sweeping import sweeping
+from experiments.common.command import CONFIGS, start, sweeping
 
 app = sweeping("experiments.stream_regression.study", CONFIGS / "stream_tables.toml", __doc__)
 

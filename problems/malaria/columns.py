@@ -1,7 +1,7 @@
-"""Raw columns of a source, and how they become a :class:`~problems.malaria.dataset.Malaria`.
+"""Conversion of a source's raw columns to a :class:`~problems.malaria.dataset.Malaria`.
 
 Every source is read into the same named arrays (``longitude``, ``latitude``, ``mean``, optionally
-``year``, ``lower``, ``upper``, ``std_dev``); everything after that is written once, here.
+``year``, ``lower``, ``upper``, ``std_dev``). All later steps are shared and implemented here.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ OUTLIER_FRACTION = 0.4
 
 @dataclass(frozen=True)
 class Labels:
-    """What a :class:`Malaria` says about itself apart from the numbers."""
+    """The metadata of a :class:`Malaria`."""
 
     name: str
     units: str
@@ -52,9 +52,9 @@ def build(
 
     Args:
         columns: Arrays of one length ``n``; see the module.
-        labels: Carried over to the result.
-        year: Calendar year to keep; may be left out where the source has one year only.
-        country: Keep the cells in this country's bounding box only.
+        labels: Metadata of the result.
+        year: Calendar year to keep; optional if the source has one year only.
+        country: Keep only cells in this country's bounding box.
         drop_outliers: Also drop cells that are exactly zero (water) and cells that differ from the
             median of their eight nearest cells by more than 0.4 of the raster's largest value. On
             the 2021 and 2022 Nigeria PfPR rasters these are the 114 zeros and 3 isolated cells.
@@ -123,7 +123,7 @@ def _select_year(columns: Columns, year: int | None, name: str) -> tuple[Columns
 
 
 def _complete(columns: Columns) -> NDArray[np.bool_]:
-    """Cells with every number they need: an interval is not needed where a std_dev is given."""
+    """Cells with all required numbers; an interval is not required if a std_dev is given."""
     needed = set(columns)
     if "std_dev" in columns:
         needed -= {"lower", "upper"}
@@ -169,7 +169,7 @@ def _crop(columns: Columns, country: str, name: str, dropped: Counter[str]) -> C
 
 
 def _first_of_cell(columns: Columns, name: str) -> NDArray[np.bool_]:
-    """True at the first row of every cell; rows that repeat a cell must repeat its numbers."""
+    """True at the first row of every cell; further rows of a cell must repeat its numbers."""
     where = np.stack([columns["longitude"], columns["latitude"]], axis=1)
     _, first, cell = np.unique(where, axis=0, return_index=True, return_inverse=True)
     source = first[cell.reshape(-1)]

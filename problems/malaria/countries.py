@@ -1,4 +1,4 @@
-"""Bounding boxes of the countries a Malaria Atlas Project request may name."""
+"""Bounding boxes of the countries supported in Malaria Atlas Project requests."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ BOXES: dict[str, Box] = {
 
 
 MARGIN = 0.5
-"""Degrees that the cells of a country may fall short of its box."""
+"""Tolerance, in degrees, by which cells may fall short of their country's box."""
 
 
 def box_of(country: str) -> Box:
@@ -71,7 +71,7 @@ def box_of(country: str) -> Box:
         country: ISO 3166-1 alpha-3 code, any case.
 
     Raises:
-        BadData: for a code without a box here.
+        BadData: for an unsupported code.
     """
     code = country.upper()
     if code not in BOXES:
@@ -85,10 +85,10 @@ def box_of(country: str) -> Box:
 def warn_of_another_country(
     name: str, country: str, lon: NDArray[np.float64], lat: NDArray[np.float64]
 ) -> None:
-    """Warn where cells reach beyond a country's box on one side and fall short of it on another.
+    """Warn if cells extend beyond a country's box on one side and fall short of it on another.
 
-    A file of the country lies inside its box, and one of a continent reaches over all of it; a file
-    that does neither is likely to be a neighbour's, of which the box keeps a strip.
+    A file of the country lies inside its box, and one of a continent covers the box. Any other
+    file is likely to be a neighbour's, of which the box keeps a strip.
     """
     west, east, south, north = box_of(country)
     got = [float(v) for v in (lon.min(), lon.max(), lat.min(), lat.max())]

@@ -1,4 +1,4 @@
-"""What :func:`problems.load_malaria` returns: one year of one raster as a regression problem."""
+"""The result of :func:`problems.load_malaria`: one year of a raster as a regression problem."""
 
 from __future__ import annotations
 
@@ -11,29 +11,28 @@ from torch import Tensor
 
 @dataclass(frozen=True, eq=False)
 class Malaria:
-    """Cells of a malaria raster, or of the synthetic field that stands in for one.
+    """Cells of a malaria raster, or of a synthetic field that resembles one.
 
     Attributes:
-        X: ``n x 2`` cell centres (longitude, latitude), each axis scaled by itself to [0, 1];
-            float64. One degree is therefore not one length in both axes: use ARD, or an isotropic
-            kernel knowingly.
+        X: ``n x 2`` cell centres (longitude, latitude), each axis scaled separately to [0, 1];
+            float64. A degree has different lengths on the two axes, so use ARD, or be aware of it
+            with an isotropic kernel.
         Y: ``n x 1`` value of the cell, in ``units``, not standardised; float64.
         Yvar: ``n x 1`` squared standard deviation of the value, in ``units`` squared, or None where
             the source has no uncertainty.
         extent: (west, east, south, north) of the cell *centres*, degrees (WGS84 where real).
         year: Calendar year; None for the synthetic field and for a raster that does not say.
-        units: What one unit of ``Y`` is.
-        attribution: To be kept beside every figure and table made from the data; it says where the
-            file is no original, and where the standard deviation is derived.
-        derived_std: True where the standard deviation is (upper - lower) / (2 * 1.959964), taken
-            from a published 95 % interval by us or by whoever made the file: not a published
-            quantity. False where the source states a standard deviation and has no interval to
-            compare it with, and where there is none.
+        units: Unit of ``Y``.
+        attribution: Must accompany every figure and table made from the data. It states if the
+            file was converted, and if the standard deviation is derived.
+        derived_std: True if the standard deviation is (upper - lower) / (2 * 1.959964), computed
+            from a published 95 % interval here or by the file's creator. False if the source states
+            a standard deviation without an interval to compare with, and if there is none.
         synthetic: True for the seeded synthetic field.
         name: Short name for tables and file names.
-        dropped: Cells left out, counted by reason (``missing``, ``duplicate``, ``zero_std``,
-            ``outlier``, and ``outside NGA`` or another country; of a GeoTIFF only the window of the
-            country is read, and nothing outside is counted).
+        dropped: Number of dropped cells by reason (``missing``, ``duplicate``, ``zero_std``,
+            ``outlier``, and ``outside NGA`` or another country). Of a GeoTIFF only the window of
+            the country is read; cells outside are not counted.
     """
 
     X: Tensor

@@ -1,12 +1,12 @@
-"""A seeded synthetic field with the look of a malaria raster, for machines without the real ones.
+"""A seeded synthetic field that resembles a malaria raster, for use without real data.
 
 The log of the value is a Gaussian field of exponential covariance in degrees, plus a nugget, on a
 2.5 arc-minute grid, drawn exactly by circulant embedding [Dietrich1997] and cut to an irregular
 outline. The standard deviation of a cell follows its value through a second, independent field.
 
-The numbers are measured, not chosen: method-of-moments variograms of the log value over all pairs
-of cells up to 2 degrees apart (distance in degrees of longitude and latitude, as one degree each),
-least-squares fit of nugget + sill (1 - exp(-h / range)):
+All parameters are estimates: method-of-moments variograms of the log value over all pairs of cells
+up to 2 degrees apart (distance in degrees of longitude and latitude), with a least-squares fit of
+nugget + sill (1 - exp(-h / range)):
 
 =====================================  ======  =====  ======  ===================  ==============
 raster                                 median  range  sill    nugget / total sill  sd / value
@@ -18,13 +18,13 @@ Nigeria, PfPR, 2022 (zeros left out)   0.295   0.68   0.0399  0.054             
 Benin, PfPR, 2017                      0.454   0.50   0.0617  0.000                0.17 (med 0.16)
 =====================================  ======  =====  ======  ===================  ==============
 
-Over windows of 1.5 to 4 degrees the ranges of these five run from 0.4 to 1.5 degrees where the
-variogram levels off at all (Senegal 2017 does not beyond 2 degrees: a trend, left out here).
-log(sd / value) has a standard deviation of 0.26 over Senegal 2017 (range 1.0, no nugget, hardly
-following the value: slope 0.09) and 0.35 over Benin (range 1.3, falling with the value: slope
--0.66).
-``INCIDENCE`` takes Senegal 2017; ``PREVALENCE`` takes Nigeria 2021 and Benin's uncertainty. Both
-fields are centred over the outline, so that medians hold for every seed.
+Over windows of 1.5 to 4 degrees the ranges of these five are between 0.4 and 1.5 degrees where the
+variogram levels off (Senegal 2017 has a trend beyond 2 degrees, which is not modelled).
+log(sd / value) has a standard deviation of 0.26 for Senegal 2017 (range 1.0, no nugget, slope 0.09
+in the log value) and 0.35 for Benin (range 1.3, slope -0.66).
+
+``INCIDENCE`` uses Senegal 2017; ``PREVALENCE`` uses Nigeria 2021 with Benin's uncertainty. Both
+fields are centred over the outline, so the medians hold for every seed.
 
 References:
     [Dietrich1997] C. R. Dietrich, G. N. Newsam. Fast and Exact Simulation of Stationary Gaussian
@@ -55,7 +55,7 @@ class FieldSpec:
         range_degrees: Range r of exp(-h / r), degrees; of both fields.
         nugget: Share of the log value's variance that is white noise between cells.
         std_ratio: Median of std_dev / value.
-        std_log_sd: Standard deviation of log(std_dev / value) that the value does not explain.
+        std_log_sd: Residual standard deviation of log(std_dev / value) given the value.
         std_slope: Slope of log(std_dev / value) against the log value.
         units: Units of the value.
     """
@@ -93,7 +93,7 @@ PREVALENCE = FieldSpec(
 
 
 @dataclass(frozen=True, eq=False)
-class Cells:
+class FieldCells:
     """Synthetic raster cells, north to south and west to east: four arrays of length ``n``."""
 
     longitude: Array
@@ -102,7 +102,7 @@ class Cells:
     std_dev: Array
 
 
-def draw_cells(spec: FieldSpec, cells: int, seed: int) -> Cells:
+def draw_cells(spec: FieldSpec, cells: int, seed: int) -> FieldCells:
     """Draw exactly ``cells`` raster cells; the same ``seed`` gives the same cells.
 
     O(N log N) time and O(N) memory in the N (a few hundred thousand) cells of the embedding grid.
@@ -125,7 +125,7 @@ def draw_cells(spec: FieldSpec, cells: int, seed: int) -> Cells:
     log_ratio = spec.std_slope * log_value + spec.std_log_sd * z_std
     row, column = np.nonzero(inside)
     mean = spec.median * np.exp(log_value[inside])
-    return Cells(
+    return FieldCells(
         longitude=np.asarray(CELL_DEGREES * (column + 0.5), dtype=np.float64),
         latitude=np.asarray(CELL_DEGREES * (inside.shape[0] - row - 0.5), dtype=np.float64),
         mean=mean,
@@ -134,7 +134,7 @@ def draw_cells(spec: FieldSpec, cells: int, seed: int) -> Cells:
 
 
 def _outline(cells: int, rng: np.random.Generator) -> NDArray[np.bool_]:
-    """A blob of exactly ``cells`` cells whose log radius is a random low-order Fourier series."""
+    """A region of exactly ``cells`` cells; its log radius is a random low-order Fourier series."""
     side = math.ceil(3.0 * math.sqrt(cells))
     y, x = np.mgrid[:side, :side] - (side - 1) / 2.0
     angle = np.arctan2(y, x)

@@ -1,4 +1,4 @@
-"""``load_malaria``: one door to the synthetic field, files of four kinds, and the service."""
+"""``load_malaria``: the synthetic field, files of four kinds, and the download service."""
 
 from __future__ import annotations
 
@@ -47,22 +47,21 @@ def load_malaria(
     url: str = WCS_URL,
     cache_dir: str | os.PathLike[str] | None = None,
 ) -> Malaria:
-    """Load one year of a malaria raster, or the synthetic field that stands in for one.
+    """Load one year of a malaria raster, or a synthetic field that resembles one.
 
-    With no arguments: the seeded synthetic field (``synthetic=True``), and the log says so once.
+    Without arguments: the seeded synthetic field (``synthetic=True``), announced once in the log.
     With ``source``: the file, read in place. With ``country``, ``year`` and ``download=True``: the
-    Malaria Atlas Project's WCS service, cached with a checksum. Nothing is downloaded without being
-    asked.
+    Malaria Atlas Project's WCS service, cached with a checksum. Nothing is downloaded otherwise.
 
     Files and their columns:
 
     * CSV or CSV.gz: ``longitude``, ``latitude`` (degrees WGS84, cell centre), ``year`` (calendar),
       ``mean`` (the value), optionally ``lower``, ``upper`` (published 95 % interval) and
       ``std_dev``, all in the value's units. Without ``std_dev`` it is
-      (upper - lower) / (2 * 1.959964) and the result is labelled ``derived_std``; so is a
-      ``std_dev`` that equals that.
+      (upper - lower) / (2 * 1.959964) and the result is labelled ``derived_std``, as for a
+      ``std_dev`` equal to this.
     * GeoTIFF (extra ``geo``): bands value[, mask][, LCI, UCI], NoData -9999; the year is read from
-      the file name where ``year`` is not given.
+      the file name unless ``year`` is given.
     * HDF5 of the WISKI study (extra ``hdf``): frame ``full`` with longitude, latitude, year, mean,
       std_dev, is_ng; only rows with ``is_ng == 1`` are read.
 
@@ -72,28 +71,28 @@ def load_malaria(
 
     Args:
         source: Path of a file, or its bare name (ending optional) under ``BO_STREAM_DATA``.
-        country: ISO 3166-1 alpha-3 code. Keeps the cells in the country's bounding box, counts the
-            others of a table in ``dropped``, and warns of what looks like a neighbour's file. The
-            service sends that whole box, cells of neighbouring countries included (clip the raster
-            to the border for less). For HDF5 only ``NGA`` is possible.
-        year: Calendar year, a number or its digits; needed where the source has several.
-        quantity: ``incidence`` or ``pfpr``. Default: what the file name says; ``incidence`` for the
-            synthetic field, the HDF5 layout and downloads.
+        country: ISO 3166-1 alpha-3 code. Keeps the cells in the country's bounding box, counts
+            the others of a table in ``dropped``, and warns about files that seem to be of another
+            country. The service returns the whole box, including cells of neighbouring countries
+            (clip the raster to the border to avoid this). For HDF5 only ``NGA`` is possible.
+        year: Calendar year, a number or its digits; required if the source has several.
+        quantity: ``incidence`` or ``pfpr``. By default taken from the file name; ``incidence`` for
+            the synthetic field, the HDF5 layout and downloads.
         download: Allow the request to the service.
-        drop_outliers: Drop zeros and isolated extreme cells, by the rule that
-            :func:`problems.malaria.columns.build` states.
+        drop_outliers: Drop zeros and isolated extreme cells, by the rule in
+            :func:`problems.malaria.columns.build`.
         cells: Number of synthetic cells, 16 to 200,000.
         seed: Seed of the synthetic field.
-        release: Release of the Malaria Atlas Project: to ask for (default: 202508), or that a file
-            comes from, for its attribution (default: what its name starts with).
+        release: Release of the Malaria Atlas Project: the one to request (default: 202508), or that
+            of a file, for its attribution (default: the prefix of its name).
         url: WCS endpoint, without a query.
-        cache_dir: Where downloads are kept; default: the user's cache folder.
+        cache_dir: Folder for downloads; default: the user's cache folder.
 
     Raises:
-        DataNotFound: if ``source`` names no file.
+        DataNotFound: if ``source`` does not exist.
         BadData: if a source is malformed or the arguments contradict each other.
-        MissingExtra: if an optional package is needed and absent.
-        DownloadFailed: if the service gives no raster that can be believed.
+        MissingExtra: if a required optional package is missing.
+        DownloadFailed: if the service does not return a valid raster.
 
     Example:
         >>> data = load_malaria(cells=5000, seed=1)

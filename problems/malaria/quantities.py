@@ -1,4 +1,4 @@
-"""Names, units and attribution of the two Malaria Atlas Project rasters that are read here."""
+"""Names, units and attribution of the two supported Malaria Atlas Project rasters."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ class Quantity:
 
     Attributes:
         name: ``incidence`` or ``pfpr``.
-        units: What one unit of the value is.
+        units: Unit of the value.
         coverage: Its name in the project's services, after the release.
-        aliases: Lower-case words that give the quantity away in a file name.
+        aliases: Lower-case words that identify the quantity in a file name.
     """
 
     name: str
@@ -44,11 +44,11 @@ SYNTHETIC_ATTRIBUTION = "Synthetic field of bo_stream (no real data; calibrated 
 
 
 def attribution(release: str | None, kind: str = "") -> str:
-    """What must stay beside every figure and table made from a file of the project.
+    """The attribution that must accompany figures and tables made from a file of the project.
 
     Args:
-        release: Such as ``202508``, where it is known.
-        kind: What became of the project's GeoTIFF, for a file that is none.
+        release: Such as ``202508``, if known.
+        kind: How the project's GeoTIFF was converted, for a file that is not the original.
     """
     parts = ["Contains data of the Malaria Atlas Project (https://malariaatlas.org)"]
     parts += [f"release {release}"] if release else []
@@ -63,10 +63,10 @@ def release_of_file(filename: str) -> str | None:
 
 
 def quantity_named(name: str) -> Quantity:
-    """The quantity of that name.
+    """Look up a quantity by name.
 
     Raises:
-        BadData: for another name.
+        BadData: for an unknown name.
     """
     if name not in QUANTITIES:
         raise BadData(f"Expected quantity to be one of {sorted(QUANTITIES)}, got {name!r}.")
@@ -74,7 +74,7 @@ def quantity_named(name: str) -> Quantity:
 
 
 def quantity_of_file(filename: str) -> Quantity | None:
-    """The quantity a file name gives away, or None."""
+    """The quantity identified by a file name, or None."""
     lowered = filename.lower()
     found = [q for q in QUANTITIES.values() if any(alias in lowered for alias in q.aliases)]
     return found[0] if len(found) == 1 else None

@@ -1,4 +1,4 @@
-"""GeoTIFFs of the Malaria Atlas Project, as its web application and its WCS give them."""
+"""Reading GeoTIFFs of the Malaria Atlas Project, from its web application or its WCS."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def year_in_name(filename: str) -> int | None:
 def read_raster(path: Path, country: str | None = None) -> Columns:
     """Cells with a value, north to south and west to east, as columns of centres and values.
 
-    Bands are told apart by their descriptions (``Mask...``, ``LCI``, ``UCI``) and, without those,
-    by their number: value; value, mask; value, LCI, UCI; value, mask, LCI, UCI. The mask is the
+    Bands are identified by their descriptions (``Mask...``, ``LCI``, ``UCI``) or, without these, by
+    their number: value; value, mask; value, LCI, UCI; value, mask, LCI, UCI. The mask is the
     project's hint for drawing (aridity, no transmission) and drops nothing; NoData (-9999) does.
     It needs rasterio (extra ``geo``).
 
@@ -50,8 +50,8 @@ def read_raster(path: Path, country: str | None = None) -> Columns:
 
     Raises:
         MissingExtra: without rasterio.
-        BadData: for a file that is no TIFF, is truncated, is not in longitude and latitude, has no
-            or more than two million cells, or other bands.
+        BadData: for a file that is not a TIFF, is truncated, is not in longitude and latitude, has
+            no or more than two million cells, or has other bands.
     """
     rasterio = need("rasterio", "geo", f"Reading {path.name} (GeoTIFF)")
     if not is_tiff(path):
@@ -90,7 +90,7 @@ def read_raster(path: Path, country: str | None = None) -> Columns:
             }
     except rasterio.errors.RasterioError as error:
         raise BadData(
-            f"{path.name}: expected a whole GeoTIFF, could not read it ({error}). It may be "
+            f"{path.name}: expected a complete GeoTIFF, could not read it ({error}). It may be "
             "truncated: fetch it again."
         ) from error
     row, column = np.nonzero(np.isfinite(bands["mean"]))

@@ -26,7 +26,7 @@ def read_csv(path: Path) -> Columns:
     Other columns are ignored.
 
     Raises:
-        BadData: where the file is not such a table.
+        BadData: if the file is not such a table.
     """
     try:
         frame = pd.read_csv(path)

@@ -1,6 +1,6 @@
-"""Ask the Malaria Atlas Project's Web Coverage Service for one country and year, once.
+"""Requests to the Malaria Atlas Project's Web Coverage Service for one country and year.
 
-Nothing here runs unless a caller passes ``download=True``.
+Nothing is requested unless a caller passes ``download=True``.
 """
 
 from __future__ import annotations
@@ -56,13 +56,13 @@ def fetch(
 ) -> Path:
     """Path of the GeoTIFF, from the cache or the service. It needs pooch (extra ``data``).
 
-    An answer is kept only if it starts like a TIFF and every band can be read to its end. Its
-    SHA-256 is written beside it; a cached file that no longer has it is refused, and one without it
-    (an interrupted download) is fetched again. The attribution, which is to be kept, is logged.
+    A response is kept only if it is a TIFF whose bands can all be read. Its SHA-256 is stored with
+    it. A cached file that no longer matches is refused, and one without checksum (an interrupted
+    download) is fetched again. The required attribution is logged.
 
     Raises:
         MissingExtra: without pooch, or without rasterio to check the answer.
-        DownloadFailed: with the request and what to do instead.
+        DownloadFailed: with the request and an alternative.
     """
     pooch = need("pooch", "data", "Downloading from the Malaria Atlas Project")
     need("rasterio", "geo", "Checking a downloaded GeoTIFF")
@@ -101,7 +101,7 @@ def _retrieve(pooch: Any, request: str, path: Path) -> None:
 
 
 def _believe(path: Path) -> None:
-    """Refuse an answer that is not a whole TIFF."""
+    """Refuse a response that is not a complete TIFF."""
     if not is_tiff(path):
         start = path.read_bytes()[:200].decode("utf-8", errors="replace").strip()
         raise BadData(

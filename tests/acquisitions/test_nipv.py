@@ -9,7 +9,6 @@ from botorch.acquisition.input_constructors import get_acqf_input_constructor
 from botorch.acquisition.objective import ScalarizedPosteriorTransform
 from botorch.models import SingleTaskGP
 from botorch.models.transforms import Log, Normalize, Standardize
-from botorch.optim import optimize_acqf
 from botorch.sampling.normal import IIDNormalSampler
 from gpytorch.likelihoods import GaussianLikelihood
 from torch import Tensor
@@ -196,16 +195,6 @@ def test_float32_in_float32_out(family: Callable[..., StreamingGP]) -> None:
     assert value.dtype == torch.float32
     expected = NIPV(reference, T.float().double())(batch.double())
     torch.testing.assert_close(value.double(), expected, rtol=1e-5, atol=0.0)
-
-
-@FAMILIES
-def test_optimising_it_beats_the_best_of_many_random_batches(
-    family: Callable[..., StreamingGP],
-) -> None:
-    torch.manual_seed(0)
-    acqf = NIPV(family(X, Y), T)
-    _, value = optimize_acqf(acqf, BOUNDS, q=3, num_restarts=10, raw_samples=64)
-    assert float(value) > float(acqf(points(3, 13, 500)).max())
 
 
 def test_the_input_constructor_needs_no_training_data() -> None:

@@ -1,4 +1,4 @@
-"""What is kept between steps of a pool, against laws made anew at every step."""
+"""What is kept between steps of a pool, against distributions made anew at every step."""
 
 import copy
 import pickle
@@ -76,7 +76,7 @@ def absorb(model: StreamingGP, rows: Tensor, outputs: int = 1) -> None:
 
 
 def agreed(model: BoTorchModel, pool: Tensor = POOL, q: int = 4, **options: Any) -> list[int]:
-    """The picks, which are those of laws made anew, value for value."""
+    """The picks, which are those of distributions made anew, value for value."""
     acqf = NIPV(model, options.pop("T", T), **options)
     anew, expected = select_from_pool(acqf, pool, q, chunk_size=len(pool) - 1)  # keeps nothing
     indices, scores = select_from_pool(NIPV(model, acqf.mc_points, **options), pool, q)
@@ -104,7 +104,7 @@ def fresh() -> Iterator[list[dict[str, Any]]]:
 
 
 @EVERY
-def test_steps_go_on_from_the_last_and_agree_with_laws_made_anew(family: str, fresh: list) -> None:
+def test_steps_go_on_from_the_last_and_agree_with_new_ones(family: str, fresh: list) -> None:
     steps(FAMILIES[family](), 3)
     assert len(fresh) == 1 or family in ANEW
 

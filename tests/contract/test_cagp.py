@@ -1,10 +1,7 @@
 """CaGP under the streaming contract: exact up to its budget, beyond it, and with other actions."""
 
-from typing import Any
-
 import pytest
 from gpytorch.kernels import Kernel, MaternKernel, RBFKernel, ScaleKernel
-from torch import Tensor
 
 from bo_stream import CaGP
 from bo_stream.actions import BlockSparse, ConjugateGradient, UnitBlocks
@@ -19,10 +16,8 @@ class Unknown(RBFKernel):
 class TestCaGP(StreamingContract):
     """Within the budget: every point an action."""
 
-    def make(
-        self, train_X: Tensor, train_Y: Tensor, train_Yvar: Tensor | None = None, **kw: Any
-    ) -> CaGP:
-        return CaGP(train_X, train_Y, train_Yvar, actions=BlockSparse(300), max_actions=300, **kw)
+    family = CaGP
+    options = {"actions": BlockSparse(300), "max_actions": 300}
 
 
 @pytest.mark.slow
@@ -33,10 +28,8 @@ class TestFewActions(StreamingContract):
         order_invariant=False, bytes_constant=False, updates_without_drift=300, multi_output=False
     )
 
-    def make(
-        self, train_X: Tensor, train_Y: Tensor, train_Yvar: Tensor | None = None, **kw: Any
-    ) -> CaGP:
-        return CaGP(train_X, train_Y, train_Yvar, actions=BlockSparse(5), **kw)
+    family = CaGP
+    options = {"actions": BlockSparse(5)}
 
 
 @pytest.mark.slow
@@ -72,29 +65,19 @@ class TestFewActionsKnownNoise(TestFewActions):
 
 @pytest.mark.slow
 class TestBlocksAppended(TestFewActions):
-    def make(
-        self, train_X: Tensor, train_Y: Tensor, train_Yvar: Tensor | None = None, **kw: Any
-    ) -> CaGP:
-        actions = BlockSparse(5)
-        return CaGP(train_X, train_Y, train_Yvar, actions=actions, append="block", **kw)
+    options = {"actions": BlockSparse(5), "append": "block"}
 
 
 @pytest.mark.slow
 class TestUnitBlocks(TestFewActions):
-    def make(
-        self, train_X: Tensor, train_Y: Tensor, train_Yvar: Tensor | None = None, **kw: Any
-    ) -> CaGP:
-        return CaGP(train_X, train_Y, train_Yvar, actions=UnitBlocks(5), **kw)
+    options = {"actions": UnitBlocks(5)}
 
 
 @pytest.mark.slow
 class TestConjugateGradient(TestFewActions):
     noise = "known"
 
-    def make(
-        self, train_X: Tensor, train_Y: Tensor, train_Yvar: Tensor | None = None, **kw: Any
-    ) -> CaGP:
-        return CaGP(train_X, train_Y, train_Yvar, actions=ConjugateGradient(5), **kw)
+    options = {"actions": ConjugateGradient(5)}
 
     def test_objective_gradients(self) -> None:
         """S is a function of the hyperparameters and a constant of the gradient (MATHS 5.3)."""

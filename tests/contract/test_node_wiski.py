@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from gpytorch.kernels import Kernel, MaternKernel
-from torch import Size, Tensor
+from torch import Size
 
 from bo_stream import NodeWISKI
 from bo_stream.base.streaming_gp import Promises
@@ -18,10 +18,8 @@ class TestNodeWISKI(StreamingContract):
         order_invariant=True, bytes_constant=False, updates_without_drift=300, multi_output=True
     )
 
-    def make(
-        self, train_X: Tensor, train_Y: Tensor, train_Yvar: Tensor | None = None, **kw: Any
-    ) -> NodeWISKI:
-        return NodeWISKI(train_X, train_Y, train_Yvar, cap=300, tolerance=0.0, **kw)
+    family = NodeWISKI
+    options = {"cap": 300, "tolerance": 0.0}
 
     test_bytes = None  # O(n^2) up to the cap
 
@@ -67,10 +65,8 @@ class TestBeyondTheCap(StreamingContract):
     test_several_outputs_are_independent = None
     test_several_outputs = None
 
-    def make(
-        self, train_X: Tensor, train_Y: Tensor, train_Yvar: Tensor | None = None, **kw: Any
-    ) -> NodeWISKI:
-        return NodeWISKI(train_X, train_Y, train_Yvar, cap=8, **kw)
+    family = NodeWISKI
+    options = {"cap": 8}
 
 
 @pytest.mark.slow

@@ -16,7 +16,6 @@ from bo_stream.growth import (
     ConditionalVariance,
     FixedGrid,
     FixedSize,
-    GrowthPolicy,
     Prescribed,
     Pruned,
     Selection,
@@ -31,22 +30,6 @@ class EveryPoint:
         return Selection(torch.arange(state.size), torch.arange(batch.size))
 
 
-class Contract(StreamingContract):
-    growth: GrowthPolicy = VIPS()
-
-    def make(
-        self,
-        train_X: Tensor,
-        train_Y: Tensor,
-        train_Yvar: Tensor | None = None,
-        *,
-        bounds: Tensor,
-        **kw: Any,
-    ) -> StreamingGP:
-        kw.setdefault("growth", self.growth)
-        return OnlineSGPR(train_X, train_Y, train_Yvar, bounds=bounds, **kw)
-
-
 def grid(contract: StreamingContract, side: int = 4) -> Tensor:
     """A regular grid over the bounds of the contract, which uses no input transform."""
     low, high = contract.bounds.double()
@@ -54,58 +37,60 @@ def grid(contract: StreamingContract, side: int = 4) -> Tensor:
     return torch.cartesian_prod(*axes).double().reshape(-1, contract.dim)
 
 
-class TestVIPS(Contract):
+class TestVIPS(StreamingContract):
+    family = OnlineSGPR
+
     @pytest.mark.slow
     def test_no_drift(self) -> None:
         super().test_no_drift()
 
 
 @pytest.mark.slow
-class TestKnownNoise(Contract):
+class TestKnownNoise(TestVIPS):
     noise = "known"
 
 
 @pytest.mark.slow
-class TestScaledNoise(Contract):
+class TestScaledNoise(TestVIPS):
     noise = "scaled"
 
 
 @pytest.mark.slow
-class TestCollapsed(Contract):
-    growth = VIPS(0.2, "collapsed")
+class TestCollapsed(TestVIPS):
+    options = {"growth": VIPS(0.2, "collapsed")}
 
 
 @pytest.mark.slow
-class TestOIPS(Contract):
-    growth = OIPS(0.9)
+class TestOIPS(TestVIPS):
+    options = {"growth": OIPS(0.9)}
 
 
 @pytest.mark.slow
-class TestConditionalVariance(Contract):
-    growth = ConditionalVariance(1e-3)
+class TestConditionalVariance(TestVIPS):
+    options = {"growth": ConditionalVariance(1e-3)}
 
 
 @pytest.mark.slow
-class TestFixedSize(Contract):
-    growth = FixedSize(8)
+class TestFixedSize(TestVIPS):
+    options = {"growth": FixedSize(8)}
     warm_evaluations = 8  # a point dropped changes what the batches before it said
 
 
 @pytest.mark.slow
-class TestGradient(Contract):
-    growth = FixedSize(6, "gradient", steps=3)
+class TestGradient(TestVIPS):
+    options = {"growth": FixedSize(6, "gradient", steps=3)}
     warm_evaluations = 8
     test_normalized_is_rescaled = None  # three steps of a climb depend on the units
 
 
 @pytest.mark.slow
-class TestPruned(Contract):
-    growth = Pruned(VIPS(), max_points=10)
+class TestPruned(TestVIPS):
+    options = {"growth": Pruned(VIPS(), max_points=10)}
 
 
 @pytest.mark.slow
-class TestFixedGrid(Contract):
-    growth = FixedGrid(grid(StreamingContract()))
+class TestFixedGrid(TestVIPS):
+    options = {"growth": FixedGrid(grid(StreamingContract()))}
     promises = Promises(
         order_invariant=False,
         bytes_constant=True,
@@ -117,17 +102,17 @@ class TestFixedGrid(Contract):
 
 
 @pytest.mark.slow
-class TestPrescribed(Contract):
-    growth = Prescribed([grid(StreamingContract())] * 20_000)
+class TestPrescribed(TestVIPS):
+    options = {"growth": Prescribed([grid(StreamingContract())] * 20_000)}
     warm_evaluations = 8  # as for the fixed grid
     test_normalized_is_rescaled = None
 
 
 @pytest.mark.slow
-class TestEveryPoint(Contract):
+class TestEveryPoint(TestVIPS):
     """All points in Z: exact, hence invariant to order; what is left is jitter over noise."""
 
-    growth = EveryPoint()
+    options = {"growth": EveryPoint()}
     saves = False
     promises = Promises(
         order_invariant=True,

@@ -1,9 +1,6 @@
 """ProjectedWISKI under the streaming contract."""
 
-from typing import Any
-
 import pytest
-from torch import Tensor
 
 from bo_stream import ProjectedWISKI
 from bo_stream.testing import StreamingContract
@@ -15,13 +12,9 @@ class TestProjectedWISKI(StreamingContract):
 
     test_normalized_is_rescaled = None  # the kernel is of the projection, in the unit cube
     test_several_outputs = None  # these share a projection
-    opening = 64
 
-    def make(
-        self, train_X: Tensor, train_Y: Tensor, train_Yvar: Tensor | None = None, **kw: Any
-    ) -> ProjectedWISKI:
-        sizes = {"grid_size": (9, 8), "opening": self.opening}
-        return ProjectedWISKI(train_X, train_Y, train_Yvar, **sizes, **kw)
+    family = ProjectedWISKI
+    options = {"grid_size": (9, 8), "opening": 64}
 
 
 @pytest.mark.slow
@@ -38,4 +31,4 @@ class TestScaledNoise(TestProjectedWISKI):
 class TestFewHeld(TestProjectedWISKI):
     """Fewer points held than long streams have: there, each `observe` moves the projection."""
 
-    opening = 20
+    options = {"grid_size": (9, 8), "opening": 20}

@@ -1,26 +1,24 @@
 """The streaming contract on SVDGP: folding early, on fixed inducing points, and with all data."""
 
-from typing import Any
-
 import pytest
 import torch
-from torch import Tensor
 
 from bo_stream import SVDGP
 from bo_stream.base.streaming_gp import Promises
 from bo_stream.growth import VIPS, FixedGrid
 from bo_stream.testing import StreamingContract
 
+LOW, HIGH = StreamingContract().bounds
+NODES = torch.cartesian_prod(
+    *(torch.linspace(a, b, 4) for a, b in zip(LOW.tolist(), HIGH.tolist(), strict=True))
+).double()
+
 
 class TestSVDGP(StreamingContract):
     """A small window, so that rows are folded in most tests."""
 
-    options: dict[str, Any] = {"window": 10, "covar_basis": 12, "slack": 2}
-
-    def make(
-        self, train_X: Tensor, train_Y: Tensor, train_Yvar: Tensor | None = None, **kw: Any
-    ) -> SVDGP:
-        return SVDGP(train_X, train_Y, train_Yvar, **(self.options | kw))
+    family = SVDGP
+    options = {"window": 10, "covar_basis": 12, "slack": 2}
 
     @pytest.mark.slow
     def test_no_drift(self) -> None:
@@ -44,7 +42,7 @@ class TestOneDimension(TestSVDGP):
 
 @pytest.mark.slow
 class TestVIPS(TestSVDGP):
-    options: dict[str, Any] = {"window": 30, "slack": 5, "growth": VIPS(0.1, max_points=20)}
+    options = {"window": 30, "slack": 5, "growth": VIPS(0.1, max_points=20)}
 
 
 @pytest.mark.slow
@@ -57,11 +55,4 @@ class TestAllInTheWindow(TestSVDGP):
     test_normalized_is_rescaled = None  # the grid is in transformed space
     test_fantasy_is_a_real_update = None  # the mean is exact, the covariance that of few points
     test_bytes = None  # a window that takes all is O(n^2)
-
-    def make(
-        self, train_X: Tensor, train_Y: Tensor, train_Yvar: Tensor | None = None, **kw: Any
-    ) -> SVDGP:
-        low, high = self.bounds.double()
-        axes = [torch.linspace(float(a), float(b), 4) for a, b in zip(low, high, strict=True)]
-        kw.setdefault("growth", FixedGrid(torch.cartesian_prod(*axes).double()))
-        return SVDGP(train_X, train_Y, train_Yvar, tolerance=1e-10, **kw)
+    options = {"tolerance": 1e-10, "growth": FixedGrid(NODES)}

@@ -10,16 +10,11 @@ from torch import Size, Tensor
 from bo_stream import WISKI
 from bo_stream.testing import StreamingContract
 
-SIZES = {1: [14], 2: [10, 9], 3: [7, 6, 7]}
-
 
 class TestWISKI(StreamingContract):
     most_updates: int | None = 400
-
-    def make(
-        self, train_X: Tensor, train_Y: Tensor, train_Yvar: Tensor | None = None, **kw: Any
-    ) -> WISKI:
-        return WISKI(train_X, train_Y, train_Yvar, grid_size=SIZES[self.dim], **kw)
+    family = WISKI
+    options = {"grid_size": [10, 9]}
 
 
 @pytest.mark.slow
@@ -36,11 +31,13 @@ class TestScaledNoise(TestWISKI):
 @pytest.mark.slow
 class TestOneDimension(TestWISKI):
     dim = 1
+    options = {"grid_size": [14]}
 
 
 @pytest.mark.slow
 class TestThreeDimensions(TestWISKI):
     dim = 3
+    options = {"grid_size": [7, 6, 7]}
 
 
 @pytest.mark.slow
@@ -67,30 +64,21 @@ class TestUnscaled(TestWISKI):
 class TestAuto(TestWISKI):
     """A grid that follows the lengthscales."""
 
-    def make(
-        self, train_X: Tensor, train_Y: Tensor, train_Yvar: Tensor | None = None, **kw: Any
-    ) -> WISKI:
-        return WISKI(train_X, train_Y, train_Yvar, grid_size="auto", opening=64, **kw)
+    options = {"grid_size": "auto", "opening": 64}
 
 
 @pytest.mark.slow
 class TestFromStatistics(TestWISKI):
     """No points are held: evidence and posterior come from the statistics alone."""
 
-    opening = 0
-
-    def make(
-        self, train_X: Tensor, train_Y: Tensor, train_Yvar: Tensor | None = None, **kw: Any
-    ) -> WISKI:
-        sizes = SIZES[self.dim]
-        return WISKI(train_X, train_Y, train_Yvar, grid_size=sizes, opening=self.opening, **kw)
+    options = {"grid_size": [10, 9], "opening": 0}
 
 
 @pytest.mark.slow
 class TestFewHeld(TestFromStatistics):
     """Fewer points held than the tests show it."""
 
-    opening = 7
+    options = {"grid_size": [10, 9], "opening": 7}
 
 
 @pytest.mark.slow
@@ -103,21 +91,15 @@ class TestLarge(TestWISKI):
     """Statistics by pairs of nodes."""
 
     most_updates = 20
-    opening = 4096
-
     test_hyperparameters_that_change_their_meaning = None  # with a kernel for all nodes densely
-
-    def make(
-        self, train_X: Tensor, train_Y: Tensor, train_Yvar: Tensor | None = None, **kw: Any
-    ) -> WISKI:
-        sizes = {2: [66, 65], 3: [17, 16, 16]}[self.dim]
-        return WISKI(train_X, train_Y, train_Yvar, grid_size=sizes, opening=self.opening, **kw)
+    options = {"grid_size": [66, 65]}
 
 
 @pytest.mark.slow
 class TestLargeInThreeDimensions(TestLarge):
     dim = 3
     noise = "scaled"
+    options = {"grid_size": [17, 16, 16]}
 
 
 @pytest.mark.slow
@@ -125,7 +107,7 @@ class TestLargeFromStatistics(TestLarge):
     """A large grid that holds no points: an eigenbasis."""
 
     most_updates = 500
-    opening = 0
+    options = {"grid_size": [66, 65], "opening": 0}
 
 
 @pytest.mark.slow

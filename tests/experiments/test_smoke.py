@@ -32,9 +32,8 @@ def test_a_configuration_that_nothing_runs_is_named() -> None:
 
 def test_commands_that_fail_are_shown_and_the_others_run(tmp_path: Path) -> None:
     code = (
-        "import sys\nfrom experiments import smoke\nsmoke.SHARED = ('torch',)\n"
-        "smoke.commands = lambda: ['nothing of this name', 'common.kernels']\n"
-        f"sys.argv = ['smoke', '--out', {str(tmp_path)!r}]\nsmoke.app()"
+        "import sys\nfrom pathlib import Path\nfrom experiments.smoke import report\n"
+        f"sys.exit(report(['nothing of this name', 'common.kernels'], Path({str(tmp_path)!r}), 2))"
     )
     root = CONFIGS.parents[1]
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=root)

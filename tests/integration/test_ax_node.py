@@ -1,16 +1,13 @@
 """Ax generates with the streaming node; skipped where Ax is not installed."""
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from botorch.acquisition import AcquisitionFunction
 
-from bo_stream import ExactGP
-from bo_stream.campaign.fit_policy import FitPolicy
 from bo_stream.campaign.proposals import Optimiser
 from bo_stream.errors import BoStreamError, InputError, UnsupportedError
 
@@ -24,14 +21,10 @@ from ax.generation_strategy.generator_spec import GeneratorSpec
 from ax.generation_strategy.transition_criterion import MinTrials
 
 from bo_stream.integrations.ax import StreamingNode
+from tests.integration.small_surrogates import QUICK, Peak, counting
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
-QUICK: dict[str, Any] = {
-    "surrogate": "exact",
-    "optimiser": Optimiser(num_restarts=2, raw_samples=32, options={"maxiter": 3}),
-    "fit": FitPolicy(then_every=5, max_evals=10, first_max_evals=10),
-}
 X = RangeParameterConfig(name="x", parameter_type="float", bounds=(0.0, 4.0))
 RATE = RangeParameterConfig(name="rate", parameter_type="float", bounds=(1e-4, 1.0), scaling="log")
 
@@ -90,24 +83,6 @@ def test_it_finds_the_best_point(surrogate: Any, sign: float) -> None:
     random = client(GenerationNode(name="sobol", generator_specs=[sobol]))
     run(random, 14)
     assert min(losses(ours)) < 0.02 < min(losses(random))
-
-
-def counting(batches: list[int]) -> Callable[..., ExactGP]:
-    """Builds surrogates that record the size of every batch they observe."""
-
-    class Counting(ExactGP):
-        def observe(self, X: Any, *rest: Any) -> Any:
-            batches.append(len(X))
-            return super().observe(X, *rest)
-
-    return Counting
-
-
-class Peak(AcquisitionFunction):
-    """Highest in the middle of the box, whatever is known."""
-
-    def forward(self, X: Any) -> Any:
-        return -(X - self.model.bounds.mean(0)).square().sum((-1, -2))
 
 
 def test_the_surrogate_observes_each_trial_once() -> None:

@@ -3,16 +3,13 @@
 import copy
 import pickle
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from botorch.acquisition import AcquisitionFunction
 
-from bo_stream import ExactGP
-from bo_stream.campaign.fit_policy import FitPolicy
 from bo_stream.campaign.proposals import Optimiser
 from bo_stream.errors import InputError, UnsupportedError
 
@@ -21,12 +18,7 @@ pytest.importorskip("optuna", reason="Optuna is not installed (pip install optun
 import optuna
 
 from bo_stream.integrations.optuna import StreamingSampler
-
-QUICK: dict[str, Any] = {
-    "surrogate": "exact",
-    "optimiser": Optimiser(num_restarts=2, raw_samples=32, options={"maxiter": 3}),
-    "fit": FitPolicy(then_every=5, max_evals=10, first_max_evals=10),
-}
+from tests.integration.small_surrogates import QUICK, Peak, counting
 
 
 @pytest.fixture(autouse=True)
@@ -70,24 +62,6 @@ def test_it_finds_the_best_point(surrogate: Any, direction: str) -> None:
         done.optimize(lambda trial: sign * bowl(trial), n_trials=15)
         losses[name] = sign * done.best_value
     assert losses["streaming"] < 0.02 < losses["random"]
-
-
-def counting(batches: list[int]) -> Callable[..., ExactGP]:
-    """Builds surrogates that record the size of every batch they observe."""
-
-    class Counting(ExactGP):
-        def observe(self, X: Any, *rest: Any) -> Any:
-            batches.append(len(X))
-            return super().observe(X, *rest)
-
-    return Counting
-
-
-class Peak(AcquisitionFunction):
-    """Highest in the middle of the box, whatever is known."""
-
-    def forward(self, X: Any) -> Any:
-        return -(X - self.model.bounds.mean(0)).square().sum((-1, -2))
 
 
 def test_the_surrogate_observes_each_trial_once() -> None:

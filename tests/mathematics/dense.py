@@ -43,7 +43,7 @@ def log_normal(e: Tensor, C: Tensor) -> Tensor:
 
 
 def condition(m: Tensor, K: Tensor, on: slice, y: Tensor, D: Tensor) -> tuple[Tensor, Tensor]:
-    """The law of all coordinates of ``N(m, K)`` given noisy readings y of some of them."""
+    """The distribution of all coordinates of ``N(m, K)`` given noisy readings y of some of them."""
     gain = solve(K[on, on] + D, K[on, :]).mT
     return m + gain @ (y - m[on]), K - gain @ K[on, :]
 

@@ -77,8 +77,8 @@ def test_o3_the_second_divergence_is_of_the_old_points():
     new = fit - from_prior + divergence(*now, zero[:5], p.K_old)
     right, swapped = new - divergence(*now, p.mu, p.S), new - divergence(p.mu, p.S, *now)
     K = se(p.X, p.X, OLD)
-    law = condition(zero, K, slice(0, 5), p.y[:5], torch.diag(p.d[:5]))
-    truth = log_normal(p.y[5:] - law[0][5:], law[1][5:, 5:] + torch.diag(p.d[5:]))
+    dist = condition(zero, K, slice(0, 5), p.y[:5], torch.diag(p.d[:5]))
+    truth = log_normal(p.y[5:] - dist[0][5:], dist[1][5:, 5:] + torch.diag(p.d[5:]))
     assert close(right, truth)  # all points are inducing points: the bound is tight
     assert not close(swapped, truth, 1e-2)
 

@@ -75,7 +75,7 @@ def difference(f, x, h=1e-5):
 
 
 def hybrid(seed=0):
-    """The hybrid's parameters, and its law at the basis Z and the mean's further points."""
+    """The hybrid's parameters, and its posterior at the basis Z and the mean's further points."""
     Z, r = line(4), line(3, 0.15, 0.85)
     points = torch.cat([Z, r])
     K, k = se(Z, Z), se(points, Z)

@@ -191,9 +191,9 @@ def hard_case(eps):
     gain = solve(A.mT @ A + torch.diag(d), A.mT @ A_s).mT  # through the data, not through Z
     mean, variance = gain @ y, 1.0 - (gain * (A_s.mT @ A)).sum(-1)
 
-    def errors(law):
-        got = 1.0 - A_s.square().sum(0) + (A_s * (law[1] @ A_s)).sum(0)
-        return (A_s.mT @ law[0] - mean).abs().max(), (got / variance - 1.0).abs().max()
+    def errors(dist):
+        got = 1.0 - A_s.square().sum(0) + (A_s * (dist[1] @ A_s)).sum(0)
+        return (A_s.mT @ dist[0] - mean).abs().max(), (got / variance - 1.0).abs().max()
 
     return L, pieces, errors
 
@@ -228,7 +228,7 @@ def test_v7_kept_points_share_their_jitter():
     A = {ls: solve(L[ls], se(Z, X, ls)) for ls in K}
     A_s = solve(L[0.2], se(Z, line(21), 0.2))
 
-    def law(selection):
+    def dist(selection):
         G, c, before = 0.0 * one, 0.0 * one[0], 0.5
         for t in range(20):
             ls, now = (0.5, 0.2)[t // 10], slice(20 * t, 20 * t + 20)
@@ -243,7 +243,7 @@ def test_v7_kept_points_share_their_jitter():
     H = torch.cat([A[0.5][:, :200].mT @ solve(L[0.5], L[0.2]), A[0.2][:, 200:].mT])
     gain = solve(H @ H.mT + noise * eye(400), H @ A_s).mT
     mean, variance = gain @ y, A_s.square().sum(0) - (gain * (H @ A_s).mT).sum(-1)
-    (right, right_variance), (without, variance_without) = law(True), law(False)
+    (right, right_variance), (without, variance_without) = dist(True), dist(False)
     assert close(right, mean, 1e-9) and close(right_variance / variance, 1.0, 1e-8)
     assert not close(without, mean, 1e-3)
     assert not close(variance_without / variance, 1.0, 1e-2)

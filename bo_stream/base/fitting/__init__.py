@@ -1,15 +1,15 @@
-"""Fitting hyperparameters on a stream: objective, coordinates, climb, report, schedule."""
+"""Fitting hyperparameters on a stream: objective, coordinates, optimiser, report, schedule."""
 
-from bo_stream.base.fitting.climb import Climb, Evaluated
+from bo_stream.base.fitting.ascent_objective import AscentObjective, Evaluated
 from bo_stream.base.fitting.coordinates import Coordinates
 from bo_stream.base.fitting.fit import fit_model
-from bo_stream.base.fitting.objective import Climbed, StreamMLL, log_prior, profiled_mean
+from bo_stream.base.fitting.objective import Fittable, StreamMLL, log_prior, profiled_mean
 from bo_stream.base.fitting.report import FitReport
 from bo_stream.base.fitting.schedule import RefitSchedule
 
 __all__ = [
-    "Climb",
-    "Climbed",
+    "AscentObjective",
+    "Fittable",
     "Coordinates",
     "Evaluated",
     "FitReport",

@@ -1,8 +1,8 @@
-"""A quasi-Newton method whose curvature is kept between fits: projected BFGS, going up.
+"""Projected BFGS (maximising) that keeps its curvature between fits.
 
 The objective (evidence or bound plus log priors) changes little from one batch to the next, so the
-inverse Hessian of the last fit is the right preconditioner for this one: a warm fit takes a handful
-of evaluations. Bounds are kept by projection.
+inverse Hessian of the last fit is a good preconditioner: a warm fit takes a handful of evaluations.
+Bounds are enforced by projection.
 """
 
 from __future__ import annotations
@@ -13,25 +13,25 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from bo_stream.base.fitting.climb import Climb, Evaluated
+from bo_stream.base.fitting.ascent_objective import AscentObjective, Evaluated
 
 __all__ = ["Ascent", "ascend"]
 
 LARGEST_STEP = 2.0
-"""Longest move of one (log-)hyperparameter in one step."""
+"""Largest change of one (log-)hyperparameter in one step."""
 
 SMALLEST_STEP = 1e-4
-"""Shortest part of a step that a line search tries."""
+"""Smallest fraction of a step that the line search tries."""
 
 
 @dataclass(frozen=True)
 class Ascent:
-    """How far a climb from one start has come.
+    """The progress of an ascent from one start.
 
     Attributes:
-        at: Where it is.
-        inverse: The inverse Hessian (of minus the objective) there; None before the first step.
-        converged: Whether a step gains, or promises to gain, less than the tolerance.
+        at: The current point.
+        inverse: The inverse Hessian of the negative objective; None before the first step.
+        converged: Whether the actual or predicted gain of a step is below the tolerance.
     """
 
     at: Evaluated
@@ -39,27 +39,27 @@ class Ascent:
     converged: bool = False
 
 
-def ascend(climb: Climb, path: Ascent, most: int, tolerance: float) -> Ascent:
-    """Go on from where a climb is, by projected BFGS with backtracking.
+def ascend(objective: AscentObjective, path: Ascent, most: int, tolerance: float) -> Ascent:
+    """Continue an ascent by projected BFGS with backtracking.
 
     Args:
-        climb: The objective.
-        path: Where to go on, and the curvature there.
-        most: Most evaluations.
-        tolerance: It has converged where a step promises a gain below this, or where two in a row
-            bring no more, in nats.
+        objective: The objective.
+        path: The current point and curvature.
+        most: Maximum number of evaluations.
+        tolerance: Converged once a step's predicted gain, or the actual gain of two steps in a
+            row, is below this, in nats.
     """
-    last, small, path = climb.evaluations + most, 0, replace(path, converged=False)
-    while climb.evaluations < last:
+    last, small, path = objective.evaluations + most, 0, replace(path, converged=False)
+    while objective.evaluations < last:
         at, H = path.at, path.inverse
-        free = climb.clip(at.u + 1e-3 * at.gradient.sign()) != at.u
+        free = objective.clip(at.u + 1e-3 * at.gradient.sign()) != at.u
         step, promised = _step(at, H, free)
         if not bool(free.any()) or (H is not None and 0.5 * promised < tolerance):
             return replace(path, converged=True)
-        found = _searched(climb, at, step, last)
-        if found is None and climb.evaluations >= last:
+        found = _searched(objective, at, step, last)
+        if found is None and objective.evaluations >= last:
             return path
-        if found is None:  # not uphill after all: once more without the curvature
+        if found is None:  # no ascent direction: try once more without the curvature
             if H is None:
                 return replace(path, converged=True)
             path = replace(path, inverse=None)
@@ -72,14 +72,14 @@ def ascend(climb: Climb, path: Ascent, most: int, tolerance: float) -> Ascent:
     return path
 
 
-def promise(path: Ascent, climb: Climb) -> float:
-    """The gain, in nats, that a climb's curvature promises where it is."""
-    free = climb.clip(path.at.u + 1e-3 * path.at.gradient.sign()) != path.at.u
+def promise(path: Ascent, objective: AscentObjective) -> float:
+    """The gain of the next step, in nats, predicted from the curvature."""
+    free = objective.clip(path.at.u + 1e-3 * path.at.gradient.sign()) != path.at.u
     return 0.5 * _step(path.at, path.inverse, free)[1]
 
 
 def _step(at: Evaluated, H: Tensor | None, free: Tensor) -> tuple[Tensor, float]:
-    """The step to try and its slope; coordinates at an active bound held fixed."""
+    """The step to try and its slope, with coordinates at an active bound held fixed."""
     g = torch.where(free, at.gradient, torch.zeros_like(at.gradient))
     step = g / max(1.0, float(at.gradient.norm())) if H is None else torch.where(free, H @ g, 0.0)
     slope = float(step @ g)
@@ -88,21 +88,23 @@ def _step(at: Evaluated, H: Tensor | None, free: Tensor) -> tuple[Tensor, float]
     return step / max(1.0, float(step.abs().max()) / LARGEST_STEP), slope
 
 
-def _searched(climb: Climb, at: Evaluated, step: Tensor, last: int) -> Evaluated | None:
-    """The first point on the way back along a step that gains enough."""
+def _searched(
+    objective: AscentObjective, at: Evaluated, step: Tensor, last: int
+) -> Evaluated | None:
+    """Backtrack along a step until a point gains enough; None if no point does."""
     t = 1.0
-    while climb.evaluations < last and t >= SMALLEST_STEP:
-        u = climb.clip(at.u + t * step)
-        found, slope = climb.evaluate(u), float(at.gradient @ (u - at.u))
+    while objective.evaluations < last and t >= SMALLEST_STEP:
+        u = objective.clip(at.u + t * step)
+        found, slope = objective.evaluate(u), float(at.gradient @ (u - at.u))
         if found.value >= at.value + 1e-4 * max(slope, 0.0):
             return found
-        short = at.value + slope - found.value  # of the tangent: where a parabola has its top
+        short = at.value + slope - found.value  # shortfall from the tangent, for the parabola
         t *= min(0.5, max(0.1, 0.5 * slope / short)) if math.isfinite(short) and short > 0 else 0.3
     return None
 
 
 def _updated(H: Tensor | None, s: Tensor, y: Tensor) -> Tensor | None:
-    """BFGS's inverse Hessian after a step ``s`` along which the gradient fell by ``y``."""
+    """BFGS update of the inverse Hessian for a step ``s`` and a gradient decrease ``y``."""
     sy = float(s @ y)
     if sy <= 1e-10 * float(s.norm() * y.norm()):
         return H

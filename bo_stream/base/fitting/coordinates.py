@@ -1,4 +1,4 @@
-"""The free hyperparameters as one vector, positive ones in their logarithm."""
+"""The free hyperparameters as one vector, with logarithms of positive ones."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ MARGIN = 1e-6
 
 
 class Coordinates:
-    """The free hyperparameters as one vector: logarithms of positive ones, others as they are.
+    """The free hyperparameters of a GP's kernel, likelihood and mean as one vector.
 
-    Those of the modules ``covar_module``, ``likelihood`` and ``mean_module`` of any GP.
+    Positive hyperparameters are represented by their logarithm, others unchanged.
     """
 
     def __init__(self, model: Any, skip_mean: bool) -> None:
@@ -44,7 +44,7 @@ class Coordinates:
         self.upper = torch.cat(upper).double() if upper else torch.empty(0, dtype=torch.float64)
 
     def named(self, word: str) -> Tensor:
-        """Which coordinates are of positive parameters that have this word in their name."""
+        """A mask of the positive hyperparameters whose names contain a word."""
         parts = [
             torch.full((parameter.numel(),), positive and word in name)
             for name, (parameter, _, positive) in zip(self.names, self.items, strict=True)
@@ -60,7 +60,7 @@ class Coordinates:
         return self.clip(torch.cat(parts)) if parts else self.lower
 
     def confine(self, trust: float) -> None:
-        """Keep positive hyperparameters within a factor ``exp(trust)`` of where they are now."""
+        """Keep positive hyperparameters within a factor ``exp(trust)`` of their current values."""
         if not self.items:
             return
         now = self.get()
@@ -69,7 +69,7 @@ class Coordinates:
         self.upper = torch.minimum(self.upper, now + torch.cat(reach))
 
     def set(self, u: Tensor) -> None:
-        """Write coordinates to the hyperparameters."""
+        """Set the hyperparameters from coordinates."""
         start = 0
         with torch.no_grad():
             for parameter, constraint, positive in self.items:
@@ -80,7 +80,7 @@ class Coordinates:
                 parameter.copy_(value if enforced is None else enforced.inverse_transform(value))
 
     def gradient(self) -> Tensor:
-        """Chain rule from the parameters' ``grad`` to the coordinates."""
+        """Gradient in the coordinates from the parameters' ``grad``, by the chain rule."""
         parts = []
         for parameter, constraint, positive in self.items:
             if parameter.grad is None:
@@ -107,12 +107,12 @@ def _limits(constraint: Interval | None) -> tuple[float, float]:
 
 
 def _log(bound: float, is_lower: bool) -> float:
-    """Logarithm of a bound of a positive hyperparameter, kept inside by a relative margin."""
+    """Logarithm of a positive bound, moved inwards by a relative margin."""
     if is_lower:
         return math.log(bound) + MARGIN if bound > 0 else -math.log(1e12)
     return math.log(bound) - MARGIN if math.isfinite(bound) else math.log(1e12)
 
 
 def _value(raw: Tensor, constraint: Interval | None) -> Tensor:
-    """A hyperparameter's value from its raw parameter."""
+    """A hyperparameter's value given its raw parameter."""
     return constraint.transform(raw) if constraint is not None and constraint.enforced else raw

@@ -1,4 +1,4 @@
-"""The log evidence of Gaussian data, from a factor of their covariance."""
+"""The log evidence of Gaussian data, given a factor of their covariance."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ __all__ = ["log_evidence"]
 
 
 def log_evidence(L: Tensor, Y: Tensor, mean: Tensor | None) -> tuple[Tensor, Tensor | None]:
-    """Summed over outputs, 0-dim, differentiable: O(n^2) with the factor.
+    """The log evidence summed over outputs, 0-dim, differentiable: O(n^2) given the factor.
 
     Args:
         L: Cholesky factor of the covariance, noise included, ``o x n x n``.
         Y: Targets, ``o x n``.
-        mean: Constant means, ``o``; None for the best ones, a constant of the gradient.
+        mean: Constant means, ``o``; None for the optimal ones, which carry no gradient.
 
     Returns:
-        The log evidence, and the best means (``o``) where they were asked for.
+        The log evidence, and the optimal means (``o``) if ``mean`` is None.
     """
     targets = torch.stack([Y, torch.ones_like(Y)], -1)
     H = torch.linalg.solve_triangular(L, targets, upper=False)

@@ -1,4 +1,4 @@
-"""What a fit leaves behind for the next one."""
+"""The memory that a fit leaves for the next one."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ __all__ = ["FitMemory"]
 
 @dataclass(frozen=True)
 class FitMemory:
-    """What the next fit goes on from; empty before the first one.
+    """The starting information of the next fit; empty before the first.
 
     Attributes:
-        curvature: Inverse Hessian of the objective, in the coordinates of a fit.
-        explored: Number of data when far starts were last tried, and when the end of a climb was
-            last checked; then where the first fit started.
+        curvature: Inverse Hessian of the objective in the coordinates of a fit.
+        explored: Number of data when distant starts were last tried, number of data at the last
+            final check, then the coordinates at which the first fit started.
     """
 
     curvature: Tensor = shaped("c c")

@@ -1,4 +1,4 @@
-"""What a fit climbs: evidence (or a bound) plus log priors, as gpytorch's tools want it."""
+"""The objective of a fit, evidence (or a bound) plus log priors, for gpytorch and BoTorch."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from bo_stream.base.fitting.memory import FitMemory
 from bo_stream.errors import InputError
 
 __all__ = [
-    "Climbed",
+    "Fittable",
     "StreamMLL",
     "check_evaluations",
     "fit_for_botorch",
@@ -27,11 +27,11 @@ __all__ = [
 ]
 
 
-class Climbed(Protocol):
-    """What a fit asks of a surrogate.
+class Fittable(Protocol):
+    """The interface that a fit requires of a surrogate.
 
     Attributes:
-        covar_module, mean_module, likelihood: Where the hyperparameters are.
+        covar_module, mean_module, likelihood: Modules with the hyperparameters.
     """
 
     covar_module: Kernel
@@ -40,7 +40,7 @@ class Climbed(Protocol):
 
     @property
     def explores(self) -> bool:
-        """Whether the objective is of all data, so that far starts may be compared by it."""
+        """Whether the objective covers all data, so that distant starts can be compared by it."""
         ...
 
     @property
@@ -50,45 +50,45 @@ class Climbed(Protocol):
 
     @property
     def num_observed(self) -> int:
-        """How many observations the objective is of."""
+        """Number of observations that the objective covers."""
         ...
 
     def _objective(self, profile_mean: bool) -> tuple[Tensor, Tensor | None]:
-        """The objective without priors, and with ``profile_mean`` the best constant means."""
+        """The objective without priors and, with ``profile_mean``, the optimal constant means."""
         ...
 
     def _set_prior_mean(self, means: Tensor) -> None: ...
 
     @property
     def stream(self) -> Any:
-        """What the surrogate holds, the `FitMemory` of the last fit among it."""
+        """The surrogate's stream, including the `FitMemory` of the last fit."""
         ...
 
     def _note(self, *, fits: FitMemory) -> None: ...
 
     def named_priors(self) -> Iterator[Any]:
-        """Priors of all hyperparameters, as gpytorch names them."""
+        """Priors of all hyperparameters, with gpytorch's names."""
         ...
 
     def train(self, mode: bool = True) -> Any:
-        """Training mode."""
+        """Switch to training mode."""
         ...
 
     def eval(self) -> Any:
-        """Evaluation mode."""
+        """Switch to evaluation mode."""
         ...
 
 
 class StreamMLL(MarginalLogLikelihood):
     """A surrogate's objective as a gpytorch `MarginalLogLikelihood`, for `fit_gpytorch_mll`.
 
-    Calling it (any arguments are ignored: there are no stored targets to compare with) gives
-    evidence plus log priors, 0-dim, in nats, not divided by the number of observations.
+    Calling it returns evidence plus log priors, 0-dim, in nats, not divided by the number of
+    observations. Its arguments are ignored, because no targets are stored.
     """
 
-    model: Climbed
+    model: Fittable
 
-    def __init__(self, model: Climbed) -> None:
+    def __init__(self, model: Fittable) -> None:
         super().__init__(model.likelihood, model)
 
     def forward(self, *args: Any, **kwargs: Any) -> Tensor:
@@ -107,13 +107,14 @@ def fit_for_botorch(
     optimizer: Callable[..., Any] | None,
     options: Mapping[str, Any],
 ) -> MarginalLogLikelihood:
-    """What `fit_gpytorch_mll` asks for: the surrogate's own fit, or a user's optimizer.
+    """Run the surrogate's own fit, or a user's optimizer, for `fit_gpytorch_mll`.
 
     Args:
         model: The surrogate.
         mll: Its objective.
-        optimizer: The user's, or None.
-        options: Its arguments; without one, ``max_evals`` or ``options={"maxiter": ...}``.
+        optimizer: The user's optimizer, or None.
+        options: The optimizer's arguments; without one, ``max_evals`` or
+            ``options={"maxiter": ...}``.
     """
     if optimizer is None:
         model.fit(options.get("max_evals", options.get("options", {}).get("maxiter")))
@@ -125,7 +126,7 @@ def fit_for_botorch(
     return mll.eval()
 
 
-def log_prior(model: Module | Climbed) -> Tensor:
+def log_prior(model: Module | Fittable) -> Tensor:
     """Sum of the log priors of all hyperparameters, 0-dim."""
     total = torch.zeros((), dtype=torch.float64)
     priors = cast(Any, model.named_priors)()
@@ -135,17 +136,17 @@ def log_prior(model: Module | Climbed) -> Tensor:
 
 
 def check_evaluations(max_evals: int | None) -> None:
-    """Refuse limits that leave nothing to do.
+    """Refuse limits below one evaluation.
 
     Raises:
-        InputError: accordingly.
+        InputError: if ``max_evals`` is below 1.
     """
     if max_evals is not None and max_evals < 1:
         raise InputError("max_evals >= 1, or None", f"{max_evals}", "Leave it out for no limit.")
 
 
-def profiled_mean(model: Climbed) -> bool:
-    """Whether the constant mean is free, so that a fit may take its closed-form optimum."""
+def profiled_mean(model: Fittable) -> bool:
+    """Whether the constant mean is free, so that a fit can profile it out."""
     mean = model.mean_module
     if not isinstance(mean, ConstantMean) or not mean.raw_constant.requires_grad:
         return False

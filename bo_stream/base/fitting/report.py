@@ -1,4 +1,4 @@
-"""What a fit did."""
+"""The result of a fit."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ __all__ = ["FitReport"]
 
 @dataclass(frozen=True)
 class FitReport:
-    """What a fit did.
+    """The result of a fit.
 
     Attributes:
-        evaluations: Objective-and-gradient evaluations used.
+        evaluations: Number of evaluations of objective and gradient.
         value: The objective reached: evidence (or bound) plus log priors, in nats.
-        converged: Whether it stopped because the gain fell below tolerance.
+        converged: Whether it stopped because the gain fell below the tolerance.
     """
 
     evaluations: int
@@ -22,5 +22,5 @@ class FitReport:
     converged: bool
 
     def and_then(self, other: FitReport) -> FitReport:
-        """This fit and one that went on from it."""
+        """This fit followed by another, as one report."""
         return replace(other, evaluations=self.evaluations + other.evaluations)

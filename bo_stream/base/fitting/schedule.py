@@ -1,7 +1,7 @@
-"""When to fit again: after growth, or when the data surprise the model.
+"""When to refit: after growth of the data, or when predictions are worse than expected.
 
-A refit of a model that keeps its data costs a pass over all of them, so a loop that asks
-`refit_due` after each `observe` fits about log(n) times, plus whenever predictions turn out bad.
+A refit of a family that keeps its data costs a pass over all of them. A loop that checks
+`refit_due` after each `observe` fits about log(n) times, and whenever predictions turn out poor.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ __all__ = ["RefitSchedule"]
 
 @dataclass(frozen=True)
 class RefitSchedule:
-    """Refit when the data have grown, or when their predictive log score says the model is wrong.
+    """Refit when the data have grown, or when their predictive log score is too low.
 
-    The score of a batch, beyond what the model expected of it, is a sum of squared standardised
-    residuals: chi-square if the model is right. It is summed from the last fit on. Only too large
-    a sum counts: a model that knows its computation is limited is rightly less sure than exact.
+    The deviation of the score from its expectation is a sum of squared standardised residuals,
+    chi-square if the model is right. It is accumulated from the last fit on. Only too large a sum
+    counts: a model with limited computation is rightly less certain than the exact one.
 
     Args:
         growth: Refit when n reaches this many times the n of the last fit.
         surprise: Refit when the sum exceeds its mean by this many standard deviations.
-        at_least: Residuals to be seen before the score is judged.
+        at_least: Minimum number of residuals before the score is judged.
 
     Example:
         >>> schedule = RefitSchedule(growth=1.5)
@@ -46,7 +46,7 @@ class RefitSchedule:
             raise InputError("growth > 1, surprise > 0, at_least >= 1", f"{self}", "Change them.")
 
     def due(self, n: int, fitted: int, chi_square: float, residuals: int) -> bool:
-        """Whether to fit, with n data now, ``fitted`` at the last fit, and the score since."""
+        """Whether to refit, given n, the n of the last fit, and the score since then."""
         if n == 0 or residuals == 0:
             return n > 0 and fitted == 0
         excess = (chi_square - residuals) / math.sqrt(2.0 * residuals)

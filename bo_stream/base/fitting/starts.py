@@ -1,12 +1,11 @@
-"""Where a fit starts from, besides where it is: far places from which other modes are reached.
+"""Distant starting points of a fit, from which other modes are reached.
 
-The objective of a Gaussian process has several modes: much noise under a slow function or little
-noise on a quick one, and with a lengthscale per dimension, one for each set of dimensions that
-matter. A climb does not pass from one of these to another: where a lengthscale is too long by a
-factor of twenty there is no slope that says so. So besides starts with all lengthscales short or
-long there is one for each dimension, with that one short and the others long. In the units that
-every kernel has (lengthscales, the scale of the outputs and the noise, by the names of their
-parameters) these few starts reach nearly all modes.
+The objective of a Gaussian process has several modes: large noise with long lengthscales or small
+noise with short ones, and with ARD one for each set of relevant dimensions. Ascents do not pass
+from one mode to another: where a lengthscale is too long by a factor of twenty, the gradient
+vanishes. Besides starts with all lengthscales short or long there is one per dimension, with that
+lengthscale short and the others long. Parameters are recognised by name (lengthscales, output
+scale, noise). These few starts reach nearly all modes.
 """
 
 from __future__ import annotations
@@ -24,16 +23,16 @@ SHORT, LONG = math.log(0.3), math.log(10.0)
 QUIET, LITTLE, NOISY = math.log(1e-3), math.log(0.03), math.log(0.5)
 
 GROUPS = 6
-"""Most starts with one lengthscale short; where there are more of them, several share a start."""
+"""Most starts with a single short lengthscale; in more dimensions, several share a start."""
 
 
 def far_starts(coordinates: Coordinates, first: Tensor, now: Tensor) -> list[Tensor]:
-    """Coordinates to try besides those of now, the likeliest first.
+    """Coordinates to try besides the current ones, the most promising first.
 
     Args:
-        coordinates: Of the hyperparameters.
-        first: Where the first fit started: what is short or long is said in these lengthscales.
-        now: Where the fit is.
+        coordinates: The coordinates of the hyperparameters.
+        first: Where the first fit started; short and long are relative to its lengthscales.
+        now: The current coordinates.
     """
     lengths, scales, noises = (
         coordinates.named(name) for name in ("lengthscale", "outputscale", "noise")

@@ -1,9 +1,9 @@
-"""Whether a model's predictions keep what they promise: log densities of new data, added up.
+"""A running test of a model's predictive calibration.
 
-Before a batch is absorbed a model predicts it, and says by that what log density to expect: with
-whitened residuals ``w ~ N(0, I_k)`` the log density falls short of its expectation by ``(|w|^2 -
-k) / 2`` nats, with variance ``k / 2``. Over a stream these shortfalls add up to nothing if the
-model is right, and grow with every batch if it is too sure of itself.
+Before a batch is absorbed, the model predicts it, and its prediction implies an expected log
+density. With whitened residuals ``w ~ N(0, I_k)`` the log density falls short of its expectation by
+``(|w|^2 - k) / 2`` nats, with variance ``k / 2``. Over a stream these shortfalls average to zero if
+the model is right, and grow with every batch if it is overconfident.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ from bo_stream.mathematics.shapes import shaped
 __all__ = ["Surprise", "shortfall"]
 
 SIGMAS = 4.0
-"""Standard deviations from which on a sum is no longer an accident."""
+"""Number of standard deviations beyond which a sum is significant."""
 
 AT_LEAST = 5
-"""Observations to be seen before a sum is judged."""
+"""Minimum number of observations before a sum is judged."""
 
 
 @dataclass(frozen=True)
 class Surprise:
-    """A sum over a stream of what is zero on average if the model is right.
+    """A weighted sum over a stream of scores with expectation zero if the model is right.
 
-    Later observations count for more: what was seen when the stream was half as long counts half,
-    so that a model that has mended is forgiven.
+    Recent observations weigh more: those seen when the stream was half as long have half the
+    weight, so that a model can recover.
 
     Attributes:
-        count: Observations so far, 0-dim.
-        total: The weighted sum of scores, 0-dim; shortfalls in nats, for one.
-        information: The weighted sum of their variances, 0-dim.
-        variance: The variance of `total` if the model is right, 0-dim.
+        count: Number of observations, 0-dim.
+        total: Weighted sum of scores (such as shortfalls in nats), 0-dim.
+        information: Weighted sum of their variances, 0-dim.
+        variance: Variance of `total` if the model is right, 0-dim.
 
     Example:
         >>> import torch
@@ -54,16 +54,16 @@ class Surprise:
 
     @classmethod
     def none(cls, like: Tensor) -> Self:
-        """Before any data, where ``like`` is."""
+        """The sum before any data, on the device of ``like``."""
         return cls(*(like.new_zeros(()) for _ in range(4)))
 
     def seen(self, score: Tensor, variance: Tensor, count: int) -> Self:
-        """With one batch more.
+        """The sum with one more batch.
 
         Args:
-            score: What is zero on average, 0-dim.
+            score: A score with expectation zero, 0-dim.
             variance: Its variance if the model is right, 0-dim.
-            count: Observations in the batch.
+            count: Number of observations in the batch.
         """
         fade = self.count / (self.count + count)
         return type(self)(
@@ -75,30 +75,30 @@ class Surprise:
 
     @property
     def sigmas(self) -> float:
-        """The sum in its standard deviations; 0 before any data."""
+        """The sum divided by its standard deviation; 0 before any data."""
         variance = float(self.variance)
         return float(self.total) / math.sqrt(variance) if variance > 0.0 else 0.0
 
     @property
     def size(self) -> float:
-        """How wrong the model is, as a ratio: of shortfalls, by how much the residuals' variance
-        exceeds what was predicted; 0 before any data.
+        """The relative misfit; 0 before any data.
+
+        For shortfalls it is the excess of the residuals' variance over the predicted one.
         """
         information = float(self.information)
         return float(self.total) / information if information > 0.0 else 0.0
 
     @property
     def behind(self) -> bool:
-        """Whether the model does worse than its own predictions promise, beyond accident."""
+        """Whether the model does significantly worse than its own predictions imply."""
         return float(self.count) >= AT_LEAST and self.sigmas > SIGMAS
 
 
 def shortfall(whitened: Tensor) -> tuple[Tensor, Tensor]:
-    """By how many nats a log density falls short of its expectation, and the variance of that.
+    """The shortfall of a log density from its expectation, in nats, and its variance.
 
     Args:
-        whitened: ``L^-1 (y - mean)`` for a predictive covariance ``L L'``, noise included, of any
-            shape.
+        whitened: ``L^-1 (y - mean)`` of any shape, for a predictive covariance ``L L'`` with noise.
     """
     k = whitened.numel()
     return 0.5 * (whitened.square().sum() - k), whitened.new_tensor(0.5 * k)

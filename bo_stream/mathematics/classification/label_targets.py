@@ -55,7 +55,7 @@ class LabelTargets:
             raise InputError(
                 "an alpha_epsilon above 0 (from 1e-300 to 1e6)",
                 repr(alpha_epsilon),
-                "0.01 suits most problems; cross-validation tells.",
+                "0.01 suits most problems; choose it by cross-validation.",
             )
         return cls(float(alpha_epsilon))
 

@@ -28,7 +28,7 @@ def locality_blocks(X: Tensor, num_blocks: int) -> Tensor:
     """Block index of each row: array-split sizes, each block a cell of a k-d tree.
 
     Every node splits its rows across the coordinate of most variance, in proportion to the blocks
-    each side is to have. Scale X first: distances are Euclidean. Ties there are told apart by the
+    each side is to have. Scale X first: distances are Euclidean. Ties are broken by the
     coordinate of next most variance, and so on (a split of a column of few values, such as a
     category, must not scatter the neighbours of one value over both sides); rows equal in all keep
     their order, so the result is deterministic.

@@ -13,7 +13,7 @@ from bo_stream.mathematics.computation_aware.matrix import ActionMatrix
 from bo_stream.mathematics.computation_aware.objective import Projected, chol_of
 from bo_stream.mathematics.computation_aware.products import symmetric_product
 
-__all__ = ["Loss", "Prior", "Problem"]
+__all__ = ["Loss", "Prior", "RegressionProblem"]
 
 Loss = Literal["elbo", "projected"]
 
@@ -36,7 +36,7 @@ class Prior:
 
 
 @dataclass(frozen=True)
-class Problem:
+class RegressionProblem:
     """n data and their prior.
 
     Attributes:

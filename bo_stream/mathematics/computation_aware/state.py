@@ -23,7 +23,7 @@ from bo_stream.mathematics.computation_aware.matrix import (
     one_action,
 )
 from bo_stream.mathematics.computation_aware.objective import border
-from bo_stream.mathematics.computation_aware.problem import Prior, Problem
+from bo_stream.mathematics.computation_aware.problem import Prior, RegressionProblem
 from bo_stream.mathematics.computation_aware.products import cross_product
 from bo_stream.mathematics.shapes import shaped
 
@@ -77,9 +77,9 @@ class ProjectedState:
         count = int(self.block.max()) + 1 if self.block.numel() else 0
         return BlockMatrix(self.block, self.values, count)
 
-    def problem(self, prior: Prior) -> Problem:
+    def problem(self, prior: Prior) -> RegressionProblem:
         """The data under a prior."""
-        return Problem(self.X, self.Y, prior.noise * self.R, prior.kernel, prior.mean)
+        return RegressionProblem(self.X, self.Y, prior.noise * self.R, prior.kernel, prior.mean)
 
     def factored_under(self, prior: Prior) -> bool:
         """Whether L is the factor under this prior."""

@@ -125,8 +125,8 @@ def on_points(
 
 
 def renewed(state: DecoupledState, prior: Hyperparameters, limits: Limits) -> DecoupledState:
-    """The state under other hyperparameters: factors computed anew, folded rows carried over,
-    and coefficients solved for.
+    """The state under other hyperparameters: factors are computed again, folded rows
+    kept, and coefficients solved for.
 
     O(r^2 d + r M^2 + M^3) and the solve.
     """
@@ -163,13 +163,13 @@ def _moved(past: SGPRState, Z: Tensor, old_index: Tensor, prior: Hyperparameters
 def _remade(
     state: DecoupledState, past: SGPRState, prior: Hyperparameters, limits: Limits
 ) -> DecoupledState:
-    """With this posterior given the folded rows, and all else computed anew."""
+    """With this posterior given the folded rows, and everything else recomputed."""
     state = _crossed(replace(state, past=past, made_with=prior.numbers), prior)
     return _solved(_with_kernel(state, prior), prior, limits)
 
 
 def _crossed(state: DecoupledState, prior: Hyperparameters) -> DecoupledState:
-    """With ``A``, ``G`` and factors of the present inducing points: O(r M^2 + M^3)."""
+    """With ``A``, ``G`` and factors of the current inducing points: O(r M^2 + M^3)."""
     past, n = state.past, state.window.size
     window = replace(state.window, A=past.c.new_zeros(past.size, len(state.window.y)))
     own = window.rows()

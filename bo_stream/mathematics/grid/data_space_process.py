@@ -85,7 +85,7 @@ class DataSpaceProcess(PosteriorProcess):
         return FactorGaussian(mean.unflatten(-1, shape).movedim(0, -2), X, self.kernel, A)
 
     def moments(self, X: Tensor, *, slopes: bool) -> Moments | None:
-        """O(n^2) a point."""
+        """O(n^2) per point."""
         if len(self.L) > 1:
             return None
         grid, L = self.kernel.grid, self.L[0]

@@ -141,7 +141,7 @@ class Eigenbasis:
         return all(torch.equal(a, b) for a, b in zip(mine, theirs, strict=True))
 
     def features(self, X: Tensor) -> Tensor:
-        """At points ``batch x q x d``: ``batch x q x r``, differentiable once. O(r d) a point."""
+        """At points ``batch x q x d``: ``batch x q x r``, differentiable once. O(r d) per point."""
         values: Tensor = _Features.apply(self.grid.place(X), self)
         return values
 

@@ -80,7 +80,7 @@ def grid_evidence(
         raise UnsupportedError(
             "a product of one-dimensional kernels on a large grid",
             type(kernel).__name__,
-            "Build the surrogate anew for this kernel.",
+            "Rebuild the surrogate for this kernel.",
         )
     held, given = state.holds_all(n), (state, kernel, n, s2, c, profile_mean)
     few = held and n <= CHEAPER * grid.m
@@ -116,7 +116,7 @@ def _through_data(
     state: GridState, kernel: Kernel, n: int, s2: Tensor, c: Tensor, profile_mean: bool
 ) -> tuple[Tensor, list[GridFactorisation]]:
     """O(n^3), and O(m^2 + n m) for a kernel that is no product."""
-    X, Y, R = state.opening.first(n)
+    X, Y, R = state.buffer.first(n)
     values, made = list[Tensor](), list[GridFactorisation]()
     for i, prior in enumerate(data_space_priors(kernel, state.grid, X, len(Y))):
         y, r = Y[i] - state.origin[i], R[min(i, len(R) - 1)]

@@ -109,8 +109,8 @@ class GridIntegral:
     def gram(self, a: G, b: G) -> Tensor:
         """``sum_t w_t cov(a, t) cov(t, b)``, ``batch x o x q x q'``.
 
-        O(16^d) a pair once N is formed. Until then, for points without batch or gradient, O(m^2) a
-        point of the smaller set; its last product is kept, because a pool comes in chunks.
+        O(16^d) per pair once N is formed. Until then, for points without batch or gradient, O(m^2)
+        per point of the smaller set, whose last product is kept for further chunks of a pool.
         """
         if "N" not in self.__dict__ and _few(b) and _plain(a):
             return self._against(a, b)
@@ -121,7 +121,7 @@ class GridIntegral:
         return result
 
     def gram_diagonal(self, a: G) -> Tensor:
-        """The diagonal of ``gram(a, a)``, ``batch x o x q``: O(16^d) a point."""
+        """The diagonal of ``gram(a, a)``, ``batch x o x q``: O(16^d) per point."""
         return self.local.quadratic(a.rows)
 
     def _against(self, a: G, few: G) -> Tensor:

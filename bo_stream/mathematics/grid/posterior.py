@@ -156,7 +156,7 @@ class GridProcess(PosteriorProcess):
         return GridGaussian(self._interpolated(self.mean_u, rows), rows, self.S_u)
 
     def moments(self, X: Tensor, *, slopes: bool) -> Moments | None:
-        """O(4^d m) a point, or less by the compact form."""
+        """O(4^d m) per point, or less by the compact form."""
         if len(self.S_u) > 1:
             return None
         if self.compact is not None:
@@ -219,7 +219,7 @@ class GridProcess(PosteriorProcess):
     def integral(
         self, points: Tensor, weights: Tensor, previous: Integral | None = None
     ) -> GridIntegral:
-        """Carried over folds in O(q m^2); else computed anew, in O(P 16^d) only the first time."""
+        """Updated after folding in O(q m^2), else recomputed; O(P 16^d) only the first time."""
         with torch.no_grad():
             carry = self.carry
             made = carry.brought_to(self.S_u, points, weights)

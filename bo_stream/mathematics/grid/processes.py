@@ -63,7 +63,7 @@ def _small_process(
 ) -> FeatureProcess | DataSpaceProcess:
     """The posterior through features or observations."""
     if isinstance(made[0], DataSpaceFactorisation):
-        X, _, R = state.opening.first(n)
+        X, _, R = state.buffer.first(n)
         noise = s2.detach().unsqueeze(-1) * R
         parts = [cast(DataSpaceFactorisation, part) for part in made]
         return DataSpaceProcess.of(parts, state.grid, X.clone(), noise, mean)

@@ -37,7 +37,7 @@ PROBES = 64
 """Points at which a module is checked."""
 HALVINGS = 8
 """Halvings of a step that does not increase the density."""
-NEAR = 1e-6
+DIFFERENCE = 1e-6
 """Step of the finite difference of means, in lengths of phi."""
 _one_at_a_time = threading.Lock()
 
@@ -62,7 +62,7 @@ class LinearProjection:
         return self.outputs
 
     def __call__(self, U: Tensor, phi: Tensor) -> Tensor:
-        """O(d k) a point."""
+        """O(d k) per point."""
         W = phi.reshape(self.outputs, self.inputs)
         return 0.5 + (U - 0.5) @ (W / W.abs().sum(-1, keepdim=True)).mT
 
@@ -274,12 +274,12 @@ def gradient_step(
     longest = rate * float(phi.norm()) / float(gradient.norm().clamp_min(1e-300))
     with torch.no_grad():
         mean, L = _predictive(process, X, D)
-        near = NEAR * longest / rate
-        moved = _predictive(replace(process, grid=replace(grid, phi=phi + near * gradient)), X, D)[
-            0
-        ]
-        told = _white(L, (moved - mean) / near).square().sum() * (1.0 + seen / len(X))
-        step = min(longest, float(gradient.square().sum() / told.clamp_min(1e-300))) * gradient
+        difference = DIFFERENCE * longest / rate
+        moved = _predictive(
+            replace(process, grid=replace(grid, phi=phi + difference * gradient)), X, D
+        )[0]
+        curvature = _white(L, (moved - mean) / difference).square().sum() * (1.0 + seen / len(X))
+        step = min(longest, float(gradient.square().sum() / curvature.clamp_min(1e-300))) * gradient
         for _ in range(HALVINGS):
             if bool(J(phi + step) > value):
                 return phi + step

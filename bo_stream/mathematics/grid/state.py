@@ -94,13 +94,13 @@ class BandState(GridState):
 
 
 def grid_state(grid: Grid, outputs: int, shared: bool, opening: int, by_pairs: bool) -> GridState:
-    """The state before any data, of the kind that `state_kind` says.
+    """The state before any data, of the kind given by `state_kind`.
 
     Args:
         grid: The nodes.
         outputs: Number of outputs.
         shared: Whether they share noise variances.
-        opening: Number of first points to hold.
+        opening: Number of initial points to buffer.
         by_pairs: Whether the kernel is a product over inputs.
 
     Raises:

@@ -27,7 +27,7 @@ def whitened_residuals(state: SGPRState, batch: Batch, kernel: Kernel) -> tuple[
     """``L^-1 (y - mean)`` (``N``) and ``L`` (``N x N``) of the predictive covariance ``L L'``.
 
     Args:
-        state: State before the batch, under the present hyperparameters.
+        state: State before the batch, under the current hyperparameters.
         batch: The data.
         kernel: The kernel of the state.
     """

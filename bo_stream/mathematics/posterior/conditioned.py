@@ -102,7 +102,7 @@ class ConditionedProcess(PosteriorProcess):
     def integral(
         self, points: Tensor, weights: Tensor, previous: Integral | None = None
     ) -> ConditionedIntegral:
-        """Computed anew each time: it may hold the graph of the points conditioned on."""
+        """Computed at each call, because it may hold the graph of the conditioning points."""
         before = previous.base if isinstance(previous, ConditionedIntegral) else None
         base = self.base.integral(points, weights, before)
         f, L, _ = self._update()

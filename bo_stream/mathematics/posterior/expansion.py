@@ -83,7 +83,7 @@ class Expansion:
         Covariances between points are those under ``before`` minus ``U' diag(s) U``.
 
         Args:
-            before: Another expansion from which this one goes on.
+            before: An expansion that this one continues.
             rows: ``a`` at the points, ``o x r x n``.
 
         Returns:

@@ -47,11 +47,11 @@ class FeatureGaussian(JointGaussian):
         return flat.unflatten(-2, shape).movedim(0, -3)
 
     def variance(self) -> Tensor:
-        """Marginal variances, ``batch x o x q``: O(f^2) a point."""
+        """Marginal variances, ``batch x o x q``: O(f^2) per point."""
         return (self.spread(self.S) * self.phi.unsqueeze(-3)).sum(-1)
 
     def covariance(self, other: FeatureGaussian) -> Tensor:
-        """Covariance ``batch x o x q x q'``: O(f^2) a point of the smaller set, O(f) a pair."""
+        """Covariance ``batch x o x q x q'``: O(f^2) per point of the smaller set, O(f) per pair."""
         if self.phi.shape[:-1].numel() > other.phi.shape[:-1].numel():
             return other.covariance(self).mT
         right = other.phi if other.phi.ndim == 2 else other.phi.unsqueeze(-3)
@@ -83,12 +83,12 @@ class FeatureProcess(ExpandedProcess):
     folded_points: int = 0
 
     def at(self, X: Tensor) -> FeatureGaussian:
-        """The joint posterior at points ``batch x q x d``: O(f d) a mean."""
+        """The joint posterior at points ``batch x q x d``: O(f d) per mean."""
         phi = self.basis.features(X)
         return FeatureGaussian(self._values(phi, self.mean_u), phi, self.S_u)
 
     def moments(self, X: Tensor, *, slopes: bool) -> Moments | None:
-        """O(f^2) a point."""
+        """O(f^2) per point."""
         if len(self.S_u) > 1:
             return None
         u, S = self.mean_u[0], self.S_u[0]

@@ -2,7 +2,7 @@
 
 The ``N x P`` covariances, which integrated variance over a pool needs, are computed once. While
 hyperparameters and test points stay the same, new data subtract a product of low rank from them,
-and candidates may leave the pool: O(N P q + r q (N + P)) a step instead of O(N P r).
+and candidates may leave the pool: O(N P q + r q (N + P)) per step instead of O(N P r).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class PoolCovariances:
         cov: Covariances ``o x n x P`` of blocks of candidates, before pending changes.
         left: Pending changes: ``left' right`` is to be subtracted; ``o x k x N``.
         right: ``o x k x P``.
-        place: Row in ``X`` of each present candidate; None if these are all.
+        place: Row in ``X`` of each remaining candidate; None if all remain.
     """
 
     expansion: Expansion
@@ -63,7 +63,7 @@ class PoolCovariances:
     def over(
         cls, expansion: Expansion, X: Tensor, points: Tensor, weights: Tensor
     ) -> PoolCovariances:
-        """Computed anew: O(N P r + r^2 (N + P))."""
+        """Computed from the points: O(N P r + r^2 (N + P))."""
         both, N = torch.cat([X, points]), len(X)
         rows = expansion.rows(both)
         variances = expansion.variances(both, rows)

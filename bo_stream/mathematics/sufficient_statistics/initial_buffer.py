@@ -82,12 +82,12 @@ class BufferedStatistics(SufficientStatistics, ABC):
     features) and `rows_at` (rows of W).
     """
 
-    opening: InitialBuffer = nested()
+    buffer: InitialBuffer = nested()
 
     @property
     @abstractmethod
     def features(self) -> Any:
-        """The features; ``same_as`` tells whether others give the same rows."""
+        """The features; ``same_as`` compares them with others."""
 
     @abstractmethod
     def over(self, features: Any) -> Self:
@@ -110,21 +110,21 @@ class BufferedStatistics(SufficientStatistics, ABC):
         sums = SufficientStatistics.zeros(m, outputs, shared, cls.entries(m, **features))
         held = InitialBuffer.empty(opening, dim, outputs, len(sums.A))
         parts = {part.name: getattr(sums, part.name) for part in fields(SufficientStatistics)}
-        return cls(**parts, opening=held, **features)
+        return cls(**parts, buffer=held, **features)
 
     def holds_all(self, n: int) -> bool:
         """Whether all n points are held."""
-        return self.opening.holds_all(n)
+        return self.buffer.holds_all(n)
 
     def absorb_at(self, X: Tensor, Y: Tensor, R: Tensor, undo: Undo, n: int) -> Self:
         """The state after a batch, with n points before it (MATHS 2.2)."""
         new = self.absorb(self.rows_at(X), Y, R, undo, first=n == 0)
-        new.opening.hold(X, Y, R, undo, n)
+        new.buffer.hold(X, Y, R, undo, n)
         return new
 
     def resummed(self, features: Any, n: int) -> Self:
         """The statistics of the same n points, all held, over other features."""
-        (X, Y, R), new = self.opening.first(n), self.over(features)
+        (X, Y, R), new = self.buffer.first(n), self.over(features)
         rows, weights = new.rows_at(X), 1.0 / R
         y = Y - self.origin.unsqueeze(-1)
         for A, r in zip(new.A, weights, strict=True):
@@ -134,7 +134,7 @@ class BufferedStatistics(SufficientStatistics, ABC):
     def chosen(self, features: Any, n: int) -> Self:
         """As `resummed`, and the number of points is kept."""
         at = self.weight.new_tensor(n)
-        return replace(self.resummed(features, n), opening=replace(self.opening, chosen_at=at))
+        return replace(self.resummed(features, n), buffer=replace(self.buffer, chosen_at=at))
 
     def along(self, other: SufficientStatistics, n: int) -> Self:
         """The statistics of the same n points over another state's features.
@@ -151,13 +151,13 @@ class BufferedStatistics(SufficientStatistics, ABC):
 
     def rescaled(self, shift: Tensor, factor: Tensor, known_noise: bool) -> Self:
         """The state for targets ``(y - shift) / factor``, and known noise in the same units."""
-        opening = self.opening.rescaled(shift, factor, known_noise)
-        return replace(super().rescaled(shift, factor, known_noise), opening=opening)
+        buffer = self.buffer.rescaled(shift, factor, known_noise)
+        return replace(super().rescaled(shift, factor, known_noise), buffer=buffer)
 
     def discounted(self, factor: float) -> Self:
         """The state with the weight of all points multiplied by a factor."""
-        opening = replace(self.opening, R=noisier(self.opening.R, factor))
-        return replace(super().discounted(factor), opening=opening)
+        buffer = replace(self.buffer, R=noisier(self.buffer.R, factor))
+        return replace(super().discounted(factor), buffer=buffer)
 
     def merged_at(self, other: Self, undo: Undo, n: int, others: int) -> Self:
         """The statistics of both streams, of n and ``others`` points: O(m^2).
@@ -175,7 +175,7 @@ class BufferedStatistics(SufficientStatistics, ABC):
                 raise StateError(*self._unlike())
         new = super(BufferedStatistics, mine).merged_at(other, undo, n, others)
         if other.holds_all(others):
-            new.opening.hold(*other.opening.first(others), undo, n)
+            new.buffer.hold(*other.buffer.first(others), undo, n)
         return new
 
     @abstractmethod

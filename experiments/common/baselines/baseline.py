@@ -2,7 +2,7 @@
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import ClassVar, TypeVar
 
 from botorch.models.model import Model
@@ -16,13 +16,14 @@ T = TypeVar("T")
 class Baseline(ABC):
     """A method of one outcome, in a stream; ``seconds`` of processor time were spent in `observe`.
 
-    ``alone`` says why no acquisition can be built on it.
+    ``alone`` says why no acquisition can be built on it. ``clock`` tells the time in seconds.
     """
 
     alone: ClassVar[str] = "a baseline that predicts one point at a time"
 
     def __init__(self) -> None:
         self.seconds = 0.0
+        self.clock: Callable[[], float] = time.process_time
 
     def observe(self, X: Tensor, Y: Tensor, budget: float = 0.0) -> None:
         """Absorb ``n x d`` and ``n x 1`` rows, of which there may be none, and learn.
@@ -30,11 +31,11 @@ class Baseline(ABC):
         The budget are seconds of processor time, absorbing included, for a method that can always
         learn more; such a method takes one step at least. Others take what they need.
         """
-        began = time.process_time()
+        began = self.clock()
         if len(X):
             self._absorb(X, Y)
-        self._learn(budget - (time.process_time() - began))
-        self.seconds += time.process_time() - began
+        self._learn(budget - (self.clock() - began))
+        self.seconds += self.clock() - began
 
     @abstractmethod
     def predict(self, X: Tensor) -> tuple[Tensor, Tensor]:
@@ -63,9 +64,9 @@ def trained(model: T | None) -> T:
     return model
 
 
-def shares(seconds: float) -> Iterator[float]:
+def shares(seconds: float, clock: Callable[[], float]) -> Iterator[float]:
     """Shares of a time that have been spent, from 0, until all is; the first comes in any case."""
-    began, share = time.process_time(), 0.0
+    began, share = clock(), 0.0
     while share < 1.0:
         yield share
-        share = (time.process_time() - began) / seconds if seconds > 0.0 else 1.0
+        share = (clock() - began) / seconds if seconds > 0.0 else 1.0

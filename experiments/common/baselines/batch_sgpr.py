@@ -43,7 +43,7 @@ class BatchSGPR(Baseline):
         model = trained(self._model).train()
         bound = gpytorch.mlls.ExactMarginalLogLikelihood(model.likelihood, model)
         with gpytorch.settings.fast_computations(False, True, False), max_cholesky_size(10**6):
-            for share in shares(seconds):
+            for share in shares(seconds, self.clock):
                 self._adam.param_groups[0]["lr"] = self.rate * (1.0 - share)
                 self._adam.zero_grad()
                 (-bound(model(self._X), self._y)).backward()

@@ -146,7 +146,7 @@ class OnlineSVGP(StreamingGP):
 
     def _objective(self, profile_mean: bool) -> tuple[Tensor, Tensor | None]:
         """Online objective of the last batch at the ``q(v)`` it led to: O(N M^2 + M^3)."""
-        state, kernel = cast(OnlineSVGPState, self.held()), self.covar_module
+        state, kernel = cast(OnlineSVGPState, self.state), self.covar_module
         if not state.batch.size:
             return state.batch.y.new_zeros(()), None
         batch = replace(state.batch, noise=self._noise_scale() * state.batch.noise)
@@ -197,7 +197,7 @@ class OnlineSVGP(StreamingGP):
 
     def _take_learned(self) -> None:
         """Set the hyperparameters to those that the last climb has led to."""
-        learned = cast(OnlineSVGPState, self.held()).learned
+        learned = cast(OnlineSVGPState, self.state).learned
         if self.learn_hyperparameters and len(learned):
             Coordinates(self, skip_mean=False).set(learned.cpu())
 

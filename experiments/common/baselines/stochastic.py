@@ -146,7 +146,7 @@ class StochasticDecoupled(Baseline):
             self._adam = torch.optim.Adam([self._q.a, self._q.L], maximize=True)
 
     def _learn(self, seconds: float) -> None:
-        for _ in shares(seconds):
+        for _ in shares(seconds, self.clock):
             self.step()
 
     def step(self) -> None:

@@ -56,7 +56,7 @@ class SVI(Baseline):
         natural = gpytorch.optim.NGD(gaussian, num_data=seen, lr=self.natural_rate)
         model.train(), self._likelihood.train()
         with max_cholesky_size(10**6):  # else gpytorch would turn to iterations, which are random
-            for share in shares(seconds):
+            for share in shares(seconds, self.clock):
                 natural.param_groups[0]["lr"] = self.natural_rate * (1.0 - share)
                 self._adam.param_groups[0]["lr"] = self.rate * (1.0 - share)
                 natural.zero_grad(), self._adam.zero_grad()

@@ -162,14 +162,6 @@ def test_fit_gpytorch_mll_learns_values_and_honours_an_optimizer():
     assert m.make_mll()().item() > before
 
 
-def test_float32_products_learn_the_same():
-    a, b = model(), model()
-    a.fit(40)
-    b.fit(40, dtype=torch.float32)
-    assert b.log_evidence().dtype == torch.float64
-    assert abs(a.log_evidence().item() - b.log_evidence().item()) < 1.0
-
-
 def test_float32_objective_and_gradient():
     m = model(400, actions=BlockSparse(40))
     m.likelihood.noise = 0.01

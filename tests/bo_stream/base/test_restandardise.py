@@ -107,13 +107,6 @@ def test_equals_a_replay(family, noise):
             model.observe(*(parts[0][:2] if noise == "learned" else parts[0]))
 
 
-def test_there_and_back():
-    X, Y, _ = data(1)
-    model = built("wiski", "learned", X, Y, None, Standardize(1))
-    before = model.posterior(X[:5]).mean
-    close(model.restandardise(Y[:20]).restandardise(Y).posterior(X[:5]).mean, before, 1e-10)
-
-
 def test_refuses_what_it_cannot_do():
     X, Y, _ = data(1)
     with pytest.raises(UnsupportedError, match="Standardize"):

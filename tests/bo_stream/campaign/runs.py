@@ -46,3 +46,15 @@ def told_once(store: MemoryStore) -> bool:
     events: list[Event] = store.events_since("campaign", 0)
     ids = Counter(id for e in events if e["kind"] == "told" for id, _, _ in e["values"])
     return set(ids.values()) <= {1}
+
+
+def alter(url: str, statement: str) -> None:
+    """What another program does to a database."""
+    from sqlalchemy import create_engine, text
+
+    from bo_stream.campaign.storage.sql_engine import parse
+
+    engine = create_engine(parse(url))
+    with engine.begin() as connection:
+        connection.execute(text(statement))
+    engine.dispose()

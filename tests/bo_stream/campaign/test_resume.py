@@ -11,14 +11,13 @@ import torch
 
 pytest.importorskip("sqlalchemy")
 
-from sqlalchemy import create_engine, text
 
 from bo_stream import Box, Campaign
 from bo_stream.campaign.fit_policy import FitPolicy
 from bo_stream.campaign.proposals import Optimiser
-from bo_stream.campaign.storage.sql_engine import parse
 from bo_stream.campaign.storage.sql_store import Database
 from bo_stream.errors import StateError
+from tests.bo_stream.campaign.runs import alter
 
 PLACES = pd.DataFrame({"x": np.linspace(0.0, 4.0, 9)})
 
@@ -48,13 +47,6 @@ def steps(campaign: Campaign, count: int) -> Campaign:
 def spread(count: int) -> Iterator[pd.DataFrame]:
     for x in np.linspace(0.01, 3.99, count):
         yield measured(pd.DataFrame({"x": [x]}))
-
-
-def alter(url: str, statement: str) -> None:
-    engine = create_engine(parse(url))
-    with engine.begin() as connection:
-        connection.execute(text(statement))
-    engine.dispose()
 
 
 def test_resumed_before_every_ask_and_tell_it_goes_on_bit_for_bit(url: str, tmp_path: Path) -> None:

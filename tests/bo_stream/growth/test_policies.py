@@ -144,12 +144,10 @@ def test_bounds_are_ordered_and_their_gap_is_the_divergence(M, seed):
 
 
 def divergence(state, batch, kernel, out):
-    """``KL[q_n || q*_n]`` of the joint law over old points and batch, new ones among it (MATHS
-    4.1).
-    """
+    """``KL[q_n || q*_n]`` over old points and batch, new ones among it, jointly (MATHS 4.1)."""
     X = torch.cat([state.Z, batch.X])
-    q = law(out.state, kernel, X)
-    star = law(state, kernel, X)  # q*: the old posterior, conditioned on the batch
+    q = dist(out.state, kernel, X)
+    star = dist(state, kernel, X)  # q*: the old posterior, conditioned on the batch
     S, N = star.covariance_matrix, batch.size
     C = S[-N:, -N:] + torch.diag(batch.noise)
     mean = star.mean + S[:, -N:] @ torch.linalg.solve(C, batch.y - star.mean[-N:])
@@ -158,7 +156,7 @@ def divergence(state, batch, kernel, out):
     return float(torch.distributions.kl_divergence(q, best))
 
 
-def law(state, kernel, X):
+def dist(state, kernel, X):
     """Joint posterior at X."""
     mean, A, V = predict(state, kernel, X)
     return torch.distributions.MultivariateNormal(mean, covariance(kernel, X, A, V))

@@ -23,13 +23,13 @@ SETTINGS = LoopConfig(
 
 
 class Bowl:
-    """A noisy function with its maximum at 0.3, and without values below a bound."""
+    """Maximum 2 at 0.3, without values below a bound; noise from torch's global generator."""
 
     bounds = torch.tensor([[0.0], [1.0]], dtype=torch.float64)
     optimal_value = 2.0
 
-    def __init__(self, nothing_below: float = -1.0) -> None:
-        self.nothing_below = nothing_below
+    def __init__(self, noise_std: float = 0.1, nothing_below: float = -1.0) -> None:
+        self.noise_std, self.nothing_below = noise_std, nothing_below
         self.asked: list[Tensor] = []
         self.returned: list[Tensor] = []
 
@@ -37,7 +37,7 @@ class Bowl:
         return 2.0 - 10.0 * (X - 0.3).square()
 
     def __call__(self, X: Tensor) -> Tensor:
-        Y = 2.0 - 10.0 * (X - 0.3).square() + 0.1 * torch.randn(len(X), 1, dtype=torch.float64)
+        Y = self.evaluate_true(X) + self.noise_std * torch.randn(len(X), 1).to(X)
         self.asked.append(X)
         self.returned.append(Y.masked_fill(self.nothing_below > X, torch.nan))
         return self.returned[-1]

@@ -13,33 +13,9 @@ from bo_stream.base.fitting.schedule import RefitSchedule
 from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.errors import InputError, StateError
 from bo_stream.simulation.bo_loop import BOLoop, FitPolicy, LoopConfig
+from tests.bo_stream.simulation.small_runs import Bowl, ucb
 
 PARTS = ["fit_seconds", "acquisition_seconds", "evaluation_seconds", "update_seconds"]
-
-
-class Bowl:
-    """Maximum 2 at 0.3; noise from torch's global generator; remembers what it was asked."""
-
-    bounds = torch.tensor([[0.0], [1.0]], dtype=torch.float64)
-    optimal_value = 2.0
-
-    def __init__(self, noise_std: float = 0.1) -> None:
-        self.noise_std = noise_std
-        self.asked: list[Tensor] = []
-        self.answered: list[Tensor] = []
-
-    def evaluate_true(self, X: Tensor) -> Tensor:
-        return 2.0 - 10.0 * (X - 0.3).square()
-
-    def __call__(self, X: Tensor) -> Tensor:
-        f = self.evaluate_true(X)
-        self.asked.append(X)
-        self.answered.append(f + self.noise_std * torch.randn(f.shape).to(f))
-        return self.answered[-1]
-
-
-def ucb(model: StreamingGP, **kw: object) -> UpperConfidenceBound:
-    return UpperConfidenceBound(model, beta=4.0)
 
 
 SMALL = LoopConfig(
@@ -92,7 +68,7 @@ def test_it_records_every_step_and_finds_the_maximum(family: str, options: dict)
 def test_regrets_are_noiseless_values_of_what_is_recommended() -> None:
     problem = Bowl(noise_std=1.0)
     table = BOLoop(problem, wiski, ucb, SMALL).run()
-    X, Y = torch.cat(problem.asked), torch.cat(problem.answered)
+    X, Y = torch.cat(problem.asked), torch.cat(problem.returned)
     for step, n in enumerate(range(5, 10)):
         best = int(Y[:n, 0].argmax())
         row = table.iloc[step]
@@ -120,7 +96,7 @@ def test_the_score_is_given_before_the_batch_is_seen() -> None:
             torch.empty(0, 1, dtype=torch.float64), torch.empty(0, 1, dtype=torch.float64)
         )
         row = loop.step()
-        expected = before.log_predictive(problem.asked[-1], problem.answered[-1])
+        expected = before.log_predictive(problem.asked[-1], problem.returned[-1])
         assert row["log_predictive"] == pytest.approx(float(expected), rel=1e-9)
 
 
@@ -158,7 +134,7 @@ def test_noise_does_not_depend_on_the_surrogate() -> None:
     for family in (wiski, partial(surrogate, "exact")):
         problem = Bowl()
         BOLoop(problem, family, ucb, changed(steps=1, recommend_every=0)).run()
-        X, Y = torch.cat(problem.asked), torch.cat(problem.answered)
+        X, Y = torch.cat(problem.asked), torch.cat(problem.returned)
         noises.append(Y - problem.evaluate_true(X))
     torch.testing.assert_close(*noises)
 
@@ -195,8 +171,8 @@ def test_fits_on_request_come_when_the_surrogate_asks() -> None:
 def test_outcomes_are_standardised_by_the_initial_design(undisturbed: Undisturbed) -> None:
     problem, loop, _ = undisturbed
     transform = loop.model.outcome_transform
-    torch.testing.assert_close(transform.means.squeeze(), problem.answered[0].mean())
-    torch.testing.assert_close(transform.stdvs.squeeze(), problem.answered[0].std())
+    torch.testing.assert_close(transform.means.squeeze(), problem.returned[0].mean())
+    torch.testing.assert_close(transform.stdvs.squeeze(), problem.returned[0].std())
 
 
 def test_the_builder_is_given_a_bounded_baseline_and_the_best_mean() -> None:

@@ -1,7 +1,5 @@
 """CaGP on a stream against dense Gaussian-process identities."""
 
-import copy
-
 import pytest
 import torch
 from gpytorch.kernels import MaternKernel, ScaleKernel
@@ -191,49 +189,6 @@ def test_large_batches_are_cut_into_blocks():
     assert m.num_actions <= m.max_actions
     assert m.num_observed == 50
     check_posterior(m)
-
-
-def test_first_data_may_come_late():
-    X, Y, _ = data(30)
-    m = CaGP(X[:0], Y[:0], actions=BlockSparse(6), covar_module=kernel(), **RAW)
-    prior = m.posterior(X)
-    assert torch.allclose(prior.variance, torch.full((30, 1), 1.3).double())
-    assert m.log_evidence().item() == 0.0
-    m.observe(X, Y)
-    late = CaGP(X, Y, actions=BlockSparse(6), covar_module=kernel(), **RAW)
-    assert torch.equal(m.posterior(X).mean, late.posterior(X).mean)
-
-
-@pytest.mark.parametrize("name", ["block", "cg"])
-@pytest.mark.parametrize("noise", ["learned", "known"])
-def test_conditioning_is_gaussian_conditioning(name, noise):
-    m = model(20, POLICIES[name], noise=noise)
-    X, Y, _ = data(3, seed=5)
-    Xs = data(7, seed=6)[0]
-    native = m.condition_on_observations(X, Y)
-    shared = m.condition_on_observations(X.clone().requires_grad_(), Y)
-    assert isinstance(native, CaGP) and not isinstance(shared, CaGP)
-    a, b = native.posterior(Xs), shared.posterior(Xs)
-    assert torch.allclose(a.mean, b.mean, atol=1e-9)
-    assert torch.allclose(
-        a.distribution.covariance_matrix, b.distribution.covariance_matrix, atol=1e-9
-    )
-    assert m.num_observed == 20
-
-
-def test_assigned_hyperparameters_leave_nothing_stale():
-    m = model(20, BlockSparse(6))
-    m.posterior(m.state.X[:1])
-    m.likelihood.noise = 0.5
-    check_posterior(m)
-    X, Y, _ = data(2, seed=3)
-    m.covar_module.outputscale = 2.0
-    m.observe(X, Y)
-    check_posterior(m)
-    child = copy.deepcopy(m)
-    child.covar_module.outputscale = 1.0
-    check_posterior(m)
-    check_posterior(child)
 
 
 def test_refusals():

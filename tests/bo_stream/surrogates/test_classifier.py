@@ -1,4 +1,4 @@
-"""DirichletClassifier: its law, order, late classes, merging, forgetting, and its families."""
+"""DirichletClassifier: its posterior, order, late classes, merging, forgetting, families."""
 
 import copy
 
@@ -6,8 +6,6 @@ import pytest
 import torch
 from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
 from gpytorch.likelihoods import DirichletClassificationLikelihood
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from torch import Size
 
 from bo_stream import HSGP, WISKI, DirichletClassifier
@@ -115,18 +113,6 @@ def test_order_and_batches_do_not_matter(family: str) -> None:
         for part in order[7:].split(11):
             model.observe(X[part], y[part])
         assert_alike(varied(model), varied(whole), 1e-9)
-
-
-@settings(max_examples=8)
-@given(st.permutations(range(12)), st.lists(st.integers(1, 5), min_size=1, max_size=6))
-def test_any_chunks(order: list[int], sizes: list[int]) -> None:
-    X, y = data(12)
-    model, start = built("wiski", X[:0], y[:0], classes=[2]), 0
-    for size in [*sizes, 12]:
-        part = order[start : start + size]
-        model.observe(X[part], y[part])
-        start += size
-    assert_alike(model, built("wiski", X, y, classes=[0, 1, 2]), 1e-9)
 
 
 @pytest.mark.parametrize("fitted", [False, True])

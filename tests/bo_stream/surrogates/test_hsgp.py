@@ -194,7 +194,7 @@ def test_features_are_chosen_anew_while_points_are_held():
     close(model.posterior(Z).mean, fresh.posterior(Z).mean)
     model.observe(*data(1, seed=8))
     before = model.log_evidence()
-    with pytest.raises(StateError, match="51 seen and at most 50 held"):
+    with pytest.raises(StateError, match="51 seen and at most 50 buffered"):
         model.choose_features()
     assert torch.equal(model.log_evidence(), before)
 

@@ -4,15 +4,14 @@ from typing import Any
 
 import pytest
 import torch
-from botorch.models.transforms import Standardize
 from gpytorch.kernels import RBFKernel, ScaleKernel
 from gpytorch.likelihoods import GaussianLikelihood
 from torch import Size, Tensor
 
 from bo_stream import ExactGP, NodeWISKI
 from bo_stream.errors import InputError, StateError
-from bo_stream.testing.base import assert_same_law, close, snapshot
-from bo_stream.testing.oracles import DenseGP, difference_quotient
+from bo_stream.testing.base import assert_same_posterior, close, snapshot
+from bo_stream.testing.oracles import DenseGP
 from tests.raw import RAW
 
 
@@ -63,7 +62,7 @@ def test_is_the_exact_gp_up_to_the_cap(noise: str, outputs: int) -> None:
     Z = data(30, seed=1)[0]
     for _ in range(2):
         assert abs((nodes.log_evidence() - exact.log_evidence()).item()) < 1e-6
-        assert_same_law(nodes, exact, Z, 1e-8)
+        assert_same_posterior(nodes, exact, Z, 1e-8)
         grads = [
             torch.autograd.grad(m.log_evidence(), [p for p in m.parameters() if p.requires_grad])
             for m in (nodes, exact)
@@ -84,7 +83,7 @@ def test_copies_of_a_node_are_more_of_its_data() -> None:
     for model in (nodes, exact):
         disturbed(model)
     close(nodes.log_evidence(), exact.log_evidence())
-    assert_same_law(nodes, exact, data(9, seed=1)[0])
+    assert_same_posterior(nodes, exact, data(9, seed=1)[0])
 
 
 def test_a_batch_enters_by_its_conditional_variance() -> None:
@@ -114,7 +113,7 @@ class Frozen:
     def k(self, A: Tensor, B: Tensor) -> Tensor:
         return self.model.covar_module(A, B).to_dense().detach()
 
-    def law(self, X: Tensor) -> tuple[Tensor, Tensor]:
+    def dist(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """Posterior of values at X: their prior covariance with the data goes through the nodes."""
         s2, c = self.model._noise_scale().detach(), self.model._prior_mean().detach()
         C = self.W @ self.k(self.Z, self.Z) @ self.W.T + torch.diag(s2 * self.r)
@@ -125,8 +124,8 @@ class Frozen:
     def evidence(self) -> Tensor:
         s2, c = self.model._noise_scale().detach(), self.model._prior_mean().detach()
         C = self.W @ self.k(self.Z, self.Z) @ self.W.T + torch.diag(s2 * self.r)
-        law = torch.distributions.MultivariateNormal(c.expand(len(C)), C)
-        return law.log_prob(self.y)
+        dist = torch.distributions.MultivariateNormal(c.expand(len(C)), C)
+        return dist.log_prob(self.y)
 
     def add(self, x: Tensor, y: Tensor, r: Tensor) -> None:
         x, s2 = x.unsqueeze(0), self.model._noise_scale().detach()
@@ -179,7 +178,7 @@ def test_is_a_gaussian_model_of_frozen_rows_beyond_the_cap(noise: str) -> None:
     X = data(20, seed=1)[0]
     for _ in range(2):
         close(model.log_evidence(), frozen.evidence())
-        mean, cov = frozen.law(X)
+        mean, cov = frozen.dist(X)
         close(model.posterior(X).mean[:, 0], mean)
         close(model.posterior(X).distribution.covariance_matrix, cov)
         disturbed(model)
@@ -194,10 +193,6 @@ def drift(n: int) -> None:
     close(state.b[0], weighted.T @ frozen.y, 1e-6)
     close(state.w1[0], weighted.sum(0), 1e-6)
     close(state.one[0], (1.0 / frozen.r).sum(), 1e-10)
-
-
-def test_updates_do_not_drift() -> None:
-    drift(300)
 
 
 @pytest.mark.slow
@@ -227,25 +222,6 @@ def test_batches_beyond_the_cap_keep_the_sums_of_their_rows() -> None:
     assert float(error.square().mean().sqrt()) < 0.3 * float(Y.std())
 
 
-@pytest.mark.parametrize("noise", ["learned", "known", "scaled"])
-@pytest.mark.parametrize("outputs", [1, 2])
-def test_gradients_of_the_evidence(noise: str, outputs: int) -> None:
-    X, Y, Yvar = data(60, outputs=outputs)
-    model: Any = NodeWISKI(X, Y, known(noise, Yvar), cap=15, **modules(noise, outputs=outputs))
-    disturbed(model)
-    for parameter in (p for p in model.parameters() if p.requires_grad):
-        (mine,) = torch.autograd.grad(model.log_evidence(), [parameter])
-        kept = parameter.detach().clone()
-
-        def value(x: Tensor, parameter: Tensor = parameter) -> Tensor:
-            parameter.data.copy_(x)
-            with torch.no_grad():
-                return model.log_evidence()
-
-        close(mine, difference_quotient(value, kept.double()), 1e-6)
-        parameter.data.copy_(kept)
-
-
 def test_the_best_mean_in_closed_form() -> None:
     X, Y, Yvar = data(60)
     model: Any = NodeWISKI(X, Y, Yvar, cap=15, **modules("known"))
@@ -267,21 +243,6 @@ def test_outcomes_far_from_zero() -> None:
     Z = data(20, seed=1)[0]
     close(models[1].posterior(Z).mean - 1e7, models[0].posterior(Z).mean, 1e-6)
     close(models[1].log_evidence(), models[0].log_evidence(), 1e-6)
-
-
-def test_other_units_beyond_the_cap() -> None:
-    """Re-expressed and back: nothing is lost."""
-    X, Y, Yvar = data(80)
-    options = modules("known") | {"outcome_transform": Standardize(1)}
-    model: Any = NodeWISKI(X, Y, Yvar, cap=15, **options)
-    before, value = model.posterior(X[:9]), model.log_evidence()
-    mean, variance = before.mean, before.variance
-    model.restandardise(3.0 * Y[:30] - 1.0)
-    assert not torch.allclose(model.log_evidence(), value)
-    model.restandardise(Y)
-    close(model.posterior(X[:9]).mean, mean)
-    close(model.posterior(X[:9]).variance, variance)
-    close(model.log_evidence(), value)
 
 
 def test_conditioning_goes_beyond_the_cap() -> None:

@@ -13,7 +13,6 @@ from gpytorch.kernels import (
     RBFKernel,
     ScaleKernel,
 )
-from torch import Tensor
 
 from bo_stream import WISKI
 from bo_stream.errors import (
@@ -23,17 +22,12 @@ from bo_stream.errors import (
     ShapeError,
     UnsupportedError,
 )
-from bo_stream.testing.base import assert_same_state, close, snapshot
-from bo_stream.testing.oracles import difference_quotient
+from bo_stream.testing.base import assert_same_state, snapshot
 from tests.bo_stream.surrogates.wiski_oracle import (
     BOUNDS,
-    SIZES,
-    build,
     data,
-    dense_rows,
     nodes_for,
     padded_nodes,
-    points,
 )
 from tests.raw import RAW
 
@@ -55,11 +49,6 @@ def test_default_grids() -> None:
         assert WISKI(X, Y, bounds=BOUNDS[:, :d], **RAW).grid.sizes == sizes
 
 
-def test_one_size_for_all_dimensions() -> None:
-    X, Y, _ = data(4, 3, "learned")
-    assert WISKI(X, Y, bounds=BOUNDS, grid_size=7, **RAW).grid.sizes == (7, 7, 7)
-
-
 def test_the_grid_covers_the_transformed_bounds() -> None:
     from botorch.models.transforms import Normalize
 
@@ -74,37 +63,6 @@ def test_the_grid_covers_the_transformed_bounds() -> None:
     )
     for low, step in zip(model.grid.origin, model.grid.step, strict=True):
         assert abs(low) < 1e-12 and abs(low + 8 * step - 1.0) < 1e-12
-
-
-def test_gradients_at_the_bounds() -> None:
-    """Candidates sit there: the gradient is right, and not zero."""
-    model, *_ = build(2, None, "learned")
-    corners = torch.cartesian_prod(*BOUNDS[:, :2].T).requires_grad_()
-    (gradient,) = torch.autograd.grad(model.posterior(corners).mean.sum(), corners)
-
-    def mean(X: Tensor) -> Tensor:
-        return model.posterior(X).mean.sum()
-
-    with torch.no_grad():
-        # the interpolation's second derivative jumps at a node: the error is of the order of h
-        close(gradient, difference_quotient(mean, corners, h=1e-7), 1e-6)
-    assert (gradient.abs() > 1e-3).all()
-
-
-def test_interpolation_reproduces_quadratics() -> None:
-    """Rows sum to one; Keys' weights are exact for polynomials of degree two per dimension."""
-    for d, sizes in SIZES.items():
-        X, Y, _ = data(4, d, "learned")
-        model = WISKI(X, Y, bounds=BOUNDS[:, :d], grid_size=sizes, **RAW)
-        Z = points(30, d, 3)
-        axes = nodes_for(BOUNDS[:, :d], sizes)
-        rows = model.grid.interpolate(Z)
-        assert rows.index.min() >= 0 and rows.index.max() < model.grid.m
-        W = rows.dense(model.grid.m)
-        close(W, dense_rows(Z, axes), 1e-12)
-        U = torch.cartesian_prod(*axes).reshape(-1, d)
-        close(W.sum(-1), torch.ones(30, dtype=torch.float64), 1e-12)
-        close(W @ (1 + U - U.square()).prod(-1), (1 + Z - Z.square()).prod(-1), 1e-9)
 
 
 @pytest.mark.parametrize(

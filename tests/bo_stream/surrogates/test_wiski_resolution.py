@@ -158,7 +158,7 @@ def test_a_fit_refines() -> None:
 
 def test_a_fit_refines_only_while_points_are_held() -> None:
     model = auto(41, opening=40)
-    with pytest.warns(GridWarning, match=r"too coarse.*Build it anew"):
+    with pytest.warns(GridWarning, match=r"too coarse.*Rebuild it with"):
         model.fit(1)
     assert model.grid.sizes == (30, 30)
 

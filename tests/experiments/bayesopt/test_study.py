@@ -1,8 +1,6 @@
 """Studies of Bayesian optimisation: what a configuration means, what is run and reported."""
 
 import json
-from functools import partial
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +17,6 @@ from experiments.bayesopt import __main__ as bayesopt
 from experiments.bayesopt.runs import Run
 from experiments.bayesopt.study import plan
 from experiments.common.command import CONFIGS, parsed
-from experiments.common.sweep import sweep, table
 
 DEMO = CONFIGS / "demo.toml"
 SMALL = """
@@ -230,24 +227,3 @@ def test_a_sweep_is_drawn_and_tabulated_by_problem_and_acquisition(
     path.write_text(text.replace("steps = 1", "steps = 2"))
     refused = ran(path, out)
     assert refused.exit_code == 2 and "--fresh" in refused.output
-
-
-@pytest.mark.slow
-def test_a_study_interrupted_and_resumed_is_the_undisturbed_one(path: Path, tmp_path: Path) -> None:
-    runs = planned(path, "seeds = [0, 1]\n" + TWO_GRIDS)
-    sweep(runs, tmp_path / "whole", workers=0)
-    out, kills = tmp_path / "out", 0
-    while True:
-        process = get_context("fork").Process(target=partial(sweep, runs, out, workers=0))
-        process.start()
-        process.join(2.0 * 1.2**kills)
-        if process.exitcode is not None:
-            break
-        process.kill()
-        process.join()
-        kills += 1
-    assert process.exitcode == 0 and kills > 0
-    for run in runs:
-        frames = [table(folder, run.stem) for folder in (out, tmp_path / "whole")]
-        kept = [c for c in frames[0] if not c.endswith("_seconds")]
-        pd.testing.assert_frame_equal(frames[0][kept], frames[1][kept], check_exact=True)

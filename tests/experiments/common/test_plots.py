@@ -1,6 +1,5 @@
 """Line plots: coinciding curves can be told apart, axes say what is drawn."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pandas as pd
@@ -12,12 +11,10 @@ from experiments.common import plots
 
 
 @pytest.fixture
-def drawn(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Figure]]:
-    figures: list[Figure] = []
-    monkeypatch.setattr(plots, "save", lambda figure, path: figures.append(figure))
-    yield figures
-    for figure in figures:
-        plt.close(figure)
+def drawn(kept: list[Figure], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
+    """Figures that were written to a folder of the test's own."""
+    monkeypatch.chdir(tmp_path)
+    return kept
 
 
 def table(name: str, seed: int) -> pd.DataFrame:

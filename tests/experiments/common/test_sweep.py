@@ -1,12 +1,7 @@
 """Sweeps: killed, failing, shared and changed ones end with the right tables."""
 
 import json
-import os
 import random
-import signal
-import subprocess
-import sys
-import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -179,26 +174,6 @@ def test_processes_do_the_runs_and_one_that_dies_is_replaced(tmp_path: Path) -> 
     assert "its process died" in (out / "toy_2.error.txt").read_text()
     sweep(toys(tmp_path / "undisturbed", 4), tmp_path / "whole", workers=0)
     pd.testing.assert_frame_equal(table(out, "toy_3"), table(tmp_path / "whole", "toy_3"))
-
-
-@pytest.mark.slow
-def test_processes_killed_with_their_parent_lose_nothing(tmp_path: Path) -> None:
-    sweep(toys(tmp_path / "undisturbed", 8), tmp_path / "whole", workers=0)
-    command, draws = [sys.executable, "-m", "tests.experiments.common.toys", str(tmp_path)], 0
-    out = tmp_path / "out"
-    while True:
-        process = subprocess.Popen(
-            command, cwd=Path(__file__).parents[3], start_new_session=True, stdout=subprocess.PIPE
-        )
-        while process.poll() is None and len(list(out.glob("toy_*.csv"))) < 3 * (draws + 1):
-            time.sleep(0.01)
-        if process.poll() is not None:
-            break
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-        draws += 1
-    assert process.returncode == 0 and draws == 2
-    assert results(out) == results(tmp_path / "whole")
 
 
 @pytest.mark.slow

@@ -1,9 +1,8 @@
-"""Toy runs of milliseconds for tests of sweeps, and a command that sweeps them."""
+"""Toy runs of milliseconds for tests of sweeps."""
 
 from __future__ import annotations
 
 import os
-import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +12,6 @@ import numpy as np
 import pandas as pd
 
 from bo_stream.campaign.records import write_table
-from experiments.common.sweep import sweep
 
 
 @dataclass(frozen=True)
@@ -62,8 +60,3 @@ class Clock:
 
     def __call__(self) -> float:
         return self.now
-
-
-if __name__ == "__main__":
-    place = Path(sys.argv[1])
-    sweep(toys(place / "calls", 8, pause=0.1), place / "out", workers=2)

@@ -190,16 +190,6 @@ def test_small_budgets_are_not_spent_on_far_starts() -> None:
     assert model.fit().evaluations > 40  # they are still to come
 
 
-def test_a_warm_fit_takes_a_few() -> None:
-    counts, (X, Y) = [], levy(90, seed=1)
-    model = exact(X[:50], Y[:50])
-    model.fit()
-    for i in range(50, 90, 2):
-        model.observe(X[i : i + 2], Y[i : i + 2])
-        counts.append(model.fit().evaluations)
-    assert sorted(counts)[len(counts) // 2] <= 3
-
-
 # -- what is refused -------------------------------------------------------------------------------
 
 
@@ -278,41 +268,7 @@ def test_an_interrupted_fit_keeps_the_best_point_seen(make: Callable[[], Any]) -
     assert model.fit().value > now - 1e-8
 
 
-@pytest.mark.parametrize("evaluation", [1, 2, 20])
-def test_a_fit_interrupted_in_an_evaluation(evaluation: int) -> None:
-    model, values = unfitted(), list[float]()
-
-    def seen(value: float) -> None:
-        if len(values) + 1 == evaluation:
-            raise KeyboardInterrupt
-        values.append(value)
-
-    start, done = value_of(model), unfitted().fit().value
-    with pytest.raises(KeyboardInterrupt):
-        spied(model, seen).fit()
-    del model._objective
-    assert abs(value_of(model) - max([start, *values])) < 1e-8
-    assert not model.training
-    assert all(p.grad is None for p in model.parameters())
-    assert model.fit().value > done - 0.1
-
-
 # -- resuming --------------------------------------------------------------------------------------
-
-
-def test_a_fit_goes_on_after_saving_as_it_would_have() -> None:
-    X, Y = levy(60)
-    model = exact(X[:10], Y[:10])
-    model.fit()
-    other = exact(X[:10], Y[:10])
-    other.load_state_dict(model.state_dict())
-    for end in (12, 20, 45, 60):
-        start = model.num_observed
-        reports = [m.observe(X[start:end], Y[start:end]).fit() for m in (model, other)]
-        assert reports[0] == reports[1]
-    for name, value in model.state_dict().items():
-        if isinstance(value, Tensor):
-            assert torch.equal(value, other.state_dict()[name]), name
 
 
 def test_other_hyperparameters_than_those_the_curvature_is_of() -> None:

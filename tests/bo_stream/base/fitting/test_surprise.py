@@ -13,14 +13,14 @@ def test_shortfall_is_that_of_the_log_density():
     """Against the expectation of the log density under the prediction, which is its entropy."""
     torch.manual_seed(0)
     A = torch.randn(5, 5, dtype=torch.float64)
-    law = MultivariateNormal(torch.randn(5).double(), A @ A.mT + torch.eye(5).double())
-    y = law.sample((3,))
+    dist = MultivariateNormal(torch.randn(5).double(), A @ A.mT + torch.eye(5).double())
+    y = dist.sample((3,))
     for row in y:
         w = torch.linalg.solve_triangular(
-            law.scale_tril, (row - law.mean).unsqueeze(-1), upper=False
+            dist.scale_tril, (row - dist.mean).unsqueeze(-1), upper=False
         )
         nats, variance = shortfall(w)
-        torch.testing.assert_close(nats, -law.entropy() - law.log_prob(row))
+        torch.testing.assert_close(nats, -dist.entropy() - dist.log_prob(row))
         assert float(variance) == 2.5
 
 

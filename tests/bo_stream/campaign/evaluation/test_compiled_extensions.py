@@ -22,15 +22,6 @@ compiles = pytest.mark.skipif(
 )
 linux = pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="no /proc to see holders in")
 
-SMALL = """
-#include <Python.h>
-static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "small", nullptr, -1, nullptr};
-extern "C" PyObject* PyInit_small() { return PyModule_Create(&module); }
-"""
-LOAD_SMALL = """
-from torch.utils.cpp_extension import load
-print(load("small", [{source!r}]).__name__)
-"""
 LOAD_BOTORCH = """
 import torch
 from botorch.acquisition.multi_objective.logei import qLogExpectedHypervolumeImprovement as qLogEHVI
@@ -93,21 +84,6 @@ def killed_while_compiling(code: str, lock: Path) -> None:
     os.killpg(process.pid, signal.SIGKILL)
     process.communicate()
     assert lock.exists()  # whoever comes now would wait for ever
-
-
-@linux
-@compiles
-@pytest.mark.slow
-def test_after_a_process_was_killed_compiling_the_next_goes_on(
-    folder: Path, tmp_path: Path
-) -> None:
-    source = tmp_path / "small.cpp"
-    source.write_text(SMALL)
-    code = LOAD_SMALL.format(source=str(source))
-    killed_while_compiling(code, folder / "small" / "lock")
-    printed, _ = python(PREPARE + code).communicate(timeout=120)
-    assert printed.strip().endswith("small")
-    assert (folder / "small" / "small.so").exists()
 
 
 @linux

@@ -12,12 +12,11 @@ import pytest
 
 pytest.importorskip("sqlalchemy")
 
-from sqlalchemy import create_engine, text
 
 from bo_stream import Box, Campaign
-from bo_stream.campaign.storage.sql_engine import parse
 from bo_stream.campaign.storage.sql_store import Database
 from bo_stream.errors import StateError
+from tests.bo_stream.campaign.runs import alter
 
 OLD = Path(__file__).with_name("old_store.db.gz")
 
@@ -26,13 +25,6 @@ OLD = Path(__file__).with_name("old_store.db.gz")
 def url(tmp_path: Path) -> str:
     (tmp_path / "old.db").write_bytes(gzip.decompress(OLD.read_bytes()))
     return f"sqlite:///{tmp_path}/old.db"
-
-
-def alter(url: str, statement: str) -> None:
-    engine = create_engine(parse(url))
-    with engine.begin() as connection:
-        connection.execute(text(statement))
-    engine.dispose()
 
 
 @pytest.mark.filterwarnings("ignore:Snapshot")

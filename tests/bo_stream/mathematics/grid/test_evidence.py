@@ -128,10 +128,10 @@ def test_moments_of_few_points_come_from_fewer_numbers_than_nodes(path: str) -> 
         close(compact.covariance, at_Z.covariance(at_Z)[:, 0], 1e-8)
         sloped = process.moments(Z, slopes=True)
         Zg = Z.clone().requires_grad_()
-        law = process.at(Zg)
+        dist = process.at(Zg)
         bars = torch.randn(5, 3).double(), torch.randn(5, 3, 3).double()
         (expected,) = torch.autograd.grad(
-            (law.mean[:, 0] * bars[0]).sum() + (law.covariance(law)[:, 0] * bars[1]).sum(), Zg
+            (dist.mean[:, 0] * bars[0]).sum() + (dist.covariance(dist)[:, 0] * bars[1]).sum(), Zg
         )
         close(sloped.pull(*bars), expected, 1e-6)
         process = process.folded(

@@ -62,3 +62,16 @@ def covariance(kernel, X, A, V):
 
 def numbers(X):
     return X.tolist()
+
+
+K_A, K_B, K_C = (1.3, [0.5, 0.7]), (0.8, [0.3, 0.4]), (2.0, [0.9, 0.35])
+CASES = {
+    # per batch: kernel, prior mean, inducing points (o: rows of the pool), noise spread
+    "growing": [(K_A, 0.0, [0, 1, 2]), (K_A, 0.0, [0, 1, 2, 3, 4]), (K_A, 0.0, range(8))],
+    "dropped": [(K_A, 0.0, range(5)), (K_A, 0.0, [1, 4, 6]), (K_A, 0.0, [6, 2, 1, 7])],
+    "all dropped": [(K_A, 0.0, [0, 1, 2]), (K_A, 0.0, [3, 4, 5, 6])],
+    "hyperparameters": [(K_A, 0.0, range(4)), (K_B, 0.0, range(4)), (K_C, 0.0, range(7))],
+    "mean": [(K_A, 0.4, range(4)), (K_A, -0.3, range(5)), (K_A, 1.0, range(6))],
+    "everything": [(K_A, 0.4, range(4)), (K_B, -0.3, [2, 0, 5]), (K_C, 1.0, [5, 6, 2, 7])],
+    "from nothing": [(K_A, 0.4, []), (K_B, -0.3, [2, 0, 5]), (K_C, 1.0, [])],
+}

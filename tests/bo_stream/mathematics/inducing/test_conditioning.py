@@ -40,7 +40,7 @@ def whitening(state, kernel):
     return mp.cholesky(K) ** -1
 
 
-def law(state, kernel, Xs):
+def dist(state, kernel, Xs):
     """Mean and covariance at Xs of what the state says."""
     A = whitening(state, kernel) * kernel(numbers(state.Z), numbers(Xs))
     S = inverse(mp.eye(state.size) + matrix(state.G))
@@ -51,7 +51,7 @@ def law(state, kernel, Xs):
 def given(state, batch):
     """Mean and standard deviations at `TEST` given a batch: dense Gaussian conditioning."""
     n = batch.size
-    mean, C = law(state, KERNEL, torch.cat([batch.X, TEST]))
+    mean, C = dist(state, KERNEL, torch.cat([batch.X, TEST]))
     noisy = C[:n, :n] + mp.diag([mp.mpf(v) for v in batch.noise.tolist()])
     gain = C[n:, :n] * inverse(noisy)
     e = matrix(batch.y) - mean[:n, 0]
@@ -176,7 +176,7 @@ def test_a_surrogate_conditions_as_its_joint_posterior_does(noise):
 
 @pytest.mark.parametrize("noise", [1e-300, 0.0])
 def test_points_known_already_to_rounding_are_refused_clearly(noise):
-    """The wrapper cannot give them a law that is right: it says so, and the surrogate stays."""
+    """The wrapper cannot give the right posterior: it says so, and the surrogate stays."""
     X = data(8, d=2).X
     Y = (3.0 * X).sin().sum(-1, keepdim=True)
     model = OnlineSGPR(X, Y, torch.full_like(Y, 1e-10), **RAW)

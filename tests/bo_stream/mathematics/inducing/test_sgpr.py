@@ -4,14 +4,13 @@ import gpytorch
 import mpmath as mp
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from torch.distributions import MultivariateNormal
 
 from bo_stream.mathematics.inducing.posterior import predict
 from bo_stream.mathematics.inducing.state import Batch, dense
 from bo_stream.mathematics.inducing.update import rebase, update
 from tests.bo_stream.mathematics.inducing.sgpr_cases import (
+    CASES,
     covariance,
     data,
     numbers,
@@ -52,52 +51,6 @@ def test_fixed_points_and_hyperparameters_equal_batch_sgpr(sizes):
     torch.testing.assert_close(mean, m, rtol=0, atol=1e-10)
     torch.testing.assert_close(covariance(kernel, Xs, A, V), cov, rtol=0, atol=1e-10)
     torch.testing.assert_close(total, bound, rtol=1e-11, atol=1e-9)
-
-
-@given(st.lists(st.integers(0, 9), min_size=1, max_size=6))
-def test_any_chunking_gives_the_same_state(sizes):
-    batch, kernel = data(sum(sizes)), se_kernel(ls=(0.2,))
-    Z = torch.linspace(0, 1, 9).double().unsqueeze(-1)
-    once = step(start(batch), batch, kernel, Z)
-    state, total = start(batch), scalar(0.0)
-    for piece in pieces(batch, sizes):
-        out = step(state, piece, kernel, Z, same_kernel=state.size > 0)
-        state, total = out.state, total + out.bound
-    torch.testing.assert_close(state.G, once.state.G, rtol=1e-12, atol=1e-9)
-    torch.testing.assert_close(state.c, once.state.c, rtol=1e-12, atol=1e-9)
-    torch.testing.assert_close(total, once.bound, rtol=1e-12, atol=1e-9)
-
-
-def test_all_inputs_as_inducing_points_equal_the_exact_gp():
-    # what is left is the jitter, about n * 1e-8 * os / noise
-    batch, kernel = data(30), se_kernel()
-    Xs = torch.linspace(-0.2, 1.2, 25).double().unsqueeze(-1)
-    state, total = start(batch), scalar(0.0)
-    for i, piece in enumerate(pieces(batch, [10, 1, 4, 15])):
-        seen = batch.X[: [10, 11, 15, 30][i]]
-        out = step(state, piece, kernel, seen, same_kernel=True)
-        state, total = out.state, total + out.bound
-    mean, A, V = predict(state, kernel, Xs)
-    C = dense(kernel, batch.X) + torch.diag(batch.noise)
-    K_s = dense(kernel, Xs, batch.X)
-    torch.testing.assert_close(mean, K_s @ torch.linalg.solve(C, batch.y), rtol=0, atol=1e-4)
-    exact = dense(kernel, Xs) - K_s @ torch.linalg.solve(C, K_s.mT)
-    torch.testing.assert_close(covariance(kernel, Xs, A, V), exact, rtol=0, atol=1e-4)
-    evidence = MultivariateNormal(torch.zeros(30).double(), C).log_prob(batch.y)
-    torch.testing.assert_close(total, evidence, rtol=0, atol=1e-4)
-
-
-K_A, K_B, K_C = (1.3, [0.5, 0.7]), (0.8, [0.3, 0.4]), (2.0, [0.9, 0.35])
-CASES = {
-    # per batch: kernel, prior mean, inducing points (o: rows of the pool), noise spread
-    "growing": [(K_A, 0.0, [0, 1, 2]), (K_A, 0.0, [0, 1, 2, 3, 4]), (K_A, 0.0, range(8))],
-    "dropped": [(K_A, 0.0, range(5)), (K_A, 0.0, [1, 4, 6]), (K_A, 0.0, [6, 2, 1, 7])],
-    "all dropped": [(K_A, 0.0, [0, 1, 2]), (K_A, 0.0, [3, 4, 5, 6])],
-    "hyperparameters": [(K_A, 0.0, range(4)), (K_B, 0.0, range(4)), (K_C, 0.0, range(7))],
-    "mean": [(K_A, 0.4, range(4)), (K_A, -0.3, range(5)), (K_A, 1.0, range(6))],
-    "everything": [(K_A, 0.4, range(4)), (K_B, -0.3, [2, 0, 5]), (K_C, 1.0, [5, 6, 2, 7])],
-    "from nothing": [(K_A, 0.4, []), (K_B, -0.3, [2, 0, 5]), (K_C, 1.0, [])],
-}
 
 
 @pytest.mark.parametrize("spread", [0.0, 1.0], ids=["homoscedastic", "heteroscedastic"])

@@ -149,7 +149,7 @@ def test_a_fit_climbs_the_objective_of_the_last_batch() -> None:
 def converged() -> tuple[OnlineSVGP, OnlineSGPR]:
     """On a first batch until nothing moves, and online SGPR on the same inducing points."""
     model, X, Y = stream(initial_steps=1500, lr=1e-4)
-    growth, kernel = FixedGrid(model.held().now.Z), se_kernel(1.3, (0.4, 0.5))
+    growth, kernel = FixedGrid(model.state.now.Z), se_kernel(1.3, (0.4, 0.5))
     own = {"covar_module": kernel, "likelihood": likelihood(), **RAW}
     return model, OnlineSGPR(X, Y, growth=growth, **own)
 

@@ -12,7 +12,7 @@ from gpytorch.likelihoods import GaussianLikelihood
 from gpytorch.means import ZeroMean
 from torch import Tensor, nn
 
-from bo_stream.base.fitting import Climb, Coordinates
+from bo_stream.base.fitting import AscentObjective, Coordinates
 from bo_stream.base.fitting.bfgs import Ascent, ascend
 from bo_stream.base.fitting.starts import far_starts
 from bo_stream.errors import StateError
@@ -34,7 +34,7 @@ class Modules(nn.Module):
         return torch.cat([v.reshape(-1) for v in values]).log()
 
 
-def bowl(modules: Modules, top: Tensor, sharp: Tensor) -> Climb:
+def bowl(modules: Modules, top: Tensor, sharp: Tensor) -> AscentObjective:
     """A quadratic of the logarithms, with its top where it is said to be."""
     names = [n for n, _ in modules.covar_module.named_parameters()]
     assert names == ["raw_outputscale", "base_kernel.raw_lengthscale"]
@@ -42,7 +42,7 @@ def bowl(modules: Modules, top: Tensor, sharp: Tensor) -> Climb:
     def objective() -> tuple[Tensor, None]:
         return -0.5 * (sharp * (modules.logs() - top).square()).sum(), None
 
-    return Climb(objective, Coordinates(modules, skip_mean=True))
+    return AscentObjective(objective, Coordinates(modules, skip_mean=True))
 
 
 def test_it_climbs_a_quadratic_and_keeps_its_curvature() -> None:
@@ -88,7 +88,7 @@ def test_a_step_too_far_is_minus_infinity_and_leaves_the_best() -> None:
             raise StateError("a covariance that is positive definite", "another", "Add noise.")
         return x.log() * (math.inf if float(x) > 2.0 else 1.0), None
 
-    climb = Climb(objective, Coordinates(modules, skip_mean=True))
+    climb = AscentObjective(objective, Coordinates(modules, skip_mean=True))
     u = climb.start().u
     for scale in (2.5, 3.5):
         v = u.clone()
@@ -104,7 +104,9 @@ def test_a_step_too_far_is_minus_infinity_and_leaves_the_best() -> None:
 def test_a_start_that_is_not_finite_is_refused(value: float) -> None:
     modules = Modules()
     before = {k: v.clone() for k, v in modules.state_dict().items()}
-    climb = Climb(lambda: (modules.logs().sum() * value, None), Coordinates(modules, True))
+    climb = AscentObjective(
+        lambda: (modules.logs().sum() * value, None), Coordinates(modules, True)
+    )
     with pytest.raises(StateError, match="Standardize"):
         climb.start()
     assert climb.best is None
@@ -119,7 +121,7 @@ def test_further_parameters_follow_the_hyperparameters() -> None:
     def objective() -> tuple[Tensor, None]:
         return -(extra - wanted).square().sum() - modules.logs().square().sum(), None
 
-    climb = Climb(objective, Coordinates(modules, skip_mean=True), [extra])
+    climb = AscentObjective(objective, Coordinates(modules, skip_mean=True), [extra])
     end = ascend(climb, Ascent(climb.start()), 100, 1e-10)
     climb.settle()
     torch.testing.assert_close(extra.detach(), wanted, atol=1e-3, rtol=0.0)

@@ -1,8 +1,7 @@
-"""Value and gradient of an objective at coordinates, and the best point seen, for all fits.
+"""Evaluation of an objective and its gradient, with the best point seen.
 
-A point at which the objective cannot be had (a covariance that does not factorise, a value or a
-gradient that is not finite) is a step too far: its value is minus infinity. Only where a fit starts
-it is an error.
+Where the objective cannot be computed (the covariance does not factorise, or a value or gradient
+is not finite) its value is minus infinity. At the start of a fit this is an error instead.
 """
 
 from __future__ import annotations
@@ -17,10 +16,10 @@ from torch import Tensor, nn
 from bo_stream.base.fitting.coordinates import Coordinates
 from bo_stream.errors import StateError
 
-__all__ = ["Climb", "Evaluated", "Objective"]
+__all__ = ["AscentObjective", "Evaluated", "Objective"]
 
 Objective = Callable[[], tuple[Tensor, Tensor | None]]
-"""The objective at the parameters of now (0-dim, differentiable), and the means that go with it."""
+"""The objective at the current parameters (0-dim, differentiable), and its optimal means."""
 
 
 @dataclass(frozen=True)
@@ -29,9 +28,9 @@ class Evaluated:
 
     Attributes:
         u: The point.
-        value: The objective there, in nats; minus infinity where it cannot be had.
-        gradient: Its gradient; zeros where it cannot be had.
-        mean: The best constant means there (``o``), where the objective finds them.
+        value: The objective in nats; minus infinity where it cannot be computed.
+        gradient: Its gradient; zeros where it cannot be computed.
+        mean: The optimal constant means (``o``), if the objective profiles them out.
     """
 
     u: Tensor
@@ -40,13 +39,13 @@ class Evaluated:
     mean: Tensor | None
 
 
-class Climb:
-    """An objective as a function of one vector, counted, with the best point so far.
+class AscentObjective:
+    """An objective as a function of one vector; counts evaluations and keeps the best point.
 
     Args:
-        objective: The objective at the parameters of now; it writes nothing.
-        coordinates: The hyperparameters among the parameters.
-        extra: Further parameters, unbounded, which follow the hyperparameters in the vector.
+        objective: Returns the objective at the current parameters and changes nothing.
+        coordinates: The coordinates of the hyperparameters.
+        extra: Further parameters, unbounded, appended to the hyperparameters in the vector.
 
     Attributes:
         evaluations: Evaluations of objective and gradient so far.
@@ -64,12 +63,12 @@ class Climb:
         self.best: Evaluated | None = None
 
     def get(self) -> Tensor:
-        """The parameters of now as one vector (float64, on the CPU)."""
+        """The current parameters as one vector (float64, on the CPU)."""
         values = [p.detach().double().cpu().reshape(-1) for p in self.extra]
         return torch.cat([self.coordinates.get(), *values])
 
     def set(self, u: Tensor) -> None:
-        """Write a vector to the parameters."""
+        """Set the parameters from a vector."""
         self.coordinates.set(u[: self.size])
         start = self.size
         with torch.no_grad():
@@ -82,11 +81,11 @@ class Climb:
         return torch.cat([self.coordinates.clip(u[: self.size]), u[self.size :]])
 
     def start(self) -> Evaluated:
-        """The objective where the parameters are now.
+        """Evaluate the objective at the current parameters.
 
         Raises:
-            StateError: if it is not finite there; the parameters are as they were.
-            torch.linalg.LinAlgError: likewise, if the covariance does not factorise.
+            StateError: if it is not finite; the parameters are unchanged.
+            torch.linalg.LinAlgError: if the covariance does not factorise; likewise.
         """
         try:
             found = self._at(self.get())
@@ -96,7 +95,7 @@ class Climb:
         if not math.isfinite(found.value):
             self.restore()
             raise StateError(
-                "a finite objective, with a finite gradient, at the hyperparameters of now",
+                "a finite objective, with a finite gradient, at the current hyperparameters",
                 "an infinite or undefined one",
                 "Standardize the outcomes (outcome_transform=Standardize(m)) or start from other "
                 "hyperparameters.",
@@ -105,7 +104,7 @@ class Climb:
         return found
 
     def evaluate(self, u: Tensor) -> Evaluated:
-        """The objective at a vector: minus infinity where it cannot be had."""
+        """Evaluate the objective at a vector; minus infinity where it cannot be computed."""
         try:
             found = self._at(u)
         except (StateError, torch.linalg.LinAlgError):  # type: ignore[attr-defined]
@@ -115,7 +114,7 @@ class Climb:
         return found
 
     def settle(self) -> None:
-        """Leave the parameters at the best point, or, where there is none, as they were."""
+        """Set the parameters to the best point, or to their initial values if there is none."""
         if self.best is None:
             self.restore()
         else:
@@ -123,7 +122,7 @@ class Climb:
             self.set(self.best.u)
 
     def restore(self) -> None:
-        """Leave the parameters as they were at the beginning."""
+        """Restore the initial parameters."""
         self._clear()
         with torch.no_grad():
             for p, value in zip(self.parameters, self.before, strict=True):

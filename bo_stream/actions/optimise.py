@@ -26,18 +26,18 @@ from bo_stream.base.fitting.coordinates import Coordinates
 from bo_stream.base.fitting.objective import check_evaluations
 from bo_stream.errors import InputError, StateError
 
-__all__ = ["Optimizer", "ClimbSettings", "climb"]
+__all__ = ["Optimizer", "OptimiserSettings", "optimise"]
 
 Optimizer = Literal["lbfgs", "adam"]
 
 WINDOW = 10
 GAIN = 1e-4
-"""A climb has converged when `WINDOW` steps gain less than this many nats a datum (and 0.01)."""
+"""Converged once `WINDOW` steps gain less than this many nats per datum (and 0.01)."""
 MAX_EVALS = {"lbfgs": 200, "adam": 600}
 
 
 @dataclass(frozen=True)
-class ClimbSettings:
+class OptimiserSettings:
     """Settings of the optimisation.
 
     Args:
@@ -72,10 +72,12 @@ class ClimbSettings:
         return self.max_evals or MAX_EVALS[self.optimizer or "lbfgs"]
 
 
-def climb(mll: ActionMLL, max_evals: int, search: ClimbSettings, trace: FitTrace) -> LearningCurve:
+def optimise(
+    mll: ActionMLL, max_evals: int, search: OptimiserSettings, trace: FitTrace
+) -> LearningCurve:
     """Maximise the objective over hyperparameters and action values.
 
-    The objective, and the surrogate's hyperparameters, are left at the best point of the climb;
+    The objective, and the surrogate's hyperparameters, are left at the best point found;
     the surrogate's actions stay.
 
     Args:
