@@ -6,7 +6,8 @@ observation models, surrogates, policies, kernels and seeds of the file, which t
 Tables, figures and maps go to the config's folder.
 """
 
-from experiments.common.command import CONFIGS, start, sweeping
+from experiments.common.command import CONFIGS, start
+from experiments.common.sweeping import sweeping
 
 app = sweeping("experiments.active_learning.study", CONFIGS / "malaria_senegal.toml", __doc__)
 

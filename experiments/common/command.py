@@ -3,7 +3,6 @@
 import sys
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
-from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -123,31 +122,6 @@ def configured(
 
     run.__name__, run.__doc__, run.__module__ = main.__name__, main.__doc__, main.__module__
     return run
-
-
-def sweeping(module: str, default: Path, help: str | None) -> typer.Typer:
-    """The program of a study that plans runs from a TOML file and sweeps them.
-
-    ``module``, imported when the program runs, has ``plan`` and ``report``, as
-    `experiments.common.study.conduct` wants them, and may have ``OPTIONAL``, keys that a
-    configuration need not have; ``default`` is the one where none is named.
-    """
-
-    def main(
-        config: Config = default,
-        out: Out = None,
-        smoke: Smoke = False,
-        workers: Workers = None,
-        retry: Retry = False,
-        fresh: Fresh = False,
-    ) -> None:
-        from experiments.common.study import conduct
-
-        own = import_module(module)
-        c = read(config, default, getattr(own, "OPTIONAL", ()))
-        conduct(own, c, c["output"], out, smoke, workers, retry, fresh)
-
-    return command(main, help)
 
 
 def start(app: typer.Typer) -> None:

@@ -8,7 +8,8 @@ seconds and in c, and writes them with a picture for each number of inputs to th
 `bo-stream report FOLDER` draws them too. With `--workers 1`, timings do not share the machine.
 """
 
-from experiments.common.command import CONFIGS, start, sweeping
+from experiments.common.command import CONFIGS, start
+from experiments.common.sweeping import sweeping
 
 app = sweeping("experiments.cost.study", CONFIGS / "cost.toml", __doc__)
 

@@ -7,7 +7,8 @@ sorted by their first input, so that until the last batch some test rows lie whe
 not been yet, and errors are large.
 """
 
-from experiments.common.command import CONFIGS, start, sweeping
+from experiments.common.command import CONFIGS, start
+from experiments.common.sweeping import sweeping
 
 app = sweeping("experiments.model_size.study", CONFIGS / "model_size.toml", __doc__)
 

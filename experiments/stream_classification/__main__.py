@@ -9,7 +9,8 @@ same transformed labels. Prints accuracies and log losses and writes them, with 
 run, to the config's folder; `bo-stream report FOLDER` draws them.
 """
 
-from experiments.common.command import CONFIGS, start, sweeping
+from experiments.common.command import CONFIGS, start
+from experiments.common.sweeping import sweeping
 
 app = sweeping("experiments.stream_classification.study", CONFIGS / "classes.toml", __doc__)
 

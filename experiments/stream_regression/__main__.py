@@ -9,7 +9,8 @@ over seeds at the end and differences by seed, and writes both, with a table for
 config's folder; `bo-stream report FOLDER` draws them.
 """
 
-from experiments.common.command import CONFIGS, start, sweeping
+from experiments.common.command import CONFIGS, start
+from experiments.common.sweeping import sweeping
 
 app = sweeping("experiments.stream_regression.study", CONFIGS / "stream_tables.toml", __doc__)
 
