@@ -56,7 +56,7 @@ def main(c: dict[str, Any], folder: Path) -> None:
 
 
 @dataclass(frozen=True, eq=False)
-class Stream:
+class RateStream:
     """A rate by day, ``n x 1`` each, in the order it is seen, with days held out; raw units.
 
     The first ``initial`` days are for the first fit; ``bounds`` are the first and the last day, ``2
@@ -80,7 +80,7 @@ class Stream:
         return model
 
 
-def stream(order: str, seed: int, c: dict[str, Any]) -> Stream:
+def stream(order: str, seed: int, c: dict[str, Any]) -> RateStream:
     """The seed draws the days held out and, in random order, the order."""
     X, Y = rates(c["table"])
     days = torch.randperm(len(X), generator=torch.Generator().manual_seed(seed))
@@ -90,7 +90,7 @@ def stream(order: str, seed: int, c: dict[str, Any]) -> Stream:
         seen = seen.sort().values
     initial = math.ceil(c["initial"] * len(seen))
     bounds = torch.stack([X.amin(0), X.amax(0)])
-    return Stream(X[seen], Y[seen], X[test], Y[test], initial, bounds, standardised(Y))
+    return RateStream(X[seen], Y[seen], X[test], Y[test], initial, bounds, standardised(Y))
 
 
 def followed(c: dict[str, Any]) -> pd.DataFrame:
@@ -109,7 +109,7 @@ def followed(c: dict[str, Any]) -> pd.DataFrame:
     return pd.concat(tables, ignore_index=True)
 
 
-def follow(name: str, data: Stream, first: ExactGP, method: dict[str, Any]) -> pd.DataFrame:
+def follow(name: str, data: RateStream, first: ExactGP, method: dict[str, Any]) -> pd.DataFrame:
     """A family's scores day by day, each taken before the day is observed.
 
     Args:

@@ -30,7 +30,7 @@ from experiments.common.command import Out, Smoke, begin, command, start
 from experiments.common.kernels import RAW, gaussian, scaled
 from experiments.common.plots import draw_bands, draw_sizes
 from experiments.common.progress import Progress, say
-from experiments.growth.scenarios import Stream, stream
+from experiments.growth.scenarios import Scenario, stream
 
 POLICIES: dict[str, GrowthPolicy] = {"VIPS": VIPS(), "Pruned(VIPS)": Pruned(VIPS())}
 NOISE = 0.2
@@ -123,7 +123,7 @@ def ends(table: pd.DataFrame, by: list[str], columns: list[str]) -> pd.DataFrame
     return last.groupby(by, sort=False).median()
 
 
-def streamed(data: Stream, policy: GrowthPolicy, refits: Refits) -> list[Row]:
+def streamed(data: Scenario, policy: GrowthPolicy, refits: Refits) -> list[Row]:
     """Size, error, hyperparameters and processor time after each batch.
 
     The first 30 points come at once, so that the first fit has something to learn from; from there
@@ -139,7 +139,7 @@ def streamed(data: Stream, policy: GrowthPolicy, refits: Refits) -> list[Row]:
     return _followed(model, data, (X, Y), places, start, refits.every is not None)
 
 
-def mended(data: Stream, policy: GrowthPolicy) -> list[Row]:
+def mended(data: Scenario, policy: GrowthPolicy) -> list[Row]:
     """As `streamed`, where the first points are chosen under a lengthscale that is too short.
 
     The first 60 points are taken in unfitted; the next 60 are fitted, but by then it is too late
@@ -157,7 +157,7 @@ def mended(data: Stream, policy: GrowthPolicy) -> list[Row]:
 
 def _followed(
     model: OnlineSGPR,
-    data: Stream,
+    data: Scenario,
     rows: tuple[Tensor, Tensor],
     places: Sequence[int],
     start: float,

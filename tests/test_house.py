@@ -221,7 +221,7 @@ def test_no_circles() -> None:
 
 def test_a_class_name_has_one_meaning() -> None:
     homes: dict[str, str] = {}
-    for name in OURS:
+    for name in MODULES:
         for node in ast.walk(ast.parse(MODULES[name].read_text())):
             if isinstance(node, ast.ClassDef):
                 assert node.name not in homes, f"{node.name} in {homes[node.name]} and {name}"

@@ -23,7 +23,7 @@ SOURCE = ("source", "year", "release", "cells")
 
 
 @dataclass(frozen=True)
-class Run:
+class LearningRun:
     """One campaign: what its parts are called, the family's name and options, and the keys of the
     configuration that all campaigns share.
     """

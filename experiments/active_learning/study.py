@@ -10,7 +10,7 @@ import pandas as pd
 
 from acquisitions.choice import POLICIES
 from bo_stream.simulation.pool_config import OBSERVATIONS
-from experiments.active_learning.campaigns import KERNELS, SOURCE, Run, load_cells, name_of
+from experiments.active_learning.campaigns import KERNELS, SOURCE, LearningRun, load_cells, name_of
 from experiments.common.baselines.registry import FAMILIES
 from experiments.common.command import BadParameter, refuse_unknown
 from experiments.common.plots import draw_bands, in_words
@@ -30,7 +30,7 @@ SMOKE = {"steps": 3, "num_test": 300, "cells": 900, "grid_size": [16], "source":
 SHOWN = ["n", "rmse", "nlpd", "coverage", "wallclock_seconds"]
 
 
-def plan(c: dict[str, Any], smoke: bool = False) -> list[Run]:
+def plan(c: dict[str, Any], smoke: bool = False) -> list[LearningRun]:
     """A run for every combination of a configuration that its cells allow.
 
     Args:
@@ -60,7 +60,7 @@ def plan(c: dict[str, Any], smoke: bool = False) -> list[Run]:
     shared = {key: c[key] for key in (*SIZES, "fit", *SOURCE) if key in c}
     each = product(observations, families, c["policies"], c["kernels"], c["seeds"])
     runs = [
-        Run(name_of(cells), observation, label, policy, kernel, seed, options, shared)
+        LearningRun(name_of(cells), observation, label, policy, kernel, seed, options, shared)
         for observation, (label, options), policy, kernel, seed in each
     ]
     for run in runs:
@@ -69,7 +69,9 @@ def plan(c: dict[str, Any], smoke: bool = False) -> list[Run]:
     return runs
 
 
-def report(c: dict[str, Any], done: Sequence[tuple[Run, pd.DataFrame]], folder: Path) -> None:
+def report(
+    c: dict[str, Any], done: Sequence[tuple[LearningRun, pd.DataFrame]], folder: Path
+) -> None:
     """Print the last row of every run that is done, and draw bands over seeds."""
     for run, rows in done:
         say(f"\n{run.stem}\n{rows.iloc[-1][SHOWN].to_string()}")

@@ -20,7 +20,7 @@ from matplotlib import pyplot as plt
 
 from bo_stream.campaign.records import write_table
 from experiments.bayesopt import study
-from experiments.bayesopt.runs import Run
+from experiments.bayesopt.runs import BayesoptRun
 from experiments.common.plots import DASHES, MARKERS, logarithmic_axis, save
 from experiments.common.progress import say
 from experiments.common.study import quiet
@@ -32,7 +32,7 @@ SMOKE = (20, 40)
 
 
 @dataclass(frozen=True)
-class Preloaded(Run):
+class Preloaded(BayesoptRun):
     """Steps of one surrogate that has observed n points first."""
 
     n: int = 0

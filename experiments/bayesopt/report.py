@@ -9,13 +9,13 @@ from matplotlib import pyplot as plt
 
 from bo_stream.cli.reports.runs import describe
 from experiments.bayesopt.peers.registry import skipped
-from experiments.bayesopt.runs import Run
+from experiments.bayesopt.runs import BayesoptRun
 from experiments.bayesopt.tables import budgets, paired, standings, summary
 from experiments.common.plots import CROWD, draw_band, legend, logarithmic_axis, save
 from experiments.common.progress import say
 from experiments.common.study import expanded, listed
 
-Part = tuple[Run, list[pd.DataFrame]]
+Part = tuple[BayesoptRun, list[pd.DataFrame]]
 """A run of a problem and acquisition, and the tables of all of them."""
 LEAST = 1e-3
 """Regrets below this are drawn here, since the axis is logarithmic."""
@@ -24,7 +24,9 @@ COLUMNS = 5
 PANELS = {"wallclock_seconds": "wall-clock time (seconds)", "n": "number of observations"}
 
 
-def report(c: dict[str, Any], done: Sequence[tuple[Run, pd.DataFrame]], folder: Path) -> None:
+def report(
+    c: dict[str, Any], done: Sequence[tuple[BayesoptRun, pd.DataFrame]], folder: Path
+) -> None:
     """Draw and tabulate the runs that are done.
 
     Writes a picture of the regrets for each problem and acquisition, ``summary.csv``,
@@ -125,13 +127,15 @@ def draw_each(tables: Sequence[pd.DataFrame], x: str, path: Path, title: str) ->
     save(figure, path)
 
 
-def _facts(run: Run) -> dict[str, str]:
+def _facts(run: BayesoptRun) -> dict[str, str]:
     """Problem and acquisition of a run, as ``bo-stream report`` calls them."""
     return {"problem": describe(run.problem), "acquisition": describe(run.acquisition)}
 
 
 def _written(
-    parts: dict[str, Part], path: Path, made: Callable[[Run, list[pd.DataFrame]], pd.DataFrame]
+    parts: dict[str, Part],
+    path: Path,
+    made: Callable[[BayesoptRun, list[pd.DataFrame]], pd.DataFrame],
 ) -> dict[str, pd.DataFrame]:
     """A table of each part, and a file of all of them that says which they are of."""
     frames, named = {task: made(run, tables) for task, (run, tables) in parts.items()}, []

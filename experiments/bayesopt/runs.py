@@ -20,7 +20,7 @@ from problems import synthetic
 
 
 @dataclass(frozen=True)
-class Run:
+class BayesoptRun:
     """One surrogate, or a peer, on one problem with one seed; `config` holds seed and steps.
 
     Surrogate (or peer), problem and acquisition function are given by name and options. ``moved``

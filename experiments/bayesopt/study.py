@@ -11,7 +11,7 @@ from bo_stream.simulation import LoopConfig
 from experiments.bayesopt.peers.peer import INSTALL
 from experiments.bayesopt.peers.registry import skipped
 from experiments.bayesopt.report import report as report
-from experiments.bayesopt.runs import Run
+from experiments.bayesopt.runs import BayesoptRun
 from experiments.common.command import TAKES, BadParameter, refuse_unknown
 from experiments.common.progress import say
 from experiments.common.study import (
@@ -32,7 +32,7 @@ BRIEF = {"botorch_sparse": {"steps": 20}, "turbo": {"candidates": 200}, "vbll": 
 """Options of peers in a smoke run."""
 
 
-def plan(c: dict[str, Any], smoke: bool = False) -> list[Run]:
+def plan(c: dict[str, Any], smoke: bool = False) -> list[BayesoptRun]:
     """The runs of a configuration; see ``experiments/configs/demo.toml``.
 
     A list in ``[problem]``, ``[acquisition]`` or ``[[surrogate]]`` stands for several values (see
@@ -70,7 +70,7 @@ def plan(c: dict[str, Any], smoke: bool = False) -> list[Run]:
         config = loop_config({**settings, **own, "seed": seed} | (SMOKE if smoke else {}))
         brief = BRIEF.get(entry["name"], {}) if smoke else {}
         family = without(entry, ("label", "steps")) | brief
-        runs.append(Run(label, family, function, acquisition, config, files, task, peer))
+        runs.append(BayesoptRun(label, family, function, acquisition, config, files, task, peer))
     return runs
 
 

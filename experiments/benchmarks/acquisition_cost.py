@@ -38,7 +38,7 @@ BETA = 4.0
 
 
 @dataclass(frozen=True)
-class Sizes:
+class AcquisitionSizes:
     """How much is run."""
 
     grid: int = 10
@@ -50,12 +50,12 @@ class Sizes:
 
 def measure(smoke: bool) -> Tables:
     """A row for each function, number of points and acquisition function."""
-    sizes = Sizes(6, (40,), 1, 2, 16) if smoke else Sizes()
+    sizes = AcquisitionSizes(6, (40,), 1, 2, 16) if smoke else AcquisitionSizes()
     each = product(("styblinskitang", "levy", "ackley"), sizes.points, ("qucb", "qlogei"))
     yield "acquisition_cost", pd.DataFrame([compared(*one, sizes) for one in each])
 
 
-def compared(function: str, n: int, acquisition: str, sizes: Sizes) -> dict[str, Any]:
+def compared(function: str, n: int, acquisition: str, sizes: AcquisitionSizes) -> dict[str, Any]:
     """One row: costs in c and what was found, BoTorch's class beside the closed form."""
     problem = synthetic(function, seed=0)
     torch.manual_seed(0)

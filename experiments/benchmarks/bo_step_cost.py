@@ -44,7 +44,7 @@ LIMITS = {
 
 
 @dataclass(frozen=True)
-class Sizes:
+class StepSizes:
     """How much is run."""
 
     grid: int = 10
@@ -60,7 +60,7 @@ class Sizes:
 def measure(smoke: bool) -> Tables:
     """Early steps in c, growth to late ones, and steps against the exact GP's."""
     few = LoopConfig(num_restarts=2, raw_samples=16, recommend_every=0)
-    sizes = Sizes(6, 2, 5, 20, 3, (60, 120), 1, few) if smoke else Sizes()
+    sizes = StepSizes(6, 2, 5, 20, 3, (60, 120), 1, few) if smoke else StepSizes()
     early, growth = [], []
     for name in ("levy", "ackley"):
         first, late = map(in_units, streamed(name, sizes))
@@ -112,7 +112,7 @@ def measured_steps(
     return rows
 
 
-def streamed(problem_name: str, sizes: Sizes) -> tuple[pd.DataFrame, pd.DataFrame]:
+def streamed(problem_name: str, sizes: StepSizes) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Rows of the early and of the late steps of one run."""
     problem, builder = synthetic(problem_name, seed=0), Counted()
     make = partial(surrogate, "wiski", grid_size=sizes.grid)
@@ -169,7 +169,7 @@ def five_evaluations(model: Any, max_evals: int | None = None) -> FitReport:
     return FitReport(5, float(value.detach()), False)
 
 
-def against_exact(n: int, sizes: Sizes) -> dict[str, float]:
+def against_exact(n: int, sizes: StepSizes) -> dict[str, float]:
     """Median step seconds of both families at n observations."""
     problem, row = synthetic("levy", seed=0), {"n": float(n)}
     X = between(problem.bounds, problem.optimizers, n)

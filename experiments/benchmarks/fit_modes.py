@@ -70,7 +70,7 @@ def measure(smoke: bool) -> Tables:
 
 
 @dataclass(frozen=True)
-class Problem:
+class HardProblem:
     """Data on the unit cube, and how they are to be modelled."""
 
     kind: str
@@ -98,7 +98,7 @@ class Problem:
         )
 
 
-def fitted(problem: Problem, family: str, starts: int, index: int) -> dict[str, Any]:
+def fitted(problem: HardProblem, family: str, starts: int, index: int) -> dict[str, Any]:
     """What a fit comes to, and the best of the climbs."""
     model = problem.surrogate(family)
     began = time.process_time()
@@ -117,7 +117,7 @@ def fitted(problem: Problem, family: str, starts: int, index: int) -> dict[str, 
     }
 
 
-def hard_problem(index: int, most_dims: int) -> Problem:
+def hard_problem(index: int, most_dims: int) -> HardProblem:
     """The problem of this number: its kind, dimension, size, kernel and noise."""
     generator = torch.Generator().manual_seed(index)
     kinds = list(KINDS)
@@ -134,14 +134,14 @@ def hard_problem(index: int, most_dims: int) -> Problem:
         Y[:: max(2, n // 4)] += 6.0
     matern, known = (torch.rand(2, generator=generator) < torch.tensor([0.5, 0.25])).tolist()
     Yvar = torch.full((n, 1), max(noise, 0.01) ** 2, dtype=torch.float64) if known else None
-    return Problem(kind, X, Y.unsqueeze(-1), Yvar, matern)
+    return HardProblem(kind, X, Y.unsqueeze(-1), Yvar, matern)
 
 
-def demo_problem(name: str, seed: int) -> Problem:
+def demo_problem(name: str, seed: int) -> HardProblem:
     """A hundred noisy readings of a synthetic function in three dimensions."""
     generator = torch.Generator().manual_seed(seed)
     X = torch.rand(100, 3, generator=generator, dtype=torch.float64)
-    return Problem(name, X, synthetic(name, dim=3, seed=seed)(X), None, False)
+    return HardProblem(name, X, synthetic(name, dim=3, seed=seed)(X), None, False)
 
 
 def known_function(share: float, X: Tensor, index: int, generator: torch.Generator) -> Any:

@@ -59,7 +59,7 @@ Draw = Callable[[int], tuple[Tensor, Tensor]]
 
 
 @dataclass(frozen=True)
-class Sizes:
+class CostSizes:
     """What is measured: points that surrogates have seen, in increasing order; points at which the
     posterior is taken; repetitions of each timing; rows of the factorisation that is the unit; the
     most evaluations of the objective in the only fit; the optimiser of an acquisition function.
@@ -75,7 +75,7 @@ class Sizes:
 
 
 @dataclass(frozen=True)
-class Run:
+class CostRun:
     """One surrogate, problem and seed, at every n; ``most`` among a surrogate's options is the
     largest that it gets. ``label`` and ``files`` are what it is called in tables and in names of
     files.
@@ -87,7 +87,7 @@ class Run:
     function: str
     inputs: int
     acquisition: dict[str, Any]
-    sizes: Sizes
+    sizes: CostSizes
     seed: int
 
     @property
@@ -173,7 +173,7 @@ def evaluate(model: StreamingGP) -> None:
     mll().backward()
 
 
-def plan(c: dict[str, Any], smoke: bool = False) -> list[Run]:
+def plan(c: dict[str, Any], smoke: bool = False) -> list[CostRun]:
     """Every number of inputs, surrogate and seed of a configuration.
 
     See ``experiments/configs/cost.toml``. A smoke run has few points, one repetition, one number of
@@ -185,24 +185,24 @@ def plan(c: dict[str, Any], smoke: bool = False) -> list[Run]:
     for entry in c["surrogate"]:
         refuse_options(entry, ["most"])
     refuse_unknown([c["acquisition"].get("name", "none")], NAMES, "acquisition")
-    known = {field.name: c[field.name] for field in fields(Sizes)} | (SMOKE if smoke else {})
+    known = {field.name: c[field.name] for field in fields(CostSizes)} | (SMOKE if smoke else {})
     known["n"] = tuple(sorted(listed(known["n"])))
     if not known["n"] or known["n"][0] < 2:
         raise BadParameter(f"n is {list(known['n'])}; it has to be a list of numbers from 2 on.")
-    sizes = Sizes(**known)
+    sizes = CostSizes(**known)
     methods = surrogates(c["surrogate"])
     for entry, *_ in methods:
         if entry.get("most", sizes.n[0]) < sizes.n[0]:
             raise BadParameter(f"surrogate {entry['name']} has most below the least n.")
     seeds, inputs = ([c[key][0]] if smoke else c[key] for key in ("seeds", "inputs"))
     return [
-        Run(label, files, entry, c["function"], dim, c["acquisition"], sizes, seed)
+        CostRun(label, files, entry, c["function"], dim, c["acquisition"], sizes, seed)
         for dim, (entry, label, files), seed in product(inputs, methods, seeds)
         if takes_part(entry, dim)
     ]
 
 
-def report(c: dict[str, Any], done: Sequence[tuple[Run, pd.DataFrame]], folder: Path) -> None:
+def report(c: dict[str, Any], done: Sequence[tuple[CostRun, pd.DataFrame]], folder: Path) -> None:
     """Draw costs, print their medians in seconds and in c, and write ``cost.csv``."""
     tables = [
         table.assign(surrogate=run.label, inputs=run.inputs, seed=run.seed) for run, table in done

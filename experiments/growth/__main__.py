@@ -21,7 +21,7 @@ from bo_stream.growth import OIPS, VIPS, ConditionalVariance, FixedSize, GrowthP
 from experiments.common.command import CONFIGS, command, configured, start
 from experiments.common.plots import draw_sizes
 from experiments.common.progress import Progress, say
-from experiments.growth.scenarios import PANELS, Stream, grown, stream
+from experiments.growth.scenarios import PANELS, Scenario, grown, stream
 
 NAMES = ["VIPS", "OIPS", "CV", "fixed size"]
 Row = dict[str, Any]
@@ -57,7 +57,7 @@ def compared(c: dict[str, Any]) -> tuple[pd.DataFrame, pd.DataFrame]:
     return pd.DataFrame(results), pd.DataFrame(sizes)
 
 
-def tuned(data: Stream, c: dict[str, Any]) -> list[tuple[Row, list[int]]]:
+def tuned(data: Scenario, c: dict[str, Any]) -> list[tuple[Row, list[int]]]:
     """A row a policy, and its sizes by batch: VIPS, and the smallest of the others that are within
     its error.
     """

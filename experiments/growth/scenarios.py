@@ -23,7 +23,7 @@ ELSEWHERE = 0.05
 
 
 @dataclass(frozen=True, eq=False)
-class Stream:
+class Scenario:
     """Batches of ``N x d`` and ``N x 1``, raw, in order; test points ``P x d``, the function there
     without noise, ``P x 1``; and which batches bring another region.
     """
@@ -34,7 +34,7 @@ class Stream:
     surprises: list[int]
 
 
-def stream(scenario: str, dim: int, size: int, batches: int, noise: float, seed: int) -> Stream:
+def stream(scenario: str, dim: int, size: int, batches: int, noise: float, seed: int) -> Scenario:
     """A stream of ``batches`` batches of ``size`` points, with noise of this standard deviation.
 
     In the scenario ``growing`` each batch comes from the next slice of a long domain; in
@@ -61,7 +61,7 @@ def stream(scenario: str, dim: int, size: int, batches: int, noise: float, seed:
     for x in parts:
         f = function(x)
         seen.append((x, f + noise * torch.randn(f.shape, generator=generator, dtype=f.dtype)))
-    return Stream(seen, X_test, function(X_test), surprises)
+    return Scenario(seen, X_test, function(X_test), surprises)
 
 
 def function(X: Tensor) -> Tensor:
@@ -90,7 +90,7 @@ def kernel(name: str, dim: int, lengthscale: float, outputscale: float) -> Kerne
     return AdditiveKernel(*(scaled(part, **share) for part in parts))
 
 
-def grown(stream: Stream, policy: GrowthPolicy, c: dict[str, Any]) -> tuple[list[int], float]:
+def grown(stream: Scenario, policy: GrowthPolicy, c: dict[str, Any]) -> tuple[list[int], float]:
     """Inducing points after each batch under a policy, and the error of the mean in the end.
 
     ``c`` has what is held: the name of the ``kernel``, its ``lengthscale`` and ``outputscale``, and

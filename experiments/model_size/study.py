@@ -47,7 +47,7 @@ Reference = ExactGP | OnlineSGPR
 
 
 @dataclass(frozen=True)
-class Run:
+class SizeRun:
     """One split of the table of this name, in so many batches; ``c`` is the recipe."""
 
     name: str
@@ -169,7 +169,7 @@ def reference(split: TableSplit, c: dict[str, Any]) -> tuple[Reference, str]:
     return model, name
 
 
-def plan(c: dict[str, Any], smoke: bool = False) -> list[Run]:
+def plan(c: dict[str, Any], smoke: bool = False) -> list[SizeRun]:
     """A run for each table and split of a configuration.
 
     Raises:
@@ -181,13 +181,13 @@ def plan(c: dict[str, Any], smoke: bool = False) -> list[Run]:
         rows(name)
     recipe = {k: v for k, v in c.items() if k not in ("tables", "splits", "output", TAKES)}
     return [
-        Run(name, seed, batches, recipe)
+        SizeRun(name, seed, batches, recipe)
         for name, batches in c["tables"].items()
         for seed in c["splits"]
     ]
 
 
-def report(c: dict[str, Any], done: Sequence[tuple[Run, pd.DataFrame]], folder: Path) -> None:
+def report(c: dict[str, Any], done: Sequence[tuple[SizeRun, pd.DataFrame]], folder: Path) -> None:
     """Tables and pictures of the runs that are done."""
     about = [json.loads((folder / f"{run.stem}.json").read_text()) for run, _ in done]
     results = pd.DataFrame([each["result"] for each in about])

@@ -40,7 +40,7 @@ COLUMNS = (
 
 
 @dataclass(frozen=True)
-class Sizes:
+class LabelSizes:
     """Rows of a batch, shares of the stream after which hyperparameters are fitted, and the factor
     by which n grows from one scoring of the test rows to the next.
     """
@@ -51,7 +51,7 @@ class Sizes:
 
 
 @dataclass(frozen=True)
-class Stream:
+class LabelStream:
     """One family, by its name and options, along one table in one order, which the seed draws.
 
     ``label`` and ``files`` are what the family is called in tables and in names of files.
@@ -62,7 +62,7 @@ class Stream:
     files: str
     table: str
     order: str
-    sizes: Sizes
+    sizes: LabelSizes
     seed: int
 
     @property
@@ -155,7 +155,7 @@ class Exact:
 
 
 def _write(
-    run: Stream | Exact, rows: Sequence[Mapping[str, Any]], folder: Path, more: dict[str, Any]
+    run: LabelStream | Exact, rows: Sequence[Mapping[str, Any]], folder: Path, more: dict[str, Any]
 ) -> None:
     """The table of a run, and how it came about."""
     about: dict[str, Any] = {"label": f"{run.label}, {run.order}", "problem": run.table, **more}
@@ -175,7 +175,7 @@ def scores(best: Tensor, p: Tensor, y: Tensor) -> dict[str, float]:
     return {"accuracy": accuracy, "log_loss": float(-right.log().mean())}
 
 
-def plan(c: dict[str, Any], smoke: bool = False) -> list[Stream | Exact]:
+def plan(c: dict[str, Any], smoke: bool = False) -> list[LabelStream | Exact]:
     """Every table, order, family and seed of a configuration, and the exact GP on each table.
 
     See ``experiments/configs/classes.toml``. A smoke run has a few rows that were made up instead
@@ -189,13 +189,13 @@ def plan(c: dict[str, Any], smoke: bool = False) -> list[Stream | Exact]:
     refuse_unknown(c["exact"], (field.name for field in fields(AtOnce)), "exact")
     for entry in c["surrogate"]:
         refuse_options(entry)
-    sizes = Sizes(c["batch"], tuple(c["fits"]), c["score_every"])
+    sizes = LabelSizes(c["batch"], tuple(c["fits"]), c["score_every"])
     if sizes.batch < 1 or sizes.score_every <= 1.0 or sorted(sizes.fits) != list(sizes.fits):
         raise BadParameter("batch is at least 1, score_every above 1, and fits are in order.")
     names, seeds = (c["table"], c["seeds"]) if not smoke else ([MADE_UP], c["seeds"][:1])
     inputs = {name: labelled(name).X.shape[1] for name in names}
-    runs: list[Stream | Exact] = [
-        Stream(entry, label, files, name, order, sizes, seed)
+    runs: list[LabelStream | Exact] = [
+        LabelStream(entry, label, files, name, order, sizes, seed)
         for (name, dim), order, (entry, label, files), seed in product(
             inputs.items(), orders, surrogates(c["surrogate"]), seeds
         )
@@ -206,7 +206,7 @@ def plan(c: dict[str, Any], smoke: bool = False) -> list[Stream | Exact]:
 
 
 def report(
-    c: dict[str, Any], done: Sequence[tuple[Stream | Exact, pd.DataFrame]], folder: Path
+    c: dict[str, Any], done: Sequence[tuple[LabelStream | Exact, pd.DataFrame]], folder: Path
 ) -> None:
     """Print medians over seeds and write them to ``accuracies.csv``."""
     lines = []

@@ -32,7 +32,7 @@ COLUMNS = (
 
 
 @dataclass(frozen=True)
-class Sizes:
+class RegressionSizes:
     """The most rows of the stream and rows held out, rows of the first batch and of later ones, the
     factors by which n grows from one fit (0: there is only the first) and from one scoring of the
     test rows to the next, and the most evaluations of the objective in a fit.
@@ -48,7 +48,7 @@ class Sizes:
 
 
 @dataclass(frozen=True)
-class Run:
+class RegressionRun:
     """One method, table, order and seed, which says which rows are held out.
 
     The method's options may include ``rows`` (it learns from no more than so many, and is only
@@ -62,7 +62,7 @@ class Run:
     surrogate: dict[str, Any]
     table: dict[str, Any]
     order: str
-    sizes: Sizes
+    sizes: RegressionSizes
     seed: int
     title: str
 
@@ -86,7 +86,7 @@ class Run:
         about |= {"surrogate": self.surrogate, "seed": self.seed, "config": asdict(s)}
         write_table(pd.DataFrame(rows), folder / f"{self.stem}.csv", about)
 
-    def followed(self, split: TableSplit, sizes: Sizes) -> Iterator[Mapping[str, Any]]:
+    def followed(self, split: TableSplit, sizes: RegressionSizes) -> Iterator[Mapping[str, Any]]:
         """A row of results for each batch."""
         options = without(self.surrogate, (*ABOUT, "rows"))
         own = method(self.surrogate["name"], options, bounds_of(split), self.seed)
@@ -94,7 +94,7 @@ class Run:
 
 
 def _rows(
-    own: Family | Pointwise, split: TableSplit, sizes: Sizes, most: int
+    own: Family | Pointwise, split: TableSplit, sizes: RegressionSizes, most: int
 ) -> Iterator[Mapping[str, Any]]:
     """Rows of results, one for each batch; test rows are scored first, last, and as n grows."""
     row, spent = Row(COLUMNS), 0.0

@@ -23,7 +23,7 @@ from experiments.common.study import (
     told_apart,
 )
 from experiments.stream_regression.rows import MADE_UP, ORDERS, rows_of
-from experiments.stream_regression.runs import Run, Sizes
+from experiments.stream_regression.runs import RegressionRun, RegressionSizes
 
 TABLE = ("name", "label", "inputs", "targets")
 SMOKE = {"rows": 90, "test": 40, "first": 30, "batch": 20, "evaluations": 5}
@@ -38,10 +38,10 @@ LAST = {
 }
 TASK = ["table", "order"]
 COMPARED = {"rmse": "log RMSE", "nlpd": "NLPD"}
-Done = Sequence[tuple[Run, pd.DataFrame]]
+Done = Sequence[tuple[RegressionRun, pd.DataFrame]]
 
 
-def plan(c: dict[str, Any], smoke: bool = False) -> list[Run]:
+def plan(c: dict[str, Any], smoke: bool = False) -> list[RegressionRun]:
     """All runs of a configuration, each with a stem of its own.
 
     See ``experiments/configs/stream_tables.toml``. A smoke run has few rows that were made up
@@ -55,7 +55,9 @@ def plan(c: dict[str, Any], smoke: bool = False) -> list[Run]:
     for entry in c["surrogate"]:
         _check(entry)
     refuse_unknown(listed(c["order"]), ORDERS, "order")
-    sizes = {field.name: c[field.name] for field in fields(Sizes)} | (SMOKE if smoke else {})
+    sizes = {field.name: c[field.name] for field in fields(RegressionSizes)} | (
+        SMOKE if smoke else {}
+    )
     for name, value in {"rows": 3, "test": 1, "first": 2, "batch": 1, "evaluations": 1}.items():
         if sizes[name] < value:
             raise BadParameter(f"{name} is {sizes[name]}; it has to be at least {value}.")
@@ -67,7 +69,7 @@ def plan(c: dict[str, Any], smoke: bool = False) -> list[Run]:
     seeds, methods = c["seeds"][:1] if smoke else c["seeds"], surrogates(c["surrogate"])
     each = product(places, listed(c["order"]), methods, seeds)
     return [
-        Run(label, files, entry, table, order, Sizes(**sizes), seed, title)
+        RegressionRun(label, files, entry, table, order, RegressionSizes(**sizes), seed, title)
         for (table, dim, title), order, (entry, label, files), seed in each
         if takes_part(entry, dim)
     ]

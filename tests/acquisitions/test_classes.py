@@ -111,8 +111,8 @@ def test_labels_chosen_by_bald_teach_more_than_random_ones() -> None:
     for clever in (True, False):
         model = DirichletClassifier(pool[:8], truth(pool[:8]), bounds=BOX, grid_size=10)
         generator = torch.Generator().manual_seed(3)
-        for _ in range(8):
-            model.fit(5)
+        for _ in range(10):
+            model.fit(10)
             if clever:
                 chosen = select_from_pool(BALD(model, num_samples=64), pool, q=2)[0]
             else:

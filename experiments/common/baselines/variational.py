@@ -68,14 +68,14 @@ class Before:
 
 
 @dataclass(frozen=True)
-class Moments:
+class AdamMoments:
     """Adam's moments of Z, ``mu``, ``T`` and the hyperparameters, after so many steps."""
 
     step: Tensor = shaped("")
     first: tuple[Tensor, ...] = shaped("M d; M; M M; h")
     second: tuple[Tensor, ...] = shaped("M d; M; M M; h")
 
-    def padded(self, leaves: Sequence[Tensor]) -> Moments:
+    def padded(self, leaves: Sequence[Tensor]) -> AdamMoments:
         """With zeros for coordinates that have joined since."""
         both = []
         for moments in (self.first, self.second):
@@ -83,11 +83,11 @@ class Moments:
             for t, own in zip(moments, wide, strict=True):
                 own[tuple(slice(n) for n in t.shape)] = t
             both.append(tuple(wide))
-        return Moments(self.step, *both)
+        return AdamMoments(self.step, *both)
 
     def climbed(
         self, leaves: Sequence[Tensor], gradients: Sequence[Tensor], rate: float, spread: Tensor
-    ) -> Moments:
+    ) -> AdamMoments:
         """One step upwards, in place on the leaves; that of Z (the first) is in units of its
         spread, ``d``.
         """
@@ -100,7 +100,7 @@ class Moments:
             for p, m, v, unit in zip(leaves, first, second, units, strict=True):
                 root = (v / (1.0 - 0.999**step)).sqrt()
                 p += rate * unit * m / (1.0 - 0.9**step) / (root + 1e-8 / unit)
-        return Moments(step, first, second)
+        return AdamMoments(step, first, second)
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ class OnlineSVGPState:
     now: Inducing
     before: Before
     batch: Batch
-    moments: Moments
+    moments: AdamMoments
     learned: Tensor = shaped("h")
 
     @classmethod
@@ -123,7 +123,7 @@ class OnlineSVGPState:
         none = torch.zeros(0, dtype=torch.float64)
         q = Inducing(none.reshape(0, dim), none, none.reshape(0, 0), none)
         pieces = (q.Z, q.mu, q.T, none)
-        moments = Moments(none.new_zeros(()), pieces, pieces)
+        moments = AdamMoments(none.new_zeros(()), pieces, pieces)
         batch = Batch(q.Z, none, none)
         return cls(q, Before(q, q.T, none.new_zeros(())), batch, moments, none)
 

@@ -46,7 +46,7 @@ def learned(m):
     m._keep_history(history(m).ended(m.num_observed, learned=True))
 
 
-@pytest.mark.parametrize("optimizer, evals", [("lbfgs", 60), ("adam", 150)])
+@pytest.mark.parametrize("optimizer, evals", [("lbfgs", 60), ("adam", 300)])
 def test_joint_fit_beats_fixed_actions(optimizer, evals):
     fixed, joint = model(actions=UnitBlocks(8)), model()
     fixed.fit()

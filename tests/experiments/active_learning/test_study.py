@@ -10,7 +10,7 @@ import typer
 
 from bo_stream import SVDGP
 from experiments.active_learning import __main__ as active_learning
-from experiments.active_learning.campaigns import Run
+from experiments.active_learning.campaigns import LearningRun
 from experiments.active_learning.study import plan
 from experiments.common.command import CONFIGS, parsed
 
@@ -19,7 +19,7 @@ FEW = {"seeds": [0], "kernels": ["ard"], "policies": ["random"], "observations":
 SMALL = {"source": None, "cells": 150, "steps": 2, "q": 4, "num_initial": 8, "num_test": 40}
 
 
-def matrix(**changed: Any) -> list[Run]:
+def matrix(**changed: Any) -> list[LearningRun]:
     """The runs of the default configuration on few cells, with these keys changed."""
     return plan({**parsed(CONFIG), **SMALL, "fit": {"every_step_until": 2}, **changed})
 

@@ -14,7 +14,7 @@ from bo_stream import SVDGP, CaGP
 from bo_stream.cli.reports.runs import read_results
 from bo_stream.errors import InputError
 from experiments.bayesopt import __main__ as bayesopt
-from experiments.bayesopt.runs import Run
+from experiments.bayesopt.runs import BayesoptRun
 from experiments.bayesopt.study import plan
 from experiments.common.command import CONFIGS, parsed
 
@@ -66,7 +66,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "study.toml"
 
 
-def planned(path: Path, text: str) -> list[Run]:
+def planned(path: Path, text: str) -> list[BayesoptRun]:
     """The runs of a configuration with this text."""
     path.write_text(text)
     return plan(parsed(path))

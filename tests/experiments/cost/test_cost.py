@@ -14,16 +14,16 @@ import typer
 from bo_stream import ExactGP
 from experiments.common.command import CONFIGS, parsed
 from experiments.cost import __main__ as study
-from experiments.cost.study import PARTS, Run, Sizes, draw_costs, evaluate, observe, plan
+from experiments.cost.study import PARTS, CostRun, CostSizes, draw_costs, evaluate, observe, plan
 
 CONFIG = parsed(CONFIGS / "cost.toml")
 
 
 def test_a_run_measures_every_part_at_each_n(tmp_path: Path) -> None:
-    sizes = Sizes((5, 30), 3, 2, 4, 2, 1, 4)
+    sizes = CostSizes((5, 30), 3, 2, 4, 2, 1, 4)
     options = {"name": "exact", "most": 29}
     for entry, n in (({"name": "exact"}, [5, 30]), (options, [5])):
-        run = Run("exact", "exact", entry, "levy", 2, {"name": "qucb"}, sizes, 0)
+        run = CostRun("exact", "exact", entry, "levy", 2, {"name": "qucb"}, sizes, 0)
         run.execute(tmp_path)
         table = pd.read_csv(tmp_path / "levy_2_exact_0.csv")
         timed = [f"{part}_{unit}" for part in PARTS for unit in ("seconds", "c")]

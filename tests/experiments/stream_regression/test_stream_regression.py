@@ -19,10 +19,10 @@ from experiments.common.command import CONFIGS, parsed
 from experiments.common.data import scores
 from experiments.stream_regression import __main__ as study
 from experiments.stream_regression.rows import DRIFTING, MADE_UP, bounds_of, rows_of, split_of
-from experiments.stream_regression.runs import COLUMNS, Run, Sizes
+from experiments.stream_regression.runs import COLUMNS, RegressionRun, RegressionSizes
 from experiments.stream_regression.study import differences, ends, plan
 
-SIZES = Sizes(100, 40, 30, 20, 2.0, 1.5, 6)
+SIZES = RegressionSizes(100, 40, 30, 20, 2.0, 1.5, 6)
 CONFIG = parsed(CONFIGS / "stream_tables.toml")
 FEW = """
 [[surrogate]]
@@ -39,9 +39,9 @@ cap = 40
 """
 
 
-def run_of(name: str = "exact", seed: int = 0, order: str = "shuffled", **options) -> Run:
+def run_of(name: str = "exact", seed: int = 0, order: str = "shuffled", **options) -> RegressionRun:
     entry = {"name": name, **options}
-    return Run(name, name, entry, {"name": MADE_UP}, order, SIZES, seed, "made-up")
+    return RegressionRun(name, name, entry, {"name": MADE_UP}, order, SIZES, seed, "made-up")
 
 
 @pytest.fixture(scope="module")
@@ -182,7 +182,7 @@ def test_differences_are_from_the_best_and_by_seed() -> None:
 
 
 def test_what_drifts_is_followed_by_forgetting() -> None:
-    sizes = Sizes(1500, 100, 200, 25, 2.0, 2.0, 20)
+    sizes = RegressionSizes(1500, 100, 200, 25, 2.0, 2.0, 20)
     X, Y = rows_of({"name": DRIFTING})
     split = split_of(X, Y, "original", sizes.rows, sizes.test, 0)
     assert torch.equal(split.X[:, 0].argsort(), X[:1500, 0].argsort())  # in their order,
@@ -190,7 +190,7 @@ def test_what_drifts_is_followed_by_forgetting() -> None:
     last = {}
     for factor in (None, 0.9):
         options = {} if factor is None else {"forget": factor}
-        run = Run(
+        run = RegressionRun(
             "wiski", "wiski", {"name": "wiski", "grid_size": 8, **options}, {}, "", sizes, 0, ""
         )
         *_, last[factor] = run.followed(split, sizes)
