@@ -174,12 +174,6 @@ class ConditioningContract(Contract):
         after = given.posterior(X)
         assert torch.equal(after.mean, mean) and torch.equal(after.variance, variance)
 
-    def test_before_any_posterior_call(self) -> None:
-        model = self.build()
-        X, Y = self.points(3, 2, seed=7), self.values(3, 2, 1)
-        given = model.condition_on_observations(X, Y)  # first thing asked of the model
-        self.assert_conditioned(given, model, X, Y, self.default_noise(model), self.points(4))
-
     def test_conditioning_twice_is_conditioning_once(self) -> None:
         model = self.build()
         X, Y, points = self.points(3, 4, seed=7), self.values(2, 3, 4, 1), self.points(3, 4)

@@ -140,9 +140,7 @@ def _outcomes(work: Sequence[Work], workers: int, executor: Executor | None) -> 
     try:
         while left or busy:
             while left and (executor or len(busy) < workers):
-                pool = executor or (
-                    idle.pop() if idle else ProcessPoolExecutor(1, initializer=_begin)
-                )
+                pool = executor or (idle or [ProcessPoolExecutor(1, initializer=_begin)]).pop()
                 each = left.popleft()
                 busy[pool.submit(_done, *each)] = pool, each
             for future in wait(busy, return_when=FIRST_COMPLETED).done:

@@ -1,19 +1,19 @@
-"""The program of a study that sweeps the runs of a configuration."""
+"""Programs of studies that are sweeps; what takes long to import is imported as they run."""
 
 from importlib import import_module
 from pathlib import Path
 
-import typer
+from typer import Typer
 
 from experiments.common.command import Config, Fresh, Out, Retry, Smoke, Workers, command, read
 
 
-def sweeping(module: str, default: Path, help: str | None) -> typer.Typer:
+def sweeping(module: str, default: Path, help: str | None) -> Typer:
     """The program of a study that plans runs from a TOML file and sweeps them.
 
-    ``module``, imported when the program runs, has ``plan`` and ``report``, as
-    `experiments.common.study.conduct` wants them, and may have ``OPTIONAL``, keys that a
-    configuration need not have; ``default`` is the one where none is named.
+    ``module`` has ``plan`` and ``report``, as `experiments.common.study.conduct` wants them, and
+    may have ``OPTIONAL``, keys that a configuration need not have; ``default`` is the one where
+    none is named.
     """
 
     def main(

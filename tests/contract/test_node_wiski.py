@@ -60,13 +60,12 @@ class TestThreeDimensionsMatern(TestNodeWISKI):
 class TestBeyondTheCap(StreamingContract):
     """Eight nodes: places change hands, and what came first has its say."""
 
+    family = NodeWISKI
+    options = {"cap": 8}
     warm_evaluations = 8  # a node replaced changes what the points before it said
     # outputs decide together which points are nodes
     test_several_outputs_are_independent = None
     test_several_outputs = None
-
-    family = NodeWISKI
-    options = {"cap": 8}
 
 
 @pytest.mark.slow

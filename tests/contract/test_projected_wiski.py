@@ -10,11 +10,10 @@ from bo_stream.testing import StreamingContract
 class TestProjectedWISKI(StreamingContract):
     """Two functions of two inputs: the tests' kernels are of as many inputs as the data."""
 
-    test_normalized_is_rescaled = None  # the kernel is of the projection, in the unit cube
-    test_several_outputs = None  # these share a projection
-
     family = ProjectedWISKI
     options = {"grid_size": (9, 8), "opening": 64}
+    test_normalized_is_rescaled = None  # the kernel is of the projection, in the unit cube
+    test_several_outputs = None  # these share a projection
 
 
 @pytest.mark.slow
