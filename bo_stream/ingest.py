@@ -117,9 +117,10 @@ def _absorbed(
             X, Y, Yvar = (_numbers(rows, names, model) for names in columns)
             model.observe(X, Y, Yvar if columns[2] else None)
         except (InputError, TypeError, ValueError) as error:
+            reason = str(error).removesuffix(".")
             raise InputError(
                 "valid rows",
-                f"invalid ones in partition {number}, among its rows {start} to {end}: {error}",
+                f"invalid ones in partition {number}, among its rows {start} to {end}: {reason}",
                 "Nothing was absorbed; repair or drop these rows.",
             ) from None
     pickled: bytes = cloudpickle.dumps(model)

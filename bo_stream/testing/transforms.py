@@ -167,7 +167,7 @@ class TransformContract(Contract):
         )
         assert found.shape == (2, self.dim) and found.isfinite().all()
         if hasattr(type(model), "inducing_points"):
-            with pytest.raises(UnsupportedError, match="undone"):
+            with pytest.raises(UnsupportedError, match="invertible"):
                 _ = model.inducing_points
 
     def test_standardized_is_rescaled(self) -> None:

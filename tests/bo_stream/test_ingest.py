@@ -121,7 +121,7 @@ def test_bad_rows_are_refused_naming_the_partition(column: str) -> None:
     table.loc[63, column] = BAD[column][1]
     before = snapshot(model)
     parts = pieces(table, [30, 60])
-    with pytest.raises(InputError, match=f"partition 2, among rows 0 to 9 .*{BAD[column][2]}"):
+    with pytest.raises(InputError, match=f"partition 2, among its rows 0 to 9: .*{BAD[column][2]}"):
         ingest(model, parts, **COLUMNS, chunk_size=10, scheduler="synchronous")
     assert_same_state(before, snapshot(model))
 

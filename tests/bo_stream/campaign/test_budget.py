@@ -100,7 +100,7 @@ def run_program(text: str, folder: Path) -> None:
 )
 def test_the_first_program_of_the_readme_may_be_run_again(tmp_path: Path) -> None:
     """It stops at its budget and prints so; a larger budget continues it."""
-    program = next(blocks(ROOT / "README.md")).text
+    program = next(b.text for b in blocks(ROOT / "README.md") if b.language == "python")
     fork = multiprocessing.get_context("fork")
 
     def printed(budget: int) -> str:

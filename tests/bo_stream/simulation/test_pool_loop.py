@@ -92,9 +92,8 @@ def test_standardised_by_the_queried_cells_at_every_fit(cells):
         outcome_transform=Standardize(1),
     )
     for name in ("A", "b", "yy"):
-        torch.testing.assert_close(
-            run.model.get_buffer(name), fresh.get_buffer(name), rtol=1e-10, atol=1e-10
-        )
+        ours, wanted = getattr(run.model.state, name), getattr(fresh.state, name)
+        torch.testing.assert_close(ours, wanted, rtol=1e-10, atol=1e-10)
 
 
 def test_known_noise_is_one_seeded_draw_a_cell(cells):

@@ -1,5 +1,6 @@
 """What commands share: folders of results, configurations, errors of one line."""
 
+import os
 import subprocess
 import sys
 from importlib import import_module
@@ -45,7 +46,8 @@ def elsewhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 def ran(code: str, folder: Path = ROOT) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-c", code]
-    return subprocess.run(command, capture_output=True, text=True, cwd=folder)
+    where = os.environ | {"PYTHONPATH": str(ROOT)}  # studies are not installed
+    return subprocess.run(command, capture_output=True, text=True, cwd=folder, env=where)
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
