@@ -11,32 +11,17 @@ import pandas as pd
 import pytest
 import torch
 import typer
-from typer.testing import CliRunner
 
 from bo_stream import ExactGP
 from bo_stream.scores import marginals, noise_variance, score
 from experiments.common.command import CONFIGS, parsed
 from experiments.common.data import scores
-from experiments.stream_regression import __main__ as study
 from experiments.stream_regression.rows import DRIFTING, MADE_UP, bounds_of, rows_of, split_of
 from experiments.stream_regression.runs import COLUMNS, RegressionRun, RegressionSizes
 from experiments.stream_regression.study import differences, ends, plan
 
 SIZES = RegressionSizes(100, 40, 30, 20, 2.0, 1.5, 6)
 CONFIG = parsed(CONFIGS / "stream_tables.toml")
-FEW = """
-[[surrogate]]
-name = "wiski"
-grid_size = 10
-
-[[surrogate]]
-name = "exact"
-rows = 60
-
-[[surrogate]]
-name = "local"
-cap = 40
-"""
 
 
 def run_of(name: str = "exact", seed: int = 0, order: str = "shuffled", **options) -> RegressionRun:
@@ -44,48 +29,21 @@ def run_of(name: str = "exact", seed: int = 0, order: str = "shuffled", **option
     return RegressionRun(name, name, entry, {"name": MADE_UP}, order, SIZES, seed, "made-up")
 
 
-@pytest.fixture(scope="module")
-def smoke(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
-    folder = tmp_path_factory.mktemp("stream_regression")
-    text = (
-        (CONFIGS / "stream_tables.toml")
-        .read_text()
-        .replace("score_every = 1.3", "score_every = 1.5")
-    )
-    (folder / "few.toml").write_text(text[: text.index("[[surrogate]]")] + FEW)
-    out = folder / "out"
-    arguments = [str(folder / "few.toml"), "--smoke", "--out", str(out)]
-    result = CliRunner().invoke(study.app, arguments)
-    assert result.exit_code == 0, result.output
-    return out, result.output
-
-
-def test_a_smoke_run_writes_flat_numbers(smoke: tuple[Path, str]) -> None:
-    out, said = smoke
-    stems = [f"made-up_shuffled_{name}_0" for name in ("wiski", "exact", "local")]
-    assert sorted(path.stem for path in out.glob("*_0.csv")) == sorted(stems)
-    for stem in stems:
-        table = pd.read_csv(out / f"{stem}.csv")
-        assert tuple(table) == COLUMNS and all(kind.kind in "if" for kind in table.dtypes)
-        assert table["n"].tolist() == [30, 50, 70, 90] and table["step"].tolist() == [0, 1, 2, 3]
-        last, scored = table.iloc[-1], table[table["rmse"].notna()]
-        assert scored["n"].tolist() == [30, 50, 90]  # by factors of 1.5, and at the end
-        known = ["nlpd", "coverage", "predict_seconds"]
-        assert np.isfinite(scored[known]).all(axis=None) and last["rmse"] < 0.5
-        assert np.isfinite(table.drop(columns=["rmse", "bytes", *known]).iloc[1:]).all(axis=None)
-        parts = table["update_seconds"] + table["fit_seconds"]
-        assert (table["update_seconds"] > 0).all() or "exact" in stem
-        assert np.allclose(table["step_seconds"], parts, rtol=1e-12)
-        assert np.allclose(table["wallclock_seconds"], parts.cumsum(), rtol=1e-12)
-        about = json.loads((out / f"{stem}.json").read_text())
-        assert about["problem"]["name"] == MADE_UP and about["environment"]["torch_threads"] == 1
-    exact = pd.read_csv(out / f"{stems[1]}.csv")
-    assert exact["taken"].tolist() == [30, 50, 60, 60] and exact["update_seconds"].iloc[-1] == 0
-    assert (exact["fit_seconds"] > 0).tolist() == [True, False, True, False]  # at 30 and 60
-    pairs = pd.read_csv(out / "paired.csv")
-    assert len(pairs) == 2 * 2 and (pairs["median"] > 0.0).all()  # the best is the second
-    assert "medians over seeds at the end" in said and pairs["pair"][0] in said
-    assert pd.read_csv(out / "summary.csv")["surrogate"].tolist() == ["wiski", "exact", "local"]
+def test_the_rows_of_a_run(tmp_path: Path) -> None:
+    run = run_of(rows=60)
+    run.execute(tmp_path)
+    table = pd.read_csv(tmp_path / f"{run.stem}.csv")
+    assert tuple(table) == COLUMNS and all(kind.kind in "if" for kind in table.dtypes)
+    assert table["n"].tolist() == [30, 50, 70, 90, 100]
+    scored = table[table["rmse"].notna()]
+    assert scored["n"].tolist() == [30, 50, 90, 100]  # by factors of 1.5, and at the end
+    assert np.isfinite(scored[["nlpd", "coverage", "predict_seconds"]]).all(axis=None)
+    assert table["taken"].tolist() == [30, 50, 60, 60, 60] and table["update_seconds"].iloc[-1] == 0
+    assert (table["fit_seconds"] > 0).tolist() == [True, False, True, False, False]  # at 30 and 60
+    parts = table["update_seconds"] + table["fit_seconds"]
+    assert np.allclose(table["wallclock_seconds"], parts.cumsum(), rtol=1e-12)
+    about = json.loads((tmp_path / f"{run.stem}.json").read_text())
+    assert about["problem"]["name"] == "made-up" and about["environment"]["torch_threads"] == 1
 
 
 def test_every_batch_is_scored_before_it_is_absorbed() -> None:
