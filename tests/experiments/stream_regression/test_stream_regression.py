@@ -43,7 +43,7 @@ def test_the_rows_of_a_run(tmp_path: Path) -> None:
     parts = table["update_seconds"] + table["fit_seconds"]
     assert np.allclose(table["wallclock_seconds"], parts.cumsum(), rtol=1e-12)
     about = json.loads((tmp_path / f"{run.stem}.json").read_text())
-    assert about["problem"]["name"] == "made-up" and about["environment"]["torch_threads"] == 1
+    assert about["problem"]["name"] == "made-up"
 
 
 def test_every_batch_is_scored_before_it_is_absorbed() -> None:
