@@ -62,8 +62,10 @@ FAMILIES: dict[str, Callable[..., StreamingGP]] = {
     "inducing points": lambda **kw: made(OnlineSGPR, growth=VIPS(0.1), **kw),
     "decoupled": lambda **kw: made(SVDGP, covar_basis=20, window=30, slack=5, **kw),
 }
-EVERY = pytest.mark.parametrize("family", FAMILIES)
 VARIANTS = ("exact, Matern", "blocks, merged", "eigenvectors", "nodes at the cap")
+EVERY = pytest.mark.parametrize(
+    "family", [pytest.param(f, marks=[pytest.mark.slow] * (f in VARIANTS)) for f in FAMILIES]
+)
 ONE_EACH = pytest.mark.parametrize("family", [f for f in FAMILIES if f not in VARIANTS])
 # `observe` merges actions, or learns hyperparameters
 ANEW = ("blocks, merged", "eigenvectors")

@@ -5,6 +5,8 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from bo_stream.testing import StreamingContract
 
 PAGE = Path(__file__).parents[2] / "docs" / "adding_a_surrogate.md"
@@ -18,6 +20,7 @@ def from_the_page() -> Any:
     return names["SlidingGP"]
 
 
+@pytest.mark.slow
 class TestDocumentedFamily(StreamingContract):
     family = from_the_page()
 

@@ -27,7 +27,6 @@ from ax.generators.torch.botorch_modular.utils import ModelConfig
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
-EVERY = pytest.mark.parametrize("name", FAMILIES)
 WISKI_FIRST = pytest.mark.parametrize(
     "name", [pytest.param(n, marks=[pytest.mark.slow] * (n != "wiski")) for n in FAMILIES]
 )
@@ -99,7 +98,7 @@ UCB: dict[str, Any] = {
 }
 
 
-@EVERY
+@WISKI_FIRST
 def test_families_with_pending_batches_and_known_noise(name: str) -> None:
     adapter = run(FAMILIES[name], SMALL.get(name), pending=2, sem=0.1, steps=1, **UCB)
     model = model_of(adapter)

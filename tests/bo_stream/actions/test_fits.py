@@ -46,7 +46,9 @@ def learned(m):
     m._keep_history(history(m).ended(m.num_observed, learned=True))
 
 
-@pytest.mark.parametrize("optimizer, evals", [("lbfgs", 60), ("adam", 300)])
+@pytest.mark.parametrize(
+    "optimizer, evals", [("lbfgs", 60), pytest.param("adam", 300, marks=pytest.mark.slow)]
+)
 def test_joint_fit_beats_fixed_actions(optimizer, evals):
     fixed, joint = model(actions=UnitBlocks(8)), model()
     fixed.fit()
@@ -100,6 +102,7 @@ def test_values_merged_by_compression_are_learned_again():
     assert m.log_evidence().item() > before and not torch.allclose(m.state.values, merged)
 
 
+@pytest.mark.slow
 def test_a_stream_is_not_held_in_the_hyperparameters_its_actions_were_merged_under():
     """Noise only at first: a stream must find the signal that more data show, as a batch does."""
     generator = torch.Generator().manual_seed(0)

@@ -52,7 +52,7 @@ def test_it_maximises() -> None:
     assert run.best()["x"] == 0.0 and run.best()["y"] == 9.0
 
 
-@pytest.mark.parametrize("dim", [2, 6, 12])
+@pytest.mark.parametrize("dim", [2, 12])
 def test_mixed_scales_without_choosing_anything(dim: int) -> None:
     bounds = {f"x{i}": [(0.0, 1.0), (20.0, 900.0), (1e-4, 0.1)][i % 3] for i in range(dim)}
     space = Box(bounds, log=[name for i, name in enumerate(bounds) if i % 3 == 2])

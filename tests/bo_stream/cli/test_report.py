@@ -289,6 +289,7 @@ def test_tasks_stand_apart(tmp_path: Path, bo) -> None:
     assert "Differences" not in page
 
 
+@pytest.mark.slow
 def test_a_study_of_a_hundred_runs_stays_small(tmp_path: Path, bo) -> None:
     labels = {f"m{k}": f"method {k:02d}" for k in range(25)}
     folder = made(tmp_path / "study", labels, 4, 300, None)

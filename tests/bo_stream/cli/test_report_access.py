@@ -58,6 +58,7 @@ def faults(said: dict[str, Any]) -> list[str]:
     ]
 
 
+@pytest.mark.slow  # the page of a campaign has the same parts
 @LOOKS
 def test_the_page_of_a_study(tmp_path: Path, bo, light: bool) -> None:
     folder = made(tmp_path / "study", {"wiski": "WISKI", "exact": "Exact GP"}, 3, 20)
@@ -68,6 +69,7 @@ def test_the_page_of_a_study(tmp_path: Path, bo, light: bool) -> None:
     assert faults(said) == []
 
 
+@pytest.mark.slow
 @LOOKS
 def test_the_page_of_a_campaign(tmp_path: Path, bo, oven: Path, light: bool) -> None:
     assert bo("run", "oven.toml")[0] == 0

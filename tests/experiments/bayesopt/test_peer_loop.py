@@ -140,6 +140,7 @@ label = "Sobol search"
 """
 
 
+@pytest.mark.slow
 def test_a_study_runs_peers_and_names_those_it_skips(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -55,7 +55,7 @@ def run(one: Peer, asks: int, q: int) -> Tensor:
     return torch.cat(batches)
 
 
-@pytest.mark.parametrize("q", [1, 3])
+@pytest.mark.parametrize("q", [pytest.param(1, marks=pytest.mark.slow), 3])
 @pytest.mark.parametrize("name", PEERS)
 def test_a_peer_improves_within_its_box_and_is_repeatable(name: str, q: int) -> None:
     one = made(name)
@@ -130,6 +130,7 @@ def test_points_that_failed_are_given_up(name: str) -> None:
         assert states.count("FAIL") == 3 and states.count("RUNNING") == 1  # of the last batch
 
 
+@pytest.mark.slow
 def test_a_trust_region_halves_doubles_and_starts_again() -> None:
     one = made("turbo", design=3)
     assert isinstance(one, TuRBO)

@@ -173,6 +173,7 @@ def test_lists_are_every_problem_acquisition_and_surrogate(path: Path) -> None:
 # -- runs ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_two_configurations_of_a_family_keep_their_own_files(path: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     path.write_text(TWO_GRIDS)
@@ -198,6 +199,7 @@ def test_two_configurations_of_a_family_keep_their_own_files(path: Path, tmp_pat
     assert first == first[:1] * 3  # the same design with the same noise
 
 
+@pytest.mark.slow
 def test_a_sweep_is_drawn_and_tabulated_by_problem_and_acquisition(
     path: Path, tmp_path: Path
 ) -> None:

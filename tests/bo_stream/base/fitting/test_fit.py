@@ -230,7 +230,7 @@ def warm() -> Any:
     return model.observe(X[12:], Y[12:])
 
 
-@pytest.mark.parametrize("make", [unfitted, on_a_grid, warm])
+@pytest.mark.parametrize("make", [unfitted, warm])
 def test_an_interrupted_fit_keeps_the_best_point_seen(make: Callable[[], Any]) -> None:
     """At the beginning and the end, where most is written, and at some lines between."""
     fresh = make()

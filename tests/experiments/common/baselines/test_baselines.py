@@ -50,6 +50,7 @@ def streamed(name: str, seconds: float = 0.7) -> Baseline:
     return method
 
 
+@pytest.mark.slow  # `make smoke` runs every method
 @pytest.mark.parametrize("name", METHODS)
 def test_it_learns_from_a_stream(name: str) -> None:
     method = streamed(name)
@@ -126,6 +127,7 @@ def test_hyperparameters_are_learned_from_at_most_so_many_rows() -> None:
     assert 0.004 < noises[2] < 0.02 and noises[2] not in noises[:2]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", METHODS)
 def test_later_rows_count(name: str) -> None:
     method, (X, Y) = METHODS[name](), rows(160)

@@ -129,6 +129,7 @@ def assert_near(model: OnlineSVGP, sgpr: OnlineSGPR, tolerance: float) -> None:
     assert torch.allclose(p.variance.sqrt(), q.variance.sqrt(), atol=tolerance)
 
 
+@pytest.mark.slow
 def test_the_optimum_is_titsias(converged: tuple[OnlineSVGP, OnlineSGPR]) -> None:
     """With beta = 1: bound and posterior of batch SGPR on the same points, from below."""
     model, sgpr = converged
