@@ -99,7 +99,7 @@ def test_is_optimised_with_exact_gradients() -> None:
         slope = (acqf(X + step) - acqf(X - step)) / 2e-6
     torch.testing.assert_close(gradient[:, 0, 0], slope, rtol=1e-4, atol=1e-6)
     torch.manual_seed(0)
-    best, value = optimize_acqf(acqf, BOX, q=1, num_restarts=2, raw_samples=32)
+    best, value = optimize_acqf(acqf, BOX, q=1, num_restarts=4, raw_samples=128)
     assert float(value) >= float(acqf(points(300, 9).unsqueeze(-2)).max()) - 1e-3
     pair, _ = optimize_acqf(acqf, BOX, q=2, num_restarts=2, raw_samples=32, sequential=True)
     assert float((pair[0] - pair[1]).norm()) > 0.05

@@ -66,7 +66,7 @@ def agree(shown: str, printed: str) -> bool:
     """Whether texts are equal but for blanks and the last digits of fractions."""
 
     def parts(text: str) -> tuple[list[str], list[str]]:
-        text = " ".join(text.split())
+        text = " ".join("NaN" if word == "None" else word for word in text.split())  # by pandas
         return NUMBER.split(text), NUMBER.findall(text)
 
     (words, numbers), (other_words, others) = parts(shown), parts(printed)

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from bo_stream.mathematics.grid.nodes import Grid, Interpolation
 from bo_stream.mathematics.grid.roots import flushed
+from bo_stream.mathematics.grid.weights import weighted_rows
 from bo_stream.mathematics.linalg import chol_psd
 from bo_stream.mathematics.sufficient_statistics.evidence import attach
 from bo_stream.mathematics.sufficient_statistics.roots import BLOCK
@@ -164,4 +164,4 @@ def evidence_from_data(
 
 def _rows_times(rows: Interpolation, M: Tensor) -> Tensor:
     """``W M`` for ``m x p`` M."""
-    return F.embedding_bag(rows.index, M, per_sample_weights=rows.weight, mode="sum")
+    return weighted_rows(M, rows.index, rows.weight)

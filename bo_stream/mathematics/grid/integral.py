@@ -16,11 +16,11 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from bo_stream.mathematics.grid.local_quadratic import LocalEntries, SparseRows
 from bo_stream.mathematics.grid.nodes import Grid, Interpolation
+from bo_stream.mathematics.grid.weights import weighted_rows
 
 __all__ = ["CarriedIntegral", "GridIntegral"]
 
@@ -134,7 +134,7 @@ class GridIntegral:
 
 def _interpolated(a: Any, M: Tensor) -> Tensor:
     """``W_a M`` for ``m x p`` M and points without batch."""
-    return F.embedding_bag(a.rows.index, M, per_sample_weights=a.rows.weight, mode="sum")
+    return weighted_rows(M, a.rows.index, a.rows.weight)
 
 
 def _plain(a: Any) -> bool:

@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import torch
-import torch.nn.functional as F
 from linear_operator.operators import LinearOperator, MatmulLinearOperator
 from torch import Size, Tensor
 
 from bo_stream.mathematics.grid.integral import CarriedIntegral, GridIntegral
 from bo_stream.mathematics.grid.local_quadratic import quadratic
 from bo_stream.mathematics.grid.nodes import Grid, Interpolation
+from bo_stream.mathematics.grid.weights import weighted_rows
 from bo_stream.mathematics.posterior.gaussian import JointGaussian
 from bo_stream.mathematics.posterior.integral import Integral
 from bo_stream.mathematics.posterior.moments import Moments, leaf, pullback
@@ -64,7 +64,7 @@ def _spread(S: Tensor, rows: Interpolation) -> Tensor:
     """``W S``, ``batch x o x q x m``."""
     shape = rows.index.shape
     index, weight = rows.index.reshape(-1, shape[-1]).int(), rows.weight.reshape(-1, shape[-1])
-    bags = [F.embedding_bag(index, s, per_sample_weights=weight, mode="sum") for s in S]
+    bags = [weighted_rows(s, index, weight) for s in S]
     return stacked(bags).reshape(len(S), *shape[:-1], S.shape[-1]).movedim(0, -3)
 
 
@@ -201,7 +201,7 @@ class GridProcess(PosteriorProcess):
         rows = self.grid.interpolate(X)
         means, covs, updates = [], [], []
         for mean, S, y, d in zip(self.mean_u, self.S_u, Y, D, strict=True):
-            U = F.embedding_bag(rows.index, S, per_sample_weights=rows.weight, mode="sum")
+            U = weighted_rows(S, rows.index, rows.weight)
             C = (U[:, rows.index] * rows.weight).sum(-1)
             C.diagonal().add_(d)
             L = torch.linalg.cholesky(C)

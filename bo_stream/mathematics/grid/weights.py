@@ -11,9 +11,10 @@ from functools import cache
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
-__all__ = ["CUBICS", "sloped_products", "weights"]
+__all__ = ["CUBICS", "sloped_products", "weighted_rows", "weights"]
 CUBICS = torch.tensor(
     [
         [[0.0, 0.5, -1.5, 1.0], [0.0, -1.0, 2.0, 0.0], [0.0, 0.5, -0.5, 0.0], [0.0] * 4],
@@ -110,3 +111,28 @@ def _powers(s: Tensor) -> Tensor:
 def _cubics(table: Tensor, place: Tensor, powers: Tensor) -> Tensor:
     """Values of the four cubics, ``... x 4``."""
     return (table.to(powers)[place] @ powers.unsqueeze(-1)).squeeze(-1)
+
+
+def weighted_rows(M: Tensor, index: Tensor, weight: Tensor) -> Tensor:
+    """Sums of weighted rows of an ``m x p`` matrix: ``q x p``.
+
+    Args:
+        M: The matrix.
+        index: The rows of each sum, ``q x k``.
+        weight: Their weights, ``q x k``.
+    """
+    if weight.requires_grad and not M.requires_grad and not _bags_of_constant_rows():
+        return (M[index] * weight.unsqueeze(-1)).sum(-2)
+    return F.embedding_bag(index, M, per_sample_weights=weight, mode="sum")
+
+
+@cache
+def _bags_of_constant_rows() -> bool:
+    """Whether this version of torch differentiates such sums in the weights alone; 2.4 does not."""
+    try:
+        with torch.enable_grad():
+            row, weight = torch.zeros(1, 1), torch.zeros(1, 1, requires_grad=True)
+            F.embedding_bag(torch.zeros(1, 1).long(), row, per_sample_weights=weight, mode="sum")
+    except RuntimeError:
+        return False
+    return True

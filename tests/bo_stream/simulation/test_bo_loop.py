@@ -1,5 +1,6 @@
 import json
 from functools import partial
+from importlib.metadata import version
 from pathlib import Path
 
 import pandas as pd
@@ -214,7 +215,7 @@ def test_a_saved_run_says_how_it_came_about(tmp_path: Path) -> None:
     assert about["config"]["seed"] == 3 and about["config"]["dtype"] == "float64"
     assert about["config"]["fit"]["then_every"] == 1
     environment = about["environment"]
-    assert environment["versions"]["torch"] == torch.__version__
+    assert environment["versions"]["torch"] == version("torch")
     assert {"bo_stream", "botorch", "gpytorch"} <= set(environment["versions"])
     assert environment["torch_threads"] == torch.get_num_threads() and environment["cpu"]
 

@@ -24,7 +24,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "vbll": {"width": 16, "first": 100, "later": 20},
     "optuna_tpe": {"n_startup_trials": 5},
 }
-ASKS = {"optuna_tpe": 10, "optuna_gp": 4, "random": 12, "sobol": 12, "cma": 8}
+ASKS = {"optuna_tpe": 10, "optuna_gp": 4, "random": 12, "sobol": 12, "cma": 8, "turbo": 4}
 OBSERVED = ("optuna_tpe", "optuna_gp", "random", "sobol")
 MODELLED = [name for name, made in PEERS.items() if issubclass(made, ModelPeer)]
 
