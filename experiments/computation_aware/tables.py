@@ -106,7 +106,7 @@ def to_top_eigenspace(model: CaGP) -> float:
 
     O(n^3) time and O(n^2) memory: for a few thousand data.
     """
-    noise = torch.ones_like(model.Y)
+    state, noise = model.state, torch.ones_like(model.state.Y)
     with torch.no_grad():
-        top = TopEigenvectors(model.num_actions).build(model.X, model.Y, noise, model.covar_module)
-        return grassmann(model.S.dense(), top.dense())
+        top = TopEigenvectors(model.num_actions).build(state.X, state.Y, noise, model.covar_module)
+        return grassmann(state.S.dense(), top.dense())
