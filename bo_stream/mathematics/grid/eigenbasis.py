@@ -104,7 +104,7 @@ class Eigenbasis:
         vectors, values = [], []
         for D, U in spectra:
             if not bool(D[-1] > 0.0):  # NaN too, at hyperparameters out of all range
-                raise torch.linalg.LinAlgError("A kernel matrix is singular.")
+                raise torch.linalg.LinAlgError("A kernel matrix is singular.")  # type: ignore[attr-defined]
             kept = D.flip(0) > share * D[-1]
             D, U = D.flip(0)[kept], U.flip(1)[:, kept]
             vectors.append(U * D.sqrt())

@@ -253,3 +253,11 @@ def test_the_form_of_the_statistics(
             state_kind(unit_grid(sizes), product)
     else:
         assert state_kind(unit_grid(sizes), product) is kind
+
+
+@pytest.mark.parametrize("value", [0.0, float("nan")])
+def test_a_singular_kernel_matrix_is_a_failed_factorisation(value: float) -> None:
+    """A fit steps back from hyperparameters that raise it; an IndexError would end the fit."""
+    grid, singular = unit_grid((4,)), torch.full((4, 4), value, dtype=torch.float64)
+    with pytest.raises(torch.linalg.LinAlgError):
+        Eigenbasis.of(grid, torch.tensor(1.0), [singular], 1e-9)
