@@ -121,7 +121,12 @@ def test_a_limit_on_evaluations_is_kept():
 
 
 @pytest.mark.parametrize(
-    "growth", [FixedGrid(data(25, d=2, seed=5).X), FixedSize(20), VIPS(max_points=30)]
+    "growth",
+    [
+        FixedGrid(data(25, d=2, seed=5).X),
+        pytest.param(FixedSize(20), marks=pytest.mark.slow),
+        pytest.param(VIPS(max_points=30), marks=pytest.mark.slow),
+    ],
 )
 def test_any_policy(growth):
     model, X, Y, _ = made(100, growth=growth)
@@ -195,10 +200,10 @@ def test_with_trust_it_is_said_and_left(stuck):
 
 
 def test_nothing_is_sought_where_nothing_is_hidden():
-    X, Y = table(1_200, amplitude=0.0)
+    X, Y = table(600, amplitude=0.0)
     model = OnlineSGPR(X[:100], Y[:100], bounds=BOUNDS)
     model.fit()
-    for k in range(100, 1_200, 100):
+    for k in range(100, 600, 100):
         model.observe(X[k : k + 100], Y[k : k + 100])
         assert not model.watch.misses_structure
     assert float(model.watch.sought) == 100.0  # by the first fit
