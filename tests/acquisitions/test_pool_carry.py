@@ -67,6 +67,16 @@ EVERY = pytest.mark.parametrize(
     "family", [pytest.param(f, marks=[pytest.mark.slow] * (f in VARIANTS)) for f in FAMILIES]
 )
 ONE_EACH = pytest.mark.parametrize("family", [f for f in FAMILIES if f not in VARIANTS])
+# What is done with the pieces is the same for all families; these three differ most.
+FEW = ("exact", "sines", "inducing points")
+A_FEW = pytest.mark.parametrize(
+    "family",
+    [
+        pytest.param(f, marks=[pytest.mark.slow] * (f not in FEW))
+        for f in FAMILIES
+        if f not in VARIANTS
+    ],
+)
 # `observe` merges actions, or learns hyperparameters
 ANEW = ("blocks, merged", "eigenvectors")
 EXACT = ("exact", "exact, Matern", "blocks", "sines")  # new data do nothing but condition
@@ -111,7 +121,7 @@ def test_steps_go_on_from_the_last_and_agree_with_new_ones(family: str, fresh: l
     assert len(fresh) == 1 or family in ANEW
 
 
-@ONE_EACH
+@A_FEW
 def test_hyperparameters_that_change_are_followed(family: str, fresh: list) -> None:
     model = FAMILIES[family]()
     agreed(model)
@@ -134,7 +144,7 @@ def _base(model: StreamingGP) -> Any:
     return getattr(model.covar_module, "base_kernel", model.covar_module)
 
 
-@ONE_EACH
+@A_FEW
 def test_other_test_points_weights_and_candidates_are_noticed(family: str, fresh: list) -> None:
     model = FAMILIES[family]()
     weights = torch.rand(len(T), generator=torch.Generator().manual_seed(3)).double()
@@ -160,7 +170,7 @@ def test_data_seen_without_a_pool_are_caught_up(family: str, fresh: list) -> Non
     assert len(fresh) == 1
 
 
-@ONE_EACH
+@A_FEW
 def test_a_state_that_is_loaded_is_followed(family: str) -> None:
     model = FAMILIES[family]()
     agreed(model)
@@ -215,7 +225,7 @@ def test_several_outputs(kind: Any, fresh: list) -> None:
     assert len(fresh) == 1
 
 
-@ONE_EACH
+@A_FEW
 def test_conditioned_posteriors_use_what_their_surrogate_keeps(family: str, fresh: list) -> None:
     model, pending = FAMILIES[family](), points(3, 4)
     agreed(model)

@@ -72,7 +72,11 @@ def points(client: Any) -> np.ndarray:
 
 
 @pytest.mark.parametrize(
-    "surrogate, sign", [("exact", 1.0), ({"name": "wiski", "grid_size": 12}, -1.0)]
+    "surrogate, sign",
+    [
+        pytest.param("exact", 1.0, marks=pytest.mark.slow),
+        ({"name": "wiski", "grid_size": 12}, -1.0),
+    ],
 )
 def test_it_finds_the_best_point(surrogate: Any, sign: float) -> None:
     """Minimised and maximised; with the first trials it spreads points."""
