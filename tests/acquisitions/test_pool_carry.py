@@ -62,21 +62,19 @@ FAMILIES: dict[str, Callable[..., StreamingGP]] = {
     "inducing points": lambda **kw: made(OnlineSGPR, growth=VIPS(0.1), **kw),
     "decoupled": lambda **kw: made(SVDGP, covar_basis=20, window=30, slack=5, **kw),
 }
-VARIANTS = ("exact, Matern", "blocks, merged", "eigenvectors", "nodes at the cap")
-EVERY = pytest.mark.parametrize(
-    "family", [pytest.param(f, marks=[pytest.mark.slow] * (f in VARIANTS)) for f in FAMILIES]
-)
-ONE_EACH = pytest.mark.parametrize("family", [f for f in FAMILIES if f not in VARIANTS])
-# What is done with the pieces is the same for all families; these three differ most.
-FEW = ("exact", "sines", "inducing points")
-A_FEW = pytest.mark.parametrize(
-    "family",
-    [
-        pytest.param(f, marks=[pytest.mark.slow] * (f not in FEW))
-        for f in FAMILIES
-        if f not in VARIANTS
-    ],
-)
+
+
+def families(quick: list[str], slow: list[str]) -> Any:
+    return pytest.mark.parametrize(
+        "family", [*quick, *(pytest.param(f, marks=pytest.mark.slow) for f in slow)]
+    )
+
+
+FEW = ["exact", "sines", "inducing points"]
+OTHERS = ["blocks", "nodes below the cap", "decoupled"]
+VARIANTS = ["exact, Matern", "blocks, merged", "eigenvectors", "nodes at the cap"]
+EVERY, ONE_EACH = families(FEW + OTHERS, VARIANTS), families(FEW + OTHERS, [])
+A_FEW = families(FEW, OTHERS)  # where what families do differently hardly matters
 # `observe` merges actions, or learns hyperparameters
 ANEW = ("blocks, merged", "eigenvectors")
 EXACT = ("exact", "exact, Matern", "blocks", "sines")  # new data do nothing but condition

@@ -16,10 +16,9 @@ def data(n: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
     return BOUNDS[0] + U * (BOUNDS[1] - BOUNDS[0]), Y
 
 
-VARIANT = pytest.param("projected_wiski", marks=pytest.mark.slow)
-
-
-@pytest.mark.parametrize("name", [VARIANT if f == "projected_wiski" else f for f in FAMILIES])
+@pytest.mark.parametrize(
+    "name", [pytest.param(f, marks=[pytest.mark.slow] * ("projected" in f)) for f in FAMILIES]
+)
 def test_bounds_suffice(name: str) -> None:
     model = surrogate(name, *data(60, 0), bounds=BOUNDS)
     model.fit(40)

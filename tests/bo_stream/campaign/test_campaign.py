@@ -272,13 +272,12 @@ GOOD = pd.DataFrame({"x": [1.0, 2.0], "y": [4.0, 1.0]})
 def test_frames_that_cannot_be_are_refused_and_nothing_changes(
     well: Campaign, frame: Any, error: type[Exception], words: str
 ) -> None:
-    run = well
-    before, at = run.trials(), pd.DataFrame({"x": [0.3]})
-    said = run.predict(at)
+    before, at = well.trials(), pd.DataFrame({"x": [0.3]})
+    said = well.predict(at)
     with pytest.raises(error, match=words):
-        run.tell(frame)
-    pd.testing.assert_frame_equal(run.trials(), before)
-    pd.testing.assert_frame_equal(run.predict(at), said)
+        well.tell(frame)
+    pd.testing.assert_frame_equal(well.trials(), before)
+    pd.testing.assert_frame_equal(well.predict(at), said)
 
 
 def test_noise_is_known_for_all_or_for_none() -> None:

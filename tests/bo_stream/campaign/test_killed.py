@@ -79,12 +79,8 @@ def undisturbed() -> pd.DataFrame:
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(
     "moment",
-    [
-        "before a commit",
-        pytest.param("after a commit", marks=pytest.mark.slow),
-        pytest.param("before a snapshot", marks=pytest.mark.slow),
-        "after a snapshot",
-    ],
+    ["before a commit", "after a snapshot"]
+    + [pytest.param(m, marks=pytest.mark.slow) for m in ("after a commit", "before a snapshot")],
 )
 def test_a_killed_campaign_ends_like_an_undisturbed_one(
     url: str, moment: str, undisturbed: pd.DataFrame
