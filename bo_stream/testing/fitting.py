@@ -158,7 +158,7 @@ class FittingContract(Contract):
         model.mean_module.raw_constant.requires_grad_(False)
         next(model.covar_module.parameters()).requires_grad_(False)
         kept = model.mean_module.raw_constant.clone(), next(model.covar_module.parameters()).clone()
-        model.fit(8)
+        model.fit()
         assert torch.equal(model.mean_module.raw_constant, kept[0])
         assert torch.equal(next(model.covar_module.parameters()), kept[1])
         for p in model.parameters():
