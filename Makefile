@@ -23,7 +23,7 @@ demo: $(STAMP)
 	$(BIN)/python -m experiments.bayesopt demo
 
 test: $(STAMP)
-	$(BIN)/python -m pytest -n $(WORKERS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 test-slow: $(STAMP)
 	$(BIN)/python -m pytest -m slow
@@ -31,7 +31,7 @@ test-slow: $(STAMP)
 # The suite on the lowest versions allowed, in an environment of its own; of Python 3.11. Without
 # Ax, which asks for a newer BoTorch than bo_stream does.
 test-lowest: $(LOWEST)/.installed
-	$(LOWEST)/bin/python -m pytest -n $(WORKERS)
+	$(LOWEST)/bin/python -m pytest -n $(WORKERS) --dist worksteal
 
 # The site, into site/; MkDocs' advice on other programs is left out.
 docs: export NO_MKDOCS_2_WARNING := 1

@@ -112,7 +112,7 @@ ACQUISITIONS: dict[str, tuple[Build, int]] = {
 }
 
 
-OPTIMISED = ("LogEI", "qPI", "qKG", "qMES with pending points", "GIBBON")
+OPTIMISED = ("LogEI", "qKG", "qMES with pending points")
 """One of each kind; the optimiser asks all others for no more than values and gradients."""
 
 
@@ -133,9 +133,9 @@ class AcquisitionContract(Contract):
     def optimum(self, acqf: Any, q: int, **kw: Any) -> tuple[Tensor, Tensor]:
         """What `optimize_acqf` finds, briefly."""
         torch.manual_seed(0)
-        options: Any = {"maxiter": 4, "batch_limit": 2}
+        options: Any = {"maxiter": 2, "batch_limit": 2}
         result: Any = optimize_acqf(
-            acqf, self.bounds, q=q, num_restarts=2, raw_samples=8, options=options, **kw
+            acqf, self.bounds, q=q, num_restarts=2, raw_samples=4, options=options, **kw
         )
         return result
 
@@ -168,7 +168,7 @@ class AcquisitionContract(Contract):
 
     @pytest.mark.parametrize("acqf", CONSTRUCTED)
     def test_input_constructors(self, acqf: type) -> None:
-        """Built the way Ax does, with the transforms that are left out, and optimised."""
+        """Built the way Ax does, with the transforms that are left out."""
         X, Y, Yvar = self.data(14)
         model = self.left_out(X, Y, Yvar)
         before = snapshot(model)
@@ -181,7 +181,9 @@ class AcquisitionContract(Contract):
         wanted = {name: given[name] for name in CONSTRUCTED[acqf]}
         inputs = get_acqf_input_constructor(acqf)(model=model, **wanted)
         assert all(v.dtype == self.dtype for v in inputs.values() if isinstance(v, Tensor))
-        self.assert_optimises(acqf(**inputs), 2)
+        X = self.points(3, 2, seed=32).requires_grad_()
+        (gradient,) = torch.autograd.grad(acqf(**inputs)(X).sum(), X)
+        assert gradient.isfinite().all()
         assert_same_state(before, snapshot(model))
 
     def test_entropy_search_conditions_on_raw_optima(self) -> None:

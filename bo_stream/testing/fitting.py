@@ -39,7 +39,8 @@ class FittingContract(Contract):
         assert mll.model is model and mll.likelihood is model.likelihood
         assert mll().shape == ()
 
-    def test_fit_climbs(self) -> None:
+    def test_fit_climbs_near_an_optimum(self) -> None:
+        """A long run of L-BFGS-B from there finds next to nothing."""
         model = self.build(20)
         before = self.objective(model)
         report = model.fit()
@@ -50,21 +51,15 @@ class FittingContract(Contract):
         assert not model.training
         assert model.num_observed == 20
         assert model.posterior(self.points(3)).mean.isfinite().all()
-
-    def test_fit_is_near_an_optimum(self) -> None:
-        """A long run of L-BFGS-B from there finds next to nothing."""
-        model = self.build(20)
-        value = model.fit().value
-        mll = model.make_mll()
-        fit_gpytorch_mll(mll, optimizer=fit_gpytorch_mll_scipy)
-        assert self.objective(model) < value + SLACK
+        fit_gpytorch_mll(model.make_mll(), optimizer=fit_gpytorch_mll_scipy)
+        assert self.objective(model) < report.value + SLACK
 
     def test_warm_fits_take_few_evaluations(self) -> None:
         """Curvature is kept between fits."""
         model = self.build(20)
         model.fit()
         counts = []
-        for seed in range(30, 35):
+        for seed in range(30, 33):
             model.observe(*self.data(1, seed=seed))
             counts.append(model.fit().evaluations)
         assert sorted(counts)[len(counts) // 2] <= self.warm_evaluations, counts
@@ -77,7 +72,7 @@ class FittingContract(Contract):
             assert model.fit(limit).evaluations <= limit
 
     def test_fit_gpytorch_mll(self) -> None:
-        model = self.build(20)
+        model = self.build()
         before, mll = self.objective(model), model.make_mll()
         assert fit_gpytorch_mll(mll) is mll
         assert not mll.training and not model.training
@@ -133,11 +128,11 @@ class FittingContract(Contract):
     def test_priors(self) -> None:
         """A sharp prior holds its parameter, a missing one does not."""
         sharp = self.scaled_kernel(lengthscale_prior=LogNormalPrior(-0.5, 0.01))
-        model = self.build(20, covar_module=sharp)
+        model = self.build(covar_module=sharp)
         model.fit()
         lengthscale = model.covar_module.base_kernel.lengthscale
         assert ((lengthscale.log() + 0.5).abs() < 0.1).all()
-        free = self.build(20, covar_module=self.scaled_kernel())
+        free = self.build(covar_module=self.scaled_kernel())
         close(free.make_mll()() - free._objective(False)[0], self.noise_prior(free), 1e-10)
 
     def noise_prior(self, model: Any) -> torch.Tensor:
@@ -149,7 +144,7 @@ class FittingContract(Contract):
 
     def test_a_prior_on_the_mean(self) -> None:
         mean = ConstantMean(constant_prior=NormalPrior(-7.0, 0.01))
-        model = self.build(20, mean_module=mean)
+        model = self.build(mean_module=mean)
         model.fit()
         assert abs(model.mean_module.constant.item() + 7.0) < 0.5
 
@@ -173,7 +168,7 @@ class FittingContract(Contract):
     def test_several_outputs(self) -> None:
         """Hyperparameters per output: each as good as a surrogate of its own."""
         outputs = self.outputs_of(2)
-        X, Y, Yvar = self.data(20, outputs=outputs)
+        X, Y, Yvar = self.data(14, outputs=outputs)
         both = self.over(X, Y, Yvar)
         together = both.fit().value
         alone = 0.0

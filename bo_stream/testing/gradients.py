@@ -98,11 +98,10 @@ class GradientContract(Contract):
         X = self.points(2, q, seed=22).requires_grad_()
         (gradient,) = torch.autograd.grad(acqf(X).sum(), X)
         generator = torch.Generator().manual_seed(25)
-        for _ in range(3):
-            direction = torch.randn(X.shape, generator=generator, dtype=X.dtype)
-            with torch.no_grad():
-                slope = oracles.directional_quotient(lambda Z: acqf(Z).sum(), X, direction)
-            close((gradient * direction).sum(), slope, EXACT)
+        direction = torch.randn(X.shape, generator=generator, dtype=X.dtype)
+        with torch.no_grad():
+            slope = oracles.directional_quotient(lambda Z: acqf(Z).sum(), X, direction)
+        close((gradient * direction).sum(), slope, EXACT)
         assert gradient.abs().max() > 1e-4, "a vanishing gradient shows nothing"
 
     def test_posterior_gradients(self) -> None:
@@ -113,7 +112,9 @@ class GradientContract(Contract):
             posterior = model.posterior(Z, observation_noise=True)
             return posterior.mean, posterior.variance, posterior.distribution.covariance_matrix
 
-        assert torch.autograd.gradcheck(posterior_of, (X,), eps=1e-6, atol=1e-6, rtol=1e-5)
+        assert torch.autograd.gradcheck(
+            posterior_of, (X,), eps=1e-6, atol=1e-6, rtol=1e-5, fast_mode=True
+        )
 
     def test_lazy_covariance_gradients(self) -> None:
         """Over many points the covariance is an operator; its diagonal has gradients too."""

@@ -41,10 +41,15 @@ TRANSFORMS: dict[str, Any] = {
 }
 
 
-PAIRS = list(
-    zip(BATCHES, ("both", "none", "standardised", "both", "none", "logarithms"), strict=True)
+CASES = list(
+    zip(
+        BATCHES,
+        ("both", "none", "standardised", "both", "none", "logarithms"),
+        ("per point", "left out", "per value", "per value", "per point", "left out"),
+        strict=True,
+    )
 )
-"""Every batch and every transform at least once."""
+"""Every batch, every transform and every kind of noise at least once."""
 
 
 class ListContract(Contract):
@@ -72,11 +77,11 @@ class ListContract(Contract):
         given = models.fantasize(X, SobolQMCNormalSampler(Size([4]), seed=1))
         assert given.posterior(X).mean.shape == (4, 3, 2, 2)
 
-    @pytest.mark.parametrize(("batch", "transform"), PAIRS)
+    @pytest.mark.parametrize(("batch", "transform", "kind"), CASES)
     def test_conditioning_a_list_is_conditioning_its_members(
-        self, batch: str, transform: str
+        self, batch: str, transform: str, kind: str
     ) -> None:
-        """With the noise left out, per point, and per value; to a `ModelListGP` noise is raw."""
+        """To a `ModelListGP` noise is raw."""
         x, y, n = BATCHES[batch]
         members = self.members(transform)
         before = [snapshot(m) for m in members]
@@ -84,18 +89,18 @@ class ListContract(Contract):
         generator = torch.Generator().manual_seed(5)
         Y = 1.0 + torch.rand(*y, n, 2, generator=generator, dtype=torch.float64).to(self.dtype)
         per_point = 0.1 + torch.rand(n, 2, generator=generator, dtype=torch.float64).to(self.dtype)
-        for noise in (None, per_point, per_point * Y):
-            kw = {} if noise is None else {"noise": noise}
-            given: Any = ModelListGP(*members).condition_on_observations([X, X], Y, **kw)
-            joint = given.posterior(points)
-            for i, member in enumerate(members):
-                values = Y[..., [i]]
-                own = None if noise is None else self.transformed_noise(member, values, noise, i)
-                alone = member.condition_on_observations(X, values, noise=own)
-                assert type(given.models[i]) is type(alone)
-                single = alone.posterior(points)
-                close(joint.mean[..., [i]], single.mean, 1e-7)
-                close(joint.variance[..., [i]], single.variance, 1e-7)
+        noise = {"left out": None, "per point": per_point, "per value": per_point * Y}[kind]
+        kw = {} if noise is None else {"noise": noise}
+        given: Any = ModelListGP(*members).condition_on_observations([X, X], Y, **kw)
+        joint = given.posterior(points)
+        for i, member in enumerate(members):
+            values = Y[..., [i]]
+            own = None if noise is None else self.transformed_noise(member, values, noise, i)
+            alone = member.condition_on_observations(X, values, noise=own)
+            assert type(given.models[i]) is type(alone)
+            single = alone.posterior(points)
+            close(joint.mean[..., [i]], single.mean, 1e-7)
+            close(joint.variance[..., [i]], single.variance, 1e-7)
         for kept, member in zip(before, members, strict=True):
             assert_same_state(kept, snapshot(member))
 

@@ -19,7 +19,7 @@ from bo_stream.testing.base import Contract, close
 
 __all__ = ["PathwiseContract"]
 
-DRAWS = 1500
+DRAWS = 800
 STRAY = 5.0
 """Standard errors by which a Monte-Carlo average over a handful of entries may stray."""
 
@@ -85,10 +85,8 @@ class PathwiseContract(Contract):
         stock = SingleTaskGP(*self.data(6, outputs=outputs)[:2], outcome_transform=None)
         batches: list[tuple[tuple[int, ...], tuple[int, ...]]] = [
             ((), ()),
-            ((), (3,)),
             ((5,), ()),
             ((5,), (5,)),
-            ((5,), (1,)),
             ((5,), (2, 5)),
         ]
         for samples, batch in batches:
@@ -119,7 +117,7 @@ class PathwiseContract(Contract):
         model = self.build()
         torch.manual_seed(0)
         paths = get_matheron_path_model(model, Size([3]))
-        X, f = optimize_posterior_samples(paths, self.bounds, raw_samples=256, num_restarts=4)
+        X, f = optimize_posterior_samples(paths, self.bounds, raw_samples=64, num_restarts=2)
         assert X.shape == (3, self.dim) and f.shape == (3, 1)
         grid = paths(self.points(50)).amax(-2)
         assert (f >= grid - 1e-2 * (1 + grid.abs())).all()

@@ -92,11 +92,10 @@ class PersistenceContract(Contract):
         again = load(path)
         assert type(again) is type(model)
         assert_same_posterior(again, model, self.points(5), 1e-10)
-        for seed in (9, 10):
-            for m in (model, again):
-                m.observe(*self.data(5, seed=seed))
-                m.fit(3)
-            assert_same_state(snapshot(again), snapshot(model))
+        for m in (model, again):
+            m.observe(*self.data(5, seed=9))
+            m.fit(3)
+        assert_same_state(snapshot(again), snapshot(model))
         assert torch.equal(again.incumbents, model.incumbents)
         assert_same_posterior(again, model, self.points(5), 1e-10)
 

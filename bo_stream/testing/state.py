@@ -147,14 +147,14 @@ class StateContract(Contract):
             close(posterior.variance, alone.posterior(points).variance)
 
     def test_bytes(self) -> None:
-        """`state_bytes` up to n = 3,000; families that grow do so in proportion at most.
+        """`state_bytes` up to n = 1,000; families that grow do so in proportion at most.
 
         Where it is to be constant the batches are of one size: a family may keep its last one.
         """
         model = self.build(0)
         constant = self.declared(model).bytes_constant
         batch, sizes = 100 if constant else 500, {}
-        for n in (200, 1_000, 3_000) if constant else (100, 1_000):
+        for n in (200, 600, 1_000) if constant else (100, 1_000):
             while model.num_observed < n:
                 count = min(batch, n - model.num_observed)
                 model.observe(*self.data(count, seed=model.num_observed))

@@ -76,7 +76,7 @@ def interrupted(action: Callable[[], Any], line: int) -> None:
 class WholenessContract(Contract):
     """Interruption, threads, meaning, tampering."""
 
-    interruptions: int = 8
+    interruptions: int = 5
 
     def test_an_interrupted_observe_is_all_or_nothing(self) -> None:
         """At any line: the state is the old one or the new one, to the last bit."""

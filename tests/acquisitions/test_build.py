@@ -46,7 +46,8 @@ def test_each_is_built_and_optimised(family: type[StreamingGP], name: str) -> No
     acqf = build(name, surrogate(family), **GIVEN)
     assert isinstance(acqf, AcquisitionFunction) and isinstance(acqf, CLASSES[name])
     q = 1 if name == "ei" else 2
-    batch, value = optimize_acqf(acqf, BOUNDS, q=q, num_restarts=2, raw_samples=16)
+    options = {"maxiter": 5}
+    batch, value = optimize_acqf(acqf, BOUNDS, q=q, num_restarts=2, raw_samples=16, options=options)
     assert batch.shape == (q, 2) and bool(value.isfinite())
     assert bool(((batch >= 0) & (batch <= 1)).all())
 
@@ -57,7 +58,7 @@ def test_those_that_seek_the_maximum_find_it(name: str) -> None:
     model = surrogate(WISKI)
     model.fit()
     acqf = build(name, model, **GIVEN, beta=0.1)
-    best, _ = optimize_acqf(acqf, BOUNDS, q=1, num_restarts=4, raw_samples=64)
+    best, _ = optimize_acqf(acqf, BOUNDS, q=1, num_restarts=2, raw_samples=32)
     assert float((best - 0.6).abs().max()) < 0.1
 
 

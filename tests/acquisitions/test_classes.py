@@ -105,6 +105,7 @@ def test_is_optimised_with_exact_gradients() -> None:
     assert float((pair[0] - pair[1]).norm()) > 0.05
 
 
+@pytest.mark.slow
 def test_labels_chosen_by_bald_teach_more_than_random_ones() -> None:
     truth, pool, Z = lambda X: (X.sum(-1) > 1.0).long(), points(300, 11), points(500, 12)
     rates = []

@@ -34,7 +34,7 @@ def values(X: Tensor, outputs: int = 1) -> Tensor:
     return 5.0 + 3.0 * torch.stack(columns[:outputs], dim=-1)
 
 
-X, T = points(15, 0), points(40, 1)
+X, T = points(15, 0), points(12, 1)
 Y, YVAR = values(X), 0.1 + X[:, :1] / 10.0
 
 

@@ -102,7 +102,7 @@ def test_the_state_alone_is_held() -> None:
     table = frame(300)
     few, many = empty(), empty()
     ingest(few, pieces(table, [100]), **COLUMNS, scheduler="synchronous")
-    ingest(many, pieces(table, list(range(10, 300, 10))), **COLUMNS, scheduler="synchronous")
+    ingest(many, pieces(table, list(range(10, 300, 25))), **COLUMNS, scheduler="synchronous")
     assert few.state_bytes == many.state_bytes
     same(many, table, "wiski", True)
 

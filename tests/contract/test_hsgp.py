@@ -11,7 +11,7 @@ from bo_stream.testing import StreamingContract
 
 
 class TestHSGP(StreamingContract):
-    most_updates: int | None = 400
+    most_updates: int | None = 200
 
     def make(
         self, train_X: Tensor, train_Y: Tensor, train_Yvar: Tensor | None = None, **kw: Any

@@ -12,7 +12,7 @@ from bo_stream.testing import StreamingContract
 
 
 class TestWISKI(StreamingContract):
-    most_updates: int | None = 400
+    most_updates: int | None = 200
     family = WISKI
     options = {"grid_size": [10, 9]}
 

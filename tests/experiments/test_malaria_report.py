@@ -9,6 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from experiments import malaria_report
+from experiments.active_learning.campaigns import load_cells, provenance
 from experiments.active_learning.study import plan
 from experiments.common.command import CONFIGS, parsed
 
@@ -17,9 +18,13 @@ from experiments.common.command import CONFIGS, parsed
 def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder of four campaigns: both policies that the report compares, readings and noise."""
     folder = tmp_path_factory.mktemp("campaigns")
-    few = {"policies": ["nipv", "random"], "surrogates": ["wiski"]}
-    for run in plan(parsed(CONFIGS / "malaria_senegal.toml") | few, smoke=True):
-        run.execute(folder)
+    few = {"policies": ["nipv", "random"], "surrogates": ["wiski"], "kernels": ["ard"]}
+    few |= {"seeds": [0], "steps": 3, "num_test": 100, "cells": 400, "grid_size": [10]}
+    for run in plan(parsed(CONFIGS / "malaria_senegal.toml") | few | {"source": None}):
+        campaign = run.campaign()
+        campaign.run()
+        about = provenance(load_cells(run.c), run.c)
+        campaign.save(folder / f"{run.stem}.csv", **run.facts, **about)
     return folder
 
 

@@ -47,20 +47,16 @@ def points(study: Any) -> np.ndarray:
     return np.array([[t.params["x"], np.log10(t.params["rate"])] for t in study.trials])
 
 
-@pytest.mark.parametrize(
-    "surrogate, direction",
-    [("exact", "minimize"), ({"name": "wiski", "grid_size": 12}, "maximize")],
-)
-def test_it_finds_the_best_point(surrogate: Any, direction: str) -> None:
-    sign = 1.0 if direction == "minimize" else -1.0
-    losses = {}
+def test_it_finds_the_best_point() -> None:
+    """Maximised, unlike in the other tests."""
+    surrogate, losses = {"name": "wiski", "grid_size": 12}, {}
     for name, kind in {
         "streaming": sampler(surrogate=surrogate, optimiser=Optimiser(2, 32, {"maxiter": 20})),
         "random": optuna.samplers.RandomSampler(0),
     }.items():
-        done = study(kind, direction)
-        done.optimize(lambda trial: sign * bowl(trial), n_trials=15)
-        losses[name] = sign * done.best_value
+        done = study(kind, "maximize")
+        done.optimize(lambda trial: -bowl(trial), n_trials=15)
+        losses[name] = -done.best_value
     assert losses["streaming"] < 0.02 < losses["random"]
 
 
@@ -125,14 +121,14 @@ def test_two_workers_share_a_storage(tmp_path: Path) -> None:
     workers = [
         study(sampler(), study_name="oven", storage=url, load_if_exists=True) for _ in range(2)
     ]
-    for _ in range(7):
+    for _ in range(5):
         trials = [worker.ask() for worker in workers]
         values = [bowl(trial) for trial in trials]
         for worker, trial, value in zip(workers, trials, values, strict=True):
             worker.tell(trial, value)
     for worker in workers:
-        assert worker.sampler.model.num_observed == 12
-    assert len(np.unique(points(workers[0]).round(6), axis=0)) == 14
+        assert worker.sampler.model.num_observed == 8
+    assert len(np.unique(points(workers[0]).round(6), axis=0)) == 10
 
 
 def test_running_trials_of_others_are_pending() -> None:

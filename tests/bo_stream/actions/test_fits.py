@@ -123,7 +123,7 @@ def test_a_stream_is_not_held_in_the_hyperparameters_its_actions_were_merged_und
     assert stream.log_evidence().item() > batch.log_evidence().item() - 5.0
 
 
-@pytest.mark.parametrize("optimizer", ["lbfgs", "adam"])
+@pytest.mark.parametrize("optimizer", ["lbfgs", pytest.param("adam", marks=pytest.mark.slow)])
 def test_stages_from_two_starts_stay_within_the_budget(optimizer):
     m = model()
     m.fit(30)

@@ -93,7 +93,7 @@ def goes_on(model: Any, path: Path, *noise: Tensor) -> Any:
     X, Y = data(6, seed=1, outputs=model.num_outputs)
     for m in (model, again):
         m.observe(X.to(m.dtype), Y.to(m.dtype), *noise)
-        m.fit(4)
+        m.fit(2)
     assert_same_state(snapshot(model), snapshot(again))
     mine, theirs = (m.process().at(m.transformed(X)) for m in (model, again))
     assert torch.equal(mine.mean, theirs.mean)

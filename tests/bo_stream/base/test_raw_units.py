@@ -16,10 +16,12 @@ def data(n: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
     return BOUNDS[0] + U * (BOUNDS[1] - BOUNDS[0]), Y
 
 
-@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(f, marks=[pytest.mark.slow] * ("projected" in f)) for f in FAMILIES]
+)
 def test_bounds_suffice(name: str) -> None:
     model = surrogate(name, *data(60, 0), bounds=BOUNDS)
-    model.fit()
+    model.fit(40)
     X, Y = data(500, 1)
     with torch.no_grad():
         errors = model.posterior(X).mean - Y

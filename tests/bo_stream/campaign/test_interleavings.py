@@ -94,6 +94,6 @@ class Interleavings(RuleBasedStateMachine):
 
 
 Interleavings.TestCase.settings = settings(
-    max_examples=25, stateful_step_count=20, deadline=None, derandomize=True
+    max_examples=12, stateful_step_count=20, deadline=None, derandomize=True
 )
 TestInterleavings = Interleavings.TestCase

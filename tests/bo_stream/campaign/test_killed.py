@@ -78,7 +78,9 @@ def undisturbed() -> pd.DataFrame:
 @forks
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(
-    "moment", ["before a commit", "after a commit", "before a snapshot", "after a snapshot"]
+    "moment",
+    ["before a commit", "after a snapshot"]
+    + [pytest.param(m, marks=pytest.mark.slow) for m in ("after a commit", "before a snapshot")],
 )
 def test_a_killed_campaign_ends_like_an_undisturbed_one(
     url: str, moment: str, undisturbed: pd.DataFrame

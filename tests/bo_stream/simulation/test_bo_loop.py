@@ -27,6 +27,7 @@ SMALL = LoopConfig(
     raw_samples=16,
     acqf_options={"maxiter": 20},
     recommend_every=2,
+    fit=FitPolicy(max_evals=5, first_max_evals=20),
 )
 wiski = partial(surrogate, "wiski", grid_size=20)
 

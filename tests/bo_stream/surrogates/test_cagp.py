@@ -122,7 +122,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(
     steps=STEPS,
     name=st.sampled_from(["block", "unit", "cg"]),

@@ -85,7 +85,7 @@ def test_an_interruption_leaves_all_or_nothing(late: bool) -> None:
     new = y + 1 if late else y
     after = built("wiski", X, y)
     total = lines_of(lambda: after.observe(X, new))
-    for line in random.Random(0).sample(range(1, total + 1), 8):
+    for line in random.Random(0).sample(range(1, total + 1), 5):
         model = built("wiski", X, y)
         before, known = snapshot(model), model.predict_proba(X)
         interrupted(partial(model.observe, X, new), line)
@@ -135,7 +135,7 @@ def test_a_checkpoint_goes_on_bit_identically(family: str, words: bool, tmp_path
     X, y = data()
     labels = [f"class {k}" for k in y.tolist()] if words else y.tolist()
     model = built(family, X[:40], labels[:40], alpha_epsilon=0.03)
-    model.fit(15)
+    model.fit(4)
     path = f"{tmp_path}/model.pt"
     model.save(path)
     again = load(path)

@@ -170,7 +170,7 @@ def streamed(noise: str, n: int, cap: int) -> tuple[Any, Frozen]:
 
 @pytest.mark.parametrize("noise", ["learned", "known", "scaled"])
 def test_is_a_gaussian_model_of_frozen_rows_beyond_the_cap(noise: str) -> None:
-    model, frozen = streamed(noise, 90, 12)
+    model, frozen = streamed(noise, 60, 10)
     unit = ((frozen.W == 1.0).sum(-1) == 1) & ((frozen.W != 0.0).sum(-1) == 1)
     assert 4 < int(unit.sum()) < 60  # some points are nodes, some were, some never
     mine, theirs = (Z[Z[:, 0].argsort()] for Z in (model.nodes, frozen.Z))

@@ -160,7 +160,7 @@ def test_more_points_than_the_cap_are_not_kept():
     ],
     ids=["matern", "non-stationary", "product"],
 )
-@pytest.mark.parametrize("growth", [VIPS(), FixedSize(10)])
+@pytest.mark.parametrize("growth", [VIPS(), pytest.param(FixedSize(10), marks=pytest.mark.slow)])
 def test_any_kernel(kernel, growth):
     model, *_ = stream(30, growth, covar_module=copy.deepcopy(kernel))
     more = data(30, d=2, seed=3)

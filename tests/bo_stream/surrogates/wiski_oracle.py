@@ -19,7 +19,7 @@ BOUNDS = torch.tensor([[-1.0, 0.5, 2.0], [1.0, 2.0, 5.0]], dtype=torch.float64)
 
 
 def keys_row(x: Tensor, nodes: Tensor) -> Tensor:
-    """Interpolation weights of one coordinate over all nodes (MATHS 2.1, Keys 1981, a = -1/2)."""
+    """Weights of coordinates, ``n x 1``, over all nodes (MATHS 2.1, Keys 1981, a = -1/2)."""
     s = (x - nodes).abs() / (nodes[1] - nodes[0])
     near = 1.5 * s**3 - 2.5 * s**2 + 1.0
     far = -0.5 * s**3 + 2.5 * s**2 - 4.0 * s + 2.0
@@ -53,13 +53,11 @@ def padded_nodes(bounds: Tensor, sizes: tuple[int, ...]) -> list[Tensor]:
 
 def dense_rows(X: Tensor, axes: list[Tensor], row_of: Any = folded_row) -> Tensor:
     """W, ``n x m``."""
-    rows = []
-    for x in X:
-        row = torch.ones(1, dtype=torch.float64)
-        for value, nodes in zip(x, axes, strict=True):
-            row = torch.kron(row, row_of(value, nodes))
-        rows.append(row)
-    return torch.stack(rows)
+    W = torch.ones(len(X), 1, dtype=torch.float64)
+    for values, nodes in zip(X.unbind(-1), axes, strict=True):
+        own = row_of(values.unsqueeze(-1), nodes)
+        W = (W.unsqueeze(-1) * own.unsqueeze(-2)).flatten(1)
+    return W
 
 
 def points(n: int, d: int, seed: int) -> Tensor:

@@ -2,6 +2,8 @@
 
 import json
 import os
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ import pandas as pd
 import pytest
 import torch
 
+from experiments.active_learning.campaigns import load_cells
 from experiments.active_learning.study import plan
 from experiments.malaria_report import Saved
 from problems.errors import BadData, DataNotFound
@@ -32,17 +35,26 @@ CONFIG: dict[str, Any] = {
 }
 
 
-@pytest.fixture
-def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A table of 15 x 15 cells with an interval, under BO_STREAM_DATA."""
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Any]]:
+    """A campaign on a table of 15 x 15 cells with an interval: its JSON, and itself."""
     lon, lat = (a.ravel() / 24.0 for a in np.meshgrid(np.arange(15), np.arange(15)))
     mean = 0.3 + 0.1 * np.sin(4.0 * lon) * np.cos(3.0 * lat)
     frame = pd.DataFrame({"longitude": lon, "latitude": lat, "year": 2017, "mean": mean})
-    path = tmp_path / "data" / "toy_pfpr.csv"
-    path.parent.mkdir()
-    frame.assign(lower=0.9 * mean, upper=1.2 * mean).to_csv(path, index=False)
-    monkeypatch.setenv("BO_STREAM_DATA", str(path.parent))
-    return path
+    folder = tmp_path_factory.mktemp("saved")
+    frame.assign(lower=0.9 * mean, upper=1.2 * mean).to_csv(folder / "toy_pfpr.csv", index=False)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("BO_STREAM_DATA", str(folder))
+        yield save_one(CONFIG, folder)
+
+
+@pytest.fixture
+def path(saved: tuple[Path, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of the JSON, beside copies of its table and of the rows, under BO_STREAM_DATA."""
+    shutil.copytree(saved[0].parent, tmp_path, dirs_exist_ok=True)
+    monkeypatch.setenv("BO_STREAM_DATA", str(tmp_path))
+    load_cells(CONFIG)  # one source is kept at a time: what another test has read is read anew
+    return tmp_path / saved[0].name
 
 
 def save_one(c: dict[str, Any], folder: Path) -> tuple[Path, Any]:
@@ -54,9 +66,8 @@ def save_one(c: dict[str, Any], folder: Path) -> tuple[Path, Any]:
     return folder / f"{run.stem}.json", campaign
 
 
-def test_a_saved_campaign_is_found_again(table: Path, tmp_path: Path) -> None:
-    path, campaign = save_one(CONFIG, tmp_path)
-    found = Saved.read(path)
+def test_a_saved_campaign_is_found_again(path: Path, saved: tuple[Path, Any]) -> None:
+    campaign, found = saved[1], Saved.read(path)
     split, about = found.split, found.about
     torch.testing.assert_close(found.cells.Y, campaign.cells.Y, rtol=0, atol=0)
     torch.testing.assert_close(split.observed, campaign.split.observed, rtol=0, atol=0)
@@ -74,20 +85,17 @@ def test_a_saved_campaign_is_found_again(table: Path, tmp_path: Path) -> None:
 
 
 def test_nothing_stands_in_for_the_cells_of_a_real_campaign(
-    table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path, _ = save_one(CONFIG, tmp_path)
     monkeypatch.delenv("BO_STREAM_DATA")
     with pytest.raises(DataNotFound, match="toy_pfpr.*BO_STREAM_DATA is not set"):
         Saved.read(path)
 
 
 @pytest.mark.parametrize("change", ["fewer cells", "another name"])
-def test_other_cells_than_the_campaigns_are_refused(
-    table: Path, tmp_path: Path, change: str
-) -> None:
-    path, _ = save_one(CONFIG, tmp_path)
+def test_other_cells_than_the_campaigns_are_refused(path: Path, change: str) -> None:
     if change == "fewer cells":
+        table = path.with_name("toy_pfpr.csv")
         pd.read_csv(table).iloc[:-1].to_csv(table, index=False)
         message = r"toy_pfpr_in_2017 \(225 cells\), got toy_pfpr_in_2017 \(224 cells\)"
     else:
@@ -99,11 +107,11 @@ def test_other_cells_than_the_campaigns_are_refused(
 
 
 def test_a_campaign_on_the_synthetic_field_says_so_and_stays_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, table: Path
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: Path
 ) -> None:
     folder = os.environ["BO_STREAM_DATA"]
     monkeypatch.delenv("BO_STREAM_DATA")
-    path, campaign = save_one(CONFIG | {"cells": 400}, tmp_path)
+    path, campaign = save_one(CONFIG | {"cells": 400}, tmp_path / "synthetic")
     monkeypatch.setenv("BO_STREAM_DATA", folder)  # the table is back, and is not taken
     found = Saved.read(path)
     about, cells = found.about, found.cells

@@ -136,7 +136,9 @@ def test_missing_data_is_named_with_a_way_out(monkeypatch: pytest.MonkeyPatch) -
         run("fx_stream")
 
 
-@pytest.mark.parametrize("package", ["typer", "rich", "matplotlib", "loky"])
+@pytest.mark.parametrize(
+    "package", ["typer", "rich", "matplotlib", pytest.param("loky", marks=pytest.mark.slow)]
+)
 def test_a_missing_extra_is_named_in_one_line(package: str, tmp_path: Path) -> None:
     arguments = ["demo", "--smoke"]
     code = BLOCKED.format(package=package, module="experiments.bayesopt", arguments=arguments)

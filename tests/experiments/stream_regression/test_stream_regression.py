@@ -139,6 +139,7 @@ def test_differences_are_from_the_best_and_by_seed() -> None:
     assert last.loc["hsgp", "RMSE"] == 2.5
 
 
+@pytest.mark.slow
 def test_what_drifts_is_followed_by_forgetting() -> None:
     sizes = RegressionSizes(1500, 100, 200, 25, 2.0, 2.0, 20)
     X, Y = rows_of({"name": DRIFTING})

@@ -24,16 +24,16 @@ from tests.bo_stream.campaign.runs import CHEAP, Calls, bowl, box, told_once
 def test_serial_run_ends_at_its_budget_and_finds_the_optimum() -> None:
     calls = Calls()
     campaign = box(callbacks=[calls])
-    trials = campaign.run(bowl, 12)
-    assert trials["status"].tolist() == ["told"] * 12
+    trials = campaign.run(bowl, 9)
+    assert trials["status"].tolist() == ["told"] * 9
     assert np.allclose(trials["y"], -((trials["x"] - 3.0) ** 2))
     assert abs(campaign.best()["x"] - 3.0) < 0.1
-    assert calls.asked == [1] * 12 and calls.told == list(range(12)) and calls.ends == 1
-    assert len(campaign.run(bowl, 12)) == 12  # it is done
-    assert len(campaign.run(bowl, 14)) == 14
+    assert calls.asked == [1] * 9 and calls.told == list(range(9)) and calls.ends == 1
+    assert len(campaign.run(bowl, 9)) == 9  # it is done
+    assert len(campaign.run(bowl, 10)) == 10
     same = box()
     same.run(bowl, 5)
-    pd.testing.assert_frame_equal(same.run(bowl, 14), campaign.trials())
+    pd.testing.assert_frame_equal(same.run(bowl, 10), campaign.trials())
 
 
 def test_q_says_how_many_are_asked_for_at_a_time() -> None:

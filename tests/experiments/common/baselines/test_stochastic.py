@@ -104,6 +104,7 @@ def test_growing_leaves_the_mean_and_is_no_saddle() -> None:
     assert float(gradients(more, kernel(), NOISE, X, y, N)[1][:, 4:].abs().min(0).values.max()) > 0
 
 
+@pytest.mark.slow
 def test_steps_shrink_as_the_paper_has_them_and_approach_the_exact_mean() -> None:
     generator = torch.Generator().manual_seed(0)
     X = torch.randn(60, 1, generator=generator, dtype=torch.float64)
