@@ -149,7 +149,7 @@ def test_a_factor_of_one_changes_nothing(family):
         assert torch.equal(model.state_dict()[name], value), name
 
 
-@pytest.mark.parametrize("noise", ["known"])
+@pytest.mark.parametrize("noise", ["known", pytest.param("learned", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("family", FAMILIES)
 def test_forgetting_and_new_units(family, noise):
     """In either order."""
