@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from bo_stream.errors import InputError
+
 __all__ = ["FitPolicy"]
+
+FEW = 300
+"""Number of outcomes up to which the first of the two factors of growth holds."""
+
+LEAST_GROWTH = 1.1
+"""Smallest growth of the number of outcomes after which poor predictions lead to another fit."""
 
 
 @dataclass(frozen=True)
@@ -14,6 +22,10 @@ class FitPolicy:
     Attributes:
         every_step_until: Fit after every step up to this one.
         then_every: Fit after every so many steps from there on; 0 for never.
+        growth: Fit also whenever the number of outcomes has grown by the first factor since the
+            last fit; from 300 outcomes on, by the second one.
+        on_surprise: Fit also when predictions are significantly worse than they promise, once the
+            number of outcomes has grown by a tenth.
         on_request: Fit also whenever the surrogate reports that a fit is due
             (`StreamingGP.refit_due`); with ``then_every=0``, only then.
         max_evals: Maximum number of objective evaluations of a fit; None: until convergence.
@@ -23,21 +35,49 @@ class FitPolicy:
         >>> policy = FitPolicy(every_step_until=50, then_every=10)
         >>> [step for step in range(48, 75) if policy.due(step)]
         [48, 49, 50, 60, 70]
+        >>> policy = FitPolicy(then_every=0, growth=(1.3, 2.0))
+        >>> [n for n in range(100, 140, 10) if policy.due(1, n=n, fitted=100)]
+        [130]
     """
 
     every_step_until: int = 0
     then_every: int = 1
+    growth: tuple[float, float] | None = None
+    on_surprise: bool = False
     on_request: bool = False
     max_evals: int | None = None
     first_max_evals: int | None = None
 
-    def due(self, step: int, requested: bool = False) -> bool:
+    def __post_init__(self) -> None:
+        if self.growth is None:
+            return
+        object.__setattr__(self, "growth", tuple(self.growth))  # a list, if it was read from JSON
+        if len(self.growth) != 2 or not min(self.growth) > 1.0:
+            raise InputError(
+                "growth, two factors above 1", f"{self.growth}", "For example growth=(1.3, 2.0)."
+            )
+
+    def due(
+        self,
+        step: int,
+        *,
+        requested: bool = False,
+        n: int = 0,
+        fitted: int = 0,
+        behind: bool = False,
+    ) -> bool:
         """Whether a fit follows this step (the initial design is step 0).
 
         Args:
             step: Number of the step.
             requested: Whether the surrogate reports that a fit is due.
+            n: Number of outcomes.
+            fitted: Number of outcomes at the last fit.
+            behind: Whether predictions are significantly worse than they promise.
         """
         after = step - self.every_step_until
-        planned = after <= 0 or (self.then_every > 0 and after % self.then_every == 0)
-        return planned or (self.on_request and requested)
+        if after <= 0 or (self.then_every > 0 and after % self.then_every == 0):
+            return True
+        grown = self.growth is not None and n >= self.growth[fitted >= FEW] * fitted
+        surprised = self.on_surprise and behind and n >= LEAST_GROWTH * fitted
+        return grown or surprised or (self.on_request and requested)

@@ -10,6 +10,7 @@ from botorch.models.transforms.outcome import Standardize
 from torch import Tensor
 
 from bo_stream.base import checkpoint
+from bo_stream.base.ensemble import KernelEnsemble
 from bo_stream.base.fitting.surprise import Surprise
 from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.campaign.fit_policy import FitPolicy
@@ -18,6 +19,9 @@ from bo_stream.campaign.records import Row
 from bo_stream.errors import UnsupportedError
 
 __all__ = ["SurrogateManager"]
+
+SCORED = 64
+"""Maximum number of outcomes of a batch whose joint prediction is scored."""
 
 
 class SurrogateManager:
@@ -33,9 +37,12 @@ class SurrogateManager:
             built.
         initial: Number of outcomes from which the surrogate is built.
         restandardise: Whether outcomes are standardised again, by all of them, before each fit.
+        ensemble_below: Number of outcomes below which a fit is followed by the choice of an
+            ensemble of kernels, where the family has one; 0 for none.
 
     Attributes:
         model: The surrogate; None before it is built.
+        ensemble: Kernels that are plausible beside the fitted one, or None.
         surprise: How much worse its predictions were than they promised.
     """
 
@@ -46,16 +53,20 @@ class SurrogateManager:
         policy: FitPolicy,
         initial: int,
         restandardise: bool = True,
+        ensemble_below: int = 0,
     ) -> None:
         self.make, self.bounds, self.policy = make, bounds, policy
         self.initial, self.restandardise = initial, restandardise
+        self.ensemble_below = ensemble_below
         self.reset()
 
     def reset(self) -> None:
         """Return to the state before any outcome."""
         self.model: StreamingGP | None = None
         self.surprise = Surprise.none(torch.zeros((), dtype=torch.float64))
+        self.ensemble: KernelEnsemble | None = None
         self._built_at, self._updated_at = 0, 0  # in batches
+        self._fitted = 0  # in outcomes
 
     @property
     def num_observed(self) -> int:
@@ -64,6 +75,8 @@ class SurrogateManager:
 
     def observe(self, X: Tensor, Y: Tensor, Yvar: Tensor | None, row: Row) -> None:
         """Score the prediction of a batch, then observe all of it or nothing.
+
+        The score of a batch of more than `SCORED` outcomes is extrapolated from that of so many.
 
         Args:
             X: ``n x d``.
@@ -74,9 +87,11 @@ class SurrogateManager:
         if self.model is None:
             return
         with row.timed("score_seconds"):
-            score = self.model.predictive_score(X, Y, Yvar)
-            row["log_predictive"] = float(score.log_density)
-            surprise = self.surprise.seen(score.shortfall, score.variance, len(X))
+            some = slice(SCORED)
+            noise = None if Yvar is None else Yvar[some]
+            score = self.model.predictive_score(X[some], Y[some], noise)
+            row["log_predictive"] = float(score.log_density) * max(1.0, len(X) / SCORED)
+            surprise = self.surprise.seen(score.shortfall, score.variance, len(X[some]))
         with row.timed("update_seconds"):
             self.model.observe(X, Y, Yvar)
         self.surprise = surprise
@@ -104,7 +119,9 @@ class SurrogateManager:
                 )
         step = batches - built_at
         passed = range(min(step, self._updated_at - built_at + 1), step + 1)
-        fitted = any(policy.due(s, model.refit_due) for s in passed)
+        n, behind = model.num_observed, self.surprise.behind
+        facts = {"requested": model.refit_due, "n": n, "fitted": self._fitted, "behind": behind}
+        fitted = any(policy.due(s, **facts) for s in passed)
         if fitted:
             if step and self.restandardise:
                 with row.timed("update_seconds"):
@@ -112,10 +129,17 @@ class SurrogateManager:
             with row.timed("fit_seconds"):
                 report = model.fit(policy.max_evals if step else policy.first_max_evals)
             row["fit_evaluations"] += report.evaluations
+                ensemble = self._ensemble_of(model)
             row["fit_objective"] = report.value
+            self.ensemble, self._fitted = ensemble, n
         new = self.model is None
         self.model, self._built_at, self._updated_at = model, built_at, batches
         return fitted or new
+
+    def _ensemble_of(self, model: StreamingGP) -> KernelEnsemble | None:
+        if model.num_observed >= self.ensemble_below or not KernelEnsemble.serves(model):
+            return None
+        return KernelEnsemble.around(model)
 
     def _restandardise(self, model: StreamingGP, Y: Tensor) -> None:
         try:
@@ -136,6 +160,8 @@ class SurrogateManager:
             "told": self.num_observed,
             "begun": self._built_at,
             "settled": self._updated_at,
+            "fitted": self._fitted,
+            "ensemble": None if self.ensemble is None else self.ensemble.to_lists(),
             "surprise": [float(v) for v in (s.count, s.total, s.information, s.variance)],
         }
         return about, checkpoint.dumps(self.model)
@@ -148,5 +174,8 @@ class SurrogateManager:
         """
         loaded = checkpoint.loads(model)
         surprise = Surprise(*(torch.tensor(v, dtype=torch.float64) for v in about["surprise"]))
+        plain = about.get("ensemble")
+        self.ensemble = None if plain is None else KernelEnsemble.from_lists(plain)
         self._built_at, self._updated_at = about["begun"], about["settled"]
+        self._fitted = about.get("fitted", about["told"])
         self.model, self.surprise = loaded, surprise

@@ -13,7 +13,7 @@ from bo_stream.base.construct_inputs import LEAST_NOISE
 from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.campaign.goals import Goal
 from bo_stream.campaign.observations import Observations
-from bo_stream.campaign.proposals import AcquisitionSearch, ProposalContext, initial_design
+from bo_stream.campaign.proposals import ProposalContext, initial_design
 from bo_stream.campaign.randomness import proposing
 from bo_stream.campaign.records import Row
 from bo_stream.campaign.settings import Settings
@@ -63,7 +63,8 @@ class Follower:
         space: Space of the trials.
         goal: ``maximise``, ``minimise`` or ``learn``.
         options: Options of `bo_stream.Campaign`: ``surrogate``, ``acquisition``, ``budget`` (for
-            defaults only), ``seed``, ``initial``, ``fit`` (a step is a trial), ``optimiser``.
+            defaults only), ``seed``, ``initial``, ``fit`` (a step is a trial), ``noise``,
+            ``optimiser``.
 
     Raises:
         InputError: for invalid settings.
@@ -72,8 +73,7 @@ class Follower:
     def __init__(self, space: Box, goal: Goal, **options: Any) -> None:
         settings = Settings.from_arguments(space, goal, **options)
         self.space, self.settings = space, settings
-        build = settings.build_acquisition(options.get("acquisition"))
-        self._search = AcquisitionSearch(space, build, settings.optimiser)
+        self._rule = settings.make_rule(options.get("acquisition"))
         make = settings.make_surrogate(options.get("surrogate"))
         bounds = space.tensor_bounds
         self._manager = SurrogateManager(make, bounds, settings.fit, settings.initial)
@@ -113,6 +113,8 @@ class Follower:
         Yvar = None
         if noise_known:
             Yvar = torch.tensor([[o.yvar] for o in new.values()], dtype=torch.float64)
+        elif self.settings.fixed_variance is not None:
+            Yvar = torch.full_like(Y, self.settings.fixed_variance)
         self._manager.observe(X, Y, self._floored(Yvar), Row(()))
         self._observations = self._observations.extended(X, Y, Yvar)
         self._known.update(new)
@@ -136,8 +138,9 @@ class Follower:
                 X = initial_design(self.space, seed, number, 1, no_pool)
             else:
                 points = self._points(pending), self._points(failed)
-                context = ProposalContext(data.candidates(), *points, no_pool)
-                X = self._search(model, 1, context)
+                best, n = data.best(), len(data.X)
+                context = ProposalContext(data.candidates(), *points, no_pool, best, n)
+                X = self._rule(model, 1, context)[:1]
         return tuple(self.space.decode(X)[0].tolist())
 
     def _floored(self, Yvar: Tensor | None) -> Tensor | None:
