@@ -68,7 +68,7 @@ def build(
     near: Tensor | None = None,
     ensemble: KernelEnsemble | None = None,
     **kw: Any,
-) -> AcquisitionFunction | ThompsonSampling:
+) -> Any:
     """Build an acquisition function by name; arguments that it does not use are ignored.
 
     A surrogate keeps neither the observed points nor the best value: the caller keeps and passes
@@ -82,8 +82,8 @@ def build(
         model: A surrogate of `bo_stream`, or any BoTorch model except for ``nipv`` and
             ``max_variance``.
         X_baseline: ``n x d`` raw points already observed; for ``qlognei``.
-        best_f: Best value so far, raw; for ``ei``, ``logei`` and ``qlogei``. With noise, the best posterior
-            mean at observed points rather than the best observation.
+        best_f: Best value so far, raw; for ``ei``, ``logei`` and ``qlogei``. With noise, the best
+            posterior mean at observed points rather than the best observation.
         X_pending: ``n' x d`` raw points under evaluation.
         mc_points: ``P x d`` raw test points; for ``nipv``.
         weights: ``P`` weights of the test points; for ``nipv``.
@@ -93,7 +93,8 @@ def build(
         bounds: ``2 x d`` raw bounds of the search; for ``thompson``.
         near: ``k x d`` raw points around which ``thompson`` searches too.
         ensemble: Kernels that ``thompson`` samples from beside the surrogate's own.
-        kw: Further arguments of `ThompsonSampling` or of the BoTorch class (``objective``, ``posterior_transform``, ...).
+        kw: Further arguments of `ThompsonSampling` or of the BoTorch class (``objective``,
+            ``posterior_transform``, ...).
 
     Returns:
         The acquisition function, to be maximised; `ThompsonSampling` proposes points itself.

@@ -14,13 +14,12 @@ from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.campaign import trials as events
 from bo_stream.campaign.callbacks import Callback
 from bo_stream.campaign.campaign_state import CampaignState
-from bo_stream.campaign.measured_choice import MeasuredChoice
 from bo_stream.campaign.proposals import ProposalRule
 from bo_stream.campaign.proposer import Proposal, Proposer
 from bo_stream.campaign.records import Row
 from bo_stream.campaign.settings import Settings
 from bo_stream.campaign.storage.store import Store
-from bo_stream.campaign.surrogate_manager import SurrogateManager
+from bo_stream.campaign.surrogate_manager import ENSEMBLE_BELOW, SurrogateManager
 from bo_stream.campaign.trial_frames import (
     find_trials,
     inputs_frame,
@@ -33,9 +32,6 @@ from bo_stream.campaign.trials import TrialHistory
 from bo_stream.errors import BudgetError, InputError, StateError
 
 __all__ = ["AskTell"]
-
-ENSEMBLE_BELOW = 1000
-"""Number of outcomes below which samples of the posterior come from several kernels."""
 
 PARTS = ("fit", "acquisition", "evaluation", "update", "score", "store")
 
@@ -254,16 +250,12 @@ class AskTell:
     def _asked(self, before: TrialHistory, count: int) -> pd.DataFrame:
         """The trials that follow a history, after the callbacks were called with them."""
         ids = before.next_ids(count)
-        if isinstance(self._proposer.rule, MeasuredChoice):
-            self._proposer.rule.clock.asked(ids)
         frame = inputs_frame([self._state.history.trials[id] for id in ids], self.space)
         for callback in self.callbacks:
             callback.after_ask(self, frame.copy())
         return frame
 
     def _after_tell(self, ids: list[int]) -> None:
-        if isinstance(self._proposer.rule, MeasuredChoice):
-            self._proposer.rule.clock.told(ids)
         if self.callbacks and ids:
             frame = trials_frame([self._state.history.trials[id] for id in ids], self.space)
             for callback in self.callbacks:
@@ -279,5 +271,6 @@ def _asked_event(history: TrialHistory, proposal: Proposal, by: str | None) -> e
         by,
         ahead=proposal.ahead,
         taken=taken,
-        decision=proposal.decision,
+        decision=None if proposal.decision == history.decision else proposal.decision,
+        seconds=proposal.seconds,
     )

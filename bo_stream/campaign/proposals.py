@@ -133,6 +133,8 @@ class ProposalContext:
         best: ``k x d`` points of the best outcomes.
         num_observed: Number of observations.
         ensemble: Kernels that are plausible beside the surrogate's, if there are any.
+        evaluation_seconds: Seconds from asking for a batch to telling it, if they were measured.
+        decision_seconds: Seconds that maximising ``qlogei`` takes, if they were measured.
     """
 
     observed: Tensor
@@ -142,6 +144,8 @@ class ProposalContext:
     best: Tensor
     num_observed: int
     ensemble: KernelEnsemble | None = None
+    evaluation_seconds: float | None = None
+    decision_seconds: float | None = None
 
 
 class ProposalRule(Protocol):
@@ -231,7 +235,7 @@ class AcquisitionSearch:
             raise InputError(
                 "an acquisition function of BoTorch",
                 type(acqf).__name__,
-                "Return one from the callable: (model, *, X_baseline, best_f, X_pending, mc_points).",
+                "Return one from the callable: (model, *, X_baseline, best_f, X_pending, ...).",
             )
         if "X_pending" not in given and len(context.pending):
             acqf.set_X_pending(context.pending)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import NamedTuple
 
 import numpy as np
@@ -28,13 +29,15 @@ class Proposal(NamedTuple):
         inputs: Inputs in the user's units, ``q x d``.
         places: Their rows of the pool, in a pool.
         ahead: Points chosen for later calls; None if these trials were among such points.
-        decision: Which acquisition function chose them, if that has changed.
+        decision: Which acquisition function chose them, where that is a choice.
+        seconds: What the decision took, if the choice between two functions depends on it.
     """
 
     inputs: np.ndarray
     places: list[int] | None
     ahead: np.ndarray | None = None
     decision: Decision | None = None
+    seconds: float | None = None
 
 
 class Proposer:
@@ -70,7 +73,8 @@ class Proposer:
                 f"{len(available)}",
                 "Ask for fewer, or use Pool(..., repeats=True).",
             )
-        decision = None
+        decision: Decision | None = None
+        seconds: float | None = None
         seeded = proposing(s.seed, history.num_asks, self._device)
         with seeded, row.timed("acquisition_seconds"):
             model = state.manager.model
@@ -80,15 +84,17 @@ class Proposer:
             else:
                 if state.store.durable:
                     model.refresh()  # so that a resumed campaign goes on bit for bit
+                begin = time.perf_counter()
                 chosen = self.rule(model, q, self._context(state, available))
-                if isinstance(self.rule, MeasuredChoice) and self.rule.decision != history.decision:
+                if isinstance(self.rule, MeasuredChoice):
                     decision = self.rule.decision
+                    seconds = time.perf_counter() - begin if self.rule.maximised else None
         if isinstance(space, Pool):
             places = [int(available[i]) for i in chosen]
             empty = np.empty((0, space.dim))
-            return Proposal(space.place_values[places], places, empty, decision)
+            return Proposal(space.place_values[places], places, empty, decision, seconds)
         inputs = space.decode(chosen)
-        return Proposal(inputs[:q], None, inputs[q:], decision)
+        return Proposal(inputs[:q], None, inputs[q:], decision, seconds)
 
     def available(self, history: TrialHistory) -> Tensor:
         """Rows of the pool that may be measured; empty in a box."""
@@ -110,4 +116,6 @@ class Proposer:
             data.best(),
             len(data.X),
             state.manager.ensemble,
+            state.history.evaluation_seconds,
+            state.history.decision_seconds,
         )

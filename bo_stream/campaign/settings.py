@@ -47,7 +47,10 @@ NamedChoice = str | Mapping[str, Any]
 Noise = Literal["learned", "none"] | float
 """Whether the noise of outcomes is learned or absent, or its variance."""
 
-SEARCHES = {"logei": ("LocalSearch", "warped"), "trust_region": ("TrustRegionSearch", "trust_region")}
+SEARCHES = {
+    "logei": ("LocalSearch", "warped"),
+    "trust_region": ("TrustRegionSearch", "trust_region"),
+}
 """Searches that belong to one family: the class in `acquisitions`, and the family."""
 
 EXACT_OUTCOMES = ("warped", "trust_region")
@@ -252,7 +255,8 @@ class Settings:
         known = (AUTO, *NAMES, *(name for name in SEARCHES if name not in NAMES))
         name = _checked_name(options.pop("name"), known, "acquisition function")
         if name == AUTO:
-            return MeasuredChoice(search(partial(build, "qlogei")), search(partial(build, "thompson")))
+            careful, fast = partial(build, "qlogei"), partial(build, "thompson")
+            return MeasuredChoice(search(careful), search(fast))
         if name not in SEARCHES:
             return search(partial(build, name, **options))
         rule, family = SEARCHES[name]

@@ -18,7 +18,10 @@ from bo_stream.campaign.observations import Observations
 from bo_stream.campaign.records import Row
 from bo_stream.errors import UnsupportedError
 
-__all__ = ["SurrogateManager"]
+__all__ = ["ENSEMBLE_BELOW", "SurrogateManager"]
+
+ENSEMBLE_BELOW = 1000
+"""Number of outcomes below which samples of the posterior come from several kernels."""
 
 SCORED = 64
 """Maximum number of outcomes of a batch whose joint prediction is scored."""
@@ -128,8 +131,8 @@ class SurrogateManager:
                     self._restandardise(model, data.Y)
             with row.timed("fit_seconds"):
                 report = model.fit(policy.max_evals if step else policy.first_max_evals)
-            row["fit_evaluations"] += report.evaluations
                 ensemble = self._ensemble_of(model)
+            row["fit_evaluations"] += report.evaluations
             row["fit_objective"] = report.value
             self.ensemble, self._fitted = ensemble, n
         new = self.model is None
@@ -139,7 +142,7 @@ class SurrogateManager:
     def _ensemble_of(self, model: StreamingGP) -> KernelEnsemble | None:
         if model.num_observed >= self.ensemble_below or not KernelEnsemble.serves(model):
             return None
-        return KernelEnsemble.around(model)
+        return KernelEnsemble.around(model, seed=model.num_observed)
 
     def _restandardise(self, model: StreamingGP, Y: Tensor) -> None:
         try:

@@ -10,6 +10,7 @@ An event is plain data that can be stored as JSON:
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
@@ -37,6 +38,9 @@ Status = Literal["running", "told", "failed"]
 Points = tuple[tuple[float, ...], ...]
 """Inputs of several trials in the user's units."""
 
+RECENT = 0.3
+"""Weight of the latest measurement in a running mean of seconds."""
+
 BLOCK = 512
 """Trials in a block of a `TrialList`."""
 
@@ -54,6 +58,7 @@ class Trial(NamedTuple):
         y: The outcome.
         yvar: Noise variance of the outcome, if known.
         reason: Why it failed.
+        asked_at: When it was asked for, in seconds since 1970, if that was recorded.
     """
 
     id: int
@@ -65,6 +70,7 @@ class Trial(NamedTuple):
     y: float | None = None
     yvar: float | None = None
     reason: str | None = None
+    asked_at: float | None = None
 
 
 class Decision(NamedTuple):
@@ -134,6 +140,8 @@ class TrialHistory:
         num_asks: Number of calls of `ask`.
         ahead: Points that were chosen for later calls of `ask`.
         decision: Which acquisition function chose the latest trials; None before it is recorded.
+        decision_seconds: Seconds that a measured decision takes, a running mean.
+        evaluation_seconds: Seconds from asking for a batch to telling it, a running mean.
         batches: Ids of every batch of outcomes, in the order they were told.
         batch_ends: Number of outcomes at the end of every batch.
         num_events: Number of events.
@@ -145,6 +153,8 @@ class TrialHistory:
     num_asks: int = 0
     ahead: Points = ()
     decision: Decision | None = None
+    decision_seconds: float | None = None
+    evaluation_seconds: float | None = None
     batches: tuple[tuple[int, ...], ...] = ()
     batch_ends: tuple[int, ...] = ()
     num_events: int = 0
@@ -154,17 +164,21 @@ class TrialHistory:
         if not events:
             return self
         trials, asks, ahead, decision = self.trials, self.num_asks, self.ahead, self.decision
+        needed, waited = self.decision_seconds, self.evaluation_seconds
         running, failed = set(self.running), set(self.failed)
         batches, ends = list(self.batches), list(self.batch_ends)
         for event in events:
             if event["kind"] == "asked":
-                by, new = event["by"], event["trials"]
+                new = event["trials"]
+                rest = (None, None, None, event.get("at"))
                 trials = trials.changed(
-                    Trial(id, tuple(x), place, "running", asks, by) for id, place, x in new
+                    Trial(id, tuple(x), place, "running", asks, event["by"], *rest)
+                    for id, place, x in new
                 )
                 running.update(row[0] for row in new)
                 ahead = _ahead_after(ahead, event)
                 decision = Decision(*event["decision"]) if event.get("decision") else decision
+                needed = _mean(needed, event.get("seconds"))
                 asks += 1
             elif event["kind"] == "told":
                 trials = trials.changed(Trial(id, tuple(x), p) for id, p, x in event["trials"])
@@ -174,12 +188,17 @@ class TrialHistory:
                 ]
                 trials = trials.changed(told)
                 if told:
+                    since = [t.asked_at for t in told if t.asked_at is not None]
+                    waited = _mean(waited, event["at"] - min(since) if since else None)
                     batches.append(tuple(trial.id for trial in told))
                     ends.append(len(told) + (ends[-1] if ends else 0))
                     running.difference_update(batches[-1])
                     failed.difference_update(batches[-1])
             else:
-                lost = [trials[id]._replace(status="failed", reason=r) for id, r in event["reasons"]]
+                lost = [
+                    trials[id]._replace(status="failed", reason=reason)
+                    for id, reason in event["reasons"]
+                ]
                 trials = trials.changed(lost)
                 running.difference_update(trial.id for trial in lost)
                 failed.update(trial.id for trial in lost)
@@ -190,6 +209,8 @@ class TrialHistory:
             asks,
             ahead,
             decision,
+            needed,
+            waited,
             tuple(batches),
             tuple(ends),
             self.num_events + len(events),
@@ -224,6 +245,13 @@ def _ahead_after(ahead: Points, event: Event) -> Points:
     return tuple(tuple(x) for x in event.get("ahead", ()))
 
 
+def _mean(before: float | None, seconds: float | None) -> float | None:
+    """A running mean of seconds with one more measurement, if there is one."""
+    if before is None or seconds is None:
+        return before if seconds is None else seconds
+    return (1.0 - RECENT) * before + RECENT * seconds
+
+
 def asked_event(
     history: TrialHistory,
     inputs: np.ndarray,
@@ -233,6 +261,7 @@ def asked_event(
     ahead: np.ndarray | None = None,
     taken: int = 0,
     decision: Decision | None = None,
+    seconds: float | None = None,
 ) -> Event:
     """The event of proposing trials.
 
@@ -244,10 +273,14 @@ def asked_event(
         ahead: Points chosen for later calls of `ask`, in place of those of before.
         taken: Without ``ahead``: number of the points chosen ahead that are among the new trials.
         decision: Which acquisition function chose them, if that has changed.
+        seconds: What the decision took, if it was measured for the choice between two functions.
     """
-    event: Event = {"kind": "asked", "trials": _new_rows(history, inputs, places), "by": by}
+    new = _new_rows(history, inputs, places)
+    event: Event = {"kind": "asked", "trials": new, "by": by, "at": time.time()}
     event |= {"taken": taken} if ahead is None else {"ahead": ahead.tolist()}
-    return event if decision is None else {**event, "decision": list(decision)}
+    if decision is not None:
+        event["decision"] = list(decision)
+    return event if seconds is None else {**event, "seconds": seconds}
 
 
 def told_event(
@@ -267,7 +300,8 @@ def told_event(
     new = _new_rows(history, inputs, places)
     ids = iter(new)
     rows = [(next(ids)[0] if id is None else id, y, yvar) for id, y, yvar in values]
-    return {"kind": "told", "trials": new, "values": [list(row) for row in rows]}
+    values_now = [list(row) for row in rows]
+    return {"kind": "told", "trials": new, "values": values_now, "at": time.time()}
 
 
 def failed_event(reasons: list[tuple[int, str]]) -> Event:

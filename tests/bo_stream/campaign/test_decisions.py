@@ -12,7 +12,7 @@ from torch import Tensor
 
 from bo_stream import Box, Campaign, Pool
 from bo_stream.campaign.fit_policy import FitPolicy
-from bo_stream.campaign.measured_choice import MeasuredChoice, TrialClock
+from bo_stream.campaign.measured_choice import MeasuredChoice
 from bo_stream.campaign.proposals import ProposalContext
 from bo_stream.campaign.trials import BLOCK, Trial, TrialHistory, TrialList
 from bo_stream.errors import InputError
@@ -82,39 +82,29 @@ def test_trials_chosen_by_samples_are_the_same_for_the_same_seed() -> None:
     pd.testing.assert_frame_equal(runs[0].trials(), runs[1].trials())
 
 
-def test_it_samples_where_a_search_takes_longer_than_an_evaluation() -> None:
-    now = [0.0]
-    clock = TrialClock(now=lambda: now[0])
+def test_it_samples_where_a_search_takes_longer_than_the_evaluations() -> None:
+    none = torch.empty(0, 2)
 
-    class Rule:
-        samples = True
+    def chosen(q: int, pending: int, waited: float | None, needed: float | None) -> str:
+        place = torch.zeros(pending, 2)
+        context = ProposalContext(none, place, none, none, none, 9, None, waited, needed)
+        return MeasuredChoice.decide(q, context).acquisition
 
-        def __init__(self, name: str, seconds: float) -> None:
-            self.name, self.seconds, self.calls = name, seconds, 0
+    assert chosen(3, 0, None, None) == "qlogei"  # nothing is measured yet
+    assert chosen(3, 0, 1.0, 0.5) == "qlogei"
+    assert chosen(3, 0, 0.4, 0.5) == "thompson"
+    assert chosen(1, 3, 1.0, 0.5) == "thompson"  # an outcome every quarter of a second
+    assert chosen(17, 0, 1e6, 0.5) == "thompson"
 
-        def __call__(self, model: Any, q: int, context: Any) -> Tensor:
-            now[0] += self.seconds
-            self.calls += 1
-            return torch.zeros(q, 2)
 
-    careful, fast = Rule("careful", 2.0), Rule("fast", 0.001)
-    choice = MeasuredChoice(careful, fast, clock)  # type: ignore[arg-type]
-    none: Any = None
-
-    def step(id: int, evaluation: float, q: int = 1) -> str:
-        choice(none, q, none)
-        clock.asked([id])
-        now[0] += evaluation
-        clock.told([id])
-        assert choice.decision is not None
-        return choice.decision.acquisition
-
-    assert step(0, 0.5) == "qlogei"  # nothing is measured yet
-    assert [step(i, 0.5) for i in (1, 2)] == ["thompson", "thompson"]
-    for i in range(3, 12):
-        last = step(i, 30.0)
-    assert last == "qlogei" and careful.calls > 1
-    assert step(12, 30.0, q=17) == "thompson"
+def test_seconds_follow_from_the_events() -> None:
+    asked = {"kind": "asked", "trials": [[0, None, [0.1]], [1, None, [0.2]]], "by": None}
+    told = {"kind": "told", "trials": [], "values": [[0, 1.0, None], [1, 2.0, None]]}
+    events = [{**asked, "at": 100.0, "seconds": 2.0}, {**told, "at": 160.0}]
+    history = TrialHistory().extended(events)
+    assert history.evaluation_seconds == 60.0 and history.decision_seconds == 2.0
+    old = TrialHistory().extended([asked, told])  # of a store written before seconds were
+    assert old.evaluation_seconds is None and old.decision_seconds is None
 
 
 def test_the_default_choice_is_told(tmp_path: Path) -> None:
@@ -190,7 +180,7 @@ def test_samples_choose_places_of_a_pool() -> None:
     pool = Pool(pd.DataFrame({"x0": np.linspace(0.0, 1.0, 60)}))
     run = told(Campaign(pool, acquisition="thompson", **FAST), 6, 4)
     assert len(run.trials()["place"].unique()) == 24
-    assert abs(run.best()["x0"] - 0.4) < 0.02
+    assert abs(run.best()["x0"] - 0.4) < 0.05
 
 
 def test_any_builder_is_given_what_it_asks_for() -> None:
