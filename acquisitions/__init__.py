@@ -6,6 +6,7 @@ from acquisitions.classes import BALD, PredictiveEntropy
 from acquisitions.nipv import NIPV
 from acquisitions.policies import MaxVariance, Random, near_most_uncertain
 from acquisitions.pool import select_from_pool
+from acquisitions.thompson import ThompsonSampling
 
 __all__ = [
     "BALD",
@@ -14,6 +15,7 @@ __all__ = [
     "PoolPolicy",
     "PredictiveEntropy",
     "Random",
+    "ThompsonSampling",
     "build",
     "near_most_uncertain",
     "select_from_pool",

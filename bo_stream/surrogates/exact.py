@@ -19,7 +19,7 @@ from bo_stream.base.streaming_gp import Promises, StreamingGP
 from bo_stream.mathematics.linalg import chol_psd
 from bo_stream.mathematics.posterior.expansion import Expansion
 from bo_stream.mathematics.posterior.factor import FactorGaussian, cross_kernel, frozen_kernel
-from bo_stream.mathematics.posterior.paths import prior_path
+from bo_stream.mathematics.posterior.paths import prior_path, solved, times
 from bo_stream.mathematics.posterior.pool import ExpandedProcess
 from bo_stream.mathematics.posterior.process import Path, PosteriorProcess
 from bo_stream.mathematics.shapes import shaped
@@ -72,11 +72,9 @@ class ExactProcess(ExpandedProcess):
         prior = prior_path(self.kernel, self.X.shape[-1], self.mean, sample_shape, self.X)
         values = prior(self.X)
         noisy = values + self.noise.sqrt() * torch.randn_like(values) - self.mean.unsqueeze(-1)
-        gap = self.w.unsqueeze(-1) - torch.linalg.solve_triangular(
-            self.L, noisy.unsqueeze(-1), upper=False
-        )
-        weights = torch.linalg.solve_triangular(self.L.mT, gap, upper=True)
-        return lambda X: prior(X) + (cross_kernel(self.kernel, X, self.X) @ weights).squeeze(-1)
+        gap = self.w - solved(self.L, noisy, upper=False)
+        weights = solved(self.L.mT, gap, upper=True)
+        return lambda X: prior(X) + times(cross_kernel(self.kernel, X, self.X), weights)
 
     def expansion(self, before: Expansion | None) -> Expansion:
         """The expansion in kernel functions at the data."""

@@ -18,6 +18,7 @@ from bo_stream.mathematics.posterior.feature_map import FeatureMap
 from bo_stream.mathematics.posterior.gaussian import JointGaussian
 from bo_stream.mathematics.posterior.integral import Integral
 from bo_stream.mathematics.posterior.moments import Moments
+from bo_stream.mathematics.posterior.paths import times
 from bo_stream.mathematics.posterior.pool import ExpandedProcess
 from bo_stream.mathematics.posterior.process import Path
 
@@ -106,10 +107,14 @@ class FeatureProcess(ExpandedProcess):
 
     def path(self, sample_shape: Size) -> Path:
         """Exact sample functions: draws of the coefficients."""
+        draws = self.coefficients(sample_shape)
+        return lambda X: self._values(self.basis.features(X), draws)
+
+    def coefficients(self, sample_shape: Size) -> Tensor:
+        """Draws of the coefficients, ``sample_shape x o x f``: O(f^3)."""
         L = chol_psd(with_jitter(self.S_u, JITTER))
         noise = torch.randn(*sample_shape, *self.mean_u.shape, dtype=L.dtype, device=L.device)
-        draws = self.mean_u + (L @ noise.unsqueeze(-1)).squeeze(-1)
-        return lambda X: self._values(self.basis.features(X), draws)
+        return self.mean_u + times(L, noise)
 
     def folded(self, X: Tensor, Y: Tensor, D: Tensor) -> FeatureProcess:
         """The process given ``Y`` (``o x q``) with noise D at these points: O(q f^2)."""
