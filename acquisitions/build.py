@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, cast
 
 import torch
-from botorch.acquisition.acquisition import AcquisitionFunction
 from botorch.acquisition.analytic import ExpectedImprovement
 from botorch.acquisition.logei import qLogExpectedImprovement, qLogNoisyExpectedImprovement
 from botorch.acquisition.monte_carlo import qUpperConfidenceBound
@@ -135,7 +134,7 @@ def build(
         case "logei":
             return LatentLogExpectedImprovement(model, _needed(name, "best_f", best_f))
         case "thompson":
-            return ThompsonSampling(model, bounds, near=near, ensemble=ensemble, **kw)
+            return ThompsonSampling(ours, bounds, near=near, ensemble=ensemble, **kw)
         case "nipv":
             points = _needed(name, "mc_points", mc_points)
             return NIPV(ours, points, X_pending=X_pending, weights=weights, **kw)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
-
 import math
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor

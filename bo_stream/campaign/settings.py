@@ -295,9 +295,7 @@ def _as_named(choice: Any, default: str | None) -> Mapping[str, Any] | None:
     )
 
 
-def _with_noise(
-    chosen: Mapping[str, Any] | None, noise: Noise | None
-) -> Mapping[str, Any] | None:
+def _with_noise(chosen: Mapping[str, Any] | None, noise: Noise | None) -> Mapping[str, Any] | None:
     """The surrogate with its option ``noise``.
 
     Raises:

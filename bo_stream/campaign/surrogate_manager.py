@@ -122,9 +122,11 @@ class SurrogateManager:
                 )
         step = batches - built_at
         passed = range(min(step, self._updated_at - built_at + 1), step + 1)
-        n, behind = model.num_observed, self.surprise.behind
-        facts = {"requested": model.refit_due, "n": n, "fitted": self._fitted, "behind": behind}
-        fitted = any(policy.due(s, **facts) for s in passed)
+        n, requested, behind = model.num_observed, model.refit_due, self.surprise.behind
+        fitted = any(
+            policy.due(s, requested=requested, n=n, fitted=self._fitted, behind=behind)
+            for s in passed
+        )
         if fitted:
             if step and self.restandardise:
                 with row.timed("update_seconds"):

@@ -221,8 +221,11 @@ def test_the_context_has_the_points_of_the_best_outcomes() -> None:
     contexts: list[ProposalContext] = []
     run = Campaign(CUBE, acquisition="thompson", **FAST)
     rule = run._proposer.rule
-    run._proposer.rule = lambda model, q, context: contexts.append(context) or rule(  # type: ignore[func-returns-value]
-        model, q, context
+    run._proposer.rule = lambda model, q, context: (
+        contexts.append(context)
+        or rule(  # type: ignore[func-returns-value]
+            model, q, context
+        )
     )
     told(run, 5, 6)
     before = run.trials().iloc[:24]
