@@ -18,6 +18,7 @@ from acquisitions.closed import (
     ClosedUpperConfidenceBound,
     offered,
 )
+from acquisitions.latent import LatentLogExpectedImprovement
 from acquisitions.nipv import NIPV
 from acquisitions.policies import MaxVariance, Random
 from acquisitions.thompson import ThompsonSampling

@@ -128,6 +128,13 @@ class BoTorchModel(GPyTorchModel, GP, FantasizeMixin):
 
     # -- for the package's acquisition functions -------------------------------------------------
 
+    def outcome_map(self) -> OutcomeTransform | None:
+        """How raw outcomes become those of the process; None if they are the same.
+
+        It is ``outcome_transform``, unless a family transforms outcomes further.
+        """
+        return getattr(self, "outcome_transform", None)
+
     def process(self) -> PosteriorProcess:
         """The current posterior process in transformed space: a frozen snapshot.
 
@@ -388,7 +395,7 @@ class BoTorchModel(GPyTorchModel, GP, FantasizeMixin):
 
     def _outcomes(self, Y: Tensor, Yvar: Tensor | None, X: Tensor) -> tuple[Tensor, Tensor | None]:
         """Raw outcomes and noise in transformed space, ``batch x n x m``, float64."""
-        return transforms.transformed_outcomes(getattr(self, "outcome_transform", None), Y, Yvar, X)
+        return transforms.transformed_outcomes(self.outcome_map(), Y, Yvar, X)
 
     def _check_points(self, X: Tensor) -> None:
         validation.check_points(X, self._dim, self.bounds)

@@ -148,6 +148,10 @@ class ExactGP(StreamingGP):
         columns = (state.Y, Y), (state.R, R.expand(Y.shape))
         return ExactState(torch.cat([state.X, X]), *(torch.cat(pair, -1) for pair in columns))
 
+    def _targets(self, state: ExactState) -> Tensor:
+        """What the process models, ``o x n``."""
+        return state.Y
+
     def _factor(self, state: ExactState) -> tuple[Tensor, Tensor]:
         """Cholesky factor of ``K + D`` (``o x n x n``) and the noise (``o x n``),
         differentiable.
@@ -160,7 +164,7 @@ class ExactGP(StreamingGP):
         L, noise = self._factor(state)
         mean = self._prior_mean().detach().clone()
         w = torch.linalg.solve_triangular(
-            L, (state.Y - mean.unsqueeze(-1)).unsqueeze(-1), upper=False
+            L, (self._targets(state) - mean.unsqueeze(-1)).unsqueeze(-1), upper=False
         )
         kernel = frozen_kernel(self.covar_module)
         return ExactProcess(kernel, state.X, L, w.squeeze(-1), noise, mean)
@@ -177,4 +181,4 @@ class ExactGP(StreamingGP):
         state = cast(ExactState, self.state)
         L, _ = self._factor(state)
         known = None if profile_mean and len(state.X) else self._prior_mean()
-        return log_evidence(L, state.Y, known)
+        return log_evidence(L, self._targets(state), known)
