@@ -6,6 +6,7 @@ from acquisitions.classes import BALD, PredictiveEntropy
 from acquisitions.nipv import NIPV
 from acquisitions.policies import MaxVariance, Random, near_most_uncertain
 from acquisitions.pool import select_from_pool
+from acquisitions.trust_region import TrustRegionSampling, TrustRegionSearch
 
 __all__ = [
     "BALD",
@@ -14,6 +15,8 @@ __all__ = [
     "PoolPolicy",
     "PredictiveEntropy",
     "Random",
+    "TrustRegionSampling",
+    "TrustRegionSearch",
     "build",
     "near_most_uncertain",
     "select_from_pool",

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from bo_stream.surrogates.projected_wiski import ProjectedWISKI
     from bo_stream.surrogates.registry import surrogate
     from bo_stream.surrogates.svdgp import SVDGP
+    from bo_stream.surrogates.trust_region import TrustRegionGP
     from bo_stream.surrogates.wiski import WISKI
 
 __all__ = [
@@ -37,6 +38,7 @@ __all__ = [
     "OnlineSGPR",
     "Pool",
     "ProjectedWISKI",
+    "TrustRegionGP",
     "load",
     "surrogate",
 ]
@@ -55,6 +57,7 @@ _HOMES = {
     "OnlineSGPR": "surrogates.online_sgpr",
     "Pool": "campaign.space",
     "ProjectedWISKI": "surrogates.projected_wiski",
+    "TrustRegionGP": "surrogates.trust_region",
     "load": "base.checkpoint",
     "surrogate": "surrogates.registry",
 }

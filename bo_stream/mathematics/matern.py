@@ -1,8 +1,8 @@
 """The Matern-5/2 kernel with a lengthscale per input, its derivatives in closed form [MATHS 0].
 
 ``k = (1 + r + r^2/3) e^-r`` with ``r^2 = 5 sum_k ((x_k - z_k) / l_k)^2``, so that
-``dk / d log l_k = (5/3)(1 + r) e^-r ((x_k - z_k) / l_k)^2``. Plain tensors without autograd, float64
-or float32: what exact processes of a few hundred points need, whose fits evaluate nothing else.
+``dk / d log l_k = (5/3)(1 + r) e^-r ((x_k - z_k) / l_k)^2``. Plain tensors without autograd, in
+float64 or float32, for exact processes of a few hundred points, whose fits evaluate nothing else.
 """
 
 from __future__ import annotations

@@ -16,6 +16,7 @@ from bo_stream.surrogates.node_wiski import NodeWISKI
 from bo_stream.surrogates.online_sgpr import OnlineSGPR
 from bo_stream.surrogates.projected_wiski import ProjectedWISKI
 from bo_stream.surrogates.svdgp import SVDGP
+from bo_stream.surrogates.trust_region import TrustRegionGP
 from bo_stream.surrogates.wiski import WISKI
 
 __all__ = ["FAMILIES", "in_loops", "surrogate"]
@@ -29,6 +30,7 @@ FAMILIES: dict[str, Callable[..., StreamingGP]] = {
     "exact": ExactGP,
     "online_sgpr": OnlineSGPR,
     "svdgp": SVDGP,
+    "trust_region": TrustRegionGP,
 }
 
 
@@ -45,7 +47,7 @@ def surrogate(
 
     Args:
         name: ``wiski``, ``projected_wiski``, ``hsgp``, ``node_wiski``, ``cagp``, ``exact``,
-            ``online_sgpr`` or ``svdgp``.
+            ``online_sgpr``, ``svdgp`` or ``trust_region``.
         train_X: ``n x d`` raw inputs; ``n = 0`` is allowed.
         train_Y: ``n x m`` raw outcomes.
         train_Yvar: ``n x m`` raw noise variances, or None to learn the noise.
