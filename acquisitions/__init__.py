@@ -10,6 +10,7 @@ from acquisitions.policies import MaxVariance, Random, near_most_uncertain
 from acquisitions.pool import select_from_pool
 from acquisitions.search import by_autograd, maximise
 from acquisitions.thompson import ThompsonSampling
+from acquisitions.trust_region import TrustRegionSampling, TrustRegionSearch
 
 __all__ = [
     "BALD",
@@ -21,6 +22,8 @@ __all__ = [
     "PredictiveEntropy",
     "Random",
     "ThompsonSampling",
+    "TrustRegionSampling",
+    "TrustRegionSearch",
     "build",
     "by_autograd",
     "maximise",

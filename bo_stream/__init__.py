@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from bo_stream.surrogates.projected_wiski import ProjectedWISKI
     from bo_stream.surrogates.registry import surrogate
     from bo_stream.surrogates.svdgp import SVDGP
+    from bo_stream.surrogates.trust_region import TrustRegionGP
     from bo_stream.surrogates.warped import WarpedGP
     from bo_stream.surrogates.wiski import WISKI
 
@@ -39,6 +40,7 @@ __all__ = [
     "Pool",
     "ProjectedWISKI",
     "WarpedGP",
+    "TrustRegionGP",
     "load",
     "surrogate",
 ]
@@ -58,6 +60,7 @@ _HOMES = {
     "Pool": "campaign.space",
     "ProjectedWISKI": "surrogates.projected_wiski",
     "WarpedGP": "surrogates.warped",
+    "TrustRegionGP": "surrogates.trust_region",
     "load": "base.checkpoint",
     "surrogate": "surrogates.registry",
 }

@@ -109,7 +109,7 @@ GRAPH = {name: {i for i in imports(path) if i in MODULES} for name, path in MODU
 
 
 INNER = "mathematics"
-FOUNDATION = {"errors", f"{INNER}.linalg", f"{INNER}.shapes"}
+FOUNDATION = {"errors", f"{INNER}.linalg", f"{INNER}.shapes", f"{INNER}.matern"}
 POSTERIOR, FITTING, SUMS = f"{INNER}.posterior", "base.fitting", f"{INNER}.sufficient_statistics"
 INDUCING, GRID = f"{INNER}.inducing", f"{INNER}.grid"
 # What each room of bo_stream may import; every room may import itself and the foundation, and a
@@ -126,6 +126,7 @@ ROOMS: dict[str, set[str]] = {
     f"{INNER}.decoupled": {POSTERIOR, INDUCING},
     f"{INNER}.computation_aware": {POSTERIOR},
     f"{INNER}.classification": set(),
+    f"{INNER}.trust_region": set(),
     "growth": {INNER, FITTING},
     "actions": {INNER, FITTING},
     "base": {INNER},

@@ -16,6 +16,7 @@ from bo_stream.surrogates.node_wiski import NodeWISKI
 from bo_stream.surrogates.online_sgpr import OnlineSGPR
 from bo_stream.surrogates.projected_wiski import ProjectedWISKI
 from bo_stream.surrogates.svdgp import SVDGP
+from bo_stream.surrogates.trust_region import TrustRegionGP
 from bo_stream.surrogates.warped import WarpedGP
 from bo_stream.surrogates.wiski import WISKI
 
@@ -31,6 +32,7 @@ FAMILIES: dict[str, Callable[..., StreamingGP]] = {
     "online_sgpr": OnlineSGPR,
     "svdgp": SVDGP,
     "warped": WarpedGP,
+    "trust_region": TrustRegionGP,
 }
 
 
@@ -47,7 +49,7 @@ def surrogate(
 
     Args:
         name: ``wiski``, ``projected_wiski``, ``hsgp``, ``node_wiski``, ``cagp``, ``exact``,
-            ``online_sgpr``, ``svdgp`` or ``warped``.
+            ``online_sgpr``, ``svdgp``, ``warped`` or ``trust_region``.
         train_X: ``n x d`` raw inputs; ``n = 0`` is allowed.
         train_Y: ``n x m`` raw outcomes.
         train_Yvar: ``n x m`` raw noise variances, or None to learn the noise.

@@ -9,7 +9,6 @@ import torch
 from gpytorch.constraints import GreaterThan, Positive
 from gpytorch.kernels import Kernel, MaternKernel, ScaleKernel
 from gpytorch.likelihoods import GaussianLikelihood
-from gpytorch.means import ConstantMean
 from gpytorch.priors import LogNormalPrior
 from torch import Tensor
 

@@ -1,0 +1,107 @@
+"""Samples of a trust region's local process: which trials to run next (MATHS 14.4).
+
+References:
+    [TuRBO] D. Eriksson, M. Pearce, J. R. Gardner, R. Turner, M. Poloczek. Scalable Global
+        Optimization via Local Bayesian Optimization. NeurIPS 2019.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.quasirandom import SobolEngine
+
+from bo_stream.errors import InputError, UnsupportedError
+from bo_stream.mathematics.trust_region.draws import candidates, distinct_winners, pathwise_draws
+from bo_stream.surrogates.trust_region import TrustRegionGP
+
+__all__ = ["TrustRegionSampling", "TrustRegionSearch"]
+
+CANDIDATES = 2000
+"""Candidates of a batch; more for batches of more than a quarter of that."""
+
+
+class TrustRegionSampling:
+    """Thompson sampling in the trust region of a `TrustRegionGP`.
+
+    Each of q samples of the local process, with mean and amplitude profiled on the current window,
+    takes its best of 2,000 masked candidates that no other has taken. While a region's initial
+    design is incomplete, points are Sobol points of the box. Random numbers come from torch's
+    global generator. For q = 50 and a window of 512 points a batch takes 7 to 10 ms, whatever the
+    number of observations.
+
+    Args:
+        model: The surrogate.
+
+    Raises:
+        UnsupportedError: for another family or a kernel of one's own.
+
+    Example:
+        >>> from bo_stream import TrustRegionGP
+        >>> X = torch.rand(40, 10, dtype=torch.double)
+        >>> bounds = torch.tensor([[0.0], [1.0]]).expand(2, 10)
+        >>> model = TrustRegionGP(X, -X.square().sum(-1, keepdim=True), bounds=bounds)
+        >>> TrustRegionSampling(model).propose(3).shape
+        torch.Size([3, 10])
+    """
+
+    def __init__(self, model: TrustRegionGP) -> None:
+        if not isinstance(model, TrustRegionGP) or not model.closed_form:
+            raise UnsupportedError(
+                "a TrustRegionGP with its own kernel",
+                type(model).__name__,
+                "Build a TrustRegionGP without covar_module.",
+            )
+        self.model = model
+
+    @torch.no_grad()
+    def propose(self, q: int) -> Tensor:
+        """The next ``q x d`` raw points; hyperparameters are fitted first if that is due.
+
+        Raises:
+            InputError: unless q is at least one.
+        """
+        if q < 1:
+            raise InputError("q >= 1", f"{q}", "Ask for at least one point.")
+        model = self.model
+        if model.fit_due:
+            model.fit()
+        region, geometry = model.region, model.geometry
+        if not region.begun:
+            seed = int(torch.randint(2**31 - 1, ()))
+            U = SobolEngine(len(geometry.low), scramble=True, seed=seed).draw(q).to(geometry.low)
+            return model.raw(geometry.low + U * geometry.width)
+        count = max(CANDIDATES, 4 * q)
+        steps = candidates(region.centre, geometry, float(region.size), count)
+        window = model.state.window
+        points = window.X - region.centre
+        draws = pathwise_draws(model.factor(), window.Y, steps, points, geometry.lengthscales, q)
+        return model.raw(region.centre + steps[distinct_winners(draws, q)])
+
+
+@dataclass(frozen=True)
+class TrustRegionSearch:
+    """Proposes a campaign's trials by `TrustRegionSampling`.
+
+    Running trials are left out of account: samples differ by chance.
+
+    Attributes:
+        bounds: ``2 x d`` raw bounds, those of the surrogate.
+    """
+
+    bounds: Tensor
+
+    def __call__(self, model: Any, q: int, context: Any) -> Tensor:
+        """``q x d`` raw points.
+
+        Args:
+            model: A `TrustRegionGP`.
+            q: Number of points.
+            context: The campaign's points (`bo_stream.campaign.proposals.ProposalContext`).
+        """
+        low, high = self.bounds.to(model.bounds)
+        X = TrustRegionSampling(model).propose(q)
+        return torch.minimum(torch.maximum(X, low.to(X)), high.to(X))
