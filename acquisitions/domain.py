@@ -183,7 +183,8 @@ class Domain:
         for a, rhs in zip(A, b, strict=True):
             row = np.zeros(total)
             row[:d], row[d] = a, -np.abs(a) @ width
-            rows.append(row), least.append(rhs), most.append(np.inf)
+            rows.append(row)
+            least, most = [*least, rhs], [*most, np.inf]
         start = d + 1
         for j, size in sizes.items():
             one, value = np.zeros(total), np.zeros(total)

@@ -21,6 +21,10 @@ STEPS = (0.05, 0.2)
 """Standard deviations of local candidates, in widths of the box."""
 MOVING = 4.0
 """Inputs of a local candidate that move, on average, where there are more."""
+SHORTLIST = 4
+"""Candidates considered for each that is climbed from."""
+SAME_PEAK = 0.5
+"""Distance, in lengthscales, within which two candidates are taken to be on one peak."""
 
 
 @dataclass(frozen=True)
@@ -86,9 +90,9 @@ def candidates(domain: Domain, near: Tensor, seed: int | None = None) -> Tensor:
         near: Good feasible points, ``n' x d``; they are among the candidates.
         seed: Seed of the points over the box; by default torch's global generator gives it.
     """
-    X = domain.spread(SPREAD, seed)
     if not len(near):
-        return X
+        return domain.spread(SPREAD + LOCAL, seed)
+    X = domain.spread(SPREAD, seed)
     about = near.repeat(-(-LOCAL // len(near)), 1)[:LOCAL]
     steps = torch.tensor(STEPS).to(about)[torch.randint(len(STEPS), (len(about), 1))]
     moving = torch.rand_like(about) < min(1.0, MOVING / domain.dim)
@@ -102,22 +106,35 @@ def maximised(
     functions: Callable[[Tensor], Tensor],
     X: Tensor,
     domain: Domain,
+    lengths: Tensor,
     starts: int = 4,
     evaluations: int = 12,
 ) -> tuple[Tensor, Tensor]:
     """The maximiser of each function, ``S x d``, and its values, ``S``.
 
-    All functions are evaluated at all candidates, and climbed from the best of each.
+    All functions are evaluated at all candidates, and climbed from the best of each, different
+    peaks first.
 
     Args:
         functions: `Draws` or a `MeanFunction`.
         X: Feasible candidates, ``P x d``.
         domain: The feasible set.
+        lengths: Distances over which functions vary, in raw units, ``d``.
         starts: Candidates that each function is climbed from.
         evaluations: Evaluations of each climb.
     """
-    best = functions(X).topk(min(starts, len(X)), dim=-1).indices
-    found, values = climb(functions, X[best], domain, evaluations)
+    best = functions(X).topk(min(SHORTLIST * starts, len(X)), dim=-1).indices
+    first = _apart(X[best] / lengths)[:, :starts]
+    found, values = climb(functions, X[best.gather(1, first)], domain, evaluations)
     top = values.argmax(-1)
     rows = torch.arange(len(found), device=found.device)
     return found[rows, top], values[rows, top]
+
+
+def _apart(X: Tensor) -> Tensor:
+    """The order of points ``S x k x d``, best first, with those near a better one last."""
+    near = torch.cdist(X, X) < SAME_PEAK
+    later = torch.zeros_like(near[..., 0])
+    for i in range(1, X.shape[1]):
+        later[:, i] = (near[:, i, :i] & ~later[:, :i]).any(-1)
+    return later.long().argsort(dim=-1, stable=True)

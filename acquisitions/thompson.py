@@ -117,7 +117,9 @@ class ThompsonSampling:
         X = self.domain.bounds.new_empty(0, self.domain.dim)
         if wanted:
             draws = self._draws(min(self.samples, wanted))
-            optima = maximised(draws, candidates(self.domain, self._near), self.domain)[0]
+            optima = maximised(
+                draws, candidates(self.domain, self._near), self.domain, self._lengths
+            )[0]
             self._near = torch.cat([optima, self._near])[: 2 * self.samples]
             X = self._repeated(optima, wanted)
         X = torch.cat([X, self.domain.uniform(q - wanted)])
@@ -129,7 +131,7 @@ class ThompsonSampling:
         processes, weights = self._processes()
         mean = MeanFunction(self.model, processes, weights)
         X = torch.cat([self.domain.spread(OVERVIEW, seed=0), self._near])
-        X, _ = maximised(mean, X, self.domain, starts=16, evaluations=30)
+        X, _ = maximised(mean, X, self.domain, self._lengths, starts=16, evaluations=30)
         return X[0].to(self._like)
 
     @torch.no_grad()

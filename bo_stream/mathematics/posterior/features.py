@@ -25,6 +25,7 @@ from bo_stream.mathematics.posterior.process import Path
 __all__ = ["FeatureGaussian", "FeatureProcess"]
 
 JITTER = 1e-10
+LEAST = 1e-300
 
 
 @dataclass(frozen=True)
@@ -112,7 +113,9 @@ class FeatureProcess(ExpandedProcess):
 
     def coefficients(self, sample_shape: Size) -> Tensor:
         """Draws of the coefficients, ``sample_shape x o x f``: O(f^3)."""
-        L = chol_psd(with_jitter(self.S_u, JITTER))
+        C = with_jitter(self.S_u, JITTER)
+        C.diagonal(dim1=-2, dim2=-1).add_(LEAST)  # where all prior variances vanish
+        L = chol_psd(C)
         noise = torch.randn(*sample_shape, *self.mean_u.shape, dtype=L.dtype, device=L.device)
         return self.mean_u + times(L, noise)
 
