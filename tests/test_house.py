@@ -126,6 +126,7 @@ ROOMS: dict[str, set[str]] = {
     f"{INNER}.decoupled": {POSTERIOR, INDUCING},
     f"{INNER}.computation_aware": {POSTERIOR},
     f"{INNER}.classification": set(),
+    f"{INNER}.small": set(),
     "growth": {INNER, FITTING},
     "actions": {INNER, FITTING},
     "base": {INNER},
