@@ -54,7 +54,7 @@ class LatentLogExpectedImprovement(AnalyticAcquisitionFunction):
 
     def set_X_pending(self, X_pending: Tensor | None = None) -> None:
         """Condition on the posterior means at points under evaluation."""
-        self.X_pending = X_pending
+        self.X_pending: Any = X_pending
         process = cast(WarpedGP, self.model).latent()
         if X_pending is not None and len(X_pending):
             points = cast(WarpedGP, self.model).transformed(X_pending.detach())

@@ -1,4 +1,4 @@
-"""Proposing trials from a `WarpedGP`: candidates near and far, then one batched search (MATHS 13.2).
+"""Proposing trials from a `WarpedGP`: candidates near and far, then one search (MATHS 13.2).
 
 The optimum of a small budget is approached in steps that shrink over orders of magnitude, and a
 search from points spread over the box misses the improvement next to the best point.
@@ -138,7 +138,5 @@ def _roulette(values: Array, rng: np.random.Generator) -> Array:
     best = [int(values[:GLOBAL].argmax()), GLOBAL + int(values[GLOBAL:].argmax())]
     weights = np.exp(np.maximum(values - values.max(), -30.0))
     weights[best] = 0.0
-    others = rng.choice(
-        len(values), STARTS - len(best), replace=False, p=weights / weights.sum()
-    )
+    others = rng.choice(len(values), STARTS - len(best), replace=False, p=weights / weights.sum())
     return np.concatenate([best, others])

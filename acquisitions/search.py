@@ -70,7 +70,9 @@ def maximise(
         )
 
     z, f = _descend(falling, at / unit, low / unit, high / unit, evaluations)
-    return torch.from_numpy(np.clip(z * unit, low, high)).to(starts), torch.from_numpy(-f).to(starts)
+    return torch.from_numpy(np.clip(z * unit, low, high)).to(starts), torch.from_numpy(-f).to(
+        starts
+    )
 
 
 def by_autograd(acquisition: Callable[[Tensor], Tensor]) -> WithSlopes:

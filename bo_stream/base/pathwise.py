@@ -43,8 +43,9 @@ class ModelPath(SamplePath):
         self._transformed: Callable[[Tensor], Tensor] = model._transformed
         self._draws = model.process().path(sample_shape)
         outcomes = model.outcome_map()
-        known = outcomes is not None
-        self._untransform = OutcomeUntransformer(outcomes, self._outputs) if known else None
+        self._untransform = (
+            None if outcomes is None else OutcomeUntransformer(outcomes, self._outputs)
+        )
 
     def forward(self, X: Tensor) -> Tensor:
         """Values of the sample functions at X; see the class for shapes."""

@@ -13,7 +13,7 @@ from gpytorch.priors import LogNormalPrior
 from torch import Tensor
 
 from bo_stream.base.fitting.objective import profiled_mean
-from bo_stream.mathematics.small.evidence import EXACT, FLOOR, LOG_LENGTHSCALE, TAU
+from bo_stream.mathematics.small.evidence import EXACT, FLOOR, TAU, log_lengthscale
 
 __all__ = [
     "LogDensity",
@@ -32,9 +32,9 @@ LEAST = 1e-14
 
 def matern_kernel(dim: int) -> ScaleKernel:
     """Scaled ARD Matern-5/2 with the family's prior on lengthscales."""
-    centre = math.log(0.25 * math.sqrt(dim))
-    # a density of the lengthscale whose density of the logarithm is normal about the centre
-    prior = LogNormalPrior(centre + LOG_LENGTHSCALE**2, LOG_LENGTHSCALE)
+    centre = log_lengthscale(dim)
+    # a density of the lengthscale; that of its logarithm is normal about the centre
+    prior = LogNormalPrior(centre + 1.0, 1.0)
     kernel = ScaleKernel(MaternKernel(nu=2.5, ard_num_dims=dim, lengthscale_prior=prior))
     kernel.base_kernel.lengthscale = math.exp(centre)
     kernel.outputscale = 1.0
@@ -61,17 +61,17 @@ def is_matern(kernel: Kernel, dim: int) -> bool:
 
 def ours(model: Any) -> bool:
     """Whether a surrogate has the modules above, unchanged and free, and a free constant mean."""
-    kernel, mean, likelihood = model.covar_module, model.mean_module, model.likelihood
+    kernel, likelihood = model.covar_module, model.likelihood
     if not is_matern(kernel, model._dim) or type(likelihood) is not GaussianLikelihood:
         return False
     matern, covariance = kernel.base_kernel, likelihood.noise_covar
     constraints = (matern.raw_lengthscale_constraint, kernel.raw_outputscale_constraint)
     free = (matern.raw_lengthscale, kernel.raw_outputscale)
-    prior = getattr(matern, "lengthscale_prior", None)
+    prior: Any = getattr(matern, "lengthscale_prior", None)
     return (
         profiled_mean(model)
         and type(prior) is LogNormalPrior
-        and float(prior.scale) == LOG_LENGTHSCALE
+        and float(prior.scale) == 1.0
         and all(type(c) is Positive for c in constraints)
         and all(p.requires_grad for p in free)
         and not (hasattr(kernel, "outputscale_prior") or hasattr(covariance, "noise_prior"))
@@ -80,9 +80,7 @@ def ours(model: Any) -> bool:
     )
 
 
-def write(
-    model: Any, lengthscales: Any, variance: float, mean: float, noise: float
-) -> None:
+def write(model: Any, lengthscales: Any, variance: float, mean: float, noise: float) -> None:
     """Set the values of a surrogate's modules, which are `ours`."""
     kernel, covariance = model.covar_module, model.likelihood.noise_covar
     matern = kernel.base_kernel

@@ -10,7 +10,8 @@ continuous slope. Because it increases, a quantile of w becomes that of y.
 
 from __future__ import annotations
 
-from typing import Any, Self
+from collections.abc import Callable
+from typing import Self, cast
 
 import numpy as np
 import torch
@@ -111,31 +112,29 @@ class WarpedPosterior(TransformedPosterior):
         raw: The function, elementwise.
     """
 
-    def __init__(self, posterior: Any, raw: Any) -> None:
+    def __init__(self, posterior: Posterior, raw: Callable[[Tensor], Tensor]) -> None:
         super().__init__(posterior, raw, self._mean_of, self._variance_of)
+        self._gaussian, self._raw = posterior, raw
 
     @property
     def latent(self) -> GPyTorchPosterior:
         """The Gaussian posterior."""
-        posterior: GPyTorchPosterior = self._posterior
-        return posterior
+        return cast(GPyTorchPosterior, self._gaussian)
 
     @property
     def median(self) -> Tensor:
         """The median, ``batch_shape x q x 1``."""
-        median: Tensor = self._sample_transform(self.latent.mean)
-        return median
+        return self._raw(self.latent.mean)
 
     def quantile(self, value: Tensor) -> Tensor:
         """Marginal quantiles, ``len(value) x batch_shape x q x 1`` for levels of one dimension."""
-        quantiles: Tensor = self._sample_transform(self.latent.quantile(value))
-        return quantiles
+        return self._raw(self.latent.quantile(value))
 
     def _values(self, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
         nodes, weights = (torch.as_tensor(t).to(mean) for t in (_NODES, _WEIGHTS))
         sd = variance.clamp_min(0.0).sqrt()
         shape = (-1, *(1,) * mean.ndim)
-        return self._sample_transform(mean + sd * nodes.reshape(shape)), weights.reshape(shape)
+        return self._raw(mean + sd * nodes.reshape(shape)), weights.reshape(shape)
 
     def _mean_of(self, mean: Tensor, variance: Tensor) -> Tensor:
         values, weights = self._values(mean, variance)

@@ -67,7 +67,7 @@ def test_mixed_scales_without_choosing_anything(dim: int) -> None:
         return (((U - low) / (high - low) - 0.4) ** 2).sum(axis=1)
 
     run.tell(start.assign(y=far))
-    for _ in range(2):
+    for _ in range(4):
         run.tell(run.ask(2).assign(y=far))
     assert run.best()["y"] < far(start).min()
 
