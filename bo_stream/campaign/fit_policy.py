@@ -9,7 +9,7 @@ from bo_stream.errors import InputError
 __all__ = ["FitPolicy"]
 
 FEW = 300
-"""Number of outcomes up to which the first of the two factors of growth holds."""
+"""Number of outcomes at the last fit from which on the late growth holds."""
 
 LEAST_GROWTH = 1.1
 """Smallest growth of the number of outcomes after which poor predictions lead to another fit."""
@@ -22,8 +22,9 @@ class FitPolicy:
     Attributes:
         every_step_until: Fit after every step up to this one.
         then_every: Fit after every so many steps from there on; 0 for never.
-        growth: Fit also whenever the number of outcomes has grown by the first factor since the
-            last fit; from 300 outcomes on, by the second one.
+        growth: Fit also whenever the number of outcomes has grown by this factor since the last
+            fit; None for never.
+        late_growth: The same from 300 outcomes on; by default as before.
         on_surprise: Fit also when predictions are significantly worse than they promise, once the
             number of outcomes has grown by a tenth.
         on_request: Fit also whenever the surrogate reports that a fit is due
@@ -35,27 +36,24 @@ class FitPolicy:
         >>> policy = FitPolicy(every_step_until=50, then_every=10)
         >>> [step for step in range(48, 75) if policy.due(step)]
         [48, 49, 50, 60, 70]
-        >>> policy = FitPolicy(then_every=0, growth=(1.3, 2.0))
+        >>> policy = FitPolicy(then_every=0, growth=1.3)
         >>> [n for n in range(100, 140, 10) if policy.due(1, n=n, fitted=100)]
         [130]
     """
 
     every_step_until: int = 0
     then_every: int = 1
-    growth: tuple[float, float] | None = None
+    growth: float | None = None
+    late_growth: float | None = None
     on_surprise: bool = False
     on_request: bool = False
     max_evals: int | None = None
     first_max_evals: int | None = None
 
     def __post_init__(self) -> None:
-        if self.growth is None:
-            return
-        object.__setattr__(self, "growth", tuple(self.growth))  # a list, if it was read from JSON
-        if len(self.growth) != 2 or not min(self.growth) > 1.0:
-            raise InputError(
-                "growth, two factors above 1", f"{self.growth}", "For example growth=(1.3, 2.0)."
-            )
+        for growth in (self.growth, self.late_growth):
+            if growth is not None and not growth > 1.0:
+                raise InputError("a growth above 1", f"{growth}", "For example growth=1.3.")
 
     def due(
         self,
@@ -78,6 +76,7 @@ class FitPolicy:
         after = step - self.every_step_until
         if after <= 0 or (self.then_every > 0 and after % self.then_every == 0):
             return True
-        grown = self.growth is not None and n >= self.growth[fitted >= FEW] * fitted
+        growth = self.late_growth if self.late_growth and fitted >= FEW else self.growth
+        grown = growth is not None and n >= growth * fitted
         surprised = self.on_surprise and behind and n >= LEAST_GROWTH * fitted
         return grown or surprised or (self.on_request and requested)

@@ -117,7 +117,7 @@ def test_the_default_choice_is_told(tmp_path: Path) -> None:
 
 
 def test_fits_follow_growth() -> None:
-    policy = FitPolicy(then_every=0, growth=(1.5, 3.0))
+    policy = FitPolicy(then_every=0, growth=1.5, late_growth=3.0)
     fits, fitted = [], 1
     for n in range(1, 2000):
         if policy.due(1, n=n, fitted=fitted):
@@ -125,11 +125,11 @@ def test_fits_follow_growth() -> None:
             fitted = n
     assert fits[:6] == [2, 3, 5, 8, 12, 18]
     assert all(b == 3 * a for a, b in zip(fits, fits[1:], strict=False) if a >= 300)
-    surprised = FitPolicy(then_every=0, growth=(1.5, 3.0), on_surprise=True)
+    surprised = FitPolicy(then_every=0, growth=1.5, late_growth=3.0, on_surprise=True)
     assert surprised.due(1, n=120, fitted=100, behind=True)
     assert not surprised.due(1, n=105, fitted=100, behind=True)
-    with pytest.raises(InputError, match="two factors above 1"):
-        FitPolicy(growth=(0.5, 2.0))
+    with pytest.raises(InputError, match="above 1"):
+        FitPolicy(growth=0.5)
 
 
 def test_a_resumed_campaign_fits_when_it_would_have(tmp_path: Path) -> None:
