@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from bo_stream.errors import InputError
 
-__all__ = ["FitPolicy"]
+__all__ = ["LEAST_GROWTH", "FitPolicy"]
 
 FEW = 300
 """Number of outcomes at the last fit from which on the late growth holds."""

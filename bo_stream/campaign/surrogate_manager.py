@@ -13,7 +13,7 @@ from bo_stream.base import checkpoint
 from bo_stream.base.ensemble import KernelEnsemble
 from bo_stream.base.fitting.surprise import Surprise
 from bo_stream.base.streaming_gp import StreamingGP
-from bo_stream.campaign.fit_policy import FitPolicy
+from bo_stream.campaign.fit_policy import LEAST_GROWTH, FitPolicy
 from bo_stream.campaign.observations import Observations
 from bo_stream.campaign.records import Row
 from bo_stream.errors import UnsupportedError
@@ -69,7 +69,7 @@ class SurrogateManager:
         self.surprise = Surprise.none(torch.zeros((), dtype=torch.float64))
         self.ensemble: KernelEnsemble | None = None
         self._built_at, self._updated_at = 0, 0  # in batches
-        self._fitted = 0  # in outcomes
+        self._fitted, self._scored = 0, 0  # in outcomes
 
     @property
     def num_observed(self) -> int:
@@ -79,7 +79,8 @@ class SurrogateManager:
     def observe(self, X: Tensor, Y: Tensor, Yvar: Tensor | None, row: Row) -> None:
         """Score the prediction of a batch, then observe all of it or nothing.
 
-        The score of a batch of more than `SCORED` outcomes is extrapolated from that of so many.
+        Of a batch of more than `SCORED` outcomes so many are scored, and only if their number has
+        grown by a tenth since the last score: the posterior then need not follow every batch.
 
         Args:
             X: ``n x d``.
@@ -89,15 +90,18 @@ class SurrogateManager:
         """
         if self.model is None:
             return
-        with row.timed("score_seconds"):
-            some = slice(SCORED)
-            noise = None if Yvar is None else Yvar[some]
-            score = self.model.predictive_score(X[some], Y[some], noise)
-            row["log_predictive"] = float(score.log_density) * max(1.0, len(X) / SCORED)
-            surprise = self.surprise.seen(score.shortfall, score.variance, len(X[some]))
+        surprise, scored = self.surprise, self._scored
+        if len(X) <= SCORED or self.model.num_observed >= LEAST_GROWTH * scored:
+            with row.timed("score_seconds"):
+                some = slice(SCORED)
+                noise = None if Yvar is None else Yvar[some]
+                score = self.model.predictive_score(X[some], Y[some], noise)
+                row["log_predictive"] = float(score.log_density) * max(1.0, len(X) / SCORED)
+                surprise = surprise.seen(score.shortfall, score.variance, len(X[some]))
+                scored = self.model.num_observed
         with row.timed("update_seconds"):
             self.model.observe(X, Y, Yvar)
-        self.surprise = surprise
+        self.surprise, self._scored = surprise, scored
 
     def update(self, data: Observations, batches: int, row: Row) -> bool:
         """Build or fit the surrogate if that is due.
@@ -166,6 +170,7 @@ class SurrogateManager:
             "begun": self._built_at,
             "settled": self._updated_at,
             "fitted": self._fitted,
+            "scored": self._scored,
             "ensemble": None if self.ensemble is None else self.ensemble.to_lists(),
             "surprise": [float(v) for v in (s.count, s.total, s.information, s.variance)],
         }
@@ -183,4 +188,5 @@ class SurrogateManager:
         self.ensemble = None if plain is None else KernelEnsemble.from_lists(plain)
         self._built_at, self._updated_at = about["begun"], about["settled"]
         self._fitted = about.get("fitted", about["told"])
+        self._scored = about.get("scored", about["told"])
         self.model, self.surprise = loaded, surprise

@@ -314,4 +314,4 @@ def _new_rows(
 ) -> list[list[Any]]:
     rows: list[int] | list[None] = [None] * len(inputs) if places is None else places
     ids = history.next_ids(len(inputs))
-    return [[i, row, x.tolist()] for i, row, x in zip(ids, rows, inputs, strict=True)]
+    return [[i, row, x] for i, row, x in zip(ids, rows, inputs.tolist(), strict=True)]
