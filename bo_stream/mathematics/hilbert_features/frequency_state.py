@@ -39,7 +39,9 @@ class FrequencyState(SufficientStatistics):
         """Before any data."""
         sums = SufficientStatistics.zeros(frequencies.odd, outputs, shared, (frequencies.total,))
         like = partial(Tensor.to, device=lengthscales.device)
-        return cls(**{name: like(value) for name, value in vars(sums).items()}, lengthscales=lengthscales)
+        return cls(
+            **{name: like(value) for name, value in vars(sums).items()}, lengthscales=lengthscales
+        )
 
     def absorb_at(
         self, frequencies: Frequencies, phases: Tensor, Y: Tensor, R: Tensor, undo: Undo, n: int
@@ -63,7 +65,14 @@ class FrequencyState(SufficientStatistics):
         made = []
         for output in range(len(self.b)):
             shared = min(output, len(self.A) - 1)
-            own = (self.yy[output], self.ld[shared], self.weight, w[shared], y1[output], one[shared])
+            own = (
+                self.yy[output],
+                self.ld[shared],
+                self.weight,
+                w[shared],
+                y1[output],
+                one[shared],
+            )
             made.append(OutputStatistics(matrices[shared], b[output], *own))
         return made
 
