@@ -51,7 +51,8 @@ class FrequencyState(SufficientStatistics):
 
     def _summed(self, rows: Any, weights: Tensor, weighted: Tensor, undo: Undo) -> Tensor:
         undo.append(partial(self.A.copy_, self.A.clone()))
-        return add_sums(*rows, self.A, weights, weighted)
+        frequencies, phases = rows
+        return add_sums(frequencies, phases, self.A, weights, weighted)
 
     def totals(self) -> tuple[Tensor, Tensor, Tensor]:
         """Odd sums without outcomes (``s x h``), ``1'R^-1 y`` (``o``) and ``1'R^-1 1`` (``s``)."""
