@@ -126,7 +126,7 @@ def test_a_late_class_equals_one_known_from_the_start(family: str, fitted: bool)
     assert model.classes == [0, 1]
     if fitted:  # features may be chosen anew then
         features = getattr(model.model, "basis", None)
-        model.fit(10)
+        model.fit(40)
         chosen_anew = features is not None and not torch.equal(
             features.lengthscales, model.model.basis.lengthscales
         )
