@@ -213,7 +213,8 @@ def _drawn(
     worker: _Worker, size: int, generator: torch.Generator | None
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Coordinates, means and weights of an ensemble about a worker's hyperparameters."""
-    objective = AscentObjective(worker.objective, worker.coordinates)
+    closed_form = worker.model._prepare_fit(worker.coordinates, worker.profiled)
+    objective = AscentObjective(worker.objective, worker.coordinates, closed_form=closed_form)
     start = objective.start()
     precision, V = torch.linalg.eigh(_curvature(objective, start))
     root = precision.clamp_min(FLATTEST).sqrt()

@@ -31,6 +31,7 @@ from bo_stream.base.botorch_model import BoTorchModel
 from bo_stream.base.changes import StateLock, all_or_nothing, exclusive
 from bo_stream.base.conditioned import given_data, subset
 from bo_stream.base.derived import Key
+from bo_stream.base.fitting import ClosedForm, Coordinates
 from bo_stream.base.incumbents import Incumbents
 from bo_stream.base.posterior_snapshot import PosteriorCache, PosteriorSnapshot
 from bo_stream.base.promises import Promises, check_outputs
@@ -135,6 +136,10 @@ class StreamingGP(BoTorchModel):
 
         Called under unchanged hyperparameters, with at most `_update_limit` points.
         """
+        return None
+
+    def _prepare_fit(self, coordinates: Coordinates, profile_mean: bool) -> ClosedForm | None:
+        """Restrict a fit's coordinates; return its objective in closed form, if there is one."""
         return None
 
     def _rescale(self, state: Any, shift: Tensor, factor: Tensor) -> Any:
