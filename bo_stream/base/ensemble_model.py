@@ -63,7 +63,7 @@ class EnsembleModel(Model):
         """The posterior mixture at raw points ``batch_shape x q x d``, members as dimension -3."""
         parts = [
             cast(GPyTorchPosterior, member.posterior(X, output_indices, observation_noise))
-            for member in self.members
+            for member in cast("Sequence[StreamingGP]", self.members)
         ]
         means = torch.stack([part.distribution.mean for part in parts], -2)
         covariances = torch.stack([part.distribution.covariance_matrix for part in parts], -3)
