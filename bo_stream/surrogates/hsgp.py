@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any, Literal, Self, Unpack, cast
 
 import torch
-from torch import Size, Tensor
+from torch import Tensor
 
 from bo_stream.base import additive
 from bo_stream.base.derived import Derived, Key
@@ -20,15 +20,14 @@ from bo_stream.base.fitting import ClosedForm, Coordinates, FitReport
 from bo_stream.base.options import CommonOptions, whole_number
 from bo_stream.base.streaming_gp import Promises, StreamingGP
 from bo_stream.errors import BoundsError
-from bo_stream.mathematics.hilbert_features import kernel as kernels
 from bo_stream.mathematics.hilbert_features.basis import Basis
 from bo_stream.mathematics.hilbert_features.density import checked_lengthscales, components_of
 from bo_stream.mathematics.hilbert_features.evidence import factorise, hilbert_evidence
-from bo_stream.mathematics.hilbert_features.layouts import FEW_INPUTS, layout_for
+from bo_stream.mathematics.hilbert_features.layouts import layout_for
 from bo_stream.mathematics.posterior.features import FactoredCovariance, FeatureProcess
 from bo_stream.mathematics.posterior.process import PosteriorProcess
 from bo_stream.mathematics.sufficient_statistics.evidence import OutputStatistics
-from bo_stream.surrogates.hsgp_fit import closed_form, keep_resolved
+from bo_stream.surrogates.hsgp_hyperparameters import closed_form, hyperparameters, keep_resolved
 
 __all__ = ["HSGP"]
 
@@ -41,32 +40,27 @@ class HSGP(StreamingGP):
 
     Exact inference for its own prior, whose covariance is ``sum_j lambda_j phi_j(x) phi_j(z)`` over
     the features. That is close to the kernel's where the features reach its frequencies: functions
-    smooth in up to about 8 inputs. It differs from the kernel's prior (and so from the exact GP) in
-    three ways. Frequencies beyond the features' are missing, so that short lengthscales in many
-    inputs are smoothed over. The walls of the box, where every function is zero, pull the prior
-    variance down near the bounds. And a lengthscale of more than about one width of the bounds
-    lowers the prior variance throughout, for which a fitted output scale makes up.
+    smooth in up to about 8 inputs. Frequencies beyond the features' are missing, and the walls of
+    the box, where every function is zero, pull the prior variance down near the bounds, and
+    throughout for lengthscales of about a width of the bounds; a fitted output scale makes up.
 
-    Up to three inputs, the state is sums over frequencies, and all features up to the highest one
-    follow from them: they are chosen for the kernel's lengthscales when the first points come, by
-    every `fit` that moves these, and by `choose_features`; with ``num_features="auto"`` there are
-    more of them from 300 and from 3,000 observations on. Streams merge whatever their features.
-    With the default kernel there are also *main effects*: functions of one input each, with a
-    lengthscale and a variance of their own. A fit keeps lengthscales to what the features resolve,
-    because shorter ones make confident maxima where there are none. `observe` takes a few
-    microseconds a point in batches.
+    Up to three inputs, the state is sums over frequencies, from which the sums over any features
+    follow: these are chosen for the kernel's lengthscales when the first points come, by every
+    `fit` that moves them, and by `choose_features`; ``num_features="auto"`` takes more from 300 and
+    from 3,000 observations on. Any two streams merge. With the default kernel there are also *main
+    effects*: functions of one input each, with a lengthscale and a variance of their own. A fit
+    keeps lengthscales to what the features resolve, because shorter ones make confident maxima
+    where there are none. `observe` takes about 3 microseconds a point in batches.
 
-    Beyond, the sums are over the features, which are chosen for given lengthscales: for the
-    kernel's, when the first points come; then for those that `fit` finds, if the data have doubled
-    since the last choice; and whenever `choose_features` is called. Choosing anew needs all points
-    seen, and the first ``opening`` points are held for it. Once there are more, the features stay
-    what they are, as they do from the start where ``lengthscales`` are given; so `fit` early, on at
-    most ``opening`` points. Two streams merge if their features are the same, or if one of them
-    still holds all its points. `observe` of q points costs O(q m^2) for m features.
+    Beyond, the sums are over the features. These are chosen for the kernel's lengthscales when the
+    first points come, for those that `fit` finds if the data have doubled since the last choice,
+    and by `choose_features`. Choosing anew needs all points seen, and the first ``opening`` points
+    are held for it; so `fit` early. Two streams merge if their features are the same, or if one of
+    them still holds all its points. `observe` costs O(m^2) a point for m features.
 
-    `observe` never depends on order or batches. A point of the posterior costs O(m^2), evidence and
-    gradient O(m^3); nothing depends on n. Outputs share the features, chosen for the geometric mean
-    of their lengthscales.
+    `observe` does not depend on order or batches. A point of the posterior costs O(m^2), evidence
+    and gradient O(m^3); nothing depends on n. Outputs share the features, chosen for the geometric
+    mean of their lengthscales.
 
     Args:
         train_X: ``n x d`` raw inputs; ``n = 0`` is allowed.
@@ -126,11 +120,13 @@ class HSGP(StreamingGP):
         if common.get("bounds") is None:
             raise BoundsError("bounds `2 x d`", "none", "Give the raw bounds of the problem.")
         super().__init__(train_X, train_Y, train_Yvar, **common)
-        whole = num_features == "auto" or whole_number("num_features", num_features, 1)
-        self.num_features = num_features if whole else "auto"
+        if num_features != "auto":
+            whole_number("num_features", num_features, 1)
+        self.num_features = num_features
         self.opening = whole_number("opening", opening, 0)
         self.lengthscales = checked_lengthscales(lengthscales, self._dim)
-        self._set_kernel(common, main_effects)
+        self.covar_module, self.likelihood = hyperparameters(self, common, main_effects)
+        self.main_effects = components_of(self.covar_module).main is not None
         image = self._transformed(cast(Tensor, self.bounds))
         low, high = image.amin(0), image.amax(0)
         self._box = torch.stack([low, high]).tolist()
@@ -140,38 +136,18 @@ class HSGP(StreamingGP):
         self._statistics_cache: Derived[list[OutputStatistics]] = Derived()
         self._begin(train_X, train_Y, train_Yvar)
 
-    def _set_kernel(self, common: CommonOptions, main_effects: bool | None) -> None:
-        """The default kernel and likelihood of few inputs, and main effects."""
-        batch, few = Size([self.num_outputs] if self.num_outputs > 1 else []), self._dim <= FEW_INPUTS
-        if few and common.get("likelihood") is None and self.noise_mode == "learned":
-            self.likelihood = kernels.default_likelihood(batch).to(self._interface)
-        if common.get("covar_module") is None:
-            if few:
-                self.covar_module = kernels.default_kernel(self._dim, batch)
-            main_effects = 1 < self._dim <= FEW_INPUTS if main_effects is None else main_effects
-        if main_effects and components_of(self.covar_module).main is None:
-            self.covar_module = self.covar_module + kernels.main_effects(batch)
-        self.covar_module.to(self._interface)
-        self.main_effects = components_of(self.covar_module).main is not None
-
     # -- features --------------------------------------------------------------------------------
 
     @property
     def basis(self) -> Basis:
-        """The features in use."""
+        """The features in use, chosen for ``basis.lengthscales`` (of transformed inputs)."""
         return self._features.basis(self.state, self.num_observed)
 
-    @property
-    def feature_lengthscales(self) -> Tensor:
-        """The lengthscales (of transformed inputs) that the features were chosen for, ``d``."""
-        return self.basis.lengthscales.clone()
-
     def choose_features(self) -> Self:
-        """Select features for the kernel's present lengthscales. O(n m^2) for many inputs.
+        """Select features for the kernel's present lengthscales.
 
         Raises:
-            StateError: if features were given once and for all, or for many inputs if more points
-                were seen than are held.
+            StateError: for given ``lengthscales``, or if not all points seen are held.
         """
         remedy = "Build it anew with a larger `opening`, or without `lengthscales`."
         check_buffered(self, self._can_select(), remedy)
@@ -192,16 +168,13 @@ class HSGP(StreamingGP):
         return fit_and_select(self, super().fit, max_evals)
 
     def _can_select(self) -> bool:
-        """Whether other features can be selected."""
         return self.lengthscales is None and all_buffered(self)
 
     def _features_outdated(self) -> bool:
-        """Whether lengthscales have moved far from those that the features were chosen for."""
-        moved = (self._lengthscales() / self.feature_lengthscales).log().abs()
+        moved = (self._lengthscales() / self.basis.lengthscales).log().abs()
         return float(moved.max()) > MOVED
 
     def _suited_features(self) -> Any:
-        """The features for the lengthscales given, or else for those of the kernel."""
         return self._features.suited(self._lengthscales())
 
     def _lengthscales(self) -> Tensor:
@@ -235,9 +208,7 @@ class HSGP(StreamingGP):
     def _update_process(
         self, process: PosteriorProcess, X: Tensor, Y: Tensor, R: Tensor
     ) -> PosteriorProcess | None:
-        """Fold the data into the posterior of the coefficients: O(q m^2). None where the features
-        have become more, or where no covariance has been needed.
-        """
+        """Fold data into the coefficients' posterior, O(q m^2), if its covariance is at hand."""
         before = cast(FeatureProcess, process)
         if not (before.covariance.formed and before.basis.same_as(self.basis)):
             return None

@@ -12,6 +12,7 @@ from bo_stream.testing import StreamingContract
 
 class TestHSGP(StreamingContract):
     most_updates: int | None = 200
+    test_normalized_is_rescaled = None  # all inputs share the lengthscale of main effects
 
     def make(
         self, train_X: Tensor, train_Y: Tensor, train_Yvar: Tensor | None = None, **kw: Any
@@ -33,11 +34,20 @@ class TestScaledNoise(TestHSGP):
 @pytest.mark.slow
 class TestOneDimension(TestHSGP):
     dim = 1
+    test_normalized_is_rescaled = StreamingContract.test_normalized_is_rescaled
 
 
 @pytest.mark.slow
 class TestThreeDimensions(TestHSGP):
     dim = 3
+
+
+@pytest.mark.slow
+class TestManyInputs(TestHSGP):
+    """Features whose first points are held."""
+
+    dim = 4
+    test_normalized_is_rescaled = StreamingContract.test_normalized_is_rescaled
 
 
 @pytest.mark.slow
@@ -52,7 +62,7 @@ class TestMatern(TestHSGP):
 class TestFixedFeatures(TestHSGP):
     """Features chosen once and for all, no points held."""
 
-    test_normalized_is_rescaled = None  # lengthscales given mean others there
+    dim = 4
 
     def make(
         self, train_X: Tensor, train_Y: Tensor, train_Yvar: Tensor | None = None, **kw: Any

@@ -75,7 +75,9 @@ def _feature_process(made: Sequence[EigenbasisFactorisation], mean: Tensor) -> F
     q = [part.made.q for part in made]
     S = [part.made.Q_inv for part in made]
     if all(basis.same_as(bases[0]) for basis in bases):
-        return FeatureProcess(Features((bases[0],)), mean, torch.stack(q), DenseCovariance(stacked(S)))
+        return FeatureProcess(
+            Features((bases[0],)), mean, torch.stack(q), DenseCovariance(stacked(S))
+        )
     own = torch.eye(len(S), dtype=mean.dtype, device=mean.device)  # the features of each output
     means = torch.stack([torch.cat([e * v for e, v in zip(row, q, strict=True)]) for row in own])
     covs = [torch.block_diag(*(e * M for e, M in zip(row, S, strict=True))) for row in own]

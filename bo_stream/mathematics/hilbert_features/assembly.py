@@ -147,6 +147,4 @@ def assembly_for(
     scales, low_, width_ = (like.new_tensor(t) for t in (lengthscales, low, width))
     half = torch.full_like(scales, HALF)
     main, highest = frequencies.main, frequencies.joint
-    return Assembly(
-        frequencies, Basis.within(scales, low_, width_, half, count, main, highest)
-    )
+    return Assembly(frequencies, Basis.within(scales, low_, width_, half, count, main, highest))

@@ -69,10 +69,10 @@ class Basis:
     ) -> Basis:
         """As `choose`, on a given box (``d``) and with indices of at most ``highest``."""
         steps = (lengthscales / width * math.pi / (2.0 * half)).tolist()
-        d, like = len(steps), {"dtype": torch.long, "device": half.device}
-        joint = torch.tensor(least_indices(steps, count, highest), **like)
-        alone = torch.eye(d, **like).repeat_interleave(main, 0)
-        alone = alone * torch.arange(1, main + 1, **like).repeat(d).unsqueeze(-1)
+        joint = torch.tensor(least_indices(steps, count, highest), device=half.device)
+        alone = torch.eye(len(steps), dtype=joint.dtype, device=half.device)
+        multiples = torch.arange(1, main + 1, device=half.device).repeat(len(steps))
+        alone = alone.repeat_interleave(main, 0) * multiples.unsqueeze(-1)
         alpha = torch.cat([alone, joint])
         return cls(alpha, half.clone(), lengthscales.clone(), low.clone(), width.clone())
 

@@ -82,19 +82,19 @@ class Spectrum:
     Attributes:
         nu: Smoothness; infinite for RBF.
         squares: Squared frequencies, ``f x d``.
-        constant: What does not depend on hyperparameters, ``f`` or 0-dim.
+        volume: Logarithm of the volume of the bounds, or width for functions of one input: ``f``
+            or 0-dim.
     """
 
     nu: float
     squares: Tensor
-    constant: Tensor
+    volume: Tensor | float = 0.0
 
     @classmethod
     def of_joint(cls, part: Component, basis: Basis) -> Spectrum:
         """For the functions of all inputs."""
         squares = (basis.joint * basis.rate).square()
-        constant = _constant(part.nu, squares.shape[-1]) - basis.width.log().sum()
-        return cls(part.nu, squares, constant)
+        return cls(part.nu, squares, basis.width.log().sum())
 
     @classmethod
     def of_main(cls, part: Component, basis: Basis) -> Spectrum:
@@ -102,7 +102,7 @@ class Spectrum:
         alone = basis.alpha[: basis.main * basis.alpha.shape[-1]] * basis.rate
         widths = basis.width.log().repeat_interleave(basis.main)
         squares = alone.square().sum(-1, keepdim=True)
-        return cls(part.nu, squares, _constant(part.nu, 1) - widths)
+        return cls(part.nu, squares, widths)
 
     def logs(self, lengths: Tensor, variance: Tensor) -> Tensor:
         """Logarithms of the prior variances, ``f``.
@@ -112,7 +112,8 @@ class Spectrum:
             variance: Logarithm of the kernel's variance, 0-dim.
         """
         squares = self.squares @ (2.0 * lengths).exp()
-        total = lengths.sum() + variance + self.constant
+        constant = _constant(self.nu, self.squares.shape[-1])
+        total = lengths.sum() + variance + constant - self.volume
         if math.isinf(self.nu):
             return total - 0.5 * squares
         power = self.nu + 0.5 * len(lengths)

@@ -30,6 +30,8 @@ PERIODS = 12
 """Periods of the highest main effect within the bounds' width."""
 SPARE = 1.2
 """The highest frequency stored, as a multiple of what equal lengthscales need."""
+LEAST = 8
+"""The least highest index stored for several inputs."""
 CHUNK = 512
 """Points whose products are formed at a time."""
 
@@ -52,7 +54,7 @@ class Frequencies:
     def for_features(cls, dim: int, count: int, main_effects: bool) -> Frequencies:
         """Enough for ``count`` functions of all inputs, also of unequal lengthscales."""
         equal = max(max(alpha) for alpha in least_indices([1.0] * dim, count))
-        joint = equal if dim == 1 else math.ceil(SPARE * equal)
+        joint = equal if dim == 1 else max(math.ceil(SPARE * equal), LEAST)
         return cls(dim, joint, math.ceil(4.0 * HALF * PERIODS) if main_effects else 0)
 
     @cached_property
@@ -87,7 +89,9 @@ class Frequencies:
         return views
 
 
-def add_sums(f: Frequencies, phases: Tensor, sums: Tensor, weights: Tensor, values: Tensor) -> Tensor:
+def add_sums(
+    f: Frequencies, phases: Tensor, sums: Tensor, weights: Tensor, values: Tensor
+) -> Tensor:
     """Add sums over points to ``sums`` (``s x total``) in place; return those with outcomes.
 
     Matrix products of few columns: O((2 a)^d) for each point.
@@ -116,8 +120,7 @@ def add_sums(f: Frequencies, phases: Tensor, sums: Tensor, weights: Tensor, valu
 
 
 class _Tables:
-    """Cosines and sines of the multiples of a few points' angles ``d x n``, a row for each multiple.
-    """
+    """Cosines and sines of multiples of a few points' angles ``d x n``, a row for each."""
 
     def __init__(self, f: Frequencies, angles: Tensor) -> None:
         self.f = f

@@ -39,7 +39,9 @@ class FrequencyState(SufficientStatistics):
         """Before any data."""
         sums = SufficientStatistics.zeros(frequencies.odd, outputs, shared, (frequencies.total,))
         like = partial(Tensor.to, device=lengthscales.device)
-        return cls(**{name: like(value) for name, value in vars(sums).items()}, lengthscales=lengthscales)
+        return cls(
+            **{name: like(value) for name, value in vars(sums).items()}, lengthscales=lengthscales
+        )
 
     def absorb_at(
         self, frequencies: Frequencies, phases: Tensor, Y: Tensor, R: Tensor, undo: Undo, n: int
@@ -49,7 +51,8 @@ class FrequencyState(SufficientStatistics):
 
     def _summed(self, rows: Any, weights: Tensor, weighted: Tensor, undo: Undo) -> Tensor:
         undo.append(partial(self.A.copy_, self.A.clone()))
-        return add_sums(*rows, self.A, weights, weighted)
+        frequencies, phases = rows
+        return add_sums(frequencies, phases, self.A, weights, weighted)
 
     def totals(self) -> tuple[Tensor, Tensor, Tensor]:
         """Odd sums without outcomes (``s x h``), ``1'R^-1 y`` (``o``) and ``1'R^-1 1`` (``s``)."""
@@ -63,7 +66,14 @@ class FrequencyState(SufficientStatistics):
         made = []
         for output in range(len(self.b)):
             shared = min(output, len(self.A) - 1)
-            own = (self.yy[output], self.ld[shared], self.weight, w[shared], y1[output], one[shared])
+            own = (
+                self.yy[output],
+                self.ld[shared],
+                self.weight,
+                w[shared],
+                y1[output],
+                one[shared],
+            )
             made.append(OutputStatistics(matrices[shared], b[output], *own))
         return made
 

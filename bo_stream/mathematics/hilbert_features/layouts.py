@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, Literal, Protocol
 
-import torch
 from torch import Tensor
 
 from bo_stream.mathematics.hilbert_features.assembly import Assembly, assembly_for
@@ -82,7 +80,9 @@ class FrequencyLayout:
     def __init__(self, box: Tensor, size: Size, main_effects: bool) -> None:
         self.low, self.width = box
         self.dim, self.size = box.shape[-1], size
-        self.frequencies = Frequencies.for_features(self.dim, self._count(SIZES[0][0]), main_effects)
+        self.frequencies = Frequencies.for_features(
+            self.dim, self._count(SIZES[0][0]), main_effects
+        )
 
     def _count(self, n: int) -> int:
         """Number of functions of all inputs with n points seen."""

@@ -17,13 +17,20 @@ TOGETHER = 32
 """Functions whose values on the grid are held at a time."""
 REACH = 1.5
 """Largest Newton step, in spacings of the grid."""
+PER_AXIS = {1: 256, 2: 96}
+"""Points of the grid along each axis; 28 for more inputs."""
 FLAT = 1e-9
 """Smallest curvature, per squared width of the bounds."""
 
 
 @torch.no_grad()
 def grid_maximisers(
-    basis: Basis, weights: Tensor, *, per_axis: int = 28, steps: int = 2, starts: int = 1
+    basis: Basis,
+    weights: Tensor,
+    *,
+    per_axis: int | None = None,
+    steps: int = 2,
+    starts: int = 1,
 ) -> tuple[Tensor, Tensor]:
     """Maximisers over the bounds of functions ``weights @ features`` of few inputs.
 
@@ -32,16 +39,16 @@ def grid_maximisers(
     Args:
         basis: The features, of one to about four inputs.
         weights: Coefficients of ``S`` functions, ``S x f``.
-        per_axis: Points of the grid along each axis.
+        per_axis: Points of the grid along each axis; by default 256, 96 or 28 for one, two or more
+            inputs.
         steps: Newton steps from the best grid point.
         starts: Number of best grid points of each function that are improved.
 
     Returns:
         Maximisers, ``S x d``, in units of the features' inputs, and the functions' values there.
     """
-    found = [
-        _on_grid(basis, part, per_axis, starts) for part in weights.float().split(TOGETHER)
-    ]
+    per_axis = PER_AXIS.get(len(basis.low), 28) if per_axis is None else per_axis
+    found = [_on_grid(basis, part, per_axis, starts) for part in weights.float().split(TOGETHER)]
     places = basis.low + basis.width * torch.cat(found).to(weights)
     repeated = weights.repeat_interleave(starts, 0)
     X, values = polished(
@@ -80,7 +87,7 @@ def polished(
         values, slope, curvature = _derivatives(basis, weights, X)
         better = values > most
         best, most = torch.where(better.unsqueeze(-1), X, best), torch.where(better, values, most)
-        step = _newton_step(slope, curvature, (X <= low, X >= high), largest)
+        step = _newton_step(slope, curvature, (low >= X, high <= X), largest)
         X = torch.minimum(torch.maximum(X + step * basis.width, low), high)
     values = (basis.features(X) * weights).sum(-1)
     better = values > most

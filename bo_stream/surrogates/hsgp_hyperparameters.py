@@ -1,19 +1,48 @@
-"""What a fit of an HSGP needs: bounds of lengthscales, and its objective in closed form."""
+"""Hyperparameters of an HSGP: defaults, bounds, and their objective in closed form."""
 
 from __future__ import annotations
 
-import torch
+from gpytorch.kernels import Kernel
+from gpytorch.likelihoods import Likelihood
 from gpytorch.means import ZeroMean
-from torch import Tensor
+from torch import Size, Tensor
 
 from bo_stream.base.fitting import ClosedForm, Coordinates, LogNormals, places_of
+from bo_stream.base.options import CommonOptions
 from bo_stream.base.streaming_gp import StreamingGP
-from bo_stream.mathematics.hilbert_features.closed_evidence import ClosedEvidence, Places, spectra
+from bo_stream.mathematics.hilbert_features import kernel as defaults
 from bo_stream.mathematics.hilbert_features.basis import Basis
-from bo_stream.mathematics.hilbert_features.density import Component, Components
+from bo_stream.mathematics.hilbert_features.closed_evidence import ClosedEvidence, Places, spectra
+from bo_stream.mathematics.hilbert_features.density import Component, Components, components_of
+from bo_stream.mathematics.hilbert_features.layouts import FEW_INPUTS
 from bo_stream.mathematics.sufficient_statistics.evidence import OutputStatistics
 
-__all__ = ["closed_form", "keep_resolved"]
+__all__ = ["closed_form", "hyperparameters", "keep_resolved"]
+
+
+def hyperparameters(
+    model: StreamingGP, common: CommonOptions, main_effects: bool | None
+) -> tuple[Kernel, Likelihood]:
+    """A surrogate's kernel and likelihood, with the defaults of few inputs and main effects.
+
+    Args:
+        model: The surrogate, with the defaults of all families.
+        common: The options that it was given.
+        main_effects: Its option.
+    """
+    batch, few = (
+        Size([model.num_outputs] if model.num_outputs > 1 else []),
+        model._dim <= FEW_INPUTS,
+    )
+    kernel, likelihood = model.covar_module, model.likelihood
+    if few and common.get("likelihood") is None and model.noise_mode == "learned":
+        likelihood = defaults.default_likelihood(batch)
+    if common.get("covar_module") is None:
+        kernel = defaults.default_kernel(model._dim, batch) if few else kernel
+        main_effects = few and model._dim > 1 if main_effects is None else main_effects
+    if main_effects and components_of(kernel).main is None:
+        kernel = kernel + defaults.main_effects(batch)
+    return kernel.to(model._interface), likelihood.to(model._interface)
 
 
 def keep_resolved(
