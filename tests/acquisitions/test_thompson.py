@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 import torch
 from botorch.models import SingleTaskGP
+from gpytorch.kernels import RBFKernel, ScaleKernel
 from torch import Size, Tensor
 
 from acquisitions import ThompsonSampling
@@ -26,8 +27,9 @@ def surrogate(family: Any, d: int, n: int = 40, noise: float = 0.1, **options: A
     torch.manual_seed(d)
     X = 4.0 * torch.rand(n, d, dtype=torch.float64) - 2.0
     Y = (2.5 * X).sin().sum(-1, keepdim=True) - 0.2 * X.square().sum(-1, keepdim=True)
-    if family in (HSGP,):
+    if family is HSGP:
         options = {"num_features": 200, **options}
+    options["covar_module"] = ScaleKernel(RBFKernel(ard_num_dims=d))
     model = family(X, Y + noise * torch.randn_like(Y), bounds=box(d, -2.0, 2.0), **options)
     model.covar_module.base_kernel.lengthscale = 0.17
     model.likelihood.noise = 0.05
@@ -48,6 +50,11 @@ def test_maximisers_are_those_on_a_dense_grid(family: Any, d: int) -> None:
     with torch.no_grad():
         everywhere = draws(grid(d))
         torch.testing.assert_close(draws(X.unsqueeze(1)).squeeze(-1), values)
+        sines = draws.on_sines(domain)
+        assert (sines is None) == (family is not HSGP)
+        if sines is not None:
+            there = draws(sines.maximisers(steps=2).unsqueeze(1)).squeeze(-1)
+            torch.testing.assert_close(there, values, atol=1e-3, rtol=1e-3)
     best = everywhere.amax(-1)
     spread = everywhere.std(-1)
     assert bool((values >= best - 1e-3 * spread).all())
