@@ -114,9 +114,7 @@ def begun(state: TrustRegionState, geometry: Geometry) -> TrustRegionState:
     spread = min(_sd(archive.Y), float(region.best - archive.Y.median()))
     region = region.changed(spread=spread, fitted=float(len(archive)))
     window = window_of(archive, len(archive), region.centre, geometry, float(region.size))
-    state = replace(
-        state, archive=archive, pending=archive.at([]), window=window, region=region
-    )
+    state = replace(state, archive=archive, pending=archive.at([]), window=window, region=region)
     return recentred(state, None)
 
 

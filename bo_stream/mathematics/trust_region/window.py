@@ -16,9 +16,7 @@ WINDOW = 512
 """Largest number of points in a window; the pending ones are in addition."""
 
 
-def window_of(
-    archive: Rows, newest: int, centre: Tensor, geometry: Geometry, size: float
-) -> Rows:
+def window_of(archive: Rows, newest: int, centre: Tensor, geometry: Geometry, size: float) -> Rows:
     """The window of a region, its outcomes clipped, in the order of the archive.
 
     Up to 512 points all are in it. If more than that lie within ``L shape`` of the centre: the best
