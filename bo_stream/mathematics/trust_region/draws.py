@@ -46,7 +46,7 @@ def candidates(centre: Tensor, geometry: Geometry, size: float, count: int) -> T
 def pathwise_draws(
     factor: Factor, y: Tensor, steps: Tensor, points: Tensor, lengthscales: Tensor, q: int
 ) -> Tensor:
-    """q samples of the local process at candidates, ``count x q`` float32 (Matern-5/2).
+    """Draw q samples of the local process at candidates, ``count x q`` float32 (Matern-5/2).
 
     A sample is one of the prior on 512 random features plus the correction of Matheron's rule,
     ``k(., X) C^-1 (y - m - f(X) - noise)``. O(n^2 q + count (n + 512)(d + q)).
