@@ -153,7 +153,7 @@ class TrustRegionGP(StreamingGP):
         with the best posterior mean, or the result of an earlier region if that is better.
 
         Raises:
-            NoTrainingDataError: before any data.
+            StateError: before any data.
         """
         return local.recommended(self)
 

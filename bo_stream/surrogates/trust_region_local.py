@@ -17,7 +17,7 @@ from torch import Tensor
 from bo_stream.base.fitting.evidence import log_evidence
 from bo_stream.base.fitting.report import FitReport
 from bo_stream.base.options import CommonOptions
-from bo_stream.errors import NoTrainingDataError
+from bo_stream.errors import StateError
 from bo_stream.mathematics.linalg import chol_psd
 from bo_stream.mathematics.posterior.factor import cross_kernel
 from bo_stream.mathematics.trust_region.factor import Factor, correlations, factored
@@ -94,7 +94,7 @@ def recommended(model: Any) -> tuple[Tensor, float]:
         means = model.process().at(X).mean[0] if len(X) else X.new_zeros(0)
     X, values = state.results(means)
     if not len(X):
-        raise NoTrainingDataError("observations", "none", "Observe some first.")
+        raise StateError("observations", "none", "Observe some first.")
     best = int(values.argmax())
     x, y = model.raw(X[best].unsqueeze(0)), values[best].reshape(1, 1)
     transform = getattr(model, "outcome_transform", None)
