@@ -3,21 +3,30 @@
 from acquisitions.build import build
 from acquisitions.choice import PoolPolicy
 from acquisitions.classes import BALD, PredictiveEntropy
+from acquisitions.latent import LatentLogExpectedImprovement
+from acquisitions.local_search import LocalSearch
 from acquisitions.nipv import NIPV
 from acquisitions.policies import MaxVariance, Random, near_most_uncertain
 from acquisitions.pool import select_from_pool
+from acquisitions.search import by_autograd, maximise
+from acquisitions.thompson import ThompsonSampling
 from acquisitions.trust_region import TrustRegionSampling, TrustRegionSearch
 
 __all__ = [
     "BALD",
     "NIPV",
+    "LatentLogExpectedImprovement",
+    "LocalSearch",
     "MaxVariance",
     "PoolPolicy",
     "PredictiveEntropy",
     "Random",
+    "ThompsonSampling",
     "TrustRegionSampling",
     "TrustRegionSearch",
     "build",
+    "by_autograd",
+    "maximise",
     "near_most_uncertain",
     "select_from_pool",
 ]

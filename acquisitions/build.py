@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, cast
 
 import torch
-from botorch.acquisition.acquisition import AcquisitionFunction
 from botorch.acquisition.analytic import ExpectedImprovement
 from botorch.acquisition.logei import qLogExpectedImprovement, qLogNoisyExpectedImprovement
 from botorch.acquisition.monte_carlo import qUpperConfidenceBound
@@ -19,14 +18,38 @@ from acquisitions.closed import (
     ClosedUpperConfidenceBound,
     offered,
 )
+from acquisitions.latent import LatentLogExpectedImprovement
 from acquisitions.nipv import NIPV
 from acquisitions.policies import MaxVariance, Random
+from acquisitions.thompson import ThompsonSampling
 from bo_stream.base.botorch_model import BoTorchModel
+from bo_stream.base.ensemble import KernelEnsemble
 from bo_stream.errors import InputError
 
 __all__ = ["NAMES", "build"]
 
-NAMES = ("qucb", "ei", "qlogei", "qlognei", "nipv", "max_variance", "random")
+DATA: dict[str, tuple[str, ...]] = {
+    "logei": ("best_f",),
+    "qucb": ("X_pending",),
+    "ei": ("best_f", "X_pending"),
+    "qlogei": ("best_f", "X_pending"),
+    "qlognei": ("X_baseline", "X_pending"),
+    "thompson": ("bounds", "near", "ensemble"),
+    "nipv": ("X_pending", "mc_points", "weights"),
+    "max_variance": ("X_pending",),
+    "random": (),
+}
+"""Names of the acquisition functions, and the data that each of them takes."""
+
+NAMES = tuple(DATA)
+
+OPTIONS: dict[str, tuple[str, ...]] = {
+    "qucb": ("beta", "num_samples", "seed"),
+    "qlogei": ("num_samples", "seed"),
+    "qlognei": ("num_samples", "seed"),
+    "thompson": ("samples", "explore", "jitter"),
+}
+"""Options that can be set by name and value; the others have none."""
 
 
 def build(
@@ -41,8 +64,11 @@ def build(
     beta: float = 4.0,
     num_samples: int = 128,
     seed: int | None = None,
+    bounds: Tensor | None = None,
+    near: Tensor | None = None,
+    ensemble: KernelEnsemble | None = None,
     **kw: Any,
-) -> AcquisitionFunction:
+) -> Any:
     """Build an acquisition function by name; arguments that it does not use are ignored.
 
     A surrogate keeps neither the observed points nor the best value: the caller keeps and passes
@@ -50,23 +76,29 @@ def build(
 
     Args:
         name: ``qucb`` (upper confidence bound), ``ei`` (expected improvement, one point at a time),
-            ``qlogei``, ``qlognei`` (noisy, over a baseline), ``nipv`` (integrated variance),
-            ``max_variance``, ``random``.
+            ``qlogei``, ``qlognei`` (noisy, over a baseline), ``logei`` (expected improvement of the
+            latent function of a `WarpedGP`), ``thompson`` (samples of the posterior), ``nipv``
+            (integrated variance), ``max_variance``, ``random``.
         model: A surrogate of `bo_stream`, or any BoTorch model except for ``nipv`` and
             ``max_variance``.
         X_baseline: ``n x d`` raw points already observed; for ``qlognei``.
-        best_f: Best value so far, raw; for ``ei`` and ``qlogei``. With noise, the best posterior
-            mean at observed points rather than the best observation.
+        best_f: Best value so far, raw; for ``ei``, ``logei`` and ``qlogei``. With noise, the best
+            posterior mean at observed points rather than the best observation.
         X_pending: ``n' x d`` raw points under evaluation.
         mc_points: ``P x d`` raw test points; for ``nipv``.
         weights: ``P`` weights of the test points; for ``nipv``.
         beta: Trade-off of ``qucb`` between mean and standard deviation, as in BoTorch.
         num_samples: Quasi-Monte-Carlo samples of ``qucb``, ``qlogei`` and ``qlognei``.
         seed: Seed of these samples; by default they come from torch's global generator.
-        kw: Further arguments of the BoTorch class (``objective``, ``posterior_transform``, ...).
+        bounds: ``2 x d`` raw bounds of the search; for ``thompson``.
+        near: ``k x d`` raw points around which ``thompson`` searches too.
+        ensemble: Kernels that ``thompson`` samples from beside the surrogate's own.
+        kw: Further arguments of `ThompsonSampling` or of the BoTorch class (``objective``,
+            ``posterior_transform``, ...).
 
     Returns:
-        The acquisition function, to be maximised. ``qucb``, ``ei`` and ``qlogei`` without further
+        The acquisition function, to be maximised; `ThompsonSampling` proposes points itself.
+        ``qucb``, ``ei`` and ``qlogei`` without further
         arguments, over a `WISKI` or an `HSGP` of one output, are subclasses of BoTorch's with the
         same values and gradients in closed form.
 
@@ -100,6 +132,10 @@ def build(
             options = {"prune_baseline": True, "sampler": sampler, "X_pending": X_pending, **kw}
             X = _needed(name, "X_baseline", X_baseline)
             return qLogNoisyExpectedImprovement(model, X, **options)
+        case "logei":
+            return LatentLogExpectedImprovement(model, _needed(name, "best_f", best_f))
+        case "thompson":
+            return ThompsonSampling(ours, bounds, near=near, ensemble=ensemble, **kw)
         case "nipv":
             points = _needed(name, "mc_points", mc_points)
             return NIPV(ours, points, X_pending=X_pending, weights=weights, **kw)

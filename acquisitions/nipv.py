@@ -101,7 +101,7 @@ class NIPV(AcquisitionFunction):
         self.register_buffer("mc_points", mc_points.reshape(-1, mc_points.shape[-1]))
         self.register_buffer("weights", _normalised(weights, self.mc_points))
         self.register_buffer("scales", output_scales(model, posterior_transform, self.mc_points))
-        self._transform = getattr(model, "outcome_transform", None)
+        self._transform = model.outcome_map()
         self._process: PosteriorProcess | None = None
         self._sums: Integral | None = None
 
@@ -117,9 +117,9 @@ class NIPV(AcquisitionFunction):
 
     def raw_scales(self) -> Tensor:
         """Factors from transformed to raw variances for each output: ``m``."""
-        transform = getattr(self.model, "outcome_transform", None)
+        model = cast(BoTorchModel, self.model)
+        transform = model.outcome_map()
         if transform is not self._transform:  # the surrogate was restandardised
-            model = cast(BoTorchModel, self.model)
             self.scales = output_scales(model, self.posterior_transform, self.mc_points)
             self._transform = transform
         return self.scales
@@ -168,8 +168,8 @@ def output_scales(
             else MultivariateNormal(mean, cov)
         )
         posterior: Any = GPyTorchPosterior(joint)
-        if hasattr(model, "outcome_transform"):
-            transform = model.outcome_transform
+        transform = model.outcome_map()
+        if transform is not None:
             posterior = transform.untransform_posterior(posterior, X=X)
         if posterior_transform is not None and isinstance(posterior, GPyTorchPosterior):
             posterior = posterior_transform(posterior=posterior, X=X)

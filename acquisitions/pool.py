@@ -278,8 +278,8 @@ def _noise_of(model: BoTorchModel, pool: Tensor, noise: Tensor | None) -> Tensor
     if not bool(noise.isfinite().all()) or bool((noise < 0).any()):
         raise NoiseError("finite, non-negative variances", "others", "Put a floor under them.")
     Yvar = noise.detach().double().reshape(len(pool), m)
-    if hasattr(model, "outcome_transform"):
-        transform = model.outcome_transform
+    transform = model.outcome_map()
+    if transform is not None:
         scaled = transform(torch.zeros_like(Yvar), Yvar, X=pool.double())[1]
         return cast(Tensor, scaled).mT
     return Yvar.mT

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from bo_stream.surrogates.registry import surrogate
     from bo_stream.surrogates.svdgp import SVDGP
     from bo_stream.surrogates.trust_region import TrustRegionGP
+    from bo_stream.surrogates.warped import WarpedGP
     from bo_stream.surrogates.wiski import WISKI
 
 __all__ = [
@@ -38,6 +39,7 @@ __all__ = [
     "OnlineSGPR",
     "Pool",
     "ProjectedWISKI",
+    "WarpedGP",
     "TrustRegionGP",
     "load",
     "surrogate",
@@ -57,6 +59,7 @@ _HOMES = {
     "OnlineSGPR": "surrogates.online_sgpr",
     "Pool": "campaign.space",
     "ProjectedWISKI": "surrogates.projected_wiski",
+    "WarpedGP": "surrogates.warped",
     "TrustRegionGP": "surrogates.trust_region",
     "load": "base.checkpoint",
     "surrogate": "surrogates.registry",

@@ -6,7 +6,7 @@ Test points are scored one at a time; their joint posterior is never formed.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -35,6 +35,7 @@ __all__ = [
     "noise_variance",
     "paired_bootstrap",
     "prequential",
+    "quantiles",
     "score",
 ]
 
@@ -49,7 +50,7 @@ def marginals(model: BoTorchModel, X: Tensor) -> tuple[Tensor, Tensor]:
         X: ``n x d`` raw points.
 
     Raises:
-        UnsupportedError: for several outputs, or a non-linear outcome transform.
+        UnsupportedError: for several outputs, or outcome transforms without a mean.
     """
     if model.num_outputs != 1:
         raise UnsupportedError("one output", f"{model.num_outputs}", "Use subset_output.")
@@ -60,7 +61,48 @@ def marginals(model: BoTorchModel, X: Tensor) -> tuple[Tensor, Tensor]:
             point = process.at(part)
             means.append(point.mean[0])
             variances.append(point.variance()[0])
-        return _raw(model, X, torch.cat(means), torch.cat(variances))
+        posterior = _raw(model, X, torch.cat(means), torch.cat(variances))
+    try:
+        return posterior.mean.reshape(-1), posterior.variance.reshape(-1)
+    except NotImplementedError as error:
+        raise UnsupportedError(
+            "an outcome transform that gives mean and variance",
+            type(model.outcome_map()).__name__,
+            "Standardize, or take samples of the posterior.",
+        ) from error
+
+
+def quantiles(
+    model: BoTorchModel, X: Tensor, levels: Sequence[float], *, noise: bool = False
+) -> Tensor:
+    """Marginal quantiles at each point in raw units, ``len(levels) x n``; one output only.
+
+    Exact under a `Standardize` and under the warp of `WarpedGP`, where mean and standard deviation
+    describe a skewed distribution poorly.
+
+    Args:
+        model: A surrogate of `bo_stream`.
+        X: ``n x d`` raw points.
+        levels: Probabilities between 0 and 1.
+        noise: Whether of observations with the typical noise, else of the latent function.
+
+    Raises:
+        InputError: for levels outside (0, 1).
+        UnsupportedError: for several outputs, or outcome transforms without quantiles.
+    """
+    asked = torch.as_tensor(list(levels), dtype=torch.float64)
+    if not bool(((asked > 0.0) & (asked < 1.0)).all()):
+        raise InputError("levels between 0 and 1", f"{list(levels)}", "0.025 and 0.975 are usual.")
+    if model.num_outputs != 1:
+        raise UnsupportedError("one output", f"{model.num_outputs}", "Use subset_output.")
+    with torch.no_grad():
+        rows = []
+        for part in X.split(CHUNK):
+            point = model.process().at(model.transformed(part))
+            variance = point.variance()[0] + (model.typical_noise() if noise else 0.0)
+            posterior = _raw(model, part, point.mean[0], variance)
+            rows.append(posterior.quantile(asked).reshape(len(asked), -1))
+    return torch.cat(rows, -1)
 
 
 def noise_variance(model: BoTorchModel) -> Tensor:
@@ -68,23 +110,24 @@ def noise_variance(model: BoTorchModel) -> Tensor:
 
     Raises:
         NoiseError: if the noise is known and nothing was observed.
+        UnsupportedError: for a non-linear outcome transform, under which it differs from place to
+            place.
     """
     noise = model.typical_noise()
     anywhere = noise.new_zeros(1, 1)
-    return _raw(model, anywhere, torch.zeros_like(noise), noise)[1].squeeze(0)
-
-
-def _raw(model: BoTorchModel, X: Tensor, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
-    """Transformed means and variances, each ``n``, in raw units."""
-    posterior: Any = GPyTorchPosterior(MultivariateNormal(mean, DiagLinearOperator(variance)))
-    if hasattr(model, "outcome_transform"):
-        transform = model.outcome_transform
-        posterior = transform.untransform_posterior(posterior, X=X)
+    posterior = _raw(model, anywhere, torch.zeros_like(noise), noise)
     if not isinstance(posterior, GPyTorchPosterior):
         raise UnsupportedError(
-            "a linear outcome transform", type(model.outcome_transform).__name__, "Standardize."
+            "a linear outcome transform", type(model.outcome_map()).__name__, "Standardize."
         )
-    return posterior.mean.reshape(-1), posterior.variance.reshape(-1)
+    return posterior.variance.reshape(())
+
+
+def _raw(model: BoTorchModel, X: Tensor, mean: Tensor, variance: Tensor) -> Any:
+    """The posterior in raw units of independent transformed ones, each ``n``."""
+    posterior = GPyTorchPosterior(MultivariateNormal(mean, DiagLinearOperator(variance)))
+    transform = model.outcome_map()
+    return posterior if transform is None else transform.untransform_posterior(posterior, X=X)
 
 
 @dataclass(frozen=True)

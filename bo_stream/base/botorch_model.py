@@ -101,9 +101,8 @@ class BoTorchModel(GPyTorchModel, GP, FantasizeMixin):
     def _objective(self, profile_mean: bool) -> tuple[Tensor, Tensor | None]:
         """The objective of the hyperparameters, without priors: 0-dim, differentiable.
 
-        With ``profile_mean`` it is evaluated at the optimal constant means, which are returned
-        too (``o``, without gradient; None if the data do not determine them). Otherwise it is
-        evaluated at the current means, and None is returned.
+        It is evaluated at the current means, and None is returned; or, with ``profile_mean``, at
+        the optimal ones, which are returned (``o``, detached; None if nothing determines them).
         """
 
     @abstractmethod
@@ -127,6 +126,10 @@ class BoTorchModel(GPyTorchModel, GP, FantasizeMixin):
         return constructor_arguments(cls, super().construct_inputs(training_data), options)
 
     # -- for the package's acquisition functions -------------------------------------------------
+
+    def outcome_map(self) -> OutcomeTransform | None:
+        """``outcome_transform``; families may add to it how outcomes become the process's."""
+        return getattr(self, "outcome_transform", None)
 
     def process(self) -> PosteriorProcess:
         """The current posterior process in transformed space: a frozen snapshot.
@@ -184,8 +187,8 @@ class BoTorchModel(GPyTorchModel, GP, FantasizeMixin):
         snapshot = self._snapshot()
         joint = snapshot.process.at(self.transformed(X))
         noise = noise_to_add(observation_noise, X, self.num_outputs, snapshot.typical_noise)
-        transform = snapshot.outcome_transform
-        posterior = botorch_posterior(joint, noise, output_indices, transform, X)
+        outcomes = snapshot.outcome_transform
+        posterior = botorch_posterior(joint, noise, output_indices, outcomes, X)
         if posterior_transform is not None:
             return posterior_transform(posterior=posterior, X=X)
         return posterior
@@ -220,8 +223,7 @@ class BoTorchModel(GPyTorchModel, GP, FantasizeMixin):
             X: ``batch_shape x n x d`` raw points.
             Y: ``batch_shape' x n x m`` raw values; ``batch_shape'`` may have leading fantasy
                 dimensions that share X.
-            noise: Noise variances that broadcast to ``Y``, already outcome-transformed; the
-                typical noise by default.
+            noise: Variances that broadcast to ``Y``, outcome-transformed; by default the typical.
             kwargs: BoTorch's ``propagate_grads``, which is not needed here.
 
         Returns:
@@ -267,8 +269,8 @@ class BoTorchModel(GPyTorchModel, GP, FantasizeMixin):
 
         `ModelListGP.condition_on_observations` calls this on each of its models.
         """
-        transform = getattr(self, "outcome_transform", None)
-        Y, noise = transforms.list_targets(transform, self.num_outputs, inputs, targets, noise)
+        own = getattr(self, "outcome_transform", None)
+        Y, noise = transforms.list_targets(own, self.num_outputs, inputs, targets, noise)
         return self.condition_on_observations(inputs, Y, noise, **kwargs)
 
     # -- hyperparameters -------------------------------------------------------------------------
@@ -318,8 +320,7 @@ class BoTorchModel(GPyTorchModel, GP, FantasizeMixin):
     ) -> MarginalLogLikelihood:
         """The hook of `fit_gpytorch_mll`.
 
-        Without an optimizer, ``optimizer_kwargs`` may hold ``max_evals`` or, as for BoTorch's
-        default optimizer, ``options={"maxiter": ...}``.
+        Without an optimizer, ``optimizer_kwargs`` may hold ``max_evals`` or BoTorch's ``options``.
 
         Raises:
             UnsupportedError: if a closure is given, because the family defines the objective.
@@ -388,7 +389,7 @@ class BoTorchModel(GPyTorchModel, GP, FantasizeMixin):
 
     def _outcomes(self, Y: Tensor, Yvar: Tensor | None, X: Tensor) -> tuple[Tensor, Tensor | None]:
         """Raw outcomes and noise in transformed space, ``batch x n x m``, float64."""
-        return transforms.transformed_outcomes(getattr(self, "outcome_transform", None), Y, Yvar, X)
+        return transforms.transformed_outcomes(self.outcome_map(), Y, Yvar, X)
 
     def _check_points(self, X: Tensor) -> None:
         validation.check_points(X, self._dim, self.bounds)

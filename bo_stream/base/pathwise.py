@@ -19,7 +19,7 @@ import torch
 from botorch.sampling.pathwise import draw_kernel_feature_paths, gaussian_update
 from botorch.sampling.pathwise.paths import SamplePath
 from botorch.sampling.pathwise.posterior_samplers import DrawMatheronPaths
-from botorch.sampling.pathwise.utils import get_output_transform
+from botorch.sampling.pathwise.utils import OutcomeUntransformer
 from torch import Size, Tensor
 
 from bo_stream.base.botorch_model import BoTorchModel
@@ -42,7 +42,10 @@ class ModelPath(SamplePath):
         self._check: Callable[[Tensor], None] = model._check_points
         self._transformed: Callable[[Tensor], Tensor] = model._transformed
         self._draws = model.process().path(sample_shape)
-        self._untransform = get_output_transform(model)
+        outcomes = model.outcome_map()
+        self._untransform = (
+            None if outcomes is None else OutcomeUntransformer(outcomes, self._outputs)
+        )
 
     def forward(self, X: Tensor) -> Tensor:
         """Values of the sample functions at X; see the class for shapes."""

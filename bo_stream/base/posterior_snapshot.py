@@ -25,7 +25,7 @@ class PosteriorSnapshot:
         process: The posterior process, in transformed space.
         noise: Typical noise variance (``o``), transformed; None if the noise is known and none
             was seen.
-        outcome_transform: The frozen outcome transform, or None.
+        outcome_transform: How raw outcomes became those of the process, or None.
     """
 
     process: PosteriorProcess
@@ -89,8 +89,8 @@ class PosteriorCache(Derived[PosteriorSnapshot]):
             process = model._build_process(model.state)
         if before is not None and process is not before[1].process:
             process.follow(before[1].process)
-        transform = getattr(model, "outcome_transform", None)
-        snapshot = PosteriorSnapshot(process, noise_of_an_observation(model), transform)
+        noise = noise_of_an_observation(model)
+        snapshot = PosteriorSnapshot(process, noise, model.outcome_map())
         self._absorbed = None
         return self.put(key, snapshot)
 

@@ -15,11 +15,11 @@ from bo_stream.campaign import trials as events
 from bo_stream.campaign.callbacks import Callback
 from bo_stream.campaign.campaign_state import CampaignState
 from bo_stream.campaign.proposals import ProposalRule
-from bo_stream.campaign.proposer import Proposer
+from bo_stream.campaign.proposer import Proposal, Proposer
 from bo_stream.campaign.records import Row
 from bo_stream.campaign.settings import Settings
 from bo_stream.campaign.storage.store import Store
-from bo_stream.campaign.surrogate_manager import SurrogateManager
+from bo_stream.campaign.surrogate_manager import ENSEMBLE_BELOW, SurrogateManager
 from bo_stream.campaign.trial_frames import (
     find_trials,
     inputs_frame,
@@ -71,7 +71,12 @@ class AskTell:
         self._proposer = Proposer(settings, rule, like)
         bounds = settings.space.tensor_bounds.to(like)
         manager = SurrogateManager(
-            make, bounds, settings.fit, settings.initial, settings.restandardise
+            make,
+            bounds,
+            settings.fit,
+            settings.initial,
+            settings.restandardise,
+            ENSEMBLE_BELOW if getattr(rule, "samples", False) else 0,
         )
         self.row = Row((*(f"{part}_seconds" for part in PARTS), "fit_evaluations"))
         self._state = CampaignState(store, name, settings, manager, like)
@@ -102,13 +107,13 @@ class AskTell:
             self.update()
             before = self._state.history
             count = self._within_budget(int(q), before)
-            inputs, places = self._proposer.propose(self._state, count, self.row)
+            proposal = self._proposer.propose(self._state, count, self.row)
             with self.row.timed("store_seconds"), self.store.transaction(self.name) as transaction:
                 new = transaction.events_since(before.num_events)
                 stale = any(event.get("trials") for event in new)
                 if not stale:
                     history = before.extended(new)
-                    transaction.append(events.asked_event(history, inputs, places, by))
+                    transaction.append(_asked_event(history, proposal, by))
             self._state.sync(self.row)
             if not stale:  # otherwise another process has asked meanwhile: its trials are pending
                 break
@@ -215,7 +220,7 @@ class AskTell:
 
     def trials(self) -> pd.DataFrame:
         """Every trial: inputs, outcome, status (``running``, ``told``, ``failed``) and reason."""
-        return trials_frame(list(self.history.trials.values()), self.space)
+        return trials_frame(list(self.history.trials), self.space)
 
     def running(self) -> pd.DataFrame:
         """Running trials as `ask` returned them: those whose outcome is still to be told."""
@@ -255,3 +260,17 @@ class AskTell:
             frame = trials_frame([self._state.history.trials[id] for id in ids], self.space)
             for callback in self.callbacks:
                 callback.after_tell(self, frame.copy())
+
+
+def _asked_event(history: TrialHistory, proposal: Proposal, by: str | None) -> events.Event:
+    taken = len(proposal.inputs) if proposal.ahead is None else 0
+    return events.asked_event(
+        history,
+        proposal.inputs,
+        proposal.places,
+        by,
+        ahead=proposal.ahead,
+        taken=taken,
+        decision=None if proposal.decision == history.decision else proposal.decision,
+        seconds=proposal.seconds,
+    )

@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from typing import Any, Self
 
-import numpy as np
 import pandas as pd
 import torch
 from torch import Tensor
@@ -21,11 +20,12 @@ from bo_stream.campaign.callbacks import Callback
 from bo_stream.campaign.evaluation.runner import run_campaign
 from bo_stream.campaign.fit_policy import FitPolicy
 from bo_stream.campaign.goals import Goal
-from bo_stream.campaign.proposals import AcquisitionBuilder, AcquisitionSearch, Optimiser
-from bo_stream.campaign.settings import SCHEDULE, NamedChoice, Settings
+from bo_stream.campaign.proposals import AcquisitionBuilder, Optimiser
+from bo_stream.campaign.settings import NamedChoice, Noise, Settings
 from bo_stream.campaign.space import Space
 from bo_stream.campaign.storage.open_store import open_store
 from bo_stream.campaign.storage.store import Store
+from bo_stream.campaign.trials import Decision
 from bo_stream.errors import BoStreamError, StateError, UnsupportedError
 from bo_stream.scores import marginals
 
@@ -43,10 +43,12 @@ class Campaign(AskTell):
         surrogate: Name of a family, a mapping of its name and options, or a callable ``(X, Y, Yvar,
             bounds=..., outcome_transform=...)``. By default the family is chosen by the number of
             inputs and the budget.
-        acquisition: Name of an acquisition function (`acquisitions.NAMES`), a mapping of its name
-            and options, or a callable ``(model, *, X_baseline, best_f, X_pending, mc_points)``,
-            which is given those of these that it has parameters for. By default it is chosen by the
-            goal.
+        acquisition: Name of an acquisition function (`acquisitions.build`, ``logei``,
+            ``trust_region``, or ``auto``), a mapping of its name and options, or a callable
+            ``(model, *, X_baseline, best_f, X_pending, mc_points)``, which is given those of these
+            that it has parameters for. By default it is chosen by goal and surrogate; ``auto``
+            chooses between ``qlogei`` and ``thompson`` by the measured seconds of an evaluation and
+            of a decision. See `decision`.
         goal: ``maximise`` or ``minimise`` the outcome, or ``learn`` it everywhere: minimise the
             variance integrated over ``targets``.
         store: URL of a database (``sqlite:///oven.db``), or a store; None: in memory only.
@@ -58,7 +60,11 @@ class Campaign(AskTell):
         seed: Seed of everything random; None: a new one, which is kept in the store.
         initial: Number of outcomes from which a surrogate is built. The points proposed until then
             are spread over the space.
-        fit: When hyperparameters are fitted.
+        fit: When hyperparameters are fitted. By default when the outcomes have grown by 1.3 (from
+            300 outcomes on by 2) and when predictions are worse than they promise; after every
+            batch for ``warped``.
+        noise: ``learned`` (the default), ``none`` for exact outcomes (surrogates ``warped`` and
+            ``trust_region``), or the variance of every outcome's noise.
         optimiser: Effort of maximising acquisition functions over a box.
         callbacks: Hooks.
 
@@ -90,7 +96,8 @@ class Campaign(AskTell):
         budget: int | None = None,
         seed: int | None = None,
         initial: int | None = None,
-        fit: FitPolicy = SCHEDULE,
+        fit: FitPolicy | None = None,
+        noise: Noise | None = None,
         optimiser: Optimiser | None = None,
         callbacks: Sequence[Callback] = (),
     ) -> None:
@@ -100,6 +107,7 @@ class Campaign(AskTell):
             "seed": seed,
             "initial": initial,
             "fit": fit,
+            "noise": noise,
             "optimiser": optimiser,
             "targets": None if targets is None else space.values(targets).tolist(),
         }
@@ -114,7 +122,7 @@ class Campaign(AskTell):
                 if stored is None:
                     raise
         if stored is not None:
-            given = [key for key, value in options.items() if value not in (None, SCHEDULE)]
+            given = [key for key, value in options.items() if value is not None]
             settings = settings.continued_from(Settings.from_dict(stored), name, given)
         make = surrogate if callable(surrogate) and settings.surrogate is None else None
         build = acquisition if callable(acquisition) and settings.acquisition is None else None
@@ -162,7 +170,7 @@ class Campaign(AskTell):
         acquisition: Any,
         callbacks: Sequence[Callback],
     ) -> None:
-        s, space = settings, settings.space
+        s = settings
         try:
             make = s.make_surrogate(surrogate)
         except BoStreamError as error:
@@ -173,10 +181,8 @@ class Campaign(AskTell):
                 f"{dict(s.surrogate)} ({error})",
                 f"Continue with another one: Campaign.resume(url, {name!r}, surrogate='wiski').",
             ) from error
-        targets = None if s.targets is None else space.encode(np.array(s.targets))
-        search = AcquisitionSearch(space, s.build_acquisition(acquisition), s.optimiser, targets)
         like = torch.empty(0, dtype=torch.float64)
-        super().__init__(store, name, s, make, search, callbacks, like)
+        super().__init__(store, name, s, make, s.make_rule(acquisition), callbacks, like)
 
     def run(
         self,
@@ -187,8 +193,9 @@ class Campaign(AskTell):
         *,
         workers: int | None = None,
         timeout: float | None = None,
+        seconds: float | None = None,
     ) -> pd.DataFrame:
-        """Ask, evaluate and tell until the budget is used up.
+        """Ask, evaluate and tell until the budget of trials or of seconds is used up.
 
         After a crash the same line finishes the job: running trials whose process on this machine
         has died are evaluated first. Trials asked for by hand are left alone, and so are those of
@@ -217,6 +224,8 @@ class Campaign(AskTell):
             timeout: Seconds that an evaluation may take from its start, or from its submission if
                 the executor does not report starts (Dask's does not). Only ``workers`` can stop an
                 evaluation; in an executor it continues to occupy its worker.
+            seconds: Seconds of this run after which no further trial is started. Those started
+                before are waited for.
 
         Returns:
             All trials, as `trials` does. Trials interrupted with the run stay ``running``.
@@ -226,7 +235,7 @@ class Campaign(AskTell):
             StateError: if the executor is broken, or all its workers hang.
             ImportError: for ``workers`` without loky.
         """
-        run_campaign(self, objective, budget, executor, q, workers, timeout)
+        run_campaign(self, objective, budget, executor, q, workers, timeout, seconds)
         return self.trials()
 
     # -- results ---------------------------------------------------------------------------------
@@ -243,6 +252,15 @@ class Campaign(AskTell):
     def behind(self) -> bool:
         """Whether outcomes are further from the predictions than the predictions promise."""
         return self._state.manager.surprise.behind
+
+    @property
+    def decision(self) -> Decision:
+        """The acquisition function of the latest trials, and why it was chosen."""
+        recorded = self.history.decision
+        if recorded is not None:
+            return recorded
+        named = self.settings.acquisition
+        return Decision("a callable" if named is None else named["name"], self.settings.why[1])
 
     def observations(self) -> tuple[Tensor, Tensor, Tensor | None]:
         """X, Y (to be maximised) and Yvar of all outcomes, in the order they were told."""

@@ -43,6 +43,7 @@ class CampaignState:
         self.store, self.name, self.manager = store, name, manager
         self.history = TrialHistory()
         self._space, self._sign, self._like = settings.space, settings.sign, like
+        self._variance = settings.fixed_variance
         none = like.new_empty(0, settings.space.dim)
         self.observations = Observations(none, none[:, :1])
         self._snapshot = 0  # number of the snapshot last loaded or saved
@@ -101,6 +102,8 @@ class CampaignState:
         Yvar = None
         if self.history.noise_known:
             Yvar = torch.tensor([[t.yvar] for t in trials], dtype=torch.float64).to(self._like)
+        elif self._variance is not None:
+            Yvar = torch.full_like(Y, self._variance)
         return self.points(trials), self._sign * Y, Yvar
 
     def _save_snapshot(self, row: Row) -> None:

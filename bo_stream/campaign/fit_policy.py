@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["FitPolicy"]
+from bo_stream.errors import InputError
+
+__all__ = ["LEAST_GROWTH", "FitPolicy"]
+
+FEW = 300
+"""Number of outcomes at the last fit from which on the late growth holds."""
+
+LEAST_GROWTH = 1.1
+"""Smallest growth of the number of outcomes after which poor predictions lead to another fit."""
 
 
 @dataclass(frozen=True)
@@ -14,6 +22,11 @@ class FitPolicy:
     Attributes:
         every_step_until: Fit after every step up to this one.
         then_every: Fit after every so many steps from there on; 0 for never.
+        growth: Fit also whenever the number of outcomes has grown by this factor since the last
+            fit; None for never.
+        late_growth: The same from 300 outcomes on; by default as before.
+        on_surprise: Fit also when predictions are significantly worse than they promise, once the
+            number of outcomes has grown by a tenth.
         on_request: Fit also whenever the surrogate reports that a fit is due
             (`StreamingGP.refit_due`); with ``then_every=0``, only then.
         max_evals: Maximum number of objective evaluations of a fit; None: until convergence.
@@ -23,21 +36,47 @@ class FitPolicy:
         >>> policy = FitPolicy(every_step_until=50, then_every=10)
         >>> [step for step in range(48, 75) if policy.due(step)]
         [48, 49, 50, 60, 70]
+        >>> policy = FitPolicy(then_every=0, growth=1.3)
+        >>> [n for n in range(100, 140, 10) if policy.due(1, n=n, fitted=100)]
+        [130]
     """
 
     every_step_until: int = 0
     then_every: int = 1
+    growth: float | None = None
+    late_growth: float | None = None
+    on_surprise: bool = False
     on_request: bool = False
     max_evals: int | None = None
     first_max_evals: int | None = None
 
-    def due(self, step: int, requested: bool = False) -> bool:
+    def __post_init__(self) -> None:
+        for growth in (self.growth, self.late_growth):
+            if growth is not None and not growth > 1.0:
+                raise InputError("a growth above 1", f"{growth}", "For example growth=1.3.")
+
+    def due(
+        self,
+        step: int,
+        *,
+        requested: bool = False,
+        n: int = 0,
+        fitted: int = 0,
+        behind: bool = False,
+    ) -> bool:
         """Whether a fit follows this step (the initial design is step 0).
 
         Args:
             step: Number of the step.
             requested: Whether the surrogate reports that a fit is due.
+            n: Number of outcomes.
+            fitted: Number of outcomes at the last fit.
+            behind: Whether predictions are significantly worse than they promise.
         """
         after = step - self.every_step_until
-        planned = after <= 0 or (self.then_every > 0 and after % self.then_every == 0)
-        return planned or (self.on_request and requested)
+        if after <= 0 or (self.then_every > 0 and after % self.then_every == 0):
+            return True
+        growth = self.late_growth if self.late_growth and fitted >= FEW else self.growth
+        grown = growth is not None and n >= growth * fitted
+        surprised = self.on_surprise and behind and n >= LEAST_GROWTH * fitted
+        return grown or surprised or (self.on_request and requested)

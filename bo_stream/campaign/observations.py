@@ -9,7 +9,7 @@ from torch import Tensor
 
 __all__ = ["Observations"]
 
-TOP, LATEST = 256, 64
+TOP, LATEST, BEST = 256, 64, 16
 
 
 @dataclass(frozen=True)
@@ -46,3 +46,7 @@ class Observations:
             return self.X
         top = self.Y[: n - LATEST, 0].topk(TOP).indices.sort().values
         return torch.cat([self.X[top], self.X[n - LATEST :]])
+
+    def best(self) -> Tensor:
+        """The points of the highest outcomes, best first, ``k x d``."""
+        return self.X[self.Y[:, 0].topk(min(BEST, len(self.Y))).indices]

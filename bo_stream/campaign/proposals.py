@@ -7,11 +7,12 @@ callables. Running trials are pending points for all of them.
 from __future__ import annotations
 
 import inspect
+import sys
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import torch
 from botorch.acquisition.acquisition import AcquisitionFunction
@@ -19,6 +20,7 @@ from botorch.optim.optimize import optimize_acqf
 from botorch.utils.sampling import draw_sobol_samples
 from torch import Tensor
 
+from bo_stream.base.ensemble import KernelEnsemble
 from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.campaign.space import Box, Pool, Space
 from bo_stream.errors import InputError, check_not_shadowed
@@ -29,6 +31,7 @@ __all__ = [
     "Optimiser",
     "ProposalContext",
     "ProposalRule",
+    "ProposingAcquisition",
     "initial_design",
     "rank_by_mean",
 ]
@@ -39,16 +42,42 @@ BASELINE = 64
 TARGETS = 1024
 """Maximum number of points over which the variance is integrated, unless they are given."""
 
+AHEAD_AT_MOST = 8000
+"""Maximum number of points that are chosen ahead of the calls of `ask`."""
+
 SAME = 1e-3
 """Points closer than this fraction of the box in every coordinate count as the same."""
+
+
+@runtime_checkable
+class ProposingAcquisition(Protocol):
+    """Chooses points itself, where an acquisition function is maximised.
+
+    Attributes:
+        ahead: Share of the number of observations that may be chosen at once, for several calls of
+            `ask`.
+    """
+
+    ahead: ClassVar[float]
+
+    def propose(self, q: int) -> Tensor:
+        """``q x d`` points of the box."""
+        ...
+
+    def select(self, points: Tensor, q: int) -> Tensor:
+        """Indices of ``q`` rows of the points of a pool, ``P x d``."""
+        ...
 
 
 class AcquisitionBuilder(Protocol):
     """Builds an acquisition function."""
 
-    def __call__(self, model: StreamingGP, **data: Any) -> AcquisitionFunction:
+    def __call__(
+        self, model: StreamingGP, **data: Any
+    ) -> AcquisitionFunction | ProposingAcquisition:
         """An acquisition function of the surrogate and of those of ``X_baseline``, ``best_f``,
-        ``X_pending`` and ``mc_points`` that the callable has parameters for.
+        ``X_pending``, ``mc_points``, ``bounds``, ``near`` (the points of the best outcomes) and
+        ``ensemble`` that the callable has parameters for.
         """
         ...
 
@@ -101,19 +130,32 @@ class ProposalContext:
         pending: ``n' x d`` points of running trials.
         failed: ``n" x d`` points that gave no outcome.
         available: Rows of the pool that may be measured.
+        best: ``k x d`` points of the best outcomes.
+        num_observed: Number of observations.
+        ensemble: Kernels that are plausible beside the surrogate's, if there are any.
+        evaluation_seconds: Seconds from asking for a batch to telling it, if they were measured.
+        decision_seconds: Seconds that maximising ``qlogei`` takes, if they were measured.
     """
 
     observed: Tensor
     pending: Tensor
     failed: Tensor
     available: Tensor
+    best: Tensor
+    num_observed: int
+    ensemble: KernelEnsemble | None = None
+    evaluation_seconds: float | None = None
+    decision_seconds: float | None = None
 
 
 class ProposalRule(Protocol):
     """Chooses the next trials, given a surrogate."""
 
     def __call__(self, model: StreamingGP, q: int, context: ProposalContext) -> Tensor:
-        """``q x d`` points of a box, or ``q`` indices into the available rows of a pool."""
+        """Points of a box, or ``q`` indices into the available rows of a pool.
+
+        Of a box they are ``q x d``, or more: those after the first ``q`` are for later calls.
+        """
         ...
 
 
@@ -137,17 +179,19 @@ class AcquisitionSearch:
 
     def __call__(self, model: StreamingGP, q: int, context: ProposalContext) -> Tensor:
         """The points, or indices into the available rows of the pool."""
-        best, best_f = rank_by_mean(model, context.observed, self.baseline)
-        data = {"X_baseline": best, "best_f": best_f}
-        if len(context.pending):
-            data["X_pending"] = context.pending
-        acqf = _build(self.build, model, data, self._targets)
+        bounds = self.space.tensor_bounds.to(context.observed)
+        acqf = self._built(model, context, bounds)
         if isinstance(self.space, Pool):
+            points = self.space.points.to(bounds)[context.available]
+            if isinstance(acqf, ProposingAcquisition):
+                return acqf.select(points, q)
             check_not_shadowed("acquisitions")
             from acquisitions import select_from_pool
 
-            return select_from_pool(acqf, self.space.points.to(best)[context.available], q)[0]
-        bounds = self.space.tensor_bounds.to(best)
+            return select_from_pool(acqf, points, q)[0]
+        if isinstance(acqf, ProposingAcquisition):
+            ahead = min(int(acqf.ahead * context.num_observed), AHEAD_AT_MOST)
+            return _replace_failed(bounds, acqf.propose(max(q, ahead)), context.failed)
         with warnings.catch_warnings():
             # some starting points end early: harmless, since the best of all is taken
             warnings.filterwarnings("ignore", "Optimization failed", RuntimeWarning)
@@ -160,6 +204,42 @@ class AcquisitionSearch:
                 options=dict(self.optimiser.options or {}),
             )
         return _replace_failed(bounds, X, context.failed)
+
+    @property
+    def samples(self) -> bool:
+        """Whether it takes samples of the posterior, for which an ensemble of kernels is used."""
+        return "ensemble" in _data_of(self.build)
+
+    def _built(
+        self, model: StreamingGP, context: ProposalContext, bounds: Tensor
+    ) -> AcquisitionFunction | ProposingAcquisition:
+        """What the builder makes, given the data that it has parameters for."""
+        build = self.build
+        names = _data_of(build)
+        data: dict[str, Any] = {
+            "X_pending": context.pending if len(context.pending) else None,
+            "bounds": bounds,
+            "near": context.best,
+            "ensemble": context.ensemble,
+        }
+        if names & {"X_baseline", "best_f"}:
+            best, best_f = rank_by_mean(model, context.observed, self.baseline)
+            data |= {"X_baseline": best, "best_f": best_f}
+        if "mc_points" in names:
+            data["mc_points"] = self._targets()
+        given = {k: v for k, v in data.items() if k in names and v is not None}
+        acqf = build(model, **given)
+        if isinstance(acqf, ProposingAcquisition):
+            return acqf
+        if not isinstance(acqf, AcquisitionFunction):
+            raise InputError(
+                "an acquisition function of BoTorch",
+                type(acqf).__name__,
+                "Return one from the callable: (model, *, X_baseline, best_f, X_pending, ...).",
+            )
+        if "X_pending" not in given and len(context.pending):
+            acqf.set_X_pending(context.pending)
+        return acqf
 
     def _targets(self) -> Tensor:
         """Points over which the variance is integrated."""
@@ -181,30 +261,19 @@ def rank_by_mean(model: StreamingGP, points: Tensor, size: int) -> tuple[Tensor,
     return points[best], float(means[best[0]])
 
 
-def _build(
-    build: AcquisitionBuilder,
-    model: StreamingGP,
-    data: dict[str, Any],
-    targets: Callable[[], Tensor],
-) -> AcquisitionFunction:
-    """The acquisition function of a builder, given the data that it has parameters for."""
+def _data_of(build: AcquisitionBuilder) -> set[str]:
+    """Names of the data that a builder has parameters for and that are not bound yet."""
+    bound: set[str] = set()
+    if isinstance(build, partial):
+        bound = set(build.keywords)
+        ours = sys.modules.get("acquisitions.build")
+        if ours is not None and build.func is ours.build and build.args:
+            return set(ours.DATA.get(build.args[0], ())) - bound
     parameters = inspect.signature(build).parameters.values()
     names = {p.name for p in parameters}
-    takes_all = any(p.kind is p.VAR_KEYWORD for p in parameters)
-    bound = build.keywords if isinstance(build, partial) else {}
-    if "mc_points" in names and "mc_points" not in bound:
-        data["mc_points"] = targets()
-    wanted = {k: v for k, v in data.items() if (takes_all or k in names) and k not in bound}
-    acqf = build(model, **wanted)
-    if not isinstance(acqf, AcquisitionFunction):
-        raise InputError(
-            "an acquisition function of BoTorch",
-            type(acqf).__name__,
-            "Return one from the callable: (model, *, X_baseline, best_f, X_pending, mc_points).",
-        )
-    if "X_pending" in data and "X_pending" not in wanted:
-        acqf.set_X_pending(data["X_pending"])
-    return acqf
+    if any(p.kind is p.VAR_KEYWORD for p in parameters):
+        names |= {"X_baseline", "best_f", "X_pending"}
+    return names - bound
 
 
 def _replace_failed(bounds: Tensor, X: Tensor, failed: Tensor) -> Tensor:

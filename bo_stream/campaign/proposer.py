@@ -1,21 +1,43 @@
-"""Proposing trials: an initial design, then the maximisers of an acquisition function."""
+"""Proposing trials: an initial design, then the choice of an acquisition function."""
 
 from __future__ import annotations
+
+import time
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from bo_stream.campaign.campaign_state import CampaignState
+from bo_stream.campaign.measured_choice import MeasuredChoice
 from bo_stream.campaign.proposals import ProposalContext, ProposalRule, initial_design
 from bo_stream.campaign.randomness import proposing
 from bo_stream.campaign.records import Row
 from bo_stream.campaign.settings import Settings
 from bo_stream.campaign.space import Pool
-from bo_stream.campaign.trials import TrialHistory
+from bo_stream.campaign.trials import Decision, TrialHistory
 from bo_stream.errors import InputError
 
-__all__ = ["Proposer"]
+__all__ = ["Proposal", "Proposer"]
+
+
+class Proposal(NamedTuple):
+    """The next trials.
+
+    Attributes:
+        inputs: Inputs in the user's units, ``q x d``.
+        places: Their rows of the pool, in a pool.
+        ahead: Points chosen for later calls; None if these trials were among such points.
+        decision: Which acquisition function chose them, where that is a choice.
+        seconds: What the decision took, if the choice between two functions depends on it.
+    """
+
+    inputs: np.ndarray
+    places: list[int] | None
+    ahead: np.ndarray | None = None
+    decision: Decision | None = None
+    seconds: float | None = None
 
 
 class Proposer:
@@ -28,12 +50,10 @@ class Proposer:
     """
 
     def __init__(self, settings: Settings, rule: ProposalRule, like: Tensor) -> None:
-        self.settings, self._rule, self._device = settings, rule, like.device
+        self.settings, self.rule, self._device = settings, rule, like.device
 
-    def propose(
-        self, state: CampaignState, q: int, row: Row
-    ) -> tuple[np.ndarray, list[int] | None]:
-        """The next trials: inputs in the user's units, and rows of the pool in a pool.
+    def propose(self, state: CampaignState, q: int, row: Row) -> Proposal:
+        """The next trials: points chosen ahead while there are enough, otherwise a new choice.
 
         Args:
             state: Current state of the campaign.
@@ -44,6 +64,8 @@ class Proposer:
             InputError: if a pool has fewer places left.
         """
         s, space, history = self.settings, self.settings.space, state.history
+        if len(history.ahead) >= q:
+            return Proposal(np.array(history.ahead[:q], dtype=np.float64), None)
         available = self.available(history)
         if isinstance(space, Pool) and len(available) < q:
             raise InputError(
@@ -51,24 +73,28 @@ class Proposer:
                 f"{len(available)}",
                 "Ask for fewer, or use Pool(..., repeats=True).",
             )
+        decision: Decision | None = None
+        seconds: float | None = None
         seeded = proposing(s.seed, history.num_asks, self._device)
         with seeded, row.timed("acquisition_seconds"):
             model = state.manager.model
             if model is None:
-                done = sum(trial.ask is not None for trial in history.trials.values())
+                done = sum(trial.ask is not None for trial in history.trials)
                 chosen = initial_design(space, s.seed, done, q, available)
             else:
                 if state.store.durable:
                     model.refresh()  # so that a resumed campaign goes on bit for bit
-                pending = state.points(history.with_status("running"))
-                failed = state.points(history.with_status("failed"))
-                observed = state.observations.candidates()
-                context = ProposalContext(observed, pending, failed, available)
-                chosen = self._rule(model, q, context)
+                begin = time.perf_counter()
+                chosen = self.rule(model, q, self._context(state, available))
+                if isinstance(self.rule, MeasuredChoice):
+                    decision = self.rule.decision
+                    seconds = time.perf_counter() - begin if self.rule.maximised else None
         if isinstance(space, Pool):
             places = [int(available[i]) for i in chosen]
-            return space.place_values[places], places
-        return space.decode(chosen), None
+            empty = np.empty((0, space.dim))
+            return Proposal(space.place_values[places], places, empty, decision, seconds)
+        inputs = space.decode(chosen)
+        return Proposal(inputs[:q], None, inputs[q:], decision, seconds)
 
     def available(self, history: TrialHistory) -> Tensor:
         """Rows of the pool that may be measured; empty in a box."""
@@ -76,6 +102,20 @@ class Proposer:
         if not isinstance(space, Pool):
             return torch.empty(0, dtype=torch.long)
         free = torch.ones(len(space.place_values), dtype=torch.bool)
-        trials = history.trials.values()
-        free[[t.place for t in trials if not (space.repeats and t.status == "told")]] = False
+        used = (t.place for t in history.trials if not (space.repeats and t.status == "told"))
+        free[list(used)] = False
         return free.nonzero().squeeze(-1)
+
+    def _context(self, state: CampaignState, available: Tensor) -> ProposalContext:
+        data = state.observations
+        return ProposalContext(
+            data.candidates(),
+            state.points(state.history.with_status("running")),
+            state.points(state.history.with_status("failed")),
+            available,
+            data.best(),
+            len(data.X),
+            state.manager.ensemble,
+            state.history.evaluation_seconds,
+            state.history.decision_seconds,
+        )

@@ -2,36 +2,59 @@
 
 from __future__ import annotations
 
+import math
 import secrets
 import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
-from typing import Any, cast
+from typing import Any, Literal, cast
 
+import numpy as np
 import torch
 
 from bo_stream.base.streaming_gp import StreamingGP
+from bo_stream.campaign.defaults import (
+    AUTO,
+    SCHEDULE,
+    SCHEDULES,
+    default_acquisition,
+    default_initial,
+    default_surrogate,
+)
 from bo_stream.campaign.fit_policy import FitPolicy
 from bo_stream.campaign.goals import GOALS, Goal
-from bo_stream.campaign.proposals import AcquisitionBuilder, Optimiser
-from bo_stream.campaign.space import Space, space_from_dict
+from bo_stream.campaign.measured_choice import MeasuredChoice
+from bo_stream.campaign.proposals import (
+    AcquisitionBuilder,
+    AcquisitionSearch,
+    Optimiser,
+    ProposalRule,
+)
+from bo_stream.campaign.space import Pool, Space, space_from_dict
 from bo_stream.errors import InputError, StateError, check_not_shadowed
 from bo_stream.surrogates.registry import FAMILIES, in_loops, surrogate
 
-__all__ = ["SCHEDULE", "NamedChoice", "Settings"]
+__all__ = ["NamedChoice", "Noise", "Settings"]
 
 SETTINGS_VERSION = 1
 
-SCHEDULE = FitPolicy(every_step_until=50, then_every=10)
-"""Default schedule: fit before an `ask` if there are new outcomes; after the first fifty batches,
-if there are ten new batches."""
-
-FEW = 500
-"""Observations up to which an exact Gaussian process is as fast as any streaming one."""
+GIVEN = "It was asked for."
 
 NamedChoice = str | Mapping[str, Any]
 """A name, or a mapping of ``name`` and options."""
+
+Noise = Literal["learned", "none"] | float
+"""Whether the noise of outcomes is learned or absent, or its variance."""
+
+SEARCHES = {
+    "logei": ("LocalSearch", "warped"),
+    "trust_region": ("TrustRegionSearch", "trust_region"),
+}
+"""Searches that belong to one family: the class in `acquisitions`, and the family."""
+
+EXACT_OUTCOMES = ("warped", "trust_region")
+"""Families with an option ``noise``."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +74,8 @@ class Settings:
             whole space.
         restandardise: Whether outcomes are standardised again, by all of them, before each fit.
         budget: Number of trials in all; None: no limit.
+        noise: ``learned``, ``none``, or the variance of the noise of every outcome.
+        why: Why this surrogate and this acquisition function, as two sentences.
     """
 
     space: Space
@@ -64,6 +89,8 @@ class Settings:
     targets: list[list[float]] | None = None
     restandardise: bool = True
     budget: int | None = None
+    noise: Noise = "learned"
+    why: tuple[str, str] = (GIVEN, GIVEN)
 
     def __post_init__(self) -> None:
         if self.goal not in GOALS:
@@ -84,7 +111,8 @@ class Settings:
         budget: int | None = None,
         seed: int | None = None,
         initial: int | None = None,
-        fit: FitPolicy = SCHEDULE,
+        fit: FitPolicy | None = None,
+        noise: Noise | None = None,
         optimiser: Optimiser | None = None,
         targets: list[list[float]] | None = None,
     ) -> Settings:
@@ -97,19 +125,28 @@ class Settings:
             raise InputError(
                 "budget, an integer of 1 or more", repr(budget), "Leave it out for no limit."
             )
+        family, why_family = default_surrogate(space, goal, budget)
+        chosen = _as_named(surrogate, family)
+        name = None if chosen is None else chosen["name"]
+        search, why_search = default_acquisition(name, goal)
         settings = cls(
             space,
             goal,
-            _as_named(surrogate, _default_surrogate(space, budget)),
-            _as_named(acquisition, "nipv" if goal == "learn" else "qlogei"),
+            _with_noise(chosen, noise),
+            _as_named(acquisition, search),
             secrets.randbits(31) if seed is None else seed,
-            _default_initial(space, budget) if initial is None else initial,
-            fit,
+            default_initial(space, budget) if initial is None else initial,
+            fit or SCHEDULES.get(name or "", SCHEDULE),
             optimiser or Optimiser(),
             targets,
             budget=budget,
+            noise="learned" if noise is None else noise,
+            why=(
+                why_family if surrogate is None else GIVEN,
+                why_search if acquisition is None else GIVEN,
+            ),
         )
-        settings.make_surrogate(surrogate), settings.build_acquisition(acquisition)  # or refuse
+        settings.make_surrogate(surrogate), settings.make_rule(acquisition)  # or refuse
         return settings
 
     @property
@@ -138,6 +175,7 @@ class Settings:
                 raise ValueError(f"version {plain['version']}")
             rest["space"] = space_from_dict(rest["space"])
             rest["fit"] = FitPolicy(**rest["fit"])
+            rest["why"] = tuple(rest.get("why", (GIVEN, GIVEN)))
             rest["optimiser"] = Optimiser(**rest["optimiser"])
             return cls(**rest)
         except (KeyError, TypeError, ValueError) as error:
@@ -195,19 +233,45 @@ class Settings:
         make(X, X[:, :1], bounds=bounds, outcome_transform=None)  # refuses invalid options now
         return make
 
-    def build_acquisition(self, given: Any = None) -> AcquisitionBuilder:
-        """What builds the acquisition function: the callable or name given, or the stored name."""
+    def make_rule(self, given: Any = None) -> ProposalRule:
+        """What chooses trials: by the callable or name given, or by the stored name.
+
+        Raises:
+            InputError: for names and options that no acquisition function has.
+        """
+        space, bounds = self.space, self.space.tensor_bounds
+        targets = None if self.targets is None else space.encode(np.array(self.targets))
+        search = partial(AcquisitionSearch, space, optimiser=self.optimiser, targets=targets)
         if callable(given):
-            return cast(AcquisitionBuilder, given)
+            return search(cast(AcquisitionBuilder, given))
         choice = _as_named(given, None) if given is not None else self.acquisition
         if choice is None:
             raise _missing_callable("acquisition")
         check_not_shadowed("acquisitions")
-        from acquisitions.build import NAMES, build  # not at the top: it imports bo_stream
+        import acquisitions  # not at the top: it imports bo_stream
+        from acquisitions.build import NAMES, build
 
         options = dict(choice)
-        name = _checked_name(options.pop("name"), NAMES, "acquisition function")
-        return partial(build, name, **options)
+        known = (AUTO, *NAMES, *(name for name in SEARCHES if name not in NAMES))
+        name = _checked_name(options.pop("name"), known, "acquisition function")
+        if name == AUTO:
+            careful, fast = partial(build, "qlogei"), partial(build, "thompson")
+            return MeasuredChoice(search(careful), search(fast))
+        if name not in SEARCHES:
+            return search(partial(build, name, **options))
+        rule, family = SEARCHES[name]
+        if isinstance(space, Pool) or (self.surrogate or {}).get("name") != family:
+            raise InputError(
+                f"a box and the surrogate {family!r} for the acquisition function {name!r}",
+                "a pool" if isinstance(space, Pool) else f"{_shown(self.surrogate)}",
+                f"Use surrogate={family!r}, or another acquisition function such as 'thompson'.",
+            )
+        return cast(ProposalRule, getattr(acquisitions, rule)(bounds, **options))
+
+    @property
+    def fixed_variance(self) -> float | None:
+        """The variance of the noise of every outcome, if it was given."""
+        return None if isinstance(self.noise, str) else self.noise
 
 
 def _shown(setting: Any) -> str:
@@ -231,22 +295,29 @@ def _as_named(choice: Any, default: str | None) -> Mapping[str, Any] | None:
     )
 
 
-def _default_surrogate(space: Space, budget: int | None) -> str:
-    """The default family.
+def _with_noise(chosen: Mapping[str, Any] | None, noise: Noise | None) -> Mapping[str, Any] | None:
+    """The surrogate with its option ``noise``.
 
-    With up to three inputs, a step of a grid costs the same at any number of observations; with few
-    observations an exact process is as fast and needs no grid. With more inputs, nodes at the data
-    are an exact process while they are few, and a step has a constant cost from then on.
+    Raises:
+        InputError: for noise that the surrogate cannot be told about.
     """
-    if budget is not None and budget <= FEW:
-        return "exact"
-    return "wiski" if space.dim <= 3 else "node_wiski"
-
-
-def _default_initial(space: Space, budget: int | None) -> int:
-    """Two outcomes for each input and two more, but at most a third of the budget."""
-    wanted = 2 * space.dim + 2
-    return wanted if budget is None else max(2, min(wanted, budget // 3))
+    if noise is None or noise == "learned":
+        return chosen
+    if noise != "none":
+        if isinstance(noise, str | bool) or not (noise > 0.0 and math.isfinite(noise)):
+            raise InputError(
+                "noise, 'learned', 'none' or a positive variance",
+                repr(noise),
+                "Give the variance of a repeated measurement, or leave it out.",
+            )
+        return chosen
+    if chosen is None or chosen["name"] not in EXACT_OUTCOMES:
+        raise InputError(
+            f"one of the surrogates {', '.join(EXACT_OUTCOMES)} for noise='none'",
+            f"{_shown(chosen)}",
+            "Use one of these, or give a small variance of the noise.",
+        )
+    return {**chosen, "noise": "none"}
 
 
 def _checked_name(name: Any, names: Iterable[str], what: str) -> str:

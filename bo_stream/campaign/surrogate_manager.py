@@ -10,14 +10,21 @@ from botorch.models.transforms.outcome import Standardize
 from torch import Tensor
 
 from bo_stream.base import checkpoint
+from bo_stream.base.ensemble import KernelEnsemble
 from bo_stream.base.fitting.surprise import Surprise
 from bo_stream.base.streaming_gp import StreamingGP
-from bo_stream.campaign.fit_policy import FitPolicy
+from bo_stream.campaign.fit_policy import LEAST_GROWTH, FitPolicy
 from bo_stream.campaign.observations import Observations
 from bo_stream.campaign.records import Row
 from bo_stream.errors import UnsupportedError
 
-__all__ = ["SurrogateManager"]
+__all__ = ["ENSEMBLE_BELOW", "SurrogateManager"]
+
+ENSEMBLE_BELOW = 1000
+"""Number of outcomes below which samples of the posterior come from several kernels."""
+
+SCORED = 64
+"""Maximum number of outcomes of a batch whose joint prediction is scored."""
 
 
 class SurrogateManager:
@@ -33,9 +40,12 @@ class SurrogateManager:
             built.
         initial: Number of outcomes from which the surrogate is built.
         restandardise: Whether outcomes are standardised again, by all of them, before each fit.
+        ensemble_below: Number of outcomes below which a fit is followed by the choice of an
+            ensemble of kernels, where the family has one; 0 for none.
 
     Attributes:
         model: The surrogate; None before it is built.
+        ensemble: Kernels that are plausible beside the fitted one, or None.
         surprise: How much worse its predictions were than they promised.
     """
 
@@ -46,16 +56,20 @@ class SurrogateManager:
         policy: FitPolicy,
         initial: int,
         restandardise: bool = True,
+        ensemble_below: int = 0,
     ) -> None:
         self.make, self.bounds, self.policy = make, bounds, policy
         self.initial, self.restandardise = initial, restandardise
+        self.ensemble_below = ensemble_below
         self.reset()
 
     def reset(self) -> None:
         """Return to the state before any outcome."""
         self.model: StreamingGP | None = None
         self.surprise = Surprise.none(torch.zeros((), dtype=torch.float64))
+        self.ensemble: KernelEnsemble | None = None
         self._built_at, self._updated_at = 0, 0  # in batches
+        self._fitted, self._scored = 0, 0  # in outcomes
 
     @property
     def num_observed(self) -> int:
@@ -65,6 +79,9 @@ class SurrogateManager:
     def observe(self, X: Tensor, Y: Tensor, Yvar: Tensor | None, row: Row) -> None:
         """Score the prediction of a batch, then observe all of it or nothing.
 
+        Of a batch of more than `SCORED` outcomes so many are scored, and only if their number has
+        grown by a tenth since the last score: the posterior then need not follow every batch.
+
         Args:
             X: ``n x d``.
             Y: ``n x 1``.
@@ -73,13 +90,18 @@ class SurrogateManager:
         """
         if self.model is None:
             return
-        with row.timed("score_seconds"):
-            score = self.model.predictive_score(X, Y, Yvar)
-            row["log_predictive"] = float(score.log_density)
-            surprise = self.surprise.seen(score.shortfall, score.variance, len(X))
+        surprise, scored = self.surprise, self._scored
+        if len(X) <= SCORED or self.model.num_observed >= LEAST_GROWTH * scored:
+            with row.timed("score_seconds"):
+                some = slice(SCORED)
+                noise = None if Yvar is None else Yvar[some]
+                score = self.model.predictive_score(X[some], Y[some], noise)
+                row["log_predictive"] = float(score.log_density) * max(1.0, len(X) / SCORED)
+                surprise = surprise.seen(score.shortfall, score.variance, len(X[some]))
+                scored = self.model.num_observed
         with row.timed("update_seconds"):
             self.model.observe(X, Y, Yvar)
-        self.surprise = surprise
+        self.surprise, self._scored = surprise, scored
 
     def update(self, data: Observations, batches: int, row: Row) -> bool:
         """Build or fit the surrogate if that is due.
@@ -104,18 +126,29 @@ class SurrogateManager:
                 )
         step = batches - built_at
         passed = range(min(step, self._updated_at - built_at + 1), step + 1)
-        fitted = any(policy.due(s, model.refit_due) for s in passed)
+        n, requested, behind = model.num_observed, model.refit_due, self.surprise.behind
+        fitted = any(
+            policy.due(s, requested=requested, n=n, fitted=self._fitted, behind=behind)
+            for s in passed
+        )
         if fitted:
             if step and self.restandardise:
                 with row.timed("update_seconds"):
                     self._restandardise(model, data.Y)
             with row.timed("fit_seconds"):
                 report = model.fit(policy.max_evals if step else policy.first_max_evals)
+                ensemble = self._ensemble_of(model)
             row["fit_evaluations"] += report.evaluations
             row["fit_objective"] = report.value
+            self.ensemble, self._fitted = ensemble, n
         new = self.model is None
         self.model, self._built_at, self._updated_at = model, built_at, batches
         return fitted or new
+
+    def _ensemble_of(self, model: StreamingGP) -> KernelEnsemble | None:
+        if model.num_observed >= self.ensemble_below or not KernelEnsemble.serves(model):
+            return None
+        return KernelEnsemble.around(model, seed=model.num_observed)
 
     def _restandardise(self, model: StreamingGP, Y: Tensor) -> None:
         try:
@@ -136,6 +169,9 @@ class SurrogateManager:
             "told": self.num_observed,
             "begun": self._built_at,
             "settled": self._updated_at,
+            "fitted": self._fitted,
+            "scored": self._scored,
+            "ensemble": None if self.ensemble is None else self.ensemble.to_lists(),
             "surprise": [float(v) for v in (s.count, s.total, s.information, s.variance)],
         }
         return about, checkpoint.dumps(self.model)
@@ -148,5 +184,9 @@ class SurrogateManager:
         """
         loaded = checkpoint.loads(model)
         surprise = Surprise(*(torch.tensor(v, dtype=torch.float64) for v in about["surprise"]))
+        plain = about.get("ensemble")
+        self.ensemble = None if plain is None else KernelEnsemble.from_lists(plain)
         self._built_at, self._updated_at = about["begun"], about["settled"]
+        self._fitted = about.get("fitted", about["told"])
+        self._scored = about.get("scored", about["told"])
         self.model, self.surprise = loaded, surprise

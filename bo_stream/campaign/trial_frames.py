@@ -104,7 +104,9 @@ def find_trials(ids: Iterable[Any], history: TrialHistory) -> list[Trial]:
     wanted = list(ids)
     whole = [not isinstance(id, bool) and isinstance(id, int | np.integer) for id in wanted]
     unknown = [
-        id for id, ok in zip(wanted, whole, strict=True) if not ok or int(id) not in history.trials
+        id
+        for id, ok in zip(wanted, whole, strict=True)
+        if not ok or not 0 <= id < len(history.trials)
     ]
     if unknown:
         raise InputError(
@@ -220,7 +222,7 @@ def _check_free(space: Space, history: TrialHistory, places: list[int]) -> None:
     """Refuse places that were measured before, unless the pool allows repeats."""
     if not isinstance(space, Pool) or space.repeats:
         return
-    taken = {trial.place for trial in history.with_status("told")}
+    taken = {trial.place for trial in history.trials if trial.status == "told"}
     again = [p for i, p in enumerate(places) if p in taken or p in places[:i]]
     if again:
         raise InputError(

@@ -49,12 +49,14 @@ class EvaluationConfig:
     Attributes:
         workers: Number of local processes; None: evaluate in this process.
         timeout: Seconds after which an evaluation is stopped; only with workers.
+        seconds: Seconds after which no further trial is started.
         q: Number of trials asked for at a time; only without workers.
     """
 
     workers: int | None
     timeout: float | None
     q: int | None
+    seconds: float | None = None
 
 
 @dataclass(frozen=True)
@@ -75,6 +77,7 @@ class CampaignConfig:
         space: Inputs by name, or a table of places.
         surrogate: Name and options; None: the default.
         acquisition: Name and options; None: the default.
+        noise: ``learned``, ``none`` or the variance of every outcome's noise; None: the default.
         run: How objectives are evaluated.
     """
 
@@ -91,6 +94,7 @@ class CampaignConfig:
     space: Mapping[str, InputConfig] | PoolFile
     surrogate: Mapping[str, Any] | None
     acquisition: Mapping[str, Any] | None
+    noise: Any
     run: EvaluationConfig
 
 
@@ -117,6 +121,7 @@ def read_config(path: Path) -> CampaignConfig:
         _space(top),
         _named(top, "surrogate"),
         _named(top, "acquisition"),
+        _noise(top),
         _evaluation(top),
     )
     top.refuse_unknown()
@@ -196,13 +201,35 @@ def _named(top: TomlTable, part: str) -> Mapping[str, Any] | None:
     return {**table.rest(table.names()), "name": name}
 
 
+def _noise(top: TomlTable) -> str | float | None:
+    """What is known about the noise of outcomes."""
+    value = top.document.values.get("noise")
+    if isinstance(value, str):
+        return top.choice("noise", "learned", "none")
+    variance = top.number("noise")
+    if variance is not None and variance <= 0.0:
+        raise top.document.error(
+            ("noise",),
+            "'learned', 'none' or a positive variance",
+            f"{variance:g}",
+            "For exact outcomes, use 'none'.",
+        )
+    return variance
+
+
 def _evaluation(top: TomlTable) -> EvaluationConfig:
     table = top.table("run")
-    run = EvaluationConfig(table.integer("workers"), table.number("timeout"), table.integer("q"))
+    run = EvaluationConfig(
+        table.integer("workers"),
+        table.number("timeout"),
+        table.integer("q"),
+        table.number("seconds"),
+    )
     table.refuse_unknown()
     error = table.document.error
-    if run.timeout is not None and run.timeout <= 0.0:
-        raise error(("run", "timeout"), "a positive number", f"{run.timeout:g}", "Correct it.")
+    for name, value in (("timeout", run.timeout), ("seconds", run.seconds)):
+        if value is not None and value <= 0.0:
+            raise error(("run", name), "a positive number", f"{value:g}", "Correct it.")
     if run.timeout is not None and run.workers is None:
         raise error(
             ("run", "timeout"),

@@ -20,12 +20,14 @@ def summary(loaded: LoadedCampaign) -> dict[str, str]:
     """Facts about the current state of a campaign, by name."""
     campaign = loaded.campaign
     trials, family = campaign.trials(), campaign.settings.surrogate
+    why, decision = campaign.settings.why[0], campaign.decision
     left = regret(campaign, trials, loaded.optimum)
     facts = {
         "campaign": f"{campaign.name} in {loaded.store}",
         "goal": campaign.goal,
         "inputs": ", ".join(label(campaign.space, n) for n in campaign.space.names),
-        "surrogate": "a callable" if family is None else family["name"],
+        "surrogate": f"{'a callable' if family is None else family['name']}. {why}",
+        "acquisition": f"{decision.acquisition}. {decision.why}",
         "trials": count_by_status(trials),
         "budget": None if campaign.budget is None else f"{campaign.budget} trials",
         "best": best_trial(campaign, trials),

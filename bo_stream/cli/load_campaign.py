@@ -96,6 +96,7 @@ def create_or_continue(
         budget=config.budget,
         seed=config.seed,
         initial=config.initial,
+        noise=config.noise,
         callbacks=callbacks,
     )
     return LoadedCampaign(campaign, config.store, config)

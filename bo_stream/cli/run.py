@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -29,12 +30,18 @@ if TYPE_CHECKING:
 __all__ = ["resume", "run"]
 
 
-def run(config: ConfigFile) -> None:
+Seconds = Annotated[
+    float | None,
+    typer.Option(min=0.0, help="Start no further trial after so many seconds."),
+]
+
+
+def run(config: ConfigFile, seconds: Seconds = None) -> None:
     """Measure with an objective until the budget is used up.
 
     A campaign that exists already is continued.
     """
-    _run(str(config), None, None, None, None, create=True)
+    _run(str(config), None, None, None, None, seconds, create=True)
 
 
 def resume(
@@ -47,13 +54,14 @@ def resume(
         int | None, typer.Option(min=1, help="Number of trials in all, earlier ones included.")
     ] = None,
     workers: Annotated[int | None, typer.Option(min=1, help="Number of local processes.")] = None,
+    seconds: Seconds = None,
 ) -> None:
     """Continue a campaign that was interrupted.
 
     Nothing is measured or fitted again. By default objective, budget and workers are those of the
     TOML. For a store, objective and budget have to be given.
     """
-    _run(where, name, objective, budget, workers, create=False)
+    _run(where, name, objective, budget, workers, seconds, create=False)
 
 
 def _run(
@@ -62,6 +70,7 @@ def _run(
     objective: str | None,
     budget: int | None,
     workers: int | None,
+    seconds: float | None,
     create: bool,
 ) -> None:
     config = read_config(Path(where)) if create or is_config(where) else None
@@ -75,7 +84,9 @@ def _run(
         )
     how = config.run if config else EvaluationConfig(None, None, None)
     if workers is not None:
-        how = EvaluationConfig(workers, how.timeout, None)
+        how = replace(how, workers=workers, q=None)
+    if seconds:
+        how = replace(how, seconds=seconds)
     function = _objective(named, where, config if objective is None else None)
 
     from bo_stream.cli.progress import RunProgress
@@ -86,12 +97,13 @@ def _run(
     else:
         loaded = load_campaign(where, name, [progress])
     again = ["bo-stream", "resume", where, *([name] if name else [])]
-    for option, value in (("objective", objective), ("budget", budget), ("workers", workers)):
+    given = {"objective": objective, "budget": budget, "workers": workers, "seconds": seconds}
+    for option, value in given.items():
         if value:
             again += [f"--{option}", str(value)]
     try:
         with progress:
-            loaded.campaign.run(function, total, q=how.q, workers=how.workers, timeout=how.timeout)
+            loaded.campaign.run(function, total, **asdict(how))
     except KeyboardInterrupt:
         print_error(
             f"Stopped. All outcomes so far are in {loaded.store}. To continue: {shlex.join(again)}"

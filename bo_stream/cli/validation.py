@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import inspect
 from collections.abc import Iterable
 from typing import Any
 
@@ -29,11 +28,13 @@ def check_choices(config: CampaignConfig, space: Any) -> None:
     import torch
 
     from bo_stream.base.options import own_options
+    from bo_stream.campaign.defaults import AUTO
+    from bo_stream.campaign.settings import SEARCHES
     from bo_stream.errors import check_not_shadowed
     from bo_stream.surrogates.registry import FAMILIES, surrogate
 
     check_not_shadowed("acquisitions")
-    from acquisitions.build import NAMES, build
+    from acquisitions.build import DATA, OPTIONS
 
     document = config.document
     if config.surrogate is not None:
@@ -43,11 +44,8 @@ def check_choices(config: CampaignConfig, space: Any) -> None:
         with document.errors_at("surrogate", "name"):
             surrogate(name, X, Y, bounds=space.tensor_bounds, outcome_transform=None, **options)
     if config.acquisition is not None:
-        _checked_name(config, "acquisition", NAMES)
-        given = ("name", "model", "X_baseline", "best_f", "X_pending", "mc_points", "weights")
-        parameters = inspect.signature(build).parameters.values()
-        known = [p.name for p in parameters if p.kind is not p.VAR_KEYWORD and p.name not in given]
-        _options(config, "acquisition", known)
+        name = _checked_name(config, "acquisition", {AUTO: (), **dict.fromkeys(SEARCHES), **DATA})
+        _options(config, "acquisition", list(OPTIONS.get(name, ())))
 
 
 def _checked_name(config: CampaignConfig, part: str, known: Iterable[str]) -> str:

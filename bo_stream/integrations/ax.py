@@ -21,7 +21,7 @@ from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.campaign.fit_policy import FitPolicy
 from bo_stream.campaign.goals import Goal
 from bo_stream.campaign.proposals import AcquisitionBuilder, Optimiser
-from bo_stream.campaign.settings import SCHEDULE, NamedChoice
+from bo_stream.campaign.settings import NamedChoice, Noise
 from bo_stream.errors import StateError, UnsupportedError
 from bo_stream.integrations.follower import UNIT_INTERVAL, Follower, Inputs, TrialOutcome, box
 
@@ -52,6 +52,7 @@ class StreamingNode(ExternalGenerationNode):
         seed: Seed of everything random; None: a new one.
         initial: Number of outcomes from which a surrogate is built.
         fit: When hyperparameters are fitted; a step is an outcome.
+        noise: As for `bo_stream.Campaign`.
         optimiser: Effort of maximising acquisition functions.
         transition_criteria: When another node takes over; None: never.
 
@@ -73,7 +74,8 @@ class StreamingNode(ExternalGenerationNode):
         budget: int | None = None,
         seed: int | None = None,
         initial: int | None = None,
-        fit: FitPolicy = SCHEDULE,
+        fit: FitPolicy | None = None,
+        noise: Noise | None = None,
         optimiser: Optimiser | None = None,
         transition_criteria: Sequence[TransitionCriterion] | None = None,
     ) -> None:
@@ -86,6 +88,7 @@ class StreamingNode(ExternalGenerationNode):
             "seed": seed,
             "initial": initial,
             "fit": fit,
+            "noise": noise,
             "optimiser": optimiser or Optimiser(),
         }
         Follower(UNIT_INTERVAL, "minimise", **self._options)  # refuses invalid settings now
@@ -160,7 +163,10 @@ class StreamingNode(ExternalGenerationNode):
     def to_dict(self) -> dict[str, Any]:
         """Its settings, for Ax's JSON."""
         options = self._options
-        plain = {name: asdict(options[name]) for name in ("fit", "optimiser")}
+        plain = {
+            name: None if options[name] is None else asdict(options[name])
+            for name in ("fit", "optimiser")
+        }
         return {
             "__type": type(self).__name__,
             "name": self.name,
@@ -172,7 +178,7 @@ class StreamingNode(ExternalGenerationNode):
     def from_dict(cls, saved: dict[str, Any]) -> Self:
         """A node from its settings in Ax's JSON."""
         settings = dict(saved["settings"])
-        settings["fit"] = FitPolicy(**settings["fit"])
+        settings["fit"] = None if settings["fit"] is None else FitPolicy(**settings["fit"])
         settings["optimiser"] = Optimiser(**settings["optimiser"])
         criteria = object_from_json(saved["transition_criteria"])
         return cls(saved["name"], transition_criteria=criteria, **settings)

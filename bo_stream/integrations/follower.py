@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -12,13 +13,14 @@ from torch import Tensor
 from bo_stream.base.construct_inputs import LEAST_NOISE
 from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.campaign.goals import Goal
+from bo_stream.campaign.measured_choice import MeasuredChoice
 from bo_stream.campaign.observations import Observations
-from bo_stream.campaign.proposals import AcquisitionSearch, ProposalContext, initial_design
+from bo_stream.campaign.proposals import ProposalContext, initial_design
 from bo_stream.campaign.randomness import proposing
 from bo_stream.campaign.records import Row
 from bo_stream.campaign.settings import Settings
 from bo_stream.campaign.space import Box
-from bo_stream.campaign.surrogate_manager import SurrogateManager
+from bo_stream.campaign.surrogate_manager import ENSEMBLE_BELOW, SurrogateManager
 
 __all__ = ["UNIT_INTERVAL", "Follower", "Inputs", "TrialOutcome", "box"]
 
@@ -63,7 +65,8 @@ class Follower:
         space: Space of the trials.
         goal: ``maximise``, ``minimise`` or ``learn``.
         options: Options of `bo_stream.Campaign`: ``surrogate``, ``acquisition``, ``budget`` (for
-            defaults only), ``seed``, ``initial``, ``fit`` (a step is a trial), ``optimiser``.
+            defaults only), ``seed``, ``initial``, ``fit`` (a step is a trial), ``noise``,
+            ``optimiser``.
 
     Raises:
         InputError: for invalid settings.
@@ -72,11 +75,13 @@ class Follower:
     def __init__(self, space: Box, goal: Goal, **options: Any) -> None:
         settings = Settings.from_arguments(space, goal, **options)
         self.space, self.settings = space, settings
-        build = settings.build_acquisition(options.get("acquisition"))
-        self._search = AcquisitionSearch(space, build, settings.optimiser)
+        self._rule = settings.make_rule(options.get("acquisition"))
         make = settings.make_surrogate(options.get("surrogate"))
         bounds = space.tensor_bounds
-        self._manager = SurrogateManager(make, bounds, settings.fit, settings.initial)
+        below = ENSEMBLE_BELOW if getattr(self._rule, "samples", False) else 0
+        self._manager = SurrogateManager(
+            make, bounds, settings.fit, settings.initial, ensemble_below=below
+        )
         self._reset()
 
     def _reset(self) -> None:
@@ -85,6 +90,9 @@ class Follower:
         self._observations = Observations(none, none[:, :1])
         self._known: dict[Hashable, TrialOutcome] = {}
         self._noise_known = False
+        self._proposed_at: float | None = None
+        self._evaluation_seconds: float | None = None
+        self._decision_seconds: float | None = None
 
     @property
     def model(self) -> StreamingGP | None:
@@ -104,6 +112,8 @@ class Follower:
         new = {key: o for key, o in outcomes.items() if self._known.get(key) != o}
         if not new:
             return
+        if self._proposed_at is not None:
+            self._evaluation_seconds = time.perf_counter() - self._proposed_at
         changed = not self._known.keys().isdisjoint(new)
         if self._known and (noise_known != self._noise_known or changed):
             self._reset()
@@ -113,6 +123,8 @@ class Follower:
         Yvar = None
         if noise_known:
             Yvar = torch.tensor([[o.yvar] for o in new.values()], dtype=torch.float64)
+        elif self.settings.fixed_variance is not None:
+            Yvar = torch.full_like(Y, self.settings.fixed_variance)
         self._manager.observe(X, Y, self._floored(Yvar), Row(()))
         self._observations = self._observations.extended(X, Y, Yvar)
         self._known.update(new)
@@ -136,8 +148,21 @@ class Follower:
                 X = initial_design(self.space, seed, number, 1, no_pool)
             else:
                 points = self._points(pending), self._points(failed)
-                context = ProposalContext(data.candidates(), *points, no_pool)
-                X = self._search(model, 1, context)
+                context = ProposalContext(
+                    data.candidates(),
+                    *points,
+                    no_pool,
+                    data.best(),
+                    len(data.X),
+                    self._manager.ensemble,
+                    self._evaluation_seconds,
+                    self._decision_seconds,
+                )
+                begin = time.perf_counter()
+                X = self._rule(model, 1, context)[:1]
+                if isinstance(self._rule, MeasuredChoice) and self._rule.maximised:
+                    self._decision_seconds = time.perf_counter() - begin
+        self._proposed_at = time.perf_counter()
         return tuple(self.space.decode(X)[0].tolist())
 
     def _floored(self, Yvar: Tensor | None) -> Tensor | None:

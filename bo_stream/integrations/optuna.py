@@ -20,7 +20,7 @@ from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.campaign.fit_policy import FitPolicy
 from bo_stream.campaign.goals import Goal
 from bo_stream.campaign.proposals import AcquisitionBuilder, Optimiser
-from bo_stream.campaign.settings import SCHEDULE, NamedChoice
+from bo_stream.campaign.settings import NamedChoice, Noise
 from bo_stream.errors import UnsupportedError
 from bo_stream.integrations.follower import UNIT_INTERVAL, Follower, Inputs, TrialOutcome, box
 
@@ -52,6 +52,7 @@ class StreamingSampler(BaseSampler):
         initial: Number of completed trials from which a surrogate is built; until then parameters
             follow a Sobol sequence.
         fit: When hyperparameters are fitted; a step is a trial.
+        noise: As for `bo_stream.Campaign`.
         optimiser: Effort of maximising acquisition functions.
         independent_sampler: Samples the parameters that are not modelled; by default at random.
 
@@ -76,7 +77,8 @@ class StreamingSampler(BaseSampler):
         budget: int | None = None,
         seed: int | None = None,
         initial: int | None = None,
-        fit: FitPolicy = SCHEDULE,
+        fit: FitPolicy | None = None,
+        noise: Noise | None = None,
         optimiser: Optimiser | None = None,
         independent_sampler: BaseSampler | None = None,
     ) -> None:
@@ -88,6 +90,7 @@ class StreamingSampler(BaseSampler):
             seed=seed,
             initial=initial,
             fit=fit,
+            noise=noise,
             optimiser=optimiser,
         )
         self._follower_of(UNIT_INTERVAL, "minimise")  # refuses invalid settings now

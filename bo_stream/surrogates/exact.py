@@ -19,7 +19,7 @@ from bo_stream.base.streaming_gp import Promises, StreamingGP
 from bo_stream.mathematics.linalg import chol_psd
 from bo_stream.mathematics.posterior.expansion import Expansion
 from bo_stream.mathematics.posterior.factor import FactorGaussian, cross_kernel, frozen_kernel
-from bo_stream.mathematics.posterior.paths import prior_path
+from bo_stream.mathematics.posterior.paths import prior_path, solved, times
 from bo_stream.mathematics.posterior.pool import ExpandedProcess
 from bo_stream.mathematics.posterior.process import Path, PosteriorProcess
 from bo_stream.mathematics.shapes import shaped
@@ -72,11 +72,9 @@ class ExactProcess(ExpandedProcess):
         prior = prior_path(self.kernel, self.X.shape[-1], self.mean, sample_shape, self.X)
         values = prior(self.X)
         noisy = values + self.noise.sqrt() * torch.randn_like(values) - self.mean.unsqueeze(-1)
-        gap = self.w.unsqueeze(-1) - torch.linalg.solve_triangular(
-            self.L, noisy.unsqueeze(-1), upper=False
-        )
-        weights = torch.linalg.solve_triangular(self.L.mT, gap, upper=True)
-        return lambda X: prior(X) + (cross_kernel(self.kernel, X, self.X) @ weights).squeeze(-1)
+        gap = self.w - solved(self.L, noisy, upper=False)
+        weights = solved(self.L.mT, gap, upper=True)
+        return lambda X: prior(X) + times(cross_kernel(self.kernel, X, self.X), weights)
 
     def expansion(self, before: Expansion | None) -> Expansion:
         """The expansion in kernel functions at the data."""
@@ -150,6 +148,10 @@ class ExactGP(StreamingGP):
         columns = (state.Y, Y), (state.R, R.expand(Y.shape))
         return ExactState(torch.cat([state.X, X]), *(torch.cat(pair, -1) for pair in columns))
 
+    def _targets(self, state: ExactState) -> Tensor:
+        """What the process models, ``o x n``."""
+        return state.Y
+
     def _factor(self, state: ExactState) -> tuple[Tensor, Tensor]:
         """Cholesky factor of ``K + D`` (``o x n x n``) and the noise (``o x n``),
         differentiable.
@@ -162,7 +164,7 @@ class ExactGP(StreamingGP):
         L, noise = self._factor(state)
         mean = self._prior_mean().detach().clone()
         w = torch.linalg.solve_triangular(
-            L, (state.Y - mean.unsqueeze(-1)).unsqueeze(-1), upper=False
+            L, (self._targets(state) - mean.unsqueeze(-1)).unsqueeze(-1), upper=False
         )
         kernel = frozen_kernel(self.covar_module)
         return ExactProcess(kernel, state.X, L, w.squeeze(-1), noise, mean)
@@ -179,4 +181,4 @@ class ExactGP(StreamingGP):
         state = cast(ExactState, self.state)
         L, _ = self._factor(state)
         known = None if profile_mean and len(state.X) else self._prior_mean()
-        return log_evidence(L, state.Y, known)
+        return log_evidence(L, self._targets(state), known)

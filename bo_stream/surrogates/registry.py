@@ -17,6 +17,7 @@ from bo_stream.surrogates.online_sgpr import OnlineSGPR
 from bo_stream.surrogates.projected_wiski import ProjectedWISKI
 from bo_stream.surrogates.svdgp import SVDGP
 from bo_stream.surrogates.trust_region import TrustRegionGP
+from bo_stream.surrogates.warped import WarpedGP
 from bo_stream.surrogates.wiski import WISKI
 
 __all__ = ["FAMILIES", "in_loops", "surrogate"]
@@ -30,6 +31,7 @@ FAMILIES: dict[str, Callable[..., StreamingGP]] = {
     "exact": ExactGP,
     "online_sgpr": OnlineSGPR,
     "svdgp": SVDGP,
+    "warped": WarpedGP,
     "trust_region": TrustRegionGP,
 }
 
@@ -47,7 +49,7 @@ def surrogate(
 
     Args:
         name: ``wiski``, ``projected_wiski``, ``hsgp``, ``node_wiski``, ``cagp``, ``exact``,
-            ``online_sgpr``, ``svdgp`` or ``trust_region``.
+            ``online_sgpr``, ``svdgp``, ``warped`` or ``trust_region``.
         train_X: ``n x d`` raw inputs; ``n = 0`` is allowed.
         train_Y: ``n x m`` raw outcomes.
         train_Yvar: ``n x m`` raw noise variances, or None to learn the noise.

@@ -59,8 +59,9 @@ class DefaultsContract(Contract):
             m.fit(3)
         points = self.raw_data(6, seed=5)[0]
         a, b = model.posterior(points), other.posterior(points)
-        assert torch.equal(a.mean, b.mean)
-        assert torch.equal(a.distribution.covariance_matrix, b.distribution.covariance_matrix)
+        assert torch.equal(a.mean, b.mean) and torch.equal(a.variance, b.variance)
+        a, b = (m.process().at(m.transformed(points)) for m in (model, other))
+        assert torch.equal(a.covariance(a), b.covariance(b))
         assert_same_state(snapshot(model), snapshot(other))
         close(model.outcome_transform.means, data[1].mean(0, keepdim=True), 1e-12)
         close(model.transformed(self.raw_bounds), torch.eye(2)[[1]].mT.expand(2, self.dim))

@@ -63,33 +63,25 @@ def report(
 
 
 def draw_regret(tables: Sequence[pd.DataFrame], path: Path, title: str) -> None:
-    """Draw regret against wall-clock and, beside it, against observations.
-
-    Solid, with a band: inference regret (of the posterior mean's maximiser). Dashed: simple regret
-    (of the best observed point).
+    """Draw the regret of the recommendation against wall-clock and against observations.
 
     Args:
         tables: One per run, as a `BOLoop` records them, with a column ``surrogate``.
         path: Of the picture; folders are made.
         title: Of the figure.
     """
-    table = pd.concat(list(tables), ignore_index=True)
-    regrets = ["inference_regret", "simple_regret"]
-    table[regrets] = table[regrets].clip(lower=LEAST)
+    table = pd.concat(list(tables), ignore_index=True).dropna(subset=["inference_regret"])
+    table["inference_regret"] = table["inference_regret"].clip(lower=LEAST)
     figure, panels = plt.subplots(1, 2, sharey=True, figsize=(11, 4.5), layout="constrained")
     for ax, (x, name) in zip(panels, PANELS.items(), strict=True):
         seeds = []
         for label, runs in table.groupby("surrogate", sort=False):
-            recommended = runs.dropna(subset=["inference_regret"])
-            about = f"{label}, recommended point"
-            colour, count = draw_band(ax, recommended, "inference_regret", x, about)
-            seeds.append(count)
-            median = runs.groupby("step")[[x, "simple_regret"]].median()
-            about = f"{label}, best point observed"
-            ax.plot(median[x], median["simple_regret"], "--", color=colour, label=about)
-        ax.set(xlabel=name, yscale="log")
+            seeds.append(draw_band(ax, runs, "inference_regret", x, str(label))[1])
+        ax.set(xlabel=name)
+        logarithmic_axis(ax, "y")
         ax.grid(True, alpha=0.25)
-    panels[0].set_ylabel("regret without noise (the objective's units)")
+    logarithmic_axis(panels[0], "x")
+    panels[0].set_ylabel("regret of the recommended point, without noise")
     legend(panels[1], seeds)
     figure.suptitle(title)
     save(figure, path)

@@ -25,6 +25,8 @@ from experiments.common.study import (
 )
 
 NEEDED = ("problem", "acquisition", "surrogate")
+OWN = ("steps", "acquisition", "fit")
+"""Keys by which a surrogate or a peer differs from the others."""
 KEYS = (*NEEDED, "title", "seeds", "loop", "peer", TAKES)
 SMOKE = {"steps": 3, "num_restarts": 2, "raw_samples": 16, "acqf_options": {"maxiter": 10}}
 SMOKE |= {"fit": {"max_evals": 8, "first_max_evals": 20}}
@@ -38,9 +40,9 @@ def plan(c: dict[str, Any], smoke: bool = False) -> list[BayesoptRun]:
     A list in ``[problem]``, ``[acquisition]`` or ``[[surrogate]]`` stands for several values (see
     `experiments.common.study`). ``[acquisition]`` may give ``mc_points`` as a number of Sobol
     points. ``[[peer]]`` has the name and options of another optimiser; one whose packages are not
-    installed is named and left out. A surrogate or peer may have ``steps`` of its own. With
-    ``smoke``, one problem, seed and acquisition function, three steps and a token budget of the
-    optimiser.
+    installed is named and left out. A surrogate or peer may have ``steps``, ``acquisition`` and
+    ``fit`` of its own. With ``smoke``, one problem, seed and acquisition function, three steps and
+    a token budget of the optimiser.
 
     Raises:
         BadParameter: for keys too many or too few.
@@ -53,7 +55,7 @@ def plan(c: dict[str, Any], smoke: bool = False) -> list[BayesoptRun]:
     tasks, settings = _tasks(c["problem"], c["acquisition"]), c.get("loop", {})
     surrogates, peers = (_expanded(c.get(key, [])) for key in ("surrogate", "peer"))
     for entry in surrogates:
-        refuse_options(entry, ("steps",))
+        refuse_options(entry, OWN)
     absent = skipped(peers)
     for name in absent:
         say(f"skipped: {name} ({INSTALL})")
@@ -66,11 +68,12 @@ def plan(c: dict[str, Any], smoke: bool = False) -> list[BayesoptRun]:
         seeds, tasks = seeds[:1], tasks[:1]
     for seed, (task, function, acquisition), (known, peer) in product(seeds, tasks, list(kinds)):
         label, files, entry = known
-        own = {"steps": entry["steps"]} if "steps" in entry else {}
+        own = {key: entry[key] for key in ("steps", "fit") if key in entry}
         config = loop_config({**settings, **own, "seed": seed} | (SMOKE if smoke else {}))
         brief = BRIEF.get(entry["name"], {}) if smoke else {}
-        family = without(entry, ("label", "steps")) | brief
-        runs.append(BayesoptRun(label, family, function, acquisition, config, files, task, peer))
+        family, search = without(entry, ("label", *OWN)) | brief, entry.get("acquisition")
+        search = acquisition if search is None else search
+        runs.append(BayesoptRun(label, family, function, search, config, files, task, peer))
     return runs
 
 

@@ -91,7 +91,7 @@ class Counted:
             self.calls += 1
             return forward(X)
 
-        acqf.forward = counted  # type: ignore[method-assign]
+        acqf.forward = counted
         return acqf
 
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import math
 import os
+import sys
+import time
 from concurrent import futures
 from typing import Any
 
@@ -27,6 +29,9 @@ from bo_stream.errors import BudgetError, InputError, StateError
 
 __all__ = ["run_campaign"]
 
+NO_LIMIT = sys.maxsize
+"""Number of trials where only seconds are limited."""
+
 
 def run_campaign(
     campaign: AskTell,
@@ -36,15 +41,22 @@ def run_campaign(
     q: int | None,
     workers: int | None,
     timeout: float | None,
+    seconds: float | None,
 ) -> None:
     """Run a campaign; the arguments are those of `bo_stream.Campaign.run`."""
+    for name, value in (("timeout", timeout), ("seconds", seconds)):
+        if value is not None and not (value > 0.0 and math.isfinite(value)):
+            raise InputError(f"{name}, positive seconds", repr(value), "Leave it out for none.")
     evaluator = _evaluator(objective, executor, q, workers, timeout)
-    total = _count("budget", campaign.budget if budget is None else budget)
+    limit = campaign.budget if budget is None else budget
+    unlimited = limit is None and seconds is not None
+    total = NO_LIMIT if unlimited else _count("budget", limit)
+    end = math.inf if seconds is None else time.monotonic() + seconds
     if campaign.budget is not None:
         campaign.budget = max(campaign.budget, total)
     try:
         try:
-            while _start_trials(campaign, evaluator, total):
+            while _start_trials(campaign, evaluator, total, end):
                 with campaign.row.timed("evaluation_seconds"):
                     evaluator.wait()
                 _tell_results(campaign, evaluator)
@@ -83,8 +95,6 @@ def _evaluator(
     for name, value in (("q", q), ("workers", workers)):
         if value is not None:
             _count(name, value)
-    if timeout is not None and not (timeout > 0.0 and math.isfinite(timeout)):
-        raise InputError("timeout, positive seconds", repr(timeout), "Leave it out for none.")
     if workers is not None:
         return ProcessPool(objective, workers, timeout)
     if executor is not None:
@@ -104,9 +114,9 @@ def _count(name: str, value: Any) -> int:
     return int(value)
 
 
-def _start_trials(campaign: AskTell, evaluator: Evaluator, budget: int) -> bool:
+def _start_trials(campaign: AskTell, evaluator: Evaluator, budget: int, end: float) -> bool:
     """Start as many trials as the evaluator takes; returns whether any is running."""
-    while trials := _next_trials(campaign, evaluator, budget):
+    while time.monotonic() < end and (trials := _next_trials(campaign, evaluator, budget)):
         for id, row in _rows(campaign, trials):
             evaluator.start(id, row)
     return bool(evaluator.running)
@@ -115,7 +125,8 @@ def _start_trials(campaign: AskTell, evaluator: Evaluator, budget: int) -> bool:
 def _next_trials(campaign: AskTell, evaluator: Evaluator, budget: int) -> list[Trial]:
     """The next trials to evaluate: first those of a run that has died, then new ones."""
     history = campaign.history
-    unfinished = budget - len(history.with_status("told", "failed")) - len(evaluator.running)
+    finished = len(history.trials) - len(history.running)
+    unfinished = budget - finished - len(evaluator.running)
     capacity = min(evaluator.capacity, unfinished) if unfinished > 0 else 0
     if capacity <= 0:
         return []

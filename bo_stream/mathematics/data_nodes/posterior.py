@@ -12,7 +12,7 @@ from bo_stream.mathematics.data_nodes.prior import NodePrior, node_root
 from bo_stream.mathematics.data_nodes.state import NodeState
 from bo_stream.mathematics.posterior.expansion import Expansion, on_nodes
 from bo_stream.mathematics.posterior.factor import FactorGaussian, cross_kernel
-from bo_stream.mathematics.posterior.paths import prior_path
+from bo_stream.mathematics.posterior.paths import prior_path, solved, times
 from bo_stream.mathematics.posterior.pool import ExpandedProcess
 from bo_stream.mathematics.posterior.process import Path
 from bo_stream.mathematics.sufficient_statistics.roots import DenseRoot
@@ -62,12 +62,10 @@ class NodeProcess(ExpandedProcess):
         """Sample functions by Matheron's rule: a draw of ``f(Z)``, random features of the prior."""
         mean, kernel = self.prior.mean, self.prior.kernel
         prior = prior_path(kernel, self.Z.shape[-1], mean, sample_shape, self.Z)
-        values = (prior(self.Z) - mean.unsqueeze(-1)).unsqueeze(-1)
-        draw = self.h.unsqueeze(-1) + torch.randn_like(values)
-        v = torch.linalg.solve_triangular(self.L_Q.mT, draw, upper=True)
-        gap = v - torch.linalg.solve_triangular(self.R, values, upper=False)
-        weights = torch.linalg.solve_triangular(self.R.mT, gap, upper=True)
-        return lambda X: prior(X) + (cross_kernel(kernel, X, self.Z) @ weights).squeeze(-1)
+        values = prior(self.Z) - mean.unsqueeze(-1)
+        v = solved(self.L_Q.mT, self.h + torch.randn_like(values), upper=True)
+        weights = solved(self.R.mT, v - solved(self.R, values, upper=False), upper=True)
+        return lambda X: prior(X) + times(cross_kernel(kernel, X, self.Z), weights)
 
     def expansion(self, before: Expansion | None) -> Expansion:
         """In kernels at the nodes."""

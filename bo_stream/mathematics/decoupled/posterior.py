@@ -10,10 +10,10 @@ from torch import Size, Tensor
 
 from bo_stream.mathematics.decoupled.state import DecoupledState, Hyperparameters
 from bo_stream.mathematics.decoupled.update import folded_mean
-from bo_stream.mathematics.inducing.state import eye, solve
+from bo_stream.mathematics.inducing.state import eye
 from bo_stream.mathematics.posterior.expansion import Expansion, on_nodes
 from bo_stream.mathematics.posterior.factor import FactorGaussian, cross_kernel
-from bo_stream.mathematics.posterior.paths import prior_path
+from bo_stream.mathematics.posterior.paths import prior_path, solved, times
 from bo_stream.mathematics.posterior.pool import ExpandedProcess
 from bo_stream.mathematics.posterior.process import Path
 
@@ -72,18 +72,16 @@ class DecoupledProcess(ExpandedProcess):
         """
         points, zero = torch.cat([self.Z, self.X]), torch.zeros_like(self.mean).reshape(1)
         prior = prior_path(self.kernel, self.Z.shape[-1], zero, sample_shape, points)
-        shape = (*sample_shape, 1, len(self.Z), 1)
+        shape = (*sample_shape, 1, len(self.Z))
         draw, own = torch.randn(2, *shape, dtype=points.dtype, device=points.device)
-        v = torch.linalg.solve_triangular(self.L_B.mT, draw, upper=True)
-        values = prior(self.Z).unsqueeze(-1) + self.nugget.sqrt().unsqueeze(-1) * own
-        gap = self.h.unsqueeze(-1) + v - solve(self.L, values)
-        at_Z = torch.linalg.solve_triangular(self.L.mT, gap, upper=True)
-        at_X = self.w.unsqueeze(-1).expand(*at_Z.shape[:-2], -1, -1)
-        weights = torch.cat([at_Z, at_X], -2)
+        v = solved(self.L_B.mT[None], draw, upper=True)
+        values = prior(self.Z) + self.nugget.sqrt() * own
+        gap = self.h + v - solved(self.L[None], values, upper=False)
+        at_Z = solved(self.L.mT[None], gap, upper=True)
+        weights = torch.cat([at_Z, self.w.expand(*at_Z.shape[:-1], -1)], -1)
 
         def sample(X: Tensor) -> Tensor:
-            kernel = cross_kernel(self.kernel, X, points)
-            return self.mean + prior(X) + (kernel @ weights).squeeze(-1)
+            return self.mean + prior(X) + times(cross_kernel(self.kernel, X, points), weights)
 
         return sample
 

@@ -25,6 +25,7 @@ from bo_stream.mathematics.grid.roots import jittered_root
 from bo_stream.mathematics.linalg import chol_psd
 from bo_stream.mathematics.posterior.factor import FactorGaussian, cross_kernel
 from bo_stream.mathematics.posterior.moments import Moments, leaf, pullback, sloped_product
+from bo_stream.mathematics.posterior.paths import solved, times
 from bo_stream.mathematics.posterior.process import Path, PosteriorProcess
 
 __all__ = ["DataSpaceProcess"]
@@ -141,13 +142,12 @@ class DataSpaceProcess(PosteriorProcess):
         prior = interpolated_path(self.kernel.grid, self.kernel.draws(sample_shape))
         noisy = prior(self.X)
         noisy = noisy + self.noise.sqrt() * torch.randn_like(noisy)
-        solved = torch.linalg.solve_triangular(self.L, noisy.unsqueeze(-1), upper=False)
-        gap = self.h.unsqueeze(-1) - solved
-        weights = torch.linalg.solve_triangular(self.L.mT, gap, upper=True)
+        gap = self.h - solved(self.L, noisy, upper=False)
+        weights = solved(self.L.mT, gap, upper=True)
         mean = self.mean.unsqueeze(-1)
 
         def sample(X: Tensor) -> Tensor:
-            return mean + prior(X) + (cross_kernel(self.kernel, X, self.X) @ weights).squeeze(-1)
+            return mean + prior(X) + times(cross_kernel(self.kernel, X, self.X), weights)
 
         return sample
 

@@ -21,6 +21,7 @@ from bo_stream.mathematics.grid.weights import weighted_rows
 from bo_stream.mathematics.posterior.gaussian import JointGaussian
 from bo_stream.mathematics.posterior.integral import Integral
 from bo_stream.mathematics.posterior.moments import Moments, leaf, pullback
+from bo_stream.mathematics.posterior.paths import times
 from bo_stream.mathematics.posterior.process import Path, PosteriorProcess
 
 __all__ = ["Compact", "GridGaussian", "GridProcess", "interpolated_path", "stacked"]
@@ -118,10 +119,14 @@ def interpolated_path(grid: Grid, draws: Tensor) -> Path:
 
 
 class Compact(Protocol):
-    """A posterior with moments that new points can be folded into."""
+    """A posterior with moments and draws that new points can be folded into."""
 
     def moments(self, X: Tensor, *, slopes: bool) -> Moments | None:
         """As `PosteriorProcess.moments`."""
+        ...
+
+    def path(self, sample_shape: Size) -> Path:
+        """As `PosteriorProcess.path`."""
         ...
 
     def folded(self, X: Tensor, Y: Tensor, D: Tensor) -> Compact:
@@ -140,7 +145,7 @@ class GridProcess(PosteriorProcess):
         carry: The last integral, for processes folded from this one.
         folded_points: Observations folded in since the process was built.
         compact: The same posterior in fewer numbers, if there is one. It computes `moments`, which
-            an acquisition function needs hundreds of times.
+            an acquisition function needs hundreds of times, and draws.
     """
 
     grid: Grid
@@ -188,12 +193,14 @@ class GridProcess(PosteriorProcess):
         return _picked(_spread(self.S_u, Interpolation(index, weight)), index).squeeze(-4)
 
     def path(self, sample_shape: Size) -> Path:
-        """Exact sample functions: interpolated draws of the grid values."""
+        """Exact sample functions: interpolated draws of the grid values, or by the compact form."""
+        if self.compact is not None:
+            return self.compact.path(sample_shape)
         scale = self.S_u.diagonal(dim1=-2, dim2=-1).mean(-1)[..., None, None]
         eye = torch.eye(self.grid.m, dtype=self.S_u.dtype, device=self.S_u.device)
         L = torch.linalg.cholesky(self.S_u + 1e-10 * scale * eye)
         noise = torch.randn(*sample_shape, *self.mean_u.shape, dtype=L.dtype, device=L.device)
-        draws = self.mean_u + (L @ noise.unsqueeze(-1)).squeeze(-1)
+        draws = self.mean_u + times(L, noise)
         return interpolated_path(self.grid, draws)
 
     def folded(self, X: Tensor, Y: Tensor, D: Tensor) -> GridProcess:

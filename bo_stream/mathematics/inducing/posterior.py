@@ -11,7 +11,7 @@ from torch import Size, Tensor
 from bo_stream.mathematics.inducing.state import SGPRState, dense, eye, factor_B, solve
 from bo_stream.mathematics.posterior.expansion import Expansion, on_nodes
 from bo_stream.mathematics.posterior.factor import FactorGaussian, cross_kernel
-from bo_stream.mathematics.posterior.paths import prior_path
+from bo_stream.mathematics.posterior.paths import prior_path, solved, times
 from bo_stream.mathematics.posterior.pool import ExpandedProcess
 from bo_stream.mathematics.posterior.process import Path
 
@@ -67,12 +67,12 @@ class SparseProcess(ExpandedProcess):
         s = self.state
         mean = s.mean.unsqueeze(-1)
         prior = prior_path(self.kernel, s.Z.shape[-1], mean, sample_shape, s.Z)
-        shape = (*sample_shape, 1, s.size, 1)
+        shape = (*sample_shape, 1, s.size)
         draw, own = torch.randn(2, *shape, dtype=s.Z.dtype, device=s.Z.device)
-        v = torch.linalg.solve_triangular(self.L_B.mT, self.beta.unsqueeze(-1) + draw, upper=True)
-        values = prior(s.Z).unsqueeze(-1) - s.mean + s.nugget.sqrt().unsqueeze(-1) * own
-        weights = torch.linalg.solve_triangular(s.L.mT, v - solve(s.L, values), upper=True)
-        return lambda X: prior(X) + (cross_kernel(self.kernel, X, s.Z) @ weights).squeeze(-1)
+        v = solved(self.L_B.mT[None], self.beta + draw, upper=True)
+        values = prior(s.Z) - s.mean + s.nugget.sqrt() * own
+        weights = solved(s.L.mT[None], v - solved(s.L[None], values, upper=False), upper=True)
+        return lambda X: prior(X) + times(cross_kernel(self.kernel, X, s.Z), weights)
 
     def expansion(self, before: Expansion | None) -> Expansion:
         """In kernels at the inducing points."""

@@ -18,12 +18,14 @@ from bo_stream.mathematics.posterior.feature_map import FeatureMap
 from bo_stream.mathematics.posterior.gaussian import JointGaussian
 from bo_stream.mathematics.posterior.integral import Integral
 from bo_stream.mathematics.posterior.moments import Moments
+from bo_stream.mathematics.posterior.paths import times
 from bo_stream.mathematics.posterior.pool import ExpandedProcess
 from bo_stream.mathematics.posterior.process import Path
 
 __all__ = ["FeatureGaussian", "FeatureProcess"]
 
 JITTER = 1e-10
+LEAST = 1e-300
 
 
 @dataclass(frozen=True)
@@ -106,10 +108,16 @@ class FeatureProcess(ExpandedProcess):
 
     def path(self, sample_shape: Size) -> Path:
         """Exact sample functions: draws of the coefficients."""
-        L = chol_psd(with_jitter(self.S_u, JITTER))
-        noise = torch.randn(*sample_shape, *self.mean_u.shape, dtype=L.dtype, device=L.device)
-        draws = self.mean_u + (L @ noise.unsqueeze(-1)).squeeze(-1)
+        draws = self.coefficients(sample_shape)
         return lambda X: self._values(self.basis.features(X), draws)
+
+    def coefficients(self, sample_shape: Size) -> Tensor:
+        """Draws of the coefficients, ``sample_shape x o x f``: O(f^3)."""
+        C = with_jitter(self.S_u, JITTER)
+        C.diagonal(dim1=-2, dim2=-1).add_(LEAST)  # where all prior variances vanish
+        L = chol_psd(C)
+        noise = torch.randn(*sample_shape, *self.mean_u.shape, dtype=L.dtype, device=L.device)
+        return self.mean_u + times(L, noise)
 
     def folded(self, X: Tensor, Y: Tensor, D: Tensor) -> FeatureProcess:
         """The process given ``Y`` (``o x q``) with noise D at these points: O(q f^2)."""

@@ -56,7 +56,7 @@ def test_it_maximises() -> None:
 def test_mixed_scales_without_choosing_anything(dim: int) -> None:
     bounds = {f"x{i}": [(0.0, 1.0), (20.0, 900.0), (1e-4, 0.1)][i % 3] for i in range(dim)}
     space = Box(bounds, log=[name for i, name in enumerate(bounds) if i % 3 == 2])
-    run = Campaign(space, goal="minimise", seed=0, optimiser=LITTLE)
+    run = Campaign(space, goal="minimise", seed=0, optimiser=LITTLE, budget=90)
     start = run.ask(2 * dim + 2)
 
     def far(frame: pd.DataFrame) -> pd.Series:

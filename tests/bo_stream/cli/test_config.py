@@ -146,7 +146,11 @@ SURROGATE = '[surrogate]\nname = "wiski"\ngrid_size = 8\n[acquisition]\nname = "
         ('"wiski"', '"wisky"', "Did you mean 'wiski'?"),
         ("grid_size", "gridsize", "line 18, surrogate.gridsize: Expected keys among"),
         ("grid_size = 8", 'grid_size = "many"', "line 17, surrogate.name"),
-        ('"qucb"', '"ucb"', "line 20, acquisition.name: Expected one of qucb, ei"),
+        (
+            '"qucb"',
+            '"ucb"',
+            "line 20, acquisition.name: Expected one of auto, logei, trust_region, qucb",
+        ),
         ("beta", "betta", "line 21, acquisition.betta: Expected keys among name, beta"),
     ],
 )

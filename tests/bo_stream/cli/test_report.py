@@ -115,7 +115,7 @@ def test_a_campaign(tmp_path: Path, bo, oven: Path) -> None:
     at = f"pressure = {best['pressure']:.6g} bar, rate = {best['rate']:.6g}"
     assert f"{best['y']:.6g} at {at} (trial {best.name})" in page
     assert "minimise: 7 told, 2 running" in page and "energy (kWh)" in page
-    assert "<td>0.0001 to 0.1, on a logarithmic scale</td>" in page and "<td>exact</td>" in page
+    assert "<td>0.0001 to 0.1, on a logarithmic scale</td>" in page and "<td>warped</td>" in page
     for row in trials.itertuples():
         assert f'>{row.Index}</th><td class="number">{row.pressure:.6g}</td>' in page
 

@@ -23,6 +23,7 @@ BOUNDS = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
         ("online_sgpr", bo_stream.OnlineSGPR),
         ("svdgp", bo_stream.SVDGP),
         ("trust_region", bo_stream.TrustRegionGP),
+        ("warped", bo_stream.WarpedGP),
     ],
 )
 def test_a_name_builds_its_family(name: str, family: type) -> None:

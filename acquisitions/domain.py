@@ -1,0 +1,295 @@
+"""A box with linear constraints and discrete inputs: points of it, and steps inside it.
+
+Everything here stays feasible by construction. Points are drawn feasible, discrete inputs take
+allowed values only, and steps of the continuous ones end at the constraints.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import torch
+from botorch.utils.sampling import draw_sobol_samples
+from scipy.optimize import Bounds, LinearConstraint, milp
+from torch import Tensor
+
+from bo_stream.errors import InputError, ShapeError
+
+__all__ = ["Domain", "LinearInequality"]
+
+LinearInequality = tuple[Tensor, Tensor, float]
+"""As in BoTorch's `optimize_acqf`: indices, coefficients, right-hand side."""
+
+SPARE = 4
+"""Points drawn for each feasible one wanted, before a random walk makes up for the others."""
+FAR = 1e6
+"""Number of steps that counts as any number."""
+SWEEPS = 50
+"""Steps of a random walk inside constraints."""
+
+
+@dataclass(frozen=True)
+class Domain:
+    """The feasible set, in raw units, float64.
+
+    Attributes:
+        bounds: ``2 x d``.
+        A: Coefficients of the inequalities ``A x >= b``, ``c x d``.
+        b: ``c``.
+        choices: Allowed values of discrete inputs, sorted, by index.
+    """
+
+    bounds: Tensor
+    A: Tensor
+    b: Tensor
+    choices: Mapping[int, Tensor]
+
+    @classmethod
+    def of(
+        cls,
+        bounds: Tensor,
+        inequality_constraints: Sequence[LinearInequality] = (),
+        choices: Mapping[int, Tensor] | None = None,
+    ) -> Domain:
+        """From the arguments of `ThompsonSampling`, checked.
+
+        Raises:
+            ShapeError, InputError: for constraints or choices that do not fit the box.
+        """
+        bounds = bounds.detach().double()
+        d = bounds.shape[-1]
+        A = bounds.new_zeros(len(inequality_constraints), d)
+        b = bounds.new_zeros(len(A))
+        for row, (indices, coefficients, rhs) in enumerate(inequality_constraints):
+            if indices.ndim != 1 or indices.shape != coefficients.shape:
+                raise ShapeError(
+                    "indices and coefficients of one length",
+                    f"{tuple(indices.shape)} and {tuple(coefficients.shape)}",
+                    "Give constraints within a point: sum of coefficients times inputs >= rhs.",
+                )
+            A[row].index_add_(0, indices.to(A.device), coefficients.to(A))
+            b[row] = float(rhs)
+        allowed = {}
+        for j, given in (choices or {}).items():
+            values = torch.as_tensor(given).to(bounds).flatten().unique()
+            if not 0 <= j < d or not len(values):
+                raise InputError(
+                    f"allowed values of inputs 0 to {d - 1}", f"{len(values)} of {j}", "Correct it."
+                )
+            if bool((values < bounds[0, j]).any()) or bool((values > bounds[1, j]).any()):
+                raise InputError(
+                    f"allowed values of input {j} inside its bounds {bounds[:, j].tolist()}",
+                    f"{values.tolist()}",
+                    "Correct the bounds or the values.",
+                )
+            allowed[j] = values
+        return cls(bounds, A, b, allowed)
+
+    @property
+    def dim(self) -> int:
+        """Number of inputs."""
+        return self.bounds.shape[-1]
+
+    @cached_property
+    def width(self) -> Tensor:
+        """Widths of the box, ``d``."""
+        return self.bounds[1] - self.bounds[0]
+
+    @cached_property
+    def continuous(self) -> Tensor:
+        """Which inputs are continuous, a mask of ``d``."""
+        mask = torch.ones(self.dim, dtype=torch.bool, device=self.bounds.device)
+        mask[list(self.choices)] = False
+        return mask
+
+    @property
+    def is_box(self) -> bool:
+        """Whether there are neither constraints nor discrete inputs."""
+        return not len(self.A) and not self.choices
+
+    def holds(self, X: Tensor) -> Tensor:
+        """Whether the constraints hold, for points of the box ``... x d``: ``...``."""
+        return (X @ self.A.mT >= self.b).all(-1)
+
+    # -- points ----------------------------------------------------------------------------------
+
+    def uniform(self, n: int) -> Tensor:
+        """Random points, ``n x d``: uniform, or inside constraints that few points of the box
+        fulfil by a random walk.
+        """
+        return self._feasible(lambda size: torch.rand(size, self.dim).to(self.bounds), n)
+
+    def spread(self, n: int, seed: int | None = None) -> Tensor:
+        """Points of a scrambled Sobol sequence, ``n x d``; likewise inside constraints."""
+
+        def sobol(size: int) -> Tensor:
+            unit = torch.stack([torch.zeros_like(self.width), torch.ones_like(self.width)])
+            scramble = int(torch.randint(2**30, ())) if seed is None else seed
+            return draw_sobol_samples(unit, n=size, q=1, seed=scramble).squeeze(1)
+
+        return self._feasible(sobol, n)
+
+    def _feasible(self, draw: Callable[[int], Tensor], n: int) -> Tensor:
+        if not len(self.A):
+            return self._placed(draw(n))
+        X = self._placed(draw(SPARE * n))
+        X = X[self.holds(X)]
+        if len(X) >= n:
+            return X[:n]
+        starts = X if len(X) else self.inner
+        walked = starts[torch.randint(len(starts), (n - len(X),))]
+        for _ in range(SWEEPS):
+            walked = self._walked(walked)
+        return torch.cat([X, walked])
+
+    def _placed(self, U: Tensor) -> Tensor:
+        """Points of the unit cube in the box; discrete inputs take the value at that quantile."""
+        X = torch.lerp(self.bounds[0].expand_as(U), self.bounds[1].expand_as(U), U)
+        for j, values in self.choices.items():
+            X[..., j] = values[(U[..., j] * len(values)).long().clamp_max(len(values) - 1)]
+        return X
+
+    def _walked(self, X: Tensor) -> Tensor:
+        """One step of a random walk: along a line, then each discrete input given the others."""
+        P = torch.randn_like(X) * self.width * self.continuous
+        back, ahead = -self.reach(X, -P), self.reach(X, P)
+        t = back + (ahead - back) * torch.rand(len(X), 1).to(X)
+        X = self._kept(X, self.clipped(X + t * P))
+        for j, values in self.choices.items():
+            rest = X @ self.A.mT - X[:, j : j + 1] * self.A[:, j] - self.b
+            fits = (rest.unsqueeze(1) + values.unsqueeze(-1) * self.A[:, j] >= 0.0).all(-1)
+            other = values[(torch.rand(fits.shape).to(X) + fits).argmax(-1)]
+            new = X.clone()
+            new[:, j] = other
+            X = self._kept(X, new)
+        return X
+
+    @cached_property
+    def inner(self) -> Tensor:
+        """A feasible point as far from the constraints as possible, ``1 x d``: a small mixed
+        integer program.
+
+        Raises:
+            InputError: if there is none.
+        """
+        d, sizes = self.dim, {j: len(v) for j, v in self.choices.items()}
+        low, high, A = (t.cpu().numpy() for t in (*self.bounds, self.A))
+        b, width = self.b.cpu().numpy(), high - low
+        total = d + 1 + sum(sizes.values())  # inputs, slack, one indicator for each allowed value
+        rows, least, most = [], [], []
+        for a, rhs in zip(A, b, strict=True):
+            row = np.zeros(total)
+            row[:d], row[d] = a, -np.abs(a) @ width
+            rows.append(row)
+            least, most = [*least, rhs], [*most, np.inf]
+        start = d + 1
+        for j, size in sizes.items():
+            one, value = np.zeros(total), np.zeros(total)
+            one[start : start + size] = 1.0
+            value[start : start + size], value[j] = self.choices[j].cpu().numpy(), -1.0
+            rows += [one, value]
+            least, most, start = [*least, 1.0, 0.0], [*most, 1.0, 0.0], start + size
+        bounds = Bounds(
+            np.concatenate([low, np.zeros(total - d)]), np.concatenate([high, np.ones(total - d)])
+        )
+        whole = np.concatenate([np.zeros(d + 1), np.ones(total - d - 1)])
+        goal = np.zeros(total)
+        goal[d] = -1.0
+        found = milp(
+            goal,
+            integrality=whole,
+            bounds=bounds,
+            constraints=LinearConstraint(np.stack(rows), least, most),
+        )
+        if found.x is None:
+            raise InputError(
+                "constraints that some point of the box fulfils", "none such", "Relax them."
+            )
+        X = torch.as_tensor(found.x[:d]).to(self.bounds)
+        for j, values in self.choices.items():
+            X[j] = values[(values - X[j]).abs().argmin()]  # the solver's value, but for rounding
+        return self.clipped(X).unsqueeze(0)
+
+    # -- steps -----------------------------------------------------------------------------------
+
+    def clipped(self, X: Tensor) -> Tensor:
+        """The nearest points of the box, ``... x d``."""
+        return torch.minimum(torch.maximum(X, self.bounds[0]), self.bounds[1])
+
+    def reach(self, X: Tensor, P: Tensor) -> Tensor:
+        """How many steps P can be taken from X before a bound or constraint, ``... x 1``."""
+        room = torch.where(P > 0.0, self.bounds[1] - X, X - self.bounds[0])
+        steps = torch.where(P != 0.0, room / P.abs(), FAR)
+        if len(self.A):
+            slope = P @ self.A.mT
+            slack = (X @ self.A.mT - self.b).clamp_min(0.0)
+            ends = torch.where(slope < 0.0, slack / -slope, FAR)
+            steps = torch.cat([steps, ends], -1)
+        return steps.amin(-1, keepdim=True).clamp(0.0, FAR)
+
+    def moved(self, X: Tensor, P: Tensor) -> Tensor:
+        """Feasible points about ``X + P``, ``... x d``, for P zero in discrete inputs.
+
+        Steps are reflected at the box, and end at the constraints.
+        """
+        low, high = self.bounds
+        there = X + P
+        there = torch.where(there < low, 2.0 * low - there, there)
+        there = self.clipped(torch.where(there > high, 2.0 * high - there, there))
+        if not len(self.A):
+            return there
+        P = torch.where(self.holds(there).unsqueeze(-1), there - X, P)
+        P = torch.where(self.reach(X, P) < self.reach(X, -P).clamp_max(1.0), -P, P)
+        return self._kept(X, self.clipped(X + P * self.reach(X, P).clamp_max(1.0)))
+
+    def along(self, X: Tensor, P: Tensor) -> Tensor:
+        """The step P without what leads out of bounds and constraints that X is at; it ends at
+        those that it would cross. ``... x d``.
+        """
+        low, high = self.bounds
+        edge = 1e-9 * self.width
+        out = ((low + edge >= X) & (P < 0.0)) | ((high - edge <= X) & (P > 0.0))
+        P = torch.where(out | ~self.continuous, 0.0, P)
+        P = self.clipped(X + P) - X
+        for a, rhs in zip(self.A, self.b, strict=True):
+            normal = a * self.width.square() * self.continuous  # in widths of the box
+            outward = (X @ a - rhs <= 1e-9 * float(a.abs() @ self.width)) & (P @ a < 0.0)
+            share = P @ a / (normal @ a).clamp_min(torch.finfo(a.dtype).tiny)
+            P = torch.where(outward.unsqueeze(-1), P - share.unsqueeze(-1) * normal, P)
+        if len(self.A):
+            P = P * self.reach(X, P).clamp_max(1.0)
+        return P
+
+    def stepped(self, X: Tensor, P: Tensor) -> Tensor:
+        """``X + P`` for a step from `along` or a part of it; X itself where rounding would break a
+        constraint.
+        """
+        return self._kept(X, self.clipped(X + P))
+
+    def _kept(self, X: Tensor, new: Tensor) -> Tensor:
+        """The new points where they fulfil the constraints, else the old ones."""
+        if not len(self.A):
+            return new
+        return torch.where(self.holds(new).unsqueeze(-1), new, X)
+
+    def perturbed(self, X: Tensor, sd: Tensor, moving: Tensor) -> Tensor:
+        """Feasible points about others.
+
+        Args:
+            X: Feasible points, ``n x d``.
+            sd: Standard deviations of the steps, in widths of the box, ``n x 1``; for a discrete
+                input in numbers of allowed values, at least one.
+            moving: Which inputs move, a mask ``n x d``.
+        """
+        z = torch.randn_like(X) * sd
+        made = X.clone()
+        for j, values in self.choices.items():
+            place = torch.searchsorted(values, X[:, j].contiguous())
+            size = z[:, j].abs() * len(values)
+            place = place + (z[:, j].sign() * (1.0 + size.floor())).long() * moving[:, j]
+            made[:, j] = values[place.clamp(0, len(values) - 1)]
+        made = self._kept(X, made)
+        return self.moved(made, z * self.width * (moving & self.continuous))

@@ -1,0 +1,245 @@
+"""Several kernels on one state: the hyperparameters that the data leave possible.
+
+With few observations the hyperparameters are uncertain, and decisions under the best ones are too
+confident. An ensemble holds the fitted kernel and draws from the Laplace approximation of the
+hyperparameters' posterior about it, weighted by importance [MATHS 12.3]. Sums over observations do
+not depend on hyperparameters: the kernels share one state, and a kernel costs one posterior.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+
+from bo_stream.base.changes import exclusive
+from bo_stream.base.derived import Derived
+from bo_stream.base.fitting.ascent_objective import AscentObjective, Evaluated
+from bo_stream.base.fitting.coordinates import Coordinates
+from bo_stream.base.fitting.objective import log_prior, profiled_mean
+from bo_stream.base.options import whole_number
+from bo_stream.base.streaming_gp import StreamingGP
+from bo_stream.errors import StateError, UnsupportedError
+from bo_stream.mathematics.posterior.process import PosteriorProcess
+
+__all__ = ["KernelEnsemble"]
+
+STEP = 1e-3
+"""Step of the differences of gradients, in logarithms of hyperparameters."""
+FLATTEST = 0.4
+"""Least curvature of the Laplace approximation: draws have at most this to the power -1/2 as
+standard deviation in any direction."""
+LIGHTEST = 0.01
+"""Share of the weight below which a kernel is left out."""
+
+
+@dataclass(frozen=True)
+class KernelEnsemble:
+    """Hyperparameters of several kernels for one surrogate, with weights.
+
+    Attributes:
+        coordinates: Hyperparameters as a fit sees them (logarithms of positive ones), ``K x p``;
+            those of the fitted kernel first.
+        means: Constant prior means, ``K x o``; ``K x 0`` where a fit does not profile them out.
+        weights: ``K``, adding up to one.
+
+    Example:
+        >>> from bo_stream import HSGP
+        >>> X = torch.rand(30, 2, dtype=torch.double)
+        >>> box = torch.tensor([[0.0, 0.0], [1.0, 1.0]])
+        >>> model = HSGP(X, X.sum(-1, keepdim=True).sin(), bounds=box, num_features=32)
+        >>> ensemble = KernelEnsemble.around(model, size=4, seed=0)
+        >>> len(ensemble.processes(model)) == len(ensemble.weights) <= 4
+        True
+    """
+
+    coordinates: Tensor
+    means: Tensor
+    weights: Tensor
+    _processes: Derived[list[PosteriorProcess]] = field(
+        default_factory=Derived, repr=False, compare=False
+    )
+
+    @staticmethod
+    def serves(model: Any) -> bool:
+        """Whether a surrogate's state is a sum over observations, independent of hyperparameters.
+
+        `WISKI`, `HSGP` and `ProjectedWISKI` are of this kind.
+        """
+        return isinstance(model, StreamingGP) and model.promises.additive
+
+    @classmethod
+    def around(
+        cls,
+        model: StreamingGP,
+        size: int = 6,
+        seed: int | None = None,
+        generator: torch.Generator | None = None,
+    ) -> KernelEnsemble:
+        """An ensemble about the current hyperparameters, which should be fitted ones.
+
+        The precision of the draws is minus the Hessian of the fit's objective (evidence plus log
+        priors), from differences of its gradient. A draw u at a distance z in its standard
+        deviations has weight ``min(1, p(u)/p(u_0) exp(|z|^2/2))``, relative to the fitted kernel:
+        no draw outweighs the kernel that it was drawn about. Kernels of less than a hundredth of
+        the weight are left out. Costs p + size evaluations of objective and gradient. The
+        surrogate is unchanged.
+
+        Args:
+            model: A surrogate that `serves`.
+            size: Number of kernels at most.
+            seed: Seed of the draws.
+            generator: Their generator, instead of a seed; by default torch's global one.
+
+        Raises:
+            UnsupportedError: for a family whose state depends on hyperparameters.
+            InputError: for a size below 1.
+        """
+        whole_number("size", size, 1)
+        if not cls.serves(model):
+            raise UnsupportedError(
+                "a surrogate whose state is a sum over observations (WISKI, HSGP)",
+                f"{type(model).__name__}, whose state depends on its hyperparameters",
+                "Leave the ensemble out, or use one of those families.",
+            )
+        if seed is not None:
+            generator = torch.Generator().manual_seed(seed)
+        return cls(*_drawn(_Worker(model), size, generator))
+
+    @property
+    def size(self) -> int:
+        """The number of kernels."""
+        return len(self.weights)
+
+    def processes(self, model: StreamingGP) -> list[PosteriorProcess]:
+        """The posterior process under each kernel, for the surrogate's current state.
+
+        They are kept until its data change. Each costs what the family's first posterior costs.
+
+        Raises:
+            StateError: for a surrogate of other hyperparameters.
+        """
+        key = model._key()
+        found = self._processes.get(key)
+        return self._processes.put(key, self._build(model)) if found is None else found
+
+    @torch.no_grad()
+    def _build(self, model: StreamingGP) -> list[PosteriorProcess]:
+        worker = _Worker(model)
+        if self.coordinates.shape[-1] != worker.coordinates.lower.numel():
+            raise StateError(
+                f"a surrogate of {self.coordinates.shape[-1]} free hyperparameters",
+                f"one of {worker.coordinates.lower.numel()}",
+                "Use an ensemble with the surrogate that it was drawn for.",
+            )
+        return [
+            worker.process(u, mean) for u, mean in zip(self.coordinates, self.means, strict=True)
+        ]
+
+    def counts(self, samples: int) -> list[int]:
+        """The share of each kernel in a number of samples, in proportion to the weights.
+
+        Shares are rounded at random, so that each is right on average.
+        """
+        edges = samples * self.weights.cumsum(0) + torch.rand((), dtype=self.weights.dtype)
+        edges = edges.floor().long().clamp_max(samples)
+        edges[-1] = samples
+        return edges.diff(prepend=edges.new_zeros(1)).tolist()
+
+    # -- snapshots -------------------------------------------------------------------------------
+
+    def to_lists(self) -> dict[str, list[Any]]:
+        """Plain lists, from which `from_lists` makes an equal ensemble."""
+        names = ("coordinates", "means", "weights")
+        return {name: getattr(self, name).tolist() for name in names}
+
+    @classmethod
+    def from_lists(cls, lists: Mapping[str, Sequence[Any]]) -> KernelEnsemble:
+        """An ensemble from what `to_lists` gave.
+
+        Raises:
+            StateError: for other contents.
+        """
+        try:
+            parts = [
+                torch.tensor(lists[name], dtype=torch.float64)
+                for name in ("coordinates", "means", "weights")
+            ]
+        except (KeyError, TypeError, ValueError) as error:
+            raise StateError(
+                "lists that `to_lists` gave", f"{error!r}", "They are damaged."
+            ) from error
+        coordinates, means, weights = parts
+        shapes = coordinates.ndim == means.ndim == 2 and weights.ndim == 1 and len(weights) > 0
+        if not (shapes and len(coordinates) == len(means) == len(weights)):
+            got = ", ".join(str(tuple(part.shape)) for part in parts)
+            raise StateError("K x p, K x o and K numbers", got, "They are damaged.")
+        return cls(coordinates, means, weights)
+
+
+class _Worker:
+    """A copy of a surrogate with hyperparameters of its own and the same state."""
+
+    def __init__(self, model: StreamingGP) -> None:
+        self.model = _with_same_state(model)
+        self.profiled = profiled_mean(cast(Any, self.model))
+        self.coordinates = Coordinates(self.model, self.profiled)
+
+    def objective(self) -> tuple[Tensor, Tensor | None]:
+        """The objective of a fit at the current hyperparameters."""
+        value, mean = self.model._objective(profile_mean=self.profiled)
+        return value + log_prior(self.model), mean
+
+    def process(self, u: Tensor, mean: Tensor) -> PosteriorProcess:
+        """The posterior process under some hyperparameters."""
+        self.coordinates.set(u)
+        if len(mean):
+            self.model._set_prior_mean(mean)
+        return self.model._build_process(self.model.state)
+
+
+@exclusive
+def _with_same_state(model: Any) -> Any:
+    """A copy that shares the buffers of the state, which are replaced and never changed."""
+    return copy.deepcopy(model, {id(model.stream): model.stream})
+
+
+@torch.enable_grad()
+def _drawn(
+    worker: _Worker, size: int, generator: torch.Generator | None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Coordinates, means and weights of an ensemble about a worker's hyperparameters."""
+    objective = AscentObjective(worker.objective, worker.coordinates)
+    start = objective.start()
+    precision, V = torch.linalg.eigh(_curvature(objective, start))
+    root = precision.clamp_min(FLATTEST).sqrt()
+    z = torch.randn(size - 1, len(start.u), generator=generator, dtype=torch.float64)
+    draws = [objective.evaluate(objective.clip(start.u + V @ (e / root))) for e in z]
+    logs = start.u.new_tensor([each.value - start.value for each in draws])
+    for i, each in enumerate(draws):
+        logs[i] += 0.5 * (root * (V.mT @ (each.u - start.u))).square().sum()
+    weights = torch.cat([logs.new_ones(1), logs.clamp_max(0.0).exp()])
+    weights = weights / weights.sum()
+    kept = [i for i, weight in enumerate(weights.tolist()) if weight >= LIGHTEST]
+    members, weights = [[start, *draws][i] for i in kept], weights[kept]
+    means = [start.u.new_empty(0) if each.mean is None else each.mean.cpu() for each in members]
+    return torch.stack([each.u for each in members]), torch.stack(means), weights / weights.sum()
+
+
+def _curvature(objective: AscentObjective, start: Evaluated) -> Tensor:
+    """Minus the Hessian, from differences of gradients towards the inside of the bounds."""
+    rows = []
+    for i in range(len(start.u)):
+        there = start.u.clone()
+        inside = float(there[i]) + STEP <= float(objective.coordinates.upper[i])
+        step = STEP if inside else -STEP
+        there[i] += step
+        found = objective.evaluate(there)
+        row = (start.gradient - found.gradient) / step
+        rows.append(row if found.value > -torch.inf else torch.zeros_like(row))
+    H = torch.stack(rows) if rows else start.u.new_zeros(0, 0)
+    return 0.5 * (H + H.mT)

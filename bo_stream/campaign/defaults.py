@@ -1,0 +1,86 @@
+"""Defaults of a campaign: which surrogate, acquisition function and schedule, and why."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from bo_stream.campaign.fit_policy import FitPolicy
+from bo_stream.campaign.goals import Goal
+from bo_stream.campaign.space import Box, Space
+
+__all__ = [
+    "AUTO",
+    "SCHEDULE",
+    "SCHEDULES",
+    "default_acquisition",
+    "default_initial",
+    "default_surrogate",
+]
+
+AUTO = "auto"
+"""Name of the choice between ``qlogei`` and ``thompson`` by measured seconds."""
+
+SCHEDULE = FitPolicy(then_every=0, growth=1.3, late_growth=2.0, on_surprise=True, max_evals=25)
+"""Default schedule: fit when the outcomes have grown by 1.3, from 300 outcomes on by 2, and when
+predictions are significantly worse than they promise."""
+
+SCHEDULES = {
+    "warped": FitPolicy(),
+    "trust_region": FitPolicy(then_every=0, on_request=True),
+}
+"""Schedules of the families that have their own."""
+
+SMALL = 200
+"""Trials up to which an exact process with a warped outcome is the default."""
+
+FEW = 500
+"""Observations up to which an exact Gaussian process is as fast as any streaming one."""
+
+LARGE, MANY_INPUTS = 1000, 10
+"""Trials and inputs from which on a trust region is the default."""
+
+FEW_INPUTS = 3
+"""Inputs up to which sums over a grid of frequencies or nodes are small."""
+
+
+class Default(NamedTuple):
+    """A default and its reason, a sentence."""
+
+    name: str
+    why: str
+
+
+def default_surrogate(space: Space, goal: Goal, budget: int | None) -> Default:
+    """The default family, by goal, number of inputs and budget."""
+    d, optimises = space.dim, goal != "learn" and isinstance(space, Box)
+    if optimises and budget is not None and budget <= SMALL:
+        return Default("warped", f"An exact process for at most {SMALL} trials.")
+    if optimises and budget is not None and budget >= LARGE and d >= MANY_INPUTS:
+        return Default("trust_region", f"{MANY_INPUTS} inputs or more, and {LARGE} trials or more.")
+    if optimises and d <= FEW_INPUTS:
+        return Default("hsgp", f"At most {FEW_INPUTS} inputs: a step of constant cost.")
+    if budget is not None and budget <= FEW:
+        return Default("exact", f"An exact process for at most {FEW} trials.")
+    if d <= FEW_INPUTS:
+        return Default("wiski", f"At most {FEW_INPUTS} inputs: a step of constant cost.")
+    return Default("node_wiski", "Nodes at the data: a step of constant cost.")
+
+
+def default_acquisition(family: str | None, goal: Goal) -> Default:
+    """The default acquisition function, by goal and surrogate."""
+    if goal == "learn":
+        return Default("nipv", "The goal is to learn the outcome everywhere.")
+    match family:
+        case "warped":
+            return Default("logei", "Evaluations are few: each point is searched for locally.")
+        case "trust_region":
+            return Default("trust_region", "The surrogate is local to a region.")
+        case "hsgp":
+            return Default("thompson", "The maximiser of a sample of sine features costs little.")
+    return Default(AUTO, "By the measured seconds of evaluations and decisions.")
+
+
+def default_initial(space: Space, budget: int | None) -> int:
+    """Two outcomes for each input and two more, but at most a third of the budget."""
+    wanted = 2 * space.dim + 2
+    return wanted if budget is None else max(2, min(wanted, budget // 3))

@@ -1,0 +1,234 @@
+"""What a campaign decides by itself: surrogate, acquisition function, points ahead, fits."""
+
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from torch import Tensor
+
+from bo_stream import Box, Campaign, Pool
+from bo_stream.campaign.fit_policy import FitPolicy
+from bo_stream.campaign.measured_choice import MeasuredChoice
+from bo_stream.campaign.proposals import ProposalContext
+from bo_stream.campaign.trials import BLOCK, Trial, TrialHistory, TrialList
+from bo_stream.errors import InputError
+
+SQUARE = Box({"x": (0.0, 4.0), "y_in": (0.0, 4.0)})
+CUBE = Box({f"x{i}": (0.0, 1.0) for i in range(3)})
+FAST: dict[str, Any] = {"surrogate": {"name": "hsgp", "num_features": 40}, "seed": 0, "initial": 6}
+
+
+def bowl(frame: pd.DataFrame) -> pd.Series:
+    return -((frame.filter(like="x") - 0.4) ** 2).sum(axis=1)
+
+
+def told(run: Campaign, steps: int, q: int = 1) -> Campaign:
+    for _ in range(steps):
+        batch = run.ask(q)
+        run.tell(batch.assign(y=bowl(batch)))
+    return run
+
+
+def box(dim: int) -> Box:
+    return Box({f"x{i}": (0.0, 1.0) for i in range(dim)})
+
+
+@pytest.mark.parametrize(
+    ("space", "goal", "budget", "expected"),
+    [
+        (box(2), "minimise", 100, ("warped", "logei")),
+        (box(12), "maximise", 60, ("warped", "logei")),
+        (box(3), "maximise", 3000, ("hsgp", "thompson")),
+        (box(3), "maximise", None, ("hsgp", "thompson")),
+        (box(20), "minimise", 5000, ("trust_region", "trust_region")),
+        (box(6), "minimise", 5000, ("node_wiski", "auto")),
+        (box(6), "minimise", 400, ("exact", "auto")),
+        (box(2), "learn", 100, ("exact", "nipv")),
+        (box(2), "learn", None, ("wiski", "nipv")),
+        (Pool(pd.DataFrame({"x": np.arange(9.0)})), "maximise", None, ("wiski", "auto")),
+    ],
+)
+def test_defaults_follow_from_the_task(
+    space: Any, goal: Any, budget: int | None, expected: tuple[str, str]
+) -> None:
+    run = Campaign(space, goal=goal, budget=budget, seed=0)
+    assert run.settings.surrogate is not None
+    assert (run.settings.surrogate["name"], run.decision.acquisition) == expected
+    assert all(why.endswith(".") for why in run.settings.why)
+
+
+def test_points_are_chosen_ahead_and_handed_out(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'ahead.db'}"
+    run = told(Campaign(CUBE, acquisition="thompson", store=url, **FAST), 1, 60)
+    first = run.ask(3)
+    ahead = run.history.ahead
+    assert len(ahead) == 9 - 3  # 15 % of 60 observations
+    resumed = Campaign.resume(url)
+    second = resumed.ask(3)
+    assert [tuple(row) for row in second.to_numpy()] == list(ahead[:3])
+    assert resumed.history.ahead == ahead[3:] and run.history.ahead == ahead[3:]
+    run.enqueue(pd.DataFrame({f"x{i}": [0.5] for i in range(3)}))
+    assert run.history.ahead == ahead[3:]
+    assert len(run.ask(5)) == 5  # more than are left: chosen anew
+    assert len({tuple(row) for row in pd.concat([first, second]).to_numpy()}) == 6
+
+
+def test_trials_chosen_by_samples_are_the_same_for_the_same_seed() -> None:
+    runs = [told(Campaign(CUBE, acquisition="thompson", **FAST), 8, 4) for _ in range(2)]
+    pd.testing.assert_frame_equal(runs[0].trials(), runs[1].trials())
+
+
+def test_it_samples_where_a_search_takes_longer_than_the_evaluations() -> None:
+    none = torch.empty(0, 2)
+
+    def chosen(q: int, pending: int, waited: float | None, needed: float | None) -> str:
+        place = torch.zeros(pending, 2)
+        context = ProposalContext(none, place, none, none, none, 9, None, waited, needed)
+        return MeasuredChoice.decide(q, context).acquisition
+
+    assert chosen(3, 0, None, None) == "qlogei"  # nothing is measured yet
+    assert chosen(3, 0, 1.0, 0.5) == "qlogei"
+    assert chosen(3, 0, 0.4, 0.5) == "thompson"
+    assert chosen(1, 3, 1.0, 0.5) == "thompson"  # an outcome every quarter of a second
+    assert chosen(17, 0, 1e6, 0.5) == "thompson"
+
+
+def test_seconds_follow_from_the_events() -> None:
+    asked = {"kind": "asked", "trials": [[0, None, [0.1]], [1, None, [0.2]]], "by": None}
+    told = {"kind": "told", "trials": [], "values": [[0, 1.0, None], [1, 2.0, None]]}
+    events = [{**asked, "at": 100.0, "seconds": 2.0}, {**told, "at": 160.0}]
+    history = TrialHistory().extended(events)
+    assert history.evaluation_seconds == 60.0 and history.decision_seconds == 2.0
+    old = TrialHistory().extended([asked, told])  # of a store written before seconds were
+    assert old.evaluation_seconds is None and old.decision_seconds is None
+
+
+def test_the_default_choice_is_told(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'auto.db'}"
+    settings = {**FAST, "surrogate": "exact", "fit": FitPolicy(max_evals=3)}
+    run = told(Campaign(SQUARE, acquisition="auto", store=url, **settings), 10)
+    assert run.decision.acquisition == "thompson"  # an evaluation takes no time here
+    assert "longer than an evaluation" in run.decision.why
+    assert Campaign.resume(url).decision == run.decision
+
+
+def test_fits_follow_growth() -> None:
+    policy = FitPolicy(then_every=0, growth=1.5, late_growth=3.0)
+    fits, fitted = [], 1
+    for n in range(1, 2000):
+        if policy.due(1, n=n, fitted=fitted):
+            fits.append(n)
+            fitted = n
+    assert fits[:6] == [2, 3, 5, 8, 12, 18]
+    assert all(b == 3 * a for a, b in zip(fits, fits[1:], strict=False) if a >= 300)
+    surprised = FitPolicy(then_every=0, growth=1.5, late_growth=3.0, on_surprise=True)
+    assert surprised.due(1, n=120, fitted=100, behind=True)
+    assert not surprised.due(1, n=105, fitted=100, behind=True)
+    with pytest.raises(InputError, match="above 1"):
+        FitPolicy(growth=0.5)
+
+
+def test_a_resumed_campaign_fits_when_it_would_have(tmp_path: Path) -> None:
+    def run_of(name: str) -> Campaign:
+        url = f"sqlite:///{tmp_path / name}"
+        return Campaign(CUBE, acquisition="thompson", store=url, name="a", **FAST)
+
+    whole = told(run_of("whole.db"), 14, 3)
+    told(run_of("parts.db"), 6, 3)
+    parts = told(Campaign.resume(f"sqlite:///{tmp_path / 'parts.db'}", "a"), 8, 3)
+    pd.testing.assert_frame_equal(whole.trials(), parts.trials())
+
+
+def test_a_run_ends_after_its_seconds() -> None:
+    run = Campaign(CUBE, acquisition="thompson", **FAST)
+    begin = time.monotonic()
+    run.run(lambda trial: float(trial["x0"]), seconds=0.4)
+    assert time.monotonic() - begin < 5.0  # the last decision is waited for
+    assert len(run.trials()) > 0 and (run.trials()["status"] == "told").all()
+    with pytest.raises(InputError, match="positive seconds"):
+        run.run(lambda trial: 0.0, seconds=0.0)
+
+
+@pytest.mark.parametrize("noise", ["loud", 0.0, -1.0, True, float("nan")])
+def test_it_refuses_noise_that_is_none(noise: Any) -> None:
+    with pytest.raises(InputError, match="positive variance"):
+        Campaign(CUBE, noise=noise)
+
+
+def test_what_is_known_of_the_noise_reaches_the_surrogate() -> None:
+    exact = Campaign(SQUARE, budget=50, noise="none", seed=0)
+    assert exact.settings.surrogate is not None and exact.settings.surrogate["noise"] == "none"
+    with pytest.raises(InputError, match="warped, trust_region"):
+        Campaign(SQUARE, "hsgp", noise="none")
+    known = told(Campaign(CUBE, acquisition="thompson", noise=0.25, **FAST), 3, 4)
+    _, _, Yvar = known.observations()
+    assert Yvar is not None and (Yvar == 0.25).all()
+
+
+def test_a_search_of_another_family_is_refused() -> None:
+    with pytest.raises(InputError, match="surrogate 'warped' for the acquisition function 'logei'"):
+        Campaign(CUBE, "hsgp", "logei")
+    with pytest.raises(InputError, match="'trust_region'"):
+        Campaign(Pool(pd.DataFrame({"x": [1.0, 2.0]})), "trust_region", "trust_region")
+
+
+def test_samples_choose_places_of_a_pool() -> None:
+    pool = Pool(pd.DataFrame({"x0": np.linspace(0.0, 1.0, 60)}))
+    run = told(Campaign(pool, acquisition="thompson", **FAST), 6, 4)
+    assert len(run.trials()["place"].unique()) == 24
+    assert abs(run.best()["x0"] - 0.4) < 0.05
+
+
+def test_any_builder_is_given_what_it_asks_for() -> None:
+    seen: list[set[str]] = []
+
+    def build(model: Any, *, near: Tensor, bounds: Tensor, best_f: float) -> Any:
+        from acquisitions import ThompsonSampling
+
+        seen.append({f"{len(near)} near", f"{tuple(bounds.shape)}"})
+        return ThompsonSampling(model, bounds, near=near, samples=2)
+
+    told(Campaign(CUBE, acquisition=build, **FAST), 3, 4)
+    assert seen[-1] == {"8 near", "(2, 3)"}
+
+
+def test_a_list_of_trials_shares_what_did_not_change() -> None:
+    trials = [Trial(i, (float(i),), None) for i in range(2 * BLOCK + 7)]
+    whole = TrialList().changed(trials)
+    assert list(whole) == trials and len(whole) == len(trials)
+    changed = whole.changed([trials[3]._replace(y=1.0), Trial(len(trials), (0.0,), None)])
+    assert changed[3].y == 1.0 and whole[3].y is None and len(changed) == len(whole) + 1
+    assert changed[BLOCK] is whole[BLOCK]
+    with pytest.raises(IndexError):
+        whole[len(trials)]
+
+
+def test_statuses_follow_the_events() -> None:
+    asked = {"kind": "asked", "trials": [[0, None, [0.1]], [1, None, [0.2]]], "by": None}
+    failed = {"kind": "failed", "reasons": [[1, "broken"]]}
+    history = TrialHistory().extended([asked, failed])
+    assert [t.id for t in history.with_status("running")] == [0]
+    assert [t.id for t in history.with_status("failed")] == [1]
+    late = history.extended([{"kind": "told", "trials": [], "values": [[1, 2.0, None]]}])
+    assert not late.failed and late.trials[1].reason is None and late.num_told == 1
+
+
+def test_the_context_has_the_points_of_the_best_outcomes() -> None:
+    contexts: list[ProposalContext] = []
+    run = Campaign(CUBE, acquisition="thompson", **FAST)
+    rule = run._proposer.rule
+    run._proposer.rule = lambda model, q, context: (
+        contexts.append(context)
+        or rule(  # type: ignore[func-returns-value]
+            model, q, context
+        )
+    )
+    told(run, 5, 6)
+    before = run.trials().iloc[:24]
+    best = before.nlargest(16, "y")[["x0", "x1", "x2"]].to_numpy()
+    np.testing.assert_allclose(contexts[-1].best.numpy(), best)
+    assert contexts[-1].num_observed == 24
