@@ -76,7 +76,9 @@ class Evaluations:
         return Evaluations(self.X[rows].clone(), self.Y[rows].clone(), self.R[rows].clone())
 
     def joined(self, other: Evaluations) -> Evaluations:
-        """These, then others."""
+        """These, then others; the same object if there are no others."""
+        if not len(other):
+            return self
         pairs = (self.X, other.X), (self.Y, other.Y), (self.R, other.R)
         return Evaluations(*(torch.cat(pair) for pair in pairs))
 
