@@ -10,31 +10,42 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-__all__ = ["lengthscale_gradient", "matern52", "matern52_and_slope", "squared_distances"]
+__all__ = [
+    "lengthscale_gradient",
+    "matern52",
+    "matern52_and_slope",
+    "matern52_product",
+    "squared_distances",
+]
 
-_FLOOR = {torch.float32: -64.0, torch.float64: -300.0}
-"""Least exponent, so that no product is subnormal, which is a hundred times slower."""
+FARTHEST = 4096.0
+"""Larger values of r^2 count as this one: exp(-64) = 1e-28, and no product is subnormal, which is a
+hundred times slower.
+"""
+
+BLOCK = 256
+"""Rows of a kernel matrix that are formed at once: they stay in the processor's cache."""
 
 
 def squared_distances(A: Tensor, B: Tensor) -> Tensor:
     """Squared distances ``n x n'`` of points in units of the lengthscales.
 
-    By one matrix product: accurate to rounding times the squared norm, so the points' origin should
-    be near them.
+    By one matrix product: accurate to rounding times the squared norms, so the origin should be
+    near the points. Rounding may make small ones negative, which counts as zero below.
 
     Args:
         A: ``n x d`` points divided by the lengthscales.
         B: ``n' x d``, likewise.
     """
-    norms = A.square().sum(-1).unsqueeze(-1) + B.square().sum(-1)
-    return torch.addmm(norms, A, B.mT, alpha=-2.0).clamp_(min=0.0)
+    products = torch.addmm(B.square().sum(-1), A, B.mT, alpha=-2.0)
+    return products.add_(A.square().sum(-1, keepdim=True))
 
 
 def matern52(D2: Tensor) -> Tensor:
     """Kernel values at squared distances, of any shape; D2 is overwritten."""
-    r = D2.mul_(5.0).sqrt_()
-    e = r.neg().clamp_(min=_FLOOR[r.dtype]).exp_()
-    return r.square().mul_(1.0 / 3.0).add_(r).add_(1.0).mul_(e)
+    r = D2.mul_(5.0).clamp_(0.0, FARTHEST).sqrt_()
+    e = r.neg().exp_()
+    return e.addcmul_(r.addcmul_(r, r, value=1.0 / 3.0), e)
 
 
 def matern52_and_slope(D2: Tensor) -> tuple[Tensor, Tensor]:
@@ -42,10 +53,21 @@ def matern52_and_slope(D2: Tensor) -> tuple[Tensor, Tensor]:
 
     The slope times the k-th squared scaled difference is the derivative in ``log l_k``.
     """
-    r = D2.mul_(5.0).sqrt_()
-    e = r.neg().clamp_(min=_FLOOR[r.dtype]).exp_()
-    slope = (1.0 + r).mul_(e)
-    return r.square_().mul_(1.0 / 3.0).mul_(e).add_(slope), slope.mul_(5.0 / 3.0)
+    r = D2.mul_(5.0).clamp_(0.0, FARTHEST).sqrt_()
+    e = r.neg().exp_()
+    slope = torch.addcmul(e, r, e)
+    return r.square_().mul_(e).mul_(1.0 / 3.0).add_(slope), slope.mul_(5.0 / 3.0)
+
+
+def matern52_product(A: Tensor, B: Tensor, V: Tensor) -> Tensor:
+    """``k(A, B) V``, ``n x q``, a block of rows at a time: O(n n' (d + q)).
+
+    Args:
+        A: ``n x d`` points divided by the lengthscales.
+        B: ``n' x d``, likewise.
+        V: ``n' x q``.
+    """
+    return torch.cat([matern52(squared_distances(a, B)) @ V for a in A.split(BLOCK)])
 
 
 def lengthscale_gradient(H: Tensor, Z: Tensor) -> Tensor:

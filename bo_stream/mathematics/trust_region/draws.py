@@ -10,7 +10,7 @@ import math
 import torch
 from torch import Tensor
 
-from bo_stream.mathematics.matern import matern52, squared_distances
+from bo_stream.mathematics.matern import BLOCK, matern52_product
 from bo_stream.mathematics.trust_region.factor import Factor
 from bo_stream.mathematics.trust_region.state import Geometry
 
@@ -46,7 +46,7 @@ def candidates(centre: Tensor, geometry: Geometry, size: float, count: int) -> T
 def pathwise_draws(
     factor: Factor, y: Tensor, steps: Tensor, points: Tensor, lengthscales: Tensor, q: int
 ) -> Tensor:
-    """Q samples of the local process at candidates, ``count x q`` float32 (Matern-5/2).
+    """Draw q samples of the local process at candidates, ``count x q`` float32 (Matern-5/2).
 
     A sample is one of the prior on 512 random features plus the correction of Matheron's rule,
     ``k(., X) C^-1 (y - m - f(X) - noise)``. O(n^2 q + count (n + 512)(d + q)).
@@ -70,11 +70,15 @@ def pathwise_draws(
     omega = torch.randn(d, FEATURES).to(like) * chi.rsqrt()
     phase = 2.0 * math.pi * torch.rand(FEATURES).to(like)
     weights = torch.randn(FEATURES, q).to(like) * math.sqrt(2.0 / FEATURES)
-    prior, at_data = (torch.addmm(phase, A, omega).cos_() @ weights for A in (W, Z))
+
+    def prior(A: Tensor) -> Tensor:
+        blocks = A.split(BLOCK)
+        return torch.cat([torch.addmm(phase, a, omega).cos_() @ weights for a in blocks])
+
     noise = torch.randn(len(y), q).to(like) * factor.ratios.sqrt().to(f32).unsqueeze(-1)
-    gap = ((y - factor.mean) / unit).unsqueeze(-1) - (at_data + noise).double()
+    gap = ((y - factor.mean) / unit).unsqueeze(-1) - (prior(Z) + noise).double()
     correction = torch.cholesky_solve(gap, factor.L).to(f32)
-    return prior.addmm_(matern52(squared_distances(W, Z)), correction)
+    return prior(W).add_(matern52_product(W, Z, correction))
 
 
 def distinct_winners(values: Tensor, q: int) -> list[int]:

@@ -7,6 +7,7 @@ ratios s of noise to amplitude:
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -39,6 +40,11 @@ class Factor:
     mean: Tensor
     amplitude: Tensor
     weights: Tensor
+
+    def log_evidence(self) -> float:
+        """At the optimal mean and amplitude: ``-n/2 log(2 pi e v) - 1/2 log|C|``."""
+        logs = len(self.weights) * math.log(2.0 * math.pi * math.e * float(self.amplitude))
+        return -0.5 * logs - float(self.L.diagonal().log().sum())
 
     def means(self, y: Tensor) -> Tensor:
         """Posterior means at the window's own points: ``y - s C^-1 (y - m)``, ``n``."""

@@ -155,13 +155,13 @@ def fit(objective: ProfiledEvidence, starts: list[np.ndarray], most: int | None)
                 bounds=bounds,
                 options={"maxiter": ITERATIONS, "ftol": TOLERANCE},
             )
-        except _Spent:
+        except _NoneLeft:
             break
         converged[float(found.fun)] = found.status == 0
     return Result(search.theta, search.evaluations, converged.get(search.loss, False))
 
 
-class _Spent(Exception):
+class _NoneLeft(Exception):
     """No evaluation is left."""
 
 
@@ -174,7 +174,7 @@ class _Counted:
 
     def __call__(self, theta: np.ndarray) -> tuple[float, np.ndarray]:
         if self.evaluations == self._most:
-            raise _Spent
+            raise _NoneLeft
         self.evaluations += 1
         value, gradient = self._objective(theta)
         if not math.isfinite(value):

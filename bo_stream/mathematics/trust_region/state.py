@@ -15,7 +15,14 @@ from torch import Tensor
 
 from bo_stream.mathematics.shapes import nested, shaped
 
-__all__ = ["FIRST_SIZE", "Closed", "Geometry", "Region", "Rows", "TrustRegionState"]
+__all__ = [
+    "FIRST_SIZE",
+    "ClosedRegions",
+    "Geometry",
+    "TrustRegion",
+    "Evaluations",
+    "TrustRegionState",
+]
 
 FIRST_SIZE = 0.8
 """Side of a new region, as a fraction of the box (MATHS 14.5)."""
@@ -49,7 +56,7 @@ class Geometry:
 
 
 @dataclass(frozen=True)
-class Rows:
+class Evaluations:
     """Observations: points, outcomes, and noise variances before any learned scale."""
 
     X: Tensor = shaped("r d")
@@ -57,25 +64,27 @@ class Rows:
     R: Tensor = shaped("r", "positive")
 
     @classmethod
-    def none(cls, like: Tensor, dim: int) -> Rows:
+    def none(cls, like: Tensor, dim: int) -> Evaluations:
         """No observations, on the device of ``like``."""
         return cls(like.new_zeros(0, dim), like.new_zeros(0), like.new_zeros(0))
 
     def __len__(self) -> int:
         return self.X.shape[0]
 
-    def at(self, rows: Any) -> Rows:
+    def at(self, rows: Any) -> Evaluations:
         """A copy of some of them, by a mask, indices or a slice."""
-        return Rows(self.X[rows].clone(), self.Y[rows].clone(), self.R[rows].clone())
+        return Evaluations(self.X[rows].clone(), self.Y[rows].clone(), self.R[rows].clone())
 
-    def joined(self, other: Rows) -> Rows:
-        """These, then others."""
+    def joined(self, other: Evaluations) -> Evaluations:
+        """These, then others; the same object if there are no others."""
+        if not len(other):
+            return self
         pairs = (self.X, other.X), (self.Y, other.Y), (self.R, other.R)
-        return Rows(*(torch.cat(pair) for pair in pairs))
+        return Evaluations(*(torch.cat(pair) for pair in pairs))
 
 
 @dataclass(frozen=True)
-class Region:
+class TrustRegion:
     """The current region and its progress.
 
     Attributes:
@@ -110,7 +119,7 @@ class Region:
     history: Tensor = shaped("h", "extended")
 
     @classmethod
-    def new(cls, centre: Tensor) -> Region:
+    def new(cls, centre: Tensor) -> TrustRegion:
         """A region without observations."""
 
         def number(value: float) -> Tensor:
@@ -132,7 +141,7 @@ class Region:
             history=centre.new_zeros(0),
         )
 
-    def changed(self, **numbers: float) -> Region:
+    def changed(self, **numbers: float) -> TrustRegion:
         """The region with other numbers."""
         return replace(self, **{name: self.size.new_tensor(v) for name, v in numbers.items()})
 
@@ -143,17 +152,17 @@ class Region:
 
 
 @dataclass(frozen=True)
-class Closed:
+class ClosedRegions:
     """Results of earlier regions: centres, half sides, and values there."""
 
     X: Tensor = shaped("k d")
     half: Tensor = shaped("k d", "positive")
     value: Tensor = shaped("k")
 
-    def given(self, x: Tensor, half: Tensor, value: Tensor) -> Closed:
+    def given(self, x: Tensor, half: Tensor, value: Tensor) -> ClosedRegions:
         """With one more."""
         pairs = (self.X, x), (self.half, half), (self.value, value)
-        return Closed(*(torch.cat([old, new.unsqueeze(0)]) for old, new in pairs))
+        return ClosedRegions(*(torch.cat([old, new.unsqueeze(0)]) for old, new in pairs))
 
     @property
     def best(self) -> float:
@@ -179,21 +188,21 @@ class TrustRegionState:
         closed: Earlier regions.
     """
 
-    archive: Rows = nested()
-    pending: Rows = nested()
-    window: Rows = nested()
-    region: Region = nested()
-    closed: Closed = nested()
+    archive: Evaluations = nested()
+    pending: Evaluations = nested()
+    window: Evaluations = nested()
+    region: TrustRegion = nested()
+    closed: ClosedRegions = nested()
 
     @classmethod
     def empty(cls, dim: int, like: Tensor) -> TrustRegionState:
         """Before any data."""
-        none, zeros = Rows.none(like, dim), like.new_zeros(0, dim)
-        closed = Closed(zeros, zeros.clone(), like.new_zeros(0))
-        return cls(none, none.at([]), none.at([]), Region.new(like.new_zeros(dim)), closed)
+        none, zeros = Evaluations.none(like, dim), like.new_zeros(0, dim)
+        closed = ClosedRegions(zeros, zeros.clone(), like.new_zeros(0))
+        return cls(none, none.at([]), none.at([]), TrustRegion.new(like.new_zeros(dim)), closed)
 
     @property
-    def settled(self) -> Rows:
+    def settled(self) -> Evaluations:
         """The window without the pending observations."""
         return self.window.at(slice(0, len(self.window) - len(self.pending)))
 
@@ -202,12 +211,22 @@ class TrustRegionState:
         """Number of observations in the current region."""
         return len(self.archive) + len(self.pending)
 
+    def results(self, means: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Points ``n x d`` and values ``n`` of all regions to recommend from.
+
+        Args:
+            means: Posterior means at the window's points; None: the observations themselves.
+        """
+        rows = self.archive.joined(self.pending)
+        X, Y = (rows.X, rows.Y) if means is None else (self.window.X, means)
+        return torch.cat([self.closed.X, X]), torch.cat([self.closed.value, Y])
+
     def rescaled(self, shift: Tensor, factor: Tensor, known_noise: bool) -> TrustRegionState:
         """The state for targets ``(y - shift) / factor``, with known noise scaled to match."""
         a, b = shift.reshape(()), factor.reshape(())
 
-        def rows(old: Rows) -> Rows:
-            return Rows(old.X, (old.Y - a) / b, old.R / b.square() if known_noise else old.R)
+        def rows(old: Evaluations) -> Evaluations:
+            return Evaluations(old.X, (old.Y - a) / b, old.R / b.square() if known_noise else old.R)
 
         r = self.region
         region = replace(
@@ -220,5 +239,5 @@ class TrustRegionState:
             history=(r.history - a) / b,
         )
         closed = replace(self.closed, value=(self.closed.value - a) / b)
-        parts = (rows(part) for part in (self.archive, self.pending, self.window))
-        return TrustRegionState(*parts, region, closed)
+        archive, pending, window = rows(self.archive), rows(self.pending), rows(self.window)
+        return TrustRegionState(archive, pending, window, region, closed)

@@ -13,12 +13,17 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from bo_stream.mathematics.trust_region.state import Geometry, Region, Rows, TrustRegionState
+from bo_stream.mathematics.trust_region.state import (
+    Evaluations,
+    Geometry,
+    TrustRegion,
+    TrustRegionState,
+)
 from bo_stream.mathematics.trust_region.window import WINDOW, clipped, window_of
 
-__all__ = ["absorbed", "begun", "fit_due", "recentred"]
+__all__ = ["absorbed", "begun", "fit_due", "fitted", "recentred"]
 
-Centre = Callable[[Rows], tuple[int, float]]
+Centre = Callable[[Evaluations], tuple[int, float]]
 """The row of a window with the best posterior mean, and that mean."""
 
 GAIN, LONGEST, PATIENCE = 1e-3, 1.6, 2
@@ -37,9 +42,9 @@ GROWTH = 1.15
 
 def absorbed(
     state: TrustRegionState,
-    rows: Rows,
+    rows: Evaluations,
     batch_size: int,
-    geometry: Callable[[Region], Geometry],
+    geometry: Callable[[TrustRegion], Geometry],
     centre_of: Centre | None,
 ) -> TrustRegionState:
     """The state after more observations: every batch that becomes complete moves the region.
@@ -63,7 +68,7 @@ def absorbed(
     return replace(state, pending=pending, window=state.window.joined(pending))
 
 
-def _late(state: TrustRegionState, rows: Rows, exact: bool) -> TrustRegionState:
+def _late(state: TrustRegionState, rows: Evaluations, exact: bool) -> TrustRegionState:
     """Credit better points of an earlier region that are told after its end, if exact."""
     closed = state.closed
     if state.region.begun or not exact:
@@ -78,7 +83,7 @@ def _late(state: TrustRegionState, rows: Rows, exact: bool) -> TrustRegionState:
 
 
 def _completed(
-    state: TrustRegionState, batch: Rows, geometry: Geometry, centre_of: Centre | None
+    state: TrustRegionState, batch: Evaluations, geometry: Geometry, centre_of: Centre | None
 ) -> TrustRegionState:
     """The state, with nothing pending, after a complete batch."""
     archive, region = state.archive.joined(batch), state.region
@@ -100,7 +105,7 @@ def _completed(
         closed = state.closed.given(region.centre, half, region.value)
         empty = archive.at([])
         return TrustRegionState(
-            empty, empty.at([]), state.window, Region.new(region.centre), closed
+            empty, empty.at([]), state.window, TrustRegion.new(region.centre), closed
         )
     window = window_of(archive, len(batch), region.centre, geometry, float(region.size))
     state = replace(state, archive=archive, window=window, region=region)
@@ -127,6 +132,13 @@ def recentred(state: TrustRegionState, centre_of: Centre | None) -> TrustRegionS
     return replace(state, region=region)
 
 
+def fitted(state: TrustRegionState) -> TrustRegionState:
+    """The state after a fit of the hyperparameters."""
+    region, count = state.region, float(len(state.archive))
+    size, fits = float(region.size), float(region.fits) + 1.0
+    return replace(state, region=region.changed(fitted=count, fitted_size=size, fits=fits))
+
+
 def fit_due(state: TrustRegionState) -> bool:
     """Whether hyperparameters should be fitted: a new region, 1.15 times the points, L changed."""
     region = state.region
@@ -137,7 +149,7 @@ def fit_due(state: TrustRegionState) -> bool:
     return grown or size <= fitted_size / 2.0 or size >= 2.0 * fitted_size
 
 
-def _resized(region: Region, batch: Rows, geometry: Geometry) -> Region:
+def _resized(region: TrustRegion, batch: Evaluations, geometry: Geometry) -> TrustRegion:
     """The region's size after a success or a failure."""
     size, top = float(region.size), int(batch.Y.argmax())
     if float(batch.Y[top]) > float(region.best + GAIN * region.scale):
@@ -155,7 +167,7 @@ def _resized(region: Region, batch: Rows, geometry: Geometry) -> Region:
     return region.changed(best=best, size=size, failures=failures)
 
 
-def _cycled(region: Region) -> Region:
+def _cycled(region: TrustRegion) -> TrustRegion:
     """The region after a check for a stall: at full size again, or about to end."""
     best, size, cycles = float(region.best), float(region.size), float(region.cycles)
     history, spread = region.history, float(region.spread)
@@ -172,7 +184,7 @@ def _cycled(region: Region) -> Region:
     return region
 
 
-def _at_best(region: Region, archive: Rows) -> Region:
+def _at_best(region: TrustRegion, archive: Evaluations) -> TrustRegion:
     """The region centred at its best observation."""
     if not len(archive):
         return region
@@ -181,7 +193,7 @@ def _at_best(region: Region, archive: Rows) -> Region:
     return replace(region, centre=archive.X[top].clone(), value=y, best=y)
 
 
-def _last(rows: Rows) -> Rows:
+def _last(rows: Evaluations) -> Evaluations:
     """The newest rows that fit in a window."""
     return clipped(rows.at(slice(max(0, len(rows) - WINDOW), None)))
 

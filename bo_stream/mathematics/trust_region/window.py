@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from bo_stream.mathematics.trust_region.state import Geometry, Rows
+from bo_stream.mathematics.trust_region.state import Evaluations, Geometry
 
 __all__ = ["WINDOW", "clipped", "window_of"]
 
@@ -16,7 +16,9 @@ WINDOW = 512
 """Largest number of points in a window; the pending ones are in addition."""
 
 
-def window_of(archive: Rows, newest: int, centre: Tensor, geometry: Geometry, size: float) -> Rows:
+def window_of(
+    archive: Evaluations, newest: int, centre: Tensor, geometry: Geometry, size: float
+) -> Evaluations:
     """The window of a region, its outcomes clipped, in the order of the archive.
 
     Up to 512 points all are in it. If more than that lie within ``L shape`` of the centre: the best
@@ -51,9 +53,9 @@ def window_of(archive: Rows, newest: int, centre: Tensor, geometry: Geometry, si
     return clipped(archive.at(chosen.sort().values))
 
 
-def clipped(rows: Rows) -> Rows:
+def clipped(rows: Evaluations) -> Evaluations:
     """The rows with outcomes of at least ``median - 2 (max - median)``."""
     if not len(rows):
         return rows
     middle = rows.Y.median()
-    return Rows(rows.X, rows.Y.clamp(min=float(3.0 * middle - 2.0 * rows.Y.max())), rows.R)
+    return Evaluations(rows.X, rows.Y.clamp(min=float(3.0 * middle - 2.0 * rows.Y.max())), rows.R)

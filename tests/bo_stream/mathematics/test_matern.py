@@ -7,6 +7,7 @@ from bo_stream.mathematics.matern import (
     lengthscale_gradient,
     matern52,
     matern52_and_slope,
+    matern52_product,
     squared_distances,
 )
 
@@ -23,6 +24,8 @@ def test_values_and_gradient() -> None:
     values, slope = matern52_and_slope(squared_distances(Z, Z))
     assert torch.allclose(values, dense, atol=1e-7)
     assert torch.allclose(matern52(squared_distances(Z, Z)), dense, atol=1e-7)
+    V = torch.rand(9, 2, generator=generator, dtype=torch.float64)
+    assert torch.allclose(matern52_product(Z.repeat(40, 1), Z, V), (dense @ V).repeat(40, 1))
     M = torch.rand(9, 9, generator=generator, dtype=torch.float64)
     (M * dense).sum().backward()
     raw = kernel.raw_lengthscale

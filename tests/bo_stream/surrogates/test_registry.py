@@ -22,6 +22,7 @@ BOUNDS = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
         ("exact", bo_stream.ExactGP),
         ("online_sgpr", bo_stream.OnlineSGPR),
         ("svdgp", bo_stream.SVDGP),
+        ("trust_region", bo_stream.TrustRegionGP),
         ("warped", bo_stream.WarpedGP),
     ],
 )

@@ -1,0 +1,36 @@
+"""What a trust region needs to know of a gpytorch kernel: its form, lengthscales and scale."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import torch
+from gpytorch.kernels import Kernel, MaternKernel, ScaleKernel
+from torch import Tensor
+
+__all__ = ["has_closed_form", "lengthscales_in", "scale_of"]
+
+
+def has_closed_form(kernel: Kernel, dim: int) -> bool:
+    """Whether it is ``ScaleKernel(MaternKernel(2.5, ard_num_dims=dim))``, unbatched."""
+    base = getattr(kernel, "base_kernel", None)
+    if type(kernel) is not ScaleKernel or not isinstance(base, MaternKernel) or base.nu != 2.5:
+        return False
+    parts = (kernel, base)
+    plain = all(part.active_dims is None and not part.batch_shape for part in parts)
+    return plain and type(base) is MaternKernel and base.ard_num_dims == dim
+
+
+def lengthscales_in(kernel: Kernel, dim: int) -> Tensor | None:
+    """Its lengthscales, ``d``, float64, detached; None if it has not one set of them."""
+    base = getattr(kernel, "base_kernel", kernel)
+    if not base.has_lengthscale or base.batch_shape:
+        return None
+    return cast(Tensor, base.lengthscale).detach().double().reshape(-1).expand(dim)
+
+
+def scale_of(kernel: Kernel, dim: int) -> Tensor:
+    """Its output scale, 0-dim, float64, differentiable; one if it has no closed form."""
+    if not has_closed_form(kernel, dim):
+        return torch.ones((), dtype=torch.float64)
+    return cast(Tensor, kernel.outputscale).double()
