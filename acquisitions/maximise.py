@@ -25,8 +25,9 @@ STEPS = (0.05, 0.2)
 """Standard deviations of local candidates, in widths of the box."""
 MOVING = 4.0
 """Inputs of a local candidate that move, on average, where there are more."""
-PER_AXIS = {1: 1000, 2: 100, 3: 28}
-"""Points along each axis of the grid that functions on sine features are evaluated on."""
+PER_AXIS = {1: 1000, 2: 160, 3: 40}
+"""Points along each axis of the grid that functions on sine features are evaluated on. With 28 instead
+of 40, the values found on draws for Rastrigin and Levy are lower by 5 % of the outcomes' deviation."""
 SHORTLIST = 4
 """Candidates considered for each that is climbed from."""
 SAME_PEAK = 0.5
@@ -132,15 +133,14 @@ class SineFunctions:
         weights = [scale * part.weights.flatten(0, -2) for part, scale in scaled]
         return cls(model, basis, torch.cat(weights), domain)
 
-    def maximisers(self, steps: int, finer: float = 1.0, starts: int = 1) -> Tensor:
+    def maximisers(self, steps: int, starts: int = 1) -> Tensor:
         """The maximiser of each function, ``S x d``, raw.
 
         Args:
             steps: Newton steps.
-            finer: Factor of the points along each axis of the grid.
             starts: Points of the grid that each function is climbed from.
         """
-        per_axis = int(finer * PER_AXIS[self.domain.dim])
+        per_axis = PER_AXIS[self.domain.dim]
         Z, _ = grid_maximisers(
             self.basis, self.weights, per_axis=per_axis, steps=steps, starts=starts
         )
