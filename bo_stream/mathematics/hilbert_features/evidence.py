@@ -80,7 +80,7 @@ def factorise(
     """The factorisation at some hyperparameters: one Cholesky factor of an ``f x f`` matrix.
 
     Args:
-        stats: The statistics.
+        stats: The statistics; of A, only the lower triangle is used.
         logs: Logarithms of the features' prior variances, ``f``.
         s2: Noise scale, 0-dim.
         c: Constant mean, counted from the statistics' origin.
