@@ -27,7 +27,7 @@ MOVING = 4.0
 """Inputs of a local candidate that move, on average, where there are more."""
 PER_AXIS = {1: 1000, 2: 160, 3: 40}
 """Points along each axis of the grid that functions on sine features are evaluated on. With 28 in
-place of 40, maxima of draws for Rastrigin and Levy were missed by .05 sds of the outcomes."""
+place of 40, maxima of draws for Rastrigin were missed by .05 of the deviation of outcomes."""
 SHORTLIST = 4
 """Candidates considered for each that is climbed from."""
 SAME_PEAK = 0.5

@@ -154,6 +154,17 @@ def test_far_outcomes():
     close(far.posterior(Z).mean - 1e6, near.posterior(Z).mean, 1e-6)
 
 
+def test_many_points_of_hardly_any_noise():
+    """Rounding errors of the sums, divided by the noise, exceed the prior's precision."""
+    X = torch.rand(30_000, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    Y = (5.0 * X).sin().sum(-1, keepdim=True)
+    unit = number([[0.0] * 3, [1.0] * 3])
+    model = HSGP(X, Y, torch.full_like(Y, 2e-12) * Y.var(), bounds=unit)
+    model.covar_module.kernels[0].base_kernel.lengthscale = number([2.0] * 3)
+    assert (model.posterior(X[:50]).mean - Y[:50]).abs().max() < 1e-6
+    assert model.log_evidence() > 1e5
+
+
 @pytest.mark.parametrize("dim", [1, 3])
 def test_the_best_mean(dim):
     X, Y, _ = data(30, dim)
