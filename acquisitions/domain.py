@@ -179,7 +179,8 @@ class Domain:
         low, high, A = (t.cpu().numpy() for t in (*self.bounds, self.A))
         b, width = self.b.cpu().numpy(), high - low
         total = d + 1 + sum(sizes.values())  # inputs, slack, one indicator for each allowed value
-        rows, least, most = [], [], []
+        rows = list[np.ndarray]()
+        least, most = list[float](), list[float]()
         for a, rhs in zip(A, b, strict=True):
             row = np.zeros(total)
             row[:d], row[d] = a, -np.abs(a) @ width

@@ -117,9 +117,7 @@ class ThompsonSampling:
         X = self.domain.bounds.new_empty(0, self.domain.dim)
         if wanted:
             draws = self._draws(min(self.samples, wanted))
-            optima = maximised(
-                draws, candidates(self.domain, self._near), self.domain, self._lengths
-            )[0]
+            optima = self._maximisers(draws)
             self._near = torch.cat([optima, self._near])[: 2 * self.samples]
             X = self._repeated(optima, wanted)
         X = torch.cat([X, self.domain.uniform(q - wanted)])
@@ -130,6 +128,9 @@ class ThompsonSampling:
         """The maximiser of the posterior mean, ``d``, raw: the same point whenever called."""
         processes, weights = self._processes()
         mean = MeanFunction(self.model, processes, weights)
+        sines = mean.on_sines(self.domain)
+        if sines is not None:
+            return sines.maximisers(steps=12, starts=24)[0].to(self._like)
         X = torch.cat([self.domain.spread(OVERVIEW, seed=0), self._near])
         X, _ = maximised(mean, X, self.domain, self._lengths, starts=16, evaluations=30)
         return X[0].to(self._like)
@@ -189,6 +190,14 @@ class ThompsonSampling:
             else self.ensemble.counts(samples)
         )
         return Draws.of(self.model, processes, counts)
+
+    def _maximisers(self, draws: Draws) -> Tensor:
+        """The maximiser of each function, ``S x d``."""
+        sines = draws.on_sines(self.domain)
+        if sines is not None:
+            return sines.maximisers(steps=2)
+        X = candidates(self.domain, self._near)
+        return maximised(draws, X, self.domain, self._lengths)[0]
 
     def _repeated(self, optima: Tensor, q: int) -> Tensor:
         """Maximisers in random order, then again in turn, moved a little: ``q x d``."""

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from bo_stream.base.changes import exclusive
 from bo_stream.base.derived import Derived
+from bo_stream.base.ensemble_model import EnsembleModel
 from bo_stream.base.fitting.ascent_objective import AscentObjective, Evaluated
 from bo_stream.base.fitting.coordinates import Coordinates
 from bo_stream.base.fitting.objective import log_prior, profiled_mean
@@ -140,6 +141,24 @@ class KernelEnsemble:
             worker.process(u, mean) for u, mean in zip(self.coordinates, self.means, strict=True)
         ]
 
+    def model(self, model: StreamingGP, members: int = 16) -> EnsembleModel:
+        """The mixture of the current posteriors, for BoTorch's acquisition functions.
+
+        These average their value over the members. Later data are not seen.
+
+        Args:
+            model: The surrogate.
+            members: Number of members of equal weight, among which each kernel occurs in
+                proportion to its weight.
+
+        Raises:
+            UnsupportedError: for several outputs, or an outcome transform that is not linear.
+        """
+        workers = [_Worker(model) for _ in range(self.size)]
+        for worker, u, mean in zip(workers, self.coordinates, self.means, strict=True):
+            worker.process(u, mean)
+        return EnsembleModel([worker.model for worker in workers], self.counts(members))
+
     def counts(self, samples: int) -> list[int]:
         """The share of each kernel in a number of samples, in proportion to the weights.
 
@@ -213,7 +232,8 @@ def _drawn(
     worker: _Worker, size: int, generator: torch.Generator | None
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Coordinates, means and weights of an ensemble about a worker's hyperparameters."""
-    objective = AscentObjective(worker.objective, worker.coordinates)
+    closed_form = worker.model._prepare_fit(worker.coordinates, worker.profiled)
+    objective = AscentObjective(worker.objective, worker.coordinates, closed_form=closed_form)
     start = objective.start()
     precision, V = torch.linalg.eigh(_curvature(objective, start))
     root = precision.clamp_min(FLATTEST).sqrt()

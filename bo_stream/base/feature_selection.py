@@ -63,7 +63,7 @@ def fit_and_select(
         max_evals: Maximum number of evaluations of objective and gradient in total.
     """
     report = fit(max_evals)
-    due = model.num_observed >= GROWTH * float(model.state.buffer.chosen_at)
+    due = model.num_observed >= GROWTH * float(model.state.chosen_at)
     for _ in range(ROUNDS if due and model._can_select() else 0):
         if not model._features_outdated():
             break

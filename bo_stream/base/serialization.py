@@ -39,6 +39,7 @@ PACKAGES: dict[str, type] = {
     "gpytorch.constraints": Interval,
     "gpytorch.priors": Prior,
     "botorch.models.kernels": Kernel,
+    "bo_stream.mathematics.hilbert_features.kernel": Kernel,
     "botorch.models.transforms.input": InputTransform,
     "botorch.models.transforms.outcome": OutcomeTransform,
     "bo_stream.growth": object,

@@ -4,9 +4,6 @@ A family supplies its state before any data (`_empty_state`), how the state abso
 (`_absorb`), the posterior process (`_build_process`), and the objective of its hyperparameters
 (`_objective`). BoTorch's interface is in `bo_stream.base.botorch_model`.
 
-`observe` checks a batch, `_absorb_batch` transforms it, and `_absorb_transformed` calls the
-family's `_absorb` and replaces the state.
-
 Thread safety: any number of threads may compute posteriors while one thread observes or fits; each
 posterior is that before or after a change. Only one thread may write. `state_dict`, ``deepcopy``
 and ``to`` belong to the writing thread.
@@ -31,6 +28,7 @@ from bo_stream.base.botorch_model import BoTorchModel
 from bo_stream.base.changes import StateLock, all_or_nothing, exclusive
 from bo_stream.base.conditioned import given_data, subset
 from bo_stream.base.derived import Key
+from bo_stream.base.fitting import ClosedForm, Coordinates
 from bo_stream.base.incumbents import Incumbents
 from bo_stream.base.posterior_snapshot import PosteriorCache, PosteriorSnapshot
 from bo_stream.base.promises import Promises, check_outputs
@@ -46,8 +44,8 @@ class StreamingGP(BoTorchModel):
     Args:
         train_X: ``n x d`` raw inputs; ``n = 0`` is allowed.
         train_Y: ``n x m`` raw outcomes.
-        train_Yvar: ``n x m`` raw noise variances. None: the noise is learned. If given, the noise
-            is known or, with ``likelihood=GaussianLikelihood()``, known up to a learned scale.
+        train_Yvar: ``n x m`` raw noise variances; None to learn the noise. With
+            ``likelihood=GaussianLikelihood()``, they are known up to a learned scale.
         common: Options of every family; see `bo_stream.base.options.CommonOptions`.
 
     Raises:
@@ -135,6 +133,10 @@ class StreamingGP(BoTorchModel):
 
         Called under unchanged hyperparameters, with at most `_update_limit` points.
         """
+        return None
+
+    def _prepare_fit(self, coordinates: Coordinates, profile_mean: bool) -> ClosedForm | None:
+        """Restrict a fit's coordinates; return its objective in closed form, if there is one."""
         return None
 
     def _rescale(self, state: Any, shift: Tensor, factor: Tensor) -> Any:

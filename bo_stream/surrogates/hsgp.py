@@ -1,35 +1,34 @@
-"""HSGP: a Gaussian process of constant size on sine features, for smooth functions of many inputs.
+"""HSGP: a Gaussian process of constant size on sine features.
 
 [Solin] Solin, Särkkä 2020, Hilbert Space Methods for Reduced-Rank Gaussian Process Regression. The
-state is a set of sums over the features (MATHS 2.2, 2.9): additive, so any order and batching give
-the same surrogate and two streams can be merged.
+state is a set of sums (MATHS 2.2, 2.9, 12.2): additive, so any order and batching give the same
+surrogate and two streams can be merged.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Self, Unpack, cast
+from typing import Any, Literal, Self, Unpack, cast
 
 import torch
 from torch import Tensor
 
 from bo_stream.base import additive
+from bo_stream.base.derived import Derived, Key
 from bo_stream.base.feature_selection import all_buffered, check_buffered, fit_and_select, select
-from bo_stream.base.fitting.report import FitReport
+from bo_stream.base.fitting import ClosedForm, Coordinates, FitReport
 from bo_stream.base.options import CommonOptions, whole_number
 from bo_stream.base.streaming_gp import Promises, StreamingGP
 from bo_stream.errors import BoundsError
+from bo_stream.mathematics.grid.posterior import stacked
 from bo_stream.mathematics.hilbert_features.basis import Basis
-from bo_stream.mathematics.hilbert_features.density import (
-    checked_lengthscales,
-    lengthscales_of,
-    log_density,
-)
-from bo_stream.mathematics.hilbert_features.evidence import hilbert_evidence
-from bo_stream.mathematics.hilbert_features.state import HilbertState
-from bo_stream.mathematics.posterior.features import FeatureProcess
+from bo_stream.mathematics.hilbert_features.density import checked_lengthscales, components_of
+from bo_stream.mathematics.hilbert_features.evidence import factorise, hilbert_evidence
+from bo_stream.mathematics.hilbert_features.layouts import layout_for
+from bo_stream.mathematics.posterior.features import FactoredCovariance, FeatureProcess
 from bo_stream.mathematics.posterior.process import PosteriorProcess
-from bo_stream.mathematics.sufficient_statistics.evidence import Factorisation
+from bo_stream.mathematics.sufficient_statistics.evidence import OutputStatistics
+from bo_stream.surrogates.hsgp_hyperparameters import closed_form, hyperparameters, keep_resolved
 
 __all__ = ["HSGP"]
 
@@ -42,36 +41,43 @@ class HSGP(StreamingGP):
 
     Exact inference for its own prior, whose covariance is ``sum_j lambda_j phi_j(x) phi_j(z)`` over
     the features. That is close to the kernel's where the features reach its frequencies: functions
-    smooth in up to about 8 inputs. It differs from the kernel's prior (and so from the exact GP) in
-    three ways. Frequencies beyond the features' are missing, so that short lengthscales in many
-    inputs are smoothed over. The walls of the box, where every function is zero, pull the prior
-    variance down near the bounds. And a lengthscale of more than about one width of the bounds
-    lowers the prior variance throughout, for which a fitted output scale makes up.
+    smooth in up to about 8 inputs. Frequencies beyond the features' are missing, and the walls of
+    the box, where every function is zero, pull the prior variance down near the bounds, and
+    throughout for lengthscales of about a width of the bounds; a fitted output scale makes up.
 
-    The features are chosen for given lengthscales: for the kernel's, when the first points come;
-    then for those that `fit` finds, if the data have doubled since the last choice; and whenever
-    `choose_features` is called. Choosing anew needs all points seen, and the first ``opening``
-    points are held for it. Once there are more, the features stay what they are, as they do from
-    the start where ``lengthscales`` are given; so `fit` early, on at most ``opening`` points. After
-    the first points `observe` does not change the features: the order and the batches in which
-    points come do not matter. Features and held points are saved with the state. Two streams merge
-    if their features are the same, or if one of them still holds all its points.
+    Up to three inputs, the state is sums over frequencies, from which the sums over any features
+    follow: these are chosen for the kernel's lengthscales when the first points come, by every
+    `fit` that moves them, and by `choose_features`; ``num_features="auto"`` takes more from 300 and
+    from 3,000 observations on. Any two streams merge. With the default kernel there are also *main
+    effects*: functions of one input each, with a lengthscale and a variance of their own. A fit
+    keeps lengthscales to what the features resolve, because shorter ones make confident maxima
+    where there are none. `observe` takes about 3 microseconds a point in batches.
 
-    With m features: memory O(m^2), `observe` of q points O(q m^2), a point of the posterior O(m^2),
-    evidence and gradient O(m^3); nothing depends on n. Outputs share the features, chosen for the
-    geometric mean of their lengthscales.
+    Beyond, the sums are over the features. These are chosen for the kernel's lengthscales when the
+    first points come, for those that `fit` finds if the data have doubled since the last choice,
+    and by `choose_features`. Choosing anew needs all points seen, and the first ``opening`` points
+    are held for it; so `fit` early. Two streams merge if their features are the same, or if one of
+    them still holds all its points. `observe` costs O(m^2) a point for m features.
+
+    `observe` does not depend on order or batches. A point of the posterior costs O(m^2), evidence
+    and gradient O(m^3); nothing depends on n. Outputs share the features, chosen for the geometric
+    mean of their lengthscales.
 
     Args:
         train_X: ``n x d`` raw inputs; ``n = 0`` is allowed.
         train_Y: ``n x m`` raw outcomes.
         train_Yvar: ``n x m`` raw noise variances, or None to learn the noise.
-        num_features: Number of features, for all outputs.
-        opening: Number of first points that are held.
+        num_features: Number of functions of all inputs, for all outputs. ``"auto"``: 128, then 256
+            and 400 for two or three inputs; 128 for one, 512 for more.
+        main_effects: Whether the kernel gets main effects if it has none. By default it does if
+            it was left out, for two or three inputs.
+        opening: Number of first points that are held, for more than three inputs.
         lengthscales: Lengthscales of the transformed inputs (one each) to choose the features for,
             once and for all; nothing is held then. For streams on several machines.
-        common: ``bounds`` (needed), ``covar_module`` (an RBF or Matern kernel, scaled or not),
-            ``mean_module``, ``likelihood``, ``input_transform``, ``outcome_transform``: see
-            `CommonOptions`.
+        common: ``bounds`` (needed), ``covar_module`` (an RBF or Matern kernel, scaled or not, with
+            a scaled `MainEffects` added or not; by default a scaled RBF for more than three inputs,
+            else Matern-5/2), ``mean_module``, ``likelihood``, ``input_transform``,
+            ``outcome_transform``: see `CommonOptions`.
 
     Raises:
         UnsupportedError: on another kernel.
@@ -98,7 +104,7 @@ class HSGP(StreamingGP):
     )
 
     needs_bounds = True
-    _remedy = "Build it anew with `lengthscales`, or with a larger `opening`."
+    _update_limit = 64
 
     def __init__(
         self,
@@ -106,7 +112,8 @@ class HSGP(StreamingGP):
         train_Y: Tensor,
         train_Yvar: Tensor | None = None,
         *,
-        num_features: int = 512,
+        num_features: int | Literal["auto"] = "auto",
+        main_effects: bool | None = None,
         opening: int = 4096,
         lengthscales: Sequence[float] | None = None,
         **common: Unpack[CommonOptions],
@@ -114,22 +121,32 @@ class HSGP(StreamingGP):
         if common.get("bounds") is None:
             raise BoundsError("bounds `2 x d`", "none", "Give the raw bounds of the problem.")
         super().__init__(train_X, train_Y, train_Yvar, **common)
-        self.num_features = whole_number("num_features", num_features, 1)
+        if num_features != "auto":
+            whole_number("num_features", num_features, 1)
+        self.num_features = num_features
         self.opening = whole_number("opening", opening, 0)
         self.lengthscales = checked_lengthscales(lengthscales, self._dim)
-        self._update_limit = num_features // 4
-        image = self._transformed(cast(Tensor, self.bounds))
-        self._box = torch.stack([image.amin(0), image.amax(0)]).tolist()
+        self.covar_module, self.likelihood = hyperparameters(self, common, main_effects)
+        self.main_effects = components_of(self.covar_module).main is not None
+        low, high = self._transformed(cast(Tensor, self.bounds)).sort(0).values.cpu()
+        self._box = torch.stack([low, high]).tolist()
+        held, box = 0 if lengthscales else opening, torch.stack([low, high - low])
+        self._features = layout_for(box, num_features, self.main_effects, held)
+        self._statistics_cache: Derived[list[OutputStatistics]] = Derived()
         self._begin(train_X, train_Y, train_Yvar)
 
     # -- features --------------------------------------------------------------------------------
 
+    @property
+    def basis(self) -> Basis:
+        """The features in use, chosen for ``basis.lengthscales`` (of transformed inputs)."""
+        return self._features.basis(self.state, self.num_observed)
+
     def choose_features(self) -> Self:
-        """Select features for the kernel's present lengthscales. O(n m^2).
+        """Select features for the kernel's present lengthscales.
 
         Raises:
-            StateError: if more points were seen than are held, or features were given once and for
-                all.
+            StateError: for given ``lengthscales``, or if not all points seen are held.
         """
         remedy = "Build it anew with a larger `opening`, or without `lengthscales`."
         check_buffered(self, self._can_select(), remedy)
@@ -149,31 +166,24 @@ class HSGP(StreamingGP):
         """
         return fit_and_select(self, super().fit, max_evals)
 
-    @property
-    def feature_lengthscales(self) -> Tensor:
-        """The lengthscales (of transformed inputs) that the features were chosen for, ``d``."""
-        return cast(HilbertState, self.state).basis.lengthscales.clone()
-
     def _can_select(self) -> bool:
-        """Whether other features can be selected."""
         return self.lengthscales is None and all_buffered(self)
 
     def _features_outdated(self) -> bool:
-        """Whether lengthscales have moved far from those that the features were chosen for."""
-        moved = (self._lengthscales() / self.feature_lengthscales).log().abs()
+        moved = (self._lengthscales() / self.basis.lengthscales).log().abs()
         return float(moved.max()) > MOVED
 
-    def _suited_features(self) -> Basis:
-        """The features for the lengthscales given, or else for those of the kernel."""
-        given, like = self.lengthscales, self._like
-        lengthscales = self._lengthscales() if given is None else like.new_tensor(given)
-        low, high = like.new_tensor(self._box)
-        return Basis.choose(lengthscales, low, high - low, self.num_features)
+    def _suited_features(self) -> Any:
+        return self._features.suited(self._lengthscales())
 
     def _lengthscales(self) -> Tensor:
-        """The kernel's lengthscales, geometric means over outputs, ``d``."""
-        each = lengthscales_of(self.covar_module, self._dim, self.num_outputs).detach()
-        return each.log().mean(0).exp()
+        """Lengthscales to choose features for, ``d``: those given, or else the kernel's, geometric
+        means over outputs.
+        """
+        if self.lengthscales is not None:
+            return self._like.new_tensor(self.lengthscales)
+        joint = components_of(self.covar_module).joint
+        return joint.lengthscales(self._dim, self.num_outputs).detach().log().mean(0).exp()
 
     # -- state -----------------------------------------------------------------------------------
 
@@ -181,50 +191,59 @@ class HSGP(StreamingGP):
         return {**super()._layout(), "box": self._box, "features": self.num_features}
 
     def _sizes(self) -> dict[str, int]:
-        held = 0 if self.lengthscales is not None else self.opening
-        return {**super()._sizes(), "m": self.num_features + 1, "f": self.num_features, "w": held}
+        return {**super()._sizes(), **self._features.sizes()}
 
-    def _empty_state(self) -> HilbertState:
+    def _empty_state(self) -> Any:
         shared = self.noise_mode == "learned"
-        return HilbertState.on(
-            self._suited_features(), self.num_outputs, shared, self._sizes()["w"]
-        )
+        return self._features.empty(self._lengthscales(), self.num_outputs, shared)
 
-    def _absorb(
-        self, state: HilbertState, X: Tensor, Y: Tensor, R: Tensor, *, exact: bool
-    ) -> HilbertState:
-        """A += W'R^-1 W, b += W'R^-1 y, yy += y'R^-1 y, ld += sum log r (MATHS 2.2)."""
+    def _absorb(self, state: Any, X: Tensor, Y: Tensor, R: Tensor, *, exact: bool) -> Any:
+        """A += W'R^-1 W, b += W'R^-1 y, yy += y'R^-1 y, ld += sum log r (MATHS 2.2, 12.2)."""
         additive.check_noise(self, X, R)
         if not (exact or self.num_observed):
-            state = state.resummed(self._suited_features(), 0)
-        return state.absorb_at(X, Y, R, self._undo, self.num_observed)
+            state = self._features.started(state, self._lengthscales())
+        return self._features.absorb(state, X, Y, R, self._undo, self.num_observed)
 
     def _update_process(
         self, process: PosteriorProcess, X: Tensor, Y: Tensor, R: Tensor
     ) -> PosteriorProcess | None:
-        """Fold the data into the posterior of the coefficients: O(q m^2)."""
+        """Fold data into the coefficients' posterior, O(q m^2), if its covariance is at hand."""
+        before = cast(FeatureProcess, process)
+        if not (before.covariance.formed and before.basis.same_as(self.basis)):
+            return None
         return additive.updated(process, X, Y, self._noise_scale().unsqueeze(-1) * R)
 
     # -- posterior and objective -----------------------------------------------------------------
 
-    def _build_process(self, state: HilbertState) -> FeatureProcess:
-        with torch.no_grad():
-            made = self._evidence(state, profile_mean=False)[1]
-        u = torch.stack([f.root.left(f.q.unsqueeze(-1))[:-1, 0] for f in made])
-        S = torch.stack([f.root.lift(f.Q_inv)[:-1, :-1] for f in made])
-        return FeatureProcess(state.basis, self._prior_mean().detach().clone(), u, S)
+    def _statistics(self) -> list[OutputStatistics]:
+        """The statistics over the features in use."""
+        key = Key(self.stream.version)
+        found = self._statistics_cache.get(key)
+        if found is None:
+            found = self._features.statistics(self.state, self.num_observed)
+        return self._statistics_cache.put(key, found)
+
+    @torch.no_grad()
+    def _build_process(self, state: Any) -> FeatureProcess:
+        mean, basis = self._prior_mean().clone(), self.basis
+        logs = components_of(self.covar_module).log_variances(basis, self.num_outputs)
+        given = zip(self._statistics(), logs, self._noise_scale(), mean - state.origin, strict=True)
+        made = [factorise(*own, profile_mean=False) for own in given]
+        u = torch.stack([f.r * f.q for f in made])
+        L, r = stacked([f.L for f in made]), torch.stack([f.r for f in made])
+        return FeatureProcess(basis, mean, u, FactoredCovariance(L, r))
 
     def _objective(self, profile_mean: bool) -> tuple[Tensor, Tensor | None]:
         """Log evidence with closed-form gradients (MATHS 2.3, 2.4, 2.9)."""
-        state = cast(HilbertState, self.state)
-        total, made = self._evidence(state, profile_mean)
-        return total, torch.stack([f.mean for f in made]) + state.origin if profile_mean else None
+        logs = components_of(self.covar_module).log_variances(self.basis, self.num_outputs)
+        origin = self.state.origin
+        c, s2 = self._prior_mean() - origin, self._noise_scale()
+        total, means = hilbert_evidence(self._statistics(), logs, s2, c, profile_mean)
+        return total, means + origin if profile_mean else None
 
-    def _evidence(
-        self, state: HilbertState, profile_mean: bool
-    ) -> tuple[Tensor, list[Factorisation]]:
-        basis = state.basis
-        logs = log_density(self.covar_module, basis.frequencies(), self.num_outputs)
-        logs = logs - basis.width.log().sum()
-        c = self._prior_mean() - state.origin
-        return hilbert_evidence(state, logs, self._noise_scale(), c, profile_mean)
+    def _prepare_fit(self, coordinates: Coordinates, profile_mean: bool) -> ClosedForm | None:
+        parts, basis = components_of(self.covar_module), self.basis
+        least = self._features.least_lengthscales(basis)
+        if least is not None:
+            keep_resolved(parts, least, coordinates)
+        return closed_form(self, parts, basis, self._statistics(), coordinates, profile_mean)

@@ -13,7 +13,7 @@ from gpytorch.priors import LogNormalPrior
 from torch import Tensor
 
 from bo_stream.base.fitting.objective import profiled_mean
-from bo_stream.mathematics.small.evidence import EXACT, FLOOR, TAU, log_lengthscale
+from bo_stream.mathematics.small.evidence import EXACT, FLOOR, LOG_C, LOG_LENGTHSCALE, TAU
 
 __all__ = [
     "LogDensity",
@@ -32,11 +32,10 @@ LEAST = 1e-14
 
 def matern_kernel(dim: int) -> ScaleKernel:
     """Scaled ARD Matern-5/2 with the family's prior on lengthscales."""
-    centre = log_lengthscale(dim)
     # a density of the lengthscale; that of its logarithm is normal about the centre
-    prior = LogNormalPrior(centre + 1.0, 1.0)
+    prior = LogNormalPrior(LOG_LENGTHSCALE + 1.0, 1.0)
     kernel = ScaleKernel(MaternKernel(nu=2.5, ard_num_dims=dim, lengthscale_prior=prior))
-    kernel.base_kernel.lengthscale = math.exp(centre)
+    kernel.base_kernel.lengthscale = math.exp(LOG_LENGTHSCALE)
     kernel.outputscale = 1.0
     return kernel
 
@@ -97,7 +96,7 @@ def write(model: Any, lengthscales: Any, variance: float, mean: float, noise: fl
 
 
 def relative_priors(model: Any) -> Tensor:
-    """Log prior of mean and variance, and of learned noise relative to the variance, 0-dim."""
+    """Log prior of mean, variance, warp, and of noise relative to the variance, 0-dim."""
     shift, unit = model.units()
     variance = model.covar_module.outputscale.double() / unit**2
     mean = (model._prior_mean().squeeze() - shift) / unit
@@ -106,6 +105,10 @@ def relative_priors(model: Any) -> Tensor:
         ratio = model._noise_scale().squeeze() / model.covar_module.outputscale.double()
         tau = (ratio - FLOOR).clamp_min(1e-12).log()
         total = total - 0.5 * ((tau - TAU[0]) / TAU[1]).square()
+    if model.is_warped:
+        Y, scale = model.state.Y[0], model.state.warp[1]
+        log_c = (scale / (Y.max() - Y.quantile(0.5))).log()
+        total = total - 0.5 * ((log_c - LOG_C[0]) / LOG_C[1]).square()
     return cast(Tensor, total)
 
 

@@ -51,7 +51,7 @@ FAMILIES = {
     "features": lambda **kw: WISKI(X, Y, bounds=BOUNDS, grid_size=[22, 25], opening=0, **kw),
     "eigenbasis": lambda **kw: WISKI(X, Y, bounds=BOUNDS, grid_size=66, opening=0, **kw),
     "few on many nodes": lambda **kw: WISKI(X, Y, bounds=BOUNDS, grid_size=66, **kw),
-    "hsgp": lambda **kw: HSGP(X, Y, bounds=BOUNDS, num_features=60, **kw),
+    "hsgp": lambda **kw: HSGP(X, Y, bounds=BOUNDS, main_effects=False, **kw),
 }
 pytestmark = pytest.mark.filterwarnings(f"ignore::{NumericsWarning.__module__}.NumericsWarning")
 

@@ -56,7 +56,7 @@ FAMILIES: dict[str, Callable[..., StreamingGP]] = {
     "blocks": lambda **kw: made(CaGP, actions=BlockSparse(20), max_actions=60, **kw),
     "blocks, merged": lambda **kw: made(CaGP, actions=BlockSparse(20), max_actions=21, **kw),
     "eigenvectors": lambda **kw: made(CaGP, actions=TopEigenvectors(12), **kw),
-    "sines": lambda **kw: made(HSGP, num_features=40, **kw),
+    "sines": lambda **kw: made(HSGP, num_features=40, main_effects=False, **kw),
     "nodes below the cap": lambda **kw: made(NodeWISKI, cap=100, **kw),
     "nodes at the cap": lambda **kw: made(NodeWISKI, cap=20, **kw),
     "inducing points": lambda **kw: made(OnlineSGPR, growth=VIPS(0.1), **kw),

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from bo_stream.base.fitting.closed_form import ClosedForm
 from bo_stream.base.fitting.coordinates import Coordinates
 from bo_stream.errors import StateError
 
@@ -46,6 +47,7 @@ class AscentObjective:
         objective: Returns the objective at the current parameters and changes nothing.
         coordinates: The coordinates of the hyperparameters.
         extra: Further parameters, unbounded, appended to the hyperparameters in the vector.
+        closed_form: The objective with its gradient at given coordinates, in place of `objective`.
 
     Attributes:
         evaluations: Evaluations of objective and gradient so far.
@@ -53,9 +55,14 @@ class AscentObjective:
     """
 
     def __init__(
-        self, objective: Objective, coordinates: Coordinates, extra: Sequence[nn.Parameter] = ()
+        self,
+        objective: Objective,
+        coordinates: Coordinates,
+        extra: Sequence[nn.Parameter] = (),
+        closed_form: ClosedForm | None = None,
     ) -> None:
         self.objective, self.coordinates, self.extra = objective, coordinates, list(extra)
+        self.closed_form = closed_form
         self.parameters = [p for p, _, _ in coordinates.items] + self.extra
         self.before = [p.detach().clone() for p in self.parameters]
         self.size = coordinates.lower.numel()
@@ -130,6 +137,13 @@ class AscentObjective:
 
     def _at(self, u: Tensor) -> Evaluated:
         self.evaluations += 1
+        value, gradient, mean = (self.closed_form or self._differentiated)(u)
+        f = float(value.detach())
+        if not (math.isfinite(f) and bool(gradient.isfinite().all())):
+            return Evaluated(u, -math.inf, torch.zeros_like(u), None)
+        return Evaluated(u, f, gradient, mean)
+
+    def _differentiated(self, u: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
         self.set(u)
         self._clear()
         value, mean = self.objective()
@@ -137,10 +151,7 @@ class AscentObjective:
             value.backward()
         gradient = self._gradient(u)
         self._clear()
-        f = float(value.detach())
-        if not (math.isfinite(f) and bool(gradient.isfinite().all())):
-            return Evaluated(u, -math.inf, torch.zeros_like(u), None)
-        return Evaluated(u, f, gradient, mean)
+        return value, gradient, mean
 
     def _gradient(self, u: Tensor) -> Tensor:
         parts = [self.coordinates.gradient()] if self.size else []

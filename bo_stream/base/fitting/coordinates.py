@@ -51,6 +51,31 @@ class Coordinates:
         ]
         return torch.cat(parts) if parts else torch.zeros(0, dtype=torch.bool)
 
+    def place(self, parameter: torch.nn.Parameter) -> slice | None:
+        """Where a positive hyperparameter's coordinates are; None if it is not among them."""
+        start = 0
+        for own, _, positive in self.items:
+            end = start + own.numel()
+            if own is parameter:
+                return slice(start, end) if positive else None
+            start = end
+        return None
+
+    def keep_above(self, parameter: torch.nn.Parameter, least: Tensor) -> None:
+        """Raise the lower bounds of a positive hyperparameter, if it is free: to its current value
+        at most.
+
+        Args:
+            parameter: The raw parameter.
+            least: Its smallest values, of a shape that expands to the parameter's.
+        """
+        own = self.place(parameter)
+        if own is None:
+            return
+        floor = least.double().cpu().log().expand(parameter.shape).reshape(-1)
+        floor = torch.minimum(floor, self.get()[own])
+        self.lower[own] = torch.maximum(self.lower[own], floor)
+
     def get(self) -> Tensor:
         """The current coordinates (float64, on the CPU)."""
         parts = []

@@ -92,7 +92,8 @@ class _Fit:
             return value + log_prior(model), mean
 
         self.model, self.most = model, most
-        self.objective = AscentObjective(objective, coordinates)
+        closed_form = model._prepare_fit(coordinates, skip_mean)
+        self.objective = AscentObjective(objective, coordinates, closed_form=closed_form)
         memory: FitMemory = model.stream.contents.fits
         self.curvature, self.explored = memory.curvature.cpu(), memory.explored.cpu()
         self.far = model.explores and trust is None

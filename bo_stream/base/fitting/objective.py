@@ -14,6 +14,8 @@ from gpytorch.mlls import MarginalLogLikelihood
 from gpytorch.module import Module
 from torch import Tensor
 
+from bo_stream.base.fitting.closed_form import ClosedForm
+from bo_stream.base.fitting.coordinates import Coordinates
 from bo_stream.base.fitting.memory import FitMemory
 from bo_stream.errors import InputError
 
@@ -55,6 +57,10 @@ class Fittable(Protocol):
 
     def _objective(self, profile_mean: bool) -> tuple[Tensor, Tensor | None]:
         """The objective without priors and, with ``profile_mean``, the optimal constant means."""
+        ...
+
+    def _prepare_fit(self, coordinates: Coordinates, profile_mean: bool) -> ClosedForm | None:
+        """Restrict a fit's coordinates; return its objective in closed form, if there is one."""
         ...
 
     def _set_prior_mean(self, means: Tensor) -> None: ...

@@ -20,7 +20,7 @@ from bo_stream.mathematics.grid.eigenbasis_evidence import EigenbasisFactorisati
 from bo_stream.mathematics.grid.evidence import GridFactorisation
 from bo_stream.mathematics.grid.posterior import GridProcess, stacked
 from bo_stream.mathematics.grid.state import BandState, GridState
-from bo_stream.mathematics.posterior.features import FeatureProcess
+from bo_stream.mathematics.posterior.features import DenseCovariance, FeatureProcess
 
 __all__ = ["grid_process"]
 
@@ -75,8 +75,10 @@ def _feature_process(made: Sequence[EigenbasisFactorisation], mean: Tensor) -> F
     q = [part.made.q for part in made]
     S = [part.made.Q_inv for part in made]
     if all(basis.same_as(bases[0]) for basis in bases):
-        return FeatureProcess(Features((bases[0],)), mean, torch.stack(q), stacked(S))
+        return FeatureProcess(
+            Features((bases[0],)), mean, torch.stack(q), DenseCovariance(stacked(S))
+        )
     own = torch.eye(len(S), dtype=mean.dtype, device=mean.device)  # the features of each output
     means = torch.stack([torch.cat([e * v for e, v in zip(row, q, strict=True)]) for row in own])
     covs = [torch.block_diag(*(e * M for e, M in zip(row, S, strict=True))) for row in own]
-    return FeatureProcess(Features(tuple(bases)), mean, means, torch.stack(covs))
+    return FeatureProcess(Features(tuple(bases)), mean, means, DenseCovariance(torch.stack(covs)))

@@ -2,7 +2,8 @@
 
 The functions vanish at the walls of a box somewhat wider than the bounds. In one dimension, for the
 unit interval and half width ``L``, they are ``sin(pi a (x - 1/2 + L) / (2 L)) / sqrt(L)`` for a =
-1, 2, ...; in several dimensions they are products of these (MATHS 2.9).
+1, 2, ...; in several dimensions they are products of these (MATHS 2.9). Main effects are functions
+of one input each (MATHS 12.1).
 """
 
 from __future__ import annotations
@@ -10,14 +11,15 @@ from __future__ import annotations
 import heapq
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
 
-from bo_stream.mathematics.posterior.moments import Pullback, sloped_product
+from bo_stream.mathematics.posterior.moments import Pullback
 from bo_stream.mathematics.shapes import shaped
 
-__all__ = ["Basis"]
+__all__ = ["Basis", "box_around", "least_indices"]
 
 LEAST_HALF, MARGIN, LONGEST = 0.6, 1.2, 1.0
 """The half width is 1/2 + `MARGIN` lengthscales (each at most `LONGEST`), at least `LEAST_HALF`,
@@ -29,27 +31,50 @@ class Basis:
     """The sine functions of some multi-indices.
 
     Attributes:
-        alpha: Multi-indices, ``f x d``, counted from 1.
+        alpha: Multi-indices, ``f x d``, counted from 1; a zero stands for the constant 1 in place
+            of that input's sine. First come the main effects, whose indices have one positive
+            entry, input after input, then the functions of all inputs.
         half: Half widths of the box, in widths of the bounds.
         lengthscales: The lengthscales it was chosen for, in units of the inputs.
         low: Lower bounds.
         width: Widths of the bounds.
     """
 
-    alpha: Tensor = shaped("f d", "positive")
+    alpha: Tensor = shaped("f d", "not negative")
     half: Tensor = shaped("d", "positive")
     lengthscales: Tensor = shaped("d", "positive")
     low: Tensor = shaped("d")
     width: Tensor = shaped("d", "positive")
 
     @classmethod
-    def choose(cls, lengthscales: Tensor, low: Tensor, width: Tensor, count: int) -> Basis:
-        """The ``count`` functions of largest prior variance at these lengthscales (``d``)."""
-        unit = lengthscales / width
-        half = (0.5 + MARGIN * unit.clamp_max(LONGEST)).clamp_min(LEAST_HALF)
-        steps = (unit * math.pi / (2.0 * half)).tolist()
-        alpha = torch.tensor(_least(steps, count), dtype=torch.long, device=half.device)
-        return cls(alpha, half, lengthscales.clone(), low.clone(), width.clone())
+    def choose(
+        cls, lengthscales: Tensor, low: Tensor, width: Tensor, count: int, main: int = 0
+    ) -> Basis:
+        """The ``count`` functions of largest prior variance at these lengthscales (``d``), on a box
+        that suits them, and ``main`` main effects of each input.
+        """
+        half = box_around(lengthscales / width)
+        return cls.within(lengthscales, low, width, half, count, main)
+
+    @classmethod
+    def within(
+        cls,
+        lengthscales: Tensor,
+        low: Tensor,
+        width: Tensor,
+        half: Tensor,
+        count: int,
+        main: int = 0,
+        highest: int | None = None,
+    ) -> Basis:
+        """As `choose`, on a given box (``d``) and with indices of at most ``highest``."""
+        steps = (lengthscales / width * math.pi / (2.0 * half)).tolist()
+        joint = torch.tensor(least_indices(steps, count, highest), device=half.device)
+        alone = torch.eye(len(steps), dtype=joint.dtype, device=half.device)
+        multiples = torch.arange(1, main + 1, device=half.device).repeat(len(steps))
+        alone = alone.repeat_interleave(main, 0) * multiples.unsqueeze(-1)
+        alpha = torch.cat([alone, joint])
+        return cls(alpha, half.clone(), lengthscales.clone(), low.clone(), width.clone())
 
     def same_as(self, other: Basis) -> bool:
         """Whether the functions are the same."""
@@ -61,42 +86,104 @@ class Basis:
         """Tensors that determine the functions."""
         return self.alpha, self.half, self.low, self.width
 
+    @cached_property
+    def main(self) -> int:
+        """Number of main effects of each input."""
+        return int((self.alpha == 0).any(-1).sum()) // self.alpha.shape[-1]
+
+    @property
+    def joint(self) -> Tensor:
+        """Multi-indices of the functions of all inputs."""
+        return self.alpha[self.main * self.alpha.shape[-1] :]
+
+    @cached_property
+    def highest(self) -> int:
+        """The highest index of any input."""
+        return int(self.alpha.max())
+
+    @cached_property
+    def columns(self) -> tuple[Tensor, ...]:
+        """For each input, every function's column of `tables`."""
+        return tuple(self.alpha.T.contiguous())
+
+    @property
+    def rate(self) -> Tensor:
+        """Radians per unit of the inputs of the first sines, ``d``."""
+        return math.pi / (2.0 * self.half * self.width)
+
     def frequencies(self) -> Tensor:
-        """Radians per unit of the inputs, ``f x d``."""
-        return self.alpha * (math.pi / (2.0 * self.half * self.width))
+        """Radians per unit of the inputs, ``f x d``; zero where a function is constant."""
+        return self.alpha * self.rate
+
+    def phases(self, X: Tensor) -> Tensor:
+        """The angles whose multiples' sines are taken, for points ``batch x q x d``."""
+        return ((X - self.low) / self.width - 0.5 + self.half) * (math.pi / (2.0 * self.half))
+
+    def tables(self, X: Tensor, orders: int) -> Tensor:
+        """For each input the constant and the sines, with derivatives in the input.
+
+        Args:
+            X: Points, ``p x d``.
+            orders: 1 for values alone, 2 with first, 3 with second derivatives.
+
+        Returns:
+            ``d x orders x (1 + highest index) x p``: to pick rows is cheap, columns is not.
+        """
+        multiples = torch.arange(1, self.highest + 1, dtype=X.dtype, device=X.device).unsqueeze(-1)
+        angle = multiples * self.phases(X).mT.unsqueeze(-2)
+        scale, speed = (t[:, None, None] for t in (self.half.rsqrt(), self.rate))
+        speed = speed * multiples
+        waves = [angle.sin() * scale]
+        if orders > 1:
+            waves.append(angle.cos() * (speed * scale))
+        if orders > 2:
+            waves.append(waves[0] * -speed.square())
+        table = torch.nn.functional.pad(torch.stack(waves, 1), (0, 0, 1, 0))
+        table[:, 0, 0] = 1.0
+        return table
+
+    def factors(self, X: Tensor, orders: int) -> list[Tensor]:
+        """For each input the functions' factors, ``orders x f x p``, as in `tables`."""
+        tables = zip(self.tables(X, orders), self.columns, strict=True)
+        return [table.index_select(1, column) for table, column in tables]
 
     def features(self, X: Tensor) -> Tensor:
         """The functions at points ``batch x q x d``: ``batch x q x f``, differentiable."""
-        phase = (X - self.low) / self.width - 0.5 + self.half
-        phase = phase * (math.pi / (2.0 * self.half))
         product = None
-        for k, most in enumerate(self.alpha.amax(0).tolist()):
-            multiples = torch.arange(1, most + 1, dtype=X.dtype, device=X.device)
-            waves = (phase[..., k : k + 1] * multiples).sin() / self.half[k].sqrt()
-            waves = waves.index_select(-1, self.alpha[:, k] - 1)
-            product = waves if product is None else product * waves
-        return torch.as_tensor(product)
+        for factor in self.factors(X.reshape(-1, X.shape[-1]), 1):
+            product = factor[0] if product is None else product * factor[0]
+        return torch.as_tensor(product).mT.unflatten(0, X.shape[:-1])
 
     def sloped(self, X: Tensor) -> tuple[Tensor, Pullback]:
         """As `FeatureMap.sloped`, with derivatives in the points themselves."""
-        rate = math.pi / (2.0 * self.half)
-        phase = ((X - self.low) / self.width - 0.5 + self.half) * rate
-        factors = []
-        for k, most in enumerate(self.alpha.amax(0).tolist()):
-            multiples = torch.arange(1, most + 1, dtype=X.dtype, device=X.device)
-            angle = phase[..., k : k + 1] * multiples
-            waves = torch.stack([angle.sin(), angle.cos() * (multiples * rate[k] / self.width[k])])
-            waves = waves.movedim(0, -2) / self.half[k].sqrt()
-            factors.append(waves.index_select(-1, self.alpha[:, k] - 1))
-        return sloped_product(factors), lambda bar: bar
+        rows: Tensor | None = None
+        for value, slope in self.factors(X.reshape(-1, X.shape[-1]), 2):
+            if rows is None:
+                rows = torch.stack([value, slope])
+            else:
+                rows = torch.cat([rows * value, rows[:1] * slope])
+        made = torch.as_tensor(rows).permute(2, 0, 1).unflatten(0, X.shape[:-1])
+        return made, lambda bar: bar
 
 
-def _least(steps: list[float], count: int) -> list[tuple[int, ...]]:
+def box_around(unit: Tensor) -> Tensor:
+    """Half widths of the box for lengthscales in widths of the bounds, ``d``."""
+    return (0.5 + MARGIN * unit.clamp_max(LONGEST)).clamp_min(LEAST_HALF)
+
+
+def least_indices(
+    steps: list[float], count: int, highest: int | None = None
+) -> list[tuple[int, ...]]:
     """The ``count`` multi-indices of least ``sum_k (steps_k alpha_k)^2``, ties by the first index.
 
     Sums that differ by rounding are ties, so that the choice is the same on all machines.
+
+    Args:
+        steps: One for each dimension.
+        count: At most ``highest`` to the power of the number of dimensions.
+        highest: The highest index of each dimension, or None for any.
     """
-    dim = len(steps)
+    dim, most = len(steps), math.inf if highest is None else highest
     first = sum(s * s for s in steps)
 
     def key(alpha: tuple[int, ...]) -> float:
@@ -110,5 +197,6 @@ def _least(steps: list[float], count: int) -> list[tuple[int, ...]]:
         chosen.append(alpha)
         for k in range(last, dim):
             further = (*alpha[:k], alpha[k] + 1, *alpha[k + 1 :])
-            heapq.heappush(waiting, (key(further), further, k))
+            if further[k] <= most:
+                heapq.heappush(waiting, (key(further), further, k))
     return chosen

@@ -1,4 +1,4 @@
-"""The state of a Gaussian process on sine features.
+"""The state of a Gaussian process on sine features of many inputs.
 
 A row of W is the features at a point and a one. The one has prior variance zero: its column in A
 holds the statistics that a constant mean needs.
@@ -15,6 +15,7 @@ from torch import Tensor
 
 from bo_stream.mathematics.hilbert_features.basis import Basis
 from bo_stream.mathematics.shapes import nested
+from bo_stream.mathematics.sufficient_statistics.evidence import OutputStatistics
 from bo_stream.mathematics.sufficient_statistics.initial_buffer import BufferedStatistics
 from bo_stream.mathematics.sufficient_statistics.state import Undo
 
@@ -63,6 +64,15 @@ class HilbertState(BufferedStatistics):
     def totals(self) -> tuple[Tensor, Tensor, Tensor]:
         """``W'R^-1 1`` (``s x m``), ``1'R^-1 y`` (``o``) and ``1'R^-1 1`` (``s``)."""
         return self.A[..., -1], self.b[..., -1], self.A[..., -1, -1]
+
+    def over_features(self) -> list[OutputStatistics]:
+        """The statistics of every output over the features, without the one."""
+        totals, made = self.totals(), []
+        for output in range(len(self.b)):
+            own = self.statistics(output, totals)
+            A, b, w1 = own.A[:-1, :-1], own.b[:-1], own.w1[:-1]
+            made.append(replace(own, A=A, b=b, w1=w1))
+        return made
 
     @property
     def features(self) -> Basis:

@@ -6,6 +6,7 @@ The coefficients of the features are Gaussian; new observations are folded in by
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from linear_operator.operators import LinearOperator, MatmulLinearOperator
@@ -18,14 +19,19 @@ from bo_stream.mathematics.posterior.feature_map import FeatureMap
 from bo_stream.mathematics.posterior.gaussian import JointGaussian
 from bo_stream.mathematics.posterior.integral import Integral
 from bo_stream.mathematics.posterior.moments import Moments
-from bo_stream.mathematics.posterior.paths import times
 from bo_stream.mathematics.posterior.pool import ExpandedProcess
-from bo_stream.mathematics.posterior.process import Path
 
-__all__ = ["FeatureGaussian", "FeatureProcess"]
+__all__ = [
+    "DenseCovariance",
+    "FactoredCovariance",
+    "FeatureGaussian",
+    "FeaturePath",
+    "FeatureProcess",
+]
 
 JITTER = 1e-10
 LEAST = 1e-300
+"""Added to variances, all of which may vanish."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +73,77 @@ class FeatureGaussian(JointGaussian):
 
 
 @dataclass(frozen=True)
+class DenseCovariance:
+    """The covariance of coefficients.
+
+    Attributes:
+        matrix: ``o x f x f``.
+    """
+
+    matrix: Tensor
+
+    formed = True
+
+    @cached_property
+    def root(self) -> Tensor:
+        """A lower root of the covariance with jitter."""
+        C = with_jitter(self.matrix, JITTER)
+        C.diagonal(dim1=-2, dim2=-1).add_(LEAST)
+        return chol_psd(C)
+
+    def colour(self, noise: Tensor) -> Tensor:
+        """Draws ``o x f x p`` from standard normal ones."""
+        return self.root @ noise
+
+
+@dataclass(frozen=True)
+class FactoredCovariance:
+    """The covariance ``R (L L')^-1 R`` of coefficients, formed only if it is needed.
+
+    Attributes:
+        L: Lower triangular, ``o x f x f``.
+        r: The diagonal of R, ``o x f``.
+    """
+
+    L: Tensor
+    r: Tensor
+
+    @cached_property
+    def matrix(self) -> Tensor:
+        """The covariance, ``o x f x f``: O(f^3)."""
+        return torch.cholesky_inverse(self.L) * self.r.unsqueeze(-1) * self.r.unsqueeze(-2)
+
+    @property
+    def formed(self) -> bool:
+        """Whether the matrix has been formed."""
+        return "matrix" in vars(self)
+
+    def colour(self, noise: Tensor) -> Tensor:
+        """Draws ``o x f x p`` from standard normal ones: O(p f^2)."""
+        draws = torch.linalg.solve_triangular(self.L.mT, noise, upper=True)
+        return self.r.unsqueeze(-1) * draws
+
+
+@dataclass(frozen=True)
+class FeaturePath:
+    """Sample functions on features, as a `Path`.
+
+    Attributes:
+        basis: The features.
+        mean: Constant prior mean, ``o``.
+        weights: Coefficients, ``sample_shape x o x f``.
+    """
+
+    basis: FeatureMap
+    mean: Tensor
+    weights: Tensor
+
+    def __call__(self, X: Tensor) -> Tensor:
+        """Values at points ``batch x q x d``, as in `Path`."""
+        return self.mean.unsqueeze(-1) + self.weights @ self.basis.features(X).mT
+
+
+@dataclass(frozen=True)
 class FeatureProcess(ExpandedProcess):
     """Posterior of the coefficients ``u`` of the features.
 
@@ -74,20 +151,25 @@ class FeatureProcess(ExpandedProcess):
         basis: The features.
         mean: Constant prior mean, ``o``.
         mean_u: ``o x f``.
-        S_u: ``o x f x f``.
+        covariance: Covariance of the coefficients, ``o x f x f``.
         folded_points: Observations folded in since the process was built.
     """
 
     basis: FeatureMap
     mean: Tensor
     mean_u: Tensor
-    S_u: Tensor
+    covariance: DenseCovariance | FactoredCovariance
     folded_points: int = 0
+
+    @property
+    def S_u(self) -> Tensor:
+        """Covariance of the coefficients, ``o x f x f``."""
+        return self.covariance.matrix
 
     def at(self, X: Tensor) -> FeatureGaussian:
         """The joint posterior at points ``batch x q x d``: O(f d) per mean."""
         phi = self.basis.features(X)
-        return FeatureGaussian(self._values(phi, self.mean_u), phi, self.S_u)
+        return FeatureGaussian(self.mean.unsqueeze(-1) + self.mean_u @ phi.mT, phi, self.S_u)
 
     def moments(self, X: Tensor, *, slopes: bool) -> Moments | None:
         """O(f^2) per point."""
@@ -106,18 +188,20 @@ class FeatureProcess(ExpandedProcess):
         means[..., 0] += self.mean[0]
         return Moments.of(means, crossed, back)
 
-    def path(self, sample_shape: Size) -> Path:
+    def path(self, sample_shape: Size) -> FeaturePath:
         """Exact sample functions: draws of the coefficients."""
-        draws = self.coefficients(sample_shape)
-        return lambda X: self._values(self.basis.features(X), draws)
+        outputs, f = self.mean_u.shape
+        count = sample_shape.numel()
+        noise = torch.randn(count, outputs, f, dtype=self.mean_u.dtype, device=self.mean_u.device)
+        draws = self.covariance.colour(noise.permute(1, 2, 0)).permute(2, 0, 1)
+        return FeaturePath(
+            self.basis, self.mean, (self.mean_u + draws).view(*sample_shape, outputs, f)
+        )
 
-    def coefficients(self, sample_shape: Size) -> Tensor:
-        """Draws of the coefficients, ``sample_shape x o x f``: O(f^3)."""
-        C = with_jitter(self.S_u, JITTER)
-        C.diagonal(dim1=-2, dim2=-1).add_(LEAST)  # where all prior variances vanish
-        L = chol_psd(C)
-        noise = torch.randn(*sample_shape, *self.mean_u.shape, dtype=L.dtype, device=L.device)
-        return self.mean_u + times(L, noise)
+    @property
+    def mean_path(self) -> FeaturePath:
+        """The posterior mean as a function."""
+        return FeaturePath(self.basis, self.mean, self.mean_u)
 
     def folded(self, X: Tensor, Y: Tensor, D: Tensor) -> FeatureProcess:
         """The process given ``Y`` (``o x q``) with noise D at these points: O(q f^2)."""
@@ -130,7 +214,7 @@ class FeatureProcess(ExpandedProcess):
             self.basis,
             self.mean,
             self.mean_u + (V.mT @ r).squeeze(-1),
-            torch.baddbmm(self.S_u, V.mT, V, alpha=-1.0),
+            DenseCovariance(torch.baddbmm(self.S_u, V.mT, V, alpha=-1.0)),
             self.folded_points + len(X),
         )
 
@@ -154,7 +238,3 @@ class FeatureProcess(ExpandedProcess):
             return self.basis.features(X).mT.unsqueeze(0)
 
         return Expansion(None, None, -self.S_u, values, self.basis.defining_tensors)
-
-    def _values(self, phi: Tensor, u: Tensor) -> Tensor:
-        """``mean + phi u`` for ``batch x q x f`` features and ``batch' x o x f`` coefficients."""
-        return self.mean.unsqueeze(-1) + u @ phi.mT

@@ -22,13 +22,15 @@ from scipy.optimize import fmin_l_bfgs_b
 
 from bo_stream.mathematics.small.latent import Array, factor, matern
 
-__all__ = ["EXACT", "FLOOR", "Fitted", "SmallEvidence", "log_lengthscale"]
+__all__ = ["EXACT", "FLOOR", "Fitted", "LOG_LENGTHSCALE", "SmallEvidence"]
 
 EXACT = 1e-8
 """Relative noise variance of exact evaluations."""
 FLOOR = 1e-6
 """Smallest learned noise variance, relative to the process's."""
 LOG_2PI = math.log(2.0 * math.pi)
+LOG_LENGTHSCALE = 0.0
+"""Mean of a log lengthscale under its prior, in inputs of the unit cube; its deviation is 1."""
 TAU = (-7.0, 3.0)
 LOG_C = (0.0, 2.0)
 """Mean and standard deviation of tau and of log c under their priors."""
@@ -39,11 +41,6 @@ BOUNDS = {
 }
 MOST = 30
 """Iterations of an ascent."""
-
-
-def log_lengthscale(dim: int) -> float:
-    """Mean of the log lengthscales under their prior, whose standard deviation is 1."""
-    return math.log(0.25 * math.sqrt(dim))
 
 
 @dataclass(frozen=True)
@@ -87,7 +84,6 @@ class SmallEvidence:
         self.n, self.d, self.y = n, d, y
         self.learned, self.warp = learned, warp
         self.evaluations = 0
-        self._centre = log_lengthscale(d)
         gaps = X.T[:, :, None] - X.T[:, None, :]
         self._squares = (gaps * gaps).reshape(d, n * n)
         top, middle = float(y.max()), float(np.median(y))
@@ -98,7 +94,7 @@ class SmallEvidence:
 
     def start(self, tau: float = -7.0) -> Array:
         """The centre of the priors."""
-        return np.array([self._centre] * self.d + [tau] * self.learned + [LOG_C[0]] * self.warp)
+        return np.array([LOG_LENGTHSCALE] * self.d + [tau] * self.learned + [LOG_C[0]] * self.warp)
 
     def _warped(self, theta: Array) -> tuple[Array, float, Array | None, float, tuple[float, ...]]:
         """Targets, log Jacobian, their derivatives in log c, and the coefficients."""
@@ -144,7 +140,7 @@ class SmallEvidence:
         by_S = power / (1.0 + 0.5 * S)
         by_C = 0.5 * (inverse - by_S * np.outer(a, a))
         gradient = np.empty_like(theta)
-        z = theta[:d] - self._centre
+        z = theta[:d] - LOG_LENGTHSCALE
         loss += 0.5 * float(z @ z)
         gradient[:d] = -2.0 * il2 * (self._squares @ (by_C * dK).ravel()) + z
         if self.learned:
@@ -168,7 +164,7 @@ class SmallEvidence:
         top, scale, centre, spread = coefficients
         power = 0.5 * self.n + 1.0
         constant = power * (math.log(power) - 1.0) - 0.5 * (self.n + self.d) * LOG_2PI
-        constant -= self.d * (self._centre + 0.5)  # gpytorch's density of a lengthscale
+        constant -= self.d * (LOG_LENGTHSCALE + 0.5)  # gpytorch's density of a lengthscale
         return Fitted(
             theta,
             float(constant - loss),

@@ -116,6 +116,11 @@ class BufferedStatistics(SufficientStatistics, ABC):
         """Whether all n points are held."""
         return self.buffer.holds_all(n)
 
+    @property
+    def chosen_at(self) -> Tensor:
+        """Number of points when the features were last chosen."""
+        return self.buffer.chosen_at
+
     def absorb_at(self, X: Tensor, Y: Tensor, R: Tensor, undo: Undo, n: int) -> Self:
         """The state after a batch, with n points before it (MATHS 2.2)."""
         new = self.absorb(self.rows_at(X), Y, R, undo, first=n == 0)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, Self
+from typing import Any, Protocol, Self, cast
 
 import torch
 from torch import Tensor
@@ -77,23 +77,26 @@ class SufficientStatistics:
             zero,
         )
 
-    def absorb(self, rows: Rows, Y: Tensor, R: Tensor, undo: Undo, *, first: bool) -> Self:
+    def absorb(self, rows: Any, Y: Tensor, R: Tensor, undo: Undo, *, first: bool) -> Self:
         """With one more batch: Y ``o x n``, R ``s x n``. O(m) beyond the cost of the rows."""
         weights = 1.0 / R
         origin = far(Y.mean(-1)) if first else self.origin
         y = Y - origin.unsqueeze(-1)
         weighted = weights * y
-        new = replace(
+        return replace(
             self,
-            b=self.b + rows.transpose_times(weighted, self.b.shape[-1]),
+            b=self.b + self._summed(rows, weights, weighted, undo),
             yy=self.yy + (weighted * y).sum(-1),
             origin=origin,
             ld=self.ld - weights.log().sum(-1),
             weight=self.weight + Y.shape[-1],
         )
+
+    def _summed(self, rows: Any, weights: Tensor, weighted: Tensor, undo: Undo) -> Tensor:
+        """Add a batch to A in place; return what is to be added to b."""
         for A, r in zip(self.A, weights, strict=True):
             rows.add_outer(A, r, undo)
-        return new
+        return cast(Tensor, rows.transpose_times(weighted, self.b.shape[-1]))
 
     def totals(self) -> tuple[Tensor, Tensor, Tensor]:
         """``W'R^-1 1`` (``s x m``), ``1'R^-1 y`` (``o``) and ``1'R^-1 1`` (``s``)."""

@@ -10,8 +10,12 @@ BOX = torch.tensor([[-1.0, 2.0], [1.0, 5.0]], dtype=torch.float64)
 FAMILIES = {
     "wiski": {"grid_size": 9},
     "wiski on many nodes": {"grid_size": 23},  # 529: an eigenbasis pays from 500 on
-    "hsgp": {"num_features": 40},
-    "hsgp, features given": {"num_features": 40, "lengthscales": [0.3, 0.3]},
+    "hsgp": {"num_features": 40, "main_effects": False},
+    "hsgp, features given": {
+        "num_features": 40,
+        "main_effects": False,
+        "lengthscales": [0.3, 0.3],
+    },
 }
 SMALL = ["wiski", "hsgp"]
 

@@ -1,0 +1,91 @@
+"""Kernels with main effects, and the default hyperparameters on few inputs (MATHS 12.1)."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from gpytorch.constraints import GreaterThan
+from gpytorch.kernels import Kernel, MaternKernel, ScaleKernel
+from gpytorch.likelihoods import GaussianLikelihood
+from gpytorch.priors import LogNormalPrior
+from torch import Size, Tensor
+
+__all__ = ["MainEffects", "default_kernel", "default_likelihood", "main_effects"]
+
+LENGTHSCALE, MAIN_LENGTHSCALE, LENGTHSCALE_SD = 0.3, 0.1, 0.8
+VARIANCE, MAIN_VARIANCE, VARIANCE_SD = 0.5, 0.1, 1.5
+NOISE, NOISE_SD, LEAST_NOISE = 0.5, 2.0, 1e-6
+"""Modes and standard deviations of the logarithms, in widths of the bounds and variances of
+standardised outcomes."""
+
+
+class MainEffects(Kernel):
+    """Sum over the inputs of one Matern kernel of each, with a common lengthscale.
+
+    Args:
+        nu: Smoothness: 0.5, 1.5 or 2.5.
+        kwargs: Arguments of gpytorch's `Kernel`.
+    """
+
+    has_lengthscale = True
+
+    def __init__(self, nu: float = 2.5, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.nu = nu
+
+    def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
+        """The kernel between two sets of points."""
+        apart = x1 - x2 if diag else x1.unsqueeze(-2) - x2.unsqueeze(-3)
+        scale = self.lengthscale if diag else self.lengthscale.unsqueeze(-1)
+        r = math.sqrt(2.0 * self.nu) * (apart / scale).abs()
+        rises = {0.5: (), 1.5: (r,), 2.5: (r, r.square() / 3.0)}[self.nu]
+        value: Tensor = (-r).exp() * (1.0 + sum(rises))
+        return value.sum(-1)
+
+
+def main_effects(batch_shape: Size) -> ScaleKernel:
+    """Main effects of a variance of their own, with the default priors."""
+    base = MainEffects(
+        batch_shape=batch_shape, lengthscale_prior=_about(MAIN_LENGTHSCALE, LENGTHSCALE_SD)
+    )
+    return _started(base, MAIN_LENGTHSCALE, MAIN_VARIANCE)
+
+
+def default_kernel(dim: int, batch_shape: Size) -> ScaleKernel:
+    """A scaled Matern-5/2 kernel with the default priors."""
+    length = LENGTHSCALE * math.sqrt(dim / 3.0)
+    base = MaternKernel(
+        nu=2.5,
+        ard_num_dims=dim,
+        batch_shape=batch_shape,
+        lengthscale_prior=_about(length, LENGTHSCALE_SD),
+    )
+    return _started(base, length, VARIANCE)
+
+
+def default_likelihood(batch_shape: Size) -> GaussianLikelihood:
+    """Learned noise from almost none on."""
+    return GaussianLikelihood(
+        noise_prior=_about(NOISE, NOISE_SD),
+        noise_constraint=GreaterThan(LEAST_NOISE, transform=None, initial_value=NOISE),
+        batch_shape=batch_shape,
+    )
+
+
+def _started(base: Kernel, lengthscale: float, variance: float) -> ScaleKernel:
+    """The kernel in a `ScaleKernel`, with hyperparameters set."""
+    prior = _about(variance, VARIANCE_SD)
+    made = ScaleKernel(base, batch_shape=base.batch_shape, outputscale_prior=prior)
+    with torch.no_grad():
+        base.lengthscale, made.outputscale = lengthscale, variance
+    return made
+
+
+def _about(mode: float, sd: float) -> LogNormalPrior:
+    """The prior under which the logarithm's posterior mode is that of ``N(log mode, sd^2)``.
+
+    The density is one of the value; a fit climbs in the logarithm.
+    """
+    return LogNormalPrior(math.log(mode) + sd**2, sd)

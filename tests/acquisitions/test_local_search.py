@@ -1,0 +1,134 @@
+"""Latent improvement, its batched search, and the trials that it proposes."""
+
+import itertools
+
+import pytest
+import torch
+from botorch.acquisition.analytic import LogExpectedImprovement
+from botorch.optim.optimize import optimize_acqf
+from torch import Tensor
+
+from acquisitions import LatentLogExpectedImprovement, LocalSearch, by_autograd, maximise
+from bo_stream import ExactGP, WarpedGP
+from bo_stream.campaign.proposals import ProposalContext
+from bo_stream.errors import ShapeError, UnsupportedError
+
+BOX = torch.tensor([[-5.0, 0.0], [10.0, 15.0]], dtype=torch.float64)
+
+
+def points(n: int, seed: int = 0) -> Tensor:
+    U = torch.rand(n, 2, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    return BOX[0] + (BOX[1] - BOX[0]) * U
+
+
+def branin(X: Tensor) -> Tensor:
+    """Minus Branin's function; its maximum is -.397887."""
+    a, b = X.unbind(-1)
+    inner = b - 5.1 / (4 * torch.pi**2) * a**2 + 5 / torch.pi * a - 6
+    return -(inner**2 + 10 * (1 - 1 / (8 * torch.pi)) * a.cos() + 10).unsqueeze(-1)
+
+
+def model(n: int = 20, **options: str) -> WarpedGP:
+    made = WarpedGP(points(n), branin(points(n)), bounds=BOX, **options)  # type: ignore[arg-type]
+    made.fit()
+    return made
+
+
+def context(pending: Tensor = BOX[:0], failed: Tensor = BOX[:0]) -> ProposalContext:
+    none = torch.empty(0, dtype=torch.long)
+    return ProposalContext(points(20), pending, failed, none, BOX[:0], 20)
+
+
+@pytest.mark.parametrize("centre", [(0.3, 0.6, 0.2), (1.4, 0.6, -0.5)])
+def test_every_start_reaches_the_maximum_within_the_box(centre: tuple[float, ...]) -> None:
+    """Of a badly scaled, rotated quadratic, which may lie outside."""
+    middle = torch.tensor(centre).double()
+    bounds = torch.stack([torch.zeros(3), torch.ones(3)]).double()
+    A = torch.tensor([[9.0, 2.0, 0.0], [2.0, 1.0, 0.1], [0.0, 0.1, 0.2]]).double()
+
+    def quadratic(X: Tensor) -> Tensor:
+        gap = X.squeeze(-2) - middle
+        return -((gap @ A) * gap).sum(-1)
+
+    starts = torch.rand(6, 3, generator=torch.Generator().manual_seed(0)).double()
+    X, values = maximise(by_autograd(quadratic), starts, bounds, evaluations=60)
+    torch.testing.assert_close(values, quadratic(X.unsqueeze(-2)))
+    assert (bounds[0] <= X).all() and (bounds[1] >= X).all()
+    grid = torch.tensor(list(itertools.product(torch.linspace(0, 1, 41).tolist(), repeat=3)))
+    assert (values >= quadratic(grid.double().unsqueeze(-2)).max() - 1e-4).all()
+
+
+def test_the_search_never_ends_below_its_start() -> None:
+    starts, bounds = points(5), BOX
+    function = by_autograd(lambda X: (3.0 * X).sin().sum((-1, -2)))
+    for evaluations in (1, 2, 25):
+        X, values = maximise(function, starts, bounds, evaluations=evaluations)
+        assert (values >= function(starts)[0] - 1e-12).all()
+        assert evaluations > 1 or torch.equal(X, starts)
+    with pytest.raises(ShapeError):
+        maximise(function, starts[0], bounds)
+
+
+def test_latent_improvement_is_botorchs_without_a_warp() -> None:
+    """Values and gradients, from near certainty to forty standard deviations away."""
+    made = model(warp="none")
+    scale = made.outcome_transform
+    for best in (-1e3, -20.0, -0.4, 2e3):
+        latent = float((best - scale.means.squeeze()) / scale.stdvs.squeeze())
+        X = points(6, 3).unsqueeze(-2).requires_grad_()
+        ours = LatentLogExpectedImprovement(made, latent)(X)
+        theirs = LogExpectedImprovement(made, best)(X) - scale.stdvs.log().squeeze()
+        torch.testing.assert_close(ours, theirs, rtol=1e-6, atol=1e-6)
+        expected = torch.autograd.grad(theirs.sum(), X)
+        torch.testing.assert_close(
+            torch.autograd.grad(ours.sum(), X), expected, rtol=1e-4, atol=1e-6
+        )
+
+
+def test_latent_improvement_in_optimize_acqf() -> None:
+    """BoTorch's optimiser finds no more than the batched search."""
+    made = model(noise="none")
+    acquisition = LatentLogExpectedImprovement(made)
+    torch.manual_seed(0)
+    X, value = optimize_acqf(acquisition, BOX, q=1, num_restarts=4, raw_samples=64)
+    found = LocalSearch(BOX)(made, 1, context())
+    assert X.shape == (1, 2)
+    assert float(acquisition(found.unsqueeze(0))) > float(value) - 0.05
+    pending = LatentLogExpectedImprovement(made, X_pending=found)
+    assert float(pending(found.unsqueeze(0))) < float(acquisition(found.unsqueeze(0))) - 2.0
+
+
+@pytest.mark.parametrize("noise", ["none", "learned"])
+def test_batches_are_spread_and_avoid_running_and_failed_trials(noise: str) -> None:
+    made, search = model(noise=noise), LocalSearch(BOX)
+    torch.manual_seed(0)
+    first = search(made, 3, context())
+    assert first.shape == (3, 2) and (BOX[0] <= first).all() and (BOX[1] >= first).all()
+    assert torch.pdist(first).min() > 1e-3
+    again = search(made, 2, context(pending=first[:2], failed=first[2:]))
+    assert torch.cdist(again, torch.cat([first, points(20)])).min() > 1e-4
+    torch.manual_seed(0)
+    assert torch.equal(search(made, 3, context()), first)
+
+
+def test_it_finds_an_optimum_to_several_digits() -> None:
+    torch.manual_seed(0)
+    X = points(6)
+    made, search = WarpedGP(X, branin(X), noise="none", bounds=BOX), LocalSearch(BOX)
+    best = float(branin(X).max())
+    for _ in range(34):
+        made.fit()
+        x = search(made, 1, context())
+        made.observe(x, branin(x))
+        best = max(best, float(branin(x)))
+    assert -0.397887 - best < 1e-3
+
+
+def test_it_refuses_what_it_cannot_search() -> None:
+    exact = ExactGP(points(5), branin(points(5)))
+    with pytest.raises(UnsupportedError, match="WarpedGP"):
+        LocalSearch(BOX)(exact, 1, context())
+    with pytest.raises(UnsupportedError, match="observation"):
+        LocalSearch(BOX)(WarpedGP(BOX[:0], BOX[:0, :1], bounds=BOX), 1, context())
+    with pytest.raises(ShapeError):
+        LocalSearch(BOX[0])

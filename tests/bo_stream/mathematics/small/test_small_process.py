@@ -1,0 +1,107 @@
+"""Evidence and posterior at small n against dense algebra and central differences."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from gpytorch.kernels import MaternKernel
+from scipy.stats import multivariate_normal
+
+from bo_stream.mathematics.small.evidence import SmallEvidence
+from bo_stream.mathematics.small.latent import LatentProcess
+
+RNG = np.random.default_rng(0)
+X = RNG.random((18, 3))
+Y = np.sin(9.0 * X[:, 0]) - 10.0 * ((X - 0.4) ** 2).sum(1) + 0.1 * RNG.standard_normal(18)
+KINDS = [(learned, warp) for learned in (False, True) for warp in (False, True)]
+
+
+def correlations(a: np.ndarray, b: np.ndarray, lengthscales: np.ndarray) -> np.ndarray:
+    """Matern-5/2 as in the textbook."""
+    r = np.sqrt(5.0 * (((a[:, None] - b) / lengthscales) ** 2).sum(-1))
+    return np.asarray((1.0 + r + r**2 / 3.0) * np.exp(-r))
+
+
+@pytest.mark.parametrize(("learned", "warp"), KINDS)
+def test_gradients_of_the_loss(learned: bool, warp: bool) -> None:
+    evidence = SmallEvidence(X, Y, learned=learned, warp=warp)
+    theta = evidence.start(-3.0) + 0.1 * np.arange(3 + learned + warp)
+    _, gradient = evidence(theta)
+    for i, e in enumerate(1e-5 * np.eye(len(theta))):
+        quotient = (evidence(theta + e)[0] - evidence(theta - e)[0]) / 2e-5
+        assert gradient[i] == pytest.approx(quotient, rel=1e-6, abs=1e-6)
+
+
+@pytest.mark.parametrize(("learned", "warp"), KINDS)
+def test_the_value_is_that_of_dense_algebra(learned: bool, warp: bool) -> None:
+    """Gaussian log density of the warped outcomes, the slopes of the warp, and the priors."""
+    evidence = SmallEvidence(X, Y, learned=learned, warp=warp)
+    found = evidence.minimised([evidence.start()])
+    theta, (top, scale, centre, spread) = found.theta, found.coefficients
+    if warp:
+        w = (centre - np.log1p((top - Y) / scale)) / spread
+        slopes = -np.log((scale + top - Y) * spread).sum()
+    else:
+        w, slopes = (Y - centre) / spread, -len(Y) * math.log(spread)
+    C = correlations(X, X, np.exp(theta[:3])) + found.noise * np.eye(18)
+    m, v = found.mean, found.variance
+    density = multivariate_normal(np.full(18, m), v * C).logpdf(w)
+    priors = -0.5 * m * m / v - math.log(v) - 1.0 / v
+    priors -= 0.5 * (theta[:3] ** 2).sum() + 1.5 * (1.0 + math.log(2.0 * math.pi))
+    if learned:
+        priors -= 0.5 * ((theta[3] + 7.0) / 3.0) ** 2
+    if warp:
+        priors -= 0.5 * (theta[-1] / 2.0) ** 2
+    assert found.value == pytest.approx(density + slopes + priors, rel=1e-9)
+    assert abs(w.mean()) < 1e-9 and w.std() == pytest.approx(1.0)
+
+
+def test_it_stops_at_the_number_of_evaluations_and_keeps_the_best() -> None:
+    evidence = SmallEvidence(X, Y, learned=True, warp=True)
+    first, _ = evidence(evidence.start())
+    evidence.evaluations = 0
+    found = evidence.minimised([evidence.start(), evidence.start(-1.0)], 4)
+    assert evidence.evaluations == 4 and not found.converged
+    assert evidence(found.theta)[0] < first
+
+
+def process(noise: float = 0.01) -> LatentProcess:
+    scales = np.array([0.5, 0.8, 1.3])
+    return LatentProcess.given(X, Y, noise, scales, 0.3, 2.0, exact=False)
+
+
+def test_moments_are_those_of_dense_algebra() -> None:
+    Z, scales = RNG.random((5, 3)), np.array([0.5, 0.8, 1.3])
+    k = correlations(Z, X, scales) @ np.linalg.inv(correlations(X, X, scales) + 0.01 * np.eye(18))
+    mean, sd = process().at(Z)
+    assert mean == pytest.approx(0.3 + k @ (Y - 0.3), rel=1e-8)
+    variance = 2.0 * (1.0 - (k * correlations(Z, X, scales)).sum(1))
+    assert sd**2 == pytest.approx(variance, rel=1e-8)
+    kernel = MaternKernel(nu=2.5)
+    kernel.lengthscale = 1.0
+    assert correlations(Z, Z, np.ones(3)) == pytest.approx(
+        kernel.double()(torch.from_numpy(Z)).to_dense().detach().numpy()
+    )
+
+
+def test_slopes_of_the_moments() -> None:
+    Z, latent = RNG.random((5, 3)), process()
+    mean, sd, mean_slope, sd_slope = latent.slopes(Z)
+    assert np.allclose((mean, sd), latent.at(Z), rtol=1e-12)
+    for i, e in enumerate(1e-6 * np.eye(3)):
+        up, down = latent.at(Z + e), latent.at(Z - e)
+        assert mean_slope[:, i] == pytest.approx((up[0] - down[0]) / 2e-6, rel=1e-5, abs=1e-7)
+        assert sd_slope[:, i] == pytest.approx((up[1] - down[1]) / 2e-6, rel=1e-5, abs=1e-7)
+
+
+def test_believing_is_observing_the_mean() -> None:
+    new, Z = RNG.random((2, 3)), RNG.random((5, 3))
+    latent, scales = process(), np.array([0.5, 0.8, 1.3])
+    believed = latent.believing(new, 0.01)
+    every, w = np.vstack([X, new]), np.concatenate([Y, latent.at(new)[0]])
+    observed = LatentProcess.given(every, w, 0.01, scales, 0.3, 2.0, exact=False)
+    assert np.allclose(believed.at(Z), observed.at(Z), rtol=1e-8)
+    assert believed.fitted == pytest.approx(observed.fitted, rel=1e-8)
+    assert believed.best == pytest.approx(observed.best)
+    assert latent.believing(new[:0]) is latent
