@@ -251,14 +251,14 @@ def test_features_are_chosen_anew(dim):
 def test_features_grow_with_the_data():
     """Chosen from the sums: as if there had been as many from the start."""
     X, Y, _ = data(310, 2)
-    model = plain(X[:299], Y[:299], features="auto")
+    model = plain(X[:299], Y[:299], features="auto", kind=0.5)
     counts = []
     for i in range(299, 310, 3):
         assert model.posterior(X[:1]).variance > 0.0  # a process to be updated, or not
         counts.append(len(model.basis.joint))
         model.observe(X[i : i + 3], Y[i : i + 3])
     assert counts == [128, 256, 256, 256]
-    whole, Z = plain(X[:311], Y[:311], features=256), data(7, 2, seed=5)[0]
+    whole, Z = plain(X, Y, features=256, kind=0.5), data(7, 2, seed=5)[0]
     close(model.log_evidence(), whole.log_evidence())
     close(model.posterior(Z).variance, whole.posterior(Z).variance)
 
@@ -488,10 +488,10 @@ def test_a_step_never_descends():
     assert (values >= before).all() and (values > before + 0.01).float().mean() > 0.9
     low, high = bounds(4)
     assert (ends >= low).all() and (ends <= high).all()
-    inside = ((ends > low) & (ends < high)).all(-1)
+    inside = (ends > low) & (ends < high)
     ends.requires_grad_()
     (slopes,) = torch.autograd.grad((process.basis.features(ends) * W).sum(), ends)
-    assert (slopes[inside].abs().amax(-1) < 1e-6).float().mean() > 0.8
+    assert (slopes[inside].abs() < 1e-6).float().mean() > 0.9 and inside.sum() > 20
 
 
 # -- refusals --------------------------------------------------------------------------------------
