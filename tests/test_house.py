@@ -127,7 +127,7 @@ ROOMS: dict[str, set[str]] = {
     f"{INNER}.computation_aware": {POSTERIOR},
     f"{INNER}.classification": set(),
     f"{INNER}.trust_region": set(),
-    f"{INNER}.small": set(),
+    f"{INNER}.warped": set(),
     "growth": {INNER, FITTING},
     "actions": {INNER, FITTING},
     "base": {INNER},
