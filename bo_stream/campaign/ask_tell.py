@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from torch import Tensor
 
-from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.campaign import trials as events
 from bo_stream.campaign.callbacks import Callback
 from bo_stream.campaign.campaign_state import CampaignState
-from bo_stream.campaign.proposals import ProposalRule
 from bo_stream.campaign.proposer import Proposal, Proposer
 from bo_stream.campaign.records import Row
 from bo_stream.campaign.settings import Settings
 from bo_stream.campaign.storage.store import Store
-from bo_stream.campaign.surrogate_manager import ENSEMBLE_BELOW, SurrogateManager
+from bo_stream.campaign.surrogate_manager import Stage, SurrogateManager
 from bo_stream.campaign.trial_frames import (
     find_trials,
     inputs_frame,
@@ -43,8 +41,7 @@ class AskTell:
         store: Where events are kept; it has the campaign.
         name: Name of the campaign in the store.
         settings: Its settings.
-        make: Builds the surrogate.
-        rule: Chooses the next trials once there is a surrogate.
+        stages: The surrogate and what chooses trials.
         callbacks: Hooks.
         like: A tensor of the dtype and device to use.
 
@@ -60,24 +57,17 @@ class AskTell:
         store: Store,
         name: str,
         settings: Settings,
-        make: Callable[..., StreamingGP],
-        rule: ProposalRule,
+        stages: Sequence[Stage],
         callbacks: Sequence[Callback],
         like: Tensor,
     ) -> None:
         self.space, self.goal, self.name = settings.space, settings.goal, name
         self.settings, self.store, self.callbacks = settings, store, tuple(callbacks)
         self.budget, self._like = settings.budget, like
-        self._proposer = Proposer(settings, rule, like)
+        self._proposer = Proposer(settings, like)
         bounds = settings.space.tensor_bounds.to(like)
-        manager = SurrogateManager(
-            make,
-            bounds,
-            settings.fit,
-            settings.initial,
-            settings.restandardise,
-            ENSEMBLE_BELOW if getattr(rule, "samples", False) else 0,
-        )
+        restandardise = settings.restandardise
+        manager = SurrogateManager(stages, bounds, settings.initial, restandardise)
         self.row = Row((*(f"{part}_seconds" for part in PARTS), "fit_evaluations"))
         self._state = CampaignState(store, name, settings, manager, like)
         self._state.sync(self.row)

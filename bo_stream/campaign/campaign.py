@@ -172,7 +172,7 @@ class Campaign(AskTell):
     ) -> None:
         s = settings
         try:
-            make = s.make_surrogate(surrogate)
+            stages = s.stages(surrogate, acquisition)
         except BoStreamError as error:
             if surrogate is not None or s.surrogate is None:
                 raise
@@ -182,7 +182,7 @@ class Campaign(AskTell):
                 f"Continue with another one: Campaign.resume(url, {name!r}, surrogate='wiski').",
             ) from error
         like = torch.empty(0, dtype=torch.float64)
-        super().__init__(store, name, s, make, s.make_rule(acquisition), callbacks, like)
+        super().__init__(store, name, s, stages, callbacks, like)
 
     def run(
         self,
@@ -256,11 +256,16 @@ class Campaign(AskTell):
     @property
     def decision(self) -> Decision:
         """The acquisition function of the latest trials, and why it was chosen."""
-        recorded = self.history.decision
-        if recorded is not None:
-            return recorded
-        named = self.settings.acquisition
-        return Decision("a callable" if named is None else named["name"], self.settings.why[1])
+        history, current = self.history, self.current
+        if history.decision is not None:
+            return history.decision
+        named = current.acquisition
+        return Decision("a callable" if named is None else named["name"], current.why[1])
+
+    @property
+    def current(self) -> Settings:
+        """The settings in use now: a campaign without a budget begins as a small one."""
+        return self.settings.at(self._state.manager.stage.start)
 
     def observations(self) -> tuple[Tensor, Tensor, Tensor | None]:
         """X, Y (to be maximised) and Yvar of all outcomes, in the order they were told."""

@@ -12,9 +12,11 @@ __all__ = [
     "AUTO",
     "SCHEDULE",
     "SCHEDULES",
+    "SMALL",
     "default_acquisition",
     "default_initial",
     "default_surrogate",
+    "starts_small",
 ]
 
 AUTO = "auto"
@@ -58,7 +60,10 @@ class Default(NamedTuple):
 
 
 def default_surrogate(space: Space, goal: Goal, budget: int | None) -> Default:
-    """The default family, by goal, number of inputs and budget."""
+    """The default family, by goal, number of inputs and budget.
+
+    Without a budget, it is the one for many trials; see `starts_small`.
+    """
     d, optimises = space.dim, goal != "learn" and isinstance(space, Box)
     if optimises and budget is not None and budget <= SMALL:
         return Default("warped", f"An exact process for at most {SMALL} trials.")
@@ -71,6 +76,11 @@ def default_surrogate(space: Space, goal: Goal, budget: int | None) -> Default:
     if d <= FEW_INPUTS:
         return Default("wiski", f"At most {FEW_INPUTS} inputs: a step of constant cost.")
     return Default("node_wiski", "Nodes at the data: a step of constant cost.")
+
+
+def starts_small(space: Space, goal: Goal, budget: int | None) -> bool:
+    """Whether a campaign without a budget begins as one of few trials would."""
+    return budget is None and goal != "learn" and isinstance(space, Box)
 
 
 def default_acquisition(family: str | None, goal: Goal) -> Default:

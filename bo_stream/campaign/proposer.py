@@ -11,7 +11,7 @@ from torch import Tensor
 
 from bo_stream.campaign.campaign_state import CampaignState
 from bo_stream.campaign.measured_choice import MeasuredChoice
-from bo_stream.campaign.proposals import ProposalContext, ProposalRule, initial_design
+from bo_stream.campaign.proposals import ProposalContext, initial_design
 from bo_stream.campaign.randomness import proposing
 from bo_stream.campaign.records import Row
 from bo_stream.campaign.settings import Settings
@@ -45,12 +45,11 @@ class Proposer:
 
     Args:
         settings: Settings of the campaign.
-        rule: Chooses once there is a surrogate.
         like: A tensor on the device to use.
     """
 
-    def __init__(self, settings: Settings, rule: ProposalRule, like: Tensor) -> None:
-        self.settings, self.rule, self._device = settings, rule, like.device
+    def __init__(self, settings: Settings, like: Tensor) -> None:
+        self.settings, self._device = settings, like.device
 
     def propose(self, state: CampaignState, q: int, row: Row) -> Proposal:
         """The next trials: points chosen ahead while there are enough, otherwise a new choice.
@@ -87,10 +86,11 @@ class Proposer:
                 if state.store.durable:
                     model.refresh()  # so that a resumed campaign goes on bit for bit
                 begin = time.perf_counter()
-                chosen = self.rule(model, q, self._context(state, available))
-                if isinstance(self.rule, MeasuredChoice):
-                    decision = self.rule.decision
-                    seconds = time.perf_counter() - begin if self.rule.maximised else None
+                rule = state.manager.stage.rule
+                chosen = rule(model, q, self._context(state, available))
+                if isinstance(rule, MeasuredChoice):
+                    decision = rule.decision
+                    seconds = time.perf_counter() - begin if rule.maximised else None
         if isinstance(space, Pool):
             places = [int(available[i]) for i in chosen]
             empty = np.empty((0, space.dim))

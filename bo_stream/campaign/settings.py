@@ -18,9 +18,11 @@ from bo_stream.campaign.defaults import (
     AUTO,
     SCHEDULE,
     SCHEDULES,
+    SMALL,
     default_acquisition,
     default_initial,
     default_surrogate,
+    starts_small,
 )
 from bo_stream.campaign.fit_policy import FitPolicy
 from bo_stream.campaign.goals import GOALS, Goal
@@ -32,6 +34,7 @@ from bo_stream.campaign.proposals import (
     ProposalRule,
 )
 from bo_stream.campaign.space import Pool, Space, space_from_dict
+from bo_stream.campaign.surrogate_manager import Stage
 from bo_stream.errors import InputError, StateError, check_not_shadowed
 from bo_stream.surrogates.registry import FAMILIES, in_loops, surrogate
 
@@ -76,6 +79,8 @@ class Settings:
         budget: Number of trials in all; None: no limit.
         noise: ``learned``, ``none``, or the variance of the noise of every outcome.
         why: Why this surrogate and this acquisition function, as two sentences.
+        start: Number of outcomes from which surrogate and acquisition function are used.
+        later: Those used from a larger ``start`` on: settings that differ from these.
     """
 
     space: Space
@@ -91,6 +96,8 @@ class Settings:
     budget: int | None = None
     noise: Noise = "learned"
     why: tuple[str, str] = (GIVEN, GIVEN)
+    start: int = 0
+    later: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
         if self.goal not in GOALS:
@@ -125,7 +132,9 @@ class Settings:
             raise InputError(
                 "budget, an integer of 1 or more", repr(budget), "Leave it out for no limit."
             )
-        family, why_family = default_surrogate(space, goal, budget)
+        small = surrogate is acquisition is None and starts_small(space, goal, budget)
+        task = (space, goal, SMALL if small else budget)
+        family, why_family = default_surrogate(*task)
         chosen = _as_named(surrogate, family)
         name = None if chosen is None else chosen["name"]
         search, why_search = default_acquisition(name, goal)
@@ -145,9 +154,36 @@ class Settings:
                 why_family if surrogate is None else GIVEN,
                 why_search if acquisition is None else GIVEN,
             ),
+            later=_later(space, goal, fit) if small and noise != "none" else None,
         )
-        settings.make_surrogate(surrogate), settings.make_rule(acquisition)  # or refuse
+        settings.stages(surrogate, acquisition)  # or refuse
         return settings
+
+    def stages(self, surrogate: Any = None, acquisition: Any = None) -> list[Stage]:
+        """The surrogate and what chooses trials, and those that follow for more outcomes.
+
+        Args:
+            surrogate: A callable or a name in place of the stored one.
+            acquisition: Likewise.
+
+        Raises:
+            InputError: for names and options that there are not.
+        """
+        make, rule = self.make_surrogate(surrogate), self.make_rule(acquisition)
+        stages = [Stage(make, self.fit, rule, self.start)]
+        return stages if self.after is None else [*stages, *self.after.stages()]
+
+    @property
+    def after(self) -> Settings | None:
+        """The settings for more outcomes, if they differ."""
+        if self.later is None:
+            return None
+        changes = {**self.later, "fit": FitPolicy(**self.later["fit"])}
+        return replace(self, **{**changes, "why": tuple(changes["why"]), "later": None})
+
+    def at(self, start: int) -> Settings:
+        """The settings of the stage with this start."""
+        return self if self.after is None or self.start == start else self.after.at(start)
 
     @property
     def sign(self) -> float:
@@ -302,6 +338,19 @@ def _as_named(choice: Any, default: str | None) -> Mapping[str, Any] | None:
         repr(choice),
         "For example 'wiski', {'name': 'wiski', 'grid_size': 20}, or a function.",
     )
+
+
+def _later(space: Space, goal: Goal, fit: FitPolicy | None) -> dict[str, Any]:
+    """Settings for more outcomes than a small campaign has, as plain data."""
+    family, why_family = default_surrogate(space, goal, None)
+    search, why_search = default_acquisition(family, goal)
+    return {
+        "start": SMALL + 1,
+        "surrogate": {"name": family},
+        "acquisition": {"name": search},
+        "fit": asdict(fit or SCHEDULES.get(family, SCHEDULE)),
+        "why": (why_family, why_search),
+    }
 
 
 def _with_noise(chosen: Mapping[str, Any] | None, noise: Noise | None) -> Mapping[str, Any] | None:

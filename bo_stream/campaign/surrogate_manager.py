@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -15,16 +16,40 @@ from bo_stream.base.fitting.surprise import Surprise
 from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.campaign.fit_policy import LEAST_GROWTH, FitPolicy
 from bo_stream.campaign.observations import Observations
+from bo_stream.campaign.proposals import ProposalRule
 from bo_stream.campaign.records import Row
 from bo_stream.errors import UnsupportedError
 
-__all__ = ["ENSEMBLE_BELOW", "SurrogateManager"]
+__all__ = ["Stage", "SurrogateManager"]
 
 ENSEMBLE_BELOW = 1000
 """Number of outcomes below which samples of the posterior come from several kernels."""
 
 SCORED = 64
 """Maximum number of outcomes of a batch whose joint prediction is scored."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """What a campaign uses from a number of outcomes on.
+
+    Attributes:
+        make: Builds the surrogate: ``(X, Y, Yvar, bounds=..., outcome_transform=...)``.
+        policy: When hyperparameters are fitted; a step is a batch told since the surrogate was
+            built.
+        rule: Chooses trials.
+        start: Number of outcomes from which it is used.
+    """
+
+    make: Callable[..., StreamingGP]
+    policy: FitPolicy
+    rule: ProposalRule
+    start: int = 0
+
+    @property
+    def samples(self) -> bool:
+        """Whether trials may be chosen by samples of the posterior."""
+        return bool(getattr(self.rule, "samples", False))
 
 
 class SurrogateManager:
@@ -34,16 +59,13 @@ class SurrogateManager:
     between them: repeated, it is the same to the last bit.
 
     Args:
-        make: Builds a surrogate: ``(X, Y, Yvar, bounds=..., outcome_transform=...)``.
+        stages: What is used, in the order of their starts.
         bounds: ``2 x d``.
-        policy: When hyperparameters are fitted; a step is a batch told since the surrogate was
-            built.
         initial: Number of outcomes from which the surrogate is built.
         restandardise: Whether outcomes are standardised again, by all of them, before each fit.
-        ensemble_below: Number of outcomes below which a fit is followed by the choice of an
-            ensemble of kernels, where the family has one; 0 for none.
 
     Attributes:
+        number: Number of the current stage.
         model: The surrogate; None before it is built.
         ensemble: Kernels that are plausible beside the fitted one, or None.
         fitted: Number of outcomes at the last fit.
@@ -52,25 +74,28 @@ class SurrogateManager:
 
     def __init__(
         self,
-        make: Callable[..., StreamingGP],
+        stages: Sequence[Stage],
         bounds: Tensor,
-        policy: FitPolicy,
         initial: int,
         restandardise: bool = True,
-        ensemble_below: int = 0,
     ) -> None:
-        self.make, self.bounds, self.policy = make, bounds, policy
+        self.stages, self.bounds = tuple(stages), bounds
         self.initial, self.restandardise = initial, restandardise
-        self.ensemble_below = ensemble_below
         self.reset()
 
     def reset(self) -> None:
         """Return to the state before any outcome."""
         self.model: StreamingGP | None = None
+        self.number = 0
         self.surprise = Surprise.none(torch.zeros((), dtype=torch.float64))
         self.ensemble: KernelEnsemble | None = None
         self._built_at, self._updated_at = 0, 0  # in batches
         self.fitted, self._scored = 0, 0
+
+    @property
+    def stage(self) -> Stage:
+        """The current stage."""
+        return self.stages[self.number]
 
     @property
     def num_observed(self) -> int:
@@ -117,12 +142,15 @@ class SurrogateManager:
         """
         if len(data.X) < self.initial or batches == self._updated_at:
             return False
-        model, policy, built_at = self.model, self.policy, self._built_at
+        number = max(i for i, stage in enumerate(self.stages) if len(data.X) >= stage.start)
+        stage, kept, built_at = self.stages[number], number == self.number, self._built_at
+        policy, model = stage.policy, self.model if kept else None
+        new = model is None
         if model is None:
             built_at = batches
             with row.timed("update_seconds"):
                 scale = Standardize(m=1)
-                model = self.make(
+                model = stage.make(
                     data.X, data.Y, data.Yvar, bounds=self.bounds, outcome_transform=scale
                 )
         step = batches - built_at
@@ -138,18 +166,13 @@ class SurrogateManager:
                     self._restandardise(model, data.Y)
             with row.timed("fit_seconds"):
                 report = model.fit(policy.limit(step, self.fitted))
-                ensemble = self._ensemble_of(model)
+                ensemble = _ensemble_of(model) if stage.samples else None
             row["fit_evaluations"] += report.evaluations
             row["fit_objective"] = report.value
             self.ensemble, self.fitted = ensemble, n
-        new = self.model is None
-        self.model, self._built_at, self._updated_at = model, built_at, batches
+        self.model, self.number = model, number
+        self._built_at, self._updated_at = built_at, batches
         return fitted or new
-
-    def _ensemble_of(self, model: StreamingGP) -> KernelEnsemble | None:
-        if model.num_observed >= self.ensemble_below or not KernelEnsemble.serves(model):
-            return None
-        return KernelEnsemble.around(model, seed=model.num_observed)
 
     def _restandardise(self, model: StreamingGP, Y: Tensor) -> None:
         try:
@@ -170,6 +193,7 @@ class SurrogateManager:
             "told": self.num_observed,
             "begun": self._built_at,
             "settled": self._updated_at,
+            "stage": self.number,
             "fitted": self.fitted,
             "scored": self._scored,
             "ensemble": None if self.ensemble is None else self.ensemble.to_lists(),
@@ -188,6 +212,13 @@ class SurrogateManager:
         plain = about.get("ensemble")
         self.ensemble = None if plain is None else KernelEnsemble.from_lists(plain)
         self._built_at, self._updated_at = about["begun"], about["settled"]
+        self.number = about.get("stage", 0)
         self.fitted = about.get("fitted", about["told"])
         self._scored = about.get("scored", about["told"])
         self.model, self.surprise = loaded, surprise
+
+
+def _ensemble_of(model: StreamingGP) -> KernelEnsemble | None:
+    if model.num_observed >= ENSEMBLE_BELOW or not KernelEnsemble.serves(model):
+        return None
+    return KernelEnsemble.around(model, seed=model.num_observed)

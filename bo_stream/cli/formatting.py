@@ -19,8 +19,8 @@ __all__ = ["best_trial", "count_by_status", "regret", "seconds_by_part", "summar
 def summary(loaded: LoadedCampaign) -> dict[str, str]:
     """Facts about the current state of a campaign, by name."""
     campaign = loaded.campaign
-    trials, family = campaign.trials(), campaign.settings.surrogate
-    why, decision = campaign.settings.why[0], campaign.decision
+    trials, family = campaign.trials(), campaign.current.surrogate
+    why, decision = campaign.current.why[0], campaign.decision
     left = regret(campaign, trials, loaded.optimum)
     facts = {
         "campaign": f"{campaign.name} in {loaded.store}",

@@ -20,7 +20,7 @@ from bo_stream.campaign.randomness import proposing
 from bo_stream.campaign.records import Row
 from bo_stream.campaign.settings import Settings
 from bo_stream.campaign.space import Box
-from bo_stream.campaign.surrogate_manager import ENSEMBLE_BELOW, SurrogateManager
+from bo_stream.campaign.surrogate_manager import SurrogateManager
 
 __all__ = ["UNIT_INTERVAL", "Follower", "Inputs", "TrialOutcome", "box"]
 
@@ -75,13 +75,8 @@ class Follower:
     def __init__(self, space: Box, goal: Goal, **options: Any) -> None:
         settings = Settings.from_arguments(space, goal, **options)
         self.space, self.settings = space, settings
-        self._rule = settings.make_rule(options.get("acquisition"))
-        make = settings.make_surrogate(options.get("surrogate"))
-        bounds = space.tensor_bounds
-        below = ENSEMBLE_BELOW if getattr(self._rule, "samples", False) else 0
-        self._manager = SurrogateManager(
-            make, bounds, settings.fit, settings.initial, ensemble_below=below
-        )
+        stages = settings.stages(options.get("surrogate"), options.get("acquisition"))
+        self._manager = SurrogateManager(stages, space.tensor_bounds, settings.initial)
         self._reset()
 
     def _reset(self) -> None:
@@ -160,8 +155,9 @@ class Follower:
                     self._decision_seconds,
                 )
                 begin = time.perf_counter()
-                X = self._rule(model, 1, context)[:1]
-                if isinstance(self._rule, MeasuredChoice) and self._rule.maximised:
+                rule = self._manager.stage.rule
+                X = rule(model, 1, context)[:1]
+                if isinstance(rule, MeasuredChoice) and rule.maximised:
                     self._decision_seconds = time.perf_counter() - begin
         self._proposed_at = time.perf_counter()
         return tuple(self.space.decode(X)[0].tolist())

@@ -22,6 +22,7 @@ from bo_stream.campaign.proposals import ProposalRule
 from bo_stream.campaign.records import Clock, Row
 from bo_stream.campaign.settings import Settings
 from bo_stream.campaign.storage.store import MemoryStore
+from bo_stream.campaign.surrogate_manager import Stage
 from bo_stream.errors import DtypeError, InputError, ShapeError, StateError
 
 __all__ = ["OPTIMISER", "PARTS", "SimulatedCampaign", "SimulatedRun"]
@@ -51,7 +52,8 @@ class SimulatedCampaign(Campaign):
     ) -> None:
         store = MemoryStore()
         store.create("study", settings.to_dict())
-        AskTell.__init__(self, store, "study", settings, make, rule, (), like)
+        stages = [Stage(make, settings.fit, rule)]
+        AskTell.__init__(self, store, "study", settings, stages, (), like)
 
     @property
     def dtype(self) -> torch.dtype:

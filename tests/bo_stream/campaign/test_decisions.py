@@ -43,7 +43,7 @@ def box(dim: int) -> Box:
         (box(2), "minimise", 100, ("warped", "logei")),
         (box(12), "maximise", 60, ("warped", "logei")),
         (box(3), "maximise", 3000, ("hsgp", "thompson")),
-        (box(3), "maximise", None, ("hsgp", "thompson")),
+        (box(3), "maximise", None, ("warped", "logei")),
         (box(20), "minimise", 5000, ("trust_region", "trust_region")),
         (box(6), "minimise", 5000, ("node_wiski", "auto")),
         (box(6), "minimise", 400, ("exact", "auto")),
@@ -59,6 +59,22 @@ def test_defaults_follow_from_the_task(
     assert run.settings.surrogate is not None
     assert (run.settings.surrogate["name"], run.decision.acquisition) == expected
     assert all(why.endswith(".") for why in run.settings.why)
+
+
+def test_without_a_budget_it_begins_small_and_goes_on_as_a_stream(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'open.db'}"
+    run = Campaign(CUBE, store=url, seed=0)
+    many = pd.DataFrame(np.random.default_rng(0).uniform(size=(199, 3)), columns=["x0", "x1", "x2"])
+    run.tell(many.assign(y=bowl(many)))
+    batch = run.ask()
+    assert (type(run.model).__name__, run.decision.acquisition) == ("WarpedGP", "logei")
+    run.tell(batch.assign(y=bowl(batch)))
+    run.tell(run.ask().assign(y=bowl))
+    run.ask()
+    assert (type(run.model).__name__, run.decision.acquisition) == ("HSGP", "thompson")
+    assert run.model is not None and run.model.num_observed == 201
+    resumed = Campaign.resume(url)
+    assert type(resumed.model).__name__ == "HSGP" and resumed.current.start == 201
 
 
 def test_points_are_chosen_ahead_and_handed_out(tmp_path: Path) -> None:
@@ -227,13 +243,13 @@ def test_statuses_follow_the_events() -> None:
 def test_the_context_has_the_points_of_the_best_outcomes() -> None:
     contexts: list[ProposalContext] = []
     run = Campaign(CUBE, acquisition="thompson", **FAST)
-    rule = run._proposer.rule
-    run._proposer.rule = lambda model, q, context: (
+    (stage,) = run._state.manager.stages
+
+    def rule(model: Any, q: int, context: ProposalContext) -> Tensor:
         contexts.append(context)
-        or rule(  # type: ignore[func-returns-value]
-            model, q, context
-        )
-    )
+        return stage.rule(model, q, context)
+
+    run._state.manager.stages = (replace(stage, rule=rule),)
     told(run, 5, 6)
     before = run.trials().iloc[:24]
     best = before.nlargest(16, "y")[["x0", "x1", "x2"]].to_numpy()
