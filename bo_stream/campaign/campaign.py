@@ -41,8 +41,8 @@ class Campaign(AskTell):
     Args:
         space: Where to measure: a `Box` of named inputs, or a `Pool` of places.
         surrogate: Name of a family, a mapping of its name and options, or a callable ``(X, Y, Yvar,
-            bounds=..., outcome_transform=...)``. By default the family is chosen by the number of
-            inputs and the budget.
+            bounds=..., outcome_transform=...)``. By default the family is chosen by goal, number of
+            inputs and budget; without a budget it changes after 200 outcomes.
         acquisition: Name of an acquisition function (`acquisitions.build`, ``logei``,
             ``trust_region``, or ``auto``), a mapping of its name and options, or a callable
             ``(model, *, X_baseline, best_f, X_pending, mc_points)``, which is given those of these

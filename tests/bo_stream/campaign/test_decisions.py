@@ -1,6 +1,7 @@
 """What a campaign decides by itself: surrogate, acquisition function, points ahead, fits."""
 
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
