@@ -1,0 +1,305 @@
+"""Counts as a stream: EP sites over a surrogate of known noise (MATHS 11).
+
+[EP] Minka 2001, Expectation Propagation for Approximate Bayesian Inference; sites in a stream,
+their refreshing and the nugget are ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Self, cast
+
+import torch
+from botorch.utils.types import DEFAULT
+from gpytorch.kernels import Kernel
+from torch import Tensor
+
+from bo_stream.base.changes import StateLock, all_or_nothing
+from bo_stream.base.fitting.objective import check_evaluations
+from bo_stream.base.fitting.report import FitReport
+from bo_stream.base.options import own_options, whole_number
+from bo_stream.base.streaming_gp import StreamingGP
+from bo_stream.base.transforms import bounds_for, input_transform_for
+from bo_stream.errors import OptionError, StateError, UnsupportedError
+from bo_stream.likelihoods import Binomial, Likelihood
+from bo_stream.mathematics.sites.batch import batch_evidence, batch_sites
+from bo_stream.mathematics.sites.held import HeldOutcomes
+from bo_stream.surrogates.count_predictions import CountPredictions, CountState
+from bo_stream.surrogates.registry import family_named
+
+__all__ = ["CountGP"]
+
+TAKEN = ("train_Yvar", "mean_module", "outcome_transform", "loads_data")
+"""Options of a family that the counts determine."""
+BLOCK = 64
+"""Points whose sites are found together."""
+FIRST_NUGGET = 0.1
+ROUNDS, SWEEPS, CLOSE, STEADY = 8, 2, 0.01, 0.02
+"""Most rounds of a fit, sweeps before each; it ends once the evidence gains less than this many
+nats and the nugget moves by less than this share."""
+
+
+class CountGP(CountPredictions):
+    """A Gaussian process on the logit of a prevalence or the logarithm of a rate, from counts.
+
+    Each outcome enters a streaming surrogate as a target of known noise, chosen by expectation
+    propagation. `observe` chooses targets under the posterior of the moment, in blocks of 64;
+    `refresh` and `fit` choose them again for the first ``opening`` outcomes, which are held, after
+    which posterior and evidence equal those of expectation propagation on all data at once, whatever
+    the order of the data. Later outcomes keep the targets of their arrival.
+
+    ``surrogate`` may be ``wiski``, ``hsgp``, ``exact`` (which holds all outcomes), ``node_wiski``
+    (refreshed while all outcomes are held) or any other family of one output. Those whose state
+    depends on the order of the data (``online_sgpr``, ``cagp``, ...) take one pass: `refresh` is
+    refused, and `fit` fits hyperparameters to the targets as they are.
+
+    Costs are those of the surrogate, about .3 ms an outcome in blocks, and for a refresh a rebuild
+    from the held outcomes. Predictions: `response` (prevalence, rate), `predict_counts`, and
+    `posterior` on the latent scale, where it is a BoTorch model.
+
+    Args:
+        X: ``n x d`` raw points; ``n = 0`` is allowed.
+        k: ``n`` counts.
+        trials: ``n`` numbers of trials, or exposures; one number for all; None for ones.
+        likelihood: A likelihood of `bo_stream.likelihoods`; its nugget is learned by default.
+        bounds: ``2 x d`` raw bounds, as required by the family.
+        surrogate: A family by name or class. By default ``wiski`` for up to 3 inputs, else
+            ``hsgp``.
+        covar_module: By default the family's kernel.
+        opening: Number of first outcomes that are held.
+        input_transform: As for every family.
+        options: The family's own options: ``grid_size``, ``num_features``, ``cap``, ...
+
+    Raises:
+        InputError, ShapeError, DtypeError, BoundsError: for invalid data or options.
+
+    Example:
+        >>> X = torch.rand(60, 2, dtype=torch.double)
+        >>> positive = torch.binomial(torch.full((60,), 20.0), X[:, 0])
+        >>> unit = torch.tensor([[0.0, 0.0], [1.0, 1.0]])
+        >>> model = CountGP(X, positive, trials=20, bounds=unit)
+        >>> model.fit().converged
+        True
+        >>> here = model.response(X[:3])
+        >>> here.mean.shape, here.quantiles([0.05, 0.95]).shape
+        (torch.Size([3]), torch.Size([2, 3]))
+    """
+
+    def __init__(
+        self,
+        X: Tensor,
+        k: Any,
+        trials: Any = None,
+        *,
+        likelihood: Likelihood | None = None,
+        bounds: Any = None,
+        surrogate: str | Callable[..., StreamingGP] | None = None,
+        covar_module: Kernel | None = None,
+        opening: int = 4096,
+        input_transform: Any = DEFAULT,
+        **options: Any,
+    ) -> None:
+        taken = sorted(set(TAKEN) & set(options))
+        if taken:
+            raise OptionError("options not set by counts", ", ".join(taken), "Leave them out.")
+        family, kind = family_named(surrogate, X.shape[-1]), likelihood or Binomial()
+        whole_number("opening", opening, 0)
+        if "opening" in own_options(cast(type, family)):
+            options["opening"] = opening
+        points, bounds = X.detach(), bounds_for(bounds, input_transform, X)
+        options["input_transform"] = input_transform_for(input_transform, points, bounds)
+        options |= {"bounds": bounds, "outcome_transform": None, "covar_module": covar_module}
+        none = points.new_empty(0, 1)
+        model = family(points[:0], none, none, **options)
+        super().__init__()
+        self._lock = StateLock()
+        nugget = FIRST_NUGGET if kind.nugget == "learn" else float(kind.nugget)
+        state = CountState.empty(points.shape[-1], model._like, nugget)
+        self._hold(model, None, kind, opening, state)
+        self.observe(X, k, trials)
+        self.eval()
+
+    # -- data ------------------------------------------------------------------------------------
+
+    def observe(self, X: Tensor, k: Any, trials: Any = None) -> Self:
+        """Absorb counts in place, in batches of any size; if it raises, nothing has changed.
+
+        Args:
+            X: ``n x d`` raw points.
+            k: ``n`` counts.
+            trials: As for the constructor.
+
+        Raises:
+            InputError, ShapeError, DtypeError, BoundsError: for invalid data.
+        """
+        self._check_points(X)
+        y, size = self.likelihood.read(k, trials, X)
+        if len(y):
+            self._absorb_outcomes(self.model._transformed(X.detach()), y, size)
+        return self
+
+    @all_or_nothing
+    def _absorb_outcomes(self, X: Tensor, y: Tensor, size: Tensor) -> None:
+        """Absorb checked outcomes at transformed points."""
+        if not self.num_observed:
+            self._move_prior_mean(self.likelihood.pooled(y, size))
+        for one in zip(X.split(BLOCK), y.split(BLOCK), size.split(BLOCK), strict=True):
+            self._absorb_block(*one)
+
+    def _absorb_block(self, X: Tensor, y: Tensor, size: Tensor) -> None:
+        prior, state = self._joint(X), self.counts.contents
+        sites = batch_sites(self.likelihood, *prior, y, size)
+        D = 1.0 / sites.l2 + state.nugget
+        block = HeldOutcomes(X, y, size, sites.l1, sites.l2, D)
+        self._absorb_targets(self.model, block)
+        totals = state.totals + torch.stack([y.sum(), size.sum()])
+        count, room = state.count + len(y), max(0, self._most_held() - len(state.held))
+        late = state.late
+        if room < len(y):
+            parts = batch_evidence(self.likelihood, *prior, y, size, sites)[1]
+            late = late + parts[room:].sum()
+            self._freeze(block.part(slice(room, None)))
+        held = state.held.and_then(block.part(slice(room)))
+        self._change(held=held, totals=totals, count=count, late=late)
+
+    def forget(self, factor: float) -> Self:
+        """Down-weight all outcomes so far by ``factor``; see `StreamingGP.forget`.
+
+        Their targets stay as they are; later outcomes are held and refreshed.
+
+        Raises:
+            InputError: for a factor that is not above 0 and at most 1.
+            UnsupportedError: if the family cannot forget.
+        """
+        if factor != 1.0:
+            self._forget(factor)
+        return self
+
+    @all_or_nothing
+    def _forget(self, factor: float) -> None:
+        self.model.forget(factor)
+        late = factor * (self.counts.contents.late + self._held_corrections())
+        self._freeze_all()
+        held = self.counts.contents.held.part(slice(0))
+        self._change(held=held, late=late)
+
+    def merge(self, other: CountGP) -> Self:
+        """Add another stream's outcomes in place.
+
+        Those it holds are held here, too, up to ``opening``. Hyperparameters and nugget keep this
+        one's values; call `refresh` or `fit` next.
+
+        Raises:
+            StateError: if families, features, transforms or likelihoods differ.
+            UnsupportedError: if the family cannot be merged.
+        """
+        if not isinstance(other, CountGP) or other.likelihood != self.likelihood:
+            got = other.likelihood if isinstance(other, CountGP) else type(other).__name__
+            raise StateError(f"a CountGP of {self.likelihood}", f"{got}", "Build both alike.")
+        self._merge(other)
+        return self
+
+    @all_or_nothing
+    def _merge(self, other: CountGP) -> None:
+        mine, theirs = self.counts.contents, other.counts.contents
+        if not self.num_observed:
+            self._move_prior_mean(other.model._prior_mean())
+        self.model.merge(other.model)
+        if other.frozen is not None:
+            self._frozen_stream().merge(other.frozen)
+        room, late = max(0, self._most_held() - len(mine.held)), mine.late + theirs.late
+        if room < len(theirs.held):
+            late = late + other._held_corrections(slice(room, None))
+            self._freeze(theirs.held.part(slice(room, None)))
+        held = mine.held.and_then(theirs.held.part(slice(room)))
+        totals, count = mine.totals + theirs.totals, mine.count + theirs.count
+        self._change(held=held, totals=totals, count=count, late=late)
+
+    # -- refreshing and hyperparameters ----------------------------------------------------------
+
+    @property
+    def refreshable(self) -> bool:
+        """Whether targets can be chosen again."""
+        state = self.counts.contents
+        all_held = int(state.count) == len(state.held)
+        return self._most_held() > 0 and (self.model.promises.additive or all_held)
+
+    def refresh(self, sweeps: int = SWEEPS) -> float:
+        """Choose the targets of the held outcomes again, under the posterior of all others.
+
+        Args:
+            sweeps: Number of sweeps; with a learned nugget each also moves the nugget.
+
+        Returns:
+            The largest move of a posterior mean by the last sweep, in standard deviations.
+
+        Raises:
+            UnsupportedError: if the surrogate's state depends on order, or not all is held.
+        """
+        whole_number("sweeps", sweeps, 1)
+        if not self.refreshable:
+            raise UnsupportedError(
+                "a surrogate whose targets can be chosen again: wiski, hsgp, exact, or node_wiski "
+                "with all outcomes held",
+                f"{type(self.model).__name__} after {self.num_observed} outcomes",
+                "It takes one pass; use one of those, or a larger `opening`.",
+            )
+        moves = [self._sweep() for _ in range(sweeps)] if len(self.counts.contents.held) else [0.0]
+        return moves[-1]
+
+    @all_or_nothing
+    def _sweep(self) -> float:
+        state = self.counts.contents
+        m, v, prior = self._held_marginals()
+        nugget = state.nugget
+        if self.likelihood.nugget == "learn" and self.informative:
+            nugget = state.held.next_nugget(m, v, nugget)
+        held, moved = state.held.refreshed(self.likelihood, m, v, prior, nugget)
+        self._change(held=held, nugget=nugget)
+        self._rebuild()
+        return moved
+
+    @property
+    def informative(self) -> bool:
+        """Whether the outcomes determine hyperparameters: neither all zero nor all positive."""
+        return self.likelihood.informative(*self.counts.contents.totals.tolist())
+
+    def fit(self, max_evals: int | None = None) -> FitReport:
+        """Fit hyperparameters and nugget by EP's evidence, and refresh all held targets.
+
+        Hyperparameters keep their values while all outcomes are zero, or all are positive, because
+        the mean would run away.
+
+        Args:
+            max_evals: Maximum number of evaluations of objective and gradient in each of up to 8
+                rounds.
+
+        Returns:
+            Evaluations over all rounds, and EP's log evidence.
+        """
+        check_evaluations(max_evals)
+        if not self.refreshable:
+            return self.model.fit(max_evals) if self.informative else self._report(0, True)
+        evaluations, value, converged = 0, -torch.inf, not self.informative
+        for _ in range(ROUNDS):
+            before, nugget = value, float(self.counts.contents.nugget)
+            self.refresh()
+            if not self.informative:
+                break
+            evaluations += self.model.fit(max_evals).evaluations
+            value = float(self.log_evidence())
+            steady = abs(self.nugget - nugget) <= STEADY * self.nugget
+            converged = steady and value - before < CLOSE
+            if converged:
+                break
+        self.refresh()
+        return self._report(evaluations, converged)
+
+    def _report(self, evaluations: int, converged: bool) -> FitReport:
+        return FitReport(evaluations, float(self.log_evidence()), converged)
+
+    @torch.no_grad()
+    def log_evidence(self) -> Tensor:
+        """EP's log evidence of all outcomes, 0-dim; that of later ones is as of their arrival."""
+        total = self.model.log_evidence() + self.counts.contents.late
+        return total + self._held_corrections()
