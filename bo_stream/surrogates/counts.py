@@ -6,6 +6,7 @@ their refreshing and the nugget are ours.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any, Self, cast
 
@@ -267,8 +268,8 @@ class CountGP(CountPredictions):
     def fit(self, max_evals: int | None = None) -> FitReport:
         """Fit hyperparameters and nugget by EP's evidence, and refresh all held targets.
 
-        Hyperparameters keep their values while all outcomes are zero, or all are positive, because
-        the mean would run away.
+        While all outcomes are zero, or all are positive, hyperparameters keep their values, with a
+        warning, because the mean would run away.
 
         Args:
             max_evals: Maximum number of evaluations of objective and gradient in each of up to 8
@@ -278,6 +279,11 @@ class CountGP(CountPredictions):
             Evaluations over all rounds, and EP's log evidence.
         """
         check_evaluations(max_evals)
+        if not self.informative:
+            warnings.warn(
+                "Hyperparameters and nugget keep their values: all outcomes are zero, or all full.",
+                stacklevel=2,
+            )
         if not self.refreshable:
             return self.model.fit(max_evals) if self.informative else self._report(0, True)
         evaluations, value, converged = 0, -torch.inf, not self.informative

@@ -16,9 +16,11 @@ __all__ = ["HeldOutcomes"]
 
 SLACK = 1.2
 """A prior on features may have a variance larger than the kernel's by this factor."""
-DAMPING, MAX_FACTOR, LEAST_NUGGET, FIRST_NUGGET = 0.7, 4.0, 1e-4, 0.05
-"""Steps of the nugget: share of a Fisher step, and the largest change; the least value, and the
-largest after a step from zero."""
+DAMPING, MAX_FACTOR, FIRST_NUGGET = 0.7, 4.0, 0.05
+"""Steps of the nugget: share of a Fisher step, largest change, largest value after a step from
+zero."""
+LEAST_NUGGET, LEAST_SHARE = 1e-4, 0.01
+"""Least nugget: at most this, and at most this share of the sites' median variance."""
 
 
 @dataclass(frozen=True)
@@ -110,6 +112,7 @@ class HeldOutcomes:
         a = (self.targets - m) / self.D
         c = (1.0 / self.D - v / self.D.square()).clamp_min(0.0)
         step = (a.square() - c).sum() / c.square().sum()
-        lowest = (nugget / MAX_FACTOR).clamp_min(LEAST_NUGGET)
+        least = (LEAST_SHARE / self.l2.median()).clamp_max(LEAST_NUGGET)
+        lowest = (nugget / MAX_FACTOR).maximum(least)
         highest = (nugget * MAX_FACTOR).clamp_min(FIRST_NUGGET)
         return (nugget + DAMPING * step).clamp(lowest, highest)
