@@ -21,8 +21,9 @@ LARGEST = 0.2
 """That of later ones."""
 GAIN = 1e-4
 """Share of the gain promised by the slope from which a step is accepted."""
-SHORTER = 0.3
-"""Factor by which a step that was not accepted is shortened."""
+SHORTER = (0.1, 0.5)
+"""Least and largest factor by which a step that was not accepted is shortened."""
+TINY = 1e-300
 
 
 @torch.no_grad()
@@ -46,7 +47,7 @@ def climb(
         return X, f
     g = g * w * free
     eye = torch.eye(domain.dim, dtype=X.dtype, device=X.device)
-    H = eye.expand(*X.shape, -1) * FIRST / g.abs().amax(-1)[..., None, None].clamp_min(1e-300)
+    H = eye.expand(*X.shape, -1) * FIRST / g.abs().amax(-1)[..., None, None].clamp_min(TINY)
     fresh = torch.ones_like(f, dtype=torch.bool)  # H has no curvature yet
     t = torch.ones_like(f)
     for _ in range(evaluations - 1):
@@ -54,21 +55,24 @@ def climb(
         P = P * (LARGEST / P.abs().amax(-1, keepdim=True).clamp_min(LARGEST))
         P = domain.along(X, P * w) / w
         lost = (P * g).sum(-1) <= 0.0  # along a bound H may lead down: the gradient does not
-        steepest = FIRST * g / g.abs().amax(-1, keepdim=True).clamp_min(1e-300)
+        steepest = FIRST * g / g.abs().amax(-1, keepdim=True).clamp_min(TINY)
         if bool(lost.any()):
             P = torch.where(lost.unsqueeze(-1), domain.along(X, steepest * w) / w, P)
         there = domain.stepped(X, t.unsqueeze(-1) * P * w)
         f_there, g_there = _evaluated(value, there)
         g_there = g_there * w * free
         s, y = (there - X) / w, g - g_there
-        better = f_there > f + GAIN * (s * g).sum(-1).clamp_min(0.0)
+        slope = (s * g).sum(-1).clamp_min(TINY)
+        better = f_there >= f + GAIN * slope
         sy = (s * y).sum(-1)
-        curved = (sy > 1e-8 * s.norm(dim=-1) * y.norm(dim=-1)) & f_there.isfinite()
-        scale = torch.where(fresh, sy / y.square().sum(-1).clamp_min(1e-300), 1.0)
+        curved = better & (sy > 1e-8 * s.norm(dim=-1) * y.norm(dim=-1))
+        scale = torch.where(fresh, sy / y.square().sum(-1).clamp_min(TINY), 1.0)
         start = torch.where(fresh[..., None, None], eye, H) * scale[..., None, None]
         H = torch.where(curved[..., None, None], _updated(start, s, y, sy, eye), H)
         fresh &= ~curved
-        t = torch.where(better | curved, 1.0, SHORTER * t)
+        # where a step fails, the vertex of the parabola through the slope and both values
+        vertex = (0.5 * slope / (slope + f - f_there)).nan_to_num(0.0).clamp(*SHORTER)
+        t = torch.where(better, 1.0, vertex * t)
         X = torch.where(better.unsqueeze(-1), there, X)
         f, g = torch.where(better, f_there, f), torch.where(better.unsqueeze(-1), g_there, g)
     return X, f

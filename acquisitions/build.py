@@ -18,7 +18,6 @@ from acquisitions.closed import (
     ClosedUpperConfidenceBound,
     offered,
 )
-from acquisitions.latent import LatentLogExpectedImprovement
 from acquisitions.nipv import NIPV
 from acquisitions.policies import MaxVariance, Random
 from acquisitions.thompson import ThompsonSampling
@@ -29,15 +28,14 @@ from bo_stream.errors import InputError
 __all__ = ["NAMES", "build"]
 
 DATA: dict[str, tuple[str, ...]] = {
-    "logei": ("best_f",),
     "qucb": ("X_pending",),
     "ei": ("best_f", "X_pending"),
     "qlogei": ("best_f", "X_pending"),
     "qlognei": ("X_baseline", "X_pending"),
-    "thompson": ("bounds", "near", "ensemble"),
     "nipv": ("X_pending", "mc_points", "weights"),
     "max_variance": ("X_pending",),
     "random": (),
+    "thompson": ("bounds", "near", "ensemble"),
 }
 """Names of the acquisition functions, and the data that each of them takes."""
 
@@ -76,14 +74,13 @@ def build(
 
     Args:
         name: ``qucb`` (upper confidence bound), ``ei`` (expected improvement, one point at a time),
-            ``qlogei``, ``qlognei`` (noisy, over a baseline), ``logei`` (expected improvement of the
-            latent function of a `WarpedGP`), ``thompson`` (samples of the posterior), ``nipv``
-            (integrated variance), ``max_variance``, ``random``.
+            ``qlogei``, ``qlognei`` (noisy, over a baseline), ``nipv`` (integrated variance),
+            ``max_variance``, ``random``, ``thompson`` (samples of the posterior).
         model: A surrogate of `bo_stream`, or any BoTorch model except for ``nipv`` and
             ``max_variance``.
         X_baseline: ``n x d`` raw points already observed; for ``qlognei``.
-        best_f: Best value so far, raw; for ``ei``, ``logei`` and ``qlogei``. With noise, the best
-            posterior mean at observed points rather than the best observation.
+        best_f: Best value so far, raw; for ``ei`` and ``qlogei``. With noise, the best posterior
+            mean at observed points rather than the best observation.
         X_pending: ``n' x d`` raw points under evaluation.
         mc_points: ``P x d`` raw test points; for ``nipv``.
         weights: ``P`` weights of the test points; for ``nipv``.
@@ -132,8 +129,6 @@ def build(
             options = {"prune_baseline": True, "sampler": sampler, "X_pending": X_pending, **kw}
             X = _needed(name, "X_baseline", X_baseline)
             return qLogNoisyExpectedImprovement(model, X, **options)
-        case "logei":
-            return LatentLogExpectedImprovement(model, _needed(name, "best_f", best_f))
         case "thompson":
             return ThompsonSampling(ours, bounds, near=near, ensemble=ensemble, **kw)
         case "nipv":

@@ -130,7 +130,7 @@ class ThompsonSampling:
         mean = MeanFunction(self.model, processes, weights)
         sines = mean.on_sines(self.domain)
         if sines is not None:
-            return sines.maximisers(steps=12, finer=1.5, starts=24)[0].to(self._like)
+            return sines.maximisers(steps=12, starts=24)[0].to(self._like)
         X = torch.cat([self.domain.spread(OVERVIEW, seed=0), self._near])
         X, _ = maximised(mean, X, self.domain, self._lengths, starts=16, evaluations=30)
         return X[0].to(self._like)

@@ -252,7 +252,7 @@ class Settings:
         from acquisitions.build import NAMES, build
 
         options = dict(choice)
-        known = (AUTO, *NAMES, *(name for name in SEARCHES if name not in NAMES))
+        known = (AUTO, *SEARCHES, *NAMES)
         name = _checked_name(options.pop("name"), known, "acquisition function")
         if name == AUTO:
             careful, fast = partial(build, "qlogei"), partial(build, "thompson")

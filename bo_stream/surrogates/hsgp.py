@@ -20,6 +20,7 @@ from bo_stream.base.fitting import ClosedForm, Coordinates, FitReport
 from bo_stream.base.options import CommonOptions, whole_number
 from bo_stream.base.streaming_gp import Promises, StreamingGP
 from bo_stream.errors import BoundsError
+from bo_stream.mathematics.grid.posterior import stacked
 from bo_stream.mathematics.hilbert_features.basis import Basis
 from bo_stream.mathematics.hilbert_features.density import checked_lengthscales, components_of
 from bo_stream.mathematics.hilbert_features.evidence import factorise, hilbert_evidence
@@ -127,11 +128,9 @@ class HSGP(StreamingGP):
         self.lengthscales = checked_lengthscales(lengthscales, self._dim)
         self.covar_module, self.likelihood = hyperparameters(self, common, main_effects)
         self.main_effects = components_of(self.covar_module).main is not None
-        image = self._transformed(cast(Tensor, self.bounds))
-        low, high = image.amin(0), image.amax(0)
+        low, high = self._transformed(cast(Tensor, self.bounds)).sort(0).values.cpu()
         self._box = torch.stack([low, high]).tolist()
-        held = 0 if lengthscales is not None else opening
-        box = torch.stack([low, high - low]).cpu()
+        held, box = 0 if lengthscales else opening, torch.stack([low, high - low])
         self._features = layout_for(box, num_features, self.main_effects, held)
         self._statistics_cache: Derived[list[OutputStatistics]] = Derived()
         self._begin(train_X, train_Y, train_Yvar)
@@ -231,7 +230,7 @@ class HSGP(StreamingGP):
         given = zip(self._statistics(), logs, self._noise_scale(), mean - state.origin, strict=True)
         made = [factorise(*own, profile_mean=False) for own in given]
         u = torch.stack([f.r * f.q for f in made])
-        L, r = torch.stack([f.L for f in made]), torch.stack([f.r for f in made])
+        L, r = stacked([f.L for f in made]), torch.stack([f.r for f in made])
         return FeatureProcess(basis, mean, u, FactoredCovariance(L, r))
 
     def _objective(self, profile_mean: bool) -> tuple[Tensor, Tensor | None]:

@@ -59,8 +59,8 @@ class Contract:
     @property
     def bounds(self) -> Tensor:
         """Raw bounds that are no unit cube, ``2 x d``."""
-        low = torch.tensor([-1.0, 0.5, 2.0], dtype=self.dtype)[: self.dim]
-        width = torch.tensor([2.0, 1.5, 3.0], dtype=self.dtype)[: self.dim]
+        low = torch.tensor([-1.0, 0.5, 2.0, 0.0], dtype=self.dtype)[: self.dim]
+        width = torch.tensor([2.0, 1.5, 3.0, 1.0], dtype=self.dtype)[: self.dim]
         return torch.stack([low, low + width])
 
     def points(self, *shape: int, seed: int = 1) -> Tensor:

@@ -35,8 +35,9 @@ class DefaultsContract(Contract):
     @property
     def raw_bounds(self) -> Tensor:
         """Bounds of very different widths, far from the unit cube."""
-        low = torch.tensor([20.0, 1e-4, -3e5], dtype=self.dtype)[: self.dim]
-        return torch.stack([low, torch.tensor([900.0, 0.1, 1e5], dtype=self.dtype)[: self.dim]])
+        low = torch.tensor([20.0, 1e-4, -3e5, 0.0], dtype=self.dtype)
+        high = torch.tensor([900.0, 0.1, 1e5, 1.0], dtype=self.dtype)
+        return torch.stack([low, high])[:, : self.dim]
 
     def raw_data(self, n: int, seed: int = 0) -> tuple[Tensor, Tensor, Tensor | None]:
         """The contract's data in units of the raw bounds; outcomes around 4000."""

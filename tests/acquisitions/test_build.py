@@ -9,7 +9,7 @@ from botorch.exceptions.warnings import NumericsWarning
 from botorch.models.transforms import Standardize
 from botorch.optim import optimize_acqf
 
-from acquisitions import NIPV, MaxVariance, Random, build
+from acquisitions import NIPV, MaxVariance, Random, ThompsonSampling, build
 from acquisitions.build import NAMES
 from bo_stream import WISKI, ExactGP
 from bo_stream.base.streaming_gp import StreamingGP
@@ -36,7 +36,8 @@ def surrogate(family: type[StreamingGP]) -> StreamingGP:
 
 
 def test_the_names_are_those_pinned() -> None:
-    assert list(NAMES) == list(CLASSES)
+    assert list(NAMES) == [*CLASSES, "thompson"]
+    assert isinstance(build("thompson", surrogate(WISKI)), ThompsonSampling)
 
 
 @pytest.mark.parametrize("family", [WISKI, ExactGP])
@@ -73,7 +74,9 @@ def test_what_is_missing_is_named_with_the_remedy(name: str, missing: str) -> No
 
 
 def test_an_unknown_name_is_refused_with_the_names_there_are() -> None:
-    with pytest.raises(InputError, match="qucb, ei, qlogei, qlognei, nipv, max_variance, random"):
+    with pytest.raises(
+        InputError, match="qucb, ei, .*, random, thompson"
+    ):
         build("ucb", surrogate(WISKI))
 
 

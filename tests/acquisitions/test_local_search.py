@@ -35,7 +35,8 @@ def model(n: int = 20, **options: str) -> WarpedGP:
 
 
 def context(pending: Tensor = BOX[:0], failed: Tensor = BOX[:0]) -> ProposalContext:
-    return ProposalContext(points(20), pending, failed, torch.empty(0, dtype=torch.long))
+    none = torch.empty(0, dtype=torch.long)
+    return ProposalContext(points(20), pending, failed, none, BOX[:0], 20)
 
 
 @pytest.mark.parametrize("centre", [(0.3, 0.6, 0.2), (1.4, 0.6, -0.5)])

@@ -149,6 +149,19 @@ def test_the_maximum_at_a_constraint_is_found() -> None:
     assert float(found) >= float(best) - 1e-3
 
 
+def test_steps_slide_along_a_constraint() -> None:
+    pair = torch.tensor([0, 1]), torch.tensor([-1.0, -2.0], dtype=torch.float64)
+    domain = Domain.of(box(2, -2.0, 2.0), [(*pair, -1.0)])
+    X = torch.tensor([[0.0, 0.5]], dtype=torch.float64)  # on the constraint
+    out, back = domain.along(X, pair[1].neg() + X), domain.along(X, pair[1])
+    assert float((out @ pair[1]).abs()) < 1e-12 and float(out.norm()) > 0.1
+    torch.testing.assert_close(back, pair[1].unsqueeze(0))
+    far = domain.along(X - 1.0, torch.tensor([[3.0, 0.0]], dtype=torch.float64))
+    torch.testing.assert_close(far, torch.tensor([[3.0, 0.0]], dtype=torch.float64))
+    crossing = domain.along(X - 1.0, torch.tensor([[0.0, 3.0]], dtype=torch.float64))
+    torch.testing.assert_close(crossing, torch.tensor([[0.0, 1.5]], dtype=torch.float64))
+
+
 def test_discrete_inputs_alone_are_maximised_over_all_values() -> None:
     values = torch.linspace(-2.0, 2.0, 9, dtype=torch.float64)
     model = surrogate(ExactGP, 2)
@@ -198,10 +211,10 @@ def test_near_points_are_climbed_from() -> None:
     model = ExactGP(
         X, torch.tensor([[0.0], [10.0]]).double(), bounds=box(6), outcome_transform=None
     )
-    model.covar_module.base_kernel.lengthscale = 0.05
+    model.covar_module.base_kernel.lengthscale = 0.005
     model.likelihood.noise = 1e-3
-    found = ThompsonSampling(model, near=X + 0.01).recommend()
-    torch.testing.assert_close(found, X[1], atol=0.02, rtol=0.0)
+    found = ThompsonSampling(model, near=X + 0.005).recommend()
+    torch.testing.assert_close(found, X[1], atol=1e-3, rtol=0.0)
 
 
 def test_interface_dtype_and_conditioned_models() -> None:

@@ -62,7 +62,8 @@ class Coordinates:
         return None
 
     def keep_above(self, parameter: torch.nn.Parameter, least: Tensor) -> None:
-        """Raise the lower bounds of a positive hyperparameter, if it is free.
+        """Raise the lower bounds of a positive hyperparameter, if it is free: to its current value
+        at most.
 
         Args:
             parameter: The raw parameter.
@@ -72,7 +73,8 @@ class Coordinates:
         if own is None:
             return
         floor = least.double().cpu().log().expand(parameter.shape).reshape(-1)
-        self.lower[own] = torch.minimum(torch.maximum(self.lower[own], floor), self.upper[own])
+        floor = torch.minimum(floor, self.get()[own])
+        self.lower[own] = torch.maximum(self.lower[own], floor)
 
     def get(self) -> Tensor:
         """The current coordinates (float64, on the CPU)."""

@@ -47,6 +47,7 @@ class Assembly:
             for start in range(0, len(last), ROWS)
         ]
         self._odd = self._flat(self.joint - 1, (a,) * self.d)
+        self._mixed = [self._mixed_indices(k) for k in range(self.d)] if self.main else []
 
     def vector(self, odd: Tensor) -> Tensor:
         """Sums of the features, ``o x f``, from odd sums ``o x odd``: O(f)."""
@@ -58,14 +59,17 @@ class Assembly:
         return torch.stack(rows)
 
     def matrix(self, sums: Tensor) -> Tensor:
-        """Sums of products of two features, ``f x f``, from one row of sums: O(2^d f^2)."""
+        """Sums of products of two features from one row of sums: O(2^d f^2).
+
+        Returns:
+            ``f x f``, of which the lower triangle and the diagonal blocks are filled.
+        """
         parts, m = self.frequencies.parts(sums), self.main * self.d
-        A = sums.new_empty(self.size, self.size)
+        A = sums.new_zeros(self.size, self.size)
         self._joint_with_joint(A[m:, m:], parts["cosines"])
         if m:
             self._joint_with_main(A[m:, :m], parts["mixed"])
             self._main_with_main(A[:m, :m], parts)
-            A[:m, m:] = A[m:, :m].mT
         return A
 
     # -- blocks ----------------------------------------------------------------------------------
@@ -84,6 +88,16 @@ class Assembly:
             found.append(((-1.0) ** sum(signs), (place * a * a + pair).flatten().int()))
         return found
 
+    def _mixed_indices(self, k: int) -> tuple[Tensor, Tensor]:
+        """Places of both terms of `_joint_with_main`, for main effects of one input."""
+        a, own = self.frequencies.joint, self.joint[:, [k]]
+        j = torch.arange(1, self.main + 1, device=own.device)
+        others = torch.cat([self.joint[:, :k], self.joint[:, k + 1 :]], -1) - 1
+        rest = self._flat(others, (a,) * (self.d - 1)).unsqueeze(-1)
+        both = ((own - j).abs(), own + j)
+        apart, together = ((x * a ** (self.d - 1) + rest).flatten().int() for x in both)
+        return apart, together
+
     def _joint_with_joint(self, A: Tensor, cosines: Tensor) -> None:
         flat = cosines.flatten(0, -2) if self.d > 1 else cosines.unsqueeze(0)
         table = flat.index_select(-1, self._apart) - flat.index_select(-1, self._together)
@@ -95,19 +109,12 @@ class Assembly:
             for sign, place in block[1:]:
                 total.add_(table.index_select(0, place), alpha=sign)
             rows.copy_(total.view(rows.shape))
-            A[:start, start : start + ROWS] = rows[:, :start].mT
 
     def _joint_with_main(self, A: Tensor, mixed: Tensor) -> None:
         """``sin(a t) sin(j t)`` of one input, times sines of the others."""
-        p, a = self.main, self.frequencies.joint
-        j = torch.arange(1, p + 1, device=self.joint.device)
-        for k in range(self.d):
-            own = self.joint[:, [k]]
-            others = torch.cat([self.joint[:, :k], self.joint[:, k + 1 :]], -1) - 1
-            rest = self._flat(others, (a,) * (self.d - 1)).unsqueeze(-1)
-            flat = mixed[k].flatten(1).shape[1]
-            apart, together = ((x * flat + rest).flatten() for x in ((own - j).abs(), own + j))
-            sums, scale = mixed[k].flatten(), 0.5 / HALF * HALF ** (-0.5 * (self.d - 1))
+        p, scale = self.main, 0.5 / HALF * HALF ** (-0.5 * (self.d - 1))
+        for k, (apart, together) in enumerate(self._mixed):
+            sums = mixed[k].flatten()
             difference = sums.index_select(0, apart) - sums.index_select(0, together)
             A[:, k * p : (k + 1) * p] = difference.view(-1, p).mul_(scale)
 

@@ -16,7 +16,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from bo_stream.mathematics.posterior.moments import Pullback, sloped_product
+from bo_stream.mathematics.posterior.moments import Pullback
 from bo_stream.mathematics.shapes import shaped
 
 __all__ = ["Basis", "box_around", "least_indices"]
@@ -97,10 +97,9 @@ class Basis:
         return self.alpha[self.main * self.alpha.shape[-1] :]
 
     @cached_property
-    def highest(self) -> list[int]:
-        """The highest index of each input."""
-        most: list[int] = self.alpha.amax(0).tolist()
-        return most
+    def highest(self) -> int:
+        """The highest index of any input."""
+        return int(self.alpha.max())
 
     @cached_property
     def columns(self) -> tuple[Tensor, ...]:
@@ -120,42 +119,51 @@ class Basis:
         """The angles whose multiples' sines are taken, for points ``batch x q x d``."""
         return ((X - self.low) / self.width - 0.5 + self.half) * (math.pi / (2.0 * self.half))
 
-    def tables(self, X: Tensor, orders: int) -> list[Tensor]:
+    def tables(self, X: Tensor, orders: int) -> Tensor:
         """For each input the constant and the sines, with derivatives in the input.
 
         Args:
-            X: Points, ``batch x q x d``.
+            X: Points, ``p x d``.
             orders: 1 for values alone, 2 with first, 3 with second derivatives.
 
         Returns:
-            ``batch x q x orders x (1 + highest index)`` for each input.
+            ``d x orders x (1 + highest index) x p``: to pick rows is cheap, columns is not.
         """
-        phase, rate, made = self.phases(X), self.rate, []
-        for k, most in enumerate(self.highest):
-            multiples = torch.arange(1, most + 1, dtype=X.dtype, device=X.device)
-            angle, speed = phase[..., k : k + 1] * multiples, multiples * rate[k]
-            waves = [angle.sin() / self.half[k].sqrt()]
-            if orders > 1:
-                waves.append(angle.cos() * (speed / self.half[k].sqrt()))
-            if orders > 2:
-                waves.append(waves[0] * -speed.square())
-            table = torch.nn.functional.pad(torch.stack(waves, -2), (1, 0))
-            table[..., 0, 0] = 1.0
-            made.append(table)
-        return made
+        multiples = torch.arange(1, self.highest + 1, dtype=X.dtype, device=X.device).unsqueeze(-1)
+        angle = multiples * self.phases(X).mT.unsqueeze(-2)
+        scale, speed = (t[:, None, None] for t in (self.half.rsqrt(), self.rate))
+        speed = speed * multiples
+        waves = [angle.sin() * scale]
+        if orders > 1:
+            waves.append(angle.cos() * (speed * scale))
+        if orders > 2:
+            waves.append(waves[0] * -speed.square())
+        table = torch.nn.functional.pad(torch.stack(waves, 1), (0, 0, 1, 0))
+        table[:, 0, 0] = 1.0
+        return table
+
+    def factors(self, X: Tensor, orders: int) -> list[Tensor]:
+        """For each input the functions' factors, ``orders x f x p``, as in `tables`."""
+        tables = zip(self.tables(X, orders), self.columns, strict=True)
+        return [table.index_select(1, column) for table, column in tables]
 
     def features(self, X: Tensor) -> Tensor:
         """The functions at points ``batch x q x d``: ``batch x q x f``, differentiable."""
         product = None
-        for table, column in zip(self.tables(X, 1), self.columns, strict=True):
-            waves = table.squeeze(-2).index_select(-1, column)
-            product = waves if product is None else product * waves
-        return torch.as_tensor(product)
+        for factor in self.factors(X.reshape(-1, X.shape[-1]), 1):
+            product = factor[0] if product is None else product * factor[0]
+        return torch.as_tensor(product).mT.unflatten(0, X.shape[:-1])
 
     def sloped(self, X: Tensor) -> tuple[Tensor, Pullback]:
         """As `FeatureMap.sloped`, with derivatives in the points themselves."""
-        tables = zip(self.tables(X, 2), self.columns, strict=True)
-        return sloped_product([t.index_select(-1, column) for t, column in tables]), lambda bar: bar
+        rows: Tensor | None = None
+        for value, slope in self.factors(X.reshape(-1, X.shape[-1]), 2):
+            if rows is None:
+                rows = torch.stack([value, slope])
+            else:
+                rows = torch.cat([rows * value, rows[:1] * slope])
+        made = torch.as_tensor(rows).permute(2, 0, 1).unflatten(0, X.shape[:-1])
+        return made, lambda bar: bar
 
 
 def box_around(unit: Tensor) -> Tensor:

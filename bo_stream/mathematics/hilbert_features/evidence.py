@@ -80,7 +80,7 @@ def factorise(
     """The factorisation at some hyperparameters: one Cholesky factor of an ``f x f`` matrix.
 
     Args:
-        stats: The statistics.
+        stats: The statistics; of A, only the lower triangle is used.
         logs: Logarithms of the features' prior variances, ``f``.
         s2: Noise scale, 0-dim.
         c: Constant mean, counted from the statistics' origin.
@@ -91,7 +91,7 @@ def factorise(
     scaled = r * s2.rsqrt()
     Q = (scaled.unsqueeze(-1) * stats.A).mul_(scaled)
     Q.diagonal().add_(1.0)
-    L = torch.linalg.cholesky(Q)
+    L = _cholesky(Q)
     G = (r / s2).unsqueeze(-1) * torch.stack([stats.b, stats.w1], -1)
     H = torch.linalg.solve_triangular(L, G, upper=False)
     if profile_mean and bool(stats.n > 0):
@@ -124,11 +124,21 @@ def hilbert_evidence(
     return torch.stack(values).sum(), torch.stack(means)
 
 
+def _cholesky(Q: Tensor) -> Tensor:
+    """The lower Cholesky factor of a symmetric matrix, which is overwritten."""
+    if Q.device.type == "cpu":  # the rows of a tensor are the columns of LAPACK
+        upper, info = lapack.dpotrf(Q.numpy().T, lower=0, clean=1, overwrite_a=1)
+        if info:
+            raise torch.linalg.LinAlgError(f"not positive definite at row {info}")  # type: ignore[attr-defined]
+        return torch.from_numpy(upper.T)
+    return torch.linalg.cholesky(Q)
+
+
 def _inverse_diagonal(L: Tensor) -> Tensor:
     """The diagonal of ``(L L')^-1``: column norms of the inverse of L."""
-    if L.device.type == "cpu":
-        upper, _ = lapack.dtrtri(L.mT.contiguous().mT.numpy(), lower=1)
-        inverse = torch.from_numpy(upper)
+    if L.device.type == "cpu":  # as torch has no inverse of triangular matrices
+        upper, _ = lapack.dtrtri(L.numpy().T, lower=0)
+        inverse = torch.from_numpy(upper.T)
     else:
         eye = torch.eye(len(L), dtype=L.dtype, device=L.device)
         inverse = torch.linalg.solve_triangular(L, eye, upper=False)

@@ -99,7 +99,7 @@ def _on_grid(basis: Basis, weights: Tensor, per_axis: int, starts: int) -> Tenso
     d, main = basis.alpha.shape[-1], basis.main
     axis = (torch.arange(per_axis, dtype=torch.float64, device=basis.low.device) + 0.5) / per_axis
     points = basis.low + basis.width * axis.unsqueeze(-1)
-    waves = [table[:, 0].T.float() for table in basis.tables(points, 1)]
+    waves = basis.tables(points.expand(-1, d), 1)[:, 0].float()
     highest = basis.joint.amax(0).tolist()
     joint = [wave[1 : most + 1] for wave, most in zip(waves, highest, strict=True)]
     alone = weights[:, : d * main].unflatten(-1, (d, main)) if main else None
@@ -149,18 +149,14 @@ def _places_of_best(values: Tensor, starts: int) -> Tensor:
 def _derivatives(basis: Basis, weights: Tensor, X: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Values ``S``, gradients ``S x d`` and Hessians ``S x d x d``, per width of the bounds."""
     orders: list[tuple[int, ...]] = [()]
-    rows = weights.unsqueeze(1)
-    for table, column in zip(basis.tables(X, 3), basis.columns, strict=True):
-        waves = table.index_select(-1, column)
-        parts, kept = [], []
-        for j in range(3):
-            able = [i for i, order in enumerate(orders) if sum(order) + j <= 2]
-            own = rows if len(able) == len(orders) else rows[:, able]
-            parts.append(own * waves[:, j : j + 1])
-            kept += [(*orders[i], j) for i in able]
-        rows, orders = torch.cat(parts, 1), kept
-    totals = rows.sum(-1)
-    d, w = X.shape[-1], basis.width
+    rows, low = weights.mT.unsqueeze(0), 1  # up to row `low` there is at most one slope
+    for value, slope, curve in basis.factors(X, 3):
+        same, once, twice = rows * value, rows[:low] * slope, rows[:1] * curve
+        rows = torch.cat([same[:low], once[:1], same[low:], once[1:], twice])
+        zero, one, two = ([(*order, j) for order in orders] for j in range(3))
+        orders = [*zero[:low], *one[:1], *zero[low:], *one[1:low], *two[:1]]
+        low += 1
+    totals, d, w = rows.sum(1).mT, X.shape[-1], basis.width
     place = {order: i for i, order in enumerate(orders)}
 
     def at(*axes: int) -> int:

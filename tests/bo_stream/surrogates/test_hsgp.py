@@ -284,7 +284,7 @@ def test_a_fit_keeps_lengthscales_to_what_the_features_resolve() -> None:
     """White noise pulls them to zero; MATHS 12.1."""
     X = data(60, 2)[0]
     Y = torch.randn(60, 1, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
-    model = HSGP(X, Y, bounds=bounds(2), num_features=30)
+    model = HSGP(X, Y, bounds=bounds(2), num_features=128)
     model.likelihood.noise = number(1e-4)
     model.likelihood.raw_noise.requires_grad_(False)
     model.fit(30)

@@ -1,4 +1,4 @@
-"""Pictures of regrets: units, seeds, a panel each for a crowd."""
+"""Pictures of regrets: labels, seeds, a panel each for a crowd."""
 
 from pathlib import Path
 
@@ -8,7 +8,9 @@ from matplotlib.figure import Figure
 from experiments.bayesopt.report import draw_each, draw_regret
 
 
-def test_regret_is_drawn_with_units_and_a_word_on_seeds(tmp_path: Path, kept: list[Figure]) -> None:
+def test_regret_is_drawn_with_labels_and_seeds(
+    tmp_path: Path, kept: list[Figure]
+) -> None:
     steps = {"step": [0, 1], "n": [3, 4], "wallclock_seconds": [0.1, 0.2]}
     regrets = {"inference_regret": [2.0, 1.0], "simple_regret": [2.0, 0.0]}
     one = pd.DataFrame(steps | regrets).assign(surrogate="a", seed=0)
@@ -19,7 +21,7 @@ def test_regret_is_drawn_with_units_and_a_word_on_seeds(tmp_path: Path, kept: li
     left, right = kept[0].axes
     assert left.get_xlabel() == "wall-clock time (seconds)"
     assert right.get_xlabel() == "number of observations"
-    assert "units" in left.get_ylabel() and kept[0].get_suptitle() == "Title"
+    assert "without noise" in left.get_ylabel() and kept[0].get_suptitle() == "Title"
     assert len(left.collections) == 0 and len(kept[1].axes[0].collections) == 1
 
 

@@ -84,10 +84,11 @@ def ran(path: Path, out: Path) -> Any:
 def test_the_demonstration_is_what_the_documentation_says() -> None:
     runs = plan(parsed(DEMO))
     assert runs[0].problem == {"name": "levy", "dim": 3, "noise_std": 10.0}
-    assert {run.acquisition["name"] for run in runs} == {"qucb"}
+    searches = {run.surrogate["name"]: run.acquisition["name"] for run in runs}
+    assert searches == {"wiski": "qucb", "exact": "qucb", "hsgp": "thompson"}
     assert {run.config.q for run in runs} == {3}
     steps = {run.surrogate["name"]: run.config.steps for run in runs}
-    assert steps == {"wiski": 150, "exact": 60}
+    assert steps == {"wiski": 150, "exact": 60, "hsgp": 300}
     assert next(r for r in runs if r.surrogate["name"] == "wiski").surrogate["grid_size"] == 10
     seeds = {name: {r.config.seed for r in runs if r.surrogate["name"] == name} for name in steps}
     assert seeds["wiski"] == seeds["exact"]
