@@ -129,7 +129,7 @@ ROOMS: dict[str, set[str]] = {
     f"{INNER}.trust_region": set(),
     f"{INNER}.small": set(),
     f"{INNER}.sites": set(),
-    "likelihoods": set(),
+    "likelihoods": {INNER},
     "growth": {INNER, FITTING},
     "actions": {INNER, FITTING},
     "base": {INNER},

@@ -21,11 +21,10 @@ from bo_stream.base.fitting.report import FitReport
 from bo_stream.base.options import own_options, whole_number
 from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.base.transforms import bounds_for, input_transform_for
-from bo_stream.errors import OptionError, StateError, UnsupportedError
+from bo_stream.errors import OptionError, StateError
 from bo_stream.likelihoods import Binomial, Likelihood
-from bo_stream.mathematics.sites.batch import batch_evidence, batch_sites
-from bo_stream.mathematics.sites.held import HeldOutcomes
-from bo_stream.surrogates.count_predictions import CountPredictions, CountState
+from bo_stream.surrogates.count_predictions import CountPredictions
+from bo_stream.surrogates.count_state import CountState
 from bo_stream.surrogates.registry import family_named
 
 __all__ = ["CountGP"]
@@ -35,8 +34,8 @@ TAKEN = ("train_Yvar", "mean_module", "outcome_transform", "loads_data")
 BLOCK = 64
 """Points whose sites are found together."""
 FIRST_NUGGET = 0.1
-ROUNDS, SWEEPS, CLOSE, STEADY = 8, 2, 0.01, 0.02
-"""Most rounds of a fit, sweeps before each; it ends once the evidence gains less than this many
+ROUNDS, CLOSE, STEADY = 8, 0.01, 0.02
+"""Most rounds of a fit; it ends once the evidence gains less than this many
 nats and the nugget moves by less than this share."""
 
 
@@ -46,8 +45,8 @@ class CountGP(CountPredictions):
     Each outcome enters a streaming surrogate as a target of known noise, chosen by expectation
     propagation. `observe` chooses targets under the posterior of the moment, in blocks of 64;
     `refresh` and `fit` choose them again for the first ``opening`` outcomes, which are held, after
-    which posterior and evidence equal those of expectation propagation on all data at once, whatever
-    the order of the data. Later outcomes keep the targets of their arrival.
+    which posterior and evidence equal those of expectation propagation on all data at once, in any
+    order. Later outcomes keep the targets of their arrival.
 
     ``surrogate`` may be ``wiski``, ``hsgp``, ``exact`` (which holds all outcomes), ``node_wiski``
     (refreshed while all outcomes are held) or any other family of one output. Those whose state
@@ -147,22 +146,6 @@ class CountGP(CountPredictions):
         for one in zip(X.split(BLOCK), y.split(BLOCK), size.split(BLOCK), strict=True):
             self._absorb_block(*one)
 
-    def _absorb_block(self, X: Tensor, y: Tensor, size: Tensor) -> None:
-        prior, state = self._joint(X), self.counts.contents
-        sites = batch_sites(self.likelihood, *prior, y, size)
-        D = 1.0 / sites.l2 + state.nugget
-        block = HeldOutcomes(X, y, size, sites.l1, sites.l2, D)
-        self._absorb_targets(self.model, block)
-        totals = state.totals + torch.stack([y.sum(), size.sum()])
-        count, room = state.count + len(y), max(0, self._most_held() - len(state.held))
-        late = state.late
-        if room < len(y):
-            parts = batch_evidence(self.likelihood, *prior, y, size, sites)[1]
-            late = late + parts[room:].sum()
-            self._freeze(block.part(slice(room, None)))
-        held = state.held.and_then(block.part(slice(room)))
-        self._change(held=held, totals=totals, count=count, late=late)
-
     def forget(self, factor: float) -> Self:
         """Down-weight all outcomes so far by ``factor``; see `StreamingGP.forget`.
 
@@ -179,9 +162,9 @@ class CountGP(CountPredictions):
     @all_or_nothing
     def _forget(self, factor: float) -> None:
         self.model.forget(factor)
-        late = factor * (self.counts.contents.late + self._held_corrections())
+        late = factor * (self._state.late + self._held_corrections())
         self._freeze_all()
-        held = self.counts.contents.held.part(slice(0))
+        held = self._state.held.part(slice(0))
         self._change(held=held, late=late)
 
     def merge(self, other: CountGP) -> Self:
@@ -202,7 +185,7 @@ class CountGP(CountPredictions):
 
     @all_or_nothing
     def _merge(self, other: CountGP) -> None:
-        mine, theirs = self.counts.contents, other.counts.contents
+        mine, theirs = self._state, other._state
         if not self.num_observed:
             self._move_prior_mean(other.model._prior_mean())
         self.model.merge(other.model)
@@ -216,54 +199,7 @@ class CountGP(CountPredictions):
         totals, count = mine.totals + theirs.totals, mine.count + theirs.count
         self._change(held=held, totals=totals, count=count, late=late)
 
-    # -- refreshing and hyperparameters ----------------------------------------------------------
-
-    @property
-    def refreshable(self) -> bool:
-        """Whether targets can be chosen again."""
-        state = self.counts.contents
-        all_held = int(state.count) == len(state.held)
-        return self._most_held() > 0 and (self.model.promises.additive or all_held)
-
-    def refresh(self, sweeps: int = SWEEPS) -> float:
-        """Choose the targets of the held outcomes again, under the posterior of all others.
-
-        Args:
-            sweeps: Number of sweeps; with a learned nugget each also moves the nugget.
-
-        Returns:
-            The largest move of a posterior mean by the last sweep, in standard deviations.
-
-        Raises:
-            UnsupportedError: if the surrogate's state depends on order, or not all is held.
-        """
-        whole_number("sweeps", sweeps, 1)
-        if not self.refreshable:
-            raise UnsupportedError(
-                "a surrogate whose targets can be chosen again: wiski, hsgp, exact, or node_wiski "
-                "with all outcomes held",
-                f"{type(self.model).__name__} after {self.num_observed} outcomes",
-                "It takes one pass; use one of those, or a larger `opening`.",
-            )
-        moves = [self._sweep() for _ in range(sweeps)] if len(self.counts.contents.held) else [0.0]
-        return moves[-1]
-
-    @all_or_nothing
-    def _sweep(self) -> float:
-        state = self.counts.contents
-        m, v, prior = self._held_marginals()
-        nugget = state.nugget
-        if self.likelihood.nugget == "learn" and self.informative:
-            nugget = state.held.next_nugget(m, v, nugget)
-        held, moved = state.held.refreshed(self.likelihood, m, v, prior, nugget)
-        self._change(held=held, nugget=nugget)
-        self._rebuild()
-        return moved
-
-    @property
-    def informative(self) -> bool:
-        """Whether the outcomes determine hyperparameters: neither all zero nor all positive."""
-        return self.likelihood.informative(*self.counts.contents.totals.tolist())
+    # -- hyperparameters -------------------------------------------------------------------------
 
     def fit(self, max_evals: int | None = None) -> FitReport:
         """Fit hyperparameters and nugget by EP's evidence, and refresh all held targets.
@@ -288,7 +224,7 @@ class CountGP(CountPredictions):
             return self.model.fit(max_evals) if self.informative else self._report(0, True)
         evaluations, value, converged = 0, -torch.inf, not self.informative
         for _ in range(ROUNDS):
-            before, nugget = value, float(self.counts.contents.nugget)
+            before, nugget = value, float(self._state.nugget)
             self.refresh()
             if not self.informative:
                 break
@@ -303,9 +239,3 @@ class CountGP(CountPredictions):
 
     def _report(self, evaluations: int, converged: bool) -> FitReport:
         return FitReport(evaluations, float(self.log_evidence()), converged)
-
-    @torch.no_grad()
-    def log_evidence(self) -> Tensor:
-        """EP's log evidence of all outcomes, 0-dim; that of later ones is as of their arrival."""
-        total = self.model.log_evidence() + self.counts.contents.late
-        return total + self._held_corrections()

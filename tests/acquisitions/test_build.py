@@ -74,9 +74,7 @@ def test_what_is_missing_is_named_with_the_remedy(name: str, missing: str) -> No
 
 
 def test_an_unknown_name_is_refused_with_the_names_there_are() -> None:
-    with pytest.raises(
-        InputError, match="qucb, ei, .*, random, thompson"
-    ):
+    with pytest.raises(InputError, match="qucb, ei, .*, random, thompson"):
         build("ucb", surrogate(WISKI))
 
 

@@ -8,9 +8,7 @@ from matplotlib.figure import Figure
 from experiments.bayesopt.report import draw_each, draw_regret
 
 
-def test_regret_is_drawn_with_labels_and_seeds(
-    tmp_path: Path, kept: list[Figure]
-) -> None:
+def test_regret_is_drawn_with_labels_and_seeds(tmp_path: Path, kept: list[Figure]) -> None:
     steps = {"step": [0, 1], "n": [3, 4], "wallclock_seconds": [0.1, 0.2]}
     regrets = {"inference_regret": [2.0, 1.0], "simple_regret": [2.0, 0.0]}
     one = pd.DataFrame(steps | regrets).assign(surrogate="a", seed=0)
