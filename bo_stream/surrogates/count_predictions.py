@@ -12,12 +12,16 @@ from botorch.sampling.base import MCSampler
 from torch import Tensor
 
 from bo_stream.base.botorch_model import BoTorchModel
+from bo_stream.base.predictive import PredictiveScore
 from bo_stream.mathematics.sites.batch import batch_evidence, batch_sites
 from bo_stream.mathematics.sites.predictions import OutcomePrediction, Response
 from bo_stream.mathematics.sites.quadrature import expected
 from bo_stream.surrogates.count_sites import RefreshedSites
 
 __all__ = ["CountPredictions"]
+
+DRAWS = 64
+"""Draws of counts for the expectation of a score."""
 
 
 class CountPredictions(RefreshedSites):
@@ -136,3 +140,19 @@ class CountPredictions(RefreshedSites):
             prior = self._joint(self.model._transformed(X))
             sites = batch_sites(self.likelihood, *prior, y, size)
             return batch_evidence(self.likelihood, *prior, y, size, sites)[0]
+
+    def predicted_mean(self, X: Tensor, trials: Any = None) -> Tensor:
+        """Expected counts at ``n x d`` raw points, ``n``."""
+        return self.predict_counts(X, trials).mean
+
+    def predictive_score(self, X: Tensor, k: Any, trials: Any = None) -> PredictiveScore:
+        """`log_predictive` of the counts.
+
+        The shortfall is summed over the counts one at a time, with their correlations left out;
+        expectations are averages over draws.
+        """
+        density = self.log_predictive(X, k, trials)
+        future = self.predict_counts(X, trials)
+        alone = torch.stack([future.log_prob(row) for row in future.sample(DRAWS)])
+        gaps = alone.mean(0) - future.log_prob(k)
+        return PredictiveScore(density, gaps.sum(), alone.var(0).sum())

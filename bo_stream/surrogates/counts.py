@@ -75,7 +75,7 @@ class CountGP(CountPredictions):
 
     Example:
         >>> X = torch.rand(60, 2, dtype=torch.double)
-        >>> positive = torch.binomial(torch.full((60,), 20.0), X[:, 0])
+        >>> positive = (20 * X[:, 0]).round()
         >>> unit = torch.tensor([[0.0, 0.0], [1.0, 1.0]])
         >>> model = CountGP(X, positive, trials=20, bounds=unit)
         >>> model.fit().converged

@@ -12,6 +12,7 @@ from torch import Tensor
 from bo_stream import CountGP, load
 from bo_stream.errors import InputError, ShapeError, StateError, UnsupportedError
 from bo_stream.likelihoods import Bernoulli, Binomial, Likelihood, NegativeBinomial, Poisson
+from bo_stream.scores import prequential
 from tests.bo_stream.surrogates.count_cases import (
     UNIT,
     against_oracle,
@@ -196,6 +197,22 @@ def test_joint_predictions_multiply() -> None:
     close(first, model.predict_counts(X[40:41], n[40:41]).log_prob(k[40:41])[0])
     model.observe(X[40:41], k[40:41], n[40:41])
     close(joint, first + model.log_predictive(X[41:], k[41:], n[41:]), 0.01)
+
+
+def test_prequential_scores_are_those_of_counts() -> None:
+    """Under a wrong mean the scores say so; with everything right they do not."""
+    X, k, n, _ = survey(200, seed=4)
+    for wrong in (False, True):
+        model = CountGP(X[:80], k[:80], n[:80], bounds=UNIT)
+        model.fit(20)
+        told = n - k if wrong else k
+        batches = zip(*(part[80:].split(20) for part in (X, told, n)), strict=True)
+        one = copy.deepcopy(model)
+        first = one.log_predictive(X[80:100], told[80:100], n[80:100])
+        rows = list(prequential(one, batches))
+        assert rows[0].log_density == pytest.approx(float(first))
+        assert one.num_observed == 200 and rows[0].behind is wrong
+        assert wrong or not rows[-1].behind
 
 
 # -- the stream ----------------------------------------------------------------------------------
