@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import numpy as np
 import pandas as pd
@@ -22,6 +22,7 @@ from torch import Tensor
 from bo_stream.base.botorch_model import BoTorchModel
 from bo_stream.base.fitting.surprise import Surprise
 from bo_stream.base.predictive import PredictiveScore
+from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.errors import InputError, UnsupportedError
 
 __all__ = [
@@ -230,7 +231,7 @@ class Prequential:
 
 
 class Predicts(Protocol):
-    """A surrogate whose predictions of a batch are scored before it learns it."""
+    """A surrogate of outcomes that are not those of its posterior, such as `CountGP`."""
 
     def predicted_mean(self, X: Tensor, *rest: Any) -> Tensor:
         """Expected outcomes at ``n x d`` raw points."""
@@ -246,7 +247,7 @@ class Predicts(Protocol):
 
 
 def prequential(
-    model: Predicts,
+    model: StreamingGP | Predicts,
     batches: Iterable[tuple[Any, ...]],
     learn: Callable[..., object] | None = None,
 ) -> Iterator[Prequential]:
@@ -270,7 +271,10 @@ def prequential(
     surprise = Surprise.none(torch.zeros((), dtype=torch.float64))
     for X, Y, *noise in batches:
         with torch.no_grad():
-            mean = model.predicted_mean(X, *noise)
+            if isinstance(model, BoTorchModel):
+                mean = cast(GPyTorchPosterior, model.posterior(X)).mean
+            else:
+                mean = model.predicted_mean(X, *noise)
             prediction = model.predictive_score(X, Y, *noise)
         surprise = surprise.seen(prediction.shortfall, prediction.variance, len(X))
         told = torch.as_tensor(Y, dtype=mean.dtype, device=mean.device).reshape(mean.shape)

@@ -351,10 +351,6 @@ class BoTorchModel(GPyTorchModel, GP, FantasizeMixin):
         self._check_batch(X, Y, Yvar)
         return predictive_score(self, X, Y, Yvar)
 
-    def predicted_mean(self, X: Tensor, Yvar: Tensor | None = None) -> Tensor:
-        """Expected outcomes at ``n x d`` raw points, ``n x m``; the noise does not matter."""
-        return cast(GPyTorchPosterior, self.posterior(X)).mean
-
     # -- transforms are frozen: no mode switching, no training inputs to revert ------------------
 
     def __getattr__(self, name: str) -> Any:
