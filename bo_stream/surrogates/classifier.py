@@ -49,6 +49,8 @@ class DirichletClassifier(CountedClasses):
     the results are exact. Other families with several outputs (NodeWISKI, ExactGP) need all
     ``classes`` beforehand and a fixed ``alpha_epsilon``.
 
+    For two classes, `CountGP` with a `Bernoulli` likelihood is better calibrated at the same cost.
+
     Costs are those of the surrogate with C outputs of known noise. The counts double its memory;
     `observe` counts a point for its class only. Adding a class, changing ``alpha_epsilon`` and
     merging take O(C^2 m^2) with m nodes or features.

@@ -12,6 +12,12 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from bo_stream.errors import InputError
+from bo_stream.mathematics.classification.labels import (
+    Label,
+    checked_classes,
+    read_labels,
+    unseen,
+)
 from bo_stream.mathematics.sites.likelihood import LINEAR, Likelihood, of_numpy
 
 __all__ = ["Bernoulli", "Binomial"]
@@ -107,11 +113,32 @@ class Binomial(Likelihood):
 
 @dataclass(frozen=True, kw_only=True)
 class Bernoulli(Binomial):
-    """Yes or no: 1 or 0, ``logit p = g``. For two classes with labels that may be wrong.
+    """Yes or no: 1 or 0, or two classes by their labels; ``logit p = g``.
 
     Attributes:
-        nugget: The variance of the nugget, or ``"learn"``; 0 for a plain classifier.
+        classes: The labels, integers or strings, that stand for 0 and 1; None for 0 and 1.
+        nugget: The variance of the nugget, or ``"learn"``. 0 is usual for a classifier: it does not
+            survey a place twice.
     """
+
+    classes: tuple[Label, Label] | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.classes is not None and len(checked_classes(list(self.classes))) != 2:
+            raise InputError(
+                "two classes", f"{self.classes!r}", "Use DirichletClassifier for more than two."
+            )
+
+    def read(self, k: Any, size: Any, X: Tensor) -> tuple[Tensor, Tensor]:
+        """As `Likelihood.read`; with ``classes``, outcomes are labels."""
+        if self.classes is None:
+            return super().read(k, size, X)
+        labels, classes = read_labels(k, len(X)), list(self.classes)
+        strange = unseen(labels, classes)
+        if strange:
+            raise InputError(f"labels {classes}", repr(strange[0]), "Use DirichletClassifier.")
+        return super().read([float(classes.index(label)) for label in labels], size, X)
 
     def read_size(self, size: Any, X: Tensor) -> Tensor:
         """Ones; anything else is refused."""

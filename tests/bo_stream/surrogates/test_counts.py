@@ -10,7 +10,7 @@ from botorch.sampling import SobolQMCNormalSampler
 from torch import Tensor
 
 from bo_stream import CountGP, load
-from bo_stream.errors import InputError, ShapeError, StateError, UnsupportedError
+from bo_stream.errors import InputError, NoiseError, ShapeError, StateError, UnsupportedError
 from bo_stream.likelihoods import Bernoulli, Binomial, Likelihood, NegativeBinomial, Poisson
 from bo_stream.scores import prequential
 from tests.bo_stream.surrogates.count_cases import (
@@ -290,6 +290,21 @@ def test_families_that_depend_on_order_take_one_pass() -> None:
 
 # -- refusals and stress -------------------------------------------------------------------------
 
+
+def test_labels_of_two_classes_are_read_and_saved(tmp_path: Any) -> None:
+    X, k, n, _ = survey(50)
+    yes = k / n > 0.3
+    kind = Bernoulli(classes=("no", "yes"), nugget=0.0)
+    named = CountGP(X, ["yes" if y else "no" for y in yes], bounds=UNIT, likelihood=kind)
+    named.save(tmp_path / "model.pt")
+    plain = CountGP(X, yes.double(), bounds=UNIT, likelihood=Bernoulli(nugget=0.0))
+    assert_alike(load(tmp_path / "model.pt"), plain, 1e-9)
+    with pytest.raises(InputError, match="'maybe'"):
+        named.observe(X[:1], ["maybe"])
+    with pytest.raises(InputError):
+        Bernoulli(classes=("no", "no"))
+
+
 X3 = torch.rand(3, 2, dtype=torch.double)
 
 
@@ -342,6 +357,33 @@ def test_a_million_trials_and_many_rows_at_one_place(family: str) -> None:
     one = CountGP(same, k, trials, bounds=UNIT, surrogate=family)
     assert one.refresh(4) < 1e-3
     close(one.response(X[:1], nugget=False).mean, (k.sum() / 6000).reshape(1), 0.02)
+
+
+def test_a_saved_state_is_loaded_into_one_built_alike() -> None:
+    X, k, n, _ = survey(60)
+    model = CountGP(X, k, n, bounds=UNIT, opening=40)
+    model.fit(10)
+    other = CountGP(X[:0], [], bounds=UNIT, opening=40)
+    other.load_state_dict(model.state_dict())
+    assert_alike(other, model)
+    with pytest.raises(StateError, match="Poisson"):
+        CountGP(X[:0], [], bounds=UNIT, likelihood=Poisson()).load_state_dict(model.state_dict())
+
+
+def test_a_failed_change_leaves_everything_as_it_was() -> None:
+    """The grid refuses noise of 1e-15 in the second block, after the first was absorbed."""
+    X, k, n, _ = survey(150)
+    kind = Binomial(nugget=0.0)
+    for first in (0, 40):
+        model = CountGP(X[:first], k[:first], n[:first], bounds=UNIT, likelihood=kind, opening=60)
+        before = copy.deepcopy(model)
+        many, half = n.clone(), k.clone()
+        many[-1], half[-1] = 4e15, 2e15
+        with pytest.raises(NoiseError):
+            model.observe(X[first:], half[first:], many[first:])
+        assert model.num_observed == model.model.num_observed == first
+        assert model.frozen is None
+        assert_alike(model, before, 1e-12)
 
 
 @pytest.mark.slow
