@@ -1,6 +1,6 @@
 """Counts as a stream: EP sites over a surrogate of known noise (MATHS 11).
 
-[EP] Minka 2001, Expectation Propagation for Approximate Bayesian Inference; sites in a stream,
+[Minka] Minka 2001, Expectation Propagation for Approximate Bayesian Inference; sites in a stream,
 their refreshing and the nugget are ours.
 """
 
