@@ -122,13 +122,14 @@ class Domain:
         """
         return self._feasible(lambda size: torch.rand(size, self.dim).to(self.bounds), n)
 
-    def spread(self, n: int, seed: int | None = None) -> Tensor:
+    def spread(self, n: int) -> Tensor:
         """Points of a scrambled Sobol sequence, ``n x d``; likewise inside constraints."""
 
         def sobol(size: int) -> Tensor:
             unit = torch.stack([torch.zeros_like(self.width), torch.ones_like(self.width)])
-            scramble = int(torch.randint(2**30, ())) if seed is None else seed
-            return draw_sobol_samples(unit, n=size, q=1, seed=scramble).squeeze(1)
+            return draw_sobol_samples(
+                unit, n=size, q=1, seed=int(torch.randint(2**30, ()))
+            ).squeeze(1)
 
         return self._feasible(sobol, n)
 

@@ -27,7 +27,7 @@ MOVING = 4.0
 """Inputs of a local candidate that move, on average, where there are more."""
 PER_AXIS = {1: 1000, 2: 160, 3: 40}
 """Points along each axis of the grid that functions on sine features are evaluated on. With 28 in
-place of 40, maxima of draws for Rastrigin and Levy were missed by .05 sds of the outcomes."""
+place of 40, maxima of draws for Rastrigin were missed by .05 of the deviation of outcomes."""
 SHORTLIST = 4
 """Candidates considered for each that is climbed from."""
 SAME_PEAK = 0.5
@@ -148,17 +148,16 @@ class SineFunctions:
 
 
 @torch.no_grad()
-def candidates(domain: Domain, near: Tensor, seed: int | None = None) -> Tensor:
+def candidates(domain: Domain, near: Tensor) -> Tensor:
     """Points of the box, and perturbations of good points, ``P x d``.
 
     Args:
         domain: The feasible set.
         near: Good feasible points, ``n' x d``; they are among the candidates.
-        seed: Seed of the points over the box; by default torch's global generator gives it.
     """
     if not len(near):
-        return domain.spread(SPREAD + LOCAL, seed)
-    X = domain.spread(SPREAD, seed)
+        return domain.spread(SPREAD + LOCAL)
+    X = domain.spread(SPREAD)
     about = near.repeat(-(-LOCAL // len(near)), 1)[:LOCAL]
     steps = torch.tensor(STEPS).to(about)[torch.randint(len(STEPS), (len(about), 1))]
     moving = torch.rand_like(about) < min(1.0, MOVING / domain.dim)

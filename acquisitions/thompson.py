@@ -15,7 +15,7 @@ References:
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
+from typing import ClassVar, cast
 
 import torch
 from gpytorch.kernels import Kernel
@@ -95,7 +95,7 @@ class ThompsonSampling:
         choices: Mapping[int, Tensor] | None = None,
         ensemble: KernelEnsemble | None = None,
     ) -> None:
-        _check_model(model)
+        _check_model(model, ensemble)
         if samples < 1 or not 0.0 <= explore <= 1.0 or not jitter >= 0.0:
             got = f"{samples}, {explore} and {jitter}"
             raise InputError("samples >= 1, explore from 0 to 1, jitter >= 0", got, "Correct them.")
@@ -125,13 +125,15 @@ class ThompsonSampling:
 
     @torch.no_grad()
     def recommend(self) -> Tensor:
-        """The maximiser of the posterior mean, ``d``, raw: the same point whenever called."""
+        """The maximiser of the posterior mean, ``d``, raw. It leaves torch's generator alone."""
         processes, weights = self._processes()
         mean = MeanFunction(self.model, processes, weights)
         sines = mean.on_sines(self.domain)
         if sines is not None:
             return sines.maximisers(steps=12, starts=24)[0].to(self._like)
-        X = torch.cat([self.domain.spread(OVERVIEW, seed=0), self._near])
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            X = torch.cat([self.domain.spread(OVERVIEW), self._near])
         X, _ = maximised(mean, X, self.domain, self._lengths, starts=16, evaluations=30)
         return X[0].to(self._like)
 
@@ -178,17 +180,14 @@ class ThompsonSampling:
 
     def _processes(self) -> tuple[list[PosteriorProcess], list[float]]:
         """The posterior process of each kernel, and its weight."""
-        if self.ensemble is None or not isinstance(self.model, StreamingGP):
+        if self.ensemble is None:
             return [self.model.process()], [1.0]
-        return self.ensemble.processes(self.model), self.ensemble.weights.tolist()
+        model = cast(StreamingGP, self.model)
+        return self.ensemble.processes(model), self.ensemble.weights.tolist()
 
     def _draws(self, samples: int) -> Draws:
         processes, _ = self._processes()
-        counts = (
-            [samples]
-            if len(processes) == 1 or self.ensemble is None
-            else self.ensemble.counts(samples)
-        )
+        counts = [samples] if self.ensemble is None else self.ensemble.counts(samples)
         return Draws.of(self.model, processes, counts)
 
     def _maximisers(self, draws: Draws) -> Tensor:
@@ -242,7 +241,7 @@ def _seen_before(X: Tensor) -> Tensor:
     return again
 
 
-def _check_model(model: BoTorchModel) -> None:
+def _check_model(model: BoTorchModel, ensemble: KernelEnsemble | None) -> None:
     if not isinstance(model, BoTorchModel):
         raise UnsupportedError(
             "a surrogate of bo_stream",
@@ -254,6 +253,12 @@ def _check_model(model: BoTorchModel) -> None:
             "an unbatched model of one output",
             f"{model.num_outputs} outputs, batch shape {tuple(model.batch_shape)}",
             "Select one with `subset_output`.",
+        )
+    if ensemble is not None and not ensemble.serves(model):
+        raise UnsupportedError(
+            "no ensemble, or one of a surrogate whose state is a sum over observations",
+            f"an ensemble and a {type(model).__name__}",
+            "Leave the ensemble out.",
         )
 
 

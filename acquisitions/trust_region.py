@@ -41,7 +41,7 @@ class TrustRegionSampling:
 
     Example:
         >>> from bo_stream import TrustRegionGP
-        >>> X = torch.rand(40, 10, dtype=torch.double)
+        >>> X = torch.rand(60, 10, dtype=torch.double)
         >>> bounds = torch.tensor([[0.0], [1.0]]).expand(2, 10)
         >>> model = TrustRegionGP(X, -X.square().sum(-1, keepdim=True), bounds=bounds)
         >>> TrustRegionSampling(model).propose(3).shape

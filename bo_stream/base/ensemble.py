@@ -9,6 +9,7 @@ not depend on hyperparameters: the kernels share one state, and a kernel costs o
 from __future__ import annotations
 
 import copy
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -120,6 +121,7 @@ class KernelEnsemble:
         """The posterior process under each kernel, for the surrogate's current state.
 
         They are kept until its data change. Each costs what the family's first posterior costs.
+        Where one cannot be computed, the surrogate's own takes its place, with a warning.
 
         Raises:
             StateError: for a surrogate of other hyperparameters.
@@ -137,9 +139,15 @@ class KernelEnsemble:
                 f"one of {worker.coordinates.lower.numel()}",
                 "Use an ensemble with the surrogate that it was drawn for.",
             )
-        return [
-            worker.process(u, mean) for u, mean in zip(self.coordinates, self.means, strict=True)
-        ]
+        made = []
+        for u, mean in zip(self.coordinates, self.means, strict=True):
+            try:
+                made.append(worker.process(u, mean))
+            except (StateError, torch.linalg.LinAlgError) as error:  # type: ignore[attr-defined]
+                text = f"The surrogate's own kernel replaces one of an ensemble: {error}"
+                warnings.warn(text, RuntimeWarning, stacklevel=3)
+                made.append(model.process())
+        return made
 
     def model(self, model: StreamingGP, members: int = 16) -> EnsembleModel:
         """The mixture of the current posteriors, for BoTorch's acquisition functions.

@@ -55,6 +55,8 @@ class Proposer:
     def propose(self, state: CampaignState, q: int, row: Row) -> Proposal:
         """The next trials: points chosen ahead while there are enough, otherwise a new choice.
 
+        After a fit there is a new choice, too.
+
         Args:
             state: Current state of the campaign.
             q: Number of trials.
@@ -64,7 +66,7 @@ class Proposer:
             InputError: if a pool has fewer places left.
         """
         s, space, history = self.settings, self.settings.space, state.history
-        if len(history.ahead) >= q:
+        if len(history.ahead) >= q and state.manager.fitted <= history.chosen_at:
             return Proposal(np.array(history.ahead[:q], dtype=np.float64), None)
         available = self.available(history)
         if isinstance(space, Pool) and len(available) < q:

@@ -46,6 +46,7 @@ class SurrogateManager:
     Attributes:
         model: The surrogate; None before it is built.
         ensemble: Kernels that are plausible beside the fitted one, or None.
+        fitted: Number of outcomes at the last fit.
         surprise: How much worse its predictions were than they promised.
     """
 
@@ -69,7 +70,7 @@ class SurrogateManager:
         self.surprise = Surprise.none(torch.zeros((), dtype=torch.float64))
         self.ensemble: KernelEnsemble | None = None
         self._built_at, self._updated_at = 0, 0  # in batches
-        self._fitted, self._scored = 0, 0  # in outcomes
+        self.fitted, self._scored = 0, 0
 
     @property
     def num_observed(self) -> int:
@@ -128,7 +129,7 @@ class SurrogateManager:
         passed = range(min(step, self._updated_at - built_at + 1), step + 1)
         n, requested, behind = model.num_observed, model.refit_due, self.surprise.behind
         fitted = any(
-            policy.due(s, requested=requested, n=n, fitted=self._fitted, behind=behind)
+            policy.due(s, requested=requested, n=n, fitted=self.fitted, behind=behind)
             for s in passed
         )
         if fitted:
@@ -140,7 +141,7 @@ class SurrogateManager:
                 ensemble = self._ensemble_of(model)
             row["fit_evaluations"] += report.evaluations
             row["fit_objective"] = report.value
-            self.ensemble, self._fitted = ensemble, n
+            self.ensemble, self.fitted = ensemble, n
         new = self.model is None
         self.model, self._built_at, self._updated_at = model, built_at, batches
         return fitted or new
@@ -169,7 +170,7 @@ class SurrogateManager:
             "told": self.num_observed,
             "begun": self._built_at,
             "settled": self._updated_at,
-            "fitted": self._fitted,
+            "fitted": self.fitted,
             "scored": self._scored,
             "ensemble": None if self.ensemble is None else self.ensemble.to_lists(),
             "surprise": [float(v) for v in (s.count, s.total, s.information, s.variance)],
@@ -187,6 +188,6 @@ class SurrogateManager:
         plain = about.get("ensemble")
         self.ensemble = None if plain is None else KernelEnsemble.from_lists(plain)
         self._built_at, self._updated_at = about["begun"], about["settled"]
-        self._fitted = about.get("fitted", about["told"])
+        self.fitted = about.get("fitted", about["told"])
         self._scored = about.get("scored", about["told"])
         self.model, self.surprise = loaded, surprise

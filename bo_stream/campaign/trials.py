@@ -139,6 +139,7 @@ class TrialHistory:
         failed: Ids of the trials that have failed.
         num_asks: Number of calls of `ask`.
         ahead: Points that were chosen for later calls of `ask`.
+        chosen_at: Number of outcomes when they were chosen.
         decision: Which acquisition function chose the latest trials; None before it is recorded.
         decision_seconds: Seconds that a measured decision takes, a running mean.
         evaluation_seconds: Seconds from asking for a batch to telling it, a running mean.
@@ -152,6 +153,7 @@ class TrialHistory:
     failed: frozenset[int] = frozenset()
     num_asks: int = 0
     ahead: Points = ()
+    chosen_at: int = 0
     decision: Decision | None = None
     decision_seconds: float | None = None
     evaluation_seconds: float | None = None
@@ -164,6 +166,7 @@ class TrialHistory:
         if not events:
             return self
         trials, asks, ahead, decision = self.trials, self.num_asks, self.ahead, self.decision
+        chosen_at = self.chosen_at
         needed, waited = self.decision_seconds, self.evaluation_seconds
         running, failed = set(self.running), set(self.failed)
         batches, ends = list(self.batches), list(self.batch_ends)
@@ -176,6 +179,8 @@ class TrialHistory:
                     for id, place, x in new
                 )
                 running.update(row[0] for row in new)
+                if "taken" not in event:
+                    chosen_at = ends[-1] if ends else 0
                 ahead = _ahead_after(ahead, event)
                 decision = Decision(*event["decision"]) if event.get("decision") else decision
                 needed = _mean(needed, event.get("seconds"))
@@ -208,6 +213,7 @@ class TrialHistory:
             frozenset(failed),
             asks,
             ahead,
+            chosen_at,
             decision,
             needed,
             waited,

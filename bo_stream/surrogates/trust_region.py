@@ -45,10 +45,10 @@ class TrustRegionGP(StreamingGP):
     All observations of the current region are kept (memory O(n d)); at most 512 of them, and the
     incomplete batch, are the window. **The posterior is local**: that of an exact GP on the window,
     whose outcomes are clipped from below at ``median - 2 (max - median)``. Far from the region it
-    is that GP's extrapolation, not a model of the whole box. Every ``batch_size`` observations
-    make one batch, in whatever pieces they are told: it moves the region, resizes it, or closes it
-    and opens another, and its points choose a new window. Until the first `fit` of a region all
-    points are its initial design. Propose with `acquisitions.TrustRegionSampling`. One output.
+    is that GP's extrapolation, not a model of the whole box. Every ``batch_size`` observations are
+    a batch, in whatever pieces they are told: it moves, resizes or closes the region, and chooses
+    a new window. A region's initial design ends with its first `fit`, due after a batch and ``2 d``
+    points. Propose with `acquisitions.TrustRegionSampling`. One output.
 
     A completed batch takes O(n d), under learned noise also one Cholesky of the window; an
     evaluation of the evidence with its gradient O(256^3); the first posterior after a change one
@@ -72,7 +72,7 @@ class TrustRegionGP(StreamingGP):
 
     Example:
         >>> import torch
-        >>> X = torch.rand(40, 10, dtype=torch.double)
+        >>> X = torch.rand(60, 10, dtype=torch.double)
         >>> bounds = torch.tensor([[0.0], [1.0]]).expand(2, 10)
         >>> model = TrustRegionGP(X, -X.square().sum(-1, keepdim=True), bounds=bounds)
         >>> model.fit_due
@@ -200,7 +200,7 @@ class TrustRegionGP(StreamingGP):
         """Whether to `fit` now: a new region's design is complete, n has grown by 1.15, or L has
         halved or doubled since the last fit.
         """
-        return update.fit_due(self.state)
+        return update.fit_due(self.state, self.batch_size)
 
     @property
     def refit_due(self) -> bool:
@@ -221,8 +221,8 @@ class TrustRegionGP(StreamingGP):
     def fit(self, max_evals: int | None = None) -> FitReport:
         """Fit the hyperparameters, warm-started, to the 256 points nearest the centre (MATHS 14.3).
 
-        The first fit of a region with at least ``2 d`` points ends its initial design. With modules
-        of one's own, the window's evidence and their priors are maximised as in other families.
+        The first fit of a region with a batch and ``2 d`` points ends its initial design. With
+        known noise or other modules, the window's evidence is maximised as in other families.
 
         Args:
             max_evals: Maximum number of evaluations of objective and gradient; by default at most

@@ -31,7 +31,7 @@ from bo_stream.mathematics.small.latent import LatentProcess
 from bo_stream.mathematics.small.schedule import fitted_by_schedule
 from bo_stream.mathematics.small.warp import NO_WARP, OutcomeWarp, log_slopes, unwarped, warped
 from bo_stream.surrogates import warped_modules as modules
-from bo_stream.surrogates.exact import ExactGP, ExactState
+from bo_stream.surrogates.exact import ExactGP, ExactProcess, ExactState
 
 __all__ = ["WarpedGP"]
 
@@ -189,6 +189,20 @@ class WarpedGP(ExactGP):
         scales = lengthscales.numpy(force=True)
         return LatentProcess.given(X, w, relative, scales, mean, variance, exact=exact)
 
+    def _build_process(self, state: ExactState) -> ExactProcess:
+        """From the latent process, whose factor is there already, where it can be."""
+        if not modules.is_matern(self.covar_module, self._dim) or not len(state.X):
+            return super()._build_process(state)
+        latent, like = self.latent(), self._like
+        scale = latent.variance**0.5
+        L = scale * torch.from_numpy(latent.lower).to(like)
+        whitening = torch.from_numpy(latent.inverse_factor / scale).to(like).mT
+        w = (self._targets(state) - latent.mean) @ whitening
+        noise = self._noise_scale().detach().unsqueeze(-1) * state.R
+        kernel = modules.frozen(self.covar_module).to(like)
+        mean = self._prior_mean().detach().clone()
+        return ExactProcess(kernel, state.X, L.unsqueeze(0), w, noise, mean)
+
     # -- hyperparameters -------------------------------------------------------------------------
 
     def named_priors(self, *args: Any, **kwargs: Any) -> Iterator[Any]:
@@ -228,16 +242,9 @@ class WarpedGP(ExactGP):
             self._undo.append(partial(parameter.data.copy_, parameter.detach().clone()))
         state, like = cast(WarpedState, self.state), self._like
         warp = like.new_tensor(found.coefficients)
-        scale = 1.0 if found.coefficients[1] else found.coefficients[3]
-        shift = 0.0 if found.coefficients[1] else found.coefficients[2]
+        shift, scale = (0.0, 1.0) if found.coefficients[1] else found.coefficients[2:]
         variance = found.variance * scale**2
-        modules.write(
-            self,
-            np.exp(found.theta[: self._dim]),
-            variance,
-            shift + scale * found.mean,
-            variance * found.noise,
-        )
-        empty = FitMemory.empty().curvature.to(like)
-        fits = FitMemory(empty, torch.from_numpy(memory).to(like))
+        mean, lengthscales = shift + scale * found.mean, np.exp(found.theta[: self._dim])
+        modules.write(self, lengthscales, variance, mean, variance * found.noise)
+        fits = FitMemory(FitMemory.empty().curvature.to(like), torch.from_numpy(memory).to(like))
         self._replace(state=replace(state, warp=warp), fits=fits)

@@ -17,6 +17,7 @@ from bo_stream.mathematics.small.evidence import EXACT, FLOOR, LOG_C, LOG_LENGTH
 
 __all__ = [
     "LogDensity",
+    "frozen",
     "is_matern",
     "kernel_values",
     "matern_kernel",
@@ -56,6 +57,16 @@ def is_matern(kernel: Kernel, dim: int) -> bool:
     matern = kernel.base_kernel
     shape = cast(Tensor, matern.raw_lengthscale).shape
     return matern.nu == 2.5 and matern.active_dims is None and shape == (1, dim)
+
+
+def frozen(kernel: Kernel) -> Kernel:
+    """A detached float64 copy of a `matern_kernel` without its priors, whose copies take longer."""
+    given = cast(Any, kernel)
+    made = ScaleKernel(MaternKernel(nu=2.5, ard_num_dims=given.base_kernel.ard_num_dims))
+    made.requires_grad_(False).double()
+    made.base_kernel.lengthscale = given.base_kernel.lengthscale.detach().double()
+    made.outputscale = given.outputscale.detach().double()
+    return made.eval()
 
 
 def ours(model: Any) -> bool:

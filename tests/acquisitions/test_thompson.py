@@ -70,7 +70,9 @@ def test_recommendation_is_the_maximum_of_the_mean(family: Any) -> None:
         means, found = model.posterior(grid(2)).mean, model.posterior(x.unsqueeze(0)).mean
     assert float(found) >= float(means.max()) - 1e-6
     torch.manual_seed(99)
-    assert torch.equal(thompson.recommend(), x)
+    expected = torch.rand(3)
+    torch.manual_seed(99)
+    assert torch.equal(thompson.recommend(), x) and torch.equal(torch.rand(3), expected)
 
 
 @pytest.mark.parametrize("options", [{"grid_size": 12}, {"grid_size": 30}])
@@ -241,6 +243,9 @@ def test_refusals() -> None:
         ThompsonSampling(model, bounds=box(2, -9.0, 9.0))
     with pytest.raises(InputError, match="explore"):
         ThompsonSampling(model, explore=1.5)
+    ensemble = KernelEnsemble.around(model, size=1)
+    with pytest.raises(UnsupportedError, match="Leave the ensemble out"):
+        ThompsonSampling(surrogate(ExactGP, 2), ensemble=ensemble)
     with pytest.raises(InputError, match="q >= 1"):
         ThompsonSampling(model).propose(0)
     with pytest.raises(InputError, match="inside its bounds"):

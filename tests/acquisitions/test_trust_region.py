@@ -23,7 +23,7 @@ def made(n, **kw):
 
 
 def test_points_are_new_and_in_the_box():
-    model = made(20)
+    model = made(50)
     for q in (1, 7, 600):
         X = TrustRegionSampling(model).propose(q)
         assert X.shape == (q, D) and len(X.unique(dim=0)) == q
@@ -33,8 +33,8 @@ def test_points_are_new_and_in_the_box():
 
 
 def test_a_design_comes_first():
-    """Sobol points of the whole box until there are 2 d observations; drawn anew each time."""
-    model = made(19)
+    """Sobol points of the whole box until there is a batch; drawn anew each time."""
+    model = made(49)
     torch.manual_seed(0)
     X = TrustRegionSampling(model).propose(64)
     assert ((X.amax(0) - X.amin(0)) > 15.0).all() and not model.region.begun
@@ -44,7 +44,7 @@ def test_a_design_comes_first():
 def test_an_optimum_among_many():
     """Rastrigin in 10 inputs: 1,000 evaluations end below one local optimum an input."""
     torch.manual_seed(0)
-    model, rule = made(20), TrustRegionSearch(BOUNDS)
+    model, rule = made(50), TrustRegionSearch(BOUNDS)
     for _ in range(20):
         X = rule(model, 50, None)
         model.observe(X, rastrigin(X))

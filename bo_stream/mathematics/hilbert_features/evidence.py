@@ -14,6 +14,8 @@ from bo_stream.mathematics.sufficient_statistics.evidence import OutputStatistic
 
 __all__ = ["DiagonalFactorisation", "factorise", "hilbert_evidence"]
 
+ROUNDING = 1e-13
+"""Share of the largest entry that is added to the diagonal of a matrix that does not factorise."""
 TINY = 1e-50
 """Relative size below which roots of variances are set to zero: subnormal numbers are slow."""
 
@@ -88,10 +90,7 @@ def factorise(
     """
     r = (0.5 * logs).exp()
     r = torch.where(r < TINY * r.max(), 0.0, r)
-    scaled = r * s2.rsqrt()
-    Q = (scaled.unsqueeze(-1) * stats.A).mul_(scaled)
-    Q.diagonal().add_(1.0)
-    L = _cholesky(Q)
+    L = _cholesky(stats.A, r * s2.rsqrt())
     G = (r / s2).unsqueeze(-1) * torch.stack([stats.b, stats.w1], -1)
     H = torch.linalg.solve_triangular(L, G, upper=False)
     if profile_mean and bool(stats.n > 0):
@@ -124,13 +123,27 @@ def hilbert_evidence(
     return torch.stack(values).sum(), torch.stack(means)
 
 
-def _cholesky(Q: Tensor) -> Tensor:
-    """The lower Cholesky factor of a symmetric matrix, which is overwritten."""
+def _cholesky(A: Tensor, scale: Tensor) -> Tensor:
+    """The lower Cholesky factor of ``I + S A S`` for a diagonal S.
+
+    Where rounding errors of A exceed the one, a share of the largest entry is added to the
+    diagonal.
+
+    Raises:
+        torch.linalg.LinAlgError: if that does not help.
+    """
+    Q = (scale.unsqueeze(-1) * A).mul_(scale)
+    Q.diagonal().add_(1.0)
     if Q.device.type == "cpu":  # the rows of a tensor are the columns of LAPACK
         upper, info = lapack.dpotrf(Q.numpy().T, lower=0, clean=1, overwrite_a=1)
-        if info:
-            raise torch.linalg.LinAlgError(f"not positive definite at row {info}")  # type: ignore[attr-defined]
-        return torch.from_numpy(upper.T)
+        if not info:
+            return torch.from_numpy(upper.T)
+    else:
+        L, failed = torch.linalg.cholesky_ex(Q)
+        if not bool(failed):
+            return L
+    Q = (scale.unsqueeze(-1) * A).mul_(scale)
+    Q.diagonal().add_(1.0 + ROUNDING * Q.diagonal().max())
     return torch.linalg.cholesky(Q)
 
 

@@ -65,8 +65,9 @@ def polished(
 ) -> tuple[Tensor, Tensor]:
     """The best of a few safeguarded Newton iterates within the bounds, each for its own function.
 
-    Negative curvature is taken by its size, so that steps ascend; coordinates whose gradient points
-    out of the bounds stay there. O(d^2 f) operations a step and function.
+    Positive curvature is taken as negative, so that steps ascend; coordinates whose gradient points
+    out of the bounds stay there; a step that did not gain is repeated from its start, a quarter as
+    long. O(d^2 f) operations a step and function.
 
     Args:
         basis: The features.
@@ -82,13 +83,18 @@ def polished(
     X = torch.minimum(torch.maximum(X, low), high)
     if not steps:
         return X, (basis.features(X) * weights).sum(-1)
-    best, most = X, X.new_full((len(X),), -torch.inf)
+    best, most, reach = X, X.new_full((len(X),), -torch.inf), X.new_full((len(X), 1), largest)
+    slope, curvature = torch.zeros_like(X), X.new_zeros(*X.shape, X.shape[-1])
     for _ in range(steps):
-        values, slope, curvature = _derivatives(basis, weights, X)
-        better = values > most
-        best, most = torch.where(better.unsqueeze(-1), X, best), torch.where(better, values, most)
-        step = _newton_step(slope, curvature, (low >= X, high <= X), largest)
-        X = torch.minimum(torch.maximum(X + step * basis.width, low), high)
+        values, g, H = _derivatives(basis, weights, X)
+        better = (values > most).unsqueeze(-1)
+        best, most = torch.where(better, X, best), torch.maximum(values, most)
+        slope = torch.where(better, g, slope)
+        curvature = torch.where(better.unsqueeze(-1), H, curvature)
+        reach = torch.where(better, (2.0 * reach).clamp_max(largest), 0.25 * reach)
+        room = (low - best) / basis.width, (high - best) / basis.width
+        step = _newton_step(slope, curvature, room, reach)
+        X = torch.minimum(torch.maximum(best + step * basis.width, low), high)
     values = (basis.features(X) * weights).sum(-1)
     better = values > most
     return torch.where(better.unsqueeze(-1), X, best), torch.where(better, values, most)
@@ -169,15 +175,36 @@ def _derivatives(basis: Basis, weights: Tensor, X: Tensor) -> tuple[Tensor, Tens
 
 
 def _newton_step(
-    slope: Tensor, curvature: Tensor, at_bounds: tuple[Tensor, Tensor], largest: float
+    slope: Tensor, curvature: Tensor, room: tuple[Tensor, Tensor], reach: Tensor
 ) -> Tensor:
-    """Ascending steps ``S x d``, in widths of the bounds."""
-    stuck = (at_bounds[0] & (slope <= 0.0)) | (at_bounds[1] & (slope >= 0.0))
-    slope = slope.masked_fill(stuck, 0.0)
-    held = stuck.unsqueeze(-1) | stuck.unsqueeze(-2)
-    curvature = curvature.masked_fill(held, 0.0)
+    """Ascending steps ``S x d`` between ``room`` of which no coordinate exceeds ``reach``.
+
+    Coordinates that would leave the bounds go there, and the others' step is computed again.
+
+    Args:
+        slope: Gradients, ``S x d``.
+        curvature: Hessians, ``S x d x d``.
+        room: Steps to the lower (at most zero) and the upper bounds (at least zero), ``S x d``.
+        reach: ``S x 1``.
+    """
+    held = ((room[0] >= 0.0) & (slope <= 0.0)) | ((room[1] <= 0.0) & (slope >= 0.0))
+    step = _free_step(slope, curvature, held, reach)
+    within = torch.minimum(torch.maximum(step, room[0]), room[1])
+    leaving = within != step
+    if not bool(leaving.any()):
+        return step
+    fixed = torch.where(leaving, within, 0.0)
+    slope = slope + (curvature @ fixed.unsqueeze(-1)).squeeze(-1)
+    step = fixed + _free_step(slope, curvature, held | leaving, reach)
+    return torch.minimum(torch.maximum(step, room[0]), room[1])
+
+
+def _free_step(slope: Tensor, curvature: Tensor, held: Tensor, reach: Tensor) -> Tensor:
+    """Newton steps of the coordinates that are not held."""
+    slope = slope.masked_fill(held, 0.0)
+    curvature = curvature.masked_fill(held.unsqueeze(-1) | held.unsqueeze(-2), 0.0)
     sizes, V = torch.linalg.eigh(curvature)
     across = (V.mT @ slope.unsqueeze(-1)).squeeze(-1) / sizes.abs().clamp_min(FLAT)
     step = (V @ across.unsqueeze(-1)).squeeze(-1)
     long = step.abs().amax(-1, keepdim=True).clamp_min(1e-300)
-    return step * (largest / long).clamp_max(1.0)
+    return step * (reach / long).clamp_max(1.0)

@@ -52,7 +52,8 @@ class LatentProcess:
         mean: Constant prior mean.
         variance: Prior variance.
         weights: ``C^-1 (w - mean)``, ``n``, with ``C`` the correlations plus relative noise.
-        inverse_factor: ``L^-1``, ``n x n``.
+        lower: Cholesky factor ``L`` of ``C``, ``n x n``.
+        inverse_factor: ``L^-1``.
         fitted: Posterior mean at the observed points, ``n``.
         best: The largest value: of the targets without noise, else of ``fitted``.
         incumbent: Row of the best point in ``X``.
@@ -63,6 +64,7 @@ class LatentProcess:
     mean: float
     variance: float
     weights: Array
+    lower: Array
     inverse_factor: Array
     fitted: Array
     best: float
@@ -83,7 +85,7 @@ class LatentProcess:
         """The posterior given targets ``w``: O(n^3).
 
         Args:
-            X: ``n x d``.
+            X: ``n x d``, n >= 1.
             w: ``n``.
             noise: Noise variances relative to ``variance``, ``n`` or one for all.
             lengthscales: ``d``.
@@ -95,13 +97,14 @@ class LatentProcess:
         K, _ = matern(_squared_distances(scaled, scaled))
         C = K.copy()
         C.flat[:: len(X) + 1] += noise
-        inverse = np.tril(dtrtri(factor(C), lower=1)[0])
+        L = factor(C)
+        inverse = np.tril(dtrtri(L, lower=1)[0])
         weights = inverse.T @ (inverse @ (w - mean))
         fitted = mean + K @ weights
         values = w if exact else fitted
-        at = int(np.argmax(values)) if len(X) else 0
-        best = float(values[at]) if len(X) else mean
-        return cls(X, 1.0 / lengthscales, mean, variance, weights, inverse, fitted, best, at)
+        at = int(np.argmax(values))
+        best = float(values[at])
+        return cls(X, 1.0 / lengthscales, mean, variance, weights, L, inverse, fitted, best, at)
 
     def at(self, x: Array) -> tuple[Array, Array]:
         """Means and standard deviations at ``p x d``: O(p n^2)."""
@@ -140,8 +143,9 @@ class LatentProcess:
         corner, _ = matern(_squared_distances(scaled, scaled))
         corner = corner - below @ below.T
         corner.flat[:: q + 1] += noise
-        corner = np.tril(dtrtri(factor(corner), lower=1)[0])
-        inverse = np.zeros((n + q, n + q))
+        L, inverse = np.zeros((n + q, n + q)), np.zeros((n + q, n + q))
+        L[:n, :n], L[n:, :n], L[n:, n:] = self.lower, below, factor(corner)
+        corner = np.tril(dtrtri(L[n:, n:], lower=1)[0])
         inverse[:n, :n], inverse[n:, n:] = self.inverse_factor, corner
         inverse[n:, :n] = -corner @ (below @ self.inverse_factor)
         at = n + int(np.argmax(values)) if values.max() > self.best else self.incumbent
@@ -149,6 +153,7 @@ class LatentProcess:
             self,
             X=np.vstack([self.X, x]),
             weights=np.concatenate([self.weights, np.zeros(q)]),
+            lower=L,
             inverse_factor=inverse,
             fitted=np.concatenate([self.fitted, values]),
             best=max(self.best, float(values.max())),

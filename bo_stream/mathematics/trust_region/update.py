@@ -139,11 +139,14 @@ def fitted(state: TrustRegionState) -> TrustRegionState:
     return replace(state, region=region.changed(fitted=count, fitted_size=size, fits=fits))
 
 
-def fit_due(state: TrustRegionState) -> bool:
-    """Whether hyperparameters should be fitted: a new region, 1.15 times the points, L changed."""
+def fit_due(state: TrustRegionState, batch_size: int) -> bool:
+    """Whether hyperparameters should be fitted: a new region, 1.15 times the points, L changed.
+
+    The design of a new region is complete with a batch, and at least two points for each input.
+    """
     region = state.region
     if not region.begun:
-        return state.seen >= 2 * state.archive.X.shape[-1]
+        return state.seen >= max(2 * state.archive.X.shape[-1], batch_size)
     size, fitted_size = float(region.size), float(region.fitted_size)
     grown = len(state.archive) >= GROWTH * float(region.fitted)
     return grown or size <= fitted_size / 2.0 or size >= 2.0 * fitted_size

@@ -135,6 +135,15 @@ def test_botorch_averages_over_the_kernels(model: WISKI, ensemble: KernelEnsembl
     assert candidate.shape == (2, 1)
 
 
+def test_a_kernel_that_has_become_impossible_is_replaced(model: WISKI) -> None:
+    u = KernelEnsemble.around(model, size=1).coordinates[0]
+    coordinates = torch.stack([u, torch.full_like(u, torch.nan)])
+    ensemble = KernelEnsemble(coordinates, torch.zeros(2, 1).double(), torch.ones(2).double() / 2)
+    with pytest.warns(RuntimeWarning, match="replaces"):
+        own = ensemble.processes(model)[1]
+    assert own is model.process()
+
+
 def test_refusals(model: WISKI, ensemble: KernelEnsemble) -> None:
     sparse = OnlineSGPR(X, Y)
     assert KernelEnsemble.serves(model) and not KernelEnsemble.serves(sparse)

@@ -86,7 +86,7 @@ def test_draws_have_the_posterior():
     """Mean and covariance of many samples against the dense posterior."""
     torch.manual_seed(0)
     data, centre = rows(40), BOX.mean(0)
-    ratios = torch.full((40,), 0.01, dtype=torch.float64)
+    ratios = torch.full((40,), 0.5, dtype=torch.float64)
     factor = factored(correlations(data.X, LENGTHS), ratios, data.Y)
     X = rows(6, seed=3).X
     draws = [
@@ -148,9 +148,13 @@ def begun():
     state = TrustRegionState.empty(3, torch.empty(0, dtype=torch.float64))
     geometry = Geometry.of(BOX, None)
     state = update.absorbed(state, rows(8), 50, lambda r: geometry, None)
-    assert update.fit_due(state) and len(state.window) == len(state.pending) == 8
+    assert (
+        update.fit_due(state, 8)
+        and not update.fit_due(state, 9)
+        and len(state.window) == len(state.pending) == 8
+    )
     state = update.fitted(update.begun(state, geometry))
-    assert not update.fit_due(state) and len(state.pending) == 0
+    assert not update.fit_due(state, 8) and len(state.pending) == 0
     return state
 
 
@@ -161,9 +165,11 @@ def test_successes_and_failures():
     assert math.isclose(float(new.region.size), 0.8**0.8 * 0.6**0.2, rel_tol=1e-12)
     assert torch.equal(new.region.centre, new.archive.X[8])
     assert float(new.region.best) == float(state.region.best) + 1.0
-    worse = told(told(told(new, -1.0), 1e-9), -1.0)
+    worse = told(new, 1e-9)
+    assert float(worse.region.size) == float(new.region.size)
+    worse = told(worse, -1.0)
     assert float(worse.region.size) == float(new.region.size) / 2.0
-    assert update.fit_due(worse) and float(worse.region.best) > float(new.region.best)
+    assert update.fit_due(worse, 8) and float(worse.region.best) > float(new.region.best)
 
 
 def test_stalls_close_a_region_and_open_another():

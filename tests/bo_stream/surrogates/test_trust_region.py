@@ -83,7 +83,7 @@ def test_a_resumed_stream_goes_on_as_the_other(noise, tmp_path):
 
 def test_fits():
     """Due with a complete design, with growth, with a change of size; the value is the mll's."""
-    model = made(7)
+    model = made(9)
     assert not model.fit_due
     model.observe(*data(1, seed=2))
     assert model.fit_due
@@ -91,7 +91,7 @@ def test_fits():
     assert not model.fit_due and not model.refit_due
     close(torch.tensor(report.value), model.make_mll()().detach().float(), 1e-5)
     run(model, 1)
-    assert model.fit_due  # 18 observations instead of 8
+    assert model.fit_due  # 20 observations instead of 10
 
 
 def test_restandardised():
