@@ -9,5 +9,6 @@ from __future__ import annotations
 from bo_stream.mathematics.sites.binomial import Bernoulli, Binomial
 from bo_stream.mathematics.sites.likelihood import Likelihood
 from bo_stream.mathematics.sites.poisson import NegativeBinomial, Poisson
+from bo_stream.mathematics.sites.student import StudentT
 
-__all__ = ["Bernoulli", "Binomial", "Likelihood", "NegativeBinomial", "Poisson"]
+__all__ = ["Bernoulli", "Binomial", "Likelihood", "NegativeBinomial", "Poisson", "StudentT"]

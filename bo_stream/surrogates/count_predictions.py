@@ -68,7 +68,8 @@ class CountPredictions(RefreshedSites):
             ``batch_shape x q x 1``.
         """
         size = self._sized(trials, X).unsqueeze(-1)
-        point, nugget = self.model.process().at(self.model.transformed(X)), self.nugget
+        size = self.likelihood.outcome_size(size, self._state.nugget)
+        point, nugget = self.model.process().at(self.model.transformed(X)), self._extra()
         variance = point.variance()[..., 0, :] + nugget
 
         def information(g: Tensor) -> Tensor:
@@ -84,7 +85,7 @@ class CountPredictions(RefreshedSites):
         """
         with torch.no_grad():
             m, v = self._marginals(self.model.transformed(X))
-            return expected(self.likelihood.response_slope, m, v + self.nugget).square()
+            return expected(self.likelihood.response_slope, m, v + self._extra()).square()
 
     def believing(self, X: Tensor, trials: Any = None) -> BoTorchModel:
         """The latent surface given outcomes with unchanged means at ``q x d`` pending raw points.
@@ -119,7 +120,7 @@ class CountPredictions(RefreshedSites):
         """
         with torch.no_grad():
             m, v = self._marginals(self.model.transformed(X))
-        return Response(self.likelihood, m, v + self.nugget if nugget else v)
+        return Response(self.likelihood, m, v + self._extra() if nugget else v)
 
     def predict_counts(self, X: Tensor, trials: Any = None) -> OutcomePrediction:
         """The distribution of a future outcome at each of ``n x d`` raw points.
@@ -129,6 +130,7 @@ class CountPredictions(RefreshedSites):
             trials: ``n`` trials or exposures, or one number; None for ones.
         """
         size = self.likelihood.read_size(trials, X)
+        size = self.likelihood.outcome_size(size, self._state.nugget)
         here = self.response(X)
         return OutcomePrediction(self.likelihood, here.latent_mean, here.latent_variance, size)
 
@@ -136,6 +138,7 @@ class CountPredictions(RefreshedSites):
         """Joint log probability of new outcomes before they are absorbed, 0-dim, by EP: O(n^3)."""
         self._check_points(X)
         y, size = self.likelihood.read(k, trials, X)
+        size = self.likelihood.outcome_size(size, self._state.nugget)
         with torch.no_grad():
             prior = self._joint(self.model._transformed(X))
             sites = batch_sites(self.likelihood, *prior, y, size)

@@ -38,11 +38,15 @@ class RefreshedSites(SiteStream):
     def _check_points(self, X: Tensor) -> None:
         self.model._check_points(X)
 
+    def _extra(self) -> Tensor:
+        """The variance that the nugget adds to a latent value, 0-dim."""
+        return self.likelihood.latent(self._state.nugget)
+
     def _joint(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """Mean (``n``) and covariance of g at transformed points."""
         point = self.model.process().at(X)
         S = point.covariance(point)[0]
-        return point.mean[0], S + self._state.nugget * torch.eye(len(X)).to(S)
+        return point.mean[0], S + self._extra() * torch.eye(len(X)).to(S)
 
     def _marginals(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """Means and variances of f at transformed points, each ``n``."""
@@ -67,15 +71,16 @@ class RefreshedSites(SiteStream):
 
     def _absorb_block(self, X: Tensor, y: Tensor, size: Tensor) -> None:
         prior, state = self._joint(X), self._state
-        sites = batch_sites(self.likelihood, *prior, y, size)
-        D = 1.0 / sites.l2 + state.nugget
+        told = self.likelihood.outcome_size(size, state.nugget)
+        sites = batch_sites(self.likelihood, *prior, y, told)
+        D = 1.0 / sites.l2 + self._extra()
         block = HeldOutcomes(X, y, size, sites.l1, sites.l2, D)
         self._absorb_targets(self.model, block)
         totals = state.totals + torch.stack([y.sum(), size.sum()])
         count, room = state.count + len(y), max(0, self._most_held() - len(state.held))
         late = state.late
         if room < len(y):
-            parts = batch_evidence(self.likelihood, *prior, y, size, sites)[1]
+            parts = batch_evidence(self.likelihood, *prior, y, told, sites)[1]
             late = late + parts[room:].sum()
             self._freeze(block.part(slice(room, None)))
         held = state.held.and_then(block.part(slice(room)))
@@ -117,7 +122,7 @@ class RefreshedSites(SiteStream):
         m, v, prior = self._held_marginals()
         nugget = state.nugget
         if self.likelihood.nugget == "learn" and self.informative:
-            nugget = state.held.next_nugget(m, v, nugget)
+            nugget = state.held.next_nugget(self.likelihood, m, v, nugget)
         held, moved = state.held.refreshed(self.likelihood, m, v, prior, nugget)
         self._change(held=held, nugget=nugget)
         self._rebuild()

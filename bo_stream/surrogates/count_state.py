@@ -12,13 +12,14 @@ import torch
 from botorch.models.model import Model
 from torch import Tensor, nn
 
+from bo_stream import likelihoods
 from bo_stream.base import additive, checkpoint
 from bo_stream.base.changes import StateLock, all_or_nothing
 from bo_stream.base.stream import StreamBuffers
 from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.base.target_free_sums import align, empty_like
 from bo_stream.errors import StateError
-from bo_stream.likelihoods import Bernoulli, Binomial, Likelihood, NegativeBinomial, Poisson
+from bo_stream.likelihoods import Likelihood
 from bo_stream.mathematics.shapes import nested, shaped, tensors_of, with_tensors
 from bo_stream.mathematics.sites.held import HeldOutcomes
 from bo_stream.surrogates.exact import ExactGP
@@ -27,8 +28,6 @@ from bo_stream.surrogates.node_wiski import NodeWISKI
 from bo_stream.surrogates.wiski import WISKI
 
 __all__ = ["CountState", "SiteStream"]
-
-LIKELIHOODS = {kind.__name__: kind for kind in (Binomial, Bernoulli, Poisson, NegativeBinomial)}
 
 
 @dataclass(frozen=True)
@@ -242,7 +241,7 @@ class SiteStream(Model):
         made._lock = StateLock()
         state = with_tensors(CountState.empty(model._dim, model._like, 0.0), settings["tensors"])
         options = dict(settings["likelihood"])
-        kind = LIKELIHOODS[options.pop("name")](**options)
+        kind = getattr(likelihoods, options.pop("name"))(**options)
         made._hold(model, parts.get("frozen"), kind, settings["opening"], state)
         made.eval()
         return made

@@ -33,7 +33,6 @@ TAKEN = ("train_Yvar", "mean_module", "outcome_transform", "loads_data")
 """Options of a family that the counts determine."""
 BLOCK = 64
 """Points whose sites are found together."""
-FIRST_NUGGET = 0.1
 ROUNDS, CLOSE, STEADY = 8, 0.01, 0.02
 """Most rounds of a fit; it ends once the evidence gains less than this many
 nats and the nugget moves by less than this share."""
@@ -113,7 +112,8 @@ class CountGP(CountPredictions):
         model = family(points[:0], none, none, **options)
         super().__init__()
         self._lock = StateLock()
-        nugget = FIRST_NUGGET if kind.nugget == "learn" else float(kind.nugget)
+        learned = kind.nugget == "learn"
+        nugget = kind.first_nugget(torch.zeros(1)) if learned else float(kind.nugget)
         state = CountState.empty(points.shape[-1], model._like, nugget)
         self._hold(model, None, kind, opening, state)
         self.observe(X, k, trials)
@@ -143,6 +143,8 @@ class CountGP(CountPredictions):
         """Absorb checked outcomes at transformed points."""
         if not self.num_observed:
             self._move_prior_mean(self.likelihood.pooled(y, size))
+            if self.likelihood.nugget == "learn":
+                self._change(nugget=self._state.nugget * 0.0 + self.likelihood.first_nugget(y))
         for one in zip(X.split(BLOCK), y.split(BLOCK), size.split(BLOCK), strict=True):
             self._absorb_block(*one)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor
@@ -11,8 +11,9 @@ from torch import Tensor
 from bo_stream.mathematics.linalg import chol_psd
 from bo_stream.mathematics.sites.quadrature import Density, tilted
 
-__all__ = ["Sites", "batch_evidence", "batch_sites", "corrections", "matched"]
+__all__ = ["Sites", "batch_evidence", "batch_sites", "corrections", "renewed"]
 
+Moments = tuple[Tensor, Tensor]
 SWEEPS, CLOSE = 4, 1e-4
 """Sweeps over a batch, fewer once no mean moves by this share of its standard deviation."""
 LEAST = 1e-8
@@ -29,6 +30,22 @@ class Sites(NamedTuple):
     def target(self) -> Tensor:
         """The mean of each site, ``n``."""
         return self.l1 / self.l2
+
+
+def renewed(density: Any, marginal: Moments, cavity: Moments, y: Tensor, size: Tensor) -> Sites:
+    """New sites, from marginals of g with their own site, or from cavities without.
+
+    Args:
+        density: The likelihood of the outcomes.
+        marginal: Means and variances of g, each ``n``.
+        cavity: Those without the own site.
+        y: Outcomes, ``n``.
+        size: Trials, exposures, or squared scales, ``n``.
+    """
+    if density.variational:
+        l2 = density.precisions(*marginal, y, size)
+        return Sites(l2 * y, l2)
+    return matched(density, *cavity, y, size)
 
 
 def matched(density: Density, mean: Tensor, variance: Tensor, y: Tensor, size: Tensor) -> Sites:
@@ -49,7 +66,7 @@ def matched(density: Density, mean: Tensor, variance: Tensor, y: Tensor, size: T
     return Sites(made.mean * (l2 + 1.0 / variance) - mean / variance, l2)
 
 
-def batch_sites(density: Density, mean: Tensor, S: Tensor, y: Tensor, size: Tensor) -> Sites:
+def batch_sites(density: Any, mean: Tensor, S: Tensor, y: Tensor, size: Tensor) -> Sites:
     """The sites of a batch under the prior ``N(mean, S)`` of g, from Haldane's: O(n^3).
 
     Args:
@@ -59,7 +76,7 @@ def batch_sites(density: Density, mean: Tensor, S: Tensor, y: Tensor, size: Tens
         y: Outcomes, ``n``.
         size: Trials, exposures, or ones, ``n``.
     """
-    if len(y) == 1:  # its cavity is the prior
+    if len(y) == 1 and not density.variational:  # its cavity is the prior
         return matched(density, mean, S.diagonal(), y, size)
     about, spread = density.start(y, size)
     sites, before = Sites(about / spread, 1.0 / spread), None
@@ -68,19 +85,18 @@ def batch_sites(density: Density, mean: Tensor, S: Tensor, y: Tensor, size: Tens
         if before is not None and float(((m - before) / v.sqrt()).abs().max()) < CLOSE:
             break
         before = m
-        sites = matched(density, *_cavities(m, v, S, sites), y, size)
+        sites = renewed(density, (m, v), _cavities(m, v, S, sites), y, size)
     return sites
 
 
 def batch_evidence(
-    density: Density, mean: Tensor, S: Tensor, y: Tensor, size: Tensor, sites: Sites
+    density: Any, mean: Tensor, S: Tensor, y: Tensor, size: Tensor, sites: Sites
 ) -> tuple[Tensor, Tensor]:
     """EP's log evidence of a batch under ``N(mean, S)``, 0-dim, and the part of it, ``n``, by which
     it exceeds that of the targets as Gaussian data.
     """
     m, v, L = _marginals(mean, S, sites)
-    cavities = _cavities(m, v, S, sites)
-    parts = corrections(density, *cavities, y, size, sites)
+    parts = corrections(density, (m, v), _cavities(m, v, S, sites), y, size, sites)
     white = torch.linalg.solve_triangular(
         L, (sites.l2.sqrt() * (sites.target - mean)).unsqueeze(-1), upper=False
     )
@@ -90,21 +106,19 @@ def batch_evidence(
 
 
 def corrections(
-    density: Density, mean: Tensor, variance: Tensor, y: Tensor, size: Tensor, sites: Sites
+    density: Any, marginal: Moments, cavity: Moments, y: Tensor, size: Tensor, sites: Sites
 ) -> Tensor:
     """What each outcome adds to the evidence of the sites as Gaussian data, ``n`` (MATHS 11.3).
 
-    Args:
-        density: The density of the outcomes.
-        mean: Cavity means of g, ``n``.
-        variance: Cavity variances of g, ``n``.
-        y: Outcomes, ``n``.
-        size: Trials, exposures, or ones, ``n``.
-        sites: The sites.
+    The arguments are those of `renewed`, and the sites.
     """
-    total = variance + 1.0 / sites.l2
-    log_norm = tilted(density, mean, variance, y, size).log_norm
-    gap = (mean - sites.target).square() / total
+    if density.variational:
+        square = (marginal[0] - sites.target).square() + marginal[1]
+        gaussian = 0.5 * (2.0 * math.pi / sites.l2).log() + 0.5 * sites.l2 * square
+        return cast(Tensor, density.bound(*marginal, y, size)) + gaussian
+    total = cavity[1] + 1.0 / sites.l2
+    gap = (cavity[0] - sites.target).square() / total
+    log_norm = tilted(density, *cavity, y, size).log_norm
     return log_norm + 0.5 * (2.0 * math.pi * total).log() + 0.5 * gap
 
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Any, Self, cast
 
 import torch
 from torch import Tensor
 
 from bo_stream.mathematics.shapes import shaped
-from bo_stream.mathematics.sites.batch import Sites, corrections, matched
-from bo_stream.mathematics.sites.quadrature import Density
+from bo_stream.mathematics.sites.batch import Sites, corrections, renewed
 
 __all__ = ["HeldOutcomes"]
 
@@ -70,45 +69,52 @@ class HeldOutcomes:
         theirs = vars(other)
         return replace(self, **{k: torch.cat([v, theirs[k]]) for k, v in vars(self).items()})
 
-    def cavities(
-        self, m: Tensor, v: Tensor, prior: Tensor, nugget: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        """Means and variances of g without its own site (MATHS 11.1).
+    def _moments(
+        self, density: Any, m: Tensor, v: Tensor, prior: Tensor, nugget: Tensor
+    ) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor], Tensor, Tensor]:
+        """Moments of g with and without its own site (MATHS 11.1), outcomes and their sizes."""
+        precision = (1.0 / v - 1.0 / self.D).maximum(1.0 / (SLACK * prior))
+        extra = density.latent(nugget)
+        without = (m / v - self.targets / self.D) / precision, 1.0 / precision + extra
+        return (m, v), without, self.y, density.outcome_size(self.size, nugget)
+
+    def refreshed(
+        self, density: Any, m: Tensor, v: Tensor, prior: Tensor, nugget: Tensor
+    ) -> tuple[Self, float]:
+        """The outcomes with new sites, and the largest move of a mean, in standard deviations.
 
         Args:
+            density: The likelihood of the outcomes.
             m: Posterior means of f at the points, ``h``.
             v: Posterior variances, ``h``.
             prior: Prior variances, ``h``.
             nugget: The variance of the nugget, 0-dim.
         """
-        precision = (1.0 / v - 1.0 / self.D).maximum(1.0 / (SLACK * prior))
-        return (m / v - self.targets / self.D) / precision, 1.0 / precision + nugget
-
-    def refreshed(
-        self, density: Density, m: Tensor, v: Tensor, prior: Tensor, nugget: Tensor
-    ) -> tuple[Self, float]:
-        """The outcomes with new sites, and the largest move of a mean, in standard deviations."""
-        cavity = self.cavities(m, v, prior, nugget)
-        sites = matched(density, *cavity, self.y, self.size)
+        sites = renewed(density, *self._moments(density, m, v, prior, nugget))
         moved = (sites.l1 - self.l1 - (sites.l2 - self.l2) * m).abs() * v.sqrt()
-        made = replace(self, l1=sites.l1, l2=sites.l2, D=1.0 / sites.l2 + nugget)
-        return made, float(moved.max())
+        D = 1.0 / sites.l2 + density.latent(nugget)
+        return replace(self, l1=sites.l1, l2=sites.l2, D=D), float(moved.max())
 
     def corrections(
-        self, density: Density, m: Tensor, v: Tensor, prior: Tensor, nugget: Tensor
+        self, density: Any, m: Tensor, v: Tensor, prior: Tensor, nugget: Tensor
     ) -> Tensor:
-        """What outcomes add to the evidence of the targets as Gaussian data, 0-dim."""
-        cavity = self.cavities(m, v, prior, nugget)
-        return corrections(density, *cavity, self.y, self.size, self.sites).sum()
+        """What outcomes add to the evidence of the targets as Gaussian data, 0-dim; the arguments
+        are those of `refreshed`.
+        """
+        moments = self._moments(density, m, v, prior, nugget)
+        return corrections(density, *moments, self.sites).sum()
 
-    def next_nugget(self, m: Tensor, v: Tensor, nugget: Tensor) -> Tensor:
+    def next_nugget(self, density: Any, m: Tensor, v: Tensor, nugget: Tensor) -> Tensor:
         """A step of the nugget's variance uphill in EP's evidence, 0-dim (MATHS 11.4).
 
         Args:
+            density: The likelihood of the outcomes.
             m: Posterior means of f at the points, ``h``.
             v: Posterior variances, ``h``.
             nugget: The present variance.
         """
+        if density.variational:
+            return cast(Tensor, density.next_nugget(m, v, self.y, self.size, nugget))
         a = (self.targets - m) / self.D
         c = (1.0 / self.D - v / self.D.square()).clamp_min(0.0)
         step = (a.square() - c).sum() / c.square().sum()

@@ -12,9 +12,11 @@ import torch
 from torch import Tensor
 
 from bo_stream.errors import InputError, ShapeError
+from bo_stream.mathematics.sites.quadrature import tilted
 
 __all__ = ["LINEAR", "Likelihood", "at_least", "of_numpy"]
 
+FIRST_NUGGET = 0.1
 LINEAR = 40.0
 """Above this, ``log(1 + e^g)`` is g to the last bit."""
 
@@ -30,7 +32,8 @@ class Likelihood(ABC):
     nugget: float | Literal["learn"] = "learn"
 
     size_name: ClassVar[str] = "trials"
-    link_name: ClassVar[str] = "logit"
+    variational: ClassVar[bool] = False
+    whole: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         value = self.nugget
@@ -89,6 +92,20 @@ class Likelihood(ABC):
                 "Give counts, not rates or logarithms.",
             )
 
+    # -- nugget ----------------------------------------------------------------------------------
+
+    def latent(self, nugget: Tensor) -> Tensor:
+        """The variance that the nugget adds to the latent value."""
+        return nugget
+
+    def outcome_size(self, size: Tensor, nugget: Tensor) -> Tensor:
+        """The size that the density depends on."""
+        return size
+
+    def first_nugget(self, y: Tensor) -> float:
+        """Where learning the nugget starts, given the first outcomes."""
+        return FIRST_NUGGET
+
     # -- density ---------------------------------------------------------------------------------
 
     @abstractmethod
@@ -98,6 +115,10 @@ class Likelihood(ABC):
     @abstractmethod
     def constant(self, y: Tensor, size: Tensor) -> Tensor:
         """The part of the log density that does not depend on g."""
+
+    def log_marginal(self, mean: Tensor, variance: Tensor, y: Tensor, size: Tensor) -> Tensor:
+        """Log probability of outcomes under latent values ``N(mean, variance)``."""
+        return tilted(self, mean, variance, y, size).log_norm
 
     @abstractmethod
     def slope(self, g: Tensor, y: Tensor, size: Tensor) -> Tensor:

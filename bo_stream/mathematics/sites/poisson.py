@@ -33,7 +33,6 @@ class Poisson(Likelihood):
     exposure: str | None = None
 
     size_name: ClassVar[str] = "exposure"
-    link_name: ClassVar[str] = "log"
 
     def log_density(self, g: Tensor, y: Tensor, size: Tensor) -> Tensor:
         """``y g - exposure e^g``."""

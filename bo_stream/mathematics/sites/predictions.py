@@ -11,11 +11,11 @@ import torch
 from torch import Tensor
 
 from bo_stream.errors import InputError
-from bo_stream.mathematics.sites.quadrature import expected, fine_expectation, tilted
+from bo_stream.mathematics.sites.quadrature import expected, fine_expectation
 
 __all__ = ["OutcomePrediction", "Response"]
 
-DOUBLINGS = 60
+DOUBLINGS, REACH = 60, 1e4
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class OutcomePrediction:
     def mean(self) -> Tensor:
         """Expected outcomes, ``n``."""
         response = expected(self.likelihood.response, self.latent_mean, self.latent_variance)
-        return self.size * response
+        return self.size * response if self.likelihood.whole else response
 
     def log_prob(self, k: Any) -> Tensor:
         """Log probability of outcomes, ``n``.
@@ -95,7 +95,8 @@ class OutcomePrediction:
 
     def _log_prob(self, y: Tensor) -> Tensor:
         given = (self.latent_mean, self.latent_variance, y, self.size)
-        return tilted(self.likelihood, *given).log_norm
+        made: Tensor = self.likelihood.log_marginal(*given)
+        return made
 
     def pmf(self, most: int | None = None) -> Tensor:
         """Probabilities of 0, 1, ..., ``most`` outcomes: ``n x (most + 1)``. O(n most).
@@ -106,6 +107,8 @@ class OutcomePrediction:
         Raises:
             InputError: if ``most`` is not a number of 0 or more.
         """
+        if not self.likelihood.whole:
+            raise InputError("counts", "measurements", "Use `log_prob`, a density.")
         last = self.likelihood.largest(self.size) if most is None else most
         if not isinstance(last, int) or last < 0:
             raise InputError("`most`, the largest count", repr(most), "Give it: there is no limit.")
@@ -129,7 +132,7 @@ class OutcomePrediction:
         return fine_expectation(below, self.latent_mean, self.latent_variance)
 
     def quantiles(self, levels: Sequence[float]) -> Tensor:
-        """The smallest counts whose probability of not being exceeded is at least each level,
+        """The smallest outcomes whose probability of not being exceeded is at least each level,
         ``len(levels) x n``.
 
         Raises:
@@ -137,6 +140,8 @@ class OutcomePrediction:
         """
         asked = _levels(levels, self.latent_mean).unsqueeze(-1).expand(-1, len(self.size))
         low, high = torch.full_like(asked, -1.0), torch.ones_like(asked)
+        if not self.likelihood.whole:
+            return self._between(asked)
         for _ in range(DOUBLINGS):
             enough = self.cdf(high) >= asked
             if bool(enough.all()):
@@ -147,6 +152,16 @@ class OutcomePrediction:
             enough = self.cdf(middle) >= asked
             low, high = torch.where(enough, low, middle), torch.where(enough, middle, high)
         return high.minimum(self.likelihood.limit(self.size))
+
+    def _between(self, asked: Tensor) -> Tensor:
+        """Quantiles of a continuous outcome, by bisection."""
+        wide = REACH * (self.latent_variance + self.size).sqrt()
+        low, high = (self.latent_mean + w * torch.ones_like(asked) for w in (-wide, wide))
+        for _ in range(DOUBLINGS):
+            middle = (low + high) / 2.0
+            enough = self.cdf(middle) >= asked
+            low, high = torch.where(enough, low, middle), torch.where(enough, middle, high)
+        return high
 
     def sample(self, draws: int, seed: int = 0) -> Tensor:
         """Independent draws of the outcomes, ``draws x n``."""

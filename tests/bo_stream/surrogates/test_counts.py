@@ -11,7 +11,14 @@ from torch import Tensor
 
 from bo_stream import CountGP, load
 from bo_stream.errors import InputError, NoiseError, ShapeError, StateError, UnsupportedError
-from bo_stream.likelihoods import Bernoulli, Binomial, Likelihood, NegativeBinomial, Poisson
+from bo_stream.likelihoods import (
+    Bernoulli,
+    Binomial,
+    Likelihood,
+    NegativeBinomial,
+    Poisson,
+    StudentT,
+)
 from bo_stream.scores import prequential
 from tests.bo_stream.surrogates.count_cases import (
     UNIT,
@@ -91,6 +98,43 @@ def test_cases_in_an_exposure_equal_full_batch_ep() -> None:
     near = CountGP(X, k, exposure, bounds=UNIT, surrogate="exact", likelihood=wide)
     near.refresh(3)
     close(near.response(X).mean, model.response(X).mean, 1e-3)
+
+
+def test_measurements_with_outliers() -> None:
+    """The fixed point of variational sites, which outliers hardly move; a bound of the evidence."""
+    rng = np.random.default_rng(5)
+    X = torch.from_numpy(rng.random((80, 2)))
+    f = field(X)
+    y = f + 0.1 * torch.from_numpy(rng.standard_t(2, 80))
+    y[::10] += 4.0
+    kind = StudentT(df=3.0, nugget=0.01)
+    model = CountGP(X, y, bounds=UNIT, surrogate="exact", likelihood=kind)
+    model.refresh(40)
+    K = model.model.covar_module(X).to_dense().detach()
+    c = model.model.mean_module.constant.detach()
+    m, v = c.expand(80), K.diagonal()
+    for _ in range(60):
+        D = 0.01 * (3.0 + ((y - m) ** 2 + v) / 0.01) / 4.0
+        gain = torch.linalg.solve(K + D.diag(), K).mT
+        m, v = c + gain @ (y - c), (K - gain @ K).diagonal()
+    mean, variance = latent(model, X)
+    close(mean, m, 1e-4)
+    close(variance, v, 1e-4)
+    learned = CountGP(X, y, bounds=UNIT, surrogate="wiski", likelihood=StudentT(df=3.0))
+    learned.fit()
+    assert 0.05 < learned.nugget**0.5 < 0.2
+    assert float((learned.response(X).mean - f).abs().mean()) < 0.1
+    one = CountGP(X[:1], y[:1], bounds=UNIT, surrogate="exact", likelihood=kind)
+    one.refresh(20)
+    prior = CountGP(X[:0], [], bounds=UNIT, surrogate="exact", likelihood=kind)
+    prior.model._set_prior_mean(one.model._prior_mean().detach())
+    exact = float(prior.predict_counts(X[:1]).log_prob(y[:1]))
+    assert exact - 0.5 < float(one.log_evidence()) <= exact
+    future = learned.predict_counts(X[:5])
+    draws = future.sample(40_000)
+    close(draws.quantile(0.9, 0), future.quantiles([0.9])[0], 0.03)
+    with pytest.raises(InputError, match="measurements"):
+        future.pmf(3)
 
 
 def test_fit_reaches_the_best_nugget() -> None:
