@@ -59,6 +59,27 @@ def full_batch(K, mean, tau2, y, n, log_p=log_binomial, sweeps=40):
     return mean + gain @ gap, (K - gain @ K).diagonal(), evidence + extra.sum()
 
 
+def slice_samples(K, mean, y, n, draws, seed=0):
+    """Draws of the latent values by elliptical slice sampling, without a nugget."""
+    rng = np.random.default_rng(seed)
+    L = np.linalg.cholesky(K + 1e-9 * np.eye(len(y)))
+    f, kept = np.zeros(len(y)), np.empty((draws, len(y)))
+    for i in range(draws):
+        nu = L @ rng.standard_normal(len(y))
+        level = log_binomial(mean + f, y, n).sum() + np.log(rng.random())
+        angle = rng.uniform(0.0, 2.0 * np.pi)
+        low, high = angle - 2.0 * np.pi, angle
+        while True:
+            step = f * np.cos(angle) + nu * np.sin(angle)
+            if log_binomial(mean + step, y, n).sum() > level:
+                break
+            low, high = (angle, high) if angle < 0.0 else (low, angle)
+            angle = rng.uniform(low, high)
+        f = step
+        kept[i] = mean + f
+    return kept
+
+
 def against_oracle(model, X: Tensor, y: Tensor, n: Tensor, log_p=log_binomial):
     """Error of the latent mean in posterior sds (rms), and of the log evidence in nats."""
     raw = model.model.transformed(X)

@@ -26,6 +26,7 @@ from tests.bo_stream.surrogates.count_cases import (
     field,
     log_binomial,
     log_poisson,
+    slice_samples,
     survey,
 )
 
@@ -449,6 +450,21 @@ def test_latent_intervals_hold_what_they_say() -> None:
         m, v = latent(model, X)
         inside.append(((f - m).abs() <= 1.645 * v.sqrt()).double().mean())
     assert 0.87 <= float(torch.stack(inside).mean()) <= 0.94
+
+
+@pytest.mark.slow
+def test_it_agrees_with_sampling() -> None:
+    """Means and deviations of the latent values, by elliptical slice sampling."""
+    X, k, n, _ = survey(15, trials=(1, 8), nugget=0.0, seed=6)
+    kind = Binomial(nugget=0.0)
+    model = CountGP(X, k, n, bounds=UNIT, surrogate="exact", likelihood=kind)
+    model.refresh(4)
+    K = model.model.covar_module(X).to_dense().detach().numpy()
+    mean = float(model.model.mean_module.constant.detach())
+    drawn = slice_samples(K, mean, k.numpy(), n.numpy(), 60_000)[2000:]
+    m, v = (value.numpy() for value in latent(model, X))
+    assert np.sqrt((((drawn.mean(0) - m) ** 2) / v).mean()) < 0.05
+    assert np.abs(drawn.std(0) / np.sqrt(v) - 1.0).max() < 0.05
 
 
 def test_the_oracle_is_a_density() -> None:
