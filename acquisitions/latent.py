@@ -18,7 +18,7 @@ from scipy.special import erfcx, ndtr
 from torch import Tensor
 
 from bo_stream.errors import UnsupportedError
-from bo_stream.mathematics.small.latent import Array, LatentProcess
+from bo_stream.mathematics.warped.latent import Array, LatentProcess
 from bo_stream.surrogates.warped import WarpedGP
 
 __all__ = ["LatentLogExpectedImprovement", "log_improvement"]

@@ -17,7 +17,7 @@ from torch.quasirandom import SobolEngine
 from acquisitions.latent import LatentLogExpectedImprovement, log_improvement
 from acquisitions.search import maximise
 from bo_stream.errors import ShapeError
-from bo_stream.mathematics.small.latent import Array, LatentProcess
+from bo_stream.mathematics.warped.latent import Array, LatentProcess
 from bo_stream.surrogates.warped import WarpedGP
 
 __all__ = ["LocalSearch"]

@@ -35,7 +35,7 @@ RUNS = {
     "fx*": "fx_stream {}",
     "stream_*": "stream_regression {}",
     "classes": "stream_classification {}",
-    **dict.fromkeys(("bo_*", "comparison*", "peers"), "bayesopt run {}"),
+    **dict.fromkeys(("bo_*", "comparison*", "decisions", "peers"), "bayesopt run {}"),
 }
 """What runs a configuration, by its name; others are run by the study they are named after."""
 KNOWN = re.compile(r"smoke: Smoke|(configured|sweeping|benchmark)\(")

@@ -127,7 +127,7 @@ ROOMS: dict[str, set[str]] = {
     f"{INNER}.computation_aware": {POSTERIOR},
     f"{INNER}.classification": set(),
     f"{INNER}.trust_region": set(),
-    f"{INNER}.small": set(),
+    f"{INNER}.warped": set(),
     f"{INNER}.sites": {f"{INNER}.classification"},
     "likelihoods": {INNER},
     "growth": {INNER, FITTING},

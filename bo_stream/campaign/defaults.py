@@ -20,7 +20,14 @@ __all__ = [
 AUTO = "auto"
 """Name of the choice between ``qlogei`` and ``thompson`` by measured seconds."""
 
-SCHEDULE = FitPolicy(then_every=0, growth=1.3, late_growth=2.0, on_surprise=True, max_evals=25)
+SCHEDULE = FitPolicy(
+    then_every=0,
+    growth=1.3,
+    late_growth=2.0,
+    on_surprise=True,
+    max_evals=25,
+    late_max_evals=12,
+)
 """Default schedule: fit when the outcomes have grown by 1.3, from 300 outcomes on by 2, and when
 predictions are significantly worse than they promise."""
 

@@ -9,7 +9,7 @@ from bo_stream.errors import InputError
 __all__ = ["LEAST_GROWTH", "FitPolicy"]
 
 FEW = 300
-"""Number of outcomes at the last fit from which on the late growth holds."""
+"""Number of outcomes at the last fit from which on the late settings hold."""
 
 LEAST_GROWTH = 1.1
 """Smallest growth of the number of outcomes after which poor predictions lead to another fit."""
@@ -31,6 +31,7 @@ class FitPolicy:
             (`StreamingGP.refit_due`); with ``then_every=0``, only then.
         max_evals: Maximum number of objective evaluations of a fit; None: until convergence.
         first_max_evals: The same for the fit to the initial design.
+        late_max_evals: The same from 300 outcomes on; by default as before.
 
     Example:
         >>> policy = FitPolicy(every_step_until=50, then_every=10)
@@ -49,6 +50,7 @@ class FitPolicy:
     on_request: bool = False
     max_evals: int | None = None
     first_max_evals: int | None = None
+    late_max_evals: int | None = None
 
     def __post_init__(self) -> None:
         for growth in (self.growth, self.late_growth):
@@ -80,3 +82,15 @@ class FitPolicy:
         grown = growth is not None and n >= growth * fitted
         surprised = self.on_surprise and behind and n >= LEAST_GROWTH * fitted
         return grown or surprised or (self.on_request and requested)
+
+    def limit(self, step: int, fitted: int) -> int | None:
+        """Maximum number of objective evaluations of a fit.
+
+        Args:
+            step: Number of the step.
+            fitted: Number of outcomes at the last fit.
+        """
+        if not step:
+            return self.first_max_evals
+        late = fitted >= FEW and self.late_max_evals is not None
+        return self.late_max_evals if late else self.max_evals

@@ -103,7 +103,9 @@ class Optimiser:
     options: Mapping[str, Any] | None = None
 
 
-def initial_design(space: Space, seed: int, done: int, q: int, available: Tensor) -> Tensor:
+def initial_design(
+    space: Space, seed: int, done: int, q: int, available: Tensor, uniform: bool = False
+) -> Tensor:
     """Points of the initial design: ``q`` after the ``done`` earlier ones.
 
     Args:
@@ -113,10 +115,16 @@ def initial_design(space: Space, seed: int, done: int, q: int, available: Tensor
         done: Number of earlier points.
         q: Number of points.
         available: Rows of the pool that may be measured.
+        uniform: Whether points of a box are independent and uniform instead.
     """
     if isinstance(space, Pool):
         generator = torch.Generator().manual_seed(seed + done)
         return torch.randperm(len(available), generator=generator)[:q]
+    if uniform:
+        generator = torch.Generator().manual_seed(seed)
+        low, high = space.tensor_bounds
+        U = torch.rand(done + q, space.dim, dtype=low.dtype, generator=generator)
+        return low + (high - low) * U[done:]
     points = draw_sobol_samples(space.tensor_bounds, n=done + q, q=1, seed=seed)
     return points[done:, 0]
 

@@ -82,7 +82,7 @@ class Proposer:
             model = state.manager.model
             if model is None:
                 done = sum(trial.ask is not None for trial in history.trials)
-                chosen = initial_design(space, s.seed, done, q, available)
+                chosen = initial_design(space, s.seed, done, q, available, s.uniform_start)
             else:
                 if state.store.durable:
                     model.refresh()  # so that a resumed campaign goes on bit for bit

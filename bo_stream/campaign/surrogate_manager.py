@@ -137,7 +137,7 @@ class SurrogateManager:
                 with row.timed("update_seconds"):
                     self._restandardise(model, data.Y)
             with row.timed("fit_seconds"):
-                report = model.fit(policy.max_evals if step else policy.first_max_evals)
+                report = model.fit(policy.limit(step, self.fitted))
                 ensemble = self._ensemble_of(model)
             row["fit_evaluations"] += report.evaluations
             row["fit_objective"] = report.value

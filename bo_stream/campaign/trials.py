@@ -248,7 +248,7 @@ def _ahead_after(ahead: Points, event: Event) -> Points:
     """Points chosen ahead after an event of asking: the rest of them, or those of a new choice."""
     if "taken" in event:
         return ahead[event["taken"] :]
-    return tuple(tuple(x) for x in event.get("ahead", ()))
+    return tuple(map(tuple, event.get("ahead", ())))
 
 
 def _mean(before: float | None, seconds: float | None) -> float | None:
@@ -283,7 +283,7 @@ def asked_event(
     """
     new = _new_rows(history, inputs, places)
     event: Event = {"kind": "asked", "trials": new, "by": by, "at": time.time()}
-    event |= {"taken": taken} if ahead is None else {"ahead": ahead.tolist()}
+    event |= {"taken": taken} if ahead is None else {"ahead": _rows(ahead)}
     if decision is not None:
         event["decision"] = list(decision)
     return event if seconds is None else {**event, "seconds": seconds}
@@ -306,8 +306,7 @@ def told_event(
     new = _new_rows(history, inputs, places)
     ids = iter(new)
     rows = [(next(ids)[0] if id is None else id, y, yvar) for id, y, yvar in values]
-    values_now = [list(row) for row in rows]
-    return {"kind": "told", "trials": new, "values": values_now, "at": time.time()}
+    return {"kind": "told", "trials": new, "values": rows, "at": time.time()}
 
 
 def failed_event(reasons: list[tuple[int, str]]) -> Event:
@@ -317,7 +316,11 @@ def failed_event(reasons: list[tuple[int, str]]) -> Event:
 
 def _new_rows(
     history: TrialHistory, inputs: np.ndarray, places: list[int] | None
-) -> list[list[Any]]:
+) -> list[tuple[Any, ...]]:
     rows: list[int] | list[None] = [None] * len(inputs) if places is None else places
-    ids = history.next_ids(len(inputs))
-    return [[i, row, x] for i, row, x in zip(ids, rows, inputs.tolist(), strict=True)]
+    return list(zip(history.next_ids(len(inputs)), rows, _rows(inputs), strict=True))
+
+
+def _rows(inputs: np.ndarray) -> list[tuple[float, ...]]:
+    """Rows as tuples of numbers, which the garbage collector need not look into."""
+    return list(map(tuple, inputs.tolist()))

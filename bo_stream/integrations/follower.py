@@ -145,7 +145,8 @@ class Follower:
         model = self._manager.model
         with proposing(seed, number, data.X.device):
             if model is None:
-                X = initial_design(self.space, seed, number, 1, no_pool)
+                uniform = self.settings.uniform_start
+                X = initial_design(self.space, seed, number, 1, no_pool, uniform)
             else:
                 points = self._points(pending), self._points(failed)
                 context = ProposalContext(

@@ -26,10 +26,10 @@ from bo_stream.base.options import CommonOptions
 from bo_stream.base.streaming_gp import Promises, StreamingGP
 from bo_stream.errors import InputError, UnsupportedError
 from bo_stream.mathematics.shapes import shaped
-from bo_stream.mathematics.small.evidence import Fitted
-from bo_stream.mathematics.small.latent import LatentProcess
-from bo_stream.mathematics.small.schedule import fitted_by_schedule
-from bo_stream.mathematics.small.warp import NO_WARP, OutcomeWarp, log_slopes, unwarped, warped
+from bo_stream.mathematics.warped.evidence import Fitted
+from bo_stream.mathematics.warped.latent import LatentProcess
+from bo_stream.mathematics.warped.schedule import fitted_by_schedule
+from bo_stream.mathematics.warped.warp import NO_WARP, OutcomeWarp, log_slopes, unwarped, warped
 from bo_stream.surrogates import warped_modules as modules
 from bo_stream.surrogates.exact import ExactGP, ExactProcess, ExactState
 

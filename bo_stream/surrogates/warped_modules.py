@@ -13,7 +13,7 @@ from gpytorch.priors import LogNormalPrior
 from torch import Tensor
 
 from bo_stream.base.fitting.objective import profiled_mean
-from bo_stream.mathematics.small.evidence import EXACT, FLOOR, LOG_C, LOG_LENGTHSCALE, TAU
+from bo_stream.mathematics.warped.evidence import EXACT, FLOOR, LOG_C, LOG_LENGTHSCALE, TAU
 
 __all__ = [
     "LogDensity",

@@ -196,6 +196,13 @@ def test_any_builder_is_given_what_it_asks_for() -> None:
     assert seen[-1] == {"8 near", "(2, 3)"}
 
 
+def test_the_start_is_one_sequence_however_it_is_asked_for() -> None:
+    for surrogate in ("warped", "hsgp"):
+        whole, parts = (Campaign(CUBE, surrogate, seed=3, budget=60) for _ in range(2))
+        batches = [parts.ask(q) for q in (1, 4, 3)]
+        pd.testing.assert_frame_equal(whole.ask(8), pd.concat(batches))
+
+
 def test_a_list_of_trials_shares_what_did_not_change() -> None:
     trials = [Trial(i, (float(i),), None) for i in range(2 * BLOCK + 7)]
     whole = TrialList().changed(trials)

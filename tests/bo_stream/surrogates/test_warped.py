@@ -12,7 +12,7 @@ from torch import Size, Tensor
 
 from bo_stream import ExactGP, WarpedGP, load
 from bo_stream.errors import InputError, UnsupportedError
-from bo_stream.mathematics.small.warp import WarpedPosterior, log_slopes, unwarped, warped
+from bo_stream.mathematics.warped.warp import WarpedPosterior, log_slopes, unwarped, warped
 from bo_stream.scores import marginals, noise_variance, quantiles
 from bo_stream.testing import oracles
 

@@ -8,8 +8,8 @@ import torch
 from gpytorch.kernels import MaternKernel
 from scipy.stats import multivariate_normal
 
-from bo_stream.mathematics.small.evidence import SmallEvidence
-from bo_stream.mathematics.small.latent import LatentProcess
+from bo_stream.mathematics.warped.evidence import SmallEvidence
+from bo_stream.mathematics.warped.latent import LatentProcess
 
 RNG = np.random.default_rng(0)
 X = RNG.random((18, 3))

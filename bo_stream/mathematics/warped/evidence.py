@@ -20,7 +20,7 @@ import numpy as np
 from scipy.linalg.lapack import dpotri
 from scipy.optimize import fmin_l_bfgs_b
 
-from bo_stream.mathematics.small.latent import Array, factor, matern
+from bo_stream.mathematics.warped.latent import Array, factor, matern
 
 __all__ = ["EXACT", "FLOOR", "Fitted", "LOG_LENGTHSCALE", "SmallEvidence"]
 
@@ -50,7 +50,7 @@ class Fitted:
     Attributes:
         theta: The parameters.
         value: The objective, with all constants: log evidence plus log priors.
-        coefficients: Of the warp, as in `bo_stream.mathematics.small.warp.NO_WARP`.
+        coefficients: Of the warp, as in `bo_stream.mathematics.warped.warp.NO_WARP`.
         mean: Of the process, standardised.
         variance: Of the process, standardised.
         noise: Variance relative to the process's.

@@ -6,8 +6,8 @@ import math
 
 import numpy as np
 
-from bo_stream.mathematics.small.evidence import Fitted, SmallEvidence
-from bo_stream.mathematics.small.latent import Array
+from bo_stream.mathematics.warped.evidence import Fitted, SmallEvidence
+from bo_stream.mathematics.warped.latent import Array
 
 __all__ = ["fitted_by_schedule"]
 
