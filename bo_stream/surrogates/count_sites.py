@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import cast
 
 import torch
-from torch import Size, Tensor
+from torch import Tensor
 
 from bo_stream.base.changes import all_or_nothing
 from bo_stream.base.options import whole_number
@@ -29,11 +29,6 @@ class RefreshedSites(SiteStream):
     def num_outputs(self) -> int:
         """One."""
         return 1
-
-    @property
-    def batch_shape(self) -> Size:
-        """Empty."""
-        return Size()
 
     def _check_points(self, X: Tensor) -> None:
         self.model._check_points(X)

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any, Self, cast
 
 import torch
-from botorch.models.model import Model
 from torch import Tensor, nn
 
 from bo_stream import likelihoods
-from bo_stream.base import additive, checkpoint
+from bo_stream.base import additive
 from bo_stream.base.changes import StateLock, all_or_nothing
+from bo_stream.base.composite import CompositeModel
 from bo_stream.base.stream import StreamBuffers
 from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.base.target_free_sums import align, empty_like
@@ -56,7 +56,7 @@ class CountState:
         return cls(none, zero + nugget, torch.stack([zero, zero]), zero.long(), zero.clone())
 
 
-class SiteStream(Model):
+class SiteStream(CompositeModel):
     """A surrogate of latent values with the state of its outcomes' sites.
 
     All parts share one lock and change together.
@@ -68,16 +68,10 @@ class SiteStream(Model):
         counts: The state beside the surrogate.
     """
 
-    model: StreamingGP
     frozen: StreamingGP | None
     likelihood: Likelihood
     counts: StreamBuffers
     opening: int
-    _lock: StateLock
-
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        checkpoint.loadable(cls)
 
     def _hold(
         self,
@@ -88,12 +82,18 @@ class SiteStream(Model):
         state: CountState,
     ) -> None:
         """Set the parts."""
-        model._lock = self._lock
-        self.model, self.frozen, self.likelihood, self.opening = model, None, likelihood, opening
-        if frozen is not None:
-            frozen._lock = self._lock
-            self.frozen = frozen
+        self.model, self.frozen, self.likelihood, self.opening = model, frozen, likelihood, opening
         self.counts = StreamBuffers(cast(Any, state))
+        self._share_lock()
+
+    def _streams(self) -> list[StreamingGP]:
+        return [self.model, *([] if self.frozen is None else [self.frozen])]
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        """Move everything; the state is never cast."""
+        device = fn(self.model._interface).device
+        kept = {id(buffer) for buffer in self.counts.buffers()}
+        return super()._apply(lambda t: t.to(device) if id(t) in kept else fn(t), recurse)
 
     @property
     def _state(self) -> CountState:
@@ -176,15 +176,9 @@ class SiteStream(Model):
     @property
     def state_bytes(self) -> int:
         """Size in bytes of all state buffers."""
-        parts = [self.model, *([] if self.frozen is None else [self.frozen])]
-        own = sum(b.numel() * b.element_size() for b in self.counts.buffers())
-        return own + sum(part.state_bytes for part in parts)
+        return super().state_bytes + sum(b.nbytes for b in self.counts.buffers())
 
     # -- saving ----------------------------------------------------------------------------------
-
-    def save(self, path: Any) -> None:
-        """Write a checkpoint, from which `bo_stream.load` rebuilds everything."""
-        checkpoint.save(self, path)
 
     def _parts(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """The parts of a checkpoint: plain settings, and surrogates by name."""

@@ -415,6 +415,18 @@ def test_a_saved_state_is_loaded_into_one_built_alike() -> None:
         CountGP(X[:0], [], bounds=UNIT, likelihood=Poisson()).load_state_dict(model.state_dict())
 
 
+def test_the_state_is_not_cast() -> None:
+    X, k, n, _ = survey(40)
+    model = CountGP(X, k, n, bounds=UNIT, opening=20)
+    before = copy.deepcopy(model)
+    assert model.float().posterior(X[:3].float()).mean.dtype == torch.float32
+    single = CountGP(X.float(), k, n, bounds=UNIT)
+    single.fit(10)
+    model.double()
+    assert_alike(model, before)
+    model.refresh(1)
+
+
 def test_a_failed_change_leaves_everything_as_it_was() -> None:
     """The grid refuses noise of 1e-15 in the second block, after the first was absorbed."""
     X, k, n, _ = survey(150)
