@@ -16,6 +16,12 @@ from problems.errors import DataNotFound
 
 OPTIONAL = ("source", "year", "release", "cells")
 SMOKE = {"sites": 30, "num_test": 200, "cells": 600, "source": None}
+WORDS = {
+    "prevalence": "integrated variance of the prevalence",
+    "latent": "integrated variance of its logit",
+    "logits": "the same from empirical logits",
+    "random": "random sites",
+}
 LOOKS = (100, 200, 400)
 """Numbers of sites at which errors are printed."""
 
@@ -52,4 +58,5 @@ def report(c: dict[str, Any], done: Sequence[tuple[Survey, pd.DataFrame]], folde
     say(f"\n{c['title']}: medians over seeds\n")
     say(result.to_string(index=False, float_format="{:.4f}".format, na_rep="-"))
     labels = {"n": "sites", "rmse": "RMSE of prevalence at the test cells"}
-    draw_bands([whole], "rmse", "n", ["policy"], folder / "errors.png", True, labels, c["title"])
+    path = folder / "errors.png"
+    draw_bands([whole], "rmse", "n", ["policy"], path, True, labels, c["title"], words=WORDS)
