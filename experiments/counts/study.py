@@ -22,6 +22,8 @@ WORDS = {
     "logits": "the same from empirical logits",
     "random": "random sites",
 }
+ABOUT = ("title", "output", "takes", "policies", "seeds")
+"""Keys that no single survey depends on."""
 LOOKS = (100, 200, 400)
 """Numbers of sites at which errors are printed."""
 
@@ -43,7 +45,7 @@ def plan(c: dict[str, Any], smoke: bool = False) -> list[Survey]:
         cells = load_cells(c)
     if c["num_test"] + c["sites"] + c["q"] > len(cells.X) or c["examined"] < 1 or c["q"] < 1:
         raise BadParameter(f"sites and test cells are fewer than {len(cells.X)}, examined above 0.")
-    shared = {key: value for key, value in c.items() if key not in ("policies", "seeds", "title")}
+    shared = {key: value for key, value in c.items() if key not in ABOUT}
     say(cells.attribution)
     return [Survey(policy, seed, shared) for policy, seed in product(c["policies"], c["seeds"])]
 
