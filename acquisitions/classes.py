@@ -18,8 +18,10 @@ from torch import Tensor
 
 from bo_stream.base.botorch_model import BoTorchModel
 from bo_stream.errors import UnsupportedError
+from bo_stream.likelihoods import Bernoulli
 from bo_stream.mathematics.classification.softmax import normal_draws, softmax_draws
 from bo_stream.surrogates.classifier import DirichletClassifier
+from bo_stream.surrogates.counts import CountGP
 
 __all__ = ["BALD", "PredictiveEntropy"]
 
@@ -28,19 +30,25 @@ class LabelEntropy(AcquisitionFunction):
     """Base of acquisition functions computed from draws of the class probabilities.
 
     Args:
-        model: The classifier.
+        model: The classifier: a `DirichletClassifier`, or a `CountGP` of `Bernoulli` outcomes.
         X_pending: ``n' x d`` points whose labels are pending. The classifier treats them as
-            labelled (`DirichletClassifier.believing`), which spreads a batch.
+            labelled (`believing`), which spreads a batch.
         num_samples: Quasi-random draws of the latent values, the same at every call, so that the
             value is smooth and repeatable.
     """
 
     def __init__(
-        self, model: DirichletClassifier, X_pending: Tensor | None = None, num_samples: int = 256
+        self,
+        model: DirichletClassifier | CountGP,
+        X_pending: Tensor | None = None,
+        num_samples: int = 256,
     ) -> None:
-        if not isinstance(model, DirichletClassifier):
+        kind = getattr(model, "likelihood", None)
+        if not isinstance(model, DirichletClassifier) and not isinstance(kind, Bernoulli):
             raise UnsupportedError(
-                "a DirichletClassifier", type(model).__name__, "Use max_variance for regression."
+                "a DirichletClassifier, or a CountGP of Bernoulli outcomes",
+                type(model).__name__,
+                "Use max_variance for regression, and NIPV for counts.",
             )
         super().__init__(model=model)
         self.num_samples = num_samples
@@ -54,16 +62,19 @@ class LabelEntropy(AcquisitionFunction):
         object.__setattr__(self, "_pending_model", believed)  # not registered as a submodule
 
     @property
-    def _classifier(self) -> DirichletClassifier:
-        return cast(DirichletClassifier, self.model)
+    def _classifier(self) -> DirichletClassifier | CountGP:
+        return cast("DirichletClassifier | CountGP", self.model)
 
     @t_batch_mode_transform(expected_q=1)  # type: ignore[arg-type]
     def forward(self, X: Tensor) -> Tensor:
         """The value at ``batch_shape x 1 x d`` raw points: ``batch_shape``."""
         latent = self._classifier.model if self._pending_model is None else self._pending_model
         f = cast(GPyTorchPosterior, latent.posterior(X))
-        Z = normal_draws(self.num_samples, self._classifier.num_outputs, f.mean)
-        return self._value(softmax_draws(f.mean.squeeze(-2), f.variance.squeeze(-2), Z)).to(X)
+        mean, variance = f.mean.squeeze(-2), f.variance.squeeze(-2)
+        if mean.shape[-1] == 1:  # the logit of two classes
+            mean, variance = (torch.cat([torch.zeros_like(t), t], -1) for t in (mean, variance))
+        Z = normal_draws(self.num_samples, mean.shape[-1], mean)
+        return self._value(softmax_draws(mean, variance, Z)).to(X)
 
     @abstractmethod
     def _value(self, p: Tensor) -> Tensor:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from bo_stream.campaign.space import Box, Pool
     from bo_stream.surrogates.cagp import CaGP
     from bo_stream.surrogates.classifier import DirichletClassifier
+    from bo_stream.surrogates.counts import CountGP
     from bo_stream.surrogates.exact import ExactGP
     from bo_stream.surrogates.hsgp import HSGP
     from bo_stream.surrogates.node_wiski import NodeWISKI
@@ -32,6 +33,7 @@ __all__ = [
     "Box",
     "CaGP",
     "Campaign",
+    "CountGP",
     "DirichletClassifier",
     "ExactGP",
     "FitReport",
@@ -52,6 +54,7 @@ _HOMES = {
     "Box": "campaign.space",
     "CaGP": "surrogates.cagp",
     "Campaign": "campaign.campaign",
+    "CountGP": "surrogates.counts",
     "DirichletClassifier": "surrogates.classifier",
     "ExactGP": "surrogates.exact",
     "FitReport": "base.fitting.report",
@@ -66,7 +69,7 @@ _HOMES = {
 }
 """The module that each name comes from."""
 
-_ROOMS = ("actions", "campaign", "errors", "growth", "simulation")
+_ROOMS = ("actions", "campaign", "errors", "growth", "likelihoods", "simulation")
 """Subpackages with public names of their own."""
 
 if not TYPE_CHECKING:  # otherwise a type checker would accept any name
@@ -78,6 +81,7 @@ if not TYPE_CHECKING:  # otherwise a type checker would accept any name
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         if name == "load":  # it needs all families and their composites to be imported
             import_module(f"{__name__}.surrogates.classifier")
+            import_module(f"{__name__}.surrogates.counts")
         value = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
         globals()[name] = value
         return value

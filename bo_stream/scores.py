@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 import numpy as np
 import pandas as pd
@@ -21,6 +21,7 @@ from torch import Tensor
 
 from bo_stream.base.botorch_model import BoTorchModel
 from bo_stream.base.fitting.surprise import Surprise
+from bo_stream.base.predictive import PredictiveScore
 from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.errors import InputError, UnsupportedError
 
@@ -229,16 +230,33 @@ class Prequential:
     behind: bool
 
 
+class Predicts(Protocol):
+    """A surrogate of outcomes that are not those of its posterior, such as `CountGP`."""
+
+    def predicted_mean(self, X: Tensor, *rest: Any) -> Tensor:
+        """Expected outcomes at ``n x d`` raw points."""
+        ...
+
+    def predictive_score(self, X: Tensor, Y: Any, *rest: Any) -> PredictiveScore:
+        """The score of the outcomes."""
+        ...
+
+    def observe(self, X: Tensor, Y: Any, *rest: Any) -> object:
+        """Learn them."""
+        ...
+
+
 def prequential(
-    model: StreamingGP,
-    batches: Iterable[tuple[Tensor, ...]],
+    model: StreamingGP | Predicts,
+    batches: Iterable[tuple[Any, ...]],
     learn: Callable[..., object] | None = None,
 ) -> Iterator[Prequential]:
     """Score the prediction of each batch, then learn it; yields the running scores.
 
     Args:
         model: The surrogate, which is changed.
-        batches: Pairs ``X, Y`` or triples ``X, Y, Yvar``, raw, in the order of the stream.
+        batches: Pairs ``X, Y`` or triples ``X, Y, Yvar``, raw, in the order of the stream; for a
+            `CountGP` points, counts and trials, whose scores are those of the counts.
         learn: Called with the parts of a batch to learn it; by default the surrogate's `observe`.
 
     Example:
@@ -253,10 +271,14 @@ def prequential(
     surprise = Surprise.none(torch.zeros((), dtype=torch.float64))
     for X, Y, *noise in batches:
         with torch.no_grad():
-            mean = cast(GPyTorchPosterior, model.posterior(X)).mean
+            if isinstance(model, BoTorchModel):
+                mean = cast(GPyTorchPosterior, model.posterior(X)).mean
+            else:
+                mean = model.predicted_mean(X, *noise)
             prediction = model.predictive_score(X, Y, *noise)
         surprise = surprise.seen(prediction.shortfall, prediction.variance, len(X))
-        error, density = float((mean - Y).square().mean()), float(prediction.log_density)
+        told = torch.as_tensor(Y, dtype=mean.dtype, device=mean.device).reshape(mean.shape)
+        error, density = float((mean - told).square().mean()), float(prediction.log_density)
         learn(X, Y, *noise)
         count, loss, squares = count + len(X), loss - density, squares + len(X) * error
         rmse = math.sqrt(squares / count)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from typing import Any, Self, cast
+from typing import Any, Self
 
 import torch
 from botorch.utils.types import DEFAULT
@@ -28,7 +28,7 @@ from bo_stream.mathematics.classification.class_counts import informative_classe
 from bo_stream.mathematics.classification.label_targets import LabelTargets
 from bo_stream.mathematics.classification.labels import Label, read_labels, unseen
 from bo_stream.surrogates.classifier_base import CountedClasses
-from bo_stream.surrogates.registry import FAMILIES
+from bo_stream.surrogates.registry import family_named
 
 __all__ = ["DirichletClassifier"]
 
@@ -48,6 +48,8 @@ class DirichletClassifier(CountedClasses):
     appear late, ``alpha_epsilon`` may be changed, two classifiers may `merge`, and `forget` works;
     the results are exact. Other families with several outputs (NodeWISKI, ExactGP) need all
     ``classes`` beforehand and a fixed ``alpha_epsilon``.
+
+    For two classes, `CountGP` with a `Bernoulli` likelihood is better calibrated at the same cost.
 
     Costs are those of the surrogate with C outputs of known noise. The counts double its memory;
     `observe` counts a point for its class only. Adding a class, changing ``alpha_epsilon`` and
@@ -102,7 +104,7 @@ class DirichletClassifier(CountedClasses):
         taken = sorted(set(TAKEN) & set(options))
         if taken:
             raise OptionError("options not set by labels", ", ".join(taken), "Leave them out.")
-        family, X = _family(surrogate, dim), train_X.detach()
+        family, X = family_named(surrogate, dim), train_X.detach()
         bounds, none = bounds_for(bounds, input_transform, X), X.new_empty(0, len(known))
         options |= {"bounds": bounds, "outcome_transform": None}
         options |= {"input_transform": input_transform_for(input_transform, X, bounds)}
@@ -234,14 +236,3 @@ class DirichletClassifier(CountedClasses):
         """Give the sums of each class the surrogate's current features."""
         for one in self._streams_of_classes():
             align(one, self.model)
-
-
-def _family(surrogate: Any, dim: int) -> Callable[..., StreamingGP]:
-    name = ("wiski" if dim <= 3 else "hsgp") if surrogate is None else surrogate
-    if isinstance(name, str) and name in FAMILIES:
-        return FAMILIES[name]
-    if not callable(name):
-        raise InputError(
-            f"a family, or one of the names {', '.join(FAMILIES)}", repr(name), "Choose one."
-        )
-    return cast("Callable[..., StreamingGP]", name)

@@ -11,9 +11,9 @@ import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor, nn
 
-from bo_stream.base import checkpoint
 from bo_stream.base.botorch_model import BoTorchModel
 from bo_stream.base.changes import StateLock, all_or_nothing
+from bo_stream.base.composite import CompositeModel
 from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.base.target_free_sums import combine, empty_like, target_free_stream
 from bo_stream.errors import StateError, UnsupportedError
@@ -25,7 +25,7 @@ from bo_stream.mathematics.classification.latent import LatentClasses
 __all__ = ["CountedClasses"]
 
 
-class CountedClasses(LatentClasses):
+class CountedClasses(CompositeModel, LatentClasses):
     """A surrogate with an output per class and, for additive families, sums for each class.
 
     All parts share one lock and change together.
@@ -34,24 +34,16 @@ class CountedClasses(LatentClasses):
         model: The surrogate.
         class_streams: A target-free stream with the points of each class
             (`bo_stream.base.target_free_sums`); empty for other families.
-            (`bo_stream.base.target_free_sums`), or none at all.
     """
 
-    model: StreamingGP
     class_streams: nn.ModuleList
-    _lock: StateLock
-
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        checkpoint.loadable(cls)
 
     def _hold(
         self, model: StreamingGP, streams: Sequence[Any], seen: Seen, pairs: LabelTargets
     ) -> None:
         """Set the parts."""
-        for stream in (model, *streams):
-            stream._lock = self._lock
         self.model, self.class_streams = model, nn.ModuleList(streams)
+        self._share_lock()
         self._classes, self._seen, self._pairs = list(seen), seen, pairs
 
     @all_or_nothing
@@ -64,19 +56,9 @@ class CountedClasses(LatentClasses):
         self._hold(model, streams, seen, pairs)
 
     @property
-    def num_observed(self) -> int:
-        """Number of labels absorbed."""
-        return self.model.num_observed
-
-    @property
     def class_counts(self) -> dict[Label, int]:
         """Number of labels absorbed for each class."""
         return dict(self._seen)
-
-    @property
-    def state_bytes(self) -> int:
-        """Size in bytes of all state buffers."""
-        return sum(part.state_bytes for part in self._streams())
 
     def log_evidence(self) -> Tensor:
         """The log evidence of the transformed labels, summed over classes, 0-dim."""
@@ -104,10 +86,6 @@ class CountedClasses(LatentClasses):
             return self.model.condition_on_observations(X, self.latent(X)[0], noise)
 
     # -- saving ----------------------------------------------------------------------------------
-
-    def save(self, path: Any) -> None:
-        """Write a checkpoint, from which `bo_stream.load` rebuilds the classifier."""
-        checkpoint.save(self, path)
 
     def get_extra_state(self) -> dict[str, Any]:
         """Metadata: the classes and how labels are transformed."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from torch import Tensor
 
@@ -20,7 +20,7 @@ from bo_stream.surrogates.trust_region import TrustRegionGP
 from bo_stream.surrogates.warped import WarpedGP
 from bo_stream.surrogates.wiski import WISKI
 
-__all__ = ["FAMILIES", "in_loops", "surrogate"]
+__all__ = ["FAMILIES", "family_named", "in_loops", "surrogate"]
 
 FAMILIES: dict[str, Callable[..., StreamingGP]] = {
     "wiski": WISKI,
@@ -78,6 +78,26 @@ def surrogate(
             "Choose one of these.",
         )
     return FAMILIES[name](train_X, train_Y, train_Yvar, bounds=bounds, **kw)
+
+
+def family_named(family: Any, dim: int) -> Callable[..., StreamingGP]:
+    """A family by its name, or as it is given.
+
+    Args:
+        family: A name, a class, or None for ``wiski`` with up to 3 inputs, else ``hsgp``.
+        dim: Number of inputs.
+
+    Raises:
+        InputError: for anything else.
+    """
+    name = ("wiski" if dim <= 3 else "hsgp") if family is None else family
+    if isinstance(name, str) and name in FAMILIES:
+        return FAMILIES[name]
+    if not callable(name):
+        raise InputError(
+            f"a family, or one of the names {', '.join(FAMILIES)}", repr(name), "Choose one."
+        )
+    return cast("Callable[..., StreamingGP]", name)
 
 
 def in_loops(name: str, options: Mapping[str, Any]) -> dict[str, Any]:

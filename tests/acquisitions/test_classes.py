@@ -6,8 +6,9 @@ from botorch.optim import optimize_acqf
 from torch import Tensor
 
 from acquisitions import BALD, PredictiveEntropy, select_from_pool
-from bo_stream import WISKI, DirichletClassifier
+from bo_stream import WISKI, CountGP, DirichletClassifier
 from bo_stream.errors import UnsupportedError
+from bo_stream.likelihoods import Bernoulli
 
 BOX = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
 
@@ -128,3 +129,26 @@ def test_other_models_are_refused() -> None:
     X = points(5, 0)
     with pytest.raises(UnsupportedError):
         BALD(WISKI(X, X[:, :1], bounds=BOX))
+
+
+def test_two_classes_by_expectation_propagation() -> None:
+    """Both are computed from the one logit; pending points are believed."""
+    X, at = points(60, 0), points(6, 3)
+    labels = ["wet" if x > 0.5 else "dry" for x in X[:, 0]]
+    kind = Bernoulli(classes=("dry", "wet"), nugget=0.0)
+    model = CountGP(X, labels, bounds=BOX, likelihood=kind)
+    model.fit(30)
+    smooth = model.response(at, nugget=False)
+    generator = torch.Generator().manual_seed(1)
+    Z = torch.randn(100_000, 6, generator=generator, dtype=torch.float64)
+    p = (smooth.latent_mean + smooth.latent_variance.sqrt() * Z).sigmoid()
+    p = torch.stack([1.0 - p, p], -1)
+    total, left = entropy(p.mean(0)), torch.special.entr(p).sum(-1).mean(0)
+    for acqf, value in ((PredictiveEntropy, total), (BALD, total - left)):
+        got = acqf(model, num_samples=4096)(at.unsqueeze(-2)).detach()
+        torch.testing.assert_close(got, value, rtol=0.02, atol=5e-3)
+    pending = BALD(model, X_pending=at[:1])(at.unsqueeze(-2)).detach()
+    assert float(pending[0]) < float(BALD(model)(at[:1].unsqueeze(-2)))
+    assert bool(((smooth.mean > 0.5) == (at[:, 0] > 0.5)).all())
+    with pytest.raises(UnsupportedError):
+        BALD(CountGP(X, torch.ones(60), 5, bounds=BOX))  # type: ignore[arg-type]

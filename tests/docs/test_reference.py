@@ -17,6 +17,7 @@ MODULES = [
     "bo_stream.ingest",
     "bo_stream.integrations.ax",
     "bo_stream.integrations.optuna",
+    "bo_stream.likelihoods",
     "bo_stream.mathematics.linalg",
     "bo_stream.simulation",
     "bo_stream.surrogates.registry",

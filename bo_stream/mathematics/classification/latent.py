@@ -9,7 +9,7 @@ from botorch.acquisition.objective import PosteriorTransform
 from botorch.models.model import Model
 from botorch.posteriors.gpytorch import GPyTorchPosterior
 from botorch.posteriors.transformed import TransformedPosterior
-from torch import Size, Tensor
+from torch import Tensor
 
 from bo_stream.errors import InputError
 from bo_stream.mathematics.classification.labels import Label, tensor_or_list
@@ -36,11 +36,6 @@ class LatentClasses(Model):
     def num_outputs(self) -> int:
         """The number of classes."""
         return len(self._classes)
-
-    @property
-    def batch_shape(self) -> Size:
-        """Empty."""
-        return Size()
 
     def posterior(
         self,

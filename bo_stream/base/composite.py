@@ -1,0 +1,59 @@
+"""Models composed of surrogates, which share one lock and change together."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from botorch.models.model import Model
+from torch import Size
+
+from bo_stream.base import checkpoint
+from bo_stream.base.changes import StateLock
+from bo_stream.base.streaming_gp import StreamingGP
+
+__all__ = ["CompositeModel"]
+
+
+class CompositeModel(Model):
+    """Base of models that predict from the posterior of a surrogate of their own.
+
+    A checkpoint holds what `_parts` returns: plain settings, and surrogates by name.
+
+    Attributes:
+        model: The surrogate.
+    """
+
+    model: StreamingGP
+    _lock: StateLock
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        checkpoint.loadable(cls)
+
+    def _streams(self) -> list[StreamingGP]:
+        """All surrogates."""
+        return [self.model]
+
+    def _share_lock(self) -> None:
+        for stream in self._streams():
+            stream._lock = self._lock
+
+    @property
+    def batch_shape(self) -> Size:
+        """Empty."""
+        return Size()
+
+    @property
+    def num_observed(self) -> int:
+        """Number of observations absorbed."""
+        return self.model.num_observed
+
+    @property
+    def state_bytes(self) -> int:
+        """Size in bytes of all state buffers."""
+        return sum(part.state_bytes for part in self._streams())
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write a checkpoint, from which `bo_stream.load` rebuilds everything."""
+        checkpoint.save(self, path)

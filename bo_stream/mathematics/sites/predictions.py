@@ -1,0 +1,180 @@
+"""Predictions of responses and of future outcomes, from latent marginals (MATHS 11.6)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from bo_stream.errors import InputError
+from bo_stream.mathematics.sites.quadrature import expected, fine_expectation
+
+__all__ = ["OutcomePrediction", "Response"]
+
+DOUBLINGS, REACH = 60, 1e4
+
+
+@dataclass(frozen=True)
+class Response:
+    """The response at ``n`` points: a prevalence, or a rate.
+
+    Attributes:
+        likelihood: The likelihood of the outcomes.
+        latent_mean: Means of the latent values, ``n``.
+        latent_variance: Their variances, ``n``.
+    """
+
+    likelihood: Any
+    latent_mean: Tensor
+    latent_variance: Tensor
+
+    @property
+    def mean(self) -> Tensor:
+        """Means of the response, ``n``."""
+        return expected(self.likelihood.response, self.latent_mean, self.latent_variance)
+
+    @property
+    def sd(self) -> Tensor:
+        """Standard deviations of the response, ``n``."""
+        centre = self.mean.unsqueeze(-1)
+
+        def square(g: Tensor) -> Tensor:
+            return (self.likelihood.response(g) - centre).square()
+
+        return expected(square, self.latent_mean, self.latent_variance).sqrt()
+
+    def quantiles(self, levels: Sequence[float]) -> Tensor:
+        """Quantiles, exact: ``len(levels) x n``.
+
+        Raises:
+            InputError: for levels outside (0, 1).
+        """
+        z = torch.special.ndtri(_levels(levels, self.latent_mean)).unsqueeze(-1)
+        g = self.latent_mean + z * self.latent_variance.sqrt()
+        made: Tensor = self.likelihood.response(g)
+        return made
+
+
+@dataclass(frozen=True)
+class OutcomePrediction:
+    """The distribution of a future outcome at each of ``n`` points.
+
+    Attributes:
+        likelihood: The likelihood of the outcomes.
+        latent_mean: Means of the latent values g, ``n``.
+        latent_variance: Their variances, ``n``.
+        size: Trials, exposures, or ones, ``n``.
+    """
+
+    likelihood: Any
+    latent_mean: Tensor
+    latent_variance: Tensor
+    size: Tensor
+
+    @property
+    def mean(self) -> Tensor:
+        """Expected outcomes, ``n``."""
+        response = expected(self.likelihood.response, self.latent_mean, self.latent_variance)
+        return self.size * response if self.likelihood.whole else response
+
+    def log_prob(self, k: Any) -> Tensor:
+        """Log probability of outcomes, ``n``.
+
+        Args:
+            k: ``n`` outcomes.
+
+        Raises:
+            ShapeError, InputError: for outcomes that cannot occur.
+        """
+        y, _ = self.likelihood.read(k, self.size, self.latent_mean.unsqueeze(-1))
+        return self._log_prob(y)
+
+    def _log_prob(self, y: Tensor) -> Tensor:
+        given = (self.latent_mean, self.latent_variance, y, self.size)
+        made: Tensor = self.likelihood.log_marginal(*given)
+        return made
+
+    def pmf(self, most: int | None = None) -> Tensor:
+        """Probabilities of 0, 1, ..., ``most`` outcomes: ``n x (most + 1)``. O(n most).
+
+        Args:
+            most: By default the largest number of trials; needed where there is no largest outcome.
+
+        Raises:
+            InputError: if ``most`` is not a number of 0 or more.
+        """
+        if not self.likelihood.whole:
+            raise InputError("counts", "measurements", "Use `log_prob`, a density.")
+        last = self.likelihood.largest(self.size) if most is None else most
+        if not isinstance(last, int) or last < 0:
+            raise InputError("`most`, the largest count", repr(most), "Give it: there is no limit.")
+        columns = []
+        for k in range(last + 1):
+            y = torch.full_like(self.size, float(k))
+            possible = y <= self.likelihood.limit(self.size)
+            value = self._log_prob(torch.where(possible, y, 0.0)).exp()
+            columns.append(torch.where(possible, value, 0.0))
+        return torch.stack(columns, -1)
+
+    def cdf(self, k: Tensor) -> Tensor:
+        """Probability of at most ``k``, which broadcasts with ``n``."""
+        y, size = k.unsqueeze(-1), self.size.unsqueeze(-1)
+
+        def below(g: Tensor) -> Tensor:
+            wide = torch.broadcast_shapes(g.shape, y.shape)
+            made: Tensor = self.likelihood.cdf(*(a.expand(wide) for a in (g, y, size)))
+            return made
+
+        return fine_expectation(below, self.latent_mean, self.latent_variance)
+
+    def quantiles(self, levels: Sequence[float]) -> Tensor:
+        """The smallest outcomes whose probability of not being exceeded is at least each level,
+        ``len(levels) x n``.
+
+        Raises:
+            InputError: for levels outside (0, 1).
+        """
+        asked = _levels(levels, self.latent_mean).unsqueeze(-1).expand(-1, len(self.size))
+        low, high = torch.full_like(asked, -1.0), torch.ones_like(asked)
+        if not self.likelihood.whole:
+            return self._between(asked)
+        for _ in range(DOUBLINGS):
+            enough = self.cdf(high) >= asked
+            if bool(enough.all()):
+                break
+            low, high = torch.where(enough, low, high), torch.where(enough, high, 2.0 * high)
+        while bool((high - low > 1.0).any()):
+            middle = ((low + high) / 2.0).floor()
+            enough = self.cdf(middle) >= asked
+            low, high = torch.where(enough, low, middle), torch.where(enough, middle, high)
+        return high.minimum(self.likelihood.limit(self.size))
+
+    def _between(self, asked: Tensor) -> Tensor:
+        """Quantiles of a continuous outcome, by bisection."""
+        wide = REACH * (self.latent_variance + self.size).sqrt()
+        low, high = (self.latent_mean + w * torch.ones_like(asked) for w in (-wide, wide))
+        for _ in range(DOUBLINGS):
+            middle = (low + high) / 2.0
+            enough = self.cdf(middle) >= asked
+            low, high = torch.where(enough, low, middle), torch.where(enough, middle, high)
+        return high
+
+    def sample(self, draws: int, seed: int = 0) -> Tensor:
+        """Independent draws of the outcomes, ``draws x n``."""
+        rng = np.random.default_rng(seed)
+        z = torch.from_numpy(rng.standard_normal((draws, len(self.size)))).to(self.size)
+        made: Tensor = self.likelihood.sample(
+            self.latent_mean + self.latent_variance.sqrt() * z, self.size, rng
+        )
+        return made
+
+
+def _levels(levels: Sequence[float], like: Tensor) -> Tensor:
+    asked = torch.as_tensor(list(levels), dtype=torch.float64, device=like.device)
+    if not bool(((asked > 0.0) & (asked < 1.0)).all()):
+        raise InputError("levels between 0 and 1", f"{list(levels)}", "0.05 and 0.95 are usual.")
+    return asked

@@ -1,0 +1,135 @@
+"""The sites of held outcomes: computed again under the posterior of all others (MATHS 11.3)."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import torch
+from torch import Tensor
+
+from bo_stream.base.changes import all_or_nothing
+from bo_stream.base.options import whole_number
+from bo_stream.errors import UnsupportedError
+from bo_stream.mathematics.sites.batch import batch_evidence, batch_sites
+from bo_stream.mathematics.sites.held import HeldOutcomes
+from bo_stream.surrogates.count_state import SiteStream
+
+__all__ = ["RefreshedSites"]
+
+CHUNK = 4096
+"""Points whose marginals are computed at a time."""
+LEAST_VARIANCE = 1e-14
+SWEEPS = 2
+
+
+class RefreshedSites(SiteStream):
+    """Marginals of latent values, and sweeps over the sites of held outcomes."""
+
+    @property
+    def num_outputs(self) -> int:
+        """One."""
+        return 1
+
+    def _check_points(self, X: Tensor) -> None:
+        self.model._check_points(X)
+
+    def _extra(self) -> Tensor:
+        """The variance that the nugget adds to a latent value, 0-dim."""
+        return self.likelihood.latent(self._state.nugget)
+
+    def _joint(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean (``n``) and covariance of g at transformed points."""
+        point = self.model.process().at(X)
+        S = point.covariance(point)[0]
+        return point.mean[0], S + self._extra() * torch.eye(len(X)).to(S)
+
+    def _marginals(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        """Means and variances of f at transformed points, each ``n``."""
+        made = [self.model.process().at(part) for part in X.split(CHUNK)]
+        v = torch.cat([point.variance()[0] for point in made]).clamp_min(LEAST_VARIANCE)
+        return torch.cat([point.mean[0] for point in made]), v
+
+    def _held_marginals(self, rows: slice = slice(None)) -> tuple[Tensor, Tensor, Tensor]:
+        """Means, variances and prior variances of f at held points."""
+        X = self._state.held.X[rows]
+        prior = cast(Tensor, self.model.covar_module(X, diag=True)).detach().double()
+        return *self._marginals(X), prior.reshape(-1)
+
+    def _held_corrections(self, rows: slice = slice(None)) -> Tensor:
+        """What held outcomes add to the evidence of their targets, 0-dim."""
+        state = self._state
+        if not len(state.held):
+            return state.late * 0.0
+        given = (*self._held_marginals(rows), state.nugget)
+        made: Tensor = state.held.part(rows).corrections(self.likelihood, *given)
+        return made
+
+    def _absorb_block(self, X: Tensor, y: Tensor, size: Tensor) -> None:
+        prior, state = self._joint(X), self._state
+        told = self.likelihood.outcome_size(size, state.nugget)
+        sites = batch_sites(self.likelihood, *prior, y, told)
+        D = 1.0 / sites.l2 + self._extra()
+        block = HeldOutcomes(X, y, size, sites.l1, sites.l2, D)
+        self._absorb_targets(self.model, block)
+        totals = state.totals + torch.stack([y.sum(), size.sum()])
+        count, room = state.count + len(y), max(0, self._most_held() - len(state.held))
+        late = state.late
+        if room < len(y):
+            parts = batch_evidence(self.likelihood, *prior, y, told, sites)[1]
+            late = late + parts[room:].sum()
+            self._freeze(block.part(slice(room, None)))
+        held = state.held.and_then(block.part(slice(room)))
+        self._change(held=held, totals=totals, count=count, late=late)
+
+    @property
+    def refreshable(self) -> bool:
+        """Whether targets can be chosen again."""
+        state = self._state
+        all_held = int(state.count) == len(state.held)
+        return self._most_held() > 0 and (self.model.promises.additive or all_held)
+
+    def refresh(self, sweeps: int = SWEEPS) -> float:
+        """Choose the targets of the held outcomes again, under the posterior of all others.
+
+        Args:
+            sweeps: Number of sweeps; with a learned nugget each also moves the nugget.
+
+        Returns:
+            The largest move of a posterior mean by the last sweep, in standard deviations.
+
+        Raises:
+            UnsupportedError: if the surrogate's state depends on order, or not all is held.
+        """
+        whole_number("sweeps", sweeps, 1)
+        if not self.refreshable:
+            raise UnsupportedError(
+                "a surrogate whose targets can be chosen again: wiski, hsgp, exact, or node_wiski "
+                "with all outcomes held",
+                f"{type(self.model).__name__} after {self.num_observed} outcomes",
+                "It takes one pass; use one of those, or a larger `opening`.",
+            )
+        moves = [self._sweep() for _ in range(sweeps)] if len(self._state.held) else [0.0]
+        return moves[-1]
+
+    @all_or_nothing
+    def _sweep(self) -> float:
+        state = self._state
+        m, v, prior = self._held_marginals()
+        nugget = state.nugget
+        if self.likelihood.nugget == "learn" and self.informative:
+            nugget = state.held.next_nugget(self.likelihood, m, v, nugget)
+        held, moved = state.held.refreshed(self.likelihood, m, v, prior, nugget)
+        self._change(held=held, nugget=nugget)
+        self._rebuild()
+        return moved
+
+    @property
+    def informative(self) -> bool:
+        """Whether the outcomes determine hyperparameters: neither all zero nor all positive."""
+        return self.likelihood.informative(*self._state.totals.tolist())
+
+    @torch.no_grad()
+    def log_evidence(self) -> Tensor:
+        """EP's log evidence of all outcomes, 0-dim; that of later ones is as of their arrival."""
+        total = self.model.log_evidence() + self._state.late
+        return total + self._held_corrections()

@@ -1,0 +1,243 @@
+"""Counts as a stream: EP sites over a surrogate of known noise (MATHS 11).
+
+[Minka] Minka 2001, Expectation Propagation for Approximate Bayesian Inference; sites in a stream,
+their refreshing and the nugget are ours.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any, Self, cast
+
+import torch
+from botorch.utils.types import DEFAULT
+from gpytorch.kernels import Kernel
+from torch import Tensor
+
+from bo_stream.base.changes import StateLock, all_or_nothing
+from bo_stream.base.fitting.objective import check_evaluations
+from bo_stream.base.fitting.report import FitReport
+from bo_stream.base.options import own_options, whole_number
+from bo_stream.base.streaming_gp import StreamingGP
+from bo_stream.base.transforms import bounds_for, input_transform_for
+from bo_stream.errors import OptionError, StateError
+from bo_stream.likelihoods import Binomial, Likelihood
+from bo_stream.surrogates.count_predictions import CountPredictions
+from bo_stream.surrogates.count_state import CountState
+from bo_stream.surrogates.registry import family_named
+
+__all__ = ["CountGP"]
+
+TAKEN = ("train_Yvar", "mean_module", "outcome_transform", "loads_data")
+"""Options of a family that the counts determine."""
+BLOCK = 64
+"""Points whose sites are found together."""
+ROUNDS, CLOSE, STEADY = 8, 0.01, 0.02
+"""Most rounds of a fit; it ends once the evidence gains less than this many
+nats and the nugget moves by less than this share."""
+
+
+class CountGP(CountPredictions):
+    """A Gaussian process on the logit of a prevalence or the logarithm of a rate, from counts.
+
+    Each outcome enters a streaming surrogate as a target of known noise, chosen by expectation
+    propagation. `observe` chooses targets under the posterior of the moment, in blocks of 64;
+    `refresh` and `fit` choose them again for the first ``opening`` outcomes, which are held, after
+    which posterior and evidence equal those of expectation propagation on all data at once, in any
+    order. Later outcomes keep the targets of their arrival.
+
+    ``surrogate`` may be ``wiski``, ``hsgp``, ``exact`` (which holds all outcomes), ``node_wiski``
+    (refreshed while all outcomes are held) or any other family of one output. Those whose state
+    depends on the order of the data (``online_sgpr``, ``cagp``, ...) take one pass: `refresh` is
+    refused, and `fit` fits hyperparameters to the targets as they are.
+
+    Costs are those of the surrogate, about .3 ms an outcome in blocks, and for a refresh a rebuild
+    from the held outcomes. Predictions: `response` (prevalence, rate), `predict_counts`, and
+    `posterior` on the latent scale, where it is a BoTorch model.
+
+    Args:
+        X: ``n x d`` raw points; ``n = 0`` is allowed.
+        k: ``n`` counts.
+        trials: ``n`` numbers of trials, or exposures; one number for all; None for ones.
+        likelihood: A likelihood of `bo_stream.likelihoods`; its nugget is learned by default.
+        bounds: ``2 x d`` raw bounds, as required by the family.
+        surrogate: A family by name or class. By default ``wiski`` for up to 3 inputs, else
+            ``hsgp``.
+        covar_module: By default the family's kernel.
+        opening: Number of first outcomes that are held.
+        input_transform: As for every family.
+        options: The family's own options: ``grid_size``, ``num_features``, ``cap``, ...
+
+    Raises:
+        InputError, ShapeError, DtypeError, BoundsError: for invalid data or options.
+
+    Example:
+        >>> X = torch.rand(60, 2, dtype=torch.double)
+        >>> positive = (20 * X[:, 0]).round()
+        >>> unit = torch.tensor([[0.0, 0.0], [1.0, 1.0]])
+        >>> model = CountGP(X, positive, trials=20, bounds=unit)
+        >>> model.fit().converged
+        True
+        >>> here = model.response(X[:3])
+        >>> here.mean.shape, here.quantiles([0.05, 0.95]).shape
+        (torch.Size([3]), torch.Size([2, 3]))
+    """
+
+    def __init__(
+        self,
+        X: Tensor,
+        k: Any,
+        trials: Any = None,
+        *,
+        likelihood: Likelihood | None = None,
+        bounds: Any = None,
+        surrogate: str | Callable[..., StreamingGP] | None = None,
+        covar_module: Kernel | None = None,
+        opening: int = 4096,
+        input_transform: Any = DEFAULT,
+        **options: Any,
+    ) -> None:
+        taken = sorted(set(TAKEN) & set(options))
+        if taken:
+            raise OptionError("options not set by counts", ", ".join(taken), "Leave them out.")
+        family, kind = family_named(surrogate, X.shape[-1]), likelihood or Binomial()
+        whole_number("opening", opening, 0)
+        if "opening" in own_options(cast(type, family)):
+            options["opening"] = opening
+        points, bounds = X.detach(), bounds_for(bounds, input_transform, X)
+        options["input_transform"] = input_transform_for(input_transform, points, bounds)
+        options |= {"bounds": bounds, "outcome_transform": None, "covar_module": covar_module}
+        none = points.new_empty(0, 1)
+        model = family(points[:0], none, none, **options)
+        super().__init__()
+        self._lock = StateLock()
+        learned = kind.nugget == "learn"
+        nugget = kind.first_nugget(torch.zeros(1)) if learned else float(kind.nugget)
+        state = CountState.empty(points.shape[-1], model._like, nugget)
+        self._hold(model, None, kind, opening, state)
+        self.observe(X, k, trials)
+        self.eval()
+
+    # -- data ------------------------------------------------------------------------------------
+
+    def observe(self, X: Tensor, k: Any, trials: Any = None) -> Self:
+        """Absorb counts in place, in batches of any size; if it raises, nothing has changed.
+
+        Args:
+            X: ``n x d`` raw points.
+            k: ``n`` counts.
+            trials: As for the constructor.
+
+        Raises:
+            InputError, ShapeError, DtypeError, BoundsError: for invalid data.
+        """
+        self._check_points(X)
+        y, size = self.likelihood.read(k, trials, X)
+        if len(y):
+            self._absorb_outcomes(self.model._transformed(X.detach()), y, size)
+        return self
+
+    @all_or_nothing
+    def _absorb_outcomes(self, X: Tensor, y: Tensor, size: Tensor) -> None:
+        """Absorb checked outcomes at transformed points."""
+        if not self.num_observed:
+            self._move_prior_mean(self.likelihood.pooled(y, size))
+            if self.likelihood.nugget == "learn":
+                self._change(nugget=self._state.nugget * 0.0 + self.likelihood.first_nugget(y))
+        for one in zip(X.split(BLOCK), y.split(BLOCK), size.split(BLOCK), strict=True):
+            self._absorb_block(*one)
+
+    def forget(self, factor: float) -> Self:
+        """Down-weight all outcomes so far by ``factor``; see `StreamingGP.forget`.
+
+        Their targets stay as they are; later outcomes are held and refreshed.
+
+        Raises:
+            InputError: for a factor that is not above 0 and at most 1.
+            UnsupportedError: if the family cannot forget.
+        """
+        if factor != 1.0:
+            self._forget(factor)
+        return self
+
+    @all_or_nothing
+    def _forget(self, factor: float) -> None:
+        self.model.forget(factor)
+        late = factor * (self._state.late + self._held_corrections())
+        self._freeze_all()
+        held = self._state.held.part(slice(0))
+        self._change(held=held, late=late)
+
+    def merge(self, other: CountGP) -> Self:
+        """Add another stream's outcomes in place.
+
+        Those it holds are held here, too, up to ``opening``. Hyperparameters and nugget keep this
+        one's values; call `refresh` or `fit` next.
+
+        Raises:
+            StateError: if families, features, transforms or likelihoods differ.
+            UnsupportedError: if the family cannot be merged.
+        """
+        if not isinstance(other, CountGP) or other.likelihood != self.likelihood:
+            got = other.likelihood if isinstance(other, CountGP) else type(other).__name__
+            raise StateError(f"a CountGP of {self.likelihood}", f"{got}", "Build both alike.")
+        self._merge(other)
+        return self
+
+    @all_or_nothing
+    def _merge(self, other: CountGP) -> None:
+        mine, theirs = self._state, other._state
+        if not self.num_observed:
+            self._move_prior_mean(other.model._prior_mean())
+        self.model.merge(other.model)
+        if other.frozen is not None:
+            self._frozen_stream().merge(other.frozen)
+        room, late = max(0, self._most_held() - len(mine.held)), mine.late + theirs.late
+        if room < len(theirs.held):
+            late = late + other._held_corrections(slice(room, None))
+            self._freeze(theirs.held.part(slice(room, None)))
+        held = mine.held.and_then(theirs.held.part(slice(room)))
+        totals, count = mine.totals + theirs.totals, mine.count + theirs.count
+        self._change(held=held, totals=totals, count=count, late=late)
+
+    # -- hyperparameters -------------------------------------------------------------------------
+
+    def fit(self, max_evals: int | None = None) -> FitReport:
+        """Fit hyperparameters and nugget by EP's evidence, and refresh all held targets.
+
+        While all outcomes are zero, or all are positive, hyperparameters keep their values, with a
+        warning, because the mean would run away.
+
+        Args:
+            max_evals: Maximum number of evaluations of objective and gradient in each of up to 8
+                rounds.
+
+        Returns:
+            Evaluations over all rounds, and EP's log evidence.
+        """
+        check_evaluations(max_evals)
+        if not self.informative:
+            warnings.warn(
+                "Hyperparameters and nugget keep their values: all outcomes are zero, or all full.",
+                stacklevel=2,
+            )
+        if not self.refreshable:
+            return self.model.fit(max_evals) if self.informative else self._report(0, True)
+        evaluations, value, converged = 0, -torch.inf, not self.informative
+        for _ in range(ROUNDS):
+            before, nugget = value, float(self._state.nugget)
+            self.refresh()
+            if not self.informative:
+                break
+            evaluations += self.model.fit(max_evals).evaluations
+            value = float(self.log_evidence())
+            steady = abs(self.nugget - nugget) <= STEADY * self.nugget
+            converged = steady and value - before < CLOSE
+            if converged:
+                break
+        self.refresh()
+        return self._report(evaluations, converged)
+
+    def _report(self, evaluations: int, converged: bool) -> FitReport:
+        return FitReport(evaluations, float(self.log_evidence()), converged)

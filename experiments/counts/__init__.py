@@ -1,0 +1,1 @@
+"""Where to survey next, and what surveys say, if outcomes are counts."""

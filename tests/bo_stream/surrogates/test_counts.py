@@ -1,0 +1,485 @@
+"""CountGP against expectation propagation on all data at once; order, stress, the stream."""
+
+import copy
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from botorch.sampling import SobolQMCNormalSampler
+from torch import Tensor
+
+from bo_stream import CountGP, load
+from bo_stream.errors import InputError, NoiseError, ShapeError, StateError, UnsupportedError
+from bo_stream.likelihoods import (
+    Bernoulli,
+    Binomial,
+    Likelihood,
+    NegativeBinomial,
+    Poisson,
+    StudentT,
+)
+from bo_stream.scores import prequential
+from tests.bo_stream.surrogates.count_cases import (
+    UNIT,
+    against_oracle,
+    field,
+    log_binomial,
+    log_poisson,
+    slice_samples,
+    survey,
+)
+
+FAMILIES = ("exact", "node_wiski", "wiski", "hsgp")
+WITHIN = {"exact": 0.005, "node_wiski": 0.005, "wiski": 0.02, "hsgp": 0.1}
+
+
+def close(a: Tensor, b: Tensor, within: float = 1e-6) -> None:
+    torch.testing.assert_close(a, b, rtol=within, atol=within)
+
+
+def latent(model: Any, Z: Tensor) -> tuple[Tensor, Tensor]:
+    here = model.response(Z, nugget=False)
+    return here.latent_mean, here.latent_variance
+
+
+def assert_alike(a: Any, b: Any, within: float = 1e-6) -> None:
+    Z = torch.rand(9, 2, dtype=torch.double)
+    for one, other in zip(latent(a, Z), latent(b, Z), strict=True):
+        close(one, other, within)
+    close(a.log_evidence(), b.log_evidence(), within)
+    assert a.nugget == pytest.approx(b.nugget)
+
+
+# -- against the oracle --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_fitted_stream_equals_full_batch_ep(family: str) -> None:
+    X, k, n, _ = survey(70)
+    model = CountGP(X[:40], k[:40], n[:40], bounds=UNIT, surrogate=family)
+    model.observe(X[40:], k[40:], n[40:])
+    report = model.fit()
+    error, nats = against_oracle(model, X, k, n)
+    assert error <= WITHIN[family]
+    assert report.converged and report.value == pytest.approx(float(model.log_evidence()))
+    if family in ("exact", "wiski"):
+        assert nats <= 0.05
+
+
+def by_x(X: Tensor, k: Tensor, n: Tensor) -> Tensor:
+    return X[:, 0].argsort()
+
+
+def by_rate(X: Tensor, k: Tensor, n: Tensor) -> Tensor:
+    return (k / n).argsort()
+
+
+@pytest.mark.parametrize(("order", "passed"), [(by_x, 0.15), (by_rate, 1.0)])
+def test_order_matters_little_and_not_after_two_refreshes(order: Any, passed: float) -> None:
+    data = survey(80, trials=(1, 12))[:3]
+    X, k, n = (part[order(*data)] for part in data)
+    model = CountGP(X, k, n, bounds=UNIT, surrogate="exact", likelihood=Binomial(nugget=0.1))
+    assert against_oracle(model, X, k, n)[0] <= passed
+    model.refresh(2)
+    error, nats = against_oracle(model, X, k, n)
+    assert error <= 0.005 and nats <= 0.01
+
+
+def test_cases_in_an_exposure_equal_full_batch_ep() -> None:
+    rng = np.random.default_rng(3)
+    X, exposure = torch.from_numpy(rng.random((50, 2))), torch.from_numpy(rng.random(50) * 9 + 1)
+    k = torch.from_numpy(rng.poisson((exposure * field(X).exp()).numpy())).double()
+    kind = Poisson(nugget=0.05)
+    model = CountGP(X, k, exposure, bounds=UNIT, surrogate="exact", likelihood=kind)
+    model.refresh(3)
+    error, nats = against_oracle(model, X, k, exposure, log_poisson)
+    assert error <= 0.005 and nats <= 0.01
+    wide = NegativeBinomial(shape=1e6, nugget=0.05)  # nearly Poisson
+    near = CountGP(X, k, exposure, bounds=UNIT, surrogate="exact", likelihood=wide)
+    near.refresh(3)
+    close(near.response(X).mean, model.response(X).mean, 1e-3)
+
+
+def test_measurements_with_outliers() -> None:
+    """The fixed point of variational sites, which outliers hardly move; a bound of the evidence."""
+    rng = np.random.default_rng(5)
+    X = torch.from_numpy(rng.random((80, 2)))
+    f = field(X)
+    y = f + 0.1 * torch.from_numpy(rng.standard_t(2, 80))
+    y[::10] += 4.0
+    kind = StudentT(df=3.0, nugget=0.01)
+    model = CountGP(X, y, bounds=UNIT, surrogate="exact", likelihood=kind)
+    model.refresh(40)
+    K = model.model.covar_module(X).to_dense().detach()
+    c = model.model.mean_module.constant.detach()
+    m, v = c.expand(80), K.diagonal()
+    for _ in range(60):
+        D = 0.01 * (3.0 + ((y - m) ** 2 + v) / 0.01) / 4.0
+        gain = torch.linalg.solve(K + D.diag(), K).mT
+        m, v = c + gain @ (y - c), (K - gain @ K).diagonal()
+    mean, variance = latent(model, X)
+    close(mean, m, 1e-4)
+    close(variance, v, 1e-4)
+    learned = CountGP(X, y, bounds=UNIT, surrogate="wiski", likelihood=StudentT(df=3.0))
+    learned.fit()
+    assert 0.05 < learned.nugget**0.5 < 0.2
+    assert float((learned.response(X).mean - f).abs().mean()) < 0.1
+    one = CountGP(X[:1], y[:1], bounds=UNIT, surrogate="exact", likelihood=kind)
+    one.refresh(20)
+    prior = CountGP(X[:0], [], bounds=UNIT, surrogate="exact", likelihood=kind)
+    prior.model._set_prior_mean(one.model._prior_mean().detach())
+    exact = float(prior.predict_counts(X[:1]).log_prob(y[:1]))
+    assert exact - 0.5 < float(one.log_evidence()) <= exact
+    future = learned.predict_counts(X[:5])
+    draws = future.sample(40_000)
+    close(draws.quantile(0.9, 0), future.quantiles([0.9])[0], 0.03)
+    with pytest.raises(InputError, match="measurements"):
+        future.pmf(3)
+
+
+def test_fit_reaches_the_best_nugget() -> None:
+    """No nugget nearby has a higher evidence at the fitted hyperparameters."""
+    X, k, n, _ = survey(120, trials=(20, 60), seed=1)
+    model = CountGP(X, k, n, bounds=UNIT, surrogate="exact")
+    model.fit()
+    values = []
+    for factor in (0.95, 1.0, 1.05):
+        kind = Binomial(nugget=factor * model.nugget)
+        other = CountGP(X[:0], k[:0], n[:0], bounds=UNIT, surrogate="exact", likelihood=kind)
+        other.model.covar_module.load_state_dict(model.model.covar_module.state_dict())
+        other.observe(X, k, n)
+        other.model.mean_module.load_state_dict(model.model.mean_module.state_dict())
+        other.refresh(4)
+        values.append(float(other.log_evidence()))
+    assert values[1] > max(values[0], values[2])
+    assert float(model.log_evidence()) == pytest.approx(values[1], abs=0.01)
+
+
+def test_places_that_differ_by_more_than_chance() -> None:
+    """The nugget is found, and intervals of counts at new places hold what they say."""
+    X, k, n, _ = survey(300, trials=(40, 60), nugget=0.5, seed=2)
+    model = CountGP(X[:150], k[:150], n[:150], bounds=UNIT, surrogate="exact")
+    model.fit(30)
+    assert 0.3 < model.nugget < 0.8
+    low, high = model.predict_counts(X[150:], n[150:]).quantiles([0.05, 0.95])
+    inside = ((low <= k[150:]) & (k[150:] <= high)).double().mean()
+    assert 0.86 <= float(inside) <= 0.96
+
+
+# -- predictions ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("kind", "size"),
+    [(Binomial(nugget=0.3), 12.0), (Bernoulli(nugget=0.3), 1.0), (Poisson(nugget=0.3), 3.0)],
+)
+def test_predictions_agree_with_draws(kind: Likelihood, size: float) -> None:
+    X, k, n, f = survey(40)
+    y = (k / n * size).round() if size > 1 else (k / n > 0.3).double()
+    sizes = None if size == 1.0 else size
+    model = CountGP(X, y, sizes, bounds=UNIT, surrogate="exact", likelihood=kind)
+    Z = torch.rand(4, 2, dtype=torch.double)
+    future = model.predict_counts(Z, sizes)
+    draws = future.sample(40_000)
+    close(draws.mean(0), future.mean, 0.05)
+    chances = future.pmf(200)
+    close(chances.sum(-1), torch.ones(4).double(), 1e-6)
+    close((draws == 1.0).double().mean(0), chances[:, 1], 0.02)
+    close(future.log_prob([1.0] * 4).exp(), chances[:, 1], 1e-9)
+    reached = future.cdf(torch.ones(4).double())
+    close(reached, chances[:, :2].sum(-1), 1e-3)
+    low, high = future.quantiles([0.05, 0.95])
+    assert bool((chances.cumsum(-1).gather(1, high.long().unsqueeze(1)) >= 0.949).all())
+    assert bool((low <= high).all())
+
+
+def test_responses_here_and_of_the_smooth_surface() -> None:
+    X, k, n, _ = survey(60)
+    model = CountGP(X, k, n, bounds=UNIT, surrogate="exact")
+    here, smooth = model.response(X[:9]), model.response(X[:9], nugget=False)
+    assert bool((here.sd > smooth.sd).all())
+    g = here.latent_mean + here.latent_variance.sqrt() * torch.randn(100_000, 9).double()
+    close(g.sigmoid().mean(0), here.mean, 0.01)
+    close(g.sigmoid().std(0), here.sd, 0.01)
+    close(g.sigmoid().quantile(0.9, 0), here.quantiles([0.9])[0], 0.01)
+
+
+def test_a_future_outcome_is_believed_with_its_noise() -> None:
+    X, k, n, _ = survey(40)
+    model = CountGP(X, k, n, bounds=UNIT, surrogate="exact")
+    Z = X[:2] * 0.5 + 0.2
+    few, many = model.future_noise(Z, 5), model.future_noise(Z, 500)
+    assert bool((few > many).all()) and bool((many > model.nugget).all())
+    believed = model.believing(Z, 500)
+    close(believed.posterior(Z).mean, model.posterior(Z).mean)
+    assert bool((believed.posterior(Z).variance < model.posterior(Z).variance).all())
+    assert model.response_weights(Z).shape == (2,)
+
+
+def test_gradients_through_fantasies_are_exact() -> None:
+    X, k, n, _ = survey(30)
+    model = CountGP(X, k, n, bounds=UNIT, surrogate="exact")
+    Z, sampler = (
+        torch.rand(6, 2, dtype=torch.double),
+        SobolQMCNormalSampler(torch.Size([3]), seed=1),
+    )
+
+    def reduction(x: Tensor) -> Tensor:
+        return model.fantasize(x, sampler, 40).posterior(Z).variance.sum()
+
+    x = torch.rand(2, 2, dtype=torch.double, requires_grad=True)
+    assert torch.autograd.gradcheck(reduction, (x,), atol=1e-5)
+    assert model.num_observed == 30
+
+
+def test_joint_predictions_multiply() -> None:
+    """The log probability of two outcomes is that of the first, then of the second."""
+    X, k, n, _ = survey(42)
+    model = CountGP(X[:40], k[:40], n[:40], bounds=UNIT, surrogate="exact")
+    joint = model.log_predictive(X[40:], k[40:], n[40:])
+    first = model.log_predictive(X[40:41], k[40:41], n[40:41])
+    close(first, model.predict_counts(X[40:41], n[40:41]).log_prob(k[40:41])[0])
+    model.observe(X[40:41], k[40:41], n[40:41])
+    close(joint, first + model.log_predictive(X[41:], k[41:], n[41:]), 0.01)
+
+
+def test_prequential_scores_are_those_of_counts() -> None:
+    """Under a wrong mean the scores say so; with everything right they do not."""
+    X, k, n, _ = survey(200, seed=4)
+    for wrong in (False, True):
+        model = CountGP(X[:80], k[:80], n[:80], bounds=UNIT)
+        model.fit(20)
+        told = n - k if wrong else k
+        batches = zip(*(part[80:].split(20) for part in (X, told, n)), strict=True)
+        one = copy.deepcopy(model)
+        first = one.log_predictive(X[80:100], told[80:100], n[80:100])
+        rows = list(prequential(one, batches))
+        assert rows[0].log_density == pytest.approx(float(first))
+        assert one.num_observed == 200 and rows[0].behind is wrong
+        assert wrong or not rows[-1].behind
+
+
+# -- the stream ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_it_is_saved_and_continues(family: str, tmp_path: Any) -> None:
+    X, k, n, _ = survey(60)
+    opening = 30 if family in ("wiski", "hsgp") else 4096
+    model = CountGP(X[:50], k[:50], n[:50], bounds=UNIT, surrogate=family, opening=opening)
+    model.save(tmp_path / "model.pt")
+    again, copied = load(tmp_path / "model.pt"), copy.deepcopy(model)
+    for one in (model, again, copied):
+        one.observe(X[50:], k[50:], n[50:])
+        one.refresh(1)
+    assert_alike(again, model)
+    assert_alike(copied, model)
+
+
+@pytest.mark.parametrize("family", ["wiski", "hsgp"])
+def test_outcomes_beyond_the_opening_stay_in_the_sums(family: str) -> None:
+    X, k, n, _ = survey(90)
+    kind = Binomial(nugget=0.2)
+    every = CountGP(X, k, n, bounds=UNIT, surrogate=family, likelihood=kind)
+    some = CountGP(X, k, n, bounds=UNIT, surrogate=family, likelihood=kind, opening=50)
+    assert some.state_bytes > 0 and some.num_observed == 90
+    assert_alike(some, every, 0.02)  # the same targets; evidence as of arrival
+    for one in (some, every):
+        one.refresh(3)
+    assert some.model.num_observed == 90
+    gap = (latent(some, X)[0] - latent(every, X)[0]) / latent(every, X)[1].sqrt()
+    assert float(gap.square().mean().sqrt()) < 0.05
+    some.fit(20)
+
+
+def test_streams_merge() -> None:
+    X, k, n, _ = survey(100)
+    kind = Binomial(nugget=0.2)
+    common: dict[str, Any] = {"bounds": UNIT, "likelihood": kind, "opening": 70}
+    one = CountGP(X[:60], k[:60], n[:60], **common)
+    two = CountGP(X[60:], k[60:], n[60:], **common)
+    both = CountGP(X, k, n, bounds=UNIT, likelihood=kind)
+    one.merge(two)
+    assert one.num_observed == one.model.num_observed == 100
+    both.model._set_prior_mean(one.model._prior_mean().detach())
+    for model in (one, both):
+        model.refresh(4)
+    gap = (latent(one, X)[0] - latent(both, X)[0]) / latent(both, X)[1].sqrt()
+    assert float(gap.square().mean().sqrt()) < 0.1
+    with pytest.raises(StateError, match="CountGP"):
+        one.merge(CountGP(X[:0], k[:0], n[:0], bounds=UNIT))
+
+
+def test_what_is_forgotten_returns_to_the_prior() -> None:
+    X, k, n, _ = survey(60)
+    model = CountGP(X, k, n, bounds=UNIT)
+    before = latent(model, X)[1]
+    model.forget(0.5)
+    assert bool((latent(model, X)[1] > before).all())
+    model.observe(X[:5], k[:5], n[:5]).refresh(2)
+    assert model.model.effective_observations == pytest.approx(35.0)
+    with pytest.raises(UnsupportedError):
+        CountGP(X, k, n, bounds=UNIT, surrogate="exact").forget(0.5)
+
+
+def test_families_that_depend_on_order_take_one_pass() -> None:
+    X, k, n, _ = survey(60)
+    model = CountGP(X, k, n, bounds=UNIT, surrogate="online_sgpr")
+    reference = CountGP(X, k, n, bounds=UNIT, surrogate="exact")
+    close(model.response(X).mean, reference.response(X).mean, 0.05)
+    with pytest.raises(UnsupportedError, match="one pass"):
+        model.refresh()
+    model.fit(10)
+
+
+# -- refusals and stress -------------------------------------------------------------------------
+
+
+def test_labels_of_two_classes_are_read_and_saved(tmp_path: Any) -> None:
+    X, k, n, _ = survey(50)
+    yes = k / n > 0.3
+    kind = Bernoulli(classes=("no", "yes"), nugget=0.0)
+    named = CountGP(X, ["yes" if y else "no" for y in yes], bounds=UNIT, likelihood=kind)
+    named.save(tmp_path / "model.pt")
+    plain = CountGP(X, yes.double(), bounds=UNIT, likelihood=Bernoulli(nugget=0.0))
+    assert_alike(load(tmp_path / "model.pt"), plain, 1e-9)
+    with pytest.raises(InputError, match="'maybe'"):
+        named.observe(X[:1], ["maybe"])
+    with pytest.raises(InputError):
+        Bernoulli(classes=("no", "no"))
+
+
+X3 = torch.rand(3, 2, dtype=torch.double)
+
+
+@pytest.mark.parametrize(
+    ("k", "n", "kind", "message"),
+    [
+        ([3, 8, 1], [5, 5, 5], Binomial(), "8 of 5 in row 1"),
+        ([3, -1, 1], [5, 5, 5], Binomial(), "0 or more"),
+        ([3, 0.5, 1], [5, 5, 5], Binomial(), "whole numbers"),
+        ([0, 0, 1], [5, 0, 5], Binomial(), "trials above 0"),
+        ([0, 0, 1], [5, 2.5, 5], Binomial(), "whole numbers of trials"),
+        ([0, 2, 1], None, Bernoulli(), "positives"),
+        ([0, 0, 1], [5, 0, 5], Poisson(), "exposure above 0"),
+        ([0, float("nan"), 1], 5, Poisson(), "finite"),
+        ([0, 1], 5, Binomial(), "one for each point"),
+    ],
+)
+def test_impossible_outcomes_are_refused(k: Any, n: Any, kind: Likelihood, message: str) -> None:
+    model = CountGP(X3[:0], [], bounds=UNIT, likelihood=kind)
+    with pytest.raises((InputError, ShapeError), match=message):
+        model.observe(X3, k, n)
+    assert model.num_observed == 0
+    with pytest.raises(InputError):
+        type(kind)(nugget=-1.0)
+
+
+@pytest.mark.parametrize("family", ["exact", "wiski"])
+@pytest.mark.parametrize("share", [0.0, 1.0])
+def test_all_zero_or_all_positive(family: str, share: float) -> None:
+    """Hyperparameters are kept, because the mean would run away."""
+    X, _, n, _ = survey(60)
+    model = CountGP(X, share * n, n, bounds=UNIT, surrogate=family)
+    before = copy.deepcopy(model.model.covar_module.state_dict())
+    with pytest.warns(UserWarning, match="keep their values"):
+        model.fit()
+    after = model.model.covar_module.state_dict()
+    assert all(torch.equal(after[name], value) for name, value in before.items())
+    assert bool(((model.response(X).mean - share).abs() < 0.01).all())
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_million_trials_and_many_rows_at_one_place(family: str) -> None:
+    X, _, n, f = survey(100)
+    n, p = torch.full_like(n, 1e6), f.sigmoid()
+    model = CountGP(X, (n * p).round(), n, bounds=UNIT, surrogate=family)
+    model.fit(30)
+    close(model.response(X).mean, p, 1e-3)
+    same, trials = X[:1].expand(300, 2), torch.full((300,), 20.0).double()
+    k = torch.from_numpy(np.random.default_rng(0).binomial(20, 0.3, 300)).double()
+    one = CountGP(same, k, trials, bounds=UNIT, surrogate=family)
+    assert one.refresh(4) < 1e-3
+    close(one.response(X[:1], nugget=False).mean, (k.sum() / 6000).reshape(1), 0.02)
+
+
+def test_a_saved_state_is_loaded_into_one_built_alike() -> None:
+    X, k, n, _ = survey(60)
+    model = CountGP(X, k, n, bounds=UNIT, opening=40)
+    model.fit(10)
+    other = CountGP(X[:0], [], bounds=UNIT, opening=40)
+    other.load_state_dict(model.state_dict())
+    assert_alike(other, model)
+    with pytest.raises(StateError, match="Poisson"):
+        CountGP(X[:0], [], bounds=UNIT, likelihood=Poisson()).load_state_dict(model.state_dict())
+
+
+def test_the_state_is_not_cast() -> None:
+    X, k, n, _ = survey(40)
+    model = CountGP(X, k, n, bounds=UNIT, opening=20)
+    before = copy.deepcopy(model)
+    assert model.float().posterior(X[:3].float()).mean.dtype == torch.float32
+    single = CountGP(X.float(), k, n, bounds=UNIT)
+    single.fit(10)
+    model.double()
+    assert_alike(model, before)
+    model.refresh(1)
+
+
+def test_a_failed_change_leaves_everything_as_it_was() -> None:
+    """The grid refuses noise of 1e-15 in the second block, after the first was absorbed."""
+    X, k, n, _ = survey(150)
+    kind = Binomial(nugget=0.0)
+    for first in (0, 40):
+        model = CountGP(X[:first], k[:first], n[:first], bounds=UNIT, likelihood=kind, opening=60)
+        before = copy.deepcopy(model)
+        many, half = n.clone(), k.clone()
+        many[-1], half[-1] = 4e15, 2e15
+        with pytest.raises(NoiseError):
+            model.observe(X[first:], half[first:], many[first:])
+        assert model.num_observed == model.model.num_observed == first
+        assert model.frozen is None
+        assert_alike(model, before, 1e-12)
+
+
+@pytest.mark.slow
+def test_latent_intervals_hold_what_they_say() -> None:
+    """On draws from the prior, with its hyperparameters, 90 % intervals hold 87 to 94 %."""
+    inside = []
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        X = torch.from_numpy(rng.random((200, 2)))
+        n = torch.from_numpy(rng.integers(1, 6, size=200)).double()
+        kind = Binomial(nugget=0.2)
+        model = CountGP(X[:0], [], bounds=UNIT, surrogate="exact", likelihood=kind)
+        K = model.model.covar_module(X).to_dense().detach() + 1e-8 * torch.eye(200)
+        f = torch.linalg.cholesky(K) @ torch.from_numpy(rng.standard_normal(200)) - 1.0
+        g = f + np.sqrt(0.2) * torch.from_numpy(rng.standard_normal(200))
+        k = torch.from_numpy(rng.binomial(n.numpy().astype(int), g.sigmoid().numpy())).double()
+        model.observe(X[:150], k[:150], n[:150])
+        model.refresh(3)
+        m, v = latent(model, X)
+        inside.append(((f - m).abs() <= 1.645 * v.sqrt()).double().mean())
+    assert 0.87 <= float(torch.stack(inside).mean()) <= 0.94
+
+
+@pytest.mark.slow
+def test_it_agrees_with_sampling() -> None:
+    """Means and deviations of the latent values, by elliptical slice sampling."""
+    X, k, n, _ = survey(15, trials=(1, 8), nugget=0.0, seed=6)
+    kind = Binomial(nugget=0.0)
+    model = CountGP(X, k, n, bounds=UNIT, surrogate="exact", likelihood=kind)
+    model.refresh(4)
+    K = model.model.covar_module(X).to_dense().detach().numpy()
+    mean = float(model.model.mean_module.constant.detach())
+    drawn = slice_samples(K, mean, k.numpy(), n.numpy(), 60_000)[2000:]
+    m, v = (value.numpy() for value in latent(model, X))
+    assert np.sqrt((((drawn.mean(0) - m) ** 2) / v).mean()) < 0.05
+    assert np.abs(drawn.std(0) / np.sqrt(v) - 1.0).max() < 0.05
+
+
+def test_the_oracle_is_a_density() -> None:
+    k = np.arange(8.0)
+    total = np.exp(log_binomial(np.full(8, 0.3), k, np.full(8, 7.0))).sum()
+    assert total == pytest.approx(1.0)
