@@ -163,11 +163,11 @@ class CountGP(CountPredictions):
 
     @all_or_nothing
     def _forget(self, factor: float) -> None:
+        late = self._state.late + self._held_corrections()
         self.model.forget(factor)
-        late = factor * (self._state.late + self._held_corrections())
         self._freeze_all()
         held = self._state.held.part(slice(0))
-        self._change(held=held, late=late)
+        self._change(held=held, late=factor * late)
 
     def merge(self, other: CountGP) -> Self:
         """Add another stream's outcomes in place.

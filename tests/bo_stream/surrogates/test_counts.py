@@ -293,6 +293,22 @@ def test_outcomes_beyond_the_opening_stay_in_the_sums(family: str) -> None:
     some.fit(20)
 
 
+def test_features_stay_once_outcomes_are_not_held() -> None:
+    """In more than three inputs they are chosen from the data of the opening."""
+    rng = np.random.default_rng(0)
+    X, box = torch.from_numpy(rng.random((60, 4))), torch.tensor([[0.0] * 4, [1.0] * 4])
+    k = torch.from_numpy(rng.binomial(9, (2.0 * X[:, 0] - 1.0).sigmoid().numpy())).double()
+    model = CountGP(X[:40], k[:40], 9, bounds=box, opening=40, num_features=64)
+    model.fit(20)
+    model.observe(X[40:], k[40:], 9)
+    kernel = model.model.covar_module.base_kernel
+    kernel.lengthscale = 0.3 * kernel.lengthscale.detach()
+    model.refresh()
+    model.fit(20)
+    assert model.model.num_observed == 60
+    assert float((model.response(X).mean - (2.0 * X[:, 0] - 1.0).sigmoid()).abs().mean()) < 0.15
+
+
 def test_streams_merge() -> None:
     X, k, n, _ = survey(100)
     kind = Binomial(nugget=0.2)
@@ -315,7 +331,9 @@ def test_what_is_forgotten_returns_to_the_prior() -> None:
     X, k, n, _ = survey(60)
     model = CountGP(X, k, n, bounds=UNIT)
     before = latent(model, X)[1]
+    more = model.log_evidence() - model.model.log_evidence()  # than that of the targets
     model.forget(0.5)
+    close(model.log_evidence() - model.model.log_evidence(), 0.5 * more)
     assert bool((latent(model, X)[1] > before).all())
     model.observe(X[:5], k[:5], n[:5]).refresh(2)
     assert model.model.effective_observations == pytest.approx(35.0)
