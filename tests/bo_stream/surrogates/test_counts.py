@@ -298,9 +298,9 @@ def test_features_stay_once_outcomes_are_not_held() -> None:
     rng = np.random.default_rng(0)
     X, box = torch.from_numpy(rng.random((60, 4))), torch.tensor([[0.0] * 4, [1.0] * 4])
     k = torch.from_numpy(rng.binomial(9, (2.0 * X[:, 0] - 1.0).sigmoid().numpy())).double()
-    model = CountGP(X[:40], k[:40], 9, bounds=box, opening=40, num_features=64)
+    model = CountGP(X[:20], k[:20], 9, bounds=box, opening=20, num_features=64)
     model.fit(20)
-    model.observe(X[40:], k[40:], 9)
+    model.observe(X[20:], k[20:], 9)
     kernel = model.model.covar_module.base_kernel
     kernel.lengthscale = 0.3 * kernel.lengthscale.detach()
     model.refresh()
