@@ -107,8 +107,9 @@ def pool_steps(family: Any, n: int, N: int, P: int) -> dict[str, Any]:
     acqf, kept, anew, same = NIPV(model, data(P + 2)[0][:P]), [], [], True
     for step in range(STEPS + 1):
         if step == STEPS:  # as a fit would
-            kernel: Any = model.covar_module
-            kernel.base_kernel.lengthscale = 0.9 * kernel.base_kernel.lengthscale
+            for name, value in model.covar_module.named_parameters():
+                if "lengthscale" in name:
+                    value.data.mul_(0.9)
         model.process()
         start = time.process_time()
         chosen, _ = select_from_pool(acqf, pool, Q)
