@@ -211,7 +211,8 @@ class CountGP(CountPredictions):
                 rounds.
 
         Returns:
-            Evaluations over all rounds, and EP's log evidence.
+            Evaluations over all rounds, and EP's log evidence; the surrogate's own report where
+            targets are not refreshed.
         """
         check_evaluations(max_evals)
         if not self.informative:
