@@ -3,6 +3,7 @@
 from acquisitions.build import build
 from acquisitions.choice import PoolPolicy
 from acquisitions.classes import BALD, PredictiveEntropy
+from acquisitions.counts import response_nipv
 from acquisitions.latent import LatentLogExpectedImprovement
 from acquisitions.local_search import LocalSearch
 from acquisitions.nipv import NIPV
@@ -28,5 +29,6 @@ __all__ = [
     "by_autograd",
     "maximise",
     "near_most_uncertain",
+    "response_nipv",
     "select_from_pool",
 ]

@@ -18,12 +18,14 @@ from acquisitions.closed import (
     ClosedUpperConfidenceBound,
     offered,
 )
+from acquisitions.counts import response_nipv
 from acquisitions.nipv import NIPV
 from acquisitions.policies import MaxVariance, Random
 from acquisitions.thompson import ThompsonSampling
 from bo_stream.base.botorch_model import BoTorchModel
 from bo_stream.base.ensemble import KernelEnsemble
 from bo_stream.errors import InputError
+from bo_stream.surrogates.counts import CountGP
 
 __all__ = ["NAMES", "build"]
 
@@ -32,7 +34,7 @@ DATA: dict[str, tuple[str, ...]] = {
     "ei": ("best_f", "X_pending"),
     "qlogei": ("best_f", "X_pending"),
     "qlognei": ("X_baseline", "X_pending"),
-    "nipv": ("X_pending", "mc_points", "weights"),
+    "nipv": ("X_pending", "mc_points", "weights", "trials"),
     "max_variance": ("X_pending",),
     "random": (),
     "thompson": ("bounds", "near", "ensemble"),
@@ -65,6 +67,7 @@ def build(
     bounds: Tensor | None = None,
     near: Tensor | None = None,
     ensemble: KernelEnsemble | None = None,
+    trials: Any = None,
     **kw: Any,
 ) -> Any:
     """Build an acquisition function by name; arguments that it does not use are ignored.
@@ -77,7 +80,8 @@ def build(
             ``qlogei``, ``qlognei`` (noisy, over a baseline), ``nipv`` (integrated variance),
             ``max_variance``, ``random``, ``thompson`` (samples of the posterior).
         model: A surrogate of `bo_stream`, or any BoTorch model except for ``nipv`` and
-            ``max_variance``.
+            ``max_variance``. Of a `CountGP`, ``nipv`` integrates the variance of the prevalence or
+            rate, and the others take the latent surface.
         X_baseline: ``n x d`` raw points already observed; for ``qlognei``.
         best_f: Best value so far, raw; for ``ei`` and ``qlogei``. With noise, the best posterior
             mean at observed points rather than the best observation.
@@ -90,6 +94,7 @@ def build(
         bounds: ``2 x d`` raw bounds of the search; for ``thompson``.
         near: ``k x d`` raw points around which ``thompson`` searches too.
         ensemble: Kernels that ``thompson`` samples from beside the surrogate's own.
+        trials: Trials or exposure of a future count; for ``nipv`` of a `CountGP`.
         kw: Further arguments of `ThompsonSampling` or of the BoTorch class (``objective``,
             ``posterior_transform``, ...).
 
@@ -102,6 +107,10 @@ def build(
     Raises:
         InputError: for an unknown name, or if a required argument is missing.
     """
+    if isinstance(model, CountGP):
+        if name == "nipv" and weights is None:
+            return response_nipv(model, _needed(name, "mc_points", mc_points), trials, X_pending)
+        model = model.model
     sampler = SobolQMCNormalSampler(torch.Size([num_samples]), seed=seed)
     ours = cast(BoTorchModel, model)  # NIPV and MaxVariance refuse other models
     closed = name in ("qucb", "ei", "qlogei") and not kw and offered(model)

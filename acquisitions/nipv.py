@@ -11,7 +11,7 @@ References:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import torch
@@ -60,10 +60,12 @@ class NIPV(AcquisitionFunction):
         X_pending: ``n' x d`` points under evaluation.
         weights: ``P`` non-negative weights of the test points, normalised to sum 1; equal by
             default.
+        noise: Raw noise variances of future outcomes at raw points, ``... x q x d`` to ``... x q x
+            1``, differentiable; for one output. By default the typical noise.
 
     Raises:
-        UnsupportedError: for other models, several outputs without a transform, or non-linear
-            transforms.
+        UnsupportedError: for other models, several outputs without a transform or with ``noise``,
+            or non-linear transforms.
         ShapeError, InputError: for invalid weights.
 
     Example:
@@ -87,6 +89,7 @@ class NIPV(AcquisitionFunction):
         posterior_transform: PosteriorTransform | None = None,
         X_pending: Tensor | None = None,
         weights: Tensor | None = None,
+        noise: Callable[[Tensor], Tensor] | None = None,
     ) -> None:
         if not isinstance(model, BoTorchModel):
             raise UnsupportedError(
@@ -94,7 +97,10 @@ class NIPV(AcquisitionFunction):
                 type(model).__name__,
                 "Use botorch's qNegIntegratedPosteriorVariance for other models.",
             )
+        if noise is not None and model.num_outputs > 1:
+            raise UnsupportedError("one output with `noise`", "several", "Leave `noise` out.")
         super().__init__(model=model)
+        self._noise = noise
         self.sampler = sampler
         self.posterior_transform = posterior_transform
         self.set_X_pending(X_pending)
@@ -124,6 +130,15 @@ class NIPV(AcquisitionFunction):
             self._transform = transform
         return self.scales
 
+    def noise(self, X: Tensor) -> Tensor:
+        """Transformed noise variances of future outcomes at ``... x q x d`` raw points, ``... x m x
+        q``.
+        """
+        model = cast(BoTorchModel, self.model)
+        if self._noise is None:
+            return model.typical_noise().unsqueeze(-1).expand(model.num_outputs, X.shape[-2])
+        return self._noise(X).mT / self.raw_scales().unsqueeze(-1)
+
     @concatenate_pending_points
     @t_batch_mode_transform()
     @average_over_ensemble_models  # type: ignore[arg-type]
@@ -132,7 +147,7 @@ class NIPV(AcquisitionFunction):
         model = cast(BoTorchModel, self.model)
         sums = self.sums()
         f = model.process().at(model.transformed(X))
-        noise = model.typical_noise().unsqueeze(-1).expand(f.mean.shape[-2:])
+        noise = self.noise(X)
         L = chol_psd(f.covariance(f) + torch.diag_embed(noise))
         gain = (torch.cholesky_inverse(L) * sums.gram(f, f)).sum((-1, -2))
         return -((sums.total - gain) * self.raw_scales()).sum(-1).to(X)

@@ -51,7 +51,7 @@ def select_from_pool(
         chunk_size: Candidates scored at a time, which bounds the memory. Covariances are kept for
             pools of a single chunk only.
         noise: ``N`` (or ``N x m``) raw noise variances of the candidates, for the closed forms; by
-            default the typical noise.
+            default those of `NIPV`, or the typical noise.
 
     Returns:
         ``q`` indices into the pool in the order of choice, and ``q`` values: the acquisition
@@ -154,7 +154,9 @@ class _Border:
         self.scales = acqf.raw_scales() if isinstance(acqf, NIPV) else None
         with torch.no_grad():
             self.X = model.transformed(pool)
-            self.noise = _noise_of(model, pool, noise)
+            self.noise = (
+                _future_noise(acqf, pool) if noise is None else _noise_of(model, pool, noise)
+            )
             self.sums = _sums(acqf, self.X, chunk_size)
             self.variance = self.sums.variance  # o x N
             self.gram = self.sums.gram_diagonal()
@@ -165,9 +167,8 @@ class _Border:
             self.H = self.C
             if acqf.X_pending is not None:
                 X = model.transformed(acqf.X_pending)
-                typical = model.typical_noise().unsqueeze(-1).expand(-1, len(X))
                 cov, self.H = self.sums.among(X)
-                self.C = cov + torch.diag_embed(typical)
+                self.C = cov + torch.diag_embed(_future_noise(acqf, acqf.X_pending))
                 self._extend(X)
 
     def scores(self) -> Tensor:
@@ -264,11 +265,17 @@ def _solve(L: Tensor, B: Tensor) -> Tensor:
     return torch.linalg.solve_triangular(L, B, upper=False)
 
 
-def _noise_of(model: BoTorchModel, pool: Tensor, noise: Tensor | None) -> Tensor:
+def _future_noise(acqf: NIPV | MaxVariance, X: Tensor) -> Tensor:
+    """Noise variances of future outcomes at raw points, ``o x n``, transformed."""
+    if isinstance(acqf, NIPV):
+        return acqf.noise(X)
+    model = cast(BoTorchModel, acqf.model)
+    return model.typical_noise().unsqueeze(-1).expand(model.num_outputs, len(X))
+
+
+def _noise_of(model: BoTorchModel, pool: Tensor, noise: Tensor) -> Tensor:
     """Noise variances of the candidates, ``o x N``, transformed."""
     m = model.num_outputs
-    if noise is None:
-        return model.typical_noise().unsqueeze(-1).expand(m, len(pool))
     if noise.shape not in ((len(pool),), (len(pool), m)) or (noise.ndim == 1 and m > 1):
         raise NoiseError(
             f"noise `{len(pool)} x {m}`, one variance per candidate and output",

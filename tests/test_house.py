@@ -136,7 +136,7 @@ ROOMS: dict[str, set[str]] = {
     "surrogates": {"base", INNER, "growth", "actions", "likelihoods"},
     "ingest": {"base"},
     "scores": {"base", INNER},
-    "campaign": {"base", "surrogates", "scores"},
+    "campaign": {"base", "surrogates", "scores", "likelihoods"},
     "campaign.storage": {"campaign"},
     "campaign.evaluation": {"campaign"},
     "simulation": {"base", "surrogates", "scores", "campaign"},

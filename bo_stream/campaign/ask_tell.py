@@ -50,6 +50,7 @@ class AskTell:
         goal: Its goal.
         budget: Number of trials in all; None: no limit.
         row: Seconds spent so far, by part.
+        counts: What the outcomes are, if they are counts.
     """
 
     def __init__(
@@ -64,6 +65,7 @@ class AskTell:
         self.space, self.goal, self.name = settings.space, settings.goal, name
         self.settings, self.store, self.callbacks = settings, store, tuple(callbacks)
         self.budget, self._like = settings.budget, like
+        self.counts = settings.counts
         self._proposer = Proposer(settings, like)
         bounds = settings.space.tensor_bounds.to(like)
         restandardise = settings.restandardise
@@ -135,8 +137,9 @@ class AskTell:
 
         Args:
             frame: A column ``y``, and a column ``yvar`` (noise variance of each outcome) for all
-                outcomes of a campaign or for none. Rows of trials have the trial's id in the index,
-                as returned by `ask`, or in a column ``trial``; other rows have the inputs.
+                outcomes of a campaign or for none; for counts, their columns instead. Rows of
+                trials have the trial's id in the index, as returned by `ask`, or in a column
+                ``trial``; other rows have the inputs.
 
         Raises:
             InputError, BoundsError, NoiseError: for an invalid frame.
@@ -144,7 +147,7 @@ class AskTell:
         """
         with self.row.timed("store_seconds"), self.store.transaction(self.name) as transaction:
             history = self._latest(transaction)
-            values, inputs, places = read_outcomes(frame, self.space, history)
+            values, inputs, places = read_outcomes(frame, self.space, history, self.counts)
             event = events.told_event(history, values, inputs, places)
             if values:
                 transaction.append(event)
@@ -209,8 +212,11 @@ class AskTell:
         return len(self._proposer.available(self.history))
 
     def trials(self) -> pd.DataFrame:
-        """Every trial: inputs, outcome, status (``running``, ``told``, ``failed``) and reason."""
-        return trials_frame(list(self.history.trials), self.space)
+        """Every trial: inputs, outcome, status (``running``, ``told``, ``failed``) and reason.
+
+        Counts are shown in their columns; their outcome ``y`` is the observed prevalence or rate.
+        """
+        return trials_frame(list(self.history.trials), self.space, self.counts)
 
     def running(self) -> pd.DataFrame:
         """Running trials as `ask` returned them: those whose outcome is still to be told."""
@@ -247,7 +253,8 @@ class AskTell:
 
     def _after_tell(self, ids: list[int]) -> None:
         if self.callbacks and ids:
-            frame = trials_frame([self._state.history.trials[id] for id in ids], self.space)
+            told = [self._state.history.trials[id] for id in ids]
+            frame = trials_frame(told, self.space, self.counts)
             for callback in self.callbacks:
                 callback.after_tell(self, frame.copy())
 

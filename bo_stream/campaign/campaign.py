@@ -6,9 +6,9 @@ proposals follow from the events, so that a killed process loses nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import pandas as pd
 import torch
@@ -66,6 +66,12 @@ class Campaign(AskTell):
         noise: ``learned`` (the default), ``none`` for exact outcomes (surrogates ``warped`` and
             ``trust_region``), or the variance of every outcome's noise.
         optimiser: Effort of maximising acquisition functions over a box.
+        outcome: For counts: their column and likelihood, ``{"positive":
+            Binomial(trials="examined")}``, or the same as plain data, ``{"column": "positive",
+            "likelihood": "binomial", "trials": "examined"}``; also ``Bernoulli()``,
+            ``Poisson(exposure=...)`` and ``NegativeBinomial(exposure=...)``. `tell` takes these
+            columns in place of ``y``, the surrogate is a `CountGP` over the family, and the goal is
+            ``learn`` or ``maximise`` of the prevalence or rate.
         callbacks: Hooks.
 
     Raises:
@@ -99,6 +105,7 @@ class Campaign(AskTell):
         fit: FitPolicy | None = None,
         noise: Noise | None = None,
         optimiser: Optimiser | None = None,
+        outcome: Mapping[str, Any] | None = None,
         callbacks: Sequence[Callback] = (),
     ) -> None:
         options: dict[str, Any] = {
@@ -109,6 +116,7 @@ class Campaign(AskTell):
             "fit": fit,
             "noise": noise,
             "optimiser": optimiser,
+            "outcome": outcome,
             "targets": None if targets is None else space.values(targets).tolist(),
         }
         settings = Settings.from_arguments(space, goal, budget=budget, **options)
@@ -210,7 +218,8 @@ class Campaign(AskTell):
         Args:
             objective: Called with a trial: a Series of its inputs by name (and ``place``, in a
                 pool) whose ``name`` is the trial's id. Returns the outcome, or a pair of the
-                outcome and its noise variance.
+                outcome and its noise variance; for counts, a pair of the count and its trials or
+                exposure.
             budget: Number of trials in all, those of earlier runs, failed ones and those running
                 elsewhere included; by default the campaign's budget, which a larger number raises.
                 The run also ends when a pool is used up.
@@ -268,7 +277,10 @@ class Campaign(AskTell):
         return self.settings.at(self._state.manager.stage.start)
 
     def observations(self) -> tuple[Tensor, Tensor, Tensor | None]:
-        """X, Y (to be maximised) and Yvar of all outcomes, in the order they were told."""
+        """X, Y (to be maximised) and Yvar of all outcomes, in the order they were told.
+
+        Of counts: X, counts, and trials or exposures.
+        """
         self._state.sync(self.row)
         data = self._state.observations
         return data.X, data.Y, data.Yvar
@@ -293,6 +305,9 @@ class Campaign(AskTell):
     def predict(self, frame: pd.DataFrame) -> pd.DataFrame:
         """Posterior ``mean`` and standard deviation ``sd`` of the noiseless outcome.
 
+        Of counts: those of the prevalence or rate of the smooth surface, without the variation
+        between surveys of one place, and a 90 % interval from ``low`` to ``high``.
+
         Args:
             frame: Inputs in the user's units.
 
@@ -310,6 +325,9 @@ class Campaign(AskTell):
                 f"{self._state.history.num_told}",
                 "Tell more first.",
             )
+        if self.counts is not None:
+            X = self.space.encode(values).to(self._like)
+            return pd.DataFrame(self.counts.predict(cast(Any, self.model), X), frame.index)
         mean, variance = marginals(self.model, self.space.encode(values).to(self._like))
         mean, sd = self.settings.sign * mean, variance.clamp_min(0).sqrt()
         return pd.DataFrame({"mean": mean.numpy(), "sd": sd.numpy()}, frame.index)

@@ -43,9 +43,9 @@ class CampaignState:
         self.store, self.name, self.manager = store, name, manager
         self.history = TrialHistory()
         self._space, self._sign, self._like = settings.space, settings.sign, like
-        self._variance = settings.fixed_variance
+        self._variance, counts = settings.fixed_variance, settings.counts is not None
         none = like.new_empty(0, settings.space.dim)
-        self.observations = Observations(none, none[:, :1])
+        self.observations = Observations(none, none[:, :1], counts=counts)
         self._snapshot = 0  # number of the snapshot last loaded or saved
         self._saved: float = 0  # outcomes in it
 
@@ -96,11 +96,13 @@ class CampaignState:
     # -- pieces ----------------------------------------------------------------------------------
 
     def _tensors(self, ids: Iterable[int]) -> tuple[Tensor, Tensor, Tensor | None]:
-        """X, Y and Yvar of trials with outcomes."""
+        """X, Y and Yvar (or sizes) of trials with outcomes."""
         trials = [self.history.trials[id] for id in ids]
         Y = torch.tensor([[t.y] for t in trials], dtype=torch.float64).to(self._like)
         Yvar = None
-        if self.history.noise_known:
+        if self.observations.counts:
+            Yvar = torch.tensor([[t.size] for t in trials], dtype=torch.float64).to(self._like)
+        elif self.history.noise_known:
             Yvar = torch.tensor([[t.yvar] for t in trials], dtype=torch.float64).to(self._like)
         elif self._variance is not None:
             Yvar = torch.full_like(Y, self._variance)

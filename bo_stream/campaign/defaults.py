@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import asdict
+from typing import Any, NamedTuple
 
 from bo_stream.campaign.fit_policy import FitPolicy
 from bo_stream.campaign.goals import Goal
@@ -14,8 +15,10 @@ __all__ = [
     "SCHEDULES",
     "SMALL",
     "default_acquisition",
+    "default_counted",
     "default_initial",
     "default_surrogate",
+    "later_settings",
     "starts_small",
 ]
 
@@ -78,6 +81,12 @@ def default_surrogate(space: Space, goal: Goal, budget: int | None) -> Default:
     return Default("node_wiski", "Nodes at the data: a step of constant cost.")
 
 
+def default_counted(space: Space) -> Default:
+    """The default family under counts."""
+    name = "wiski" if space.dim <= FEW_INPUTS else "hsgp"
+    return Default(name, "Counts, whose likelihood is their own: a step of constant cost.")
+
+
 def starts_small(space: Space, goal: Goal, budget: int | None) -> bool:
     """Whether a campaign without a budget begins as one of few trials would."""
     return budget is None and goal != "learn" and isinstance(space, Box)
@@ -101,3 +110,16 @@ def default_initial(space: Space, budget: int | None) -> int:
     """Two outcomes for each input and two more, but at most a third of the budget."""
     wanted = 2 * space.dim + 2
     return wanted if budget is None else max(2, min(wanted, budget // 3))
+
+
+def later_settings(space: Space, goal: Goal, fit: FitPolicy | None) -> dict[str, Any]:
+    """Settings for more outcomes than a small campaign has, as plain data."""
+    family, why_family = default_surrogate(space, goal, None)
+    search, why_search = default_acquisition(family, goal)
+    return {
+        "start": SMALL + 1,
+        "surrogate": {"name": family},
+        "acquisition": {"name": search},
+        "fit": asdict(fit or SCHEDULES.get(family, SCHEDULE)),
+        "why": (why_family, why_search),
+    }

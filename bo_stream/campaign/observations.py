@@ -19,14 +19,16 @@ class Observations:
     Attributes:
         X: ``n x d``.
         Y: ``n x 1``, to be maximised.
-        Yvar: ``n x 1``, or None where noise is learned.
+        Yvar: ``n x 1``, or None where noise is learned. Of counts: their trials or exposures.
         batches: Number of batches.
+        counts: Whether the outcomes are counts.
     """
 
     X: Tensor
     Y: Tensor
     Yvar: Tensor | None = None
     batches: int = 0
+    counts: bool = False
 
     def extended(self, X: Tensor, Y: Tensor, Yvar: Tensor | None) -> Observations:
         """The observations with one more batch."""
@@ -34,7 +36,17 @@ class Observations:
         if self.Yvar is not None and Yvar is not None:
             noise = torch.cat([self.Yvar, Yvar])
         X, Y = torch.cat([self.X, X]), torch.cat([self.Y, Y])
-        return Observations(X, Y, noise, self.batches + 1)
+        return Observations(X, Y, noise, self.batches + 1, self.counts)
+
+    @property
+    def _values(self) -> Tensor:
+        """What orders the points, ``n``: outcomes, or the rates of counts."""
+        return (self.Y / self.Yvar if self.counts and self.Yvar is not None else self.Y)[:, 0]
+
+    @property
+    def typical_size(self) -> float | None:
+        """The median of the trials or exposures of counts; None for other outcomes."""
+        return float(self.Yvar.median()) if self.counts and self.Yvar is not None else None
 
     def candidates(self) -> Tensor:
         """Points that may be the best one: those of the highest outcomes, and the latest.
@@ -44,9 +56,9 @@ class Observations:
         n = len(self.X)
         if n <= TOP + LATEST:
             return self.X
-        top = self.Y[: n - LATEST, 0].topk(TOP).indices.sort().values
+        top = self._values[: n - LATEST].topk(TOP).indices.sort().values
         return torch.cat([self.X[top], self.X[n - LATEST :]])
 
     def best(self) -> Tensor:
         """The points of the highest outcomes, best first, ``k x d``."""
-        return self.X[self.Y[:, 0].topk(min(BEST, len(self.Y))).indices]
+        return self.X[self._values.topk(min(BEST, len(self.Y))).indices]

@@ -143,6 +143,7 @@ class ProposalContext:
         ensemble: Kernels that are plausible beside the surrogate's, if there are any.
         evaluation_seconds: Seconds from asking for a batch to telling it, if they were measured.
         decision_seconds: Seconds that maximising ``qlogei`` takes, if they were measured.
+        typical_size: The median of the trials or exposures of counts.
     """
 
     observed: Tensor
@@ -154,6 +155,7 @@ class ProposalContext:
     ensemble: KernelEnsemble | None = None
     evaluation_seconds: float | None = None
     decision_seconds: float | None = None
+    typical_size: float | None = None
 
 
 class ProposalRule(Protocol):
@@ -229,6 +231,7 @@ class AcquisitionSearch:
             "bounds": bounds,
             "near": context.best,
             "ensemble": context.ensemble,
+            "trials": context.typical_size,
         }
         if names & {"X_baseline", "best_f"}:
             best, best_f = rank_by_mean(model, context.observed, self.baseline)

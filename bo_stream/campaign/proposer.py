@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from bo_stream.campaign.campaign_state import CampaignState
+from bo_stream.campaign.count_outcomes import latent_surrogate
 from bo_stream.campaign.measured_choice import MeasuredChoice
 from bo_stream.campaign.proposals import ProposalContext, initial_design
 from bo_stream.campaign.randomness import proposing
@@ -84,7 +85,8 @@ class Proposer:
                 chosen = initial_design(space, s.seed, done, q, available, s.uniform_start)
             else:
                 if state.store.durable:
-                    model.refresh()  # so that a resumed campaign goes on bit for bit
+                    # so that a resumed campaign goes on bit for bit
+                    latent_surrogate(model).refresh()
                 begin = time.perf_counter()
                 rule = state.manager.stage.rule
                 chosen = rule(model, q, self._context(state, available))
@@ -120,4 +122,5 @@ class Proposer:
             state.manager.ensemble,
             state.history.evaluation_seconds,
             state.history.decision_seconds,
+            data.typical_size,
         )

@@ -14,14 +14,17 @@ import numpy as np
 import torch
 
 from bo_stream.base.streaming_gp import StreamingGP
+from bo_stream.campaign.count_outcomes import CountOutcome
 from bo_stream.campaign.defaults import (
     AUTO,
     SCHEDULE,
     SCHEDULES,
     SMALL,
     default_acquisition,
+    default_counted,
     default_initial,
     default_surrogate,
+    later_settings,
     starts_small,
 )
 from bo_stream.campaign.fit_policy import FitPolicy
@@ -81,6 +84,7 @@ class Settings:
         why: Why this surrogate and this acquisition function, as two sentences.
         start: Number of outcomes from which surrogate and acquisition function are used.
         later: Those used from a larger ``start`` on: settings that differ from these.
+        outcome: Column, likelihood and options of outcomes that are counts; None for measurements.
     """
 
     space: Space
@@ -98,6 +102,7 @@ class Settings:
     why: tuple[str, str] = (GIVEN, GIVEN)
     start: int = 0
     later: Mapping[str, Any] | None = None
+    outcome: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
         if self.goal not in GOALS:
@@ -122,6 +127,7 @@ class Settings:
         noise: Noise | None = None,
         optimiser: Optimiser | None = None,
         targets: list[list[float]] | None = None,
+        outcome: Mapping[str, Any] | None = None,
     ) -> Settings:
         """Settings from a user's arguments, with defaults for those left out.
 
@@ -132,9 +138,12 @@ class Settings:
             raise InputError(
                 "budget, an integer of 1 or more", repr(budget), "Leave it out for no limit."
             )
-        small = surrogate is acquisition is None and starts_small(space, goal, budget)
+        counts = None if outcome is None else CountOutcome.read_setting(outcome)
+        if counts is not None:
+            counts.check_settings(space, goal, surrogate, noise, EXACT_OUTCOMES)
+        small = surrogate is acquisition is outcome is None and starts_small(space, goal, budget)
         task = (space, goal, SMALL if small else budget)
-        family, why_family = default_surrogate(*task)
+        family, why_family = default_surrogate(*task) if counts is None else default_counted(space)
         chosen = _as_named(surrogate, family)
         name = None if chosen is None else chosen["name"]
         search, why_search = default_acquisition(name, goal)
@@ -148,13 +157,15 @@ class Settings:
             fit or SCHEDULES.get(name or "", SCHEDULE),
             optimiser or Optimiser(),
             targets,
+            restandardise=counts is None,
             budget=budget,
             noise="learned" if noise is None else noise,
             why=(
                 why_family if surrogate is None else GIVEN,
                 why_search if acquisition is None else GIVEN,
             ),
-            later=_later(space, goal, fit) if small and noise != "none" else None,
+            later=later_settings(space, goal, fit) if small and noise != "none" else None,
+            outcome=None if counts is None else counts.to_dict(),
         )
         settings.stages(surrogate, acquisition)  # or refuse
         return settings
@@ -231,10 +242,10 @@ class Settings:
                 the stored ones, which stay in use.
 
         Raises:
-            StateError: for another space or goal.
+            StateError: for another space, goal or outcome.
         """
         mine, theirs = self.to_dict(), stored.to_dict()
-        for part in ("space", "goal"):
+        for part in ("space", "goal", "outcome"):
             if mine[part] != theirs[part]:
                 raise StateError(
                     f"the {part} that campaign {name!r} was created with",
@@ -264,7 +275,10 @@ class Settings:
             raise _missing_callable("surrogate")
         options = dict(choice)
         name = _checked_name(options.pop("name"), FAMILIES, "surrogate")
-        make: Callable[..., StreamingGP] = partial(surrogate, name, **in_loops(name, options))
+        options = in_loops(name, options)
+        make: Callable[..., Any] = partial(surrogate, name, **options)
+        if self.counts is not None:
+            make = partial(self.counts.surrogate, name, options)
         bounds, X = self.space.tensor_bounds, torch.empty(0, self.space.dim, dtype=torch.float64)
         make(X, X[:, :1], bounds=bounds, outcome_transform=None)  # refuses invalid options now
         return make
@@ -305,6 +319,11 @@ class Settings:
         return cast(ProposalRule, getattr(acquisitions, rule)(bounds, **options))
 
     @property
+    def counts(self) -> CountOutcome | None:
+        """What the outcomes are, if they are counts."""
+        return None if self.outcome is None else CountOutcome.read_setting(self.outcome)
+
+    @property
     def uniform_start(self) -> bool:
         """Whether the initial design is uniform instead of a Sobol sequence.
 
@@ -338,19 +357,6 @@ def _as_named(choice: Any, default: str | None) -> Mapping[str, Any] | None:
         repr(choice),
         "For example 'wiski', {'name': 'wiski', 'grid_size': 20}, or a function.",
     )
-
-
-def _later(space: Space, goal: Goal, fit: FitPolicy | None) -> dict[str, Any]:
-    """Settings for more outcomes than a small campaign has, as plain data."""
-    family, why_family = default_surrogate(space, goal, None)
-    search, why_search = default_acquisition(family, goal)
-    return {
-        "start": SMALL + 1,
-        "surrogate": {"name": family},
-        "acquisition": {"name": search},
-        "fit": asdict(fit or SCHEDULES.get(family, SCHEDULE)),
-        "why": (why_family, why_search),
-    }
 
 
 def _with_noise(chosen: Mapping[str, Any] | None, noise: Noise | None) -> Mapping[str, Any] | None:

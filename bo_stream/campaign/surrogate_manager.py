@@ -14,6 +14,7 @@ from bo_stream.base import checkpoint
 from bo_stream.base.ensemble import KernelEnsemble
 from bo_stream.base.fitting.surprise import Surprise
 from bo_stream.base.streaming_gp import StreamingGP
+from bo_stream.campaign.count_outcomes import latent_surrogate
 from bo_stream.campaign.fit_policy import LEAST_GROWTH, FitPolicy
 from bo_stream.campaign.observations import Observations
 from bo_stream.campaign.proposals import ProposalRule
@@ -111,12 +112,15 @@ class SurrogateManager:
         Args:
             X: ``n x d``.
             Y: ``n x 1``.
-            Yvar: ``n x 1`` where noise is known.
+            Yvar: ``n x 1`` where noise is known; of counts, their trials or exposures.
             row: Receives the seconds and ``log_predictive``.
         """
         if self.model is None:
             return
         surprise, scored = self.surprise, self._scored
+        latent = latent_surrogate(self.model)
+        if latent is not self.model:  # what counts tell depends on the posterior before them
+            latent.refresh()
         if len(X) <= SCORED or self.model.num_observed >= LEAST_GROWTH * scored:
             with row.timed("score_seconds"):
                 some = slice(SCORED)
@@ -155,7 +159,8 @@ class SurrogateManager:
                 )
         step = batches - built_at
         passed = range(min(step, self._updated_at - built_at + 1), step + 1)
-        n, requested, behind = model.num_observed, model.refit_due, self.surprise.behind
+        n, behind = model.num_observed, self.surprise.behind
+        requested = latent_surrogate(model).refit_due
         fitted = any(
             policy.due(s, requested=requested, n=n, fitted=self.fitted, behind=behind)
             for s in passed

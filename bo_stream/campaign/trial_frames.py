@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from bo_stream.campaign.count_outcomes import CountOutcome
 from bo_stream.campaign.space import Pool, Space, numbers
 from bo_stream.campaign.trials import Trial, TrialHistory
 from bo_stream.errors import InputError, NoiseError, StateError
@@ -26,11 +27,19 @@ __all__ = [
 OWN = ("trial", "place", "y", "yvar", "status", "reason", "ask")
 CLOSE = 1e-9
 
-Outcomes = tuple[list[tuple[int | None, float, float | None]], np.ndarray, list[int] | None]
+Told = tuple[float, float | None] | tuple[float, float | None, float]
+"""An outcome and its noise variance, or a count, no variance, and its size."""
+
+Outcomes = tuple[list[tuple[Any, ...]], np.ndarray, list[int] | None]
 """Values for `bo_stream.campaign.trials.told_event`, and inputs and places of new trials."""
 
 
-def read_outcomes(frame: pd.DataFrame, space: Space, history: TrialHistory) -> Outcomes:
+def read_outcomes(
+    frame: pd.DataFrame,
+    space: Space,
+    history: TrialHistory,
+    counts: CountOutcome | None = None,
+) -> Outcomes:
     """Outcomes in a frame that are not in the history yet.
 
     Trial ids are read from the index (if it is named ``trial`` or is not a plain range) or from a
@@ -41,27 +50,28 @@ def read_outcomes(frame: pd.DataFrame, space: Space, history: TrialHistory) -> O
         InputError, NoiseError: for invalid columns, ids or values.
         StateError: for an outcome that contradicts one told before.
     """
-    _check_columns(frame, space)
-    y = numbers(frame, "y")
-    yvar = _noise(frame, history)
+    _check_columns(frame, space, counts)
+    told = _told(frame, history, counts)
     ids = _ids(frame)
     if ids is None:
         inputs, places = _inputs(frame, space)
         found = _running_at(history, inputs, places)
         new = [i for i, id in enumerate(found) if id is None]
         _check_free(space, history, [] if places is None else [places[i] for i in new])
-        values = list(zip(found, y.tolist(), yvar, strict=True))
+        values = [(id, *row) for id, row in zip(found, told, strict=True)]
         return values, inputs[new], None if places is None else [places[i] for i in new]
     trials = find_trials(ids, history)
     _check_inputs(frame, space, trials)
-    kept: list[tuple[int | None, float, float | None]] = []
-    for trial, value, variance in zip(trials, y.tolist(), yvar, strict=True):
+    kept: list[tuple[Any, ...]] = []
+    for trial, row in zip(trials, told, strict=True):
+        before = (trial.y, trial.yvar, trial.size)
         if trial.status != "told":
-            kept.append((trial.id, value, variance))
-        elif not (_same(trial.y, value) and _same(trial.yvar, variance)):
+            kept.append((trial.id, *row))
+        elif not all(map(_same, before, row)):  # the last is compared for counts only
+            size = "" if counts is None else f" of {trial.size!r}"
             raise StateError(
-                f"the outcome that trial {trial.id} was told before, {trial.y!r}",
-                f"{value!r}",
+                f"the outcome that trial {trial.id} was told before, {trial.y!r}{size}",
+                f"{row[0]!r}{size and f' of {row[-1]!r}'}",
                 "Leave the row out, or tell it without a trial id as a new measurement.",
             )
     return kept, np.empty((0, space.dim)), None if not isinstance(space, Pool) else []
@@ -130,10 +140,18 @@ def inputs_frame(trials: list[Trial], space: Space) -> pd.DataFrame:
     return frame
 
 
-def trials_frame(trials: list[Trial], space: Space) -> pd.DataFrame:
-    """Trials with outcome, status and reason, one per row."""
+def trials_frame(
+    trials: list[Trial], space: Space, counts: CountOutcome | None = None
+) -> pd.DataFrame:
+    """Trials with outcome, status and reason, one per row; ``y`` of counts is their rate."""
     frame = inputs_frame(trials, space)
-    frame["y"] = np.array([np.nan if t.y is None else t.y for t in trials], dtype=np.float64)
+    frame["y"] = _column([t.y for t in trials])
+    if counts is not None:
+        k, n = frame.pop("y"), _column([t.size for t in trials])
+        if counts.size is not None:
+            frame[counts.size] = n
+        frame[counts.column] = k
+        frame["y"] = k / n
     if any(t.yvar is not None for t in trials):
         noise = [np.nan if t.yvar is None else t.yvar for t in trials]
         frame["yvar"] = np.array(noise, dtype=np.float64)
@@ -143,18 +161,24 @@ def trials_frame(trials: list[Trial], space: Space) -> pd.DataFrame:
     return frame
 
 
-def _check_columns(frame: Any, space: Space) -> None:
+def _column(values: Iterable[float | None]) -> np.ndarray:
+    """Values with NaN for None."""
+    return np.array([np.nan if value is None else value for value in values], dtype=np.float64)
+
+
+def _check_columns(frame: Any, space: Space, counts: CountOutcome | None = None) -> None:
     if not isinstance(frame, pd.DataFrame):
         raise InputError(
             "a DataFrame with one row per trial", type(frame).__name__, "Use the frame of ask()."
         )
     if not len(frame):
         raise InputError("at least one row", "none", "Leave the call out.")
-    known = {*space.names, *OWN}
+    columns = ["y", "yvar"] if counts is None else counts.columns
+    known = {*space.names, *OWN, *columns} - ({"y", "yvar"} - set(columns))
     extra = [str(c) for c in frame.columns if c not in known]
     if extra:
         raise InputError(
-            f"columns among {', '.join([*space.names, 'y', 'yvar'])}",
+            f"columns among {', '.join([*space.names, *columns])}",
             f"also {', '.join(extra)}",
             "Drop them: frame.drop(columns=...).",
         )
@@ -184,6 +208,14 @@ def _noise(frame: pd.DataFrame, history: TrialHistory) -> list[float | None]:
             "positive noise variances in 'yvar'", f"{variances.min():g}", "Give variances."
         )
     return variances.tolist()
+
+
+def _told(frame: pd.DataFrame, history: TrialHistory, counts: CountOutcome | None) -> list[Told]:
+    """The outcomes of a frame's rows."""
+    if counts is None:
+        return list(zip(numbers(frame, "y").tolist(), _noise(frame, history), strict=True))
+    k, n = (values.tolist() for values in counts.values(frame))
+    return [(one, None, of) for one, of in zip(k, n, strict=True)]
 
 
 def _ids(frame: pd.DataFrame) -> list[Any] | None:

@@ -59,6 +59,7 @@ class Trial(NamedTuple):
         yvar: Noise variance of the outcome, if known.
         reason: Why it failed.
         asked_at: When it was asked for, in seconds since 1970, if that was recorded.
+        size: Trials or exposure of a count.
     """
 
     id: int
@@ -71,6 +72,7 @@ class Trial(NamedTuple):
     yvar: float | None = None
     reason: str | None = None
     asked_at: float | None = None
+    size: float | None = None
 
 
 class Decision(NamedTuple):
@@ -188,8 +190,10 @@ class TrialHistory:
             elif event["kind"] == "told":
                 trials = trials.changed(Trial(id, tuple(x), p) for id, p, x in event["trials"])
                 told = [
-                    trials[id]._replace(status="told", y=y, yvar=yvar, reason=None)
-                    for id, y, yvar in event["values"]
+                    trials[id]._replace(
+                        status="told", y=y, yvar=yvar, reason=None, size=size[0] if size else None
+                    )
+                    for id, y, yvar, *size in event["values"]
                 ]
                 trials = trials.changed(told)
                 if told:
@@ -291,7 +295,7 @@ def asked_event(
 
 def told_event(
     history: TrialHistory,
-    values: list[tuple[int | None, float, float | None]],
+    values: Sequence[tuple[Any, ...]],
     inputs: np.ndarray,
     places: list[int] | None,
 ) -> Event:
@@ -299,13 +303,14 @@ def told_event(
 
     Args:
         history: All trials before the event.
-        values: Id, outcome and noise variance. The id is None for a trial that was not asked for.
+        values: Id, outcome, noise variance, and for counts their size. The id is None for a trial
+            that was not asked for.
         inputs: Inputs of the trials without id, in the same order.
         places: Their rows of the pool, in a pool.
     """
     new = _new_rows(history, inputs, places)
     ids = iter(new)
-    rows = [(next(ids)[0] if id is None else id, y, yvar) for id, y, yvar in values]
+    rows = [(next(ids)[0] if id is None else id, *told) for id, *told in values]
     return {"kind": "told", "trials": new, "values": rows, "at": time.time()}
 
 

@@ -24,7 +24,7 @@ def suggest(
     q: Annotated[int, typer.Option("-q", "--trials", min=1, help="Number of trials.")] = 1,
     csv: Annotated[
         Path | None,
-        typer.Option(help="Also write them to this CSV, with an empty column y to fill in."),
+        typer.Option(help="Also write them to this CSV, with empty columns for the outcome."),
     ] = None,
 ) -> None:
     """Suggest where to measure next.
@@ -42,8 +42,15 @@ def suggest(
     frame = campaign.ask(q)
     print(table(campaign, frame))
     if csv is not None:
-        frame.assign(y="").to_csv(csv)
-        print(f"Wrote {csv}. Fill in y, then: bo-stream tell {config} {csv}")
+        columns = _columns(campaign)
+        frame.assign(**dict.fromkeys(columns, "")).to_csv(csv)
+        blank = " and ".join(columns)
+        print(f"Wrote {csv}. Fill in {blank}, then: bo-stream tell {config} {csv}")
+
+
+def _columns(campaign: Campaign) -> list[str]:
+    """The columns of an outcome."""
+    return ["y"] if campaign.counts is None else campaign.counts.columns
 
 
 def tell(
@@ -51,7 +58,8 @@ def tell(
     outcomes: Annotated[
         Path,
         typer.Argument(
-            help="CSV with a column y, and a column yvar (noise variance) for all rows or none. "
+            help="CSV with a column y, and a column yvar (noise variance) for all rows or none; "
+            "of counts, with their columns. "
             "Rows of trials have the trial's id in a column trial; other rows have the inputs."
         ),
     ],
@@ -65,8 +73,9 @@ def tell(
     from bo_stream.cli.formatting import best_trial, count_by_status
 
     frame = _read_outcomes(outcomes, campaign)
-    filled = frame["y"].notna()
-    reasons = frame.pop("reason") if "reason" in frame else frame["y"].astype(object)
+    blank = frame[_columns(campaign)].isna()
+    filled = ~blank.all(axis=1)
+    reasons = frame.pop("reason") if "reason" in frame else filled.astype(object).where(filled)
     failed = list(frame.index[~filled & reasons.notna()]) if frame.index.name == "trial" else []
     before = count_by_status(campaign.trials())
     if filled.any():
@@ -93,11 +102,13 @@ def _read_outcomes(path: Path, campaign: Campaign) -> pd.DataFrame:
         frame = pd.read_csv(path, dtype=kinds)
     except ValueError as error:
         raise ConfigError(f"{path} is not a CSV: {error}") from error
-    if "y" not in frame:
-        columns = ", ".join(map(str, frame.columns))
-        raise ConfigError(
-            f"{path}: Expected a column y; got {columns}. Rename the column with the outcomes."
-        )
+    for column in _columns(campaign):
+        if column not in frame:
+            columns = ", ".join(map(str, frame.columns))
+            raise ConfigError(
+                f"{path}: Expected a column {column}; got {columns}. Rename the column with the "
+                "outcomes."
+            )
     if "trial" in frame:
         blank = frame["trial"].isna()
         if blank.any():

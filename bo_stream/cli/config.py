@@ -70,7 +70,8 @@ class CampaignConfig:
         goal: ``maximise``, ``minimise`` or ``learn``.
         budget: Number of trials in all.
         objective: ``file.py:function`` or ``module:function``, for `run`.
-        outcome: Name and unit of the outcome, for labels.
+        outcome: Name and unit of the outcome, for labels; or, of counts, their column, likelihood
+            and options.
         optimum: The best possible outcome, if known.
         seed: Seed of the campaign.
         initial: Number of outcomes from which a surrogate is built.
@@ -87,7 +88,7 @@ class CampaignConfig:
     goal: Goal
     budget: int | None
     objective: str | None
-    outcome: str | None
+    outcome: str | Mapping[str, Any] | None
     optimum: float | None
     seed: int | None
     initial: int | None
@@ -114,7 +115,7 @@ def read_config(path: Path) -> CampaignConfig:
         cast(Goal, top.choice("goal", *GOALS)),
         top.integer("budget", least=2),
         top.text("objective"),
-        top.text("outcome"),
+        _outcome(top),
         top.number("optimum"),
         top.integer("seed", least=0),
         top.integer("initial", least=2),
@@ -190,6 +191,16 @@ def _pool(table: TomlTable) -> PoolFile:
             (*table.key, "file"), "an existing CSV of places", f"{file}", "Correct it."
         )
     return PoolFile(file, inputs, index, repeats, known)
+
+
+def _outcome(top: TomlTable) -> str | Mapping[str, Any] | None:
+    """A label, or column and likelihood of counts, which `load_campaign` checks."""
+    if not isinstance(top.document.values.get("outcome"), Mapping):
+        return top.text("outcome")
+    table = top.table("outcome")
+    table.required_text("column", '"positive"')
+    table.required_text("likelihood", '"binomial"')
+    return dict(top.document.values["outcome"])
 
 
 def _named(top: TomlTable, part: str) -> Mapping[str, Any] | None:

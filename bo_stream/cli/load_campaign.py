@@ -62,8 +62,11 @@ class LoadedCampaign:
 
     @property
     def outcome(self) -> str:
-        """Name of the outcome."""
-        return (self.config.outcome if self.config else None) or "outcome"
+        """Name of the outcome, and its unit."""
+        if self.campaign.counts is not None:
+            return self.campaign.counts.label
+        given = self.config.outcome if self.config else None
+        return given if isinstance(given, str) else "outcome"
 
     @property
     def optimum(self) -> float | None:
@@ -86,6 +89,12 @@ def create_or_continue(
     from bo_stream.campaign.campaign import Campaign
     from bo_stream.campaign.storage.open_store import open_store
 
+    counts = None if isinstance(config.outcome, str) else config.outcome
+    if counts is not None:
+        from bo_stream.campaign.count_outcomes import CountOutcome
+
+        with config.document.errors_at("outcome"):
+            CountOutcome.read_setting(counts)
     campaign = Campaign(
         space,
         config.surrogate,
@@ -97,6 +106,7 @@ def create_or_continue(
         seed=config.seed,
         initial=config.initial,
         noise=config.noise,
+        outcome=counts,
         callbacks=callbacks,
     )
     return LoadedCampaign(campaign, config.store, config)

@@ -38,18 +38,20 @@ def map_places(
     name: CampaignName = None,
     out: Annotated[Path, typer.Option(help="PNG, PDF or SVG.")] = Path("map.png"),
     csv: Annotated[
-        Path | None, typer.Option(help="Also write mean and sd of every place to this CSV.")
+        Path | None, typer.Option(help="Also write the predictions of every place to this CSV.")
     ] = None,
 ) -> None:
     """Map predictions over a pool with two inputs.
 
     The two maps show the mean and the standard deviation of the prediction, with the places that
-    were measured and those of running trials.
+    were measured and those of running trials. Of counts they show the prevalence in percent, or the
+    rate, of the smooth surface.
     """
     import matplotlib
 
     matplotlib.use("Agg")
     from bo_stream.campaign.space import Pool
+    from bo_stream.cli.reports.campaign_data import in_unit
 
     loaded = load_campaign(where, name)
     space = loaded.campaign.space
@@ -60,7 +62,7 @@ def map_places(
             f"{', '.join(space.names)}. Use bo-stream plot."
         )
     predictions = loaded.campaign.predict(space.table)
-    _plot_maps(loaded, space, predictions, out)
+    _plot_maps(loaded, space, in_unit(loaded.campaign, predictions), out)
     print(f"Wrote {out}.")
     if csv is not None:
         frame = space.table[list(space.names)].join(predictions).rename_axis("place")
@@ -73,10 +75,10 @@ def _plot_outcomes(loaded: LoadedCampaign, out: Path) -> None:
     from matplotlib.ticker import MaxNLocator
 
     from bo_stream.cli.formatting import count_by_status
-    from bo_stream.cli.reports.campaign_data import best_so_far
+    from bo_stream.cli.reports.campaign_data import best_so_far, in_unit
 
     campaign = loaded.campaign
-    trials = campaign.trials()
+    trials = in_unit(campaign, campaign.trials())
     told = trials[trials["status"] == "told"]
     if not len(told):
         raise ConfigError(f"Campaign {campaign.name!r} has no outcomes yet. Tell some first.")

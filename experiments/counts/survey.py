@@ -1,6 +1,7 @@
 """One survey: sites chosen one batch after the other on a map of prevalence."""
 
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import torch
 from gpytorch.kernels import MaternKernel, ScaleKernel
 from torch import Tensor
 
-from acquisitions import NIPV, select_from_pool
+from acquisitions import NIPV, response_nipv, select_from_pool
 from bo_stream import WISKI, CountGP
 from bo_stream.campaign.records import Row, write_table
 from experiments.active_learning.campaigns import load_cells, provenance
@@ -107,9 +108,11 @@ class Survey:
             return torch.arange(q)
         if self.policy == "logits":
             return select_from_pool(NIPV(model, test), pool, q)[0]
-        weights = model.response_weights(test) if self.policy == "prevalence" else None
-        noise = model.future_noise(pool, self.c["examined"])[:, 0].detach()
-        return select_from_pool(NIPV(model.model, test, weights=weights), pool, q, noise=noise)[0]
+        examined = self.c["examined"]
+        if self.policy == "prevalence":
+            return select_from_pool(response_nipv(model, test, examined), pool, q)[0]
+        noise = partial(model.future_noise, trials=examined)
+        return select_from_pool(NIPV(model.model, test, noise=noise), pool, q)[0]
 
 
 def prevalence(model: Any, X: Tensor) -> tuple[Tensor, Tensor]:

@@ -174,6 +174,9 @@ def _tell(campaign: AskTell, id: int, result: EvaluationResult) -> None:
         frame = pd.DataFrame({"y": [result.y]}, pd.Index([id], name="trial"))
         if result.yvar is not None:
             frame["yvar"] = result.yvar
+        if campaign.counts is not None:  # a pair is then a count and its size
+            column, size = campaign.counts.column, campaign.counts.size or "yvar"
+            frame = frame.rename(columns={"y": column, "yvar": size})
         campaign.tell(frame)
     except StateError:
         if not told():

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from html import escape
-from typing import Any
+from typing import Any, cast
 
 import pandas as pd
 
 from bo_stream.campaign.campaign import Campaign
 from bo_stream.campaign.records import environment
 from bo_stream.campaign.storage.read_only_store import ReadOnlyStore
-from bo_stream.cli.reports.campaign_data import best_so_far, bounds, is_log, label
+from bo_stream.cli.reports.campaign_data import best_so_far, bounds, in_unit, is_log, label
 from bo_stream.cli.reports.figures import Figure, Panels, plain
 from bo_stream.cli.reports.model import maps, slices
 from bo_stream.cli.reports.page import PageSection, page
@@ -64,6 +64,7 @@ def campaign_page(
     view.budget = campaign.budget
     trials, running, panels = view.trials(), view.running(), Panels()
     following = _next_trial(view)
+    trials = in_unit(view, trials)
     told = trials.loc[trials["status"] == "told"]
     sections = [
         PageSection("Current state", _state(view, summary)),
@@ -102,7 +103,9 @@ def _following(campaign: Campaign, following: pd.DataFrame | str) -> str:
         return f"<p>{escape(following)}</p>"
     built = campaign.model is not None
     names = list(campaign.space.names)
-    frame = following.join(campaign.predict(following[names])) if built else following
+    frame = following
+    if built:
+        frame = following.join(in_unit(campaign, campaign.predict(following[names])))
     note = "This is the next trial that the campaign would propose now. It has not been asked for."
     if not built:
         wanted = campaign.settings.initial
@@ -115,7 +118,8 @@ def _centre(campaign: Campaign, told: pd.DataFrame) -> tuple[pd.Series[Any], str
     """The trial that slices go through, and its description."""
     if campaign.goal != "learn":
         best = campaign.best()
-        return best, f"the best outcome so far (trial {best.name})"
+        row = cast("pd.Series[Any]", told.loc[int(str(best.name))])
+        return row, f"the best outcome so far (trial {best.name})"
     last = told.iloc[-1]
     return last, f"the last outcome (trial {last.name})"
 

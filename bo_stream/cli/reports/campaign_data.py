@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
 from bo_stream.campaign.space import Box, Space
 
-__all__ = ["best_so_far", "bounds", "fills_grid", "is_log", "label"]
+if TYPE_CHECKING:
+    from bo_stream.campaign.campaign import Campaign
+
+__all__ = ["best_so_far", "bounds", "fills_grid", "in_unit", "is_log", "label"]
 
 FULL = 0.25
 """Fraction of a regular grid that places have to fill to be drawn as its cells."""
@@ -32,6 +36,14 @@ def label(space: Space, name: str) -> str:
     """Name of an input with its unit."""
     unit = space.units.get(name)
     return f"{name} ({unit})" if unit else name
+
+
+def in_unit(campaign: Campaign, frame: pd.DataFrame) -> pd.DataFrame:
+    """Trials or predictions in the unit of the outcome's label: a prevalence in percent."""
+    if campaign.counts is None:
+        return frame
+    shown = [name for name in ("y", "mean", "sd", "low", "high") if name in frame]
+    return frame.assign(**{name: campaign.counts.factor * frame[name] for name in shown})
 
 
 def best_so_far(goal: str, outcomes: pd.Series[float]) -> pd.Series[float]:

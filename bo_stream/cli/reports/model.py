@@ -9,7 +9,7 @@ import pandas as pd
 
 from bo_stream.campaign.campaign import Campaign
 from bo_stream.campaign.space import Box, Pool, Space
-from bo_stream.cli.reports.campaign_data import bounds, fills_grid, is_log, label
+from bo_stream.cli.reports.campaign_data import bounds, fills_grid, in_unit, is_log, label
 from bo_stream.cli.reports.figures import Figure, plain
 
 __all__ = ["maps", "slices"]
@@ -39,20 +39,22 @@ def slices(
         log = is_log(campaign.space, name)
         x = (np.geomspace if log else np.linspace)(low, high, FINE).clip(low, high)
         frame = pd.DataFrame({n: np.full(FINE, float(centre[n])) for n in names} | {name: x})
-        prediction = campaign.predict(frame)
+        prediction = in_unit(campaign, campaign.predict(frame))
         mean, sd = prediction["mean"], prediction["sd"]
+        band = prediction.get("low", mean - 2.0 * sd), prediction.get("high", mean + 2.0 * sd)
         line = {"type": "scatter", "mode": "lines", "x": plain(x)}
         edge = {**line, "line": {"width": 0}, "hoverinfo": "skip", "name": ""}
         traces = [
-            {**edge, "y": plain(mean - 2.0 * sd)},
-            {**edge, "y": plain(mean + 2.0 * sd), "fill": "tonexty", "fillcolor": "@c0/0.2"},
+            {**edge, "y": plain(band[0])},
+            {**edge, "y": plain(band[1]), "fill": "tonexty", "fillcolor": "@c0/0.2"},
             {**line, "y": plain(mean), "name": "mean", "line": {"color": "@c0", "width": 2}},
             _markers(latest[[name, "y"]], "outcome", "circle", "@soft/0.6", 5),
             _markers(centre[[name, "y"]].to_frame().T, "here", "star", "@c1", 13),
         ]
-        columns = ["mean", "standard deviation"]
-        table = prediction.set_axis(columns, axis=1).assign(**{name: x})[[name, *columns]]
-        note = f"Mean and two standard deviations; dots: {dots}; star: the trial itself."
+        table = prediction.rename(columns={"sd": "standard deviation"})
+        table = table.assign(**{name: x})[[name, *table.columns]]
+        within = "two standard deviations" if campaign.counts is None else "90 % interval"
+        note = f"Mean and {within}; dots: {dots}; star: the trial itself."
         axes = _axis(campaign.space, name), {"title": outcome}
         figures.append(Figure(f"Along {name}", traces, *axes, note, table.iloc[::25]))
     return figures
@@ -85,7 +87,7 @@ def maps(
     places = _places(space)
     every = -(-len(places) // most)
     places = places.iloc[::every]
-    prediction = campaign.predict(places)
+    prediction = in_unit(campaign, campaign.predict(places))
     cells = isinstance(space, Box) or (every == 1 and fills_grid(places.to_numpy()))
     black, white = {"color": "black", "width": 1}, {"color": "white", "width": 2}
     marks = [_markers(told[names], "measured", "circle", "white", 6, black)]

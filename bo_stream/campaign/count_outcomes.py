@@ -1,0 +1,230 @@
+"""Outcomes of a campaign that are counts: their columns, their likelihood, their surrogate."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Self, cast
+
+import numpy as np
+import pandas as pd
+from torch import Tensor
+
+from bo_stream import likelihoods
+from bo_stream.base.streaming_gp import StreamingGP
+from bo_stream.campaign.space import Space, numbers
+from bo_stream.errors import InputError
+from bo_stream.likelihoods import Likelihood
+from bo_stream.surrogates.counts import CountGP
+
+__all__ = ["LIKELIHOODS", "CountOutcome", "latent_surrogate"]
+
+LIKELIHOODS: dict[str, type[Likelihood]] = {
+    "binomial": likelihoods.Binomial,
+    "bernoulli": likelihoods.Bernoulli,
+    "poisson": likelihoods.Poisson,
+    "negative_binomial": likelihoods.NegativeBinomial,
+}
+"""Likelihoods of a campaign's counts, by name."""
+
+SIZES = {"binomial": "trials", "poisson": "exposure", "negative_binomial": "exposure"}
+"""The attribute that names the column of sizes."""
+
+RESERVED = ("trial", "place", "y", "yvar", "status", "reason", "ask")
+LEVELS = (0.05, 0.95)
+EXAMPLE = 'For example {"positive": Binomial(trials="examined")}.'
+
+
+@dataclass(frozen=True)
+class CountOutcome:
+    """Counts in the columns of a user's frames.
+
+    Attributes:
+        column: Column of the counts.
+        likelihood: Their likelihood, which names the column of trials or exposures.
+    """
+
+    column: str
+    likelihood: Likelihood
+
+    @classmethod
+    def read_setting(cls, given: Any) -> Self:
+        """The outcome in a user's setting, or in stored plain data.
+
+        Args:
+            given: ``{column: likelihood}``, or a mapping of ``column``, ``likelihood`` (a name of
+                `LIKELIHOODS`) and the likelihood's attributes.
+
+        Raises:
+            InputError: for anything else.
+        """
+        if not isinstance(given, Mapping):
+            raise InputError("an outcome, a mapping", repr(given), EXAMPLE)
+        plain = dict(given)
+        if len(plain) == 1:
+            ((column, kind),) = plain.items()
+            if type(kind) not in LIKELIHOODS.values():
+                kinds = ", ".join(one.__name__ for one in LIKELIHOODS.values())
+                raise InputError(f"a likelihood of counts, {kinds}", repr(kind), EXAMPLE)
+            return cls(column, kind)._checked()
+        column, name = plain.pop("column", None), plain.pop("likelihood", None)
+        if name not in LIKELIHOODS:
+            raise InputError(
+                f"a likelihood, one of {', '.join(LIKELIHOODS)}", repr(name), "Choose one of these."
+            )
+        known = [one.name for one in fields(LIKELIHOODS[name]) if one.name != "classes"]
+        if name == "bernoulli":
+            known.remove("trials")
+        strange = sorted(set(plain) - set(known))
+        if strange:
+            raise InputError(
+                f"keys of {name!r}: {', '.join(known)}", ", ".join(strange), "Leave them out."
+            )
+        return cls(cast(str, column), LIKELIHOODS[name](**plain))._checked()
+
+    def _checked(self) -> Self:
+        wanted = SIZES.get(self.name)
+        names = [self.column, *([] if wanted is None else [self.size])]
+        bad = [name for name in names if not isinstance(name, str) or not name.strip()]
+        if bad:
+            what = "a column of counts" if wanted is None else f"columns of counts and of {wanted}"
+            raise InputError(what, ", ".join(map(repr, names)), EXAMPLE)
+        taken = sorted(set(RESERVED) & set(self.columns))
+        if taken or len(set(self.columns)) < len(names):
+            raise InputError(
+                f"different columns, other than {', '.join(RESERVED)}",
+                ", ".join(map(repr, names)),
+                "Rename them.",
+            )
+        if getattr(self.likelihood, "classes", None) is not None:
+            raise InputError("outcomes 0 and 1", "classes", "Code them as 0 and 1.")
+        if self.name == "bernoulli" and getattr(self.likelihood, "trials", None) is not None:
+            raise InputError("no trials for yes and no", "trials", "Use Binomial(trials=...).")
+        return self
+
+    def check_settings(
+        self, space: Space, goal: str, surrogate: Any, noise: Any, refused: Collection[str]
+    ) -> None:
+        """Refuse settings of a campaign that counts cannot have.
+
+        Args:
+            space: Its space.
+            goal: Its goal.
+            surrogate: The family as given.
+            noise: The noise as given.
+            refused: Families that take no known noise.
+
+        Raises:
+            InputError: naming the setting.
+        """
+        shared = ", ".join(name for name in self.columns if name in space.names)
+        if shared:
+            raise InputError("columns of counts that are no inputs", shared, "Rename them.")
+        if goal == "minimise":
+            raise InputError("the goal learn or maximise", goal, "Count the opposite outcome.")
+        if noise is not None:
+            raise InputError("no noise for counts", repr(noise), "Leave it out.")
+        name = surrogate["name"] if isinstance(surrogate, Mapping) else surrogate
+        if callable(surrogate) or name in refused:
+            raise InputError(
+                "a family that takes known noise, by name, for counts",
+                "a callable" if callable(surrogate) else repr(name),
+                "Use 'wiski', 'hsgp' or 'exact', or leave it out.",
+            )
+
+    def to_dict(self) -> dict[str, Any]:
+        """The outcome as plain data."""
+        rest = {k: v for k, v in asdict(self.likelihood).items() if v is not None}
+        return {"column": self.column, "likelihood": self.name, **rest}
+
+    @property
+    def name(self) -> str:
+        """Name of the likelihood."""
+        found = [name for name, one in LIKELIHOODS.items() if one is type(self.likelihood)]
+        return found[0]
+
+    @property
+    def size(self) -> str | None:
+        """Column of trials or exposures; None if every outcome is of one unit."""
+        attribute = SIZES.get(self.name)
+        return None if attribute is None else getattr(self.likelihood, attribute)
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns to be filled in: trials or exposures, then counts."""
+        return [*([] if self.size is None else [self.size]), self.column]
+
+    @property
+    def share(self) -> bool:
+        """Whether the response is a prevalence, between 0 and 1, rather than a rate."""
+        return self.name in ("binomial", "bernoulli")
+
+    @property
+    def label(self) -> str:
+        """What predictions mean, for labels: a prevalence in percent, or a rate."""
+        if self.share:
+            return f"prevalence of {self.column} (%)"
+        return f"{self.column} per unit of {self.size}"
+
+    @property
+    def factor(self) -> float:
+        """Factor from predictions to the unit of `label`."""
+        return 100.0 if self.share else 1.0
+
+    def values(self, frame: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
+        """Counts and sizes in a frame, each ``n``.
+
+        Raises:
+            InputError: naming the first row of counts that cannot occur.
+        """
+        k = numbers(frame, self.column)
+        n = np.ones_like(k) if self.size is None else numbers(frame, self.size)
+        column, size = repr(self.column), repr(self.size)
+        _refuse(frame, k, (k < 0.0) | (k != k.round()), f"whole counts in {column}, 0 or more")
+        if self.size is not None:
+            _refuse(frame, n, n <= 0.0, f"numbers above 0 in {size}", "fail() such a trial.")
+        if self.share and self.size is not None:
+            _refuse(frame, n, n != n.round(), f"whole numbers in {size}")
+        if self.share:
+            limit = "1" if self.size is None else size
+            _refuse(frame, k, k > n, f"at most {limit} in {column}")
+        return k, n
+
+    def predict(self, model: CountGP, X: Tensor) -> dict[str, np.ndarray]:
+        """Mean, standard deviation and central 90 % interval of the smooth surface."""
+        smooth = model.response(X, nugget=False)
+        low, high = smooth.quantiles(LEVELS)
+        made = {"mean": smooth.mean, "sd": smooth.sd, "low": low, "high": high}
+        return {name: value.numpy() for name, value in made.items()}
+
+    def surrogate(
+        self,
+        family: str | None,
+        options: Mapping[str, Any],
+        X: Tensor,
+        Y: Tensor,
+        sizes: Tensor | None = None,
+        *,
+        bounds: Tensor,
+        outcome_transform: Any = None,
+    ) -> CountGP:
+        """The surrogate of outcomes ``Y`` and ``sizes``, each ``n x 1``; nothing is transformed."""
+        given = {"bounds": bounds, "surrogate": family, **options}
+        return CountGP(X, Y, sizes, likelihood=self.likelihood, **given)
+
+
+def latent_surrogate(model: Any) -> StreamingGP:
+    """The surrogate of latent values under counts, or the surrogate itself."""
+    return cast(StreamingGP, model.model if isinstance(model, CountGP) else model)
+
+
+def _refuse(
+    frame: pd.DataFrame,
+    values: np.ndarray,
+    bad: np.ndarray,
+    expected: str,
+    remedy: str = "Correct the row, or leave it out.",
+) -> None:
+    if bad.any():
+        first = int(bad.argmax())
+        raise InputError(expected, f"{values[first]:g} in row {frame.index[first]}", remedy)
