@@ -100,3 +100,59 @@ def test_answers_that_do_not_fit_change_nothing(
 def test_a_file_that_is_not_there(bo, survey: Path) -> None:
     code, _, err = bo("tell", "survey.toml", "none.csv")
     assert code == 2 and "none.csv" in err and err.count("\n") == 1
+
+
+COUNTS = """
+[outcome]
+column = "positive"
+likelihood = "binomial"
+trials = "examined"
+"""
+
+
+def test_counts_go_out_and_come_back(tmp_path: Path, bo, survey: Path) -> None:
+    survey.write_text(survey.read_text().replace('outcome = "moisture (%)"\n', "") + COUNTS)
+    code, out, _ = bo("suggest", "survey.toml", "-q", 7, "--csv", "next.csv")
+    assert code == 0 and "Fill in examined and positive" in out
+    frame = pd.read_csv("next.csv", dtype={"place": str})
+    assert list(frame.columns)[-2:] == ["examined", "positive"]
+    assert frame["examined"].isna().all()
+
+    frame["examined"], frame["positive"] = 40, range(7)
+    frame.loc[6, ["examined", "positive"]] = None  # not visited yet
+    frame.to_csv("next.csv", index=False)
+    code, out, err = bo("tell", "survey.toml", "next.csv")
+    assert (code, err) == (0, "") and "Rows with a value: 6; without: 1." in out
+
+    frame.loc[6, "positive"] = 3.0  # of how many?
+    frame.to_csv("next.csv", index=False)
+    code, _, err = bo("tell", "survey.toml", "next.csv")
+    assert code == 2 and "finite numbers in column 'examined'" in err
+    frame.loc[6, "examined"] = 2.0
+    frame.to_csv("next.csv", index=False)
+    code, _, err = bo("tell", "survey.toml", "next.csv")
+    assert code == 2 and "at most 'examined' in 'positive'; got 3 in row 6" in err
+    assert "examined" in bo("trials", "survey.toml")[1]
+
+    code, out, _ = bo("map", "survey.db", "--csv", "m.csv")  # the store knows what they are
+    said = pd.read_csv("m.csv", dtype={"place": str}).set_index("place")
+    assert code == 0 and list(said)[2:] == ["mean", "sd", "low", "high"]
+    assert ((said["low"] > 0.0) & (said["high"] < 1.0)).all()
+    assert bo("plot", "survey.toml")[0] == 0
+    pytest.importorskip("plotly")
+    assert bo("report", "survey.toml")[0] == 0
+    assert "prevalence of positive (%)" in (tmp_path / "report.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('[outcome]\nlikelihood = "binomial"\n', "a key 'column'"),
+        ('[outcome]\ncolumn = "k"\nlikelihood = "normal"\n', "one of binomial"),
+        ('[outcome]\ncolumn = "k"\nlikelihood = "poisson"\ntrials = "n"\n', "keys of 'poisson'"),
+    ],
+)
+def test_an_outcome_that_cannot_be_counted(bo, survey: Path, text: str, said: str) -> None:
+    survey.write_text(survey.read_text().replace('outcome = "moisture (%)"\n', "") + text)
+    code, _, err = bo("suggest", "survey.toml")
+    assert code == 2 and "survey.toml, line" in err and said in err
