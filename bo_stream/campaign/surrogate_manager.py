@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -12,6 +12,7 @@ from torch import Tensor
 
 from bo_stream.base import checkpoint
 from bo_stream.base.ensemble import KernelEnsemble
+from bo_stream.base.fitting.report import FitReport
 from bo_stream.base.fitting.surprise import Surprise
 from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.campaign.count_outcomes import latent_surrogate
@@ -25,6 +26,10 @@ __all__ = ["Stage", "SurrogateManager"]
 
 ENSEMBLE_BELOW = 1000
 """Number of outcomes below which samples of the posterior come from several kernels."""
+
+FRESH_BELOW = 1000
+"""Number of counts below which they are also fitted from first hyperparameters: few counts may be
+explained by the nugget alone, and a fit that starts there may stay there."""
 
 SCORED = 64
 """Maximum number of outcomes of a batch whose joint prediction is scored."""
@@ -153,10 +158,7 @@ class SurrogateManager:
         if model is None:
             built_at = batches
             with row.timed("update_seconds"):
-                scale = Standardize(m=1)
-                model = stage.make(
-                    data.X, data.Y, data.Yvar, bounds=self.bounds, outcome_transform=scale
-                )
+                model = self._made(stage, data)
         step = batches - built_at
         passed = range(min(step, self._updated_at - built_at + 1), step + 1)
         n, behind = model.num_observed, self.surprise.behind
@@ -170,7 +172,9 @@ class SurrogateManager:
                 with row.timed("update_seconds"):
                     self._restandardise(model, data.Y)
             with row.timed("fit_seconds"):
-                report = model.fit(policy.limit(step, self.fitted))
+                report, limit = model.fit(policy.limit(step, self.fitted)), policy.limit(0, 0)
+                if latent_surrogate(model) is not model and step and n < FRESH_BELOW:
+                    model, report = _better_fit(model, report, self._made(stage, data), limit)
                 ensemble = _ensemble_of(model) if stage.samples else None
             row["fit_evaluations"] += report.evaluations
             row["fit_objective"] = report.value
@@ -178,6 +182,11 @@ class SurrogateManager:
         self.model, self.number = model, number
         self._built_at, self._updated_at = built_at, batches
         return fitted or new
+
+    def _made(self, stage: Stage, data: Observations) -> StreamingGP:
+        """A new surrogate of all outcomes."""
+        scale = Standardize(m=1)
+        return stage.make(data.X, data.Y, data.Yvar, bounds=self.bounds, outcome_transform=scale)
 
     def _restandardise(self, model: StreamingGP, Y: Tensor) -> None:
         try:
@@ -221,6 +230,17 @@ class SurrogateManager:
         self.fitted = about.get("fitted", about["told"])
         self._scored = about.get("scored", about["told"])
         self.model, self.surprise = loaded, surprise
+
+
+def _better_fit(
+    model: StreamingGP, report: FitReport, fresh: StreamingGP, limit: int | None
+) -> tuple[StreamingGP, FitReport]:
+    """The surrogate of higher evidence: a fitted one, or a new one after its fit."""
+    other = fresh.fit(limit)
+    spent = report.evaluations + other.evaluations
+    if other.value > report.value:
+        model, report = fresh, other
+    return model, replace(report, evaluations=spent)
 
 
 def _ensemble_of(model: StreamingGP) -> KernelEnsemble | None:
