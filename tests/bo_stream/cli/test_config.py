@@ -120,12 +120,14 @@ def test_the_template_is_read_with_and_without_its_comments(tmp_path: Path, bo) 
         for line in lines[:start] + lines[end:]
         if "=" in line or "[" in line
     ]
-    kept = [line for line in pool if not line.startswith("q = ")]  # not beside workers
+    other = ("q = ", "outcome = ")  # not beside workers, and not beside a table [outcome]
+    kept = [line for line in pool if not line.startswith(other)]
     path.write_text("\n".join(kept))
     (tmp_path / "places.csv").write_text("site,lon,lat\n")
     config = read_config(path)
     assert isinstance(config.space, PoolFile) and config.space.inputs == ["lon", "lat"]
     assert config.surrogate == {"name": "wiski", "grid_size": 20} and config.run.workers == 4
+    assert isinstance(config.outcome, dict) and config.outcome["trials"] == "examined"
 
 
 def test_the_files_of_a_pool_are_relative_to_the_configuration(tmp_path: Path) -> None:
