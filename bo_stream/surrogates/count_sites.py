@@ -10,7 +10,7 @@ from torch import Tensor
 from bo_stream.base.changes import all_or_nothing
 from bo_stream.base.options import whole_number
 from bo_stream.errors import UnsupportedError
-from bo_stream.mathematics.sites.batch import batch_evidence, batch_sites
+from bo_stream.mathematics.sites.batch import batch_sites
 from bo_stream.mathematics.sites.held import HeldOutcomes
 from bo_stream.surrogates.count_state import SiteStream
 
@@ -19,6 +19,8 @@ __all__ = ["RefreshedSites"]
 CHUNK = 4096
 """Points whose marginals are computed at a time."""
 LEAST_VARIANCE = 1e-14
+SPARE = 64
+"""Outcomes that may be held beyond the first ones, so that they are let go many at a time."""
 SWEEPS = 2
 
 
@@ -72,14 +74,16 @@ class RefreshedSites(SiteStream):
         block = HeldOutcomes(X, y, size, sites.l1, sites.l2, D)
         self._absorb_targets(self.model, block)
         totals = state.totals + torch.stack([y.sum(), size.sum()])
-        count, room = state.count + len(y), max(0, self._most_held() - len(state.held))
-        late = state.late
-        if room < len(y):
-            parts = batch_evidence(self.likelihood, *prior, y, told, sites)[1]
-            late = late + parts[room:].sum()
-            self._freeze(block.part(slice(room, None)))
-        held = state.held.and_then(block.part(slice(room)))
-        self._change(held=held, totals=totals, count=count, late=late)
+        self._change(held=state.held.and_then(block), totals=totals, count=state.count + len(y))
+        self._let_go()
+
+    def _let_go(self) -> None:
+        """Cease to hold outcomes beyond the first ones, if they are many."""
+        most, state = self._most_held(), self._state
+        if len(state.held) > most + SPARE:
+            late = state.late + self._held_corrections(slice(most, None))
+            self._freeze(state.held.part(slice(most, None)))
+            self._change(held=state.held.part(slice(most)), late=late)
 
     @property
     def refreshable(self) -> bool:

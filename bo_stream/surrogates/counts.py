@@ -65,7 +65,7 @@ class CountGP(CountPredictions):
         surrogate: A family by name or class. By default ``wiski`` for up to 3 inputs, else
             ``hsgp``.
         covar_module: By default the family's kernel.
-        opening: Number of first outcomes that are held.
+        opening: Number of first outcomes that are held for good; up to 64 later ones are, too.
         input_transform: As for every family.
         options: The family's own options: ``grid_size``, ``num_features``, ``cap``, ...
 
@@ -163,11 +163,11 @@ class CountGP(CountPredictions):
 
     @all_or_nothing
     def _forget(self, factor: float) -> None:
+        late = self._state.late + self._held_corrections()
         self.model.forget(factor)
-        late = factor * (self._state.late + self._held_corrections())
         self._freeze_all()
         held = self._state.held.part(slice(0))
-        self._change(held=held, late=late)
+        self._change(held=held, late=factor * late)
 
     def merge(self, other: CountGP) -> Self:
         """Add another stream's outcomes in place.
@@ -193,13 +193,10 @@ class CountGP(CountPredictions):
         self.model.merge(other.model)
         if other.frozen is not None:
             self._frozen_stream().merge(other.frozen)
-        room, late = max(0, self._most_held() - len(mine.held)), mine.late + theirs.late
-        if room < len(theirs.held):
-            late = late + other._held_corrections(slice(room, None))
-            self._freeze(theirs.held.part(slice(room, None)))
-        held = mine.held.and_then(theirs.held.part(slice(room)))
+        held, late = mine.held.and_then(theirs.held), mine.late + theirs.late
         totals, count = mine.totals + theirs.totals, mine.count + theirs.count
         self._change(held=held, totals=totals, count=count, late=late)
+        self._let_go()
 
     # -- hyperparameters -------------------------------------------------------------------------
 
