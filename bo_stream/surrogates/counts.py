@@ -21,7 +21,7 @@ from bo_stream.base.fitting.report import FitReport
 from bo_stream.base.options import own_options, whole_number
 from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.base.transforms import bounds_for, input_transform_for
-from bo_stream.errors import OptionError, StateError
+from bo_stream.errors import InputError, OptionError, StateError
 from bo_stream.likelihoods import Binomial, Likelihood
 from bo_stream.surrogates.count_predictions import CountPredictions
 from bo_stream.surrogates.count_state import CountState
@@ -102,6 +102,8 @@ class CountGP(CountPredictions):
         if taken:
             raise OptionError("options not set by counts", ", ".join(taken), "Leave them out.")
         family, kind = family_named(surrogate, X.shape[-1]), likelihood or Binomial()
+        if not isinstance(kind, Likelihood):
+            raise InputError("a likelihood, such as Binomial()", repr(kind), "Build one.")
         whole_number("opening", opening, 0)
         if "opening" in own_options(cast(type, family)):
             options["opening"] = opening
@@ -211,7 +213,8 @@ class CountGP(CountPredictions):
                 rounds.
 
         Returns:
-            Evaluations over all rounds, and EP's log evidence.
+            Evaluations over all rounds, and EP's log evidence; the surrogate's own report where
+            targets are not refreshed.
         """
         check_evaluations(max_evals)
         if not self.informative:

@@ -394,6 +394,8 @@ def test_impossible_outcomes_are_refused(k: Any, n: Any, kind: Likelihood, messa
     assert model.num_observed == 0
     with pytest.raises(InputError):
         type(kind)(nugget=-1.0)
+    with pytest.raises(InputError, match="such as"):
+        CountGP(X3[:0], [], bounds=UNIT, likelihood=type(kind))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("family", ["exact", "wiski"])
