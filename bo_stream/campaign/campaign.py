@@ -17,19 +17,24 @@ from torch import Tensor
 from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.campaign.ask_tell import AskTell
 from bo_stream.campaign.callbacks import Callback
+from bo_stream.campaign.count_outcomes import latent_surrogate
 from bo_stream.campaign.evaluation.runner import run_campaign
 from bo_stream.campaign.fit_policy import FitPolicy
 from bo_stream.campaign.goals import Goal
 from bo_stream.campaign.proposals import AcquisitionBuilder, Optimiser
+from bo_stream.campaign.recommendation import recommended
 from bo_stream.campaign.settings import NamedChoice, Noise, Settings
-from bo_stream.campaign.space import Space
+from bo_stream.campaign.space import Pool, Space
 from bo_stream.campaign.storage.open_store import open_store
 from bo_stream.campaign.storage.store import Store
 from bo_stream.campaign.trials import Decision
-from bo_stream.errors import BoStreamError, StateError, UnsupportedError
-from bo_stream.scores import marginals
+from bo_stream.errors import BoStreamError, InputError, StateError, UnsupportedError
+from bo_stream.scores import marginals, quantiles
 
 __all__ = ["Campaign"]
+
+INTERVAL = (0.05, 0.95)
+"""Levels of the interval of a recommendation."""
 
 
 class Campaign(AskTell):
@@ -292,21 +297,57 @@ class Campaign(AskTell):
             StateError: before the first outcome.
             UnsupportedError: if the goal is ``learn``.
         """
-        if self.goal == "learn":
-            raise UnsupportedError(
-                "the goal maximise or minimise", "the goal learn", "Use predict(frame)."
-            )
+        self._check_optimises("Use predict(frame).")
         told = self.trials().query("status == 'told'")
         if not len(told):
             raise StateError("at least one outcome", "none", "Tell some first.")
         frame = told.drop(columns=["status", "ask", "reason"])
         return frame.iloc[int((self.settings.sign * frame["y"]).argmax())]
 
+    def recommend(self, n: int = 1) -> pd.DataFrame:
+        """Settings of the highest posterior mean over the whole space, best first.
+
+        Unlike `best`, they need not have been measured, and one lucky outcome does not decide.
+
+        Args:
+            n: Number of settings. In a box, they differ by a twentieth of the width in some input.
+
+        Returns:
+            Inputs in the user's units (and the place, in a pool), posterior ``mean`` and standard
+            deviation ``sd`` of the noiseless outcome, and its 90 % interval, ``lower`` to
+            ``upper``.
+
+        Raises:
+            InputError: for an invalid n.
+            StateError: before there are enough outcomes for a surrogate.
+            UnsupportedError: if the goal is ``learn``.
+        """
+        if type(n) is not int or n < 1:
+            raise InputError("n, an integer of 1 or more", repr(n), "Give such a number.")
+        self._check_optimises("Use predict(frame).")
+        model, state = latent_surrogate(self._current_model()), self._state
+        data, ensemble = state.observations, state.manager.ensemble
+        chosen = recommended(model, self.space, data, ensemble, n)
+        space = self.space
+        if isinstance(space, Pool):
+            values = space.place_values[chosen.tolist()]
+        else:
+            values = space.decode(chosen)
+        frame = pd.DataFrame(values, columns=list(self.space.names))
+        frame = pd.concat([frame, self.predict(frame)], axis=1)
+        if self.counts is None:
+            levels = quantiles(model, self.space.encode(values).to(self._like), INTERVAL)
+            ends = (self.settings.sign * levels).sort(0).values
+            frame["lower"], frame["upper"] = ends[0].numpy(), ends[1].numpy()
+        if isinstance(space, Pool):
+            frame.insert(0, "place", space.table.index[chosen.tolist()])
+        return frame
+
     def predict(self, frame: pd.DataFrame) -> pd.DataFrame:
         """Posterior ``mean`` and standard deviation ``sd`` of the noiseless outcome.
 
         Of counts: those of the prevalence or rate of the smooth surface, without the variation
-        between surveys of one place, and a 90 % interval from ``low`` to ``high``.
+        between surveys of one place, and a 90 % interval, ``lower`` to ``upper``.
 
         Args:
             frame: Inputs in the user's units.
@@ -316,6 +357,22 @@ class Campaign(AskTell):
             InputError, BoundsError: for invalid inputs.
         """
         values = self.space.values(frame)
+        model = self._current_model()
+        if self.counts is not None:
+            X = self.space.encode(values).to(self._like)
+            return pd.DataFrame(self.counts.predict(cast(Any, model), X), frame.index)
+        mean, variance = marginals(model, self.space.encode(values).to(self._like))
+        mean, sd = self.settings.sign * mean, variance.clamp_min(0).sqrt()
+        return pd.DataFrame({"mean": mean.numpy(), "sd": sd.numpy()}, frame.index)
+
+    # -- pieces ----------------------------------------------------------------------------------
+
+    def _check_optimises(self, remedy: str) -> None:
+        if self.goal == "learn":
+            raise UnsupportedError("the goal maximise or minimise", "the goal learn", remedy)
+
+    def _current_model(self) -> StreamingGP:
+        """The surrogate of all outcomes, built if it was not yet."""
         self._state.sync(self.row)
         if self.model is None:
             self.update()
@@ -325,9 +382,4 @@ class Campaign(AskTell):
                 f"{self._state.history.num_told}",
                 "Tell more first.",
             )
-        if self.counts is not None:
-            X = self.space.encode(values).to(self._like)
-            return pd.DataFrame(self.counts.predict(cast(Any, self.model), X), frame.index)
-        mean, variance = marginals(self.model, self.space.encode(values).to(self._like))
-        mean, sd = self.settings.sign * mean, variance.clamp_min(0).sqrt()
-        return pd.DataFrame({"mean": mean.numpy(), "sd": sd.numpy()}, frame.index)
+        return self.model

@@ -193,8 +193,8 @@ class CountOutcome:
     def predict(self, model: CountGP, X: Tensor) -> dict[str, np.ndarray]:
         """Mean, standard deviation and central 90 % interval of the smooth surface."""
         smooth = model.response(X, nugget=False)
-        low, high = smooth.quantiles(LEVELS)
-        made = {"mean": smooth.mean, "sd": smooth.sd, "low": low, "high": high}
+        lower, upper = smooth.quantiles(LEVELS)
+        made = {"mean": smooth.mean, "sd": smooth.sd, "lower": lower, "upper": upper}
         return {name: value.numpy() for name, value in made.items()}
 
     def surrogate(

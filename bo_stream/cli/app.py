@@ -14,7 +14,7 @@ from bo_stream.cli.error_handling import in_one_line
 from bo_stream.cli.plots import map_places, plot
 from bo_stream.cli.report import report
 from bo_stream.cli.run import resume, run
-from bo_stream.cli.status import status, trials
+from bo_stream.cli.status import recommend, status, trials
 from bo_stream.cli.toml_reader import ConfigError
 
 __all__ = ["app", "start"]
@@ -49,6 +49,7 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "run": run,
     "resume": resume,
     "status": status,
+    "recommend": recommend,
     "trials": trials,
     "plot": plot,
     "suggest": suggest,

@@ -13,7 +13,16 @@ if TYPE_CHECKING:
     from bo_stream.campaign.campaign import Campaign
     from bo_stream.cli.load_campaign import LoadedCampaign
 
-__all__ = ["best_trial", "count_by_status", "regret", "seconds_by_part", "summary", "table"]
+__all__ = [
+    "best_trial",
+    "count_by_status",
+    "recommendation",
+    "recommendations",
+    "regret",
+    "seconds_by_part",
+    "summary",
+    "table",
+]
 
 
 def summary(loaded: LoadedCampaign) -> dict[str, str]:
@@ -31,6 +40,7 @@ def summary(loaded: LoadedCampaign) -> dict[str, str]:
         "trials": count_by_status(trials),
         "budget": None if campaign.budget is None else f"{campaign.budget} trials",
         "best": best_trial(campaign, trials),
+        "recommended": recommendation(campaign, trials),
         "regret": None if left is None else f"{left:.6g}",
     }
     return {name: fact for name, fact in facts.items() if fact is not None}
@@ -49,13 +59,26 @@ def best_trial(campaign: Campaign, trials: pd.DataFrame) -> str | None:
     row = _best(campaign, trials)
     if row is None:
         return None
-    units = campaign.space.units
-    inputs = ", ".join(
-        f"{name} = {row[name]:.6g}{' ' + units[name] if name in units else ''}"
-        for name in campaign.space.names
+    return f"{row['y']:.6g} at {_place_of(campaign, row)} (trial {row.name})"
+
+
+def recommendation(campaign: Campaign, trials: pd.DataFrame) -> str | None:
+    """The recommended setting with its 90 % interval; None before there is a surrogate."""
+    told = int((trials["status"] == "told").sum())
+    if campaign.goal == "learn" or told < campaign.settings.initial:
+        return None
+    row = campaign.recommend().iloc[0]
+    interval = f"{row['mean']:.6g} ({row['lower']:.6g} to {row['upper']:.6g})"
+    return f"{interval} at {_place_of(campaign, row)}"
+
+
+def recommendations(campaign: Campaign, n: int) -> str:
+    """Recommended settings as aligned text, best first."""
+    frame = campaign.recommend(n)
+    names = {name: label(campaign.space, name) for name in campaign.space.names}
+    return frame.rename(columns=names).to_string(
+        index=False, float_format=lambda value: f"{value:.6g}"
     )
-    place = f"place {row['place']}, " if "place" in row else ""
-    return f"{row['y']:.6g} at {place}{inputs} (trial {row.name})"
 
 
 def regret(campaign: Campaign, trials: pd.DataFrame, optimum: float | None) -> float | None:
@@ -89,3 +112,13 @@ def table(campaign: Campaign, frame: pd.DataFrame) -> str:
 def _best(campaign: Campaign, trials: pd.DataFrame) -> pd.Series | None:
     none = campaign.goal == "learn" or not (trials["status"] == "told").any()
     return None if none else campaign.best()
+
+
+def _place_of(campaign: Campaign, row: pd.Series) -> str:
+    """Inputs of a row with their units, and the place in a pool."""
+    units = campaign.space.units
+    inputs = ", ".join(
+        f"{name} = {row[name]:.6g}{' ' + units[name] if name in units else ''}"
+        for name in campaign.space.names
+    )
+    return f"place {row['place']}, {inputs}" if "place" in row else inputs

@@ -1,4 +1,4 @@
-"""Commands that show a campaign: `status` and `trials`."""
+"""Commands that show a campaign: `status`, `trials` and `recommend`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import typer
 
 from bo_stream.cli.load_campaign import CampaignName, Where, load_campaign
 
-__all__ = ["status", "trials"]
+__all__ = ["recommend", "status", "trials"]
 
 
 def status(where: Where, name: CampaignName = None) -> None:
@@ -45,3 +45,18 @@ def trials(
         return
     frame.to_csv(csv)
     print(f"Wrote {len(frame)} trials to {csv}.")
+
+
+def recommend(
+    where: Where,
+    name: CampaignName = None,
+    n: Annotated[int, typer.Option("-n", "--number", min=1, help="Number of settings.")] = 1,
+) -> None:
+    """Recommend settings: those of the best expected outcome over the whole space.
+
+    The list has the expected outcome without noise, its standard deviation, and a 90 % interval.
+    """
+    campaign = load_campaign(where, name).campaign
+    from bo_stream.cli.formatting import recommendations
+
+    print(recommendations(campaign, n))

@@ -42,7 +42,7 @@ def in_unit(campaign: Campaign, frame: pd.DataFrame) -> pd.DataFrame:
     """Trials or predictions in the unit of the outcome's label: a prevalence in percent."""
     if campaign.counts is None:
         return frame
-    shown = [name for name in ("y", "mean", "sd", "low", "high") if name in frame]
+    shown = [name for name in ("y", "mean", "sd", "lower", "upper") if name in frame]
     return frame.assign(**{name: campaign.counts.factor * frame[name] for name in shown})
 
 

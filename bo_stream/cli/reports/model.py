@@ -41,7 +41,7 @@ def slices(
         frame = pd.DataFrame({n: np.full(FINE, float(centre[n])) for n in names} | {name: x})
         prediction = in_unit(campaign, campaign.predict(frame))
         mean, sd = prediction["mean"], prediction["sd"]
-        band = prediction.get("low", mean - 2.0 * sd), prediction.get("high", mean + 2.0 * sd)
+        band = prediction.get("lower", mean - 2.0 * sd), prediction.get("upper", mean + 2.0 * sd)
         line = {"type": "scatter", "mode": "lines", "x": plain(x)}
         edge = {**line, "line": {"width": 0}, "hoverinfo": "skip", "name": ""}
         traces = [

@@ -48,9 +48,9 @@ def test_a_survey_is_told_in_counts_and_predicted_as_prevalence() -> None:
         assert (trials[name] == told[name]).all()
     assert isinstance(campaign.model, CountGP) and campaign.model.num_observed == 20
     said = campaign.predict(PLACES)
-    assert list(said) == ["mean", "sd", "low", "high"]
+    assert list(said) == ["mean", "sd", "lower", "upper"]
     assert ((said > 0.0) & (said < 1.0)).all(axis=None)
-    assert (said["low"] < said["mean"]).all() and (said["mean"] < said["high"]).all()
+    assert (said["lower"] < said["mean"]).all() and (said["mean"] < said["upper"]).all()
     assert (said["mean"] - prevalence(PLACES)).abs().mean() < 0.03
     assert campaign.decision.acquisition == "nipv"
 
@@ -141,6 +141,9 @@ def test_rates_and_yes_or_no_in_a_box(kind: Any) -> None:
 
     trials = campaign.run(measure)
     assert len(trials) == 12 and abs(campaign.best()["x"] - 0.7) < 0.3
+    advised = campaign.recommend(2)
+    assert list(advised) == ["x", "mean", "sd", "lower", "upper"] and (advised["lower"] > 0.0).all()
+    assert abs(advised["x"][0] - 0.7) < 0.2
     said = campaign.predict(pd.DataFrame({"x": [0.05, 0.7]}))["mean"]
     assert 0.0 < said[0] < said[1]
 

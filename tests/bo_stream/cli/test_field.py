@@ -136,8 +136,8 @@ def test_counts_go_out_and_come_back(tmp_path: Path, bo, survey: Path) -> None:
 
     code, out, _ = bo("map", "survey.db", "--csv", "m.csv")  # the store knows what they are
     said = pd.read_csv("m.csv", dtype={"place": str}).set_index("place")
-    assert code == 0 and list(said)[2:] == ["mean", "sd", "low", "high"]
-    assert ((said["low"] > 0.0) & (said["high"] < 1.0)).all()
+    assert code == 0 and list(said)[2:] == ["mean", "sd", "lower", "upper"]
+    assert ((said["lower"] > 0.0) & (said["upper"] < 1.0)).all()
     assert bo("plot", "survey.toml")[0] == 0
     pytest.importorskip("plotly")
     assert bo("report", "survey.toml")[0] == 0

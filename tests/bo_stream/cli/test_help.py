@@ -44,7 +44,7 @@ finally:
 
 
 def test_all_commands_are_there() -> None:
-    known = "init, run, resume, status, trials, plot, suggest, tell, map, report"
+    known = "init, run, resume, status, recommend, trials, plot, suggest, tell, map, report"
     assert ", ".join(map(str, COMMANDS)) == known
 
 

@@ -24,6 +24,8 @@ def test_run_look_and_draw(tmp_path: Path, bo, oven: Path) -> None:
     assert out.splitlines()[-1].startswith("trials 7 told (budget 7); best ")
     assert "regret" in out and not CONTROL.search(out)
 
+    code, out, _ = bo("recommend", "oven.toml", "-n", "2")
+    assert code == 0 and len(out.splitlines()) == 3 and "lower" in out and "pressure (bar)" in out
     code, out, _ = bo("status", "oven.toml")
     assert code == 0 and re.search(r"trials +7 told\n", out) and "pressure (bar), rate" in out
 

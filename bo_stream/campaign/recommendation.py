@@ -1,0 +1,79 @@
+"""The settings that a campaign recommends: those of the highest posterior mean over its space.
+
+The best outcome told is an optimistic choice under noise, and lies where a trial happened to be.
+"""
+
+from __future__ import annotations
+
+from typing import cast
+
+import torch
+from botorch.utils.sampling import draw_sobol_samples
+from torch import Tensor
+
+from bo_stream.base.ensemble import KernelEnsemble
+from bo_stream.base.streaming_gp import StreamingGP
+from bo_stream.campaign.observations import Observations
+from bo_stream.campaign.space import Pool, Space
+from bo_stream.errors import check_not_shadowed
+from bo_stream.scores import marginals
+
+__all__ = ["recommended"]
+
+OVERVIEW = 4096
+"""Points over a box among which further recommendations are found."""
+
+APART = 0.05
+"""Least distance of two recommendations in some input, in widths of the box."""
+
+
+@torch.no_grad()
+def recommended(
+    model: StreamingGP,
+    space: Space,
+    data: Observations,
+    ensemble: KernelEnsemble | None,
+    count: int,
+) -> Tensor:
+    """Points of a box, ``k x d`` for some ``k`` up to the count, or indices of rows of a pool.
+
+    They have the highest posterior means, the highest first.
+
+    Args:
+        model: The surrogate, of outcomes to be maximised.
+        space: Points of a box differ in some input.
+        data: All outcomes.
+        ensemble: Kernels beside the surrogate's; the mean of all of them is maximised.
+        count: Number of points.
+    """
+    if isinstance(space, Pool):
+        points = space.points.to(data.X)
+        return marginals(model, points)[0].topk(min(count, len(points))).indices
+    bounds = space.tensor_bounds.to(data.X)
+    best = _best(model, bounds, data, ensemble)
+    if count == 1:
+        return best
+    others = draw_sobol_samples(bounds, n=OVERVIEW, q=1, seed=0)[:, 0]
+    others = torch.cat([data.candidates(), others])
+    others = others[marginals(model, others)[0].argsort(descending=True)]
+    chosen, least = best, APART * (bounds[1] - bounds[0])
+    while len(chosen) < count:
+        others = others[((others - chosen[-1]).abs() > least).any(-1)]
+        if not len(others):
+            break
+        chosen = torch.cat([chosen, others[:1]])
+    return chosen
+
+
+def _best(
+    model: StreamingGP, bounds: Tensor, data: Observations, ensemble: KernelEnsemble | None
+) -> Tensor:
+    """The recommended point of a box, ``1 x d``."""
+    own = getattr(model, "recommendation", None)  # of a surrogate that is local to a region
+    if own is not None:
+        return cast(Tensor, own[0]).to(bounds).unsqueeze(0)
+    check_not_shadowed("acquisitions")
+    from acquisitions import ThompsonSampling  # not at the top: it imports bo_stream
+
+    sampling = ThompsonSampling(model, bounds, near=data.best(), ensemble=ensemble)
+    return sampling.recommend().unsqueeze(0)

@@ -1,0 +1,60 @@
+"""What a campaign recommends: the maximiser of the posterior mean, not the luckiest outcome."""
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from bo_stream import Box, Campaign, Pool
+from bo_stream.errors import InputError, StateError, UnsupportedError
+
+BOX = Box({"x": (0.0, 4.0), "rate": (1e-3, 1.0)}, log=["rate"])
+
+
+def noisy(frame: pd.DataFrame, rng: np.random.Generator, sd: float = 1.0) -> pd.Series:
+    away = (frame["x"] - 3.0) ** 2 + (np.log10(frame["rate"]) + 1.0) ** 2
+    return 5.0 + away + sd * rng.standard_normal(len(frame))
+
+
+@pytest.mark.parametrize("surrogate", ["warped", "hsgp", "exact", "trust_region"])
+def test_it_is_near_the_optimum_and_its_interval_holds_the_truth(surrogate: str) -> None:
+    rng = np.random.default_rng(0)
+    run = Campaign(BOX, surrogate, goal="minimise", seed=0)
+    X = pd.DataFrame({"x": rng.uniform(0, 4, 80), "rate": 10 ** rng.uniform(-3, 0, 80)})
+    run.tell(X.assign(y=noisy(X, rng)))
+    (row,) = run.recommend().to_dict("records")
+    assert abs(row["x"] - 3.0) < 0.7 and abs(np.log10(row["rate"]) + 1.0) < 0.7
+    assert row["lower"] < row["mean"] < row["upper"]
+    assert row["lower"] - 0.5 < 5.0 < row["upper"] + 0.5
+    assert run.best()["y"] < 4.5  # the luckiest outcome promises too much
+
+
+def test_several_are_apart_and_the_best_first() -> None:
+    rng = np.random.default_rng(1)
+    run = Campaign(BOX, "hsgp", goal="minimise", seed=0)
+    X = pd.DataFrame({"x": rng.uniform(0, 4, 60), "rate": 10 ** rng.uniform(-3, 0, 60)})
+    run.tell(X.assign(y=noisy(X, rng)))
+    three = run.recommend(3)
+    assert three["mean"].is_monotonic_increasing
+    gaps = (three["x"].diff().abs() / 4.0).dropna(), (np.log10(three["rate"]).diff().abs() / 3.0)
+    assert all(max(pair) > 0.05 for pair in zip(*(gap.dropna() for gap in gaps), strict=True))
+
+
+def test_a_pool_recommends_its_places() -> None:
+    table = pd.DataFrame({"x": np.linspace(0, 4, 41)}, index=[f"site {i}" for i in range(41)])
+    run = Campaign(Pool(table), goal="maximise", seed=0, initial=4)
+    batch = run.ask(12)
+    run.tell(batch.assign(y=-((batch["x"] - 3.0) ** 2)))
+    two = run.recommend(2)
+    assert {"site 29", "site 30", "site 31"} >= set(two["place"]) and len(set(two["place"])) == 2
+
+
+def test_it_refuses_what_has_no_answer() -> None:
+    run: Any = Campaign(BOX, goal="minimise", seed=0)
+    with pytest.raises(StateError, match="outcomes"):
+        run.recommend()
+    with pytest.raises(InputError, match="1 or more"):
+        run.recommend(0)
+    with pytest.raises(UnsupportedError, match="learn"):
+        Campaign(BOX, goal="learn", seed=0).recommend()
