@@ -155,7 +155,9 @@ class _Border:
         with torch.no_grad():
             self.X = model.transformed(pool)
             self.noise = (
-                _future_noise(acqf, pool) if noise is None else _noise_of(model, pool, noise)
+                torch.cat([_future_noise(acqf, part) for part in pool.split(chunk_size)], -1)
+                if noise is None
+                else _noise_of(model, pool, noise)
             )
             self.sums = _sums(acqf, self.X, chunk_size)
             self.variance = self.sums.variance  # o x N

@@ -114,7 +114,8 @@ def _plot_maps(loaded: LoadedCampaign, space: Pool, predictions: pd.DataFrame, o
     trials = campaign.trials()
     x, y = space.names
     figure, axes = plt.subplots(1, 2, figsize=(11.0, 4.8), layout="constrained")
-    titles = {"mean": "predicted mean", "sd": "standard deviation of the prediction"}
+    of = "" if campaign.counts is None else ", smooth surface"
+    titles = {"mean": f"predicted mean{of}", "sd": "standard deviation of the prediction"}
     for ax, (column, title) in zip(axes, titles.items(), strict=True):
         drawn = _draw_places(ax, space, predictions[column])
         figure.colorbar(drawn, ax=ax, shrink=0.85, label=loaded.outcome)

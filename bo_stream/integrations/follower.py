@@ -21,6 +21,7 @@ from bo_stream.campaign.records import Row
 from bo_stream.campaign.settings import Settings
 from bo_stream.campaign.space import Box
 from bo_stream.campaign.surrogate_manager import SurrogateManager
+from bo_stream.errors import UnsupportedError
 
 __all__ = ["UNIT_INTERVAL", "Follower", "Inputs", "TrialOutcome", "box"]
 
@@ -70,10 +71,13 @@ class Follower:
 
     Raises:
         InputError: for invalid settings.
+        UnsupportedError: for counts.
     """
 
     def __init__(self, space: Box, goal: Goal, **options: Any) -> None:
         settings = Settings.from_arguments(space, goal, **options)
+        if settings.counts is not None:
+            raise UnsupportedError("measurements", "counts", "Use bo_stream.Campaign for counts.")
         self.space, self.settings = space, settings
         stages = settings.stages(options.get("surrogate"), options.get("acquisition"))
         self._manager = SurrogateManager(stages, space.tensor_bounds, settings.initial)
