@@ -258,7 +258,7 @@ class Campaign(AskTell):
     def model(self) -> StreamingGP | None:
         """The surrogate of outcomes to be maximised, over inputs as the space encodes them.
 
-        None before it is built.
+        Of counts it is a `CountGP`. None before it is built.
         """
         return self._state.manager.model
 

@@ -15,7 +15,7 @@ from bo_stream.base.ensemble import KernelEnsemble
 from bo_stream.base.fitting.report import FitReport
 from bo_stream.base.fitting.surprise import Surprise
 from bo_stream.base.streaming_gp import StreamingGP
-from bo_stream.campaign.count_outcomes import latent_surrogate
+from bo_stream.campaign.count_outcomes import fits_twice, latent_surrogate
 from bo_stream.campaign.fit_policy import LEAST_GROWTH, FitPolicy
 from bo_stream.campaign.observations import Observations
 from bo_stream.campaign.proposals import ProposalRule
@@ -173,7 +173,7 @@ class SurrogateManager:
                     self._restandardise(model, data.Y)
             with row.timed("fit_seconds"):
                 report, limit = model.fit(policy.limit(step, self.fitted)), policy.limit(0, 0)
-                if latent_surrogate(model) is not model and step and n < FRESH_BELOW:
+                if step and n < FRESH_BELOW and fits_twice(model):
                     model, report = _better_fit(model, report, self._made(stage, data), limit)
                 ensemble = _ensemble_of(model) if stage.samples else None
             row["fit_evaluations"] += report.evaluations
