@@ -91,7 +91,8 @@ def _plot_outcomes(loaded: LoadedCampaign, out: Path) -> None:
         best = best_so_far(campaign.goal, told["y"])
         ax.step(told.index, best, where="post", color="tab:red", label="best so far")
     if loaded.optimum is not None:
-        ax.axhline(loaded.optimum, color="black", linestyle="--", label="optimum")
+        factor = 1.0 if campaign.counts is None else campaign.counts.factor
+        ax.axhline(factor * loaded.optimum, color="black", linestyle="--", label="optimum")
     for status, mark in (("failed", "x"), ("running", "|")):
         ids = trials.index[trials["status"] == status]
         if len(ids):

@@ -65,6 +65,8 @@ def campaign_page(
     trials, running, panels = view.trials(), view.running(), Panels()
     following = _next_trial(view)
     trials = in_unit(view, trials)
+    if optimum is not None and view.counts is not None:
+        optimum *= view.counts.factor
     told = trials.loc[trials["status"] == "told"]
     sections = [
         PageSection("Current state", _state(view, summary)),
