@@ -88,7 +88,7 @@ def test_the_demonstration_is_what_the_documentation_says() -> None:
     assert searches == {"wiski": "qucb", "exact": "qucb", "hsgp": "thompson"}
     assert {run.config.q for run in runs} == {3}
     steps = {run.surrogate["name"]: run.config.steps for run in runs}
-    assert steps == {"wiski": 150, "exact": 60, "hsgp": 300}
+    assert steps == {"wiski": 150, "exact": 60, "hsgp": 1000}
     assert next(r for r in runs if r.surrogate["name"] == "wiski").surrogate["grid_size"] == 10
     seeds = {name: {r.config.seed for r in runs if r.surrogate["name"] == name} for name in steps}
     assert seeds["wiski"] == seeds["exact"]
