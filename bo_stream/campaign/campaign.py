@@ -17,13 +17,14 @@ from torch import Tensor
 from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.campaign.ask_tell import AskTell
 from bo_stream.campaign.callbacks import Callback
+from bo_stream.campaign.choices import NamedChoice, Noise
 from bo_stream.campaign.count_outcomes import latent_surrogate
 from bo_stream.campaign.evaluation.runner import run_campaign
 from bo_stream.campaign.fit_policy import FitPolicy
 from bo_stream.campaign.goals import Goal
 from bo_stream.campaign.proposals import AcquisitionBuilder, Optimiser
 from bo_stream.campaign.recommendation import recommended
-from bo_stream.campaign.settings import NamedChoice, Noise, Settings
+from bo_stream.campaign.settings import Settings
 from bo_stream.campaign.space import Pool, Space
 from bo_stream.campaign.storage.open_store import open_store
 from bo_stream.campaign.storage.store import Store

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
-__all__ = ["GOALS", "Goal"]
+__all__ = ["GOALS", "SPELLINGS", "Goal", "spelled"]
 
-Goal = Literal["maximise", "minimise", "learn"]
+Goal = Literal["maximise", "minimise", "maximize", "minimize", "learn"]
 """Maximise or minimise the outcome, or learn it over the whole space."""
 
-GOALS: tuple[Goal, ...] = get_args(Goal)
+SPELLINGS = {"maximize": "maximise", "minimize": "minimise"}
+"""Other spellings of goals."""
+
+GOALS: tuple[str, ...] = tuple(goal for goal in get_args(Goal) if goal not in SPELLINGS)
+
+
+def spelled(goal: Any) -> Any:
+    """A goal in the spelling of `GOALS`; anything else as it is."""
+    return SPELLINGS.get(goal, goal) if isinstance(goal, str) else goal

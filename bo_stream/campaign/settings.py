@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
-import math
 import secrets
 import warnings
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 import numpy as np
 import torch
 
 from bo_stream.base.streaming_gp import StreamingGP
+from bo_stream.campaign.choices import (
+    EXACT_OUTCOMES,
+    NamedChoice,
+    Noise,
+    as_named,
+    checked_name,
+    missing_callable,
+    shown,
+    with_noise,
+)
 from bo_stream.campaign.count_outcomes import CountOutcome
 from bo_stream.campaign.defaults import (
     AUTO,
@@ -28,7 +37,7 @@ from bo_stream.campaign.defaults import (
     starts_small,
 )
 from bo_stream.campaign.fit_policy import FitPolicy
-from bo_stream.campaign.goals import GOALS, Goal
+from bo_stream.campaign.goals import GOALS, Goal, spelled
 from bo_stream.campaign.measured_choice import MeasuredChoice
 from bo_stream.campaign.proposals import (
     AcquisitionBuilder,
@@ -41,26 +50,17 @@ from bo_stream.campaign.surrogate_manager import Stage
 from bo_stream.errors import InputError, StateError, check_not_shadowed
 from bo_stream.surrogates.registry import FAMILIES, in_loops, surrogate
 
-__all__ = ["NamedChoice", "Noise", "Settings"]
+__all__ = ["GIVEN", "Settings"]
 
 SETTINGS_VERSION = 1
 
 GIVEN = "It was asked for."
-
-NamedChoice = str | Mapping[str, Any]
-"""A name, or a mapping of ``name`` and options."""
-
-Noise = Literal["learned", "none"] | float
-"""Whether the noise of outcomes is learned or absent, or its variance."""
 
 SEARCHES = {
     "logei": ("LocalSearch", "warped"),
     "trust_region": ("TrustRegionSearch", "trust_region"),
 }
 """Searches that belong to one family: the class in `acquisitions`, and the family."""
-
-EXACT_OUTCOMES = ("warped", "trust_region")
-"""Families with an option ``noise``."""
 
 
 @dataclass(frozen=True)
@@ -138,20 +138,21 @@ class Settings:
             raise InputError(
                 "budget, an integer of 1 or more", repr(budget), "Leave it out for no limit."
             )
+        goal = spelled(goal)
         counts = None if outcome is None else CountOutcome.read_setting(outcome)
         if counts is not None:
             counts.check_settings(space, goal, surrogate, noise, EXACT_OUTCOMES)
         small = surrogate is acquisition is outcome is None and starts_small(space, goal, budget)
         task = (space, goal, SMALL if small else budget)
         family, why_family = default_surrogate(*task) if counts is None else default_counted(space)
-        chosen = _as_named(surrogate, family)
+        chosen = as_named(surrogate, family)
         name = None if chosen is None else chosen["name"]
         search, why_search = default_acquisition(name, goal)
         settings = cls(
             space,
             goal,
-            _with_noise(chosen, noise),
-            _as_named(acquisition, search),
+            with_noise(chosen, noise),
+            as_named(acquisition, search),
             secrets.randbits(31) if seed is None else seed,
             default_initial(space, budget) if initial is None else initial,
             fit or SCHEDULES.get(name or "", SCHEDULE),
@@ -256,7 +257,7 @@ class Settings:
             if mine[part] != theirs[part]:
                 warnings.warn(
                     f"Campaign {name!r} continues with the {part} it was created with, "
-                    f"{_shown(theirs[part])}; {_shown(mine[part])} is ignored. "
+                    f"{shown(theirs[part])}; {shown(mine[part])} is ignored. "
                     "Choose another name to start a new campaign.",
                     stacklevel=4,
                 )
@@ -270,11 +271,11 @@ class Settings:
         """
         if callable(given):
             return given
-        choice = _as_named(given, None) if given is not None else self.surrogate
+        choice = as_named(given, None) if given is not None else self.surrogate
         if choice is None:
-            raise _missing_callable("surrogate")
+            raise missing_callable("surrogate")
         options = dict(choice)
-        name = _checked_name(options.pop("name"), FAMILIES, "surrogate")
+        name = checked_name(options.pop("name"), FAMILIES, "surrogate")
         options = in_loops(name, options)
         make: Callable[..., Any] = partial(surrogate, name, **options)
         if self.counts is not None:
@@ -294,16 +295,16 @@ class Settings:
         search = partial(AcquisitionSearch, space, optimiser=self.optimiser, targets=targets)
         if callable(given):
             return search(cast(AcquisitionBuilder, given))
-        choice = _as_named(given, None) if given is not None else self.acquisition
+        choice = as_named(given, None) if given is not None else self.acquisition
         if choice is None:
-            raise _missing_callable("acquisition")
+            raise missing_callable("acquisition")
         check_not_shadowed("acquisitions")
         import acquisitions  # not at the top: it imports bo_stream
         from acquisitions.build import NAMES, build
 
         options = dict(choice)
         known = (AUTO, *SEARCHES, *NAMES)
-        name = _checked_name(options.pop("name"), known, "acquisition function")
+        name = checked_name(options.pop("name"), known, "acquisition function")
         if name == AUTO:
             careful, fast = partial(build, "qlogei"), partial(build, "thompson")
             return MeasuredChoice(search(careful), search(fast))
@@ -313,7 +314,7 @@ class Settings:
         if isinstance(space, Pool) or (self.surrogate or {}).get("name") != family:
             raise InputError(
                 f"a box and the surrogate {family!r} for the acquisition function {name!r}",
-                "a pool" if isinstance(space, Pool) else f"{_shown(self.surrogate)}",
+                "a pool" if isinstance(space, Pool) else f"{shown(self.surrogate)}",
                 f"Use surrogate={family!r}, or another acquisition function such as 'thompson'.",
             )
         return cast(ProposalRule, getattr(acquisitions, rule)(bounds, **options))
@@ -336,65 +337,3 @@ class Settings:
     def fixed_variance(self) -> float | None:
         """The variance of the noise of every outcome, if it was given."""
         return None if isinstance(self.noise, str) else self.noise
-
-
-def _shown(setting: Any) -> str:
-    return "a callable" if setting is None else str(setting)
-
-
-def _as_named(choice: Any, default: str | None) -> Mapping[str, Any] | None:
-    """A choice as name and options; None for a callable."""
-    if choice is None:
-        return {"name": default}
-    if isinstance(choice, str):
-        return {"name": choice}
-    if isinstance(choice, Mapping) and "name" in choice:
-        return dict(choice)
-    if callable(choice):
-        return None
-    raise InputError(
-        "a name, a mapping of name and options, or a callable",
-        repr(choice),
-        "For example 'wiski', {'name': 'wiski', 'grid_size': 20}, or a function.",
-    )
-
-
-def _with_noise(chosen: Mapping[str, Any] | None, noise: Noise | None) -> Mapping[str, Any] | None:
-    """The surrogate with its option ``noise``.
-
-    Raises:
-        InputError: for noise that the surrogate cannot be told about.
-    """
-    if noise is None or noise == "learned":
-        return chosen
-    if noise != "none":
-        if isinstance(noise, str | bool) or not (noise > 0.0 and math.isfinite(noise)):
-            raise InputError(
-                "noise, 'learned', 'none' or a positive variance",
-                repr(noise),
-                "Give the variance of a repeated measurement, or leave it out.",
-            )
-        return chosen
-    if chosen is None or chosen["name"] not in EXACT_OUTCOMES:
-        raise InputError(
-            f"one of the surrogates {', '.join(EXACT_OUTCOMES)} for noise='none'",
-            f"{_shown(chosen)}",
-            "Use one of these, or give a small variance of the noise.",
-        )
-    return {**chosen, "noise": "none"}
-
-
-def _checked_name(name: Any, names: Iterable[str], what: str) -> str:
-    if name not in names:
-        raise InputError(
-            f"the name of a {what}, one of {', '.join(names)}", repr(name), "Choose one of these."
-        )
-    return cast(str, name)
-
-
-def _missing_callable(what: str) -> InputError:
-    return InputError(
-        f"the {what}, a callable that the store cannot hold",
-        "none",
-        f"Give it again: Campaign.resume(url, name, {what}=...).",
-    )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from bo_stream.campaign.goals import GOALS, Goal
+from bo_stream.campaign.goals import GOALS, SPELLINGS, Goal, spelled
 from bo_stream.cli.toml_reader import TomlDocument, TomlTable, read_document
 
 __all__ = ["CampaignConfig", "EvaluationConfig", "InputConfig", "PoolFile", "read_config"]
@@ -112,7 +112,7 @@ def read_config(path: Path) -> CampaignConfig:
         document,
         name,
         _store(document, top.text("store", f"sqlite:///{name}.db") or ""),
-        cast(Goal, top.choice("goal", *GOALS)),
+        cast(Goal, spelled(top.choice("goal", *GOALS, *SPELLINGS))),
         top.integer("budget", least=2),
         top.text("objective"),
         _outcome(top),

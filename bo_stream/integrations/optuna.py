@@ -17,10 +17,10 @@ from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
 from bo_stream.base.streaming_gp import StreamingGP
+from bo_stream.campaign.choices import NamedChoice, Noise
 from bo_stream.campaign.fit_policy import FitPolicy
 from bo_stream.campaign.goals import Goal
 from bo_stream.campaign.proposals import AcquisitionBuilder, Optimiser
-from bo_stream.campaign.settings import NamedChoice, Noise
 from bo_stream.errors import UnsupportedError
 from bo_stream.integrations.follower import UNIT_INTERVAL, Follower, Inputs, TrialOutcome, box
 

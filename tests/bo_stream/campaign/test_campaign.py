@@ -301,7 +301,7 @@ def test_a_q_that_cannot_be_is_refused(q: Any) -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        {"goal": "maximize"},
+        {"goal": "largest"},
         {"surrogate": "wisky"},
         {"surrogate": 3},
         {"acquisition": "ucb"},
