@@ -33,6 +33,7 @@ RUNS = {
     "computation_aware_tables": "computation_aware tables {}",
     "computation_aware_toy": "computation_aware toy {}",
     "fx*": "fx_stream {}",
+    "schools": "counts.schools {}",
     "stream_*": "stream_regression {}",
     "classes": "stream_classification {}",
     **dict.fromkeys(("bo_*", "comparison*", "decisions", "peers"), "bayesopt run {}"),

@@ -106,6 +106,13 @@ TABLES: dict[str, TableSpec] = {
         attribution="Raetsch, IDA benchmark; Apache-2.0",
         notes="Binary label 0/1.",
     ),
+    "malaria_ethiopia_school_survey_2009": TableSpec(
+        ("pf_pos", "examined"),
+        inputs=("longitude", "latitude"),
+        attribution="Contains data of the Malaria Atlas Project (https://malariaatlas.org), CC BY; "
+        "Ashton et al., Malaria Journal 2011;10:25",
+        notes="Degrees; children positive, and children examined, in 203 schools.",
+    ),
     "svmguide1": TableSpec(
         ("label",),
         train=("split", "train"),
@@ -157,7 +164,8 @@ def load_table(
 
     Args:
         name: ``concrete, powerplant, skillcraft, bike, elevators, kin8nm, magnetic_path1, fx2007,
-            road3d_first5000, sarcos_test4449, banana, svmguide1``.
+            road3d_first5000, sarcos_test4449, banana, svmguide1,
+            malaria_ethiopia_school_survey_2009``.
         folder: Folder of the files; default: ``BO_STREAM_DATA``.
         inputs: Columns to use as inputs instead of the table's own, in this order. By default all
             columns except the targets and those the table leaves out. For ``magnetic_path1`` the

@@ -23,9 +23,13 @@ from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.base.transforms import bounds_for, input_transform_for
 from bo_stream.errors import InputError, OptionError, StateError
 from bo_stream.likelihoods import Binomial, Likelihood
+from bo_stream.mathematics.sites.kernel import latent_kernel
 from bo_stream.surrogates.count_predictions import CountPredictions
 from bo_stream.surrogates.count_state import CountState
+from bo_stream.surrogates.exact import ExactGP
+from bo_stream.surrogates.node_wiski import NodeWISKI
 from bo_stream.surrogates.registry import family_named
+from bo_stream.surrogates.wiski import WISKI
 
 __all__ = ["CountGP"]
 
@@ -64,7 +68,8 @@ class CountGP(CountPredictions):
         bounds: ``2 x d`` raw bounds, as required by the family.
         surrogate: A family by name or class. By default ``wiski`` for up to 3 inputs, else
             ``hsgp``.
-        covar_module: By default the family's kernel.
+        covar_module: By default a scaled Matern-3/2 with priors, if a nugget of counts is learned
+            on ``wiski``, ``exact`` or ``node_wiski``; otherwise the family's kernel.
         opening: Number of first outcomes that are held for good; up to 64 later ones are, too.
         input_transform: As for every family.
         options: The family's own options: ``grid_size``, ``num_features``, ``cap``, ...
@@ -109,12 +114,14 @@ class CountGP(CountPredictions):
             options["opening"] = opening
         points, bounds = X.detach(), bounds_for(bounds, input_transform, X)
         options["input_transform"] = input_transform_for(input_transform, points, bounds)
+        learned = kind.nugget == "learn"
+        rough = learned and kind.whole and family in (WISKI, ExactGP, NodeWISKI)
+        covar_module = covar_module or (latent_kernel(X.shape[-1]) if rough else None)
         options |= {"bounds": bounds, "outcome_transform": None, "covar_module": covar_module}
         none = points.new_empty(0, 1)
         model = family(points[:0], none, none, **options)
         super().__init__()
         self._lock = StateLock()
-        learned = kind.nugget == "learn"
         nugget = kind.first_nugget(torch.zeros(1)) if learned else float(kind.nugget)
         state = CountState.empty(points.shape[-1], model._like, nugget)
         self._hold(model, None, kind, opening, state)

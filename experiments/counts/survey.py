@@ -16,7 +16,7 @@ from bo_stream import WISKI, CountGP
 from bo_stream.campaign.records import Row, write_table
 from experiments.active_learning.campaigns import load_cells, provenance
 from experiments.common.study import quiet
-from experiments.counts.maps import draw_survey
+from experiments.counts.maps import draw_percent
 
 POLICIES = ("prevalence", "latent", "logits", "random")
 UNIT = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
@@ -26,7 +26,7 @@ COLUMNS = ("step", "n", "rmse", "coverage", "nats", "fit_seconds", "acquisition_
 class Logits(WISKI):
     """Empirical logits as Gaussian data, the usual way around: half a count added to both sides."""
 
-    def __init__(self, X: Tensor, k: Tensor, n: float, **options: Any) -> None:
+    def __init__(self, X: Tensor, k: Tensor, n: Tensor | float, **options: Any) -> None:
         super().__init__(X, *haldane(k, n), outcome_transform=None, **options)
 
     def told(self, X: Tensor, k: Tensor, n: float) -> None:
@@ -34,9 +34,9 @@ class Logits(WISKI):
         self.observe(X, *haldane(k, n))
 
 
-def haldane(k: Tensor, n: float) -> tuple[Tensor, Tensor]:
+def haldane(k: Tensor, n: Tensor | float) -> tuple[Tensor, Tensor]:
     """Empirical logits and their variances, ``q x 1``."""
-    yes, no = k.unsqueeze(-1) + 0.5, n - k.unsqueeze(-1) + 0.5
+    yes, no = (part.unsqueeze(-1) + 0.5 for part in (k, n - k))
     return (yes / no).log(), 1.0 / yes + 1.0 / no
 
 
@@ -67,9 +67,10 @@ class Survey:
         write_table(
             pd.DataFrame(rows), folder / f"{self.stem}.csv", about | provenance(cells, self.c)
         )
-        draw_survey(
-            cells, self.truth(), prevalence(model, cells.X)[0], sites, folder / f"{self.stem}.png"
-        )
+        lonlat, path = cells.lonlat().cpu().numpy(), folder / f"{self.stem}.png"
+        panels = {"truth": self.truth(), "mean": prevalence(model, cells.X)[0]}
+        caption = f"Logits of the raster are stretched. {cells.attribution}"
+        draw_percent(lonlat, panels, lonlat[sites.numpy()], path, caption, shared=True)
 
     def _run(self) -> tuple[list[Row], Any, Tensor]:
         c, X, p = self.c, load_cells(self.c).X.double(), self.truth()

@@ -24,6 +24,7 @@ SHAPES = {
     "road3d_first5000": (5000, 2, 1),
     "sarcos_test4449": (4449, 21, 7),
     "banana": (5300, 2, 1),
+    "malaria_ethiopia_school_survey_2009": (203, 2, 2),
     "svmguide1": (7089, 4, 1),
 }
 

@@ -20,6 +20,7 @@ from bo_stream.likelihoods import (
     StudentT,
 )
 from bo_stream.scores import prequential
+from problems import load_malaria
 from tests.bo_stream.surrogates.count_cases import (
     UNIT,
     against_oracle,
@@ -146,8 +147,8 @@ def test_fit_reaches_the_best_nugget() -> None:
     values = []
     for factor in (0.95, 1.0, 1.05):
         kind = Binomial(nugget=factor * model.nugget)
-        other = CountGP(X[:0], k[:0], n[:0], bounds=UNIT, surrogate="exact", likelihood=kind)
-        other.model.covar_module.load_state_dict(model.model.covar_module.state_dict())
+        given: dict[str, Any] = {"surrogate": "exact", "covar_module": model.model.covar_module}
+        other = CountGP(X[:0], k[:0], n[:0], bounds=UNIT, likelihood=kind, **given)
         other.observe(X, k, n)
         other.model.mean_module.load_state_dict(model.model.mean_module.state_dict())
         other.refresh(4)
@@ -484,6 +485,23 @@ def test_latent_intervals_hold_what_they_say() -> None:
         m, v = latent(model, X)
         inside.append(((f - m).abs() <= 1.645 * v.sqrt()).double().mean())
     assert 0.87 <= float(torch.stack(inside).mean()) <= 0.94
+
+
+@pytest.mark.slow
+def test_intervals_from_few_counts_are_wide() -> None:
+    """On a rough map, with fitted hyperparameters; an RBF kernel without priors has .73."""
+    cells = load_malaria(cells=3000)
+    X, value, inside = cells.X.double(), cells.Y[:, 0].double(), []
+    p = ((value - value.mean()) / value.std() - 1.5).sigmoid()
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        sites, test = torch.from_numpy(rng.permutation(len(X))[:1048]).split([48, 1000])
+        k = torch.from_numpy(rng.binomial(50, p.numpy())).double()
+        model = CountGP(X[sites], k[sites], 50, bounds=UNIT, surrogate="exact")
+        model.fit()
+        low, high = model.response(X[test], nugget=False).quantiles([0.05, 0.95])
+        inside.append(((low <= p[test]) & (p[test] <= high)).double().mean())
+    assert float(torch.stack(inside).mean()) >= 0.75
 
 
 @pytest.mark.slow
