@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from torch import Tensor
 
-from bo_stream.campaign import trials as events
+from bo_stream.campaign import events
 from bo_stream.campaign.callbacks import Callback
 from bo_stream.campaign.campaign_state import CampaignState
 from bo_stream.campaign.proposer import Proposal, Proposer
 from bo_stream.campaign.records import Row
 from bo_stream.campaign.settings import Settings
+from bo_stream.campaign.space import Space
 from bo_stream.campaign.storage.store import Store
-from bo_stream.campaign.surrogate_manager import Stage, SurrogateManager
+from bo_stream.campaign.surrogate_manager import Stage
 from bo_stream.campaign.trial_frames import (
     find_trials,
     inputs_frame,
@@ -26,7 +27,8 @@ from bo_stream.campaign.trial_frames import (
     read_outcomes,
     trials_frame,
 )
-from bo_stream.campaign.trials import TrialHistory
+from bo_stream.campaign.trial_history import TrialHistory
+from bo_stream.campaign.trials import Event
 from bo_stream.errors import BudgetError, InputError, StateError
 
 __all__ = ["AskTell"]
@@ -41,14 +43,13 @@ class AskTell:
         store: Where events are kept; it has the campaign.
         name: Name of the campaign in the store.
         settings: Its settings.
-        stages: The surrogate and what chooses trials.
+        changes: Number of changes of settings in the store, which ``settings`` take into account.
+        stages_of: The surrogate and what chooses trials, by settings.
         callbacks: Hooks.
         like: A tensor of the dtype and device to use.
 
     Attributes:
-        space: Where the campaign may measure.
         goal: Its goal.
-        budget: Number of trials in all; None: no limit.
         row: Seconds spent so far, by part.
         counts: What the outcomes are, if they are counts.
     """
@@ -58,21 +59,36 @@ class AskTell:
         store: Store,
         name: str,
         settings: Settings,
-        stages: Sequence[Stage],
+        changes: int,
+        stages_of: Callable[[Settings], Sequence[Stage]],
         callbacks: Sequence[Callback],
         like: Tensor,
     ) -> None:
-        self.space, self.goal, self.name = settings.space, settings.goal, name
-        self.settings, self.store, self.callbacks = settings, store, tuple(callbacks)
-        self.budget, self._like = settings.budget, like
-        self.counts = settings.counts
-        self._proposer = Proposer(settings, like)
-        bounds = settings.space.tensor_bounds.to(like)
-        restandardise = settings.restandardise
-        manager = SurrogateManager(stages, bounds, settings.initial, restandardise)
+        self.goal, self.name, self.counts = settings.goal, name, settings.counts
+        self.store, self.callbacks, self._like = store, tuple(callbacks), like
+        self._proposer = Proposer(like)
         self.row = Row((*(f"{part}_seconds" for part in PARTS), "fit_evaluations"))
-        self._state = CampaignState(store, name, settings, manager, like)
+        self._state = CampaignState(store, name, settings, changes, stages_of, like)
         self._state.sync(self.row)
+
+    @property
+    def settings(self) -> Settings:
+        """The current settings."""
+        return self._state.settings
+
+    @property
+    def space(self) -> Space:
+        """Where the campaign may measure."""
+        return self._state.settings.space
+
+    @property
+    def budget(self) -> int | None:
+        """Number of trials in all that this process keeps to; None: no limit."""
+        return self._state.budget
+
+    @budget.setter
+    def budget(self, trials: int | None) -> None:
+        self._state.budget = trials
 
     # -- ask and tell ----------------------------------------------------------------------------
 
@@ -102,12 +118,13 @@ class AskTell:
             proposal = self._proposer.propose(self._state, count, self.row)
             with self.row.timed("store_seconds"), self.store.transaction(self.name) as transaction:
                 new = transaction.events_since(before.num_events)
-                stale = any(event.get("trials") for event in new)
+                history = before.extended(new)
+                same = (history.revision, history.changes) == (before.revision, before.changes)
+                stale = not same or len(history.trials) > len(before.trials)
                 if not stale:
-                    history = before.extended(new)
                     transaction.append(_asked_event(history, proposal, by))
             self._state.sync(self.row)
-            if not stale:  # otherwise another process has asked meanwhile: its trials are pending
+            if not stale:  # otherwise another process has asked or changed something meanwhile
                 break
         return self._asked(before, count)
 
@@ -143,17 +160,15 @@ class AskTell:
 
         Raises:
             InputError, BoundsError, NoiseError: for an invalid frame.
-            StateError: for an outcome that contradicts one told before.
+            StateError: for an outcome that contradicts one told before; `amend` corrects it.
         """
-        with self.row.timed("store_seconds"), self.store.transaction(self.name) as transaction:
-            history = self._latest(transaction)
+
+        def told(history: TrialHistory) -> Event:
             values, inputs, places = read_outcomes(frame, self.space, history, self.counts)
-            event = events.told_event(history, values, inputs, places)
-            if values:
-                transaction.append(event)
-                history = history.extended([event])
-        self._state.follow(history, self.row)
-        self._after_tell([row[0] for row in event["values"]])
+            return events.told_event(history, values, inputs, places)
+
+        event = self._record(told)
+        self._after_tell([row[0] for row in event["values"]] if event else [])
 
     def fail(self, ids: Any, reason: str) -> None:
         """Give up trials. Their points are not proposed again.
@@ -166,24 +181,24 @@ class AskTell:
 
         Raises:
             InputError: for unknown ids.
-            StateError: for trials that have an outcome.
+            StateError: for trials that have an outcome or were withdrawn.
         """
         wanted = parse_ids(ids, reason)
-        with self.row.timed("store_seconds"), self.store.transaction(self.name) as transaction:
-            history = self._latest(transaction)
+
+        def failed(history: TrialHistory) -> Event | None:
             trials = find_trials(wanted, history)
-            done = [trial.id for trial in trials if trial.status == "told"]
+            done = [trial.id for trial in trials if trial.status in ("told", "withdrawn")]
             if done:
                 raise StateError(
-                    "trials without an outcome", f"{done}, told before", "Leave them out."
+                    "trials without an outcome",
+                    f"{done}, told before",
+                    "Leave them out, or withdraw() them.",
                 )
-            new = [trial.id for trial in trials if trial.status == "running"]
-            if new:
-                event = events.failed_event([(id, reason) for id in new])
-                transaction.append(event)
-                history = history.extended([event])
-        self._state.follow(history, self.row)
-        self._after_tell(new)
+            new = [(trial.id, reason) for trial in trials if trial.status == "running"]
+            return events.failed_event(new) if new else None
+
+        event = self._record(failed)
+        self._after_tell([row[0] for row in event["reasons"]] if event else [])
 
     def update(self) -> None:
         """Build or fit the surrogate now if that is due; `ask` does so itself."""
@@ -209,10 +224,12 @@ class AskTell:
     @property
     def free_places(self) -> int:
         """Number of places of a pool that may still be measured; 0 in a box."""
-        return len(self._proposer.available(self.history))
+        return len(self._proposer.available(self.space, self.history))
 
     def trials(self) -> pd.DataFrame:
-        """Every trial: inputs, outcome, status (``running``, ``told``, ``failed``) and reason.
+        """Every trial: inputs, outcome, status and reason.
+
+        The status is ``running``, ``told``, ``failed`` or ``withdrawn``.
 
         Counts are shown in their columns; their outcome ``y`` is the observed prevalence or rate.
         """
@@ -225,9 +242,22 @@ class AskTell:
     # -- pieces ----------------------------------------------------------------------------------
 
     def _latest(self, transaction: Any) -> TrialHistory:
-        """The history as a transaction sees it."""
+        """The history as a transaction sees it; its settings are taken over."""
         history = self._state.history
-        return history.extended(transaction.events_since(history.num_events))
+        history = history.extended(transaction.events_since(history.num_events))
+        self._state.configure(history)
+        return history
+
+    def _record(self, event_after: Callable[[TrialHistory], Event | None]) -> Event | None:
+        """Store the event that follows from the latest history, if any, and follow it."""
+        with self.row.timed("store_seconds"), self.store.transaction(self.name) as transaction:
+            history = self._latest(transaction)
+            event = event_after(history)
+            if event is not None:
+                transaction.append(event)
+                history = history.extended([event])
+        self._state.follow(history, self.row)
+        return event
 
     def _remaining(self, history: TrialHistory) -> float:
         return math.inf if self.budget is None else max(self.budget - len(history.trials), 0)
@@ -259,7 +289,7 @@ class AskTell:
                 callback.after_tell(self, frame.copy())
 
 
-def _asked_event(history: TrialHistory, proposal: Proposal, by: str | None) -> events.Event:
+def _asked_event(history: TrialHistory, proposal: Proposal, by: str | None) -> Event:
     taken = len(proposal.inputs) if proposal.ahead is None else 0
     return events.asked_event(
         history,

@@ -15,9 +15,9 @@ import torch
 from torch import Tensor
 
 from bo_stream.base.streaming_gp import StreamingGP
-from bo_stream.campaign.ask_tell import AskTell
 from bo_stream.campaign.callbacks import Callback
 from bo_stream.campaign.choices import NamedChoice, Noise
+from bo_stream.campaign.corrections import CorrectableCampaign
 from bo_stream.campaign.count_outcomes import latent_surrogate
 from bo_stream.campaign.evaluation.runner import run_campaign
 from bo_stream.campaign.fit_policy import FitPolicy
@@ -25,6 +25,7 @@ from bo_stream.campaign.goals import Goal
 from bo_stream.campaign.proposals import AcquisitionBuilder, Optimiser
 from bo_stream.campaign.recommendation import recommended
 from bo_stream.campaign.settings import Settings
+from bo_stream.campaign.setting_changes import GivenParts, replayed
 from bo_stream.campaign.space import Pool, Space
 from bo_stream.campaign.storage.open_store import open_store
 from bo_stream.campaign.storage.store import Store
@@ -38,7 +39,7 @@ INTERVAL = (0.05, 0.95)
 """Levels of the interval of a recommendation."""
 
 
-class Campaign(AskTell):
+class Campaign(CorrectableCampaign):
     """Measurements towards a goal, with trials as rows of pandas frames.
 
     A campaign whose name is in the store already is continued: its trials, seed and surrogate are
@@ -126,21 +127,22 @@ class Campaign(AskTell):
             "targets": None if targets is None else space.values(targets).tolist(),
         }
         settings = Settings.from_arguments(space, goal, budget=budget, **options)
-        opened, name = open_store(store), name or "campaign"
-        stored = opened.settings(name)
+        opened, name, changes = open_store(store), name or "campaign", 0
+        stored = _stored(opened, name)
         if stored is None:
             try:
                 opened.create(name, settings.to_dict())
             except StateError:  # unless another process has created it meanwhile
-                stored = opened.settings(name)
+                stored = _stored(opened, name)
                 if stored is None:
                     raise
         if stored is not None:
             given = [key for key, value in options.items() if value is not None]
-            settings = settings.continued_from(Settings.from_dict(stored), name, given)
+            before, changes = stored
+            settings = settings.continued_from(before, name, given)
         make = surrogate if callable(surrogate) and settings.surrogate is None else None
         build = acquisition if callable(acquisition) and settings.acquisition is None else None
-        self._begin(opened, name, settings, make, build, callbacks)
+        self._begin(opened, name, settings, changes, make, build, callbacks)
 
     @classmethod
     def resume(
@@ -167,12 +169,12 @@ class Campaign(AskTell):
                 release.
         """
         opened = open_store(store)
-        stored = opened.settings(name)
+        stored = _stored(opened, name)
         if stored is None:
             names = ", ".join(map(repr, opened.names())) or "no campaign"
             raise StateError(f"a campaign {name!r}", names, "Correct the name or the URL.")
         campaign = cls.__new__(cls)
-        campaign._begin(opened, name, Settings.from_dict(stored), surrogate, acquisition, callbacks)
+        campaign._begin(opened, name, *stored, surrogate, acquisition, callbacks)
         return campaign
 
     def _begin(
@@ -180,13 +182,15 @@ class Campaign(AskTell):
         store: Store,
         name: str,
         settings: Settings,
+        changes: int,
         surrogate: Any,
         acquisition: Any,
         callbacks: Sequence[Callback],
     ) -> None:
         s = settings
         try:
-            stages = s.stages(surrogate, acquisition)
+            given = GivenParts(s, surrogate, acquisition)
+            given.stages(s)  # or refuse
         except BoStreamError as error:
             if surrogate is not None or s.surrogate is None:
                 raise
@@ -196,7 +200,7 @@ class Campaign(AskTell):
                 f"Continue with another one: Campaign.resume(url, {name!r}, surrogate='wiski').",
             ) from error
         like = torch.empty(0, dtype=torch.float64)
-        super().__init__(store, name, s, stages, callbacks, like)
+        super().__init__(store, name, s, changes, given.stages, callbacks, like)
 
     def run(
         self,
@@ -375,7 +379,7 @@ class Campaign(AskTell):
     def _current_model(self) -> StreamingGP:
         """The surrogate of all outcomes, built if it was not yet."""
         self._state.sync(self.row)
-        if self.model is None:
+        if self._state.manager.fitted == 0:
             self.update()
         if self.model is None:
             raise StateError(
@@ -384,3 +388,13 @@ class Campaign(AskTell):
                 "Tell more first.",
             )
         return self.model
+
+
+def _stored(store: Store, name: str) -> tuple[Settings, int] | None:
+    """The current settings of a stored campaign, and how often they were changed."""
+    plain = store.settings(name)
+    if plain is None:
+        return None
+    events = store.events_since(name, 0)
+    changes = [event["settings"] for event in events if event["kind"] == "changed"]
+    return replayed(Settings.from_dict(plain), changes), len(changes)

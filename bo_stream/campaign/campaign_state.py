@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Callable, Sequence
+from itertools import chain
 
 import numpy as np
 import torch
@@ -12,10 +14,12 @@ from torch import Tensor
 
 from bo_stream.campaign.observations import Observations
 from bo_stream.campaign.records import Row
+from bo_stream.campaign.setting_changes import replayed
 from bo_stream.campaign.settings import Settings
 from bo_stream.campaign.storage.store import Store
-from bo_stream.campaign.surrogate_manager import SurrogateManager
-from bo_stream.campaign.trials import Trial, TrialHistory
+from bo_stream.campaign.surrogate_manager import Stage, SurrogateManager
+from bo_stream.campaign.trial_history import TrialHistory
+from bo_stream.campaign.trials import Trial
 from bo_stream.errors import UnsupportedError
 
 __all__ = ["CampaignState"]
@@ -27,32 +31,46 @@ class CampaignState:
     Args:
         store: Where events and snapshots are kept.
         name: Name of the campaign.
-        settings: Its settings.
-        manager: Its surrogate.
+        settings: Its settings, in which ``changes`` are taken into account.
+        changes: Number of changes of settings in the store so far.
+        stages_of: The surrogate and what chooses trials, by settings.
         like: A tensor of the dtype and device to use.
 
     Attributes:
+        settings: The current settings.
+        stages_of: The surrogate and what chooses trials, by settings.
+        budget: Number of trials in all; None: no limit.
         history: All trials.
-        observations: All outcomes as tensors.
+        observations: All outcomes that are learned from, as tensors.
         manager: The surrogate.
     """
 
     def __init__(
-        self, store: Store, name: str, settings: Settings, manager: SurrogateManager, like: Tensor
+        self,
+        store: Store,
+        name: str,
+        settings: Settings,
+        changes: int,
+        stages_of: Callable[[Settings], Sequence[Stage]],
+        like: Tensor,
     ) -> None:
-        self.store, self.name, self.manager = store, name, manager
-        self.history = TrialHistory()
-        self._space, self._sign, self._like = settings.space, settings.sign, like
-        self._variance, counts = settings.fixed_variance, settings.counts is not None
-        none = like.new_empty(0, settings.space.dim)
-        self.observations = Observations(none, none[:, :1], counts=counts)
+        self.store, self.name, self.settings = store, name, settings
+        self.history, self.budget = TrialHistory(), settings.budget
+        self._applied, self.stages_of, self._like = changes, stages_of, like
+        self._sign, self._variance = settings.sign, settings.fixed_variance
+        bounds = settings.space.tensor_bounds.to(like)
+        stages, restandardise = stages_of(settings), settings.restandardise
+        self.manager = SurrogateManager(stages, bounds, settings.initial, restandardise)
+        self.observations = self._no_observations()
+        self._revision = 0  # of the observations
         self._snapshot = 0  # number of the snapshot last loaded or saved
         self._saved: float = 0  # outcomes in it
 
     def points(self, trials: list[Trial]) -> Tensor:
         """Inputs of trials as the surrogate's, ``n x d``."""
         values = np.array([t.inputs for t in trials], dtype=np.float64)
-        return self._space.encode(values.reshape(-1, self._space.dim)).to(self._like)
+        space = self.settings.space
+        return space.encode(values.reshape(-1, space.dim)).to(self._like)
 
     def sync(self, row: Row) -> None:
         """Read what is new in the store: snapshots of other processes, then events.
@@ -75,18 +93,34 @@ class CampaignState:
             history: The current history or a later one.
             row: Receives the seconds.
         """
+        self.configure(history)
         self.history = history
-        for batch in history.batches[self.observations.batches :]:
-            self.observations = self.observations.extended(*self._tensors(batch))
+        self._extend_observations()
         manager, data, ends = self.manager, self.observations, history.batch_ends
+        revised = manager.revision < history.revision
+        if revised:
+            with row.timed("update_seconds"):
+                manager.revise(data, ends, history)
         while manager.model is not None and manager.num_observed < history.num_told:
             first = manager.num_observed
             part = slice(first, ends[bisect_right(ends, first)])
-            Yvar = None if data.Yvar is None else data.Yvar[part]
-            manager.observe(data.X[part], data.Y[part], Yvar, row)
+            manager.observe(*data.part(part), row)
         unsaved = manager.num_observed - self._saved
-        if manager.model is not None and unsaved >= self.store.snapshot_every:
+        due = unsaved >= self.store.snapshot_every or (revised and unsaved > -math.inf)
+        if manager.model is not None and due:
             self._save_snapshot(row)
+
+    def configure(self, history: TrialHistory) -> None:
+        """Take over the settings that were changed before a history ends."""
+        new = history.changes[self._applied :]
+        if not new:
+            return
+        self.settings = replayed(self.settings, new)
+        if any("budget" in change for change in new):
+            self.budget = self.settings.budget
+        bounds = self.settings.space.tensor_bounds.to(self._like)
+        self.manager.configure(self.stages_of(self.settings), bounds)
+        self._applied = len(history.changes)
 
     def update_surrogate(self, row: Row) -> None:
         """Build or fit the surrogate if that is due."""
@@ -95,18 +129,36 @@ class CampaignState:
 
     # -- pieces ----------------------------------------------------------------------------------
 
-    def _tensors(self, ids: Iterable[int]) -> tuple[Tensor, Tensor, Tensor | None]:
+    def _no_observations(self) -> Observations:
+        none = self._like.new_empty(0, self.settings.space.dim)
+        return Observations(none, none[:, :1], counts=self.settings.counts is not None)
+
+    def _extend_observations(self) -> None:
+        """Add the outcomes of new batches; after a revision, collect all of them again."""
+        history = self.history
+        if self._revision < history.revision:
+            self.observations, self._revision = self._no_observations(), history.revision
+        new = history.batches[self.observations.batches :]
+        if new:
+            data = self._tensors(list(chain.from_iterable(new)))
+            self.observations = self.observations.extended(*data, batches=len(new))
+
+    def _tensors(self, ids: Sequence[int]) -> tuple[Tensor, Tensor, Tensor | None]:
         """X, Y and Yvar (or sizes) of trials with outcomes."""
         trials = [self.history.trials[id] for id in ids]
-        Y = torch.tensor([[t.y] for t in trials], dtype=torch.float64).to(self._like)
+        Y = self._column([t.y for t in trials])
         Yvar = None
         if self.observations.counts:
-            Yvar = torch.tensor([[t.size] for t in trials], dtype=torch.float64).to(self._like)
+            Yvar = self._column([t.size for t in trials])
         elif self.history.noise_known:
-            Yvar = torch.tensor([[t.yvar] for t in trials], dtype=torch.float64).to(self._like)
+            Yvar = self._column([t.yvar for t in trials])
         elif self._variance is not None:
             Yvar = torch.full_like(Y, self._variance)
         return self.points(trials), self._sign * Y, Yvar
+
+    def _column(self, values: Sequence[float | None]) -> Tensor:
+        """Values as a column, ``n x 1``."""
+        return torch.tensor(values, dtype=torch.float64).reshape(-1, 1).to(self._like)
 
     def _save_snapshot(self, row: Row) -> None:
         if not self.store.durable:
@@ -120,7 +172,7 @@ class CampaignState:
                     f"outcomes. {error}",
                     stacklevel=4,
                 )
-                self._saved = float("inf")
+                self._saved = math.inf
                 return
             self._snapshot = self.store.save_snapshot(self.name, about, model)
         self._saved = self.manager.num_observed

@@ -30,13 +30,17 @@ class Observations:
     batches: int = 0
     counts: bool = False
 
-    def extended(self, X: Tensor, Y: Tensor, Yvar: Tensor | None) -> Observations:
-        """The observations with one more batch."""
+    def extended(self, X: Tensor, Y: Tensor, Yvar: Tensor | None, batches: int = 1) -> Observations:
+        """The observations with the outcomes of further batches."""
         noise = Yvar
         if self.Yvar is not None and Yvar is not None:
             noise = torch.cat([self.Yvar, Yvar])
         X, Y = torch.cat([self.X, X]), torch.cat([self.Y, Y])
-        return Observations(X, Y, noise, self.batches + 1, self.counts)
+        return Observations(X, Y, noise, self.batches + batches, self.counts)
+
+    def part(self, rows: slice) -> tuple[Tensor, Tensor, Tensor | None]:
+        """X, Y and Yvar of some of them."""
+        return self.X[rows], self.Y[rows], None if self.Yvar is None else self.Yvar[rows]
 
     @property
     def _values(self) -> Tensor:

@@ -15,9 +15,9 @@ from bo_stream.campaign.measured_choice import MeasuredChoice
 from bo_stream.campaign.proposals import ProposalContext, initial_design
 from bo_stream.campaign.randomness import proposing
 from bo_stream.campaign.records import Row
-from bo_stream.campaign.settings import Settings
-from bo_stream.campaign.space import Pool
-from bo_stream.campaign.trials import Decision, TrialHistory
+from bo_stream.campaign.space import Pool, Space
+from bo_stream.campaign.trial_history import TrialHistory
+from bo_stream.campaign.trials import Decision
 from bo_stream.errors import InputError
 
 __all__ = ["Proposal", "Proposer"]
@@ -45,12 +45,11 @@ class Proposer:
     """Proposes trials; the same ones for the same state.
 
     Args:
-        settings: Settings of the campaign.
         like: A tensor on the device to use.
     """
 
-    def __init__(self, settings: Settings, like: Tensor) -> None:
-        self.settings, self._device = settings, like.device
+    def __init__(self, like: Tensor) -> None:
+        self._device = like.device
 
     def propose(self, state: CampaignState, q: int, row: Row) -> Proposal:
         """The next trials: points chosen ahead while there are enough, otherwise a new choice.
@@ -65,10 +64,10 @@ class Proposer:
         Raises:
             InputError: if a pool has fewer places left.
         """
-        s, space, history = self.settings, self.settings.space, state.history
+        s, space, history = state.settings, state.settings.space, state.history
         if len(history.ahead) >= q and state.manager.fitted <= history.chosen_at:
             return Proposal(np.array(history.ahead[:q], dtype=np.float64), None)
-        available = self.available(history)
+        available = self.available(space, history)
         if isinstance(space, Pool) and len(available) < q:
             raise InputError(
                 f"{q} places that may still be measured",
@@ -100,13 +99,13 @@ class Proposer:
         inputs = space.decode(chosen)
         return Proposal(inputs[:q], None, inputs[q:], decision, seconds)
 
-    def available(self, history: TrialHistory) -> Tensor:
+    def available(self, space: Space, history: TrialHistory) -> Tensor:
         """Rows of the pool that may be measured; empty in a box."""
-        space = self.settings.space
         if not isinstance(space, Pool):
             return torch.empty(0, dtype=torch.long)
         free = torch.ones(len(space.place_values), dtype=torch.bool)
-        used = (t.place for t in history.trials if not (space.repeats and t.status == "told"))
+        unused = {"withdrawn", "told"} if space.repeats else {"withdrawn"}
+        used = (t.place for t in history.trials if t.status not in unused)
         free[list(used)] = False
         return free.nonzero().squeeze(-1)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -11,6 +12,7 @@ from botorch.models.transforms.outcome import Standardize
 from torch import Tensor
 
 from bo_stream.base import checkpoint
+from bo_stream.base.emptied import emptied, fill
 from bo_stream.base.ensemble import KernelEnsemble
 from bo_stream.base.fitting.report import FitReport
 from bo_stream.base.fitting.surprise import Surprise
@@ -20,6 +22,7 @@ from bo_stream.campaign.fit_policy import LEAST_GROWTH, FitPolicy
 from bo_stream.campaign.observations import Observations
 from bo_stream.campaign.proposals import ProposalRule
 from bo_stream.campaign.records import Row
+from bo_stream.campaign.trial_history import TrialHistory
 from bo_stream.errors import UnsupportedError
 
 __all__ = ["Stage", "SurrogateManager"]
@@ -74,7 +77,8 @@ class SurrogateManager:
         number: Number of the current stage.
         model: The surrogate; None before it is built.
         ensemble: Kernels that are plausible beside the fitted one, or None.
-        fitted: Number of outcomes at the last fit.
+        fitted: Number of outcomes at the last fit; 0 after earlier outcomes were corrected.
+        revision: Number of the event since which outcomes were only added; see `TrialHistory`.
         surprise: How much worse its predictions were than they promised.
     """
 
@@ -95,8 +99,44 @@ class SurrogateManager:
         self.number = 0
         self.surprise = Surprise.none(torch.zeros((), dtype=torch.float64))
         self.ensemble: KernelEnsemble | None = None
-        self._built_at, self._updated_at = 0, 0  # in batches
-        self.fitted, self._scored = 0, 0
+        self._built_at, self._updated_at, self._standardised_at = 0, 0, 0  # in batches
+        self.fitted, self._scored, self.revision = 0, 0, 0
+
+    def configure(self, stages: Sequence[Stage], bounds: Tensor) -> None:
+        """Use other stages and bounds from now on."""
+        self.stages, self.bounds = tuple(stages), bounds
+        self.number = min(self.number, len(self.stages) - 1)
+
+    def revise(self, data: Observations, ends: Sequence[int], history: TrialHistory) -> None:
+        """Follow outcomes that were corrected or withdrawn, with the hyperparameters kept.
+
+        The surrogate is emptied, standardised as it would have been, and observes all outcomes of
+        before the correction. A fit is due at the next `update`, if the schedule has one for the
+        outcomes so far. It is built anew if it is of counts, if it has observed one batch only, and
+        after a change of the space or the family.
+
+        Args:
+            data: All outcomes as they are now.
+            ends: Number of outcomes at the end of every batch.
+            history: All trials.
+        """
+        model, before = self.model, history.revised_at
+        built = bisect_left(ends, self.initial, lo=max(self._built_at - 1, 0)) + 1
+        anew = self.revision < history.restarted or built >= before
+        if model is None or anew or not isinstance(model, StreamingGP):
+            self.reset()
+        else:
+            number, seen = ends[before - 1], ends[max(self._standardised_at, built) - 1]
+            made = emptied(model)
+            if self.restandardise:
+                self._restandardise(made, data.Y[:seen])
+            fill(made, *data.part(slice(number)))
+            redrawn = self.ensemble is not None and self.stage.samples
+            self.ensemble = _ensemble_of(made) if redrawn else None
+            self.surprise = Surprise.none(torch.zeros((), dtype=torch.float64))
+            self.model, self._built_at, self.fitted, self._scored = made, built, 0, 0
+            self._updated_at = min(self._updated_at, before - 1)
+        self.revision = history.revision
 
     @property
     def stage(self) -> Stage:
@@ -153,10 +193,11 @@ class SurrogateManager:
             return False
         number = max(i for i, stage in enumerate(self.stages) if len(data.X) >= stage.start)
         stage, kept, built_at = self.stages[number], number == self.number, self._built_at
+        standardised_at = self._standardised_at
         policy, model = stage.policy, self.model if kept else None
         new = model is None
         if model is None:
-            built_at = batches
+            built_at = standardised_at = batches
             with row.timed("update_seconds"):
                 model = self._made(stage, data)
         step = batches - built_at
@@ -171,6 +212,7 @@ class SurrogateManager:
             if step and self.restandardise:
                 with row.timed("update_seconds"):
                     self._restandardise(model, data.Y)
+                standardised_at = batches
             with row.timed("fit_seconds"):
                 report, limit = model.fit(policy.limit(step, self.fitted)), policy.limit(0, 0)
                 if step and n < FRESH_BELOW and fits_twice(model):
@@ -181,6 +223,7 @@ class SurrogateManager:
             self.ensemble, self.fitted = ensemble, n
         self.model, self.number = model, number
         self._built_at, self._updated_at = built_at, batches
+        self._standardised_at = standardised_at
         return fitted or new
 
     def _made(self, stage: Stage, data: Observations) -> StreamingGP:
@@ -207,6 +250,8 @@ class SurrogateManager:
             "told": self.num_observed,
             "begun": self._built_at,
             "settled": self._updated_at,
+            "standardised": self._standardised_at,
+            "revision": self.revision,
             "stage": self.number,
             "fitted": self.fitted,
             "scored": self._scored,
@@ -226,6 +271,8 @@ class SurrogateManager:
         plain = about.get("ensemble")
         self.ensemble = None if plain is None else KernelEnsemble.from_lists(plain)
         self._built_at, self._updated_at = about["begun"], about["settled"]
+        self._standardised_at = about.get("standardised", about["settled"])
+        self.revision = about.get("revision", 0)
         self.number = about.get("stage", 0)
         self.fitted = about.get("fitted", about["told"])
         self._scored = about.get("scored", about["told"])

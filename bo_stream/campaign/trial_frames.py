@@ -11,7 +11,8 @@ import pandas as pd
 
 from bo_stream.campaign.count_outcomes import CountOutcome
 from bo_stream.campaign.space import Pool, Space, numbers
-from bo_stream.campaign.trials import Trial, TrialHistory
+from bo_stream.campaign.trial_history import TrialHistory
+from bo_stream.campaign.trials import Trial
 from bo_stream.errors import InputError, NoiseError, StateError
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "find_trials",
     "inputs_frame",
     "parse_ids",
+    "read_corrections",
     "read_new_trials",
     "read_outcomes",
     "trials_frame",
@@ -31,7 +33,7 @@ Told = tuple[float, float | None] | tuple[float, float | None, float]
 """An outcome and its noise variance, or a count, no variance, and its size."""
 
 Outcomes = tuple[list[tuple[Any, ...]], np.ndarray, list[int] | None]
-"""Values for `bo_stream.campaign.trials.told_event`, and inputs and places of new trials."""
+"""Values for `bo_stream.campaign.events.told_event`, and inputs and places of new trials."""
 
 
 def read_outcomes(
@@ -64,17 +66,58 @@ def read_outcomes(
     _check_inputs(frame, space, trials)
     kept: list[tuple[Any, ...]] = []
     for trial, row in zip(trials, told, strict=True):
-        before = (trial.y, trial.yvar, trial.size)
-        if trial.status != "told":
+        if trial.status in ("running", "failed"):
             kept.append((trial.id, *row))
-        elif not all(map(_same, before, row)):  # the last is compared for counts only
+        elif not _same_outcome(trial, row):
             size = "" if counts is None else f" of {trial.size!r}"
+            gone = ", and that was withdrawn" if trial.status == "withdrawn" else ""
             raise StateError(
-                f"the outcome that trial {trial.id} was told before, {trial.y!r}{size}",
+                f"the outcome that trial {trial.id} was told before, {trial.y!r}{size}{gone}",
                 f"{row[0]!r}{size and f' of {row[-1]!r}'}",
-                "Leave the row out, or tell it without a trial id as a new measurement.",
+                "Correct it with amend(). Leave the row out, or tell it without a trial id as a "
+                "new measurement.",
             )
     return kept, np.empty((0, space.dim)), None if not isinstance(space, Pool) else []
+
+
+def read_corrections(
+    frame: pd.DataFrame,
+    space: Space,
+    history: TrialHistory,
+    counts: CountOutcome | None = None,
+) -> list[tuple[Any, ...]]:
+    """Corrected outcomes in a frame; columns that are left out keep their values.
+
+    Raises:
+        InputError, NoiseError: for invalid columns, ids or values.
+        StateError: for trials without an outcome.
+    """
+    _check_columns(frame, space, counts)
+    columns = {"y": "y", "yvar": "yvar"}
+    if counts is not None:
+        columns = {"y": counts.column, **({} if counts.size is None else {"size": counts.size})}
+    ids = _ids(frame)
+    if ids is None or not any(column in frame for column in columns.values()):
+        raise InputError(
+            f"trial ids, and a column among {', '.join(columns.values())}",
+            f"columns {', '.join(map(str, frame.columns))}",
+            "Give the ids in the index or in a column trial, with the corrected outcomes.",
+        )
+    trials = find_trials(ids, history)
+    without = [trial.id for trial in trials if trial.status in ("running", "failed")]
+    if without:
+        raise StateError("trials with an outcome", f"{without} without", "Tell these with tell().")
+    _check_inputs(frame, space, trials)
+    known = {column for name, column in columns.items() if name != "yvar" or history.noise_known}
+    for name, column in columns.items():
+        if column in known and column not in frame:
+            frame = frame.assign(**{column: _column([getattr(t, name) for t in trials])})
+    rows = zip(trials, _told(frame, history, counts), strict=True)
+    return [
+        (trial.id, *row)
+        for trial, row in rows
+        if trial.status == "withdrawn" or not _same_outcome(trial, row)
+    ]
 
 
 def read_new_trials(
@@ -241,6 +284,11 @@ def _running_at(
         waiting.setdefault(key, []).append(trial.id)
     keys: list[Any] = [written(x) for x in inputs.tolist()] if places is None else list(places)
     return [waiting[key].pop(0) if waiting.get(key) else None for key in keys]
+
+
+def _same_outcome(trial: Trial, row: Told) -> bool:
+    """Whether a trial was told this outcome."""
+    return all(map(_same, (trial.y, trial.yvar, trial.size), row))  # the size of counts only
 
 
 def _same(before: float | None, now: float | None) -> bool:

@@ -53,7 +53,7 @@ class SimulatedCampaign(Campaign):
         store = MemoryStore()
         store.create("study", settings.to_dict())
         stages = [Stage(make, settings.fit, rule)]
-        AskTell.__init__(self, store, "study", settings, stages, (), like)
+        AskTell.__init__(self, store, "study", settings, 0, lambda _: stages, (), like)
 
     @property
     def dtype(self) -> torch.dtype:

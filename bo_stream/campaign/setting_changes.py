@@ -1,0 +1,171 @@
+"""Settings that change while a campaign runs: bounds, surrogate, acquisition function, budget."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from bo_stream.campaign.defaults import SCHEDULE, SCHEDULES, default_acquisition
+from bo_stream.campaign.fit_policy import FitPolicy
+from bo_stream.campaign.choices import NamedChoice, as_named, with_noise
+from bo_stream.campaign.settings import GIVEN, Settings
+from bo_stream.campaign.space import Box
+from bo_stream.campaign.surrogate_manager import Stage
+from bo_stream.errors import BoundsError, InputError, UnsupportedError
+
+__all__ = ["GivenParts", "changed", "replayed", "widened"]
+
+
+@dataclass(frozen=True)
+class GivenParts:
+    """Surrogate and acquisition function that take the place of stored ones until these change.
+
+    Attributes:
+        settings: The settings that they were given for.
+        surrogate: A callable or a name; None for the stored one.
+        acquisition: Likewise.
+    """
+
+    settings: Settings
+    surrogate: Any = None
+    acquisition: Any = None
+
+    def stages(self, settings: Settings) -> list[Stage]:
+        """The surrogate and what chooses trials under the current settings.
+
+        Raises:
+            InputError: for names and options that there are not.
+        """
+        same = (
+            settings.surrogate == self.settings.surrogate,
+            settings.acquisition == self.settings.acquisition,
+        )
+        return settings.stages(
+            self.surrogate if same[0] else None, self.acquisition if same[1] else None
+        )
+
+
+def replayed(settings: Settings, changes: Sequence[Mapping[str, Any]]) -> Settings:
+    """Settings after the changes that events recorded.
+
+    Raises:
+        StateError: for settings of a newer release.
+    """
+    if not changes:
+        return settings
+    plain = settings.to_dict()
+    for change in changes:
+        plain.update(change)
+    made = Settings.from_dict(plain)
+    same = all("space" not in change for change in changes)
+    return replace(made, space=settings.space) if same else made  # a pool keeps its other columns
+
+
+def widened(settings: Settings, bounds: Mapping[str, tuple[float, float]]) -> Settings:
+    """Settings with wider bounds of some inputs.
+
+    Raises:
+        UnsupportedError: for a pool.
+        InputError: for unknown inputs or invalid bounds.
+        BoundsError: for bounds that do not contain those of before.
+    """
+    space = settings.space
+    if not isinstance(space, Box):
+        raise UnsupportedError(
+            "a campaign over a box", "a pool", "Start a new campaign with the larger table."
+        )
+    if not isinstance(bounds, Mapping) or not bounds:
+        raise InputError(
+            "new bounds by the name of the input", repr(bounds), "For example {'x': (0.0, 9.0)}."
+        )
+    unknown = [str(name) for name in bounds if name not in space.bounds]
+    if unknown:
+        raise InputError(
+            f"names among {', '.join(space.names)}", ", ".join(unknown), "Correct the spelling."
+        )
+    wider = replace(space, bounds={**space.bounds, **bounds})
+    for name in bounds:
+        (low, high), (new_low, new_high) = space.bounds[name], wider.bounds[name]
+        if new_low > low or new_high < high:
+            raise BoundsError(
+                f"bounds of {name!r} that contain {low:g} to {high:g}",
+                f"{new_low:g} to {new_high:g}",
+                "Trials may lie anywhere in the bounds of before: widen them.",
+            )
+    return replace(settings, space=wider)
+
+
+def changed(
+    settings: Settings,
+    surrogate: NamedChoice | None,
+    acquisition: NamedChoice | None,
+    budget: int | None,
+    fit: FitPolicy | None,
+    trials: int,
+) -> Settings:
+    """Settings with another surrogate, acquisition function, budget or schedule of fits.
+
+    An acquisition function that was chosen for the surrogate is chosen again for another one.
+
+    Args:
+        settings: Those of before.
+        surrogate: A family; None to keep it. A campaign that began as a small one then stays with
+            it, however many outcomes follow.
+        acquisition: An acquisition function, likewise.
+        budget: Number of trials in all.
+        fit: When hyperparameters are fitted.
+        trials: Number of trials so far.
+
+    Raises:
+        InputError: for invalid settings, or if nothing is to be changed.
+    """
+    if all(new is None for new in (surrogate, acquisition, budget, fit)):
+        raise InputError(
+            "a surrogate, an acquisition function, a budget or a fit policy", "none", "Give one."
+        )
+    for what, choice in (("surrogate", surrogate), ("acquisition", acquisition)):
+        if callable(choice):
+            raise InputError(
+                f"the name of the {what}, which the store keeps",
+                "a callable",
+                f"Use Campaign.resume(url, name, {what}=...) in every process.",
+            )
+    if fit is not None and not isinstance(fit, FitPolicy):
+        raise InputError("a FitPolicy", repr(fit), "For example FitPolicy(then_every=5).")
+    if budget is not None and (type(budget) is not int or budget < max(1, trials)):
+        raise InputError(
+            f"budget, an integer of {max(1, trials)} (the trials so far) or more",
+            repr(budget),
+            "A budget counts all trials, those of before included.",
+        )
+    made = settings if budget is None else replace(settings, budget=budget)
+    if surrogate is not None:
+        made = _with_surrogate(made, surrogate, acquisition is None)
+    if acquisition is not None:
+        named = as_named(acquisition, None)
+        made = _in_all_stages(replace(made, why=(made.why[0], GIVEN)), "acquisition", named)
+    return made if fit is None else _in_all_stages(made, "fit", fit)
+
+
+def _with_surrogate(settings: Settings, surrogate: NamedChoice, choose: bool) -> Settings:
+    """Settings with another surrogate, and the schedule and acquisition function chosen for it."""
+    old, new = settings.surrogate, as_named(surrogate, None)
+    name = new["name"] if new is not None else ""
+    why = (GIVEN, settings.why[1])
+    made = replace(settings, surrogate=with_noise(new, settings.noise), later=None, why=why)
+    if settings.fit == SCHEDULES.get("" if old is None else old["name"], SCHEDULE):
+        made = replace(made, fit=SCHEDULES.get(name, SCHEDULE))
+    if choose and settings.why[1] != GIVEN:
+        search, reason = default_acquisition(name, settings.goal)
+        made = replace(made, acquisition={"name": search}, why=(GIVEN, reason))
+    return made
+
+
+def _in_all_stages(settings: Settings, name: str, value: Any) -> Settings:
+    """Settings with one of them replaced, now and for more outcomes."""
+    made = replace(settings, **{name: value})
+    if settings.later is None:
+        return made
+    plain = asdict(value) if isinstance(value, FitPolicy) else value
+    return replace(made, later={**settings.later, name: plain})
