@@ -163,9 +163,9 @@ class AskTell:
             StateError: for an outcome that contradicts one told before; `amend` corrects it.
         """
 
-        def told(history: TrialHistory) -> Event:
+        def told(history: TrialHistory) -> Event | None:
             values, inputs, places = read_outcomes(frame, self.space, history, self.counts)
-            return events.told_event(history, values, inputs, places)
+            return events.told_event(history, values, inputs, places) if values else None
 
         event = self._record(told)
         self._after_tell([row[0] for row in event["values"]] if event else [])

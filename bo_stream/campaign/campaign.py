@@ -24,8 +24,8 @@ from bo_stream.campaign.fit_policy import FitPolicy
 from bo_stream.campaign.goals import Goal
 from bo_stream.campaign.proposals import AcquisitionBuilder, Optimiser
 from bo_stream.campaign.recommendation import recommended
+from bo_stream.campaign.setting_changes import GivenParts, continued, replayed
 from bo_stream.campaign.settings import Settings
-from bo_stream.campaign.setting_changes import GivenParts, replayed
 from bo_stream.campaign.space import Pool, Space
 from bo_stream.campaign.storage.open_store import open_store
 from bo_stream.campaign.storage.store import Store
@@ -138,8 +138,7 @@ class Campaign(CorrectableCampaign):
                     raise
         if stored is not None:
             given = [key for key, value in options.items() if value is not None]
-            before, changes = stored
-            settings = settings.continued_from(before, name, given)
+            settings, changes = continued(settings, *stored, name, given), len(stored[1])
         make = surrogate if callable(surrogate) and settings.surrogate is None else None
         build = acquisition if callable(acquisition) and settings.acquisition is None else None
         self._begin(opened, name, settings, changes, make, build, callbacks)
@@ -174,7 +173,8 @@ class Campaign(CorrectableCampaign):
             names = ", ".join(map(repr, opened.names())) or "no campaign"
             raise StateError(f"a campaign {name!r}", names, "Correct the name or the URL.")
         campaign = cls.__new__(cls)
-        campaign._begin(opened, name, *stored, surrogate, acquisition, callbacks)
+        settings, changes = replayed(*stored), len(stored[1])
+        campaign._begin(opened, name, settings, changes, surrogate, acquisition, callbacks)
         return campaign
 
     def _begin(
@@ -390,11 +390,11 @@ class Campaign(CorrectableCampaign):
         return self.model
 
 
-def _stored(store: Store, name: str) -> tuple[Settings, int] | None:
-    """The current settings of a stored campaign, and how often they were changed."""
+def _stored(store: Store, name: str) -> tuple[Settings, list[dict[str, Any]]] | None:
+    """The settings that a stored campaign was created with, and their later changes."""
     plain = store.settings(name)
     if plain is None:
         return None
     events = store.events_since(name, 0)
     changes = [event["settings"] for event in events if event["kind"] == "changed"]
-    return replayed(Settings.from_dict(plain), changes), len(changes)
+    return Settings.from_dict(plain), changes

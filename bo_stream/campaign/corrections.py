@@ -9,8 +9,8 @@ import pandas as pd
 
 from bo_stream.campaign import events, setting_changes
 from bo_stream.campaign.ask_tell import AskTell
-from bo_stream.campaign.fit_policy import FitPolicy
 from bo_stream.campaign.choices import NamedChoice
+from bo_stream.campaign.fit_policy import FitPolicy
 from bo_stream.campaign.settings import Settings
 from bo_stream.campaign.trial_frames import find_trials, parse_ids, read_corrections
 from bo_stream.campaign.trial_history import TrialHistory

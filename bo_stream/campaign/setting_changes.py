@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from bo_stream.campaign.choices import NamedChoice, as_named, with_noise
 from bo_stream.campaign.defaults import SCHEDULE, SCHEDULES, default_acquisition
 from bo_stream.campaign.fit_policy import FitPolicy
-from bo_stream.campaign.choices import NamedChoice, as_named, with_noise
 from bo_stream.campaign.settings import GIVEN, Settings
 from bo_stream.campaign.space import Box
 from bo_stream.campaign.surrogate_manager import Stage
 from bo_stream.errors import BoundsError, InputError, UnsupportedError
 
-__all__ = ["GivenParts", "changed", "replayed", "widened"]
+__all__ = ["GivenParts", "changed", "continued", "replayed", "widened"]
 
 
 @dataclass(frozen=True)
@@ -60,6 +60,35 @@ def replayed(settings: Settings, changes: Sequence[Mapping[str, Any]]) -> Settin
     made = Settings.from_dict(plain)
     same = all("space" not in change for change in changes)
     return replace(made, space=settings.space) if same else made  # a pool keeps its other columns
+
+
+def continued(
+    settings: Settings,
+    created: Settings,
+    changes: Sequence[Mapping[str, Any]],
+    name: str,
+    given: Collection[str],
+) -> Settings:
+    """The settings with which a program continues a stored campaign.
+
+    A program that still says what the campaign was created with follows the changes since.
+
+    Args:
+        settings: The program's settings.
+        created: Those that the campaign was created with.
+        changes: Changes of settings since.
+        name: Name of the campaign.
+        given: Names of the settings that the program gave.
+
+    Raises:
+        StateError: for another space, goal or outcome.
+    """
+    current, mine, first = replayed(created, changes), settings.to_dict(), created.to_dict()
+    for part in ("space", "budget"):
+        if changes and mine[part] == first[part]:
+            settings = replace(settings, **{part: getattr(current, part)})
+    differ = [part for part in given if not changes or mine[part] != first[part]]
+    return settings.continued_from(current, name, differ)
 
 
 def widened(settings: Settings, bounds: Mapping[str, tuple[float, float]]) -> Settings:

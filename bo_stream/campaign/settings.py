@@ -256,10 +256,10 @@ class Settings:
         for part in given:
             if mine[part] != theirs[part]:
                 warnings.warn(
-                    f"Campaign {name!r} continues with the {part} it was created with, "
+                    f"Campaign {name!r} continues with the {part} in its store, "
                     f"{shown(theirs[part])}; {shown(mine[part])} is ignored. "
-                    "Choose another name to start a new campaign.",
-                    stacklevel=4,
+                    "Use campaign.change, or choose another name for a new campaign.",
+                    stacklevel=5,
                 )
         return replace(stored, budget=self.budget or stored.budget)
 

@@ -134,7 +134,7 @@ class SurrogateManager:
             redrawn = self.ensemble is not None and self.stage.samples
             self.ensemble = _ensemble_of(made) if redrawn else None
             self.surprise = Surprise.none(torch.zeros((), dtype=torch.float64))
-            self.model, self._built_at, self.fitted, self._scored = made, built, 0, 0
+            self.model, self.fitted, self._scored = made, 0, 0
             self._updated_at = min(self._updated_at, before - 1)
         self.revision = history.revision
 

@@ -323,8 +323,8 @@ def _check_inputs(frame: pd.DataFrame, space: Space, trials: list[Trial]) -> Non
         if off.any():
             row = int(off.argmax())
             raise InputError(
-                f"{name!r} = {asked[row]!r}, as trial {trials[row].id} was asked for",
-                f"{values[row]!r}",
+                f"{name!r} = {asked[row]:.12g}, as trial {trials[row].id} was asked for",
+                f"{values[row]:.12g}",
                 "Tell a measurement at other inputs without a trial id, and fail() the trial.",
             )
     if isinstance(space, Pool) and "place" in frame:

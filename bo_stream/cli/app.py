@@ -10,6 +10,7 @@ import typer
 from typer.main import get_command
 
 from bo_stream.cli.ask_tell import suggest, tell
+from bo_stream.cli.corrections import amend, change, widen, withdraw
 from bo_stream.cli.error_handling import in_one_line
 from bo_stream.cli.plots import map_places, plot
 from bo_stream.cli.report import report
@@ -54,6 +55,10 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "plot": plot,
     "suggest": suggest,
     "tell": tell,
+    "amend": amend,
+    "withdraw": withdraw,
+    "widen": widen,
+    "change": change,
     "map": map_places,
     "report": report,
 }

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
 from bo_stream.cli.config import read_config
 from bo_stream.cli.load_campaign import ConfigFile, create_or_continue
+from bo_stream.cli.measurements import outcome_columns, read_measurements
 from bo_stream.cli.toml_reader import ConfigError
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from bo_stream.campaign.campaign import Campaign
 
 __all__ = ["suggest", "tell"]
 
@@ -42,15 +38,10 @@ def suggest(
     frame = campaign.ask(q)
     print(table(campaign, frame))
     if csv is not None:
-        columns = _columns(campaign)
+        columns = outcome_columns(campaign)
         frame.assign(**dict.fromkeys(columns, "")).to_csv(csv)
         blank = " and ".join(columns)
         print(f"Wrote {csv}. Fill in {blank}, then: bo-stream tell {config} {csv}")
-
-
-def _columns(campaign: Campaign) -> list[str]:
-    """The columns of an outcome."""
-    return ["y"] if campaign.counts is None else campaign.counts.columns
 
 
 def tell(
@@ -72,8 +63,15 @@ def tell(
     campaign = create_or_continue(read_config(config)).campaign
     from bo_stream.cli.formatting import best_trial, count_by_status
 
-    frame = _read_outcomes(outcomes, campaign)
-    blank = frame[_columns(campaign)].isna()
+    frame, columns = read_measurements(outcomes, campaign), outcome_columns(campaign)
+    for column in columns:
+        if column not in frame:
+            found = ", ".join(map(str, frame.reset_index().columns))
+            raise ConfigError(
+                f"{outcomes}: Expected a column {column}; got {found}. Rename the column with the "
+                "outcomes."
+            )
+    blank = frame[columns].isna()
     filled = ~blank.all(axis=1)
     reasons = frame.pop("reason") if "reason" in frame else filled.astype(object).where(filled)
     failed = list(frame.index[~filled & reasons.notna()]) if frame.index.name == "trial" else []
@@ -87,34 +85,3 @@ def tell(
     print(f"Trials: {count_by_status(trials)} (before: {before}).")
     if best := best_trial(campaign, trials):
         print(f"Best: {best}")
-
-
-def _read_outcomes(path: Path, campaign: Campaign) -> pd.DataFrame:
-    """A CSV of outcomes; rows of trials are indexed by id."""
-    import pandas as pd
-
-    from bo_stream.campaign.space import Pool
-
-    kinds: dict[str, Any] = {}
-    if isinstance(campaign.space, Pool) and campaign.space.table.index.dtype.kind not in "iuf":
-        kinds["place"] = str  # so that 007 keeps its zeros
-    try:
-        frame = pd.read_csv(path, dtype=kinds)
-    except ValueError as error:
-        raise ConfigError(f"{path} is not a CSV: {error}") from error
-    for column in _columns(campaign):
-        if column not in frame:
-            columns = ", ".join(map(str, frame.columns))
-            raise ConfigError(
-                f"{path}: Expected a column {column}; got {columns}. Rename the column with the "
-                "outcomes."
-            )
-    if "trial" in frame:
-        blank = frame["trial"].isna()
-        if blank.any():
-            raise ConfigError(
-                f"{path}, line {int(blank.argmax()) + 2}: Expected a trial id in every row; got a "
-                "row without. Put data that were not asked for into a file without a column trial."
-            )
-        frame = frame.set_index("trial")
-    return frame

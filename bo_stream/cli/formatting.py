@@ -47,10 +47,11 @@ def summary(loaded: LoadedCampaign) -> dict[str, str]:
 
 
 def count_by_status(trials: pd.DataFrame) -> str:
-    """Numbers of trials that were told, are running and have failed."""
+    """Numbers of trials that were told, are running, have failed and were withdrawn."""
     counts = trials["status"].value_counts()
     parts = [f"{counts.get('told', 0)} told"]
-    parts += [f"{counts[status]} {status}" for status in ("running", "failed") if status in counts]
+    others = ("running", "failed", "withdrawn")
+    parts += [f"{counts[status]} {status}" for status in others if status in counts]
     return ", ".join(parts)
 
 

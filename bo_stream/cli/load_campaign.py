@@ -147,8 +147,9 @@ def load_campaign(
         (name,) = names
     safe = cast("Store", InterruptSafeStore(store))
     campaign = Campaign.resume(safe, name, callbacks=callbacks)
-    if config is not None and config.budget is not None:
-        campaign.budget = config.budget
+    budget = None if config is None else config.budget
+    if budget is not None and budget != (store.settings(name) or {}).get("budget"):
+        campaign.budget = budget  # otherwise it may have been changed since
     return LoadedCampaign(campaign, url, config)
 
 

@@ -96,6 +96,7 @@ def _run(
         loaded = create_or_continue(config, [progress])
     else:
         loaded = load_campaign(where, name, [progress])
+    total = progress.budget = budget or loaded.campaign.budget or total
     again = ["bo-stream", "resume", where, *([name] if name else [])]
     given = {"objective": objective, "budget": budget, "workers": workers, "seconds": seconds}
     for option, value in given.items():

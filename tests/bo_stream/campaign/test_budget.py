@@ -62,7 +62,7 @@ def test_a_campaign_that_is_started_again_is_continued() -> None:
 def test_settings_that_differ_from_the_stored_ones_are_named() -> None:
     store = MemoryStore()
     campaign(store)
-    with pytest.warns(UserWarning, match="continues with the seed it was created with, 0; 1 is"):
+    with pytest.warns(UserWarning, match="continues with the seed in its store, 0; 1 is"):
         again = campaign(store, seed=1)
     assert again.settings.seed == 0
     with pytest.warns(UserWarning, match="the surrogate .*'exact'.*'wiski'.* is ignored"):

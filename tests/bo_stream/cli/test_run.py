@@ -81,7 +81,7 @@ def test_settings_that_a_campaign_keeps_are_named(bo, oven: Path) -> None:
     assert bo("suggest", "oven.toml")[0] == 0
     oven.write_text(oven.read_text().replace("seed = 1", "seed = 2"))
     code, _, err = bo("suggest", "oven.toml")
-    assert code == 0 and "continues with the seed it was created with, 1; 2 is ignored" in err
+    assert code == 0 and "continues with the seed in its store, 1; 2 is ignored" in err
     oven.write_text(oven.read_text().replace("high = 10.0", "high = 11.0"))
     code, _, err = bo("run", "oven.toml")
     assert code == 2 and "another space" in err
