@@ -44,8 +44,8 @@ finally:
 
 
 def test_all_commands_are_there() -> None:
-    known = "init, run, resume, status, recommend, trials, plot, suggest, tell, map, report"
-    assert ", ".join(map(str, COMMANDS)) == known
+    known = "init, run, resume, status, recommend, trials, plot, suggest, tell, amend, withdraw"
+    assert ", ".join(map(str, COMMANDS)) == f"{known}, widen, change, map, report"
 
 
 @pytest.mark.parametrize("args", [[], *([str(name)] for name in COMMANDS)])
