@@ -203,6 +203,14 @@ class WarpedGP(ExactGP):
         mean = self._prior_mean().detach().clone()
         return ExactProcess(kernel, state.X, L.unsqueeze(0), w, noise, mean)
 
+    def _joint(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        """From the latent process, where it can be: a score then needs no process."""
+        if not modules.is_matern(self.covar_module, self._dim) or not self.num_observed:
+            return super()._joint(X)
+        moments = self.latent().joint(X.detach().numpy(force=True))
+        mean, covariance = (torch.from_numpy(part).to(self._like) for part in moments)
+        return mean.unsqueeze(0), covariance.unsqueeze(0)
+
     # -- hyperparameters -------------------------------------------------------------------------
 
     def named_priors(self, *args: Any, **kwargs: Any) -> Iterator[Any]:

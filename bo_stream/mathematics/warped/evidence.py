@@ -202,7 +202,7 @@ class SmallEvidence:
                     np.clip(start, low, high),
                     bounds=self._bounds(),
                     maxiter=MOST,
-                    factr=1e9,
+                    factr=1e11,
                     pgtol=1e-2,
                 )
                 if loss < reached:

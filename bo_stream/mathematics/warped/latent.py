@@ -112,6 +112,13 @@ class LatentProcess:
         v = k @ self.inverse_factor.T
         return self.mean + k @ self.weights, self._deviation(v)
 
+    def joint(self, x: Array) -> tuple[Array, Array]:
+        """Means ``p`` and covariances ``p x p``: O(p n^2)."""
+        k, _ = self._correlations(x)
+        v, scaled = k @ self.inverse_factor.T, x * self.inverse_lengthscales
+        corner, _ = matern(_squared_distances(scaled, scaled))
+        return self.mean + k @ self.weights, self.variance * (corner - v @ v.T)
+
     def slopes(self, x: Array) -> tuple[Array, Array, Array, Array]:
         """Means, standard deviations (``p``), and their slopes (``p x d``): O(p n^2)."""
         k, dk = self._correlations(x)
