@@ -20,6 +20,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from bo_stream.base.botorch_model import BoTorchModel
+from bo_stream.base.ensemble import KernelEnsemble
 from bo_stream.base.fitting.surprise import Surprise
 from bo_stream.base.predictive import PredictiveScore
 from bo_stream.base.streaming_gp import StreamingGP
@@ -41,40 +42,43 @@ __all__ = [
 ]
 
 CHUNK = 4096
+BISECTIONS = 50
 
 
-def marginals(model: BoTorchModel, X: Tensor) -> tuple[Tensor, Tensor]:
+def marginals(
+    model: BoTorchModel, X: Tensor, ensemble: KernelEnsemble | None = None
+) -> tuple[Tensor, Tensor]:
     """Marginal mean and latent variance at each point, raw units, each ``n``; one output only.
 
     Args:
         model: A surrogate of `bo_stream`.
         X: ``n x d`` raw points.
+        ensemble: Kernels to average over, in place of the surrogate's own.
 
     Raises:
         UnsupportedError: for several outputs, or outcome transforms without a mean.
     """
-    if model.num_outputs != 1:
-        raise UnsupportedError("one output", f"{model.num_outputs}", "Use subset_output.")
-    process = model.process()
-    means, variances = [], []
-    with torch.no_grad():
-        for part in model.transformed(X).split(CHUNK):
-            point = process.at(part)
-            means.append(point.mean[0])
-            variances.append(point.variance()[0])
-        posterior = _raw(model, X, torch.cat(means), torch.cat(variances))
+    parts = _of_members(model, X, ensemble)
     try:
-        return posterior.mean.reshape(-1), posterior.variance.reshape(-1)
+        posteriors = [(w, _raw(model, X, mean, variance)) for w, mean, variance in parts]
+        moments = [(w, p.mean.reshape(-1), p.variance.reshape(-1)) for w, p in posteriors]
     except NotImplementedError as error:
         raise UnsupportedError(
             "an outcome transform that gives mean and variance",
             type(model.outcome_map()).__name__,
             "Standardize, or take samples of the posterior.",
         ) from error
+    mean = torch.stack([w * m for w, m, _ in moments]).sum(0)
+    return mean, torch.stack([w * (v + (m - mean).square()) for w, m, v in moments]).sum(0)
 
 
 def quantiles(
-    model: BoTorchModel, X: Tensor, levels: Sequence[float], *, noise: bool = False
+    model: BoTorchModel,
+    X: Tensor,
+    levels: Sequence[float],
+    *,
+    noise: bool = False,
+    ensemble: KernelEnsemble | None = None,
 ) -> Tensor:
     """Marginal quantiles at each point in raw units, ``len(levels) x n``; one output only.
 
@@ -86,6 +90,7 @@ def quantiles(
         X: ``n x d`` raw points.
         levels: Probabilities between 0 and 1.
         noise: Whether of observations with the typical noise, else of the latent function.
+        ensemble: Kernels to average over, in place of the surrogate's own.
 
     Raises:
         InputError: for levels outside (0, 1).
@@ -94,16 +99,57 @@ def quantiles(
     asked = torch.as_tensor(list(levels), dtype=torch.float64)
     if not bool(((asked > 0.0) & (asked < 1.0)).all()):
         raise InputError("levels between 0 and 1", f"{list(levels)}", "0.025 and 0.975 are usual.")
+    added = model.typical_noise() if noise else 0.0
+    parts = [(w, mean, variance + added) for w, mean, variance in _of_members(model, X, ensemble)]
+    if len(parts) == 1:
+        found = _raw(model, X, *parts[0][1:]).quantile(asked)
+        return cast(Tensor, found.reshape(len(asked), -1))
+    weights, means, variances = zip(*parts, strict=True)
+    mixed = _mixture_quantiles(
+        asked, torch.tensor(weights), torch.stack(means), torch.stack(variances)
+    )
+    transform = model.outcome_map()
+    if transform is None:
+        return mixed
+    # an outcome transform with quantiles increases: its value at a quantile is the raw one
+    return torch.stack([transform.untransform(row.unsqueeze(-1), X=X)[0][:, 0] for row in mixed])
+
+
+@torch.no_grad()
+def _of_members(
+    model: BoTorchModel, X: Tensor, ensemble: KernelEnsemble | None
+) -> list[tuple[float, Tensor, Tensor]]:
+    """Weight, and transformed means and latent variances (each ``n``), under each kernel.
+
+    Raises:
+        UnsupportedError: for several outputs.
+    """
     if model.num_outputs != 1:
         raise UnsupportedError("one output", f"{model.num_outputs}", "Use subset_output.")
-    with torch.no_grad():
-        rows = []
-        for part in X.split(CHUNK):
-            point = model.process().at(model.transformed(part))
-            variance = point.variance()[0] + (model.typical_noise() if noise else 0.0)
-            posterior = _raw(model, part, point.mean[0], variance)
-            rows.append(posterior.quantile(asked).reshape(len(asked), -1))
-    return torch.cat(rows, -1)
+    if ensemble is None:
+        processes, weights = [model.process()], [1.0]
+    else:
+        processes = ensemble.processes(cast(StreamingGP, model))
+        weights = ensemble.weights.tolist()
+    chunks, members = model.transformed(X).split(CHUNK), []
+    for weight, process in zip(weights, processes, strict=True):
+        points = [process.at(chunk) for chunk in chunks]
+        mean = torch.cat([point.mean[0] for point in points])
+        members.append((weight, mean, torch.cat([point.variance()[0] for point in points])))
+    return members
+
+
+def _mixture_quantiles(levels: Tensor, weights: Tensor, means: Tensor, variances: Tensor) -> Tensor:
+    """Quantiles ``levels x n`` of mixtures of normals (``K x n``), by bisection."""
+    sd = variances.clamp_min(0.0).sqrt().clamp_min(1e-300)
+    ends = means + sd * torch.special.ndtri(levels).reshape(-1, 1, 1)
+    low, high = ends.amin(1), ends.amax(1)
+    for _ in range(BISECTIONS):
+        middle = 0.5 * (low + high)
+        below = torch.special.ndtr((middle.unsqueeze(1) - means) / sd)
+        short = (weights.unsqueeze(-1) * below).sum(1) < levels.unsqueeze(-1)
+        low, high = torch.where(short, middle, low), torch.where(short, high, middle)
+    return 0.5 * (low + high)
 
 
 def noise_variance(model: BoTorchModel) -> Tensor:

@@ -351,11 +351,6 @@ class BoTorchModel(GPyTorchModel, GP, FantasizeMixin):
         self._check_batch(X, Y, Yvar)
         return predictive_score(self, X, Y, Yvar)
 
-    def _joint(self, X: Tensor) -> tuple[Tensor, Tensor]:
-        """Posterior means ``o x q`` and covariances ``o x q x q`` at transformed points."""
-        joint = self.process().at(X)
-        return joint.mean, joint.covariance(joint)
-
     # -- transforms are frozen: no mode switching, no training inputs to revert ------------------
 
     def __getattr__(self, name: str) -> Any:

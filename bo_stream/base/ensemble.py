@@ -2,8 +2,9 @@
 
 With few observations the hyperparameters are uncertain, and decisions under the best ones are too
 confident. An ensemble holds the fitted kernel and draws from the Laplace approximation of the
-hyperparameters' posterior about it, weighted by importance [MATHS 12.3]. Sums over observations do
-not depend on hyperparameters: the kernels share one state, and a kernel costs one posterior.
+hyperparameters' posterior about it, weighted by importance [MATHS 12.3]. Observations do not depend
+on hyperparameters, and neither do sums over them: the kernels share one state, and each costs one
+posterior.
 """
 
 from __future__ import annotations
@@ -68,11 +69,12 @@ class KernelEnsemble:
 
     @staticmethod
     def serves(model: Any) -> bool:
-        """Whether a surrogate's state is a sum over observations, independent of hyperparameters.
+        """Whether a surrogate's state is independent of hyperparameters.
 
-        `WISKI`, `HSGP` and `ProjectedWISKI` are of this kind.
+        That of `WISKI`, `HSGP` and `ProjectedWISKI` is a sum over observations, that of `ExactGP`
+        and `WarpedGP` the observations themselves. The outcome warp is the same for all kernels.
         """
-        return isinstance(model, StreamingGP) and model.promises.additive
+        return isinstance(model, StreamingGP) and model.promises.serves_kernels
 
     @classmethod
     def around(
@@ -104,7 +106,7 @@ class KernelEnsemble:
         whole_number("size", size, 1)
         if not cls.serves(model):
             raise UnsupportedError(
-                "a surrogate whose state is a sum over observations (WISKI, HSGP)",
+                "a surrogate whose state is a sum over observations, or these (WISKI, ExactGP)",
                 f"{type(model).__name__}, whose state depends on its hyperparameters",
                 "Leave the ensemble out, or use one of those families.",
             )

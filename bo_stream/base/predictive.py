@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
@@ -29,8 +30,23 @@ class PredictiveScore(NamedTuple):
 
 
 @torch.no_grad()
-def predictive_score(model: Any, X: Tensor, Y: Tensor, Yvar: Tensor | None) -> PredictiveScore:
-    """Score a surrogate's prediction of raw, checked data ``n x d``, ``n x m``."""
+def predictive_score(
+    model: Any,
+    X: Tensor,
+    Y: Tensor,
+    Yvar: Tensor | None,
+    moments: Callable[[Tensor], tuple[Tensor, Tensor]] | None = None,
+) -> PredictiveScore:
+    """Score a surrogate's prediction of raw, checked data ``n x d``, ``n x m``.
+
+    Args:
+        model: The surrogate.
+        X: Raw points.
+        Y: Their outcomes.
+        Yvar: Their noise variances, or None.
+        moments: Posterior means ``o x q`` and covariances ``o x q x q`` at transformed points; by
+            default the process's.
+    """
     if not X.shape[0]:
         zero = X.new_zeros((), dtype=torch.float64)
         return PredictiveScore(zero, zero, zero)
@@ -38,7 +54,12 @@ def predictive_score(model: Any, X: Tensor, Y: Tensor, Yvar: Tensor | None) -> P
         raw = Y.detach().double().requires_grad_()
         Y_t, Yvar_t = model._outcomes(raw, Yvar, X)
         (slope,) = torch.autograd.grad(Y_t.sum(), raw)
-    mean, covariance = model._joint(model._transformed(X))
+    Z = model._transformed(X)
+    if moments is None:
+        joint = model.process().at(Z)
+        mean, covariance = joint.mean, joint.covariance(joint)
+    else:
+        mean, covariance = moments(Z)
     noise = model._noise_scale().unsqueeze(-1).expand(Y_t.mT.shape)
     noise = noise if Yvar_t is None else noise * Yvar_t.mT
     L = chol_psd(covariance + torch.diag_embed(noise))

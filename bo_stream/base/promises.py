@@ -24,6 +24,7 @@ class Promises:
         additive: The state is a sum over observations
             (`bo_stream.mathematics.sufficient_statistics`), so streams can be merged and
             observations forgotten.
+        keeps_data: The state is the observations themselves.
     """
 
     order_invariant: bool
@@ -31,6 +32,12 @@ class Promises:
     updates_without_drift: int
     multi_output: bool
     additive: bool = False
+    keeps_data: bool = False
+
+    @property
+    def serves_kernels(self) -> bool:
+        """Whether kernels of other hyperparameters can share the state."""
+        return self.additive or self.keeps_data
 
 
 def check_outputs(family: Any, outputs: int) -> None:

@@ -341,7 +341,8 @@ class Campaign(CorrectableCampaign):
         frame = pd.DataFrame(values, columns=list(self.space.names))
         frame = pd.concat([frame, self.predict(frame)], axis=1)
         if self.counts is None:
-            levels = quantiles(model, self.space.encode(values).to(self._like), INTERVAL)
+            X = self.space.encode(values).to(self._like)
+            levels = quantiles(model, X, INTERVAL, ensemble=state.manager.kernels())
             ends = (self.settings.sign * levels).sort(0).values
             frame["lower"], frame["upper"] = ends[0].numpy(), ends[1].numpy()
         if isinstance(space, Pool):
@@ -351,6 +352,7 @@ class Campaign(CorrectableCampaign):
     def predict(self, frame: pd.DataFrame) -> pd.DataFrame:
         """Posterior ``mean`` and standard deviation ``sd`` of the noiseless outcome.
 
+        Up to 200 outcomes they are averages over kernels that the outcomes leave possible.
         Of counts: those of the prevalence or rate of the smooth surface, without the variation
         between surveys of one place, and a 90 % interval, ``lower`` to ``upper``.
 
@@ -366,7 +368,8 @@ class Campaign(CorrectableCampaign):
         if self.counts is not None:
             X = self.space.encode(values).to(self._like)
             return pd.DataFrame(self.counts.predict(cast(Any, model), X), frame.index)
-        mean, variance = marginals(model, self.space.encode(values).to(self._like))
+        kernels = self._state.manager.kernels()
+        mean, variance = marginals(model, self.space.encode(values).to(self._like), kernels)
         mean, sd = self.settings.sign * mean, variance.clamp_min(0).sqrt()
         return pd.DataFrame({"mean": mean.numpy(), "sd": sd.numpy()}, frame.index)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import torch
 from botorch.models.transforms.outcome import Standardize
@@ -33,6 +33,10 @@ ENSEMBLE_BELOW = 1000
 FRESH_BELOW = 1000
 """Number of counts below which they are also fitted from first hyperparameters: few counts may be
 explained by the nugget alone, and a fit that starts there may stay there."""
+
+ENSEMBLE_OF_PREDICTIONS, PREDICTED_BY = 200, 16
+"""Number of outcomes up to which predictions average over kernels, and how many of these. Intervals
+of one kernel are too narrow: its hyperparameters were chosen to explain few outcomes."""
 
 SCORED = 64
 """Maximum number of outcomes of a batch whose joint prediction is scored."""
@@ -99,6 +103,7 @@ class SurrogateManager:
         self.number = 0
         self.surprise = Surprise.none(torch.zeros((), dtype=torch.float64))
         self.ensemble: KernelEnsemble | None = None
+        self._kernels: tuple[tuple[int, int], KernelEnsemble] | None = None
         self._built_at, self._updated_at, self._standardised_at = 0, 0, 0  # in batches
         self.fitted, self._scored, self.revision = 0, 0, 0
 
@@ -237,6 +242,21 @@ class SurrogateManager:
         except UnsupportedError:  # it was built with a transform of its own
             self.restandardise = False
 
+    def kernels(self) -> KernelEnsemble | None:
+        """What predictions average over: the ensemble, or a new one where outcomes are few.
+
+        A new one costs some dozen evaluations of the evidence, and is kept until a fit.
+        """
+        model = self.model
+        few = 0 < self.num_observed <= ENSEMBLE_OF_PREDICTIONS
+        if self.ensemble is not None or not few or not KernelEnsemble.serves(model):
+            return self.ensemble
+        key = (self.fitted, self.revision)
+        if self._kernels is None or self._kernels[0] != key:
+            made = KernelEnsemble.around(cast(StreamingGP, model), PREDICTED_BY, seed=self.fitted)
+            self._kernels = (key, made)
+        return self._kernels[1]
+
     # -- snapshots -------------------------------------------------------------------------------
 
     def dumps(self) -> tuple[dict[str, Any], bytes]:
@@ -291,6 +311,6 @@ def _better_fit(
 
 
 def _ensemble_of(model: StreamingGP) -> KernelEnsemble | None:
-    if model.num_observed >= ENSEMBLE_BELOW or not KernelEnsemble.serves(model):
+    if model.num_observed >= ENSEMBLE_BELOW or not model.promises.additive:
         return None
     return KernelEnsemble.around(model, seed=model.num_observed)

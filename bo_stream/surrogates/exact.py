@@ -122,7 +122,11 @@ class ExactGP(StreamingGP):
     """
 
     promises = Promises(
-        order_invariant=True, bytes_constant=False, updates_without_drift=300, multi_output=True
+        order_invariant=True,
+        bytes_constant=False,
+        updates_without_drift=300,
+        multi_output=True,
+        keeps_data=True,
     )
 
     _update_limit = BORDERED

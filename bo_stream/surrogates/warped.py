@@ -7,7 +7,7 @@ bad side by a logarithm whose scale is fitted with the kernel, by evidence with 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any, Literal, Unpack, cast
 
@@ -23,37 +23,20 @@ from bo_stream.base.fitting.memory import FitMemory
 from bo_stream.base.fitting.objective import check_evaluations
 from bo_stream.base.fitting.report import FitReport
 from bo_stream.base.options import CommonOptions
+from bo_stream.base.predictive import PredictiveScore, predictive_score
 from bo_stream.base.streaming_gp import Promises, StreamingGP
 from bo_stream.errors import InputError, UnsupportedError
-from bo_stream.mathematics.shapes import shaped
 from bo_stream.mathematics.warped.evidence import Fitted
 from bo_stream.mathematics.warped.latent import LatentProcess
 from bo_stream.mathematics.warped.schedule import fitted_by_schedule
 from bo_stream.mathematics.warped.warp import NO_WARP, OutcomeWarp, log_slopes, unwarped, warped
 from bo_stream.surrogates import warped_modules as modules
 from bo_stream.surrogates.exact import ExactGP, ExactProcess, ExactState
+from bo_stream.surrogates.warped_state import WarpedState
 
 __all__ = ["WarpedGP"]
 
 NOISES, WARPS = ("learned", "none"), ("log", "none")
-
-
-@dataclass(frozen=True)
-class WarpedState(ExactState):
-    """All data, in the units of ``outcome_transform``, and the coefficients of the warp."""
-
-    warp: Tensor = shaped("4")
-
-    def rescaled(self, shift: Tensor, factor: Tensor, known_noise: bool) -> WarpedState:
-        """The data and the warp with targets ``(y - shift) / factor``."""
-        data = super().rescaled(shift, factor, known_noise)
-        top, scale, centre, spread = self.warp.unbind()
-        if bool(scale):
-            warp = torch.stack([(top - shift[0]) / factor[0], scale / factor[0], centre, spread])
-        else:
-            unit = torch.where(spread > 0, spread, torch.ones_like(spread))
-            warp = torch.stack([top, scale, (centre - shift[0]) / factor[0], unit / factor[0]])
-        return WarpedState(data.X, data.Y, data.R, warp)
 
 
 class WarpedGP(ExactGP):
@@ -89,7 +72,11 @@ class WarpedGP(ExactGP):
     """
 
     promises = Promises(
-        order_invariant=True, bytes_constant=False, updates_without_drift=300, multi_output=False
+        order_invariant=True,
+        bytes_constant=False,
+        updates_without_drift=300,
+        multi_output=False,
+        keeps_data=True,
     )
 
     def __init__(
@@ -203,12 +190,15 @@ class WarpedGP(ExactGP):
         mean = self._prior_mean().detach().clone()
         return ExactProcess(kernel, state.X, L.unsqueeze(0), w, noise, mean)
 
-    def _joint(self, X: Tensor) -> tuple[Tensor, Tensor]:
-        """From the latent process, where it can be: a score then needs no process."""
-        if not modules.is_matern(self.covar_module, self._dim) or not self.num_observed:
-            return super()._joint(X)
-        moments = self.latent().joint(X.detach().numpy(force=True))
-        mean, covariance = (torch.from_numpy(part).to(self._like) for part in moments)
+    def predictive_score(self, X: Tensor, Y: Tensor, Yvar: Tensor | None = None) -> PredictiveScore:
+        """As in every family; where it can be, from the latent process alone."""
+        closed = modules.is_matern(self.covar_module, self._dim) and self.num_observed > 0
+        self._check_batch(X, Y, Yvar)
+        return predictive_score(self, X, Y, Yvar, self._moments if closed else None)
+
+    def _moments(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        parts = self.latent().joint(X.detach().numpy(force=True))
+        mean, covariance = (torch.from_numpy(part).to(self._like) for part in parts)
         return mean.unsqueeze(0), covariance.unsqueeze(0)
 
     # -- hyperparameters -------------------------------------------------------------------------

@@ -5,6 +5,7 @@ import json
 import pytest
 import torch
 from botorch.acquisition import UpperConfidenceBound, qLogExpectedImprovement
+from botorch.models.transforms import Standardize
 from botorch.optim import optimize_acqf
 from torch import Tensor
 
@@ -12,6 +13,8 @@ from bo_stream import HSGP, WISKI, ExactGP, OnlineSGPR
 from bo_stream.base.ensemble import KernelEnsemble
 from bo_stream.base.fitting import Coordinates, log_prior
 from bo_stream.errors import InputError, StateError, UnsupportedError
+from bo_stream.scores import marginals, quantiles
+from bo_stream.surrogates.warped import WarpedGP
 from tests.raw import RAW
 
 BOUNDS = torch.tensor([[0.0], [1.0]], dtype=torch.float64)
@@ -154,3 +157,37 @@ def test_refusals(model: WISKI, ensemble: KernelEnsemble) -> None:
     wide = WISKI(X.expand(-1, 2), Y, bounds=BOUNDS.expand(-1, 2))
     with pytest.raises(StateError, match="free hyperparameters"):
         ensemble.processes(wide)
+
+
+def test_predictions_average_over_kernels(model: WISKI, ensemble: KernelEnsemble) -> None:
+    places = torch.rand(5, 1, dtype=torch.double)
+    draws = []
+    generator = torch.Generator().manual_seed(0)
+    for process, weight in zip(ensemble.processes(model), ensemble.weights, strict=True):
+        part = process.at(model.transformed(places))
+        z = torch.randn(int(400_000 * weight), 1, dtype=torch.double, generator=generator)
+        draws.append(part.mean[0] + part.variance()[0].sqrt() * z)
+    values = torch.cat(draws)
+    mean, variance = marginals(model, places, ensemble)
+    cut = quantiles(model, places, (0.05, 0.6), ensemble=ensemble)
+    sd = values.std(0)
+    assert ((mean - values.mean(0)).abs() < 0.01 * sd).all()
+    assert (variance.sqrt() / sd - 1.0).abs().max() < 0.01
+    shares = (values.unsqueeze(0) < cut.unsqueeze(1)).double().mean(1)
+    assert (shares - torch.tensor([[0.05], [0.6]])).abs().max() < 0.003
+
+
+def test_kernels_share_the_warp_of_outcomes() -> None:
+    X = torch.rand(24, 2, dtype=torch.double)
+    box = torch.tensor([[0.0, 0.0], [1.0, 1.0]])
+    Y = -(8.0 * (X - 0.4).norm(dim=-1, keepdim=True)).exp()
+    model = WarpedGP(X, Y, noise="none", bounds=box, outcome_transform=Standardize(m=1))
+    model.fit()
+    assert model.is_warped
+    ensemble = KernelEnsemble.around(model, size=6, seed=0)
+    assert ensemble.size > 1
+    places = torch.rand(50, 2, dtype=torch.double)
+    low, middle, high = quantiles(model, places, (0.05, 0.5, 0.95), ensemble=ensemble)
+    assert ((low < middle) & (middle < high)).all() and high.max() < 0.5
+    alone = quantiles(model, places, (0.05, 0.95))
+    assert (high - low).median() > (alone[1] - alone[0]).median()

@@ -8,6 +8,7 @@ import pytest
 
 from bo_stream import Box, Campaign, Pool
 from bo_stream.errors import InputError, StateError, UnsupportedError
+from bo_stream.scores import marginals
 
 BOX = Box({"x": (0.0, 4.0), "rate": (1e-3, 1.0)}, log=["rate"])
 
@@ -58,3 +59,15 @@ def test_it_refuses_what_has_no_answer() -> None:
         run.recommend(0)
     with pytest.raises(UnsupportedError, match="learn"):
         Campaign(BOX, goal="learn", seed=0).recommend()
+
+
+def test_intervals_of_few_outcomes_allow_for_other_kernels() -> None:
+    campaign = Campaign(Box({"a": (0.0, 1.0), "b": (0.0, 1.0)}), goal="minimise", budget=30, seed=0)
+    generator = np.random.default_rng(0)
+    frame = pd.DataFrame(generator.random((12, 2)), columns=["a", "b"])
+    campaign.tell(frame.assign(y=np.sin(6.0 * frame["a"]) + frame["b"] ** 2))
+    campaign.update()
+    assert campaign.model is not None
+    at = pd.DataFrame(generator.random((200, 2)), columns=["a", "b"])
+    _, alone = marginals(campaign.model, campaign.space.encode(at.to_numpy()))
+    assert (campaign.predict(at)["sd"] / alone.sqrt().numpy()).median() > 1.02

@@ -1,0 +1,31 @@
+"""The state of a `bo_stream.surrogates.warped.WarpedGP`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from bo_stream.mathematics.shapes import shaped
+from bo_stream.surrogates.exact import ExactState
+
+__all__ = ["WarpedState"]
+
+
+@dataclass(frozen=True)
+class WarpedState(ExactState):
+    """All data, in the units of ``outcome_transform``, and the coefficients of the warp."""
+
+    warp: Tensor = shaped("4")
+
+    def rescaled(self, shift: Tensor, factor: Tensor, known_noise: bool) -> WarpedState:
+        """The data and the warp with targets ``(y - shift) / factor``."""
+        data = super().rescaled(shift, factor, known_noise)
+        top, scale, centre, spread = self.warp.unbind()
+        if bool(scale):
+            warp = torch.stack([(top - shift[0]) / factor[0], scale / factor[0], centre, spread])
+        else:
+            unit = torch.where(spread > 0, spread, torch.ones_like(spread))
+            warp = torch.stack([top, scale, (centre - shift[0]) / factor[0], unit / factor[0]])
+        return WarpedState(data.X, data.Y, data.R, warp)
