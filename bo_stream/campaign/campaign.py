@@ -331,8 +331,7 @@ class Campaign(CorrectableCampaign):
             raise InputError("n, an integer of 1 or more", repr(n), "Give such a number.")
         self._check_optimises("Use predict(frame).")
         model, state = latent_surrogate(self._current_model()), self._state
-        data, ensemble = state.observations, state.manager.ensemble
-        chosen = recommended(model, self.space, data, ensemble, n)
+        chosen = recommended(model, self.space, state.observations, state.manager.ensemble, n)
         space = self.space
         if isinstance(space, Pool):
             values = space.place_values[chosen.tolist()]
@@ -352,7 +351,6 @@ class Campaign(CorrectableCampaign):
     def predict(self, frame: pd.DataFrame) -> pd.DataFrame:
         """Posterior ``mean`` and standard deviation ``sd`` of the noiseless outcome.
 
-        Up to 200 outcomes they are averages over kernels that the outcomes leave possible.
         Of counts: those of the prevalence or rate of the smooth surface, without the variation
         between surveys of one place, and a 90 % interval, ``lower`` to ``upper``.
 
@@ -365,11 +363,10 @@ class Campaign(CorrectableCampaign):
         """
         values = self.space.values(frame)
         model = self._current_model()
+        X = self.space.encode(values).to(self._like)
         if self.counts is not None:
-            X = self.space.encode(values).to(self._like)
             return pd.DataFrame(self.counts.predict(cast(Any, model), X), frame.index)
-        kernels = self._state.manager.kernels()
-        mean, variance = marginals(model, self.space.encode(values).to(self._like), kernels)
+        mean, variance = marginals(model, X, self._state.manager.kernels())
         mean, sd = self.settings.sign * mean, variance.clamp_min(0).sqrt()
         return pd.DataFrame({"mean": mean.numpy(), "sd": sd.numpy()}, frame.index)
 
