@@ -42,7 +42,7 @@ class RefreshedSites(SiteStream):
     def _joint(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """Mean (``n``) and covariance of g at transformed points."""
         point = self.model.process().at(X)
-        S = point.covariance(point)[0]
+        S = point.covariance(point)[0] if len(X) > 1 else point.variance()
         return point.mean[0], S + self._extra() * torch.eye(len(X)).to(S)
 
     def _marginals(self, X: Tensor) -> tuple[Tensor, Tensor]:
