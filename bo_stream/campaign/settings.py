@@ -12,6 +12,7 @@ from typing import Any, cast
 import numpy as np
 import torch
 
+from bo_stream.base.composite import CompositeModel
 from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.campaign.choices import (
     EXACT_OUTCOMES,
@@ -270,6 +271,9 @@ class Settings:
             InputError: for names and options that no surrogate has.
         """
         if callable(given):
+            if isinstance(given, type) and issubclass(given, CompositeModel):
+                remedy = "Tell counts to a bo_stream.Campaign with `outcome`."
+                raise InputError("a surrogate of measurements", given.__name__, remedy)
             return given
         choice = as_named(given, None) if given is not None else self.surrogate
         if choice is None:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from bo_stream import CountGP
 from bo_stream.campaign.proposals import Optimiser
 from bo_stream.errors import BoStreamError, InputError, UnsupportedError
 
@@ -243,7 +244,9 @@ def test_parameters_fixed_for_one_call_are_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    "options", [{"surrogate": "nonesuch"}, {"acquisition": "nonesuch"}, {"initial": 1}]
+    "options",
+    [{"surrogate": x} for x in ("nonesuch", CountGP)]
+    + [{"acquisition": "nonesuch"}, {"initial": 1}],
 )
 def test_settings_that_cannot_be_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(InputError):

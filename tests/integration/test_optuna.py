@@ -5,11 +5,12 @@ import pickle
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
 
+from bo_stream import CountGP
 from bo_stream.campaign.proposals import Optimiser
 from bo_stream.errors import InputError, UnsupportedError
 
@@ -288,6 +289,8 @@ def test_what_cannot_be_is_refused() -> None:
         StreamingSampler(acquisition="nonesuch")
     with pytest.raises(InputError, match="initial >= 2"):
         StreamingSampler(initial=1)
+    with pytest.raises(InputError, match="Campaign with `outcome`"):
+        StreamingSampler(cast(Any, CountGP))
     two = optuna.create_study(sampler=sampler(), directions=["minimize", "maximize"])
     with pytest.raises(UnsupportedError, match="one objective"):
         bowl(two.ask())
