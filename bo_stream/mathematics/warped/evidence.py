@@ -130,10 +130,7 @@ class SmallEvidence:
         il2, K, dK, noise = self._correlated(theta)
         L = factor(K)
         w, jacobian, by_c, jacobian_by_c, _ = self._warped(theta)
-        lower, _ = dpotri(L, lower=1)
-        inverse = np.tril(lower)
-        inverse = inverse + inverse.T
-        inverse.flat[:: n + 1] *= 0.5
+        inverse = _inverse(L)
         m, S, a = _profiled(inverse, w)
         power = 0.5 * n + 1.0
         loss = power * math.log1p(0.5 * S) + float(np.log(L.flat[:: n + 1]).sum()) - jacobian
@@ -156,8 +153,7 @@ class SmallEvidence:
     def fitted(self, theta: Array, loss: float = math.nan, converged: bool = True) -> Fitted:
         """Everything that follows from the parameters."""
         _, K, _, noise = self._correlated(theta)
-        lower, _ = dpotri(factor(K), lower=1)
-        inverse = np.tril(lower) + np.tril(lower, -1).T
+        inverse = _inverse(factor(K))
         w, _, _, _, coefficients = self._warped(theta)
         m, S, _ = _profiled(inverse, w)
         variance = (1.0 + 0.5 * S) / (0.5 * self.n + 1.0)
@@ -202,7 +198,7 @@ class SmallEvidence:
                     np.clip(start, low, high),
                     bounds=self._bounds(),
                     maxiter=MOST,
-                    factr=1e11,
+                    factr=1e9,
                     pgtol=1e-2,
                 )
                 if loss < reached:
@@ -218,6 +214,14 @@ class SmallEvidence:
 
 class _Spent(Exception):
     """No evaluations are left."""
+
+
+def _inverse(L: Array) -> Array:
+    """The inverse of ``L L'``, from a lower triangular factor."""
+    lower, _ = dpotri(L, lower=1)  # above the diagonal it is zero, as L is
+    inverse: Array = lower + lower.T
+    inverse.flat[:: len(L) + 1] *= 0.5
+    return inverse
 
 
 def _profiled(inverse: Array, w: Array) -> tuple[float, float, Array]:
