@@ -19,6 +19,7 @@ from acquisitions.closed import (
     offered,
 )
 from acquisitions.counts import response_nipv
+from acquisitions.domain import Domain
 from acquisitions.nipv import NIPV
 from acquisitions.policies import MaxVariance, Random
 from acquisitions.thompson import ThompsonSampling
@@ -37,7 +38,7 @@ DATA: dict[str, tuple[str, ...]] = {
     "nipv": ("X_pending", "mc_points", "weights", "trials"),
     "max_variance": ("X_pending",),
     "random": (),
-    "thompson": ("bounds", "near", "ensemble"),
+    "thompson": ("bounds", "near", "ensemble", "domain"),
 }
 """Names of the acquisition functions, and the data that each of them takes."""
 
@@ -67,6 +68,7 @@ def build(
     bounds: Tensor | None = None,
     near: Tensor | None = None,
     ensemble: KernelEnsemble | None = None,
+    domain: Domain | None = None,
     trials: Any = None,
     **kw: Any,
 ) -> Any:
@@ -94,6 +96,7 @@ def build(
         bounds: ``2 x d`` raw bounds of the search; for ``thompson``.
         near: ``k x d`` raw points around which ``thompson`` searches too.
         ensemble: Kernels that ``thompson`` samples from beside the surrogate's own.
+        domain: The feasible set in place of bounds; for ``thompson``.
         trials: Trials or exposure of a future count; for ``nipv`` of a `CountGP`.
         kw: Further arguments of `ThompsonSampling` or of the BoTorch class (``objective``,
             ``posterior_transform``, ...).
@@ -139,7 +142,7 @@ def build(
             X = _needed(name, "X_baseline", X_baseline)
             return qLogNoisyExpectedImprovement(model, X, **options)
         case "thompson":
-            return ThompsonSampling(ours, bounds, near=near, ensemble=ensemble, **kw)
+            return ThompsonSampling(ours, bounds, near=near, ensemble=ensemble, domain=domain, **kw)
         case "nipv":
             points = _needed(name, "mc_points", mc_points)
             return NIPV(ours, points, X_pending=X_pending, weights=weights, **kw)

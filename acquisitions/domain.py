@@ -7,7 +7,7 @@ allowed values only, and steps of the continuous ones end at the constraints.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -23,12 +23,18 @@ __all__ = ["Domain", "LinearInequality"]
 LinearInequality = tuple[Tensor, Tensor, float]
 """As in BoTorch's `optimize_acqf`: indices, coefficients, right-hand side."""
 
+LONGEST = 16_384
+"""Points of a Sobol sequence among which feasible ones are looked for."""
 SPARE = 4
 """Points drawn for each feasible one wanted, before a random walk makes up for the others."""
 FAR = 1e6
 """Number of steps that counts as any number."""
 SWEEPS = 50
 """Steps of a random walk inside constraints."""
+TRIES, BATCH = 64, 1024
+"""Batches of random points among which a feasible one is looked for, and their size."""
+MOST = 64
+"""Largest number of neighbours of a point."""
 
 
 @dataclass(frozen=True)
@@ -40,12 +46,17 @@ class Domain:
         A: Coefficients of the inequalities ``A x >= b``, ``c x d``.
         b: ``c``.
         choices: Allowed values of discrete inputs, sorted, by index.
+        categories: Indices of the discrete inputs whose values have no order.
+        accepts: Whether points ``... x d`` fulfil constraints of any other kind; None: there are
+            none.
     """
 
     bounds: Tensor
     A: Tensor
     b: Tensor
     choices: Mapping[int, Tensor]
+    categories: Sequence[int] = ()
+    accepts: Callable[[Tensor], Tensor] | None = None
 
     @classmethod
     def of(
@@ -53,6 +64,8 @@ class Domain:
         bounds: Tensor,
         inequality_constraints: Sequence[LinearInequality] = (),
         choices: Mapping[int, Tensor] | None = None,
+        categories: Sequence[int] = (),
+        accepts: Callable[[Tensor], Tensor] | None = None,
     ) -> Domain:
         """From the arguments of `ThompsonSampling`, checked.
 
@@ -86,7 +99,7 @@ class Domain:
                     "Correct the bounds or the values.",
                 )
             allowed[j] = values
-        return cls(bounds, A, b, allowed)
+        return cls(bounds, A, b, allowed, categories, accepts)
 
     @property
     def dim(self) -> int:
@@ -108,11 +121,29 @@ class Domain:
     @property
     def is_box(self) -> bool:
         """Whether there are neither constraints nor discrete inputs."""
-        return not len(self.A) and not self.choices
+        return not self.is_constrained and not self.choices
+
+    @property
+    def is_constrained(self) -> bool:
+        """Whether there are constraints."""
+        return bool(len(self.A)) or self.accepts is not None
 
     def holds(self, X: Tensor) -> Tensor:
         """Whether the constraints hold, for points of the box ``... x d``: ``...``."""
-        return (X @ self.A.mT >= self.b).all(-1)
+        inside = (X @ self.A.mT >= self.b).all(-1)
+        return inside if self.accepts is None else inside & self.accepts(X)
+
+    def contains(self, X: Tensor) -> Tensor:
+        """Whether points ``... x d`` are feasible: ``...``."""
+        return (self.snapped(self.clipped(X)) == X).all(-1) & self.holds(X)
+
+    def snapped(self, X: Tensor) -> Tensor:
+        """Points ``... x d`` with discrete inputs at the nearest allowed values."""
+        X = X.clone()
+        for j, values in self.choices.items():
+            at = torch.bucketize(X[..., j].contiguous(), 0.5 * (values[1:] + values[:-1]))
+            X[..., j] = values[at]
+        return X
 
     # -- points ----------------------------------------------------------------------------------
 
@@ -133,14 +164,35 @@ class Domain:
 
         return self._feasible(sobol, n)
 
+    def sequence(self, seed: int, done: int, q: int) -> Tensor:
+        """The ``q`` points after the ``done`` first feasible ones of a Sobol sequence, ``q x d``.
+
+        Where few points are feasible they are random. They depend on the arguments alone.
+        """
+        unit = torch.stack([torch.zeros_like(self.width), torch.ones_like(self.width)])
+        wanted = done + q
+        size = wanted
+        while True:
+            U = draw_sobol_samples(unit, n=size, q=1, seed=seed).squeeze(1)
+            X = self._placed(U)
+            X = X[self.holds(X)]
+            if len(X) >= wanted:
+                return X[done:wanted]
+            if size >= max(LONGEST, SPARE * wanted):
+                break
+            size *= SPARE
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed + done)
+            return self.uniform(q)
+
     def _feasible(self, draw: Callable[[int], Tensor], n: int) -> Tensor:
-        if not len(self.A):
+        if not self.is_constrained:
             return self._placed(draw(n))
         X = self._placed(draw(SPARE * n))
         X = X[self.holds(X)]
         if len(X) >= n:
             return X[:n]
-        starts = X if len(X) else self.inner
+        starts = X if len(X) else self._first()
         walked = starts[torch.randint(len(starts), (n - len(X),))]
         for _ in range(SWEEPS):
             walked = self._walked(walked)
@@ -152,6 +204,26 @@ class Domain:
         for j, values in self.choices.items():
             X[..., j] = values[(U[..., j] * len(values)).long().clamp_max(len(values) - 1)]
         return X
+
+    def _first(self) -> Tensor:
+        """Some feasible points.
+
+        Raises:
+            InputError: if none is found.
+        """
+        if self.accepts is None:
+            return self.inner
+        linear = replace(self, accepts=None)
+        for _ in range(TRIES):
+            X = linear.uniform(BATCH)
+            X = X[self.accepts(X)]
+            if len(X):
+                return X
+        raise InputError(
+            "constraints that some point of the box fulfils",
+            f"none among {TRIES * BATCH} random points",
+            "Relax them, or narrow the bounds to where they hold.",
+        )
 
     def _walked(self, X: Tensor) -> Tensor:
         """One step of a random walk: along a line, then each discrete input given the others."""
@@ -241,7 +313,7 @@ class Domain:
         there = X + P
         there = torch.where(there < low, 2.0 * low - there, there)
         there = self.clipped(torch.where(there > high, 2.0 * high - there, there))
-        if not len(self.A):
+        if not self.is_constrained:
             return there
         P = torch.where(self.holds(there).unsqueeze(-1), there - X, P)
         P = torch.where(self.reach(X, P) < self.reach(X, -P).clamp_max(1.0), -P, P)
@@ -273,7 +345,7 @@ class Domain:
 
     def _kept(self, X: Tensor, new: Tensor) -> Tensor:
         """The new points where they fulfil the constraints, else the old ones."""
-        if not len(self.A):
+        if not self.is_constrained:
             return new
         return torch.where(self.holds(new).unsqueeze(-1), new, X)
 
@@ -282,8 +354,9 @@ class Domain:
 
         Args:
             X: Feasible points, ``n x d``.
-            sd: Standard deviations of the steps, in widths of the box, ``n x 1``; for a discrete
-                input in numbers of allowed values, at least one.
+            sd: Standard deviations of the steps, in widths of the box, ``n x 1`` or ``n x d``; for
+                a discrete input in numbers of allowed values, at least one. A category takes any
+                other value.
             moving: Which inputs move, a mask ``n x d``.
         """
         z = torch.randn_like(X) * sd
@@ -291,7 +364,36 @@ class Domain:
         for j, values in self.choices.items():
             place = torch.searchsorted(values, X[:, j].contiguous())
             size = z[:, j].abs() * len(values)
-            place = place + (z[:, j].sign() * (1.0 + size.floor())).long() * moving[:, j]
+            if j in self.categories:
+                other = torch.randint(1, max(len(values), 2), place.shape, device=place.device)
+                place = (place + other * moving[:, j]) % len(values)
+            else:
+                place = place + (z[:, j].sign() * (1.0 + size.floor())).long() * moving[:, j]
             made[:, j] = values[place.clamp(0, len(values) - 1)]
         made = self._kept(X, made)
         return self.moved(made, z * self.width * (moving & self.continuous))
+
+    def neighbours(self, X: Tensor) -> Tensor:
+        """Points with another value of one discrete input, ``... x k x d`` for ``... x d``.
+
+        Of a category they have every other value; of an ordered input values 1, 2, 4, ... places
+        away. Those that are infeasible are replaced by the point itself.
+        """
+        made = []
+        for j, values in self.choices.items():
+            place = torch.bucketize(X[..., j].contiguous(), 0.5 * (values[1:] + values[:-1]))
+            size = len(values)
+            if j in self.categories:
+                steps = torch.arange(1, size)
+            else:
+                far = 2 ** torch.arange(max(size - 1, 1).bit_length())
+                steps = torch.cat([far, -far])
+            there = place.unsqueeze(-1) + steps.to(place)
+            there = there % size if j in self.categories else there.clamp(0, size - 1)
+            new = X.unsqueeze(-2).expand(*there.shape, self.dim).clone()
+            new[..., j] = values[there]
+            made.append(new)
+        N = torch.cat(made, -2)
+        if N.shape[-2] > MOST:
+            N = N[..., torch.randperm(N.shape[-2])[:MOST].to(N.device), :]
+        return self._kept(X.unsqueeze(-2).expand_as(N), N)

@@ -14,7 +14,9 @@ import torch
 from torch import Tensor
 from torch.quasirandom import SobolEngine
 
+from acquisitions.domain import Domain
 from acquisitions.latent import LatentLogExpectedImprovement, log_improvement
+from acquisitions.mixed import ranked_maxima, unseen
 from acquisitions.search import maximise
 from bo_stream.errors import ShapeError
 from bo_stream.mathematics.warped.latent import Array, LatentProcess
@@ -45,17 +47,19 @@ class LocalSearch:
 
     Args:
         bounds: ``2 x d`` raw bounds.
+        domain: The feasible set, if that is not the whole box; its points stay feasible.
 
     Raises:
         ShapeError: for bounds of another shape.
     """
 
-    def __init__(self, bounds: Tensor) -> None:
+    def __init__(self, bounds: Tensor, domain: Domain | None = None) -> None:
         if bounds.ndim != 2 or bounds.shape[0] != 2:
             raise ShapeError(
                 "bounds `2 x d`", f"{tuple(bounds.shape)}", "Stack lower and upper bounds."
             )
         self.bounds = bounds.detach().double()
+        self.domain = domain
 
     def __call__(self, model: Any, q: int, context: Any) -> Tensor:
         """The next trials.
@@ -74,6 +78,9 @@ class LocalSearch:
         """
         acquisition = LatentLogExpectedImprovement(model)
         ours = cast(WarpedGP, model)
+        if self.domain is not None:
+            running = torch.cat([context.pending, context.failed])
+            return _feasible(acquisition, ours, self.domain, q, running)
         avoided = [ours.transformed(t).numpy(force=True) for t in (context.pending, context.failed)]
         box = ours.transformed(self.bounds).sort(0).values
         rng = np.random.default_rng(int(torch.randint(2**62, ())))
@@ -85,6 +92,38 @@ class LocalSearch:
             process = process.believing(x[None])
         Z = torch.from_numpy(np.stack(chosen))
         return ours._raw_inputs(Z).clamp(*self.bounds).to(ours.dtype)
+
+
+def _feasible(
+    acquisition: LatentLogExpectedImprovement,
+    model: WarpedGP,
+    domain: Domain,
+    q: int,
+    running: Tensor,
+) -> Tensor:
+    """Maximisers inside the feasible set, ``q x d``, one after another."""
+    process, observed = acquisition.process, model._raw_inputs(model.state.X).to(domain.bounds)
+    observed = domain.snapped(domain.clipped(observed))  # what rounding has moved
+    ends = model.transformed(domain.bounds)
+    scales = torch.from_numpy(1.0 / process.inverse_lengthscales)
+    unit = (scales / (ends[1] - ends[0]).abs()).clamp_max(1.0)
+    good = process.fitted[: len(observed)].argsort()[-CENTRES:]
+    at = min(process.incumbent, len(observed) - 1)
+    shares = round(CENTRES * TO_INCUMBENT / (1.0 - TO_INCUMBENT))
+    near = torch.cat([observed[good.copy()], observed[at].expand(shares, -1)])
+    near = near[domain.contains(near)]
+    chosen = running.to(domain.bounds)
+    for _ in range(q):
+        acquisition.set_X_pending(chosen)
+
+        def value(X: Tensor) -> Tensor:
+            found: Tensor = acquisition(X.reshape(-1, 1, X.shape[-1]))
+            return found.reshape(X.shape[:-1])
+
+        X, _ = ranked_maxima(value, domain, near, unit)
+        X = unseen(X, torch.cat([observed, chosen]), domain)[:1]
+        chosen = torch.cat([chosen, X])
+    return chosen[len(running) :].to(model.dtype)
 
 
 def _next(process: LatentProcess, box: Tensor, rng: np.random.Generator) -> Array:

@@ -11,6 +11,7 @@ from torch import Size, Tensor
 
 from acquisitions.ascent import climb
 from acquisitions.domain import Domain
+from acquisitions.mixed import alternate
 from bo_stream.base.botorch_model import BoTorchModel
 from bo_stream.mathematics.hilbert_features.basis import Basis
 from bo_stream.mathematics.hilbert_features.maximise import grid_maximisers
@@ -192,7 +193,7 @@ def maximised(
     first = _apart(X[best] / lengths)[:, :starts]
     found, values = climb(functions, X[best.gather(1, first)], domain, evaluations // 3)
     ahead = values.topk(-(-starts // 4), dim=-1).indices
-    found, values = climb(functions, _rows(found, ahead), domain, evaluations)
+    found, values = alternate(functions, _rows(found, ahead), domain, evaluations)
     top = values.argmax(-1, keepdim=True)
     return _rows(found, top).squeeze(1), values.gather(1, top).squeeze(1)
 

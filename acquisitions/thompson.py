@@ -61,6 +61,7 @@ class ThompsonSampling:
         choices: Allowed values of discrete inputs, by index.
         ensemble: Kernels to divide the functions among, in proportion to their weights, drawn for
             the same surrogate; the recommendation is by their weighted mean.
+        domain: The feasible set, in place of bounds, constraints and choices.
 
     Attributes:
         ahead: Share of all observations that may be chosen at once, before those chosen are
@@ -94,6 +95,7 @@ class ThompsonSampling:
         inequality_constraints: Sequence[LinearInequality] = (),
         choices: Mapping[int, Tensor] | None = None,
         ensemble: KernelEnsemble | None = None,
+        domain: Domain | None = None,
     ) -> None:
         _check_model(model, ensemble)
         if samples < 1 or not 0.0 <= explore <= 1.0 or not jitter >= 0.0:
@@ -101,8 +103,8 @@ class ThompsonSampling:
             raise InputError("samples >= 1, explore from 0 to 1, jitter >= 0", got, "Correct them.")
         self.model, self.ensemble = model, ensemble
         self.samples, self.explore, self.jitter = samples, explore, jitter
-        box = _checked_bounds(model, bounds)
-        self.domain = Domain.of(box, inequality_constraints, choices)
+        box = _checked_bounds(model, bounds if domain is None else domain.bounds)
+        self.domain = domain or Domain.of(box, inequality_constraints, choices)
         self._like = box
         self._lengths = _lengths(model, self.domain)
         self._near = self._usable(near)
@@ -226,10 +228,7 @@ class ThompsonSampling:
         if near is None:
             return domain.bounds.new_empty(0, domain.dim)
         X = near.detach().to(domain.bounds).reshape(-1, domain.dim)
-        inside = (domain.clipped(X) == X).all(-1) & domain.holds(X)
-        for j, values in domain.choices.items():
-            inside &= torch.isin(X[:, j], values)
-        return X[inside]
+        return X[domain.contains(X)]
 
 
 def _seen_before(X: Tensor) -> Tensor:

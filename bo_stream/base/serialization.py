@@ -40,6 +40,7 @@ PACKAGES: dict[str, type] = {
     "gpytorch.priors": Prior,
     "botorch.models.kernels": Kernel,
     "bo_stream.mathematics.hilbert_features.kernel": Kernel,
+    "bo_stream.mathematics.warped.kernel": Kernel,
     "botorch.models.transforms.input": InputTransform,
     "botorch.models.transforms.outcome": OutcomeTransform,
     "bo_stream.growth": object,

@@ -22,7 +22,8 @@ from torch import Tensor
 
 from bo_stream.base.ensemble import KernelEnsemble
 from bo_stream.base.streaming_gp import StreamingGP
-from bo_stream.campaign.space import Box, Pool, Space
+from bo_stream.campaign.space import Box, Pool
+from bo_stream.campaign.space.feasible import FeasibleSet
 from bo_stream.errors import InputError, check_not_shadowed
 
 __all__ = [
@@ -44,6 +45,9 @@ TARGETS = 1024
 
 AHEAD_AT_MOST = 8000
 """Maximum number of points that are chosen ahead of the calls of `ask`."""
+
+NEGLIGIBLE = 1e-3
+"""Noise variance, in variances of the outcomes, below which evaluations are not repeated."""
 
 SAME = 1e-3
 """Points closer than this fraction of the box in every coordinate count as the same."""
@@ -76,8 +80,9 @@ class AcquisitionBuilder(Protocol):
         self, model: StreamingGP, **data: Any
     ) -> AcquisitionFunction | ProposingAcquisition:
         """An acquisition function of the surrogate and of those of ``X_baseline``, ``best_f``,
-        ``X_pending``, ``mc_points``, ``bounds``, ``near`` (the points of the best outcomes) and
-        ``ensemble`` that the callable has parameters for.
+        ``X_pending``, ``mc_points``, ``bounds``, ``near`` (the points of the best outcomes),
+        ``ensemble`` and ``domain`` (`acquisitions.domain.Domain`, unless every point between the
+        bounds is feasible) that the callable has parameters for.
         """
         ...
 
@@ -104,22 +109,25 @@ class Optimiser:
 
 
 def initial_design(
-    space: Space, seed: int, done: int, q: int, available: Tensor, uniform: bool = False
+    feasible: FeasibleSet, seed: int, done: int, q: int, available: Tensor, uniform: bool = False
 ) -> Tensor:
     """Points of the initial design: ``q`` after the ``done`` earlier ones.
 
     Args:
-        space: A box gives points of one Sobol sequence, ``q x d``; a pool gives random places, as
-            ``q`` indices into ``available``.
+        feasible: A box gives feasible points of one Sobol sequence, ``q x d``; a pool gives random
+            places, as ``q`` indices into ``available``.
         seed: Seed of the sequence or of the random places.
         done: Number of earlier points.
         q: Number of points.
         available: Rows of the pool that may be measured.
         uniform: Whether points of a box are independent and uniform instead.
     """
+    space = feasible.space
     if isinstance(space, Pool):
         generator = torch.Generator().manual_seed(seed + done)
         return torch.randperm(len(available), generator=generator)[:q]
+    if not feasible.is_box:
+        return feasible.domain.sequence(seed, done, q)
     if uniform:
         generator = torch.Generator().manual_seed(seed)
         low, high = space.tensor_bounds
@@ -174,14 +182,14 @@ class AcquisitionSearch:
     """Maximises an acquisition function.
 
     Attributes:
-        space: Where to search.
+        feasible: Where to search.
         build: Builds the acquisition function.
         optimiser: Effort of a search over a box.
         targets: Points over which the variance is integrated; None: the pool, or a Sobol sample.
         baseline: Number of points in ``X_baseline``.
     """
 
-    space: Space
+    feasible: FeasibleSet
     build: AcquisitionBuilder
     optimiser: Optimiser
     targets: Tensor | None = None
@@ -189,10 +197,11 @@ class AcquisitionSearch:
 
     def __call__(self, model: StreamingGP, q: int, context: ProposalContext) -> Tensor:
         """The points, or indices into the available rows of the pool."""
-        bounds = self.space.tensor_bounds.to(context.observed)
+        space = self.feasible.space
+        bounds = space.tensor_bounds.to(context.observed)
         acqf = self._built(model, context, bounds)
-        if isinstance(self.space, Pool):
-            points = self.space.points.to(bounds)[context.available]
+        if isinstance(space, Pool):
+            points = space.points.to(bounds)[context.available]
             if isinstance(acqf, ProposingAcquisition):
                 return acqf.select(points, q)
             check_not_shadowed("acquisitions")
@@ -201,7 +210,16 @@ class AcquisitionSearch:
             return select_from_pool(acqf, points, q)[0]
         if isinstance(acqf, ProposingAcquisition):
             ahead = min(int(acqf.ahead * context.num_observed), AHEAD_AT_MOST)
-            return _replace_failed(bounds, acqf.propose(max(q, ahead)), context.failed)
+            X = acqf.propose(max(q, ahead))
+            return self._replace_failed(bounds, self._checked(X), context.failed)
+        if not self.feasible.is_box:
+            from acquisitions.mixed import maximise_in_turn
+
+            domain, seen = self.feasible.domain, context.failed
+            if nearly_exact(model):
+                seen = torch.cat([seen, context.observed, context.pending])
+            near = context.best[domain.contains(context.best)]
+            return maximise_in_turn(acqf, domain, q, near, seen)
         with warnings.catch_warnings():
             # some starting points end early: harmless, since the best of all is taken
             warnings.filterwarnings("ignore", "Optimization failed", RuntimeWarning)
@@ -213,7 +231,7 @@ class AcquisitionSearch:
                 raw_samples=self.optimiser.raw_samples,
                 options=dict(self.optimiser.options or {}),
             )
-        return _replace_failed(bounds, X, context.failed)
+        return self._replace_failed(bounds, X, context.failed)
 
     @property
     def samples(self) -> bool:
@@ -232,6 +250,7 @@ class AcquisitionSearch:
             "near": context.best,
             "ensemble": context.ensemble,
             "trials": context.typical_size,
+            "domain": None if self.feasible.is_box else self.feasible.domain,
         }
         if names & {"X_baseline", "best_f"}:
             best, best_f = rank_by_mean(model, context.observed, self.baseline)
@@ -252,13 +271,42 @@ class AcquisitionSearch:
             acqf.set_X_pending(context.pending)
         return acqf
 
+    def _checked(self, X: Tensor) -> Tensor:
+        """Points that an acquisition function chose itself, if they are feasible.
+
+        Raises:
+            InputError: otherwise.
+        """
+        if not self.feasible.is_box and not bool(self.feasible.domain.contains(X).all()):
+            raise InputError(
+                "feasible points from an acquisition function that proposes them itself",
+                "others",
+                "Give its builder a parameter `domain`, and draw the points from that.",
+            )
+        return X
+
+    def _replace_failed(self, bounds: Tensor, X: Tensor, failed: Tensor) -> Tensor:
+        """The points, with random ones in place of those at which a trial failed."""
+        if not len(failed):
+            return X
+        low, high = bounds
+        same = ((X.unsqueeze(-2) - failed).abs() <= SAME * (high - low)).all(-1).any(-1)
+        if self.feasible.is_box:
+            other = low + (high - low) * torch.rand_like(X)
+        else:
+            other = self.feasible.domain.uniform(len(X)).to(X)
+        return torch.where(same.unsqueeze(-1), other, X)
+
     def _targets(self) -> Tensor:
         """Points over which the variance is integrated."""
         if self.targets is not None:
             return self.targets
-        if isinstance(self.space, Box):
-            return draw_sobol_samples(self.space.tensor_bounds, n=TARGETS, q=1, seed=0)[:, 0]
-        points, generator = self.space.points, torch.Generator().manual_seed(0)
+        space = self.feasible.space
+        if isinstance(space, Box) and self.feasible.is_box:
+            return draw_sobol_samples(space.tensor_bounds, n=TARGETS, q=1, seed=0)[:, 0]
+        if isinstance(space, Box):
+            return self.feasible.domain.sequence(0, 0, TARGETS)
+        points, generator = space.points, torch.Generator().manual_seed(0)
         some = torch.randperm(len(points), generator=generator)[:TARGETS]
         return points if len(points) <= TARGETS else points[some]
 
@@ -270,6 +318,12 @@ def rank_by_mean(model: StreamingGP, points: Tensor, size: int) -> tuple[Tensor,
     means = torch.cat([model.posterior(part).mean.squeeze(-1) for part in parts])
     best = means.argsort(descending=True, stable=True)[:size]
     return points[best], float(means[best[0]])
+
+
+def nearly_exact(model: StreamingGP) -> bool:
+    """Whether the learned noise is too small for a repeated measurement to tell anything."""
+    noise = getattr(getattr(model, "likelihood", None), "noise", None)
+    return noise is not None and float(noise.detach().max()) < NEGLIGIBLE
 
 
 def _data_of(build: AcquisitionBuilder) -> set[str]:
@@ -285,12 +339,3 @@ def _data_of(build: AcquisitionBuilder) -> set[str]:
     if any(p.kind is p.VAR_KEYWORD for p in parameters):
         names |= {"X_baseline", "best_f", "X_pending"}
     return names - bound
-
-
-def _replace_failed(bounds: Tensor, X: Tensor, failed: Tensor) -> Tensor:
-    """The points, with random ones in place of those at which a trial failed."""
-    if not len(failed):
-        return X
-    low, high = bounds
-    same = ((X.unsqueeze(-2) - failed).abs() <= SAME * (high - low)).all(-1).any(-1)
-    return torch.where(same.unsqueeze(-1), low + (high - low) * torch.rand_like(X), X)

@@ -162,19 +162,19 @@ class WarpedGP(ExactGP):
     def _new_latent(self) -> LatentProcess:
         kernel, state = self.covar_module, cast(WarpedState, self.state)
         if not modules.is_matern(kernel, self._dim) or not len(state.X):
-            raise UnsupportedError(
-                "a WarpedGP with its own kernel and at least one observation",
-                f"{type(kernel).__name__} and {len(state.X)} observations",
-                "Leave covar_module out, and observe some data first.",
-            )
+            wanted = "a WarpedGP with its own kernel and at least one observation"
+            got = f"{type(kernel).__name__} and {len(state.X)} observations"
+            raise UnsupportedError(wanted, got, "Leave covar_module out; observe some data first.")
         lengthscales, variance = modules.kernel_values(kernel)
         noise = self._noise_scale().detach() * state.R[0] / variance
         mean = float(self._prior_mean().detach())
         exact = self.noise == "none" and self.noise_mode == "learned"
-        arrays = (t.detach().numpy(force=True) for t in (state.X, self._targets(state)[0], noise))
-        X, w, relative = arrays
+        parts = state.X, self._targets(state)[0], noise
+        X, w, relative = (t.detach().numpy(force=True) for t in parts)
         scales = lengthscales.numpy(force=True)
-        return LatentProcess.given(X, w, relative, scales, mean, variance, exact=exact)
+        cats = modules.cat_dims_of(kernel)
+        given = X, w, relative, scales, mean, variance
+        return LatentProcess.given(*given, exact=exact, cat_dims=cats)
 
     def _build_process(self, state: ExactState) -> ExactProcess:
         """From the latent process, whose factor is there already, where it can be."""
@@ -229,7 +229,8 @@ class WarpedGP(ExactGP):
         X, y = (t.numpy(force=True) for t in (state.X, state.Y[0]))
         memory = self.stream.contents.fits.explored.numpy(force=True)
         options: Any = {"learned": self.noise == "learned", "warp": self.warp == "log"}
-        found, evaluations, memory = fitted_by_schedule(X, y, memory, most=max_evals, **options)
+        options |= {"most": max_evals, "cat_dims": modules.cat_dims_of(self.covar_module)}
+        found, evaluations, memory = fitted_by_schedule(X, y, memory, **options)
         self._settle(found, memory)
         return FitReport(evaluations, found.value, found.converged)
 

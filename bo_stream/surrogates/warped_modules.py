@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, cast
 
 import torch
@@ -14,9 +15,11 @@ from torch import Tensor
 
 from bo_stream.base.fitting.objective import profiled_mean
 from bo_stream.mathematics.warped.evidence import EXACT, FLOOR, LOG_C, LOG_LENGTHSCALE, TAU
+from bo_stream.mathematics.warped.kernel import CategoricalMatern
 
 __all__ = [
     "LogDensity",
+    "cat_dims_of",
     "frozen",
     "is_matern",
     "kernel_values",
@@ -31,14 +34,25 @@ LEAST = 1e-14
 """Lower bound of the noise variance: none to speak of."""
 
 
-def matern_kernel(dim: int) -> ScaleKernel:
-    """Scaled ARD Matern-5/2 with the family's prior on lengthscales."""
+def matern_kernel(dim: int, cat_dims: Sequence[int] = ()) -> ScaleKernel:
+    """Scaled ARD Matern-5/2 with the family's prior on lengthscales; some inputs are categories."""
     # a density of the lengthscale; that of its logarithm is normal about the centre
     prior = LogNormalPrior(LOG_LENGTHSCALE + 1.0, 1.0)
-    kernel = ScaleKernel(MaternKernel(nu=2.5, ard_num_dims=dim, lengthscale_prior=prior))
+    kernel = ScaleKernel(_matern(dim, cat_dims, lengthscale_prior=prior))
     kernel.base_kernel.lengthscale = math.exp(LOG_LENGTHSCALE)
     kernel.outputscale = 1.0
     return kernel
+
+
+def _matern(dim: int, cat_dims: Sequence[int], **options: Any) -> Kernel:
+    if cat_dims:
+        return CategoricalMatern(cat_dims, ard_num_dims=dim, **options)
+    return MaternKernel(nu=2.5, ard_num_dims=dim, **options)
+
+
+def cat_dims_of(kernel: Kernel) -> tuple[int, ...]:
+    """Indices of the categories of a `matern_kernel`."""
+    return tuple(getattr(cast(ScaleKernel, kernel).base_kernel, "cat_dims", ()))
 
 
 def noise_model(*, learned: bool) -> GaussianLikelihood:
@@ -52,17 +66,19 @@ def noise_model(*, learned: bool) -> GaussianLikelihood:
 
 def is_matern(kernel: Kernel, dim: int) -> bool:
     """Whether a kernel is a scaled ARD Matern-5/2 in all inputs."""
-    if type(kernel) is not ScaleKernel or type(kernel.base_kernel) is not MaternKernel:
+    if type(kernel) is not ScaleKernel:
         return False
     matern = kernel.base_kernel
-    shape = cast(Tensor, matern.raw_lengthscale).shape
-    return matern.nu == 2.5 and matern.active_dims is None and shape == (1, dim)
+    if type(matern) is not CategoricalMatern and getattr(matern, "nu", None) != 2.5:
+        return False
+    known = type(matern) in (MaternKernel, CategoricalMatern) and matern.active_dims is None
+    return known and cast(Tensor, matern.raw_lengthscale).shape == (1, dim)
 
 
 def frozen(kernel: Kernel) -> Kernel:
     """A detached float64 copy of a `matern_kernel` without its priors, whose copies take longer."""
     given = cast(Any, kernel)
-    made = ScaleKernel(MaternKernel(nu=2.5, ard_num_dims=given.base_kernel.ard_num_dims))
+    made = ScaleKernel(_matern(given.base_kernel.ard_num_dims, cat_dims_of(kernel)))
     made.requires_grad_(False).double()
     made.base_kernel.lengthscale = given.base_kernel.lengthscale.detach().double()
     made.outputscale = given.outputscale.detach().double()

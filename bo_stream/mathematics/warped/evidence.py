@@ -74,17 +74,28 @@ class SmallEvidence:
         y: ``n`` outcomes, to be maximised.
         learned: Whether the noise is learned; else evaluations are exact.
         warp: Whether outcomes are warped.
+        cat_dims: Indices of categories.
 
     Attributes:
         evaluations: Evaluations of loss and gradient so far.
     """
 
-    def __init__(self, X: Array, y: Array, *, learned: bool, warp: bool) -> None:
+    def __init__(
+        self,
+        X: Array,
+        y: Array,
+        *,
+        learned: bool,
+        warp: bool,
+        cat_dims: tuple[int, ...] = (),
+    ) -> None:
         n, d = X.shape
         self.n, self.d, self.y = n, d, y
         self.learned, self.warp = learned, warp
         self.evaluations = 0
         gaps = X.T[:, :, None] - X.T[:, None, :]
+        for j in cat_dims:
+            gaps[j] = gaps[j] != 0.0
         self._squares = (gaps * gaps).reshape(d, n * n)
         top, middle = float(y.max()), float(np.median(y))
         smallest = 1e-12 * (abs(top) + abs(middle)) + 1e-300

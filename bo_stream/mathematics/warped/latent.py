@@ -57,6 +57,7 @@ class LatentProcess:
         fitted: Posterior mean at the observed points, ``n``.
         best: The largest value: of the targets without noise, else of ``fitted``.
         incumbent: Row of the best point in ``X``.
+        cat_dims: Indices of categories, along which there are no slopes.
     """
 
     X: Array
@@ -69,6 +70,7 @@ class LatentProcess:
     fitted: Array
     best: float
     incumbent: int
+    cat_dims: tuple[int, ...] = ()
 
     @classmethod
     def given(
@@ -81,6 +83,7 @@ class LatentProcess:
         variance: float,
         *,
         exact: bool,
+        cat_dims: tuple[int, ...] = (),
     ) -> LatentProcess:
         """The posterior given targets ``w``: O(n^3).
 
@@ -92,9 +95,9 @@ class LatentProcess:
             mean: Prior mean.
             variance: Prior variance.
             exact: Whether the best target counts as the best value.
+            cat_dims: Indices of categories.
         """
-        scaled = X / lengthscales
-        K, _ = matern(_squared_distances(scaled, scaled))
+        K, _ = matern(_distances(X, X, 1.0 / lengthscales, cat_dims))
         C = K.copy()
         C.flat[:: len(X) + 1] += noise
         L = factor(C)
@@ -104,7 +107,8 @@ class LatentProcess:
         values = w if exact else fitted
         at = int(np.argmax(values))
         best = float(values[at])
-        return cls(X, 1.0 / lengthscales, mean, variance, weights, L, inverse, fitted, best, at)
+        about = weights, L, inverse, fitted, best, at, cat_dims
+        return cls(X, 1.0 / lengthscales, mean, variance, *about)
 
     def at(self, x: Array) -> tuple[Array, Array]:
         """Means and standard deviations at ``p x d``: O(p n^2)."""
@@ -125,6 +129,7 @@ class LatentProcess:
         v = k @ self.inverse_factor.T
         sd = self._deviation(v)
         il2 = 2.0 * self.inverse_lengthscales**2
+        il2[list(self.cat_dims)] = 0.0
         by_mean = dk * self.weights
         slope = il2 * (x * by_mean.sum(1)[:, None] - by_mean @ self.X)
         by_variance = dk * (v @ self.inverse_factor)
@@ -146,8 +151,7 @@ class LatentProcess:
         n, q = len(self.X), len(x)
         values = self.mean + k @ self.weights
         below = k @ self.inverse_factor.T
-        scaled = x * self.inverse_lengthscales
-        corner, _ = matern(_squared_distances(scaled, scaled))
+        corner, _ = matern(self._distances(x, x))
         corner = corner - below @ below.T
         corner.flat[:: q + 1] += noise
         L, inverse = np.zeros((n + q, n + q)), np.zeros((n + q, n + q))
@@ -169,12 +173,17 @@ class LatentProcess:
 
     def distance(self, x: Array) -> float:
         """Scaled distance of a point ``d`` to the nearest point observed; infinite for none."""
-        gaps = (self.X - x) * self.inverse_lengthscales
+        gaps = self.X - x
+        for j in self.cat_dims:
+            gaps[:, j] = gaps[:, j] != 0.0
+        gaps *= self.inverse_lengthscales
         return float(np.sqrt((gaps * gaps).sum(1).min(initial=np.inf)))
 
     def _correlations(self, x: Array) -> tuple[Array, Array]:
-        il = self.inverse_lengthscales
-        return matern(_squared_distances(x * il, self.X * il))
+        return matern(self._distances(x, self.X))
+
+    def _distances(self, x: Array, z: Array) -> Array:
+        return _distances(x, z, self.inverse_lengthscales, self.cat_dims)
 
     def _deviation(self, v: Array) -> Array:
         left = np.maximum(1.0 - np.einsum("ij,ij->i", v, v), LEAST)
@@ -182,6 +191,13 @@ class LatentProcess:
         return result
 
 
-def _squared_distances(a: Array, b: Array) -> Array:
+def _distances(x: Array, z: Array, il: Array, cat_dims: tuple[int, ...]) -> Array:
+    """Squared scaled distances; of categories, whether they differ."""
+    ordered = il.copy()
+    ordered[list(cat_dims)] = 0.0
+    a, b = x * ordered, z * ordered
     r2: Any = (a * a).sum(1)[:, None] + (b * b).sum(1) - 2.0 * (a @ b.T)
-    return np.asarray(np.maximum(r2, 0.0, out=r2))
+    np.maximum(r2, 0.0, out=r2)
+    for j in cat_dims:
+        r2 += il[j] ** 2 * (x[:, j, None] != z[:, j])
+    return np.asarray(r2)

@@ -24,7 +24,14 @@ HIGH, LOW = math.log(0.3), math.log(1e-6)
 
 
 def fitted_by_schedule(
-    X: Array, y: Array, memory: Array, *, learned: bool, warp: bool, most: int | None
+    X: Array,
+    y: Array,
+    memory: Array,
+    *,
+    learned: bool,
+    warp: bool,
+    most: int | None,
+    cat_dims: tuple[int, ...] = (),
 ) -> tuple[Fitted, int, Array]:
     """The hyperparameters of the highest evidence, warm.
 
@@ -35,6 +42,7 @@ def fitted_by_schedule(
         learned: Whether the noise is learned.
         warp: Whether outcomes may be warped.
         most: Largest number of evaluations; None for no limit.
+        cat_dims: Indices of categories.
 
     Returns:
         The fit, the number of evaluations, and the memory of the next fit: the number of fits,
@@ -46,7 +54,9 @@ def fitted_by_schedule(
     fits = int(memory[0]) if whole else 0
     active = kinds.index(bool(memory[1])) if whole else 0
     last = np.split(memory[2:], np.cumsum(sizes)[:-1]) if whole else None
-    evidences = [SmallEvidence(X, y, learned=learned, warp=kind) for kind in kinds]
+    evidences = [
+        SmallEvidence(X, y, learned=learned, warp=kind, cat_dims=cat_dims) for kind in kinds
+    ]
     thetas = [e.start() for e in evidences] if last is None else [np.asarray(t) for t in last]
     starts = [thetas[active]]
     if whole and fits % AFRESH == 0:

@@ -1,0 +1,353 @@
+"""The kinds of inputs: a range, a finite set of numbers, and categories.
+
+Every kind has three forms. Users see *labels*: numbers in their units, and the names of categories.
+Stores keep *values*: the same numbers, and the position of a category in its list. Surrogates are
+given *coordinates*: values, or their logarithms.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from bo_stream.campaign.space.columns import column, numbers
+from bo_stream.errors import BoundsError, InputError, UnsupportedError
+
+__all__ = ["Category", "Input", "Levels", "Range", "input_from"]
+
+SEARCHED = 10_000
+"""Largest number of values of an integer input that a search distinguishes."""
+
+CLOSE = 1e-9
+"""Relative difference below which a number is one of the allowed ones: a file may drop digits."""
+
+
+@dataclass(frozen=True)
+class Range:
+    """A continuous input between two bounds.
+
+    Attributes:
+        name: Its name.
+        low: Lower bound, in the user's units.
+        high: Upper bound.
+        log: Whether the scale is logarithmic.
+    """
+
+    name: str
+    low: float
+    high: float
+    log: bool = False
+
+    choices = None
+    """Coordinates of the allowed values; None: all between the bounds."""
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """Smallest and largest value."""
+        return self.low, self.high
+
+    def coordinates(self, values: np.ndarray) -> np.ndarray:
+        """Coordinates of values."""
+        return np.log(values) if self.log else values
+
+    def values(self, coordinates: np.ndarray) -> np.ndarray:
+        """Values of coordinates, clipped to the bounds."""
+        found = np.exp(coordinates) if self.log else coordinates
+        return np.clip(found, self.low, self.high)
+
+    def read(self, frame: pd.DataFrame) -> np.ndarray:
+        """Values in a user's frame.
+
+        Raises:
+            InputError: for a missing column, or values that are not finite numbers.
+        """
+        return numbers(frame, self.name)
+
+    def check(self, values: np.ndarray) -> None:
+        """Refuse values outside the bounds.
+
+        Raises:
+            BoundsError: naming the first of them.
+        """
+        _check_ends(self, values)
+
+    def labels(self, values: np.ndarray) -> np.ndarray:
+        """What users see of values."""
+        return values
+
+    def described(self) -> str:
+        """The range, and its scale, in words."""
+        return f"{self.low:g} to {self.high:g}{_scale(self.log)}"
+
+
+@dataclass(frozen=True)
+class Levels:
+    """A numeric input with finitely many values: integers, or values in a list.
+
+    Attributes:
+        name: Its name.
+        allowed: The values, sorted.
+        log: Whether the scale is logarithmic.
+        integers: Whether they are all the integers between the first and the last.
+    """
+
+    name: str
+    allowed: Sequence[float]
+    log: bool = False
+    integers: bool = False
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """Smallest and largest value."""
+        return float(self.allowed[0]), float(self.allowed[-1])
+
+    @property
+    def whole(self) -> bool:
+        """Whether all values are integers."""
+        return self.integers or all(float(value).is_integer() for value in self.allowed)
+
+    @cached_property
+    def choices(self) -> np.ndarray:
+        """Coordinates of the values that are searched; of very many integers, evenly spread."""
+        if len(self.allowed) <= SEARCHED:
+            return self._to(np.asarray(self.allowed, dtype=np.float64))
+        low, high = self._to(np.array(self.ends))
+        spread = np.rint(self._from(np.linspace(low, high, SEARCHED)))
+        return self._to(np.unique(np.clip(spread, *self.ends)))
+
+    def coordinates(self, values: np.ndarray) -> np.ndarray:
+        """Coordinates of values: the very numbers in `choices`."""
+        if len(self.allowed) > SEARCHED:
+            return self._to(values)
+        between = np.asarray(self.allowed, dtype=np.float64)
+        between = 0.5 * (between[1:] + between[:-1])
+        return np.asarray(self.choices[np.searchsorted(between, values)])
+
+    def values(self, coordinates: np.ndarray) -> np.ndarray:
+        """Values of coordinates, which rounding may have moved off them."""
+        found = self._from(coordinates)
+        if self.integers:
+            return np.clip(np.rint(found), *self.ends)
+        between = 0.5 * (self.choices[1:] + self.choices[:-1])
+        allowed = np.asarray(self.allowed, dtype=np.float64)
+        return np.asarray(allowed[np.searchsorted(between, coordinates)])
+
+    def _to(self, values: np.ndarray) -> np.ndarray:
+        return np.log(values) if self.log else values
+
+    def _from(self, coordinates: np.ndarray) -> np.ndarray:
+        return np.exp(coordinates) if self.log else coordinates
+
+    def read(self, frame: pd.DataFrame) -> np.ndarray:
+        """Values in a user's frame.
+
+        Raises:
+            InputError: for a missing column, or values that are not finite numbers.
+        """
+        return numbers(frame, self.name)
+
+    def check(self, values: np.ndarray) -> None:
+        """Refuse values that are not allowed.
+
+        Raises:
+            BoundsError: for a value outside the bounds.
+            InputError: for one between allowed values.
+        """
+        _check_ends(self, values)
+        if self.integers:
+            off = values != np.rint(values)
+        else:
+            allowed = np.asarray(self.allowed, dtype=np.float64)
+            gaps = np.abs(values[:, None] - allowed).min(1, initial=math.inf)
+            off = gaps > CLOSE * np.abs(values)
+        if off.any():
+            listed = "an integer" if self.integers else f"one of {_listed(self.allowed)}"
+            raise InputError(
+                f"{self.name!r}, {listed}", f"{values[off][0]:g}", "Give an allowed value."
+            )
+
+    def labels(self, values: np.ndarray) -> np.ndarray:
+        """What users see of values: integers where all are."""
+        return values.astype(np.int64) if self.whole else values
+
+    def described(self) -> str:
+        """The values, and their scale, in words."""
+        if self.integers:
+            return f"integers, {self.ends[0]:.0f} to {self.ends[1]:.0f}{_scale(self.log)}"
+        return f"{_listed(self.allowed)}{_scale(self.log)}"
+
+
+@dataclass(frozen=True)
+class Category:
+    """An input without order: one of several texts, or true and false.
+
+    Attributes:
+        name: Its name.
+        allowed: Its labels; a value is the position of its label.
+    """
+
+    name: str
+    allowed: Sequence[str | bool]
+
+    log = False
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """Smallest and largest value."""
+        return 0.0, len(self.allowed) - 1.0
+
+    @property
+    def choices(self) -> np.ndarray:
+        """Coordinates of all labels."""
+        return np.arange(len(self.allowed), dtype=np.float64)
+
+    def coordinates(self, values: np.ndarray) -> np.ndarray:
+        """Coordinates of values."""
+        return np.asarray(values, dtype=np.float64)
+
+    def values(self, coordinates: np.ndarray) -> np.ndarray:
+        """Values of coordinates, which rounding may have moved off them."""
+        return np.clip(np.rint(coordinates), *self.ends)
+
+    def read(self, frame: pd.DataFrame) -> np.ndarray:
+        """Values in a user's frame; labels that a file turned into numbers are recognised.
+
+        Raises:
+            InputError: for a missing column or an unknown label.
+        """
+        places = {str(label).casefold(): i for i, label in enumerate(self.allowed)}
+        places |= {str(label): i for i, label in enumerate(self.allowed)}
+        given = column(frame, self.name)
+        found = [places.get(str(v), places.get(str(v).casefold(), -1)) for v in given]
+        if -1 in found:
+            row = found.index(-1)
+            raise InputError(
+                f"{self.name!r}, one of {_listed(self.allowed)}",
+                f"{given.iloc[row]!r} in row {frame.index[row]}",
+                "Correct the spelling.",
+            )
+        return np.array(found, dtype=np.float64)
+
+    def check(self, values: np.ndarray) -> None:
+        """All values that can be read are allowed."""
+
+    def labels(self, values: np.ndarray) -> Any:
+        """What users see of values."""
+        kind = "bool" if isinstance(self.allowed[0], bool) else "str"
+        return pd.array([self.allowed[int(value)] for value in values], dtype=kind)
+
+    def described(self) -> str:
+        """The labels, in words."""
+        return _listed(self.allowed)
+
+
+Input = Range | Levels | Category
+
+
+def input_from(name: str, given: Any, *, log: bool, integer: bool) -> Input:
+    """An input as users describe it.
+
+    Args:
+        name: Its name.
+        given: Lower and upper bound, or a list of numbers, of texts, or of booleans.
+        log: Whether it is on a logarithmic scale.
+        integer: Whether a range has integers only.
+
+    Raises:
+        InputError: for bounds or values that cannot be.
+        UnsupportedError: for anything else.
+    """
+    if isinstance(given, str | set | dict):
+        raise UnsupportedError(
+            f"a lower and an upper bound, or a list of values, for {name!r}",
+            repr(given),
+            "Give the bounds as (low, high), or the values as a list.",
+        )
+    if isinstance(given, list):
+        return _listed_input(name, given, log=log, integer=integer)
+    try:
+        low, high = (float(bound) for bound in given)
+    except (TypeError, ValueError):
+        low = high = math.nan
+    if not (math.isfinite(low) and math.isfinite(high) and low < high):
+        raise InputError(
+            f"two finite bounds for {name!r}, the lower one first",
+            repr(given),
+            "Correct them, or give a list of all values.",
+        )
+    _check_positive(name, (low, high), log)
+    if not integer:
+        return Range(name, low, high, log)
+    if not (low.is_integer() and high.is_integer()):
+        raise InputError(f"integer bounds for {name!r}", repr(given), "Round them.")
+    return Levels(name, range(int(low), int(high) + 1), log, integers=True)
+
+
+def _listed_input(name: str, given: list[Any], *, log: bool, integer: bool) -> Input:
+    plain = [value.item() if isinstance(value, np.generic) else value for value in given]
+    kinds = {_kind(value) for value in plain}
+    if len(kinds) != 1 or None in kinds or len(plain) < 2 or len(set(plain)) < len(plain):
+        raise InputError(
+            f"a list of at least two different values for {name!r}, all of them finite numbers, "
+            "texts or booleans",
+            repr(given),
+            "Correct it. Bounds of a range are a pair: (low, high).",
+        )
+    if integer:
+        raise InputError(
+            f"integer bounds for {name!r}",
+            repr(given),
+            "A list names all values already: leave the input out of integer.",
+        )
+    if kinds == {float}:
+        _check_positive(name, plain, log)
+        return Levels(name, tuple(sorted(plain)), log)
+    if log:
+        raise InputError(
+            f"numbers for {name!r}, which is on a logarithmic scale",
+            repr(given),
+            "Leave the input out of log.",
+        )
+    return Category(name, tuple(plain))
+
+
+def _kind(value: Any) -> type | None:
+    if isinstance(value, bool):
+        return bool
+    if isinstance(value, str):
+        return str if value.strip() else None
+    return float if isinstance(value, int | float) and math.isfinite(value) else None
+
+
+def _check_positive(name: str, values: Sequence[float], log: bool) -> None:
+    if log and min(values) <= 0.0:
+        raise InputError(
+            f"positive values of {name!r}, which is on a logarithmic scale",
+            f"{min(values):g}",
+            "Raise the lower bound, or leave the input out of log.",
+        )
+
+
+def _check_ends(given: Range | Levels, values: np.ndarray) -> None:
+    low, high = given.ends
+    outside = (values < low) | (values > high)
+    if outside.any():
+        raise BoundsError(
+            f"{given.name!r} between {low:g} and {high:g}",
+            f"{values[outside][0]:g}",
+            "Give inputs inside the bounds, in their units.",
+        )
+
+
+def _scale(log: bool) -> str:
+    return ", on a logarithmic scale" if log else ""
+
+
+def _listed(values: Sequence[Any]) -> str:
+    return ", ".join(f"{v:g}" if isinstance(v, float) else str(v) for v in values)
