@@ -17,6 +17,7 @@ from bo_stream.campaign.proposer import Proposal, Proposer
 from bo_stream.campaign.records import Row
 from bo_stream.campaign.settings import Settings
 from bo_stream.campaign.space import Space
+from bo_stream.campaign.space.feasible import FeasibleSet, InputConstraint
 from bo_stream.campaign.storage.store import Store
 from bo_stream.campaign.surrogate_manager import Stage
 from bo_stream.campaign.trial_frames import (
@@ -47,6 +48,7 @@ class AskTell:
         stages_of: The surrogate and what chooses trials, by settings.
         callbacks: Hooks.
         like: A tensor of the dtype and device to use.
+        constraints: The callables among the constraints.
 
     Attributes:
         goal: Its goal.
@@ -63,12 +65,13 @@ class AskTell:
         stages_of: Callable[[Settings], Sequence[Stage]],
         callbacks: Sequence[Callback],
         like: Tensor,
+        constraints: Sequence[InputConstraint] = (),
     ) -> None:
         self.goal, self.name, self.counts = settings.goal, name, settings.counts
         self.store, self.callbacks, self._like = store, tuple(callbacks), like
         self._proposer = Proposer(like)
         self.row = Row((*(f"{part}_seconds" for part in PARTS), "fit_evaluations"))
-        self._state = CampaignState(store, name, settings, changes, stages_of, like)
+        self._state = CampaignState(store, name, settings, changes, stages_of, like, constraints)
         self._state.sync(self.row)
 
     @property
@@ -80,6 +83,11 @@ class AskTell:
     def space(self) -> Space:
         """Where the campaign may measure."""
         return self._state.settings.space
+
+    @property
+    def feasible(self) -> FeasibleSet:
+        """Where the campaign may propose trials."""
+        return self._state.feasible
 
     @property
     def budget(self) -> int | None:
@@ -224,7 +232,7 @@ class AskTell:
     @property
     def free_places(self) -> int:
         """Number of places of a pool that may still be measured; 0 in a box."""
-        return len(self._proposer.available(self.space, self.history))
+        return len(self._proposer.available(self.feasible, self.history))
 
     def trials(self) -> pd.DataFrame:
         """Every trial: inputs, outcome, status and reason.

@@ -27,6 +27,7 @@ from bo_stream.campaign.recommendation import recommended
 from bo_stream.campaign.setting_changes import GivenParts, continued, replayed
 from bo_stream.campaign.settings import Settings
 from bo_stream.campaign.space import Pool, Space
+from bo_stream.campaign.space.feasible import InputConstraint
 from bo_stream.campaign.storage.open_store import open_store
 from bo_stream.campaign.storage.store import Store
 from bo_stream.campaign.trials import Decision
@@ -79,6 +80,10 @@ class Campaign(CorrectableCampaign):
             ``Poisson(exposure=...)`` and ``NegativeBinomial(exposure=...)``. `tell` takes these
             columns in place of ``y``, the surrogate is a `CountGP` over the family, and the goal is
             ``learn`` or ``maximise`` of the prevalence or rate.
+        constraints: On inputs: linear ones as texts, ``"a + 2*b <= 3"`` (names with spaces in
+            backticks), and callables from a frame of inputs to a boolean for each row. Every
+            proposal and recommendation fulfils them; outcomes that do not are accepted. `resume`
+            needs the callables again.
         callbacks: Hooks.
 
     Raises:
@@ -113,6 +118,7 @@ class Campaign(CorrectableCampaign):
         noise: Noise | None = None,
         optimiser: Optimiser | None = None,
         outcome: Mapping[str, Any] | None = None,
+        constraints: Sequence[str | InputConstraint] = (),
         callbacks: Sequence[Callback] = (),
     ) -> None:
         options: dict[str, Any] = {
@@ -125,6 +131,7 @@ class Campaign(CorrectableCampaign):
             "optimiser": optimiser,
             "outcome": outcome,
             "targets": None if targets is None else space.values(targets).tolist(),
+            "constraints": constraints or None,
         }
         settings = Settings.from_arguments(space, goal, budget=budget, **options)
         opened, name, changes = open_store(store), name or "campaign", 0
@@ -141,7 +148,8 @@ class Campaign(CorrectableCampaign):
             settings, changes = continued(settings, *stored, name, given), len(stored[1])
         make = surrogate if callable(surrogate) and settings.surrogate is None else None
         build = acquisition if callable(acquisition) and settings.acquisition is None else None
-        self._begin(opened, name, settings, changes, make, build, callbacks)
+        parts = make, build, constraints
+        self._begin(opened, name, settings, changes, *parts, callbacks)
 
     @classmethod
     def resume(
@@ -151,6 +159,7 @@ class Campaign(CorrectableCampaign):
         *,
         surrogate: NamedChoice | Callable[..., StreamingGP] | None = None,
         acquisition: NamedChoice | AcquisitionBuilder | None = None,
+        constraints: Sequence[str | InputConstraint] = (),
         callbacks: Sequence[Callback] = (),
     ) -> Self:
         """A campaign from its store, as it was: nothing is fitted again.
@@ -161,6 +170,7 @@ class Campaign(CorrectableCampaign):
             surrogate: The callable that it was created with, if it was one; or a family in place of
                 one that this release does not have.
             acquisition: Likewise.
+            constraints: The callables among the constraints that it was created with.
             callbacks: Hooks.
 
         Raises:
@@ -174,7 +184,8 @@ class Campaign(CorrectableCampaign):
             raise StateError(f"a campaign {name!r}", names, "Correct the name or the URL.")
         campaign = cls.__new__(cls)
         settings, changes = replayed(*stored), len(stored[1])
-        campaign._begin(opened, name, settings, changes, surrogate, acquisition, callbacks)
+        parts = surrogate, acquisition, constraints
+        campaign._begin(opened, name, settings, changes, *parts, callbacks)
         return campaign
 
     def _begin(
@@ -185,11 +196,13 @@ class Campaign(CorrectableCampaign):
         changes: int,
         surrogate: Any,
         acquisition: Any,
+        constraints: Sequence[Any],
         callbacks: Sequence[Callback],
     ) -> None:
         s = settings
+        s.feasible(constraints)  # or refuse
         try:
-            given = GivenParts(s, surrogate, acquisition)
+            given = GivenParts(s, surrogate, acquisition, constraints)
             given.stages(s)  # or refuse
         except BoStreamError as error:
             if surrogate is not None or s.surrogate is None:
@@ -200,7 +213,8 @@ class Campaign(CorrectableCampaign):
                 f"Continue with another one: Campaign.resume(url, {name!r}, surrogate='wiski').",
             ) from error
         like = torch.empty(0, dtype=torch.float64)
-        super().__init__(store, name, s, changes, given.stages, callbacks, like)
+        about = s, changes, given.stages
+        super().__init__(store, name, *about, callbacks, like, constraints)
 
     def run(
         self,
@@ -307,6 +321,7 @@ class Campaign(CorrectableCampaign):
         if not len(told):
             raise StateError("at least one outcome", "none", "Tell some first.")
         frame = told.drop(columns=["status", "ask", "reason"])
+        frame = frame if self.space.is_continuous else frame.astype(object)  # integers stay such
         return frame.iloc[int((self.settings.sign * frame["y"]).argmax())]
 
     def recommend(self, n: int = 1) -> pd.DataFrame:
@@ -331,13 +346,13 @@ class Campaign(CorrectableCampaign):
             raise InputError("n, an integer of 1 or more", repr(n), "Give such a number.")
         self._check_optimises("Use predict(frame).")
         model, state = latent_surrogate(self._current_model()), self._state
-        chosen = recommended(model, self.space, state.observations, state.manager.ensemble, n)
+        chosen = recommended(model, self.feasible, state.observations, state.manager.ensemble, n)
         space = self.space
         if isinstance(space, Pool):
             values = space.place_values[chosen.tolist()]
         else:
             values = space.decode(chosen)
-        frame = pd.DataFrame(values, columns=list(self.space.names))
+        frame = space.labelled(values)
         frame = pd.concat([frame, self.predict(frame)], axis=1)
         if self.counts is None:
             X = self.space.encode(values).to(self._like)

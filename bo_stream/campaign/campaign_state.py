@@ -16,6 +16,7 @@ from bo_stream.campaign.observations import Observations
 from bo_stream.campaign.records import Row
 from bo_stream.campaign.setting_changes import replayed
 from bo_stream.campaign.settings import Settings
+from bo_stream.campaign.space.feasible import InputConstraint
 from bo_stream.campaign.storage.store import Store
 from bo_stream.campaign.surrogate_manager import Stage, SurrogateManager
 from bo_stream.campaign.trial_history import TrialHistory
@@ -35,9 +36,11 @@ class CampaignState:
         changes: Number of changes of settings in the store so far.
         stages_of: The surrogate and what chooses trials, by settings.
         like: A tensor of the dtype and device to use.
+        constraints: The callables among the constraints.
 
     Attributes:
         settings: The current settings.
+        feasible: Where trials may be proposed.
         stages_of: The surrogate and what chooses trials, by settings.
         budget: Number of trials in all; None: no limit.
         history: All trials.
@@ -53,11 +56,13 @@ class CampaignState:
         changes: int,
         stages_of: Callable[[Settings], Sequence[Stage]],
         like: Tensor,
+        constraints: Sequence[InputConstraint] = (),
     ) -> None:
         self.store, self.name, self.settings = store, name, settings
         self.history, self.budget = TrialHistory(), settings.budget
         self._applied, self.stages_of, self._like = changes, stages_of, like
         self._sign, self._variance = settings.sign, settings.fixed_variance
+        self._constraints, self.feasible = constraints, settings.feasible(constraints)
         bounds = settings.space.tensor_bounds.to(like)
         stages, restandardise = stages_of(settings), settings.restandardise
         self.manager = SurrogateManager(stages, bounds, settings.initial, restandardise)
@@ -116,6 +121,7 @@ class CampaignState:
         if not new:
             return
         self.settings = replayed(self.settings, new)
+        self.feasible = self.settings.feasible(self._constraints)
         if any("budget" in change for change in new):
             self.budget = self.settings.budget
         bounds = self.settings.space.tensor_bounds.to(self._like)

@@ -207,9 +207,10 @@ class CountOutcome:
         *,
         bounds: Tensor,
         outcome_transform: Any = None,
+        covar_module: Any = None,
     ) -> CountGP:
         """The surrogate of outcomes ``Y`` and ``sizes``, each ``n x 1``; nothing is transformed."""
-        given = {"bounds": bounds, "surrogate": family, **options}
+        given = {"bounds": bounds, "surrogate": family, "covar_module": covar_module, **options}
         return CountGP(X, Y, sizes, likelihood=self.likelihood, **given)
 
 

@@ -62,21 +62,25 @@ class Default(NamedTuple):
     why: str
 
 
-def default_surrogate(space: Space, goal: Goal, budget: int | None) -> Default:
+def default_surrogate(
+    space: Space, goal: Goal, budget: int | None, constrained: bool = False
+) -> Default:
     """The default family, by goal, number of inputs and budget.
 
     Without a budget, it is the one for many trials; see `starts_small`.
     """
     d, optimises = space.dim, goal != "learn" and isinstance(space, Box)
+    gridded = d <= FEW_INPUTS and not space.categories
     if optimises and budget is not None and budget <= SMALL:
         return Default("warped", f"An exact process for at most {SMALL} trials.")
-    if optimises and budget is not None and budget >= LARGE and d >= MANY_INPUTS:
+    large = budget is not None and budget >= LARGE and d >= MANY_INPUTS
+    if optimises and large and space.is_continuous and not constrained:
         return Default("trust_region", f"{MANY_INPUTS} inputs or more, and {LARGE} trials or more.")
-    if optimises and d <= FEW_INPUTS:
+    if optimises and gridded:
         return Default("hsgp", f"At most {FEW_INPUTS} inputs: a step of constant cost.")
     if budget is not None and budget <= FEW:
         return Default("exact", f"An exact process for at most {FEW} trials.")
-    if d <= FEW_INPUTS:
+    if gridded:
         return Default("wiski", f"At most {FEW_INPUTS} inputs: a step of constant cost.")
     return Default("node_wiski", "Nodes at the data: a step of constant cost.")
 
@@ -84,6 +88,7 @@ def default_surrogate(space: Space, goal: Goal, budget: int | None) -> Default:
 def default_counted(space: Space) -> Default:
     """The default family under counts."""
     name = "wiski" if space.dim <= FEW_INPUTS else "hsgp"
+    name = "node_wiski" if space.categories else name
     return Default(name, "Counts, whose likelihood is their own: a step of constant cost.")
 
 
@@ -92,8 +97,8 @@ def starts_small(space: Space, goal: Goal, budget: int | None) -> bool:
     return budget is None and goal != "learn" and isinstance(space, Box)
 
 
-def default_acquisition(family: str | None, goal: Goal) -> Default:
-    """The default acquisition function, by goal and surrogate."""
+def default_acquisition(family: str | None, goal: Goal, space: Space) -> Default:
+    """The default acquisition function, by goal, surrogate and space."""
     if goal == "learn":
         return Default("nipv", "The goal is to learn the outcome everywhere.")
     match family:
@@ -103,6 +108,8 @@ def default_acquisition(family: str | None, goal: Goal) -> Default:
             return Default("trust_region", "The surrogate is local to a region.")
         case "hsgp":
             return Default("thompson", "The maximiser of a sample of sine features costs little.")
+    if space.categories:
+        return Default("qlogei", "Categories: samples of the posterior have no closed form.")
     return Default(AUTO, "By the measured seconds of evaluations and decisions.")
 
 
@@ -115,7 +122,7 @@ def default_initial(space: Space, budget: int | None) -> int:
 def later_settings(space: Space, goal: Goal, fit: FitPolicy | None) -> dict[str, Any]:
     """Settings for more outcomes than a small campaign has, as plain data."""
     family, why_family = default_surrogate(space, goal, None)
-    search, why_search = default_acquisition(family, goal)
+    search, why_search = default_acquisition(family, goal, space)
     return {
         "start": SMALL + 1,
         "surrogate": {"name": family},

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from bo_stream.base.ensemble import KernelEnsemble
 from bo_stream.base.streaming_gp import StreamingGP
-from bo_stream.campaign.space import Box, Pool
+from bo_stream.campaign.space import Pool
 from bo_stream.campaign.space.feasible import FeasibleSet
 from bo_stream.errors import InputError, check_not_shadowed
 
@@ -302,10 +302,11 @@ class AcquisitionSearch:
         if self.targets is not None:
             return self.targets
         space = self.feasible.space
-        if isinstance(space, Box) and self.feasible.is_box:
-            return draw_sobol_samples(space.tensor_bounds, n=TARGETS, q=1, seed=0)[:, 0]
-        if isinstance(space, Box):
-            return self.feasible.domain.sequence(0, 0, TARGETS)
+        if not isinstance(space, Pool):
+            bounds, count = space.tensor_bounds, TARGETS
+            if not self.feasible.is_box:
+                return self.feasible.domain.sequence(0, 0, count)
+            return draw_sobol_samples(bounds, n=count, q=1, seed=0)[:, 0]
         points, generator = space.points, torch.Generator().manual_seed(0)
         some = torch.randperm(len(points), generator=generator)[:TARGETS]
         return points if len(points) <= TARGETS else points[some]

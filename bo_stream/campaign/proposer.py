@@ -15,7 +15,7 @@ from bo_stream.campaign.measured_choice import MeasuredChoice
 from bo_stream.campaign.proposals import ProposalContext, initial_design
 from bo_stream.campaign.randomness import proposing
 from bo_stream.campaign.records import Row
-from bo_stream.campaign.space import Pool, Space
+from bo_stream.campaign.space import Pool
 from bo_stream.campaign.trial_history import TrialHistory
 from bo_stream.campaign.trials import Decision
 from bo_stream.errors import InputError
@@ -67,7 +67,7 @@ class Proposer:
         s, space, history = state.settings, state.settings.space, state.history
         if len(history.ahead) >= q and state.manager.fitted <= history.chosen_at:
             return Proposal(np.array(history.ahead[:q], dtype=np.float64), None)
-        available = self.available(space, history)
+        available = self.available(state.feasible, history)
         if isinstance(space, Pool) and len(available) < q:
             raise InputError(
                 f"{q} places that may still be measured",
@@ -81,7 +81,8 @@ class Proposer:
             model = state.manager.model
             if model is None:
                 done = sum(trial.ask is not None for trial in history.trials)
-                chosen = initial_design(space, s.seed, done, q, available, s.uniform_start)
+                about = state.feasible, s.seed, done, q, available
+                chosen = initial_design(*about, s.uniform_start)
             else:
                 if state.store.durable:
                     # so that a resumed campaign goes on bit for bit
@@ -99,11 +100,12 @@ class Proposer:
         inputs = space.decode(chosen)
         return Proposal(inputs[:q], None, inputs[q:], decision, seconds)
 
-    def available(self, space: Space, history: TrialHistory) -> Tensor:
-        """Rows of the pool that may be measured; empty in a box."""
+    def available(self, feasible: FeasibleSet, history: TrialHistory) -> Tensor:
+        """Rows of the pool that may be proposed; empty in a box."""
+        space = feasible.space
         if not isinstance(space, Pool):
             return torch.empty(0, dtype=torch.long)
-        free = torch.ones(len(space.place_values), dtype=torch.bool)
+        free = torch.from_numpy(feasible.holds(space.place_values))
         unused = {"withdrawn", "told"} if space.repeats else {"withdrawn"}
         used = (t.place for t in history.trials if t.status not in unused)
         free[list(used)] = False

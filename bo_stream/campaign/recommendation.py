@@ -14,7 +14,8 @@ from torch import Tensor
 from bo_stream.base.ensemble import KernelEnsemble
 from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.campaign.observations import Observations
-from bo_stream.campaign.space import Pool, Space
+from bo_stream.campaign.space import Pool
+from bo_stream.campaign.space.feasible import FeasibleSet
 from bo_stream.errors import check_not_shadowed
 from bo_stream.scores import marginals
 
@@ -30,7 +31,7 @@ APART = 0.05
 @torch.no_grad()
 def recommended(
     model: StreamingGP,
-    space: Space,
+    feasible: FeasibleSet,
     data: Observations,
     ensemble: KernelEnsemble | None,
     count: int,
@@ -41,20 +42,27 @@ def recommended(
 
     Args:
         model: The surrogate, of outcomes to be maximised.
-        space: Points of a box differ in some input.
+        feasible: Where to look; points of a box differ in some input.
         data: All outcomes.
         ensemble: Kernels beside the surrogate's; the mean of all of them is maximised.
         count: Number of points.
     """
+    space = feasible.space
     if isinstance(space, Pool):
         points = space.points.to(data.X)
-        return marginals(model, points)[0].topk(min(count, len(points))).indices
+        rows = torch.from_numpy(feasible.holds(space.place_values)).nonzero()[:, 0]
+        return rows[marginals(model, points[rows])[0].topk(min(count, len(rows))).indices]
     bounds = space.tensor_bounds.to(data.X)
-    best = _best(model, bounds, data, ensemble)
+    best = _best(model, feasible, data, ensemble)
     if count == 1:
         return best
-    others = draw_sobol_samples(bounds, n=OVERVIEW, q=1, seed=0)[:, 0]
-    others = torch.cat([data.candidates(), others])
+    others = data.candidates()
+    if feasible.is_box:
+        spread = draw_sobol_samples(bounds, n=OVERVIEW, q=1, seed=0)[:, 0]
+    else:
+        spread = feasible.domain.sequence(0, 0, OVERVIEW)
+        others = others[feasible.domain.contains(others)]
+    others = torch.cat([others, spread])
     others = others[marginals(model, others)[0].argsort(descending=True)]
     chosen, least = best, APART * (bounds[1] - bounds[0])
     while len(chosen) < count:
@@ -66,14 +74,17 @@ def recommended(
 
 
 def _best(
-    model: StreamingGP, bounds: Tensor, data: Observations, ensemble: KernelEnsemble | None
+    model: StreamingGP, feasible: FeasibleSet, data: Observations, ensemble: KernelEnsemble | None
 ) -> Tensor:
     """The recommended point of a box, ``1 x d``."""
     own = getattr(model, "recommendation", None)  # of a surrogate that is local to a region
     if own is not None:
-        return cast(Tensor, own[0]).to(bounds).unsqueeze(0)
+        return cast(Tensor, own[0]).to(data.X).unsqueeze(0)
     check_not_shadowed("acquisitions")
     from acquisitions import ThompsonSampling  # not at the top: it imports bo_stream
 
-    sampling = ThompsonSampling(model, bounds, near=data.best(), ensemble=ensemble)
+    bounds = feasible.space.tensor_bounds.to(data.X)
+    domain = None if feasible.is_box else feasible.domain
+    near = data.best()
+    sampling = ThompsonSampling(model, bounds, near=near, ensemble=ensemble, domain=domain)
     return sampling.recommend().unsqueeze(0)

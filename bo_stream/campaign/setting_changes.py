@@ -25,11 +25,13 @@ class GivenParts:
         settings: The settings that they were given for.
         surrogate: A callable or a name; None for the stored one.
         acquisition: Likewise.
+        constraints: The callables among the constraints.
     """
 
     settings: Settings
     surrogate: Any = None
     acquisition: Any = None
+    constraints: Sequence[Any] = ()
 
     def stages(self, settings: Settings) -> list[Stage]:
         """The surrogate and what chooses trials under the current settings.
@@ -42,7 +44,9 @@ class GivenParts:
             settings.acquisition == self.settings.acquisition,
         )
         return settings.stages(
-            self.surrogate if same[0] else None, self.acquisition if same[1] else None
+            settings.feasible(self.constraints),
+            self.surrogate if same[0] else None,
+            self.acquisition if same[1] else None,
         )
 
 
@@ -92,7 +96,7 @@ def continued(
 
 
 def widened(settings: Settings, bounds: Mapping[str, tuple[float, float]]) -> Settings:
-    """Settings with wider bounds of some inputs.
+    """Settings with wider bounds, or more values, of some inputs.
 
     Raises:
         UnsupportedError: for a pool.
@@ -114,13 +118,12 @@ def widened(settings: Settings, bounds: Mapping[str, tuple[float, float]]) -> Se
             f"names among {', '.join(space.names)}", ", ".join(unknown), "Correct the spelling."
         )
     wider = replace(space, bounds={**space.bounds, **bounds})
-    for name in bounds:
-        (low, high), (new_low, new_high) = space.bounds[name], wider.bounds[name]
-        if new_low > low or new_high < high:
+    for old, new in zip(space.kinds, wider.kinds, strict=True):
+        if not new.contains(old):
             raise BoundsError(
-                f"bounds of {name!r} that contain {low:g} to {high:g}",
-                f"{new_low:g} to {new_high:g}",
-                "Trials may lie anywhere in the bounds of before: widen them.",
+                f"{old.name!r} to contain {old.described()}, in this order",
+                new.described(),
+                "Trials may have any of the values of before: add others to them.",
             )
     return replace(settings, space=wider)
 
@@ -186,7 +189,7 @@ def _with_surrogate(settings: Settings, surrogate: NamedChoice, choose: bool) ->
     if settings.fit == SCHEDULES.get("" if old is None else old["name"], SCHEDULE):
         made = replace(made, fit=SCHEDULES.get(name, SCHEDULE))
     if choose and settings.why[1] != GIVEN:
-        search, reason = default_acquisition(name, settings.goal)
+        search, reason = default_acquisition(name, settings.goal, settings.space)
         made = replace(made, acquisition={"name": search}, why=(GIVEN, reason))
     return made
 

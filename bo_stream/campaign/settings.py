@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import warnings
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import Any, cast
@@ -47,8 +47,10 @@ from bo_stream.campaign.proposals import (
     ProposalRule,
 )
 from bo_stream.campaign.space import Pool, Space, space_from_dict
+from bo_stream.campaign.space.feasible import FeasibleSet
 from bo_stream.campaign.surrogate_manager import Stage
 from bo_stream.errors import InputError, StateError, check_not_shadowed
+from bo_stream.surrogates.mixed import with_categories
 from bo_stream.surrogates.registry import FAMILIES, in_loops, surrogate
 
 __all__ = ["GIVEN", "Settings"]
@@ -86,6 +88,7 @@ class Settings:
         start: Number of outcomes from which surrogate and acquisition function are used.
         later: Those used from a larger ``start`` on: settings that differ from these.
         outcome: Column, likelihood and options of outcomes that are counts; None for measurements.
+        constraints: Constraints as texts; None for a callable, which no store can hold.
     """
 
     space: Space
@@ -104,6 +107,7 @@ class Settings:
     start: int = 0
     later: Mapping[str, Any] | None = None
     outcome: Mapping[str, Any] | None = None
+    constraints: Sequence[str | None] = ()
 
     def __post_init__(self) -> None:
         if self.goal not in GOALS:
@@ -129,6 +133,7 @@ class Settings:
         optimiser: Optimiser | None = None,
         targets: list[list[float]] | None = None,
         outcome: Mapping[str, Any] | None = None,
+        constraints: Sequence[Any] | None = None,
     ) -> Settings:
         """Settings from a user's arguments, with defaults for those left out.
 
@@ -144,11 +149,11 @@ class Settings:
         if counts is not None:
             counts.check_settings(space, goal, surrogate, noise, EXACT_OUTCOMES)
         small = surrogate is acquisition is outcome is None and starts_small(space, goal, budget)
-        task = (space, goal, SMALL if small else budget)
+        task = (space, goal, SMALL if small else budget, bool(constraints))
         family, why_family = default_surrogate(*task) if counts is None else default_counted(space)
         chosen = as_named(surrogate, family)
         name = None if chosen is None else chosen["name"]
-        search, why_search = default_acquisition(name, goal)
+        search, why_search = default_acquisition(name, goal, space)
         settings = cls(
             space,
             goal,
@@ -168,23 +173,38 @@ class Settings:
             ),
             later=later_settings(space, goal, fit) if small and noise != "none" else None,
             outcome=None if counts is None else counts.to_dict(),
+            constraints=tuple(None if callable(c) else c for c in constraints or ()),
         )
-        settings.stages(surrogate, acquisition)  # or refuse
+        settings.stages(settings.feasible(constraints or ()), surrogate, acquisition)  # or refuse
         return settings
 
-    def stages(self, surrogate: Any = None, acquisition: Any = None) -> list[Stage]:
+    def feasible(self, given: Sequence[Any] = ()) -> FeasibleSet:
+        """Where trials may be proposed.
+
+        Args:
+            given: The callables among the constraints.
+
+        Raises:
+            InputError: for constraints that cannot be, or missing callables.
+        """
+        return FeasibleSet.of(self.space, self.constraints, given)
+
+    def stages(
+        self, feasible: FeasibleSet, surrogate: Any = None, acquisition: Any = None
+    ) -> list[Stage]:
         """The surrogate and what chooses trials, and those that follow for more outcomes.
 
         Args:
+            feasible: Where trials may be proposed.
             surrogate: A callable or a name in place of the stored one.
             acquisition: Likewise.
 
         Raises:
             InputError: for names and options that there are not.
         """
-        make, rule = self.make_surrogate(surrogate), self.make_rule(acquisition)
+        make, rule = self.make_surrogate(surrogate), self.make_rule(feasible, acquisition)
         stages = [Stage(make, self.fit, rule, self.start)]
-        return stages if self.after is None else [*stages, *self.after.stages()]
+        return stages if self.after is None else [*stages, *self.after.stages(feasible)]
 
     @property
     def after(self) -> Settings | None:
@@ -208,7 +228,8 @@ class Settings:
         plain = {name: getattr(self, name) for name in self.__dataclass_fields__}
         named = {name: plain[name] and dict(plain[name]) for name in ("surrogate", "acquisition")}
         nested = {"fit": asdict(self.fit), "optimiser": asdict(self.optimiser)}
-        space = {"space": self.space.to_dict()}
+        space: dict[str, Any] = {"space": self.space.to_dict()}
+        space["constraints"] = list(self.constraints)
         return {"version": SETTINGS_VERSION, **plain, **named, **nested, **space}
 
     @classmethod
@@ -226,6 +247,7 @@ class Settings:
             rest["fit"] = FitPolicy(**rest["fit"])
             rest["why"] = tuple(rest.get("why", (GIVEN, GIVEN)))
             rest["optimiser"] = Optimiser(**rest["optimiser"])
+            rest["constraints"] = tuple(rest.get("constraints", ()))
             return cls(**rest)
         except (KeyError, TypeError, ValueError) as error:
             raise StateError(
@@ -284,11 +306,13 @@ class Settings:
         make: Callable[..., Any] = partial(surrogate, name, **options)
         if self.counts is not None:
             make = partial(self.counts.surrogate, name, options)
+        if self.space.categories:
+            make = partial(with_categories, make, name, self.space.dim, self.space.categories)
         bounds, X = self.space.tensor_bounds, torch.empty(0, self.space.dim, dtype=torch.float64)
         make(X, X[:, :1], bounds=bounds, outcome_transform=None)  # refuses invalid options now
         return make
 
-    def make_rule(self, given: Any = None) -> ProposalRule:
+    def make_rule(self, feasible: FeasibleSet, given: Any = None) -> ProposalRule:
         """What chooses trials: by the callable or name given, or by the stored name.
 
         Raises:
@@ -296,7 +320,7 @@ class Settings:
         """
         space, bounds = self.space, self.space.tensor_bounds
         targets = None if self.targets is None else space.encode(np.array(self.targets))
-        search = partial(AcquisitionSearch, space, optimiser=self.optimiser, targets=targets)
+        search = partial(AcquisitionSearch, feasible, optimiser=self.optimiser, targets=targets)
         if callable(given):
             return search(cast(AcquisitionBuilder, given))
         choice = as_named(given, None) if given is not None else self.acquisition
@@ -315,12 +339,20 @@ class Settings:
         if name not in SEARCHES:
             return search(partial(build, name, **options))
         rule, family = SEARCHES[name]
+        if name == "trust_region" and not feasible.is_box:
+            raise InputError(
+                "continuous inputs without constraints for the acquisition function 'trust_region'",
+                "others",
+                "Use surrogate='warped' or 'node_wiski', or leave both out.",
+            )
         if isinstance(space, Pool) or (self.surrogate or {}).get("name") != family:
             raise InputError(
                 f"a box and the surrogate {family!r} for the acquisition function {name!r}",
                 "a pool" if isinstance(space, Pool) else f"{shown(self.surrogate)}",
                 f"Use surrogate={family!r}, or another acquisition function such as 'thompson'.",
             )
+        if name == "logei":
+            options["domain"] = None if feasible.is_box else feasible.domain
         return cast(ProposalRule, getattr(acquisitions, rule)(bounds, **options))
 
     @property

@@ -176,7 +176,7 @@ def inputs_frame(trials: list[Trial], space: Space) -> pd.DataFrame:
     """Trials as `ask` returns them: inputs by name, with trial ids as the index."""
     index = pd.Index([trial.id for trial in trials], name="trial", dtype="int64")
     values = np.array([trial.inputs for trial in trials], dtype=np.float64)
-    frame = pd.DataFrame(values.reshape(-1, space.dim), index, list(space.names))
+    frame = space.labelled(values, index)
     if isinstance(space, Pool):
         places = [space.table.index[trial.place] for trial in trials]  # type: ignore[index]
         frame.insert(0, "place", pd.Series(places, index, dtype=space.table.index.dtype))
@@ -317,14 +317,15 @@ def _check_inputs(frame: pd.DataFrame, space: Space, trials: list[Trial]) -> Non
     for i, name in enumerate(space.names):
         if name not in frame:
             continue
-        values = numbers(frame, name)
+        values = space.read(frame, name)
         asked = np.array([trial.inputs[i] for trial in trials])
         off = np.abs(values - asked) > CLOSE * np.maximum(np.abs(asked), 1e-300)
         if off.any():
             row = int(off.argmax())
+            shown = space.kinds[i].labels(np.stack([asked, values])[:, row])
             raise InputError(
-                f"{name!r} = {asked[row]:.12g}, as trial {trials[row].id} was asked for",
-                f"{values[row]:.12g}",
+                f"{name!r} = {shown[0]!r}, as trial {trials[row].id} was asked for",
+                f"{shown[1]!r}",
                 "Tell a measurement at other inputs without a trial id, and fail() the trial.",
             )
     if isinstance(space, Pool) and "place" in frame:

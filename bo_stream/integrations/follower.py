@@ -79,7 +79,9 @@ class Follower:
         if settings.counts is not None:
             raise UnsupportedError("measurements", "counts", "Use bo_stream.Campaign for counts.")
         self.space, self.settings = space, settings
-        stages = settings.stages(options.get("surrogate"), options.get("acquisition"))
+        self._feasible = settings.feasible()
+        given = options.get("surrogate"), options.get("acquisition")
+        stages = settings.stages(self._feasible, *given)
         self._manager = SurrogateManager(stages, space.tensor_bounds, settings.initial)
         self._reset()
 
@@ -145,7 +147,7 @@ class Follower:
         with proposing(seed, number, data.X.device):
             if model is None:
                 uniform = self.settings.uniform_start
-                X = initial_design(self.space, seed, number, 1, no_pool, uniform)
+                X = initial_design(self._feasible, seed, number, 1, no_pool, uniform)
             else:
                 points = self._points(pending), self._points(failed)
                 context = ProposalContext(

@@ -28,6 +28,7 @@ from bo_stream.campaign.randomness import evaluating, proposing
 from bo_stream.campaign.records import Clock, Row, clock, environment, write_table
 from bo_stream.campaign.settings import Settings
 from bo_stream.campaign.space import Box
+from bo_stream.campaign.space.feasible import FeasibleSet
 from bo_stream.simulation.bo_config import LoopConfig
 from bo_stream.simulation.run import PARTS, SimulatedCampaign, SimulatedRun
 
@@ -134,7 +135,9 @@ class BOLoop(SimulatedRun):
         settings = Settings(
             space, "maximise", None, None, c.seed, 2, c.fit, optimiser, restandardise=False
         )
-        search = AcquisitionSearch(space, build_acquisition, optimiser, baseline=c.baseline_size)
+        search = AcquisitionSearch(
+            FeasibleSet(space), build_acquisition, optimiser, baseline=c.baseline_size
+        )
         campaign = SimulatedCampaign(settings, make_surrogate, search, self.bounds)
         super().__init__(campaign, c.steps, COLUMNS, callback, clock)
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from botorch.models.kernels import CategoricalKernel
 from gpytorch.constraints import GreaterThan
@@ -13,7 +14,7 @@ from bo_stream.base.options import default_kernel
 from bo_stream.errors import UnsupportedError
 from bo_stream.surrogates.warped_modules import matern_kernel
 
-__all__ = ["WITH_CATEGORIES", "mixed_kernel"]
+__all__ = ["WITH_CATEGORIES", "mixed_kernel", "with_categories"]
 
 WITH_CATEGORIES = ("warped", "exact", "node_wiski", "online_sgpr", "svdgp", "cagp")
 """Families that model categories."""
@@ -51,6 +52,13 @@ def mixed_kernel(family: str, dim: int, cat_dims: Sequence[int]) -> Kernel:
     sums, products = (default_kernel(len(numeric), Size(), numeric).base_kernel for _ in range(2))
     total = ScaleKernel(sums + ScaleKernel(_categories(cat_dims)))
     return total + ScaleKernel(products * _categories(cat_dims))
+
+
+def with_categories(
+    make: Callable[..., Any], family: str, dim: int, cat_dims: Sequence[int], *data: Any, **kw: Any
+) -> Any:
+    """What `make` builds of the data, with a new `mixed_kernel`."""
+    return make(*data, covar_module=mixed_kernel(family, dim, cat_dims), **kw)
 
 
 def _categories(cat_dims: Sequence[int]) -> Kernel:

@@ -14,6 +14,7 @@ from bo_stream.campaign.proposals import initial_design
 from bo_stream.campaign.randomness import evaluating
 from bo_stream.campaign.records import Row, environment, write_table
 from bo_stream.campaign.space import Box
+from bo_stream.campaign.space.feasible import FeasibleSet
 from bo_stream.errors import InputError
 from bo_stream.simulation import LoopConfig, Problem
 from bo_stream.simulation.bo_loop import COLUMNS, regret
@@ -89,7 +90,9 @@ class PeerLoop:
         """The points that a campaign begins with."""
         low, high = self._like.tolist()
         box = Box({f"x{i}": side for i, side in enumerate(zip(low, high, strict=True))})
-        return initial_design(box, self.config.seed, 0, self.config.num_initial, torch.empty(0))
+        return initial_design(
+            FeasibleSet(box), self.config.seed, 0, self.config.num_initial, torch.empty(0)
+        )
 
     def _judge(self, number: int, row: Row) -> None:
         """Fill in incumbent and regrets."""

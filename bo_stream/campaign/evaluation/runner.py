@@ -149,8 +149,8 @@ def _next_trials(campaign: AskTell, evaluator: Evaluator, budget: int) -> list[T
 def _rows(campaign: AskTell, trials: list[Trial]) -> list[tuple[int, pd.Series[Any]]]:
     """Trials as the objective is given them, each named by its id."""
     frame = inputs_frame(trials, campaign.space)
-    if isinstance(campaign.space, Pool):
-        frame = frame.astype(object)  # a place keeps its type beside the numbers
+    if isinstance(campaign.space, Pool) or not campaign.space.is_continuous:
+        frame = frame.astype(object)  # places, integers and categories keep their types
     return [(trial.id, frame.iloc[i].rename(trial.id)) for i, trial in enumerate(trials)]
 
 

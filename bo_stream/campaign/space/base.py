@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from functools import cached_property
 from typing import Any
 
@@ -15,10 +16,13 @@ from bo_stream.campaign.space.inputs import Category, Input, Range
 __all__ = ["SpaceOfInputs"]
 
 
-class SpaceOfInputs:
+class SpaceOfInputs(ABC):
     """A space of named inputs; see `bo_stream.campaign.space.inputs`."""
 
-    kinds: tuple[Input, ...]
+    @property
+    @abstractmethod
+    def kinds(self) -> tuple[Input, ...]:
+        """The inputs, in order."""
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -74,5 +74,7 @@ class Box(SpaceOfInputs):
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> Box:
         """The box whose `to_dict` returned this."""
-        bounds = {name: tuple(rest) if len(rest) == 2 else rest[0] for name, *rest in plain["bounds"]}
+        bounds = {
+            name: tuple(rest) if len(rest) == 2 else rest[0] for name, *rest in plain["bounds"]
+        }
         return cls(bounds, plain["log"], plain["units"], plain.get("integer", ()))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
 import numpy as np
@@ -62,7 +62,7 @@ def numbers(frame: pd.DataFrame, name: str) -> np.ndarray:
     return cast(np.ndarray, values)
 
 
-def check_names(names: Iterable[str], named: Mapping[str, Sequence[str] | Mapping[str, Any]]) -> None:
+def check_names(names: Iterable[str], named: Mapping[str, Iterable[str]]) -> None:
     """Refuse names of inputs that cannot be, and options of inputs that there are not.
 
     Args:

@@ -12,8 +12,8 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from bo_stream.campaign.constraints import LinearConstraint, parse_constraint
 from bo_stream.campaign.space.base import SpaceOfInputs
-from bo_stream.campaign.space.constraints import LinearConstraint
 from bo_stream.campaign.space.inputs import Category
 from bo_stream.errors import InputError, check_not_shadowed
 
@@ -51,12 +51,51 @@ class FeasibleSet:
         kinds = dict(zip(self.space.names, self.space.kinds, strict=True))
         for constraint in self.linear:
             for name in constraint.coefficients:
+                if constraint.equal:
+                    raise InputError(
+                        "inequalities between inputs",
+                        repr(constraint.text),
+                        "Leave out one input, which follows from the others, and constrain these.",
+                    )
                 if isinstance(kinds[name], Category):
                     raise InputError(
                         f"numeric inputs in {constraint.text!r}",
                         f"the category {name!r}",
                         "Give a callable from a frame to a boolean for each row.",
                     )
+
+    @classmethod
+    def of(
+        cls, space: SpaceOfInputs, stored: Sequence[str | None], given: Sequence[Any]
+    ) -> FeasibleSet:
+        """From the constraints in a campaign's settings.
+
+        Args:
+            space: The space.
+            stored: Constraints on inputs as texts; None for a callable.
+            given: The callables, perhaps among texts.
+
+        Raises:
+            InputError: for names that are no inputs, and if a callable is missing.
+        """
+        linear = [one for text in stored if text is not None for one in parse_constraint(text)]
+        for one in linear:
+            unknown = [name for name in one.coefficients if name not in space.names]
+            if unknown:
+                raise InputError(
+                    f"names among {', '.join(space.names)} in a constraint",
+                    f"{unknown[0]!r} in {one.text!r}",
+                    "Correct the spelling.",
+                )
+        callables = [one for one in given if callable(one)]
+        if len(callables) != sum(text is None for text in stored):
+            raise InputError(
+                f"{sum(text is None for text in stored)} callables among the constraints, which "
+                "the store cannot hold",
+                f"{len(callables)}",
+                "Give them again: Campaign.resume(url, name, constraints=[...]).",
+            )
+        return cls(space, linear, callables)
 
     @property
     def is_constrained(self) -> bool:
@@ -77,7 +116,7 @@ class FeasibleSet:
         columns = dict(zip(self.space.names, values.T, strict=True))
         inside = np.ones(len(values), dtype=bool)
         for constraint in self.linear:
-            inside &= constraint.holds(columns)
+            inside &= np.asarray(constraint.excess(columns) <= 0.0)
         for given in self.callables:
             answer = np.asarray(given(self.space.labelled(values)))
             if answer.shape != (len(values),) or answer.dtype.kind not in "bO":
@@ -129,6 +168,6 @@ class FeasibleSet:
         kinds = {one.name: one for one in self.space.kinds}
         used = [(kinds[name], c) for name, c in constraint.coefficients.items()]
         if all(one.choices is not None for one, _ in used):
-            return -constraint.limit
+            return -constraint.bound
         largest = max(abs(c) * max(map(abs, one.ends)) for one, c in used)
-        return -constraint.limit + MARGIN * max(largest, abs(constraint.limit))
+        return -constraint.bound + MARGIN * max(largest, abs(constraint.bound))

@@ -81,6 +81,11 @@ class Range:
         """What users see of values."""
         return values
 
+    def contains(self, other: Input) -> bool:
+        """Whether it allows all values of another input."""
+        low, high = other.ends
+        return isinstance(other, Range) and self.low <= low and high <= self.high
+
     def described(self) -> str:
         """The range, and its scale, in words."""
         return f"{self.low:g} to {self.high:g}{_scale(self.log)}"
@@ -176,6 +181,14 @@ class Levels:
         """What users see of values: integers where all are."""
         return values.astype(np.int64) if self.whole else values
 
+    def contains(self, other: Input) -> bool:
+        """Whether it allows all values of another input."""
+        if not isinstance(other, Levels) or self.integers != other.integers:
+            return False
+        low, high = other.ends
+        inside = self.ends[0] <= low and high <= self.ends[1]
+        return inside if self.integers else set(self.allowed) >= set(other.allowed)
+
     def described(self) -> str:
         """The values, and their scale, in words."""
         if self.integers:
@@ -239,8 +252,13 @@ class Category:
 
     def labels(self, values: np.ndarray) -> Any:
         """What users see of values."""
-        kind = "bool" if isinstance(self.allowed[0], bool) else "str"
-        return pd.array([self.allowed[int(value)] for value in values], dtype=kind)
+        labels = [self.allowed[int(value)] for value in values]
+        return pd.Series(labels, dtype=type(self.allowed[0])).array
+
+    def contains(self, other: Input) -> bool:
+        """Whether it allows all values of another input, and they mean the same labels."""
+        known = len(other.allowed) if isinstance(other, Category) else 0
+        return known > 0 and tuple(self.allowed[:known]) == tuple(other.allowed)  # type: ignore[union-attr]
 
     def described(self) -> str:
         """The labels, in words."""
