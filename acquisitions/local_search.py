@@ -16,7 +16,7 @@ from torch.quasirandom import SobolEngine
 
 from acquisitions.domain import Domain
 from acquisitions.latent import LatentLogExpectedImprovement, log_improvement
-from acquisitions.mixed import ranked_maxima, unseen
+from acquisitions.mixed import ranked_maxima, repeats_tell, unseen
 from acquisitions.search import maximise
 from bo_stream.errors import ShapeError
 from bo_stream.mathematics.warped.latent import Array, LatentProcess
@@ -104,14 +104,17 @@ def _feasible(
     """Maximisers inside the feasible set, ``q x d``, one after another."""
     process, observed = acquisition.process, model._raw_inputs(model.state.X).to(domain.bounds)
     observed = domain.snapped(domain.clipped(observed))  # what rounding has moved
+    inside = domain.holds(observed)
+    near = observed[inside]
+    fitted = torch.from_numpy(process.fitted)[: len(observed)][inside]
+    if not bool(inside.all()) and len(near):
+        acquisition.best_f_latent = float(fitted.max())
+    good = near[fitted.argsort(descending=True)[:CENTRES]]
+    shares = round(CENTRES * TO_INCUMBENT / (1.0 - TO_INCUMBENT))
+    near = torch.cat([good, good[:1].expand(min(shares, len(good) * shares), -1)])
     ends = model.transformed(domain.bounds)
     scales = torch.from_numpy(1.0 / process.inverse_lengthscales)
     unit = (scales / (ends[1] - ends[0]).abs()).clamp_max(1.0)
-    good = process.fitted[: len(observed)].argsort()[-CENTRES:]
-    at = min(process.incumbent, len(observed) - 1)
-    shares = round(CENTRES * TO_INCUMBENT / (1.0 - TO_INCUMBENT))
-    near = torch.cat([observed[good.copy()], observed[at].expand(shares, -1)])
-    near = near[domain.contains(near)]
     chosen = running.to(domain.bounds)
     for _ in range(q):
         acquisition.set_X_pending(chosen)
@@ -121,8 +124,8 @@ def _feasible(
             return found.reshape(X.shape[:-1])
 
         X, _ = ranked_maxima(value, domain, near, unit)
-        X = unseen(X, torch.cat([observed, chosen]), domain)[:1]
-        chosen = torch.cat([chosen, X])
+        seen = chosen if repeats_tell(model, domain) else torch.cat([observed, chosen])
+        chosen = torch.cat([chosen, unseen(X, seen, domain)[:1]])
     return chosen[len(running) :].to(model.dtype)
 
 

@@ -15,12 +15,13 @@ from collections.abc import Callable
 
 import torch
 from botorch.acquisition.acquisition import AcquisitionFunction
+from botorch.models.model import Model
 from torch import Tensor
 
 from acquisitions.ascent import climb
 from acquisitions.domain import Domain
 
-__all__ = ["alternate", "maximise_in_turn", "unseen"]
+__all__ = ["alternate", "maximise_in_turn", "ranked_maxima", "repeats_tell", "unseen"]
 
 ROUNDS = 12
 """Largest number of changes of discrete inputs."""
@@ -30,6 +31,8 @@ SPREAD, LOCAL = 512, 256
 """Candidates over the feasible set, and about good points."""
 SCALES = (-3.0, -0.3)
 """Decimal logarithms of the smallest and largest local steps, in widths of the box."""
+NEGLIGIBLE = 1e-3
+"""Noise variance, in variances of the outcomes, below which a repeated evaluation tells nothing."""
 SAME = 1e-9
 """Points closer than this share of the width in every input are the same."""
 
@@ -154,3 +157,13 @@ def unseen(X: Tensor, seen: Tensor, domain: Domain) -> Tensor:
     apart = (X.unsqueeze(-2) - seen).abs() > SAME * domain.width
     new = apart.any(-1).all(-1)
     return X[new] if bool(new.any()) else X
+
+
+def repeats_tell(model: Model, domain: Domain) -> bool:
+    """Whether a point may be evaluated again: under noise, where all inputs are discrete.
+
+    With a continuous input, a point close by tells as much.
+    """
+    noise = getattr(getattr(model, "likelihood", None), "noise", None)
+    exact = noise is not None and float(noise.detach().max()) < NEGLIGIBLE
+    return not exact and not bool(domain.continuous.any())

@@ -46,9 +46,6 @@ TARGETS = 1024
 AHEAD_AT_MOST = 8000
 """Maximum number of points that are chosen ahead of the calls of `ask`."""
 
-NEGLIGIBLE = 1e-3
-"""Noise variance, in variances of the outcomes, below which evaluations are not repeated."""
-
 SAME = 1e-3
 """Points closer than this fraction of the box in every coordinate count as the same."""
 
@@ -213,13 +210,14 @@ class AcquisitionSearch:
             X = acqf.propose(max(q, ahead))
             return self._replace_failed(bounds, self._checked(X), context.failed)
         if not self.feasible.is_box:
-            from acquisitions.mixed import maximise_in_turn
+            check_not_shadowed("acquisitions")
+            from acquisitions.mixed import maximise_in_turn, repeats_tell
 
-            domain, seen = self.feasible.domain, context.failed
-            if nearly_exact(model):
-                seen = torch.cat([seen, context.observed, context.pending])
+            domain, seen = self.feasible.domain, [context.failed]
+            if not repeats_tell(model, domain):
+                seen += [context.observed, context.pending]
             near = context.best[domain.contains(context.best)]
-            return maximise_in_turn(acqf, domain, q, near, seen)
+            return maximise_in_turn(acqf, domain, q, near, torch.cat(seen))
         with warnings.catch_warnings():
             # some starting points end early: harmless, since the best of all is taken
             warnings.filterwarnings("ignore", "Optimization failed", RuntimeWarning)
@@ -253,7 +251,8 @@ class AcquisitionSearch:
             "domain": None if self.feasible.is_box else self.feasible.domain,
         }
         if names & {"X_baseline", "best_f"}:
-            best, best_f = rank_by_mean(model, context.observed, self.baseline)
+            observed = self._inside(context.observed)
+            best, best_f = rank_by_mean(model, observed, self.baseline)
             data |= {"X_baseline": best, "best_f": best_f}
         if "mc_points" in names:
             data["mc_points"] = self._targets()
@@ -270,6 +269,13 @@ class AcquisitionSearch:
         if "X_pending" not in given and len(context.pending):
             acqf.set_X_pending(context.pending)
         return acqf
+
+    def _inside(self, observed: Tensor) -> Tensor:
+        """The observed points that fulfil the constraints; all of them if none does."""
+        if isinstance(self.feasible.space, Pool) or not self.feasible.is_constrained:
+            return observed
+        inside = self.feasible.domain.holds(observed.double())
+        return observed[inside] if bool(inside.any()) else observed
 
     def _checked(self, X: Tensor) -> Tensor:
         """Points that an acquisition function chose itself, if they are feasible.
@@ -319,12 +325,6 @@ def rank_by_mean(model: StreamingGP, points: Tensor, size: int) -> tuple[Tensor,
     means = torch.cat([model.posterior(part).mean.squeeze(-1) for part in parts])
     best = means.argsort(descending=True, stable=True)[:size]
     return points[best], float(means[best[0]])
-
-
-def nearly_exact(model: StreamingGP) -> bool:
-    """Whether the learned noise is too small for a repeated measurement to tell anything."""
-    noise = getattr(getattr(model, "likelihood", None), "noise", None)
-    return noise is not None and float(noise.detach().max()) < NEGLIGIBLE
 
 
 def _data_of(build: AcquisitionBuilder) -> set[str]:

@@ -15,12 +15,19 @@ __all__ = ["CampaignConfig", "EvaluationConfig", "InputConfig", "PoolFile", "rea
 
 @dataclass(frozen=True)
 class InputConfig:
-    """Bounds of a continuous input, its unit, and whether its scale is logarithmic."""
+    """An input: its bounds, or a list of all its values.
 
-    low: float
-    high: float
-    unit: str | None
-    log: bool
+    Attributes:
+        given: Lower and upper bound, or the values: numbers, texts or booleans.
+        unit: Its unit.
+        log: Whether its scale is logarithmic.
+        integer: Whether it takes only the integers between its bounds.
+    """
+
+    given: tuple[float, float] | list[Any]
+    unit: str | None = None
+    log: bool = False
+    integer: bool = False
 
 
 @dataclass(frozen=True)
@@ -79,6 +86,7 @@ class CampaignConfig:
         surrogate: Name and options; None: the default.
         acquisition: Name and options; None: the default.
         noise: ``learned``, ``none`` or the variance of every outcome's noise; None: the default.
+        constraints: Constraints as texts.
         run: How objectives are evaluated.
     """
 
@@ -96,6 +104,7 @@ class CampaignConfig:
     surrogate: Mapping[str, Any] | None
     acquisition: Mapping[str, Any] | None
     noise: Any
+    constraints: list[str]
     run: EvaluationConfig
 
 
@@ -123,6 +132,7 @@ def read_config(path: Path) -> CampaignConfig:
         _named(top, "surrogate"),
         _named(top, "acquisition"),
         _noise(top),
+        top.texts("constraints") or [],
         _evaluation(top),
     )
     top.refuse_unknown()
@@ -143,7 +153,7 @@ def _space(top: TomlTable) -> Mapping[str, InputConfig] | PoolFile:
             ("pool",) if "pool" in top else (),
             "either tables [inputs.NAME] or one table [pool]",
             "both" if "pool" in top else "neither",
-            "Inputs vary continuously between bounds; a pool is a table of places.",
+            "Inputs have bounds or a list of values; a pool is a table of places.",
         )
     if "pool" in top:
         return _pool(top.table("pool"))
@@ -156,11 +166,16 @@ def _space(top: TomlTable) -> Mapping[str, InputConfig] | PoolFile:
 
 
 def _input(table: TomlTable) -> InputConfig:
+    values, unit = table.values("values"), table.text("unit")
+    log = table.boolean("log")
+    if values is not None:
+        table.refuse_unknown()
+        return InputConfig(values, unit, log)
     low, high = table.number("low"), table.number("high")
     for name, bound in (("low", low), ("high", high)):
         if bound is None:
             raise table.missing(name, "1.0")
-    unit, log = table.text("unit"), table.boolean("log")
+    integer = table.boolean("integer")
     table.refuse_unknown()
     low, high = float(low or 0.0), float(high or 0.0)
     if low >= high:
@@ -177,7 +192,7 @@ def _input(table: TomlTable) -> InputConfig:
             f"{low:g}",
             "Raise it, or leave out log = true.",
         )
-    return InputConfig(low, high, unit, log)
+    return InputConfig((low, high), unit, log, integer)
 
 
 def _pool(table: TomlTable) -> PoolFile:

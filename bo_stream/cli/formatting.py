@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from bo_stream.cli.reports.campaign_data import label
 
@@ -119,7 +119,12 @@ def _place_of(campaign: Campaign, row: pd.Series) -> str:
     """Inputs of a row with their units, and the place in a pool."""
     units = campaign.space.units
     inputs = ", ".join(
-        f"{name} = {row[name]:.6g}{' ' + units[name] if name in units else ''}"
+        f"{name} = {_shown(row[name])}{' ' + units[name] if name in units else ''}"
         for name in campaign.space.names
     )
     return f"place {row['place']}, {inputs}" if "place" in row else inputs
+
+
+def _shown(value: Any) -> str:
+    """A number in six digits, or a label."""
+    return f"{value:.6g}" if isinstance(value, float) else str(value)

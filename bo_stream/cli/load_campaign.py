@@ -87,8 +87,11 @@ def create_or_continue(
     space = _space(config)
     check_choices(config, space)
     from bo_stream.campaign.campaign import Campaign
+    from bo_stream.campaign.space.feasible import FeasibleSet
     from bo_stream.campaign.storage.open_store import open_store
 
+    with config.document.errors_at("constraints"):
+        FeasibleSet.of(space, config.constraints)
     counts = None if isinstance(config.outcome, str) else config.outcome
     if counts is not None:
         from bo_stream.campaign.count_outcomes import CountOutcome
@@ -107,6 +110,7 @@ def create_or_continue(
         initial=config.initial,
         noise=config.noise,
         outcome=counts,
+        constraints=config.constraints,
         callbacks=callbacks,
     )
     return LoadedCampaign(campaign, config.store, config)
@@ -188,11 +192,15 @@ def _space(config: CampaignConfig) -> Space:
         table = _read_pool(config, given)
         with document.errors_at("pool"):
             return Pool(table, given.inputs, given.repeats, given.units)
+    for name, one in given.items():
+        with document.errors_at("inputs", name):
+            Box({name: one.given}, [name] * one.log, integer=[name] * one.integer)
     with document.errors_at("inputs"):
         return Box(
-            {name: (i.low, i.high) for name, i in given.items()},
+            {name: i.given for name, i in given.items()},
             [name for name, i in given.items() if i.log],
             {name: i.unit for name, i in given.items() if i.unit},
+            [name for name, i in given.items() if i.integer],
         )
 
 

@@ -172,6 +172,13 @@ class TomlTable:
             raise self._wrong_type(name, 'a list of texts, such as ["lon", "lat"]', value)
         return value
 
+    def values(self, name: str) -> list[Any] | None:
+        """A list of anything."""
+        value = self._read(name, None)
+        if value is not None and not isinstance(value, list):
+            raise self._wrong_type(name, 'a list, such as [2, 4, 8] or ["squared", "huber"]', value)
+        return value
+
     def rest(self, known: list[str]) -> dict[str, Any]:
         """The values that were not read yet, whose keys have to be among ``known``."""
         values = {k: v for k, v in self._values.items() if k not in self._known}

@@ -172,9 +172,8 @@ class WarpedGP(ExactGP):
         parts = state.X, self._targets(state)[0], noise
         X, w, relative = (t.detach().numpy(force=True) for t in parts)
         scales = lengthscales.numpy(force=True)
-        cats = modules.cat_dims_of(kernel)
-        given = X, w, relative, scales, mean, variance
-        return LatentProcess.given(*given, exact=exact, cat_dims=cats)
+        options: Any = {"exact": exact, "cat_dims": modules.cat_dims_of(kernel)}
+        return LatentProcess.given(X, w, relative, scales, mean, variance, **options)
 
     def _build_process(self, state: ExactState) -> ExactProcess:
         """From the latent process, whose factor is there already, where it can be."""

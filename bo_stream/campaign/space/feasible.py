@@ -66,7 +66,7 @@ class FeasibleSet:
 
     @classmethod
     def of(
-        cls, space: SpaceOfInputs, stored: Sequence[str | None], given: Sequence[Any]
+        cls, space: SpaceOfInputs, stored: Sequence[str | None], given: Sequence[Any] = ()
     ) -> FeasibleSet:
         """From the constraints in a campaign's settings.
 

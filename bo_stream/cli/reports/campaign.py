@@ -12,7 +12,7 @@ import pandas as pd
 from bo_stream.campaign.campaign import Campaign
 from bo_stream.campaign.records import environment
 from bo_stream.campaign.storage.read_only_store import ReadOnlyStore
-from bo_stream.cli.reports.campaign_data import best_so_far, bounds, in_unit, is_log, label
+from bo_stream.cli.reports.campaign_data import best_so_far, in_unit, label
 from bo_stream.cli.reports.figures import Figure, Panels, plain
 from bo_stream.cli.reports.model import maps, slices
 from bo_stream.cli.reports.page import PageSection, page
@@ -195,8 +195,10 @@ def _settings(campaign: Campaign) -> str:
         "seed": s.seed,
         "outcomes before a surrogate is built": s.initial,
     }
-    for name, (low, high) in bounds(campaign.space).items():
-        scale = ", on a logarithmic scale" if is_log(campaign.space, name) else ""
-        settings[label(campaign.space, name)] = f"{low:g} to {high:g}{scale}"
+    for kind in campaign.space.kinds:
+        settings[label(campaign.space, kind.name)] = kind.described()
+    if s.constraints:
+        listed = ("a callable" if text is None else text for text in s.constraints)
+        settings["constraints"] = "; ".join(listed)
     versions = {k: v for k, v in about["versions"].items() if v is not None}
     return facts("Settings of the campaign", settings) + facts("Versions for this page", versions)

@@ -1,35 +1,48 @@
-"""Data of a campaign for plots and pages: labels, bounds, the best so far, regular grids."""
+"""Data of a campaign for plots and pages: labels, values of inputs, the best so far, grids."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
-from bo_stream.campaign.space import Box, Space
+from bo_stream.campaign.space import Space
+from bo_stream.campaign.space.inputs import Range
 
 if TYPE_CHECKING:
     from bo_stream.campaign.campaign import Campaign
 
-__all__ = ["best_so_far", "bounds", "fills_grid", "in_unit", "is_log", "label"]
+__all__ = ["along", "best_so_far", "fills_grid", "in_unit", "is_category", "is_log", "label"]
 
 FULL = 0.25
 """Fraction of a regular grid that places have to fill to be drawn as its cells."""
 
 
-def bounds(space: Space) -> Mapping[str, tuple[float, float]]:
-    """Smallest and largest value of each input, in its unit."""
-    if isinstance(space, Box):
-        return space.bounds
-    low, high = space.tensor_bounds.tolist()
-    return dict(zip(space.names, zip(low, high, strict=True), strict=True))
+def along(space: Space, name: str, most: int) -> pd.Series[Any]:
+    """Values of an input from its smallest to its largest, as users see them.
+
+    Args:
+        space: The space.
+        name: The input.
+        most: Number of values of a continuous input, and the largest number of others.
+    """
+    kind = space.kinds[space.names.index(name)]
+    if isinstance(kind, Range):
+        spread = np.geomspace if kind.log else np.linspace
+        return pd.Series(spread(kind.low, kind.high, most).clip(kind.low, kind.high))
+    places = np.unique(np.linspace(0, len(kind.choices) - 1, most).astype(int))
+    return pd.Series(kind.labels(kind.values(kind.choices[places])))
 
 
 def is_log(space: Space, name: str) -> bool:
     """Whether an input is on a logarithmic scale."""
-    return isinstance(space, Box) and name in space.log
+    return space.kinds[space.names.index(name)].log
+
+
+def is_category(space: Space, name: str) -> bool:
+    """Whether an input has labels in place of numbers."""
+    return space.names.index(name) in space.categories
 
 
 def label(space: Space, name: str) -> str:

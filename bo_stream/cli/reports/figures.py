@@ -42,12 +42,16 @@ def dash(k: int) -> str:
     return DASHES[k % len(DASHES)]
 
 
-def plain(values: Iterable[float]) -> list[float | None]:
+def plain(values: Iterable[Any]) -> list[Any]:
     """Numbers rounded to a ten-thousandth of their range; None for those that are not finite.
 
-    These are five digits, or more if the values are large compared with their range.
+    These are five digits, or more if the values are large compared with their range. Texts and
+    booleans become texts.
     """
-    v = np.asarray(list(values), dtype=np.float64)
+    listed = list(values)
+    if any(isinstance(value, str | bool | np.bool_) for value in listed):
+        return [str(value) for value in listed]
+    v = np.asarray(listed, dtype=np.float64)
     good = v[np.isfinite(v)]
     span, size = (float(np.ptp(good)), float(np.abs(good).max())) if len(good) else (0.0, 0.0)
     digits = 5 + max(0, math.floor(math.log10(size / span))) if span else 12

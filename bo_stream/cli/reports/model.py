@@ -9,7 +9,14 @@ import pandas as pd
 
 from bo_stream.campaign.campaign import Campaign
 from bo_stream.campaign.space import Box, Pool, Space
-from bo_stream.cli.reports.campaign_data import bounds, fills_grid, in_unit, is_log, label
+from bo_stream.cli.reports.campaign_data import (
+    along,
+    fills_grid,
+    in_unit,
+    is_category,
+    is_log,
+    label,
+)
 from bo_stream.cli.reports.figures import Figure, plain
 
 __all__ = ["maps", "slices"]
@@ -35,14 +42,14 @@ def slices(
     names = list(campaign.space.names)
     figures, latest = [], told.tail(most)
     dots = "all outcomes" if len(latest) == len(told) else f"the last {most} outcomes"
-    for name, (low, high) in bounds(campaign.space).items():
-        log = is_log(campaign.space, name)
-        x = (np.geomspace if log else np.linspace)(low, high, FINE).clip(low, high)
-        frame = pd.DataFrame({n: np.full(FINE, float(centre[n])) for n in names} | {name: x})
+    for name in names:
+        x = along(campaign.space, name, FINE)
+        frame = pd.DataFrame({n: [centre[n]] * len(x) for n in names} | {name: x})
         prediction = in_unit(campaign, campaign.predict(frame))
         mean, sd = prediction["mean"], prediction["sd"]
         band = prediction.get("lower", mean - 2.0 * sd), prediction.get("upper", mean + 2.0 * sd)
-        line = {"type": "scatter", "mode": "lines", "x": plain(x)}
+        mode = "markers" if is_category(campaign.space, name) else "lines"
+        line = {"type": "scatter", "mode": mode, "x": plain(x)}
         edge = {**line, "line": {"width": 0}, "hoverinfo": "skip", "name": ""}
         traces = [
             {**edge, "y": plain(band[0])},
@@ -56,7 +63,9 @@ def slices(
         within = "two standard deviations" if campaign.counts is None else "90 % interval"
         note = f"Mean and {within}; dots: {dots}; star: the trial itself."
         axes = _axis(campaign.space, name), {"title": outcome}
-        figures.append(Figure(f"Along {name}", traces, *axes, note, table.iloc[::25]))
+        figures.append(
+            Figure(f"Along {name}", traces, *axes, note, table.iloc[:: max(1, len(x) // 4)])
+        )
     return figures
 
 
@@ -69,7 +78,7 @@ def maps(
     outcome: str,
     most: int,
 ) -> list[Figure]:
-    """Mean and standard deviation over two inputs; none for another number of inputs.
+    """Mean and standard deviation over two numeric inputs; none for other inputs.
 
     Args:
         campaign: A campaign with a surrogate.
@@ -81,7 +90,7 @@ def maps(
         most: Maximum number of places on a map of a pool.
     """
     space = campaign.space
-    if space.dim != 2:
+    if space.dim != 2 or space.categories:
         return []
     names = list(space.names)
     places = _places(space)
@@ -134,10 +143,7 @@ def _places(space: Space) -> pd.DataFrame:
     """The places of a pool, or a grid over a box."""
     if isinstance(space, Pool):
         return pd.DataFrame(space.place_values, columns=list(space.names))
-    sides = [
-        (np.geomspace if is_log(space, name) else np.linspace)(low, high, GRID).clip(low, high)
-        for name, (low, high) in space.bounds.items()
-    ]
+    sides = [along(space, name, GRID) for name in space.names]
     corners = np.stack(np.meshgrid(*sides, indexing="ij"), -1).reshape(-1, 2)
     return pd.DataFrame(corners, columns=list(space.names))
 
@@ -152,6 +158,6 @@ def _markers(
 ) -> dict[str, Any]:
     """A trace of the points in a frame's two columns."""
     marker = {"symbol": symbol, "color": color, "size": size, **({"line": line} if line else {})}
-    x, y = (plain(points[column].astype(float)) for column in points)
+    x, y = (plain(points[column]) for column in points)
     trace = {"type": "scatter", "mode": "markers", "name": name}
     return {**trace, "x": x, "y": y, "marker": marker}

@@ -1,3 +1,5 @@
+import io
+import json
 import math
 
 import numpy as np
@@ -27,11 +29,79 @@ def test_what_is_decoded_lies_within_the_bounds() -> None:
     np.testing.assert_array_equal(BOX.values(frame), values)
 
 
-@pytest.mark.parametrize("space", [BOX, Pool(TABLE, repeats=True), Pool(TABLE, ["north"])])
+MIXED = Box(
+    {
+        "rate": (1e-4, 0.1),
+        "trees": (50, 500),
+        "depth": [16, 2, 4, 8],
+        "loss": ["squared", "huber", "absolute"],
+        "warm": [True, False],
+    },
+    log=["rate", "trees"],
+    integer=["trees"],
+)
+LABELLED = TABLE.assign(kind=["new", "old", "new"], open=[True, False, True])
+
+
+@pytest.mark.parametrize(
+    "space",
+    [
+        BOX,
+        MIXED,
+        Pool(TABLE, repeats=True),
+        Pool(TABLE, ["north"]),
+        Pool(LABELLED, ["north", "kind", "open"]),
+    ],
+)
 def test_a_space_comes_back_from_plain_data(space: Box | Pool) -> None:
     again = space_from_dict(space.to_dict())
-    assert again.to_dict() == space.to_dict()
+    assert again.to_dict() == json.loads(json.dumps(space.to_dict())) == space.to_dict()
     assert torch.equal(again.tensor_bounds, space.tensor_bounds)
+
+
+def test_users_see_labels_and_integers() -> None:
+    values = np.array([[0.01, 120.0, 8.0, 2.0, 1.0], [0.1, 500.0, 2.0, 0.0, 0.0]])
+    frame = MIXED.labelled(values)
+    first = frame.astype(object).iloc[0].to_dict()
+    expected = {"rate": 0.01, "trees": 120, "depth": 8, "loss": "absolute", "warm": False}
+    assert first == expected
+    assert [type(value) for value in first.values()] == [float, int, int, str, bool]
+    np.testing.assert_array_equal(MIXED.values(frame), values)
+    again = pd.read_csv(io.StringIO(frame.to_csv()), index_col=0)
+    np.testing.assert_array_equal(MIXED.values(again), values)
+    np.testing.assert_allclose(MIXED.decode(MIXED.encode(values)), values, rtol=1e-14)
+
+
+def test_every_allowed_value_has_its_coordinate() -> None:
+    trees = np.arange(50.0, 501.0)
+    values = np.tile([[0.01, 50.0, 2.0, 0.0, 0.0]], (len(trees), 1))
+    values[:, 1] = trees
+    X = MIXED.encode(values)
+    assert bool(torch.isin(X[:, 1], MIXED.choices[1]).all())
+    np.testing.assert_array_equal(MIXED.decode(X + 1e-6)[:, 1:], values[:, 1:])
+    assert MIXED.choices[2].tolist() == [2.0, 4.0, 8.0, 16.0]
+    many = Box({"n": (1, 10**9)}, log=["n"], integer=["n"])
+    assert len(many.choices[0]) < 10_001 and many.decode(many.encode(np.array([[7.0]]))) == 7.0
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "error", "match"),
+    [
+        ("trees", 120.5, InputError, "an integer"),
+        ("trees", 501, BoundsError, "between 50 and 500"),
+        ("depth", 6, InputError, "2, 4, 8, 16"),
+        ("loss", "Squard", InputError, "squared, huber, absolute"),
+        ("loss", 1, InputError, "squared"),
+        ("warm", "maybe", InputError, "True, False"),
+        ("warm", None, InputError, "True, False"),
+    ],
+)
+def test_values_that_are_not_allowed_are_refused(
+    name: str, value: object, error: type[Exception], match: str
+) -> None:
+    frame = MIXED.labelled(np.array([[0.01, 120.0, 8.0, 2.0, 1.0]])).astype(object)
+    with pytest.raises(error, match=match):
+        MIXED.values(frame.assign(**{name: [value]}))
 
 
 def test_places_are_named_by_the_index_or_by_coordinates() -> None:
@@ -53,7 +123,15 @@ def test_places_are_named_by_the_index_or_by_coordinates() -> None:
         ({"x": (0.0, math.inf)}, {}, InputError),
         ({"x": (0.0, math.nan)}, {}, InputError),
         ({"x": (0.0, 1.0, 2.0)}, {}, InputError),
-        ({"x": ["red", "green", "blue"]}, {}, UnsupportedError),
+        ({"x": ["red"]}, {}, InputError),
+        ({"x": ["red", "red"]}, {}, InputError),
+        ({"x": ["red", 1.0]}, {}, InputError),
+        ({"x": [1.0, math.inf]}, {}, InputError),
+        ({"x": ["red", "blue"]}, {"log": ["x"]}, InputError),
+        ({"x": [1.0, 2.0]}, {"integer": ["x"]}, InputError),
+        ({"x": (1.5, 3.0)}, {"integer": ["x"]}, InputError),
+        ({"x": (0, 3)}, {"integer": ["x"], "log": ["x"]}, InputError),
+        ({"x": (1.0, 2.0)}, {"integer": ["z"]}, InputError),
         ({"x": {"red", "green"}}, {}, UnsupportedError),
         ({"y": (0.0, 1.0)}, {}, InputError),
         ({"x": (0.0, 1.0)}, {"log": ["x"]}, InputError),
