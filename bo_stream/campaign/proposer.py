@@ -16,6 +16,7 @@ from bo_stream.campaign.proposals import ProposalContext, initial_design
 from bo_stream.campaign.randomness import proposing
 from bo_stream.campaign.records import Row
 from bo_stream.campaign.space import Pool
+from bo_stream.campaign.space.feasible import FeasibleSet
 from bo_stream.campaign.trial_history import TrialHistory
 from bo_stream.campaign.trials import Decision
 from bo_stream.errors import InputError

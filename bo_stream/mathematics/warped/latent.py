@@ -119,8 +119,7 @@ class LatentProcess:
     def joint(self, x: Array) -> tuple[Array, Array]:
         """Means ``p`` and covariances ``p x p``: O(p n^2)."""
         k, _ = self._correlations(x)
-        v, scaled = k @ self.inverse_factor.T, x * self.inverse_lengthscales
-        corner, _ = matern(_squared_distances(scaled, scaled))
+        v, (corner, _) = k @ self.inverse_factor.T, matern(self._distances(x, x))
         return self.mean + k @ self.weights, self.variance * (corner - v @ v.T)
 
     def slopes(self, x: Array) -> tuple[Array, Array, Array, Array]:
