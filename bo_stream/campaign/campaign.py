@@ -80,10 +80,8 @@ class Campaign(CorrectableCampaign):
             ``Poisson(exposure=...)`` and ``NegativeBinomial(exposure=...)``. `tell` takes these
             columns in place of ``y``, the surrogate is a `CountGP` over the family, and the goal is
             ``learn`` or ``maximise`` of the prevalence or rate.
-        constraints: On inputs: linear ones as texts, ``"a + 2*b <= 3"`` (names with spaces in
-            backticks), and callables from a frame of inputs to a boolean for each row. Every
-            proposal and recommendation fulfils them; outcomes that do not are accepted. `resume`
-            needs the callables again.
+        constraints: On inputs: texts such as ``"a + 2*b <= 3"``, or callables from a frame to a
+            boolean for each row. Proposals and recommendations fulfil them; outcomes need not.
         callbacks: Hooks.
 
     Raises:
@@ -148,8 +146,8 @@ class Campaign(CorrectableCampaign):
             settings, changes = continued(settings, *stored, name, given), len(stored[1])
         make = surrogate if callable(surrogate) and settings.surrogate is None else None
         build = acquisition if callable(acquisition) and settings.acquisition is None else None
-        parts = make, build, constraints
-        self._begin(opened, name, settings, changes, *parts, callbacks)
+        parts = GivenParts(settings, make, build, constraints)
+        self._begin(opened, name, parts, changes, callbacks)
 
     @classmethod
     def resume(
@@ -183,29 +181,19 @@ class Campaign(CorrectableCampaign):
             names = ", ".join(map(repr, opened.names())) or "no campaign"
             raise StateError(f"a campaign {name!r}", names, "Correct the name or the URL.")
         campaign = cls.__new__(cls)
-        settings, changes = replayed(*stored), len(stored[1])
-        parts = surrogate, acquisition, constraints
-        campaign._begin(opened, name, settings, changes, *parts, callbacks)
+        parts = GivenParts(replayed(*stored), surrogate, acquisition, constraints)
+        campaign._begin(opened, name, parts, len(stored[1]), callbacks)
         return campaign
 
     def _begin(
-        self,
-        store: Store,
-        name: str,
-        settings: Settings,
-        changes: int,
-        surrogate: Any,
-        acquisition: Any,
-        constraints: Sequence[Any],
-        callbacks: Sequence[Callback],
+        self, store: Store, name: str, given: GivenParts, changes: int, hooks: Sequence[Callback]
     ) -> None:
-        s = settings
-        s.feasible(constraints)  # or refuse
+        s = given.settings
+        s.feasible(given.constraints)  # or refuse
         try:
-            given = GivenParts(s, surrogate, acquisition, constraints)
             given.stages(s)  # or refuse
         except BoStreamError as error:
-            if surrogate is not None or s.surrogate is None:
+            if given.surrogate is not None or s.surrogate is None:
                 raise
             raise StateError(
                 "a stored surrogate that this release can build",
@@ -213,8 +201,7 @@ class Campaign(CorrectableCampaign):
                 f"Continue with another one: Campaign.resume(url, {name!r}, surrogate='wiski').",
             ) from error
         like = torch.empty(0, dtype=torch.float64)
-        about = s, changes, given.stages
-        super().__init__(store, name, *about, callbacks, like, constraints)
+        super().__init__(store, name, s, changes, given.stages, hooks, like, given.constraints)
 
     def run(
         self,
@@ -321,7 +308,8 @@ class Campaign(CorrectableCampaign):
         if not len(told):
             raise StateError("at least one outcome", "none", "Tell some first.")
         frame = told.drop(columns=["status", "ask", "reason"])
-        frame = frame if self.space.is_continuous else frame.astype(object)  # integers stay such
+        if not self.space.is_continuous:
+            frame = frame.astype(object)  # so that integers stay integers
         return frame.iloc[int((self.settings.sign * frame["y"]).argmax())]
 
     def recommend(self, n: int = 1) -> pd.DataFrame:
@@ -345,13 +333,9 @@ class Campaign(CorrectableCampaign):
         if type(n) is not int or n < 1:
             raise InputError("n, an integer of 1 or more", repr(n), "Give such a number.")
         self._check_optimises("Use predict(frame).")
-        model, state = latent_surrogate(self._current_model()), self._state
+        model, state, space = latent_surrogate(self._current_model()), self._state, self.space
         chosen = recommended(model, self.feasible, state.observations, state.manager.ensemble, n)
-        space = self.space
-        if isinstance(space, Pool):
-            values = space.place_values[chosen.tolist()]
-        else:
-            values = space.decode(chosen)
+        values = space.decode(space.points[chosen] if isinstance(space, Pool) else chosen)
         frame = space.labelled(values)
         frame = pd.concat([frame, self.predict(frame)], axis=1)
         if self.counts is None:

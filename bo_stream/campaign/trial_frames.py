@@ -322,10 +322,11 @@ def _check_inputs(frame: pd.DataFrame, space: Space, trials: list[Trial]) -> Non
         off = np.abs(values - asked) > CLOSE * np.maximum(np.abs(asked), 1e-300)
         if off.any():
             row = int(off.argmax())
-            shown = space.kinds[i].labels(np.stack([asked, values])[:, row])
+            labels = space.kinds[i].labels(np.stack([asked, values])[:, row])
+            shown = [f"{one:.12g}" if isinstance(one, float) else f"{one}" for one in labels]
             raise InputError(
-                f"{name!r} = {shown[0]!r}, as trial {trials[row].id} was asked for",
-                f"{shown[1]!r}",
+                f"{name!r} = {shown[0]}, as trial {trials[row].id} was asked for",
+                shown[1],
                 "Tell a measurement at other inputs without a trial id, and fail() the trial.",
             )
     if isinstance(space, Pool) and "place" in frame:
