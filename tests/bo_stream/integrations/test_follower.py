@@ -52,5 +52,5 @@ def test_known_outcomes_are_not_observed_again() -> None:
 
 
 def test_bounds_and_scales_are_checked() -> None:
-    with pytest.raises(InputError, match="positive bounds"):
+    with pytest.raises(InputError, match="positive values"):
         box([(0.0, 1.0)], [True])
