@@ -100,7 +100,7 @@ class AskTell:
 
     # -- ask and tell ----------------------------------------------------------------------------
 
-    def ask(self, q: int = 1, *, by: str | None = None) -> pd.DataFrame:
+    def ask(self, q: int = 1, *, by: str | None = None, budget: int | None = None) -> pd.DataFrame:
         """Propose the next trials. They are in the store, as running trials, on return.
 
         Cost: maximising the acquisition function, and a fit where the schedule plans one.
@@ -108,6 +108,8 @@ class AskTell:
         Args:
             q: Number of trials. The last batch of a budget may be smaller.
             by: Identifier of the program that evaluates them.
+            budget: Number of trials in all, in place of the campaign's budget. It is kept to
+                exactly, whatever other processes ask for.
 
         Returns:
             Inputs in the user's units, with the place in a pool; the index is the trial's id.
@@ -122,7 +124,7 @@ class AskTell:
         while True:
             self.update()
             before = self._state.history
-            count = self._within_budget(int(q), before)
+            count = self._within_budget(int(q), before, budget)
             proposal = self._proposer.propose(self._state, count, self.row)
             with self.row.timed("store_seconds"), self.store.transaction(self.name) as transaction:
                 new = transaction.events_since(before.num_events)
@@ -227,7 +229,7 @@ class AskTell:
 
         All trials count: those with an outcome, running ones and failed ones.
         """
-        return self._remaining(self.history)
+        return _left(self.budget, self.history)
 
     @property
     def free_places(self) -> int:
@@ -267,15 +269,13 @@ class AskTell:
         self._state.follow(history, self.row)
         return event
 
-    def _remaining(self, history: TrialHistory) -> float:
-        return math.inf if self.budget is None else max(self.budget - len(history.trials), 0)
-
-    def _within_budget(self, q: int, history: TrialHistory) -> int:
+    def _within_budget(self, q: int, history: TrialHistory, budget: int | None) -> int:
         """How many of q trials the budget allows."""
-        remaining = self._remaining(history)
+        budget = self.budget if budget is None else budget
+        remaining = _left(budget, history)
         if remaining <= 0:
             raise BudgetError(
-                f"fewer trials in campaign {self.name!r} than its budget of {self.budget}",
+                f"fewer trials in campaign {self.name!r} than its budget of {budget}",
                 f"{len(history.trials)}",
                 "The budget is used up. Ask while campaign.remaining > 0, or raise the budget.",
             )
@@ -295,6 +295,11 @@ class AskTell:
             frame = trials_frame(told, self.space, self.counts)
             for callback in self.callbacks:
                 callback.after_tell(self, frame.copy())
+
+
+def _left(budget: int | None, history: TrialHistory) -> float:
+    """Number of trials left in a budget; infinite without one."""
+    return math.inf if budget is None else max(budget - len(history.trials), 0)
 
 
 def _asked_event(history: TrialHistory, proposal: Proposal, by: str | None) -> Event:

@@ -24,7 +24,7 @@ from bo_stream.campaign.fit_policy import FitPolicy
 from bo_stream.campaign.goals import Goal
 from bo_stream.campaign.proposals import AcquisitionBuilder, Optimiser
 from bo_stream.campaign.recommendation import recommended
-from bo_stream.campaign.setting_changes import GivenParts, continued, replayed
+from bo_stream.campaign.setting_changes import GivenParts, continued, replayed, stored_settings
 from bo_stream.campaign.settings import Settings
 from bo_stream.campaign.space import Pool, Space
 from bo_stream.campaign.space.feasible import InputConstraint
@@ -133,12 +133,12 @@ class Campaign(CorrectableCampaign):
         }
         settings = Settings.from_arguments(space, goal, budget=budget, **options)
         opened, name, changes = open_store(store), name or "campaign", 0
-        stored = _stored(opened, name)
+        stored = stored_settings(opened, name)
         if stored is None:
             try:
                 opened.create(name, settings.to_dict())
             except StateError:  # unless another process has created it meanwhile
-                stored = _stored(opened, name)
+                stored = stored_settings(opened, name)
                 if stored is None:
                     raise
         if stored is not None:
@@ -159,6 +159,7 @@ class Campaign(CorrectableCampaign):
         acquisition: NamedChoice | AcquisitionBuilder | None = None,
         constraints: Sequence[str | InputConstraint] = (),
         callbacks: Sequence[Callback] = (),
+        readonly: bool = False,
     ) -> Self:
         """A campaign from its store, as it was: nothing is fitted again.
 
@@ -170,13 +171,15 @@ class Campaign(CorrectableCampaign):
             acquisition: Likewise.
             constraints: The callables among the constraints that it was created with.
             callbacks: Hooks.
+            readonly: Whether to look at it only: nothing is written, and whatever would change it
+                is refused. A file that may not be written is always opened so.
 
         Raises:
             StateError: if there is no campaign of this name, or if its settings do not fit this
                 release.
         """
-        opened = open_store(store)
-        stored = _stored(opened, name)
+        opened = open_store(store, readonly)
+        stored = stored_settings(opened, name)
         if stored is None:
             names = ", ".join(map(repr, opened.names())) or "no campaign"
             raise StateError(f"a campaign {name!r}", names, "Correct the name or the URL.")
@@ -387,13 +390,3 @@ class Campaign(CorrectableCampaign):
                 "Tell more first.",
             )
         return self.model
-
-
-def _stored(store: Store, name: str) -> tuple[Settings, list[dict[str, Any]]] | None:
-    """The settings that a stored campaign was created with, and their later changes."""
-    plain = store.settings(name)
-    if plain is None:
-        return None
-    events = store.events_since(name, 0)
-    changes = [event["settings"] for event in events if event["kind"] == "changed"]
-    return Settings.from_dict(plain), changes

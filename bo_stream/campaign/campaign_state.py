@@ -21,7 +21,7 @@ from bo_stream.campaign.storage.store import Store
 from bo_stream.campaign.surrogate_manager import Stage, SurrogateManager
 from bo_stream.campaign.trial_history import TrialHistory
 from bo_stream.campaign.trials import Trial
-from bo_stream.errors import UnsupportedError
+from bo_stream.errors import StateError, UnsupportedError
 
 __all__ = ["CampaignState"]
 
@@ -180,7 +180,12 @@ class CampaignState:
                 )
                 self._saved = math.inf
                 return
-            self._snapshot = self.store.save_snapshot(self.name, about, model)
+            try:
+                self._snapshot = self.store.save_snapshot(self.name, about, model)
+            except StateError as error:  # such as a full disk, after the outcomes were stored
+                warnings.warn(
+                    f"The surrogate was not saved; no outcome is lost. {error}", stacklevel=4
+                )
         self._saved = self.manager.num_observed
 
     def _load_snapshot(self) -> None:

@@ -11,10 +11,11 @@ from bo_stream.campaign.defaults import SCHEDULE, SCHEDULES, default_acquisition
 from bo_stream.campaign.fit_policy import FitPolicy
 from bo_stream.campaign.settings import GIVEN, Settings
 from bo_stream.campaign.space import Box
+from bo_stream.campaign.storage.store import Store
 from bo_stream.campaign.surrogate_manager import Stage
 from bo_stream.errors import BoundsError, InputError, UnsupportedError
 
-__all__ = ["GivenParts", "changed", "continued", "replayed", "widened"]
+__all__ = ["GivenParts", "changed", "continued", "replayed", "stored_settings", "widened"]
 
 
 @dataclass(frozen=True)
@@ -64,6 +65,16 @@ def replayed(settings: Settings, changes: Sequence[Mapping[str, Any]]) -> Settin
     made = Settings.from_dict(plain)
     same = all("space" not in change for change in changes)
     return replace(made, space=settings.space) if same else made  # a pool keeps its other columns
+
+
+def stored_settings(store: Store, name: str) -> tuple[Settings, list[dict[str, Any]]] | None:
+    """The settings that a stored campaign was created with, and their later changes."""
+    plain = store.settings(name)
+    if plain is None:
+        return None
+    events = store.events_since(name, 0)
+    changes = [event["settings"] for event in events if event["kind"] == "changed"]
+    return Settings.from_dict(plain), changes
 
 
 def continued(

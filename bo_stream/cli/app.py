@@ -10,6 +10,7 @@ import typer
 from typer.main import get_command
 
 from bo_stream.cli.ask_tell import suggest, tell
+from bo_stream.cli.check import check
 from bo_stream.cli.corrections import amend, change, widen, withdraw
 from bo_stream.cli.error_handling import in_one_line
 from bo_stream.cli.plots import map_places, plot
@@ -61,6 +62,7 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "change": change,
     "map": map_places,
     "report": report,
+    "check": check,
 }
 for _name, _command in _COMMANDS.items():
     app.command(_name)(in_one_line(_command))

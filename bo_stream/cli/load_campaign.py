@@ -29,6 +29,7 @@ __all__ = [
     "LoadedCampaign",
     "Where",
     "create_or_continue",
+    "existing_store",
     "is_config",
     "load_campaign",
 ]
@@ -130,14 +131,8 @@ def load_campaign(
         ConfigError: if there is no such store, or several campaigns and no name.
     """
     config = read_config(Path(where)) if is_config(where) else None
-    if config is not None:
-        url, name = config.store, config.name
-        remedy = f"Create it with: bo-stream run {where} (or suggest)"
-    else:
-        url, remedy = _store_url(where), "Correct the name of the store."
-    file = _sqlite_file(url)
-    if file is not None and not file.is_file():
-        raise ConfigError(f"There is no store {file}. {remedy}")
+    name = name if config is None else config.name
+    url = existing_store(where)
     _prepare_process()
     from bo_stream.campaign.campaign import Campaign
     from bo_stream.campaign.storage.open_store import open_store
@@ -155,6 +150,23 @@ def load_campaign(
     if budget is not None and budget != (store.settings(name) or {}).get("budget"):
         campaign.budget = budget  # otherwise it may have been changed since
     return LoadedCampaign(campaign, url, config)
+
+
+def existing_store(where: str) -> str:
+    """URL of the store that an argument names.
+
+    Raises:
+        ConfigError: if it is a file that does not exist.
+    """
+    if is_config(where):
+        url = read_config(Path(where)).store
+        remedy = f"Create it with: bo-stream run {where} (or suggest)"
+    else:
+        url, remedy = _store_url(where), "Correct the name of the store."
+    file = _sqlite_file(url)
+    if file is not None and not file.is_file():
+        raise ConfigError(f"There is no store {file}. {remedy}")
+    return url
 
 
 def _store_url(store: str) -> str:

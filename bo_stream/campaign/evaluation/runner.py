@@ -140,7 +140,7 @@ def _next_trials(campaign: AskTell, evaluator: Evaluator, budget: int) -> list[T
     if new <= 0:
         return []
     try:
-        ids = campaign.ask(new, by=run_id()).index
+        ids = campaign.ask(new, by=run_id(), budget=budget).index
     except BudgetError:  # another process has asked for the rest meanwhile
         return []
     return [campaign.history.trials[int(id)] for id in ids]
@@ -162,10 +162,10 @@ def _tell_results(campaign: AskTell, evaluator: Evaluator) -> None:
 
 
 def _tell(campaign: AskTell, id: int, result: EvaluationResult) -> None:
-    """Tell one result, unless another process has told that trial."""
+    """Tell one result, unless another process has told or withdrawn that trial."""
 
     def told() -> bool:
-        return campaign.history.trials[id].status == "told"
+        return campaign.history.trials[id].status in ("told", "withdrawn")
 
     try:
         if result.reason is not None:

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from typing import cast
 
+from bo_stream.campaign.storage.read_only_store import UnchangedStore
 from bo_stream.campaign.storage.store import MemoryStore, Store
 
 __all__ = ["open_store"]
 
 
-def open_store(store: str | Store | None) -> Store:
+def open_store(store: str | Store | None, readonly: bool = False) -> Store:
     """The store at a URL; a store in memory for None; a store itself.
+
+    Args:
+        store: The URL or the store.
+        readonly: Whether everything that would change the store is refused. A file that may not be
+            written is always opened so.
 
     Raises:
         ImportError: without the extra that the URL needs.
@@ -18,9 +24,9 @@ def open_store(store: str | Store | None) -> Store:
     if store is None:
         return MemoryStore()
     if not isinstance(store, str):
-        return store
+        return cast(Store, UnchangedStore(store)) if readonly else store
     try:
         from bo_stream.campaign.storage.sql_store import Database
     except ImportError as error:
         raise ImportError("A store needs SQLAlchemy: pip install 'bo_stream[store]'.") from error
-    return cast(Store, Database(store))
+    return cast(Store, Database(store, readonly=readonly or None))

@@ -1,16 +1,44 @@
-"""A read-only view of a stored campaign: what is written through it stays in memory.
+"""Read-only views of stores: writes stay in memory, or are refused.
 
-A campaign that is opened through it can be asked what it would propose, without proposing it.
+A campaign that is opened through a `ReadOnlyStore` can be asked what it would propose, without
+proposing it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from typing import Any
 
-from bo_stream.campaign.storage.store import MemoryStore, Snapshot, Store
+from bo_stream.campaign.storage.store import MemoryStore, Snapshot, Store, Transaction, refusal
 
-__all__ = ["ReadOnlyStore"]
+__all__ = ["ReadOnlyStore", "UnchangedStore"]
+
+
+class UnchangedStore:
+    """A store through which nothing can be written.
+
+    Args:
+        store: Any store.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    def create(self, name: str, settings: dict[str, Any]) -> None:
+        """Refuse to create a campaign."""
+        raise refusal("the store")
+
+    def transaction(self, name: str) -> AbstractContextManager[Transaction]:
+        """Refuse to write."""
+        raise refusal("the store")
+
+    def save_snapshot(self, name: str, about: dict[str, Any], model: bytes) -> int:
+        """Save nothing."""
+        return self._store.newest_snapshot(name)
 
 
 class ReadOnlyStore(MemoryStore):

@@ -7,21 +7,36 @@ the database with their first statement (``BEGIN IMMEDIATE``) and wait for each 
 from __future__ import annotations
 
 import os
+import sqlite3
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError, SQLAlchemyError
 
 from bo_stream.errors import InputError, StateError
 
-__all__ = ["TIMEOUT", "enable_wal", "explain_errors", "for_writing", "make", "may_exist", "parse"]
+__all__ = [
+    "TIMEOUT",
+    "enable_wal",
+    "explain_errors",
+    "for_writing",
+    "is_writable",
+    "make",
+    "may_exist",
+    "parse",
+]
 
 TIMEOUT = 60.0
 """Seconds that a writer waits for the others."""
+
+DAMAGED = ("malformed", "no such table", "no such column", "unsupported file", "decode", "corrupt")
+"""What SQLite says of a damaged file."""
 
 _BEGIN = "bo_stream_begin"
 
@@ -62,12 +77,21 @@ def may_exist(url: URL) -> bool:
     return url.get_backend_name() != "sqlite" or os.path.exists(url.database or "")
 
 
-def make(url: URL, timeout: float = TIMEOUT) -> Engine:
+def is_writable(url: URL) -> bool:
+    """Whether an SQLite file and its folder may be written, or the database is another one."""
+    if url.get_backend_name() != "sqlite" or not os.path.exists(url.database or ""):
+        return True
+    path = Path(url.database or "")
+    return os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)
+
+
+def make(url: URL, timeout: float = TIMEOUT, readonly: bool = False) -> Engine:
     """The engine of a database; it connects when it is first used.
 
     Args:
         url: As `parse` returned it.
         timeout: Seconds that a writer waits for the others, in SQLite.
+        readonly: Whether an SQLite file is opened for reading only.
 
     Raises:
         ImportError: if the driver is not installed; the message names the extra.
@@ -76,7 +100,10 @@ def make(url: URL, timeout: float = TIMEOUT) -> Engine:
     try:
         if not sqlite:
             return create_engine(url, pool_pre_ping=True)
-        engine = create_engine(url, connect_args={"timeout": timeout})
+        if readonly:
+            engine = create_engine(url, creator=partial(_connect_for_reading, url, timeout))
+        else:
+            engine = create_engine(url, connect_args={"timeout": timeout})
     except ImportError as error:
         raise ImportError(
             "A store on PostgreSQL needs psycopg: pip install 'bo_stream[postgres]'."
@@ -112,11 +139,21 @@ def explain_errors(url: URL) -> Iterator[None]:
     """Raise errors of a database as a `StateError` that names the remedy."""
     try:
         yield
-    except SQLAlchemyError as error:
+    except (SQLAlchemyError, UnicodeDecodeError) as error:  # the latter in a message of SQLite
         cause = error.orig if isinstance(error, DBAPIError) else error
         message = " ".join(str(cause).split())
         shown = url.render_as_string(hide_password=True)
         raise StateError(f"a database at {shown}", message, _remedy(message)) from error
+
+
+def _connect_for_reading(url: URL, timeout: float) -> sqlite3.Connection:
+    """A connection that writes nothing, not even beside the file where that is not possible."""
+    path = Path(url.database or "")
+    log = path.with_name(f"{path.name}-wal")
+    alone = not os.access(path.parent, os.W_OK) and not log.exists()
+    mode = "immutable=1" if alone else "mode=ro"
+    place = f"file:{quote(str(path))}?{mode}"
+    return sqlite3.connect(place, timeout=timeout, uri=True, check_same_thread=False)
 
 
 def _configure(connection: Any, record: object) -> None:
@@ -134,11 +171,14 @@ def _begin(connection: Connection) -> None:
 
 def _remedy(message: str) -> str:
     if "not a database" in message:
-        return "Correct the URL, or restore the file from a copy; it was not changed."
-    if "malformed" in message:
         return (
-            "The file is damaged: restore it from a copy, or recover what is left with"
-            " `sqlite3 FILE .recover`."
+            "None of its trials can be read. Correct the URL, or restore the file from a copy; it "
+            "was not changed."
+        )
+    if any(sign in message for sign in DAMAGED):
+        return (
+            "The file is damaged, and none of its trials can be read: restore it from a copy, or "
+            "recover what is left with `sqlite3 FILE .recover`."
         )
     if "locked" in message:
         return "Another program has locked it. End that program, and try again."

@@ -91,7 +91,8 @@ def has_tables(connection: Connection) -> bool:
             raise StateError(
                 "a store of bo_stream, or a database without tables of these names",
                 f"a database in which another program has the tables {', '.join(taken)}",
-                "Choose another file or database.",
+                "Choose another file or database. If it was a store, it is damaged and none of its "
+                "trials can be read: restore it from a copy.",
             )
         return False
     version = connection.scalar(select(func.max(_layout.c.version)))

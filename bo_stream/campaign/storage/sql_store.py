@@ -6,6 +6,7 @@ with the number of fits.
 
 from __future__ import annotations
 
+import math
 import os
 import warnings
 import weakref
@@ -18,6 +19,8 @@ from sqlalchemy import Connection, Engine, bindparam, delete, func, insert, sele
 from sqlalchemy.exc import IntegrityError
 
 from bo_stream.campaign.storage import sql_engine
+from bo_stream.campaign.storage.checksums import is_sealed, sealed, unsealed
+from bo_stream.campaign.storage.damage import UNREADABLE, damaged, scan_all, structure
 from bo_stream.campaign.storage.sql_engine import explain_errors, for_writing, may_exist
 from bo_stream.campaign.storage.sql_schema import (
     VERSION,
@@ -28,9 +31,9 @@ from bo_stream.campaign.storage.sql_schema import (
     has_tables,
     snapshots,
 )
-from bo_stream.campaign.storage.store import SNAPSHOT_EVERY, Snapshot, Transaction
+from bo_stream.campaign.storage.store import SNAPSHOT_EVERY, Snapshot, Transaction, refusal
 from bo_stream.campaign.trials import Event
-from bo_stream.errors import StateError
+from bo_stream.errors import BoStreamError, StateError
 
 __all__ = ["Database"]
 
@@ -42,7 +45,7 @@ _inherited: list[Engine] = []  # kept, so that no forked child closes its parent
 # Statements are built once, because building one takes as long as running it.
 _of_campaign = events.c.campaign == bindparam("name")
 EVENTS_SINCE = (
-    select(events.c.payload)
+    select(events.c.number, events.c.payload)
     .where(_of_campaign, events.c.number > bindparam("count"))
     .order_by(events.c.number)
 )
@@ -67,6 +70,7 @@ class Database:
             ``postgresql://...``.
         snapshot_every: Outcomes after which a snapshot is saved even without a fit.
         timeout: Seconds that a writer waits for the others, in SQLite.
+        readonly: Whether nothing may be written; by default where the file is not writable.
 
     Raises:
         InputError: for another kind of URL, or a missing folder.
@@ -82,15 +86,18 @@ class Database:
         *,
         snapshot_every: int = SNAPSHOT_EVERY,
         timeout: float = sql_engine.TIMEOUT,
+        readonly: bool | None = None,
     ) -> None:
         self._url = sql_engine.parse(url)
         self.snapshot_every, self._timeout = snapshot_every, timeout
+        self.readonly = not sql_engine.is_writable(self._url) if readonly is None else readonly
         self._connect()
         if may_exist(self._url):
             self._has_tables()
 
     def __reduce__(self) -> tuple[Any, ...]:
         options: dict[str, Any] = {"snapshot_every": self.snapshot_every, "timeout": self._timeout}
+        options["readonly"] = self.readonly
         return partial(type(self), **options), (self._url.render_as_string(hide_password=False),)
 
     def close(self) -> None:
@@ -103,6 +110,7 @@ class Database:
     def create(self, name: str, settings: dict[str, Any]) -> None:
         """Create a campaign."""
         taken = StateError("a new name", repr(name), "Choose another name.")
+        self._check_writable()
         if not self._has_tables():
             with explain_errors(self._url):
                 sql_engine.enable_wal(self._engine)
@@ -111,14 +119,25 @@ class Database:
         with explain_errors(self._url):
             try:
                 with for_writing(self._engine).begin() as connection:
-                    connection.execute(insert(campaigns).values(name=name, settings=settings))
+                    kept = sealed(name, 0, settings)
+                    connection.execute(insert(campaigns).values(name=name, settings=kept))
             except IntegrityError as error:
                 raise taken from error
 
     def settings(self, name: str) -> dict[str, Any] | None:
         """Settings of a campaign."""
         with self._reading() as connection:
-            return None if connection is None else connection.scalar(SETTINGS, {"name": name})
+            if connection is None:
+                return None
+            stored = connection.execute(SETTINGS, {"name": name}).one_or_none()
+            if stored is None:
+                return None
+            settings = unsealed(name, 0, stored[0], required=False)
+            if settings is None:
+                raise ValueError("damaged settings")
+            if is_sealed(stored[0]):
+                self._sealed_from[name] = 1
+            return settings
 
     def names(self) -> list[str]:
         """Names of all campaigns."""
@@ -131,18 +150,33 @@ class Database:
     def events_since(self, name: str, count: int) -> list[Event]:
         """Events after the first ``count`` ones."""
         with self._reading() as connection:
-            return [] if connection is None else _events_since(connection, name, count)
+            return [] if connection is None else self._events_since(connection, name, count)
+
+    def _events_since(self, connection: Connection, name: str, count: int) -> list[Event]:
+        """Events as they were written, or a `ValueError`."""
+        found: list[Event] = []
+        for number, stored in connection.execute(EVENTS_SINCE, {"name": name, "count": count}):
+            required = number >= self._sealed_from.get(name, math.inf)
+            event = unsealed(name, number, stored, required)
+            if event is None or number != count + len(found) + 1:
+                raise ValueError(f"damaged event {number}")
+            if not required and is_sealed(stored):
+                self._sealed_from[name] = number
+            found.append(event)
+        return found
 
     @contextmanager
     def transaction(self, name: str) -> Iterator[Transaction]:
         """An exclusive transaction, durable when it has ended."""
         with self._locked(name) as connection:
-            yield _DatabaseTransaction(connection, name)
+            yield _DatabaseTransaction(self, connection, name)
 
     # -- snapshots -------------------------------------------------------------------------------
 
     def save_snapshot(self, name: str, about: dict[str, Any], model: bytes) -> int:
-        """Save a snapshot, and delete all but the one before it."""
+        """Save a snapshot, and delete all but the one before it; nothing in a read-only store."""
+        if self.readonly:
+            return self.newest_snapshot(name)
         mine = snapshots.c.campaign == name
         with self._locked(name) as connection:
             number = _last_snapshot(connection, name) + 1
@@ -202,8 +236,9 @@ class Database:
     # -- connections -----------------------------------------------------------------------------
 
     def _connect(self) -> None:
-        self._engine = sql_engine.make(self._url, self._timeout)
+        self._engine = sql_engine.make(self._url, self._timeout, self.readonly)
         self._process, self._tables_seen = os.getpid(), False
+        self._sealed_from: dict[str, int] = {}  # first event with a checksum, by campaign
         self._closing = weakref.finalize(self, _close, self._engine, self._process)
 
     def _has_tables(self) -> bool:
@@ -213,7 +248,17 @@ class Database:
         if not self._tables_seen and may_exist(self._url):
             with explain_errors(self._url), self._engine.connect() as connection:
                 self._tables_seen = has_tables(connection)
+                if self._tables_seen and structure(connection):
+                    raise damaged(scan_all(connection), self._shown)
         return self._tables_seen
+
+    @property
+    def _shown(self) -> str:
+        return self._url.render_as_string(hide_password=True)
+
+    def _check_writable(self) -> None:
+        if self.readonly:
+            raise refusal(self._shown)
 
     @contextmanager
     def _reading(self) -> Iterator[Connection | None]:
@@ -221,13 +266,29 @@ class Database:
         if not self._has_tables():
             yield None
             return
-        with explain_errors(self._url), self._engine.connect() as connection:
+        with (
+            explain_errors(self._url),
+            self._engine.connect() as connection,
+            self.explaining_damage(connection),
+        ):
             yield connection
+
+    @contextmanager
+    def explaining_damage(self, connection: Connection) -> Iterator[None]:
+        """Raise errors of reading what is damaged as a `StateError` that names it."""
+        try:
+            yield
+        except UNREADABLE as error:
+            found = [] if isinstance(error, BoStreamError) else scan_all(connection)
+            if all(one.whole for one in found):
+                raise
+            raise damaged(found, self._shown) from error
 
     @contextmanager
     def _locked(self, name: str) -> Iterator[Connection]:
         """A transaction that locks a campaign."""
         missing = StateError("an existing campaign", repr(name), "Create it first.")
+        self._check_writable()
         if not self._has_tables():
             raise missing
         with explain_errors(self._url), for_writing(self._engine).begin() as connection:
@@ -237,20 +298,18 @@ class Database:
 
 
 class _DatabaseTransaction:
-    def __init__(self, connection: Connection, name: str) -> None:
-        self.connection, self.name = connection, name
+    def __init__(self, database: Database, connection: Connection, name: str) -> None:
+        self.database, self.connection, self.name = database, connection, name
 
     def events_since(self, count: int) -> list[Event]:
-        return _events_since(self.connection, self.name, count)
+        with self.database.explaining_damage(self.connection):
+            return self.database._events_since(self.connection, self.name, count)
 
     def append(self, event: Event) -> None:
         number = (self.connection.scalar(LAST_EVENT, {"name": self.name}) or 0) + 1
-        row = {"campaign": self.name, "number": number, "payload": event}
+        payload = sealed(self.name, number, event)
+        row = {"campaign": self.name, "number": number, "payload": payload}
         self.connection.execute(NEW_EVENT, row)
-
-
-def _events_since(connection: Connection, name: str, count: int) -> list[Event]:
-    return list(connection.scalars(EVENTS_SINCE, {"name": name, "count": count}))
 
 
 def _last_snapshot(connection: Connection, name: str) -> int:

@@ -16,11 +16,20 @@ from typing import Any, Protocol
 from bo_stream.campaign.trials import Event
 from bo_stream.errors import StateError
 
-__all__ = ["SNAPSHOT_EVERY", "MemoryStore", "Snapshot", "Store", "Transaction"]
+__all__ = ["SNAPSHOT_EVERY", "MemoryStore", "Snapshot", "Store", "Transaction", "refusal"]
 
 SNAPSHOT_EVERY = 50
 """Outcomes after which a snapshot is saved even without a fit; a resumed campaign observes those
 after the newest snapshot again."""
+
+
+def refusal(store: str) -> StateError:
+    """The error of writing to a store that is opened for reading only."""
+    return StateError(
+        f"a store that may be written at {store}",
+        "one that is opened for reading only",
+        "Resume the campaign without readonly, or make the file and its folder writable.",
+    )
 
 
 @dataclass(frozen=True)

@@ -45,7 +45,7 @@ finally:
 
 def test_all_commands_are_there() -> None:
     known = "init, run, resume, status, recommend, trials, plot, suggest, tell, amend, withdraw"
-    assert ", ".join(map(str, COMMANDS)) == f"{known}, widen, change, map, report"
+    assert ", ".join(map(str, COMMANDS)) == f"{known}, widen, change, map, report, check"
 
 
 @pytest.mark.parametrize("args", [[], *([str(name)] for name in COMMANDS)])

@@ -56,3 +56,31 @@ def test_two_processes_lose_nothing(url: str, tmp_path: Path) -> None:
     assert trials["ask"].max() + 1 == len(running) >= 2 * ASKS
     assert running["ask"].is_unique  # each was asked for with the others pending
     assert campaign.model is not None and campaign.model.num_observed == 2 * TELLS
+
+
+BUDGET = 12
+
+
+def run_to_the_budget(url: str, together: Any) -> None:
+    """What each of several processes does: it finishes the same job."""
+    campaign = Campaign(
+        Box({"x": (0.0, 1.0)}), "exact", "random", store=url, name="shared", initial=100
+    )
+    together.wait()
+    campaign.run(lambda row: float(row["x"]), budget=BUDGET)
+
+
+@pytest.mark.skipif(
+    "fork" not in multiprocessing.get_all_start_methods(), reason="this system does not fork"
+)
+def test_several_runs_keep_to_the_budget_together(url: str) -> None:
+    fork = multiprocessing.get_context("fork")
+    together = fork.Barrier(3)
+    processes = [fork.Process(target=run_to_the_budget, args=(url, together)) for _ in range(3)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(120)
+    assert [process.exitcode for process in processes] == [0, 0, 0]
+    trials = Campaign.resume(url, "shared").trials()
+    assert trials["status"].tolist() == ["told"] * BUDGET
