@@ -17,6 +17,7 @@ __all__ = [
     "BoundsError",
     "BudgetError",
     "DtypeError",
+    "FallbackWarning",
     "InputError",
     "NoTrainingDataError",
     "NoiseError",
@@ -73,6 +74,10 @@ class StateError(BoStreamError, RuntimeError):
 
 class BudgetError(StateError):
     """A campaign whose budget is used up."""
+
+
+class FallbackWarning(UserWarning):
+    """Arithmetic failed in a campaign, which goes on in a simpler way."""
 
 
 class GridWarning(UserWarning):

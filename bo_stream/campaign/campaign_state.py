@@ -65,7 +65,9 @@ class CampaignState:
         self._constraints, self.feasible = constraints, settings.feasible(constraints)
         bounds = settings.space.tensor_bounds.to(like)
         stages, restandardise = stages_of(settings), settings.restandardise
-        self.manager = SurrogateManager(stages, bounds, settings.initial, restandardise)
+        winsorise = settings.goal != "learn" and settings.counts is None
+        given = (settings.initial, restandardise, winsorise)
+        self.manager = SurrogateManager(stages, bounds, *given)
         self.observations = self._no_observations()
         self._revision = 0  # of the observations
         self._snapshot = 0  # number of the snapshot last loaded or saved

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -37,6 +37,10 @@ class Observations:
             noise = torch.cat([self.Yvar, Yvar])
         X, Y = torch.cat([self.X, X]), torch.cat([self.Y, Y])
         return Observations(X, Y, noise, self.batches + batches, self.counts)
+
+    def bounded(self, least: float) -> Observations:
+        """The observations with outcomes below a limit in its place."""
+        return replace(self, Y=self.Y.clamp_min(least))
 
     def part(self, rows: slice) -> tuple[Tensor, Tensor, Tensor | None]:
         """X, Y and Yvar of some of them."""

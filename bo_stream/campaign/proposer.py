@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from bo_stream.campaign.campaign_state import CampaignState
-from bo_stream.campaign.count_outcomes import latent_surrogate
 from bo_stream.campaign.measured_choice import MeasuredChoice
 from bo_stream.campaign.proposals import ProposalContext, initial_design
 from bo_stream.campaign.randomness import proposing
@@ -79,21 +78,20 @@ class Proposer:
         seconds: float | None = None
         seeded = proposing(s.seed, history.num_asks, self._device)
         with seeded, row.timed("acquisition_seconds"):
-            model = state.manager.model
-            if model is None:
+            model, rule, chosen = state.manager.model, state.manager.stage.rule, None
+            if model is not None:
+                begin = time.perf_counter()
+                context = self._context(state, available)
+                chosen = state.manager.choose(q, context, renewed=state.store.durable)
+            if chosen is not None and isinstance(rule, MeasuredChoice):
+                decision = rule.decision
+                seconds = time.perf_counter() - begin if rule.maximised else None
+            if chosen is None:
                 done = sum(trial.ask is not None for trial in history.trials)
                 about = state.feasible, s.seed, done, q, available
                 chosen = initial_design(*about, s.uniform_start)
-            else:
-                if state.store.durable:
-                    # so that a resumed campaign goes on bit for bit
-                    latent_surrogate(model).refresh()
-                begin = time.perf_counter()
-                rule = state.manager.stage.rule
-                chosen = rule(model, q, self._context(state, available))
-                if isinstance(rule, MeasuredChoice):
-                    decision = rule.decision
-                    seconds = time.perf_counter() - begin if rule.maximised else None
+                if model is not None:
+                    decision = Decision("space-filling", "The arithmetic of a decision failed.")
         if isinstance(space, Pool):
             places = [int(available[i]) for i in chosen]
             empty = np.empty((0, space.dim))

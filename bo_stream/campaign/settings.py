@@ -203,7 +203,8 @@ class Settings:
             InputError: for names and options that there are not.
         """
         make, rule = self.make_surrogate(surrogate), self.make_rule(feasible, acquisition)
-        stages = [Stage(make, self.fit, rule, self.start)]
+        named = not any(map(callable, (surrogate, acquisition, *feasible.callables)))
+        stages = [Stage(make, self.fit, rule, self.start, named)]
         return stages if self.after is None else [*stages, *self.after.stages(feasible)]
 
     @property

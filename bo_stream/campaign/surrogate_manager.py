@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, cast
 
 import torch
@@ -14,15 +16,17 @@ from torch import Tensor
 from bo_stream.base import checkpoint
 from bo_stream.base.emptied import emptied, fill
 from bo_stream.base.ensemble import KernelEnsemble
-from bo_stream.base.fitting.report import FitReport
 from bo_stream.base.fitting.surprise import Surprise
 from bo_stream.base.streaming_gp import StreamingGP
-from bo_stream.campaign.count_outcomes import fits_twice, latent_surrogate
+from bo_stream.campaign.count_outcomes import latent_surrogate
+from bo_stream.campaign.fallbacks import falling_back
 from bo_stream.campaign.fit_policy import LEAST_GROWTH, FitPolicy
 from bo_stream.campaign.observations import Observations
-from bo_stream.campaign.proposals import ProposalRule
+from bo_stream.campaign.proposals import ProposalContext, ProposalRule
 from bo_stream.campaign.records import Row
+from bo_stream.campaign.refits import fitted_or_kept
 from bo_stream.campaign.trial_history import TrialHistory
+from bo_stream.campaign.winsorising import least_learned
 from bo_stream.errors import UnsupportedError
 
 __all__ = ["Stage", "SurrogateManager"]
@@ -30,13 +34,12 @@ __all__ = ["Stage", "SurrogateManager"]
 ENSEMBLE_BELOW = 1000
 """Number of outcomes below which samples of the posterior come from several kernels."""
 
-FRESH_BELOW = 1000
-"""Number of counts below which they are also fitted from first hyperparameters: few counts may be
-explained by the nugget alone, and a fit that starts there may stay there."""
-
 ENSEMBLE_OF_PREDICTIONS, PREDICTED_BY = 200, 16
 """Number of outcomes up to which predictions average over kernels, and how many of these. Intervals
 of one kernel are too narrow: its hyperparameters were chosen to explain few outcomes."""
+
+UNBUILT = "No surrogate could be built: trials are spread over the space until more are told."
+SPREAD = "Trials are spread over the space: an acquisition function could not be maximised."
 
 SCORED = 64
 """Maximum number of outcomes of a batch whose joint prediction is scored."""
@@ -52,12 +55,14 @@ class Stage:
             built.
         rule: Chooses trials.
         start: Number of outcomes from which it is used.
+        named: Whether none of this is a user's callable, whose errors are raised.
     """
 
     make: Callable[..., StreamingGP]
     policy: FitPolicy
     rule: ProposalRule
     start: int = 0
+    named: bool = True
 
     @property
     def samples(self) -> bool:
@@ -76,9 +81,11 @@ class SurrogateManager:
         bounds: ``2 x d``.
         initial: Number of outcomes from which the surrogate is built.
         restandardise: Whether outcomes are standardised again, by all of them, before each fit.
+        winsorise: Whether very bad outcomes are learned as less bad ones; see `least_learned`.
 
     Attributes:
         number: Number of the current stage.
+        least: The least outcome that is learned; lower ones are learned as this one.
         model: The surrogate; None before it is built.
         ensemble: Kernels that are plausible beside the fitted one, or None.
         fitted: Number of outcomes at the last fit; 0 after earlier outcomes were corrected.
@@ -92,8 +99,9 @@ class SurrogateManager:
         bounds: Tensor,
         initial: int,
         restandardise: bool = True,
+        winsorise: bool = False,
     ) -> None:
-        self.stages, self.bounds = tuple(stages), bounds
+        self.stages, self.bounds, self.winsorise = tuple(stages), bounds, winsorise
         self.initial, self.restandardise = initial, restandardise
         self.reset()
 
@@ -106,6 +114,7 @@ class SurrogateManager:
         self._kernels: tuple[tuple[int, int], KernelEnsemble] | None = None
         self._built_at, self._updated_at, self._standardised_at = 0, 0, 0  # in batches
         self.fitted, self._scored, self.revision = 0, 0, 0
+        self.least = -math.inf
 
     def configure(self, stages: Sequence[Stage], bounds: Tensor) -> None:
         """Use other stages and bounds from now on."""
@@ -132,10 +141,8 @@ class SurrogateManager:
             self.reset()
         else:
             number, seen = ends[before - 1], ends[max(self._standardised_at, built) - 1]
-            made = emptied(model)
-            if self.restandardise:
-                self._restandardise(made, data.Y[:seen])
-            fill(made, *data.part(slice(number)))
+            self.least = self._least(data.Y[:seen])
+            made = self._refilled(model, data.bounded(self.least), seen, number)
             redrawn = self.ensemble is not None and self.stage.samples
             self.ensemble = _ensemble_of(made) if redrawn else None
             self.surprise = Surprise.none(torch.zeros((), dtype=torch.float64))
@@ -167,21 +174,32 @@ class SurrogateManager:
         """
         if self.model is None:
             return
-        surprise, scored = self.surprise, self._scored
+        surprise, scored, Y = self.surprise, self._scored, Y.clamp_min(self.least)
         latent = latent_surrogate(self.model)
         if latent is not self.model:  # what counts tell depends on the posterior before them
             latent.refresh()
         if len(X) <= SCORED or self.model.num_observed >= LEAST_GROWTH * scored:
-            with row.timed("score_seconds"):
+            ignored = falling_back(
+                "A prediction was not scored.", allowed=self.stage.named, checked=True
+            )
+            with row.timed("score_seconds"), ignored:
                 some = slice(SCORED)
                 noise = None if Yvar is None else Yvar[some]
                 score = self.model.predictive_score(X[some], Y[some], noise)
                 row["log_predictive"] = float(score.log_density) * max(1.0, len(X) / SCORED)
                 surprise = surprise.seen(score.shortfall, score.variance, len(X[some]))
                 scored = self.model.num_observed
-        with row.timed("update_seconds"):
+        consequence, absorbed = "The surrogate is built again from all outcomes.", False
+        guard = falling_back(consequence, allowed=self.stage.named, checked=True)
+        with row.timed("update_seconds"), guard:
             self.model.observe(X, Y, Yvar)
-        self.surprise, self._scored = surprise, scored
+            absorbed = True
+        if absorbed:
+            self.surprise, self._scored = surprise, scored
+        else:
+            revision = self.revision
+            self.reset()
+            self.revision = revision
 
     def update(self, data: Observations, batches: int, row: Row) -> bool:
         """Build or fit the surrogate if that is due.
@@ -200,11 +218,18 @@ class SurrogateManager:
         stage, kept, built_at = self.stages[number], number == self.number, self._built_at
         standardised_at = self._standardised_at
         policy, model = stage.policy, self.model if kept else None
-        new = model is None
+        new, least = model is None, self.least
         if model is None:
             built_at = standardised_at = batches
-            with row.timed("update_seconds"):
-                model = self._made(stage, data)
+            least = self._least(data.Y)
+            with (
+                row.timed("update_seconds"),
+                falling_back(UNBUILT, allowed=stage.named, checked=True),
+            ):
+                model = self._made(stage, data.bounded(least))
+        if model is None:  # until more outcomes are told
+            self._updated_at = batches
+            return False
         step = batches - built_at
         passed = range(min(step, self._updated_at - built_at + 1), step + 1)
         n, behind = model.num_observed, self.surprise.behind
@@ -215,21 +240,76 @@ class SurrogateManager:
         )
         if fitted:
             if step and self.restandardise:
+                before, least = least, self._least(data.Y)
                 with row.timed("update_seconds"):
-                    self._restandardise(model, data.Y)
+                    model = self._standardised(model, data, before, least, stage.named)
                 standardised_at = batches
+            limits = policy.limit(step, self.fitted), policy.limit(0, 0)
             with row.timed("fit_seconds"):
-                report, limit = model.fit(policy.limit(step, self.fitted)), policy.limit(0, 0)
-                if step and n < FRESH_BELOW and fits_twice(model):
-                    model, report = _better_fit(model, report, self._made(stage, data), limit)
-                ensemble = _ensemble_of(model) if stage.samples else None
-            row["fit_evaluations"] += report.evaluations
-            row["fit_objective"] = report.value
+                learned = data.bounded(least)
+                fresh = partial(self._made, stage, learned)
+                model, report = fitted_or_kept(model, fresh, limits, bool(step), stage.named)
+                ensemble = None
+                with falling_back("One kernel is used.", allowed=stage.named):
+                    ensemble = _ensemble_of(model) if stage.samples else None
+            if report is not None:
+                row["fit_evaluations"] += report.evaluations
+                row["fit_objective"] = report.value
             self.ensemble, self.fitted = ensemble, n
-        self.model, self.number = model, number
+        self.model, self.number, self.least = model, number, least
         self._built_at, self._updated_at = built_at, batches
         self._standardised_at = standardised_at
         return fitted or new
+
+    def choose(self, q: int, context: ProposalContext, renewed: bool = False) -> Tensor | None:
+        """Points by the current rule; None, with a warning, if its arithmetic fails.
+
+        Args:
+            q: Number of points.
+            context: Points that matter.
+            renewed: Whether the posterior is computed again first, as after loading: a resumed
+                campaign then goes on bit for bit.
+        """
+        model, stage = cast(StreamingGP, self.model), self.stage
+        with falling_back(SPREAD, allowed=stage.named):
+            if renewed:
+                latent_surrogate(model).refresh()
+            found = stage.rule(model, q, context)
+            if not bool(found.isfinite().all()):
+                raise ArithmeticError("The points are not finite.")
+            return found
+        return None
+
+    def _least(self, Y: Tensor) -> float:
+        """The least outcome to learn, given those so far."""
+        return least_learned(Y) if self.winsorise else -math.inf
+
+    def _refilled(
+        self, model: StreamingGP, data: Observations, seen: int, number: int
+    ) -> StreamingGP:
+        """A surrogate with the same hyperparameters, standardised by the first ``seen`` outcomes,
+        that observed the first ``number``.
+        """
+        made = emptied(model)
+        if self.restandardise:
+            self._restandardise(made, data.Y[:seen])
+        fill(made, *data.part(slice(number)))
+        return made
+
+    def _standardised(
+        self, model: StreamingGP, data: Observations, before: float, least: float, named: bool
+    ) -> StreamingGP:
+        """The surrogate standardised by all outcomes, of which those below a limit are bounded.
+
+        It observes all of them again if a bounded one has changed.
+        """
+        learned, n = data.bounded(least), model.num_observed
+        with falling_back("The standardisation stays.", allowed=named, checked=True):
+            if torch.equal(learned.Y[:n], data.bounded(before).Y[:n]):
+                self._restandardise(model, learned.Y)
+            else:
+                model = self._refilled(model, learned, len(learned.Y), n)
+        return model
 
     def _made(self, stage: Stage, data: Observations) -> StreamingGP:
         """A new surrogate of all outcomes."""
@@ -276,6 +356,7 @@ class SurrogateManager:
             "fitted": self.fitted,
             "scored": self._scored,
             "ensemble": None if self.ensemble is None else self.ensemble.to_lists(),
+            "least": self.least if math.isfinite(self.least) else None,
             "surprise": [float(v) for v in (s.count, s.total, s.information, s.variance)],
         }
         return about, checkpoint.dumps(self.model)
@@ -293,21 +374,11 @@ class SurrogateManager:
         self._built_at, self._updated_at = about["begun"], about["settled"]
         self._standardised_at = about.get("standardised", about["settled"])
         self.revision = about.get("revision", 0)
-        self.number = about.get("stage", 0)
+        self.number, least = about.get("stage", 0), about.get("least")
+        self.least = -math.inf if least is None else least
         self.fitted = about.get("fitted", about["told"])
         self._scored = about.get("scored", about["told"])
         self.model, self.surprise = loaded, surprise
-
-
-def _better_fit(
-    model: StreamingGP, report: FitReport, fresh: StreamingGP, limit: int | None
-) -> tuple[StreamingGP, FitReport]:
-    """The surrogate of higher evidence: a fitted one, or a new one after its fit."""
-    other = fresh.fit(limit)
-    spent = report.evaluations + other.evaluations
-    if other.value > report.value:
-        model, report = fresh, other
-    return model, replace(report, evaluations=spent)
 
 
 def _ensemble_of(model: StreamingGP) -> KernelEnsemble | None:

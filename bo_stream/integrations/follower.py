@@ -82,7 +82,9 @@ class Follower:
         self._feasible = settings.feasible()
         given = options.get("surrogate"), options.get("acquisition")
         stages = settings.stages(self._feasible, *given)
-        self._manager = SurrogateManager(stages, space.tensor_bounds, settings.initial)
+        self._manager = SurrogateManager(
+            stages, space.tensor_bounds, settings.initial, winsorise=goal != "learn"
+        )
         self._reset()
 
     def _reset(self) -> None:
@@ -143,12 +145,9 @@ class Follower:
         seed, data, no_pool = self.settings.seed, self._observations, torch.empty(0).long()
         data = Observations(data.X, data.Y, self._floored(data.Yvar))
         self._manager.update(data, len(data.X), Row(("fit_evaluations",)))
-        model = self._manager.model
         with proposing(seed, number, data.X.device):
-            if model is None:
-                uniform = self.settings.uniform_start
-                X = initial_design(self._feasible, seed, number, 1, no_pool, uniform)
-            else:
+            X = None
+            if self._manager.model is not None:
                 points = self._points(pending), self._points(failed)
                 context = ProposalContext(
                     data.candidates(),
@@ -161,10 +160,12 @@ class Follower:
                     self._decision_seconds,
                 )
                 begin = time.perf_counter()
-                rule = self._manager.stage.rule
-                X = rule(model, 1, context)[:1]
-                if isinstance(rule, MeasuredChoice) and rule.maximised:
+                rule, X = self._manager.stage.rule, self._manager.choose(1, context)
+                if X is not None and isinstance(rule, MeasuredChoice) and rule.maximised:
                     self._decision_seconds = time.perf_counter() - begin
+            if X is None:
+                uniform = self.settings.uniform_start
+                X = initial_design(self._feasible, seed, number, 1, no_pool, uniform)
         self._proposed_at = time.perf_counter()
         return tuple(self.space.decode(X)[0].tolist())
 

@@ -118,11 +118,11 @@ class SmallEvidence:
         h = np.log(q / c)
         t = -self._r / q  # dh / d log c
         centre, at = float(h.mean()), h - h.mean()
-        spread = math.sqrt(float(at @ at) / self.n) + 1e-300
+        spread = math.sqrt(float(at @ at) / self.n) + 1e-100  # its square is no zero
         w, drift = -at / spread, t - t.mean()
         wider = float(at @ drift) / (self.n * spread * spread)  # d log spread / d log c
         slope = -drift / spread - w * wider
-        jacobian = -float(np.log(q).sum()) - self.n * math.log(spread * self._unit)
+        jacobian = -float(np.log(q).sum()) - self.n * (math.log(spread) + math.log(self._unit))
         by_c = -float((c / q).sum()) - self.n * wider
         return w, jacobian, slope, by_c, (self._top, self._unit * c, centre, spread)
 
