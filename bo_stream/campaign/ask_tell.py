@@ -236,6 +236,18 @@ class AskTell:
         """Number of places of a pool that may still be measured; 0 in a box."""
         return len(self._proposer.available(self.feasible, self.history))
 
+    @property
+    def winsorised(self) -> tuple[float, int]:
+        """The worst outcome that the surrogate learns, and the number of told ones beyond.
+
+        These are learned as if they were the limit, which is 20 spreads below the median, and set
+        again by every fit; `trials` keeps them as told. The limit is infinite without a spread, for
+        counts, and for the goal ``learn``.
+        """
+        state, sign = self._state, self._state.settings.sign
+        least = state.manager.least
+        return sign * least, int((least > state.observations.Y).sum())
+
     def trials(self) -> pd.DataFrame:
         """Every trial: inputs, outcome, status and reason.
 

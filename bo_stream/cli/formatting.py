@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from bo_stream.campaign.winsorising import SPREADS
 from bo_stream.cli.reports.campaign_data import label
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ __all__ = [
     "seconds_by_part",
     "summary",
     "table",
+    "winsorised",
 ]
 
 
@@ -41,6 +43,7 @@ def summary(loaded: LoadedCampaign) -> dict[str, str]:
         "budget": None if campaign.budget is None else f"{campaign.budget} trials",
         "best": best_trial(campaign, trials),
         "recommended": recommendation(campaign, trials),
+        "learned": winsorised(campaign),
         "regret": None if left is None else f"{left:.6g}",
     }
     return {name: fact for name, fact in facts.items() if fact is not None}
@@ -71,6 +74,15 @@ def recommendation(campaign: Campaign, trials: pd.DataFrame) -> str | None:
     row = campaign.recommend().iloc[0]
     interval = f"{row['mean']:.6g} ({row['lower']:.6g} to {row['upper']:.6g})"
     return f"{interval} at {_place_of(campaign, row)}"
+
+
+def winsorised(campaign: Campaign) -> str | None:
+    """The limit of what is learned, if outcomes are beyond; None otherwise."""
+    limit, number = campaign.winsorised
+    if not number:
+        return None
+    outcomes = "1 outcome" if number == 1 else f"{number} outcomes"
+    return f"{outcomes} beyond {limit:.6g}, {SPREADS:g} spreads from the median, as {limit:.6g}"
 
 
 def recommendations(campaign: Campaign, n: int) -> str:

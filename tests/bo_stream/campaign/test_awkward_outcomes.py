@@ -1,0 +1,160 @@
+"""Large and awkward outcomes, and arithmetic that fails, never stop a campaign."""
+
+import math
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from bo_stream import Box, Campaign, ExactGP
+from bo_stream.campaign.fit_policy import FitPolicy
+from bo_stream.campaign.proposals import Optimiser
+from bo_stream.campaign.winsorising import least_learned
+from bo_stream.errors import FallbackWarning
+
+BOX = Box({"a": (0.0, 1.0), "b": (0.0, 1.0)})
+FAST: dict[str, Any] = {"optimiser": Optimiser(2, 16, {"maxiter": 3}), "initial": 5, "seed": 0}
+
+
+def bowl(trial: Any) -> float:
+    return float((trial["a"] - 0.3) ** 2 + (trial["b"] - 0.6) ** 2)
+
+
+def told(campaign: Campaign, number: int, awkward: Any = lambda i, y: y) -> Campaign:
+    for i in range(number):
+        frame = campaign.ask()
+        campaign.tell(frame.assign(y=[awkward(i, bowl(frame.iloc[0]))]))
+    return campaign
+
+
+def column(*values: float) -> torch.Tensor:
+    return torch.tensor(values, dtype=torch.float64).unsqueeze(-1)
+
+
+def test_the_limit_follows_the_good_half() -> None:
+    good = torch.linspace(-1.0, 0.0, 21, dtype=torch.float64).unsqueeze(-1)
+    plain = least_learned(good)
+    assert plain == pytest.approx(-0.55 - 20.0 * 0.6)  # of the first 20
+    many = least_learned(torch.cat([good, torch.full((9, 1), -1e8).double()]))
+    assert plain - 10.0 < many < -1.0  # of nearly a third the others do not notice
+    late = torch.cat([good, torch.full((200, 1), -1e-9).double()])
+    assert least_learned(late) == pytest.approx(plain)  # the first outcomes' spread counts
+    assert least_learned(column(1.0, 1.0, 1.0, 1.0, -1e9)) == -math.inf
+    assert least_learned(column(1.0, 2.0)) == -math.inf
+
+
+SLOW = ("wiski", "projected_wiski", "node_wiski", "cagp", "exact", "online_sgpr", "svdgp")
+
+
+@pytest.mark.parametrize(
+    "family",
+    ["warped", "hsgp", "trust_region", *(pytest.param(f, marks=pytest.mark.slow) for f in SLOW)],
+)
+@pytest.mark.parametrize(
+    "awkward",
+    [
+        lambda i, y: 1e50 if i == 6 else y,
+        lambda i, y: -1e300 if i == 6 else y,
+        lambda i, y: 1e8 if i % 3 == 0 else y,
+        lambda i, y: 1e50 if i == 6 else 0.0,
+        lambda i, y: 10.0 ** (6 - 12 * (i % 7) / 6),
+    ],
+    ids=["1e50", "-1e300", "penalties", "constant and 1e50", "orders"],
+)
+def test_awkward_outcomes_do_not_stop_a_campaign(family: str, awkward: Any) -> None:
+    campaign = Campaign(BOX, goal="minimise", surrogate=family, **FAST)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FallbackWarning)
+        told(campaign, 10, awkward)
+    frame = campaign.trials()
+    assert frame["status"].eq("told").all() and frame[["a", "b"]].stack().between(0, 1).all()
+
+
+def test_penalties_are_learned_as_less_bad_and_kept_as_told(tmp_path: Path) -> None:
+    def penalised(i: int, y: float) -> float:
+        return 1e8 if i in (2, 7) else y
+
+    store = f"sqlite:///{tmp_path}/campaign.db"
+    campaign = told(
+        Campaign(BOX, goal="minimise", store=store, surrogate="exact", **FAST), 12, penalised
+    )
+    limit, number = campaign.winsorised
+    assert number == 2 and 1.0 < limit < 100.0
+    trials = campaign.trials()
+    assert trials["y"].max() == 1e8
+    bad = trials[trials["y"] == 1e8][["a", "b"]]
+    assert campaign.predict(bad)["mean"].max() < 2.0 * limit
+    resumed = Campaign.resume(store)
+    assert resumed.winsorised == (limit, number)
+    np.testing.assert_allclose(resumed.predict(bad), campaign.predict(bad), rtol=1e-6)
+
+
+def test_the_limit_is_set_by_every_fit_and_learned_outcomes_follow() -> None:
+    """The surrogate is the one that learns all outcomes under the latest limit."""
+    fit = FitPolicy(then_every=3)
+    campaign = Campaign(BOX, goal="minimise", surrogate="exact", fit=fit, **FAST)
+    limits = set()
+    for i in range(14):
+        told(campaign, 1, lambda _, y, i=i: 1e8 if i == 3 else y)
+        limits.add(campaign.winsorised[0])
+    assert len(limits) > 2
+    X, Y, _ = campaign.observations()
+    model = campaign.model
+    assert model is not None
+    least = -campaign.winsorised[0]
+    reference = ExactGP(
+        X,
+        Y.clamp_min(least),
+        bounds=BOX.tensor_bounds,
+        covar_module=model.covar_module,
+        mean_module=model.mean_module,
+        likelihood=model.likelihood,
+        outcome_transform=model.outcome_transform,
+    )
+    torch.testing.assert_close(reference.posterior(X).mean, model.posterior(X).mean)
+
+
+def test_no_outcome_is_bounded_where_values_matter() -> None:
+    campaign = told(
+        Campaign(BOX, goal="learn", surrogate="exact", **FAST), 8, lambda i, y: 1e4 if i == 3 else y
+    )
+    assert campaign.winsorised == (-math.inf, 0)
+
+
+def failing(*given: Any, **options: Any) -> Any:
+    raise torch.linalg.LinAlgError("not positive-definite")
+
+
+@pytest.mark.parametrize("method", ["fit", "observe", "process"])
+def test_failing_arithmetic_warns_and_the_campaign_goes_on(
+    method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    campaign = told(Campaign(BOX, goal="minimise", surrogate="exact", **FAST), 6)
+    monkeypatch.setattr(ExactGP, method, failing)
+    with pytest.warns(FallbackWarning, match="positive-definite"):
+        told(campaign, 2)
+    assert len(campaign.trials()) == 8
+    if method == "process":
+        assert campaign.decision.acquisition == "space-filling"
+    monkeypatch.undo()
+    told(campaign, 2)
+    assert campaign.model is not None and campaign.model.num_observed == 10
+    assert campaign.decision.acquisition != "space-filling"
+
+
+def test_errors_of_a_users_callable_are_raised() -> None:
+    calls = []
+
+    def mine(X: Any, Y: Any, Yvar: Any = None, **options: Any) -> Any:
+        calls.append(len(X))
+        if len(X) > 4:
+            raise RuntimeError("mine")
+        return ExactGP(X, Y, Yvar, **options)
+
+    campaign = Campaign(BOX, goal="minimise", surrogate=mine, **FAST)
+    with pytest.raises(RuntimeError, match="mine"):
+        told(campaign, 7)
+    assert max(calls) == 5
