@@ -8,6 +8,7 @@ import torch
 from botorch.acquisition.analytic import ExpectedImprovement
 from botorch.acquisition.logei import qLogExpectedImprovement, qLogNoisyExpectedImprovement
 from botorch.acquisition.monte_carlo import qUpperConfidenceBound
+from botorch.acquisition.multi_objective.logei import qLogNoisyExpectedHypervolumeImprovement
 from botorch.models.model import Model
 from botorch.sampling.normal import SobolQMCNormalSampler
 from torch import Tensor
@@ -35,6 +36,7 @@ DATA: dict[str, tuple[str, ...]] = {
     "ei": ("best_f", "X_pending"),
     "qlogei": ("best_f", "X_pending"),
     "qlognei": ("X_baseline", "X_pending"),
+    "qlognehvi": ("X_baseline", "X_pending"),
     "nipv": ("X_pending", "mc_points", "weights", "trials"),
     "max_variance": ("X_pending",),
     "random": (),
@@ -44,10 +46,14 @@ DATA: dict[str, tuple[str, ...]] = {
 
 NAMES = tuple(DATA)
 
+OF_SEVERAL = ("qlognehvi",)
+"""Names of those that need several outcomes."""
+
 OPTIONS: dict[str, tuple[str, ...]] = {
     "qucb": ("beta", "num_samples", "seed"),
     "qlogei": ("num_samples", "seed"),
     "qlognei": ("num_samples", "seed"),
+    "qlognehvi": ("num_samples", "seed"),
     "thompson": ("samples", "explore", "jitter"),
 }
 """Options that can be set by name and value; the others have none."""
@@ -79,19 +85,20 @@ def build(
 
     Args:
         name: ``qucb`` (upper confidence bound), ``ei`` (expected improvement, one point at a time),
-            ``qlogei``, ``qlognei`` (noisy, over a baseline), ``nipv`` (integrated variance),
-            ``max_variance``, ``random``, ``thompson`` (samples of the posterior).
+            ``qlogei``, ``qlognei`` (noisy, over a baseline), ``qlognehvi`` (hypervolume of several
+            outcomes; needs ``ref_point``), ``nipv`` (integrated variance), ``max_variance``,
+            ``random``, ``thompson`` (samples of the posterior).
         model: A surrogate of `bo_stream`, or any BoTorch model except for ``nipv`` and
             ``max_variance``. Of a `CountGP`, ``nipv`` integrates the variance of the prevalence or
             rate, and the others take the latent surface.
-        X_baseline: ``n x d`` raw points already observed; for ``qlognei``.
+        X_baseline: ``n x d`` raw points already observed; for ``qlognei`` and ``qlognehvi``.
         best_f: Best value so far, raw; for ``ei`` and ``qlogei``. With noise, the best posterior
             mean at observed points rather than the best observation.
         X_pending: ``n' x d`` raw points under evaluation.
         mc_points: ``P x d`` raw test points; for ``nipv``.
         weights: ``P`` weights of the test points; for ``nipv``.
         beta: Trade-off of ``qucb`` between mean and standard deviation, as in BoTorch.
-        num_samples: Quasi-Monte-Carlo samples of ``qucb``, ``qlogei`` and ``qlognei``.
+        num_samples: Quasi-Monte-Carlo samples of ``qucb``, ``qlogei``, ``qlognei``, ``qlognehvi``.
         seed: Seed of these samples; by default they come from torch's global generator.
         bounds: ``2 x d`` raw bounds of the search; for ``thompson``.
         near: ``k x d`` raw points around which ``thompson`` searches too.
@@ -141,6 +148,12 @@ def build(
             options = {"prune_baseline": True, "sampler": sampler, "X_pending": X_pending, **kw}
             X = _needed(name, "X_baseline", X_baseline)
             return qLogNoisyExpectedImprovement(model, X, **options)
+        case "qlognehvi":
+            options = {"prune_baseline": True, "sampler": sampler, "X_pending": X_pending, **kw}
+            X = _needed(name, "X_baseline", X_baseline)
+            reference = options.pop("ref_point", None)
+            reference = _needed(name, "ref_point", reference)
+            return qLogNoisyExpectedHypervolumeImprovement(model, reference, X, **options)
         case "thompson":
             return ThompsonSampling(ours, bounds, near=near, ensemble=ensemble, domain=domain, **kw)
         case "nipv":
@@ -160,6 +173,7 @@ def build(
 _REMEDIES = {
     "best_f": "Pass the best value so far: a stream does not keep it.",
     "X_baseline": "Pass points already observed: a stream keeps none. The best hundred will do.",
+    "ref_point": "Pass the outcomes that every objective has to exceed.",
     "mc_points": "Pass the test points over which the variance is averaged, `P x d`, raw.",
 }
 

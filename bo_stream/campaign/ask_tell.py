@@ -13,6 +13,7 @@ from torch import Tensor
 from bo_stream.campaign import events
 from bo_stream.campaign.callbacks import Callback
 from bo_stream.campaign.campaign_state import CampaignState
+from bo_stream.campaign.outcome_states import OutcomeStates
 from bo_stream.campaign.proposer import Proposal, Proposer
 from bo_stream.campaign.records import Row
 from bo_stream.campaign.settings import Settings
@@ -54,6 +55,7 @@ class AskTell:
         goal: Its goal.
         row: Seconds spent so far, by part.
         counts: What the outcomes are, if they are counts.
+        named: The outcomes, if they have other names than ``y``.
     """
 
     def __init__(
@@ -71,7 +73,11 @@ class AskTell:
         self.store, self.callbacks, self._like = store, tuple(callbacks), like
         self._proposer = Proposer(like)
         self.row = Row((*(f"{part}_seconds" for part in PARTS), "fit_evaluations"))
-        self._state = CampaignState(store, name, settings, changes, stages_of, like, constraints)
+        self.named = settings.named if settings.named.renamed else None
+        make: Any = OutcomeStates if settings.named.several else CampaignState
+        self._state: CampaignState | OutcomeStates = make(
+            store, name, settings, changes, stages_of, like, constraints
+        )
         self._state.sync(self.row)
 
     @property
@@ -164,7 +170,9 @@ class AskTell:
 
         Args:
             frame: A column ``y``, and a column ``yvar`` (noise variance of each outcome) for all
-                outcomes of a campaign or for none; for counts, their columns instead. Rows of
+                outcomes of a campaign or for none; for counts, their columns instead. For outcomes
+                of other names, these columns, and ``yield_var`` for the variances of ``yield``; of
+                several, some may be told later: a trial is running until it has all. Rows of
                 trials have the trial's id in the index, as returned by `ask`, or in a column
                 ``trial``; other rows have the inputs.
 
@@ -174,11 +182,14 @@ class AskTell:
         """
 
         def told(history: TrialHistory) -> Event | None:
-            values, inputs, places = read_outcomes(frame, self.space, history, self.counts)
-            return events.told_event(history, values, inputs, places) if values else None
+            read = read_outcomes(frame, self.space, history, self.counts, self.named)
+            event = events.told_event(history, *read)
+            if self.named is not None and self.named.several:
+                event = events.told_in_parts(history, event, self.named.complete)
+            return event if read[0] else None
 
         event = self._record(told)
-        self._after_tell([row[0] for row in event["values"]] if event else [])
+        self._after_tell(events.told_ids(event))
 
     def fail(self, ids: Any, reason: str) -> None:
         """Give up trials. Their points are not proposed again.
@@ -255,7 +266,7 @@ class AskTell:
 
         Counts are shown in their columns; their outcome ``y`` is the observed prevalence or rate.
         """
-        return trials_frame(list(self.history.trials), self.space, self.counts)
+        return trials_frame(list(self.history.trials), self.space, self.counts, self.named)
 
     def running(self) -> pd.DataFrame:
         """Running trials as `ask` returned them: those whose outcome is still to be told."""
@@ -304,7 +315,7 @@ class AskTell:
     def _after_tell(self, ids: list[int]) -> None:
         if self.callbacks and ids:
             told = [self._state.history.trials[id] for id in ids]
-            frame = trials_frame(told, self.space, self.counts)
+            frame = trials_frame(told, self.space, self.counts, self.named)
             for callback in self.callbacks:
                 callback.after_tell(self, frame.copy())
 

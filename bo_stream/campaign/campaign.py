@@ -8,39 +8,31 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
-from typing import Any, Self, cast
+from typing import Any, Self
 
 import pandas as pd
 import torch
-from torch import Tensor
 
 from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.campaign.callbacks import Callback
 from bo_stream.campaign.choices import NamedChoice, Noise
-from bo_stream.campaign.corrections import CorrectableCampaign
-from bo_stream.campaign.count_outcomes import latent_surrogate
 from bo_stream.campaign.evaluation.runner import run_campaign
 from bo_stream.campaign.fit_policy import FitPolicy
-from bo_stream.campaign.goals import Goal
+from bo_stream.campaign.goals import Goals
 from bo_stream.campaign.proposals import AcquisitionBuilder, Optimiser
-from bo_stream.campaign.recommendation import recommended
+from bo_stream.campaign.results import CampaignResults
 from bo_stream.campaign.setting_changes import GivenParts, continued, replayed, stored_settings
 from bo_stream.campaign.settings import Settings
-from bo_stream.campaign.space import Pool, Space
+from bo_stream.campaign.space import Space
 from bo_stream.campaign.space.feasible import InputConstraint
 from bo_stream.campaign.storage.open_store import open_store
 from bo_stream.campaign.storage.store import Store
-from bo_stream.campaign.trials import Decision
-from bo_stream.errors import BoStreamError, InputError, StateError, UnsupportedError
-from bo_stream.scores import marginals, quantiles
+from bo_stream.errors import BoStreamError, StateError
 
 __all__ = ["Campaign"]
 
-INTERVAL = (0.05, 0.95)
-"""Levels of the interval of a recommendation."""
 
-
-class Campaign(CorrectableCampaign):
+class Campaign(CampaignResults):
     """Measurements towards a goal, with trials as rows of pandas frames.
 
     A campaign whose name is in the store already is continued: its trials, seed and surrogate are
@@ -58,7 +50,8 @@ class Campaign(CorrectableCampaign):
             chooses between ``qlogei`` and ``thompson`` by the measured seconds of an evaluation and
             of a decision. See `decision`.
         goal: ``maximise`` or ``minimise`` the outcome, or ``learn`` it everywhere: minimise the
-            variance integrated over ``targets``.
+            variance integrated over ``targets``. Of several objectives, or of one in another column
+            than ``y``: goals by column, ``{"yield": "maximise", "cost": "minimise"}``.
         store: URL of a database (``sqlite:///oven.db``), or a store; None: in memory only.
         name: Name of the campaign in its store.
         targets: For ``learn``: a frame of points over which variance is integrated; None: the pool,
@@ -81,7 +74,9 @@ class Campaign(CorrectableCampaign):
             columns in place of ``y``, the surrogate is a `CountGP` over the family, and the goal is
             ``learn`` or ``maximise`` of the prevalence or rate.
         constraints: On inputs: texts such as ``"a + 2*b <= 3"``, or callables from a frame to a
-            boolean for each row. Proposals and recommendations fulfil them; outcomes need not.
+            boolean for each row. Proposals and recommendations fulfil them; outcomes need not. On
+            outcomes: texts such as ``"purity >= 0.95"``. Names that are no inputs are those of
+            further outcomes, which `tell` takes in columns of their own.
         callbacks: Hooks.
 
     Raises:
@@ -104,7 +99,7 @@ class Campaign(CorrectableCampaign):
         space: Space,
         surrogate: NamedChoice | Callable[..., StreamingGP] | None = None,
         acquisition: NamedChoice | AcquisitionBuilder | None = None,
-        goal: Goal = "maximise",
+        goal: Goals = "maximise",
         store: str | Store | None = None,
         name: str | None = None,
         *,
@@ -233,7 +228,8 @@ class Campaign(CorrectableCampaign):
             objective: Called with a trial: a Series of its inputs by name (and ``place``, in a
                 pool) whose ``name`` is the trial's id. Returns the outcome, or a pair of the
                 outcome and its noise variance; for counts, a pair of the count and its trials or
-                exposure.
+                exposure; for several outcomes, a mapping of outcomes by name, or a pair of such
+                mappings, of outcomes and of noise variances.
             budget: Number of trials in all, those of earlier runs, failed ones and those running
                 elsewhere included; by default the campaign's budget, which a larger number raises.
                 The run also ends when a pool is used up.
@@ -260,133 +256,3 @@ class Campaign(CorrectableCampaign):
         """
         run_campaign(self, objective, budget, executor, q, workers, timeout, seconds)
         return self.trials()
-
-    # -- results ---------------------------------------------------------------------------------
-
-    @property
-    def model(self) -> StreamingGP | None:
-        """The surrogate of outcomes to be maximised, over inputs as the space encodes them.
-
-        Of counts it is a `CountGP`. None before it is built.
-        """
-        return self._state.manager.model
-
-    @property
-    def behind(self) -> bool:
-        """Whether outcomes are further from the predictions than the predictions promise."""
-        return self._state.manager.surprise.behind
-
-    @property
-    def decision(self) -> Decision:
-        """The acquisition function of the latest trials, and why it was chosen."""
-        history, current = self.history, self.current
-        if history.decision is not None:
-            return history.decision
-        named = current.acquisition
-        return Decision("a callable" if named is None else named["name"], current.why[1])
-
-    @property
-    def current(self) -> Settings:
-        """The settings in use now: a campaign without a budget begins as a small one."""
-        return self.settings.at(self._state.manager.stage.start)
-
-    def observations(self) -> tuple[Tensor, Tensor, Tensor | None]:
-        """X, Y (to be maximised) and Yvar of all outcomes, in the order they were told.
-
-        Of counts: X, counts, and trials or exposures.
-        """
-        self._state.sync(self.row)
-        data = self._state.observations
-        return data.X, data.Y, data.Yvar
-
-    def best(self) -> pd.Series[Any]:
-        """The best outcome so far with its inputs; the Series' name is the trial's id.
-
-        Raises:
-            StateError: before the first outcome.
-            UnsupportedError: if the goal is ``learn``.
-        """
-        self._check_optimises("Use predict(frame).")
-        told = self.trials().query("status == 'told'")
-        if not len(told):
-            raise StateError("at least one outcome", "none", "Tell some first.")
-        frame = told.drop(columns=["status", "ask", "reason"])
-        if not self.space.is_continuous:
-            frame = frame.astype(object)  # so that integers stay integers
-        return frame.iloc[int((self.settings.sign * frame["y"]).argmax())]
-
-    def recommend(self, n: int = 1) -> pd.DataFrame:
-        """Settings of the highest posterior mean over the whole space, best first.
-
-        Unlike `best`, they need not have been measured, and one lucky outcome does not decide.
-
-        Args:
-            n: Number of settings. In a box, they differ by a twentieth of the width in some input.
-
-        Returns:
-            Inputs in the user's units (and the place, in a pool), posterior ``mean`` and standard
-            deviation ``sd`` of the noiseless outcome, and its 90 % interval, ``lower`` to
-            ``upper``.
-
-        Raises:
-            InputError: for an invalid n.
-            StateError: before there are enough outcomes for a surrogate.
-            UnsupportedError: if the goal is ``learn``.
-        """
-        if type(n) is not int or n < 1:
-            raise InputError("n, an integer of 1 or more", repr(n), "Give such a number.")
-        self._check_optimises("Use predict(frame).")
-        model, state, space = latent_surrogate(self._current_model()), self._state, self.space
-        chosen = recommended(model, self.feasible, state.observations, state.manager.ensemble, n)
-        values = space.decode(space.points[chosen] if isinstance(space, Pool) else chosen)
-        frame = space.labelled(values)
-        frame = pd.concat([frame, self.predict(frame)], axis=1)
-        if self.counts is None:
-            X = self.space.encode(values).to(self._like)
-            levels = quantiles(model, X, INTERVAL, ensemble=state.manager.kernels())
-            ends = (self.settings.sign * levels).sort(0).values
-            frame["lower"], frame["upper"] = ends[0].numpy(), ends[1].numpy()
-        if isinstance(space, Pool):
-            frame.insert(0, "place", space.table.index[chosen.tolist()])
-        return frame
-
-    def predict(self, frame: pd.DataFrame) -> pd.DataFrame:
-        """Posterior ``mean`` and standard deviation ``sd`` of the noiseless outcome.
-
-        Of counts: those of the prevalence or rate of the smooth surface, without the variation
-        between surveys of one place, and a 90 % interval, ``lower`` to ``upper``.
-
-        Args:
-            frame: Inputs in the user's units.
-
-        Raises:
-            StateError: before there are enough outcomes for a surrogate.
-            InputError, BoundsError: for invalid inputs.
-        """
-        values = self.space.values(frame)
-        model = self._current_model()
-        X = self.space.encode(values).to(self._like)
-        if self.counts is not None:
-            return pd.DataFrame(self.counts.predict(cast(Any, model), X), frame.index)
-        mean, variance = marginals(model, X, self._state.manager.kernels())
-        mean, sd = self.settings.sign * mean, variance.clamp_min(0).sqrt()
-        return pd.DataFrame({"mean": mean.numpy(), "sd": sd.numpy()}, frame.index)
-
-    # -- pieces ----------------------------------------------------------------------------------
-
-    def _check_optimises(self, remedy: str) -> None:
-        if self.goal == "learn":
-            raise UnsupportedError("the goal maximise or minimise", "the goal learn", remedy)
-
-    def _current_model(self) -> StreamingGP:
-        """The surrogate of all outcomes, built if it was not yet."""
-        self._state.sync(self.row)
-        if self._state.manager.fitted == 0:
-            self.update()
-        if self.model is None:
-            raise StateError(
-                f"{self.settings.initial} outcomes, to build a surrogate from",
-                f"{self._state.history.num_told}",
-                "Tell more first.",
-            )
-        return self.model

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bo_stream.campaign.fit_policy import FitPolicy
-from bo_stream.campaign.goals import Goal
+from bo_stream.campaign.goals import Goals
 from bo_stream.campaign.space import Box, Space
+
+if TYPE_CHECKING:
+    from bo_stream.campaign.outcomes import NamedOutcomes
 
 __all__ = [
     "AUTO",
@@ -17,6 +20,7 @@ __all__ = [
     "default_acquisition",
     "default_counted",
     "default_initial",
+    "default_several",
     "default_surrogate",
     "later_settings",
     "starts_small",
@@ -63,7 +67,7 @@ class Default(NamedTuple):
 
 
 def default_surrogate(
-    space: Space, goal: Goal, budget: int | None, constrained: bool = False
+    space: Space, goal: Goals, budget: int | None, constrained: bool = False
 ) -> Default:
     """The default family, by goal, number of inputs and budget.
 
@@ -85,6 +89,17 @@ def default_surrogate(
     return Default("node_wiski", "Nodes at the data: a step of constant cost.")
 
 
+def default_several(space: Space, budget: int | None) -> Default:
+    """The default family of each of several outcomes, by number of inputs and budget."""
+    if budget is not None and budget <= SMALL:
+        return Default("warped", f"An exact process per outcome for at most {SMALL} trials.")
+    if space.dim <= FEW_INPUTS:
+        return Default("hsgp", f"At most {FEW_INPUTS} inputs: a step of constant cost.")
+    if budget is not None and budget <= FEW:
+        return Default("exact", f"An exact process per outcome for at most {FEW} trials.")
+    return Default("node_wiski", "Nodes at the data: a step of constant cost.")
+
+
 def default_counted(space: Space) -> Default:
     """The default family under counts."""
     name = "wiski" if space.dim <= FEW_INPUTS else "hsgp"
@@ -92,13 +107,19 @@ def default_counted(space: Space) -> Default:
     return Default(name, "Counts, whose likelihood is their own: a step of constant cost.")
 
 
-def starts_small(space: Space, goal: Goal, budget: int | None) -> bool:
+def starts_small(space: Space, goal: Goals, budget: int | None) -> bool:
     """Whether a campaign without a budget begins as one of few trials would."""
     return budget is None and goal != "learn" and isinstance(space, Box)
 
 
-def default_acquisition(family: str | None, goal: Goal, space: Space) -> Default:
-    """The default acquisition function, by goal, surrogate and space."""
+def default_acquisition(
+    family: str | None, goal: Goals, space: Space, outcomes: NamedOutcomes
+) -> Default:
+    """The default acquisition function, by goal, outcomes, surrogate and space."""
+    if len(outcomes.goals) > 1:
+        return Default("qlognehvi", "Several objectives: the hypervolume below their front.")
+    if outcomes.several:
+        return Default("qlognei", "Expected improvement among what satisfies the constraints.")
     if goal == "learn":
         return Default("nipv", "The goal is to learn the outcome everywhere.")
     match family:
@@ -119,10 +140,15 @@ def default_initial(space: Space, budget: int | None) -> int:
     return wanted if budget is None else max(2, min(wanted, budget // 3))
 
 
-def later_settings(space: Space, goal: Goal, fit: FitPolicy | None) -> dict[str, Any]:
+def later_settings(
+    space: Space, goal: Goals, fit: FitPolicy | None, outcomes: NamedOutcomes
+) -> dict[str, Any]:
     """Settings for more outcomes than a small campaign has, as plain data."""
-    family, why_family = default_surrogate(space, goal, None)
-    search, why_search = default_acquisition(family, goal, space)
+    several = outcomes.several
+    family, why_family = (
+        default_several(space, None) if several else default_surrogate(space, goal, None)
+    )
+    search, why_search = default_acquisition(family, goal, space, outcomes)
     return {
         "start": SMALL + 1,
         "surrogate": {"name": family},

@@ -15,7 +15,7 @@ keeps the old value. Their kinds:
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -29,6 +29,8 @@ __all__ = [
     "changed_event",
     "failed_event",
     "told_event",
+    "told_ids",
+    "told_in_parts",
     "withdrawn_event",
 ]
 
@@ -83,6 +85,35 @@ def told_event(
     ids = iter(new)
     rows = [(next(ids)[0] if id is None else id, *told) for id, *told in values]
     return {"kind": "told", "trials": new, "values": rows, "at": time.time()}
+
+
+def told_in_parts(
+    history: TrialHistory, event: Event, complete: Callable[[Mapping[str, Any]], bool]
+) -> Event:
+    """The event of telling or amending with outcomes by column.
+
+    Args:
+        history: All trials before the event.
+        event: An event whose values are ids and outcomes by column.
+        complete: Whether a trial with these outcomes has all.
+    """
+    parts: dict[str, list[Any]] = {}
+    done = []
+    for id, told in event["values"]:
+        known = history.trials[id].parts if id < len(history.trials) else None
+        if complete({**(known or {}), **told}):
+            done.append([id, None, None])
+        for column, (y, yvar) in told.items():
+            parts.setdefault(column, []).append([id, y, yvar])
+    return {**event, "values": done, "parts": parts}
+
+
+def told_ids(event: Event | None) -> list[int]:
+    """Ids of the trials of which an event tells or amends outcomes."""
+    if event is None:
+        return []
+    rows = [row for rows in event.get("parts", {}).values() for row in rows]
+    return list(dict.fromkeys(row[0] for row in [*event["values"], *rows]))
 
 
 def failed_event(reasons: list[tuple[int, str]]) -> Event:

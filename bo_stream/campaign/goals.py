@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Literal, get_args
 
-__all__ = ["GOALS", "SPELLINGS", "Goal", "spelled"]
+__all__ = ["GOALS", "SPELLINGS", "Goal", "Goals", "spelled"]
 
 Goal = Literal["maximise", "minimise", "maximize", "minimize", "learn"]
 """Maximise or minimise the outcome, or learn it over the whole space."""
 
 SPELLINGS = {"maximize": "maximise", "minimize": "minimise"}
 """Other spellings of goals."""
+
+Goals = Goal | Mapping[str, str]
+"""A goal, or goals by the column of the outcome."""
 
 GOALS: tuple[str, ...] = tuple(goal for goal in get_args(Goal) if goal not in SPELLINGS)
 

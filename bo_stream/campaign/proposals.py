@@ -18,6 +18,7 @@ import torch
 from botorch.acquisition.acquisition import AcquisitionFunction
 from botorch.optim.optimize import optimize_acqf
 from botorch.utils.sampling import draw_sobol_samples
+from linear_operator.utils.warnings import NumericalWarning
 from torch import Tensor
 
 from bo_stream.base.ensemble import KernelEnsemble
@@ -221,6 +222,7 @@ class AcquisitionSearch:
         with warnings.catch_warnings():
             # some starting points end early: harmless, since the best of all is taken
             warnings.filterwarnings("ignore", "Optimization failed", RuntimeWarning)
+            warnings.simplefilter("ignore", NumericalWarning)  # jitter among repeated points
             X, _ = optimize_acqf(
                 acqf,
                 bounds,
@@ -249,6 +251,7 @@ class AcquisitionSearch:
             "ensemble": context.ensemble,
             "trials": context.typical_size,
             "domain": None if self.feasible.is_box else self.feasible.domain,
+            "observed": context.observed,
         }
         if names & {"X_baseline", "best_f"}:
             observed = self._inside(context.observed)

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from bo_stream.campaign.campaign_state import CampaignState
 from bo_stream.campaign.measured_choice import MeasuredChoice
+from bo_stream.campaign.outcome_states import OutcomeStates
 from bo_stream.campaign.proposals import ProposalContext, initial_design
 from bo_stream.campaign.randomness import proposing
 from bo_stream.campaign.records import Row
@@ -51,7 +52,7 @@ class Proposer:
     def __init__(self, like: Tensor) -> None:
         self._device = like.device
 
-    def propose(self, state: CampaignState, q: int, row: Row) -> Proposal:
+    def propose(self, state: CampaignState | OutcomeStates, q: int, row: Row) -> Proposal:
         """The next trials: points chosen ahead while there are enough, otherwise a new choice.
 
         After a fit there is a new choice, too.
@@ -110,11 +111,12 @@ class Proposer:
         free[list(used)] = False
         return free.nonzero().squeeze(-1)
 
-    def _context(self, state: CampaignState, available: Tensor) -> ProposalContext:
+    def _context(self, state: CampaignState | OutcomeStates, available: Tensor) -> ProposalContext:
         data = state.observations
+        running = state.history.with_status("running")
         return ProposalContext(
             data.candidates(),
-            state.points(state.history.with_status("running")),
+            state.points([trial for trial in running if not trial.parts]),
             state.points(state.history.with_status("failed")),
             available,
             data.best(),

@@ -200,7 +200,8 @@ def _with_surrogate(settings: Settings, surrogate: NamedChoice, choose: bool) ->
     if settings.fit == SCHEDULES.get("" if old is None else old["name"], SCHEDULE):
         made = replace(made, fit=SCHEDULES.get(name, SCHEDULE))
     if choose and settings.why[1] != GIVEN:
-        search, reason = default_acquisition(name, settings.goal, settings.space)
+        task = settings.goal, settings.space, settings.named
+        search, reason = default_acquisition(name, *task)
         made = replace(made, acquisition={"name": search}, why=(GIVEN, reason))
     return made
 

@@ -26,30 +26,31 @@ from bo_stream.campaign.choices import (
 )
 from bo_stream.campaign.count_outcomes import CountOutcome
 from bo_stream.campaign.defaults import (
-    AUTO,
     SCHEDULE,
     SCHEDULES,
     SMALL,
     default_acquisition,
     default_counted,
     default_initial,
+    default_several,
     default_surrogate,
     later_settings,
     starts_small,
 )
 from bo_stream.campaign.fit_policy import FitPolicy
-from bo_stream.campaign.goals import GOALS, Goal, spelled
-from bo_stream.campaign.measured_choice import MeasuredChoice
+from bo_stream.campaign.goals import GOALS, Goal, Goals
+from bo_stream.campaign.outcomes import NamedOutcomes, on_inputs, read_goal
 from bo_stream.campaign.proposals import (
     AcquisitionBuilder,
     AcquisitionSearch,
     Optimiser,
     ProposalRule,
 )
-from bo_stream.campaign.space import Pool, Space, space_from_dict
+from bo_stream.campaign.rules import rule_by_name
+from bo_stream.campaign.space import Space, space_from_dict
 from bo_stream.campaign.space.feasible import FeasibleSet
 from bo_stream.campaign.surrogate_manager import Stage
-from bo_stream.errors import InputError, StateError, check_not_shadowed
+from bo_stream.errors import InputError, StateError
 from bo_stream.surrogates.mixed import with_categories
 from bo_stream.surrogates.registry import FAMILIES, in_loops, surrogate
 
@@ -59,11 +60,8 @@ SETTINGS_VERSION = 1
 
 GIVEN = "It was asked for."
 
-SEARCHES = {
-    "logei": ("LocalSearch", "warped"),
-    "trust_region": ("TrustRegionSearch", "trust_region"),
-}
-"""Searches that belong to one family: the class in `acquisitions`, and the family."""
+SEVERAL_OPTIONS = {"maxiter": 50, "sample_around_best": True}
+"""Options of a search by several surrogates, of which an evaluation costs more."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +70,7 @@ class Settings:
 
     Attributes:
         space: Where the campaign may measure.
-        goal: ``maximise``, ``minimise`` or ``learn``.
+        goal: ``maximise``, ``minimise`` or ``learn``; of several objectives: by column.
         surrogate: Name and options of a family; None for a callable, which no store can hold.
         acquisition: Name and options of an acquisition function; None for a callable.
         seed: Seed of designs and of every search for the next points.
@@ -89,10 +87,11 @@ class Settings:
         later: Those used from a larger ``start`` on: settings that differ from these.
         outcome: Column, likelihood and options of outcomes that are counts; None for measurements.
         constraints: Constraints as texts; None for a callable, which no store can hold.
+        column: Column of the outcome, if there is one objective.
     """
 
     space: Space
-    goal: Goal
+    goal: Goals
     surrogate: Mapping[str, Any] | None
     acquisition: Mapping[str, Any] | None
     seed: int
@@ -108,9 +107,10 @@ class Settings:
     later: Mapping[str, Any] | None = None
     outcome: Mapping[str, Any] | None = None
     constraints: Sequence[str | None] = ()
+    column: str = "y"
 
     def __post_init__(self) -> None:
-        if self.goal not in GOALS:
+        if not isinstance(self.goal, Mapping) and self.goal not in GOALS:
             raise InputError(f"a goal, one of {', '.join(GOALS)}", repr(self.goal), "Choose one.")
         if self.initial < 2:
             raise InputError(
@@ -121,7 +121,7 @@ class Settings:
     def from_arguments(
         cls,
         space: Space,
-        goal: Goal,
+        goal: Goals,
         *,
         surrogate: NamedChoice | Callable[..., StreamingGP] | None = None,
         acquisition: NamedChoice | AcquisitionBuilder | None = None,
@@ -144,16 +144,22 @@ class Settings:
             raise InputError(
                 "budget, an integer of 1 or more", repr(budget), "Leave it out for no limit."
             )
-        goal = spelled(goal)
+        goal, column = read_goal(goal)
+        named = NamedOutcomes.of(goal, column, constraints, space.names)
         counts = None if outcome is None else CountOutcome.read_setting(outcome)
         if counts is not None:
-            counts.check_settings(space, goal, surrogate, noise, EXACT_OUTCOMES)
+            counts.check_settings(space, str(goal), surrogate, noise, EXACT_OUTCOMES)
+            named.refuse_counts()
         small = surrogate is acquisition is outcome is None and starts_small(space, goal, budget)
-        task = (space, goal, SMALL if small else budget, bool(constraints))
-        family, why_family = default_surrogate(*task) if counts is None else default_counted(space)
+        size = SMALL if small else budget
+        family, why_family = default_surrogate(space, goal, size, bool(constraints))
+        if named.several:
+            family, why_family = default_several(space, size)
+        elif counts is not None:
+            family, why_family = default_counted(space)
         chosen = as_named(surrogate, family)
         name = None if chosen is None else chosen["name"]
-        search, why_search = default_acquisition(name, goal, space)
+        search, why_search = default_acquisition(name, goal, space, named)
         settings = cls(
             space,
             goal,
@@ -162,7 +168,7 @@ class Settings:
             secrets.randbits(31) if seed is None else seed,
             default_initial(space, budget) if initial is None else initial,
             fit or SCHEDULES.get(name or "", SCHEDULE),
-            optimiser or Optimiser(),
+            optimiser or Optimiser(options=SEVERAL_OPTIONS if named.several else None),
             targets,
             restandardise=counts is None,
             budget=budget,
@@ -171,9 +177,10 @@ class Settings:
                 why_family if surrogate is None else GIVEN,
                 why_search if acquisition is None else GIVEN,
             ),
-            later=later_settings(space, goal, fit) if small and noise != "none" else None,
+            later=later_settings(space, goal, fit, named) if small and noise != "none" else None,
             outcome=None if counts is None else counts.to_dict(),
             constraints=tuple(None if callable(c) else c for c in constraints or ()),
+            column=column,
         )
         settings.stages(settings.feasible(constraints or ()), surrogate, acquisition)  # or refuse
         return settings
@@ -187,7 +194,13 @@ class Settings:
         Raises:
             InputError: for constraints that cannot be, or missing callables.
         """
-        return FeasibleSet.of(self.space, self.constraints, given)
+        return FeasibleSet.of(self.space, self.input_constraints, given)
+
+    @property
+    def input_constraints(self) -> tuple[str | None, ...]:
+        """Those of the constraints that name inputs alone, and callables."""
+        own = (c for c in self.constraints if c is None or on_inputs(c, self.space.names))
+        return tuple(own)
 
     def stages(
         self, feasible: FeasibleSet, surrogate: Any = None, acquisition: Any = None
@@ -221,8 +234,22 @@ class Settings:
 
     @property
     def sign(self) -> float:
-        """Factor of outcomes that makes larger ones better."""
+        """Factor of the outcome that makes larger ones better, if there is one objective."""
         return -1.0 if self.goal == "minimise" else 1.0
+
+    @property
+    def named(self) -> NamedOutcomes:
+        """The outcomes by name."""
+        return NamedOutcomes.of(self.goal, self.column, self.constraints, self.space.names)
+
+    def of_outcome(self, column: str) -> Settings:
+        """Settings of a campaign of one of several outcomes alone."""
+        goal = "minimise" if self.named.sign(column) < 0.0 else "maximise"
+        search = {"name": "qlognei"}
+        later = None if self.later is None else {**self.later, "acquisition": search}
+        alone = replace(self, goal=cast(Goal, goal), column=column)
+        inputs = self.input_constraints
+        return replace(alone, constraints=inputs, acquisition=search, later=later)
 
     def to_dict(self) -> dict[str, Any]:
         """The settings as plain data."""
@@ -270,7 +297,7 @@ class Settings:
             StateError: for another space, goal or outcome.
         """
         mine, theirs = self.to_dict(), stored.to_dict()
-        for part in ("space", "goal", "outcome"):
+        for part in ("space", "goal", "column", "outcome", "constraints"):
             if mine[part] != theirs[part]:
                 raise StateError(
                     f"the {part} that campaign {name!r} was created with",
@@ -319,42 +346,15 @@ class Settings:
         Raises:
             InputError: for names and options that no acquisition function has.
         """
-        space, bounds = self.space, self.space.tensor_bounds
-        targets = None if self.targets is None else space.encode(np.array(self.targets))
+        given_targets = self.targets
+        targets = None if given_targets is None else self.space.encode(np.array(given_targets))
         search = partial(AcquisitionSearch, feasible, optimiser=self.optimiser, targets=targets)
         if callable(given):
             return search(cast(AcquisitionBuilder, given))
         choice = as_named(given, None) if given is not None else self.acquisition
         if choice is None:
             raise missing_callable("acquisition")
-        check_not_shadowed("acquisitions")
-        import acquisitions  # not at the top: it imports bo_stream
-        from acquisitions.build import NAMES, build
-
-        options = dict(choice)
-        known = (AUTO, *SEARCHES, *NAMES)
-        name = checked_name(options.pop("name"), known, "acquisition function")
-        if name == AUTO:
-            careful, fast = partial(build, "qlogei"), partial(build, "thompson")
-            return MeasuredChoice(search(careful), search(fast))
-        if name not in SEARCHES:
-            return search(partial(build, name, **options))
-        rule, family = SEARCHES[name]
-        if name == "trust_region" and not feasible.is_box:
-            raise InputError(
-                "continuous inputs without constraints for the acquisition function 'trust_region'",
-                "others",
-                "Use surrogate='warped' or 'node_wiski', or leave both out.",
-            )
-        if isinstance(space, Pool) or (self.surrogate or {}).get("name") != family:
-            raise InputError(
-                f"a box and the surrogate {family!r} for the acquisition function {name!r}",
-                "a pool" if isinstance(space, Pool) else f"{shown(self.surrogate)}",
-                f"Use surrogate={family!r}, or another acquisition function such as 'thompson'.",
-            )
-        if name == "logei":
-            options["domain"] = None if feasible.is_box else feasible.domain
-        return cast(ProposalRule, getattr(acquisitions, rule)(bounds, **options))
+        return rule_by_name(choice, search, feasible, self.named, self.surrogate)
 
     @property
     def counts(self) -> CountOutcome | None:

@@ -29,7 +29,7 @@ from bo_stream.campaign.trial_history import TrialHistory
 from bo_stream.campaign.winsorising import least_learned
 from bo_stream.errors import UnsupportedError
 
-__all__ = ["Stage", "SurrogateManager"]
+__all__ = ["SPREAD", "Stage", "SurrogateManager"]
 
 ENSEMBLE_BELOW = 1000
 """Number of outcomes below which samples of the posterior come from several kernels."""
@@ -154,6 +154,11 @@ class SurrogateManager:
     def stage(self) -> Stage:
         """The current stage."""
         return self.stages[self.number]
+
+    @property
+    def behind(self) -> bool:
+        """Whether outcomes are further from the predictions than the predictions promise."""
+        return self.surprise.behind
 
     @property
     def num_observed(self) -> int:

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from bo_stream.campaign.count_outcomes import CountOutcome
+from bo_stream.campaign.outcomes import NamedOutcomes
 from bo_stream.campaign.space import Pool, Space, numbers
 from bo_stream.campaign.trial_history import TrialHistory
 from bo_stream.campaign.trials import Trial
@@ -41,6 +42,7 @@ def read_outcomes(
     space: Space,
     history: TrialHistory,
     counts: CountOutcome | None = None,
+    named: NamedOutcomes | None = None,
 ) -> Outcomes:
     """Outcomes in a frame that are not in the history yet.
 
@@ -52,8 +54,8 @@ def read_outcomes(
         InputError, NoiseError: for invalid columns, ids or values.
         StateError: for an outcome that contradicts one told before.
     """
-    _check_columns(frame, space, counts)
-    told = _told(frame, history, counts)
+    _check_columns(frame, space, counts, named)
+    told = _told(frame, history, counts) if named is None else named.rows(frame, history)
     ids = _ids(frame)
     if ids is None:
         inputs, places = _inputs(frame, space)
@@ -66,7 +68,10 @@ def read_outcomes(
     _check_inputs(frame, space, trials)
     kept: list[tuple[Any, ...]] = []
     for trial, row in zip(trials, told, strict=True):
-        if trial.status in ("running", "failed"):
+        if named is not None and named.several:
+            row = (named.new_parts(trial, row[0]),)
+            kept += [(trial.id, *row)] if row[0] else []
+        elif trial.status in ("running", "failed"):
             kept.append((trial.id, *row))
         elif not _same_outcome(trial, row):
             size = "" if counts is None else f" of {trial.size!r}"
@@ -184,18 +189,24 @@ def inputs_frame(trials: list[Trial], space: Space) -> pd.DataFrame:
 
 
 def trials_frame(
-    trials: list[Trial], space: Space, counts: CountOutcome | None = None
+    trials: list[Trial],
+    space: Space,
+    counts: CountOutcome | None = None,
+    named: NamedOutcomes | None = None,
 ) -> pd.DataFrame:
     """Trials with outcome, status and reason, one per row; ``y`` of counts is their rate."""
     frame = inputs_frame(trials, space)
-    frame["y"] = _column([t.y for t in trials])
+    if named is None:
+        frame["y"] = _column([t.y for t in trials])
+    else:
+        frame = frame.assign(**named.shown(trials))
     if counts is not None:
         k, n = frame.pop("y"), _column([t.size for t in trials])
         if counts.size is not None:
             frame[counts.size] = n
         frame[counts.column] = k
         frame["y"] = k / n
-    if any(t.yvar is not None for t in trials):
+    if named is None and any(t.yvar is not None for t in trials):
         noise = [np.nan if t.yvar is None else t.yvar for t in trials]
         frame["yvar"] = np.array(noise, dtype=np.float64)
     frame["status"] = pd.Series([t.status for t in trials], frame.index, dtype="str")
@@ -209,7 +220,12 @@ def _column(values: Iterable[float | None]) -> np.ndarray:
     return np.array([np.nan if value is None else value for value in values], dtype=np.float64)
 
 
-def _check_columns(frame: Any, space: Space, counts: CountOutcome | None = None) -> None:
+def _check_columns(
+    frame: Any,
+    space: Space,
+    counts: CountOutcome | None = None,
+    named: NamedOutcomes | None = None,
+) -> None:
     if not isinstance(frame, pd.DataFrame):
         raise InputError(
             "a DataFrame with one row per trial", type(frame).__name__, "Use the frame of ask()."
@@ -217,6 +233,7 @@ def _check_columns(frame: Any, space: Space, counts: CountOutcome | None = None)
     if not len(frame):
         raise InputError("at least one row", "none", "Leave the call out.")
     columns = ["y", "yvar"] if counts is None else counts.columns
+    columns = columns if named is None else named.known_columns
     known = {*space.names, *OWN, *columns} - ({"y", "yvar"} - set(columns))
     extra = [str(c) for c in frame.columns if c not in known]
     if extra:

@@ -161,6 +161,7 @@ class _EventReader:
     def read_told(self, event: Event) -> None:
         new = (Trial(id, tuple(x), p) for id, p, x in event["trials"])
         self.trials = self.trials.changed(new)
+        self._take_parts(event)
         told = [self._told(*row) for row in event["values"]]
         if told:
             since = [t.asked_at for t in told if t.asked_at is not None]
@@ -178,6 +179,7 @@ class _EventReader:
 
     def read_amended(self, event: Event) -> None:
         """A withdrawn trial that is amended is told again, as a new batch."""
+        self._take_parts(event)
         again = [row[0] for row in event["values"] if self.trials[row[0]].status == "withdrawn"]
         amended = [self._told(*row) for row in event["values"]]
         if len(amended) > len(again):
@@ -214,6 +216,14 @@ class _EventReader:
         """A trial with its outcome."""
         told = self.trials[id]._replace(status="told", y=y, yvar=yvar, reason=None, size=size)
         return told
+
+    def _take_parts(self, event: Event) -> None:
+        """Take outcomes by column, of a campaign with several; values are of complete trials."""
+        for column, rows in event.get("parts", {}).items():
+            trials = ((self.trials[id], (y, yvar)) for id, y, yvar in rows)
+            self.trials = self.trials.changed(
+                [t._replace(parts={**(t.parts or {}), column: part}) for t, part in trials]
+            )
 
     def _learn(self, told: list[Trial]) -> None:
         """Add a batch of outcomes."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any, Literal, NamedTuple, overload
 
@@ -35,6 +35,7 @@ class Trial(NamedTuple):
         reason: Why it failed or was withdrawn.
         asked_at: When it was asked for, in seconds since 1970, if that was recorded.
         size: Trials or exposure of a count.
+        parts: Of several outcomes: those that were told, with their noise variances, by column.
     """
 
     id: int
@@ -48,6 +49,7 @@ class Trial(NamedTuple):
     reason: str | None = None
     asked_at: float | None = None
     size: float | None = None
+    parts: Mapping[str, tuple[float, float | None]] | None = None
 
 
 class Decision(NamedTuple):

@@ -50,7 +50,7 @@ def tell(
         Path,
         typer.Argument(
             help="CSV with a column y, and a column yvar (noise variance) for all rows or none; "
-            "of counts, with their columns. "
+            "of counts, or of outcomes with names, with their columns. "
             "Rows of trials have the trial's id in a column trial; other rows have the inputs."
         ),
     ],
@@ -64,14 +64,14 @@ def tell(
     from bo_stream.cli.formatting import best_trial, count_by_status
 
     frame, columns = read_measurements(outcomes, campaign), outcome_columns(campaign)
-    for column in columns:
-        if column not in frame:
-            found = ", ".join(map(str, frame.reset_index().columns))
-            raise ConfigError(
-                f"{outcomes}: Expected a column {column}; got {found}. Rename the column with the "
-                "outcomes."
-            )
-    blank = frame[columns].isna()
+    missing = [column for column in columns if column not in frame]
+    if missing and (missing == columns or not campaign.settings.named.several):
+        found = ", ".join(map(str, frame.reset_index().columns))
+        raise ConfigError(
+            f"{outcomes}: Expected a column {missing[0]}; got {found}. Rename the column with the "
+            "outcomes."
+        )
+    blank = frame.reindex(columns=columns).isna()
     filled = ~blank.all(axis=1)
     reasons = frame.pop("reason") if "reason" in frame else filled.astype(object).where(filled)
     failed = list(frame.index[~filled & reasons.notna()]) if frame.index.name == "trial" else []

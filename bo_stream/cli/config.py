@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from bo_stream.campaign.goals import GOALS, SPELLINGS, Goal, spelled
+from bo_stream.campaign.goals import GOALS, SPELLINGS, Goal, Goals, spelled
 from bo_stream.cli.toml_reader import TomlDocument, TomlTable, read_document
 
 __all__ = ["CampaignConfig", "EvaluationConfig", "InputConfig", "PoolFile", "read_config"]
@@ -74,7 +74,7 @@ class CampaignConfig:
         document: The TOML.
         name: Name of the campaign in its store.
         store: URL of the store.
-        goal: ``maximise``, ``minimise`` or ``learn``.
+        goal: ``maximise``, ``minimise`` or ``learn``, or goals by outcome.
         budget: Number of trials in all.
         objective: ``file.py:function`` or ``module:function``, for `run`.
         outcome: Name and unit of the outcome, for labels; or, of counts, their column, likelihood
@@ -93,7 +93,7 @@ class CampaignConfig:
     document: TomlDocument
     name: str
     store: str
-    goal: Goal
+    goal: Goals
     budget: int | None
     objective: str | None
     outcome: str | Mapping[str, Any] | None
@@ -121,7 +121,7 @@ def read_config(path: Path) -> CampaignConfig:
         document,
         name,
         _store(document, top.text("store", f"sqlite:///{name}.db") or ""),
-        cast(Goal, spelled(top.choice("goal", *GOALS, *SPELLINGS))),
+        _goal(top),
         top.integer("budget", least=2),
         top.text("objective"),
         _outcome(top),
@@ -206,6 +206,17 @@ def _pool(table: TomlTable) -> PoolFile:
             (*table.key, "file"), "an existing CSV of places", f"{file}", "Correct it."
         )
     return PoolFile(file, inputs, index, repeats, known)
+
+
+def _goal(top: TomlTable) -> Goals:
+    """A goal, or goals by the column of the outcome."""
+    if not isinstance(top.document.values.get("goal"), Mapping):
+        return cast(Goal, spelled(top.choice("goal", *GOALS, *SPELLINGS)))
+    table = top.table("goal")
+    goals = {name: spelled(table.choice(name, *GOALS, *SPELLINGS)) for name in table.names()}
+    if not goals:
+        raise table.missing("yield", '"maximise"')
+    return goals
 
 
 def _outcome(top: TomlTable) -> str | Mapping[str, Any] | None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from bo_stream.campaign.winsorising import SPREADS
-from bo_stream.cli.reports.campaign_data import label
+from bo_stream.cli.reports.campaign_data import goal, is_single, label
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 __all__ = [
     "best_trial",
     "count_by_status",
+    "front",
     "recommendation",
     "recommendations",
     "regret",
@@ -35,18 +36,31 @@ def summary(loaded: LoadedCampaign) -> dict[str, str]:
     left = regret(campaign, trials, loaded.optimum)
     facts = {
         "campaign": f"{campaign.name} in {loaded.store}",
-        "goal": campaign.goal,
+        "goal": goal(campaign),
         "inputs": ", ".join(label(campaign.space, n) for n in campaign.space.names),
         "surrogate": f"{'a callable' if family is None else family['name']}. {why}",
         "acquisition": f"{decision.acquisition}. {decision.why}",
         "trials": count_by_status(trials),
         "budget": None if campaign.budget is None else f"{campaign.budget} trials",
         "best": best_trial(campaign, trials),
+        "front": front(campaign),
         "recommended": recommendation(campaign, trials),
         "learned": winsorised(campaign),
         "regret": None if left is None else f"{left:.6g}",
     }
     return {name: fact for name, fact in facts.items() if fact is not None}
+
+
+def front(campaign: Campaign) -> str | None:
+    """Size and hypervolume of the front of several objectives; None before there is one."""
+    if not isinstance(campaign.goal, Mapping):
+        return None
+    volume = campaign.hypervolume()
+    if volume is None:
+        return "no feasible trial yet"
+    value, reference = volume
+    point = ", ".join(f"{name} = {bound:.4g}" for name, bound in reference.items())
+    return f"{len(campaign.front())} trials, hypervolume {value:.4g} from {point}"
 
 
 def count_by_status(trials: pd.DataFrame) -> str:
@@ -63,16 +77,18 @@ def best_trial(campaign: Campaign, trials: pd.DataFrame) -> str | None:
     row = _best(campaign, trials)
     if row is None:
         return None
-    return f"{row['y']:.6g} at {_place_of(campaign, row)} (trial {row.name})"
+    return f"{row[campaign.settings.column]:.6g} at {_place_of(campaign, row)} (trial {row.name})"
 
 
 def recommendation(campaign: Campaign, trials: pd.DataFrame) -> str | None:
     """The recommended setting with its 90 % interval; None before there is a surrogate."""
     told = int((trials["status"] == "told").sum())
-    if campaign.goal == "learn" or told < campaign.settings.initial:
+    if not is_single(campaign) or told < campaign.settings.initial:
         return None
     row = campaign.recommend().iloc[0]
     interval = f"{row['mean']:.6g} ({row['lower']:.6g} to {row['upper']:.6g})"
+    if "feasible" in row:
+        interval += f", feasible with probability {row['feasible']:.2f},"
     return f"{interval} at {_place_of(campaign, row)}"
 
 
@@ -99,7 +115,7 @@ def regret(campaign: Campaign, trials: pd.DataFrame, optimum: float | None) -> f
     row = _best(campaign, trials)
     if row is None or optimum is None:
         return None
-    return campaign.settings.sign * (optimum - float(row["y"]))
+    return campaign.settings.sign * (optimum - float(row[campaign.settings.column]))
 
 
 def seconds_by_part(row: Mapping[str, float]) -> str:
@@ -123,7 +139,8 @@ def table(campaign: Campaign, frame: pd.DataFrame) -> str:
 
 
 def _best(campaign: Campaign, trials: pd.DataFrame) -> pd.Series | None:
-    none = campaign.goal == "learn" or not (trials["status"] == "told").any()
+    told = trials[trials["status"] == "told"]
+    none = not is_single(campaign) or not campaign.settings.named.feasible(told).any()
     return None if none else campaign.best()
 
 

@@ -17,7 +17,9 @@ __all__ = ["outcome_columns", "read_measurements"]
 
 def outcome_columns(campaign: Campaign) -> list[str]:
     """The columns of an outcome."""
-    return ["y"] if campaign.counts is None else campaign.counts.columns
+    if campaign.counts is not None:
+        return campaign.counts.columns
+    return campaign.settings.named.columns
 
 
 def read_measurements(path: Path, campaign: Campaign) -> pd.DataFrame:

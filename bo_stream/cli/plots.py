@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,6 +15,7 @@ from bo_stream.cli.toml_reader import ConfigError
 if TYPE_CHECKING:
     import pandas as pd
 
+    from bo_stream.campaign.campaign import Campaign
     from bo_stream.campaign.space import Pool
     from bo_stream.cli.load_campaign import LoadedCampaign
 
@@ -25,11 +27,18 @@ def plot(
     name: CampaignName = None,
     out: Annotated[Path, typer.Option(help="PNG, PDF or SVG.")] = Path("campaign.png"),
 ) -> None:
-    """Plot the outcome of every trial, and the best outcome so far."""
+    """Plot the outcome of every trial, and the best outcome so far.
+
+    Of several objectives the picture shows the front: the trials that are not dominated.
+    """
     import matplotlib
 
     matplotlib.use("Agg")
-    _plot_outcomes(load_campaign(where, name), out)
+    loaded = load_campaign(where, name)
+    if isinstance(loaded.campaign.goal, Mapping):
+        _plot_front(loaded.campaign, out)
+    else:
+        _plot_outcomes(loaded, out)
     print(f"Wrote {out}.")
 
 
@@ -88,7 +97,7 @@ def _plot_outcomes(loaded: LoadedCampaign, out: Path) -> None:
         bars = told["yvar"] ** 0.5
         ax.errorbar(told.index, told["y"], bars, fmt="none", color="tab:blue", alpha=0.5)
     if campaign.goal != "learn":
-        best = best_so_far(campaign.goal, told["y"])
+        best = best_so_far(campaign, told)
         ax.step(told.index, best, where="post", color="tab:red", label="best so far")
     if loaded.optimum is not None:
         factor = 1.0 if campaign.counts is None else campaign.counts.factor
@@ -102,6 +111,33 @@ def _plot_outcomes(loaded: LoadedCampaign, out: Path) -> None:
     ax.set(xlabel="trial", ylabel=loaded.outcome)
     ax.set_title(f"{campaign.name} ({campaign.goal}): {count_by_status(trials)}")
     ax.legend(fontsize=8)
+    figure.savefig(out, dpi=110)
+    plt.close(figure)
+
+
+def _plot_front(campaign: Campaign, out: Path) -> None:
+    """Draw the first objective against each of the others."""
+    from matplotlib import pyplot as plt
+
+    from bo_stream.cli.formatting import count_by_status
+
+    trials, front = campaign.trials(), campaign.front()
+    told = trials[trials["status"] == "told"]
+    if not len(told):
+        raise ConfigError(f"Campaign {campaign.name!r} has no outcomes yet. Tell some first.")
+    feasible = campaign.settings.named.feasible(told)
+    first, *others = campaign.settings.named.objectives
+    size: Any = {"figsize": (5.5 * len(others), 4.5), "layout": "constrained"}
+    figure, panels = plt.subplots(1, len(others), squeeze=False, **size)
+    for ax, other in zip(panels[0], others, strict=True):
+        good, bad = told[feasible], told[~feasible]
+        ax.plot(good[first], good[other], "o", markersize=4, color="tab:blue", label="outcomes")
+        if len(bad):
+            ax.plot(bad[first], bad[other], "x", color="grey", label="infeasible")
+        ax.plot(front[first], front[other], "o-", color="tab:red", label="front")
+        ax.set(xlabel=first, ylabel=other)
+    panels[0][0].legend(fontsize=8)
+    figure.suptitle(f"{campaign.name}: {count_by_status(trials)}, {len(front)} on the front")
     figure.savefig(out, dpi=110)
     plt.close(figure)
 

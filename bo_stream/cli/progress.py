@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TextIO
 
 from bo_stream.campaign.callbacks import Callback
-from bo_stream.cli.formatting import best_trial, count_by_status, regret, seconds_by_part
+from bo_stream.cli.formatting import best_trial, count_by_status, front, regret, seconds_by_part
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -91,6 +91,8 @@ class RunProgress(Callback):
         best, left = best_trial(campaign, trials), regret(campaign, trials, self.optimum)
         if best is not None:
             facts["best"] = best
+        if found := front(campaign):
+            facts["front"] = found
         if left is not None:
             facts["regret"] = f"{left:.3g}"
         facts["time"] = f"{self._clock() - self._started:.0f} s"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -22,11 +23,13 @@ class EvaluationResult:
         y: The outcome; NaN if there is none.
         yvar: Its noise variance, if the objective returned one.
         reason: Why there is no outcome; None if there is one.
+        parts: Outcomes and their noise variances by name, if the objective returned a mapping.
     """
 
     y: float = math.nan
     yvar: float | None = None
     reason: str | None = None
+    parts: Mapping[str, tuple[float, float | None]] | None = None
 
     @classmethod
     def failed(cls, reason: str) -> Self:
@@ -44,8 +47,11 @@ class EvaluationResult:
 
         Args:
             value: A number, or a pair of the outcome and its noise variance. Arrays, tensors and
-                Series of one element count as numbers. Anything else fails.
+                Series of one element count as numbers. A mapping has outcomes by name, and a pair
+                of mappings these and their noise variances. Anything else fails.
         """
+        if isinstance(value, Mapping) or (isinstance(value, tuple) and _all_mappings(value)):
+            return cls._from_mappings(*(value if isinstance(value, tuple) else (value, {})))
         pair = isinstance(value, tuple | list) and len(value) == 2
         y, yvar = value if pair else (value, None)
         try:
@@ -58,6 +64,24 @@ class EvaluationResult:
         if variance is not None and not (math.isfinite(variance) and variance > 0.0):
             return cls.failed(f"the objective returned a noise variance of {variance}")
         return cls(outcome, variance)
+
+    @classmethod
+    def _from_mappings(cls, outcomes: Mapping[str, Any], variances: Mapping[str, Any]) -> Self:
+        """The result of outcomes by name."""
+        parts: dict[str, tuple[float, float | None]] = {}
+        for name, y in outcomes.items():
+            one = cls.from_value(y if name not in variances else (y, variances[name]))
+            if one.reason is not None:
+                return cls.failed(f"{name}: {one.reason}")
+            parts[str(name)] = one.y, one.yvar
+        unknown = sorted(set(variances) - set(outcomes))
+        if unknown or not parts:
+            return cls.failed(f"the objective returned no outcome {unknown[0] if unknown else ''}")
+        return cls(parts=parts)
+
+
+def _all_mappings(value: tuple[Any, ...]) -> bool:
+    return len(value) == 2 and all(isinstance(one, Mapping) for one in value)
 
 
 def _number(value: Any) -> float:

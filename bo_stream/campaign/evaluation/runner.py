@@ -22,6 +22,7 @@ from bo_stream.campaign.evaluation.evaluators import Evaluator, Objective, Seria
 from bo_stream.campaign.evaluation.process_identity import has_died, run_id
 from bo_stream.campaign.evaluation.process_pool import ProcessPool
 from bo_stream.campaign.evaluation.user_executor import UserExecutor
+from bo_stream.campaign.outcomes import noise_column
 from bo_stream.campaign.space import Pool
 from bo_stream.campaign.trial_frames import inputs_frame
 from bo_stream.campaign.trials import Trial
@@ -171,13 +172,20 @@ def _tell(campaign: AskTell, id: int, result: EvaluationResult) -> None:
         if result.reason is not None:
             campaign.fail(id, result.reason)
             return
-        frame = pd.DataFrame({"y": [result.y]}, pd.Index([id], name="trial"))
-        if result.yvar is not None:
-            frame["yvar"] = result.yvar
+        wanted = campaign.settings.named.columns
+        parts = result.parts or {wanted[0]: (result.y, result.yvar)}
+        frame = pd.DataFrame(index=pd.Index([id], name="trial"))
+        for column, (y, variance) in parts.items():
+            frame[column] = y
+            if variance is not None:
+                frame[noise_column(column)] = variance
         if campaign.counts is not None:  # a pair is then a count and its size
             column, size = campaign.counts.column, campaign.counts.size or "yvar"
             frame = frame.rename(columns={"y": column, "yvar": size})
         campaign.tell(frame)
+        missing = [column for column in wanted if column not in parts]
+        if missing:
+            campaign.fail(id, f"the objective returned no outcome {', '.join(missing)}")
     except StateError:
         if not told():
             raise

@@ -12,8 +12,9 @@ import pandas as pd
 from bo_stream.campaign.campaign import Campaign
 from bo_stream.campaign.records import environment
 from bo_stream.campaign.storage.read_only_store import ReadOnlyStore
-from bo_stream.cli.reports.campaign_data import best_so_far, in_unit, label
+from bo_stream.cli.reports.campaign_data import best_so_far, goal, in_unit, is_single, label
 from bo_stream.cli.reports.figures import Figure, Panels, plain
+from bo_stream.cli.reports.fronts import fronts
 from bo_stream.cli.reports.model import maps, slices
 from bo_stream.cli.reports.page import PageSection, page
 from bo_stream.cli.reports.runs import describe
@@ -72,9 +73,11 @@ def campaign_page(
         PageSection("Current state", _state(view, summary)),
         PageSection("Where to measure next", _following(view, following)),
         PageSection("Running trials", _listed(view, "Running trials", running.reset_index())),
-        PageSection("Outcomes", panels.html([_outcomes(view, trials, outcome, optimum)])),
     ]
-    if view.model is not None and len(told):
+    several = isinstance(view.goal, Mapping)
+    drawn = fronts(view) if several else [_outcomes(view, trials, outcome, optimum)]
+    sections.append(PageSection("The front" if several else "Outcomes", panels.html(drawn)))
+    if view.model is not None and len(told) and not several:
         centre, where = _centre(view, told)
         drawn = slices(view, centre, told, outcome, most.outcomes)
         html = panels.html(drawn, about=f"Slices through {where}")
@@ -118,7 +121,7 @@ def _following(campaign: Campaign, following: pd.DataFrame | str) -> str:
 
 def _centre(campaign: Campaign, told: pd.DataFrame) -> tuple[pd.Series[Any], str]:
     """The trial that slices go through, and its description."""
-    if campaign.goal != "learn":
+    if is_single(campaign) and campaign.settings.named.feasible(campaign.told()).any():
         best = campaign.best()
         row = cast("pd.Series[Any]", told.loc[int(str(best.name))])
         return row, f"the best outcome so far (trial {best.name})"
@@ -146,7 +149,7 @@ def _outcomes(
         points["error_y"] = {**bars, "width": 0}
     traces, note = [points], "Dots: outcomes"
     if campaign.goal != "learn":
-        best = plain(best_so_far(campaign.goal, told["y"]))
+        best = plain(best_so_far(campaign, told))
         line = {"color": "@c1", "width": 2, "shape": "hv"}
         curve = {"type": "scatter", "mode": "lines", "name": "best so far", "line": line}
         traces.append({**curve, "x": told.index.tolist(), "y": best})
@@ -189,7 +192,7 @@ def _listed(campaign: Campaign, caption: str, frame: pd.DataFrame) -> str:
 def _settings(campaign: Campaign) -> str:
     s, about = campaign.settings, environment()
     settings = {
-        "goal": s.goal,
+        "goal": goal(campaign),
         "surrogate": None if s.surrogate is None else describe(s.surrogate),
         "acquisition": None if s.acquisition is None else describe(s.acquisition),
         "seed": s.seed,

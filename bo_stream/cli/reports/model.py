@@ -15,6 +15,7 @@ from bo_stream.cli.reports.campaign_data import (
     in_unit,
     is_category,
     is_log,
+    is_single,
     label,
 )
 from bo_stream.cli.reports.figures import Figure, plain
@@ -101,7 +102,7 @@ def maps(
     black, white = {"color": "black", "width": 1}, {"color": "white", "width": 2}
     marks = [_markers(told[names], "measured", "circle", "white", 6, black)]
     best = ""
-    if campaign.goal != "learn":
+    if is_single(campaign):
         best = "star: the best; "
         marks.append(_markers(centre[names].to_frame().T, "best", "star", "white", 14, black))
     if len(running):

@@ -1,0 +1,123 @@
+"""Acquisition functions for several outcomes: constraints on some, several objectives.
+
+They are BoTorch's, over outcomes in units of their spread: its smoothing of constraints and maxima
+has a fixed width, which then means the same for a purity and for a volume.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import torch
+from botorch.acquisition.acquisition import AcquisitionFunction
+from botorch.acquisition.logei import qLogProbabilityOfFeasibility
+from botorch.acquisition.multi_objective.objective import GenericMCMultiOutputObjective
+from botorch.acquisition.objective import GenericMCObjective
+from botorch.models.model import Model
+from botorch.sampling.get_sampler import get_sampler
+from botorch.utils.multi_objective.hypervolume import infer_reference_point
+from linear_operator.utils.warnings import NumericalWarning
+from torch import Tensor
+
+from acquisitions.build import build
+
+__all__ = ["OutcomeAcquisition"]
+
+SAMPLES = 128
+"""Number of samples of the posterior, unless it is given."""
+
+Weights = tuple[Sequence[float], float]
+"""Coefficients of all outcomes and a bound: their sum is to be at most the bound."""
+
+
+@dataclass(frozen=True)
+class OutcomeAcquisition:
+    """Builds the acquisition function of several outcomes; a builder of campaigns.
+
+    Where no observed point is expected to be feasible, it is the probability of feasibility. The
+    reference point of a hypervolume is a tenth of the range below the worst of the expected
+    outcomes at feasible points.
+
+    Attributes:
+        name: ``qlognei`` for one objective, ``qlognehvi`` for several.
+        objectives: Number of objectives, which are the first outcomes, to be maximised.
+        constraints: Constraints on the outcomes.
+        options: ``num_samples`` and ``seed``.
+    """
+
+    name: str
+    objectives: int
+    constraints: Sequence[Weights] = ()
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def __call__(
+        self, model: Model, *, observed: Tensor, X_pending: Tensor | None = None
+    ) -> AcquisitionFunction:
+        """The acquisition function.
+
+        Args:
+            model: A model with an output for every outcome.
+            observed: ``n x d`` points with outcomes, those that may be on the front among them.
+            X_pending: ``n' x d`` points under evaluation.
+        """
+        with torch.no_grad(), warnings.catch_warnings():
+            warnings.simplefilter("ignore", NumericalWarning)  # jitter among repeated points
+            return self._built(model, observed, X_pending)
+
+    def _built(
+        self, model: Model, observed: Tensor, X_pending: Tensor | None
+    ) -> AcquisitionFunction:
+        posterior: Any = model.posterior(observed)
+        options = dict(self.options)
+        samples = torch.Size([options.pop("num_samples", SAMPLES)])
+        options["sampler"] = get_sampler(posterior, samples, seed=options.pop("seed", None))
+        means = posterior.mean
+        scale = _spread(means[..., : self.objectives])
+        bounded = [_Constraint(*one, means) for one in self.constraints]
+        feasible = torch.ones(len(means), dtype=torch.bool, device=means.device)
+        for one in bounded:
+            feasible &= one(means) <= 0.0
+        limits: Any = bounded or None
+        if not feasible.any():
+            sampler = options["sampler"]
+            return qLogProbabilityOfFeasibility(model, limits, sampler, X_pending=X_pending)
+        data: dict[str, Any] = {"X_baseline": observed, "X_pending": X_pending, **options}
+        data["constraints"] = limits
+        if self.objectives == 1:
+
+            def best(Z: Tensor, X: Tensor | None = None) -> Tensor:
+                return Z[..., 0] / scale[0]
+
+            objective = GenericMCObjective(best)
+            return cast(AcquisitionFunction, build(self.name, model, objective=objective, **data))
+        count = self.objectives
+
+        def each(Z: Tensor, X: Tensor | None = None) -> Tensor:
+            return Z[..., :count] / scale
+
+        several = GenericMCMultiOutputObjective(each)
+        reference = infer_reference_point(means[feasible, :count] / scale)
+        return cast(
+            AcquisitionFunction,
+            build(self.name, model, objective=several, ref_point=reference, **data),
+        )
+
+
+class _Constraint:
+    """Negative where a constraint holds, in units of its spread over the observed points."""
+
+    def __init__(self, weights: Sequence[float], bound: float, means: Tensor) -> None:
+        self.weights, self.bound = means.new_tensor(weights), bound
+        self.scale = _spread((means @ self.weights).unsqueeze(-1))[0]
+
+    def __call__(self, samples: Tensor) -> Tensor:
+        return (samples @ self.weights - self.bound) / self.scale
+
+
+def _spread(values: Tensor) -> Tensor:
+    """Standard deviations of columns ``n x m``; 1 where there is none."""
+    sd = values.std(0) if len(values) > 1 else torch.zeros_like(values[0])
+    return torch.where(sd > 0.0, sd, torch.ones_like(sd))

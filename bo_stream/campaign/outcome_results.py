@@ -1,0 +1,123 @@
+"""Predictions and recommendations of a campaign with several outcomes, as frames."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from botorch.utils.multi_objective.pareto import is_non_dominated
+from torch import Tensor
+
+from bo_stream.campaign.front import OutcomePredictions, best_rows, searched, spread_out
+from bo_stream.campaign.outcomes import NamedOutcomes
+from bo_stream.campaign.space import Pool
+from bo_stream.campaign.space.feasible import FeasibleSet
+from bo_stream.scores import quantiles
+
+__all__ = ["front_of", "predictions_of", "recommended_points"]
+
+SHOWN = 100
+"""Largest number of settings of a model's front."""
+
+APART = 0.05
+"""Least distance of two recommendations for one objective in some input, in widths of the box."""
+
+
+def front_of(told: pd.DataFrame, outcomes: NamedOutcomes) -> pd.DataFrame:
+    """Rows of told trials that are feasible and not dominated, by the first objective."""
+    frame = told[outcomes.feasible(told)]
+    values = torch.from_numpy(outcomes.signed(frame))
+    kept = frame[is_non_dominated(values).numpy()] if len(frame) else frame
+    return kept.sort_values(outcomes.objectives, kind="stable")
+
+
+def predictions_of(
+    predictions: OutcomePredictions,
+    X: Tensor,
+    index: Any,
+    interval: tuple[float, float] | None = None,
+) -> pd.DataFrame:
+    """Means, standard deviations and probability of feasibility at points, in the user's units.
+
+    Args:
+        predictions: Predictions of all outcomes.
+        X: ``n x d``.
+        index: Index of the frame.
+        interval: Levels of the ends of an interval, if it is asked for.
+    """
+    outcomes = predictions.outcomes
+    means, sds = predictions.moments(X)
+    made: dict[str, np.ndarray] = {}
+    for j, (column, sign) in enumerate(zip(outcomes.columns, outcomes.signs, strict=True)):
+        start = "" if outcomes.objectives == [column] else f"{column}_"
+        made[f"{start}mean"] = sign * means[:, j].numpy()
+        made[f"{start}sd"] = sds[:, j].numpy()
+        if interval is not None and column in outcomes.goals:
+            levels = quantiles(predictions.models[j], X, interval)
+            lower, upper = (sign * levels).sort(0).values.numpy()
+            made |= {f"{start}lower": lower, f"{start}upper": upper}
+    if outcomes.constraints:
+        made["feasible"] = predictions.feasible(X).numpy()
+    return pd.DataFrame(made, index)
+
+
+def recommended_points(
+    predictions: OutcomePredictions,
+    where: FeasibleSet,
+    observed: Tensor,
+    least: float,
+    count: int | None,
+) -> Tensor:
+    """Points of a box, or indices of rows of a pool.
+
+    Args:
+        predictions: Predictions of all outcomes.
+        where: Where to look.
+        observed: Points with outcomes.
+        least: The least probability of feasibility.
+        count: Number of points: of one objective those of the highest means, apart from each other;
+            of several those of the front that are spread best. None: the whole front.
+    """
+    space = where.space
+    if isinstance(space, Pool):
+        held = torch.from_numpy(where.holds(space.place_values)).nonzero()[:, 0]
+        points = space.points.to(observed)[held]
+        rows = best_rows(predictions.objectives(points), predictions.feasible(points), least)
+        return held[rows][_chosen(predictions, points[rows], 0.0, count)]
+    bounds = space.tensor_bounds.to(observed)
+    points = searched(predictions, where, observed, least)
+    return points[_chosen(predictions, points, APART * (bounds[1] - bounds[0]), count)]
+
+
+def _chosen(
+    predictions: OutcomePredictions, points: Tensor, apart: Tensor | float, count: int | None
+) -> Tensor:
+    """Rows of the best points."""
+    values = predictions.objectives(points)
+    if count is None:
+        rows = _apart(values, SHOWN)
+        return rows[values[rows, 0].argsort(descending=True, stable=True)]
+    if values.shape[-1] > 1:
+        return spread_out(values, count)
+    chosen: list[int] = []
+    for i in range(len(points)):
+        far = all(bool(((points[i] - points[j]).abs() > apart).any()) for j in chosen)
+        chosen += [i] if far else []
+        if len(chosen) == count:
+            break
+    return torch.tensor(chosen)
+
+
+def _apart(values: Tensor, count: int) -> Tensor:
+    """Rows of a front, ``n x k``: its ends, then always the one farthest from the others."""
+    if len(values) <= count:
+        return torch.arange(len(values))
+    scaled = (values - values.mean(0)) / values.std(0).clamp_min(1e-300)
+    chosen = scaled.argmax(0).unique().tolist()
+    nearest = torch.cdist(scaled, scaled[chosen]).min(1).values
+    while len(chosen) < count:
+        chosen.append(int(nearest.argmax()))
+        nearest = torch.minimum(nearest, (scaled - scaled[chosen[-1]]).norm(dim=-1))
+    return torch.tensor(chosen)

@@ -1,0 +1,298 @@
+"""Outcomes of a trial by name: objectives, and constraints on what is measured."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import isclose
+from typing import Any, Self
+
+import numpy as np
+import pandas as pd
+
+from bo_stream.campaign.constraints import LinearConstraint, parse_constraint
+from bo_stream.campaign.goals import SPELLINGS, spelled
+from bo_stream.campaign.space import RESERVED, numbers
+from bo_stream.campaign.trial_history import TrialHistory
+from bo_stream.campaign.trials import Trial
+from bo_stream.errors import InputError, NoiseError, StateError, UnsupportedError
+
+__all__ = ["NamedOutcomes", "OutcomeParts", "noise_column", "on_inputs", "read_goal"]
+
+OutcomeParts = Mapping[str, tuple[float, float | None]]
+"""Outcomes of a trial that were told, with their noise variances, by column."""
+
+DIRECTIONS = ("maximise", "minimise")
+EXAMPLE = 'For example {"yield": "maximise", "cost": "minimise"}.'
+OWN = tuple(name for name in RESERVED if name != "y")
+
+
+def noise_column(column: str) -> str:
+    """The column with the noise variances of an outcome."""
+    return "yvar" if column == "y" else f"{column}_var"
+
+
+def on_inputs(text: Any, inputs: Collection[str]) -> bool:
+    """Whether a constraint names inputs alone.
+
+    Raises:
+        InputError: if it cannot be understood.
+    """
+    return all(set(one.coefficients) <= set(inputs) for one in parse_constraint(text))
+
+
+def read_goal(goal: Any) -> tuple[Any, str]:
+    """A user's goal in the spelling of `GOALS`, and the column of the only objective.
+
+    Several objectives stay a mapping.
+
+    Raises:
+        InputError: for a mapping that is none of columns and goals.
+    """
+    if not isinstance(goal, Mapping):
+        return spelled(goal), "y"
+    goals = {column: spelled(one) for column, one in goal.items()}
+    for column, one in goals.items():
+        if not isinstance(column, str) or not column.strip() or column in OWN:
+            raise InputError("columns of outcomes and their goals", repr(column), EXAMPLE)
+        if one not in DIRECTIONS and (one != "learn" or len(goals) > 1):
+            known = ", ".join((*DIRECTIONS, *SPELLINGS))
+            raise InputError(f"a goal for {column!r}, one of {known}", repr(one), "Choose one.")
+    if not goals:
+        raise InputError("at least one outcome and its goal", "none", EXAMPLE)
+    if len(goals) > 1:
+        return goals, "y"
+    ((column, one),) = goals.items()
+    return one, column
+
+
+@dataclass(frozen=True)
+class NamedOutcomes:
+    """Outcomes in the columns of a user's frames.
+
+    Attributes:
+        goals: ``maximise``, ``minimise`` or ``learn`` by column: the objectives.
+        constraints: Constraints on outcomes.
+    """
+
+    goals: Mapping[str, str]
+    constraints: tuple[LinearConstraint, ...] = ()
+
+    @classmethod
+    def of(
+        cls, goal: Any, column: str, constraints: Iterable[Any] | None, inputs: Collection[str]
+    ) -> Self:
+        """The outcomes that a campaign's settings name.
+
+        Args:
+            goal: The goal, or goals by column.
+            column: Column of the only objective.
+            constraints: All constraints; those that name inputs alone are none on outcomes.
+            inputs: Names of the inputs.
+
+        Raises:
+            InputError: for a constraint that names an input and an outcome, or equal outcomes.
+        """
+        goals = goal if isinstance(goal, Mapping) else {column: goal}
+        texts = [c for c in constraints or () if c is not None and not callable(c)]
+        found = tuple(
+            one for text in texts if not on_inputs(text, inputs) for one in parse_constraint(text)
+        )
+        outcomes = cls(goals, found)
+        for one in found:
+            mixed = sorted(set(one.coefficients) & set(inputs))
+            if mixed or one.equal:
+                got = f"{one.text!r}, which names the input {mixed[0]!r}" if mixed else one.text
+                raise InputError(
+                    "inputs alone, or outcomes alone in an inequality",
+                    got,
+                    "Record what has to be bounded as an outcome of its own.",
+                )
+        for name in outcomes.columns:
+            if name in inputs or name in OWN:
+                raise InputError("outcomes with names of their own", repr(name), "Rename it.")
+        if found and goal == "learn":
+            raise UnsupportedError(
+                "the goal maximise or minimise, with constraints on outcomes",
+                "the goal learn",
+                "Leave the constraints out: learn measures everywhere.",
+            )
+        return outcomes
+
+    def refuse_counts(self) -> None:
+        """Refuse what a campaign of counts cannot have.
+
+        Raises:
+            UnsupportedError: for names of outcomes, or constraints on them.
+        """
+        if self.renamed:
+            raise UnsupportedError(
+                "one outcome without constraints, for counts",
+                ", ".join(self.columns),
+                "Name the column of counts in outcome= alone.",
+            )
+
+    @property
+    def columns(self) -> list[str]:
+        """Objectives, then the other outcomes that constraints name."""
+        named = [name for one in self.constraints for name in one.coefficients]
+        return list(dict.fromkeys([*self.goals, *named]))
+
+    @property
+    def objectives(self) -> list[str]:
+        """Columns of the objectives."""
+        return list(self.goals)
+
+    @property
+    def several(self) -> bool:
+        """Whether there is more to a trial than one outcome without a constraint."""
+        return len(self.columns) > 1 or bool(self.constraints)
+
+    @property
+    def renamed(self) -> bool:
+        """Whether outcomes are in other columns than ``y`` and ``yvar``."""
+        return self.columns != ["y"]
+
+    def sign(self, column: str) -> float:
+        """Factor of an outcome that makes larger ones better.
+
+        Without a goal, better ones are those that a constraint asks for.
+        """
+        if column in self.goals:
+            return -1.0 if self.goals[column] == "minimise" else 1.0
+        limits = [one.coefficients.get(column, 0.0) for one in self.constraints]
+        return -1.0 if all(weight >= 0.0 for weight in limits) else 1.0
+
+    @property
+    def signs(self) -> list[float]:
+        """Factors of all columns."""
+        return [self.sign(column) for column in self.columns]
+
+    def weights(self) -> list[tuple[list[float], float]]:
+        """Of every constraint: coefficients of the signed outcomes in order, and the bound."""
+        return [
+            ([sign * one.coefficients.get(c, 0.0) for c, sign in self._signed()], one.bound)
+            for one in self.constraints
+        ]
+
+    def _signed(self) -> list[tuple[str, float]]:
+        return [(column, self.sign(column)) for column in self.columns]
+
+    def feasible(self, frame: pd.DataFrame) -> np.ndarray:
+        """Whether rows of outcomes satisfy every constraint, ``n``."""
+        ok = np.ones(len(frame), dtype=bool)
+        for one in self.constraints:
+            ok &= np.asarray(one.excess(frame) <= 0.0)
+        return ok
+
+    def signed(self, frame: pd.DataFrame) -> np.ndarray:
+        """Objectives in rows of outcomes, to be maximised, ``n x k``."""
+        signs = [self.sign(column) for column in self.objectives]
+        return frame[self.objectives].to_numpy(np.float64) * np.array(signs)
+
+    # -- frames ----------------------------------------------------------------------------------
+
+    @property
+    def known_columns(self) -> list[str]:
+        """Columns of outcomes and of their noise variances."""
+        return [*self.columns, *map(noise_column, self.columns)]
+
+    def complete(self, parts: Mapping[str, Any]) -> bool:
+        """Whether every outcome is among the parts."""
+        return all(column in parts for column in self.columns)
+
+    def rows(self, frame: pd.DataFrame, history: TrialHistory) -> list[tuple[Any, ...]]:
+        """The outcomes of a frame's rows: their parts, or outcome and variance of the only one.
+
+        Raises:
+            InputError, NoiseError: for invalid values, a row without any, or noise variances for
+                some outcomes of a column only.
+        """
+        rows: list[dict[str, tuple[float, float | None]]] = [{} for _ in range(len(frame))]
+        if not any(column in frame for column in self.columns):
+            numbers(frame, self.columns[0])  # refuses
+        for column in self.columns:
+            if column not in frame:
+                continue
+            given = frame[column].notna().to_numpy() if self.several else slice(None)
+            places, part = np.arange(len(frame))[given], frame[given]
+            noise = self._noise(part, column, history)
+            for i, y, variance in zip(places, numbers(part, column).tolist(), noise, strict=True):
+                rows[i][column] = (y, variance)
+        if not self.several:
+            return [row[self.columns[0]] for row in rows]
+        empty = [str(frame.index[i]) for i, row in enumerate(rows) if not row]
+        if empty:
+            raise InputError(
+                f"an outcome in every row, in one of the columns {', '.join(self.columns)}",
+                f"none in row {empty[0]}",
+                "Leave the row out until there is one.",
+            )
+        return [(row,) for row in rows]
+
+    def new_parts(self, trial: Trial, told: OutcomeParts) -> OutcomeParts:
+        """The outcomes that a trial was not told before.
+
+        Raises:
+            StateError: for an outcome that contradicts one told before, and of withdrawn trials.
+        """
+        before = trial.parts or {}
+        new = {column: part for column, part in told.items() if column not in before}
+        for column in told.keys() & before.keys():
+            if not _same(before[column], told[column]):
+                raise StateError(
+                    f"{column!r} of trial {trial.id} as it was told before, {before[column][0]!r}",
+                    f"{told[column][0]!r}",
+                    "Correct it with amend(). Leave the value out, or tell it without a trial id "
+                    "as a new measurement.",
+                )
+        if new and trial.status == "withdrawn":
+            raise StateError(
+                "trials that were not withdrawn", f"trial {trial.id}", "Take it back with amend()."
+            )
+        return new
+
+    def shown(self, trials: Sequence[Trial]) -> dict[str, np.ndarray]:
+        """Columns of outcomes, and of noise variances where any are known; NaN where none is."""
+        made: dict[str, np.ndarray] = {}
+        for column in self.columns:
+            pairs = [self._part(trial, column) for trial in trials]
+            for name, values in zip(
+                (column, noise_column(column)), zip(*pairs, strict=True), strict=False
+            ):
+                if name == column or any(value is not None for value in values):
+                    plain = [np.nan if value is None else value for value in values]
+                    made[name] = np.array(plain, dtype=np.float64)
+            made.setdefault(column, np.empty(0))
+        return made
+
+    def _part(self, trial: Trial, column: str) -> tuple[float | None, float | None]:
+        if not self.several:
+            return trial.y, trial.yvar
+        return (trial.parts or {}).get(column, (None, None))
+
+    def _noise(self, frame: pd.DataFrame, column: str, history: TrialHistory) -> list[float | None]:
+        """Noise variances of an outcome; None where they are learned."""
+        name = noise_column(column)
+        given, earlier = name in frame, (self._part(t, column) for t in history.trials)
+        known = next((variance is not None for y, variance in earlier if y is not None), given)
+        if len(frame) and given != known:
+            raise NoiseError(
+                f"outcomes {'with' if known else 'without'} a column {name!r}, as before",
+                f"{'one' if given else 'none'}",
+                "Give noise variances for all outcomes of a column or for none of them.",
+            )
+        if not given:
+            return [None] * len(frame)
+        variances = numbers(frame, name)
+        if (variances <= 0.0).any():
+            raise NoiseError(
+                f"positive noise variances in {name!r}", f"{variances.min():g}", "Give variances."
+            )
+        return list(variances.tolist())
+
+
+def _same(before: tuple[float, float | None], now: tuple[float, float | None]) -> bool:
+    """Whether two outcomes are equal up to the digits that a file may drop."""
+    pairs = zip(before, now, strict=True)
+    return all(a is b or (None not in (a, b) and isclose(a, b, rel_tol=1e-12)) for a, b in pairs)  # type: ignore[arg-type]

@@ -1,0 +1,259 @@
+"""What a campaign has found: the best trial, recommendations, predictions."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, cast
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+
+from bo_stream.base.streaming_gp import StreamingGP
+from bo_stream.campaign.corrections import CorrectableCampaign
+from bo_stream.campaign.count_outcomes import latent_surrogate
+from bo_stream.campaign.front import OutcomePredictions, hypervolume
+from bo_stream.campaign.outcome_results import front_of, predictions_of, recommended_points
+from bo_stream.campaign.outcome_states import OutcomeStates, OutcomeSurrogates, PartlyObserved
+from bo_stream.campaign.outcomes import NamedOutcomes
+from bo_stream.campaign.recommendation import recommended
+from bo_stream.campaign.settings import Settings
+from bo_stream.campaign.space import Pool
+from bo_stream.campaign.trials import Decision
+from bo_stream.errors import InputError, StateError, UnsupportedError
+from bo_stream.scores import marginals, quantiles
+
+__all__ = ["CampaignResults"]
+
+INTERVAL = (0.05, 0.95)
+"""Levels of the interval of a recommendation."""
+
+
+class CampaignResults(CorrectableCampaign):
+    """A campaign and what follows from its outcomes; see `bo_stream.Campaign`."""
+
+    @property
+    def model(self) -> StreamingGP | None:
+        """The surrogate of outcomes to be maximised, over inputs as the space encodes them.
+
+        Of counts it is a `CountGP`, of several outcomes a model list of BoTorch with an output for
+        each, of which larger ones are better. None before it is built.
+        """
+        return cast("StreamingGP | None", self._state.manager.model)
+
+    @property
+    def behind(self) -> bool:
+        """Whether outcomes are further from the predictions than the predictions promise."""
+        return self._state.manager.behind
+
+    @property
+    def decision(self) -> Decision:
+        """The acquisition function of the latest trials, and why it was chosen."""
+        history, current = self.history, self.current
+        if history.decision is not None:
+            return history.decision
+        named = current.acquisition
+        return Decision("a callable" if named is None else named["name"], current.why[1])
+
+    @property
+    def current(self) -> Settings:
+        """The settings in use now: a campaign without a budget begins as a small one."""
+        return self.settings.at(self._state.manager.stage.start)
+
+    def observations(self) -> tuple[Tensor, Tensor, Tensor | None]:
+        """X, Y (to be maximised) and Yvar of all outcomes, in the order they were told.
+
+        Of counts: X, counts, and trials or exposures. Of several outcomes: those of trials that
+        have some, NaN where one is missing, and no variances.
+        """
+        self._state.sync(self.row)
+        data = self._state.observations
+        if isinstance(data, PartlyObserved):
+            return data.X, data.Y, None
+        return data.X, data.Y, data.Yvar
+
+    def told(self) -> pd.DataFrame:
+        """Trials with all of their outcomes, as `trials` lists them."""
+        told = self.trials().query("status == 'told'")
+        return told.drop(columns=["status", "ask", "reason"])
+
+    def best(self) -> pd.Series[Any]:
+        """The best outcome so far with its inputs; the Series' name is the trial's id.
+
+        With constraints on outcomes, it is the best one that satisfies them.
+
+        Raises:
+            StateError: before the first outcome, or the first that satisfies the constraints.
+            UnsupportedError: if the goal is ``learn``, or for several objectives.
+        """
+        self._check_optimises("Use predict(frame).")
+        if len(self._outcomes.goals) > 1:
+            raise UnsupportedError("one objective", ", ".join(self._outcomes.goals), "Use front().")
+        told = self.told()
+        if not len(told):
+            raise StateError("at least one outcome", "none", "Tell some first.")
+        frame = told[self._outcomes.feasible(told)]
+        if not self.space.is_continuous:
+            frame = frame.astype(object)  # so that integers stay integers
+        if not len(frame):
+            raise StateError(
+                "an outcome that satisfies the constraints",
+                f"{len(told)} that do not",
+                "Tell more first. See recommend() for the most probable setting.",
+            )
+        values = frame[self.settings.column].to_numpy(np.float64)
+        return frame.iloc[int((self.settings.sign * values).argmax())]
+
+    def front(self, of: Literal["trials", "model"] = "trials", feasible: float = 0.95) -> Any:
+        """What is not dominated: no other is better in one objective and as good in all.
+
+        Args:
+            of: ``trials`` for the outcomes that were told, of those that satisfy all constraints;
+                ``model`` for settings by their posterior means, over the whole space.
+            feasible: For ``model``: the least probability that all constraints hold.
+
+        Returns:
+            Trials as `trials` lists them, with the id as index; or settings as `recommend` does.
+            The first objective orders them.
+
+        Raises:
+            InputError: for an invalid argument.
+            StateError: for ``model``, before there are enough outcomes for a surrogate.
+            UnsupportedError: with one objective.
+        """
+        if len(self._outcomes.goals) < 2:
+            raise UnsupportedError("several objectives", "one", "Use best() or recommend().")
+        if of not in ("trials", "model"):
+            raise InputError("'trials' or 'model'", repr(of), "Choose one.")
+        if of == "model":
+            return self._recommended(None, feasible)
+        return front_of(self.told(), self._outcomes)
+
+    def hypervolume(self) -> tuple[float, dict[str, float]] | None:
+        """Hypervolume of `front`, and the outcomes that it is measured from.
+
+        This point is a tenth of the front's range worse than the worst of every objective on it.
+        None before there is a trial on the front.
+
+        Raises:
+            UnsupportedError: with one objective.
+        """
+        front, outcomes = self.front(), self._outcomes
+        if not len(front):
+            return None
+        volume, reference = hypervolume(torch.from_numpy(outcomes.signed(front)))
+        signs = [outcomes.sign(column) for column in outcomes.objectives]
+        point = [sign * bound for sign, bound in zip(signs, reference.tolist(), strict=True)]
+        return volume, dict(zip(outcomes.objectives, point, strict=True))
+
+    def recommend(self, n: int = 1, feasible: float = 0.95) -> pd.DataFrame:
+        """Settings of the highest posterior mean over the whole space, best first.
+
+        Unlike `best`, they need not have been measured, and one lucky outcome does not decide. Of
+        several objectives they are settings on the front of the model, spread by hypervolume.
+
+        Args:
+            n: Number of settings. In a box, they differ by a twentieth of the width in some input.
+            feasible: With constraints on outcomes: the least probability that all of them hold. If
+                no setting reaches it, the most probable one is recommended.
+
+        Returns:
+            Inputs in the user's units (and the place, in a pool), posterior ``mean`` and standard
+            deviation ``sd`` of the noiseless outcome, and its 90 % interval, ``lower`` to
+            ``upper``. The columns of other outcomes have their names before them, as in
+            ``purity_mean``; ``feasible`` is the probability that all constraints on outcomes hold.
+
+        Raises:
+            InputError: for an invalid argument.
+            StateError: before there are enough outcomes for a surrogate.
+            UnsupportedError: if the goal is ``learn``.
+        """
+        if type(n) is not int or n < 1:
+            raise InputError("n, an integer of 1 or more", repr(n), "Give such a number.")
+        self._check_optimises("Use predict(frame).")
+        if isinstance(self._state, OutcomeStates):
+            return self._recommended(n, feasible)
+        model, state = latent_surrogate(self._current_model()), self._state
+        chosen = recommended(model, self.feasible, state.observations, state.manager.ensemble, n)
+        frame, X = self._settings_at(chosen)
+        frame = pd.concat([frame, self._predicted(X, frame.index)], axis=1)
+        if self.counts is None:
+            levels = quantiles(model, X, INTERVAL, ensemble=state.manager.kernels())
+            ends = (self.settings.sign * levels).sort(0).values
+            frame["lower"], frame["upper"] = ends[0].numpy(), ends[1].numpy()
+        return frame
+
+    def predict(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """Posterior ``mean`` and standard deviation ``sd`` of the noiseless outcome.
+
+        Of several outcomes, the columns are those of `recommend`. Of counts: those of the
+        prevalence or rate of the smooth surface, without the variation between surveys of one
+        place, and a 90 % interval, ``lower`` to ``upper``.
+
+        Args:
+            frame: Inputs in the user's units.
+
+        Raises:
+            StateError: before there are enough outcomes for a surrogate.
+            InputError, BoundsError: for invalid inputs.
+        """
+        return self._predicted(self._encoded(self.space.values(frame)), frame.index)
+
+    # -- pieces ----------------------------------------------------------------------------------
+
+    def _check_optimises(self, remedy: str) -> None:
+        if self.goal == "learn":
+            raise UnsupportedError("the goal maximise or minimise", "the goal learn", remedy)
+
+    @property
+    def _outcomes(self) -> NamedOutcomes:
+        return self.settings.named
+
+    def _predictions(self) -> OutcomePredictions:
+        return OutcomePredictions(cast(Any, self._current_model()), self._outcomes)
+
+    def _recommended(self, n: int | None, least: float) -> pd.DataFrame:
+        """Recommended settings by several outcomes; for None the model's front."""
+        if not 0.0 <= least <= 1.0:
+            raise InputError("feasible, a probability", repr(least), "For example 0.95.")
+        predictions, observed = self._predictions(), self._state.observations.candidates()
+        frame, X = self._settings_at(
+            recommended_points(predictions, self.feasible, observed, least, n)
+        )
+        return pd.concat([frame, predictions_of(predictions, X, frame.index, INTERVAL)], axis=1)
+
+    def _settings_at(self, chosen: Tensor) -> tuple[pd.DataFrame, Tensor]:
+        """Settings at points of a box or rows of a pool: as a frame, and encoded."""
+        space = self.space
+        values = space.decode(space.points[chosen] if isinstance(space, Pool) else chosen)
+        frame = space.labelled(values)
+        if isinstance(space, Pool):
+            frame.insert(0, "place", space.table.index[chosen.tolist()])
+        return frame, self._encoded(values)
+
+    def _encoded(self, values: np.ndarray) -> Tensor:
+        return self.space.encode(values).to(self._like)
+
+    def _predicted(self, X: Tensor, index: Any) -> pd.DataFrame:
+        """Predictions as `predict` gives them."""
+        model, manager = self._current_model(), self._state.manager
+        if isinstance(manager, OutcomeSurrogates):
+            return predictions_of(self._predictions(), X, index)
+        if self.counts is not None:
+            return pd.DataFrame(self.counts.predict(cast(Any, model), X), index)
+        mean, variance = marginals(model, X, manager.kernels())
+        mean, sd = self.settings.sign * mean, variance.clamp_min(0).sqrt()
+        return pd.DataFrame({"mean": mean.numpy(), "sd": sd.numpy()}, index)
+
+    def _current_model(self) -> StreamingGP:
+        """The surrogate of all outcomes, built if it was not yet."""
+        self._state.sync(self.row)
+        if self._state.manager.fitted == 0:
+            self.update()
+        if self.model is None:
+            raise StateError(
+                f"{self.settings.initial} outcomes, to build a surrogate from",
+                f"{self._state.history.num_told}",
+                "Tell more first.",
+            )
+        return self.model
