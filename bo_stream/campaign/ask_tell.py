@@ -184,9 +184,7 @@ class AskTell:
         def told(history: TrialHistory) -> Event | None:
             read = read_outcomes(frame, self.space, history, self.counts, self.named)
             event = events.told_event(history, *read)
-            if self.named is not None and self.named.several:
-                event = events.told_in_parts(history, event, self.named.complete)
-            return event if read[0] else None
+            return self._in_parts(history, event) if read[0] else None
 
         event = self._record(told)
         self._after_tell(events.told_ids(event))
@@ -280,6 +278,12 @@ class AskTell:
         history = history.extended(transaction.events_since(history.num_events))
         self._state.configure(history)
         return history
+
+    def _in_parts(self, history: TrialHistory, event: Event) -> Event:
+        """An event of telling or amending: of several outcomes, with outcomes by column."""
+        if self.named is None or not self.named.several:
+            return event
+        return events.told_in_parts(history, event, self.named.complete)
 
     def _record(self, event_after: Callable[[TrialHistory], Event | None]) -> Event | None:
         """Store the event that follows from the latest history, if any, and follow it."""

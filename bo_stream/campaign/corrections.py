@@ -30,7 +30,8 @@ class CorrectableCampaign(AskTell):
 
         Args:
             frame: The columns of the outcome that are to be corrected (``y``, ``yvar``, or those of
-                counts), with the trial's id in the index or in a column ``trial``.
+                counts or of outcomes with names), with the trial's id in the index or in a column
+                ``trial``.
 
         Raises:
             InputError, NoiseError: for an invalid frame.
@@ -38,11 +39,12 @@ class CorrectableCampaign(AskTell):
         """
 
         def amended(history: TrialHistory) -> Event | None:
-            values = read_corrections(frame, self.space, history, self.counts)
-            return events.amended_event(history, values) if values else None
+            values = read_corrections(frame, self.space, history, self.counts, self.named)
+            event = events.amended_event(history, values)
+            return self._in_parts(history, event) if values else None
 
         event = self._record(amended)
-        self._after_tell([row[0] for row in event["values"]] if event else [])
+        self._after_tell(events.told_ids(event))
 
     def withdraw(self, ids: Any, reason: str) -> None:
         """Remove trials from what is learned.

@@ -98,6 +98,7 @@ def told_in_parts(
         complete: Whether a trial with these outcomes has all.
     """
     parts: dict[str, list[Any]] = {}
+    before: dict[str, list[Any]] = {}
     done = []
     for id, told in event["values"]:
         known = history.trials[id].parts if id < len(history.trials) else None
@@ -105,7 +106,10 @@ def told_in_parts(
             done.append([id, None, None])
         for column, (y, yvar) in told.items():
             parts.setdefault(column, []).append([id, y, yvar])
-    return {**event, "values": done, "parts": parts}
+            if known and column in known:
+                before.setdefault(column, []).append([id, *known[column]])
+    old = {"before": before} if "before" in event else {}
+    return {**event, "values": done, "parts": parts, **old}
 
 
 def told_ids(event: Event | None) -> list[int]:

@@ -252,6 +252,47 @@ class NamedOutcomes:
             )
         return new
 
+    def corrections(
+        self, frame: pd.DataFrame, trials: Sequence[Trial], history: TrialHistory
+    ) -> list[tuple[Any, ...]]:
+        """Ids and corrected outcomes of trials; columns that are left out keep their values.
+
+        Raises:
+            InputError, NoiseError: for invalid values.
+            StateError: for outcomes that were not told yet.
+        """
+        for column in self.columns:
+            values, variances = zip(*(self._part(trial, column) for trial in trials), strict=True)
+            noise = noise_column(column)
+            if column in frame and noise not in frame and None not in variances:
+                frame = frame.assign(**{noise: np.array(variances)})
+            elif noise in frame and column not in frame and None not in values:
+                frame = frame.assign(**{column: np.array(values)})
+        corrected: list[tuple[Any, ...]] = []
+        for trial, row in zip(trials, self.rows(frame, history), strict=True):
+            told = dict(row[0]) if self.several else {self.columns[0]: row}
+            before = {column: self._part(trial, column) for column in told}
+            untold = [column for column, (y, _) in before.items() if y is None]
+            back = trial.status == "withdrawn"
+            if untold and not back:
+                raise StateError(
+                    f"outcomes of trial {trial.id} that were told",
+                    f"{untold[0]!r}, which was not",
+                    "Tell it with tell().",
+                )
+            told = {c: part for c, part in told.items() if back or not _same(before[c], part)}
+            if back and self.several:
+                told = {**(trial.parts or {}), **told}
+                if not self.complete(told):
+                    raise StateError(
+                        f"all outcomes of trial {trial.id}, which was withdrawn",
+                        ", ".join(told),
+                        "Give the others, too.",
+                    )
+            if told:
+                corrected.append((trial.id, told) if self.several else (trial.id, *row))
+        return corrected
+
     def shown(self, trials: Sequence[Trial]) -> dict[str, np.ndarray]:
         """Columns of outcomes, and of noise variances where any are known; NaN where none is."""
         made: dict[str, np.ndarray] = {}
@@ -292,7 +333,7 @@ class NamedOutcomes:
         return list(variances.tolist())
 
 
-def _same(before: tuple[float, float | None], now: tuple[float, float | None]) -> bool:
+def _same(before: tuple[float | None, ...], now: tuple[float | None, ...]) -> bool:
     """Whether two outcomes are equal up to the digits that a file may drop."""
     pairs = zip(before, now, strict=True)
     return all(a is b or (None not in (a, b) and isclose(a, b, rel_tol=1e-12)) for a, b in pairs)  # type: ignore[arg-type]

@@ -90,6 +90,7 @@ def read_corrections(
     space: Space,
     history: TrialHistory,
     counts: CountOutcome | None = None,
+    named: NamedOutcomes | None = None,
 ) -> list[tuple[Any, ...]]:
     """Corrected outcomes in a frame; columns that are left out keep their values.
 
@@ -97,8 +98,10 @@ def read_corrections(
         InputError, NoiseError: for invalid columns, ids or values.
         StateError: for trials without an outcome.
     """
-    _check_columns(frame, space, counts)
+    _check_columns(frame, space, counts, named)
     columns = {"y": "y", "yvar": "yvar"}
+    if named is not None:
+        columns = {column: column for column in named.known_columns}
     if counts is not None:
         columns = {"y": counts.column, **({} if counts.size is None else {"size": counts.size})}
     ids = _ids(frame)
@@ -109,6 +112,9 @@ def read_corrections(
             "Give the ids in the index or in a column trial, with the corrected outcomes.",
         )
     trials = find_trials(ids, history)
+    if named is not None:
+        _check_inputs(frame, space, trials)
+        return named.corrections(frame, trials, history)
     without = [trial.id for trial in trials if trial.status in ("running", "failed")]
     if without:
         raise StateError("trials with an outcome", f"{without} without", "Tell these with tell().")

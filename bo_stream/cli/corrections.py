@@ -42,7 +42,8 @@ def amend(
     """
     campaign = load_campaign(where, name).campaign
     frame = read_measurements(outcomes, campaign)
-    given = [column for column in (*outcome_columns(campaign), "yvar") if column in frame]
+    columns = (*outcome_columns(campaign), *campaign.settings.named.known_columns)
+    given = [column for column in dict.fromkeys(columns) if column in frame]
     if frame.index.name != "trial" or not given:
         raise ConfigError(
             f"{outcomes}: Expected a column trial, and columns of the outcome; got "

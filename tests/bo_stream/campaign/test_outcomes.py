@@ -255,3 +255,28 @@ def test_questions_for_another_goal_are_refused() -> None:
         run.best()
     with pytest.raises(UnsupportedError, match="several objectives"):
         campaign().front()
+
+
+def test_outcomes_are_mended_one_by_one() -> None:
+    """The surrogates are those that would have been."""
+    run, right = (campaign(goal=TWO, initial=12) for _ in range(2))
+    points = traded(SPREAD).drop(columns="purity")
+    wrong = points.copy()
+    wrong.loc[3, "cost"] = 9.0
+    run.tell(wrong)
+    run.amend(pd.DataFrame({"trial": [3], "cost": points["cost"][3:4]}))
+    right.tell(points)
+    pd.testing.assert_frame_equal(run.trials(), right.trials())
+    pd.testing.assert_frame_equal(run.predict(SPREAD), right.predict(SPREAD))
+    run.withdraw(4, "spilt")
+    assert 4 not in run.front().index and len(run.observations()[0]) == 11
+    with pytest.raises(StateError, match="told before"):
+        run.tell(pd.DataFrame({"trial": [4], "cost": 9.0}))
+    run.amend(points[["yield"]].iloc[4:5].rename_axis("trial"))
+    assert run.trials()["status"][4] == "told" and len(run.observations()[0]) == 12
+    frame = run.ask()
+    run.tell(traded(frame)[["yield"]])
+    with pytest.raises(StateError, match="'cost'"):
+        run.amend(frame.assign(cost=1.0)[["cost"]])
+    run.amend(frame.assign(**{"yield": 0.5})[["yield"]])
+    assert run.trials()["yield"][12] == 0.5 and run.trials()["status"][12] == "running"
