@@ -44,10 +44,10 @@ DATA: dict[str, tuple[str, ...]] = {
 }
 """Names of the acquisition functions, and the data that each of them takes."""
 
-NAMES = tuple(DATA)
-
 OF_SEVERAL = ("qlognehvi",)
 """Names of those that need several outcomes."""
+
+NAMES = tuple(name for name in DATA if name not in OF_SEVERAL)
 
 OPTIONS: dict[str, tuple[str, ...]] = {
     "qucb": ("beta", "num_samples", "seed"),

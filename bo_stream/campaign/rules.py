@@ -48,7 +48,7 @@ def rule_by_name(
     from acquisitions.build import NAMES, OF_SEVERAL, build
 
     options, space = dict(choice), feasible.space
-    known = [AUTO, *SEARCHES, *(name for name in NAMES if name not in OF_SEVERAL)]
+    known = [AUTO, *SEARCHES, *NAMES]
     if outcomes.several:
         known = ["qlognei"] if len(outcomes.goals) == 1 else [*OF_SEVERAL]
     what = "acquisition function" + (" of several outcomes" if outcomes.several else "")
