@@ -102,7 +102,9 @@ class NamedOutcomes:
         for one in found:
             mixed = sorted(set(one.coefficients) & set(inputs))
             if mixed or one.equal:
-                got = f"{one.text!r}, which names the input {mixed[0]!r}" if mixed else one.text
+                other = next(name for name in one.coefficients if name not in inputs)
+                got = f"{one.text!r} with the {'input' if mixed else 'outcome'} "
+                got += f"{mixed[0]!r} and the outcome {other!r}" if mixed else repr(other)
                 raise InputError(
                     "inputs alone, or outcomes alone in an inequality",
                     got,
