@@ -27,8 +27,8 @@ ROUNDS = 12
 """Largest number of changes of discrete inputs."""
 STARTS, EVALUATIONS = 10, 24
 """Points that a search starts from, and evaluations of their first climb."""
-SPREAD, LOCAL = 512, 256
-"""Candidates over the feasible set, and about good points."""
+SPREAD = 512
+"""Candidates over the feasible set."""
 SCALES = (-3.0, -0.3)
 """Decimal logarithms of the smallest and largest local steps, in widths of the box."""
 NEGLIGIBLE = 1e-3
@@ -75,6 +75,8 @@ def maximise_in_turn(
     q: int,
     near: Tensor,
     seen: Tensor,
+    starts: int = STARTS,
+    spread: int = SPREAD,
 ) -> Tensor:
     """Maximisers of an acquisition function, ``q x d``, one after another.
 
@@ -86,6 +88,8 @@ def maximise_in_turn(
         q: Number of points.
         near: Good points, about which some candidates are drawn, ``n' x d``.
         seen: Points that are not to be repeated, ``n x d``.
+        starts: Points that a search starts from.
+        spread: Candidates over the feasible set.
     """
     pending = acquisition.X_pending if q > 1 else None
     chosen = domain.bounds[:0]
@@ -95,7 +99,7 @@ def maximise_in_turn(
         return flat.to(X).reshape(X.shape[:-1])
 
     for _ in range(q):
-        X, _ = ranked_maxima(value, domain, near)
+        X, _ = ranked_maxima(value, domain, near, starts=starts, spread=spread)
         X = unseen(X, torch.cat([seen.to(chosen), chosen]), domain)[:1]
         chosen = torch.cat([chosen, X])
         if len(chosen) < q:
@@ -106,7 +110,12 @@ def maximise_in_turn(
 
 @torch.no_grad()
 def ranked_maxima(
-    value: Callable[[Tensor], Tensor], domain: Domain, near: Tensor, unit: Tensor | None = None
+    value: Callable[[Tensor], Tensor],
+    domain: Domain,
+    near: Tensor,
+    unit: Tensor | None = None,
+    starts: int = STARTS,
+    spread: int = SPREAD,
 ) -> tuple[Tensor, Tensor]:
     """Local maxima over the feasible set and then candidates, best first, and all their values.
 
@@ -115,39 +124,42 @@ def ranked_maxima(
         domain: The feasible set.
         near: Feasible points about which some candidates are drawn; maybe none.
         unit: Unit of local steps, in widths of the box, ``d``; by default 1.
+        starts: Points that the search starts from.
+        spread: Candidates over the feasible set; half as many are about good points.
     """
-    X = domain.spread(SPREAD)
+    X = domain.spread(spread)
     if len(near):
-        X = torch.cat([X, _about(domain, near.to(X), unit)])
+        X = torch.cat([X, _about(domain, near.to(X), unit, spread // 2)])
     f = value(X)
-    starts = _starts(f)
-    found, reached = alternate(value, X[starts].unsqueeze(0), domain, EVALUATIONS)
+    first = _starts(f, spread, starts)
+    found, reached = alternate(value, X[first].unsqueeze(0), domain, EVALUATIONS)
     X, f = torch.cat([found[0], X]), torch.cat([reached[0], f])
     order = f.argsort(descending=True, stable=True)
     return X[order], f[order]
 
 
-def _about(domain: Domain, near: Tensor, unit: Tensor | None) -> Tensor:
+def _about(domain: Domain, near: Tensor, unit: Tensor | None, count: int) -> Tensor:
     """Steps of many sizes from good points, in some inputs."""
-    X = near[torch.randint(len(near), (LOCAL,))]
+    X = near[torch.randint(len(near), (count,))]
     low, high = SCALES
-    sd = 10.0 ** (low + (high - low) * torch.rand(LOCAL, 1).to(X))
+    sd = 10.0 ** (low + (high - low) * torch.rand(count, 1).to(X))
     moving = torch.rand_like(X) < max(0.4, 2.0 / domain.dim)
-    one = torch.randint(domain.dim, (LOCAL, 1), device=moving.device)
+    one = torch.randint(domain.dim, (count, 1), device=moving.device)
     moving = moving.scatter(1, one, True)
     return domain.perturbed(X, sd if unit is None else sd * unit, moving)
 
 
-def _starts(values: Tensor) -> Tensor:
+def _starts(values: Tensor, spread: int, count: int) -> Tensor:
     """Rows to start from: the best over the set and about good points, and others by chance."""
-    best = [int(values[:SPREAD].argmax())]
-    if len(values) > SPREAD:
-        best.append(SPREAD + int(values[SPREAD:].argmax()))
+    best = [int(values[:spread].argmax())]
+    if len(values) > spread:
+        best.append(spread + int(values[spread:].argmax()))
     z = (values - values.mean()) / values.std().clamp_min(1e-300)
     weights = z.nan_to_num(0.0).exp()
     weights[best] = 0.0
-    others = torch.multinomial(weights, min(STARTS, len(values)) - len(best))
-    return torch.cat([torch.tensor(best, device=values.device), others])
+    others = min(count, len(values)) - len(best)
+    first = torch.tensor(best, device=values.device)
+    return torch.cat([first, torch.multinomial(weights, others)]) if others > 0 else first[:count]
 
 
 def unseen(X: Tensor, seen: Tensor, domain: Domain) -> Tensor:

@@ -218,7 +218,8 @@ class AcquisitionSearch:
             if not repeats_tell(model, domain):
                 seen += [context.observed, context.pending]
             near = context.best[domain.contains(context.best)]
-            return maximise_in_turn(acqf, domain, q, near, torch.cat(seen))
+            effort = self.optimiser.num_restarts, self.optimiser.raw_samples
+            return maximise_in_turn(acqf, domain, q, near, torch.cat(seen), *effort)
         with warnings.catch_warnings():
             # some starting points end early: harmless, since the best of all is taken
             warnings.filterwarnings("ignore", "Optimization failed", RuntimeWarning)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
-from typing import Any, Self
+from typing import Any, Self, cast
 
 from ax.core.data import Data
 from ax.core.experiment import Experiment
 from ax.core.generator_run import GeneratorRun
-from ax.core.parameter import FixedParameter, Parameter, ParameterType, RangeParameter
+from ax.core.parameter import ChoiceParameter, FixedParameter, ParameterType, RangeParameter
+from ax.core.parameter import Parameter as AxParameter
 from ax.core.types import TParameterization
 from ax.generation_strategy.external_generation_node import ExternalGenerationNode
 from ax.generation_strategy.transition_criterion import TransitionCriterion
@@ -23,17 +24,30 @@ from bo_stream.campaign.fit_policy import FitPolicy
 from bo_stream.campaign.goals import Goal
 from bo_stream.campaign.proposals import AcquisitionBuilder, Optimiser
 from bo_stream.errors import StateError, UnsupportedError
-from bo_stream.integrations.follower import UNIT_INTERVAL, Follower, Inputs, TrialOutcome, box
+from bo_stream.integrations.follower import (
+    UNIT_INTERVAL,
+    Follower,
+    Inputs,
+    Parameter,
+    TrialOutcome,
+    box,
+    input_name,
+)
 
 __all__ = ["StreamingNode"]
+
+
+Varied = RangeParameter | ChoiceParameter
+"""Parameters of Ax that vary."""
 
 
 class StreamingNode(ExternalGenerationNode):
     """Bayesian optimisation in Ax with a surrogate that observes new trials as they complete.
 
     The node may be a whole generation strategy, which then starts with a Sobol sequence, or follow
-    other nodes, whose trials it observes too. The search space may have continuous parameters,
-    also on a logarithmic scale, and fixed ones. The objective is one metric. If all outcomes have a
+    other nodes, whose trials it observes too. The search space may have floats and integers, also
+    on a logarithmic scale, choices, fixed parameters, and linear constraints on parameters. The
+    objective is one metric. If all outcomes have a
     standard error, it is their noise. Running trials are pending points. Failed and early-stopped
     trials are not observed, but their points are not proposed again. The surrogate is rebuilt if
     observed data, the search space or the objective change.
@@ -94,7 +108,7 @@ class StreamingNode(ExternalGenerationNode):
         Follower(UNIT_INTERVAL, "minimise", **self._options)  # refuses invalid settings now
         self._follower: Follower | None = None
         self._following: tuple[Any, ...] = ()
-        self._varied: list[RangeParameter] = []
+        self._varied: list[Varied] = []
         self._fixed: TParameterization = {}
         self._failed: list[Inputs] = []
         self._count = 0
@@ -128,7 +142,8 @@ class StreamingNode(ExternalGenerationNode):
         """Observe the new outcomes."""
         metric, goal = _objective(experiment)
         varied, fixed = _parameters(experiment)
-        follower = self._follow(goal, metric, varied, fixed)
+        constraints = _constraints(experiment, varied, fixed)
+        follower = self._follow(goal, metric, varied, fixed, constraints)
         values = _values(data, metric)
         outcomes: dict[Any, TrialOutcome] = {}
         failed: list[Inputs] = []
@@ -155,7 +170,7 @@ class StreamingNode(ExternalGenerationNode):
         pending = [p for p in map(self._inputs, pending_parameters) if p is not None]
         chosen = self._follower.next(self._count, pending, self._failed)
         self._count += 1
-        new = {p.name: p.cast(x) for p, x in zip(self._varied, chosen, strict=True)}
+        new = {p.name: _cast(p, x) for p, x in zip(self._varied, chosen, strict=True)}
         return {**self._fixed, **new}
 
     # -- saving ----------------------------------------------------------------------------------
@@ -186,14 +201,19 @@ class StreamingNode(ExternalGenerationNode):
     # -- pieces ----------------------------------------------------------------------------------
 
     def _follow(
-        self, goal: Goal, metric: str, varied: list[RangeParameter], fixed: TParameterization
+        self,
+        goal: Goal,
+        metric: str,
+        varied: list[Varied],
+        fixed: TParameterization,
+        constraints: list[str],
     ) -> Follower:
         """The follower of this metric and these parameters; a new one if they have changed."""
-        bounds = [(float(p.lower), float(p.upper)) for p in varied]
-        log = [p.log_scale for p in varied]
-        following = (goal, metric, [p.name for p in varied], bounds, log, fixed)
+        space = [_parameter(p) for p in varied]
+        following = (goal, metric, [p.name for p in varied], space, fixed, constraints)
         if self._follower is None or following != self._following:
-            self._follower = Follower(box(bounds, log), goal, **self._options)
+            options = {**self._options, "constraints": constraints}
+            self._follower = Follower(box(space), goal, **options)
             self._following, self._varied, self._fixed = following, varied, fixed
         return self._follower
 
@@ -203,8 +223,7 @@ class StreamingNode(ExternalGenerationNode):
             return None
         if not all(p.validate(parameters.get(p.name)) for p in self._varied):
             return None
-        bounded = (min(max(float(parameters[p.name]), p.lower), p.upper) for p in self._varied)
-        return tuple(map(float, bounded))
+        return tuple(_value(p, parameters[p.name]) for p in self._varied)
 
 
 CORE_ENCODER_REGISTRY[StreamingNode] = StreamingNode.to_dict
@@ -226,37 +245,84 @@ def _objective(experiment: Experiment) -> tuple[str, Goal]:
     return objective.metric_names[0], "minimise" if objective.minimize else "maximise"
 
 
-def _parameters(experiment: Experiment) -> tuple[list[RangeParameter], TParameterization]:
+def _parameters(experiment: Experiment) -> tuple[list[Varied], TParameterization]:
     """The parameters that vary, and the values of the fixed ones."""
-    space = experiment.search_space
-    if space.parameter_constraints:
-        raise UnsupportedError(
-            "a search space without parameter constraints",
-            f"{len(space.parameter_constraints)} constraints",
-            "Leave them out, or use Ax's own generation strategy.",
-        )
-    varied: list[RangeParameter] = []
+    varied: list[Varied] = []
     fixed: TParameterization = {}
-    for name, parameter in space.parameters.items():
+    for name, parameter in experiment.search_space.parameters.items():
         if isinstance(parameter, FixedParameter) and not parameter.is_hierarchical:
             fixed[name] = parameter.value
-        elif isinstance(parameter, RangeParameter) and _continuous(parameter):
+        elif isinstance(parameter, RangeParameter | ChoiceParameter) and _plain(parameter):
             varied.append(parameter)
         else:
-            raise _not_continuous(parameter)
+            raise _unsupported(parameter)
     if not varied:
         raise UnsupportedError("a parameter that varies", "none", "Add one.")
     return varied, fixed
 
 
-def _continuous(parameter: RangeParameter) -> bool:
-    plain = not (parameter.logit_scale or parameter.is_fidelity or parameter.is_disabled)
-    return plain and parameter.parameter_type == ParameterType.FLOAT
+def _plain(parameter: Varied) -> bool:
+    special = parameter.is_fidelity or parameter.is_disabled or parameter.is_hierarchical
+    if isinstance(parameter, RangeParameter):
+        return not (special or parameter.logit_scale)
+    return not (special or parameter.is_task) and len(parameter.values) > 1
 
 
-def _not_continuous(parameter: Parameter) -> UnsupportedError:
+def _is_ordered(parameter: Varied) -> bool:
+    """Whether a choice is between numbers in order."""
+    return (
+        isinstance(parameter, ChoiceParameter)
+        and parameter.is_ordered
+        and parameter.parameter_type in (ParameterType.INT, ParameterType.FLOAT)
+    )
+
+
+def _parameter(parameter: Varied) -> Parameter:
+    """A parameter of Ax as the follower's."""
+    if isinstance(parameter, RangeParameter):
+        whole = parameter.parameter_type == ParameterType.INT
+        ends = float(parameter.lower), float(parameter.upper)
+        return Parameter(ends, parameter.log_scale, whole)
+    if _is_ordered(parameter):
+        return Parameter(sorted(float(cast(float, v)) for v in parameter.values))
+    return Parameter(len(parameter.values))
+
+
+def _value(parameter: Varied, value: Any) -> float:
+    """A number within its bounds, or the position of a choice."""
+    if isinstance(parameter, RangeParameter):
+        return float(min(max(float(value), parameter.lower), parameter.upper))
+    return float(value) if _is_ordered(parameter) else float(parameter.values.index(value))
+
+
+def _cast(parameter: Varied, value: float) -> Any:
+    """What Ax is given for a value."""
+    if isinstance(parameter, ChoiceParameter) and not _is_ordered(parameter):
+        return parameter.values[int(value)]
+    return parameter.cast(value)
+
+
+def _constraints(
+    experiment: Experiment, varied: list[Varied], fixed: TParameterization
+) -> list[str]:
+    """The constraints on parameters, as texts about the inputs of a `box`."""
+    names = {p.name: input_name(i) for i, p in enumerate(varied)}
+    texts = []
+    for given in experiment.search_space.parameter_constraints:
+        weights = given.constraint_dict
+        known = {
+            name: float(cast(float, value)) for name, value in fixed.items() if name in weights
+        }
+        bound = given.bound - sum(weights[name] * value for name, value in known.items())
+        terms = [f"{weight!r} * {names[n]}" for n, weight in weights.items() if n in names]
+        if terms:
+            texts.append(f"{' + '.join(terms)} <= {float(bound)!r}")
+    return texts
+
+
+def _unsupported(parameter: AxParameter) -> UnsupportedError:
     return UnsupportedError(
-        "continuous parameters, with or without a logarithmic scale, and fixed ones",
+        "ranges, choices between two values or more, and fixed parameters",
         f"{parameter.name!r}, {parameter.domain_repr} of type {parameter.parameter_type.name}",
         "Fix it, run one experiment per value, or use Ax's own generation strategy.",
     )

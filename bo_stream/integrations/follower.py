@@ -23,10 +23,18 @@ from bo_stream.campaign.space import Box
 from bo_stream.campaign.surrogate_manager import SurrogateManager
 from bo_stream.errors import UnsupportedError
 
-__all__ = ["UNIT_INTERVAL", "Follower", "Inputs", "TrialOutcome", "box"]
+__all__ = [
+    "UNIT_INTERVAL",
+    "Follower",
+    "Inputs",
+    "Parameter",
+    "TrialOutcome",
+    "box",
+    "input_name",
+]
 
 Inputs = tuple[float, ...]
-"""Inputs of a trial in the user's units."""
+"""Values of a trial's inputs: numbers in the user's units, and positions of categories."""
 
 
 class TrialOutcome(NamedTuple):
@@ -43,19 +51,39 @@ class TrialOutcome(NamedTuple):
     yvar: float | None = None
 
 
-def box(bounds: Sequence[tuple[float, float]], log: Sequence[bool]) -> Box:
-    """A box for a framework that itself keeps the names of inputs.
+class Parameter(NamedTuple):
+    """An input of a framework that itself keeps the names of inputs.
 
-    Args:
-        bounds: Bounds of each input.
-        log: Which inputs are on a logarithmic scale.
+    Attributes:
+        given: Lower and upper bound, or a list of numbers, or the number of categories.
+        log: Whether the scale is logarithmic.
+        integer: Whether it takes only the integers between its bounds.
     """
-    names = [f"input {i}" for i in range(len(bounds))]
-    scales = [name for name, is_log in zip(names, log, strict=True) if is_log]
-    return Box(dict(zip(names, bounds, strict=True)), scales)
+
+    given: tuple[float, float] | list[float] | int
+    log: bool = False
+    integer: bool = False
 
 
-UNIT_INTERVAL = box([(0.0, 1.0)], [False])
+def box(parameters: Sequence[Parameter]) -> Box:
+    """A box of inputs named by `input_name`; a category's value is its position."""
+    named = {input_name(i): p for i, p in enumerate(parameters)}
+    return Box(
+        {
+            name: [str(k) for k in range(p.given)] if isinstance(p.given, int) else p.given
+            for name, p in named.items()
+        },
+        [name for name, p in named.items() if p.log],
+        integer=[name for name, p in named.items() if p.integer],
+    )
+
+
+def input_name(number: int) -> str:
+    """Name of an input in a `box`."""
+    return f"input{number}"
+
+
+UNIT_INTERVAL = box([Parameter((0.0, 1.0))])
 """A box to check settings with before the inputs are known."""
 
 
@@ -67,7 +95,7 @@ class Follower:
         goal: ``maximise``, ``minimise`` or ``learn``.
         options: Options of `bo_stream.Campaign`: ``surrogate``, ``acquisition``, ``budget`` (for
             defaults only), ``seed``, ``initial``, ``fit`` (a step is a trial), ``noise``,
-            ``optimiser``.
+            ``optimiser``, ``constraints``.
 
     Raises:
         InputError: for invalid settings.
@@ -79,7 +107,7 @@ class Follower:
         if settings.counts is not None:
             raise UnsupportedError("measurements", "counts", "Use bo_stream.Campaign for counts.")
         self.space, self.settings = space, settings
-        self._feasible = settings.feasible()
+        self._feasible = settings.feasible(options.get("constraints") or ())
         given = options.get("surrogate"), options.get("acquisition")
         stages = settings.stages(self._feasible, *given)
         self._manager = SurrogateManager(

@@ -9,8 +9,12 @@ from typing import Any, cast
 from zlib import crc32
 
 import numpy as np
-from optuna.distributions import BaseDistribution, FloatDistribution
-from optuna.logging import get_logger
+from optuna.distributions import (
+    BaseDistribution,
+    CategoricalDistribution,
+    FloatDistribution,
+    IntDistribution,
+)
 from optuna.samplers import BaseSampler, RandomSampler
 from optuna.search_space import IntersectionSearchSpace
 from optuna.study import Study, StudyDirection
@@ -22,20 +26,25 @@ from bo_stream.campaign.fit_policy import FitPolicy
 from bo_stream.campaign.goals import Goal
 from bo_stream.campaign.proposals import AcquisitionBuilder, Optimiser
 from bo_stream.errors import UnsupportedError
-from bo_stream.integrations.follower import UNIT_INTERVAL, Follower, Inputs, TrialOutcome, box
+from bo_stream.integrations.follower import (
+    UNIT_INTERVAL,
+    Follower,
+    Inputs,
+    Parameter,
+    TrialOutcome,
+    box,
+)
 
 __all__ = ["StreamingSampler"]
-
-_logger = get_logger(__name__)
 
 
 class StreamingSampler(BaseSampler):
     """Bayesian optimisation in Optuna with a surrogate that observes new trials as they complete.
 
-    It models the continuous parameters (``suggest_float``, also on a logarithmic scale) that all
-    trials have, and which Optuna knows from the first completed trial on. Earlier trials and all
-    other parameters (integers, categories, floats with a step or with changing bounds) are left to
-    ``independent_sampler``.
+    It models the parameters that all trials have, and which Optuna knows from the first completed
+    trial on: floats and integers, with a step or on a logarithmic scale, and categories. Earlier
+    trials and all other parameters (those of some trials only, or with changing bounds) are left
+    to ``independent_sampler``.
 
     It follows the study's storage: several workers, each with its own sampler, observe each other's
     trials, and a study that is loaded again is continued. Running trials are pending points as soon
@@ -102,7 +111,6 @@ class StreamingSampler(BaseSampler):
         self._lock = threading.RLock()  # Optuna's threads share the sampler
         self._study: str | None = None
         self._common = IntersectionSearchSpace()
-        self._warned_about: set[str] = set()
         self._follower: Follower | None = None
         self._following: tuple[Any, ...] = ()
         self._proposed: dict[int, Inputs] = {}
@@ -117,7 +125,7 @@ class StreamingSampler(BaseSampler):
 
     @property
     def model(self) -> StreamingGP | None:
-        """The surrogate, of values to be maximised, over the continuous parameters by name.
+        """The surrogate, of values to be maximised, over the modelled parameters by name.
 
         None before there are enough completed trials.
         """
@@ -128,13 +136,13 @@ class StreamingSampler(BaseSampler):
     def infer_relative_search_space(
         self, study: Study, trial: FrozenTrial
     ) -> dict[str, BaseDistribution]:
-        """The modelled parameters: continuous ones that all completed trials have."""
+        """The modelled parameters: those that all completed trials have."""
         with self._lock:
             if study.study_name != self._study:
                 self._reset()
                 self._study = study.study_name
             common = self._common.calculate(study)
-        return {name: d for name, d in common.items() if _continuous(d) and not d.single()}
+        return {name: d for name, d in common.items() if not d.single()}
 
     def sample_relative(
         self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
@@ -147,7 +155,7 @@ class StreamingSampler(BaseSampler):
         goal = _goal(study)
         if not search_space:
             return {}
-        space = cast(dict[str, FloatDistribution], search_space)
+        space = search_space
         with self._lock:
             follower = self._follow(goal, space)
             outcomes: dict[Any, TrialOutcome] = {}
@@ -171,7 +179,8 @@ class StreamingSampler(BaseSampler):
             follower.follow(outcomes)
             chosen = follower.next(trial.number, pending, failed)
             self._proposed = {**running, trial.number: chosen}
-        return dict(zip(space, chosen, strict=True))
+        pairs = zip(space.items(), chosen, strict=True)
+        return {name: d.to_external_repr(value) for (name, d), value in pairs}
 
     def sample_independent(
         self,
@@ -182,12 +191,6 @@ class StreamingSampler(BaseSampler):
     ) -> Any:
         """Value of a parameter that is not modelled."""
         sampler = self._independent or RandomSampler(self._seed_of(trial, param_name))
-        if not _continuous(param_distribution) and param_name not in self._warned_about:
-            self._warned_about.add(param_name)
-            _logger.warning(
-                f"{param_name!r} is not continuous. {sampler} samples it, and the surrogate of "
-                f"{self} treats its effect as noise."
-            )
         return sampler.sample_independent(study, trial, param_name, param_distribution)
 
     def before_trial(self, study: Study, trial: FrozenTrial) -> None:
@@ -219,12 +222,11 @@ class StreamingSampler(BaseSampler):
             return None
         return crc32(f"{self._seed} {trial.number} {name}".encode())
 
-    def _follow(self, goal: Goal, space: dict[str, FloatDistribution]) -> Follower:
+    def _follow(self, goal: Goal, space: dict[str, BaseDistribution]) -> Follower:
         """The follower of these parameters; a new one if they have changed."""
         following = (goal, tuple(space.items()))
         if self._follower is None or following != self._following:
-            bounds = [(d.low, d.high) for d in space.values()]
-            plain = box(bounds, [d.log for d in space.values()])
+            plain = box([_parameter(d) for d in space.values()])
             self._follower, self._proposed = self._follower_of(plain, goal), {}
             self._following = following
         return self._follower
@@ -240,16 +242,27 @@ def _goal(study: Study) -> Goal:
     return "maximise" if study.directions[0] == StudyDirection.MAXIMIZE else "minimise"
 
 
-def _continuous(distribution: BaseDistribution) -> bool:
-    return isinstance(distribution, FloatDistribution) and distribution.step is None
+def _parameter(distribution: BaseDistribution) -> Parameter:
+    """A distribution's values as the follower's."""
+    if isinstance(distribution, CategoricalDistribution):
+        return Parameter(len(distribution.choices))
+    d = cast(FloatDistribution | IntDistribution, distribution)
+    whole = isinstance(d, IntDistribution)
+    if d.step is None or (whole and d.step == 1):
+        return Parameter((d.low, d.high), d.log, whole)
+    count = round((d.high - d.low) / d.step) + 1
+    return Parameter([d.low + k * d.step for k in range(count)], d.log)
 
 
-def _inputs(trial: FrozenTrial, space: Mapping[str, FloatDistribution]) -> Inputs | None:
+def _inputs(trial: FrozenTrial, space: Mapping[str, BaseDistribution]) -> Inputs | None:
     """Inputs of a trial; None if it lacks a parameter or is outside the bounds."""
     if any(trial.distributions.get(name) != d for name, d in space.items()):
         return None
-    values = tuple(float(trial.params[name]) for name in space)
-    inside = (d.low <= v <= d.high for v, d in zip(values, space.values(), strict=True))
+    values = tuple(float(d.to_internal_repr(trial.params[name])) for name, d in space.items())
+    inside = (
+        isinstance(d, CategoricalDistribution) or d.low <= v <= d.high  # type: ignore[attr-defined]
+        for v, d in zip(values, space.values(), strict=True)
+    )
     return values if all(inside) else None
 
 

@@ -156,30 +156,47 @@ def test_running_trials_of_others_are_pending() -> None:
     assert np.abs(taken - free).max() > 0.05
 
 
-def test_integers_and_categories_are_sampled_independently() -> None:
+def mixed(trial: Any) -> float:
+    """Least, zero, at x = 3, n = 40, step = .5, width = 6 and None."""
+    x, n = trial.suggest_float("x", 0.0, 4.0), trial.suggest_int("n", 1, 1000, log=True)
+    step = trial.suggest_float("step", 0.0, 1.0, step=0.25)
+    width = trial.suggest_int("width", 2, 10, step=4)
+    kind = trial.suggest_categorical("kind", ["a", None, 3])
+    steps = (x - 3.0) ** 2 + np.log10(n / 40) ** 2 + (step - 0.5) ** 2 + (width - 6) ** 2 / 16
+    trial.report(float(steps), 0)
+    if trial.should_prune():
+        raise optuna.TrialPruned
+    return float(steps + (kind is not None))
+
+
+def test_every_kind_of_parameter_is_modelled(tmp_path: Path) -> None:
+    """With Optuna's own storage and pruning, and over a resume."""
+    options: dict[str, Any] = {
+        "storage": f"sqlite:///{tmp_path}/optuna.db",
+        "pruner": optuna.pruners.MedianPruner(n_startup_trials=8),
+        "study_name": "mixed",
+    }
+    ours = StreamingSampler(seed=0, budget=30)
+    running = study(ours, **options)
+    running.optimize(mixed, n_trials=14)
+    assert ours.model is not None and ours.model.bounds.shape[-1] == 5
+    again = study(StreamingSampler(seed=0, budget=30), load_if_exists=True, **options)
+    again.optimize(mixed, n_trials=14)
+    states = {trial.state.name for trial in again.trials}
+    assert states == {"COMPLETE", "PRUNED"} and again.best_value < 0.05
+    assert again.best_params["kind"] is None and again.best_params["width"] == 6
+
+
+def test_parameters_of_some_trials_only_are_sampled_independently() -> None:
     def objective(trial: Any) -> float:
         kind = trial.suggest_categorical("kind", ["a", "b"])
-        n, step = trial.suggest_int("n", 1, 5), trial.suggest_float("step", 0.0, 1.0, step=0.25)
-        return bowl(trial) + n + step + (kind == "a")
+        return bowl(trial) + (trial.suggest_int("n", 1, 5) if kind == "a" else 0.0)
 
     ours = sampler()
     running = study(ours)
     running.optimize(objective, n_trials=12)
-    assert ours.model is not None and ours.model.bounds.shape[-1] == 2
-    assert {t.params["kind"] for t in running.trials} == {"a", "b"}
-    assert len({t.params["n"] for t in running.trials}) > 2
-
-
-def test_it_says_once_that_it_does_not_model_an_integer(caplog: pytest.LogCaptureFixture) -> None:
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
-    optuna.logging.enable_propagation()
-    running = study(sampler())
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        running.optimize(lambda trial: float(trial.suggest_int("n", 0, 9)), n_trials=3)
-    optuna.logging.disable_propagation()
-    said = [r.message for r in caplog.records if "'n' is not continuous" in r.message]
-    assert len(said) == 1
+    assert ours.model is not None and ours.model.bounds.shape[-1] == 3
+    assert any("n" in trial.params for trial in running.trials)
 
 
 def test_a_space_that_changes_begins_anew() -> None:

@@ -6,12 +6,12 @@ import pytest
 from bo_stream.campaign.fit_policy import FitPolicy
 from bo_stream.campaign.proposals import Optimiser
 from bo_stream.errors import InputError
-from bo_stream.integrations.follower import Follower, TrialOutcome, box
+from bo_stream.integrations.follower import Follower, Parameter, TrialOutcome, box
 
 
 def follower(seed: int = 0) -> Follower:
     made = Follower(
-        box([(0.0, 4.0), (1e-4, 1.0)], [False, True]),
+        box([Parameter((0.0, 4.0)), Parameter((1e-4, 1.0), log=True)]),
         "minimise",
         surrogate="exact",
         seed=seed,
@@ -53,4 +53,4 @@ def test_known_outcomes_are_not_observed_again() -> None:
 
 def test_bounds_and_scales_are_checked() -> None:
     with pytest.raises(InputError, match="positive values"):
-        box([(0.0, 1.0)], [True])
+        box([Parameter((0.0, 1.0), log=True)])
