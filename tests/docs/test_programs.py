@@ -18,7 +18,7 @@ import torch
 from tests.docs.pages import PAGES, ROOT, Block, blocks, name
 
 OPTIONAL = {"optuna", "ax", "rasterio", "distributed", "dask", "sqlalchemy", "typer", "matplotlib"}
-OPTIONAL |= {"loky", "cloudpickle"}
+OPTIONAL |= {"loky", "cloudpickle", "sklearn"}
 NUMBER = re.compile(r"[-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?")
 
 
