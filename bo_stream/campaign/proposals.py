@@ -197,7 +197,7 @@ class AcquisitionSearch:
         """The points, or indices into the available rows of the pool."""
         space = self.feasible.space
         bounds = space.tensor_bounds.to(context.observed)
-        acqf = self._built(model, context, bounds)
+        acqf = self.built(model, context)
         if isinstance(space, Pool):
             points = space.points.to(bounds)[context.available]
             if isinstance(acqf, ProposingAcquisition):
@@ -239,11 +239,11 @@ class AcquisitionSearch:
         """Whether it takes samples of the posterior, for which an ensemble of kernels is used."""
         return "ensemble" in _data_of(self.build)
 
-    def _built(
-        self, model: StreamingGP, context: ProposalContext, bounds: Tensor
+    def built(
+        self, model: StreamingGP, context: ProposalContext
     ) -> AcquisitionFunction | ProposingAcquisition:
         """What the builder makes, given the data that it has parameters for."""
-        build = self.build
+        build, bounds = self.build, self.feasible.space.tensor_bounds.to(context.observed)
         names = _data_of(build)
         data: dict[str, Any] = {
             "X_pending": context.pending if len(context.pending) else None,

@@ -84,10 +84,13 @@ class Proposer:
                 begin = time.perf_counter()
                 context = self._context(state, available)
                 chosen = state.manager.choose(q, context, renewed=state.store.durable)
-            if chosen is not None and isinstance(rule, MeasuredChoice):
-                decision = rule.decision
-                seconds = time.perf_counter() - begin if rule.maximised else None
-            if chosen is None:
+            if chosen is not None:
+                decision = getattr(rule, "decision", None)
+                if isinstance(rule, MeasuredChoice) and rule.maximised:
+                    seconds = time.perf_counter() - begin
+                if decision is None and history.decision is not None:  # of earlier trials
+                    decision = s.at(state.manager.stage.start).usual_decision
+            else:
                 done = sum(trial.ask is not None for trial in history.trials)
                 about = state.feasible, s.seed, done, q, available
                 chosen = initial_design(*about, s.uniform_start)

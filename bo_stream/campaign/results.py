@@ -49,11 +49,7 @@ class CampaignResults(CorrectableCampaign):
     @property
     def decision(self) -> Decision:
         """The acquisition function of the latest trials, and why it was chosen."""
-        history, current = self.history, self.current
-        if history.decision is not None:
-            return history.decision
-        named = current.acquisition
-        return Decision("a callable" if named is None else named["name"], current.why[1])
+        return self.history.decision or self.current.usual_decision
 
     @property
     def current(self) -> Settings:

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 from bo_stream.campaign.choices import checked_name, shown
 from bo_stream.campaign.defaults import AUTO
+from bo_stream.campaign.large_batches import InParts
 from bo_stream.campaign.measured_choice import MeasuredChoice
 from bo_stream.campaign.outcomes import NamedOutcomes
 from bo_stream.campaign.proposals import AcquisitionBuilder, AcquisitionSearch, ProposalRule
@@ -22,6 +23,9 @@ SEARCHES = {
     "trust_region": ("TrustRegionSearch", "trust_region"),
 }
 """Searches that belong to one family: the class in `acquisitions`, and the family."""
+
+PROPOSING, VARIANCES = ("thompson", "random"), ("nipv", "max_variance")
+"""Acquisition functions that choose batches of any size, and those that reduce the variance."""
 
 
 def rule_by_name(
@@ -62,7 +66,9 @@ def rule_by_name(
         careful, fast = partial(build, "qlogei"), partial(build, "thompson")
         return MeasuredChoice(search(careful), search(fast))
     if name not in SEARCHES:
-        return search(partial(build, name, **options))
+        found = search(partial(build, name, **options))
+        sampled = None if name in VARIANCES else search(partial(build, "thompson"))
+        return found if name in PROPOSING else InParts(found, name, sampled)
     rule, family = SEARCHES[name]
     if name == "trust_region" and not feasible.is_box:
         raise InputError(

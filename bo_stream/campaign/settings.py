@@ -50,6 +50,7 @@ from bo_stream.campaign.rules import rule_by_name
 from bo_stream.campaign.space import Space, space_from_dict
 from bo_stream.campaign.space.feasible import FeasibleSet
 from bo_stream.campaign.surrogate_manager import Stage
+from bo_stream.campaign.trials import Decision
 from bo_stream.errors import InputError, StateError
 from bo_stream.surrogates.mixed import with_categories
 from bo_stream.surrogates.registry import FAMILIES, in_loops, surrogate
@@ -231,6 +232,12 @@ class Settings:
     def at(self, start: int) -> Settings:
         """The settings of the stage with this start."""
         return self if self.after is None or self.start == start else self.after.at(start)
+
+    @property
+    def usual_decision(self) -> Decision:
+        """The acquisition function, and why it was chosen."""
+        named = self.acquisition
+        return Decision("a callable" if named is None else named["name"], self.why[1])
 
     @property
     def sign(self) -> float:

@@ -1,0 +1,80 @@
+"""Batches of any size are chosen within seconds and little memory, and say how."""
+
+import resource
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from bo_stream import Box, Campaign, Pool
+
+BOX = Box({"a": (0.0, 1.0), "b": (0.0, 1.0)})
+MOST_BYTES = 1.5e9
+
+
+def begun(acquisition: str, surrogate: str = "exact", space: Any = BOX) -> Campaign:
+    goal: Any = "learn" if acquisition in ("nipv", "max_variance") else "maximise"
+    given: dict[str, Any] = {"surrogate": surrogate, "acquisition": acquisition, "seed": 0}
+    campaign = Campaign(space, goal=goal, initial=5, **given)
+    X = np.random.default_rng(0).random((30, 2)).round(2)
+    frame = pd.DataFrame(X, columns=["a", "b"]).assign(y=-((X - 0.4) ** 2).sum(1))
+    campaign.tell(frame if isinstance(space, Box) else frame[["y"]].assign(place=range(30)))
+    return campaign
+
+
+def asked(campaign: Campaign, q: int) -> pd.DataFrame:
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    frame = campaign.ask(q)
+    assert len(frame) == q and len(frame.drop_duplicates()) == q
+    assert frame[["a", "b"]].stack().between(0.0, 1.0).all()
+    assert 1024.0 * (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) < MOST_BYTES
+    return frame
+
+
+@pytest.mark.parametrize(
+    ("acquisition", "by"),
+    [("qlogei", "thompson"), ("qlognei", "thompson"), ("qucb", "thompson"), ("nipv", "nipv")],
+)
+def test_two_hundred_trials_at_once(acquisition: str, by: str) -> None:
+    campaign = begun(acquisition)
+    frame = asked(campaign, 200)
+    assert campaign.decision.acquisition == by
+    assert "64 trials" in campaign.decision.why or "one by one" in campaign.decision.why
+    asked(campaign, 1)  # with so many pending
+    assert campaign.decision.acquisition == by
+    campaign.fail(frame.index[:180], "too many")
+    asked(campaign, 1)
+    assert campaign.decision.acquisition == acquisition
+
+
+@pytest.mark.parametrize(
+    "family",
+    ["exact", *(pytest.param(f, marks=pytest.mark.slow) for f in ("wiski", "hsgp", "cagp"))],
+)
+@pytest.mark.parametrize("acquisition", ["auto", "thompson", "random", "nipv"])
+def test_five_thousand_trials_at_once(acquisition: str, family: str) -> None:
+    asked(begun(acquisition, family), 5000)
+
+
+def test_trials_in_parts_avoid_those_before() -> None:
+    """Chosen apart, every part would have the same trials."""
+    campaign = begun("qlogei")
+    frame = asked(campaign, 20)
+    assert "pending" in campaign.decision.why
+    first, last = frame.iloc[:16].to_numpy(), frame.iloc[16:].to_numpy()
+    gaps = np.abs(first[:, None] - last).max(-1)
+    assert gaps.min() > 1e-3
+
+
+def test_a_pool_and_a_constraint() -> None:
+    places = pd.DataFrame(np.random.default_rng(1).random((400, 2)), columns=["a", "b"])
+    campaign = begun("qlogei", space=Pool(places))
+    assert campaign.ask(100)["place"].nunique() == 100
+    box = Campaign(
+        BOX, goal="learn", surrogate="exact", initial=5, constraints=["a + b <= 1"], seed=0
+    )
+    frame = box.ask(30)
+    box.tell(frame.assign(y=frame["a"]))
+    frame = box.ask(300)
+    assert (frame["a"] + frame["b"]).max() <= 1.0
