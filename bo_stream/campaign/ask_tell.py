@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -21,12 +22,12 @@ from bo_stream.campaign.space import Space
 from bo_stream.campaign.space.feasible import FeasibleSet, InputConstraint
 from bo_stream.campaign.storage.store import Store
 from bo_stream.campaign.surrogate_manager import Stage
+from bo_stream.campaign.told_rows import far_outcomes, read_told
 from bo_stream.campaign.trial_frames import (
     find_trials,
     inputs_frame,
     parse_ids,
     read_new_trials,
-    read_outcomes,
     trials_frame,
 )
 from bo_stream.campaign.trial_history import TrialHistory
@@ -166,7 +167,9 @@ class AskTell:
     def tell(self, frame: pd.DataFrame) -> None:
         """Record outcomes of trials, of part of a batch, or of data that were not asked for.
 
-        They are in the store, durably, on return. An outcome that is told twice is recorded once.
+        They are in the store, durably, on return. An outcome that is told twice is recorded once,
+        if its row has the trial's id or a key. A warning names outcomes that are hundreds of
+        interquartile ranges away from the others.
 
         Args:
             frame: A column ``y``, and a column ``yvar`` (noise variance of each outcome) for all
@@ -174,7 +177,9 @@ class AskTell:
                 of other names, these columns, and ``yield_var`` for the variances of ``yield``; of
                 several, some may be told later: a trial is running until it has all. Rows of
                 trials have the trial's id in the index, as returned by `ask`, or in a column
-                ``trial``; other rows have the inputs.
+                ``trial``; other rows have the inputs. Inputs in rows of trials may differ from
+                those asked for by up to a tenth of their range: they are what was done. A column
+                ``key`` names measurements that were not asked for, and a column ``note`` has notes.
 
         Raises:
             InputError, BoundsError, NoiseError: for an invalid frame.
@@ -182,12 +187,18 @@ class AskTell:
         """
 
         def told(history: TrialHistory) -> Event | None:
-            read = read_outcomes(frame, self.space, history, self.counts, self.named)
-            event = events.told_event(history, *read)
-            return self._in_parts(history, event) if read[0] else None
+            event = read_told(frame, self.space, history, self.counts, self.named)
+            return event and self._in_parts(history, event)
 
         event = self._record(told)
-        self._after_tell(events.told_ids(event))
+        ids = events.told_ids(event)
+        if self.counts is None and (far := far_outcomes(self._state.history, ids)):
+            warnings.warn(
+                f"The outcomes of trials {', '.join(map(str, far))} are hundreds of interquartile "
+                "ranges away from the others. Mistakes are corrected by amend() or withdraw().",
+                stacklevel=2,
+            )
+        self._after_tell(ids)
 
     def fail(self, ids: Any, reason: str) -> None:
         """Give up trials. Their points are not proposed again.

@@ -12,7 +12,8 @@ from bo_stream.campaign.ask_tell import AskTell
 from bo_stream.campaign.choices import NamedChoice
 from bo_stream.campaign.fit_policy import FitPolicy
 from bo_stream.campaign.settings import Settings
-from bo_stream.campaign.trial_frames import find_trials, parse_ids, read_corrections
+from bo_stream.campaign.told_rows import read_amended
+from bo_stream.campaign.trial_frames import find_trials, parse_ids
 from bo_stream.campaign.trial_history import TrialHistory
 from bo_stream.campaign.trials import Event
 
@@ -31,7 +32,7 @@ class CorrectableCampaign(AskTell):
         Args:
             frame: The columns of the outcome that are to be corrected (``y``, ``yvar``, or those of
                 counts or of outcomes with names), with the trial's id in the index or in a column
-                ``trial``.
+                ``trial``. A column ``note`` replaces notes.
 
         Raises:
             InputError, NoiseError: for an invalid frame.
@@ -39,9 +40,8 @@ class CorrectableCampaign(AskTell):
         """
 
         def amended(history: TrialHistory) -> Event | None:
-            values = read_corrections(frame, self.space, history, self.counts, self.named)
-            event = events.amended_event(history, values)
-            return self._in_parts(history, event) if values else None
+            event = read_amended(frame, self.space, history, self.counts, self.named)
+            return event and self._in_parts(history, event)
 
         event = self._record(amended)
         self._after_tell(events.told_ids(event))

@@ -5,7 +5,9 @@ keeps the old value. Their kinds:
 
 - ``asked``: trials that one call of `ask` proposed, points chosen ahead for later calls, and which
   acquisition function chose them;
-- ``told``: outcomes of trials, and new trials that were measured without being asked for;
+- ``told``: outcomes of trials, and new trials that were measured without being asked for; if there
+  are any, ``notes`` and ``keys`` of trials, and the inputs that were ``done`` in place of those
+  asked for;
 - ``failed``: trials that gave no outcome, and the reason;
 - ``amended``: corrected outcomes of trials, and those of before;
 - ``withdrawn``: trials from which nothing is learned any more, and the reason;

@@ -17,7 +17,9 @@ from bo_stream.campaign.trials import Trial
 from bo_stream.errors import InputError, NoiseError, StateError
 
 __all__ = [
+    "ROUNDED",
     "Outcomes",
+    "check_frame",
     "find_trials",
     "inputs_frame",
     "parse_ids",
@@ -28,13 +30,28 @@ __all__ = [
 ]
 
 OWN = ("trial", "place", "y", "yvar", "status", "reason", "ask")
-CLOSE = 1e-9
+ROUNDED = 5.1e-6
+"""Largest relative difference of an input from the one that was asked for, as it is printed."""
 
 Told = tuple[float, float | None] | tuple[float, float | None, float]
 """An outcome and its noise variance, or a count, no variance, and its size."""
 
 Outcomes = tuple[list[tuple[Any, ...]], np.ndarray, list[int] | None]
 """Values for `bo_stream.campaign.events.told_event`, and inputs and places of new trials."""
+
+
+def check_frame(frame: Any) -> None:
+    """Refuse what is not a frame with rows.
+
+    Raises:
+        InputError: naming what it is.
+    """
+    if not isinstance(frame, pd.DataFrame):
+        raise InputError(
+            "a DataFrame with one row per trial", type(frame).__name__, "Use the frame of ask()."
+        )
+    if not len(frame):
+        raise InputError("at least one row", "none", "Leave the call out.")
 
 
 def read_outcomes(
@@ -218,6 +235,10 @@ def trials_frame(
     frame["status"] = pd.Series([t.status for t in trials], frame.index, dtype="str")
     frame["ask"] = pd.array([t.ask for t in trials], dtype="Int64")
     frame["reason"] = pd.Series([t.reason for t in trials], frame.index, dtype="str")
+    for label in ("note", "key"):
+        texts = [getattr(t, label) for t in trials]
+        if any(texts) and label not in frame:
+            frame[label] = pd.Series(texts, frame.index, dtype="str")
     return frame
 
 
@@ -232,12 +253,7 @@ def _check_columns(
     counts: CountOutcome | None = None,
     named: NamedOutcomes | None = None,
 ) -> None:
-    if not isinstance(frame, pd.DataFrame):
-        raise InputError(
-            "a DataFrame with one row per trial", type(frame).__name__, "Use the frame of ask()."
-        )
-    if not len(frame):
-        raise InputError("at least one row", "none", "Leave the call out.")
+    check_frame(frame)
     columns = ["y", "yvar"] if counts is None else counts.columns
     columns = columns if named is None else named.known_columns
     known = {*space.names, *OWN, *columns} - ({"y", "yvar"} - set(columns))
@@ -342,7 +358,7 @@ def _check_inputs(frame: pd.DataFrame, space: Space, trials: list[Trial]) -> Non
             continue
         values = space.read(frame, name)
         asked = np.array([trial.inputs[i] for trial in trials])
-        off = np.abs(values - asked) > CLOSE * np.maximum(np.abs(asked), 1e-300)
+        off = np.abs(values - asked) > ROUNDED * np.maximum(np.abs(asked), 1e-300)
         if off.any():
             row = int(off.argmax())
             labels = space.kinds[i].labels(np.stack([asked, values])[:, row])

@@ -162,6 +162,7 @@ class _EventReader:
         new = (Trial(id, tuple(x), p) for id, p, x in event["trials"])
         self.trials = self.trials.changed(new)
         self._take_parts(event)
+        self._describe(event)
         told = [self._told(*row) for row in event["values"]]
         if told:
             since = [t.asked_at for t in told if t.asked_at is not None]
@@ -185,6 +186,7 @@ class _EventReader:
         if len(amended) > len(again):
             self._revise()
         self.trials = self.trials.changed(amended)
+        self._describe(event)
         if again:
             self._learn([self.trials[id] for id in again])
 
@@ -224,6 +226,18 @@ class _EventReader:
             self.trials = self.trials.changed(
                 [t._replace(parts={**(t.parts or {}), column: part}) for t, part in trials]
             )
+
+    def _describe(self, event: Event) -> None:
+        """Keep notes, keys, and inputs that were measured in place of those asked for."""
+        for name in ("note", "key"):
+            rows = event.get(f"{name}s", ())
+            self.trials = self.trials.changed(
+                [self.trials[id]._replace(**{name: text}) for id, text in rows]
+            )
+        moved = ((self.trials[id], tuple(x)) for id, x in event.get("done", ()))
+        self.trials = self.trials.changed(
+            [trial._replace(inputs=x, asked=trial.asked or trial.inputs) for trial, x in moved]
+        )
 
     def _learn(self, told: list[Trial]) -> None:
         """Add a batch of outcomes."""

@@ -36,6 +36,9 @@ class Trial(NamedTuple):
         asked_at: When it was asked for, in seconds since 1970, if that was recorded.
         size: Trials or exposure of a count.
         parts: Of several outcomes: those that were told, with their noise variances, by column.
+        note: Note of the user.
+        key: Name of the measurement, by which it is recognised when it is told again.
+        asked: Inputs that were asked for, if others were measured.
     """
 
     id: int
@@ -50,6 +53,9 @@ class Trial(NamedTuple):
     asked_at: float | None = None
     size: float | None = None
     parts: Mapping[str, tuple[float, float | None]] | None = None
+    note: str | None = None
+    key: str | None = None
+    asked: tuple[float, ...] | None = None
 
 
 class Decision(NamedTuple):

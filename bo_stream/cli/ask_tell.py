@@ -50,15 +50,17 @@ def tell(
         Path,
         typer.Argument(
             help="CSV with a column y, and a column yvar (noise variance) for all rows or none; "
-            "of counts, or of outcomes with names, with their columns. "
-            "Rows of trials have the trial's id in a column trial; other rows have the inputs."
+            "of counts, or of outcomes with names, with their columns. Rows of trials have the "
+            "trial's id in a column trial; other rows have the inputs, and may have a name in a "
+            "column key. A column note is kept. Semicolons, tabs and decimal commas are recognised."
         ),
     ],
 ) -> None:
     """Read outcomes from a CSV.
 
     Rows without a value are skipped, unless a column reason says why there is none: then the trial
-    fails. The file may be told again when more of it is filled in.
+    fails. The file may be told again when more of it is filled in: rows with an id or a key are
+    recorded once. Inputs of a trial that were measured otherwise are corrected in its row.
     """
     campaign = create_or_continue(read_config(config)).campaign
     from bo_stream.cli.formatting import best_trial, count_by_status
@@ -66,20 +68,22 @@ def tell(
     frame, columns = read_measurements(outcomes, campaign), outcome_columns(campaign)
     missing = [column for column in columns if column not in frame]
     if missing and (missing == columns or not campaign.settings.named.several):
-        found = ", ".join(map(str, frame.reset_index().columns))
+        found = ", ".join(map(str, frame.columns))
         raise ConfigError(
             f"{outcomes}: Expected a column {missing[0]}; got {found}. Rename the column with the "
             "outcomes."
         )
-    blank = frame.reindex(columns=columns).isna()
-    filled = ~blank.all(axis=1)
-    reasons = frame.pop("reason") if "reason" in frame else filled.astype(object).where(filled)
-    failed = list(frame.index[~filled & reasons.notna()]) if frame.index.name == "trial" else []
+    filled = ~frame.reindex(columns=columns).isna().all(axis=1)
+    reasons = frame.pop("reason") if "reason" in frame else None
+    failed: dict[int, str] = {}
+    if reasons is not None and "trial" in frame:
+        given = ~filled & reasons.notna() & frame["trial"].notna()
+        failed = dict(zip(frame["trial"][given].astype(int), reasons[given], strict=True))
     before = count_by_status(campaign.trials())
     if filled.any():
         campaign.tell(frame[filled].dropna(axis="columns", how="all"))
-    for id in failed:
-        campaign.fail(int(id), str(reasons[id]))
+    for id, reason in failed.items():
+        campaign.fail(id, reason)
     trials = campaign.trials()
     print(f"Rows with a value: {int(filled.sum())}; without: {int((~filled).sum())}.")
     print(f"Trials: {count_by_status(trials)} (before: {before}).")

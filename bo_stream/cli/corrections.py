@@ -44,7 +44,7 @@ def amend(
     frame = read_measurements(outcomes, campaign)
     columns = (*outcome_columns(campaign), *campaign.settings.named.known_columns)
     given = [column for column in dict.fromkeys(columns) if column in frame]
-    if frame.index.name != "trial" or not given:
+    if "trial" not in frame or not given:
         raise ConfigError(
             f"{outcomes}: Expected a column trial, and columns of the outcome; got "
             f"{', '.join(map(str, frame.columns))}. Name the columns so."
@@ -55,7 +55,7 @@ def amend(
         campaign.amend(filled.dropna(axis="columns", how="all"))
     print(f"Rows with a value: {len(filled)}; without: {len(frame) - len(filled)}.")
     after = campaign.history.trials
-    corrected = [str(id) for id in sorted(filled.index) if before[int(id)] != after[int(id)]]
+    corrected = [f"{id}" for id in filled["trial"] if before[int(id)] != after[int(id)]]
     print(f"Corrected trials: {', '.join(corrected) or 'none'}.")
 
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 __all__ = [
     "best_trial",
     "count_by_status",
+    "far_off",
     "front",
     "recommendation",
     "recommendations",
@@ -42,6 +43,7 @@ def summary(loaded: LoadedCampaign) -> dict[str, str]:
         "acquisition": f"{decision.acquisition}. {decision.why}",
         "trials": count_by_status(trials),
         "budget": None if campaign.budget is None else f"{campaign.budget} trials",
+        "far off": far_off(campaign),
         "best": best_trial(campaign, trials),
         "front": front(campaign),
         "recommended": recommendation(campaign, trials),
@@ -70,6 +72,19 @@ def count_by_status(trials: pd.DataFrame) -> str:
     others = ("running", "failed", "withdrawn")
     parts += [f"{counts[status]} {status}" for status in others if status in counts]
     return ", ".join(parts)
+
+
+def far_off(campaign: Campaign) -> str | None:
+    """Outcomes that are far from all others; None if there is none."""
+    from bo_stream.campaign.told_rows import far_outcomes
+
+    history = campaign.history
+    far = far_outcomes(history) if campaign.counts is None else []
+    if not far:
+        return None
+    shown = ", ".join(f"{history.trials[id].y:.6g} (trial {id})" for id in far[:5])
+    more = f" and {len(far) - 5} more" if len(far) > 5 else ""
+    return f"{shown}{more}, hundreds of interquartile ranges from the others"
 
 
 def best_trial(campaign: Campaign, trials: pd.DataFrame) -> str | None:

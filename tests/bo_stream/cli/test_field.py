@@ -78,7 +78,8 @@ def test_what_nobody_asked_for(tmp_path: Path, bo, survey: Path) -> None:
         ("trial,y\n0,abc\n", "Expected numbers in column 'y'"),
         ("trial,y\n9,1.0\n", "Expected trial ids, 0 to 1"),
         ("trial,value\n0,1.0\n", "Expected a column y; got trial, value"),
-        ("trial,y\n0,1.0\n,2.0\n", "line 3: Expected a trial id in every row"),
+        ("trial,y\n0,1.0\n,2.0\n", "Expected a column 'lon'"),
+        ("trial;y\n0;1,5;3\n", "row 2 has 3 cells, and there are 2 columns"),
         ("trial,lon,y\n0,99.0,1.0\n", "'lon' = "),
         ("trial,y,when\n0,1.0,today\n", "also when"),
         ("place,y\n999,1.0\n", "Expected places of the pool; got 999"),
@@ -156,3 +157,71 @@ def test_an_outcome_that_cannot_be_counted(bo, survey: Path, text: str, said: st
     survey.write_text(survey.read_text().replace('outcome = "moisture (%)"\n', "") + text)
     code, _, err = bo("suggest", "survey.toml")
     assert code == 2 and "survey.toml, line" in err and said in err
+
+
+# -- files as laboratories write them -------------------------------------------------------------
+
+
+def trials(bo) -> pd.DataFrame:
+    assert bo("trials", "oven.toml", "--csv", "trials.csv")[0] == 0
+    frame = pd.read_csv("trials.csv").set_index("trial")
+    Path("trials.csv").unlink()
+    return frame
+
+
+@pytest.mark.parametrize(
+    ("separator", "point", "encoding"),
+    [
+        (";", ",", "utf-8-sig"),
+        ("\t", ",", "utf-8"),
+        (";", ".", "cp1252"),
+        (",", ".", "utf-8-sig"),
+    ],
+)
+def test_separators_and_decimal_commas(
+    bo, oven: Path, separator: str, point: str, encoding: str
+) -> None:
+    assert bo("suggest", "oven.toml", "-q", 2, "--csv", "next.csv")[0] == 0
+    asked = pd.read_csv("next.csv")
+    rows = [["trial", "pressure", "rate", "y", "note", ""]]
+    for i, row in asked.iterrows():
+        values = [f"{row['pressure']:.6g}", f"{row['rate']:.6g}", f"{1.25 + int(str(i))}"]
+        rows.append([str(i), *(v.replace(".", point) for v in values), "heiß; 40 °C", ""])
+    rows.append(["", *(v.replace(".", point) for v in ("2.5", "0.01", "7.5")), "by hand", ""])
+    cells = [[f'"{c}"' if separator in c else c for c in row] for row in rows]
+    text = "\r\n".join(separator.join(row) for row in cells) + "\r\n\r\n"
+    Path("back.csv").write_bytes(text.encode(encoding))
+    code, out, err = bo("tell", "oven.toml", "back.csv")
+    assert (code, err) == (0, "") and "Trials: 3 told" in out
+    told = trials(bo)
+    assert told["y"].tolist() == [1.25, 2.25, 7.5]
+    assert told["pressure"].tolist() == [*asked["pressure"], 2.5]  # to the last digit
+    assert told["note"].tolist() == ["heiß; 40 °C"] * 2 + ["by hand"]
+
+
+def test_own_rows_with_a_key_may_be_told_again(bo, oven: Path) -> None:
+    text = "key,pressure,rate,y\nmonday,2.0,0.01,5.0\ntuesday,3.0,0.01,\n"
+    Path("own.csv").write_text(text)
+    assert "Trials: 1 told" in bo("tell", "oven.toml", "own.csv")[1]
+    Path("own.csv").write_text(text.replace(",\n", ",4.0\n"))
+    assert "Trials: 2 told" in bo("tell", "oven.toml", "own.csv")[1]
+    assert trials(bo)["key"].tolist() == ["monday", "tuesday"]
+
+
+def test_what_was_done_and_what_is_far_off(bo, oven: Path) -> None:
+    oven.write_text(oven.read_text().replace("budget = 7", "budget = 9"))
+    assert bo("suggest", "oven.toml", "-q", 9, "--csv", "next.csv")[0] == 0
+    frame = pd.read_csv("next.csv")
+    frame["pressure"] = (frame["pressure"] + 0.1).clip(upper=10.0)
+    frame["y"] = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9e7]
+    frame.to_csv("next.csv", index=False)
+    code, _, err = bo("tell", "oven.toml", "next.csv")
+    assert code == 0 and err.count("hundreds of interquartile ranges") == 1
+    assert trials(bo)["pressure"].tolist() == frame["pressure"].tolist()
+    assert "9e+07 (trial 8)" in bo("status", "oven.toml")[1]
+    bo("withdraw", "oven.toml", 8, "--reason", "typing")
+    assert "far off" not in bo("status", "oven.toml")[1]
+    frame["pressure"] = frame["pressure"].iloc[::-1].to_list()
+    frame.to_csv("next.csv", index=False)
+    code, _, err = bo("tell", "oven.toml", "next.csv")
+    assert code == 2 and "mixed up" in err

@@ -1,0 +1,218 @@
+"""Rows that people tell: with ids and without in one frame, with keys, notes and done inputs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from bo_stream.campaign.count_outcomes import CountOutcome
+from bo_stream.campaign.events import amended_event, told_event
+from bo_stream.campaign.outcomes import NamedOutcomes
+from bo_stream.campaign.space import Pool, Space
+from bo_stream.campaign.trial_frames import (
+    ROUNDED,
+    check_frame,
+    find_trials,
+    read_corrections,
+    read_outcomes,
+)
+from bo_stream.campaign.trial_history import TrialHistory
+from bo_stream.campaign.trials import Event, Trial
+from bo_stream.errors import InputError
+
+__all__ = ["far_outcomes", "read_amended", "read_told"]
+
+LABELS = ("key", "note", "notes")
+"""Columns that describe a row, unless they are inputs or outcomes."""
+
+FAR, FEWEST = 200.0, 8
+"""Interquartile ranges from the median from which on an outcome is far from the others, and the
+number of outcomes from which on that is judged."""
+
+SAMPLED = 1000
+"""Batches, and outcomes of a batch, that quartiles are taken from."""
+
+MIXED_UP = 0.1
+"""Share of an input's range from which on a difference is taken for a mix-up of rows."""
+
+
+def read_told(
+    frame: pd.DataFrame,
+    space: Space,
+    history: TrialHistory,
+    counts: CountOutcome | None = None,
+    named: NamedOutcomes | None = None,
+) -> Event | None:
+    """The event of telling the rows of a frame; None if they are all known.
+
+    Rows whose id is empty are measurements of one's own. One of these whose ``key`` was told before
+    is that measurement. Inputs that differ from those that a trial was asked for are what was done.
+
+    Raises:
+        InputError, NoiseError, BoundsError: for invalid columns, ids or values.
+        StateError: for an outcome that contradicts one told before.
+    """
+    labels, frame = _labels(frame, space, counts, named)
+    ids = _row_ids(frame, labels.get("key"), history)
+    asked = [i for i, id in enumerate(ids) if id is not None]
+    own = [i for i, id in enumerate(ids) if id is None]
+    frame = frame.drop(columns="trial", errors="ignore")
+    values: list[tuple[Any, ...]] = []
+    inputs = np.empty((0, space.dim))
+    places: list[int] | None = [] if isinstance(space, Pool) else None
+    done: list[tuple[int, list[float]]] = []
+    if asked:
+        part = frame.iloc[asked].set_axis(pd.Index([ids[i] for i in asked], name="trial"))
+        done, part = _done(part, space, find_trials(part.index, history))
+        values, _, _ = read_outcomes(part, space, history, counts, named)
+    if own:
+        part = frame.iloc[own].reset_index(drop=True)
+        mine, inputs, places = read_outcomes(part, space, history, counts, named)
+        values = [*values, *mine]
+        new = iter(history.next_ids(len(inputs)))
+        for i, row in zip(own, mine, strict=True):
+            ids[i] = next(new) if row[0] is None else row[0]
+    event = told_event(history, values, inputs, places)
+    for name, texts in labels.items():
+        rows = [(int(id), text) for id, text in zip(ids, texts, strict=True) if text]
+        if new_rows := [list(row) for row in rows if row[1] != _label(history, row[0], name)]:
+            event[f"{name}s"] = new_rows
+    now = {row[0] for row in values}
+    if moved := [[id, x] for id, x in done if id in now]:
+        event["done"] = moved
+    return event if values or "notes" in event else None
+
+
+def read_amended(
+    frame: pd.DataFrame,
+    space: Space,
+    history: TrialHistory,
+    counts: CountOutcome | None = None,
+    named: NamedOutcomes | None = None,
+) -> Event | None:
+    """The event of correcting the outcomes, or the notes, of a frame; None if nothing differs.
+
+    Raises:
+        InputError, NoiseError: for invalid columns, ids or values.
+        StateError: for trials without an outcome.
+    """
+    labels, frame = _labels(frame, space, counts, named)
+    values = read_corrections(frame, space, history, counts, named)
+    event = amended_event(history, values)
+    texts = labels.get("note", [])
+    ids = [int(id) for id in _row_ids(frame, None, history)] if texts else []
+    told = zip(ids, texts, strict=True)
+    notes = [[id, text] for id, text in told if text and text != history.trials[id].note]
+    if notes:
+        event["notes"] = notes
+    return event if values or notes else None
+
+
+def far_outcomes(history: TrialHistory, ids: Iterable[int] | None = None) -> list[int]:
+    """Ids of outcomes that are hundreds of interquartile ranges away from the others.
+
+    Args:
+        history: All trials. Quartiles are those of about a thousand outcomes.
+        ids: Those to judge; all by default.
+    """
+    trials, batches = history.trials, history.batches
+    some = batches[:: max(1, len(batches) // SAMPLED)]
+    kept = (trials[id].y for batch in some for id in batch[:: max(1, len(batch) // SAMPLED)])
+    y = np.array(list(kept), dtype=np.float64)
+    if len(y) < FEWEST:
+        return []
+    first, middle, third = np.percentile(y, (25.0, 50.0, 75.0))
+    if not third > first:
+        return []
+    judged = [id for batch in batches for id in batch] if ids is None else ids
+    values = ((id, trials[id].y) for id in judged)
+    return [id for id, y in values if y is not None and abs(y - middle) > FAR * (third - first)]
+
+
+def _label(history: TrialHistory, id: int, name: str) -> str | None:
+    """The note or key of a trial, if it is known."""
+    found = getattr(history.trials[id], name) if id < len(history.trials) else None
+    return found if found is None else str(found)
+
+
+def _labels(
+    frame: Any, space: Space, counts: CountOutcome | None, named: NamedOutcomes | None
+) -> tuple[dict[str, list[str]], Any]:
+    """Keys and notes of rows as texts, empty where there are none; and the frame without them."""
+    check_frame(frame)
+    taken = {*space.names, *([] if counts is None else counts.columns)}
+    taken |= set() if named is None else {*named.known_columns}
+    labels: dict[str, list[str]] = {}
+    for column in LABELS:
+        if column in frame and column not in taken:
+            texts = ["" if pd.isna(cell) else str(cell).strip() for cell in frame[column]]
+            labels["key" if column == "key" else "note"] = texts
+            frame = frame.drop(columns=column)
+    return labels, frame
+
+
+def _row_ids(frame: Any, keys: list[str] | None, history: TrialHistory) -> list[Any]:
+    """The trial id of every row; None for a measurement of one's own whose key is new."""
+    given: list[Any] = [None] * len(frame)
+    if "trial" in frame:
+        given = frame["trial"].tolist()
+    elif frame.index.name == "trial" or not isinstance(frame.index, pd.RangeIndex):
+        given = frame.index.tolist()
+    ids = [_id(id) for id in given]
+    if keys is None:
+        return ids
+    known = {trial.key: trial.id for trial in history.trials if trial.key is not None}
+    own = [key for id, key in zip(ids, keys, strict=True) if id is None and key]
+    twice = sorted({key for key in own if own.count(key) > 1})
+    if twice:
+        raise InputError("every key once", ", ".join(twice[:5]), "Leave out the duplicates.")
+    return [known.get(key) if id is None else id for id, key in zip(ids, keys, strict=True)]
+
+
+def _id(given: Any) -> Any:
+    """A trial id as it was given; None if it is empty."""
+    if given is None or given is pd.NA or given == "":
+        return None
+    if isinstance(given, float | np.floating):
+        return None if math.isnan(given) else int(given) if given == int(given) else given
+    return given
+
+
+def _done(
+    frame: pd.DataFrame, space: Space, trials: list[Trial]
+) -> tuple[list[tuple[int, list[float]]], pd.DataFrame]:
+    """Inputs that differ from those that were asked for, by id; and the frame without inputs.
+
+    In a pool inputs cannot differ, and the frame keeps them.
+    """
+    given = [i for i, name in enumerate(space.names) if name in frame]
+    if isinstance(space, Pool) or not given:
+        return [], frame
+    before = np.array([trial.inputs for trial in trials], dtype=np.float64)
+    values, names = before.copy(), [space.names[i] for i in given]
+    for i in given:
+        values[:, i] = space.read(frame, space.names[i])
+    same = np.abs(values - before) <= ROUNDED * np.abs(before)
+    values = np.where(same, before, values)
+    low, high = space.tensor_bounds
+    apart = ((space.encode(values) - space.encode(before)).abs() / (high - low)).numpy()
+    if (apart > MIXED_UP).any():
+        row, column = (int(i) for i in np.argwhere(apart > MIXED_UP)[0])
+        both = space.labelled(np.stack([before[row], values[row]]))[space.names[column]].tolist()
+        shown = [f"{one:.6g}" if isinstance(one, float) else str(one) for one in both]
+        raise InputError(
+            f"{space.names[column]!r} = {shown[0]}, as trial {trials[row].id} was asked for, or "
+            f"within {MIXED_UP:.0%} of its range",
+            shown[1],
+            "Check that the rows are not mixed up. Tell a measurement at other inputs without a "
+            "trial id, and fail() the trial.",
+        )
+    for kind, column in zip(space.kinds, values.T, strict=True):
+        kind.check(column)
+    moved = [i for i, row in enumerate(same) if not row.all()]
+    done = [(trials[i].id, values[i].tolist()) for i in moved]
+    return done, frame.drop(columns=names)
