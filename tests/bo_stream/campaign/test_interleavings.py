@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 import pytest
 import torch
-from hypothesis import settings
+from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
@@ -154,20 +154,28 @@ class Interleavings(RuleBasedStateMachine):
         new = torch.tensor([[0.3, 0.2], [0.9, -4.0]], dtype=torch.float64)
         with torch.no_grad():
             transform = model.outcome_transform
-            y = (Y - transform.means) / transform.stdvs - model.mean_module.constant
-            A, b = (model.transform_inputs(points) for points in (X, new))
+            learned = Y.clamp_min(self.campaign._state.manager.least)
+            y = (learned - transform.means) / transform.stdvs - model.mean_module.constant
+            A, b = (model.input_transform(points) for points in (X, new))
             kernel = model.covar_module
             K = kernel(A).to_dense() + model.likelihood.noise * torch.eye(len(A))
             mean = kernel(b, A).to_dense() @ torch.linalg.solve(K, y) + model.mean_module.constant
             mean = mean * transform.stdvs + transform.means
-            assert torch.allclose(model.posterior(new).mean, mean, rtol=1e-7, atol=1e-7)
+            found = model.posterior(new).mean
+            assert torch.allclose(found, mean, rtol=1e-6, atol=1e-6 * float(Y.std())), found - mean
 
 
 class Longer(Interleavings):
     """The same, for longer."""
 
 
-FEW = settings(max_examples=10, stateful_step_count=16, deadline=None, derandomize=True)
+FEW = settings(
+    max_examples=10,
+    stateful_step_count=16,
+    deadline=None,
+    derandomize=True,
+    phases=[Phase.generate],
+)
 Interleavings.TestCase.settings = FEW
 Longer.TestCase.settings = settings(FEW, max_examples=120, stateful_step_count=40)
 TestInterleavings = Interleavings.TestCase
