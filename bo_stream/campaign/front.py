@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import torch
 from botorch.models.model import ModelList
@@ -13,7 +13,7 @@ from torch import Tensor
 from bo_stream.campaign.outcomes import NamedOutcomes
 from bo_stream.campaign.randomness import seeded
 from bo_stream.campaign.space.feasible import FeasibleSet
-from bo_stream.scores import marginals, quantiles
+from bo_stream.scores import marginals
 
 __all__ = ["OutcomePredictions", "best_rows", "hypervolume", "searched", "spread_out"]
 
@@ -53,6 +53,7 @@ class OutcomePredictions:
         count = len(self.outcomes.goals)
         return torch.stack([marginals(one, X)[0] for one in self.models[:count]], -1)
 
+    @torch.no_grad()
     def feasible(self, X: Tensor) -> Tensor:
         """Probability that all constraints hold, ``n``: from the same samples everywhere."""
         weights = self.outcomes.weights()
@@ -61,14 +62,23 @@ class OutcomePredictions:
             return torch.ones(len(X), dtype=torch.float64)
         engine = torch.quasirandom.SobolEngine(len(named), scramble=True, seed=0)
         levels = engine.draw(LEVELS, dtype=torch.float64).clamp(1e-6, 1.0 - 1e-6)
-        drawn = [
-            quantiles(self.models[j], X, u.tolist()) for j, u in zip(named, levels.T, strict=True)
-        ]
+        normal = torch.special.ndtri(levels).T
+        drawn = [_sampled(self.models[j], X, z) for j, z in zip(named, normal, strict=True)]
         samples = torch.stack(drawn, -1)  # LEVELS x n x named
         holds = torch.ones(samples.shape[:-1], dtype=torch.bool)
         for of, bound in weights:
             holds &= samples @ samples.new_tensor([of[j] for j in named]) <= bound
         return holds.double().mean(0)
+
+
+def _sampled(model: Any, X: Tensor, z: Tensor) -> Tensor:
+    """Marginal samples of the noiseless outcome from standard normal ones, ``len(z) x n``."""
+    point = model.process().at(model.transformed(X))
+    sd = point.variance()[0].clamp_min(0.0).sqrt()
+    samples, outcomes = point.mean[0] + sd * z.unsqueeze(-1), model.outcome_map()
+    if outcomes is None:
+        return cast(Tensor, samples)
+    return cast(Tensor, outcomes.untransform(samples.unsqueeze(-1))[0].squeeze(-1))
 
 
 def best_rows(values: Tensor, probabilities: Tensor, least: float) -> Tensor:

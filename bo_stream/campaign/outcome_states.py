@@ -71,7 +71,7 @@ class OutcomeStates:
         self.store, self.name, self.settings = store, name, settings
         self.history, self.budget, self.outcomes = TrialHistory(), settings.budget, settings.named
         self.stages_of, self._like, self._applied = stages_of, like, changes
-        self._shared = SharedStore(store, name)
+        self._shared, self._stages = SharedStore(store, name), tuple(stages_of(settings))
         self.states = [
             CampaignState(
                 OutcomeStore(self._shared, column),
@@ -117,6 +117,7 @@ class OutcomeStates:
             self.settings = replayed(self.settings, new)
             if any("budget" in change for change in new):
                 self.budget = self.settings.budget
+            self._stages = tuple(self.stages_of(self.settings))
             self._applied = len(history.changes)
 
     def update_surrogate(self, row: Row) -> None:
@@ -129,8 +130,7 @@ class OutcomeStates:
     def manager(self) -> OutcomeSurrogates:
         """The surrogates of all outcomes."""
         managers = [state.manager for state in self.states]
-        stages = self.stages_of(self.settings)
-        stage = stages[min(*(one.number for one in managers), len(stages) - 1)]
+        stage = self._stages[min(*(one.number for one in managers), len(self._stages) - 1)]
         return OutcomeSurrogates(tuple(managers), stage)
 
     @property

@@ -11,17 +11,18 @@ from botorch.utils.multi_objective.hypervolume import Hypervolume
 from botorch.utils.sampling import draw_sobol_samples
 
 from bo_stream import Box, Campaign, Pool
+from bo_stream.campaign.fit_policy import FitPolicy
 from bo_stream.campaign.proposals import Optimiser
 from bo_stream.campaign.storage.store import MemoryStore
 from bo_stream.errors import InputError, NoiseError, StateError, UnsupportedError
 
-LITTLE = Optimiser(2, 32, {"maxiter": 20})
+LITTLE, ONCE = Optimiser(2, 24, {"maxiter": 12}), FitPolicy(then_every=0)
 LINE, SQUARE = Box({"x": (0.0, 1.0)}), Box({"a": (0.0, 1.0), "b": (0.0, 1.0)})
 TWO = {"yield": "maximise", "cost": "minimise"}
 
 
 def campaign(space: Any = SQUARE, **options: Any) -> Campaign:
-    settings: dict[str, Any] = {"seed": 0, "optimiser": LITTLE, "budget": 24}
+    settings: dict[str, Any] = {"seed": 0, "optimiser": LITTLE, "fit": ONCE, "budget": 24}
     return Campaign(space, **{**settings, **options})
 
 
@@ -183,7 +184,7 @@ def test_a_campaign_goes_on_bit_for_bit(tmp_path: Path) -> None:
         if i % 3:
             run.tell(whole[["purity"]])
 
-    options: Any = {"goal": TWO, "constraints": ["purity >= 0.5"], "initial": 3}
+    options: Any = {"goal": TWO, "constraints": ["purity >= 0.5"], "initial": 3, "fit": None}
     straight = campaign(store=f"sqlite:///{tmp_path}/one.db", **options)
     for i in range(8):
         step(straight, i)
