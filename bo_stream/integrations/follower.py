@@ -99,13 +99,16 @@ class Follower:
 
     Raises:
         InputError: for invalid settings.
-        UnsupportedError: for counts.
+        UnsupportedError: for counts, or several outcomes.
     """
 
     def __init__(self, space: Box, goal: Goal, **options: Any) -> None:
         settings = Settings.from_arguments(space, goal, **options)
         if settings.counts is not None:
             raise UnsupportedError("measurements", "counts", "Use bo_stream.Campaign for counts.")
+        if settings.named.several:
+            columns = ", ".join(settings.named.columns)
+            raise UnsupportedError("one outcome", columns, "Use bo_stream.Campaign for several.")
         self.space, self.settings = space, settings
         self._feasible = settings.feasible(options.get("constraints") or ())
         given = options.get("surrogate"), options.get("acquisition")
