@@ -5,6 +5,8 @@ The best outcome told is an optimistic choice under noise, and lies where a tria
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from typing import cast
 
 import torch
@@ -19,10 +21,14 @@ from bo_stream.campaign.space.feasible import FeasibleSet
 from bo_stream.errors import check_not_shadowed
 from bo_stream.scores import marginals
 
-__all__ = ["recommended"]
+__all__ = ["expected_gains", "recommended"]
 
 OVERVIEW = 4096
 """Points over a box among which further recommendations are found."""
+
+STEPS, STARTS, TRIES = (0.1, 0.03, 0.01, 0.003), 16, 16
+"""Widths of the steps, in those of the box, by which expected improvements are maximised; points
+that are moved, and how often."""
 
 APART = 0.05
 """Least distance of two recommendations in some input, in widths of the box."""
@@ -88,3 +94,50 @@ def _best(
     near = data.best()
     sampling = ThompsonSampling(model, bounds, near=near, ensemble=ensemble, domain=domain)
     return sampling.recommend().unsqueeze(0)
+
+
+@torch.no_grad()
+def expected_gains(
+    predict: Callable[[Tensor], tuple[Tensor, Tensor]],
+    feasible: FeasibleSet,
+    data: Observations,
+    means: Tensor,
+) -> Tensor:
+    """Expected improvement over each of some means, the largest over the space, like ``means``.
+
+    Args:
+        predict: Means and standard deviations at points ``n x d``, each ``n``, to be maximised.
+        feasible: Where to look.
+        data: All outcomes.
+        means: The means.
+    """
+    space = feasible.space
+    if isinstance(space, Pool):
+        X = space.points.to(data.X)[torch.from_numpy(feasible.holds(space.place_values))]
+    elif feasible.is_box:
+        X = draw_sobol_samples(space.tensor_bounds.to(data.X), n=OVERVIEW, q=1, seed=0)[:, 0]
+        X = torch.cat([data.candidates(), X])
+    else:
+        X = feasible.domain.sequence(0, 0, OVERVIEW).to(data.X)
+    mean, sd = predict(X)
+    found = _improvements(mean, sd, means)
+    if not feasible.is_box or isinstance(space, Pool):
+        return found.amax(-1)
+    (low, high), generator = space.tensor_bounds.to(X), torch.Generator().manual_seed(0)
+    first = found[int(means.argmax())]
+    for step in STEPS:  # around the best points so far
+        best = X[first.topk(STARTS).indices]
+        moves = torch.randn(STARTS, TRIES, space.dim, generator=generator, dtype=torch.float64)
+        near = best.unsqueeze(1) + step * (high - low) * moves.to(X)
+        X = torch.cat([best, near.reshape(-1, space.dim).minimum(high).maximum(low)])
+        new = _improvements(*predict(X), means)
+        first, found = new[int(means.argmax())], torch.cat([found, new], -1)
+    return found.amax(-1)
+
+
+def _improvements(mean: Tensor, sd: Tensor, targets: Tensor) -> Tensor:
+    """Expected improvements ``k x n`` over targets, ``k``."""
+    sd = sd.clamp_min(1e-300)
+    u = (mean - targets.unsqueeze(-1)) / sd
+    density = torch.exp(-0.5 * u.square()) / math.sqrt(2.0 * math.pi)
+    return (sd * (density + u * torch.special.ndtr(u))).clamp_min(0.0)

@@ -16,7 +16,7 @@ from bo_stream.campaign.front import OutcomePredictions, hypervolume
 from bo_stream.campaign.outcome_results import front_of, predictions_of, recommended_points
 from bo_stream.campaign.outcome_states import OutcomeStates, OutcomeSurrogates, PartlyObserved
 from bo_stream.campaign.outcomes import NamedOutcomes
-from bo_stream.campaign.recommendation import recommended
+from bo_stream.campaign.recommendation import expected_gains, recommended
 from bo_stream.campaign.settings import Settings
 from bo_stream.campaign.space import Pool
 from bo_stream.campaign.trials import Decision
@@ -156,7 +156,9 @@ class CampaignResults(CorrectableCampaign):
         Returns:
             Inputs in the user's units (and the place, in a pool), posterior ``mean`` and standard
             deviation ``sd`` of the noiseless outcome, and its 90 % interval, ``lower`` to
-            ``upper``. The columns of other outcomes have their names before them, as in
+            ``upper``. ``gain`` is what may still be had: the expected improvement of the noiseless
+            outcome over this mean, where it is largest. The columns of several outcomes have their
+            names before them, as in
             ``purity_mean``; ``feasible`` is the probability that all constraints on outcomes hold.
 
         Raises:
@@ -177,7 +179,15 @@ class CampaignResults(CorrectableCampaign):
             levels = quantiles(model, X, INTERVAL, ensemble=state.manager.kernels())
             ends = (self.settings.sign * levels).sort(0).values
             frame["lower"], frame["upper"] = ends[0].numpy(), ends[1].numpy()
-        return frame
+        sign = self.settings.sign
+
+        def predict(X: Tensor) -> tuple[Tensor, Tensor]:
+            values = torch.from_numpy(self._predicted(X, None)[["mean", "sd"]].to_numpy())
+            return sign * values[:, 0], values[:, 1]
+
+        means = sign * torch.tensor(frame["mean"].to_numpy())
+        gains = expected_gains(predict, self.feasible, state.observations, means)
+        return frame.assign(gain=gains.numpy())
 
     def predict(self, frame: pd.DataFrame) -> pd.DataFrame:
         """Posterior ``mean`` and standard deviation ``sd`` of the noiseless outcome.

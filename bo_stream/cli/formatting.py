@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from bo_stream.campaign.winsorising import SPREADS
 from bo_stream.cli.reports.campaign_data import goal, is_single, label
+from bo_stream.errors import StateError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -96,12 +97,20 @@ def best_trial(campaign: Campaign, trials: pd.DataFrame) -> str | None:
 
 
 def recommendation(campaign: Campaign, trials: pd.DataFrame) -> str | None:
-    """The recommended setting with its 90 % interval; None before there is a surrogate."""
+    """The recommended setting, its 90 % interval, and the gain still expected elsewhere.
+
+    None before there is a surrogate.
+    """
     told = int((trials["status"] == "told").sum())
     if not is_single(campaign) or told < campaign.settings.initial:
         return None
-    row = campaign.recommend().iloc[0]
+    try:
+        row = campaign.recommend().iloc[0]
+    except StateError:  # no surrogate could be built
+        return None
     interval = f"{row['mean']:.6g} ({row['lower']:.6g} to {row['upper']:.6g})"
+    if "gain" in row:
+        interval += f", expected gain {row['gain']:.3g},"
     if "feasible" in row:
         interval += f", feasible with probability {row['feasible']:.2f},"
     return f"{interval} at {_place_of(campaign, row)}"

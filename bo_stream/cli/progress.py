@@ -9,7 +9,14 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TextIO
 
 from bo_stream.campaign.callbacks import Callback
-from bo_stream.cli.formatting import best_trial, count_by_status, front, regret, seconds_by_part
+from bo_stream.cli.formatting import (
+    best_trial,
+    count_by_status,
+    front,
+    recommendation,
+    regret,
+    seconds_by_part,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -72,11 +79,13 @@ class RunProgress(Callback):
             self._show(campaign)
 
     def at_end(self, campaign: Campaign) -> None:
-        """Show the final state."""
-        self._show(campaign)
+        """Show the final state, and what is recommended."""
+        self._show(campaign, ended=True)
 
-    def _show(self, campaign: Campaign) -> None:
+    def _show(self, campaign: Campaign, ended: bool = False) -> None:
         facts = self._facts(campaign)
+        if ended and (found := recommendation(campaign, campaign.trials())):
+            facts["recommended"] = found
         if self._live is not None:
             self._live.update(_table(facts), refresh=True)
             return

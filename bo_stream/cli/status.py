@@ -54,7 +54,8 @@ def recommend(
 ) -> None:
     """Recommend settings: those of the best expected outcome over the whole space.
 
-    The list has the expected outcome without noise, its standard deviation, and a 90 % interval.
+    The list has the expected outcome without noise, its standard deviation, a 90 % interval, and
+    the gain that may still be had: the largest expected improvement over it, anywhere.
     """
     campaign = load_campaign(where, name).campaign
     from bo_stream.cli.formatting import recommendations

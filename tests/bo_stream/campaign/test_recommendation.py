@@ -51,6 +51,22 @@ def test_a_pool_recommends_its_places() -> None:
     assert {"site 29", "site 30", "site 31"} >= set(two["place"]) and len(set(two["place"])) == 2
 
 
+def test_the_gain_is_the_largest_expected_improvement() -> None:
+    rng = np.random.default_rng(2)
+    run = Campaign(BOX, "exact", goal="minimise", seed=0)
+    X = pd.DataFrame({"x": rng.uniform(0, 4, 40), "rate": 10 ** rng.uniform(-3, 0, 40)})
+    run.tell(X.assign(y=noisy(X, rng)))
+    (row,) = run.recommend().to_dict("records")
+    grid = np.stack(np.meshgrid(np.linspace(0, 4, 161), np.logspace(-3, 0, 121)), -1).reshape(-1, 2)
+    there = run.predict(pd.DataFrame(grid, columns=["x", "rate"]))
+    draws = there["mean"].to_numpy() + there["sd"].to_numpy() * rng.standard_normal((500, 1))
+    slow = np.maximum(row["mean"] - draws, 0.0).mean(0).max()
+    assert row["gain"] == pytest.approx(slow, rel=0.25)
+    more = pd.DataFrame({"x": rng.uniform(0, 4, 400), "rate": 10 ** rng.uniform(-3, 0, 400)})
+    run.tell(more.assign(y=noisy(more, rng)))
+    assert run.recommend()["gain"].item() < 0.6 * row["gain"]
+
+
 def test_it_refuses_what_has_no_answer() -> None:
     run: Any = Campaign(BOX, goal="minimise", seed=0)
     with pytest.raises(StateError, match="outcomes"):

@@ -23,6 +23,7 @@ def test_run_look_and_draw(tmp_path: Path, bo, oven: Path) -> None:
     assert (code, err) == (0, "")
     assert out.splitlines()[-1].startswith("trials 7 told (budget 7); best ")
     assert "regret" in out and not CONTROL.search(out)
+    assert re.search(r"recommended .* to .*, expected gain .* at pressure", out.splitlines()[-1])
 
     code, out, _ = bo("recommend", "oven.toml", "-n", "2")
     assert code == 0 and len(out.splitlines()) == 3 and "lower" in out and "pressure (bar)" in out
