@@ -142,7 +142,10 @@ def test_rates_and_yes_or_no_in_a_box(kind: Any) -> None:
     trials = campaign.run(measure)
     assert len(trials) == 12 and abs(campaign.best()["x"] - 0.7) < 0.3
     advised = campaign.recommend(2)
-    assert list(advised) == ["x", "mean", "sd", "lower", "upper"] and (advised["lower"] > 0.0).all()
+    assert (
+        list(advised) == ["x", "mean", "sd", "lower", "upper", "gain"]
+        and (advised["lower"] > 0.0).all()
+    )
     assert abs(advised["x"][0] - 0.7) < 0.2
     said = campaign.predict(pd.DataFrame({"x": [0.05, 0.7]}))["mean"]
     assert 0.0 < said[0] < said[1]
