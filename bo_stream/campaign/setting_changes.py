@@ -11,6 +11,7 @@ from bo_stream.campaign.defaults import SCHEDULE, SCHEDULES, default_acquisition
 from bo_stream.campaign.fit_policy import FitPolicy
 from bo_stream.campaign.settings import GIVEN, Settings
 from bo_stream.campaign.space import Box
+from bo_stream.campaign.space.columns import is_text
 from bo_stream.campaign.storage.store import Store
 from bo_stream.campaign.surrogate_manager import Stage
 from bo_stream.errors import BoundsError, InputError, UnsupportedError
@@ -68,7 +69,13 @@ def replayed(settings: Settings, changes: Sequence[Mapping[str, Any]]) -> Settin
 
 
 def stored_settings(store: Store, name: str) -> tuple[Settings, list[dict[str, Any]]] | None:
-    """The settings that a stored campaign was created with, and their later changes."""
+    """The settings that a stored campaign was created with, and their later changes.
+
+    Raises:
+        InputError: for a name that cannot be stored.
+    """
+    if not is_text(name):
+        raise InputError("a name of whole characters", repr(name), "Choose another name.")
     plain = store.settings(name)
     if plain is None:
         return None

@@ -115,8 +115,6 @@ class ProcessPool(FutureEvaluator):
 
     def _handle_loss(self, id: int, evaluation: RunningEvaluation) -> None:
         error = evaluation.future.exception()
-        if isinstance(error, KeyboardInterrupt):
-            raise KeyboardInterrupt
         self._stop(id)
         if evaluation.attempt < ATTEMPTS:
             self._submit(id, evaluation.row, evaluation.attempt + 1)
@@ -148,7 +146,8 @@ def _worker_call(objective: Objective) -> Callable[[pd.Series[Any], str], Any]:
         Path(mark).touch()
         try:
             return objective(row), None
-        except Exception as error:  # as text: not every error can be pickled
+        except (Exception, KeyboardInterrupt, SystemExit) as error:  # Ctrl-C is the run's alone
+            # as text: not every error can be pickled
             return None, f"{type(error).__name__}: {error}"
 
     return evaluated

@@ -96,8 +96,9 @@ class UserExecutor(FutureEvaluator):
                 "Run again with an open executor: the running trials are evaluated first.",
             )
         error = evaluation.future.exception()
-        if isinstance(error, KeyboardInterrupt):
-            raise KeyboardInterrupt
+        if isinstance(error, KeyboardInterrupt):  # the objective's: the run has its own
+            self._finish(id, EvaluationResult.from_exception(error))
+            return
         if error is not None and _killed_workers(error):
             if evaluation.attempt < ATTEMPTS:
                 # another callable, or Dask would take the call for the one that was lost

@@ -10,7 +10,7 @@ import pandas as pd
 
 from bo_stream.errors import InputError
 
-__all__ = ["RESERVED", "check_names", "column", "numbers"]
+__all__ = ["RESERVED", "check_names", "column", "is_text", "numbers"]
 
 RESERVED = ("trial", "y", "yvar", "status", "reason", "ask", "place", "mean", "sd")
 """Names of columns that a campaign itself uses."""
@@ -79,12 +79,22 @@ def check_names(names: Iterable[str], named: Mapping[str, Iterable[str]]) -> Non
         raise InputError(
             f"names of inputs other than {', '.join(RESERVED)}", f"{reserved}", "Rename these."
         )
+    broken = [name for name in names if not is_text(name)]
+    if broken:
+        raise InputError(
+            "names of whole characters", f"{broken}", "Read the names again, in their encoding."
+        )
     for option, given in named.items():
         unknown = [name for name in given if name not in names]
         if unknown:
             raise InputError(
                 f"names among {', '.join(names)} in {option}", f"{unknown}", "Correct the spelling."
             )
+
+
+def is_text(name: str) -> bool:
+    """Whether a name can be written to a file: it has no halves of surrogate pairs."""
+    return not any("\ud800" <= character <= "\udfff" for character in name)
 
 
 def _number(value: Any) -> float:

@@ -1,6 +1,7 @@
 """Ask and tell: what a person with a problem of their own relies on."""
 
 import math
+import pickle
 from io import StringIO
 from typing import Any
 
@@ -320,3 +321,13 @@ def test_reasons_are_words_and_ids_are_known() -> None:
         with pytest.raises(InputError):
             run.fail(ids, reason)  # type: ignore[arg-type]
     assert run.trials()["status"].tolist() == ["running"]
+
+
+def test_a_campaign_in_memory_is_pickled() -> None:
+    campaign = Campaign(Box({"x": (0.0, 4.0)}), "exact", "random", seed=0, initial=3)
+    campaign.tell(pd.DataFrame({"x": [0.0, 1.0, 2.0, 4.0], "y": [1.0, 2.0, 0.0, 3.0]}))
+    campaign.update()
+    again = pickle.loads(pickle.dumps(campaign))
+    assert again.ask(2).equals(campaign.ask(2))
+    campaign.tell(pd.DataFrame({"x": [3.0], "y": [1.0]}))
+    assert len(again.trials()) == 6 and len(campaign.trials()) == 7

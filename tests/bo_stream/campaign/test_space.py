@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 import torch
 
-from bo_stream import Box, Pool
+from bo_stream import Box, Campaign, Pool
 from bo_stream.campaign.space import space_from_dict
 from bo_stream.errors import BoundsError, InputError, UnsupportedError
 
@@ -179,3 +179,10 @@ def test_points_that_cannot_be_are_refused(column: list, error: type[Exception])
         BOX.values(frame)
     with pytest.raises(InputError, match="rate"):
         BOX.values(frame[["pressure"]].assign(pressure=2.0))
+
+
+def test_names_that_cannot_be_written_are_refused() -> None:
+    with pytest.raises(InputError, match="names of whole characters"):
+        Box({"a\ud800": (0.0, 1.0)})
+    with pytest.raises(InputError, match="a name of whole characters"):
+        Campaign(BOX, name="oven \udfff")

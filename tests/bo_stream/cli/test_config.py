@@ -171,3 +171,11 @@ def test_a_family_that_cannot_have_so_many_inputs_is_refused(tmp_path: Path, bo)
     (tmp_path / "c.toml").write_text(f"{TOML}{inputs}{SURROGATE}")
     code, _, err = bo("suggest", "c.toml")
     assert code == 2 and "line 29, surrogate.name: " in err
+
+
+def test_the_template_names_every_family() -> None:
+    from bo_stream.cli.app import TEMPLATE
+    from bo_stream.surrogates.registry import FAMILIES
+
+    text = TEMPLATE.read_text().partition("[surrogate]")[2].partition("[acquisition]")[0]
+    assert not [name for name in FAMILIES if name not in text.replace(",", " ").split()]

@@ -6,6 +6,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -117,3 +118,20 @@ def test_a_dask_trial_that_kills_its_workers_fails(tmp_path: Path) -> None:
     assert trials["status"].tolist() == ["failed", "told"]
     assert trials["reason"][0].startswith("KilledWorker")
     assert (tmp_path / "0").read_text() == "xxxx"  # twice as often as Dask allows
+
+
+@pytest.mark.parametrize("workers", [None, 1], ids=["threads", "processes"])
+def test_an_interruption_that_the_objective_raises_fails_its_trial(workers: int | None) -> None:
+    if workers:
+        pytest.importorskip("loky")
+
+    def objective(row: Any) -> float:
+        if row.name == 1:
+            raise KeyboardInterrupt("of its own")
+        return 1.0
+
+    with ThreadPoolExecutor(1) as executor:
+        how: dict[str, Any] = {"workers": 1} if workers else {"executor": executor, "q": 1}
+        trials = box().run(objective, 3, **how)
+    assert trials["status"].tolist() == ["told", "failed", "told"]
+    assert trials["reason"][1] == "KeyboardInterrupt: of its own"
