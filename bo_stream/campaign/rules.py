@@ -62,6 +62,12 @@ def rule_by_name(
 
         joint = OutcomeAcquisition(name, len(outcomes.goals), outcomes.weights(), options)
         return search(cast(AcquisitionBuilder, joint))
+    if name in (AUTO, "thompson") and space.categories:
+        raise InputError(
+            "an acquisition function that takes no samples of the posterior, for categories",
+            repr(name),
+            "Use 'qlogei' or 'qlognei', or leave it out.",
+        )
     if name == AUTO:
         careful, fast = partial(build, "qlogei"), partial(build, "thompson")
         return MeasuredChoice(search(careful), search(fast))

@@ -166,6 +166,12 @@ def test_families_that_cannot_model_categories_are_refused(family: str) -> None:
             Campaign(small, family)
 
 
+@pytest.mark.parametrize("name", ["thompson", "auto"])
+def test_samples_of_the_posterior_are_refused_for_categories(name: str) -> None:
+    with pytest.raises(InputError, match="qlogei"):
+        Campaign(MIXED, "exact", name)
+
+
 def test_defaults_suit_the_inputs() -> None:
     def names(space: Box, budget: int | None, **options: Any) -> list[str]:
         settings = Campaign(space, budget=budget, **options).settings
