@@ -146,6 +146,7 @@ def test_the_best_feasible_point_is_found_and_recommended() -> None:
     assert predicted["mean"].to_numpy() == pytest.approx(run.trials()["yield"], abs=0.1)
 
 
+@pytest.mark.filterwarnings("error::botorch.exceptions.warnings.BotorchWarning")
 def test_feasible_points_are_found_where_none_is_known() -> None:
     run = campaign(goal="minimise", constraints=["0.70 <= g <= 0.75"])
     with pytest.raises(StateError, match="at least one outcome"):
