@@ -39,6 +39,7 @@ ENSEMBLE_OF_PREDICTIONS, PREDICTED_BY = 200, 16
 of one kernel are too narrow: its hyperparameters were chosen to explain few outcomes."""
 
 UNBUILT = "No surrogate could be built: trials are spread over the space until more are told."
+ONE_KERNEL = "Predictions and samples are of one kernel."
 SPREAD = "Trials are spread over the space: an acquisition function could not be maximised."
 
 SCORED = 64
@@ -111,7 +112,7 @@ class SurrogateManager:
         self.number = 0
         self.surprise = Surprise.none(torch.zeros((), dtype=torch.float64))
         self.ensemble: KernelEnsemble | None = None
-        self._kernels: tuple[tuple[int, int], KernelEnsemble] | None = None
+        self._kernels: tuple[tuple[int, int], KernelEnsemble | None] | None = None
         self._built_at, self._updated_at, self._standardised_at = 0, 0, 0  # in batches
         self.fitted, self._scored, self.revision = 0, 0, 0
         self.least = -math.inf
@@ -255,7 +256,7 @@ class SurrogateManager:
                 fresh = partial(self._made, stage, learned)
                 model, report = fitted_or_kept(model, fresh, limits, bool(step), stage.named)
                 ensemble = None
-                with falling_back("One kernel is used.", allowed=stage.named):
+                with falling_back(ONE_KERNEL, allowed=stage.named, checked=True):
                     ensemble = _ensemble_of(model) if stage.samples else None
             if report is not None:
                 row["fit_evaluations"] += report.evaluations
@@ -338,7 +339,10 @@ class SurrogateManager:
             return self.ensemble
         key = (self.fitted, self.revision)
         if self._kernels is None or self._kernels[0] != key:
-            made = KernelEnsemble.around(cast(StreamingGP, model), PREDICTED_BY, seed=self.fitted)
+            made = None
+            with falling_back(ONE_KERNEL, allowed=self.stage.named, checked=True):
+                fitted = cast(StreamingGP, model)
+                made = KernelEnsemble.around(fitted, PREDICTED_BY, seed=self.fitted)
             self._kernels = (key, made)
         return self._kernels[1]
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
@@ -115,6 +116,17 @@ def test_the_limit_is_set_by_every_fit_and_learned_outcomes_follow() -> None:
         outcome_transform=model.outcome_transform,
     )
     torch.testing.assert_close(reference.posterior(X).mean, model.posterior(X).mean)
+
+
+def test_one_place_told_many_times_is_asked_and_recommended() -> None:
+    campaign = Campaign(BOX, goal="minimise", surrogate="warped", **FAST)
+    same = pd.DataFrame({"a": [0.3] * 9, "b": [0.4] * 9, "y": [1.0] * 9})
+    campaign.tell(same)
+    frame = campaign.ask(2)
+    campaign.tell(frame.assign(y=2.0))
+    with pytest.warns(FallbackWarning, match="one kernel"):
+        advised = campaign.recommend()
+    assert advised["mean"].between(0.9, 2.1).all()
 
 
 def test_no_outcome_is_bounded_where_values_matter() -> None:
