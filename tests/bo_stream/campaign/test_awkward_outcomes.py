@@ -93,6 +93,15 @@ def test_penalties_are_learned_as_less_bad_and_kept_as_told(tmp_path: Path) -> N
     np.testing.assert_allclose(resumed.predict(bad), campaign.predict(bad), rtol=1e-6)
 
 
+def test_a_penalty_is_bounded_as_it_is_told() -> None:
+    campaign = told(Campaign(BOX, goal="minimise", surrogate="exact", **FAST), 8)
+    frame = campaign.ask()
+    limit, _ = campaign.winsorised
+    campaign.tell(frame.assign(y=1e8))
+    assert campaign.winsorised == (limit, 1)  # no fit since
+    assert campaign.predict(frame)["mean"].item() < 2.0 * limit
+
+
 def test_the_limit_is_set_by_every_fit_and_learned_outcomes_follow() -> None:
     """The surrogate is the one that learns all outcomes under the latest limit."""
     fit = FitPolicy(then_every=3)
