@@ -63,10 +63,10 @@ def apart(a: Campaign, b: Campaign) -> float:
 
 
 FAMILIES = [
-    {"name": "wiski", "grid_size": 12},
     {"name": "hsgp", "num_features": 40},
-    "node_wiski",
     "exact",
+    pytest.param({"name": "wiski", "grid_size": 12}, marks=pytest.mark.slow),
+    pytest.param("node_wiski", marks=pytest.mark.slow),
 ]
 
 

@@ -40,10 +40,14 @@ class Interleavings(RuleBasedStateMachine):
             name="c",
             seed=0,
             initial=INITIAL,
-            fit=FitPolicy(then_every=3, max_evals=3),
+            fit=FitPolicy(then_every=6, max_evals=2),
         )
         self.expected: dict[int, tuple[str, Any]] = {}
         self.inputs: dict[int, tuple[float, float]] = {}
+        for i in range(INITIAL + 3):  # a surrogate from the start, of several batches
+            self.tell_what_nobody_asked_for(x=i / (INITIAL + 2), y=(-1.0) ** i, key=False)
+            if i == INITIAL:
+                self.campaign.update()
 
     def teardown(self) -> None:
         shutil.rmtree(self.folder, ignore_errors=True)

@@ -17,7 +17,7 @@ from bo_stream.campaign.storage.sql_store import Database
 from bo_stream.errors import StateError
 from tests.bo_stream.campaign.runs import CHEAP, alter
 
-COPIES = 60
+COPIES = 40
 
 
 @pytest.fixture(scope="module")
@@ -151,7 +151,7 @@ def test_what_is_whole_is_saved(
     campaign.ask()
 
 
-@pytest.mark.parametrize("seeds", [range(10), pytest.param(range(300), marks=pytest.mark.slow)])
+@pytest.mark.parametrize("seeds", [range(6), pytest.param(range(300), marks=pytest.mark.slow)])
 def test_salvage_never_fails(
     tmp_path: Path, whole: tuple[Path, pd.DataFrame], seeds: range
 ) -> None:
