@@ -255,7 +255,7 @@ def _check_model(model: BoTorchModel, ensemble: KernelEnsemble | None) -> None:
         )
     if ensemble is not None and not ensemble.serves(model):
         raise UnsupportedError(
-            "no ensemble, or one of a surrogate whose state is a sum over observations",
+            "no ensemble, or one of a surrogate whose state is a sum over observations, or these",
             f"an ensemble and a {type(model).__name__}",
             "Leave the ensemble out.",
         )

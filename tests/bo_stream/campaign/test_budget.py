@@ -112,6 +112,6 @@ def test_the_first_program_of_the_readme_may_be_run_again(tmp_path: Path) -> Non
         return (tmp_path / "printed").read_text()
 
     first = printed(6)
-    assert first.startswith("6 of 6 trials. The best:\npressure")
+    assert first.startswith("6 of 6 trials. Recommended:\n   pressure")
     assert printed(6) == first
     assert printed(8).startswith("8 of 8 trials.")
