@@ -67,8 +67,8 @@ class LocalSearch:
         Args:
             model: A `WarpedGP` with at least one observation.
             q: Number of trials.
-            context: `bo_stream.campaign.proposals.ProposalContext`, of which the running and the
-                failed trials are used.
+            context: The campaign's points, of which those of running and failed trials are used
+                (`bo_stream.campaign.proposing.proposals.ProposalContext`).
 
         Returns:
             ``q x d`` raw points.

@@ -100,7 +100,8 @@ class TrustRegionSearch:
         Args:
             model: A `TrustRegionGP`.
             q: Number of points.
-            context: The campaign's points (`bo_stream.campaign.proposals.ProposalContext`).
+            context: The campaign's points
+                (`bo_stream.campaign.proposing.proposals.ProposalContext`).
         """
         low, high = self.bounds.to(model.bounds)
         X = TrustRegionSampling(model).propose(q)

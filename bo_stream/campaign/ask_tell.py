@@ -11,27 +11,27 @@ import numpy as np
 import pandas as pd
 from torch import Tensor
 
-from bo_stream.campaign import events
 from bo_stream.campaign.callbacks import Callback
 from bo_stream.campaign.campaign_state import CampaignState
-from bo_stream.campaign.outcome_states import OutcomeStates
-from bo_stream.campaign.proposer import Proposal, Proposer
-from bo_stream.campaign.records import Row
-from bo_stream.campaign.settings import Settings
-from bo_stream.campaign.space import Space
-from bo_stream.campaign.space.feasible import FeasibleSet, InputConstraint
-from bo_stream.campaign.storage.store import Store
-from bo_stream.campaign.surrogate_manager import Stage
-from bo_stream.campaign.told_rows import far_outcomes, read_told
-from bo_stream.campaign.trial_frames import (
+from bo_stream.campaign.ledger import events
+from bo_stream.campaign.ledger.told_rows import far_outcomes, read_told
+from bo_stream.campaign.ledger.trial_frames import (
     find_trials,
     inputs_frame,
     parse_ids,
     read_new_trials,
     trials_frame,
 )
-from bo_stream.campaign.trial_history import TrialHistory
-from bo_stream.campaign.trials import Event
+from bo_stream.campaign.ledger.trial_history import TrialHistory
+from bo_stream.campaign.ledger.trials import Event
+from bo_stream.campaign.outcomes.outcome_states import OutcomeStates
+from bo_stream.campaign.proposing.proposer import Proposal, Proposer
+from bo_stream.campaign.proposing.surrogate_manager import Stage
+from bo_stream.campaign.records import Row
+from bo_stream.campaign.settings import Settings
+from bo_stream.campaign.space import Space
+from bo_stream.campaign.space.feasible import FeasibleSet, InputConstraint
+from bo_stream.campaign.storage.store import Store
 from bo_stream.errors import BudgetError, InputError, StateError
 
 __all__ = ["AskTell"]

@@ -15,13 +15,18 @@ import torch
 
 from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.campaign.callbacks import Callback
-from bo_stream.campaign.choices import NamedChoice, Noise
 from bo_stream.campaign.evaluation.runner import run_campaign
-from bo_stream.campaign.fit_policy import FitPolicy
-from bo_stream.campaign.goals import Goals
-from bo_stream.campaign.proposals import AcquisitionBuilder, Optimiser
+from bo_stream.campaign.ledger.setting_changes import (
+    GivenParts,
+    continued,
+    replayed,
+    stored_settings,
+)
+from bo_stream.campaign.outcomes.goals import Goals
+from bo_stream.campaign.proposing.choices import NamedChoice, Noise
+from bo_stream.campaign.proposing.fit_policy import FitPolicy
+from bo_stream.campaign.proposing.proposals import AcquisitionBuilder, Optimiser
 from bo_stream.campaign.results import CampaignResults
-from bo_stream.campaign.setting_changes import GivenParts, continued, replayed, stored_settings
 from bo_stream.campaign.settings import Settings
 from bo_stream.campaign.space import Space
 from bo_stream.campaign.space.feasible import InputConstraint

@@ -12,15 +12,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bo_stream.campaign.observations import Observations
+from bo_stream.campaign.ledger.setting_changes import replayed
+from bo_stream.campaign.ledger.trial_history import TrialHistory
+from bo_stream.campaign.ledger.trials import Trial
+from bo_stream.campaign.outcomes.observations import Observations
+from bo_stream.campaign.proposing.surrogate_manager import Stage, SurrogateManager
 from bo_stream.campaign.records import Row
-from bo_stream.campaign.setting_changes import replayed
 from bo_stream.campaign.settings import Settings
 from bo_stream.campaign.space.feasible import InputConstraint
 from bo_stream.campaign.storage.store import Store
-from bo_stream.campaign.surrogate_manager import Stage, SurrogateManager
-from bo_stream.campaign.trial_history import TrialHistory
-from bo_stream.campaign.trials import Trial
 from bo_stream.errors import StateError, UnsupportedError
 
 __all__ = ["CampaignState"]

@@ -7,15 +7,15 @@ from typing import Any
 
 import pandas as pd
 
-from bo_stream.campaign import events, setting_changes
 from bo_stream.campaign.ask_tell import AskTell
-from bo_stream.campaign.choices import NamedChoice
-from bo_stream.campaign.fit_policy import FitPolicy
+from bo_stream.campaign.ledger import events, setting_changes
+from bo_stream.campaign.ledger.told_rows import read_amended
+from bo_stream.campaign.ledger.trial_frames import find_trials, parse_ids
+from bo_stream.campaign.ledger.trial_history import TrialHistory
+from bo_stream.campaign.ledger.trials import Event
+from bo_stream.campaign.proposing.choices import NamedChoice
+from bo_stream.campaign.proposing.fit_policy import FitPolicy
 from bo_stream.campaign.settings import Settings
-from bo_stream.campaign.told_rows import read_amended
-from bo_stream.campaign.trial_frames import find_trials, parse_ids
-from bo_stream.campaign.trial_history import TrialHistory
-from bo_stream.campaign.trials import Event
 
 __all__ = ["CorrectableCampaign"]
 

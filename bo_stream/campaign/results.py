@@ -11,15 +11,19 @@ from torch import Tensor
 
 from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.campaign.corrections import CorrectableCampaign
-from bo_stream.campaign.count_outcomes import latent_surrogate
-from bo_stream.campaign.front import OutcomePredictions, hypervolume
-from bo_stream.campaign.outcome_results import front_of, predictions_of, recommended_points
-from bo_stream.campaign.outcome_states import OutcomeStates, OutcomeSurrogates, PartlyObserved
-from bo_stream.campaign.outcomes import NamedOutcomes
-from bo_stream.campaign.recommendation import expected_gains, recommended
+from bo_stream.campaign.ledger.trials import Decision
+from bo_stream.campaign.outcomes.count_outcomes import latent_surrogate
+from bo_stream.campaign.outcomes.front import OutcomePredictions, hypervolume
+from bo_stream.campaign.outcomes.named_outcomes import NamedOutcomes
+from bo_stream.campaign.outcomes.outcome_results import front_of, predictions_of, recommended_points
+from bo_stream.campaign.outcomes.outcome_states import (
+    OutcomeStates,
+    OutcomeSurrogates,
+    PartlyObserved,
+)
+from bo_stream.campaign.proposing.recommendation import expected_gains, recommended
 from bo_stream.campaign.settings import Settings
 from bo_stream.campaign.space import Pool
-from bo_stream.campaign.trials import Decision
 from bo_stream.errors import InputError, StateError, UnsupportedError
 from bo_stream.scores import marginals, quantiles
 

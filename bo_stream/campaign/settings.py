@@ -14,7 +14,11 @@ import torch
 
 from bo_stream.base.composite import CompositeModel
 from bo_stream.base.streaming_gp import StreamingGP
-from bo_stream.campaign.choices import (
+from bo_stream.campaign.ledger.trials import Decision
+from bo_stream.campaign.outcomes.count_outcomes import CountOutcome
+from bo_stream.campaign.outcomes.goals import GOALS, Goal, Goals
+from bo_stream.campaign.outcomes.named_outcomes import NamedOutcomes, on_inputs, read_goal
+from bo_stream.campaign.proposing.choices import (
     EXACT_OUTCOMES,
     NamedChoice,
     Noise,
@@ -24,8 +28,7 @@ from bo_stream.campaign.choices import (
     shown,
     with_noise,
 )
-from bo_stream.campaign.count_outcomes import CountOutcome
-from bo_stream.campaign.defaults import (
+from bo_stream.campaign.proposing.defaults import (
     SCHEDULE,
     SCHEDULES,
     SMALL,
@@ -37,20 +40,17 @@ from bo_stream.campaign.defaults import (
     later_settings,
     starts_small,
 )
-from bo_stream.campaign.fit_policy import FitPolicy
-from bo_stream.campaign.goals import GOALS, Goal, Goals
-from bo_stream.campaign.outcomes import NamedOutcomes, on_inputs, read_goal
-from bo_stream.campaign.proposals import (
+from bo_stream.campaign.proposing.fit_policy import FitPolicy
+from bo_stream.campaign.proposing.proposals import (
     AcquisitionBuilder,
     AcquisitionSearch,
     Optimiser,
     ProposalRule,
 )
-from bo_stream.campaign.rules import rule_by_name
+from bo_stream.campaign.proposing.rules import rule_by_name
+from bo_stream.campaign.proposing.surrogate_manager import Stage
 from bo_stream.campaign.space import Space, space_from_dict
 from bo_stream.campaign.space.feasible import FeasibleSet
-from bo_stream.campaign.surrogate_manager import Stage
-from bo_stream.campaign.trials import Decision
 from bo_stream.errors import InputError, StateError
 from bo_stream.surrogates.mixed import with_categories
 from bo_stream.surrogates.registry import FAMILIES, in_loops, surrogate

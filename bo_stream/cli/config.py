@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from bo_stream.campaign.goals import GOALS, SPELLINGS, Goal, Goals, spelled
+from bo_stream.campaign.outcomes.goals import GOALS, SPELLINGS, Goal, Goals, spelled
 from bo_stream.cli.toml_reader import TomlDocument, TomlTable, read_document
 
 __all__ = ["CampaignConfig", "EvaluationConfig", "InputConfig", "PoolFile", "read_config"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from bo_stream.campaign.winsorising import SPREADS
+from bo_stream.campaign.outcomes.winsorising import SPREADS
 from bo_stream.cli.reports.campaign_data import goal, is_single, label
 from bo_stream.errors import StateError
 
@@ -77,7 +77,7 @@ def count_by_status(trials: pd.DataFrame) -> str:
 
 def far_off(campaign: Campaign) -> str | None:
     """Outcomes that are far from all others; None if there is none."""
-    from bo_stream.campaign.told_rows import far_outcomes
+    from bo_stream.campaign.ledger.told_rows import far_outcomes
 
     history = campaign.history
     far = far_outcomes(history) if campaign.counts is None else []

@@ -88,7 +88,7 @@ def create_or_continue(
     space = _space(config)
     check_choices(config, space)
     from bo_stream.campaign.campaign import Campaign
-    from bo_stream.campaign.outcomes import NamedOutcomes, on_inputs, read_goal
+    from bo_stream.campaign.outcomes.named_outcomes import NamedOutcomes, on_inputs, read_goal
     from bo_stream.campaign.space.feasible import FeasibleSet
     from bo_stream.campaign.storage.open_store import open_store
 
@@ -98,7 +98,7 @@ def create_or_continue(
         FeasibleSet.of(space, [text for text in given if on_inputs(text, names)])
     counts = None if isinstance(config.outcome, str) else config.outcome
     if counts is not None:
-        from bo_stream.campaign.count_outcomes import CountOutcome
+        from bo_stream.campaign.outcomes.count_outcomes import CountOutcome
 
         with config.document.errors_at("outcome"):
             CountOutcome.read_setting(counts)

@@ -28,8 +28,8 @@ def check_choices(config: CampaignConfig, space: Any) -> None:
     import torch
 
     from bo_stream.base.options import own_options
-    from bo_stream.campaign.defaults import AUTO
-    from bo_stream.campaign.rules import SEARCHES
+    from bo_stream.campaign.proposing.defaults import AUTO
+    from bo_stream.campaign.proposing.rules import SEARCHES
     from bo_stream.errors import check_not_shadowed
     from bo_stream.surrogates.mixed import mixed_kernel
     from bo_stream.surrogates.registry import FAMILIES, surrogate

@@ -19,10 +19,10 @@ from ax.storage.json_store.decoder import object_from_json
 from ax.storage.json_store.registry import CORE_CLASS_DECODER_REGISTRY, CORE_ENCODER_REGISTRY
 
 from bo_stream.base.streaming_gp import StreamingGP
-from bo_stream.campaign.choices import NamedChoice, Noise
-from bo_stream.campaign.fit_policy import FitPolicy
-from bo_stream.campaign.goals import Goal
-from bo_stream.campaign.proposals import AcquisitionBuilder, Optimiser
+from bo_stream.campaign.outcomes.goals import Goal
+from bo_stream.campaign.proposing.choices import NamedChoice, Noise
+from bo_stream.campaign.proposing.fit_policy import FitPolicy
+from bo_stream.campaign.proposing.proposals import AcquisitionBuilder, Optimiser
 from bo_stream.errors import StateError, UnsupportedError
 from bo_stream.integrations.follower import (
     UNIT_INTERVAL,

@@ -12,15 +12,15 @@ from torch import Tensor
 
 from bo_stream.base.construct_inputs import LEAST_NOISE
 from bo_stream.base.streaming_gp import StreamingGP
-from bo_stream.campaign.goals import Goal
-from bo_stream.campaign.measured_choice import MeasuredChoice
-from bo_stream.campaign.observations import Observations
-from bo_stream.campaign.proposals import ProposalContext, initial_design
+from bo_stream.campaign.outcomes.goals import Goal
+from bo_stream.campaign.outcomes.observations import Observations
+from bo_stream.campaign.proposing.measured_choice import MeasuredChoice
+from bo_stream.campaign.proposing.proposals import ProposalContext, initial_design
+from bo_stream.campaign.proposing.surrogate_manager import SurrogateManager
 from bo_stream.campaign.randomness import proposing
 from bo_stream.campaign.records import Row
 from bo_stream.campaign.settings import Settings
 from bo_stream.campaign.space import Box
-from bo_stream.campaign.surrogate_manager import SurrogateManager
 from bo_stream.errors import UnsupportedError
 
 __all__ = [

@@ -22,8 +22,8 @@ from botorch.optim.optimize import optimize_acqf
 from torch import Tensor
 
 from bo_stream.base.streaming_gp import StreamingGP
-from bo_stream.campaign.fit_policy import FitPolicy
-from bo_stream.campaign.proposals import AcquisitionSearch, Optimiser, rank_by_mean
+from bo_stream.campaign.proposing.fit_policy import FitPolicy
+from bo_stream.campaign.proposing.proposals import AcquisitionSearch, Optimiser, rank_by_mean
 from bo_stream.campaign.randomness import evaluating, proposing
 from bo_stream.campaign.records import Clock, Row, clock, environment, write_table
 from bo_stream.campaign.settings import Settings

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from bo_stream.base.streaming_gp import StreamingGP
-from bo_stream.campaign.proposals import ProposalContext
+from bo_stream.campaign.proposing.proposals import ProposalContext
 from bo_stream.campaign.randomness import seeded
 from bo_stream.campaign.records import Clock, Row, clock, environment, write_table
 from bo_stream.campaign.settings import Settings

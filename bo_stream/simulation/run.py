@@ -18,11 +18,11 @@ from torch import Tensor
 from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.campaign.ask_tell import AskTell
 from bo_stream.campaign.campaign import Campaign
-from bo_stream.campaign.proposals import ProposalRule
+from bo_stream.campaign.proposing.proposals import ProposalRule
+from bo_stream.campaign.proposing.surrogate_manager import Stage
 from bo_stream.campaign.records import Clock, Row
 from bo_stream.campaign.settings import Settings
 from bo_stream.campaign.storage.store import MemoryStore
-from bo_stream.campaign.surrogate_manager import Stage
 from bo_stream.errors import DtypeError, InputError, ShapeError, StateError
 
 __all__ = ["OPTIMISER", "PARTS", "SimulatedCampaign", "SimulatedRun"]

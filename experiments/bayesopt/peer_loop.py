@@ -10,7 +10,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from bo_stream.campaign.proposals import initial_design
+from bo_stream.campaign.proposing.proposals import initial_design
 from bo_stream.campaign.randomness import evaluating
 from bo_stream.campaign.records import Row, environment, write_table
 from bo_stream.campaign.space import Box

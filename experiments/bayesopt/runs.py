@@ -8,7 +8,7 @@ from typing import Any
 from botorch.utils.sampling import draw_sobol_samples
 
 from acquisitions import build
-from bo_stream.campaign.proposals import Optimiser
+from bo_stream.campaign.proposing.proposals import Optimiser
 from bo_stream.simulation import BOLoop, LoopConfig
 from bo_stream.surrogates.registry import in_loops
 from experiments.bayesopt.peer_loop import PeerLoop

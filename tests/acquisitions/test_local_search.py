@@ -10,7 +10,7 @@ from torch import Tensor
 
 from acquisitions import LatentLogExpectedImprovement, LocalSearch, by_autograd, maximise
 from bo_stream import ExactGP, WarpedGP
-from bo_stream.campaign.proposals import ProposalContext
+from bo_stream.campaign.proposing.proposals import ProposalContext
 from bo_stream.errors import ShapeError, UnsupportedError
 
 BOX = torch.tensor([[-5.0, 0.0], [10.0, 15.0]], dtype=torch.float64)

@@ -9,9 +9,9 @@ from typing import Any
 from sqlalchemy import Connection, bindparam, func, select
 from sqlalchemy.exc import SQLAlchemyError
 
+from bo_stream.campaign.ledger.trials import Event
 from bo_stream.campaign.storage.checksums import is_sealed, unsealed
 from bo_stream.campaign.storage.sql_schema import campaigns, events
-from bo_stream.campaign.trials import Event
 from bo_stream.errors import StateError
 
 __all__ = ["UNREADABLE", "CampaignScan", "damaged", "scan_all", "structure"]

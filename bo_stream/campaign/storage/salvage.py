@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from bo_stream.campaign.ledger.trials import Event
 from bo_stream.campaign.storage import sql_engine
 from bo_stream.campaign.storage.damage import CampaignScan, scan_all, structure
 from bo_stream.campaign.storage.sql_engine import explain_errors
 from bo_stream.campaign.storage.sql_store import Database
-from bo_stream.campaign.trials import Event
 from bo_stream.errors import StateError
 
 __all__ = ["check_store", "salvage"]

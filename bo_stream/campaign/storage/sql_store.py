@@ -18,6 +18,7 @@ from typing import Any
 from sqlalchemy import Connection, Engine, bindparam, delete, func, insert, select
 from sqlalchemy.exc import IntegrityError
 
+from bo_stream.campaign.ledger.trials import Event
 from bo_stream.campaign.storage import sql_engine
 from bo_stream.campaign.storage.checksums import is_sealed, sealed, unsealed
 from bo_stream.campaign.storage.damage import UNREADABLE, damaged, scan_all, structure
@@ -32,7 +33,6 @@ from bo_stream.campaign.storage.sql_schema import (
     snapshots,
 )
 from bo_stream.campaign.storage.store import SNAPSHOT_EVERY, Snapshot, Transaction, refusal
-from bo_stream.campaign.trials import Event
 from bo_stream.errors import BoStreamError, StateError
 
 __all__ = ["Database"]

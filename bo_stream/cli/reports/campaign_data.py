@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from bo_stream.campaign.outcomes import noise_column
+from bo_stream.campaign.outcomes.named_outcomes import noise_column
 from bo_stream.campaign.space import Space
 from bo_stream.campaign.space.inputs import Range
 

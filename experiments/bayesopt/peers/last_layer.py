@@ -12,7 +12,7 @@ from botorch.acquisition.analytic import PosteriorMean
 from botorch.models.deterministic import GenericDeterministicModel
 from torch import Tensor, nn
 
-from bo_stream.campaign.proposals import Optimiser
+from bo_stream.campaign.proposing.proposals import Optimiser
 from experiments.bayesopt.peers.modelled import ModelPeer
 from experiments.bayesopt.peers.peer import needed
 

@@ -20,8 +20,8 @@ from botorch.optim.optimize import optimize_acqf
 from gpytorch.mlls import ExactMarginalLogLikelihood, VariationalELBO
 from torch import Tensor
 
-from bo_stream.campaign.observations import Observations
-from bo_stream.campaign.proposals import Optimiser
+from bo_stream.campaign.outcomes.observations import Observations
+from bo_stream.campaign.proposing.proposals import Optimiser
 from bo_stream.errors import StateError
 from experiments.bayesopt.peers.peer import Peer
 

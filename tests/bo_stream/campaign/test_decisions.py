@@ -12,11 +12,11 @@ import torch
 from torch import Tensor
 
 from bo_stream import Box, Campaign, Pool
-from bo_stream.campaign.fit_policy import FitPolicy
-from bo_stream.campaign.measured_choice import MeasuredChoice
-from bo_stream.campaign.proposals import ProposalContext
-from bo_stream.campaign.trial_history import TrialHistory
-from bo_stream.campaign.trials import BLOCK, Trial, TrialList
+from bo_stream.campaign.ledger.trial_history import TrialHistory
+from bo_stream.campaign.ledger.trials import BLOCK, Trial, TrialList
+from bo_stream.campaign.proposing.fit_policy import FitPolicy
+from bo_stream.campaign.proposing.measured_choice import MeasuredChoice
+from bo_stream.campaign.proposing.proposals import ProposalContext
 from bo_stream.errors import InputError
 
 SQUARE = Box({"x": (0.0, 4.0), "y_in": (0.0, 4.0)})

@@ -14,8 +14,8 @@ import pytest
 pytest.importorskip("sqlalchemy")
 
 from bo_stream import Box, Campaign
-from bo_stream.campaign.fit_policy import FitPolicy
-from bo_stream.campaign.proposals import Optimiser
+from bo_stream.campaign.proposing.fit_policy import FitPolicy
+from bo_stream.campaign.proposing.proposals import Optimiser
 from bo_stream.campaign.storage.sql_store import Database
 
 BUDGET = 9

@@ -11,8 +11,8 @@ from botorch.utils.multi_objective.hypervolume import Hypervolume
 from botorch.utils.sampling import draw_sobol_samples
 
 from bo_stream import Box, Campaign, Pool
-from bo_stream.campaign.fit_policy import FitPolicy
-from bo_stream.campaign.proposals import Optimiser
+from bo_stream.campaign.proposing.fit_policy import FitPolicy
+from bo_stream.campaign.proposing.proposals import Optimiser
 from bo_stream.campaign.storage.store import MemoryStore
 from bo_stream.errors import InputError, NoiseError, StateError, UnsupportedError
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from bo_stream.campaign.fit_policy import FitPolicy
-from bo_stream.campaign.proposals import Optimiser
+from bo_stream.campaign.proposing.fit_policy import FitPolicy
+from bo_stream.campaign.proposing.proposals import Optimiser
 from bo_stream.errors import InputError
 from bo_stream.integrations.follower import Follower, Parameter, TrialOutcome, box
 

@@ -8,7 +8,7 @@ import torch
 from botorch.utils.sampling import draw_sobol_samples
 from torch import Tensor
 
-from bo_stream.campaign.proposals import Optimiser
+from bo_stream.campaign.proposing.proposals import Optimiser
 from bo_stream.errors import InputError, OptionError, ShapeError, StateError
 from experiments.bayesopt.peers.modelled import ModelPeer, means_at
 from experiments.bayesopt.peers.peer import MissingPackageError, Peer

@@ -11,10 +11,10 @@ import numpy as np
 import pandas as pd
 
 from bo_stream.campaign.constraints import LinearConstraint, parse_constraint
-from bo_stream.campaign.goals import SPELLINGS, spelled
+from bo_stream.campaign.ledger.trial_history import TrialHistory
+from bo_stream.campaign.ledger.trials import Trial
+from bo_stream.campaign.outcomes.goals import SPELLINGS, spelled
 from bo_stream.campaign.space import RESERVED, numbers
-from bo_stream.campaign.trial_history import TrialHistory
-from bo_stream.campaign.trials import Trial
 from bo_stream.errors import InputError, NoiseError, StateError, UnsupportedError
 
 __all__ = ["NamedOutcomes", "OutcomeParts", "noise_column", "on_inputs", "read_goal"]

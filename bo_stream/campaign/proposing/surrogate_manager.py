@@ -18,15 +18,15 @@ from bo_stream.base.emptied import emptied, fill
 from bo_stream.base.ensemble import KernelEnsemble
 from bo_stream.base.fitting.surprise import Surprise
 from bo_stream.base.streaming_gp import StreamingGP
-from bo_stream.campaign.count_outcomes import latent_surrogate
-from bo_stream.campaign.fallbacks import falling_back
-from bo_stream.campaign.fit_policy import LEAST_GROWTH, FitPolicy
-from bo_stream.campaign.observations import Observations
-from bo_stream.campaign.proposals import ProposalContext, ProposalRule
+from bo_stream.campaign.ledger.trial_history import TrialHistory
+from bo_stream.campaign.outcomes.count_outcomes import latent_surrogate
+from bo_stream.campaign.outcomes.observations import Observations
+from bo_stream.campaign.outcomes.winsorising import least_learned
+from bo_stream.campaign.proposing.fallbacks import falling_back
+from bo_stream.campaign.proposing.fit_policy import LEAST_GROWTH, FitPolicy
+from bo_stream.campaign.proposing.proposals import ProposalContext, ProposalRule
+from bo_stream.campaign.proposing.refits import fitted_or_kept
 from bo_stream.campaign.records import Row
-from bo_stream.campaign.refits import fitted_or_kept
-from bo_stream.campaign.trial_history import TrialHistory
-from bo_stream.campaign.winsorising import least_learned
 from bo_stream.errors import UnsupportedError
 
 __all__ = ["SPREAD", "Stage", "SurrogateManager"]

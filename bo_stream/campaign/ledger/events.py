@@ -22,8 +22,8 @@ from typing import Any
 
 import numpy as np
 
-from bo_stream.campaign.trial_history import TrialHistory
-from bo_stream.campaign.trials import Decision, Event, Trial
+from bo_stream.campaign.ledger.trial_history import TrialHistory
+from bo_stream.campaign.ledger.trials import Decision, Event, Trial
 
 __all__ = [
     "amended_event",

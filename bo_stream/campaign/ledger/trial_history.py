@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import Any, Literal
 
-from bo_stream.campaign.trials import Decision, Event, Points, Trial, TrialList
+from bo_stream.campaign.ledger.trials import Decision, Event, Points, Trial, TrialList
 from bo_stream.errors import StateError
 
 __all__ = ["TrialHistory"]

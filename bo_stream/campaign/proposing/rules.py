@@ -6,12 +6,16 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, cast
 
-from bo_stream.campaign.choices import checked_name, shown
-from bo_stream.campaign.defaults import AUTO
-from bo_stream.campaign.large_batches import InParts
-from bo_stream.campaign.measured_choice import MeasuredChoice
-from bo_stream.campaign.outcomes import NamedOutcomes
-from bo_stream.campaign.proposals import AcquisitionBuilder, AcquisitionSearch, ProposalRule
+from bo_stream.campaign.outcomes.named_outcomes import NamedOutcomes
+from bo_stream.campaign.proposing.choices import checked_name, shown
+from bo_stream.campaign.proposing.defaults import AUTO
+from bo_stream.campaign.proposing.large_batches import InParts
+from bo_stream.campaign.proposing.measured_choice import MeasuredChoice
+from bo_stream.campaign.proposing.proposals import (
+    AcquisitionBuilder,
+    AcquisitionSearch,
+    ProposalRule,
+)
 from bo_stream.campaign.space import Pool
 from bo_stream.campaign.space.feasible import FeasibleSet
 from bo_stream.errors import InputError, check_not_shadowed

@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple, overload
 __all__ = ["Decision", "Event", "Points", "Status", "Trial", "TrialList"]
 
 Event = dict[str, Any]
-"""An event as plain data; see `bo_stream.campaign.events`."""
+"""An event as plain data; see `bo_stream.campaign.ledger.events`."""
 
 Status = Literal["running", "told", "failed", "withdrawn"]
 

@@ -10,7 +10,7 @@ from botorch.utils.multi_objective.hypervolume import Hypervolume, infer_referen
 from botorch.utils.multi_objective.pareto import is_non_dominated
 from torch import Tensor
 
-from bo_stream.campaign.outcomes import NamedOutcomes
+from bo_stream.campaign.outcomes.named_outcomes import NamedOutcomes
 from bo_stream.campaign.randomness import seeded
 from bo_stream.campaign.space.feasible import FeasibleSet
 from bo_stream.scores import marginals

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bo_stream.campaign.count_outcomes import CountOutcome
-from bo_stream.campaign.outcomes import NamedOutcomes
+from bo_stream.campaign.ledger.trial_history import TrialHistory
+from bo_stream.campaign.ledger.trials import Trial
+from bo_stream.campaign.outcomes.count_outcomes import CountOutcome
+from bo_stream.campaign.outcomes.named_outcomes import NamedOutcomes
 from bo_stream.campaign.space import Pool, Space, numbers
-from bo_stream.campaign.trial_history import TrialHistory
-from bo_stream.campaign.trials import Trial
 from bo_stream.errors import InputError, NoiseError, StateError
 
 __all__ = [
@@ -37,7 +37,7 @@ Told = tuple[float, float | None] | tuple[float, float | None, float]
 """An outcome and its noise variance, or a count, no variance, and its size."""
 
 Outcomes = tuple[list[tuple[Any, ...]], np.ndarray, list[int] | None]
-"""Values for `bo_stream.campaign.events.told_event`, and inputs and places of new trials."""
+"""Values for `bo_stream.campaign.ledger.events.told_event`, and inputs and places of new trials."""
 
 
 def check_frame(frame: Any) -> None:

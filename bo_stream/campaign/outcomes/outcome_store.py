@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from typing import Any
 
+from bo_stream.campaign.ledger.trials import Event
 from bo_stream.campaign.storage.store import Snapshot, Store, Transaction
-from bo_stream.campaign.trials import Event
 from bo_stream.errors import UnsupportedError
 
 __all__ = ["OutcomeStore", "SharedStore"]

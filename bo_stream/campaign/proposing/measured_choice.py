@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from bo_stream.base.streaming_gp import StreamingGP
-from bo_stream.campaign.proposals import AcquisitionSearch, ProposalContext
-from bo_stream.campaign.trials import Decision
+from bo_stream.campaign.ledger.trials import Decision
+from bo_stream.campaign.proposing.proposals import AcquisitionSearch, ProposalContext
 
 __all__ = ["MeasuredChoice"]
 

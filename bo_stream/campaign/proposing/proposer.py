@@ -10,15 +10,15 @@ import torch
 from torch import Tensor
 
 from bo_stream.campaign.campaign_state import CampaignState
-from bo_stream.campaign.measured_choice import MeasuredChoice
-from bo_stream.campaign.outcome_states import OutcomeStates
-from bo_stream.campaign.proposals import ProposalContext, initial_design
+from bo_stream.campaign.ledger.trial_history import TrialHistory
+from bo_stream.campaign.ledger.trials import Decision
+from bo_stream.campaign.outcomes.outcome_states import OutcomeStates
+from bo_stream.campaign.proposing.measured_choice import MeasuredChoice
+from bo_stream.campaign.proposing.proposals import ProposalContext, initial_design
 from bo_stream.campaign.randomness import proposing
 from bo_stream.campaign.records import Row
 from bo_stream.campaign.space import Pool
 from bo_stream.campaign.space.feasible import FeasibleSet
-from bo_stream.campaign.trial_history import TrialHistory
-from bo_stream.campaign.trials import Decision
 from bo_stream.errors import InputError
 
 __all__ = ["Proposal", "Proposer"]

@@ -15,9 +15,9 @@ from botorch.utils.sampling import draw_sobol_samples
 from torch import Tensor
 
 from bo_stream.base.streaming_gp import StreamingGP
-from bo_stream.campaign.proposals import AcquisitionSearch, ProposalContext
+from bo_stream.campaign.ledger.trials import Decision
+from bo_stream.campaign.proposing.proposals import AcquisitionSearch, ProposalContext
 from bo_stream.campaign.space import Pool
-from bo_stream.campaign.trials import Decision
 
 __all__ = ["InParts"]
 

@@ -10,8 +10,8 @@ import torch
 from botorch.utils.multi_objective.pareto import is_non_dominated
 from torch import Tensor
 
-from bo_stream.campaign.front import OutcomePredictions, best_rows, searched, spread_out
-from bo_stream.campaign.outcomes import NamedOutcomes
+from bo_stream.campaign.outcomes.front import OutcomePredictions, best_rows, searched, spread_out
+from bo_stream.campaign.outcomes.named_outcomes import NamedOutcomes
 from bo_stream.campaign.space import Pool
 from bo_stream.campaign.space.feasible import FeasibleSet
 from bo_stream.scores import quantiles

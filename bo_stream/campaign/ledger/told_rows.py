@@ -9,19 +9,19 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bo_stream.campaign.count_outcomes import CountOutcome
-from bo_stream.campaign.events import amended_event, told_event
-from bo_stream.campaign.outcomes import NamedOutcomes
-from bo_stream.campaign.space import Pool, Space
-from bo_stream.campaign.trial_frames import (
+from bo_stream.campaign.ledger.events import amended_event, told_event
+from bo_stream.campaign.ledger.trial_frames import (
     ROUNDED,
     check_frame,
     find_trials,
     read_corrections,
     read_outcomes,
 )
-from bo_stream.campaign.trial_history import TrialHistory
-from bo_stream.campaign.trials import Event, Trial
+from bo_stream.campaign.ledger.trial_history import TrialHistory
+from bo_stream.campaign.ledger.trials import Event, Trial
+from bo_stream.campaign.outcomes.count_outcomes import CountOutcome
+from bo_stream.campaign.outcomes.named_outcomes import NamedOutcomes
+from bo_stream.campaign.space import Pool, Space
 from bo_stream.errors import InputError
 
 __all__ = ["far_outcomes", "read_amended", "read_told"]

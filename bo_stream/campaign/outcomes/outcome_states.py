@@ -15,18 +15,18 @@ from botorch.posteriors.posterior import Posterior
 from torch import Tensor
 
 from bo_stream.campaign.campaign_state import CampaignState
-from bo_stream.campaign.count_outcomes import latent_surrogate
-from bo_stream.campaign.fallbacks import falling_back
-from bo_stream.campaign.outcome_store import OutcomeStore, SharedStore
-from bo_stream.campaign.proposals import ProposalContext
+from bo_stream.campaign.ledger.setting_changes import replayed
+from bo_stream.campaign.ledger.trial_history import TrialHistory
+from bo_stream.campaign.ledger.trials import Trial
+from bo_stream.campaign.outcomes.count_outcomes import latent_surrogate
+from bo_stream.campaign.outcomes.outcome_store import OutcomeStore, SharedStore
+from bo_stream.campaign.proposing.fallbacks import falling_back
+from bo_stream.campaign.proposing.proposals import ProposalContext
+from bo_stream.campaign.proposing.surrogate_manager import SPREAD, Stage, SurrogateManager
 from bo_stream.campaign.records import Row
-from bo_stream.campaign.setting_changes import replayed
 from bo_stream.campaign.settings import Settings
 from bo_stream.campaign.space.feasible import FeasibleSet, InputConstraint
 from bo_stream.campaign.storage.store import Store
-from bo_stream.campaign.surrogate_manager import SPREAD, Stage, SurrogateManager
-from bo_stream.campaign.trial_history import TrialHistory
-from bo_stream.campaign.trials import Trial
 
 __all__ = [
     "GaussianOutcomes",

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from bo_stream.base.ensemble import KernelEnsemble
 from bo_stream.base.streaming_gp import StreamingGP
-from bo_stream.campaign.observations import Observations
+from bo_stream.campaign.outcomes.observations import Observations
 from bo_stream.campaign.space import Pool
 from bo_stream.campaign.space.feasible import FeasibleSet
 from bo_stream.errors import check_not_shadowed

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from bo_stream.campaign.fit_policy import FitPolicy
-from bo_stream.campaign.goals import Goals
+from bo_stream.campaign.outcomes.goals import Goals
+from bo_stream.campaign.proposing.fit_policy import FitPolicy
 from bo_stream.campaign.space import Box, Space
 
 if TYPE_CHECKING:
-    from bo_stream.campaign.outcomes import NamedOutcomes
+    from bo_stream.campaign.outcomes.named_outcomes import NamedOutcomes
 
 __all__ = [
     "AUTO",

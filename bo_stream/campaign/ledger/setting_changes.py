@@ -6,14 +6,14 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from bo_stream.campaign.choices import NamedChoice, as_named, with_noise
-from bo_stream.campaign.defaults import SCHEDULE, SCHEDULES, default_acquisition
-from bo_stream.campaign.fit_policy import FitPolicy
+from bo_stream.campaign.proposing.choices import NamedChoice, as_named, with_noise
+from bo_stream.campaign.proposing.defaults import SCHEDULE, SCHEDULES, default_acquisition
+from bo_stream.campaign.proposing.fit_policy import FitPolicy
+from bo_stream.campaign.proposing.surrogate_manager import Stage
 from bo_stream.campaign.settings import GIVEN, Settings
 from bo_stream.campaign.space import Box
 from bo_stream.campaign.space.columns import is_text
 from bo_stream.campaign.storage.store import Store
-from bo_stream.campaign.surrogate_manager import Stage
 from bo_stream.errors import BoundsError, InputError, UnsupportedError
 
 __all__ = ["GivenParts", "changed", "continued", "replayed", "stored_settings", "widened"]

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from bo_stream.base.fitting.report import FitReport
 from bo_stream.base.streaming_gp import StreamingGP
-from bo_stream.campaign.count_outcomes import fits_twice
-from bo_stream.campaign.fallbacks import falling_back
+from bo_stream.campaign.outcomes.count_outcomes import fits_twice
+from bo_stream.campaign.proposing.fallbacks import falling_back
 
 __all__ = ["fitted_or_kept"]
 

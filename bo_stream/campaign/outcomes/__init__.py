@@ -1,0 +1,1 @@
+"""What is measured: one outcome, counts, several with objectives and constraints."""

@@ -1,0 +1,1 @@
+"""Choosing trials: surrogates, acquisition functions, their defaults and schedules."""
