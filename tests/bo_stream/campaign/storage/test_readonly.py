@@ -84,7 +84,7 @@ def test_a_file_that_may_not_be_written(tmp_path: Path, log: bool) -> None:
     if not log:
         writer.store.close()  # type: ignore[attr-defined]
     for folder in tmp_path.parents:
-        if folder.name.startswith("pytest-"):
+        if folder.name.startswith(("pytest-", "popen-")):
             folder.chmod(folder.stat().st_mode | 0o055)
     for path in (*tmp_path.iterdir(), tmp_path):
         path.chmod(0o555 if path.is_dir() else 0o444)
