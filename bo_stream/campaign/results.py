@@ -186,7 +186,7 @@ class CampaignResults(CorrectableCampaign):
         sign = self.settings.sign
 
         def predict(X: Tensor) -> tuple[Tensor, Tensor]:
-            values = torch.from_numpy(self._predicted(X, None)[["mean", "sd"]].to_numpy())
+            values = torch.from_numpy(self._predicted(X, None)[["mean", "sd"]].to_numpy(copy=True))
             return sign * values[:, 0], values[:, 1]
 
         means = sign * torch.tensor(frame["mean"].to_numpy())
