@@ -60,13 +60,15 @@ def read_told(
     ids = _row_ids(frame, labels.get("key"), history)
     asked = [i for i, id in enumerate(ids) if id is not None]
     own = [i for i, id in enumerate(ids) if id is None]
-    frame = frame.drop(columns="trial", errors="ignore")
+    if "trial" in frame:
+        frame = frame.drop(columns="trial")
     values: list[tuple[Any, ...]] = []
     inputs = np.empty((0, space.dim))
     places: list[int] | None = [] if isinstance(space, Pool) else None
     done: list[tuple[int, list[float]]] = []
     if asked:
-        part = frame.iloc[asked].set_axis(pd.Index([ids[i] for i in asked], name="trial"))
+        part = frame.iloc[asked] if own else frame
+        part = part.set_axis(pd.Index([ids[i] for i in asked], name="trial"))
         done, part = _done(part, space, find_trials(part.index, history))
         values, _, _ = read_outcomes(part, space, history, counts, named)
     if own:
@@ -197,6 +199,8 @@ def _done(
     for i in given:
         values[:, i] = space.read(frame, space.names[i])
     same = np.abs(values - before) <= ROUNDED * np.abs(before)
+    if same.all():
+        return [], frame.drop(columns=names)
     values = np.where(same, before, values)
     low, high = space.tensor_bounds
     apart = ((space.encode(values) - space.encode(before)).abs() / (high - low)).numpy()
