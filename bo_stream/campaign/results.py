@@ -196,7 +196,8 @@ class CampaignResults(CorrectableCampaign):
     def predict(self, frame: pd.DataFrame) -> pd.DataFrame:
         """Posterior ``mean`` and standard deviation ``sd`` of the noiseless outcome.
 
-        Of several outcomes, the columns are those of `recommend`. Of counts: those of the
+        Up to 200 outcomes they are averages over kernels that the outcomes leave possible. Of
+        several outcomes, the columns are those of `recommend`. Of counts: those of the
         prevalence or rate of the smooth surface, without the variation between surveys of one
         place, and a 90 % interval, ``lower`` to ``upper``.
 

@@ -50,7 +50,6 @@ class OutcomeStates:
         changes: Number of changes of settings in the store so far.
         stages_of: The surrogate and what chooses trials, by settings.
         like: A tensor of the dtype and device to use.
-
         constraints: The callables among the constraints.
 
     Attributes:
