@@ -1,0 +1,40 @@
+"""`bo_stream.Campaign`, through ask and tell."""
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from bo_stream import Campaign
+from experiments.comparison.budgeted_task import BudgetedTask
+
+
+def solve(evaluate: BudgetedTask, **options: Any) -> None:
+    """A campaign with the defaults, or with other options of `Campaign`.
+
+    It is told the initial design, and that outcomes are exact where they are. Its budget are the
+    evaluations. Where there is noise it recommends by its own model.
+    """
+    task = evaluate.task
+    goal: Any = task.goals if len(task.columns) > 1 or "y" not in task.goals else task.goals["y"]
+    if task.deterministic and not task.limits and len(task.goals) == 1:
+        options.setdefault("noise", "none")
+    campaign = Campaign(
+        task.box,
+        goal=goal,
+        budget=evaluate.budget,
+        seed=evaluate.seed,
+        constraints=[str(limit) for limit in task.limits],
+        **options,
+    )
+    if not task.deterministic and len(task.goals) == 1:
+        evaluate.recommender = lambda: campaign.recommend()[list(task.box.names)]
+
+    def told(batch: pd.DataFrame, Y: np.ndarray) -> None:
+        campaign.tell(batch.assign(**dict(zip(task.columns, Y.T, strict=True))))
+
+    design = task.box.labelled(evaluate.design())
+    told(design, evaluate(design))
+    while True:
+        batch = campaign.ask(evaluate.batch)
+        told(batch, evaluate(batch))

@@ -1,0 +1,99 @@
+"""What methods have reached at equal budgets: medians, mean ranks, differences in pairs."""
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+
+Unit = Literal["n", "cpu_seconds"]
+BUDGETS: dict[Unit, str] = {"n": "n = {:,.0f}", "cpu_seconds": "{:g} s"}
+"""Names of budgets in tables: of evaluations, and of the method's processor seconds."""
+LEAST = 1e-9
+"""Losses below this are counted as this: their logarithms say nothing."""
+RESAMPLED = 2000
+"""Times, for intervals."""
+
+
+def at_budget(run: pd.DataFrame, unit: Unit, budget: float) -> float:
+    """The loss of one run within a budget: that of its last row; NaN if it has none.
+
+    A run that ended before with seconds left counts with what it ended with; one that made fewer
+    evaluations is NaN.
+    """
+    rows = run[run[unit] <= budget]
+    if rows.empty or (unit == "n" and run["n"].iloc[-1] < budget):
+        return float("nan")
+    return float(rows["loss"].iloc[-1])
+
+
+def losses(runs: Sequence[pd.DataFrame], unit: Unit, budget: float) -> pd.DataFrame:
+    """Losses within a budget: a row for each task and seed, a column for each method."""
+    lines = [
+        (t["task"].iloc[0], t["seed"].iloc[0], t["method"].iloc[0], at_budget(t, unit, budget))
+        for t in runs
+    ]
+    table = pd.DataFrame(lines, columns=["task", "seed", "method", "loss"])
+    wide = table.pivot(index=["task", "seed"], columns="method", values="loss")
+    return wide[list(dict.fromkeys(table["method"]))]
+
+
+def standings(runs: Sequence[pd.DataFrame], unit: Unit, budget: float) -> pd.DataFrame:
+    """How methods stand within a budget: a row for each that has spent it, the best first.
+
+    Columns: ``method``; ``seeds``, how many it has; one for each task, the median loss;
+    ``mean rank`` within a task and seed, 1 the best, with the bounds ``low`` and ``high`` of its
+    95 % bootstrap interval over tasks and seeds; ``n`` and ``processor s``, medians of what was
+    spent. Ranks are taken over the tasks and seeds that all methods have.
+    """
+    wide = losses(runs, unit, budget)
+    wide = wide.loc[:, wide.notna().groupby(level="task").any().all()]
+    places = list(dict.fromkeys(run["task"].iloc[0] for run in runs))
+    medians = wide.groupby(level="task").median().T[places]
+    ranks: pd.DataFrame = wide.dropna().rank(axis=1)
+    seeds = wide.notna().groupby(level="task").sum()
+    table = medians.assign(**{"mean rank": ranks.mean()})
+    if len(ranks):
+        drawn = np.random.default_rng(0).integers(len(ranks), size=(RESAMPLED, len(ranks)))
+        low, high = np.quantile(np.asarray(ranks)[drawn].mean(axis=1), [0.025, 0.975], axis=0)
+        table = table.assign(low=pd.Series(low, ranks.columns), high=pd.Series(high, ranks.columns))
+    table = table.assign(seeds=seeds.min()).join(_spent(runs, unit, budget))
+    table = table.sort_values("mean rank")
+    return table.rename_axis(None, axis=1).rename_axis("method").reset_index()
+
+
+def paired(runs: Sequence[pd.DataFrame], unit: Unit, budget: float) -> pd.DataFrame:
+    """The first method against each other within a budget, over the tasks and seeds both have.
+
+    ``median`` is that of log10 of the first's loss over the other's, below 0 where the first is
+    better, with the bounds ``low`` and ``high`` of its 95 % bootstrap interval; ``better``:
+    the share of runs in which the first is better, ties counted half.
+    """
+    wide = losses(runs, unit, budget)
+    rows: list[dict[str, Any]] = []
+    if not len(wide.columns):
+        return pd.DataFrame(rows)
+    first = wide.columns[0]
+    for other in wide.columns[1:]:
+        both = wide[[first, other]].dropna().clip(lower=LEAST)
+        if both.empty:
+            continue
+        ratio = np.log10(np.asarray(both[first] / both[other]))
+        drawn = np.random.default_rng(0).integers(len(ratio), size=(RESAMPLED, len(ratio)))
+        low, high = np.quantile(np.median(ratio[drawn], axis=1), [0.025, 0.975])
+        better = float((ratio < 0.0).mean() + 0.5 * (ratio == 0.0).mean())
+        rows.append(
+            {"method": first, "against": other, "runs": len(ratio), "median": np.median(ratio)}
+            | {"low": low, "high": high, "better": better}
+        )
+    return pd.DataFrame(rows)
+
+
+def _spent(runs: Sequence[pd.DataFrame], unit: Unit, budget: float) -> pd.DataFrame:
+    """Medians of the evaluations and seconds that methods had spent."""
+    lines = []
+    for run in runs:
+        rows = run[run[unit] <= budget]
+        if len(rows):
+            lines.append((run["method"].iloc[0], rows["n"].iloc[-1], rows["cpu_seconds"].iloc[-1]))
+    return pd.DataFrame(lines, columns=["method", "n", "processor s"]).groupby("method").median()

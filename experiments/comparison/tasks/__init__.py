@@ -1,0 +1,1 @@
+"""Functions to be optimised, by name."""
