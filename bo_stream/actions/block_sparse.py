@@ -13,7 +13,7 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from bo_stream.actions.policy import Actions, check_num_actions
-from bo_stream.actions.stages import FitOutcome, Task, fit_in_stages
+from bo_stream.actions.stages import FitOutcome, FitTask, fit_in_stages
 from bo_stream.errors import InputError, ShapeError
 from bo_stream.mathematics.computation_aware.locality import locality_blocks, split_blocks
 from bo_stream.mathematics.computation_aware.matrix import BlockMatrix
@@ -86,7 +86,7 @@ class BlockSparse(Actions):
             )
         return S.normalised()
 
-    def fit(self, task: Task) -> FitOutcome:
+    def fit(self, task: FitTask) -> FitOutcome:
         """Learn values of S with the hyperparameters, in stages, if blocks are to be divided again
         or the data have grown by a quarter since the last time.
         """

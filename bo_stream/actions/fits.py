@@ -19,7 +19,7 @@ from gpytorch.mlls import MarginalLogLikelihood
 from bo_stream.actions.fit_trace import FitTrace
 from bo_stream.actions.objective import ActionMLL
 from bo_stream.actions.optimise import OptimiserSettings
-from bo_stream.actions.stages import Task
+from bo_stream.actions.stages import FitTask
 from bo_stream.base.fitting.coordinates import Coordinates
 from bo_stream.base.fitting.fit import fit_model
 from bo_stream.base.fitting.report import FitReport
@@ -51,7 +51,7 @@ def fit_actions(model: Any, mll: ActionMLL, search: OptimiserSettings) -> FitRep
     trace = FitTrace(search.progress)
     try:
         mll.train()
-        outcome = model.actions.fit(Task(mll, search, history, trace, fit_held))
+        outcome = model.actions.fit(FitTask(mll, search, history, trace, fit_held))
         if outcome.S is not None:
             model._use_actions(outcome.S)
     except BaseException:  # Ctrl-C too

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from bo_stream.actions.stages import (
     FitOutcome,
-    Task,
+    FitTask,
     fit_in_stages,
     fit_in_turns,
     fit_plainly,
@@ -55,7 +55,7 @@ class Actions(ABC):
         e, noise = problem.y - problem.mean.detach(), problem.noise.detach()
         return self.build(problem.X, e, noise, problem.kernel)
 
-    def fit(self, task: Task) -> FitOutcome:
+    def fit(self, task: FitTask) -> FitOutcome:
         """Fit the hyperparameters and, depending on the policy, the actions.
 
         Blocks by locality are divided again when the data have grown enough; actions that follow
@@ -69,7 +69,7 @@ class Actions(ABC):
             return fit_in_turns(task, self.made_for)
         return fit_plainly(task, build)
 
-    def _repartition_due(self, task: Task) -> bool:
+    def _repartition_due(self, task: FitTask) -> bool:
         """Whether to divide rows into new blocks: more rows than actions, and growth."""
         if not self.ordered_by_locality:
             return False

@@ -1,6 +1,6 @@
 """Strategies for fitting hyperparameters and actions: once, in stages, or in turns.
 
-A policy chooses one of them (`Actions.fit`). Each takes a `Task` and returns a `FitOutcome`: it
+A policy chooses one of them (`Actions.fit`). Each takes a `FitTask` and returns a `FitOutcome`: it
 changes the hyperparameters, and returns the actions that the surrogate is to use.
 """
 
@@ -22,7 +22,7 @@ from bo_stream.base.fitting.report import FitReport
 from bo_stream.mathematics.computation_aware.matrix import ActionMatrix
 from bo_stream.mathematics.computation_aware.problem import RegressionProblem
 
-__all__ = ["FitOutcome", "Task", "fit_in_stages", "fit_in_turns", "fit_plainly"]
+__all__ = ["FitOutcome", "FitTask", "fit_in_stages", "fit_in_turns", "fit_plainly"]
 
 TURNS = 5
 """Most alternations between hyperparameters and actions that are functions of them."""
@@ -31,7 +31,7 @@ Build = Callable[[RegressionProblem], ActionMatrix]
 
 
 @dataclass(frozen=True)
-class Task:
+class FitTask:
     """One fit.
 
     Attributes:
@@ -72,7 +72,7 @@ class FitOutcome:
     learned: bool | None = None
 
 
-def fit_plainly(task: Task, build: Build | None) -> FitOutcome:
+def fit_plainly(task: FitTask, build: Build | None) -> FitOutcome:
     """Fit hyperparameters for the current actions; then, if ``build`` is given, for new ones."""
     most = task.search.max_evals
     half = most if most is None or build is None else max(1, most // 2)
@@ -85,7 +85,7 @@ def fit_plainly(task: Task, build: Build | None) -> FitOutcome:
     return FitOutcome(FitReport(evaluations, last.value, last.converged), repartitioned=True)
 
 
-def fit_in_turns(task: Task, build: Build) -> FitOutcome:
+def fit_in_turns(task: FitTask, build: Build) -> FitOutcome:
     """Alternate fits of the hyperparameters with S fixed and new actions S."""
     most, evaluations = task.search.max_evals, 0
     turn: FitReport | None = None
@@ -108,7 +108,7 @@ def fit_in_turns(task: Task, build: Build) -> FitOutcome:
     return FitOutcome(FitReport(evaluations + 1, float(value), converged))
 
 
-def fit_in_stages(task: Task, build: Build | None) -> FitOutcome:
+def fit_in_stages(task: FitTask, build: Build | None) -> FitOutcome:
     """Fit hyperparameters and values of S jointly, at once or between partitions.
 
     If ``build`` is given, there are two short optimisations and a long one, and S is built again
