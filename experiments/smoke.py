@@ -36,7 +36,7 @@ RUNS = {
     "schools": "counts.schools {}",
     "stream_*": "stream_regression {}",
     "classes": "stream_classification {}",
-    "classics": "comparison {}",
+    **dict.fromkeys(("classics", "large", "lander", "outcomes", "tuning"), "comparison {}"),
     **dict.fromkeys(("bo_*", "comparison*", "decisions", "peers"), "bayesopt run {}"),
 }
 """What runs a configuration, by its name; others are run by the study they are named after."""

@@ -9,11 +9,12 @@ from typing import Any
 
 from bo_stream.campaign.records import environment, write_table
 from experiments.common.command import BadParameter
+from experiments.common.progress import say
 from experiments.common.study import expanded, plain, quiet, told_apart, without
 from experiments.comparison.budgeted_task import BudgetedTask, Spent
 from experiments.comparison.methods.registry import METHODS
 from experiments.comparison.report import report as report
-from experiments.comparison.tasks.registry import TASKS, made
+from experiments.comparison.tasks.registry import TASKS, lacking, made
 
 OPTIONAL = ("evaluations", "seconds", "at", "at_seconds", "batch", "initial", "picture")
 OWN = ("evaluations", "seconds", "batch")
@@ -68,6 +69,10 @@ def plan(c: dict[str, Any], smoke: bool = False) -> list[ComparisonRun]:
     ]:
         if entry.get("name") not in known:
             raise BadParameter(f"no {what} {entry.get('name')}; there are {', '.join(known)}.")
+    for absent in {str(t["name"]) for t in tasks if lacking(t["name"])}:
+        extras = ",".join(sorted(lacking(absent)))
+        say(f"skipped: {absent} (pip install 'bo_stream[{extras}]')")
+        tasks = [task for task in tasks if task["name"] != absent]
     seeds = {i: entry.pop("seeds", c["seeds"]) for i, entry in enumerate(methods)}
     named_tasks = list(zip(told_apart(tasks, "tasks")[0], tasks, strict=True))
     named = list(zip(*told_apart(methods, "methods"), methods, seeds.values(), strict=True))
