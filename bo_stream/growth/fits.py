@@ -7,6 +7,10 @@ fit moves no hyperparameter further than `trust` and leaves the inducing points 
 `trust`, where residuals show structure that the model takes for noise (`watch`), the rows of the
 batches from then on are gathered until there are 512, and shorter lengthscales are tried on them;
 each search waits until the data have doubled.
+
+An evaluation costs O(M^3), so `observe` fits on a schedule: when the data have grown by a quarter,
+or while predictions are significantly worse than they promise. Between fits the monitor and the
+search go on.
 """
 
 from __future__ import annotations
@@ -17,7 +21,7 @@ from typing import Any, cast
 
 import torch
 
-from bo_stream.base.fitting.fit import fit_model
+from bo_stream.base.fitting.fit import LOOK, fit_model
 from bo_stream.base.fitting.memory import FitMemory
 from bo_stream.base.fitting.report import FitReport
 from bo_stream.growth.misfit_monitor import MisfitMonitor
@@ -25,10 +29,10 @@ from bo_stream.growth.search import search
 from bo_stream.mathematics.inducing.state import Batch, joined, thinned
 from bo_stream.mathematics.inducing.update import rebase
 
-__all__ = ["REFIT_FROM", "fit_growing"]
+__all__ = ["REFIT_FROM", "fit_growing", "fit_on_schedule"]
 
 REFIT_FROM = 20
-"""Batches of at least this many points refit the hyperparameters by default."""
+"""Batches of at least this many points are fitted by default, on the schedule."""
 
 
 def fit_growing(model: Any, max_evals: int | None) -> FitReport:
@@ -39,22 +43,43 @@ def fit_growing(model: Any, max_evals: int | None) -> FitReport:
         max_evals: Most objective-and-gradient evaluations, O(N M^2 + M^3) each; if given, there is
             a single ascent and no search.
     """
-    state = model.state
-    first = int(state.batches) <= 1
-    watch = state.watch if first else _watched(model)
+    first = int(model.state.batches) <= 1
+    watch = model.state.watch if first else _watched(model)
     report = _fit(model, max_evals, None if first else model.trust)
-    gathered = state.gathered
-    if max_evals is None and state.batch.size:
+    gathered = model.state.gathered
+    if max_evals is None and model.state.batch.size:
         if first and not bool(watch.sought):
             watch, report = _begun(model, watch.searched(model.num_observed), report)
-        elif model.trust is None and (gathered.size or watch.due(model.num_observed)):
-            gathered = thinned(joined(gathered, state.batch), model.search_rows)
-            if gathered.size >= model.search_rows:
-                watch = watch.searched(model.num_observed)
-                report, _ = _searched(model, gathered, report)
-                gathered = thinned(gathered, 0)
+        else:
+            watch, gathered, report = _gathered(model, watch, report)
     model._note(state=replace(model.state, watch=watch, gathered=gathered))
     return report
+
+
+def fit_on_schedule(model: Any) -> None:
+    """`fit_growing` if a fit is due; else what monitors predictions and what follows from it."""
+    n, looked = model.num_observed, model.stream.contents.fits.explored[1:2]
+    due = int(model.state.batches) <= 1 or not len(looked) or n >= LOOK * float(looked)
+    watch = model.state.watch if due else _watched(model)
+    if due or watch.density.behind:
+        fit_growing(model, None)
+        return
+    watch, gathered, _ = _gathered(model, watch, FitReport(0, 0.0, True))
+    model._note(state=replace(model.state, watch=watch, gathered=gathered))
+
+
+def _gathered(
+    model: Any, watch: MisfitMonitor, report: FitReport
+) -> tuple[MisfitMonitor, Batch, FitReport]:
+    """Rows for a search, with the last batch if one is under way or due, and a search of enough."""
+    gathered = model.state.gathered
+    if model.trust is not None or not (gathered.size or watch.due(model.num_observed)):
+        return watch, gathered, report
+    gathered = thinned(joined(gathered, model.state.batch), model.search_rows)
+    if gathered.size < model.search_rows:
+        return watch, gathered, report
+    report, _ = _searched(model, gathered, report)
+    return watch.searched(model.num_observed), thinned(gathered, 0), report
 
 
 def _begun(model: Any, watch: MisfitMonitor, report: FitReport) -> tuple[MisfitMonitor, FitReport]:

@@ -20,7 +20,7 @@ from bo_stream.base.options import CommonOptions
 from bo_stream.base.streaming_gp import Promises, StreamingGP
 from bo_stream.errors import InputError, UnsupportedError
 from bo_stream.growth import VIPS, GrowthPolicy
-from bo_stream.growth.fits import REFIT_FROM, fit_growing
+from bo_stream.growth.fits import REFIT_FROM, fit_growing, fit_on_schedule
 from bo_stream.growth.misfit_monitor import MisfitMonitor
 from bo_stream.growth.policy import checked_policy
 from bo_stream.growth.step import JOIN, Choice, StepResult, step
@@ -32,6 +32,9 @@ from bo_stream.mathematics.posterior.factor import frozen_kernel
 
 __all__ = ["LastUpdate", "OnlineSGPR"]
 
+POINTS = 1024
+"""Largest number of inducing points by default: in many inputs nearly every point would enter."""
+
 
 class OnlineSGPR(StreamingGP):
     """Sparse GP with inducing points chosen by a growth policy, updated in closed form.
@@ -39,10 +42,9 @@ class OnlineSGPR(StreamingGP):
     With M inducing points: memory O(M^2) plus the last batch; `observe` of N points O(N M^2 + M^3);
     the posterior O(M^3) once, then O(M^2) per point. Nothing depends on n. One output.
 
-    If residuals show structure that the model attributes to noise, `fit` (which `observe` calls)
-    gathers the rows of the following batches, up to 512 (8 (d + 2) bytes each). It then tries
-    shorter lengthscales on them and discards them; the next search waits until the data have
-    doubled. Apart from these rows, `state_bytes` is constant at fixed M and batch size.
+    If residuals show structure that the model attributes to noise, `observe` and `fit` gather the
+    rows of the following batches, up to 512 (8 (d + 2) bytes each). They then try shorter
+    lengthscales on them and discard them; the next search waits until the data have doubled. Apart from these rows, `state_bytes` is constant at fixed M and batch size.
 
     Hyperparameters are learned from the last batch's online bound, in which earlier data enter
     through the posterior of the inducing values only. The noise is learned from that batch alone,
@@ -57,7 +59,8 @@ class OnlineSGPR(StreamingGP):
         bounds: Optional ``2 x d`` raw bounds; points outside are refused.
         common: ``covar_module`` (any gpytorch kernel), ``mean_module``, ``likelihood``,
             ``input_transform``, ``outcome_transform``: see `CommonOptions`.
-        growth: Policy that chooses inducing points after a batch; see `bo_stream.growth`.
+        growth: Policy that chooses inducing points after a batch; see `bo_stream.growth`. By
+            default ``VIPS(max_points=1024)``.
         jitter: Added to ``K(Z, Z)``, relative to the prior variance.
         trust: Largest change of the logarithm of a hyperparameter in one fit after the first
             batch, which limits drift; None for no limit. With a limit, only the first fit searches
@@ -93,7 +96,7 @@ class OnlineSGPR(StreamingGP):
         **common: Unpack[CommonOptions],
     ) -> None:
         super().__init__(train_X, train_Y, train_Yvar, **common)
-        self.growth = checked_policy(VIPS() if growth is None else growth)
+        self.growth = checked_policy(VIPS(max_points=POINTS) if growth is None else growth)
         if not 0.0 < jitter < 1e-2:
             raise InputError("a jitter between 0 and 0.01", f"{jitter}", "1e-8 suits float64.")
         if trust is not None and not trust > 0.0:
@@ -110,15 +113,18 @@ class OnlineSGPR(StreamingGP):
             X: ``n x d`` raw inputs.
             Y: ``n x 1`` raw outcomes.
             Yvar: ``n x 1`` raw noise variances, required if and only if the noise is known.
-            refit: Whether to fit hyperparameters to this batch; by default if it has at least 20
-                points.
+            refit: Whether to fit hyperparameters to this batch. By default a batch of at least 20
+                points is fitted if the data have grown by a quarter since the last fit, or if
+                predictions are significantly worse than they promise.
 
         Raises:
             ShapeError, DtypeError, InputError, NoiseError, BoundsError: before any change.
         """
         super().observe(X, Y, Yvar)
-        if X.shape[0] and (X.shape[0] >= REFIT_FROM if refit is None else refit):
+        if X.shape[0] and refit:
             self.fit()
+        elif refit is None and X.shape[0] >= REFIT_FROM:
+            self._fit_on_schedule()
         return self
 
     @property
@@ -208,6 +214,11 @@ class OnlineSGPR(StreamingGP):
                 each; if given, there is a single ascent and no search.
         """
         return fit_growing(self, max_evals)
+
+    @exclusive
+    @torch.enable_grad()
+    def _fit_on_schedule(self) -> None:
+        fit_on_schedule(self)
 
     def _fit_for_botorch(self, mll: MarginalLogLikelihood, *args: Any) -> MarginalLogLikelihood:
         mll = super()._fit_for_botorch(mll, *args)

@@ -3,11 +3,13 @@
 Rows have the columns that ``bo-stream report`` draws. ``update_seconds`` is the time of absorbing a
 batch and bringing the posterior up to date, including refits by families that refit as they
 observe. ``fit_seconds`` is the time of the fits that the configuration asks for, ``step_seconds``
-the sum of both, and ``wallclock_seconds`` its running sum. ``predict_seconds`` is the time of
+the sum of both, ``wallclock_seconds`` its running sum, and ``cpu_seconds`` that of the same in
+processor time, for a machine that does other things, too. ``predict_seconds`` is the time of
 predicting the test rows, which is in none of the others, nor is scoring.
 """
 
 import math
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
@@ -26,7 +28,7 @@ from experiments.stream_regression.rows import bounds_of, rows_of, split_of
 
 COLUMNS = (
     *("step", "n", "taken", "bytes", "fit_evaluations"),
-    *(f"{part}_seconds" for part in ("update", "fit", "step", "wallclock", "predict")),
+    *(f"{part}_seconds" for part in ("update", "fit", "step", "wallclock", "cpu", "predict")),
     *("log_predictive", "stream_rmse", "stream_nlpd", "rmse", "nlpd", "coverage"),
 )
 
@@ -97,11 +99,12 @@ def _rows(
     own: Family | Pointwise, split: TableSplit, sizes: RegressionSizes, most: int
 ) -> Iterator[Mapping[str, Any]]:
     """Rows of results, one for each batch; test rows are scored first, last, and as n grows."""
-    row, spent = Row(COLUMNS), 0.0
+    row, spent, cpu = Row(COLUMNS), 0.0, 0.0
     seen, taken, fitted, judged = 0, 0, 0, 0
 
     def learn(X: Tensor, Y: Tensor) -> None:
-        nonlocal seen, taken, fitted
+        nonlocal seen, taken, fitted, cpu
+        began = time.process_time()
         room = min(len(X), most - taken)
         if room > 0:
             with row.timed("update_seconds"):
@@ -112,6 +115,7 @@ def _rows(
                 with row.timed("fit_seconds"):
                     row["fit_evaluations"] = own.fit(sizes.evaluations)
                 fitted = taken
+        cpu += time.process_time() - began
         seen += len(X)
 
     first = min(sizes.first, len(split.X) - 1)
@@ -123,7 +127,8 @@ def _rows(
         seconds = row["update_seconds"] + row["fit_seconds"]
         spent += seconds
         row |= {"step": step, "n": seen, "taken": taken, "bytes": own.bytes}
-        row |= {"step_seconds": seconds, "wallclock_seconds": spent, "predict_seconds": math.nan}
+        row |= {"step_seconds": seconds, "wallclock_seconds": spent, "cpu_seconds": cpu}
+        row["predict_seconds"] = math.nan
         if seen >= sizes.score_every * judged or seen == len(split.X):
             row["predict_seconds"], judged = 0.0, seen
             with torch.no_grad(), row.timed("predict_seconds"):

@@ -33,7 +33,7 @@ LAST = {
     "nlpd": "NLPD",
     "coverage": "coverage",
     "stream_nlpd": "stream NLPD",
-    "wallclock_seconds": "seconds",
+    "cpu_seconds": "processor s",
     "bytes": "bytes",
 }
 TASK = ["table", "order"]

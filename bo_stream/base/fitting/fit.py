@@ -40,6 +40,7 @@ GROWTH = 4.0
 """Distant starts are tried again once the data have grown by this factor."""
 
 LOOK = 1.25
+"""Growth of the data after which the final check is due, whatever the number of evaluations."""
 
 RUNGS = ((6, 4), (14, 2))
 """Stages of the multi-start: evaluations spent per start, and the number of starts kept."""

@@ -66,6 +66,21 @@ def test_small_batches_do_not_teach(n, refit, learns):
     assert OnlineSGPR(*NOTHING, **RAW).observe(*NOTHING, refit=True).num_observed == 0
 
 
+def test_batches_are_fitted_as_the_data_grow_or_surprise():
+    model, *_ = stream(200, likelihood=None, covar_module=None)
+    model.fit()
+    moved = []
+    for factor, seed in ((1.0, 3), (1.0, 4), (1.0, 5), (1.0, 6), (9.0, 7)):
+        before, more = flat_hyperparameters(model), data(20, d=2, seed=seed)
+        model.observe(more.X, factor * more.y.unsqueeze(-1))
+        moved.append(not torch.equal(before, flat_hyperparameters(model)))
+    assert moved == [False, False, True, False, True]  # 260 is over 1.25 x 200 points
+
+
+def test_the_default_bounds_the_number_of_inducing_points():
+    assert OnlineSGPR(*NOTHING, **RAW).growth == VIPS(max_points=1024)
+
+
 def test_trust_bounds_a_refit():
     model, *_ = stream(25, likelihood=None, covar_module=None, trust=0.1)
     more = data(40, d=2, seed=3)
