@@ -29,7 +29,7 @@ from bo_stream.growth.search import search
 from bo_stream.mathematics.inducing.state import Batch, joined, thinned
 from bo_stream.mathematics.inducing.update import rebase
 
-__all__ = ["REFIT_FROM", "fit_growing", "fit_on_schedule"]
+__all__ = ["fit_growing", "fit_on_schedule"]
 
 REFIT_FROM = 20
 """Batches of at least this many points are fitted by default, on the schedule."""
@@ -56,8 +56,10 @@ def fit_growing(model: Any, max_evals: int | None) -> FitReport:
     return report
 
 
-def fit_on_schedule(model: Any) -> None:
-    """`fit_growing` if a fit is due; else what monitors predictions and what follows from it."""
+def fit_on_schedule(model: Any, size: int) -> None:
+    """`fit_growing` if a fit to a batch of this size is due; else the monitor and its search."""
+    if size < REFIT_FROM:
+        return
     n, looked = model.num_observed, model.stream.contents.fits.explored[1:2]
     due = int(model.state.batches) <= 1 or not len(looked) or n >= LOOK * float(looked)
     watch = model.state.watch if due else _watched(model)

@@ -20,7 +20,7 @@ from bo_stream.base.options import CommonOptions
 from bo_stream.base.streaming_gp import Promises, StreamingGP
 from bo_stream.errors import InputError, UnsupportedError
 from bo_stream.growth import VIPS, GrowthPolicy
-from bo_stream.growth.fits import REFIT_FROM, fit_growing, fit_on_schedule
+from bo_stream.growth.fits import fit_growing, fit_on_schedule
 from bo_stream.growth.misfit_monitor import MisfitMonitor
 from bo_stream.growth.policy import checked_policy
 from bo_stream.growth.step import JOIN, Choice, StepResult, step
@@ -32,9 +32,6 @@ from bo_stream.mathematics.posterior.factor import frozen_kernel
 
 __all__ = ["LastUpdate", "OnlineSGPR"]
 
-POINTS = 1024
-"""Largest number of inducing points by default: in many inputs nearly every point would enter."""
-
 
 class OnlineSGPR(StreamingGP):
     """Sparse GP with inducing points chosen by a growth policy, updated in closed form.
@@ -42,15 +39,15 @@ class OnlineSGPR(StreamingGP):
     With M inducing points: memory O(M^2) plus the last batch; `observe` of N points O(N M^2 + M^3);
     the posterior O(M^3) once, then O(M^2) per point. Nothing depends on n. One output.
 
-    If residuals show structure that the model attributes to noise, `observe` and `fit` gather the
-    rows of the following batches, up to 512 (8 (d + 2) bytes each). They then try shorter
-    lengthscales on them and discard them; the next search waits until the data have doubled. Apart from these rows, `state_bytes` is constant at fixed M and batch size.
+    If residuals show structure that the model attributes to noise, `observe` and `fit` gather up to
+    512 rows of the following batches, then try shorter lengthscales on them and discard them; the
+    next search waits until the data have doubled. Apart from these rows (8 (d + 2) bytes each),
+    `state_bytes` is constant at fixed M and batch size.
 
     Hyperparameters are learned from the last batch's online bound, in which earlier data enter
-    through the posterior of the inducing values only. The noise is learned from that batch alone,
-    and earlier batches keep the noise of their time. On small or unrepresentative batches the
-    hyperparameters drift: keep priors on them, and refit on batches of tens of points or not at
-    all.
+    through the posterior of the inducing values only. Earlier batches keep the noise of their time.
+    On small or unrepresentative batches the hyperparameters drift: keep priors on them, and refit
+    on batches of tens of points or not at all.
 
     Args:
         train_X: ``n x d`` raw inputs; ``n = 0`` is allowed.
@@ -59,8 +56,7 @@ class OnlineSGPR(StreamingGP):
         bounds: Optional ``2 x d`` raw bounds; points outside are refused.
         common: ``covar_module`` (any gpytorch kernel), ``mean_module``, ``likelihood``,
             ``input_transform``, ``outcome_transform``: see `CommonOptions`.
-        growth: Policy that chooses inducing points after a batch; see `bo_stream.growth`. By
-            default ``VIPS(max_points=1024)``.
+        growth: Policy of `bo_stream.growth` for inducing points; default ``VIPS(max_points=1024)``.
         jitter: Added to ``K(Z, Z)``, relative to the prior variance.
         trust: Largest change of the logarithm of a hyperparameter in one fit after the first
             batch, which limits drift; None for no limit. With a limit, only the first fit searches
@@ -96,7 +92,7 @@ class OnlineSGPR(StreamingGP):
         **common: Unpack[CommonOptions],
     ) -> None:
         super().__init__(train_X, train_Y, train_Yvar, **common)
-        self.growth = checked_policy(VIPS(max_points=POINTS) if growth is None else growth)
+        self.growth = checked_policy(VIPS(max_points=1024) if growth is None else growth)
         if not 0.0 < jitter < 1e-2:
             raise InputError("a jitter between 0 and 0.01", f"{jitter}", "1e-8 suits float64.")
         if trust is not None and not trust > 0.0:
@@ -104,6 +100,8 @@ class OnlineSGPR(StreamingGP):
         self.jitter, self.trust = jitter, trust
         self._begin(train_X, train_Y, train_Yvar)
 
+    @exclusive
+    @torch.enable_grad()
     def observe(
         self, X: Tensor, Y: Tensor, Yvar: Tensor | None = None, refit: bool | None = None
     ) -> Self:
@@ -113,18 +111,17 @@ class OnlineSGPR(StreamingGP):
             X: ``n x d`` raw inputs.
             Y: ``n x 1`` raw outcomes.
             Yvar: ``n x 1`` raw noise variances, required if and only if the noise is known.
-            refit: Whether to fit hyperparameters to this batch. By default a batch of at least 20
-                points is fitted if the data have grown by a quarter since the last fit, or if
-                predictions are significantly worse than they promise.
+            refit: Whether to fit to this batch. By default to one of 20 points or more, if the data
+                have grown by a quarter since the last fit or predictions are worse than promised.
 
         Raises:
             ShapeError, DtypeError, InputError, NoiseError, BoundsError: before any change.
         """
         super().observe(X, Y, Yvar)
-        if X.shape[0] and refit:
+        if refit is None:
+            fit_on_schedule(self, X.shape[0])
+        elif refit and X.shape[0]:
             self.fit()
-        elif refit is None and X.shape[0] >= REFIT_FROM:
-            self._fit_on_schedule()
         return self
 
     @property
@@ -146,9 +143,8 @@ class OnlineSGPR(StreamingGP):
     def bound_sum(self) -> Tensor:
         """Sum of the online bounds of all batches, 0-dim, in nats, transformed units.
 
-        With inducing points and hyperparameters fixed it equals the collapsed bound on the evidence
-        of all data; with all inputs as inducing points it equals the evidence. Otherwise it is an
-        estimate, not a bound (MATHS 3.5).
+        With inducing points and hyperparameters fixed it is the collapsed bound on the evidence of
+        all data; with all inputs as inducing points, the evidence; else an estimate (MATHS 3.5).
         """
         return cast(StreamState, self.state).bound_sum()
 
@@ -205,20 +201,13 @@ class OnlineSGPR(StreamingGP):
     @exclusive
     @torch.enable_grad()
     def fit(self, max_evals: int | None = None) -> FitReport:
-        """Fit the hyperparameters to the last batch's online bound, and replay its update.
-
-        `bo_stream.growth.fits` describes the additional steps of the first and of later fits.
+        """Fit to the last batch's online bound, and replay its update (`bo_stream.growth.fits`).
 
         Args:
             max_evals: Maximum number of evaluations of objective and gradient, O(N M^2 + M^3)
                 each; if given, there is a single ascent and no search.
         """
         return fit_growing(self, max_evals)
-
-    @exclusive
-    @torch.enable_grad()
-    def _fit_on_schedule(self) -> None:
-        fit_on_schedule(self)
 
     def _fit_for_botorch(self, mll: MarginalLogLikelihood, *args: Any) -> MarginalLogLikelihood:
         mll = super()._fit_for_botorch(mll, *args)

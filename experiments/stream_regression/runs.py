@@ -9,7 +9,6 @@ predicting the test rows, which is in none of the others, nor is scoring.
 """
 
 import math
-import time
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
@@ -103,8 +102,7 @@ def _rows(
     seen, taken, fitted, judged = 0, 0, 0, 0
 
     def learn(X: Tensor, Y: Tensor) -> None:
-        nonlocal seen, taken, fitted, cpu
-        began = time.process_time()
+        nonlocal seen, taken, fitted
         room = min(len(X), most - taken)
         if room > 0:
             with row.timed("update_seconds"):
@@ -115,7 +113,6 @@ def _rows(
                 with row.timed("fit_seconds"):
                     row["fit_evaluations"] = own.fit(sizes.evaluations)
                 fitted = taken
-        cpu += time.process_time() - began
         seen += len(X)
 
     first = min(sizes.first, len(split.X) - 1)
@@ -125,7 +122,7 @@ def _rows(
     step = 0
     while True:
         seconds = row["update_seconds"] + row["fit_seconds"]
-        spent += seconds
+        spent, cpu = spent + seconds, cpu + row.spent_on(("update_seconds", "fit_seconds"))
         row |= {"step": step, "n": seen, "taken": taken, "bytes": own.bytes}
         row |= {"step_seconds": seconds, "wallclock_seconds": spent, "cpu_seconds": cpu}
         row["predict_seconds"] = math.nan

@@ -132,8 +132,8 @@ def test_a_configuration_has_the_keys_of_the_default_and_need_not_say_how_long(
 
 def test_missing_data_is_named_with_a_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("BO_STREAM_DATA", raising=False)
-    with pytest.raises(SystemExit, match=r"fx2007.*BO_STREAM_DATA.*--smoke"):
-        run("fx_stream")
+    with pytest.raises(SystemExit, match=r"malaria_ethiopia.*BO_STREAM_DATA.*--smoke"):
+        run("counts.schools")
 
 
 @pytest.mark.parametrize(

@@ -1,1 +1,0 @@
-"""Computation-aware GPs beside others, for the same seconds: on tables, and on one picture."""
