@@ -9,8 +9,8 @@ import pandas as pd
 Unit = Literal["n", "cpu_seconds"]
 BUDGETS: dict[Unit, str] = {"n": "n = {:,.0f}", "cpu_seconds": "{:g} s"}
 """Names of budgets in tables: of evaluations, and of the method's processor seconds."""
-LEAST = 1e-9
-"""Losses below this are counted as this: their logarithms say nothing."""
+LEAST = 1e-6
+"""Losses below this count as this in ranks and pairs: published optima have six digits or so."""
 RESAMPLED = 2000
 """Times, for intervals."""
 
@@ -50,7 +50,7 @@ def standings(runs: Sequence[pd.DataFrame], unit: Unit, budget: float) -> pd.Dat
     wide = wide.loc[:, wide.notna().groupby(level="task").any().all()]
     places = list(dict.fromkeys(run["task"].iloc[0] for run in runs))
     medians = wide.groupby(level="task").median().T[places]
-    ranks: pd.DataFrame = wide.dropna().rank(axis=1)
+    ranks: pd.DataFrame = wide.dropna().clip(lower=LEAST).rank(axis=1)
     seeds = wide.notna().groupby(level="task").sum()
     table = medians.assign(**{"mean rank": ranks.mean()})
     if len(ranks):

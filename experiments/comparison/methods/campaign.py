@@ -12,13 +12,11 @@ from experiments.comparison.budgeted_task import BudgetedTask
 def solve(evaluate: BudgetedTask, **options: Any) -> None:
     """A campaign with the defaults, or with other options of `Campaign`.
 
-    It is told the initial design, and that outcomes are exact where they are. Its budget are the
-    evaluations. Where there is noise it recommends by its own model.
+    It is told the initial design, and its budget are the evaluations. Where there is noise it
+    recommends by its own model.
     """
     task = evaluate.task
     goal: Any = task.goals if len(task.columns) > 1 or "y" not in task.goals else task.goals["y"]
-    if task.deterministic and not task.limits and len(task.goals) == 1:
-        options.setdefault("noise", "none")
     campaign = Campaign(
         task.box,
         goal=goal,
