@@ -9,7 +9,7 @@ import pandas as pd
 Unit = Literal["n", "cpu_seconds"]
 BUDGETS: dict[Unit, str] = {"n": "n = {:,.0f}", "cpu_seconds": "{:g} s"}
 """Names of budgets in tables: of evaluations, and of the method's processor seconds."""
-LEAST = 1e-6
+LEAST = 1e-5
 """Losses below this count as this in ranks and pairs: published optima have six digits or so."""
 RESAMPLED = 2000
 """Times, for intervals."""
