@@ -20,7 +20,7 @@ endif
 .PHONY: demo docs test test-slow test-lowest smoke lint format clean venv
 
 demo: $(STAMP)
-	$(BIN)/python -m experiments.bayesopt demo
+	$(BIN)/python -m experiments.comparison experiments/configs/demo.toml
 
 test: $(STAMP)
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal

@@ -24,8 +24,6 @@ from experiments.common.progress import say
 ROOT = CONFIGS.parent
 OPTION = "--smoke"
 RUNS = {
-    "demo": "bayesopt demo",
-    "crossover": "bayesopt demo",
     "malaria_*": "active_learning {}",
     "decoupled_sinc": "decoupled sinc {}",
     "decoupled_arm*": "decoupled arm {}",
@@ -33,8 +31,8 @@ RUNS = {
     "schools": "counts.schools {}",
     "stream_*": "stream_regression {}",
     "classes": "stream_classification {}",
-    **dict.fromkeys(("classics", "large", "lander", "outcomes", "tuning"), "comparison {}"),
-    **dict.fromkeys(("bo_*", "comparison*", "decisions", "peers"), "bayesopt run {}"),
+    **dict.fromkeys(("classics", "demo", "large", "lander", "noisy"), "comparison {}"),
+    **dict.fromkeys(("outcomes", "readme", "tuning"), "comparison {}"),
 }
 """What runs a configuration, by its name; others are run by the study they are named after."""
 KNOWN = re.compile(r"smoke: Smoke|(configured|sweeping|benchmark)\(")

@@ -7,11 +7,17 @@ from typing import Any
 import pandas as pd
 
 from experiments.common.progress import say
-from experiments.comparison.tables import BUDGETS, paired, standings
+from experiments.comparison.pictures import draw
+from experiments.comparison.tables import BUDGETS, Unit, paired, standings
+
+PICTURES: dict[Unit, str] = {
+    "n": "loss_by_evaluations.png",
+    "cpu_seconds": "loss_by_seconds.png",
+}
 
 
 def report(c: dict[str, Any], done: Sequence[tuple[Any, pd.DataFrame]], folder: Path) -> None:
-    """Write ``standings.csv`` and ``paired.csv`` for every budget, and print them."""
+    """Write ``standings.csv``, ``paired.csv`` and pictures, and print the tables."""
     runs = [table for _, table in done]
     found: dict[str, list[pd.DataFrame]] = {"standings": [], "paired": []}
     for unit, name in BUDGETS.items():
@@ -25,6 +31,8 @@ def report(c: dict[str, Any], done: Sequence[tuple[Any, pd.DataFrame]], folder: 
                 found[kind].append(table.assign(budget=label))
                 say(f"\n{c['title']}: {kind} at {label}\n")
                 say(table.to_string(index=False, float_format="{:.3g}".format))
+        if done[0][0].budget[key]:
+            draw(runs, unit, folder / PICTURES[unit], c["title"])
     for kind, tables in found.items():
         if tables:
             whole = pd.concat(tables, ignore_index=True)

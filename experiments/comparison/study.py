@@ -73,6 +73,11 @@ def plan(c: dict[str, Any], smoke: bool = False) -> list[ComparisonRun]:
         extras = ",".join(sorted(lacking(absent)))
         say(f"skipped: {absent} (pip install 'bo_stream[{extras}]')")
         tasks = [task for task in tasks if task["name"] != absent]
+    for entry in [m for m in methods if METHODS[m["name"]].missing]:
+        say(
+            f"skipped: {entry['name']}, whose packages are missing (pip install 'bo_stream[peers]')"
+        )
+        methods.remove(entry)
     seeds = {i: entry.pop("seeds", c["seeds"]) for i, entry in enumerate(methods)}
     named_tasks = list(zip(told_apart(tasks, "tasks")[0], tasks, strict=True))
     named = list(zip(*told_apart(methods, "methods"), methods, seeds.values(), strict=True))

@@ -158,7 +158,7 @@ def test_configurations_exist() -> None:
     for page in PAGES:
         for span in SPAN.findall(prose(page)):
             stem = span.removeprefix("experiments/configs/").removesuffix(".toml")
-            if re.fullmatch(r"(?:bo_(?!stream)|malaria_)\w+", stem):
+            if re.fullmatch(r"(?:malaria_)\w+", stem):
                 assert stem in there or find_file(f"experiments.{stem}"), span
 
 
@@ -167,9 +167,9 @@ def test_configurations_exist() -> None:
     [
         ("python -m experiments.nothing", "no module experiments.nothing that can be run"),
         ("python -m experiments.growth --nothing", "no option --nothing"),
-        ("python -m experiments.bayesopt fly", "no command fly"),
+        ("python -m experiments.decoupled fly", "no command fly"),
         (
-            "python -m experiments.bayesopt run experiments/configs/no.toml",
+            "python -m experiments.comparison experiments/configs/no.toml",
             "no file experiments/configs/no.toml",
         ),
         ("bo-stream suggest a.toml -q", "no value for -q"),

@@ -57,7 +57,7 @@ def test_every_program_has_help(name: str, capsys: pytest.CaptureFixture[str]) -
     assert not end.value.code and "Usage" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("name", ["bayesopt", "active_learning"])
+@pytest.mark.parametrize("name", ["comparison", "active_learning"])
 def test_help_of_long_studies_does_not_wait_for_torch(name: str) -> None:
     shown = ran(
         "import runpy, sys\nsys.argv = ['command', '--help']\n"
@@ -80,9 +80,9 @@ def test_smoke_results_lie_beside_the_real_ones(tmp_path: Path) -> None:
     ("command", "said"),
     [
         (["growth", "nosuch.toml"], "does not exist"),
-        (["bayesopt", "run", "nosuch.toml"], "does not exist"),
+        (["comparison", "nosuch.toml"], "does not exist"),
         (["growth", str(CONFIGS / "demo.toml")], "has no delta"),
-        (["bayesopt", "run", str(CONFIGS / "growth.toml")], "problem"),
+        (["comparison", str(CONFIGS / "growth.toml")], "has no method, task"),
         (["cost", str(CONFIGS / "classes.toml")], "has no"),
     ],
 )
@@ -140,8 +140,8 @@ def test_missing_data_is_named_with_a_way_out(monkeypatch: pytest.MonkeyPatch) -
     "package", ["typer", "rich", "matplotlib", pytest.param("loky", marks=pytest.mark.slow)]
 )
 def test_a_missing_extra_is_named_in_one_line(package: str, tmp_path: Path) -> None:
-    arguments = ["demo", "--smoke"]
-    code = BLOCKED.format(package=package, module="experiments.bayesopt", arguments=arguments)
+    arguments = ["--smoke"]
+    code = BLOCKED.format(package=package, module="experiments.comparison", arguments=arguments)
     ended = ran(code, tmp_path)
     assert ended.returncode == 1 and not list(tmp_path.iterdir())
     (line,) = ended.stderr.strip().splitlines()

@@ -1,1 +1,0 @@
-"""Bayesian optimisation: surrogates beside each other on one problem, from a TOML file."""
