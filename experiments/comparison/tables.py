@@ -35,7 +35,8 @@ def losses(runs: Sequence[pd.DataFrame], unit: Unit, budget: float) -> pd.DataFr
     ]
     table = pd.DataFrame(lines, columns=["task", "seed", "method", "loss"])
     wide = table.pivot(index=["task", "seed"], columns="method", values="loss")
-    return wide[list(dict.fromkeys(table["method"]))]
+    rows = list(dict.fromkeys(zip(table["task"], table["seed"], strict=True)))
+    return wide.loc[rows, list(dict.fromkeys(table["method"]))]
 
 
 def standings(runs: Sequence[pd.DataFrame], unit: Unit, budget: float) -> pd.DataFrame:
@@ -44,13 +45,12 @@ def standings(runs: Sequence[pd.DataFrame], unit: Unit, budget: float) -> pd.Dat
     Columns: ``method``; ``seeds``, how many it has; one for each task, the median loss;
     ``mean rank`` within a task and seed, 1 the best, with the bounds ``low`` and ``high`` of its
     95 % bootstrap interval over tasks and seeds; ``n`` and ``processor s``, medians of what was
-    spent. Ranks are taken over the tasks and seeds that all methods have.
+    spent. Ranks are among the methods that have all seeds; those of others are NaN.
     """
-    wide = losses(runs, unit, budget)
+    wide = losses(runs, unit, budget).dropna(how="all")
     wide = wide.loc[:, wide.notna().groupby(level="task").any().all()]
-    places = list(dict.fromkeys(run["task"].iloc[0] for run in runs))
-    medians = wide.groupby(level="task").median().T[places]
-    ranks: pd.DataFrame = wide.dropna().clip(lower=LEAST).rank(axis=1)
+    medians = wide.groupby(level="task", sort=False).median().T
+    ranks: pd.DataFrame = wide.dropna(axis=1).clip(lower=LEAST).rank(axis=1)
     seeds = wide.notna().groupby(level="task").sum()
     table = medians.assign(**{"mean rank": ranks.mean()})
     if len(ranks):

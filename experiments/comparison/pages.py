@@ -1,0 +1,66 @@
+"""Tables of a comparison as Markdown, as the documentation shows them."""
+
+from collections.abc import Sequence
+
+import pandas as pd
+
+from experiments.comparison.tables import LEAST
+
+ABOUT = ("budget", "method", "mean rank", "low", "high", "seeds", "n", "processor s")
+"""Columns of ``standings.csv`` that are no tasks."""
+
+
+def standing(frame: pd.DataFrame, budget: str) -> str:
+    """Standings within a budget: a column for each method, the best first, a row for each task."""
+    table = frame[frame["budget"] == budget].set_index("method")
+    lines = [_line("", table.index), _line("---", ["---"] * len(table))]
+    for task in (column for column in table.columns if column not in ABOUT):
+        if table[task].notna().any():
+            least = max(table[task].min(), LEAST)
+            cells = [f"**{number(v)}**" if v <= least else number(v) for v in table[task]]
+            lines.append(_line(task, cells))
+    ranks = [
+        "-" if pd.isna(row["mean rank"]) else f"{row['mean rank']:.1f} ({_range(row, '.1f')})"
+        for _, row in table.iterrows()
+    ]
+    lines.append(_line("mean rank (95 %)", ranks))
+    lines.append(_line("seeds", [f"{v:.0f}" for v in table["seeds"]]))
+    spent = "processor s" if budget.startswith("n") else "n"
+    cells = [number(v) if spent != "n" else f"{v:,.0f}" for v in table[spent]]
+    lines.append(_line("processor seconds" if spent != "n" else "evaluations", cells))
+    return "\n".join(lines)
+
+
+def pairs(frame: pd.DataFrame) -> str:
+    """The first method against the others: a row for each of them, a column for each budget."""
+    budgets = list(dict.fromkeys(frame["budget"]))
+    first = frame["method"].iloc[0]
+    lines = [_line(f"{first} against", budgets), _line("---", ["---"] * len(budgets))]
+    for other, part in frame.groupby("against", sort=False):
+        known = part.set_index("budget")
+        cells = []
+        for budget in budgets:
+            if budget not in known.index:
+                cells.append("-")
+                continue
+            row = known.loc[budget]
+            cells.append(f"{row['median']:.1f} ({_range(row, '.1f')}), {row['better']:.0%}")
+        lines.append(_line(str(other), cells))
+    return "\n".join(lines)
+
+
+def number(value: float) -> str:
+    """Two digits of a number; nothing is said below the least loss that counts."""
+    if pd.isna(value):
+        return "-"
+    if value < LEAST:
+        return f"<{LEAST:.0e}".replace("e-0", "e-")
+    return f"{value:,.0f}" if value >= 100.0 else f"{value:.2g}"
+
+
+def _range(row: pd.Series, how: str) -> str:
+    return f"{row['low']:{how}} to {row['high']:{how}}"
+
+
+def _line(name: str, cells: Sequence[str] | pd.Index) -> str:
+    return f"| {' | '.join([name, *cells])} |"
