@@ -67,8 +67,8 @@ class Campaign(CampaignResults):
         initial: Number of outcomes from which a surrogate is built. The points proposed until then
             are spread over the space.
         fit: When hyperparameters are fitted. By default when the outcomes have grown by 1.3 (from
-            300 outcomes on by 2) and when predictions are worse than they promise; after every
-            batch for ``warped``.
+            300 outcomes on by 2) and when predictions are worse than they promise; for ``warped``
+            when they have grown by 1.03, which is every batch at first.
         noise: ``learned`` (the default), ``none`` for exact outcomes (surrogates ``warped`` and
             ``trust_region``), or the variance of every outcome's noise.
         optimiser: Effort of maximising acquisition functions over a box.

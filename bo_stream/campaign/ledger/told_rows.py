@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Iterable
 from typing import Any
 
@@ -33,8 +34,8 @@ FAR, FEWEST = 200.0, 8
 """Interquartile ranges from the median from which on an outcome is far from the others, and the
 number of outcomes from which on that is judged."""
 
-SAMPLED = 1000
-"""Batches, and outcomes of a batch, that quartiles are taken from."""
+SAMPLED = 500
+"""Number of outcomes that quartiles are taken from."""
 
 MIXED_UP = 0.1
 """Share of an input's range from which on a difference is taken for a mix-up of rows."""
@@ -118,13 +119,15 @@ def far_outcomes(history: TrialHistory, ids: Iterable[int] | None = None) -> lis
     """Ids of outcomes that are hundreds of interquartile ranges away from the others.
 
     Args:
-        history: All trials. Quartiles are those of about a thousand outcomes.
+        history: All trials. Quartiles are those of at most a thousand outcomes.
         ids: Those to judge; all by default.
     """
-    trials, batches = history.trials, history.batches
-    some = batches[:: max(1, len(batches) // SAMPLED)]
-    kept = (trials[id].y for batch in some for id in batch[:: max(1, len(batch) // SAMPLED)])
-    y = np.array(list(kept), dtype=np.float64)
+    trials, batches, ends = history.trials, history.batches, history.batch_ends
+    kept = []
+    for place in range(0, history.num_told, max(1, history.num_told // SAMPLED)):
+        batch = bisect_right(ends, place)
+        kept.append(trials[batches[batch][place - ends[batch]]].y)
+    y = np.array(kept, dtype=np.float64)
     if len(y) < FEWEST:
         return []
     first, middle, third = np.percentile(y, (25.0, 50.0, 75.0))

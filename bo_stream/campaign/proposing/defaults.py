@@ -41,7 +41,7 @@ SCHEDULE = FitPolicy(
 predictions are significantly worse than they promise."""
 
 SCHEDULES = {
-    "warped": FitPolicy(),
+    "warped": FitPolicy(then_every=0, growth=1.03),
     "trust_region": FitPolicy(then_every=0, on_request=True),
 }
 """Schedules of the families that have their own."""

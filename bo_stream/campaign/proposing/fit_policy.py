@@ -6,13 +6,14 @@ from dataclasses import dataclass
 
 from bo_stream.errors import InputError
 
-__all__ = ["LEAST_GROWTH", "FitPolicy"]
+__all__ = ["FitPolicy", "least_growth"]
 
 FEW = 300
 """Number of outcomes at the last fit from which on the late settings hold."""
 
-LEAST_GROWTH = 1.1
-"""Smallest growth of the number of outcomes after which poor predictions lead to another fit."""
+LEAST_GROWTH, LATE_LEAST_GROWTH = 1.1, 1.3
+"""Smallest growth of the number of outcomes after which poor predictions lead to another fit, and
+that from 300 outcomes on."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,7 @@ class FitPolicy:
             fit; None for never.
         late_growth: The same from 300 outcomes on; by default as before.
         on_surprise: Fit also when predictions are significantly worse than they promise, once the
-            number of outcomes has grown by a tenth.
+            number of outcomes has grown by 1.1, from 300 outcomes on by 1.3.
         on_request: Fit also whenever the surrogate reports that a fit is due
             (`StreamingGP.refit_due`); with ``then_every=0``, only then.
         max_evals: Maximum number of objective evaluations of a fit; None: until convergence.
@@ -80,7 +81,7 @@ class FitPolicy:
             return True
         growth = self.late_growth if self.late_growth and fitted >= FEW else self.growth
         grown = growth is not None and n >= growth * fitted
-        surprised = self.on_surprise and behind and n >= LEAST_GROWTH * fitted
+        surprised = self.on_surprise and behind and n >= least_growth(fitted) * fitted
         return grown or surprised or (self.on_request and requested)
 
     def limit(self, step: int, fitted: int) -> int | None:
@@ -94,3 +95,8 @@ class FitPolicy:
             return self.first_max_evals
         late = fitted >= FEW and self.late_max_evals is not None
         return self.late_max_evals if late else self.max_evals
+
+
+def least_growth(n: int) -> float:
+    """Smallest growth after n outcomes that leads to a fit, or to a score of a large batch."""
+    return LEAST_GROWTH if n < FEW else LATE_LEAST_GROWTH

@@ -23,7 +23,7 @@ from bo_stream.campaign.outcomes.count_outcomes import latent_surrogate
 from bo_stream.campaign.outcomes.observations import Observations
 from bo_stream.campaign.outcomes.winsorising import least_learned
 from bo_stream.campaign.proposing.fallbacks import falling_back
-from bo_stream.campaign.proposing.fit_policy import LEAST_GROWTH, FitPolicy
+from bo_stream.campaign.proposing.fit_policy import FitPolicy, least_growth
 from bo_stream.campaign.proposing.proposals import ProposalContext, ProposalRule
 from bo_stream.campaign.proposing.refits import fitted_or_kept
 from bo_stream.campaign.records import Row
@@ -170,7 +170,7 @@ class SurrogateManager:
         """Score the prediction of a batch, then observe all of it or nothing.
 
         Of a batch of more than `SCORED` outcomes so many are scored, and only if their number has
-        grown by a tenth since the last score: the posterior then need not follow every batch.
+        grown by `least_growth` since the last score: the posterior then need not follow each batch.
 
         Args:
             X: ``n x d``.
@@ -184,7 +184,7 @@ class SurrogateManager:
         latent = latent_surrogate(self.model)
         if latent is not self.model:  # what counts tell depends on the posterior before them
             latent.refresh()
-        if len(X) <= SCORED or self.model.num_observed >= LEAST_GROWTH * scored:
+        if len(X) <= SCORED or self.model.num_observed >= least_growth(scored) * scored:
             ignored = falling_back(
                 "A prediction was not scored.", allowed=self.stage.named, checked=True
             )
