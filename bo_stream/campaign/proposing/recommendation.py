@@ -30,6 +30,9 @@ STEPS, STARTS, TRIES = (0.1, 0.03, 0.01, 0.003), 16, 16
 """Widths of the steps, in those of the box, by which expected improvements are maximised; points
 that are moved, and how often."""
 
+MANY = 1000
+"""Number of outcomes from which on polynomials are fitted about the best point."""
+
 APART = 0.05
 """Least distance of two recommendations in some input, in widths of the box."""
 
@@ -44,7 +47,8 @@ def recommended(
 ) -> Tensor:
     """Points of a box, ``k x d`` for some ``k`` up to the count, or indices of rows of a pool.
 
-    They have the highest posterior means, the highest first.
+    They have the highest posterior means, the highest first. With many outcomes the first is that
+    of a polynomial fitted about it, where that is known better.
 
     Args:
         model: The surrogate, of outcomes to be maximised.
@@ -88,12 +92,16 @@ def _best(
         return cast(Tensor, own[0]).to(data.X).unsqueeze(0)
     check_not_shadowed("acquisitions")
     from acquisitions import ThompsonSampling  # not at the top: it imports bo_stream
+    from acquisitions.refinement import refined
 
     bounds = feasible.space.tensor_bounds.to(data.X)
     domain = None if feasible.is_box else feasible.domain
     near = data.best()
     sampling = ThompsonSampling(model, bounds, near=near, ensemble=ensemble, domain=domain)
-    return sampling.recommend().unsqueeze(0)
+    best = sampling.recommend()
+    if len(data.X) >= MANY and ensemble is None and feasible.is_box and not data.counts:
+        best = refined(model, best, bounds, data.X, data.Y[:, 0])
+    return best.unsqueeze(0)
 
 
 @torch.no_grad()
