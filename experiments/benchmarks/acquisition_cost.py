@@ -8,11 +8,10 @@ samples. `optimize_acqf` on BoTorch's class and on the one in closed form, from 
 factorisations of a 1,000 x 1,000 matrix; how often it asks for a gradient; and the largest
 difference of the values found, as a share of the standard deviation of outcomes, or for the
 logarithms of qLogEI in absolute terms. One thread, medians of alternated repetitions, seconds of
-the processor.
+the processor, or with `--device cuda` of the wall clock.
 """
 
 import statistics
-import time
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
@@ -29,7 +28,7 @@ from acquisitions import build
 from bo_stream import WISKI
 from experiments.benchmarks.benchmark import Tables, benchmark
 from experiments.benchmarks.bo_step_cost import between
-from experiments.benchmarks.timing import cholesky, seconds
+from experiments.benchmarks.timing import cholesky, clock_on, seconds
 from experiments.common.command import start
 from problems import synthetic
 
@@ -48,35 +47,38 @@ class AcquisitionSizes:
     raw_samples: int = 512
 
 
-def measure(smoke: bool) -> Tables:
+def measure(smoke: bool, device: torch.device) -> Tables:
     """A row for each function, number of points and acquisition function."""
     sizes = AcquisitionSizes(6, (40,), 1, 2, 16) if smoke else AcquisitionSizes()
     each = product(("styblinskitang", "levy", "ackley"), sizes.points, ("qucb", "qlogei"))
-    yield "acquisition_cost", pd.DataFrame([compared(*one, sizes) for one in each])
+    yield "acquisition_cost", pd.DataFrame([compared(*one, sizes, device) for one in each])
 
 
-def compared(function: str, n: int, acquisition: str, sizes: AcquisitionSizes) -> dict[str, Any]:
+def compared(
+    function: str, n: int, acquisition: str, sizes: AcquisitionSizes, device: torch.device
+) -> dict[str, Any]:
     """One row: costs in c and what was found, BoTorch's class beside the closed form."""
-    problem = synthetic(function, seed=0)
+    problem, clock = synthetic(function, seed=0), clock_on(device)
+    bounds = problem.bounds.to(device)
     torch.manual_seed(0)
-    X = between(problem.bounds, problem.optimizers, n)
+    X = between(bounds, problem.optimizers, n)
     Y = problem(X)
-    model = WISKI(X, Y, bounds=problem.bounds, grid_size=sizes.grid)
+    model = WISKI(X, Y, bounds=bounds, grid_size=sizes.grid)
     model.fit()
     best = float(model.posterior(X).mean.max())
-    unit, times = cholesky(sizes.grid**3), dict[str, list[float]]()
+    unit, times = cholesky(sizes.grid**3, device), dict[str, list[float]]()
     found, calls = dict[str, list[float]](), list[int]()
     effort: dict[str, Any] = {"num_restarts": sizes.restarts, "raw_samples": sizes.raw_samples}
     for seed in range(sizes.repetitions):
         for _ in range(3):
-            times.setdefault("c", []).append(seconds(unit, time.process_time))
+            times.setdefault("c", []).append(seconds(unit, clock))
         for name, make in (("BoTorch", of_botorch), ("closed", closed)):
             acqf = make(acquisition, model, best, seed)
             counted = count_gradients(acqf)
             torch.manual_seed(seed)
-            begun = time.process_time()
-            value: Any = optimize_acqf(acqf, problem.bounds, q=3, **effort)[1]
-            times.setdefault(name, []).append(time.process_time() - begun)
+            begun = clock()
+            value: Any = optimize_acqf(acqf, bounds, q=3, **effort)[1]
+            times.setdefault(name, []).append(clock() - begun)
             found.setdefault(name, []).append(float(value))
             calls.append(counted[0])
     middle = {name: statistics.median(own) for name, own in times.items()}

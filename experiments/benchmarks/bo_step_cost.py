@@ -16,6 +16,7 @@ process, one thread; 3-D problems, q = 3, WISKI with 10 x 10 x 10 nodes, qUCB wi
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
+from time import perf_counter
 from typing import Any
 
 import pandas as pd
@@ -27,11 +28,11 @@ from acquisitions import build
 from bo_stream import FitReport, surrogate
 from bo_stream.simulation import BOLoop, LoopConfig
 from experiments.benchmarks.benchmark import Tables, benchmark
-from experiments.benchmarks.timing import cholesky, seconds
+from experiments.benchmarks.timing import Clock, cholesky, clock_on, loop_clock, seconds
 from experiments.common.command import start
 from experiments.common.kernels import RAW
 from experiments.common.progress import Progress, say
-from problems import synthetic
+from problems import SyntheticProblem, synthetic
 
 LIMITS = {
     "step": 50.0,
@@ -57,20 +58,20 @@ class StepSizes:
     config: LoopConfig = field(default_factory=lambda: LoopConfig(recommend_every=0))
 
 
-def measure(smoke: bool) -> Tables:
+def measure(smoke: bool, device: torch.device) -> Tables:
     """Early steps in c, growth to late ones, and steps against the exact GP's."""
     few = LoopConfig(num_restarts=2, raw_samples=16, recommend_every=0)
     sizes = StepSizes(6, 2, 5, 20, 3, (60, 120), 1, few) if smoke else StepSizes()
     early, growth = [], []
     for name in ("levy", "ackley"):
-        first, late = map(in_units, streamed(name, sizes))
+        first, late = map(in_units, streamed(name, sizes, device))
         early.append({"problem": name, **first})
         keys = ("step", "c per fit evaluation", "c per acquisition evaluation")
         growth.append({"problem": name, **{key: late[key] / first[key] for key in keys}})
     yield "bo_step_cost_early", pd.DataFrame(early)
     yield "bo_step_cost_late", pd.DataFrame(growth)
     say("\nSeconds of a step with exactly 5 objective evaluations")
-    rows = [against_exact(n, sizes) for n in sizes.against]
+    rows = [against_exact(n, sizes, device) for n in sizes.against]
     yield "bo_step_cost_exact", pd.DataFrame(rows)
     limits = ", ".join(f"{name} {limit:g}" for name, limit in LIMITS.items())
     say(f"\nLimits (at least, for the ratios to ExactGP; at most, for the others): {limits}")
@@ -96,14 +97,14 @@ class Counted:
 
 
 def measured_steps(
-    loop: BOLoop, count: int, builder: Counted, unit: Callable[[], object]
+    loop: BOLoop, count: int, builder: Counted, unit: Callable[[], object], now: Clock
 ) -> list[dict[str, Any]]:
     """Rows of so many steps, with the unit ``c`` and the number of acquisition evaluations."""
     rows = []
     with Progress(count, "steps") as progress:
         for _ in range(count):
-            c, before = seconds(unit), builder.calls
-            wall = seconds(loop.step)
+            c, before = seconds(unit, now), builder.calls
+            wall = seconds(loop.step, now)
             row = dict(loop.rows[-1])
             row |= {"c": c, "acquisition_evaluations": builder.calls - before}
             row["wall"] = wall - row["score_seconds"] - row["recommend_seconds"]
@@ -112,30 +113,42 @@ def measured_steps(
     return rows
 
 
-def streamed(problem_name: str, sizes: StepSizes) -> tuple[pd.DataFrame, pd.DataFrame]:
+def streamed(
+    problem_name: str, sizes: StepSizes, device: torch.device
+) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Rows of the early and of the late steps of one run."""
-    problem, builder = synthetic(problem_name, seed=0), Counted()
+    problem, builder, now = task(problem_name, device), Counted(), clock_on(device, perf_counter)
     make = partial(surrogate, "wiski", grid_size=sizes.grid)
-    loop, unit = BOLoop(problem, make, builder, sizes.config), cholesky(sizes.grid**3)
+    loop = BOLoop(problem, make, builder, sizes.config, clock=loop_clock(device))
+    unit = cholesky(sizes.grid**3, device)
     loop.start()
-    early = measured_steps(loop, sizes.last, builder, unit)[sizes.first :]
+    early = measured_steps(loop, sizes.last, builder, unit, now)[sizes.first :]
     count = sizes.config.q * (sizes.late - sizes.last)
     X = between(problem.bounds, problem.optimizers, count)
     loop.preload(X, problem(X))
     loop.step()  # the first step after a large batch pays for it
-    late = measured_steps(loop, sizes.late_steps, builder, unit)
+    late = measured_steps(loop, sizes.late_steps, builder, unit, now)
     return pd.DataFrame(early), pd.DataFrame(late)
 
 
+def task(name: str, device: torch.device, seed: int = 0) -> SyntheticProblem:
+    """The problem of this name, asked on this device."""
+    problem = synthetic(name, seed=seed)
+    problem.bounds = problem.bounds.to(device)
+    return problem
+
+
 def between(bounds: Tensor, optimizers: Tensor, count: int) -> Tensor:
-    """Points where an optimiser may have been: half uniform, half around the optima."""
+    """Points where an optimiser may have been, on the device of the bounds: half uniform, half
+    around the optima.
+    """
     generator = torch.Generator().manual_seed(0)
     X = torch.rand(count, bounds.shape[1], generator=generator, dtype=torch.float64)
     near = count // 2
     which = torch.arange(near) % len(optimizers)
     spread = 0.1 * torch.randn(near, bounds.shape[1], generator=generator, dtype=torch.float64)
-    X[:near] = (optimizers[which] + spread).clamp(0.0, 1.0)
-    return X
+    X[:near] = (optimizers[which].cpu() + spread).clamp(0.0, 1.0)
+    return X.to(bounds)
 
 
 def in_units(table: pd.DataFrame) -> dict[str, float]:
@@ -169,14 +182,15 @@ def five_evaluations(model: Any, max_evals: int | None = None) -> FitReport:
     return FitReport(5, float(value.detach()), False)
 
 
-def against_exact(n: int, sizes: StepSizes) -> dict[str, float]:
+def against_exact(n: int, sizes: StepSizes, device: torch.device) -> dict[str, float]:
     """Median step seconds of both families at n observations."""
-    problem, row = synthetic("levy", seed=0), {"n": float(n)}
+    problem, row = task("levy", device), {"n": float(n)}
     X = between(problem.bounds, problem.optimizers, n)
     Y = problem(X)
     for family, options in (("wiski", {"grid_size": sizes.grid}), ("exact", {})):
         make = partial(fitted_by_five, family, options)
-        loop = BOLoop(problem, make, partial(build, "qucb"), replace(sizes.config, steps=0))
+        config = replace(sizes.config, steps=0)
+        loop = BOLoop(problem, make, partial(build, "qucb"), config, clock=loop_clock(device))
         loop.start(X, Y)
         for _ in range(sizes.against_steps):
             loop.step()

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import torch
 
 from bo_stream import Box, Campaign
 from bo_stream.campaign.storage.sql_store import Database
@@ -26,7 +27,7 @@ NAME = "measured"
 SPENT = ("update_seconds", "score_seconds")
 
 
-def measure(smoke: bool) -> Tables:
+def measure(smoke: bool, device: torch.device) -> Tables:
     """A row for a resume and for each part of a tell, after few outcomes and after many."""
     with tempfile.TemporaryDirectory() as folder:
         sizes = ((40, 200), 10, 12) if smoke else ((100, 10_000), 100, None)
@@ -100,7 +101,12 @@ def ms(seconds: list[float]) -> float:
     return 1e3 * statistics.median(seconds)
 
 
-app = benchmark(measure, "about five minutes on one core", __doc__)
+app = benchmark(
+    measure,
+    "about five minutes on one core",
+    __doc__,
+    only_cpu="Campaigns run on the processor.",
+)
 
 if __name__ == "__main__":
     start(app)

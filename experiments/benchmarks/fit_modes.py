@@ -11,9 +11,8 @@ that end more than one nat below the best of these climbs, and what a fit costs;
 """
 
 import math
-import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -28,6 +27,7 @@ from torch import Tensor
 from bo_stream import surrogate
 from bo_stream.actions import BlockSparse
 from experiments.benchmarks.benchmark import Tables, benchmark
+from experiments.benchmarks.timing import clock_on
 from experiments.common.command import start
 from experiments.common.progress import Progress, say
 from problems import synthetic
@@ -43,13 +43,14 @@ SIZES = (5, 8, 12, 20, 35, 60, 100, 150)
 NAMES = ("levy", "ackley", "rastrigin", "griewank", "styblinskitang", "rosenbrock")
 
 
-def measure(smoke: bool) -> Tables:
+def measure(smoke: bool, device: torch.device) -> Tables:
     """A row for each problem and family."""
     (problems, starts, seeds), rows = (3, 1, 0) if smoke else (200, 8, 6), []
     with Progress(len(FAMILIES) * (problems + 2 * seeds), "problems") as progress:
         for name, dims in FAMILIES.items():
             every = [hard_problem(index, dims) for index in range(problems)]
             every += [demo_problem(kind, seed) for kind in NAMES[:2] for seed in range(seeds)]
+            every = [problem.on(device) for problem in every]
             for index, problem in enumerate(every):
                 row = {"family": name, "set": "hard" if index < problems else "demo"}
                 rows.append(row | {"problem": index} | fitted(problem, name, starts, index))
@@ -79,6 +80,11 @@ class HardProblem:
     Yvar: Tensor | None
     matern: bool
 
+    def on(self, device: torch.device) -> "HardProblem":
+        """The same on a device."""
+        Yvar = None if self.Yvar is None else self.Yvar.to(device)
+        return replace(self, X=self.X.to(device), Y=self.Y.to(device), Yvar=Yvar)
+
     def surrogate(self, family: str) -> Any:
         """A fresh surrogate, with default priors and standardised outcomes."""
         d = self.X.shape[1]
@@ -91,7 +97,7 @@ class HardProblem:
             self.X,
             self.Y,
             self.Yvar,
-            bounds=torch.tensor([[0.0] * d, [1.0] * d], dtype=torch.float64),
+            bounds=self.X.new_tensor([[0.0] * d, [1.0] * d]),
             covar_module=ScaleKernel(base),
             outcome_transform=Standardize(1),
             **options,
@@ -100,8 +106,8 @@ class HardProblem:
 
 def fitted(problem: HardProblem, family: str, starts: int, index: int) -> dict[str, Any]:
     """What a fit comes to, and the best of the climbs."""
-    model = problem.surrogate(family)
-    began = time.process_time()
+    model, clock = problem.surrogate(family), clock_on(problem.X.device)
+    began = clock()
     report = model.fit()
     return {
         "kind": problem.kind,
@@ -110,7 +116,7 @@ def fitted(problem: HardProblem, family: str, starts: int, index: int) -> dict[s
         "noise": "learned" if problem.Yvar is None else "known",
         "kernel": "Matern" if problem.matern else "RBF",
         "evaluations": report.evaluations,
-        "seconds": time.process_time() - began,
+        "seconds": clock() - began,
         "converged": report.converged,
         "value": report.value,
         "best start": best_of(partial(problem.surrogate, family), starts, index),

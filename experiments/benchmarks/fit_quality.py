@@ -20,9 +20,10 @@ from bo_stream import WISKI, FitReport
 from bo_stream.scores import paired_bootstrap
 from bo_stream.simulation import BOLoop, LoopConfig
 from experiments.benchmarks.benchmark import Tables, benchmark
+from experiments.benchmarks.bo_step_cost import task
+from experiments.benchmarks.timing import loop_clock
 from experiments.common.command import start
 from experiments.common.progress import Progress, say
-from problems import synthetic
 
 LIMIT = 0.2
 PROBLEM = "levy"
@@ -41,7 +42,7 @@ class Converged(WISKI):
             return FitReport(0, float(mll()), True)
 
 
-def measure(smoke: bool) -> Tables:
+def measure(smoke: bool, device: torch.device) -> Tables:
     """A row for each seed."""
     rows: list[dict[str, float]] = []
     seeds, steps, grid, restarts, raw = (2, 3, 6, 2, 16) if smoke else (10, 50, 10, 4, 128)
@@ -51,8 +52,8 @@ def measure(smoke: bool) -> Tables:
             row: dict[str, float] = {"seed": seed}
             for name, family in (("kept", WISKI), ("converged", Converged)):
                 make = partial(family, grid_size=grid, input_transform=None)
-                task = synthetic(PROBLEM, seed=seed)
-                table = BOLoop(task, make, partial(build, "qucb"), config).run()
+                problem, builder = task(PROBLEM, device, seed), partial(build, "qucb")
+                table = BOLoop(problem, make, builder, config, clock=loop_clock(device)).run()
                 known = table["inference_regret"].dropna()
                 regret = np.log(known.clip(lower=LEAST))
                 row[f"{name}, last"] = regret.iloc[-1]

@@ -28,7 +28,7 @@ WORKERS = 2
 """Beside one."""
 
 
-def measure(smoke: bool) -> Tables:
+def measure(smoke: bool, device: torch.device) -> Tables:
     """A row for one worker, and one for several."""
     n, size = (4_000, 1_000) if smoke else (1_000_000, 50_000)
     lines, evidence = list[dict[str, float]](), list[float]()
@@ -104,7 +104,9 @@ def warm() -> int:
     return empty().observe(X, X[:, :1]).num_observed
 
 
-app = benchmark(measure, "about a minute", __doc__)
+app = benchmark(
+    measure, "about a minute", __doc__, only_cpu="Dask's workers absorb tables on the processor."
+)
 
 if __name__ == "__main__":
     start(app)

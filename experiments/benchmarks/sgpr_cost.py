@@ -14,7 +14,6 @@ columns of the mean basis's kernel matrix stand for all: with all of them a step
 
 import copy
 import statistics
-import time
 from collections.abc import Callable
 from functools import partial
 
@@ -28,7 +27,7 @@ from torch import Tensor
 from bo_stream import OnlineSGPR
 from bo_stream.growth import VIPS
 from experiments.benchmarks.benchmark import Tables, benchmark
-from experiments.benchmarks.timing import alternated
+from experiments.benchmarks.timing import alternated, clock_on
 from experiments.common.baselines.gpytorch_sparse import SGPR
 from experiments.common.baselines.modules import frozen, modules
 from experiments.common.baselines.stochastic import StochasticDecoupled
@@ -39,47 +38,51 @@ from experiments.common.progress import say
 
 BATCH = 50
 
-data = partial(waves, dim=3, noise=0.1)
+
+def data(n: int, seed: int, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Noisy observations of a smooth function of three inputs."""
+    X, Y = waves(n, 3, seed, noise=0.1)
+    return X.to(device), Y.to(device)
 
 
-def measure(smoke: bool) -> Tables:
+def measure(smoke: bool, device: torch.device) -> Tables:
     """A row for each operation of `OnlineSGPR`, and for each size of the decoupled GP's mean."""
     M, counts, full, repetitions = (
         (20, (300, 900), 500, 3) if smoke else (200, (1_000, 50_000), 5_000, 15)
     )
     few, many = (f"observe, n = {n}" for n in counts)
-    models = [surrogate(n, M) for n in counts]
-    batch = data(BATCH, seed=1)
+    models = [surrogate(n, M, device) for n in counts]
+    batch = data(BATCH, 1, device)
     tasks: dict[str, Callable[[], object]] = {
         few: partial(observe, models[0], *batch),
         many: partial(observe, models[1], *batch),
         "one evaluation of a refit": partial(refit, models[1]),
-        f"gpytorch SGPR, n = {full}": full_batch(full, M),
+        f"gpytorch SGPR, n = {full}": full_batch(full, M, device),
     }
-    times = alternated(tasks, repetitions, time.process_time)
+    times = alternated(tasks, repetitions, clock_on(device))
     medians = {name: statistics.median(values) for name, values in times.items()}
     unit = list(medians.values())[-1]
     rows = [(name, 1e3 * s, unit / s) for name, s in medians.items()]
     say(f"M = {M}, batch of {BATCH}; growth in n {medians[many] / medians[few]:.3f}")
     yield "sgpr_cost", pd.DataFrame(rows, columns=["operation", "ms", "SGPR over this"])
     sizes = (256, 1024) if smoke else (1024, 2048, 4096, 8192, 16384)
-    steps = {str(size): decoupled(size).step for size in sizes}
-    times = alternated(steps, 3 if smoke else 25, time.process_time)
+    steps = {str(size): decoupled(size, device).step for size in sizes}
+    times = alternated(steps, 3 if smoke else 25, clock_on(device))
     seconds = [statistics.median(times[str(size)]) for size in sizes]
     slope = float(np.polyfit(np.log(sizes), np.log(seconds), 1)[0])
     say(f"slope of log seconds in the logarithm of the mean basis: {slope:.2f} (limit 1.1)")
     yield "decoupled_cost", pd.DataFrame({"mean basis": sizes, "ms": [1e3 * s for s in seconds]})
 
 
-def surrogate(n: int, M: int) -> OnlineSGPR:
+def surrogate(n: int, M: int, device: torch.device) -> OnlineSGPR:
     """A surrogate with M inducing points that has seen n observations."""
     kernel = scaled(RBFKernel(ard_num_dims=3), lengthscale=0.2, outputscale=1.0)
     growth = VIPS(1e-4, max_points=M)
-    model = OnlineSGPR(*data(BATCH, seed=0), covar_module=kernel, growth=growth, **RAW)
+    model = OnlineSGPR(*data(BATCH, 0, device), covar_module=kernel, growth=growth, **RAW)
     model.likelihood.noise = 0.01
     for done in range(BATCH, n, 250):
-        model.observe(*data(min(250, n - done), seed=done), refit=False)
-    model.observe(*data(BATCH, seed=n), refit=False)
+        model.observe(*data(min(250, n - done), done, device), refit=False)
+    model.observe(*data(BATCH, n, device), refit=False)
     if len(model.inducing_points) != M:
         raise RuntimeError(f"Expected {M} inducing points; got {len(model.inducing_points)}.")
     model.growth = VIPS(1e-4, max_points=M + 10)
@@ -97,11 +100,11 @@ def refit(model: OnlineSGPR) -> None:
     model.make_mll()().backward()
 
 
-def full_batch(n: int, M: int) -> Callable[[], None]:
+def full_batch(n: int, M: int, device: torch.device) -> Callable[[], None]:
     """One evaluation and gradient of gpytorch's SGPR."""
-    X, Y = data(n, seed=0)
+    X, Y = data(n, 0, device)
     kernel = scaled(RBFKernel(ard_num_dims=3), lengthscale=0.2)
-    model = SGPR(X, Y[:, 0], kernel, X[:M], gaussian(noise=0.01))
+    model = SGPR(X, Y[:, 0], kernel, X[:M], gaussian(noise=0.01)).to(device)
     mll = gpytorch.mlls.ExactMarginalLogLikelihood(model.likelihood, model)
 
     def evaluate() -> None:
@@ -112,11 +115,12 @@ def full_batch(n: int, M: int) -> Callable[[], None]:
     return evaluate
 
 
-def decoupled(size: int) -> StochasticDecoupled:
+def decoupled(size: int, device: torch.device) -> StochasticDecoupled:
     """A stochastic decoupled GP with so many points in the basis of its mean, one step taken."""
     generator = torch.Generator().manual_seed(0)
-    X = torch.randn(size, 8, generator=generator, dtype=torch.float64)
+    X = torch.randn(size, 8, generator=generator, dtype=torch.float64).to(device)
     own = frozen(modules(8))
+    own["covar_module"].to(device)
     model = StochasticDecoupled(size, 64, reservoir=size, minibatch=128, own=own)
     model.observe(X, X.sin().sum(-1, keepdim=True))
     return model

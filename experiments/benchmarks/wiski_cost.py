@@ -8,7 +8,6 @@ it, in factorisations of a 1,000 x 1,000 matrix, by seconds of the processor.
 
 import math
 import statistics
-import time
 from collections.abc import Callable
 from functools import partial
 from itertools import product
@@ -22,7 +21,7 @@ from torch import Tensor
 from bo_stream import WISKI
 from bo_stream.mathematics.posterior.features import FeatureProcess
 from experiments.benchmarks.benchmark import Tables, benchmark
-from experiments.benchmarks.timing import alternated, cholesky, ratio
+from experiments.benchmarks.timing import alternated, cholesky, clock_on, ratio
 from experiments.common.command import start
 from experiments.common.data import waves
 from experiments.common.kernels import RAW, scaled
@@ -38,29 +37,29 @@ LIMITS = {
 CUBE = torch.tensor([[0.0] * 3, [1.0] * 3])
 
 
-def measure(smoke: bool) -> Tables:
+def measure(smoke: bool, device: torch.device) -> Tables:
     """A row for each operation; then one for each grid and lengthscale."""
-    yield (
-        "wiski_cost",
-        pd.DataFrame(flat(*((6, 100, 1_000, 3) if smoke else (10, 1_000, 10**5, 25)))),
-    )
+    few = (6, 100, 1_000, 3) if smoke else (10, 1_000, 10**5, 25)
+    yield "wiski_cost", pd.DataFrame(flat(*few, device))
     sizes, n, repetitions = ((17, 6), 200, 2) if smoke else ((30, 10), 3_000, 7)
-    unit, each = cholesky(200 if smoke else 1_000), product(sizes, (0.5, 0.3, 0.15))
-    rows = [on_grid(size, lengthscale, n, repetitions, unit) for size, lengthscale in each]
+    unit, each = cholesky(200 if smoke else 1_000, device), product(sizes, (0.5, 0.3, 0.15))
+    rows = [on_grid(*one, n, repetitions, unit, device) for one in each]
     yield "large_grid_cost", pd.DataFrame(rows)
 
 
-def flat(size: int, few: int, many: int, repetitions: int) -> list[dict[str, Any]]:
+def flat(
+    size: int, few: int, many: int, repetitions: int, device: torch.device
+) -> list[dict[str, Any]]:
     """Costs with ``size^3`` nodes, after few points and after many."""
-    X, Y, T = torch.rand(3, 3).double(), torch.rand(3, 1).double(), torch.rand(100, 3).double()
-    tasks = {"c": cholesky(size**3)}
+    X, Y, T = (torch.rand(*shape).double().to(device) for shape in ((3, 3), (3, 1), (100, 3)))
+    tasks = {"c": cholesky(size**3, device)}
     for n in (few, many):
-        own, other = (seen(n, size, of_product) for of_product in (True, False))
+        own, other = (seen(n, size, of_product, device) for of_product in (True, False))
         tasks[f"observe {n}"] = partial(own.observe, X, Y)
         tasks[f"posterior {n}"] = partial(posterior, own, T)
         tasks[f"evidence (product) {n}"] = partial(evidence, own)
         tasks[f"evidence (other) {n}"] = partial(evidence, other)
-    times = alternated(tasks, repetitions)
+    times = alternated(tasks, repetitions, clock_on(device))
     say(f"m = {size**3}, c = {1e3 * statistics.median(times['c']):.2f} ms")
     rows = []
     for name, (limit, growth) in LIMITS.items():
@@ -71,18 +70,24 @@ def flat(size: int, few: int, many: int, repetitions: int) -> list[dict[str, Any
 
 
 def on_grid(
-    size: int, lengthscale: float, n: int, repetitions: int, unit: Callable[[], object]
+    size: int,
+    lengthscale: float,
+    n: int,
+    repetitions: int,
+    unit: Callable[[], object],
+    device: torch.device,
 ) -> dict[str, Any]:
     """Costs after n points; numbers of the state, of the posterior's features, what these omit."""
     T = torch.rand(100, 3, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
-    model, twin = (seen(n, size, True, lengthscale) for _ in range(2))
+    T = T.to(device)
+    model, twin = (seen(n, size, True, device, lengthscale) for _ in range(2))
     tasks: dict[str, Callable[[], object]] = {
         "c": unit,
         "evidence and gradient": partial(evidence, model),
         "posterior": partial(posterior, model, T),
         "observe, posterior": lambda: posterior(twin.observe(T[:1], T[:1, :1]), T),
     }
-    times, process = alternated(tasks, repetitions, time.process_time), model.process()
+    times, process = alternated(tasks, repetitions, clock_on(device)), model.process()
     cost = {f"{name} (c)": ratio(times, name, "c") for name in list(tasks)[1:]}
     features = process.mean_u.shape[-1] if isinstance(process, FeatureProcess) else None
     about: dict[str, Any] = {"nodes": size**3, "lengthscale": lengthscale, "n": n}
@@ -90,13 +95,15 @@ def on_grid(
     return {**about, "left out": model.dropped_variance, **cost}
 
 
-def seen(n: int, size: int, of_product: bool, lengthscale: float = 0.5) -> WISKI:
+def seen(
+    n: int, size: int, of_product: bool, device: torch.device, lengthscale: float = 0.5
+) -> WISKI:
     """A surrogate on ``size^3`` nodes that has seen n points of a smooth function with noise."""
-    none = torch.empty(0, 3, dtype=torch.float64)
+    none = torch.empty(0, 3, dtype=torch.float64, device=device)
     kernel = None if of_product else scaled(MaternKernel(nu=1.5, ard_num_dims=3))
     options = {"covar_module": kernel, "grid_size": size, **RAW}
-    model = WISKI(none, none[:, :1], bounds=CUBE, **options)
-    model.observe(*waves(n, 3, seed=n, noise=math.sqrt(0.1)))
+    model = WISKI(none, none[:, :1], bounds=CUBE.to(device), **options)
+    model.observe(*(part.to(device) for part in waves(n, 3, seed=n, noise=math.sqrt(0.1))))
     model.covar_module.base_kernel.lengthscale = lengthscale
     model.likelihood.noise = 0.1
     return model

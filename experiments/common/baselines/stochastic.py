@@ -78,7 +78,7 @@ def grown(q: Decoupled, alpha: Tensor, beta: Tensor, noise: float) -> Decoupled:
     The mean stays as it is; the covariance is that given an observation at each new point of its
     basis (MATHS 6.6), for new columns of zeros would be a saddle (E-S4).
     """
-    start = torch.eye(len(beta), dtype=q.L.dtype) / noise**0.5
+    start = torch.eye(len(beta)).to(q.L) / noise**0.5
     return replace(
         q,
         alpha=torch.cat([q.alpha, alpha]),
@@ -91,7 +91,7 @@ def grown(q: Decoupled, alpha: Tensor, beta: Tensor, noise: float) -> Decoupled:
 def _factor(q: Decoupled, K: Tensor) -> Tensor:
     """``chol(I + L'K L)``."""
     H = q.L.mT @ K @ q.L
-    return torch.linalg.cholesky(H + torch.eye(len(H), dtype=H.dtype))
+    return torch.linalg.cholesky(H + torch.eye(len(H)).to(H))
 
 
 class StochasticDecoupled(Baseline):
