@@ -8,9 +8,9 @@ fit moves no hyperparameter further than `trust` and leaves the inducing points 
 batches from then on are gathered until there are 512, and shorter lengthscales are tried on them;
 each search waits until the data have doubled.
 
-An evaluation costs O(M^3), so `observe` fits on a schedule: when the data have grown by a quarter,
-or while predictions are significantly worse than they promise. Between fits the monitor and the
-search go on.
+An evaluation costs O(M^3). So with more than `EVERY_BATCH` inducing points `observe` fits on a
+schedule: when the data have grown by a quarter, or while predictions are significantly worse than
+they promise. Between fits the monitor and the search go on.
 """
 
 from __future__ import annotations
@@ -32,7 +32,10 @@ from bo_stream.mathematics.inducing.update import rebase
 __all__ = ["fit_growing", "fit_on_schedule"]
 
 REFIT_FROM = 20
-"""Batches of at least this many points are fitted by default, on the schedule."""
+"""Batches of at least this many points are fitted by default."""
+
+EVERY_BATCH = 256
+"""Inducing points up to which each of these batches is fitted; beyond, on the schedule."""
 
 
 def fit_growing(model: Any, max_evals: int | None) -> FitReport:
@@ -61,7 +64,8 @@ def fit_on_schedule(model: Any, size: int) -> None:
     if size < REFIT_FROM:
         return
     n, looked = model.num_observed, model.stream.contents.fits.explored[1:2]
-    due = int(model.state.batches) <= 1 or not len(looked) or n >= LOOK * float(looked)
+    small = model.state.now.size <= EVERY_BATCH
+    due = small or not len(looked) or n >= LOOK * float(looked)
     watch = model.state.watch if due else _watched(model)
     if due or watch.density.behind:
         fit_growing(model, None)

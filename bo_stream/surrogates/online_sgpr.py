@@ -36,18 +36,17 @@ __all__ = ["LastUpdate", "OnlineSGPR"]
 class OnlineSGPR(StreamingGP):
     """Sparse GP with inducing points chosen by a growth policy, updated in closed form.
 
-    With M inducing points: memory O(M^2) plus the last batch; `observe` of N points O(N M^2 + M^3);
-    the posterior O(M^3) once, then O(M^2) per point. Nothing depends on n. One output.
+    M inducing points cost O(M^2) memory plus the last batch, O(N M^2 + M^3) to `observe` N points,
+    O(M^3) once and O(M^2) per point for the posterior. Nothing depends on n. One output.
 
     If residuals show structure that the model attributes to noise, `observe` and `fit` gather up to
     512 rows of the following batches, then try shorter lengthscales on them and discard them; the
     next search waits until the data have doubled. Apart from these rows (8 (d + 2) bytes each),
     `state_bytes` is constant at fixed M and batch size.
 
-    Hyperparameters are learned from the last batch's online bound, in which earlier data enter
-    through the posterior of the inducing values only. Earlier batches keep the noise of their time.
-    On small or unrepresentative batches the hyperparameters drift: keep priors on them, and refit
-    on batches of tens of points or not at all.
+    Hyperparameters are learned from the last batch's online bound, in which earlier data enter by
+    the posterior of the inducing values only. They drift on small or unrepresentative batches: keep
+    priors on them, and refit on batches of tens of points or not at all.
 
     Args:
         train_X: ``n x d`` raw inputs; ``n = 0`` is allowed.
@@ -111,8 +110,9 @@ class OnlineSGPR(StreamingGP):
             X: ``n x d`` raw inputs.
             Y: ``n x 1`` raw outcomes.
             Yvar: ``n x 1`` raw noise variances, required if and only if the noise is known.
-            refit: Whether to fit to this batch. By default to one of 20 points or more, if the data
-                have grown by a quarter since the last fit or predictions are worse than promised.
+            refit: Whether to fit to this batch; by default if it has 20 points or more. With over
+                256 inducing points the data must have grown by a quarter, too, or predictions must
+                be worse than they promise.
 
         Raises:
             ShapeError, DtypeError, InputError, NoiseError, BoundsError: before any change.

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from bo_stream import OnlineSGPR
-from bo_stream.growth import VIPS
+from bo_stream.growth import VIPS, FixedGrid
 from bo_stream.mathematics.inducing.update import best_mean, update
 from tests.bo_stream.mathematics.inducing.sgpr_cases import data, scalar
 from tests.bo_stream.mathematics.inducing.sgpr_streams import NOTHING, assert_close, stream
@@ -66,15 +66,20 @@ def test_small_batches_do_not_teach(n, refit, learns):
     assert OnlineSGPR(*NOTHING, **RAW).observe(*NOTHING, refit=True).num_observed == 0
 
 
-def test_batches_are_fitted_as_the_data_grow_or_surprise():
-    model, *_ = stream(200, likelihood=None, covar_module=None)
-    model.fit()
+@pytest.mark.parametrize(
+    ("side", "expected"), [(16, [True] * 5), (17, [False, False, True, False, True])]
+)
+def test_batches_are_fitted_as_the_data_grow_or_surprise(side, expected):
+    axis = torch.linspace(-2.0, 2.0, side, dtype=torch.float64)
+    Z = torch.cartesian_prod(axis, axis)  # 256 or 289 points
+    model, *_ = stream(200, FixedGrid(Z), likelihood=None, covar_module=None, trust=0.1)
+    model.fit(5)
     moved = []
     for factor, seed in ((1.0, 3), (1.0, 4), (1.0, 5), (1.0, 6), (9.0, 7)):
         before, more = flat_hyperparameters(model), data(20, d=2, seed=seed)
         model.observe(more.X, factor * more.y.unsqueeze(-1))
         moved.append(not torch.equal(before, flat_hyperparameters(model)))
-    assert moved == [False, False, True, False, True]  # 260 is over 1.25 x 200 points
+    assert moved == expected  # 260 is over 1.25 x 200 points
 
 
 def test_the_default_bounds_the_number_of_inducing_points():
