@@ -1,7 +1,7 @@
 """Landing on the moon by a rule with 12 weights: `LunarLander-v3` of gymnasium [Eriksson2019].
 
 The rule is the one that gymnasium ships with the environment, its constants the inputs, between 0
-and 2. The outcome is what the mean reward of five landings on fixed terrains lacks of 350; a reward
+and 2. The outcome is what the mean reward of three landings on fixed terrains lacks of 350; a reward
 of 200 is a landing.
 
 References:
@@ -19,7 +19,7 @@ import numpy as np
 from bo_stream import Box
 from experiments.comparison.tasks.task import Task
 
-INPUTS, TERRAINS, STEPS = 12, 5, 600
+INPUTS, TERRAINS, STEPS = 12, 3, 600
 FULL = 350.0
 
 

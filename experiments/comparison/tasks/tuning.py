@@ -136,7 +136,7 @@ def named(row: Row) -> dict[str, Any]:
 
 def boosted_box(losses: list[str]) -> Box:
     """Learning rate, number of trees, their depth and the loss that they reduce."""
-    bounds = {"rate": (0.003, 1.0), "trees": (10, 80), "depth": (1, 4), "loss": losses}
+    bounds = {"rate": (0.003, 1.0), "trees": (10, 60), "depth": (1, 4), "loss": losses}
     return Box(bounds, log=["rate"], integer=["trees", "depth"])
 
 
@@ -152,7 +152,7 @@ VECTORS = Box(
 )
 TUNED = {
     "boosting_diabetes": Tuned(
-        boosted_box(["squared_error", "absolute_error", "huber"]),
+        boosted_box(["squared_error", "huber"]),
         boosted_regressor,
         diabetes,
         "neg_root_mean_squared_error",
