@@ -19,6 +19,7 @@ from botorch.acquisition.objective import GenericMCObjective
 from botorch.models.model import Model
 from botorch.sampling.get_sampler import get_sampler
 from botorch.utils.multi_objective.hypervolume import infer_reference_point
+from botorch.utils.multi_objective.pareto import is_non_dominated
 from linear_operator.utils.warnings import NumericalWarning
 from torch import Tensor
 
@@ -38,8 +39,8 @@ class OutcomeAcquisition:
     """Builds the acquisition function of several outcomes; a builder of campaigns.
 
     Where no observed point is expected to be feasible, it is the probability of feasibility. The
-    reference point of a hypervolume is a tenth of the range below the worst of the expected
-    outcomes at feasible points.
+    reference point of a hypervolume is a tenth of the range of the expected front below its worst:
+    outcomes that others dominate say nothing about what is wanted.
 
     Attributes:
         name: ``qlognei`` for one objective, ``qlognehvi`` for several.
@@ -99,7 +100,8 @@ class OutcomeAcquisition:
             return Z[..., :count] / scale
 
         several = GenericMCMultiOutputObjective(each)
-        reference = infer_reference_point(means[feasible, :count] / scale)
+        values = means[feasible, :count] / scale
+        reference = infer_reference_point(values[is_non_dominated(values)])
         return cast(
             AcquisitionFunction,
             build(self.name, model, objective=several, ref_point=reference, **data),
