@@ -1,8 +1,8 @@
 """Landing on the moon by a rule with 12 weights: `LunarLander-v3` of gymnasium [Eriksson2019].
 
 The rule is the one that gymnasium ships with the environment, its constants the inputs, between 0
-and 2. The outcome is what the mean reward of three landings on fixed terrains lacks of 350; a reward
-of 200 is a landing.
+and 2. The outcome is what the mean reward of three landings on fixed terrains lacks of 350; 200 is
+the reward of a landing.
 
 References:
     [Eriksson2019] D. Eriksson, M. Pearce, J. Gardner, R. Turner, M. Poloczek. Scalable Global
