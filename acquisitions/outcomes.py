@@ -25,7 +25,10 @@ from torch import Tensor
 
 from acquisitions.build import build
 
-__all__ = ["OutcomeAcquisition"]
+__all__ = ["Completed", "OutcomeAcquisition"]
+
+CAUTION = 3.0
+"""Power of the probability that an evaluation is completed; see `Completed`."""
 
 SAMPLES = 128
 """Number of samples of the posterior, unless it is given."""
@@ -47,12 +50,15 @@ class OutcomeAcquisition:
         objectives: Number of objectives, which are the first outcomes, to be maximised.
         constraints: Constraints on the outcomes.
         options: ``num_samples`` and ``seed``.
+        outcomes: Number of outcomes. If the model has an output more, it is 1 where evaluations are
+            completed and 0 where they fail; values are then also those of `Completed`.
     """
 
     name: str
     objectives: int
     constraints: Sequence[Weights] = ()
     options: Mapping[str, Any] = field(default_factory=dict)
+    outcomes: int | None = None
 
     def __call__(
         self, model: Model, *, observed: Tensor, X_pending: Tensor | None = None
@@ -66,7 +72,11 @@ class OutcomeAcquisition:
         """
         with torch.no_grad(), warnings.catch_warnings():
             warnings.simplefilter("ignore", NumericalWarning)  # jitter among repeated points
-            return self._built(model, observed, X_pending)
+            parts: Any = getattr(model, "models", ())
+            if self.outcomes is None or len(parts) == self.outcomes:
+                return self._built(model, observed, X_pending)
+            measured = type(model)(*parts[: self.outcomes])
+            return Completed(self._built(measured, observed, X_pending), parts[self.outcomes])
 
     def _built(
         self, model: Model, observed: Tensor, X_pending: Tensor | None
@@ -106,6 +116,36 @@ class OutcomeAcquisition:
             AcquisitionFunction,
             build(self.name, model, objective=several, ref_point=reference, **data),
         )
+
+
+class Completed(AcquisitionFunction):
+    """The logarithm of an acquisition function times a power of the probabilities of completion.
+
+    The first power alone is the expected value of an evaluation that may fail. But when little is
+    left to gain, evaluations then go to wherever failures hide what might be gained.
+
+    Args:
+        acqf: The logarithm of an acquisition function of outcomes.
+        completion: A model of one output, 1 where evaluations are completed and 0 where they fail.
+    """
+
+    def __init__(self, acqf: AcquisitionFunction, completion: Model) -> None:
+        super().__init__(acqf.model)
+        self.acqf, self.completion = acqf, completion
+        self.X_pending = acqf.X_pending
+
+    def set_X_pending(self, X_pending: Tensor | None = None) -> None:
+        """Use other points under evaluation."""
+        self.acqf.set_X_pending(X_pending)
+        self.X_pending = self.acqf.X_pending
+
+    def forward(self, X: Tensor) -> Tensor:
+        """Values at ``batch_shape x q x d`` points, ``batch_shape``."""
+        posterior: Any = self.completion.posterior(X)
+        sd = posterior.variance.clamp_min(1e-12).sqrt()
+        log_p = torch.special.log_ndtr((posterior.mean - 0.5) / sd).squeeze(-1)
+        value: Tensor = self.acqf(X)
+        return value + CAUTION * log_p.sum(-1)
 
 
 class _Constraint:

@@ -75,11 +75,9 @@ class AskTell:
         self._proposer = Proposer(like)
         self.row = Row((*(f"{part}_seconds" for part in PARTS), "fit_evaluations"))
         self.named = settings.named if settings.named.renamed else None
-        make: Any = OutcomeStates if settings.named.several else CampaignState
-        self._state: CampaignState | OutcomeStates = make(
-            store, name, settings, changes, stages_of, like, constraints
-        )
-        self._state.sync(self.row)
+        self._parts = stages_of, like, constraints
+        self._state = self._state_of(settings, changes)
+        self._sync()
 
     @property
     def settings(self) -> Settings:
@@ -127,7 +125,7 @@ class AskTell:
         """
         if isinstance(q, bool) or not isinstance(q, int | np.integer) or q < 1:
             raise InputError("q, an integer of 1 or more", repr(q), "Ask for one trial or more.")
-        self._state.sync(self.row)
+        self._sync()
         while True:
             self.update()
             before = self._state.history
@@ -140,7 +138,7 @@ class AskTell:
                 stale = not same or len(history.trials) > len(before.trials)
                 if not stale:
                     transaction.append(_asked_event(history, proposal, by))
-            self._state.sync(self.row)
+            self._sync()
             if not stale:  # otherwise another process has asked or changed something meanwhile
                 break
         return self._asked(before, count)
@@ -161,7 +159,7 @@ class AskTell:
             history = self._latest(transaction)
             inputs, places = read_new_trials(frame, self.space, history)
             transaction.append(events.asked_event(history, inputs, places))
-        self._state.sync(self.row)
+        self._sync()
         return self._asked(history, len(inputs))
 
     def tell(self, frame: pd.DataFrame) -> None:
@@ -232,7 +230,7 @@ class AskTell:
 
     def update(self) -> None:
         """Build or fit the surrogate now if that is due; `ask` does so itself."""
-        self._state.sync(self.row)
+        self._sync()
         self._state.update_surrogate(self.row)
 
     # -- current state ---------------------------------------------------------------------------
@@ -240,7 +238,7 @@ class AskTell:
     @property
     def history(self) -> TrialHistory:
         """Every trial in the store now."""
-        self._state.sync(self.row)
+        self._sync()
         return self._state.history
 
     @property
@@ -283,6 +281,26 @@ class AskTell:
 
     # -- pieces ----------------------------------------------------------------------------------
 
+    def _state_of(self, settings: Settings, changes: int) -> CampaignState | OutcomeStates:
+        make: Any = OutcomeStates if settings.named.joint else CampaignState
+        made: CampaignState | OutcomeStates = make(
+            self.store, self.name, settings, changes, *self._parts
+        )
+        return made
+
+    def _sync(self) -> None:
+        """Follow the store."""
+        self._state.sync(self.row)
+        self._renew()
+
+    def _renew(self) -> None:
+        """Begin the state anew if it has been changed what failures are."""
+        old = self._state
+        if old.settings.failures != old.failures:
+            self._state = self._state_of(old.settings, len(old.history.changes))
+            self._state.budget = old.budget
+            self._state.sync(self.row)
+
     def _latest(self, transaction: Any) -> TrialHistory:
         """The history as a transaction sees it; its settings are taken over."""
         history = self._state.history
@@ -305,6 +323,7 @@ class AskTell:
                 transaction.append(event)
                 history = history.extended([event])
         self._state.follow(history, self.row)
+        self._renew()
         return event
 
     def _within_budget(self, q: int, history: TrialHistory, budget: int | None) -> int:

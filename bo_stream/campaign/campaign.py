@@ -22,7 +22,7 @@ from bo_stream.campaign.ledger.setting_changes import (
     replayed,
     stored_settings,
 )
-from bo_stream.campaign.outcomes.goals import Goals
+from bo_stream.campaign.outcomes.goals import Failures, Goals
 from bo_stream.campaign.proposing.choices import NamedChoice, Noise
 from bo_stream.campaign.proposing.fit_policy import FitPolicy
 from bo_stream.campaign.proposing.proposals import AcquisitionBuilder, Optimiser
@@ -82,6 +82,10 @@ class Campaign(CampaignResults):
             boolean for each row. Proposals and recommendations fulfil them; outcomes need not. On
             outcomes: texts such as ``"purity >= 0.95"``. Names that are no inputs are those of
             further outcomes, which `tell` takes in columns of their own.
+        failures: What trials are that `fail`: ``ignored``, the default (their points are not
+            proposed again), or ``infeasible``: a further surrogate learns from the first failure on
+            where trials fail, and the acquisition function and `recommend` take its probabilities
+            into account.
         callbacks: Hooks.
 
     Raises:
@@ -117,6 +121,7 @@ class Campaign(CampaignResults):
         optimiser: Optimiser | None = None,
         outcome: Mapping[str, Any] | None = None,
         constraints: Sequence[str | InputConstraint] = (),
+        failures: Failures | None = None,
         callbacks: Sequence[Callback] = (),
     ) -> None:
         options: dict[str, Any] = {
@@ -130,6 +135,7 @@ class Campaign(CampaignResults):
             "outcome": outcome,
             "targets": None if targets is None else space.values(targets).tolist(),
             "constraints": constraints or None,
+            "failures": failures,
         }
         settings = Settings.from_arguments(space, goal, budget=budget, **options)
         opened, name, changes = open_store(store), name or "campaign", 0

@@ -40,6 +40,7 @@ class CampaignState:
 
     Attributes:
         settings: The current settings.
+        failures: What failures are for this state, whatever the settings are changed to.
         feasible: Where trials may be proposed.
         stages_of: The surrogate and what chooses trials, by settings.
         budget: Number of trials in all; None: no limit.
@@ -60,6 +61,7 @@ class CampaignState:
     ) -> None:
         self.store, self.name, self.settings = store, name, settings
         self.history, self.budget = TrialHistory(), settings.budget
+        self.failures = settings.failures
         self._applied, self.stages_of, self._like = changes, stages_of, like
         self._sign, self._variance = settings.sign, settings.fixed_variance
         self._constraints, self.feasible = constraints, settings.feasible(constraints)
@@ -194,6 +196,8 @@ class CampaignState:
         """Load the newest readable snapshot; without one, the surrogate is built again."""
         newest = self.store.newest_snapshot(self.name)
         for snapshot in self.store.snapshots(self.name):
+            if "parts" in snapshot.about:  # of several outcomes, before failures were ignored
+                continue
             try:
                 self.manager.loads(snapshot.about, snapshot.model)
             except Exception as error:  # of another release: anything may be missing

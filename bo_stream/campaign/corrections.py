@@ -13,6 +13,7 @@ from bo_stream.campaign.ledger.told_rows import read_amended
 from bo_stream.campaign.ledger.trial_frames import find_trials, parse_ids
 from bo_stream.campaign.ledger.trial_history import TrialHistory
 from bo_stream.campaign.ledger.trials import Event
+from bo_stream.campaign.outcomes.goals import Failures
 from bo_stream.campaign.proposing.choices import NamedChoice
 from bo_stream.campaign.proposing.fit_policy import FitPolicy
 from bo_stream.campaign.settings import Settings
@@ -89,6 +90,7 @@ class CorrectableCampaign(AskTell):
         acquisition: NamedChoice | None = None,
         budget: int | None = None,
         fit: FitPolicy | None = None,
+        failures: Failures | None = None,
     ) -> None:
         """Change settings from now on, in all processes.
 
@@ -100,11 +102,12 @@ class CorrectableCampaign(AskTell):
             acquisition: Name of an acquisition function, or a mapping of its name and options.
             budget: Number of trials in all, those of before included.
             fit: When hyperparameters are fitted.
+            failures: What failed trials are, those of before included.
 
         Raises:
             InputError: for invalid settings, or if none is given.
         """
-        given = (surrogate, acquisition, budget, fit)
+        given = (surrogate, acquisition, budget, fit, failures)
 
         def changed(history: TrialHistory) -> Settings:
             return setting_changes.changed(self.settings, *given, len(history.trials))

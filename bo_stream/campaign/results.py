@@ -66,7 +66,7 @@ class CampaignResults(CorrectableCampaign):
         Of counts: X, counts, and trials or exposures. Of several outcomes: those of trials that
         have some, NaN where one is missing, and no variances.
         """
-        self._state.sync(self.row)
+        self._sync()
         data = self._state.observations
         if isinstance(data, PartlyObserved):
             return data.X, data.Y, None
@@ -175,6 +175,7 @@ class CampaignResults(CorrectableCampaign):
         if type(n) is not int or n < 1:
             raise InputError("n, an integer of 1 or more", repr(n), "Give such a number.")
         self._check_optimises("Use predict(frame).")
+        self._sync()
         if isinstance(self._state, OutcomeStates):
             return self._recommended(n, feasible)
         model, state = latent_surrogate(self._current_model()), self._state
@@ -260,7 +261,7 @@ class CampaignResults(CorrectableCampaign):
 
     def _current_model(self) -> StreamingGP:
         """The surrogate of all outcomes, built if it was not yet."""
-        self._state.sync(self.row)
+        self._sync()
         if self._state.manager.fitted == 0:
             self.update()
         if self.model is None:

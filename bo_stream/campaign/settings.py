@@ -16,8 +16,13 @@ from bo_stream.base.composite import CompositeModel
 from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.campaign.ledger.trials import Decision
 from bo_stream.campaign.outcomes.count_outcomes import CountOutcome
-from bo_stream.campaign.outcomes.goals import GOALS, Goal, Goals
-from bo_stream.campaign.outcomes.named_outcomes import NamedOutcomes, on_inputs, read_goal
+from bo_stream.campaign.outcomes.goals import GOALS, Failures, Goal, Goals
+from bo_stream.campaign.outcomes.named_outcomes import (
+    COMPLETED,
+    NamedOutcomes,
+    on_inputs,
+    read_goal,
+)
 from bo_stream.campaign.proposing.choices import (
     EXACT_OUTCOMES,
     NamedChoice,
@@ -35,6 +40,7 @@ from bo_stream.campaign.proposing.defaults import (
     default_acquisition,
     default_counted,
     default_initial,
+    default_optimiser,
     default_several,
     default_surrogate,
     later_settings,
@@ -61,8 +67,8 @@ SETTINGS_VERSION = 1
 
 GIVEN = "It was asked for."
 
-SEVERAL_OPTIONS = {"maxiter": 50, "sample_around_best": True}
-"""Options of a search by several surrogates, of which an evaluation costs more."""
+COMPLETION_NOISE = 0.05
+"""Noise variance of whether trials are completed; with less, a process rings beside its jumps."""
 
 
 @dataclass(frozen=True)
@@ -89,6 +95,7 @@ class Settings:
         outcome: Column, likelihood and options of outcomes that are counts; None for measurements.
         constraints: Constraints as texts; None for a callable, which no store can hold.
         column: Column of the outcome, if there is one objective.
+        failures: ``ignored``, or ``infeasible`` if it is learned where trials fail.
     """
 
     space: Space
@@ -109,6 +116,7 @@ class Settings:
     outcome: Mapping[str, Any] | None = None
     constraints: Sequence[str | None] = ()
     column: str = "y"
+    failures: Failures = "ignored"
 
     def __post_init__(self) -> None:
         if not isinstance(self.goal, Mapping) and self.goal not in GOALS:
@@ -135,6 +143,7 @@ class Settings:
         targets: list[list[float]] | None = None,
         outcome: Mapping[str, Any] | None = None,
         constraints: Sequence[Any] | None = None,
+        failures: Failures | None = None,
     ) -> Settings:
         """Settings from a user's arguments, with defaults for those left out.
 
@@ -146,7 +155,8 @@ class Settings:
                 "budget, an integer of 1 or more", repr(budget), "Leave it out for no limit."
             )
         goal, column = read_goal(goal)
-        named = NamedOutcomes.of(goal, column, constraints, space.names)
+        failures = failures or "ignored"
+        named = NamedOutcomes.of(goal, column, constraints, space.names, failures)
         counts = None if outcome is None else CountOutcome.read_setting(outcome)
         if counts is not None:
             counts.check_settings(space, str(goal), surrogate, noise, EXACT_OUTCOMES)
@@ -154,7 +164,7 @@ class Settings:
         small = surrogate is acquisition is outcome is None and starts_small(space, goal, budget)
         size = SMALL if small else budget
         family, why_family = default_surrogate(space, goal, size, bool(constraints))
-        if named.several:
+        if named.joint:
             family, why_family = default_several(space, size)
         elif counts is not None:
             family, why_family = default_counted(space)
@@ -169,7 +179,7 @@ class Settings:
             secrets.randbits(31) if seed is None else seed,
             default_initial(space, budget) if initial is None else initial,
             fit or SCHEDULES.get(name or "", SCHEDULE),
-            optimiser or Optimiser(options=SEVERAL_OPTIONS if named.several else None),
+            default_optimiser(named, optimiser),
             targets,
             restandardise=counts is None,
             budget=budget,
@@ -182,6 +192,7 @@ class Settings:
             outcome=None if counts is None else counts.to_dict(),
             constraints=tuple(None if callable(c) else c for c in constraints or ()),
             column=column,
+            failures=failures,
         )
         settings.stages(settings.feasible(constraints or ()), surrogate, acquisition)  # or refuse
         return settings
@@ -247,14 +258,20 @@ class Settings:
     @property
     def named(self) -> NamedOutcomes:
         """The outcomes by name."""
-        return NamedOutcomes.of(self.goal, self.column, self.constraints, self.space.names)
+        about = self.goal, self.column, self.constraints, self.space.names, self.failures
+        return NamedOutcomes.of(*about)
 
     def of_outcome(self, column: str) -> Settings:
-        """Settings of a campaign of one of several outcomes alone."""
+        """Settings of a campaign of one of several outcomes alone.
+
+        Whether a trial is completed is 0 or 1, which a smooth function follows with some noise.
+        """
         goal = "minimise" if self.named.sign(column) < 0.0 else "maximise"
         search = {"name": "qlognei"}
         later = None if self.later is None else {**self.later, "acquisition": search}
-        alone = replace(self, goal=cast(Goal, goal), column=column)
+        alone = replace(self, goal=cast(Goal, goal), column=column, failures="ignored")
+        if column == COMPLETED:
+            alone = replace(alone, noise=COMPLETION_NOISE)
         inputs = self.input_constraints
         return replace(alone, constraints=inputs, acquisition=search, later=later)
 

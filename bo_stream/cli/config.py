@@ -7,7 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from bo_stream.campaign.outcomes.goals import GOALS, SPELLINGS, Goal, Goals, spelled
+from bo_stream.campaign.outcomes.goals import (
+    FAILURES,
+    GOALS,
+    SPELLINGS,
+    Failures,
+    Goal,
+    Goals,
+    spelled,
+)
 from bo_stream.cli.toml_reader import TomlDocument, TomlTable, read_document
 
 __all__ = ["CampaignConfig", "EvaluationConfig", "InputConfig", "PoolFile", "read_config"]
@@ -87,6 +95,7 @@ class CampaignConfig:
         acquisition: Name and options; None: the default.
         noise: ``learned``, ``none`` or the variance of every outcome's noise; None: the default.
         constraints: Constraints as texts.
+        failures: ``ignored`` or ``infeasible``; None: the default.
         run: How objectives are evaluated.
     """
 
@@ -105,6 +114,7 @@ class CampaignConfig:
     acquisition: Mapping[str, Any] | None
     noise: Any
     constraints: list[str]
+    failures: Failures | None
     run: EvaluationConfig
 
 
@@ -133,6 +143,7 @@ def read_config(path: Path) -> CampaignConfig:
         _named(top, "acquisition"),
         _noise(top),
         top.texts("constraints") or [],
+        cast(Failures, top.choice("failures", *FAILURES)) if "failures" in top else None,
         _evaluation(top),
     )
     top.refuse_unknown()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import typer
 
@@ -107,8 +107,11 @@ def change(
         str | None,
         typer.Option(help="When hyperparameters are fitted: '{then_every = 5, growth = 1.3}'."),
     ] = None,
+    failures: Annotated[
+        str | None, typer.Option(help="What failed trials are: ignored or infeasible.")
+    ] = None,
 ) -> None:
-    """Change the surrogate, the acquisition function, the budget or the schedule of fits.
+    """Change the surrogate, the acquisition function, the budget, fits, or what failures are.
 
     A TOML may keep the old settings, or have the new ones.
     """
@@ -123,8 +126,8 @@ def change(
         except TypeError as error:
             fields = ", ".join(FitPolicy.__dataclass_fields__)
             raise ConfigError(f"--fit: Expected keys among {fields}; got {fit}.") from error
-    campaign.change(budget=budget, **chosen)
-    for option, value in {**chosen, "budget": budget}.items():
+    campaign.change(budget=budget, failures=cast(Any, failures), **chosen)
+    for option, value in {**chosen, "budget": budget, "failures": failures}.items():
         if value is not None:
             print(f"{option}: {getattr(campaign.settings, option)}")
 

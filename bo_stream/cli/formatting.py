@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = [
     "best_trial",
     "count_by_status",
+    "failures",
     "far_off",
     "front",
     "recommendation",
@@ -43,6 +44,7 @@ def summary(loaded: LoadedCampaign) -> dict[str, str]:
         "surrogate": f"{'a callable' if family is None else family['name']}. {why}",
         "acquisition": f"{decision.acquisition}. {decision.why}",
         "trials": count_by_status(trials),
+        "failures": failures(campaign),
         "budget": None if campaign.budget is None else f"{campaign.budget} trials",
         "far off": far_off(campaign),
         "best": best_trial(campaign, trials),
@@ -73,6 +75,13 @@ def count_by_status(trials: pd.DataFrame) -> str:
     others = ("running", "failed", "withdrawn")
     parts += [f"{counts[status]} {status}" for status in others if status in counts]
     return ", ".join(parts)
+
+
+def failures(campaign: Campaign) -> str | None:
+    """What is learned from failed trials; None if they are ignored."""
+    if campaign.settings.failures == "ignored":
+        return None
+    return "infeasible: where trials fail is learned from the first failure on"
 
 
 def far_off(campaign: Campaign) -> str | None:

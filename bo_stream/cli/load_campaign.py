@@ -94,7 +94,8 @@ def create_or_continue(
 
     with config.document.errors_at("constraints"):
         names, given = space.names, config.constraints
-        NamedOutcomes.of(*read_goal(config.goal), given, names)
+        failures = config.failures or "ignored"
+        NamedOutcomes.of(*read_goal(config.goal), given, names, failures)
         FeasibleSet.of(space, [text for text in given if on_inputs(text, names)])
     counts = None if isinstance(config.outcome, str) else config.outcome
     if counts is not None:
@@ -115,6 +116,7 @@ def create_or_continue(
         noise=config.noise,
         outcome=counts,
         constraints=config.constraints,
+        failures=config.failures,
         callbacks=callbacks,
     )
     return LoadedCampaign(campaign, config.store, config)

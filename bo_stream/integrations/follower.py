@@ -106,8 +106,8 @@ class Follower:
         settings = Settings.from_arguments(space, goal, **options)
         if settings.counts is not None:
             raise UnsupportedError("measurements", "counts", "Use bo_stream.Campaign for counts.")
-        if settings.named.several:
-            columns = ", ".join(settings.named.columns)
+        if settings.named.joint:
+            columns = ", ".join(settings.named.learned)
             raise UnsupportedError("one outcome", columns, "Use bo_stream.Campaign for several.")
         self.space, self.settings = space, settings
         self._feasible = settings.feasible(options.get("constraints") or ())

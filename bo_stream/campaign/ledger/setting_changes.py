@@ -6,8 +6,18 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from bo_stream.campaign.outcomes.goals import Failures
 from bo_stream.campaign.proposing.choices import NamedChoice, as_named, with_noise
-from bo_stream.campaign.proposing.defaults import SCHEDULE, SCHEDULES, default_acquisition
+from bo_stream.campaign.proposing.defaults import (
+    SCHEDULE,
+    SCHEDULES,
+    SMALL,
+    default_acquisition,
+    default_optimiser,
+    default_several,
+    default_surrogate,
+    later_settings,
+)
 from bo_stream.campaign.proposing.fit_policy import FitPolicy
 from bo_stream.campaign.proposing.surrogate_manager import Stage
 from bo_stream.campaign.settings import GIVEN, Settings
@@ -152,9 +162,10 @@ def changed(
     acquisition: NamedChoice | None,
     budget: int | None,
     fit: FitPolicy | None,
+    failures: Failures | None,
     trials: int,
 ) -> Settings:
-    """Settings with another surrogate, acquisition function, budget or schedule of fits.
+    """Settings of which some are replaced.
 
     An acquisition function that was chosen for the surrogate is chosen again for another one.
 
@@ -165,14 +176,17 @@ def changed(
         acquisition: An acquisition function, likewise.
         budget: Number of trials in all.
         fit: When hyperparameters are fitted.
+        failures: What failed trials are. Choices that were not asked for are made again.
         trials: Number of trials so far.
 
     Raises:
         InputError: for invalid settings, or if nothing is to be changed.
     """
-    if all(new is None for new in (surrogate, acquisition, budget, fit)):
+    if all(new is None for new in (surrogate, acquisition, budget, fit, failures)):
         raise InputError(
-            "a surrogate, an acquisition function, a budget or a fit policy", "none", "Give one."
+            "a surrogate, an acquisition function, a budget, a fit policy or failures",
+            "none",
+            "Give one.",
         )
     for what, choice in (("surrogate", surrogate), ("acquisition", acquisition)):
         if callable(choice):
@@ -190,6 +204,8 @@ def changed(
             "A budget counts all trials, those of before included.",
         )
     made = settings if budget is None else replace(settings, budget=budget)
+    if failures is not None and failures != settings.failures:
+        made = _with_failures(made, failures)
     if surrogate is not None:
         made = _with_surrogate(made, surrogate, acquisition is None)
     if acquisition is not None:
@@ -211,6 +227,33 @@ def _with_surrogate(settings: Settings, surrogate: NamedChoice, choose: bool) ->
         search, reason = default_acquisition(name, *task)
         made = replace(made, acquisition={"name": search}, why=(GIVEN, reason))
     return made
+
+
+def _with_failures(settings: Settings, failures: Failures) -> Settings:
+    """Settings by which failed trials are infeasible, or by which they are ignored."""
+    made = replace(settings, failures=failures)
+    named, why = made.named, list(settings.why)
+    if made.counts is not None:
+        named.refuse_counts()
+    made = replace(made, optimiser=default_optimiser(named, settings.optimiser))
+    task, size = (made.space, made.goal), SMALL if made.later is not None else made.budget
+    if why[0] != GIVEN:
+        constrained = bool(made.constraints)
+        default = (
+            default_several(made.space, size)
+            if named.joint
+            else default_surrogate(*task, size, constrained)
+        )
+        family, why[0] = default
+        made = replace(made, surrogate=with_noise({"name": family}, made.noise))
+    if why[1] != GIVEN:
+        current = None if made.surrogate is None else made.surrogate["name"]
+        search, why[1] = default_acquisition(current, made.goal, made.space, named)
+        made = replace(made, acquisition={"name": search})
+    if made.later is not None:
+        later = later_settings(*task, None, named)
+        made = replace(made, later={**later, "fit": made.later["fit"]})
+    return replace(made, why=(why[0], why[1]))
 
 
 def _in_all_stages(settings: Settings, name: str, value: Any) -> Settings:

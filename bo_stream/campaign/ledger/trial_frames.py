@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from typing import Any
 
@@ -10,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from bo_stream.campaign.ledger.trial_history import TrialHistory
-from bo_stream.campaign.ledger.trials import Trial
+from bo_stream.campaign.ledger.trials import Trial, is_same
 from bo_stream.campaign.outcomes.count_outcomes import CountOutcome
 from bo_stream.campaign.outcomes.named_outcomes import NamedOutcomes
 from bo_stream.campaign.space import Pool, Space, numbers
@@ -327,14 +326,7 @@ def _running_at(
 
 def _same_outcome(trial: Trial, row: Told) -> bool:
     """Whether a trial was told this outcome."""
-    return all(map(_same, (trial.y, trial.yvar, trial.size), row))  # the size of counts only
-
-
-def _same(before: float | None, now: float | None) -> bool:
-    """Whether two outcomes are equal up to the digits that a file may drop."""
-    if before is None or now is None:
-        return before is now
-    return math.isclose(before, now, rel_tol=1e-12)
+    return all(map(is_same, (trial.y, trial.yvar, trial.size), row))  # the size of counts only
 
 
 def _check_free(space: Space, history: TrialHistory, places: list[int]) -> None:

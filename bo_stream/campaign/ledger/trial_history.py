@@ -164,6 +164,11 @@ class _EventReader:
         self._take_parts(event)
         self._describe(event)
         told = [self._told(*row) for row in event["values"]]
+        again = [trial for trial in told if self.trials[trial.id].status == "told"]
+        if again:  # trials that were completed after they had failed
+            self.trials = self.trials.changed(again)
+            self._revise()
+            told = [trial for trial in told if trial not in again]
         if told:
             since = [t.asked_at for t in told if t.asked_at is not None]
             self.waited = _mean(self.waited, event["at"] - min(since) if since else None)
@@ -180,10 +185,11 @@ class _EventReader:
 
     def read_amended(self, event: Event) -> None:
         """A withdrawn trial that is amended is told again, as a new batch."""
+        before = self.trials
         self._take_parts(event)
-        again = [row[0] for row in event["values"] if self.trials[row[0]].status == "withdrawn"]
+        again = [row[0] for row in event["values"] if before[row[0]].status == "withdrawn"]
         amended = [self._told(*row) for row in event["values"]]
-        if len(amended) > len(again):
+        if any(trial != before[trial.id] for trial in amended if trial.id not in again):
             self._revise()
         self.trials = self.trials.changed(amended)
         self._describe(event)

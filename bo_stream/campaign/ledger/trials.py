@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any, Literal, NamedTuple, overload
 
-__all__ = ["Decision", "Event", "Points", "Status", "Trial", "TrialList"]
+__all__ = ["Decision", "Event", "Points", "Status", "Trial", "TrialList", "is_same"]
 
 Event = dict[str, Any]
 """An event as plain data; see `bo_stream.campaign.ledger.events`."""
@@ -112,3 +113,10 @@ class TrialList(Sequence[Trial]):
         for number in opened:
             blocks[number] = tuple(blocks[number])
         return TrialList(tuple(blocks))
+
+
+def is_same(before: float | None, now: float | None) -> bool:
+    """Whether two outcomes or variances are equal up to the digits that a file may drop."""
+    if before is None or now is None:
+        return before is now
+    return math.isclose(before, now, rel_tol=1e-12)

@@ -56,8 +56,10 @@ class OutcomePredictions:
     @torch.no_grad()
     def feasible(self, X: Tensor) -> Tensor:
         """Probability that all constraints hold, ``n``: from the same samples everywhere."""
-        weights = self.outcomes.weights()
-        named = [j for j in range(len(self.models)) if any(w[j] for w, _ in weights)]
+        outcomes, count = self.outcomes, len(self.models)
+        limits = outcomes.limits if count == len(outcomes.learned) else outcomes.constraints
+        weights = outcomes.weights(limits, outcomes.learned[:count])
+        named = [j for j in range(count) if any(w[j] for w, _ in weights)]
         if not named:
             return torch.ones(len(X), dtype=torch.float64)
         engine = torch.quasirandom.SobolEngine(len(named), scramble=True, seed=0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal, get_args
 
-__all__ = ["GOALS", "SPELLINGS", "Goal", "Goals", "spelled"]
+__all__ = ["FAILURES", "GOALS", "SPELLINGS", "Failures", "Goal", "Goals", "spelled"]
 
 Goal = Literal["maximise", "minimise", "maximize", "minimize", "learn"]
 """Maximise or minimise the outcome, or learn it over the whole space."""
@@ -17,6 +17,11 @@ Goals = Goal | Mapping[str, str]
 """A goal, or goals by the column of the outcome."""
 
 GOALS: tuple[str, ...] = tuple(goal for goal in get_args(Goal) if goal not in SPELLINGS)
+
+Failures = Literal["ignored", "infeasible"]
+"""Whether failed trials are infeasible; otherwise nothing is learned from them."""
+
+FAILURES: tuple[str, ...] = get_args(Failures)
 
 
 def spelled(goal: Any) -> Any:

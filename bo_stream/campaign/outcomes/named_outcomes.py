@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from math import isclose
 from typing import Any, Self
 
 import numpy as np
@@ -12,12 +12,19 @@ import pandas as pd
 
 from bo_stream.campaign.constraints import LinearConstraint, parse_constraint
 from bo_stream.campaign.ledger.trial_history import TrialHistory
-from bo_stream.campaign.ledger.trials import Trial
-from bo_stream.campaign.outcomes.goals import SPELLINGS, spelled
+from bo_stream.campaign.ledger.trials import Trial, is_same
+from bo_stream.campaign.outcomes.goals import FAILURES, SPELLINGS, spelled
 from bo_stream.campaign.space import RESERVED, numbers
 from bo_stream.errors import InputError, NoiseError, StateError, UnsupportedError
 
-__all__ = ["NamedOutcomes", "OutcomeParts", "noise_column", "on_inputs", "read_goal"]
+__all__ = [
+    "COMPLETED",
+    "NamedOutcomes",
+    "OutcomeParts",
+    "noise_column",
+    "on_inputs",
+    "read_goal",
+]
 
 OutcomeParts = Mapping[str, tuple[float, float | None]]
 """Outcomes of a trial that were told, with their noise variances, by column."""
@@ -25,6 +32,11 @@ OutcomeParts = Mapping[str, tuple[float, float | None]]
 DIRECTIONS = ("maximise", "minimise")
 EXAMPLE = 'For example {"yield": "maximise", "cost": "minimise"}.'
 OWN = tuple(name for name in RESERVED if name != "y")
+
+COMPLETED = "completed"
+"""Where failures are infeasible: an outcome that is 1 of told trials, and 0 of failed ones."""
+
+COMPLETION = parse_constraint(f"{COMPLETED} >= 0.5")
 
 
 def noise_column(column: str) -> str:
@@ -73,14 +85,21 @@ class NamedOutcomes:
     Attributes:
         goals: ``maximise``, ``minimise`` or ``learn`` by column: the objectives.
         constraints: Constraints on outcomes.
+        completes: Whether failed trials are infeasible, which a further outcome tells.
     """
 
     goals: Mapping[str, str]
     constraints: tuple[LinearConstraint, ...] = ()
+    completes: bool = False
 
     @classmethod
     def of(
-        cls, goal: Any, column: str, constraints: Iterable[Any] | None, inputs: Collection[str]
+        cls,
+        goal: Any,
+        column: str,
+        constraints: Iterable[Any] | None,
+        inputs: Collection[str],
+        failures: Any = "ignored",
     ) -> Self:
         """The outcomes that a campaign's settings name.
 
@@ -89,16 +108,21 @@ class NamedOutcomes:
             column: Column of the only objective.
             constraints: All constraints; those that name inputs alone are none on outcomes.
             inputs: Names of the inputs.
+            failures: What failed trials are; one of `FAILURES`.
 
         Raises:
             InputError: for a constraint that names an input and an outcome, or equal outcomes.
+            UnsupportedError: for constraints on outcomes, or infeasible failures, and ``learn``.
         """
+        if failures not in FAILURES:
+            known = ", ".join(FAILURES)
+            raise InputError(f"failures, one of {known}", repr(failures), "Choose one.")
         goals = goal if isinstance(goal, Mapping) else {column: goal}
         texts = [c for c in constraints or () if c is not None and not callable(c)]
         found = tuple(
             one for text in texts if not on_inputs(text, inputs) for one in parse_constraint(text)
         )
-        outcomes = cls(goals, found)
+        outcomes = cls(goals, found, failures == "infeasible")
         for one in found:
             mixed = sorted(set(one.coefficients) & set(inputs))
             if mixed or one.equal:
@@ -110,14 +134,19 @@ class NamedOutcomes:
                     got,
                     "Record what has to be bounded as an outcome of its own.",
                 )
+        if outcomes.completes and COMPLETED in {*outcomes.columns, *inputs}:
+            raise InputError(
+                "other names than 'completed' where failures are infeasible", "it", "Rename it."
+            )
         for name in outcomes.columns:
             if name in inputs or name in OWN:
                 raise InputError("outcomes with names of their own", repr(name), "Rename it.")
-        if found and goal == "learn":
+        if outcomes.limits and goal == "learn":
             raise UnsupportedError(
-                "the goal maximise or minimise, with constraints on outcomes",
+                "the goal maximise or minimise, with constraints on outcomes or infeasible "
+                "failures",
                 "the goal learn",
-                "Leave the constraints out: learn measures everywhere.",
+                "Leave them out: learn measures everywhere.",
             )
         return outcomes
 
@@ -125,13 +154,13 @@ class NamedOutcomes:
         """Refuse what a campaign of counts cannot have.
 
         Raises:
-            UnsupportedError: for names of outcomes, or constraints on them.
+            UnsupportedError: for names of outcomes, constraints on them, or infeasible failures.
         """
-        if self.renamed:
+        if self.renamed or self.completes:
             raise UnsupportedError(
                 "one outcome without constraints, for counts",
-                ", ".join(self.columns),
-                "Name the column of counts in outcome= alone.",
+                ", ".join(self.learned),
+                "Name the column of counts in outcome= alone, and leave failures out.",
             )
 
     @property
@@ -141,19 +170,34 @@ class NamedOutcomes:
         return list(dict.fromkeys([*self.goals, *named]))
 
     @property
+    def learned(self) -> list[str]:
+        """The columns, and the outcome that says whether a trial was completed."""
+        return [*self.columns, *([COMPLETED] if self.completes else [])]
+
+    @property
+    def limits(self) -> tuple[LinearConstraint, ...]:
+        """The constraints, and that trials are completed."""
+        return (*self.constraints, *(COMPLETION if self.completes else ()))
+
+    @property
     def objectives(self) -> list[str]:
         """Columns of the objectives."""
         return list(self.goals)
 
     @property
     def several(self) -> bool:
-        """Whether there is more to a trial than one outcome without a constraint."""
+        """Whether a trial may be told more than one outcome without a constraint."""
         return len(self.columns) > 1 or bool(self.constraints)
 
     @property
+    def joint(self) -> bool:
+        """Whether there is more to learn than one outcome without a constraint."""
+        return self.several or self.completes
+
+    @property
     def renamed(self) -> bool:
-        """Whether outcomes are in other columns than ``y`` and ``yvar``."""
-        return self.columns != ["y"]
+        """Whether outcomes are not told as ``y`` and ``yvar`` alone."""
+        return self.columns != ["y"] or self.several
 
     def sign(self, column: str) -> float:
         """Factor of an outcome that makes larger ones better.
@@ -162,7 +206,7 @@ class NamedOutcomes:
         """
         if column in self.goals:
             return -1.0 if self.goals[column] == "minimise" else 1.0
-        limits = [one.coefficients.get(column, 0.0) for one in self.constraints]
+        limits = [one.coefficients.get(column, 0.0) for one in self.limits]
         return -1.0 if all(weight >= 0.0 for weight in limits) else 1.0
 
     @property
@@ -170,15 +214,26 @@ class NamedOutcomes:
         """Factors of all columns."""
         return [self.sign(column) for column in self.columns]
 
-    def weights(self) -> list[tuple[list[float], float]]:
-        """Of every constraint: coefficients of the signed outcomes in order, and the bound."""
+    def weights(
+        self, limits: Sequence[LinearConstraint], columns: Sequence[str] = ()
+    ) -> list[tuple[list[float], float]]:
+        """Of every limit: coefficients of the signed outcomes in order, and the bound.
+
+        Args:
+            limits: Limits on outcomes.
+            columns: The outcomes; by default those that trials are told.
+        """
+        signed = [(column, self.sign(column)) for column in columns or self.columns]
         return [
-            ([sign * one.coefficients.get(c, 0.0) for c, sign in self._signed()], one.bound)
-            for one in self.constraints
+            ([sign * one.coefficients.get(c, 0.0) for c, sign in signed], one.bound)
+            for one in limits
         ]
 
-    def _signed(self) -> list[tuple[str, float]]:
-        return [(column, self.sign(column)) for column in self.columns]
+    def values(self, trial: Trial) -> list[float]:
+        """Outcomes of a trial, to be maximised; NaN where one is not known."""
+        known = [self._part(trial, column)[0] for column in self.columns]
+        pairs = zip(known, self.signs, strict=True)
+        return [math.nan if y is None else sign * y for y, sign in pairs]
 
     def feasible(self, frame: pd.DataFrame) -> np.ndarray:
         """Whether rows of outcomes satisfy every constraint, ``n``."""
@@ -241,7 +296,7 @@ class NamedOutcomes:
         before = trial.parts or {}
         new = {column: part for column, part in told.items() if column not in before}
         for column in told.keys() & before.keys():
-            if not _same(before[column], told[column]):
+            if not all(map(is_same, before[column], told[column])):
                 raise StateError(
                     f"{column!r} of trial {trial.id} as it was told before, {before[column][0]!r}",
                     f"{told[column][0]!r}",
@@ -282,7 +337,11 @@ class NamedOutcomes:
                     f"{untold[0]!r}, which was not",
                     "Tell it with tell().",
                 )
-            told = {c: part for c, part in told.items() if back or not _same(before[c], part)}
+            told = {
+                c: part
+                for c, part in told.items()
+                if back or not all(map(is_same, before[c], part))
+            }
             if back and self.several:
                 told = {**(trial.parts or {}), **told}
                 if not self.complete(told):
@@ -333,9 +392,3 @@ class NamedOutcomes:
                 f"positive noise variances in {name!r}", f"{variances.min():g}", "Give variances."
             )
         return list(variances.tolist())
-
-
-def _same(before: tuple[float | None, ...], now: tuple[float | None, ...]) -> bool:
-    """Whether two outcomes are equal up to the digits that a file may drop."""
-    pairs = zip(before, now, strict=True)
-    return all(a is b or (None not in (a, b) and isclose(a, b, rel_tol=1e-12)) for a, b in pairs)  # type: ignore[arg-type]

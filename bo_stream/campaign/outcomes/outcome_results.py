@@ -58,7 +58,7 @@ def predictions_of(
             levels = quantiles(predictions.models[j], X, interval)
             lower, upper = (sign * levels).sort(0).values.numpy()
             made |= {f"{start}lower": lower, f"{start}upper": upper}
-    if outcomes.constraints:
+    if outcomes.limits:
         made["feasible"] = predictions.feasible(X).numpy()
     return pd.DataFrame(made, index)
 

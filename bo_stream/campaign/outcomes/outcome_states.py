@@ -55,6 +55,7 @@ class OutcomeStates:
     Attributes:
         states: The state of every outcome, in the order of its columns.
         outcomes: The outcomes.
+        failures: What failures are for these states, whatever the settings are changed to.
     """
 
     def __init__(
@@ -69,6 +70,7 @@ class OutcomeStates:
     ) -> None:
         self.store, self.name, self.settings = store, name, settings
         self.history, self.budget, self.outcomes = TrialHistory(), settings.budget, settings.named
+        self.failures = settings.failures
         self.stages_of, self._like, self._applied = stages_of, like, changes
         self._shared, self._stages = SharedStore(store, name), tuple(stages_of(settings))
         self.states = [
@@ -81,7 +83,7 @@ class OutcomeStates:
                 like,
                 constraints,
             )
-            for column in self.outcomes.columns
+            for column in self.outcomes.learned
         ]
 
     @property
@@ -121,26 +123,33 @@ class OutcomeStates:
 
     def update_surrogate(self, row: Row) -> None:
         """Build or fit every surrogate for which that is due."""
-        for state in self.states:
+        for state in self._used:
             state.update_surrogate(row)
         self._flush(row)
 
     @property
     def manager(self) -> OutcomeSurrogates:
         """The surrogates of all outcomes."""
-        managers = [state.manager for state in self.states]
+        managers = [state.manager for state in self._used]
         stage = self._stages[min(*(one.number for one in managers), len(self._stages) - 1)]
         return OutcomeSurrogates(tuple(managers), stage)
 
     @property
     def observations(self) -> PartlyObserved:
         """Points of the trials with outcomes."""
-        trials = [t for t in self.history.trials if t.parts and t.status != "withdrawn"]
-        signs = dict(zip(self.outcomes.columns, self.outcomes.signs, strict=True))
-        missing = float("nan")
-        rows = [[signs[c] * (t.parts or {}).get(c, (missing,))[0] for c in signs] for t in trials]
-        Y = torch.tensor(rows, dtype=torch.float64).reshape(-1, len(signs)).to(self._like)
-        return PartlyObserved(self.points(trials), Y)
+        known = [t for t in self.history.trials if t.status != "withdrawn"]
+        rows = [(t, self.outcomes.values(t)) for t in known]
+        rows = [(t, values) for t, values in rows if not all(map(math.isnan, values))]
+        Y = torch.tensor([values for _, values in rows], dtype=torch.float64)
+        Y = Y.reshape(-1, len(self.outcomes.columns)).to(self._like)
+        return PartlyObserved(self.points([t for t, _ in rows]), Y)
+
+    @property
+    def _used(self) -> list[CampaignState]:
+        """The states whose surrogates are used: completion is learned once some trials failed."""
+        completed = self.states[-1].observations.Y
+        told = not self.outcomes.completes or len(completed.unique()) > 1
+        return self.states if told else self.states[:-1]
 
     def _flush(self, row: Row) -> None:
         with row.timed("store_seconds"):

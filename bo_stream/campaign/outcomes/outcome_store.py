@@ -11,12 +11,13 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from bo_stream.campaign.ledger.trials import Event
+from bo_stream.campaign.outcomes.named_outcomes import COMPLETED
 from bo_stream.campaign.storage.store import Snapshot, Store, Transaction
 from bo_stream.errors import UnsupportedError
 
 __all__ = ["OutcomeStore", "SharedStore"]
 
-SHARED = ("goal", "constraints", "acquisition")
+SHARED = ("goal", "constraints", "acquisition", "failures")
 """Settings that belong to all outcomes together."""
 
 
@@ -64,7 +65,7 @@ class SharedStore:
         """The part of an outcome in every snapshot, the newest first."""
         for snapshot in self.store.snapshots(self.name):
             begin = 0
-            for name, about in snapshot.about["parts"].items():
+            for name, about in snapshot.about.get("parts", {}).items():
                 model = snapshot.model[begin : begin + about["bytes"]]
                 begin += about["bytes"]
                 if name == column:
@@ -129,8 +130,14 @@ class OutcomeStore:
 
     def _own(self, event: Event) -> Event:
         """An event as a campaign of this outcome would have it."""
+        completion = self.column == COMPLETED
         match event["kind"]:
-            case "told" | "amended":
+            case "told" | "amended" if completion:
+                return {**event, "values": _rows(event["values"], 1.0), "parts": {}}
+            case "failed" if completion:
+                rows = _rows(event["reasons"], 0.0)
+                return {"kind": "told", "trials": [], "values": rows, "at": 0.0}
+            case "told" | "amended" if "parts" in event:
                 return {**event, "values": event["parts"].get(self.column, []), "parts": {}}
             case "failed":  # what was told before stays
                 return {**event, "reasons": []}
@@ -138,3 +145,8 @@ class OutcomeStore:
                 rest = {k: v for k, v in event["settings"].items() if k not in SHARED}
                 return {**event, "settings": rest}
         return event
+
+
+def _rows(rows: list[Any], value: float) -> list[list[Any]]:
+    """The same outcome for the trials of some rows."""
+    return [[row[0], value, None] for row in rows]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bo_stream.campaign.outcomes.goals import Goals
 from bo_stream.campaign.proposing.fit_policy import FitPolicy
+from bo_stream.campaign.proposing.proposals import Optimiser
 from bo_stream.campaign.space import Box, Space
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ __all__ = [
     "default_acquisition",
     "default_counted",
     "default_initial",
+    "default_optimiser",
     "default_several",
     "default_surrogate",
     "later_settings",
@@ -54,6 +56,9 @@ FEW = 500
 
 LARGE, MANY_INPUTS = 1000, 10
 """Trials and inputs from which on a trust region is the default."""
+
+SEVERAL_OPTIONS = {"maxiter": 50, "sample_around_best": True}
+"""Options of a search by several surrogates, of which an evaluation costs more."""
 
 FEW_INPUTS = 3
 """Inputs up to which sums over a grid of frequencies or nodes are small."""
@@ -118,7 +123,7 @@ def default_acquisition(
     """The default acquisition function, by goal, outcomes, surrogate and space."""
     if len(outcomes.goals) > 1:
         return Default("qlognehvi", "Several objectives: the hypervolume below their front.")
-    if outcomes.several:
+    if outcomes.joint:
         return Default("qlognei", "Expected improvement among what satisfies the constraints.")
     if goal == "learn":
         return Default("nipv", "The goal is to learn the outcome everywhere.")
@@ -140,11 +145,19 @@ def default_initial(space: Space, budget: int | None) -> int:
     return wanted if budget is None else max(2, min(wanted, budget // 3))
 
 
+def default_optimiser(outcomes: NamedOutcomes, given: Optimiser | None) -> Optimiser:
+    """The effort of searches that suits the outcomes, unless another one was given."""
+    usual, several = Optimiser(), Optimiser(options=SEVERAL_OPTIONS)
+    if given is not None and given not in (usual, several):
+        return given
+    return several if outcomes.joint else usual
+
+
 def later_settings(
     space: Space, goal: Goals, fit: FitPolicy | None, outcomes: NamedOutcomes
 ) -> dict[str, Any]:
     """Settings for more outcomes than a small campaign has, as plain data."""
-    several = outcomes.several
+    several = outcomes.joint
     family, why_family = (
         default_several(space, None) if several else default_surrogate(space, goal, None)
     )

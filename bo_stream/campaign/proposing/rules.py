@@ -57,14 +57,16 @@ def rule_by_name(
 
     options, space = dict(choice), feasible.space
     known = [AUTO, *SEARCHES, *NAMES]
-    if outcomes.several:
+    if outcomes.joint:
         known = ["qlognei"] if len(outcomes.goals) == 1 else [*OF_SEVERAL]
-    what = "acquisition function" + (" of several outcomes" if outcomes.several else "")
+    what = "acquisition function" + (" of several outcomes" if outcomes.joint else "")
     name = checked_name(options.pop("name"), known, what)
-    if outcomes.several:
+    if outcomes.joint:
         from acquisitions.outcomes import OutcomeAcquisition
 
-        joint = OutcomeAcquisition(name, len(outcomes.goals), outcomes.weights(), options)
+        number = len(outcomes.columns)
+        about = len(outcomes.goals), outcomes.weights(outcomes.constraints), options, number
+        joint = OutcomeAcquisition(name, *about)
         return search(cast(AcquisitionBuilder, joint))
     if name in (AUTO, "thompson") and space.categories:
         raise InputError(

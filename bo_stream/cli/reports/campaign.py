@@ -200,6 +200,8 @@ def _settings(campaign: Campaign) -> str:
     }
     for kind in campaign.space.kinds:
         settings[label(campaign.space, kind.name)] = kind.described()
+    if s.failures != "ignored":
+        settings["failures"] = s.failures
     if s.constraints:
         listed = ("a callable" if text is None else text for text in s.constraints)
         settings["constraints"] = "; ".join(listed)

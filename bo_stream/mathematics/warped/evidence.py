@@ -101,7 +101,8 @@ class SmallEvidence:
         smallest = 1e-12 * (abs(top) + abs(middle)) + 1e-300
         self._top, self._unit = top, max(top - middle, smallest)
         self._r = (top - y) / self._unit
-        self._plain = (float(y.mean()), max(float(y.std()), smallest))
+        spread = float(y.std())
+        self._plain = (float(y.mean()), spread if spread > smallest else 1.0)
 
     def start(self, tau: float = -7.0) -> Array:
         """The centre of the priors."""
