@@ -52,11 +52,11 @@ def learned(run: Campaign) -> list[float]:
 def test_failures_are_avoided_and_the_best_is_found_beside_them() -> None:
     run, ignored = begun(campaign()), begun(campaign(failures="ignored"))
     for one in (run, ignored):
-        for _ in range(8):
+        for _ in range(6):
             step(one)
-    assert (run.trials()["status"][13:] == "failed").sum() <= 4
-    assert (ignored.trials()["status"][13:] == "failed").sum() >= 6
-    assert 0.52 < run.best()["y"] <= EDGE > ignored.best()["y"]
+    late, other = (one.trials().iloc[13:] for one in (run, ignored))
+    assert (late["status"] == "failed").sum() <= 4 and late["a"].max() < EDGE + 0.05
+    assert (other["status"] == "failed").all() and run.best()["y"] > 0.55
     row = run.recommend().iloc[0]
     assert row["a"] < EDGE and row["feasible"] >= 0.95 > run.predict(GRID)["feasible"].min()
     assert run.decision.acquisition == "qlognei" and "completed_mean" not in row
@@ -77,9 +77,11 @@ def test_trials_that_are_told_or_withdrawn_later() -> None:
     run = begun(campaign())
     told, failed = (run.trials().query(f"status == '{one}'").index for one in ("told", "failed"))
     assert learned(run) == [0.0] * len(failed) + [1.0] * len(told)
+    point = run.trials().loc[failed[:1], ["a", "b"]]
+    before = run.predict(point)["feasible"]
     run.tell(pd.DataFrame({"trial": failed[:1], "y": [0.9]}))  # a failed trial after all
     assert learned(run) == [0.0] * (len(failed) - 1) + [1.0] * (len(told) + 1)
-    assert run.predict(run.trials().loc[failed[:2], ["a", "b"]])["feasible"].diff().iloc[-1] < -0.5
+    assert (run.predict(point)["feasible"] > before + 0.3).all()
     run.withdraw([int(failed[1]), int(told[0])], "mixed up")
     assert learned(run) == [0.0] * (len(failed) - 2) + [1.0] * len(told)
     run.amend(pd.DataFrame({"trial": [failed[1]], "y": [0.8]}))  # which takes it back, as told
