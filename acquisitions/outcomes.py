@@ -25,7 +25,7 @@ from torch import Tensor
 
 from acquisitions.build import build
 
-__all__ = ["Completed", "OutcomeAcquisition"]
+__all__ = ["Completed", "OutcomeAcquisition", "log_completion"]
 
 CAUTION = 3.0
 """Power of the probability that an evaluation is completed; see `Completed`."""
@@ -141,11 +141,20 @@ class Completed(AcquisitionFunction):
 
     def forward(self, X: Tensor) -> Tensor:
         """Values at ``batch_shape x q x d`` points, ``batch_shape``."""
-        posterior: Any = self.completion.posterior(X)
-        sd = posterior.variance.clamp_min(1e-12).sqrt()
-        log_p = torch.special.log_ndtr((posterior.mean - 0.5) / sd).squeeze(-1)
         value: Tensor = self.acqf(X)
-        return value + CAUTION * log_p.sum(-1)
+        return value + CAUTION * log_completion(self.completion, X).sum(-1)
+
+
+def log_completion(model: Model, X: Tensor) -> Tensor:
+    """Logarithms of the probabilities that evaluations are completed, ``batch_shape x q``.
+
+    Args:
+        model: A model of one output, 1 where evaluations are completed and 0 where they fail.
+        X: ``batch_shape x q x d`` points.
+    """
+    posterior: Any = model.posterior(X)
+    u = (posterior.mean - 0.5) / posterior.variance.clamp_min(1e-12).sqrt()
+    return torch.special.log_ndtr(u).squeeze(-1)
 
 
 class _Constraint:

@@ -15,13 +15,21 @@ from bo_stream.campaign.ledger.trials import Decision
 from bo_stream.campaign.outcomes.count_outcomes import latent_surrogate
 from bo_stream.campaign.outcomes.front import OutcomePredictions, hypervolume
 from bo_stream.campaign.outcomes.named_outcomes import NamedOutcomes
-from bo_stream.campaign.outcomes.outcome_results import front_of, predictions_of, recommended_points
+from bo_stream.campaign.outcomes.outcome_results import (
+    OutcomeGains,
+    front_of,
+    predictions_of,
+    recommended_points,
+)
 from bo_stream.campaign.outcomes.outcome_states import (
     OutcomeStates,
-    OutcomeSurrogates,
     PartlyObserved,
 )
-from bo_stream.campaign.proposing.recommendation import expected_gains, recommended
+from bo_stream.campaign.proposing.recommendation import (
+    improvements,
+    largest_gains,
+    recommended,
+)
 from bo_stream.campaign.settings import Settings
 from bo_stream.campaign.space import Pool
 from bo_stream.errors import InputError, StateError, UnsupportedError
@@ -163,9 +171,10 @@ class CampaignResults(CorrectableCampaign):
             Inputs in the user's units (and the place, in a pool), posterior ``mean`` and standard
             deviation ``sd`` of the noiseless outcome, and its 90 % interval, ``lower`` to
             ``upper``. ``gain`` is what may still be had: the expected improvement of the noiseless
-            outcome over this mean, where it is largest. The columns of several outcomes have their
-            names before them, as in
-            ``purity_mean``; ``feasible`` is the probability that all constraints on outcomes hold.
+            outcome over this mean, times the probability of feasibility, where it is largest; of
+            several objectives, the expected gain of hypervolume over the model's front. The columns
+            of several outcomes have their names before them, as in ``purity_mean``; ``feasible`` is
+            the probability that all constraints on outcomes hold, and that the trial does not fail.
 
         Raises:
             InputError: for an invalid argument.
@@ -187,14 +196,14 @@ class CampaignResults(CorrectableCampaign):
             ends = (self.settings.sign * levels).sort(0).values
             frame["lower"], frame["upper"] = ends[0].numpy(), ends[1].numpy()
         sign = self.settings.sign
-
-        def predict(X: Tensor) -> tuple[Tensor, Tensor]:
-            values = torch.from_numpy(self._predicted(X, None)[["mean", "sd"]].to_numpy(copy=True))
-            return sign * values[:, 0], values[:, 1]
-
         means = sign * torch.tensor(frame["mean"].to_numpy())
-        gains = expected_gains(predict, self.feasible, state.observations, means)
-        return frame.assign(gain=gains.numpy())
+
+        def gains(X: Tensor) -> Tensor:
+            mean, sd = (torch.tensor(self._moments(X)[name]) for name in ("mean", "sd"))
+            return improvements(sign * mean, sd, means)
+
+        found = largest_gains(gains, self.feasible, state.observations.candidates())
+        return frame.assign(gain=found.numpy())
 
     def predict(self, frame: pd.DataFrame) -> pd.DataFrame:
         """Posterior ``mean`` and standard deviation ``sd`` of the noiseless outcome.
@@ -231,10 +240,17 @@ class CampaignResults(CorrectableCampaign):
         if not 0.0 <= least <= 1.0:
             raise InputError("feasible, a probability", repr(least), "For example 0.95.")
         predictions, observed = self._predictions(), self._state.observations.candidates()
-        frame, X = self._settings_at(
-            recommended_points(predictions, self.feasible, observed, least, n)
-        )
-        return pd.concat([frame, predictions_of(predictions, X, frame.index, INTERVAL)], axis=1)
+        given = predictions, self.feasible, observed, least
+        chosen = recommended_points(*given, n)
+        frame, X = self._settings_at(chosen)
+        frame = pd.concat([frame, predictions_of(predictions, X, frame.index, INTERVAL)], axis=1)
+        if n is None:
+            return frame
+        several = len(self._outcomes.goals) > 1
+        against = self._settings_at(recommended_points(*given, None))[1] if several else X
+        gains = OutcomeGains(predictions, predictions.objectives(against))
+        found = largest_gains(gains, self.feasible, observed)
+        return frame.assign(gain=found.expand(len(frame)).numpy())
 
     def _settings_at(self, chosen: Tensor) -> tuple[pd.DataFrame, Tensor]:
         """Settings at points of a box or rows of a pool: as a frame, and encoded."""
@@ -250,14 +266,19 @@ class CampaignResults(CorrectableCampaign):
 
     def _predicted(self, X: Tensor, index: Any) -> pd.DataFrame:
         """Predictions as `predict` gives them."""
-        model, manager = self._current_model(), self._state.manager
-        if isinstance(manager, OutcomeSurrogates):
+        self._current_model()
+        if isinstance(self._state, OutcomeStates):
             return predictions_of(self._predictions(), X, index)
+        return pd.DataFrame(self._moments(X), index)
+
+    def _moments(self, X: Tensor) -> dict[str, np.ndarray]:
+        """Mean and standard deviation of the only outcome, and of counts an interval."""
+        model = self._current_model()
         if self.counts is not None:
-            return pd.DataFrame(self.counts.predict(cast(Any, model), X), index)
-        mean, variance = marginals(model, X, manager.kernels())
+            return self.counts.predict(cast(Any, model), X)
+        mean, variance = marginals(model, X, cast(Any, self._state.manager).kernels())
         mean, sd = self.settings.sign * mean, variance.clamp_min(0).sqrt()
-        return pd.DataFrame({"mean": mean.numpy(), "sd": sd.numpy()}, index)
+        return {"mean": mean.numpy(), "sd": sd.numpy()}
 
     def _current_model(self) -> StreamingGP:
         """The surrogate of all outcomes, built if it was not yet."""

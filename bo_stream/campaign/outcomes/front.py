@@ -13,6 +13,7 @@ from torch import Tensor
 from bo_stream.campaign.outcomes.named_outcomes import NamedOutcomes
 from bo_stream.campaign.randomness import seeded
 from bo_stream.campaign.space.feasible import FeasibleSet
+from bo_stream.errors import check_not_shadowed
 from bo_stream.scores import marginals
 
 __all__ = ["OutcomePredictions", "best_rows", "hypervolume", "searched", "spread_out"]
@@ -56,12 +57,17 @@ class OutcomePredictions:
     @torch.no_grad()
     def feasible(self, X: Tensor) -> Tensor:
         """Probability that all constraints hold, ``n``: from the same samples everywhere."""
-        outcomes, count = self.outcomes, len(self.models)
-        limits = outcomes.limits if count == len(outcomes.learned) else outcomes.constraints
-        weights = outcomes.weights(limits, outcomes.learned[:count])
+        count = len(self.outcomes.columns)
+        completed = torch.ones(len(X), dtype=torch.float64)
+        if len(self.models) > count:
+            check_not_shadowed("acquisitions")
+            from acquisitions.outcomes import log_completion  # not at the top: it imports bo_stream
+
+            completed = log_completion(self.models[count], X.unsqueeze(-2)).exp()[:, 0]
+        weights = self.outcomes.weights()
         named = [j for j in range(count) if any(w[j] for w, _ in weights)]
         if not named:
-            return torch.ones(len(X), dtype=torch.float64)
+            return completed
         engine = torch.quasirandom.SobolEngine(len(named), scramble=True, seed=0)
         levels = engine.draw(LEVELS, dtype=torch.float64).clamp(1e-6, 1.0 - 1e-6)
         normal = torch.special.ndtri(levels).T
@@ -70,7 +76,7 @@ class OutcomePredictions:
         holds = torch.ones(samples.shape[:-1], dtype=torch.bool)
         for of, bound in weights:
             holds &= samples @ samples.new_tensor([of[j] for j in named]) <= bound
-        return holds.double().mean(0)
+        return completed * holds.double().mean(0)
 
 
 def _sampled(model: Any, X: Tensor, z: Tensor) -> Tensor:

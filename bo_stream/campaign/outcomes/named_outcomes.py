@@ -36,8 +36,6 @@ OWN = tuple(name for name in RESERVED if name != "y")
 COMPLETED = "completed"
 """Where failures are infeasible: an outcome that is 1 of told trials, and 0 of failed ones."""
 
-COMPLETION = parse_constraint(f"{COMPLETED} >= 0.5")
-
 
 def noise_column(column: str) -> str:
     """The column with the noise variances of an outcome."""
@@ -141,7 +139,7 @@ class NamedOutcomes:
         for name in outcomes.columns:
             if name in inputs or name in OWN:
                 raise InputError("outcomes with names of their own", repr(name), "Rename it.")
-        if outcomes.limits and goal == "learn":
+        if (found or outcomes.completes) and goal == "learn":
             raise UnsupportedError(
                 "the goal maximise or minimise, with constraints on outcomes or infeasible "
                 "failures",
@@ -175,11 +173,6 @@ class NamedOutcomes:
         return [*self.columns, *([COMPLETED] if self.completes else [])]
 
     @property
-    def limits(self) -> tuple[LinearConstraint, ...]:
-        """The constraints, and that trials are completed."""
-        return (*self.constraints, *(COMPLETION if self.completes else ()))
-
-    @property
     def objectives(self) -> list[str]:
         """Columns of the objectives."""
         return list(self.goals)
@@ -204,9 +197,11 @@ class NamedOutcomes:
 
         Without a goal, better ones are those that a constraint asks for.
         """
+        if column == COMPLETED and self.completes:
+            return 1.0
         if column in self.goals:
             return -1.0 if self.goals[column] == "minimise" else 1.0
-        limits = [one.coefficients.get(column, 0.0) for one in self.limits]
+        limits = [one.coefficients.get(column, 0.0) for one in self.constraints]
         return -1.0 if all(weight >= 0.0 for weight in limits) else 1.0
 
     @property
@@ -214,19 +209,12 @@ class NamedOutcomes:
         """Factors of all columns."""
         return [self.sign(column) for column in self.columns]
 
-    def weights(
-        self, limits: Sequence[LinearConstraint], columns: Sequence[str] = ()
-    ) -> list[tuple[list[float], float]]:
-        """Of every limit: coefficients of the signed outcomes in order, and the bound.
-
-        Args:
-            limits: Limits on outcomes.
-            columns: The outcomes; by default those that trials are told.
-        """
-        signed = [(column, self.sign(column)) for column in columns or self.columns]
+    def weights(self) -> list[tuple[list[float], float]]:
+        """Of every constraint: coefficients of the signed outcomes in order, and the bound."""
+        signed = list(zip(self.columns, self.signs, strict=True))
         return [
             ([sign * one.coefficients.get(c, 0.0) for c, sign in signed], one.bound)
-            for one in limits
+            for one in self.constraints
         ]
 
     def values(self, trial: Trial) -> list[float]:

@@ -7,16 +7,23 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
+from botorch.acquisition.multi_objective.analytic import ExpectedHypervolumeImprovement
+from botorch.utils.multi_objective.box_decompositions.non_dominated import (
+    FastNondominatedPartitioning,
+)
+from botorch.utils.multi_objective.hypervolume import infer_reference_point
 from botorch.utils.multi_objective.pareto import is_non_dominated
 from torch import Tensor
 
 from bo_stream.campaign.outcomes.front import OutcomePredictions, best_rows, searched, spread_out
 from bo_stream.campaign.outcomes.named_outcomes import NamedOutcomes
+from bo_stream.campaign.outcomes.outcome_states import OutcomeModels
+from bo_stream.campaign.proposing.recommendation import improvements
 from bo_stream.campaign.space import Pool
 from bo_stream.campaign.space.feasible import FeasibleSet
 from bo_stream.scores import quantiles
 
-__all__ = ["front_of", "predictions_of", "recommended_points"]
+__all__ = ["OutcomeGains", "front_of", "predictions_of", "recommended_points"]
 
 SHOWN = 100
 """Largest number of settings of a model's front."""
@@ -58,7 +65,7 @@ def predictions_of(
             levels = quantiles(predictions.models[j], X, interval)
             lower, upper = (sign * levels).sort(0).values.numpy()
             made |= {f"{start}lower": lower, f"{start}upper": upper}
-    if outcomes.limits:
+    if outcomes.constraints or outcomes.completes:
         made["feasible"] = predictions.feasible(X).numpy()
     return pd.DataFrame(made, index)
 
@@ -89,6 +96,33 @@ def recommended_points(
     bounds = space.tensor_bounds.to(observed)
     points = searched(predictions, where, observed, least)
     return points[_chosen(predictions, points, APART * (bounds[1] - bounds[0]), count)]
+
+
+class OutcomeGains:
+    """Expected gains at points, times the probability of feasibility.
+
+    Args:
+        predictions: Predictions of all outcomes.
+        against: ``k x m`` expected objectives, over which a gain is: of one objective each of them,
+            of several their front, in hypervolume from its inferred reference point.
+    """
+
+    def __init__(self, predictions: OutcomePredictions, against: Tensor) -> None:
+        self.predictions, self.against = predictions, against
+        self._volume: ExpectedHypervolumeImprovement | None = None
+        if against.shape[-1] > 1:
+            reference = infer_reference_point(against)
+            cells: Any = FastNondominatedPartitioning(reference, against)
+            model = OutcomeModels(*predictions.models[: against.shape[-1]])
+            self._volume = ExpectedHypervolumeImprovement(model, reference.tolist(), cells)
+
+    def __call__(self, X: Tensor) -> Tensor:
+        """Gains at points ``n x d``: ``k x n``, or ``1 x n`` of several objectives."""
+        probability = self.predictions.feasible(X)
+        if self._volume is not None:
+            return (self._volume(X.unsqueeze(-2)) * probability).unsqueeze(0)
+        mean, sd = (moment[:, 0] for moment in self.predictions.moments(X))
+        return improvements(mean, sd, self.against[:, 0]) * probability
 
 
 def _chosen(

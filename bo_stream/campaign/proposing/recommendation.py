@@ -21,7 +21,7 @@ from bo_stream.campaign.space.feasible import FeasibleSet
 from bo_stream.errors import check_not_shadowed
 from bo_stream.scores import marginals
 
-__all__ = ["expected_gains", "recommended"]
+__all__ = ["improvements", "largest_gains", "recommended"]
 
 OVERVIEW = 4096
 """Points over a box among which further recommendations are found."""
@@ -105,46 +105,47 @@ def _best(
 
 
 @torch.no_grad()
-def expected_gains(
-    predict: Callable[[Tensor], tuple[Tensor, Tensor]],
-    feasible: FeasibleSet,
-    data: Observations,
-    means: Tensor,
+def largest_gains(
+    gains: Callable[[Tensor], Tensor], feasible: FeasibleSet, observed: Tensor
 ) -> Tensor:
-    """Expected improvement over each of some means, the largest over the space, like ``means``.
+    """The largest of expected gains over the space, ``k``.
 
     Args:
-        predict: Means and standard deviations at points ``n x d``, each ``n``, to be maximised.
+        gains: Of points ``n x d``: ``k`` kinds of expected gains, ``k x n``.
         feasible: Where to look.
-        data: All outcomes.
-        means: The means.
+        observed: Points with outcomes, ``n x d``.
     """
     space = feasible.space
     if isinstance(space, Pool):
-        X = space.points.to(data.X)[torch.from_numpy(feasible.holds(space.place_values))]
+        X = space.points.to(observed)[torch.from_numpy(feasible.holds(space.place_values))]
     elif feasible.is_box:
-        X = draw_sobol_samples(space.tensor_bounds.to(data.X), n=OVERVIEW, q=1, seed=0)[:, 0]
-        X = torch.cat([data.candidates(), X])
+        X = draw_sobol_samples(space.tensor_bounds.to(observed), n=OVERVIEW, q=1, seed=0)[:, 0]
+        X = torch.cat([observed, X])
     else:
-        X = feasible.domain.sequence(0, 0, OVERVIEW).to(data.X)
-    mean, sd = predict(X)
-    found = _improvements(mean, sd, means)
+        X = feasible.domain.sequence(0, 0, OVERVIEW).to(observed)
+    found = gains(X)
     if not feasible.is_box or isinstance(space, Pool):
         return found.amax(-1)
     (low, high), generator = space.tensor_bounds.to(X), torch.Generator().manual_seed(0)
-    first = found[int(means.argmax())]
+    first = found[0]
     for step in STEPS:  # around the best points so far
         best = X[first.topk(STARTS).indices]
         moves = torch.randn(STARTS, TRIES, space.dim, generator=generator, dtype=torch.float64)
         near = best.unsqueeze(1) + step * (high - low) * moves.to(X)
         X = torch.cat([best, near.reshape(-1, space.dim).minimum(high).maximum(low)])
-        new = _improvements(*predict(X), means)
-        first, found = new[int(means.argmax())], torch.cat([found, new], -1)
+        new = gains(X)
+        first, found = new[0], torch.cat([found, new], -1)
     return found.amax(-1)
 
 
-def _improvements(mean: Tensor, sd: Tensor, targets: Tensor) -> Tensor:
-    """Expected improvements ``k x n`` over targets, ``k``."""
+def improvements(mean: Tensor, sd: Tensor, targets: Tensor) -> Tensor:
+    """Expected improvements ``k x n`` over targets, ``k``.
+
+    Args:
+        mean: Means of the outcome, to be maximised, ``n``.
+        sd: Standard deviations, ``n``.
+        targets: The targets.
+    """
     sd = sd.clamp_min(1e-300)
     u = (mean - targets.unsqueeze(-1)) / sd
     density = torch.exp(-0.5 * u.square()) / math.sqrt(2.0 * math.pi)

@@ -65,7 +65,7 @@ def rule_by_name(
         from acquisitions.outcomes import OutcomeAcquisition
 
         number = len(outcomes.columns)
-        about = len(outcomes.goals), outcomes.weights(outcomes.constraints), options, number
+        about = len(outcomes.goals), outcomes.weights(), options, number
         joint = OutcomeAcquisition(name, *about)
         return search(cast(AcquisitionBuilder, joint))
     if name in (AUTO, "thompson") and space.categories:
