@@ -68,7 +68,7 @@ SETTINGS_VERSION = 1
 GIVEN = "It was asked for."
 
 COMPLETION_NOISE = 0.02
-"""Variance of that: with less, a process rings beside its jump; with more, it misses one failure."""
+"""Variance of that: less makes a process ring beside its jump, and more hides a single failure."""
 
 
 @dataclass(frozen=True)
