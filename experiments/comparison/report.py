@@ -8,7 +8,7 @@ import pandas as pd
 
 from experiments.common.progress import say
 from experiments.comparison.pages import pairs, standing
-from experiments.comparison.pictures import draw
+from experiments.comparison.pictures import draw, draw_pooled
 from experiments.comparison.tables import BUDGETS, Unit, paired, standings
 
 PICTURES: dict[Unit, str] = {
@@ -33,7 +33,8 @@ def report(c: dict[str, Any], done: Sequence[tuple[Any, pd.DataFrame]], folder: 
                 say(f"\n{c['title']}: {kind} at {label}\n")
                 say(table.to_string(index=False, float_format="{:.3g}".format))
         if done[0][0].budget[key]:
-            draw(runs, unit, folder / PICTURES[unit], c["title"])
+            drawn = draw_pooled if c.get("pooled") else draw
+            drawn(runs, unit, folder / PICTURES[unit], c["title"])
     pages = []
     for kind, tables in found.items():
         if tables:
