@@ -17,7 +17,17 @@ from experiments.comparison.methods.registry import METHODS
 from experiments.comparison.report import report as report
 from experiments.comparison.tasks.registry import TASKS, lacking, made
 
-OPTIONAL = ("evaluations", "seconds", "at", "at_seconds", "batch", "initial", "pace", "pooled")
+OPTIONAL = (
+    "evaluations",
+    "seconds",
+    "at",
+    "at_seconds",
+    "batch",
+    "initial",
+    "pace",
+    "pooled",
+    "apart",
+)
 OWN = ("evaluations", "seconds", "batch")
 """Keys by which a method may differ from the others, besides its seeds."""
 SMOKE, SMOKE_SECONDS = 12, 1.0
