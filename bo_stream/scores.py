@@ -46,19 +46,20 @@ BISECTIONS = 50
 
 
 def marginals(
-    model: BoTorchModel, X: Tensor, ensemble: KernelEnsemble | None = None
+    model: BoTorchModel, X: Tensor, ensemble: KernelEnsemble | None = None, *, noise: bool = False
 ) -> tuple[Tensor, Tensor]:
-    """Marginal mean and latent variance at each point, raw units, each ``n``; one output only.
+    """Marginal mean and variance at each point, raw units, each ``n``; one output only.
 
     Args:
         model: A surrogate of `bo_stream`.
         X: ``n x d`` raw points.
         ensemble: Kernels to average over, in place of the surrogate's own.
+        noise: Whether of observations with the typical noise, else of the latent function.
 
     Raises:
         UnsupportedError: for several outputs, or outcome transforms without a mean.
     """
-    parts = _of_members(model, X, ensemble)
+    parts = _of_members(model, X, ensemble, noise)
     try:
         posteriors = [(w, _raw(model, X, mean, variance)) for w, mean, variance in parts]
         moments = [(w, p.mean.reshape(-1), p.variance.reshape(-1)) for w, p in posteriors]
@@ -99,8 +100,7 @@ def quantiles(
     asked = torch.as_tensor(list(levels), dtype=torch.float64)
     if not bool(((asked > 0.0) & (asked < 1.0)).all()):
         raise InputError("levels between 0 and 1", f"{list(levels)}", "0.025 and 0.975 are usual.")
-    added = model.typical_noise() if noise else 0.0
-    parts = [(w, mean, variance + added) for w, mean, variance in _of_members(model, X, ensemble)]
+    parts = _of_members(model, X, ensemble, noise)
     if len(parts) == 1:
         found = _raw(model, X, *parts[0][1:]).quantile(asked)
         return cast(Tensor, found.reshape(len(asked), -1))
@@ -117,9 +117,9 @@ def quantiles(
 
 @torch.no_grad()
 def _of_members(
-    model: BoTorchModel, X: Tensor, ensemble: KernelEnsemble | None
+    model: BoTorchModel, X: Tensor, ensemble: KernelEnsemble | None, noise: bool
 ) -> list[tuple[float, Tensor, Tensor]]:
-    """Weight, and transformed means and latent variances (each ``n``), under each kernel.
+    """Weight, and transformed means and variances (each ``n``), under each kernel.
 
     Raises:
         UnsupportedError: for several outputs.
@@ -131,11 +131,13 @@ def _of_members(
     else:
         processes = ensemble.processes(cast(StreamingGP, model))
         weights = ensemble.weights.tolist()
+    added = model.typical_noise() if noise else 0.0
     chunks, members = model.transformed(X).split(CHUNK), []
     for weight, process in zip(weights, processes, strict=True):
         points = [process.at(chunk) for chunk in chunks]
         mean = torch.cat([point.mean[0] for point in points])
-        members.append((weight, mean, torch.cat([point.variance()[0] for point in points])))
+        variance = torch.cat([point.variance()[0] for point in points])
+        members.append((weight, mean, variance + added))
     return members
 
 

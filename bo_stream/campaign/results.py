@@ -205,7 +205,7 @@ class CampaignResults(CorrectableCampaign):
         found = largest_gains(gains, self.feasible, state.observations.candidates())
         return frame.assign(gain=found.numpy())
 
-    def predict(self, frame: pd.DataFrame) -> pd.DataFrame:
+    def predict(self, frame: pd.DataFrame, *, noise: bool = False) -> pd.DataFrame:
         """Posterior ``mean`` and standard deviation ``sd`` of the noiseless outcome.
 
         Up to 200 outcomes they are averages over kernels that the outcomes leave possible. Of
@@ -215,12 +215,27 @@ class CampaignResults(CorrectableCampaign):
 
         Args:
             frame: Inputs in the user's units.
+            noise: Whether of an outcome as it would be measured, with the typical noise; then also
+                its 90 % interval, ``lower`` to ``upper``. What the surrogate cannot explain is
+                noise to it: told outcomes are compared with this.
 
         Raises:
             StateError: before there are enough outcomes for a surrogate.
             InputError, BoundsError: for invalid inputs.
+            UnsupportedError: for noise of counts or of several outcomes.
         """
-        return self._predicted(self._encoded(self.space.values(frame)), frame.index)
+        X = self._encoded(self.space.values(frame))
+        if not noise:
+            return self._predicted(X, frame.index)
+        model, state = self._current_model(), self._state
+        if self.counts is not None or isinstance(state, OutcomeStates):
+            raise UnsupportedError(
+                "one outcome that is no count", "counts or several outcomes", "Leave `noise` out."
+            )
+        made = pd.DataFrame(self._moments(X, noise=True), frame.index)
+        levels = quantiles(model, X, INTERVAL, ensemble=state.manager.kernels(), noise=True)
+        made["lower"], made["upper"] = (self.settings.sign * levels).sort(0).values.numpy()
+        return made
 
     # -- pieces ----------------------------------------------------------------------------------
 
@@ -271,12 +286,13 @@ class CampaignResults(CorrectableCampaign):
             return predictions_of(self._predictions(), X, index)
         return pd.DataFrame(self._moments(X), index)
 
-    def _moments(self, X: Tensor) -> dict[str, np.ndarray]:
+    def _moments(self, X: Tensor, noise: bool = False) -> dict[str, np.ndarray]:
         """Mean and standard deviation of the only outcome, and of counts an interval."""
         model = self._current_model()
         if self.counts is not None:
             return self.counts.predict(cast(Any, model), X)
-        mean, variance = marginals(model, X, cast(Any, self._state.manager).kernels())
+        kernels = cast(Any, self._state.manager).kernels()
+        mean, variance = marginals(model, X, kernels, noise=noise)
         mean, sd = self.settings.sign * mean, variance.clamp_min(0).sqrt()
         return {"mean": mean.numpy(), "sd": sd.numpy()}
 

@@ -87,3 +87,17 @@ def test_intervals_of_few_outcomes_allow_for_other_kernels() -> None:
     at = pd.DataFrame(generator.random((200, 2)), columns=["a", "b"])
     _, alone = marginals(campaign.model, campaign.space.encode(at.to_numpy()))
     assert (campaign.predict(at)["sd"] / alone.sqrt().numpy()).median() > 1.02
+
+
+def test_predicted_measurements_have_their_noise() -> None:
+    rng = np.random.default_rng(4)
+    run = Campaign(BOX, "warped", goal="minimise", seed=0)
+    X = pd.DataFrame({"x": rng.uniform(0, 4, 260), "rate": 10 ** rng.uniform(-3, 0, 260)})
+    y = noisy(X, rng, 2.0)
+    run.tell(X.iloc[:60].assign(y=y.iloc[:60]))
+    rest, told = X.iloc[60:], y.iloc[60:]
+    smooth, measured = run.predict(rest), run.predict(rest, noise=True)
+    assert (measured["sd"] > smooth["sd"]).all() and measured.index.equals(rest.index)
+    inside = (measured["lower"] <= told) & (told <= measured["upper"])
+    assert 0.82 < inside.mean() < 0.96
+    assert np.allclose(measured["sd"] ** 2 - smooth["sd"] ** 2, 4.0, atol=2.0)
