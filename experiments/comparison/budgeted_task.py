@@ -13,8 +13,6 @@ from bo_stream.campaign.space.feasible import FeasibleSet
 from bo_stream.errors import ShapeError
 from experiments.comparison.tasks.task import Task, Told
 
-PACE = 2.0**0.5
-"""From one checkpoint to the next, in the units of the budget."""
 FIRST_SECONDS = 0.05
 
 
@@ -48,6 +46,7 @@ class BudgetedTask:
         seconds: float | None = None,
         batch: int | None = None,
         initial: int | None = None,
+        pace: float = 2.0**0.5,
         marks: tuple[int, ...] = (),
         mark_seconds: tuple[float, ...] = (),
     ) -> None:
@@ -60,8 +59,8 @@ class BudgetedTask:
         self._told: list[tuple[np.ndarray, np.ndarray]] = []
         self._best: tuple[tuple[float, float], np.ndarray] | None = None
         self._rows: list[dict[str, float]] = []
-        self._marks = _checkpoints(self.initial, evaluations, marks)
-        self._mark_seconds = _checkpoints(FIRST_SECONDS, seconds, mark_seconds)
+        self._marks = _checkpoints(self.initial, evaluations, marks, pace)
+        self._mark_seconds = _checkpoints(FIRST_SECONDS, seconds, mark_seconds, pace)
         self._clock = time.process_time()
 
     @property
@@ -164,10 +163,12 @@ class BudgetedTask:
         self._rows.append({"n": self.n, "cpu_seconds": self.spent, "loss": loss})
 
 
-def _checkpoints(first: float, last: float | None, more: tuple[float, ...]) -> list[float]:
+def _checkpoints(
+    first: float, last: float | None, more: tuple[float, ...], pace: float
+) -> list[float]:
     """Checkpoints of one's own, and geometric ones up to the budget if there is one."""
     marks, at = {float(mark) for mark in more}, float(first)
     while last is not None and at < last:
         marks.add(at)
-        at *= PACE
+        at *= pace
     return sorted(marks)

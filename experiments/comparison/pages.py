@@ -44,7 +44,7 @@ def pairs(frame: pd.DataFrame) -> str:
                 cells.append("-")
                 continue
             row = known.loc[budget]
-            cells.append(f"{row['median']:.1f} ({_range(row, '.1f')}), {row['better']:.0%}")
+            cells.append(f"{row['median']:.2f} ({_range(row, '.2f')}), {row['better']:.0%}")
         lines.append(_line(str(other), cells))
     return "\n".join(lines)
 

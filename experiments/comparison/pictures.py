@@ -72,6 +72,40 @@ def draw(
     save(figure, path)
 
 
+def draw_pooled(runs: Sequence[pd.DataFrame], unit: Unit, path: Path, title: str) -> None:
+    """Draw medians and quartiles over all tasks and seeds of every method, in one panel.
+
+    Losses are divided by the median loss of their task after the initial design.
+    """
+    table = pd.concat(list(runs), ignore_index=True)
+    first = table.groupby(["task", "method", "seed"]).first().groupby("task")["loss"].median()
+    scaled = table.assign(loss=table["loss"] / table["task"].map(first))
+    runs_of = scaled.assign(seed=scaled["task"] + scaled["seed"].astype(str)).groupby("method")
+    figure, ax = plt.subplots(figsize=(7.5, 4.2), layout="constrained")
+    for k, method in enumerate(dict.fromkeys(table["method"])):
+        chosen = runs_of.get_group(method)
+        draw_curve(ax, chosen, unit, method, k, least=1e-4)
+        end = chosen.groupby("seed")["n"].last().median()
+        line = ax.lines[-1]
+        ax.annotate(
+            f"{method}: {end:,.0f} evaluations",
+            (np.asarray(line.get_xdata())[-1], np.asarray(line.get_ydata())[-1]),
+            xytext=(6, 0),
+            textcoords="offset points",
+            color=line.get_color(),
+            fontsize=9,
+            va="center",
+            annotation_clip=False,
+        )
+    logarithmic_axis(ax, "x")
+    logarithmic_axis(ax, "y")
+    ax.grid(True, alpha=0.25)
+    ax.set(xlabel=AXES[unit], ylabel="regret, as a share of that after the design")
+    count = table.groupby(["task", "seed"]).ngroups
+    ax.set_title(f"{title}: median and quartiles of {count} runs", fontsize=10)
+    save(figure, path)
+
+
 def draw_curve(ax: Axes, runs: pd.DataFrame, unit: Unit, label: str, k: int, least: float) -> None:
     """Median and quartiles of one method; ``k`` decides its colour and dashes."""
     seeds = [part.sort_values(unit) for _, part in runs.groupby("seed")]

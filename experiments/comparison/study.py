@@ -12,15 +12,29 @@ from experiments.common.command import BadParameter
 from experiments.common.progress import say
 from experiments.common.study import expanded, plain, quiet, told_apart, without
 from experiments.comparison.budgeted_task import BudgetedTask, Spent
+from experiments.comparison.methods.method import Method
 from experiments.comparison.methods.registry import METHODS
 from experiments.comparison.report import report as report
 from experiments.comparison.tasks.registry import TASKS, lacking, made
 
-OPTIONAL = ("evaluations", "seconds", "at", "at_seconds", "batch", "initial", "picture")
+OPTIONAL = (
+    "evaluations",
+    "seconds",
+    "at",
+    "at_seconds",
+    "batch",
+    "initial",
+    "pace",
+    "pooled",
+    "apart",
+)
 OWN = ("evaluations", "seconds", "batch")
 """Keys by which a method may differ from the others, besides its seeds."""
 SMOKE, SMOKE_SECONDS = 12, 1.0
 """BudgetedTask and seconds of a smoke run."""
+
+WARM: set[str] = set()
+"""Methods that this process has run, and whose packages it has imported."""
 
 
 @dataclass(frozen=True)
@@ -41,13 +55,19 @@ class ComparisonRun:
         return f"{plain(self.task_label)}_{self.files}_{self.seed}"
 
     def execute(self, folder: Path) -> None:
-        """Run it to the end of its budget; the table has a row for each checkpoint."""
+        """Run it to the end of its budget; the table has a row for each checkpoint.
+
+        A first run of a method in a process is preceded by a short one, which pays for imports.
+        """
         options, about = dict(self.task), dict(self.method)
         task = made(options.pop("name"), self.seed, options)
         method = METHODS[about.pop("name")]
-        evaluate = BudgetedTask(task, self.seed, **self.budget)
-        with quiet(), suppress(Spent):
-            method.solve(evaluate, **about)
+        with quiet():
+            if self.method["name"] not in WARM:
+                _solve(method, BudgetedTask(task, self.seed, evaluations=3 * SMOKE), about)
+                WARM.add(self.method["name"])
+            evaluate = BudgetedTask(task, self.seed, **self.budget)
+            _solve(method, evaluate, about)
         facts = asdict(self) | {"environment": environment()}
         facts["environment"]["versions"] |= {name: version(name) for name in method.packages}
         named = evaluate.table().assign(task=self.task_label, method=self.label, seed=self.seed)
@@ -84,7 +104,7 @@ def plan(c: dict[str, Any], smoke: bool = False) -> list[ComparisonRun]:
     if smoke:
         named_tasks = list(dict(named_tasks[:1] + named_tasks[-1:]).items())
     common: dict[str, Any] = {
-        key: c[key] for key in ("evaluations", "seconds", "batch", "initial") if key in c
+        key: c[key] for key in ("evaluations", "seconds", "batch", "initial", "pace") if key in c
     }
     common |= {"marks": tuple(c.get("at", ())), "mark_seconds": tuple(c.get("at_seconds", ()))}
     runs = []
@@ -101,6 +121,12 @@ def plan(c: dict[str, Any], smoke: bool = False) -> list[ComparisonRun]:
         for seed in own_seeds[:1] if smoke else own_seeds:
             runs.append(ComparisonRun(label, options, place, about, seed, budget, files))
     return sorted(runs, key=lambda run: run.seed)
+
+
+def _solve(method: Method, evaluate: BudgetedTask, options: dict[str, Any]) -> None:
+    """Run a method to the end of its budget."""
+    with suppress(Spent):
+        method.solve(evaluate, **options)
 
 
 def _brief(budget: dict[str, Any]) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Test functions of BoTorch, their optimum moved by the seed and their box rotated."""
 
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -15,24 +15,25 @@ def synthetic_task(
     name: str,
     seed: int,
     dim: int = 3,
-    noise_std: float | None = 0.0,
+    noise_std: float | Literal["published"] = 0.0,
     moved: bool = True,
     rotated: bool = False,
     **task: Any,
 ) -> Task:
     """A function of `problems.synthetic` on the unit cube, to be minimised.
 
-    ``noise_std`` is the standard deviation of the noise, None: as published. The optimum is moved
+    ``noise_std`` is the standard deviation of the noise, or ``published``. The optimum is moved
     by the seed where the function allows it. With ``rotated``, the cube is rotated about the
     optimum by the seed, and points outside the function's box are judged at its faces. ``task`` are
     further fields of `Task`. The loss is the regret of the recommendation.
     """
+    noise = None if noise_std == "published" else noise_std
     try:
-        problem = synthetic(name, dim, noise_std, moved=seed if moved else None)
+        problem = synthetic(name, dim, noise, moved=seed if moved else None)
     except ValueError:
         if not moved:
             raise
-        problem = synthetic(name, dim, noise_std)
+        problem = synthetic(name, dim, noise)
     spin = _rotation(dim, seed) if rotated else None
     centre = problem.optimizers[0].numpy() if rotated else None
 

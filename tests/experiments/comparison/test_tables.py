@@ -1,11 +1,15 @@
 """Standings and pairs at equal budgets."""
 
+from pathlib import Path
+from types import SimpleNamespace
+
 import numpy as np
 import pandas as pd
 import pytest
 
 from experiments.comparison.pages import number, pairs, standing
 from experiments.comparison.pictures import stairs
+from experiments.comparison.report import report
 from experiments.comparison.tables import at_budget, paired, standings
 
 
@@ -66,5 +70,20 @@ def test_pages_say_what_the_files_say() -> None:
     assert lines[0] == "|  | ours | other |" and lines[2] == "| b | **0.2** | 2 |"
     assert lines[4] == "| mean rank (95 %) | 1.0 (1.0 to 1.0) | 2.0 (2.0 to 2.0) |"
     page = pairs(paired(RUNS, "n", 20).assign(budget="n = 20"))
-    assert page.splitlines()[2] == "| other | -1.0 (-1.0 to -1.0), 100% |"
+    assert page.splitlines()[2] == "| other | -1.00 (-1.00 to -1.00), 100% |"
     assert [number(v) for v in (1e-7, 0.0123, 1234.5, np.nan)] == ["<1e-5", "0.012", "1,234", "-"]
+
+
+def test_reports_write_every_table_and_the_pairs_of_tasks_apart(tmp_path: Path) -> None:
+    budget = {"marks": (20,), "mark_seconds": (2.0,)}
+    done = [(SimpleNamespace(budget=budget), table) for table in RUNS]
+    for pooled in (False, True):
+        report({"title": "T", "apart": ["a"], "pooled": pooled}, done, tmp_path)
+        pictures = sorted(path.name for path in tmp_path.glob("*.png"))
+        assert pictures == ["loss_by_evaluations.png", "loss_by_seconds.png"]
+    assert pd.read_csv(tmp_path / "standings.csv")["budget"].unique().tolist() == ["n = 20", "2 s"]
+    runs = {
+        name: pd.read_csv(tmp_path / f"{name}.csv")["runs"] for name in ("paired", "paired_apart")
+    }
+    assert set(runs["paired"]) == {6} and set(runs["paired_apart"]) == {3}
+    assert (tmp_path / "tables.md").read_text().count("mean rank") == 2
