@@ -17,7 +17,7 @@ def test_every_configuration_study_and_benchmark_is_run() -> None:
         assert sum(name.endswith(f" {config.name}") for name in names) == 1, config
     ran = {name.split()[0] for name in names}
     studies = {path.parent.name for path in CONFIGS.parent.glob("*/__main__.py")}
-    assert studies | {"field", "small_batches"} < ran
+    assert studies | {"small_batches"} < ran
     costs = {f"benchmarks.{path.stem}" for path in CONFIGS.parent.glob("benchmarks/*_cost.py")}
     assert costs < ran and {"benchmarks.fit_modes", "benchmarks.fit_quality"} < ran
     assert "growth growth.toml" in names and "decoupled arm decoupled_arm_once.toml" in names
