@@ -67,6 +67,8 @@ SETTINGS_VERSION = 1
 
 GIVEN = "It was asked for."
 
+CHANGEABLE = ("surrogate", "acquisition", "fit", "failures")
+
 COMPLETION_NOISE = 0.02
 """Variance of that: less makes a process ring beside its jump, and more hides a single failure."""
 
@@ -157,6 +159,7 @@ class Settings:
         goal, column = read_goal(goal)
         failures = failures or "ignored"
         named = NamedOutcomes.of(goal, column, constraints, space.names, failures)
+        named.warn_of_misspellings(space.names)
         counts = None if outcome is None else CountOutcome.read_setting(outcome)
         if counts is not None:
             counts.check_settings(space, str(goal), surrogate, noise, EXACT_OUTCOMES)
@@ -328,14 +331,11 @@ class Settings:
                     f"another {part}",
                     "Choose another name, or use Campaign.resume.",
                 )
-        for part in given:
-            if mine[part] != theirs[part]:
-                warnings.warn(
-                    f"Campaign {name!r} continues with the {part} in its store, "
-                    f"{shown(theirs[part])}; {shown(mine[part])} is ignored. "
-                    "Use campaign.change, or choose another name for a new campaign.",
-                    stacklevel=5,
-                )
+        for part in (part for part in given if mine[part] != theirs[part]):
+            change = "Use campaign.change, or choose" if part in CHANGEABLE else "Choose"
+            both = f"its store, {shown(theirs[part])}; {shown(mine[part])} is ignored"
+            text = f"Campaign {name!r} continues with the {part} in {both}. "
+            warnings.warn(f"{text}{change} another name for a new campaign.", stacklevel=5)
         return replace(stored, budget=self.budget or stored.budget)
 
     def make_surrogate(self, given: Any = None) -> Callable[..., StreamingGP]:

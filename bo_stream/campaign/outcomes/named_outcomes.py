@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
 import math
+import warnings
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
@@ -147,6 +149,17 @@ class NamedOutcomes:
                 "Leave them out: learn measures everywhere.",
             )
         return outcomes
+
+    def warn_of_misspellings(self, inputs: Collection[str]) -> None:
+        """Warn of outcomes in constraints that resemble an input, or an objective."""
+        for name in self.columns[len(self.goals) :]:
+            near = difflib.get_close_matches(name, [*inputs, *self.goals], 1, 0.8)
+            if near:
+                warnings.warn(
+                    f"{name!r} in a constraint names no input, and is an outcome to be told. If "
+                    f"{near[0]!r} is meant, correct it and choose another name for the campaign.",
+                    stacklevel=4,
+                )
 
     def refuse_counts(self) -> None:
         """Refuse what a campaign of counts cannot have.

@@ -45,20 +45,32 @@ class InParts:
         search: Maximises it.
         name: Its name.
         sampled: Chooses by samples of the posterior; None where the variance is to be reduced.
+        several: Searches for several trials, running ones included, if the first one cannot.
+        together: Number of trials that are searched for jointly.
+        in_turn: Number of trials up to which parts are searched for with those before pending.
         decision: How the latest trials were chosen, if not by one search.
     """
 
     search: AcquisitionSearch
     name: str
     sampled: AcquisitionSearch | None = None
+    several: AcquisitionSearch | None = None
+    together: int = TOGETHER
+    in_turn: int = IN_TURN
     decision: Decision | None = None
 
     def __call__(self, model: StreamingGP, q: int, context: ProposalContext) -> Tensor:
         """The points, or indices into the available rows of the pool."""
         self.decision, pool = None, isinstance(self.search.feasible.space, Pool)
         joint = q + len(context.pending)
-        few = joint <= IN_TURN
-        if (few and (pool or q <= TOGETHER)) or (pool and self.sampled is None):
+        if self.several is not None and joint > 1:
+            name, why = "qlogei", "Its logarithm, of several trials asked for or running."
+            made = replace(self, search=self.several, name=name, several=None)
+            chosen = made(model, q, context)
+            self.decision = made.decision or Decision(name, why)
+            return chosen
+        few = joint <= self.in_turn
+        if (few and (pool or q <= self.together)) or (pool and self.sampled is None):
             return self.search(model, q, context)
         if self.sampled is None:
             first = f"{min(q, GREEDY)} trials are chosen one by one"
@@ -66,10 +78,10 @@ class InParts:
             self.decision = Decision(self.name, f"{first}{rest}.")
             return self._greedy(model, q, context)
         if few:
-            why = f"Each {TOGETHER} trials are chosen with those before pending."
+            why = f"Each {self.together} trials are chosen with those before pending."
             self.decision = Decision(self.name, why)
             return self._in_turn(model, q, context)
-        why = f"More than {IN_TURN} trials are asked for or running."
+        why = f"More than {self.in_turn} trials are asked for or running."
         self.decision = Decision("thompson", why)
         return self.sampled(model, q, context)[:q]
 
@@ -80,9 +92,9 @@ class InParts:
 
     def _in_turn(self, model: StreamingGP, q: int, context: ProposalContext) -> Tensor:
         chosen = context.pending[:0]
-        for first in range(0, q, TOGETHER):
+        for first in range(0, q, self.together):
             given = replace(context, pending=torch.cat([context.pending, chosen]))
-            chosen = torch.cat([chosen, self.search(model, min(TOGETHER, q - first), given)])
+            chosen = torch.cat([chosen, self.search(model, min(self.together, q - first), given)])
         return chosen
 
     def _greedy(self, model: StreamingGP, q: int, context: ProposalContext) -> Tensor:

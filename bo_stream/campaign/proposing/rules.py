@@ -28,6 +28,9 @@ SEARCHES = {
 }
 """Searches that belong to one family: the class in `acquisitions`, and the family."""
 
+FEW = 8
+"""Number of trials with several outcomes that are searched for jointly."""
+
 PROPOSING, VARIANCES = ("thompson", "random"), ("nipv", "max_variance")
 """Acquisition functions that choose batches of any size, and those that reduce the variance."""
 
@@ -62,12 +65,15 @@ def rule_by_name(
     what = "acquisition function" + (" of several outcomes" if outcomes.joint else "")
     name = checked_name(options.pop("name"), known, what)
     if outcomes.joint:
+        from acquisitions.outcome_samples import OutcomeSamples
         from acquisitions.outcomes import OutcomeAcquisition
 
         number = len(outcomes.columns)
         about = len(outcomes.goals), outcomes.weights(), options, number
         joint = OutcomeAcquisition(name, *about)
-        return search(cast(AcquisitionBuilder, joint))
+        builders = joint, OutcomeSamples(len(outcomes.goals), outcomes.weights(), number)
+        few, many = (search(cast(AcquisitionBuilder, one)) for one in builders)
+        return InParts(few, name, many, together=FEW, in_turn=FEW)
     if name in (AUTO, "thompson") and space.categories:
         raise InputError(
             "an acquisition function that takes no samples of the posterior, for categories",
@@ -80,7 +86,8 @@ def rule_by_name(
     if name not in SEARCHES:
         found = search(partial(build, name, **options))
         sampled = None if name in VARIANCES else search(partial(build, "thompson"))
-        return found if name in PROPOSING else InParts(found, name, sampled)
+        several = search(partial(build, "qlogei")) if name == "ei" else None
+        return found if name in PROPOSING else InParts(found, name, sampled, several)
     rule, family = SEARCHES[name]
     if name == "trust_region" and not feasible.is_box:
         raise InputError(

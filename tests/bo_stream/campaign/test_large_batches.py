@@ -78,3 +78,34 @@ def test_a_pool_and_a_constraint() -> None:
     box.tell(frame.assign(y=frame["a"]))
     frame = box.ask(300)
     assert (frame["a"] + frame["b"]).max() <= 1.0
+
+
+@pytest.mark.parametrize("failures", ["ignored", "infeasible"])
+@pytest.mark.parametrize("goal", ["maximise", {"u": "maximise", "v": "minimise"}], ids=["1", "2"])
+def test_large_batches_of_several_outcomes(goal: Any, failures: Any) -> None:
+    """The front is the diagonal up to a limit; trials fail above it."""
+    given: dict[str, Any] = {"goal": goal, "seed": 0, "initial": 5, "failures": failures}
+    campaign = Campaign(BOX, "exact", constraints=["w <= 0.7"], budget=300, **given)
+    X = np.random.default_rng(0).random((40, 2))
+    frame = campaign.enqueue(pd.DataFrame(X, columns=["a", "b"]))
+    lost = frame.index[frame["b"] > 0.8]
+    campaign.fail(lost, "too hot")
+    gap = (frame["a"] - frame["b"]) ** 2
+    outcomes = frame.assign(
+        u=frame["a"] - gap, v=frame["a"] + gap, y=frame["a"] - gap, w=frame["a"]
+    )
+    campaign.tell(outcomes.drop(lost)[campaign.settings.named.columns])
+    found = asked(campaign, 200)
+    assert campaign.decision.acquisition == "thompson"
+    assert (found["a"] <= 0.72).all() and (found["a"] - found["b"]).abs().median() < 0.15
+    assert failures == "ignored" or (found["b"] <= 0.85).mean() > 0.95
+    if isinstance(goal, dict):
+        assert found["a"].quantile(0.8) - found["a"].quantile(0.2) > 0.2
+
+
+def test_expected_improvement_of_several_trials() -> None:
+    campaign = begun("ei")
+    campaign.ask()
+    assert campaign.decision.acquisition == "ei"
+    assert len(campaign.ask(3).drop_duplicates()) == 3  # with one running
+    assert campaign.decision.acquisition == "qlogei"

@@ -325,3 +325,20 @@ def test_outcomes_are_mended_one_by_one() -> None:
         run.amend(frame.assign(cost=1.0)[["cost"]])
     run.amend(frame.assign(**{"yield": 0.5})[["yield"]])
     assert run.trials()["yield"][12] == 0.5 and run.trials()["status"][12] == "running"
+
+
+def test_what_resembles_an_input_in_a_constraint_is_mentioned() -> None:
+    oven = Box({"temperature": (0.0, 1.0)})
+    with pytest.warns(UserWarning, match="'temperature' is meant") as seen:
+        Campaign(oven, constraints=["temprature <= 1"])
+    assert seen[0].filename == __file__
+    Campaign(oven, constraints=["moisture <= 1"])  # no warning, which would be an error
+
+
+@pytest.mark.parametrize(("option", "word"), [({"seed": 1}, "Choose"), ({"fit": None}, "change")])
+def test_what_is_ignored_says_what_can_be_changed(option: dict[str, Any], word: str) -> None:
+    store = MemoryStore()
+    campaign(LINE, store=store)
+    other = {"fit": FitPolicy(then_every=7)} if "fit" in option else option
+    with pytest.warns(UserWarning, match=f"is ignored. (Use campaign.)?{word}"):
+        campaign(LINE, store=store, **other)
