@@ -1,8 +1,9 @@
 """Tuning models of scikit-learn on the data sets that it ships: inputs of several kinds, and noise.
 
 An outcome is the loss of a two-fold cross-validation, with folds and model seeded anew in each
-evaluation. The loss of a method is that of the setting that it recommends, a mean over five
-cross-validations with seeds of their own, the same for all.
+evaluation. The setting that a method recommends is judged by the mean over five cross-validations
+with seeds of their own, the same for all: its loss is what that lies above a number a little below
+the best one known.
 """
 
 from __future__ import annotations
@@ -27,12 +28,16 @@ Model = Callable[[Row, int], Any]
 
 @dataclass(frozen=True)
 class Tuned:
-    """A model by settings and seed, their box, rows and labels, a score and its best value."""
+    """A model by settings and seed, their box, rows and labels, a score and its best value.
+
+    ``least`` is a little less than the mean of the best setting known.
+    """
 
     box: Box
     model: Model
     data: Callable[[], tuple[np.ndarray, np.ndarray]]
     scoring: str
+    least: float
     best: float = 0.0
 
 
@@ -46,7 +51,9 @@ def tuning_task(name: str, seed: int, **task: Any) -> Task:
         return np.array([[validated(name, row, s)] for row, s in zip(rows, seeds, strict=True)])
 
     def judge(told: Told) -> float:
-        return float("nan") if told.recommended is None else mean(tuple(told.recommended))
+        if told.recommended is None:
+            return float("nan")
+        return mean(tuple(told.recommended)) - tuned.least
 
     return Task(name, tuned.box, evaluate, judge, deterministic=False, **task)
 
@@ -156,9 +163,14 @@ TUNED = {
         boosted_regressor,
         diabetes,
         "neg_root_mean_squared_error",
+        least=56.5,
     ),
     "boosting_digits": Tuned(
-        boosted_box(["log_loss", "exponential"]), boosted_classifier, digits, "neg_log_loss"
+        boosted_box(["log_loss", "exponential"]),
+        boosted_classifier,
+        digits,
+        "neg_log_loss",
+        least=0.09,
     ),
-    "svm_cancer": Tuned(VECTORS, support_vectors, cancer, "accuracy", best=1.0),
+    "svm_cancer": Tuned(VECTORS, support_vectors, cancer, "accuracy", least=0.025, best=1.0),
 }
