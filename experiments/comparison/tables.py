@@ -15,25 +15,25 @@ RESAMPLED = 2000
 """Times, for intervals."""
 
 
-def at_budget(run: pd.DataFrame, unit: Unit, budget: float) -> float:
-    """The loss of one run within a budget: that of its last row; NaN if it has none.
+def at_budget(run: pd.DataFrame, unit: Unit, budget: float) -> pd.DataFrame:
+    """The row of one run that says what it had reached within a budget; no row if nothing does.
 
-    A run that ended before with seconds left counts with what it ended with; one that made fewer
-    evaluations is NaN.
+    Of a budget of evaluations it is the last row up to it; a run that made fewer has none. A budget
+    of seconds is a checkpoint, whose row was written at the next evaluation: the first row from
+    there on has what was told by then. A run that ended before counts with its last row.
     """
-    rows = run[run[unit] <= budget]
-    if rows.empty or (unit == "n" and run["n"].iloc[-1] < budget):
-        return float("nan")
-    return float(rows["loss"].iloc[-1])
+    if unit == "n":
+        return run[(run["n"] <= budget) & (run["n"].iloc[-1] >= budget)].tail(1)
+    after = run[run["cpu_seconds"] >= budget]
+    return after.head(1) if len(after) else run.tail(1)
 
 
 def losses(runs: Sequence[pd.DataFrame], unit: Unit, budget: float) -> pd.DataFrame:
     """Losses within a budget: a row for each task and seed, a column for each method."""
-    lines = [
-        (t["task"].iloc[0], t["seed"].iloc[0], t["method"].iloc[0], at_budget(t, unit, budget))
-        for t in runs
-    ]
-    table = pd.DataFrame(lines, columns=["task", "seed", "method", "loss"])
+    keys = ["task", "seed", "method"]
+    reached = pd.concat([at_budget(run, unit, budget) for run in runs], ignore_index=True)
+    every = pd.concat([run[keys].head(1) for run in runs], ignore_index=True)
+    table = every.merge(reached[[*keys, "loss"]], how="left", on=keys)
     wide = table.pivot(index=["task", "seed"], columns="method", values="loss")
     rows = list(dict.fromkeys(zip(table["task"], table["seed"], strict=True)))
     return wide.loc[rows, list(dict.fromkeys(table["method"]))]
@@ -91,9 +91,6 @@ def paired(runs: Sequence[pd.DataFrame], unit: Unit, budget: float) -> pd.DataFr
 
 def _spent(runs: Sequence[pd.DataFrame], unit: Unit, budget: float) -> pd.DataFrame:
     """Medians of the evaluations and seconds that methods had spent."""
-    lines = []
-    for run in runs:
-        rows = run[run[unit] <= budget]
-        if len(rows):
-            lines.append((run["method"].iloc[0], rows["n"].iloc[-1], rows["cpu_seconds"].iloc[-1]))
-    return pd.DataFrame(lines, columns=["method", "n", "processor s"]).groupby("method").median()
+    reached = pd.concat([at_budget(run, unit, budget) for run in runs])
+    medians = reached.groupby("method")[["n", "cpu_seconds"]].median()
+    return medians.rename(columns={"cpu_seconds": "processor s"})

@@ -10,7 +10,7 @@ import pytest
 from experiments.comparison.pages import number, pairs, standing
 from experiments.comparison.pictures import stairs
 from experiments.comparison.report import report
-from experiments.comparison.tables import at_budget, paired, standings
+from experiments.comparison.tables import Unit, at_budget, paired, standings
 
 
 def run(method: str, task: str, seed: int, losses: list[float], pace: float = 0.1) -> pd.DataFrame:
@@ -29,9 +29,13 @@ RUNS = [
 
 def test_the_loss_is_that_of_the_last_row_within_the_budget() -> None:
     table = run("m", "a", 0, [3.0, 2.0])
-    assert at_budget(table, "n", 19) == 3.0 and at_budget(table, "n", 20) == 2.0
-    assert np.isnan(at_budget(table, "n", 21)) and np.isnan(at_budget(table, "n", 9))
-    assert at_budget(table, "cpu_seconds", 100.0) == 2.0  # it ended with time left
+
+    def loss(unit: Unit, budget: float) -> list[float]:
+        return at_budget(table, unit, budget)["loss"].tolist()
+
+    assert loss("n", 19) == [3.0] and loss("n", 20) == [2.0] and loss("n", 21) == loss("n", 9) == []
+    assert loss("cpu_seconds", 1.0) == [3.0] and loss("cpu_seconds", 2.0) == [2.0]
+    assert loss("cpu_seconds", 100.0) == [2.0]  # it ended with time left
     assert stairs(table, "n", np.array([5.0, 15.0, 25.0])).tolist() == [3.0, 3.0, 2.0]
 
 
