@@ -39,11 +39,12 @@ def random(evaluate: BudgetedTask) -> None:
 
 def _search(evaluate: BudgetedTask, drawn: Callable[[], Tensor], regressed: bool = False) -> None:
     task, X = evaluate.task, evaluate.design()
-    campaign = Campaign(task.box, goal=task.goals["y"], seed=evaluate.seed) if regressed else None
-    if campaign is not None:
-        evaluate.recommender = lambda: campaign.recommend()[list(task.box.names)]
+    names, start = list(task.box.names), evaluate.initial
+    campaign = Campaign(task.box, goal="minimise", seed=evaluate.seed, initial=start)
+    if regressed:
+        evaluate.recommender = lambda: campaign.recommend()[names]
     while True:
         Y = evaluate(X)
-        if campaign is not None:
+        if regressed:
             campaign.tell(task.box.labelled(X).assign(y=Y[:, 0]))
         X = task.box.decode(drawn())

@@ -65,3 +65,11 @@ def test_plans_have_every_task_method_and_seed_by_seed() -> None:
     assert [(r.label, r.seed) for r in runs[4:]] == [("sobol", 1), ("sobol", 1)]
     assert runs[1].method == {"name": "cma", "population": 20}
     assert {r.budget["evaluations"] for r in plan(c, smoke=True)} == {12}
+
+
+def test_regressed_points_are_recommended_by_a_model() -> None:
+    task = made("levy", 0, {"dim": 2, "noise_std": 1.0, "initial": 5})
+    evaluate = BudgetedTask(task, 0, evaluations=6)
+    with pytest.raises(Spent):
+        METHODS["sobol"].solve(evaluate, regressed=True)
+    assert evaluate.recommender is not None and evaluate.table()["loss"].notna().all()
