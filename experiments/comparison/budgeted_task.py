@@ -32,7 +32,7 @@ class BudgetedTask:
         task: The function, its box, goals and limits.
         seed: Seed of the method.
         initial: Points of the initial design.
-        budget: BudgetedTask in all; None: any number.
+        budget: Evaluations in all; None: any number.
         recommender: Set by a method: the point that it stands behind, ``d`` values or a frame of
             one row. None: the best one told, of those within the limits if there are any.
     """

@@ -266,6 +266,13 @@ def test_several_outputs_and_float32(tmp_path: Path) -> None:
     assert goes_on(model, tmp_path / "model.pt").dtype == torch.float32
 
 
+def test_few_points_make_a_small_file(tmp_path: Path) -> None:
+    """Sums over 900 nodes take 6.6 MB, nearly all of it zeros."""
+    model = WISKI(*data(), bounds=BOUNDS, grid_size=30)
+    goes_on(model, tmp_path / "model.pt")
+    assert (tmp_path / "model.pt").stat().st_size < 1_000_000
+
+
 def test_grids_given_node_by_node(tmp_path: Path) -> None:
     """Thirds have no exact step: only the nodes themselves give the same grid."""
     nodes = [torch.linspace(-1.0 / 3.0, 7.0 / 3.0, 13), torch.linspace(0.1, 1.9, 12)]
