@@ -131,7 +131,7 @@ def loads(contents: bytes, name: str = "the checkpoint") -> Any:
 
 
 def _compressed(file: io.BytesIO) -> bytes:
-    """The archive with those entries compressed that are mostly zeros, as sums of few points are."""
+    """The archive with the entries compressed that are mostly zeros, as sums of few points are."""
     smaller = io.BytesIO()
     with zipfile.ZipFile(file) as archive, zipfile.ZipFile(smaller, "w") as written:
         for name in archive.namelist():
