@@ -255,16 +255,18 @@ class AskTell:
         return len(self._proposer.available(self.feasible, self.history))
 
     @property
-    def winsorised(self) -> tuple[float, int]:
-        """The worst outcome that the surrogate learns, and the number of told ones beyond.
+    def winsorised(self) -> dict[str, tuple[float, int]]:
+        """For every outcome, the worst one that its surrogate learns and the number of told ones
+        beyond.
 
         These are learned as if they were the limit, which is 20 spreads below the median, and set
         again by every fit; `trials` keeps them as told. The limit is infinite without a spread, for
         counts, and for the goal ``learn``.
         """
-        state, sign = self._state, self._state.settings.sign
-        least = state.manager.least
-        return sign * least, int((least > state.observations.Y).sum())
+        state = self._state
+        states = state.states if isinstance(state, OutcomeStates) else [state]
+        names = state.settings.named.columns
+        return dict(zip(names, map(_winsorised, states), strict=False))
 
     def trials(self) -> pd.DataFrame:
         """Every trial: inputs, outcome, status and reason.
@@ -371,3 +373,9 @@ def _asked_event(history: TrialHistory, proposal: Proposal, by: str | None) -> E
         decision=None if proposal.decision == history.decision else proposal.decision,
         seconds=proposal.seconds,
     )
+
+
+def _winsorised(state: CampaignState) -> tuple[float, int]:
+    """Limit of one outcome, and the number of its values beyond."""
+    least = state.manager.least
+    return state.settings.sign * least, int((least > state.observations.Y).sum())

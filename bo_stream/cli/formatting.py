@@ -126,12 +126,15 @@ def recommendation(campaign: Campaign, trials: pd.DataFrame) -> str | None:
 
 
 def winsorised(campaign: Campaign) -> str | None:
-    """The limit of what is learned, if outcomes are beyond; None otherwise."""
-    limit, number = campaign.winsorised
-    if not number:
-        return None
-    outcomes = "1 outcome" if number == 1 else f"{number} outcomes"
-    return f"{outcomes} beyond {limit:.6g}, {SPREADS:g} spreads from the median, as {limit:.6g}"
+    """The limits of what is learned, if outcomes are beyond; None otherwise."""
+    found = []
+    for name, (limit, number) in campaign.winsorised.items():
+        if number:
+            of = f" of {name}" if len(campaign.winsorised) > 1 else ""
+            values = f"1 outcome{of}" if number == 1 else f"{number} outcomes{of}"
+            found.append(f"{values} beyond {limit:.6g}, {SPREADS:g} spreads from the median")
+            found[-1] += f", as {limit:.6g}"
+    return "; ".join(found) or None
 
 
 def recommendations(campaign: Campaign, n: int) -> str:

@@ -82,23 +82,23 @@ def test_penalties_are_learned_as_less_bad_and_kept_as_told(tmp_path: Path) -> N
     campaign = told(
         Campaign(BOX, goal="minimise", store=store, surrogate="exact", **FAST), 12, penalised
     )
-    limit, number = campaign.winsorised
+    limit, number = campaign.winsorised["y"]
     assert number == 2 and 1.0 < limit < 100.0
     trials = campaign.trials()
     assert trials["y"].max() == 1e8
     bad = trials[trials["y"] == 1e8][["a", "b"]]
     assert campaign.predict(bad)["mean"].max() < 2.0 * limit
     resumed = Campaign.resume(store)
-    assert resumed.winsorised == (limit, number)
+    assert resumed.winsorised == {"y": (limit, number)}
     np.testing.assert_allclose(resumed.predict(bad), campaign.predict(bad), rtol=1e-6)
 
 
 def test_a_penalty_is_bounded_as_it_is_told() -> None:
     campaign = told(Campaign(BOX, goal="minimise", surrogate="exact", **FAST), 8)
     frame = campaign.ask()
-    limit, _ = campaign.winsorised
+    limit, _ = campaign.winsorised["y"]
     campaign.tell(frame.assign(y=1e8))
-    assert campaign.winsorised == (limit, 1)  # no fit since
+    assert campaign.winsorised == {"y": (limit, 1)}  # no fit since
     assert campaign.predict(frame)["mean"].item() < 2.0 * limit
 
 
@@ -109,12 +109,12 @@ def test_the_limit_is_set_by_every_fit_and_learned_outcomes_follow() -> None:
     limits = set()
     for i in range(14):
         told(campaign, 1, lambda _, y, i=i: 1e8 if i == 3 else y)
-        limits.add(campaign.winsorised[0])
+        limits.add(campaign.winsorised["y"][0])
     assert len(limits) > 2
     X, Y, _ = campaign.observations()
     model = campaign.model
     assert model is not None
-    least = -campaign.winsorised[0]
+    least = -campaign.winsorised["y"][0]
     reference = ExactGP(
         X,
         Y.clamp_min(least),
@@ -138,11 +138,23 @@ def test_one_place_told_many_times_is_asked_and_recommended() -> None:
     assert advised["mean"].between(0.9, 2.1).all()
 
 
+def test_each_of_several_outcomes_has_a_limit() -> None:
+    goal = {"cost": "minimise", "gain": "maximise"}
+    campaign = Campaign(BOX, goal=goal, surrogate="exact", **FAST)
+    frame = campaign.ask(8)
+    cost = frame["a"].where(frame.index != 3, 1e8)
+    campaign.tell(frame.assign(cost=cost, gain=frame["b"]))
+    campaign.ask()
+    (limit, number), (floor, fewer) = campaign.winsorised.values()
+    assert list(campaign.winsorised) == ["cost", "gain"]
+    assert (number, fewer) == (1, 0) and 1.0 < limit < 100.0 and -100.0 < floor < 0.0
+
+
 def test_no_outcome_is_bounded_where_values_matter() -> None:
     campaign = told(
         Campaign(BOX, goal="learn", surrogate="exact", **FAST), 8, lambda i, y: 1e4 if i == 3 else y
     )
-    assert campaign.winsorised == (-math.inf, 0)
+    assert campaign.winsorised == {"y": (-math.inf, 0)}
 
 
 def failing(*given: Any, **options: Any) -> Any:
