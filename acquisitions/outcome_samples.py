@@ -55,24 +55,21 @@ class SampledOutcomes:
 
     @torch.no_grad()
     def propose(self, q: int) -> Tensor:
-        """``q x d`` points of the feasible set."""
+        """``q x d`` points of the feasible set, which repeat once no further one is left."""
         found: list[Tensor] = []
         for first in range(0, q, TOGETHER):
             points = self._candidates()
             if found:
                 again = (points.unsqueeze(1) == torch.cat(found)).all(-1).any(-1)
-                points = points[~again]
+                points = points if bool(again.all()) else points[~again]
             found.append(points[self._chosen(points, min(TOGETHER, q - first))])
         return torch.cat(found)
 
     @torch.no_grad()
     def select(self, points: Tensor, q: int) -> Tensor:
         """Indices of ``q`` different rows of the points of a pool, ``P x d``."""
-        order = torch.randperm(len(points))
-        found: list[Tensor] = []
-        for rows, part in zip(order.tensor_split(q), order.tensor_split(q), strict=True):
-            found.append(rows[self._chosen(points[part], 1)])
-        return torch.cat(found)
+        parts = torch.randperm(len(points)).tensor_split(q)
+        return torch.cat([rows[self._chosen(points[rows], 1)] for rows in parts])
 
     def _candidates(self) -> Tensor:
         spread = self.domain.spread(CANDIDATES // 2)
@@ -85,7 +82,7 @@ class SampledOutcomes:
         return torch.cat([spread, near]).unique(dim=0)
 
     def _chosen(self, points: Tensor, q: int) -> Tensor:
-        """Rows of the best points of ``q`` samples, each of them once."""
+        """Rows of the best points of ``q`` samples, each of them once before any is repeated."""
         draws = [m.posterior(points).rsample(torch.Size([q]))[..., 0] for m in self.models]
         samples = torch.stack(draws[: self.outcomes], -1)  # q x n x m
         values = samples[..., : self.objectives]
@@ -102,7 +99,7 @@ class SampledOutcomes:
             score = torch.where(torch.rand(q, 1).to(score) < completed.exp(), score, score - 2.0)
         rows: list[int] = []
         for one in score:
-            one[rows] = -torch.inf
+            one[rows[len(rows) // len(points) * len(points) :]] = -torch.inf
             rows.append(int(one.argmax()))
         return torch.tensor(rows)
 

@@ -98,7 +98,7 @@ def default_several(space: Space, budget: int | None) -> Default:
     """The default family of each of several outcomes, by number of inputs and budget."""
     if budget is not None and budget <= SMALL:
         return Default("warped", f"An exact process per outcome for at most {SMALL} trials.")
-    if space.dim <= FEW_INPUTS:
+    if space.dim <= FEW_INPUTS and not space.categories:
         return Default("hsgp", f"At most {FEW_INPUTS} inputs: a step of constant cost.")
     if budget is not None and budget <= FEW:
         return Default("exact", f"An exact process per outcome for at most {FEW} trials.")

@@ -50,6 +50,9 @@ AHEAD_AT_MOST = 8000
 SAME = 1e-3
 """Points closer than this fraction of the box in every coordinate count as the same."""
 
+SPARE = 8
+"""Points of a space with discrete inputs drawn for each one that may take a failed one's place."""
+
 
 @runtime_checkable
 class ProposingAcquisition(Protocol):
@@ -300,12 +303,17 @@ class AcquisitionSearch:
         if not len(failed):
             return X
         low, high = bounds
-        same = ((X.unsqueeze(-2) - failed).abs() <= SAME * (high - low)).all(-1).any(-1)
+
+        def lost(points: Tensor) -> Tensor:
+            apart = (points.unsqueeze(-2) - failed).abs() > SAME * (high - low)
+            return (~apart.any(-1)).any(-1, keepdim=True)
+
         if self.feasible.is_box:
-            other = low + (high - low) * torch.rand_like(X)
-        else:
-            other = self.feasible.domain.uniform(len(X)).to(X)
-        return torch.where(same.unsqueeze(-1), other, X)
+            return torch.where(lost(X), low + (high - low) * torch.rand_like(X), X)
+        drawn = self.feasible.domain.uniform(SPARE * len(X)).to(X)
+        free = drawn[~lost(drawn).squeeze(-1)]
+        some = free if len(free) else drawn
+        return torch.where(lost(X), some[torch.arange(len(X)) % len(some)], X)
 
     def _targets(self) -> Tensor:
         """Points over which the variance is integrated."""
