@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+import pytest
 import torch
 from scipy.special import expit, gammaln, log_expit
 from torch import Tensor
 
+FAMILIES = ("exact", "node_wiski", "wiski", "hsgp")
+WITHIN = {"exact": 0.005, "node_wiski": 0.005, "wiski": 0.02, "hsgp": 0.1}
 UNIT = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.double)
 NODES = np.linspace(-9.0, 9.0, 801)
 """The tilted distribution is summed on this grid of standard deviations: slow and obvious."""
@@ -104,3 +109,20 @@ def survey(points: int, trials: tuple[int, int] = (5, 60), nugget: float = 0.2, 
     g = f.numpy() + np.sqrt(nugget) * rng.standard_normal(points)
     k = torch.from_numpy(rng.binomial(n.numpy().astype(int), expit(g))).double()
     return X, k, n, f
+
+
+def close(a: Tensor, b: Tensor, within: float = 1e-6) -> None:
+    torch.testing.assert_close(a, b, rtol=within, atol=within)
+
+
+def latent(model: Any, Z: Tensor) -> tuple[Tensor, Tensor]:
+    here = model.response(Z, nugget=False)
+    return here.latent_mean, here.latent_variance
+
+
+def assert_alike(a: Any, b: Any, within: float = 1e-6) -> None:
+    Z = torch.rand(9, 2, dtype=torch.double)
+    for one, other in zip(latent(a, Z), latent(b, Z), strict=True):
+        close(one, other, within)
+    close(a.log_evidence(), b.log_evidence(), within)
+    assert a.nugget == pytest.approx(b.nugget)
