@@ -39,7 +39,11 @@ WARM: set[str] = set()
 
 @dataclass(frozen=True)
 class ComparisonRun:
-    """One method on one task with one seed; tasks and methods are given by name and options."""
+    """One method on one task with one seed; tasks and methods are given by name and options.
+
+    Unless it is ``brief``, a first run of a method in a process is preceded by a short one, which
+    pays for imports.
+    """
 
     label: str
     method: dict[str, Any]
@@ -48,6 +52,7 @@ class ComparisonRun:
     seed: int
     budget: dict[str, Any]
     files: str
+    brief: bool = False
 
     @property
     def stem(self) -> str:
@@ -55,15 +60,12 @@ class ComparisonRun:
         return f"{plain(self.task_label)}_{self.files}_{self.seed}"
 
     def execute(self, folder: Path) -> None:
-        """Run it to the end of its budget; the table has a row for each checkpoint.
-
-        A first run of a method in a process is preceded by a short one, which pays for imports.
-        """
+        """Run it to the end of its budget; the table has a row for each checkpoint."""
         options, about = dict(self.task), dict(self.method)
         task = made(options.pop("name"), self.seed, options)
         method = METHODS[about.pop("name")]
         with quiet():
-            if self.method["name"] not in WARM:
+            if not self.brief and self.method["name"] not in WARM:
                 _solve(method, BudgetedTask(task, self.seed, evaluations=3 * SMOKE), about)
                 WARM.add(self.method["name"])
             evaluate = BudgetedTask(task, self.seed, **self.budget)
@@ -119,7 +121,7 @@ def plan(c: dict[str, Any], smoke: bool = False) -> list[ComparisonRun]:
         options = without(entry, ("label", *OWN))
         about = without(task, ("label",))
         for seed in own_seeds[:1] if smoke else own_seeds:
-            runs.append(ComparisonRun(label, options, place, about, seed, budget, files))
+            runs.append(ComparisonRun(label, options, place, about, seed, budget, files, smoke))
     return sorted(runs, key=lambda run: run.seed)
 
 
