@@ -1,6 +1,6 @@
 """Acquisition functions and builders for streaming surrogates."""
 
-from acquisitions.build import build
+from acquisitions.build import NAMES, build
 from acquisitions.choice import PoolPolicy
 from acquisitions.classes import BALD, PredictiveEntropy
 from acquisitions.counts import response_nipv
@@ -15,6 +15,7 @@ from acquisitions.trust_region import TrustRegionSampling, TrustRegionSearch
 
 __all__ = [
     "BALD",
+    "NAMES",
     "NIPV",
     "LatentLogExpectedImprovement",
     "LocalSearch",

@@ -353,7 +353,7 @@ class Settings:
         if choice is None:
             raise missing_callable("surrogate")
         options = dict(choice)
-        name = checked_name(options.pop("name"), FAMILIES, "surrogate")
+        name = checked_name(options.pop("name"), FAMILIES, "a surrogate")
         options = in_loops(name, options)
         make: Callable[..., Any] = partial(surrogate, name, **options)
         if self.counts is not None:

@@ -9,8 +9,7 @@ from botorch.exceptions.warnings import NumericsWarning
 from botorch.models.transforms import Standardize
 from botorch.optim import optimize_acqf
 
-from acquisitions import NIPV, MaxVariance, Random, ThompsonSampling, build
-from acquisitions.build import NAMES
+from acquisitions import NAMES, NIPV, MaxVariance, Random, ThompsonSampling, build
 from bo_stream import WISKI, ExactGP
 from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.errors import InputError

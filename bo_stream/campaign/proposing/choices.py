@@ -84,7 +84,7 @@ def checked_name(name: Any, names: Iterable[str], what: str) -> str:
     """
     if name not in names:
         raise InputError(
-            f"the name of a {what}, one of {', '.join(names)}", repr(name), "Choose one of these."
+            f"the name of {what}, one of {', '.join(names)}", repr(name), "Choose one of these."
         )
     return cast(str, name)
 

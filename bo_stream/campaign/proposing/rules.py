@@ -62,7 +62,7 @@ def rule_by_name(
     known = [AUTO, *SEARCHES, *NAMES]
     if outcomes.joint:
         known = ["qlognei"] if len(outcomes.goals) == 1 else [*OF_SEVERAL]
-    what = "acquisition function" + (" of several outcomes" if outcomes.joint else "")
+    what = "an acquisition function" + (" of several outcomes" if outcomes.joint else "")
     name = checked_name(options.pop("name"), known, what)
     if outcomes.joint:
         from acquisitions.outcome_samples import OutcomeSamples
