@@ -5,17 +5,18 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from torch import Tensor
 
 from bo_stream.campaign.callbacks import Callback
-from bo_stream.campaign.campaign_state import CampaignState
+from bo_stream.campaign.campaign_state import CampaignOrigin, CampaignState
 from bo_stream.campaign.ledger import events
 from bo_stream.campaign.ledger.told_rows import far_outcomes, read_told
 from bo_stream.campaign.ledger.trial_frames import (
+    Columns,
     find_trials,
     inputs_frame,
     parse_ids,
@@ -26,12 +27,10 @@ from bo_stream.campaign.ledger.trial_history import TrialHistory
 from bo_stream.campaign.ledger.trials import Event
 from bo_stream.campaign.outcomes.outcome_states import OutcomeStates
 from bo_stream.campaign.proposing.proposer import Proposal, Proposer
-from bo_stream.campaign.proposing.surrogate_manager import Stage
 from bo_stream.campaign.records import Row
 from bo_stream.campaign.settings import Settings
 from bo_stream.campaign.space import Space
-from bo_stream.campaign.space.feasible import FeasibleSet, InputConstraint
-from bo_stream.campaign.storage.store import Store
+from bo_stream.campaign.space.feasible import FeasibleSet
 from bo_stream.errors import BudgetError, InputError, StateError
 
 __all__ = ["AskTell"]
@@ -43,40 +42,23 @@ class AskTell:
     """Trials that are asked for, told and failed; see `bo_stream.Campaign`.
 
     Args:
-        store: Where events are kept; it has the campaign.
-        name: Name of the campaign in the store.
-        settings: Its settings.
-        changes: Number of changes of settings in the store, which ``settings`` take into account.
-        stages_of: The surrogate and what chooses trials, by settings.
+        origin: Its store and settings.
         callbacks: Hooks.
-        like: A tensor of the dtype and device to use.
-        constraints: The callables among the constraints.
 
     Attributes:
         goal: Its goal.
         row: Seconds spent so far, by part.
         counts: What the outcomes are, if they are counts.
-        named: The outcomes, if they have other names than ``y``.
     """
 
-    def __init__(
-        self,
-        store: Store,
-        name: str,
-        settings: Settings,
-        changes: int,
-        stages_of: Callable[[Settings], Sequence[Stage]],
-        callbacks: Sequence[Callback],
-        like: Tensor,
-        constraints: Sequence[InputConstraint] = (),
-    ) -> None:
-        self.goal, self.name, self.counts = settings.goal, name, settings.counts
-        self.store, self.callbacks, self._like = store, tuple(callbacks), like
-        self._proposer = Proposer(like)
+    def __init__(self, origin: CampaignOrigin, callbacks: Sequence[Callback]) -> None:
+        settings = origin.settings
+        self.goal, self.name, self.counts = settings.goal, origin.name, settings.counts
+        self.store, self.callbacks, self._like = origin.store, tuple(callbacks), origin.like
+        self._proposer = Proposer(origin.like)
         self.row = Row((*(f"{part}_seconds" for part in PARTS), "fit_evaluations"))
-        self.named = settings.named if settings.named.renamed else None
-        self._parts = stages_of, like, constraints
-        self._state = self._state_of(settings, changes)
+        self._named, self._origin = settings.named, origin
+        self._state = self._state_of(origin)
         self._sync()
 
     @property
@@ -185,7 +167,7 @@ class AskTell:
         """
 
         def told(history: TrialHistory) -> Event | None:
-            event = read_told(frame, self.space, history, self.counts, self.named)
+            event = read_told(frame, self._columns, history)
             return event and self._in_parts(history, event)
 
         event = self._record(told)
@@ -275,7 +257,7 @@ class AskTell:
 
         Counts are shown in their columns; their outcome ``y`` is the observed prevalence or rate.
         """
-        return trials_frame(list(self.history.trials), self.space, self.counts, self.named)
+        return trials_frame(list(self.history.trials), self._columns)
 
     def running(self) -> pd.DataFrame:
         """Running trials as `ask` returned them: those whose outcome is still to be told."""
@@ -283,12 +265,14 @@ class AskTell:
 
     # -- pieces ----------------------------------------------------------------------------------
 
-    def _state_of(self, settings: Settings, changes: int) -> CampaignState | OutcomeStates:
-        make: Any = OutcomeStates if settings.named.joint else CampaignState
-        made: CampaignState | OutcomeStates = make(
-            self.store, self.name, settings, changes, *self._parts
-        )
-        return made
+    @property
+    def _columns(self) -> Columns:
+        """What the columns of frames are."""
+        return Columns(self.space, self._named, self.counts)
+
+    def _state_of(self, origin: CampaignOrigin) -> CampaignState | OutcomeStates:
+        joint = origin.settings.named.joint
+        return OutcomeStates(origin) if joint else CampaignState(origin)
 
     def _sync(self) -> None:
         """Follow the store."""
@@ -299,7 +283,8 @@ class AskTell:
         """Begin the state anew if it has been changed what failures are."""
         old = self._state
         if old.settings.failures != old.failures:
-            self._state = self._state_of(old.settings, len(old.history.changes))
+            new = replace(self._origin, settings=old.settings, changes=len(old.history.changes))
+            self._state = self._state_of(new)
             self._state.budget = old.budget
             self._state.sync(self.row)
 
@@ -312,9 +297,9 @@ class AskTell:
 
     def _in_parts(self, history: TrialHistory, event: Event) -> Event:
         """An event of telling or amending: of several outcomes, with outcomes by column."""
-        if self.named is None or not self.named.several:
+        if not self._named.several:
             return event
-        return events.told_in_parts(history, event, self.named.complete)
+        return events.told_in_parts(history, event, self._named.complete)
 
     def _record(self, event_after: Callable[[TrialHistory], Event | None]) -> Event | None:
         """Store the event that follows from the latest history, if any, and follow it."""
@@ -351,7 +336,7 @@ class AskTell:
     def _after_tell(self, ids: list[int]) -> None:
         if self.callbacks and ids:
             told = [self._state.history.trials[id] for id in ids]
-            frame = trials_frame(told, self.space, self.counts, self.named)
+            frame = trials_frame(told, self._columns)
             for callback in self.callbacks:
                 callback.after_tell(self, frame.copy())
 

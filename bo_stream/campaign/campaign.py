@@ -15,6 +15,7 @@ import torch
 
 from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.campaign.callbacks import Callback
+from bo_stream.campaign.campaign_state import CampaignOrigin
 from bo_stream.campaign.evaluation.runner import run_campaign
 from bo_stream.campaign.ledger.setting_changes import (
     GivenParts,
@@ -210,7 +211,8 @@ class Campaign(CampaignResults):
                 f"Continue with another one: Campaign.resume(url, {name!r}, surrogate='wiski').",
             ) from error
         like = torch.empty(0, dtype=torch.float64)
-        super().__init__(store, name, s, changes, given.stages, hooks, like, given.constraints)
+        parts = given.stages, like, given.constraints
+        super().__init__(CampaignOrigin(store, name, s, changes, *parts), hooks)
 
     def run(
         self,

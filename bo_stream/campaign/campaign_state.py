@@ -6,6 +6,7 @@ import math
 import warnings
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import chain
 
 import numpy as np
@@ -23,20 +24,34 @@ from bo_stream.campaign.space.feasible import InputConstraint
 from bo_stream.campaign.storage.store import Store
 from bo_stream.errors import StateError, UnsupportedError
 
-__all__ = ["CampaignState"]
+__all__ = ["CampaignOrigin", "CampaignState", "LedgerState"]
 
 
-class CampaignState:
-    """Trials, observations and surrogate of a campaign, synchronised with its store.
+@dataclass(frozen=True)
+class CampaignOrigin:
+    """What the state of a campaign follows from.
 
-    Args:
-        store: Where events and snapshots are kept.
+    Attributes:
+        store: Where events and snapshots are kept; it has the campaign.
         name: Name of the campaign.
         settings: Its settings, in which ``changes`` are taken into account.
         changes: Number of changes of settings in the store so far.
         stages_of: The surrogate and what chooses trials, by settings.
         like: A tensor of the dtype and device to use.
         constraints: The callables among the constraints.
+    """
+
+    store: Store
+    name: str
+    settings: Settings
+    changes: int
+    stages_of: Callable[[Settings], Sequence[Stage]]
+    like: Tensor
+    constraints: Sequence[InputConstraint] = ()
+
+
+class LedgerState:
+    """Trials and current settings of a campaign.
 
     Attributes:
         settings: The current settings.
@@ -45,41 +60,55 @@ class CampaignState:
         stages_of: The surrogate and what chooses trials, by settings.
         budget: Number of trials in all; None: no limit.
         history: All trials.
-        observations: All outcomes that are learned from, as tensors.
-        manager: The surrogate.
     """
 
-    def __init__(
-        self,
-        store: Store,
-        name: str,
-        settings: Settings,
-        changes: int,
-        stages_of: Callable[[Settings], Sequence[Stage]],
-        like: Tensor,
-        constraints: Sequence[InputConstraint] = (),
-    ) -> None:
-        self.store, self.name, self.settings = store, name, settings
-        self.history, self.budget = TrialHistory(), settings.budget
-        self.failures = settings.failures
-        self._applied, self.stages_of, self._like = changes, stages_of, like
-        self._sign, self._variance = settings.sign, settings.fixed_variance
-        self._constraints, self.feasible = constraints, settings.feasible(constraints)
-        bounds = settings.space.tensor_bounds.to(like)
-        stages, restandardise = stages_of(settings), settings.restandardise
-        winsorise = settings.goal != "learn" and settings.counts is None
-        given = (settings.initial, restandardise, winsorise)
-        self.manager = SurrogateManager(stages, bounds, *given)
-        self.observations = self._no_observations()
-        self._revision = 0  # of the observations
-        self._snapshot = 0  # number of the snapshot last loaded or saved
-        self._saved: float = 0  # outcomes in it
+    def __init__(self, origin: CampaignOrigin) -> None:
+        self.store, self.name, self.settings = origin.store, origin.name, origin.settings
+        self.history, self.budget = TrialHistory(), self.settings.budget
+        self.failures = self.settings.failures
+        self.stages_of, self._like = origin.stages_of, origin.like
+        self._applied, self._constraints = origin.changes, origin.constraints
+        self.feasible = self.settings.feasible(self._constraints)
+
+    def configure(self, history: TrialHistory) -> bool:
+        """Take over the settings that were changed before a history ends; whether any were."""
+        new = history.changes[self._applied :]
+        if not new:
+            return False
+        self.settings = replayed(self.settings, new)
+        self.feasible = self.settings.feasible(self._constraints)
+        if any("budget" in change for change in new):
+            self.budget = self.settings.budget
+        self._applied = len(history.changes)
+        return True
 
     def points(self, trials: list[Trial]) -> Tensor:
         """Inputs of trials as the surrogate's, ``n x d``."""
         values = np.array([t.inputs for t in trials], dtype=np.float64)
         space = self.settings.space
         return space.encode(values.reshape(-1, space.dim)).to(self._like)
+
+
+class CampaignState(LedgerState):
+    """Trials, observations and surrogate of a campaign, synchronised with its store.
+
+    Attributes:
+        observations: All outcomes that are learned from, as tensors.
+        manager: The surrogate.
+    """
+
+    def __init__(self, origin: CampaignOrigin) -> None:
+        super().__init__(origin)
+        settings = self.settings
+        self._sign, self._variance = settings.sign, settings.fixed_variance
+        bounds = settings.space.tensor_bounds.to(self._like)
+        winsorise = settings.goal != "learn" and settings.counts is None
+        given = (settings.initial, settings.restandardise, winsorise)
+        self.manager = SurrogateManager(self.stages_of(settings), bounds, *given)
+        self.observations = self._no_observations()
+        self._revision = 0  # of the observations
+        self._snapshot = 0  # number of the snapshot last loaded or saved
+        self._saved: float = 0  # outcomes in it
 
     def sync(self, row: Row) -> None:
         """Read what is new in the store: snapshots of other processes, then events.
@@ -119,18 +148,13 @@ class CampaignState:
         if manager.model is not None and due:
             self._save_snapshot(row)
 
-    def configure(self, history: TrialHistory) -> None:
-        """Take over the settings that were changed before a history ends."""
-        new = history.changes[self._applied :]
-        if not new:
-            return
-        self.settings = replayed(self.settings, new)
-        self.feasible = self.settings.feasible(self._constraints)
-        if any("budget" in change for change in new):
-            self.budget = self.settings.budget
-        bounds = self.settings.space.tensor_bounds.to(self._like)
-        self.manager.configure(self.stages_of(self.settings), bounds)
-        self._applied = len(history.changes)
+    def configure(self, history: TrialHistory) -> bool:
+        """Take over the settings that were changed before a history ends; whether any were."""
+        new = super().configure(history)
+        if new:
+            bounds = self.settings.space.tensor_bounds.to(self._like)
+            self.manager.configure(self.stages_of(self.settings), bounds)
+        return new
 
     def update_surrogate(self, row: Row) -> None:
         """Build or fit the surrogate if that is due."""

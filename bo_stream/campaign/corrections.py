@@ -41,7 +41,7 @@ class CorrectableCampaign(AskTell):
         """
 
         def amended(history: TrialHistory) -> Event | None:
-            event = read_amended(frame, self.space, history, self.counts, self.named)
+            event = read_amended(frame, self._columns, history)
             return event and self._in_parts(history, event)
 
         event = self._record(amended)

@@ -18,6 +18,7 @@ from torch import Tensor
 from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.campaign.ask_tell import AskTell
 from bo_stream.campaign.campaign import Campaign
+from bo_stream.campaign.campaign_state import CampaignOrigin
 from bo_stream.campaign.proposing.proposals import ProposalRule
 from bo_stream.campaign.proposing.surrogate_manager import Stage
 from bo_stream.campaign.records import Clock, Row
@@ -53,7 +54,8 @@ class SimulatedCampaign(Campaign):
         store = MemoryStore()
         store.create("study", settings.to_dict())
         stages = [Stage(make, settings.fit, rule)]
-        AskTell.__init__(self, store, "study", settings, 0, lambda _: stages, (), like)
+        origin = CampaignOrigin(store, "study", settings, 0, lambda _: stages, like)
+        AskTell.__init__(self, origin, ())
 
     @property
     def dtype(self) -> torch.dtype:

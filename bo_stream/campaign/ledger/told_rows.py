@@ -13,6 +13,7 @@ import pandas as pd
 from bo_stream.campaign.ledger.events import amended_event, told_event
 from bo_stream.campaign.ledger.trial_frames import (
     ROUNDED,
+    Columns,
     check_frame,
     find_trials,
     read_corrections,
@@ -20,8 +21,6 @@ from bo_stream.campaign.ledger.trial_frames import (
 )
 from bo_stream.campaign.ledger.trial_history import TrialHistory
 from bo_stream.campaign.ledger.trials import Event, Trial
-from bo_stream.campaign.outcomes.count_outcomes import CountOutcome
-from bo_stream.campaign.outcomes.named_outcomes import NamedOutcomes
 from bo_stream.campaign.space import Pool, Space
 from bo_stream.errors import InputError
 
@@ -41,13 +40,7 @@ MIXED_UP = 0.1
 """Share of an input's range from which on a difference is taken for a mix-up of rows."""
 
 
-def read_told(
-    frame: pd.DataFrame,
-    space: Space,
-    history: TrialHistory,
-    counts: CountOutcome | None = None,
-    named: NamedOutcomes | None = None,
-) -> Event | None:
+def read_told(frame: pd.DataFrame, columns: Columns, history: TrialHistory) -> Event | None:
     """The event of telling the rows of a frame; None if they are all known.
 
     Rows whose id is empty are measurements of one's own. One of these whose ``key`` was told before
@@ -57,7 +50,8 @@ def read_told(
         InputError, NoiseError, BoundsError: for invalid columns, ids or values.
         StateError: for an outcome that contradicts one told before.
     """
-    labels, frame = _labels(frame, space, counts, named)
+    space = columns.space
+    labels, frame = _labels(frame, columns)
     ids = _row_ids(frame, labels.get("key"), history)
     asked = [i for i, id in enumerate(ids) if id is not None]
     own = [i for i, id in enumerate(ids) if id is None]
@@ -71,10 +65,10 @@ def read_told(
         part = frame.iloc[asked] if own else frame
         part = part.set_axis(pd.Index([ids[i] for i in asked], name="trial"))
         done, part = _done(part, space, find_trials(part.index, history))
-        values, _, _ = read_outcomes(part, space, history, counts, named)
+        values, _, _ = read_outcomes(part, columns, history)
     if own:
         part = frame.iloc[own].reset_index(drop=True)
-        mine, inputs, places = read_outcomes(part, space, history, counts, named)
+        mine, inputs, places = read_outcomes(part, columns, history)
         values = [*values, *mine]
         new = iter(history.next_ids(len(inputs)))
         for i, row in zip(own, mine, strict=True):
@@ -90,21 +84,15 @@ def read_told(
     return event if values or "notes" in event else None
 
 
-def read_amended(
-    frame: pd.DataFrame,
-    space: Space,
-    history: TrialHistory,
-    counts: CountOutcome | None = None,
-    named: NamedOutcomes | None = None,
-) -> Event | None:
+def read_amended(frame: pd.DataFrame, columns: Columns, history: TrialHistory) -> Event | None:
     """The event of correcting the outcomes, or the notes, of a frame; None if nothing differs.
 
     Raises:
         InputError, NoiseError: for invalid columns, ids or values.
         StateError: for trials without an outcome.
     """
-    labels, frame = _labels(frame, space, counts, named)
-    values = read_corrections(frame, space, history, counts, named)
+    labels, frame = _labels(frame, columns)
+    values = read_corrections(frame, columns, history)
     event = amended_event(history, values)
     texts = labels.get("note", [])
     ids = [int(id) for id in _row_ids(frame, None, history)] if texts else []
@@ -144,13 +132,10 @@ def _label(history: TrialHistory, id: int, name: str) -> str | None:
     return found if found is None else str(found)
 
 
-def _labels(
-    frame: Any, space: Space, counts: CountOutcome | None, named: NamedOutcomes | None
-) -> tuple[dict[str, list[str]], Any]:
+def _labels(frame: Any, columns: Columns) -> tuple[dict[str, list[str]], Any]:
     """Keys and notes of rows as texts, empty where there are none; and the frame without them."""
     check_frame(frame)
-    taken = {*space.names, *([] if counts is None else counts.columns)}
-    taken |= set() if named is None else {*named.known_columns}
+    taken = {*columns.space.names, *columns.outcomes}
     labels: dict[str, list[str]] = {}
     for column in LABELS:
         if column in frame and column not in taken:

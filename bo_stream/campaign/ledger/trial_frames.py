@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,11 +13,12 @@ from bo_stream.campaign.ledger.trial_history import TrialHistory
 from bo_stream.campaign.ledger.trials import Trial, is_same
 from bo_stream.campaign.outcomes.count_outcomes import CountOutcome
 from bo_stream.campaign.outcomes.named_outcomes import NamedOutcomes
-from bo_stream.campaign.space import Pool, Space, numbers
-from bo_stream.errors import InputError, NoiseError, StateError
+from bo_stream.campaign.space import Pool, Space
+from bo_stream.errors import InputError, StateError
 
 __all__ = [
     "ROUNDED",
+    "Columns",
     "Outcomes",
     "check_frame",
     "find_trials",
@@ -32,11 +34,28 @@ OWN = ("trial", "place", "y", "yvar", "status", "reason", "ask")
 ROUNDED = 5.1e-6
 """Largest relative difference of an input from the one that was asked for, as it is printed."""
 
-Told = tuple[float, float | None] | tuple[float, float | None, float]
-"""An outcome and its noise variance, or a count, no variance, and its size."""
-
 Outcomes = tuple[list[tuple[Any, ...]], np.ndarray, list[int] | None]
 """Values for `bo_stream.campaign.ledger.events.told_event`, and inputs and places of new trials."""
+
+
+@dataclass(frozen=True)
+class Columns:
+    """What the columns of a user's frames are.
+
+    Attributes:
+        space: The inputs.
+        named: The outcomes, unless they are counts.
+        counts: What the outcomes are, if they are counts.
+    """
+
+    space: Space
+    named: NamedOutcomes
+    counts: CountOutcome | None = None
+
+    @property
+    def outcomes(self) -> list[str]:
+        """Columns of outcomes and noise variances, or of counts and sizes."""
+        return self.named.known_columns if self.counts is None else self.counts.columns
 
 
 def check_frame(frame: Any) -> None:
@@ -53,13 +72,7 @@ def check_frame(frame: Any) -> None:
         raise InputError("at least one row", "none", "Leave the call out.")
 
 
-def read_outcomes(
-    frame: pd.DataFrame,
-    space: Space,
-    history: TrialHistory,
-    counts: CountOutcome | None = None,
-    named: NamedOutcomes | None = None,
-) -> Outcomes:
+def read_outcomes(frame: pd.DataFrame, columns: Columns, history: TrialHistory) -> Outcomes:
     """Outcomes in a frame that are not in the history yet.
 
     Trial ids are read from the index (if it is named ``trial`` or is not a plain range) or from a
@@ -70,8 +83,9 @@ def read_outcomes(
         InputError, NoiseError: for invalid columns, ids or values.
         StateError: for an outcome that contradicts one told before.
     """
-    _check_columns(frame, space, counts, named)
-    told = _told(frame, history, counts) if named is None else named.rows(frame, history)
+    space, named, counts = columns.space, columns.named, columns.counts
+    _check_columns(frame, space, columns.outcomes)
+    told = named.rows(frame, history) if counts is None else _counted(frame, counts)
     ids = _ids(frame)
     if ids is None:
         inputs, places = _inputs(frame, space)
@@ -84,7 +98,7 @@ def read_outcomes(
     _check_inputs(frame, space, trials)
     kept: list[tuple[Any, ...]] = []
     for trial, row in zip(trials, told, strict=True):
-        if named is not None and named.several:
+        if named.several:
             row = (named.new_parts(trial, row[0]),)
             kept += [(trial.id, *row)] if row[0] else []
         elif trial.status in ("running", "failed"):
@@ -102,11 +116,7 @@ def read_outcomes(
 
 
 def read_corrections(
-    frame: pd.DataFrame,
-    space: Space,
-    history: TrialHistory,
-    counts: CountOutcome | None = None,
-    named: NamedOutcomes | None = None,
+    frame: pd.DataFrame, columns: Columns, history: TrialHistory
 ) -> list[tuple[Any, ...]]:
     """Corrected outcomes in a frame; columns that are left out keep their values.
 
@@ -114,32 +124,26 @@ def read_corrections(
         InputError, NoiseError: for invalid columns, ids or values.
         StateError: for trials without an outcome.
     """
-    _check_columns(frame, space, counts, named)
-    columns = {"y": "y", "yvar": "yvar"}
-    if named is not None:
-        columns = {column: column for column in named.known_columns}
-    if counts is not None:
-        columns = {"y": counts.column, **({} if counts.size is None else {"size": counts.size})}
+    _check_columns(frame, columns.space, columns.outcomes)
     ids = _ids(frame)
-    if ids is None or not any(column in frame for column in columns.values()):
+    if ids is None or not any(column in frame for column in columns.outcomes):
         raise InputError(
-            f"trial ids, and a column among {', '.join(columns.values())}",
+            f"trial ids, and a column among {', '.join(columns.outcomes)}",
             f"columns {', '.join(map(str, frame.columns))}",
             "Give the ids in the index or in a column trial, with the corrected outcomes.",
         )
     trials = find_trials(ids, history)
-    if named is not None:
-        _check_inputs(frame, space, trials)
-        return named.corrections(frame, trials, history)
+    _check_inputs(frame, columns.space, trials)
+    counts = columns.counts
+    if counts is None:
+        return columns.named.corrections(frame, trials, history)
     without = [trial.id for trial in trials if trial.status in ("running", "failed")]
     if without:
         raise StateError("trials with an outcome", f"{without} without", "Tell these with tell().")
-    _check_inputs(frame, space, trials)
-    known = {column for name, column in columns.items() if name != "yvar" or history.noise_known}
-    for name, column in columns.items():
-        if column in known and column not in frame:
+    for name, column in (("y", counts.column), ("size", counts.size)):
+        if column is not None and column not in frame:
             frame = frame.assign(**{column: _column([getattr(t, name) for t in trials])})
-    rows = zip(trials, _told(frame, history, counts), strict=True)
+    rows = zip(trials, _counted(frame, counts), strict=True)
     return [
         (trial.id, *row)
         for trial, row in rows
@@ -210,27 +214,16 @@ def inputs_frame(trials: list[Trial], space: Space) -> pd.DataFrame:
     return frame
 
 
-def trials_frame(
-    trials: list[Trial],
-    space: Space,
-    counts: CountOutcome | None = None,
-    named: NamedOutcomes | None = None,
-) -> pd.DataFrame:
+def trials_frame(trials: list[Trial], columns: Columns) -> pd.DataFrame:
     """Trials with outcome, status and reason, one per row; ``y`` of counts is their rate."""
-    frame = inputs_frame(trials, space)
-    if named is None:
-        frame["y"] = _column([t.y for t in trials])
-    else:
-        frame = frame.assign(**named.shown(trials))
+    frame = inputs_frame(trials, columns.space).assign(**columns.named.shown(trials))
+    counts = columns.counts
     if counts is not None:
         k, n = frame.pop("y"), _column([t.size for t in trials])
         if counts.size is not None:
             frame[counts.size] = n
         frame[counts.column] = k
         frame["y"] = k / n
-    if named is None and any(t.yvar is not None for t in trials):
-        noise = [np.nan if t.yvar is None else t.yvar for t in trials]
-        frame["yvar"] = np.array(noise, dtype=np.float64)
     frame["status"] = pd.Series([t.status for t in trials], frame.index, dtype="str")
     frame["ask"] = pd.array([t.ask for t in trials], dtype="Int64")
     frame["reason"] = pd.Series([t.reason for t in trials], frame.index, dtype="str")
@@ -246,15 +239,8 @@ def _column(values: Iterable[float | None]) -> np.ndarray:
     return np.array([np.nan if value is None else value for value in values], dtype=np.float64)
 
 
-def _check_columns(
-    frame: Any,
-    space: Space,
-    counts: CountOutcome | None = None,
-    named: NamedOutcomes | None = None,
-) -> None:
+def _check_columns(frame: Any, space: Space, columns: Sequence[str] = ("y", "yvar")) -> None:
     check_frame(frame)
-    columns = ["y", "yvar"] if counts is None else counts.columns
-    columns = columns if named is None else named.known_columns
     known = {*space.names, *OWN, *columns} - ({"y", "yvar"} - set(columns))
     extra = [str(c) for c in frame.columns if c not in known]
     if extra:
@@ -273,28 +259,8 @@ def _inputs(frame: pd.DataFrame, space: Space) -> tuple[np.ndarray, list[int] | 
     return space.place_values[places], places
 
 
-def _noise(frame: pd.DataFrame, history: TrialHistory) -> list[float | None]:
-    given, known = "yvar" in frame, history.noise_known
-    if known is not None and given != known:
-        raise NoiseError(
-            f"outcomes {'with' if known else 'without'} a column 'yvar', as before",
-            f"{'one' if given else 'none'}",
-            "Give noise variances for all outcomes of a campaign or for none of them.",
-        )
-    if not given:
-        return [None] * len(frame)
-    variances = numbers(frame, "yvar")
-    if (variances <= 0.0).any():
-        raise NoiseError(
-            "positive noise variances in 'yvar'", f"{variances.min():g}", "Give variances."
-        )
-    return variances.tolist()
-
-
-def _told(frame: pd.DataFrame, history: TrialHistory, counts: CountOutcome | None) -> list[Told]:
-    """The outcomes of a frame's rows."""
-    if counts is None:
-        return list(zip(numbers(frame, "y").tolist(), _noise(frame, history), strict=True))
+def _counted(frame: pd.DataFrame, counts: CountOutcome) -> list[tuple[float, None, float]]:
+    """The counts of a frame's rows and their sizes."""
     k, n = (values.tolist() for values in counts.values(frame))
     return [(one, None, of) for one, of in zip(k, n, strict=True)]
 
@@ -324,7 +290,7 @@ def _running_at(
     return [waiting[key].pop(0) if waiting.get(key) else None for key in keys]
 
 
-def _same_outcome(trial: Trial, row: Told) -> bool:
+def _same_outcome(trial: Trial, row: Sequence[float | None]) -> bool:
     """Whether a trial was told this outcome."""
     return all(map(is_same, (trial.y, trial.yvar, trial.size), row))  # the size of counts only
 

@@ -112,51 +112,42 @@ class _EventReader:
     """A history while events are read: one method for each kind of event."""
 
     def __init__(self, before: TrialHistory) -> None:
-        self._before, self.num_events = before, before.num_events
-        self.trials, self.num_asks, self.ahead = before.trials, before.num_asks, before.ahead
-        self.chosen_at, self.decision = before.chosen_at, before.decision
-        self.needed, self.waited = before.decision_seconds, before.evaluation_seconds
+        self.now, self.trials, self.num_events = before, before.trials, before.num_events
         self.running, self.failed = set(before.running), set(before.failed)
         self.batches, self.ends = list(before.batches), list(before.batch_ends)
-        self.revision, self.revised_at = before.revision, before.revised_at
-        self.restarted, self.changes = before.restarted, list(before.changes)
 
     def history(self) -> TrialHistory:
         """The history after the events."""
         return replace(
-            self._before,
+            self.now,
             trials=self.trials,
             running=frozenset(self.running),
             failed=frozenset(self.failed),
-            num_asks=self.num_asks,
-            ahead=self.ahead,
-            chosen_at=self.chosen_at,
-            decision=self.decision,
-            decision_seconds=self.needed,
-            evaluation_seconds=self.waited,
             batches=tuple(self.batches),
             batch_ends=tuple(self.ends),
             num_events=self.num_events,
-            revision=self.revision,
-            revised_at=self.revised_at,
-            restarted=self.restarted,
-            changes=tuple(self.changes),
         )
 
     def read_asked(self, event: Event) -> None:
         rest = (None, None, None, event.get("at"))
         self.trials = self.trials.changed(
-            Trial(id, tuple(x), place, "running", self.num_asks, event["by"], *rest)
+            Trial(id, tuple(x), place, "running", self.now.num_asks, event["by"], *rest)
             for id, place, x in event["trials"]
         )
         self.running.update(row[0] for row in event["trials"])
-        if "taken" not in event:
-            self.chosen_at = self.ends[-1] if self.ends else 0
-        self.ahead = _ahead_after(self.ahead, event)
-        if event.get("decision"):
-            self.decision = Decision(*event["decision"])
-        self.needed = _mean(self.needed, event.get("seconds"))
-        self.num_asks += 1
+        now, decision = self.now, event.get("decision")
+        if "taken" in event:  # of the points chosen ahead; otherwise this is a new choice
+            ahead, chosen_at = now.ahead[event["taken"] :], now.chosen_at
+        else:
+            ahead = tuple(map(tuple, event.get("ahead", ())))
+            chosen_at = self.ends[-1] if self.ends else 0
+        self.note(
+            ahead=ahead,
+            chosen_at=chosen_at,
+            decision=Decision(*decision) if decision else now.decision,
+            decision_seconds=_mean(now.decision_seconds, event.get("seconds")),
+            num_asks=now.num_asks + 1,
+        )
 
     def read_told(self, event: Event) -> None:
         new = (Trial(id, tuple(x), p) for id, p, x in event["trials"])
@@ -171,7 +162,8 @@ class _EventReader:
             told = [trial for trial in told if trial not in again]
         if told:
             since = [t.asked_at for t in told if t.asked_at is not None]
-            self.waited = _mean(self.waited, event["at"] - min(since) if since else None)
+            waited = event["at"] - min(since) if since else None
+            self.note(evaluation_seconds=_mean(self.now.evaluation_seconds, waited))
             self._learn(told)
 
     def read_failed(self, event: Event) -> None:
@@ -205,7 +197,7 @@ class _EventReader:
         )
         self.running.difference_update(gone)
         self.failed.difference_update(gone)
-        self.ahead = ()
+        self.note(ahead=())
         if learned:
             self.batches = [tuple(i for i in batch if i not in gone) for batch in self.batches]
             self.ends = list(accumulate(map(len, self.batches)))
@@ -213,17 +205,16 @@ class _EventReader:
 
     def read_changed(self, event: Event) -> None:
         new = event["settings"]
-        self.changes.append(new)
+        self.note(changes=(*self.now.changes, new))
         if set(new) - {"budget"}:
-            self.ahead = ()
+            self.note(ahead=())
         if RESTARTING & set(new):
-            self.restarted = self.num_events
+            self.note(restarted=self.num_events)
             self._revise()
 
     def _told(self, id: int, y: float, yvar: float | None, size: float | None = None) -> Trial:
         """A trial with its outcome."""
-        told = self.trials[id]._replace(status="told", y=y, yvar=yvar, reason=None, size=size)
-        return told
+        return self.trials[id]._replace(status="told", y=y, yvar=yvar, reason=None, size=size)
 
     def _take_parts(self, event: Event) -> None:
         """Take outcomes by column, of a campaign with several; values are of complete trials."""
@@ -255,15 +246,11 @@ class _EventReader:
 
     def _revise(self) -> None:
         """Note that the surrogate does not follow from the batches of before any more."""
-        self.revision, self.revised_at = self.num_events, len(self.batches)
-        self.ahead = ()
+        self.note(revision=self.num_events, revised_at=len(self.batches), ahead=())
 
-
-def _ahead_after(ahead: Points, event: Event) -> Points:
-    """Points chosen ahead after an event of asking: the rest of them, or those of a new choice."""
-    if "taken" in event:
-        return ahead[event["taken"] :]
-    return tuple(map(tuple, event.get("ahead", ())))
+    def note(self, **new: Any) -> None:
+        """Replace parts of the history that no event adds to."""
+        self.now = replace(self.now, **new)
 
 
 def _mean(before: float | None, seconds: float | None) -> float | None:

@@ -167,7 +167,7 @@ class NamedOutcomes:
         Raises:
             UnsupportedError: for names of outcomes, constraints on them, or infeasible failures.
         """
-        if self.renamed or self.completes:
+        if self.columns != ["y"] or self.joint:
             raise UnsupportedError(
                 "one outcome without constraints, for counts",
                 ", ".join(self.learned),
@@ -199,11 +199,6 @@ class NamedOutcomes:
     def joint(self) -> bool:
         """Whether there is more to learn than one outcome without a constraint."""
         return self.several or self.completes
-
-    @property
-    def renamed(self) -> bool:
-        """Whether outcomes are not told as ``y`` and ``yvar`` alone."""
-        return self.columns != ["y"] or self.several
 
     def sign(self, column: str) -> float:
         """Factor of an outcome that makes larger ones better.
@@ -377,7 +372,8 @@ class NamedOutcomes:
     def _noise(self, frame: pd.DataFrame, column: str, history: TrialHistory) -> list[float | None]:
         """Noise variances of an outcome; None where they are learned."""
         name = noise_column(column)
-        given, earlier = name in frame, (self._part(t, column) for t in history.trials)
+        learned = (t for t in history.trials if t.status != "withdrawn")
+        given, earlier = name in frame, (self._part(t, column) for t in learned)
         known = next((variance is not None for y, variance in earlier if y is not None), given)
         if len(frame) and given != known:
             raise NoiseError(

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import torch
@@ -14,19 +13,14 @@ from botorch.models.model_list_gp_regression import ModelListGP
 from botorch.posteriors.posterior import Posterior
 from torch import Tensor
 
-from bo_stream.campaign.campaign_state import CampaignState
-from bo_stream.campaign.ledger.setting_changes import replayed
+from bo_stream.campaign.campaign_state import CampaignOrigin, CampaignState, LedgerState
 from bo_stream.campaign.ledger.trial_history import TrialHistory
-from bo_stream.campaign.ledger.trials import Trial
 from bo_stream.campaign.outcomes.count_outcomes import latent_surrogate
 from bo_stream.campaign.outcomes.outcome_store import OutcomeStore, SharedStore
 from bo_stream.campaign.proposing.fallbacks import falling_back
 from bo_stream.campaign.proposing.proposals import ProposalContext
 from bo_stream.campaign.proposing.surrogate_manager import SPREAD, Stage, SurrogateManager
 from bo_stream.campaign.records import Row
-from bo_stream.campaign.settings import Settings
-from bo_stream.campaign.space.feasible import FeasibleSet, InputConstraint
-from bo_stream.campaign.storage.store import Store
 
 __all__ = [
     "GaussianOutcomes",
@@ -40,60 +34,28 @@ MOST, LATEST = 256, 64
 """Number of points up to which all may matter for the next trials, and of the latest among more."""
 
 
-class OutcomeStates:
+class OutcomeStates(LedgerState):
     """Trials and surrogates of several outcomes; see `CampaignState` for one of them.
-
-    Args:
-        store: Where events and snapshots are kept.
-        name: Name of the campaign.
-        settings: Its settings, in which ``changes`` are taken into account.
-        changes: Number of changes of settings in the store so far.
-        stages_of: The surrogate and what chooses trials, by settings.
-        like: A tensor of the dtype and device to use.
-        constraints: The callables among the constraints.
 
     Attributes:
         states: The state of every outcome, in the order of its columns.
         outcomes: The outcomes.
-        failures: What failures are for these states, whatever the settings are changed to.
     """
 
-    def __init__(
-        self,
-        store: Store,
-        name: str,
-        settings: Settings,
-        changes: int,
-        stages_of: Callable[[Settings], Sequence[Stage]],
-        like: Tensor,
-        constraints: Sequence[InputConstraint] = (),
-    ) -> None:
-        self.store, self.name, self.settings = store, name, settings
-        self.history, self.budget, self.outcomes = TrialHistory(), settings.budget, settings.named
-        self.failures = settings.failures
-        self.stages_of, self._like, self._applied = stages_of, like, changes
-        self._shared, self._stages = SharedStore(store, name), tuple(stages_of(settings))
+    def __init__(self, origin: CampaignOrigin) -> None:
+        super().__init__(origin)
+        self.outcomes, self._stages = self.settings.named, tuple(self.stages_of(self.settings))
+        self._shared = SharedStore(self.store, self.name)
         self.states = [
             CampaignState(
-                OutcomeStore(self._shared, column),
-                name,
-                settings.of_outcome(column),
-                changes,
-                stages_of,
-                like,
-                constraints,
+                replace(
+                    origin,
+                    store=OutcomeStore(self._shared, column),
+                    settings=self.settings.of_outcome(column),
+                )
             )
             for column in self.outcomes.learned
         ]
-
-    @property
-    def feasible(self) -> FeasibleSet:
-        """Where trials may be proposed."""
-        return self.states[0].feasible
-
-    def points(self, trials: list[Trial]) -> Tensor:
-        """Inputs of trials as the surrogates', ``n x d``."""
-        return self.states[0].points(trials)
 
     def sync(self, row: Row) -> None:
         """Read what is new in the store: snapshots of other processes, then events."""
@@ -111,15 +73,12 @@ class OutcomeStates:
         """Move on to the latest history, which is read from the store."""
         self.sync(row)
 
-    def configure(self, history: TrialHistory) -> None:
-        """Take over the settings that were changed before a history ends."""
-        new = history.changes[self._applied :]
+    def configure(self, history: TrialHistory) -> bool:
+        """Take over the settings that were changed before a history ends; whether any were."""
+        new = super().configure(history)
         if new:
-            self.settings = replayed(self.settings, new)
-            if any("budget" in change for change in new):
-                self.budget = self.settings.budget
             self._stages = tuple(self.stages_of(self.settings))
-            self._applied = len(history.changes)
+        return new
 
     def update_surrogate(self, row: Row) -> None:
         """Build or fit every surrogate for which that is due."""

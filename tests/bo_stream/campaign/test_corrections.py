@@ -191,7 +191,7 @@ def test_counts_are_amended() -> None:
         (pd.DataFrame({"x": [0.1], "y": [1.0]}), InputError, "trial ids"),
         (pd.DataFrame({"trial": [0]}), InputError, "a column among y, yvar"),
         (pd.DataFrame({"trial": [9], "y": [1.0]}), InputError, "trial ids, 0 to 2"),
-        (pd.DataFrame({"trial": [2], "y": [1.0]}), StateError, r"\[2\] without.*tell"),
+        (pd.DataFrame({"trial": [2], "y": [1.0]}), StateError, r"trial 2.*Tell it"),
         (pd.DataFrame({"trial": [0], "y": [np.nan]}), InputError, "finite"),
         (pd.DataFrame({"trial": [0], "y": [1.0], "yvar": [0.1]}), InputError, "without"),
         (pd.DataFrame({"trial": [0], "x": [3.0], "y": [1.0]}), InputError, "'x' = 1, as trial 0"),
