@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, cast
 
 import torch
@@ -40,7 +41,7 @@ DATA: dict[str, tuple[str, ...]] = {
     "nipv": ("X_pending", "mc_points", "weights", "trials"),
     "max_variance": ("X_pending",),
     "random": (),
-    "thompson": ("bounds", "near", "ensemble", "domain"),
+    "thompson": ("bounds", "near", "ensemble", "region", "domain"),
 }
 """Names of the acquisition functions, and the data that each of them takes."""
 
@@ -74,6 +75,7 @@ def build(
     bounds: Tensor | None = None,
     near: Tensor | None = None,
     ensemble: KernelEnsemble | None = None,
+    region: Tensor | None = None,
     domain: Domain | None = None,
     trials: Any = None,
     **kw: Any,
@@ -103,6 +105,7 @@ def build(
         bounds: ``2 x d`` raw bounds of the search; for ``thompson``.
         near: ``k x d`` raw points around which ``thompson`` searches too.
         ensemble: Kernels that ``thompson`` samples from beside the surrogate's own.
+        region: Where ``thompson`` draws some points, ``2 x d``.
         domain: The feasible set in place of bounds; for ``thompson``.
         trials: Trials or exposure of a future count; for ``nipv`` of a `CountGP`.
         kw: Further arguments of `ThompsonSampling` or of the BoTorch class (``objective``,
@@ -155,7 +158,8 @@ def build(
             reference = _needed(name, "ref_point", reference)
             return qLogNoisyExpectedHypervolumeImprovement(model, reference, X, **options)
         case "thompson":
-            return ThompsonSampling(ours, bounds, near=near, ensemble=ensemble, domain=domain, **kw)
+            make = partial(ThompsonSampling, ours, bounds, near=near, ensemble=ensemble)
+            return make(region=region, domain=domain, **kw)
         case "nipv":
             points = _needed(name, "mc_points", mc_points)
             return NIPV(ours, points, X_pending=X_pending, weights=weights, **kw)

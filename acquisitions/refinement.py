@@ -21,12 +21,14 @@ SHARE = 0.5
 
 
 @torch.no_grad()
-def refined(model: BoTorchModel, best: Tensor, bounds: Tensor, X: Tensor, y: Tensor) -> Tensor:
-    """The maximiser of a polynomial near the best point, ``d``, if it is known better than that.
+def refined(
+    model: BoTorchModel, best: Tensor, bounds: Tensor, X: Tensor, y: Tensor
+) -> Tensor | None:
+    """The maximiser of a polynomial near the best point, if it is known better than that.
 
     Its expected loss must be less than half of the surrogate's, and the surrogate must not find it
-    lower than the best point by more than the standard deviation of the difference. Half a second
-    for 40,000 outcomes of three inputs.
+    lower than the best point by more than the standard deviation of the difference. 0.1 s for
+    40,000 outcomes of three inputs.
 
     Args:
         model: The surrogate.
@@ -34,15 +36,18 @@ def refined(model: BoTorchModel, best: Tensor, bounds: Tensor, X: Tensor, y: Ten
         bounds: ``2 x d``.
         X: Observed points, ``n x d``.
         y: Their outcomes, ``n``, to be maximised.
+
+    Returns:
+        The maximiser, and the radii of the polynomial's window, raw: ``2 x d``.
     """
     low, width, d = bounds[0], bounds[1] - bounds[0], len(best)
     centre = (best - low) / width
     if not bool(((centre > APART) & (centre < 1.0 - APART)).all()):
-        return best
+        return None
     found = peaks((X - low) / width, y, centre)
     found = [peak for peak in found if bool(((peak.x >= 0.0) & (peak.x <= 1.0)).all())]
     if not found:
-        return best
+        return None
     moves = _moves(d).to(centre)
     unit = torch.cat([centre + APART * moves, torch.stack([peak.x for peak in found])])
     points = (low + width * unit).clamp(*bounds)
@@ -54,8 +59,8 @@ def refined(model: BoTorchModel, best: Tensor, bounds: Tensor, X: Tensor, y: Ten
         variance = covariance[0, 0] + covariance[place, place] - 2.0 * covariance[0, place]
         lower = bool(mean[0] - mean[place] > variance.clamp_min(0.0).sqrt())
         if peak.loss < SHARE * loss and not lower:
-            return points[place]
-    return best
+            return torch.stack([points[place], peak.radius * width])
+    return None
 
 
 def _moves(d: int) -> Tensor:

@@ -35,6 +35,10 @@ ROUNDS = 5
 """Times that equal points of a batch are moved apart."""
 OVERVIEW = 2000
 """Points over the box from which the maximum of the mean is climbed."""
+WITHIN_REGION = 0.3
+"""Share of the points that are not uniform that are drawn in the region, where there is one. Of 22
+runs on noisy functions of three inputs with 20,000 to 25,000 trials, 11 ended with less regret than
+without (in the median .30 of it), 8 with more (1.28), 3 with the same."""
 CHUNK = 8192
 """Rows of a pool evaluated at a time."""
 
@@ -61,6 +65,9 @@ class ThompsonSampling:
         choices: Allowed values of discrete inputs, by index.
         ensemble: Kernels to divide the functions among, in proportion to their weights, drawn for
             the same surrogate; the recommendation is by their weighted mean.
+        region: A point and radii, raw, ``2 x d``: a share of the points is drawn in the ellipsoid
+            about it, at distances that are uniform. So a polynomial fitted there becomes more exact
+            (MATHS 12.4), and one in half of the region can contradict it.
         domain: The feasible set, in place of bounds, constraints and choices.
 
     Attributes:
@@ -95,6 +102,7 @@ class ThompsonSampling:
         inequality_constraints: Sequence[LinearInequality] = (),
         choices: Mapping[int, Tensor] | None = None,
         ensemble: KernelEnsemble | None = None,
+        region: Tensor | None = None,
         domain: Domain | None = None,
     ) -> None:
         _check_model(model, ensemble)
@@ -108,6 +116,7 @@ class ThompsonSampling:
         self._like = box
         self._lengths = _lengths(model, self.domain)
         self._near = self._usable(near)
+        self._region = None if region is None else region.detach().to(self.domain.bounds)
 
     @torch.no_grad()
     def propose(self, q: int) -> Tensor:
@@ -115,14 +124,17 @@ class ThompsonSampling:
 
         Points differ from each other, unless discrete inputs have fewer than q combinations.
         """
-        wanted = self._shared(q)
+        wanted = not_uniform = self._shared(q)
         X = self.domain.bounds.new_empty(0, self.domain.dim)
+        if self._region is not None:
+            within = int(WITHIN_REGION * wanted + float(torch.rand(())))
+            X, wanted = self._about(self._region, within), wanted - within
         if wanted:
             draws = self._draws(min(self.samples, wanted))
             optima = self._maximisers(draws)
             self._near = torch.cat([optima, self._near])[: 2 * self.samples]
-            X = self._repeated(optima, wanted)
-        X = torch.cat([X, self.domain.uniform(q - wanted)])
+            X = torch.cat([X, self._repeated(optima, wanted)])
+        X = torch.cat([X, self.domain.uniform(q - not_uniform)])
         return self._distinct(X)[torch.randperm(q)].to(self._like)
 
     @torch.no_grad()
@@ -204,6 +216,14 @@ class ThompsonSampling:
         """Maximisers in random order, then again in turn, moved a little: ``q x d``."""
         X = optima[torch.randperm(len(optima))].repeat(-(-q // len(optima)), 1)[:q]
         return torch.cat([X[: len(optima)], self._moved(X[len(optima) :])])
+
+    def _about(self, region: Tensor, count: int) -> Tensor:
+        """Feasible points of an ellipsoid, at distances that are uniform, ``count x d``."""
+        centre, radii = region
+        P = torch.randn(count, len(centre)).to(region)
+        distances = torch.rand(count, 1).to(region)
+        P = radii * P * distances / P.norm(dim=-1, keepdim=True).clamp_min(1e-300)
+        return self.domain.moved(centre.expand_as(P), P * self.domain.continuous)
 
     def _moved(self, X: Tensor) -> Tensor:
         """Points about others."""

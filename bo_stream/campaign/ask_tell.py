@@ -107,11 +107,11 @@ class AskTell:
         """
         if isinstance(q, bool) or not isinstance(q, int | np.integer) or q < 1:
             raise InputError("q, an integer of 1 or more", repr(q), "Ask for one trial or more.")
-        self._sync()
         while True:
-            self.update()
+            self._sync()
             before = self._state.history
             count = self._within_budget(int(q), before, budget)
+            self._state.update_surrogate(self.row, count)
             proposal = self._proposer.propose(self._state, count, self.row)
             with self.row.timed("store_seconds"), self.store.transaction(self.name) as transaction:
                 new = transaction.events_since(before.num_events)

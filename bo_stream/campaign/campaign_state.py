@@ -17,6 +17,8 @@ from bo_stream.campaign.ledger.setting_changes import replayed
 from bo_stream.campaign.ledger.trial_history import TrialHistory
 from bo_stream.campaign.ledger.trials import Trial
 from bo_stream.campaign.outcomes.observations import Observations
+from bo_stream.campaign.proposing.fallbacks import falling_back
+from bo_stream.campaign.proposing.recommendation import region_of_best
 from bo_stream.campaign.proposing.surrogate_manager import Stage, SurrogateManager
 from bo_stream.campaign.records import Row
 from bo_stream.campaign.settings import Settings
@@ -25,6 +27,8 @@ from bo_stream.campaign.storage.store import Store
 from bo_stream.errors import StateError, UnsupportedError
 
 __all__ = ["CampaignOrigin", "CampaignState", "LedgerState"]
+
+NO_REGION = "No trials are drawn about the recommended point."
 
 
 @dataclass(frozen=True)
@@ -60,7 +64,10 @@ class LedgerState:
         stages_of: The surrogate and what chooses trials, by settings.
         budget: Number of trials in all; None: no limit.
         history: All trials.
+        region: Where some trials are drawn: about the recommended point of the latest fit.
     """
+
+    region: Tensor | None = None
 
     def __init__(self, origin: CampaignOrigin) -> None:
         self.store, self.name, self.settings = origin.store, origin.name, origin.settings
@@ -137,6 +144,7 @@ class CampaignState(LedgerState):
         manager, data, ends = self.manager, self.observations, history.batch_ends
         revised = manager.revision < history.revision
         if revised:
+            self.region = None
             with row.timed("update_seconds"):
                 manager.revise(data, ends, history)
         while manager.model is not None and manager.num_observed < history.num_told:
@@ -156,12 +164,23 @@ class CampaignState(LedgerState):
             self.manager.configure(self.stages_of(self.settings), bounds)
         return new
 
-    def update_surrogate(self, row: Row) -> None:
-        """Build or fit the surrogate if that is due."""
-        if self.manager.update(self.observations, len(self.history.batches), row):
+    def update_surrogate(self, row: Row, q: int = 1) -> None:
+        """Build or fit the surrogate if that is due, for the choice of so many trials."""
+        if self.manager.update(self.observations, len(self.history.batches), row, q):
+            self.region = self._region(row)
             self._save_snapshot(row)
 
     # -- pieces ----------------------------------------------------------------------------------
+
+    def _region(self, row: Row) -> Tensor | None:
+        """The region of the recommended point, if a polynomial found it."""
+        manager = self.manager
+        if manager.model is None or not manager.stage.samples:
+            return None
+        guard = falling_back(NO_REGION, allowed=manager.stage.named, checked=True)
+        with row.timed("acquisition_seconds"), guard:
+            return region_of_best(manager.model, self.feasible, self.observations)
+        return None
 
     def _no_observations(self) -> Observations:
         none = self._like.new_empty(0, self.settings.space.dim)
@@ -200,6 +219,7 @@ class CampaignState(LedgerState):
         with row.timed("store_seconds"):
             try:
                 about, model = self.manager.dumps()
+                about["region"] = None if self.region is None else self.region.tolist()
             except UnsupportedError as error:
                 warnings.warn(
                     "This surrogate cannot be saved; a resumed campaign builds it again from all "
@@ -224,6 +244,8 @@ class CampaignState(LedgerState):
                 continue
             try:
                 self.manager.loads(snapshot.about, snapshot.model)
+                region = snapshot.about.get("region")
+                self.region = None if region is None else self._like.new_tensor(region)
             except Exception as error:  # of another release: anything may be missing
                 warnings.warn(
                     f"Snapshot {snapshot.number} of the surrogate of campaign {self.name!r} cannot "
@@ -236,5 +258,5 @@ class CampaignState(LedgerState):
             break
         else:
             self.manager.reset()
-            self._saved = 0
+            self._saved, self.region = 0, None
         self._snapshot = newest

@@ -58,23 +58,63 @@ class Peak:
     lost: Callable[[Tensor], tuple[float, float]]
 
 
+@dataclass(frozen=True)
+class _Sums:
+    """Sums over points z of monomials f and values y, of weights 1, |z|^2 and |z|^4.
+
+    Attributes:
+        n: Number of points.
+        A: Sums of ``f f'``, ``3 x p x p``.
+        b: Sums of ``f y``, ``3 x p``.
+        yy: Sums of ``y^2``, ``3``.
+    """
+
+    n: int
+    A: Tensor
+    b: Tensor
+    yy: Tensor
+
+    @classmethod
+    def over(cls, Z: Tensor, y: Tensor, powers: Tensor) -> _Sums:
+        """O(n p^2)."""
+        rows, square = _monomials(Z, powers), Z.square().sum(-1)
+        weights = torch.stack([torch.ones_like(square), square, square.square()])
+        A = torch.stack([rows.mT @ (own.unsqueeze(-1) * rows) for own in weights])
+        return cls(len(y), A, (weights * y) @ rows, weights @ y.square())
+
+    def __add__(self, other: _Sums) -> _Sums:
+        yy = self.yy + other.yy
+        return _Sums(self.n + other.n, self.A + other.A, self.b + other.b, yy)
+
+
 def peaks(X: Tensor, y: Tensor, centre: Tensor) -> list[Peak]:
     """Maximisers that no fit of less bias contradicts, the one of least expected loss first.
 
-    O(n p^2) for each window and degree, for p coefficients.
+    O(n p^2) for p coefficients: the sums of a window are those of a smaller one and of the shell
+    about it. 0.1 s for 40,000 values of three inputs.
 
     Args:
         X: Points in the unit cube, ``n x d``.
         y: Noisy values, ``n``.
         centre: The point about which they are fitted, ``d``.
     """
+    degrees = [k for k in DEGREES if len(_powers(X.shape[-1], k)) <= MOST_COEFFICIENTS]
     some = slice(None, None, -(-len(y) // MOST_VALUES))
     D, y = X[some] - centre, y[some]
-    found = []
-    for radius in WINDOWS:
-        inside = D.norm(dim=-1) < radius
-        D, y = D[inside], y[inside]
-        made = (_fitted(D, y, centre, radius, degree) for degree in DEGREES)
+    distances = D.norm(dim=-1)
+    D, y, distances = (values[distances < WINDOWS[0]] for values in (D, y, distances))
+    if not degrees or len(y) < 2:
+        return []
+    powers, scale = _powers(X.shape[-1], degrees[-1]).to(D.device), float(y.std()) + 1e-300
+    D, y = D / WINDOWS[0], (y - y.mean()) / scale
+    sums, found = None, []
+    for k, radius in reversed([*enumerate(WINDOWS)]):
+        shell = distances < radius
+        if k + 1 < len(WINDOWS):
+            shell &= distances >= WINDOWS[k + 1]
+        own = _Sums.over(D[shell], y[shell], powers)
+        sums = own if sums is None else sums + own
+        made = (_fitted(sums, centre, radius, degree, scale) for degree in degrees)
         found += [peak for peak in made if peak is not None]
     kept = [peak for peak in found if not any(_contradicts(other, peak) for other in found)]
     return sorted(kept, key=lambda peak: peak.loss)
@@ -88,47 +128,68 @@ def _contradicts(other: Peak, peak: Peak) -> bool:
     return loss > SIGMAS * error
 
 
-def _fitted(D: Tensor, y: Tensor, centre: Tensor, radius: float, degree: int) -> Peak | None:
-    """The maximiser of a fit to values at ``centre + D``; None without one inside the window."""
-    powers = _powers(D.shape[-1], degree).to(D.device)
-    n, p = len(y), len(powers)
-    if p > MOST_COEFFICIENTS or n < LEAST * p:
+def _fitted(sums: _Sums, centre: Tensor, radius: float, degree: int, scale: float) -> Peak | None:
+    """The maximiser of a fit in a window; None without one inside.
+
+    Args:
+        sums: Those over the window, with the radius of the largest window as the unit.
+        centre: Centre of the window, ``d``.
+        radius: Its radius.
+        degree: Degree of the polynomial.
+        scale: The unit of the values.
+    """
+    powers = _powers(len(centre), degree).to(centre.device)
+    n, p = sums.n, len(powers)
+    if n < LEAST * p:
         return None
-    scale = y.std() + 1e-300
-    targets = (y - y.mean()) / scale
-    rows, weights = _monomials(D / radius, powers), 1.0 - (D / radius).square().sum(-1)
-    A = rows.mT @ (weights.unsqueeze(-1) * rows)
+    size = radius / WINDOWS[0]  # the monomials' unit becomes the radius of the window
+    units = size ** -powers.sum(-1).to(centre)
+    ones, squares, fourths = sums.A[:, :p, :p] * torch.outer(units, units)
+    A = ones - squares / size**2
+    b = (sums.b[0, :p] - sums.b[1, :p] / size**2) * units
     inverse = torch.linalg.inv(A + 1e-9 * A.diagonal().mean() * torch.eye(p).to(A))
-    coefficients = inverse @ (rows.mT @ (weights * targets))
-    residuals = weights * (targets - rows @ coefficients)
-    spread = rows.mT @ (residuals.square().unsqueeze(-1) * rows)
-    covariance = inverse @ spread @ inverse * (n / (n - p))
-    z = _maximiser(coefficients, powers)
-    sizes, V = torch.linalg.eigh(_curvature(z, powers, coefficients))
+    coefficients = inverse @ b
+    twice = ones - 2.0 * squares / size**2 + fourths / size**4  # of the squares of the weights
+    left = sums.yy[0] - sums.yy[1] / size**2 - coefficients @ b
+    noise = left / (A[0, 0] - (inverse * twice).sum())
+    covariance = noise.clamp_min(0.0) * inverse @ twice @ inverse
+    slopes = torch.einsum("kij,j->ki", _derivatives(len(centre), degree).to(A), coefficients)
+    curvatures = torch.einsum("lij,kj->lki", _derivatives(len(centre), degree).to(A), slopes)
+    z = _maximiser(coefficients, slopes, curvatures, powers)
+    row = _monomials(z.unsqueeze(0), powers)[0]
+    sizes, V = torch.linalg.eigh(curvatures @ row)
     if not (float(z.norm()) <= WITHIN and float(sizes.max()) < 0.0):
         return None
-    slopes = V.mT @ _slopes(z, powers)
-    loss = -0.5 * ((slopes @ covariance * slopes).sum(-1) / sizes).sum() * scale
+    across = V.mT @ (row @ _derivatives(len(centre), degree).to(A))
+    loss = -0.5 * ((across @ covariance * across).sum(-1) / sizes).sum() * scale
 
     def lost(x: Tensor) -> tuple[float, float]:
         other = (x - centre) / radius
         other = other / other.norm().clamp_min(1.0)
-        apart = _monomials(z.unsqueeze(0), powers)[0] - _monomials(other.unsqueeze(0), powers)[0]
+        apart = row - _monomials(other.unsqueeze(0), powers)[0]
         return float(apart @ coefficients), float(apart @ covariance @ apart) ** 0.5
 
     return Peak(centre + radius * z, float(loss), degree, radius, lost)
 
 
-def _maximiser(coefficients: Tensor, powers: Tensor) -> Tensor:
-    """The maximiser within the unit ball, or a point outside on the way to one there."""
+def _maximiser(coefficients: Tensor, slopes: Tensor, curvatures: Tensor, powers: Tensor) -> Tensor:
+    """The maximiser within the unit ball, or a point outside on the way to one there.
+
+    Args:
+        coefficients: Those of the polynomial, ``p``.
+        slopes: Those of its derivatives, ``d x p``.
+        curvatures: Those of its second derivatives, ``d x d x p``.
+        powers: Exponents of the monomials, ``p x d``.
+    """
     d = powers.shape[-1]
     U = torch.quasirandom.SobolEngine(d, scramble=True, seed=0).draw(SPREAD, dtype=torch.float64)
     Z = 2.0 * U.to(coefficients) - 1.0
     Z = torch.cat([Z.new_zeros(1, d), Z[Z.norm(dim=-1) <= 1.0]])
     z = Z[(_monomials(Z, powers) @ coefficients).argmax()]
     for _ in range(STEPS):
-        sizes, V = torch.linalg.eigh(_curvature(z, powers, coefficients))
-        across = V.mT @ (_slopes(z, powers) @ coefficients) / sizes.abs().clamp_min(1e-300)
+        row = _monomials(z.unsqueeze(0), powers)[0]
+        sizes, V = torch.linalg.eigh(curvatures @ row)
+        across = V.mT @ (slopes @ row) / sizes.abs().clamp_min(1e-300)
         step = V @ across
         z = z + step * (LONGEST / step.norm().clamp_min(LONGEST))
         if float(z.norm()) > 1.0:
@@ -138,7 +199,7 @@ def _maximiser(coefficients: Tensor, powers: Tensor) -> Tensor:
 
 @cache
 def _powers(d: int, degree: int) -> Tensor:
-    """Exponents of the monomials, ``p x d``, the constant first."""
+    """Exponents of the monomials, ``p x d``, the constant first, lower degrees before higher."""
     rows = []
     for total in range(degree + 1):
         for chosen in combinations_with_replacement(range(d), total):
@@ -155,31 +216,15 @@ def _monomials(Z: Tensor, powers: Tensor) -> Tensor:
     return product
 
 
-def _lowered(powers: Tensor, axes: tuple[int, ...]) -> tuple[Tensor, Tensor]:
-    """Factors and exponents of the monomials' derivatives in some inputs, one after another."""
-    factors, powers = torch.ones(len(powers), dtype=torch.float64), powers.clone()
-    for k in axes:
-        factors = factors * powers[:, k]
-        powers[:, k] = (powers[:, k] - 1).clamp_min(0)
-    return factors, powers
-
-
-def _slopes(z: Tensor, powers: Tensor) -> Tensor:
-    """Derivatives of the monomials, ``d x p``."""
-    rows = []
-    for k in range(len(z)):
-        factors, lower = _lowered(powers, (k,))
-        rows.append(factors.to(z) * _monomials(z.unsqueeze(0), lower)[0])
-    return torch.stack(rows)
-
-
-def _curvature(z: Tensor, powers: Tensor, coefficients: Tensor) -> Tensor:
-    """The Hessian of the polynomial, ``d x d``."""
-    d = len(z)
-    H = z.new_zeros(d, d)
-    for k in range(d):
-        for i in range(k + 1):
-            factors, lower = _lowered(powers, (k, i))
-            row = factors.to(z) * _monomials(z.unsqueeze(0), lower)[0]
-            H[k, i] = H[i, k] = row @ coefficients
-    return H
+@cache
+def _derivatives(d: int, degree: int) -> Tensor:
+    """Coefficients of each monomial's derivative in each input, ``d x p x p``, in columns."""
+    powers = _powers(d, degree).tolist()
+    place = {tuple(own): i for i, own in enumerate(powers)}
+    made = torch.zeros(d, len(powers), len(powers), dtype=torch.float64)
+    for j, own in enumerate(powers):
+        for k, power in enumerate(own):
+            if power:
+                lower = tuple(p - (i == k) for i, p in enumerate(own))
+                made[k, place[lower], j] = power
+    return made

@@ -103,6 +103,18 @@ def test_batches_of_thousands_have_different_points_and_a_uniform_share() -> Non
     assert float(first) == pytest.approx(0.2 / 4.0, abs=0.04)
 
 
+def test_a_share_of_points_is_in_a_region_at_distances_that_are_uniform() -> None:
+    region = torch.tensor([[-1.2, 1.4], [0.3, 0.6]], dtype=torch.float64)
+    model, inside = surrogate(HSGP, 2), list[list[int]]()
+    for own in (None, region):
+        torch.manual_seed(0)
+        X = ThompsonSampling(model, samples=2, explore=0.0, region=own).propose(1000)
+        distances = ((X - region[0]) / region[1]).norm(dim=-1)
+        inside.append([int((distances < r).sum()) for r in (0.5, 1.0)])
+    assert inside[0] == [0, 0]
+    assert 120 < inside[1][0] < 180 and inside[1][1] in (300, 301)
+
+
 def test_small_batches_explore_by_chance() -> None:
     model = surrogate(WISKI, 1, n=200, noise=0.01)
     torch.manual_seed(0)

@@ -80,10 +80,10 @@ class OutcomeStates(LedgerState):
             self._stages = tuple(self.stages_of(self.settings))
         return new
 
-    def update_surrogate(self, row: Row) -> None:
-        """Build or fit every surrogate for which that is due."""
+    def update_surrogate(self, row: Row, q: int = 1) -> None:
+        """Build or fit every surrogate for which that is due, for the choice of so many trials."""
         for state in self._used:
-            state.update_surrogate(row)
+            state.update_surrogate(row, q)
         self._flush(row)
 
     @property

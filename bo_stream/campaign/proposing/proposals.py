@@ -82,8 +82,8 @@ class AcquisitionBuilder(Protocol):
     ) -> AcquisitionFunction | ProposingAcquisition:
         """An acquisition function of the surrogate and of those of ``X_baseline``, ``best_f``,
         ``X_pending``, ``mc_points``, ``bounds``, ``near`` (the points of the best outcomes),
-        ``ensemble`` and ``domain`` (`acquisitions.domain.Domain`, unless every point between the
-        bounds is feasible) that the callable has parameters for.
+        ``ensemble``, ``region`` and ``domain`` (`acquisitions.domain.Domain`, unless every point
+        between the bounds is feasible) that the callable has parameters for.
         """
         ...
 
@@ -153,6 +153,7 @@ class ProposalContext:
         evaluation_seconds: Seconds from asking for a batch to telling it, if they were measured.
         decision_seconds: Seconds that maximising ``qlogei`` takes, if they were measured.
         typical_size: The median of the trials or exposures of counts.
+        region: A point that is known well, and radii of a region about it, ``2 x d``.
     """
 
     observed: Tensor
@@ -165,6 +166,7 @@ class ProposalContext:
     evaluation_seconds: float | None = None
     decision_seconds: float | None = None
     typical_size: float | None = None
+    region: Tensor | None = None
 
 
 class ProposalRule(Protocol):
@@ -253,6 +255,7 @@ class AcquisitionSearch:
             "bounds": bounds,
             "near": context.best,
             "ensemble": context.ensemble,
+            "region": context.region,
             "trials": context.typical_size,
             "domain": None if self.feasible.is_box else self.feasible.domain,
             "observed": context.observed,

@@ -128,4 +128,5 @@ class Proposer:
             state.history.evaluation_seconds,
             state.history.decision_seconds,
             data.typical_size,
+            state.region,
         )

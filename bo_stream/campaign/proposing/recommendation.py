@@ -21,7 +21,7 @@ from bo_stream.campaign.space.feasible import FeasibleSet
 from bo_stream.errors import check_not_shadowed
 from bo_stream.scores import marginals
 
-__all__ = ["improvements", "largest_gains", "recommended"]
+__all__ = ["improvements", "largest_gains", "recommended", "region_of_best"]
 
 OVERVIEW = 4096
 """Points over a box among which further recommendations are found."""
@@ -63,7 +63,7 @@ def recommended(
         rows = torch.from_numpy(feasible.holds(space.place_values)).nonzero()[:, 0]
         return rows[marginals(model, points[rows])[0].topk(min(count, len(rows))).indices]
     bounds = space.tensor_bounds.to(data.X)
-    best = _best(model, feasible, data, ensemble)
+    best, _ = _best(model, feasible, data, ensemble)
     if count == 1:
         return best
     others = data.candidates()
@@ -83,13 +83,24 @@ def recommended(
     return chosen
 
 
+def region_of_best(model: StreamingGP, feasible: FeasibleSet, data: Observations) -> Tensor | None:
+    """The recommended point and the radii of the window of the polynomial that found it, ``2 x d``.
+
+    None where the recommendation is no polynomial's.
+    """
+    few = len(data.X) < MANY or data.counts
+    if few or isinstance(feasible.space, Pool) or not feasible.is_box:
+        return None
+    return _best(model, feasible, data, None)[1]
+
+
 def _best(
     model: StreamingGP, feasible: FeasibleSet, data: Observations, ensemble: KernelEnsemble | None
-) -> Tensor:
-    """The recommended point of a box, ``1 x d``."""
+) -> tuple[Tensor, Tensor | None]:
+    """The recommended point of a box, ``1 x d``, and its region if a polynomial found it."""
     own = getattr(model, "recommendation", None)  # of a surrogate that is local to a region
     if own is not None:
-        return cast(Tensor, own[0]).to(data.X).unsqueeze(0)
+        return cast(Tensor, own[0]).to(data.X).unsqueeze(0), None
     check_not_shadowed("acquisitions")
     from acquisitions import ThompsonSampling  # not at the top: it imports bo_stream
     from acquisitions.refinement import refined
@@ -98,10 +109,10 @@ def _best(
     domain = None if feasible.is_box else feasible.domain
     near = data.best()
     sampling = ThompsonSampling(model, bounds, near=near, ensemble=ensemble, domain=domain)
-    best = sampling.recommend()
+    best, region = sampling.recommend(), None
     if len(data.X) >= MANY and ensemble is None and feasible.is_box and not data.counts:
-        best = refined(model, best, bounds, data.X, data.Y[:, 0])
-    return best.unsqueeze(0)
+        region = refined(model, best, bounds, data.X, data.Y[:, 0])
+    return (best if region is None else region[0]).unsqueeze(0), region
 
 
 @torch.no_grad()

@@ -50,6 +50,22 @@ def spread(count: int) -> Iterator[pd.DataFrame]:
         yield measured(pd.DataFrame({"x": [x]}))
 
 
+def test_a_region_of_trials_is_resumed(url: str, tmp_path: Path) -> None:
+    def asked(store: str, resumed: bool) -> pd.DataFrame:
+        given: dict[str, Any] = {"surrogate": "hsgp", "acquisition": "thompson", "seed": 0}
+        campaign = Campaign(Box({"x": (0.0, 4.0)}), goal="minimise", store=store, **given)
+        X = np.random.default_rng(0).random(1200) * 4.0
+        noise = np.random.default_rng(1).standard_normal(1200)
+        campaign.tell(pd.DataFrame({"x": X, "y": (X - 1.3) ** 2 + noise}))
+        campaign.ask(20)
+        region = campaign._state.region
+        assert region is not None and abs(float(region[0, 0]) - 1.3) < 0.2
+        return (Campaign.resume(store) if resumed else campaign).ask(300)
+
+    whole = asked(f"sqlite:///{tmp_path}/undisturbed.db", resumed=False)
+    pd.testing.assert_frame_equal(asked(url, resumed=True), whole, check_exact=True)
+
+
 def test_resumed_before_every_ask_and_tell_it_goes_on_bit_for_bit(url: str, tmp_path: Path) -> None:
     fit = FitPolicy(every_step_until=2, then_every=8)
     frequent = {"snapshot_every": 3}  # snapshots between fits, too
