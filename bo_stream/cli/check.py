@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from bo_stream.cli.load_campaign import Where, existing_store
+from bo_stream.cli.load_campaign import Where, configured, existing_store, is_config
 from bo_stream.cli.toml_reader import ConfigError
 
 __all__ = ["check"]
@@ -26,6 +26,7 @@ def check(
 
     The exit code is 1 if it is damaged. The store itself is only read. In the new file, trials keep
     their ids; a trial whose inputs are lost is withdrawn, and one whose outcome is lost is running.
+    Settings that are lost are those of the configuration, if that is given in place of the store.
     """
     url = existing_store(where)
     if salvage is not None and salvage.exists():
@@ -39,8 +40,12 @@ def check(
         counted = f"{len(scan.events)} events, {trials} trials"
         print(f"{scan.name}: {counted}, whole" if scan.whole else f"{scan.describe()} ({counted})")
     if salvage is not None:
-        for note in save(scans, f"sqlite:///{salvage.absolute()}"):
+        lost = [scan.name for scan in scans if scan.settings is None]
+        known = configured(where) if lost and is_config(where) else {}
+        for note in save(scans, f"sqlite:///{salvage.absolute()}", known):
             print(note)
+        if set(lost) - set(known):
+            print("To save them: bo-stream check CONFIG --salvage NEW.db, with its configuration")
         print(f"Wrote {salvage}.")
     elif not all(scan.whole for scan in scans):
         print(f"To save what is whole: bo-stream check {where} --salvage NEW.db")

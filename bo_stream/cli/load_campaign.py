@@ -28,6 +28,7 @@ __all__ = [
     "ConfigFile",
     "LoadedCampaign",
     "Where",
+    "configured",
     "create_or_continue",
     "existing_store",
     "is_config",
@@ -84,6 +85,17 @@ def create_or_continue(
     config: CampaignConfig, callbacks: Sequence[Callback] = ()
 ) -> LoadedCampaign:
     """The campaign of a configuration, created if its store does not have it."""
+    return LoadedCampaign(_campaign(config, config.store, callbacks), config.store, config)
+
+
+def configured(where: str) -> dict[str, dict[str, Any]]:
+    """The settings that a configuration gives a new campaign, by its name."""
+    config = read_config(Path(where))
+    return {config.name: _campaign(config, None, ()).settings.to_dict()}
+
+
+def _campaign(config: CampaignConfig, url: str | None, hooks: Sequence[Callback]) -> Campaign:
+    """The campaign of a configuration in a store; without a URL, in memory."""
     _prepare_process()
     space = _space(config)
     check_choices(config, space)
@@ -103,12 +115,12 @@ def create_or_continue(
 
         with config.document.errors_at("outcome"):
             CountOutcome.read_setting(counts)
-    campaign = Campaign(
+    return Campaign(
         space,
         config.surrogate,
         config.acquisition,
         config.goal,
-        cast("Store", InterruptSafeStore(open_store(config.store))),
+        url and cast("Store", InterruptSafeStore(open_store(url))),
         config.name,
         budget=config.budget,
         seed=config.seed,
@@ -117,9 +129,8 @@ def create_or_continue(
         outcome=counts,
         constraints=config.constraints,
         failures=config.failures,
-        callbacks=callbacks,
+        callbacks=hooks,
     )
-    return LoadedCampaign(campaign, config.store, config)
 
 
 def load_campaign(

@@ -134,7 +134,7 @@ def structure(connection: Connection) -> list[str]:
 def scan_all(connection: Connection) -> list[CampaignScan]:
     """What can be read of each campaign; none if not even their names can."""
     names: set[Any] = set()
-    for query in (select(campaigns.c.name), ORPHANS):
+    for query in (select(campaigns.c.name), select(events.c.campaign).distinct()):
         try:
             names.update(connection.scalars(query))
         except UNREADABLE:

@@ -40,7 +40,9 @@ def check_store(url: str) -> list[CampaignScan]:
     return found
 
 
-def salvage(scans: list[CampaignScan], url: str) -> list[str]:
+def salvage(
+    scans: list[CampaignScan], url: str, known: Mapping[str, dict[str, Any]] | None = None
+) -> list[str]:
     """Write what is whole of campaigns to a new store, and describe what is not in it.
 
     Trials keep their ids. One whose inputs are lost is withdrawn, with other inputs in their place.
@@ -48,6 +50,7 @@ def salvage(scans: list[CampaignScan], url: str) -> list[str]:
     Args:
         scans: As `check_store` returned them.
         url: A new store.
+        known: Settings by the name of the campaign, in place of those that are lost.
 
     Raises:
         StateError: if it has campaigns already.
@@ -56,10 +59,11 @@ def salvage(scans: list[CampaignScan], url: str) -> list[str]:
     if new.names():
         raise StateError("a new store", f"one with campaigns at {url}", "Choose another name.")
     for scan in scans:
-        if scan.settings is None:
+        settings = scan.settings or (known or {}).get(scan.name)
+        if settings is None:
             notes.append(f"{scan.name}: its settings are lost, and so are all of its trials.")
             continue
-        new.create(scan.name, scan.settings)
+        new.create(scan.name, settings)
         rebuilt = _Rebuilt()
         for number in sorted(scan.events):
             rebuilt.add(scan.events[number])

@@ -37,6 +37,19 @@ def test_a_damaged_store(store: Path, bo) -> None:
     assert code == 2 and "exists already" in err
 
 
+def test_lost_settings_are_those_of_the_configuration(store: Path, bo) -> None:
+    data, size = bytearray(store.read_bytes()), 4096
+    page = data.find(b'"restandardise"') // size * size
+    data[page : page + size] = bytes(range(256)) * (size // 256)
+    store.write_bytes(data)
+    assert bo("status", "oven.toml")[0] == 2
+    code, out, err = bo("check", "oven.db", "--salvage", "none.db")
+    assert (code, err) == (0, "") and "its settings are lost" in out and "CONFIG" in out
+    code, out, err = bo("check", "oven.toml", "--salvage", "new.db")
+    assert (code, err) == (0, "") and "settings are lost" not in out and "Wrote new.db." in out
+    assert "3 told" in bo("status", "new.db")[1]
+
+
 def test_what_is_no_store(tmp_path: Path, bo) -> None:
     assert "There is no store" in bo("check", "none.db")[2]
     (tmp_path / "text.db").write_text("pressure,temperature\n" * 100)
