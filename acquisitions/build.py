@@ -49,6 +49,7 @@ OF_SEVERAL = ("qlognehvi",)
 """Names of those that need several outcomes."""
 
 NAMES = tuple(name for name in DATA if name not in OF_SEVERAL)
+"""Names of the acquisition functions of one outcome."""
 
 OPTIONS: dict[str, tuple[str, ...]] = {
     "qucb": ("beta", "num_samples", "seed"),
