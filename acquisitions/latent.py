@@ -23,9 +23,9 @@ from bo_stream.surrogates.warped import WarpedGP
 
 __all__ = ["LatentLogExpectedImprovement", "log_improvement"]
 
-FAR = -500.0
-"""Standardised improvement below which the asymptotic series is used."""
-ROOT = math.sqrt(2.0 * math.pi)
+FAR, NEAR = -500.0, 5.0
+"""Standardised improvements below which a series is used, and above which ``Phi / phi`` is not."""
+LOG_ROOT = 0.5 * math.log(2.0 * math.pi)
 
 
 class LatentLogExpectedImprovement(AnalyticAcquisitionFunction):
@@ -120,15 +120,16 @@ def log_improvement(
 
 def _log_h(u: Array) -> tuple[Array, Array, Array]:
     """``log h(u)``, ``h = phi(u) + u Phi(u)``; ``Phi / h`` and ``phi / h``, to any negative u."""
-    low = np.minimum(u, -1.0)
-    mills = math.sqrt(0.5 * math.pi) * erfcx(-low / math.sqrt(2.0))  # Phi / phi
-    tail = np.where(low < FAR, 1.0 / low**2, 1.0 + low * mills)  # h / phi
-    phi = np.exp(-0.5 * np.maximum(u, -1.0) ** 2) / ROOT
-    cdf = ndtr(np.maximum(u, -1.0))
-    h = phi + np.maximum(u, -1.0) * cdf
-    far = u < -1.0
-    return (
-        np.where(far, np.log(tail) - 0.5 * low**2 - math.log(ROOT), np.log(h)),
-        np.where(far, mills / tail, cdf / h),
-        np.where(far, 1.0 / tail, phi / h),
-    )
+    v = np.minimum(u, NEAR)
+    mills = math.sqrt(0.5 * math.pi) * erfcx(v * -math.sqrt(0.5))  # Phi / phi
+    tail = 1.0 + v * mills  # h / phi
+    if u.min() < FAR:
+        tail = np.where(v < FAR, np.minimum(v, FAR) ** -2, tail)
+    log_h, by_mean, by_sd = np.log(tail) - 0.5 * v * v - LOG_ROOT, mills / tail, 1.0 / tail
+    if u.max() > NEAR:
+        near, v = u > NEAR, np.maximum(u, NEAR)
+        phi, cdf = np.exp(-0.5 * v * v - LOG_ROOT), ndtr(v)
+        h = phi + v * cdf
+        log_h = np.where(near, np.log(h), log_h)
+        by_mean, by_sd = np.where(near, cdf / h, by_mean), np.where(near, phi / h, by_sd)
+    return log_h, by_mean, by_sd

@@ -6,7 +6,7 @@ search from points spread over the box misses the improvement next to the best p
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, partial
 from typing import Any, cast
 
 import numpy as np
@@ -17,7 +17,7 @@ from torch.quasirandom import SobolEngine
 from acquisitions.domain import Domain
 from acquisitions.latent import LatentLogExpectedImprovement, log_improvement
 from acquisitions.mixed import ranked_maxima, repeats_tell, unseen
-from acquisitions.search import maximise
+from acquisitions.search import ascend
 from bo_stream.errors import ShapeError
 from bo_stream.mathematics.warped.latent import Array, LatentProcess
 from bo_stream.surrogates.warped import WarpedGP
@@ -26,7 +26,8 @@ __all__ = ["LocalSearch"]
 
 GLOBAL, LOCAL = 512, 256
 """Candidates over the box, and about the best points."""
-STARTS = 10
+STARTS, EVALUATIONS = 10, 25
+"""Points that the search starts from, and evaluations of all of them."""
 SPREAD = 2048
 """Points of the Sobol sequence that global candidates are drawn from."""
 CENTRES, TO_INCUMBENT = 4, 0.6
@@ -82,7 +83,7 @@ class LocalSearch:
             running = torch.cat([context.pending, context.failed])
             return _feasible(acquisition, ours, self.domain, q, running)
         avoided = [ours.transformed(t).numpy(force=True) for t in (context.pending, context.failed)]
-        box = ours.transformed(self.bounds).sort(0).values
+        box = ours.transformed(self.bounds).sort(0).values.numpy(force=True)
         rng = np.random.default_rng(int(torch.randint(2**62, ())))
         process = acquisition.process.believing(np.concatenate(avoided))
         chosen: list[Array] = []
@@ -129,23 +130,18 @@ def _feasible(
     return chosen[len(running) :].to(model.dtype)
 
 
-def _next(process: LatentProcess, box: Tensor, rng: np.random.Generator) -> Array:
+def _next(process: LatentProcess, box: Array, rng: np.random.Generator) -> Array:
     """The maximiser of the log expected improvement."""
-    low, high = box.numpy(force=True)
+    low, high = box
     scales = np.minimum(1.0 / process.inverse_lengthscales, high - low)
     candidates = np.concatenate(
         [_over_the_box(low, high, rng), _about_the_best(process, low, high, scales, rng)]
     )
     values = log_improvement(process, candidates, slopes=False)
     starts = candidates[_roulette(values, rng)]
-
-    def function(X: Tensor) -> tuple[Tensor, Tensor]:
-        value, slope = log_improvement(process, X.numpy())
-        return torch.from_numpy(value), torch.from_numpy(slope)
-
-    X, reached = maximise(function, torch.from_numpy(starts), box, torch.from_numpy(scales))
-    for i in reached.argsort(descending=True):
-        x = X[i].numpy()
+    function = partial(log_improvement, process)
+    X, reached = ascend(function, starts, box, scales, EVALUATIONS)
+    for x in X[np.argsort(-reached)]:
         if process.distance(x) > SAME:
             return np.asarray(x)
     return candidates[rng.integers(GLOBAL)]

@@ -13,8 +13,9 @@ import torch
 from torch import Tensor
 
 from bo_stream.errors import ShapeError
+from bo_stream.mathematics.warped.latent import Array
 
-__all__ = ["WithSlopes", "by_autograd", "maximise"]
+__all__ = ["WithSlopes", "ascend", "by_autograd", "maximise"]
 
 WithSlopes = Callable[[Tensor], tuple[Tensor, Tensor]]
 """Values ``R`` and their gradients ``R x d`` at points ``R x d``."""
@@ -23,7 +24,7 @@ FIRST, LONGEST = 0.3, 2.0
 """Longest first step, and later steps, in units of the scales."""
 SUFFICIENT = 1e-4
 """Share of the predicted gain that a step must reach (Armijo)."""
-DONE = 1e-5
+LEAST_GAIN = 1e-5
 """A search stops where a step gains less."""
 SHORTEST = 1e-4
 """A search stops where a shorter step than this share of the proposed one would be needed."""
@@ -57,22 +58,16 @@ def maximise(
             f"{tuple(starts.shape)} and {tuple(bounds.shape)}",
             "Give one row per starting point.",
         )
-    low, high = bounds.detach().double().numpy(force=True)
-    unit = high - low if scales is None else scales.detach().double().numpy(force=True)
+    box = bounds.detach().double().numpy(force=True)
+    unit = box[1] - box[0] if scales is None else scales.detach().double().numpy(force=True)
+
+    def evaluated(X: Array) -> tuple[Array, Array]:
+        values, slopes = (t.double() for t in function(torch.from_numpy(X).to(starts)))
+        return values.numpy(force=True), slopes.numpy(force=True)
+
     at = starts.detach().double().numpy(force=True)
-
-    def falling(z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        X = np.clip(z * unit, low, high)
-        values, slopes = function(torch.from_numpy(X).to(starts))
-        return (
-            -values.detach().double().numpy(force=True),
-            -slopes.detach().double().numpy(force=True) * unit,
-        )
-
-    z, f = _descend(falling, at / unit, low / unit, high / unit, evaluations)
-    return torch.from_numpy(np.clip(z * unit, low, high)).to(starts), torch.from_numpy(-f).to(
-        starts
-    )
+    X, values = ascend(evaluated, at, box, unit, evaluations)
+    return torch.from_numpy(X).to(starts), torch.from_numpy(values).to(starts)
 
 
 def by_autograd(acquisition: Callable[[Tensor], Tensor]) -> WithSlopes:
@@ -92,73 +87,103 @@ def by_autograd(acquisition: Callable[[Tensor], Tensor]) -> WithSlopes:
     return function
 
 
-def _descend(
-    function: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]],
-    z: np.ndarray,
-    low: np.ndarray,
-    high: np.ndarray,
+def ascend(
+    function: Callable[[Array], tuple[Array, Array]],
+    starts: Array,
+    box: Array,
+    unit: Array,
     evaluations: int,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Minimise from every row of ``z``; rows that are done are not evaluated again."""
-    z, (f, g) = z.copy(), function(z)
+) -> tuple[Array, Array]:
+    """As `maximise`, in numpy.
+
+    Args:
+        function: Values and gradients at ``L x d`` points.
+        starts: ``R x d`` points inside the bounds.
+        box: ``2 x d`` bounds.
+        unit: ``d`` typical lengths of the function.
+        evaluations: Largest number of calls of the function.
+    """
+
+    def falling(z: Array) -> tuple[Array, Array]:
+        values, slopes = function(np.minimum(np.maximum(z * unit, box[0]), box[1]))
+        return -values, slopes * -unit
+
+    low, high = box / unit
+    z = starts / unit
+    f, g = falling(z)
     R, d = z.shape
-    H = np.broadcast_to(np.eye(d), (R, d, d)).copy()
-    fresh, share = np.ones(R, bool), np.ones(R)
-    step, slope = _steps(H, g, z, low, high, np.full(R, FIRST))
-    live = np.arange(R)
+    found, reached, rows = z.copy(), f.copy(), np.arange(R)
+    H, fresh = np.tile(np.eye(d), (R, 1, 1)), np.ones(R, bool)  # fresh: H has no curvature yet
+    share, longest = np.ones(R), np.full(R, FIRST)
+    step, slope = _steps(H, g, z, low, high, longest)
     for _ in range(evaluations - 1):
-        new = np.clip(z[live] + share[live, None] * step[live], low, high)
-        moved = new - z[live]
-        f_new, g_new = function(new)
-        fine = f_new <= f[live] + SUFFICIENT * np.einsum("ij,ij->i", slope[live], moved)
-        rows = live[fine]
-        if len(rows):
-            moved, change, gain = moved[fine], g_new[fine] - g[rows], f[rows] - f_new[fine]
-            _update(H, fresh, rows, moved, change)
-            z[rows], f[rows], g[rows], share[rows] = new[fine], f_new[fine], g_new[fine], 1.0
-            longest = np.full(len(rows), LONGEST)
-            step[rows], slope[rows] = _steps(H[rows], g[rows], z[rows], low, high, longest)
-            share[rows[gain < DONE]] = 0.0
-        share[live[~fine]] *= 0.25
-        live = live[share[live] >= SHORTEST]
-        if not len(live):
-            break
-    return z, f
+        new = np.minimum(np.maximum(z + share[:, None] * step, low), high)
+        moved = new - z
+        f_new, g_new = falling(new)
+        fine = f_new <= f + SUFFICIENT * _inner(slope, moved)
+        _update(H, fresh, moved, g_new - g, fine)
+        gain = np.where(fine, f - f_new, np.inf)
+        if fine.all():
+            z, f, g = new, f_new, g_new
+            share, longest = np.ones(len(z)), np.full(len(z), LONGEST)
+        else:
+            f, g = np.where(fine, f_new, f), np.where(fine[:, None], g_new, g)
+            z = np.where(fine[:, None], new, z)
+            share, longest = np.where(fine, 1.0, 0.25 * share), np.where(fine, LONGEST, longest)
+        step, slope = _steps(H, g, z, low, high, longest)
+        live = (gain >= LEAST_GAIN) & (share >= SHORTEST)
+        if not live.all():
+            found[rows], reached[rows] = z, f
+            rows, z, f, g, H = rows[live], z[live], f[live], g[live], H[live]
+            fresh, share, longest, step, slope = (
+                part[live] for part in (fresh, share, longest, step, slope)
+            )
+            if not len(rows):
+                break
+    found[rows], reached[rows] = z, f
+    return np.minimum(np.maximum(found * unit, box[0]), box[1]), -reached
+
+
+def _inner(a: Array, b: Array) -> Array:
+    product: Array = np.einsum("ij,ij->i", a, b)
+    return product
+
+
+def _times(H: Array, v: Array) -> Array:
+    product: Array = (H @ v[:, :, None])[:, :, 0]
+    return product
 
 
 def _steps(
-    H: np.ndarray,
-    g: np.ndarray,
-    z: np.ndarray,
-    low: np.ndarray,
-    high: np.ndarray,
-    longest: np.ndarray,
-) -> tuple[np.ndarray, np.ndarray]:
+    H: Array, g: Array, z: Array, low: Array, high: Array, longest: Array
+) -> tuple[Array, Array]:
     """Quasi-Newton steps of limited length in the free coordinates, and the gradients there."""
     held = ((z <= low) & (g > 0.0)) | ((z >= high) & (g < 0.0))
     slope = np.where(held, 0.0, g)
-    step = np.where(held, 0.0, -np.einsum("rij,rj->ri", H, slope))
-    uphill = np.einsum("ij,ij->i", step, slope) >= 0.0
-    step[uphill] = -slope[uphill]
-    length = np.maximum(np.sqrt(np.einsum("ij,ij->i", step, step)), 1e-300)
-    return step * np.minimum(1.0, longest / length)[:, None], slope
+    step = np.where(held, 0.0, -_times(H, slope))
+    uphill = _inner(step, slope) >= 0.0
+    if uphill.any():
+        step[uphill] = -slope[uphill]
+    length = np.sqrt(_inner(step, step))
+    step *= np.minimum(1.0, longest / np.maximum(length, 1e-300))[:, None]
+    return step, slope
 
 
-def _update(
-    H: np.ndarray, fresh: np.ndarray, rows: np.ndarray, s: np.ndarray, y: np.ndarray
-) -> None:
-    """BFGS's update of the inverse Hessians of some rows, in place."""
-    curved = np.einsum("ij,ij->i", s, y)
-    good = curved > 1e-12
-    rows, s, y, curved = rows[good], s[good], y[good], curved[good, None, None]
-    if not len(rows):
-        return
-    first = fresh[rows]
+def _update(H: Array, fresh: np.ndarray, s: Array, y: Array, fine: np.ndarray) -> None:
+    """BFGS's update of the inverse Hessians of the rows whose steps were fine, in place."""
+    curved = _inner(s, y)
+    good = fine & (curved > 1e-12)
+    y = np.where(good[:, None], y, 0.0)  # maybe not finite where a step was not fine
+    first = fresh & good
     if first.any():
-        size = curved[first] / np.einsum("ij,ij->i", y[first], y[first])[:, None, None]
-        H[rows[first]] = size * np.eye(s.shape[1])
-        fresh[rows] = False
-    Hy = np.einsum("rij,rj->ri", H[rows], y)
-    inner = np.einsum("ij,ij->i", y, Hy)[:, None, None]
-    outer, cross = s[:, :, None] * s[:, None, :], Hy[:, :, None] * s[:, None, :]
-    H[rows] += (1.0 + inner / curved) * outer / curved - (cross + cross.transpose(0, 2, 1)) / curved
+        size = curved[first] / _inner(y[first], y[first])
+        H[first] = size[:, None, None] * np.eye(s.shape[1])
+        fresh[first] = False
+    rho = np.zeros_like(curved)
+    np.divide(1.0, curved, out=rho, where=good)
+    Hy = _times(H, y)
+    share = rho[:, None] * s
+    half = Hy - (0.5 * (1.0 + rho * _inner(y, Hy)))[:, None] * s
+    cross = share[:, :, None] * half[:, None, :]
+    H -= cross
+    H -= cross.transpose(0, 2, 1)

@@ -63,7 +63,7 @@ def input_transform_for(choice: Any, X: Tensor, bounds: Tensor | None) -> InputT
             )
         return frozen
     if bounds is not None:
-        return frozen_transform(Normalize(d=X.shape[1], bounds=bounds), X)
+        return _learned(Normalize(d=X.shape[1], bounds=bounds), X)
     check_min_max_scaling(X)  # BoTorch's warning
     return None
 
@@ -110,7 +110,7 @@ def outcome_transform_for(choice: Any, Y: Tensor, Yvar: Tensor | None) -> Outcom
     if choice is not DEFAULT:
         return frozen_transform(cast(OutcomeTransform, choice), Y, Yvar)
     if len(Y) >= 2 and finite(Y):
-        return frozen_transform(Standardize(m=Y.shape[1]), Y, Yvar)
+        return _learned(Standardize(m=Y.shape[1]), Y, Yvar)
     warnings.warn(
         f"No outcome_transform was given and {len(Y)} rows are too few to learn a Standardize "
         "from: outcomes are left unchanged. Give outcome_transform=None if they are of unit "
@@ -133,7 +133,11 @@ def frozen_transform(transform: T, data: Tensor, variance: Tensor | None = None)
         UnsupportedError: for learnable or one-to-many transforms.
         InputError: if it must be learned and there are no data.
     """
-    frozen = copy.deepcopy(transform)
+    return _learned(copy.deepcopy(transform), data, variance)
+
+
+def _learned(frozen: T, data: Tensor, variance: Tensor | None = None) -> T:
+    """The transform itself in evaluation mode, as in `frozen_transform`."""
     if any(p.requires_grad for p in frozen.parameters()):
         raise UnsupportedError(
             "a transform without learnable parameters",
@@ -297,7 +301,7 @@ def standardize_by(old: OutcomeTransform | None, Y: Tensor, outputs: int) -> Sta
         )
     if not finite(Y):
         raise InputError("finite Y", "NaN or infinite entries", "Drop those rows.")
-    return cast(Standardize, frozen_transform(Standardize(m=outputs), Y.to(old.means.device)))
+    return cast(Standardize, _learned(Standardize(m=outputs), Y.to(old.means.device)))
 
 
 def rescaled_state(model: Any, state: Any, shift: Tensor, factor: Tensor) -> Any:

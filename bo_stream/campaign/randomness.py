@@ -16,8 +16,11 @@ STRIDE = 1_000_003
 @contextmanager
 def seeded(seed: int, device: torch.device) -> Iterator[None]:
     """Seed torch's global generators inside the block and restore them after it."""
-    with torch.random.fork_rng([device] if device.type == "cuda" else []):
-        torch.manual_seed(seed)
+    on_gpu = device.type == "cuda"
+    with torch.random.fork_rng([device] if on_gpu else []):
+        torch.default_generator.manual_seed(seed)  # torch.manual_seed visits every backend
+        if on_gpu:
+            torch.cuda.manual_seed_all(seed)
         yield
 
 

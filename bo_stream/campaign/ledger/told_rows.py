@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections.abc import Iterable
+from statistics import quantiles
 from typing import Any
 
 import numpy as np
@@ -64,8 +65,9 @@ def read_told(frame: pd.DataFrame, columns: Columns, history: TrialHistory) -> E
     if asked:
         part = frame.iloc[asked] if own else frame
         part = part.set_axis(pd.Index([ids[i] for i in asked], name="trial"))
-        done, part = _done(part, space, find_trials(part.index, history))
-        values, _, _ = read_outcomes(part, columns, history)
+        done = _done(part, space, find_trials(part.index, history))
+        read = not isinstance(space, Pool)
+        values, _, _ = read_outcomes(part, columns, history, inputs_read=read)
     if own:
         part = frame.iloc[own].reset_index(drop=True)
         mine, inputs, places = read_outcomes(part, columns, history)
@@ -114,11 +116,13 @@ def far_outcomes(history: TrialHistory, ids: Iterable[int] | None = None) -> lis
     kept = []
     for place in range(0, history.num_told, max(1, history.num_told // SAMPLED)):
         batch = bisect_right(ends, place)
-        kept.append(trials[batches[batch][place - ends[batch]]].y)
-    y = np.array(kept, dtype=np.float64)
-    if len(y) < FEWEST:
+        y = trials[batches[batch][place - ends[batch]]].y
+        if y is None:  # of several outcomes
+            return []
+        kept.append(y)
+    if len(kept) < FEWEST:
         return []
-    first, middle, third = np.percentile(y, (25.0, 50.0, 75.0))
+    first, middle, third = quantiles(kept, n=4, method="inclusive")
     if not third > first:
         return []
     judged = [id for batch in batches for id in batch] if ids is None else ids
@@ -172,23 +176,18 @@ def _id(given: Any) -> Any:
     return given
 
 
-def _done(
-    frame: pd.DataFrame, space: Space, trials: list[Trial]
-) -> tuple[list[tuple[int, list[float]]], pd.DataFrame]:
-    """Inputs that differ from those that were asked for, by id; and the frame without inputs.
-
-    In a pool inputs cannot differ, and the frame keeps them.
-    """
+def _done(frame: pd.DataFrame, space: Space, trials: list[Trial]) -> list[tuple[int, list[float]]]:
+    """Inputs that differ from those that were asked for, by id; none in a pool."""
     given = [i for i, name in enumerate(space.names) if name in frame]
     if isinstance(space, Pool) or not given:
-        return [], frame
+        return []
     before = np.array([trial.inputs for trial in trials], dtype=np.float64)
-    values, names = before.copy(), [space.names[i] for i in given]
+    values = before.copy()
     for i in given:
         values[:, i] = space.read(frame, space.names[i])
     same = np.abs(values - before) <= ROUNDED * np.abs(before)
     if same.all():
-        return [], frame.drop(columns=names)
+        return []
     values = np.where(same, before, values)
     low, high = space.tensor_bounds
     apart = ((space.encode(values) - space.encode(before)).abs() / (high - low)).numpy()
@@ -206,5 +205,4 @@ def _done(
     for kind, column in zip(space.kinds, values.T, strict=True):
         kind.check(column)
     moved = [i for i, row in enumerate(same) if not row.all()]
-    done = [(trials[i].id, values[i].tolist()) for i in moved]
-    return done, frame.drop(columns=names)
+    return [(trials[i].id, values[i].tolist()) for i in moved]

@@ -72,12 +72,15 @@ def check_frame(frame: Any) -> None:
         raise InputError("at least one row", "none", "Leave the call out.")
 
 
-def read_outcomes(frame: pd.DataFrame, columns: Columns, history: TrialHistory) -> Outcomes:
+def read_outcomes(
+    frame: pd.DataFrame, columns: Columns, history: TrialHistory, *, inputs_read: bool = False
+) -> Outcomes:
     """Outcomes in a frame that are not in the history yet.
 
     Trial ids are read from the index (if it is named ``trial`` or is not a plain range) or from a
     column ``trial``. A row without id belongs to the running trial with exactly its inputs if there
-    is one, and else is a new trial.
+    is one, and else is a new trial. Inputs of rows with ids are compared with the trials' unless
+    they were read before.
 
     Raises:
         InputError, NoiseError: for invalid columns, ids or values.
@@ -95,7 +98,8 @@ def read_outcomes(frame: pd.DataFrame, columns: Columns, history: TrialHistory) 
         values = [(id, *row) for id, row in zip(found, told, strict=True)]
         return values, inputs[new], None if places is None else [places[i] for i in new]
     trials = find_trials(ids, history)
-    _check_inputs(frame, space, trials)
+    if not inputs_read:
+        _check_inputs(frame, space, trials)
     kept: list[tuple[Any, ...]] = []
     for trial, row in zip(trials, told, strict=True):
         if named.several:

@@ -45,6 +45,10 @@ class SpaceOfInputs(ABC):
         return all(isinstance(one, Range) for one in self.kinds)
 
     @cached_property
+    def _columns(self) -> pd.Index:
+        return pd.Index(self.names)
+
+    @cached_property
     def choices(self) -> dict[int, Tensor]:
         """Coordinates of the allowed values of every input that is not continuous, by index."""
         listed = enumerate(one.choices for one in self.kinds)
@@ -92,5 +96,7 @@ class SpaceOfInputs(ABC):
     def labelled(self, values: np.ndarray, index: Any = None) -> pd.DataFrame:
         """A user's frame of rows of values: integers are integers, categories their labels."""
         values = np.asarray(values, dtype=np.float64).reshape(-1, self.dim)
+        if self.is_continuous:  # one block of numbers
+            return pd.DataFrame(values, index, self._columns, copy=True)
         columns = {one.name: one.labels(values[:, i]) for i, one in enumerate(self.kinds)}
         return pd.DataFrame(columns, index)

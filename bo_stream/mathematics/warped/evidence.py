@@ -14,13 +14,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from scipy.linalg.lapack import dpotri
+from scipy.linalg.lapack import dpotrf, dpotri, dpotrs
 from scipy.optimize import fmin_l_bfgs_b
 
-from bo_stream.mathematics.warped.latent import Array, factor, matern
+from bo_stream.mathematics.warped.latent import Array, matern
 
 __all__ = ["EXACT", "FLOOR", "Fitted", "LOG_LENGTHSCALE", "SmallEvidence"]
 
@@ -93,10 +92,12 @@ class SmallEvidence:
         self.n, self.d, self.y = n, d, y
         self.learned, self.warp = learned, warp
         self.evaluations = 0
-        gaps = X.T[:, :, None] - X.T[:, None, :]
+        rows, columns = np.tril_indices(n, -1)
+        gaps = X.T[:, rows] - X.T[:, columns]
         for j in cat_dims:
             gaps[j] = gaps[j] != 0.0
-        self._squares = (gaps * gaps).reshape(d, n * n)
+        self._squares, self._rows, self._columns = gaps * gaps, rows, columns
+        self._below, self._ones = rows * n + columns, np.ones(n)
         top, middle = float(y.max()), float(np.median(y))
         smallest = 1e-12 * (abs(top) + abs(middle)) + 1e-300
         self._top, self._unit = top, max(top - middle, smallest)
@@ -108,54 +109,65 @@ class SmallEvidence:
         """The centre of the priors."""
         return np.array([LOG_LENGTHSCALE] * self.d + [tau] * self.learned + [LOG_C[0]] * self.warp)
 
+    def _noise(self, theta: Array) -> float:
+        return FLOOR + math.exp(theta[self.d]) if self.learned else EXACT
+
     def _warped(self, theta: Array) -> tuple[Array, float, Array | None, float, tuple[float, ...]]:
         """Targets, log Jacobian, their derivatives in log c, and the coefficients."""
         if not self.warp:
             centre, spread = self._plain
             w = (self.y - centre) / spread
             return w, -self.n * math.log(spread), None, 0.0, (0.0, 0.0, centre, spread)
-        c = math.exp(theta[-1])
+        n, c = self.n, math.exp(theta[-1])
         q = self._r + c
         h = np.log(q / c)
         t = -self._r / q  # dh / d log c
-        centre, at = float(h.mean()), h - h.mean()
-        spread = math.sqrt(float(at @ at) / self.n) + 1e-100  # its square is no zero
-        w, drift = -at / spread, t - t.mean()
-        wider = float(at @ drift) / (self.n * spread * spread)  # d log spread / d log c
-        slope = -drift / spread - w * wider
-        jacobian = -float(np.log(q).sum()) - self.n * (math.log(spread) + math.log(self._unit))
-        by_c = -float((c / q).sum()) - self.n * wider
+        total, drifted = float(self._ones @ h), float(self._ones @ t)
+        centre, at = total / n, h - total / n
+        spread = math.sqrt(float(at @ at) / n) + 1e-100  # its square is no zero
+        w, drift = at / -spread, t - drifted / n
+        wider = float(at @ drift) / (n * spread * spread)  # d log spread / d log c
+        slope = drift / -spread - w * wider
+        jacobian = -total - n * (math.log(c) + math.log(spread) + math.log(self._unit))
+        by_c = -n - drifted - n * wider  # c / q = 1 + t
         return w, jacobian, slope, by_c, (self._top, self._unit * c, centre, spread)
 
-    def _correlated(self, theta: Array) -> tuple[Array, Array, Array, float]:
-        """Squared inverse lengthscales, correlations with noise, their slopes, noise."""
-        il2 = np.exp(-2.0 * theta[: self.d])
-        K, dK = matern((il2 @ self._squares).reshape(self.n, self.n))
-        noise = FLOOR + math.exp(theta[self.d]) if self.learned else EXACT
-        K.flat[:: self.n + 1] += noise
-        return il2, K, dK, noise
+    def _factored(self, k: Array, noise: float) -> Array:
+        """Upper factor of correlations ``k`` of the pairs, with noise."""
+        n, added = self.n, 0.0
+        while True:
+            C = np.zeros((n, n))
+            C.ravel()[self._below] = k
+            C.ravel()[:: n + 1] = 1.0 + noise + added
+            U, failed = dpotrf(C.T, lower=0, clean=0, overwrite_a=1)
+            if not failed:
+                return np.asarray(U)
+            added = max(10.0 * added, 1e-9)
 
     def __call__(self, theta: Array) -> tuple[float, Array]:
         """Loss and gradient: O(n^3 + d n^2)."""
         self.evaluations += 1
         n, d = self.n, self.d
-        il2, K, dK, noise = self._correlated(theta)
-        L = factor(K)
+        il2 = np.exp(-2.0 * theta[:d])
+        noise = self._noise(theta)
+        k, dk = matern(il2 @ self._squares)
+        U = self._factored(k, noise)
         w, jacobian, by_c, jacobian_by_c, _ = self._warped(theta)
-        inverse = _inverse(L)
-        m, S, a = _profiled(inverse, w)
+        _, S, a = _profiled(U, w)
         power = 0.5 * n + 1.0
-        loss = power * math.log1p(0.5 * S) + float(np.log(L.flat[:: n + 1]).sum()) - jacobian
+        loss = power * math.log1p(0.5 * S) + float(np.log(U.diagonal()).sum()) - jacobian
         by_S = power / (1.0 + 0.5 * S)
-        by_C = 0.5 * (inverse - by_S * np.outer(a, a))
+        inverse = dpotri(U, lower=0, overwrite_c=1)[0].T.ravel()
+        by_k = inverse[self._below] - by_S * (a[self._rows] * a[self._columns])
         gradient = np.empty_like(theta)
         z = theta[:d] - LOG_LENGTHSCALE
         loss += 0.5 * float(z @ z)
-        gradient[:d] = -2.0 * il2 * (self._squares @ (by_C * dK).ravel()) + z
+        gradient[:d] = z - 2.0 * il2 * (self._squares @ (by_k * dk))
         if self.learned:
+            trace = 0.5 * (float(inverse[:: n + 1].sum()) - by_S * float(a @ a))
             z_tau = (theta[d] - TAU[0]) / TAU[1]
             loss += 0.5 * z_tau**2
-            gradient[d] = (noise - FLOOR) * float(np.trace(by_C)) + z_tau / TAU[1]
+            gradient[d] = (noise - FLOOR) * trace + z_tau / TAU[1]
         if by_c is not None:
             z_c = (theta[-1] - LOG_C[0]) / LOG_C[1]
             loss += 0.5 * z_c**2
@@ -164,10 +176,10 @@ class SmallEvidence:
 
     def fitted(self, theta: Array, loss: float = math.nan, converged: bool = True) -> Fitted:
         """Everything that follows from the parameters."""
-        _, K, _, noise = self._correlated(theta)
-        inverse = _inverse(factor(K))
+        noise = self._noise(theta)
+        k, _ = matern(np.exp(-2.0 * theta[: self.d]) @ self._squares)
         w, _, _, _, coefficients = self._warped(theta)
-        m, S, _ = _profiled(inverse, w)
+        m, S, _ = _profiled(self._factored(k, noise), w)
         variance = (1.0 + 0.5 * S) / (0.5 * self.n + 1.0)
         top, scale, centre, spread = coefficients
         power = 0.5 * self.n + 1.0
@@ -228,18 +240,11 @@ class _Spent(Exception):
     """No evaluations are left."""
 
 
-def _inverse(L: Array) -> Array:
-    """The inverse of ``L L'``, from a lower triangular factor."""
-    lower, _ = dpotri(L, lower=1)  # above the diagonal it is zero, as L is
-    inverse: Array = lower + lower.T
-    inverse.flat[:: len(L) + 1] *= 0.5
-    return inverse
-
-
-def _profiled(inverse: Array, w: Array) -> tuple[float, float, Array]:
-    """The optimal mean, ``S``, and ``C^-1 (w - m)``."""
-    ones = inverse.sum(1)
+def _profiled(U: Array, w: Array) -> tuple[float, float, Array]:
+    """The optimal mean, ``S``, and ``C^-1 (w - m)``, for ``C = U' U``."""
+    sides = np.ones((2, len(w)))
+    sides[1] = w
+    ones, each = dpotrs(U, sides.T, lower=0, overwrite_b=1)[0].T
     m = float(ones @ w) / (float(ones.sum()) + 1.0)
-    r: Any = w - m
-    a = inverse @ r
-    return m, float(r @ a) + m * m, a
+    a: Array = each - m * ones
+    return m, float((w - m) @ a) + m * m, a

@@ -6,7 +6,7 @@ Values and slopes at a few hundred points cost as little as the algebra: no auto
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,12 +22,16 @@ LEAST = 1e-12
 
 def matern(r2: Array) -> tuple[Array, Array]:
     """The Matern-5/2 correlation and its slope, as functions of the squared scaled distance."""
-    t = np.sqrt(5.0 * r2)
-    e = np.exp(-t)
+    t = 5.0 * r2
+    third = t * (1.0 / 3.0)
+    np.sqrt(t, out=t)
     k = t + 1.0
-    slope = (-5.0 / 6.0) * k * e
-    k += t * t / 3.0
-    return k * e, slope
+    np.exp(np.negative(t, out=t), out=t)
+    slope = k * (-5.0 / 6.0)
+    slope *= t
+    k += third
+    k *= t
+    return k, slope
 
 
 def factor(C: Array) -> Array:
@@ -97,7 +101,7 @@ class LatentProcess:
             exact: Whether the best target counts as the best value.
             cat_dims: Indices of categories.
         """
-        K, _ = matern(_distances(X, X, 1.0 / lengthscales, cat_dims))
+        K, _ = matern(_distances(X, _Scaled.of(X, 1.0 / lengthscales, cat_dims)))
         C = K.copy()
         C.flat[:: len(X) + 1] += noise
         L = factor(C)
@@ -119,7 +123,7 @@ class LatentProcess:
     def joint(self, x: Array) -> tuple[Array, Array]:
         """Means ``p`` and covariances ``p x p``: O(p n^2)."""
         k, _ = self._correlations(x)
-        v, (corner, _) = k @ self.inverse_factor.T, matern(self._distances(x, x))
+        v, (corner, _) = k @ self.inverse_factor.T, matern(self._distances(x))
         return self.mean + k @ self.weights, self.variance * (corner - v @ v.T)
 
     def slopes(self, x: Array) -> tuple[Array, Array, Array, Array]:
@@ -127,8 +131,7 @@ class LatentProcess:
         k, dk = self._correlations(x)
         v = k @ self.inverse_factor.T
         sd = self._deviation(v)
-        il2 = 2.0 * self.inverse_lengthscales**2
-        il2[list(self.cat_dims)] = 0.0
+        il2 = 2.0 * self._scaled.il**2
         by_mean = dk * self.weights
         slope = il2 * (x * by_mean.sum(1)[:, None] - by_mean @ self.X)
         by_variance = dk * (v @ self.inverse_factor)
@@ -150,7 +153,7 @@ class LatentProcess:
         n, q = len(self.X), len(x)
         values = self.mean + k @ self.weights
         below = k @ self.inverse_factor.T
-        corner, _ = matern(self._distances(x, x))
+        corner, _ = matern(self._distances(x))
         corner = corner - below @ below.T
         corner.flat[:: q + 1] += noise
         L, inverse = np.zeros((n + q, n + q)), np.zeros((n + q, n + q))
@@ -178,11 +181,15 @@ class LatentProcess:
         gaps *= self.inverse_lengthscales
         return float(np.sqrt((gaps * gaps).sum(1).min(initial=np.inf)))
 
-    def _correlations(self, x: Array) -> tuple[Array, Array]:
-        return matern(self._distances(x, self.X))
+    @cached_property
+    def _scaled(self) -> _Scaled:
+        return _Scaled.of(self.X, self.inverse_lengthscales, self.cat_dims)
 
-    def _distances(self, x: Array, z: Array) -> Array:
-        return _distances(x, z, self.inverse_lengthscales, self.cat_dims)
+    def _correlations(self, x: Array) -> tuple[Array, Array]:
+        return matern(_distances(x, self._scaled))
+
+    def _distances(self, x: Array) -> Array:
+        return _distances(x, _Scaled.of(x, self.inverse_lengthscales, self.cat_dims))
 
     def _deviation(self, v: Array) -> Array:
         left = np.maximum(1.0 - np.einsum("ij,ij->i", v, v), LEAST)
@@ -190,13 +197,38 @@ class LatentProcess:
         return result
 
 
-def _distances(x: Array, z: Array, il: Array, cat_dims: tuple[int, ...]) -> Array:
-    """Squared scaled distances; of categories, whether they differ."""
-    ordered = il.copy()
-    ordered[list(cat_dims)] = 0.0
-    a, b = x * ordered, z * ordered
-    r2: Any = (a * a).sum(1)[:, None] + (b * b).sum(1) - 2.0 * (a @ b.T)
+@dataclass(frozen=True)
+class _Scaled:
+    """Points that others are compared with.
+
+    Attributes:
+        il: Inverse lengthscales of the inputs that are ordered, zero of categories, ``d``.
+        points: Scaled points times -2, ``d x n``.
+        squares: Their squared lengths, ``n``.
+        categories: Squared inverse lengthscale and values ``n`` of every category, by index.
+    """
+
+    il: Array
+    points: Array
+    squares: Array
+    categories: dict[int, tuple[float, Array]]
+
+    @classmethod
+    def of(cls, X: Array, il: Array, cat_dims: tuple[int, ...]) -> _Scaled:
+        ordered = il.copy()
+        ordered[list(cat_dims)] = 0.0
+        z = X * ordered
+        about = {j: (il[j] ** 2, X[:, j]) for j in cat_dims}
+        return cls(ordered, -2.0 * z.T, np.einsum("ij,ij->i", z, z), about)
+
+
+def _distances(x: Array, z: _Scaled) -> Array:
+    """Squared scaled distances ``p x n``; of categories, whether they differ."""
+    a = x * z.il
+    r2: Array = a @ z.points
+    r2 += z.squares
+    r2 += np.einsum("ij,ij->i", a, a)[:, None]
     np.maximum(r2, 0.0, out=r2)
-    for j in cat_dims:
-        r2 += il[j] ** 2 * (x[:, j, None] != z[:, j])
-    return np.asarray(r2)
+    for j, (weight, values) in z.categories.items():
+        r2 += weight * (x[:, j, None] != values)
+    return r2
