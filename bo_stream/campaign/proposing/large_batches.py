@@ -108,7 +108,8 @@ class InParts:
             points = feasible.domain.sequence(context.num_observed, 0, number)
         points = points.to(context.observed)
         acqf = cast(AcquisitionFunction, self.search.built(model, context))
-        first = select_from_pool(acqf, points[:CANDIDATES], min(q, GREEDY))[0]
+        most = len(points[:CANDIDATES].unique(dim=0))  # of few settings: then some are repeated
+        first = select_from_pool(acqf, points[:CANDIDATES], min(q, GREEDY, most))[0]
         others = torch.ones(len(points), dtype=torch.bool)
         others[first] = False
         return torch.cat([points[first], points[others][: q - len(first)]])
