@@ -42,8 +42,8 @@ class OutcomeAcquisition:
     """Builds the acquisition function of several outcomes; a builder of campaigns.
 
     Where no observed point is expected to be feasible, it is the probability of feasibility. The
-    reference point of a hypervolume is a tenth of the range of the expected front below its worst:
-    outcomes that others dominate say nothing about what is wanted.
+    reference point of a hypervolume, unless given, is a tenth of the range of the expected front
+    below its worst: outcomes that others dominate say nothing about what is wanted.
 
     Attributes:
         name: ``qlognei`` for one objective, ``qlognehvi`` for several.
@@ -52,6 +52,7 @@ class OutcomeAcquisition:
         options: ``num_samples`` and ``seed``.
         outcomes: Number of outcomes. If the model has an output more, it is 1 where evaluations are
             completed and 0 where they fail; values are then also those of `Completed`.
+        reference: Objectives that a hypervolume is measured from.
     """
 
     name: str
@@ -59,6 +60,7 @@ class OutcomeAcquisition:
     constraints: Sequence[Weights] = ()
     options: Mapping[str, Any] = field(default_factory=dict)
     outcomes: int | None = None
+    reference: Sequence[float] | None = None
 
     def __call__(
         self, model: Model, *, observed: Tensor, X_pending: Tensor | None = None
@@ -111,7 +113,10 @@ class OutcomeAcquisition:
 
         several = GenericMCMultiOutputObjective(each)
         values = means[feasible, :count] / scale
-        reference = infer_reference_point(values[is_non_dominated(values)])
+        if self.reference is None:
+            reference = infer_reference_point(values[is_non_dominated(values)])
+        else:
+            reference = values.new_tensor(self.reference) / scale
         return cast(
             AcquisitionFunction,
             build(self.name, model, objective=several, ref_point=reference, **data),

@@ -87,6 +87,8 @@ class Campaign(CampaignResults):
             proposed again), or ``infeasible``: a further surrogate learns from the first failure on
             where trials fail, and the acquisition function and `recommend` take its probabilities
             into account.
+        reference: Of several objectives: the worst outcomes of interest, ``{"yield": 50, "cost":
+            9}``, from which hypervolumes are measured. By default a point beyond the current front.
         callbacks: Hooks.
 
     Raises:
@@ -123,6 +125,7 @@ class Campaign(CampaignResults):
         outcome: Mapping[str, Any] | None = None,
         constraints: Sequence[str | InputConstraint] = (),
         failures: Failures | None = None,
+        reference: Mapping[str, float] | None = None,
         callbacks: Sequence[Callback] = (),
     ) -> None:
         options: dict[str, Any] = {
@@ -137,6 +140,7 @@ class Campaign(CampaignResults):
             "targets": None if targets is None else space.values(targets).tolist(),
             "constraints": constraints or None,
             "failures": failures,
+            "reference": reference,
         }
         settings = Settings.from_arguments(space, goal, budget=budget, **options)
         opened, name, changes = open_store(store), name or "campaign", 0

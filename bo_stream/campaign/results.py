@@ -140,7 +140,8 @@ class CampaignResults(CorrectableCampaign):
     def hypervolume(self) -> tuple[float, dict[str, float]] | None:
         """Hypervolume of `front`, and the outcomes that it is measured from.
 
-        This point is a tenth of the front's range worse than the worst of every objective on it.
+        This point is the campaign's reference, or a tenth of the front's range worse than the worst
+        of every objective on it.
         None before there is a trial on the front.
 
         Raises:
@@ -149,7 +150,7 @@ class CampaignResults(CorrectableCampaign):
         front, outcomes = self.front(), self._outcomes
         if not len(front):
             return None
-        volume, reference = hypervolume(torch.from_numpy(outcomes.signed(front)))
+        volume, reference = hypervolume(torch.from_numpy(outcomes.signed(front)), outcomes)
         signs = [outcomes.sign(column) for column in outcomes.objectives]
         point = [sign * bound for sign, bound in zip(signs, reference.tolist(), strict=True)]
         return volume, dict(zip(outcomes.objectives, point, strict=True))

@@ -98,6 +98,7 @@ class Settings:
         constraints: Constraints as texts; None for a callable, which no store can hold.
         column: Column of the outcome, if there is one objective.
         failures: ``ignored``, or ``infeasible`` if it is learned where trials fail.
+        reference: Several objectives that a hypervolume is measured from; None: inferred.
     """
 
     space: Space
@@ -119,6 +120,7 @@ class Settings:
     constraints: Sequence[str | None] = ()
     column: str = "y"
     failures: Failures = "ignored"
+    reference: Mapping[str, float] | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.goal, Mapping) and self.goal not in GOALS:
@@ -146,6 +148,7 @@ class Settings:
         outcome: Mapping[str, Any] | None = None,
         constraints: Sequence[Any] | None = None,
         failures: Failures | None = None,
+        reference: Mapping[str, float] | None = None,
     ) -> Settings:
         """Settings from a user's arguments, with defaults for those left out.
 
@@ -158,7 +161,7 @@ class Settings:
             )
         goal, column = read_goal(goal)
         failures = failures or "ignored"
-        named = NamedOutcomes.of(goal, column, constraints, space.names, failures)
+        named = NamedOutcomes.of(goal, column, constraints, space.names, failures, reference)
         named.warn_of_misspellings(space.names)
         counts = None if outcome is None else CountOutcome.read_setting(outcome)
         if counts is not None:
@@ -187,15 +190,13 @@ class Settings:
             restandardise=counts is None,
             budget=budget,
             noise="learned" if noise is None else noise,
-            why=(
-                why_family if surrogate is None else GIVEN,
-                why_search if acquisition is None else GIVEN,
-            ),
+            why=(GIVEN if surrogate else why_family, GIVEN if acquisition else why_search),
             later=later_settings(space, goal, fit, named) if small and noise != "none" else None,
             outcome=None if counts is None else counts.to_dict(),
             constraints=tuple(None if callable(c) else c for c in constraints or ()),
             column=column,
             failures=failures,
+            reference=named.reference,
         )
         settings.stages(settings.feasible(constraints or ()), surrogate, acquisition)  # or refuse
         return settings
@@ -214,8 +215,7 @@ class Settings:
     @property
     def input_constraints(self) -> tuple[str | None, ...]:
         """Those of the constraints that name inputs alone, and callables."""
-        own = (c for c in self.constraints if c is None or on_inputs(c, self.space.names))
-        return tuple(own)
+        return tuple(c for c in self.constraints if c is None or on_inputs(c, self.space.names))
 
     def stages(
         self, feasible: FeasibleSet, surrogate: Any = None, acquisition: Any = None
@@ -262,7 +262,7 @@ class Settings:
     def named(self) -> NamedOutcomes:
         """The outcomes by name."""
         about = self.goal, self.column, self.constraints, self.space.names, self.failures
-        return NamedOutcomes.of(*about)
+        return NamedOutcomes.of(*about, self.reference)
 
     def of_outcome(self, column: str) -> Settings:
         """Settings of a campaign of one of several outcomes alone.
@@ -272,20 +272,19 @@ class Settings:
         goal = "minimise" if self.named.sign(column) < 0.0 else "maximise"
         search = {"name": "qlognei"}
         later = None if self.later is None else {**self.later, "acquisition": search}
-        alone = replace(self, goal=cast(Goal, goal), column=column, failures="ignored")
+        own: dict[str, Any] = {"failures": "ignored", "reference": None}
+        alone = replace(self, goal=cast(Goal, goal), column=column, **own)
         if column == COMPLETED:
             alone = replace(alone, noise=COMPLETION_NOISE)
-        inputs = self.input_constraints
-        return replace(alone, constraints=inputs, acquisition=search, later=later)
+        return replace(alone, constraints=self.input_constraints, acquisition=search, later=later)
 
     def to_dict(self) -> dict[str, Any]:
         """The settings as plain data."""
         plain = {name: getattr(self, name) for name in self.__dataclass_fields__}
         named = {name: plain[name] and dict(plain[name]) for name in ("surrogate", "acquisition")}
         nested = {"fit": asdict(self.fit), "optimiser": asdict(self.optimiser)}
-        space: dict[str, Any] = {"space": self.space.to_dict()}
-        space["constraints"] = list(self.constraints)
-        return {"version": SETTINGS_VERSION, **plain, **named, **nested, **space}
+        lists = {"space": self.space.to_dict(), "constraints": list(self.constraints)}
+        return {"version": SETTINGS_VERSION, **plain, **named, **nested, **lists}
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> Settings:
@@ -370,8 +369,7 @@ class Settings:
         Raises:
             InputError: for names and options that no acquisition function has.
         """
-        given_targets = self.targets
-        targets = None if given_targets is None else self.space.encode(np.array(given_targets))
+        targets = None if self.targets is None else self.space.encode(np.array(self.targets))
         search = partial(AcquisitionSearch, feasible, optimiser=self.optimiser, targets=targets)
         if callable(given):
             return search(cast(AcquisitionBuilder, given))

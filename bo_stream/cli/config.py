@@ -96,6 +96,7 @@ class CampaignConfig:
         noise: ``learned``, ``none`` or the variance of every outcome's noise; None: the default.
         constraints: Constraints as texts.
         failures: ``ignored`` or ``infeasible``; None: the default.
+        reference: Objectives that a hypervolume is measured from; None: inferred.
         run: How objectives are evaluated.
     """
 
@@ -115,6 +116,7 @@ class CampaignConfig:
     noise: Any
     constraints: list[str]
     failures: Failures | None
+    reference: Mapping[str, float | None] | None
     run: EvaluationConfig
 
 
@@ -144,6 +146,7 @@ def read_config(path: Path) -> CampaignConfig:
         _noise(top),
         top.texts("constraints") or [],
         cast(Failures, top.choice("failures", *FAILURES)) if "failures" in top else None,
+        _reference(top),
         _evaluation(top),
     )
     top.refuse_unknown()
@@ -263,6 +266,12 @@ def _noise(top: TomlTable) -> str | float | None:
             "For exact outcomes, use 'none'.",
         )
     return variance
+
+
+def _reference(top: TomlTable) -> Mapping[str, float | None] | None:
+    """The reference point of several objectives, which `load_campaign` checks."""
+    table = top.table("reference")
+    return {name: table.number(name) for name in table.names()} or None
 
 
 def _evaluation(top: TomlTable) -> EvaluationConfig:

@@ -100,6 +100,7 @@ def _campaign(config: CampaignConfig, url: str | None, hooks: Sequence[Callback]
     space = _space(config)
     check_choices(config, space)
     from bo_stream.campaign.campaign import Campaign
+    from bo_stream.campaign.outcomes.goals import read_reference
     from bo_stream.campaign.outcomes.named_outcomes import NamedOutcomes, on_inputs, read_goal
     from bo_stream.campaign.space.feasible import FeasibleSet
     from bo_stream.campaign.storage.open_store import open_store
@@ -109,6 +110,8 @@ def _campaign(config: CampaignConfig, url: str | None, hooks: Sequence[Callback]
         failures = config.failures or "ignored"
         NamedOutcomes.of(*read_goal(config.goal), given, names, failures)
         FeasibleSet.of(space, [text for text in given if on_inputs(text, names)])
+    with config.document.errors_at("reference"):
+        read_reference(config.reference, config.goal)
     counts = None if isinstance(config.outcome, str) else config.outcome
     if counts is not None:
         from bo_stream.campaign.outcomes.count_outcomes import CountOutcome
@@ -129,6 +132,7 @@ def _campaign(config: CampaignConfig, url: str | None, hooks: Sequence[Callback]
         outcome=counts,
         constraints=config.constraints,
         failures=config.failures,
+        reference=cast(Any, config.reference),
         callbacks=hooks,
     )
 

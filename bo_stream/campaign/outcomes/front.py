@@ -16,7 +16,14 @@ from bo_stream.campaign.space.feasible import FeasibleSet
 from bo_stream.errors import check_not_shadowed
 from bo_stream.scores import marginals
 
-__all__ = ["OutcomePredictions", "best_rows", "hypervolume", "searched", "spread_out"]
+__all__ = [
+    "OutcomePredictions",
+    "best_rows",
+    "hypervolume",
+    "reference_of",
+    "searched",
+    "spread_out",
+]
 
 LEVELS = 512
 """Quasi-random samples from which the probability of feasibility is computed."""
@@ -151,7 +158,13 @@ def spread_out(values: Tensor, count: int) -> Tensor:
     return torch.tensor(chosen)
 
 
-def hypervolume(values: Tensor) -> tuple[float, Tensor]:
-    """Hypervolume of a front, ``n x k``, and the reference point that is inferred from it."""
-    reference = infer_reference_point(values)
+def reference_of(values: Tensor, outcomes: NamedOutcomes) -> Tensor:
+    """The reference point that was given, or is inferred from a front, ``n x k``: ``k``."""
+    given = outcomes.reference_point
+    return infer_reference_point(values) if given is None else values.new_tensor(given)
+
+
+def hypervolume(values: Tensor, outcomes: NamedOutcomes) -> tuple[float, Tensor]:
+    """Hypervolume of a front, ``n x k``, and its reference point."""
+    reference = reference_of(values, outcomes)
     return Hypervolume(reference).compute(values), reference

@@ -15,7 +15,7 @@ import pandas as pd
 from bo_stream.campaign.constraints import LinearConstraint, parse_constraint
 from bo_stream.campaign.ledger.trial_history import TrialHistory
 from bo_stream.campaign.ledger.trials import Trial, is_same
-from bo_stream.campaign.outcomes.goals import FAILURES, SPELLINGS, spelled
+from bo_stream.campaign.outcomes.goals import FAILURES, SPELLINGS, read_reference, spelled
 from bo_stream.campaign.space import RESERVED, numbers
 from bo_stream.errors import InputError, NoiseError, StateError, UnsupportedError
 
@@ -86,11 +86,13 @@ class NamedOutcomes:
         goals: ``maximise``, ``minimise`` or ``learn`` by column: the objectives.
         constraints: Constraints on outcomes.
         completes: Whether failed trials are infeasible, which a further outcome tells.
+        reference: Objectives that a hypervolume is measured from, by column; None: inferred.
     """
 
     goals: Mapping[str, str]
     constraints: tuple[LinearConstraint, ...] = ()
     completes: bool = False
+    reference: Mapping[str, float] | None = None
 
     @classmethod
     def of(
@@ -100,6 +102,7 @@ class NamedOutcomes:
         constraints: Iterable[Any] | None,
         inputs: Collection[str],
         failures: Any = "ignored",
+        reference: Any = None,
     ) -> Self:
         """The outcomes that a campaign's settings name.
 
@@ -109,6 +112,7 @@ class NamedOutcomes:
             constraints: All constraints; those that name inputs alone are none on outcomes.
             inputs: Names of the inputs.
             failures: What failed trials are; one of `FAILURES`.
+            reference: The reference point of several objectives, by column.
 
         Raises:
             InputError: for a constraint that names an input and an outcome, or equal outcomes.
@@ -122,7 +126,7 @@ class NamedOutcomes:
         found = tuple(
             one for text in texts if not on_inputs(text, inputs) for one in parse_constraint(text)
         )
-        outcomes = cls(goals, found, failures == "infeasible")
+        outcomes = cls(goals, found, failures == "infeasible", read_reference(reference, goal))
         for one in found:
             mixed = sorted(set(one.coefficients) & set(inputs))
             if mixed or one.equal:
@@ -189,6 +193,12 @@ class NamedOutcomes:
     def objectives(self) -> list[str]:
         """Columns of the objectives."""
         return list(self.goals)
+
+    @property
+    def reference_point(self) -> list[float] | None:
+        """The reference point of objectives to be maximised; None if it is inferred."""
+        given = self.reference
+        return None if given is None else [self.sign(c) * given[c] for c in self.objectives]
 
     @property
     def several(self) -> bool:
@@ -300,9 +310,8 @@ class NamedOutcomes:
                     "as a new measurement.",
                 )
         if new and trial.status == "withdrawn":
-            raise StateError(
-                "trials that were not withdrawn", f"trial {trial.id}", "Take it back with amend()."
-            )
+            got = f"trial {trial.id}"
+            raise StateError("trials that were not withdrawn", got, "Take it back with amend().")
         return new
 
     def corrections(

@@ -11,11 +11,16 @@ from botorch.acquisition.multi_objective.analytic import ExpectedHypervolumeImpr
 from botorch.utils.multi_objective.box_decompositions.non_dominated import (
     FastNondominatedPartitioning,
 )
-from botorch.utils.multi_objective.hypervolume import infer_reference_point
 from botorch.utils.multi_objective.pareto import is_non_dominated
 from torch import Tensor
 
-from bo_stream.campaign.outcomes.front import OutcomePredictions, best_rows, searched, spread_out
+from bo_stream.campaign.outcomes.front import (
+    OutcomePredictions,
+    best_rows,
+    reference_of,
+    searched,
+    spread_out,
+)
 from bo_stream.campaign.outcomes.named_outcomes import NamedOutcomes
 from bo_stream.campaign.outcomes.outcome_states import OutcomeModels
 from bo_stream.campaign.proposing.recommendation import improvements
@@ -104,14 +109,14 @@ class OutcomeGains:
     Args:
         predictions: Predictions of all outcomes.
         against: ``k x m`` expected objectives, over which a gain is: of one objective each of them,
-            of several their front, in hypervolume from its inferred reference point.
+            of several their front, in hypervolume from the reference point.
     """
 
     def __init__(self, predictions: OutcomePredictions, against: Tensor) -> None:
         self.predictions, self.against = predictions, against
         self._volume: ExpectedHypervolumeImprovement | None = None
         if against.shape[-1] > 1:
-            reference = infer_reference_point(against)
+            reference = reference_of(against, predictions.outcomes)
             cells: Any = FastNondominatedPartitioning(reference, against)
             model = OutcomeModels(*predictions.models[: against.shape[-1]])
             self._volume = ExpectedHypervolumeImprovement(model, reference.tolist(), cells)

@@ -70,7 +70,7 @@ def rule_by_name(
 
         number = len(outcomes.columns)
         about = len(outcomes.goals), outcomes.weights(), options, number
-        joint = OutcomeAcquisition(name, *about)
+        joint = OutcomeAcquisition(name, *about, outcomes.reference_point)
         builders = joint, OutcomeSamples(len(outcomes.goals), outcomes.weights(), number)
         few, many = (search(cast(AcquisitionBuilder, one)) for one in builders)
         return InParts(few, name, many, together=FEW, in_turn=FEW)

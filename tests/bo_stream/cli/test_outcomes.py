@@ -82,3 +82,9 @@ def test_wrong_goals_name_their_line(bo, bread: Path) -> None:
     bread.write_text(BREAD.replace("moisture >= 0.3", "moisture * heat >= 0.3"))
     code, _, err = bo("suggest", "bread.toml")
     assert code == 2 and "line 4" in err and "linear" in err
+    for point, says in (('{rise = 2, energy = "low"}', "reference.energy"), ("{rise = 2}", "each")):
+        bread.write_text(BREAD.replace("seed = 1", f"reference = {point}"))
+        code, _, err = bo("suggest", "bread.toml")
+        assert code == 2 and "line 8" in err and says in err
+    bread.write_text(BREAD.replace("seed = 1", "reference = {rise = 2, energy = 70}"))
+    assert bo("suggest", "bread.toml")[0] == 0
