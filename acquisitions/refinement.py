@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import cast
-
 import torch
 from botorch.posteriors.gpytorch import GPyTorchPosterior
 from torch import Tensor
@@ -51,7 +49,9 @@ def refined(
     moves = _moves(d).to(centre)
     unit = torch.cat([centre + APART * moves, torch.stack([peak.x for peak in found])])
     points = (low + width * unit).clamp(*bounds)
-    posterior = cast(GPyTorchPosterior, model.posterior(points))
+    posterior = model.posterior(points)
+    if not isinstance(posterior, GPyTorchPosterior):  # of a warped process: of few outcomes
+        return None
     mean, covariance = posterior.mean[:, 0], posterior.distribution.covariance_matrix
     around = len(moves)
     loss = _expected_loss(mean[:around], covariance[:around, :around])

@@ -298,9 +298,9 @@ class CampaignResults(CorrectableCampaign):
         return {"mean": mean.numpy(), "sd": sd.numpy()}
 
     def _current_model(self) -> StreamingGP:
-        """The surrogate of all outcomes, built if it was not yet."""
+        """The surrogate of all outcomes, built if it was not yet, or for fewer outcomes only."""
         self._sync()
-        if self._state.manager.fitted == 0:
+        if self._state.manager.unfitted:
             self.update()
         if self.model is None:
             raise StateError(

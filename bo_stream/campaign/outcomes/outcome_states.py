@@ -188,6 +188,11 @@ class OutcomeSurrogates:
         return min(one.fitted for one in self.managers)
 
     @property
+    def unfitted(self) -> bool:
+        """Whether the surrogate of some outcome was not fitted, or for fewer outcomes only."""
+        return any(one.unfitted for one in self.managers)
+
+    @property
     def behind(self) -> bool:
         """Whether some outcomes are further from the predictions than these promise."""
         return any(one.behind for one in self.managers)

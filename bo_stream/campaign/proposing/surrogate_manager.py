@@ -158,6 +158,12 @@ class SurrogateManager:
         return self.stages[self.number]
 
     @property
+    def unfitted(self) -> bool:
+        """Whether no surrogate was fitted, or only one for fewer outcomes than there are now."""
+        later = self.stages[self.number + 1 :]
+        return self.fitted == 0 or any(self.num_observed >= stage.start for stage in later)
+
+    @property
     def behind(self) -> bool:
         """Whether outcomes are further from the predictions than the predictions promise."""
         return self.surprise.behind

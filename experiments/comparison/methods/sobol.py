@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+import pandas as pd
 import torch
 from torch import Tensor
 from torch.quasirandom import SobolEngine
@@ -41,8 +42,13 @@ def _search(evaluate: BudgetedTask, drawn: Callable[[], Tensor], regressed: bool
     task, X = evaluate.task, evaluate.design()
     names, start = list(task.box.names), evaluate.initial
     campaign = Campaign(task.box, goal="minimise", seed=evaluate.seed, initial=start)
+
+    def recommended() -> pd.DataFrame:
+        campaign.update()
+        return campaign.recommend()[names]
+
     if regressed:
-        evaluate.recommender = lambda: campaign.recommend()[names]
+        evaluate.recommender = recommended
     while True:
         Y = evaluate(X)
         if regressed:

@@ -79,6 +79,17 @@ def test_without_a_budget_it_begins_small_and_goes_on_as_a_stream(tmp_path: Path
     assert type(resumed.model).__name__ == "HSGP" and resumed.current.start == 201
 
 
+def test_a_campaign_that_is_only_told_recommends_by_the_surrogate_of_many_outcomes() -> None:
+    run = Campaign(CUBE, seed=0)
+    many = pd.DataFrame(np.random.default_rng(0).uniform(size=(300, 3)), columns=["x0", "x1", "x2"])
+    run.tell(many[:20].assign(y=bowl(many[:20])))
+    run.recommend()
+    assert type(run.model).__name__ == "WarpedGP"
+    run.tell(many[20:].assign(y=bowl(many[20:])))
+    run.recommend()
+    assert type(run.model).__name__ == "HSGP"
+
+
 def test_points_are_chosen_ahead_and_handed_out(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'ahead.db'}"
     run = told(Campaign(CUBE, acquisition="thompson", store=url, **FAST), 1, 60)
