@@ -19,7 +19,8 @@ from bo_stream.campaign.ledger.trials import Trial
 from bo_stream.campaign.outcomes.observations import Observations
 from bo_stream.campaign.proposing.fallbacks import falling_back
 from bo_stream.campaign.proposing.recommendation import region_of_best
-from bo_stream.campaign.proposing.surrogate_manager import Stage, SurrogateManager
+from bo_stream.campaign.proposing.stage import Stage
+from bo_stream.campaign.proposing.surrogate_manager import SurrogateManager
 from bo_stream.campaign.records import Row
 from bo_stream.campaign.settings import Settings
 from bo_stream.campaign.space.feasible import InputConstraint

@@ -54,7 +54,7 @@ from bo_stream.campaign.proposing.proposals import (
     ProposalRule,
 )
 from bo_stream.campaign.proposing.rules import rule_by_name
-from bo_stream.campaign.proposing.surrogate_manager import Stage
+from bo_stream.campaign.proposing.stage import Stage
 from bo_stream.campaign.space import Space, space_from_dict
 from bo_stream.campaign.space.feasible import FeasibleSet
 from bo_stream.errors import InputError, StateError

@@ -20,7 +20,7 @@ from bo_stream.campaign.ask_tell import AskTell
 from bo_stream.campaign.campaign import Campaign
 from bo_stream.campaign.campaign_state import CampaignOrigin
 from bo_stream.campaign.proposing.proposals import ProposalRule
-from bo_stream.campaign.proposing.surrogate_manager import Stage
+from bo_stream.campaign.proposing.stage import Stage
 from bo_stream.campaign.records import Clock, Row
 from bo_stream.campaign.settings import Settings
 from bo_stream.campaign.storage.store import MemoryStore

@@ -19,7 +19,7 @@ from bo_stream.campaign.proposing.defaults import (
     later_settings,
 )
 from bo_stream.campaign.proposing.fit_policy import FitPolicy
-from bo_stream.campaign.proposing.surrogate_manager import Stage
+from bo_stream.campaign.proposing.stage import Stage
 from bo_stream.campaign.settings import GIVEN, Settings
 from bo_stream.campaign.space import Box
 from bo_stream.campaign.space.columns import is_text

@@ -19,7 +19,8 @@ from bo_stream.campaign.outcomes.count_outcomes import latent_surrogate
 from bo_stream.campaign.outcomes.outcome_store import OutcomeStore, SharedStore
 from bo_stream.campaign.proposing.fallbacks import falling_back
 from bo_stream.campaign.proposing.proposals import ProposalContext
-from bo_stream.campaign.proposing.surrogate_manager import SPREAD, Stage, SurrogateManager
+from bo_stream.campaign.proposing.stage import Stage
+from bo_stream.campaign.proposing.surrogate_manager import SPREAD, SurrogateManager
 from bo_stream.campaign.records import Row
 
 __all__ = [

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, cast
 
@@ -23,13 +22,14 @@ from bo_stream.campaign.outcomes.count_outcomes import latent_surrogate
 from bo_stream.campaign.outcomes.observations import Observations
 from bo_stream.campaign.outcomes.winsorising import least_learned
 from bo_stream.campaign.proposing.fallbacks import falling_back
-from bo_stream.campaign.proposing.fit_policy import FitPolicy, least_growth
-from bo_stream.campaign.proposing.proposals import ProposalContext, ProposalRule
+from bo_stream.campaign.proposing.fit_policy import least_growth
+from bo_stream.campaign.proposing.proposals import ProposalContext
 from bo_stream.campaign.proposing.refits import fitted_or_kept
+from bo_stream.campaign.proposing.stage import Stage
 from bo_stream.campaign.records import Row
 from bo_stream.errors import UnsupportedError
 
-__all__ = ["SPREAD", "Stage", "SurrogateManager"]
+__all__ = ["SPREAD", "SurrogateManager"]
 
 ENSEMBLE_BELOW = 1000
 """Number of outcomes, with those asked for, up to which samples are of several kernels: a larger
@@ -45,31 +45,6 @@ SPREAD = "Trials are spread over the space: an acquisition function could not be
 
 SCORED = 64
 """Maximum number of outcomes of a batch whose joint prediction is scored."""
-
-
-@dataclass(frozen=True)
-class Stage:
-    """What a campaign uses from a number of outcomes on.
-
-    Attributes:
-        make: Builds the surrogate: ``(X, Y, Yvar, bounds=..., outcome_transform=...)``.
-        policy: When hyperparameters are fitted; a step is a batch told since the surrogate was
-            built.
-        rule: Chooses trials.
-        start: Number of outcomes from which it is used.
-        named: Whether none of this is a user's callable, whose errors are raised.
-    """
-
-    make: Callable[..., StreamingGP]
-    policy: FitPolicy
-    rule: ProposalRule
-    start: int = 0
-    named: bool = True
-
-    @property
-    def samples(self) -> bool:
-        """Whether trials may be chosen by samples of the posterior."""
-        return bool(getattr(self.rule, "samples", False))
 
 
 class SurrogateManager:
