@@ -17,6 +17,11 @@ APART = 0.02
 SHARE = 0.5
 """Share of the surrogate's expected loss below which a polynomial's must be."""
 
+LOWER = 3.0
+"""Standard deviations by which the surrogate must find a polynomial's maximiser lower, to reject
+it. Its own maximiser it finds too high, as that was chosen for it: on Zakharov's and Levy's function
+after 20,000 outcomes, polynomials of a third of its regret were up to 2.6 below."""
+
 
 @torch.no_grad()
 def refined(
@@ -25,7 +30,7 @@ def refined(
     """The maximiser of a polynomial near the best point, if it is known better than that.
 
     Its expected loss must be less than half of the surrogate's, and the surrogate must not find it
-    lower than the best point by more than the standard deviation of the difference. 0.1 s for
+    lower than the best point by more than three standard deviations of the difference. 0.1 s for
     40,000 outcomes of three inputs.
 
     Args:
@@ -57,7 +62,7 @@ def refined(
     loss = _expected_loss(mean[:around], covariance[:around, :around])
     for place, peak in enumerate(found, around):
         variance = covariance[0, 0] + covariance[place, place] - 2.0 * covariance[0, place]
-        lower = bool(mean[0] - mean[place] > variance.clamp_min(0.0).sqrt())
+        lower = bool(mean[0] - mean[place] > LOWER * variance.clamp_min(0.0).sqrt())
         if peak.loss < SHARE * loss and not lower:
             return torch.stack([points[place], peak.radius * width])
     return None
