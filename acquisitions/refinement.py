@@ -19,8 +19,8 @@ SHARE = 0.5
 
 LOWER = 3.0
 """Standard deviations by which the surrogate must find a polynomial's maximiser lower, to reject
-it. Its own maximiser it finds too high, as that was chosen for it: on Zakharov's and Levy's function
-after 20,000 outcomes, polynomials of a third of its regret were up to 2.6 below."""
+it. It overrates its own maximiser, which was chosen for that: on Zakharov's and Levy's functions,
+after 20,000 outcomes, polynomials with a third of its regret were up to 2.6 below."""
 
 
 @torch.no_grad()
