@@ -9,7 +9,7 @@ from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 
 from experiments.common.plots import DASHES, MARKERS, logarithmic_axis, save
-from experiments.comparison.tables import Unit
+from experiments.comparison.tables import LEAST, Unit
 
 COLUMNS = 4
 """Of panels."""
@@ -73,19 +73,19 @@ def draw(
 
 
 def draw_pooled(runs: Sequence[pd.DataFrame], unit: Unit, path: Path, title: str) -> None:
-    """Draw medians and quartiles over all tasks and seeds of every method, in one panel.
+    """Draw all tasks together in one panel: medians and quartiles over the seeds of every method.
 
-    Losses are divided by the median loss of their task after the initial design.
+    Losses are divided by the median loss of their task after the initial design; of a seed, the
+    geometric mean over the tasks is drawn.
     """
     table = pd.concat(list(runs), ignore_index=True)
     first = table.groupby(["task", "method", "seed"]).first().groupby("task")["loss"].median()
-    scaled = table.assign(loss=table["loss"] / table["task"].map(first))
-    runs_of = scaled.assign(seed=scaled["task"] + scaled["seed"].astype(str)).groupby("method")
+    scaled = table.assign(loss=table["loss"].clip(lower=LEAST) / table["task"].map(first))
     figure, ax = plt.subplots(figsize=(7.5, 4.2), layout="constrained")
     for k, method in enumerate(dict.fromkeys(table["method"])):
-        chosen = runs_of.get_group(method)
-        draw_curve(ax, chosen, unit, method, k, least=1e-4)
-        end = chosen.groupby("seed")["n"].last().median()
+        chosen = scaled[scaled["method"] == method]
+        draw_curve(ax, over_tasks(chosen, unit), unit, method, k, least=1e-6)
+        end = chosen.groupby(["task", "seed"])["n"].last().median()
         line = ax.lines[-1]
         ax.annotate(
             f"{method}: {end:,.0f} evaluations",
@@ -101,9 +101,23 @@ def draw_pooled(runs: Sequence[pd.DataFrame], unit: Unit, path: Path, title: str
     logarithmic_axis(ax, "y")
     ax.grid(True, alpha=0.25)
     ax.set(xlabel=AXES[unit], ylabel="regret, as a share of that after the design")
-    count = table.groupby(["task", "seed"]).ngroups
-    ax.set_title(f"{title}: median and quartiles of {count} runs", fontsize=10)
+    about = f"geometric mean of {table['task'].nunique()} functions"
+    ax.set_title(
+        f"{title}\n{about}, median and quartiles of {table['seed'].nunique()} seeds", fontsize=10
+    )
     save(figure, path)
+
+
+def over_tasks(runs: pd.DataFrame, unit: Unit) -> pd.DataFrame:
+    """A run for each seed, whose loss is the geometric mean over the tasks, of one method."""
+    every = [part.sort_values(unit) for _, part in runs.groupby(["task", "seed"])]
+    low = max(float(part[unit].iloc[0]) for part in every)
+    x = np.geomspace(max(low, 1e-3), min(float(part[unit].iloc[-1]) for part in every), PLACES)
+    pooled = []
+    for seed, part in runs.groupby("seed"):
+        logs = [np.log(stairs(run.sort_values(unit), unit, x)) for _, run in part.groupby("task")]
+        pooled.append(pd.DataFrame({unit: x, "loss": np.exp(np.mean(logs, axis=0)), "seed": seed}))
+    return pd.concat(pooled, ignore_index=True)
 
 
 def draw_curve(ax: Axes, runs: pd.DataFrame, unit: Unit, label: str, k: int, least: float) -> None:
