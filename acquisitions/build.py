@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any, cast
 
 import torch
@@ -159,8 +158,8 @@ def build(
             reference = _needed(name, "ref_point", reference)
             return qLogNoisyExpectedHypervolumeImprovement(model, reference, X, **options)
         case "thompson":
-            make = partial(ThompsonSampling, ours, bounds, near=near, ensemble=ensemble)
-            return make(region=region, domain=domain, **kw)
+            where: dict[str, Any] = {"near": near, "region": region, "domain": domain}
+            return ThompsonSampling(ours, bounds, ensemble=ensemble, **where, **kw)
         case "nipv":
             points = _needed(name, "mc_points", mc_points)
             return NIPV(ours, points, X_pending=X_pending, weights=weights, **kw)

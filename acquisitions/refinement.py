@@ -41,7 +41,8 @@ def refined(
         y: Their outcomes, ``n``, to be maximised.
 
     Returns:
-        The maximiser, and the radii of the polynomial's window, raw: ``2 x d``.
+        The maximiser, and the radii of the polynomial's window, raw: ``2 x d``. None if no
+        polynomial is known better, and for a posterior that is not Gaussian.
     """
     low, width, d = bounds[0], bounds[1] - bounds[0], len(best)
     centre = (best - low) / width

@@ -33,7 +33,8 @@ __all__ = ["SPREAD", "SurrogateManager"]
 
 ENSEMBLE_BELOW = 1000
 """Number of outcomes, with those asked for, up to which samples are of several kernels: a larger
-batch tells more than they do. The first 1,020 trials in batches of 500 take .42 s, before .55."""
+batch tells more than they do. The first 1,020 trials in batches of 500 take .42 s, with several
+kernels .55."""
 
 ENSEMBLE_OF_PREDICTIONS, PREDICTED_BY = 200, 16
 """Number of outcomes up to which predictions average over kernels, and how many of these. Intervals
