@@ -32,7 +32,7 @@ SPARE = 1.2
 """The highest frequency stored, as a multiple of what equal lengthscales need."""
 LEAST = 8
 """The least highest index stored for several inputs."""
-CHUNK = 512
+CHUNK = 320
 """Points whose products are formed at a time."""
 
 
@@ -107,86 +107,98 @@ def add_sums(
         The odd sums, weighted by the values: ``o x odd``.
     """
     odd = values.new_zeros(len(values), f.odd)
-    into, with_values = [f.parts(row) for row in sums], [f.parts(row) for row in odd]
-    chunks = (t.split(CHUNK, -1) for t in (weights, values, phases.mT.contiguous()))
-    for w, y, t in zip(*chunks, strict=True):
-        tables = _Tables(f, t)
-        for part, r in zip(into, w, strict=True):
-            tables.add_odd(part, r)
-            tables.add_even(part, r)
-        for part, r in zip(with_values, y, strict=True):
-            tables.add_odd(part, r)
+    rows, both = [f.parts(row) for row in (*sums, *odd)], torch.cat([weights, values])
+    pieces = -(-len(phases) // CHUNK)
+    if pieces:
+        split = (t.tensor_split(pieces, -1) for t in (both, phases.mT.contiguous()))
+        for r, angles in zip(*split, strict=True):
+            _add_piece(f, rows, r, angles, len(sums))
     return odd
 
 
-class _Tables:
-    """Cosines and sines of multiples of a few points' angles ``d x n``, a row for each."""
+def _add_piece(
+    f: Frequencies, rows: list[dict[str, Tensor]], r: Tensor, angles: Tensor, even: int
+) -> None:
+    """Add the products at a few points.
 
-    def __init__(self, f: Frequencies, angles: Tensor) -> None:
-        self.f = f
-        high = max(f.joint, f.main)
-        waves = [_multiples(t, max(2 * f.joint, f.main + f.joint, 2 * f.main)) for t in angles]
-        self.cos, self.sin = [c for c, _ in waves], [s[1 : high + 1] for _, s in waves]
-        self.few = [s[: f.joint] for s in self.sin]
-        left_out = range(f.dim if f.main else 1)
-        self.rest = [_products(self.few[:k] + self.few[k + 1 :]) for k in left_out]
-
-    def add_odd(self, into: dict[str, Tensor], r: Tensor) -> None:
-        """Add the odd products with weights ``n``."""
-        into["one"].add_(r.sum())
-        if self.f.main:
-            for row, wave in zip(into["main"], self.sin, strict=True):
-                row.addmv_(wave[: self.f.main], r)
-        _add_product(into["joint"], r, self.few[0], self.rest[0])
-
-    def add_even(self, into: dict[str, Tensor], r: Tensor) -> None:
-        """Add the other products with weights ``n``."""
-        a, p = self.f.joint, self.f.main
-        few = [c[: 2 * a + 1] for c in self.cos]
-        _add_product(into["cosines"], r, few[0], _products(few[1:]))
-        if not p:
-            return
-        for k, wave in enumerate(self.cos):
-            _add_product(into["mixed"][k], r, wave[: p + a + 1], self.rest[k])
-            into["single"][k].addmv_(wave[: 2 * p + 1], r)
-        for pair, (k, i) in zip(into["pairs"], combinations(range(self.f.dim), 2), strict=True):
-            _add_product(pair, r, self.sin[k][:p], self.sin[i][:p])
-
-
-def _multiples(angle: Tensor, most: int) -> tuple[Tensor, Tensor]:
-    """Cosines and sines of 0 to ``most`` times angles ``n``: ``(most + 1) x n`` each.
-
-    The lowest are computed, the others follow: ``cos(h + i) = 2 cos(h) cos(i) - cos(h - i)``.
+    Args:
+        f: The frequencies.
+        rows: The sums to add to; the first ``even`` of them get all products, the others the odd.
+        r: Weights of the points, one row for each of ``rows``.
+        angles: ``d x n``.
+        even: See ``rows``.
     """
-    cos, sin = angle.new_empty(2, most + 1, len(angle))
-    h = -(-most // 4)
-    multiples = torch.arange(h + 1, dtype=angle.dtype, device=angle.device)
-    angles = multiples.unsqueeze(-1) * angle
-    torch.cos(angles, out=cos[: h + 1])
-    torch.sin(angles, out=sin[: h + 1])
-    while h < most:
-        more = min(h, most - h)
-        twice, back = 2.0 * cos[h], slice(h - more, h)
-        for wave, sign in ((cos, -1.0), (sin, 1.0)):
-            new = torch.mul(wave[1 : more + 1], twice, out=wave[h + 1 : h + more + 1])
-            new.add_(wave[back].flip(0), alpha=sign)
-        h += more
-    return cos, sin
+    d, a, p = f.dim, f.joint, f.main
+    cos = _cosines(angles, max(2 * a, p + a, 2 * p))
+    sin = _sines(angles, max(a, p))
+    few = sin[:, 1 : a + 1]
+    rest = [_products([*few[:k], *few[k + 1 :]], r) for k in range(d if p else 1)]
+    _add_odd(f, rows, r, sin, rest[0])
+    others = _products([*cos[1:, : 2 * a + 1]], r)
+    for into, weights in zip(rows[:even], r[:even], strict=True):
+        _add_product(into["cosines"], cos[0, : 2 * a + 1] * weights, others)
+        if not p:
+            continue
+        into["single"].add_((cos @ weights)[:, : 2 * p + 1])
+        for own, wave, product in zip(into["mixed"], cos, rest, strict=True):
+            _add_product(own, wave[: p + a + 1] * weights, product)
+        for pair, (k, i) in zip(into["pairs"], combinations(range(d), 2), strict=True):
+            _add_product(pair, sin[k, 1 : p + 1] * weights, sin[i, 1 : p + 1])
 
 
-def _products(factors: list[Tensor]) -> Tensor | None:
-    """Products of the rows of matrices with ``n`` columns; None for no matrices."""
+def _add_odd(
+    f: Frequencies, rows: list[dict[str, Tensor]], r: Tensor, sin: Tensor, rest: Tensor
+) -> None:
+    """Add the odd products with weights ``r``, one row for each of ``rows``.
+
+    Args:
+        f: The frequencies.
+        rows: The sums to add to.
+        r: Weights of the points.
+        sin: Sines of multiples of the angles.
+        rest: Products of the sines of all inputs but the first.
+    """
+    first = r.unsqueeze(1) * sin[0, 1 : f.joint + 1]
+    joint = (first.flatten(0, 1) @ rest.mT).split(f.joint)
+    main = (sin.flatten(0, 1) @ r.mT).mT.unflatten(-1, sin.shape[:2])
+    for into, weights, product, effects in zip(rows, r, joint, main, strict=True):
+        into["one"].add_(weights.sum())
+        into["main"].add_(effects[:, 1 : f.main + 1])
+        into["joint"].view_as(product).add_(product)
+
+
+def _cosines(angles: Tensor, most: int) -> Tensor:
+    """Cosines of 0 to at least ``most`` times angles ``d x n``: ``d x m x n``."""
+    high, low = _split(angles, most)
+    return (high.cos() * low.cos()).addcmul_(high.sin(), low.sin(), value=-1.0).flatten(1, 2)
+
+
+def _sines(angles: Tensor, most: int) -> Tensor:
+    """Sines of 0 to at least ``most`` times angles ``d x n``: ``d x m x n``."""
+    high, low = _split(angles, most)
+    return (high.sin() * low.cos()).addcmul_(high.cos(), low.sin()).flatten(1, 2)
+
+
+def _split(angles: Tensor, most: int) -> tuple[Tensor, Tensor]:
+    """Few angles of which all multiples up to ``most`` are sums of two: ``d x h x 1 x n`` and
+    ``d x 1 x l x n``.
+    """
+    side = math.isqrt(most) + 1
+    low = torch.arange(side, dtype=angles.dtype, device=angles.device)[:, None] * angles[:, None]
+    high = side * low[:, : most // side + 1]
+    return high.unsqueeze(2), low.unsqueeze(1)
+
+
+def _products(factors: list[Tensor], like: Tensor) -> Tensor:
+    """Products of the rows of matrices with ``n`` columns; a row of ones for no matrices."""
     if not factors:
-        return None
+        return torch.ones_like(like[:1])
     rows = factors[0]
     for factor in factors[1:]:
         rows = (rows.unsqueeze(1) * factor).flatten(0, 1)
     return rows
 
 
-def _add_product(into: Tensor, r: Tensor, first: Tensor, rows: Tensor | None) -> None:
-    """Add ``sum_i r_i first_i x rows_i``: one matrix product."""
-    if rows is None:
-        into.addmv_(first, r)
-    else:
-        into.view(len(first), -1).addmm_(r * first, rows.T)
+def _add_product(into: Tensor, first: Tensor, rows: Tensor) -> None:
+    """Add ``sum_i first_i x rows_i``: one matrix product."""
+    into.view(len(first), -1).addmm_(first, rows.mT)
