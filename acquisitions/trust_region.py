@@ -15,7 +15,13 @@ from torch import Tensor
 from torch.quasirandom import SobolEngine
 
 from bo_stream.errors import InputError, UnsupportedError
-from bo_stream.mathematics.trust_region.draws import candidates, distinct_winners, pathwise_draws
+from bo_stream.mathematics.trust_region.draws import (
+    ROUGH,
+    RegionDraws,
+    candidates,
+    distinct_winners,
+    refined,
+)
 from bo_stream.surrogates.trust_region import TrustRegionGP
 
 __all__ = ["TrustRegionSampling", "TrustRegionSearch"]
@@ -28,10 +34,11 @@ class TrustRegionSampling:
     """Thompson sampling in the trust region of a `TrustRegionGP`.
 
     Each of q samples of the local process, with mean and amplitude profiled on the current window,
-    takes its best of 2,000 masked candidates that no other has taken. While a region's initial
-    design is incomplete, points are Sobol points of the box. Random numbers come from torch's
-    global generator. For q = 50 and a window of 512 points a batch takes 7 to 10 ms, whatever the
-    number of observations.
+    takes its best of 2,000 masked candidates that no other has taken, and improves it by small
+    moves where the local process finds little noise: otherwise a sample follows details that it
+    does not know. While a region's initial design is incomplete, points are Sobol points of the
+    box. Random numbers come from torch's global generator. For q = 50 and a window of 512 points a
+    batch takes 9 to 13 ms, whatever the number of observations.
 
     Args:
         model: The surrogate.
@@ -74,12 +81,16 @@ class TrustRegionSampling:
             seed = int(torch.randint(2**31 - 1, ()))
             U = SobolEngine(len(geometry.low), scramble=True, seed=seed).draw(q).to(geometry.low)
             return model.raw(geometry.low + U * geometry.width)
-        count = max(CANDIDATES, 4 * q)
-        steps = candidates(region.centre, geometry, float(region.size), count)
+        centre, size, factor = region.centre, float(region.size), model.factor()
+        steps = candidates(centre, geometry, size, max(CANDIDATES, 4 * q))
         window = model.state.window
-        points = window.X - region.centre
-        draws = pathwise_draws(model.factor(), window.Y, steps, points, geometry.lengthscales, q)
-        return model.raw(region.centre + steps[distinct_winners(draws, q)])
+        draws = RegionDraws.of(factor, window.Y, window.X - centre, geometry.lengthscales, q)
+        values = draws.at(steps)
+        best = distinct_winners(values, q)
+        steps, reached = steps[best], values[best, torch.arange(q)]
+        if float(factor.ratios.max()) <= ROUGH:
+            steps = refined(draws, steps, reached, centre, geometry, size)
+        return model.raw(centre + steps)
 
 
 @dataclass(frozen=True)

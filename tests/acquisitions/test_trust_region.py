@@ -6,6 +6,7 @@ import torch
 from acquisitions import TrustRegionSampling, TrustRegionSearch
 from bo_stream import ExactGP, TrustRegionGP
 from bo_stream.errors import InputError, UnsupportedError
+from bo_stream.mathematics.trust_region.draws import RegionDraws, candidates, distinct_winners
 
 D = 10
 BOUNDS = torch.tensor([[10.0], [30.0]], dtype=torch.float64).expand(2, D)
@@ -39,6 +40,23 @@ def test_a_design_comes_first():
     X = TrustRegionSampling(model).propose(64)
     assert ((X.amax(0) - X.amin(0)) > 15.0).all() and not model.region.begun
     assert not torch.equal(X, TrustRegionSampling(model).propose(64))
+
+
+@pytest.mark.parametrize(("noise", "refined"), [(0.1, False), (1e-3, True)])
+def test_samples_are_refined_where_there_is_little_noise(noise, refined):
+    """Otherwise a sample's best candidate is taken as it is."""
+    model = made(60)
+    model.fit()
+    model.likelihood.noise = noise * model.covar_module.outputscale.detach()
+    torch.manual_seed(1)
+    X = TrustRegionSampling(model).propose(20)
+    torch.manual_seed(1)
+    region, window = model.region, model.state.window
+    steps = candidates(region.centre, model.geometry, float(region.size), 2000)
+    given = window.Y, window.X - region.centre, model.geometry.lengthscales
+    values = RegionDraws.of(model.factor(), *given, 20).at(steps)
+    best = model.raw(region.centre + steps[distinct_winners(values, 20)])
+    assert ((best - X).abs().amax(-1) > 0.0).float().mean() == refined
 
 
 def test_an_optimum_among_many():

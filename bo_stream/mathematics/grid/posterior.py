@@ -196,9 +196,10 @@ class GridProcess(PosteriorProcess):
         """Exact sample functions: interpolated draws of the grid values, or by the compact form."""
         if self.compact is not None:
             return self.compact.path(sample_shape)
-        scale = self.S_u.diagonal(dim1=-2, dim2=-1).mean(-1)[..., None, None]
-        eye = torch.eye(self.grid.m, dtype=self.S_u.dtype, device=self.S_u.device)
-        L = torch.linalg.cholesky(self.S_u + 1e-10 * scale * eye)
+        S = self.S_u.clone()
+        variances = S.diagonal(dim1=-2, dim2=-1)
+        variances += 1e-10 * variances.mean(-1, keepdim=True)
+        L = torch.linalg.cholesky(S)
         noise = torch.randn(*sample_shape, *self.mean_u.shape, dtype=L.dtype, device=L.device)
         draws = self.mean_u + times(L, noise)
         return interpolated_path(self.grid, draws)

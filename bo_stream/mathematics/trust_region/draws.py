@@ -6,20 +6,28 @@ What touches candidates is float32; the factor is float64. Draws come from torch
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
+from typing import Self
 
 import torch
 from torch import Tensor
 
-from bo_stream.mathematics.matern import BLOCK, matern52_product
+from bo_stream.mathematics.matern import BLOCK, matern52, matern52_product, squared_distances
 from bo_stream.mathematics.trust_region.factor import Factor
 from bo_stream.mathematics.trust_region.state import Geometry
 
-__all__ = ["candidates", "distinct_winners", "pathwise_draws"]
+__all__ = ["RegionDraws", "candidates", "distinct_winners", "refined"]
 
 MOVED = (1.0, 3.0, 8.0, 20.0)
 """Expected numbers of moved coordinates, one for each candidate at random."""
 FEATURES = 512
 """Random features of a sample of the prior."""
+ROUNDS, TRIES, MOVED_AGAIN = 2, 20, 3.0
+"""Rounds of a refinement, points tried in each, and the coordinates that these move."""
+LONGEST, HALVINGS = 0.1, 4.0
+"""The largest standard deviation of such a move, in sides of the region; most halvings of it."""
+ROUGH = 0.01
+"""Ratio of noise to amplitude above which samples are not refined."""
 
 
 def candidates(centre: Tensor, geometry: Geometry, size: float, count: int) -> Tensor:
@@ -33,9 +41,7 @@ def candidates(centre: Tensor, geometry: Geometry, size: float, count: int) -> T
         size: The region's L.
         count: Number of candidates.
     """
-    d, half = len(centre), 0.5 * size * geometry.shape
-    low = torch.maximum(-half, geometry.low - centre)
-    high = torch.minimum(half, geometry.low + geometry.width - centre)
+    d, (low, high) = len(centre), _limits(centre, geometry, size)
     steps = low + torch.rand(count, d, dtype=torch.float64).to(centre) * (high - low)
     kinds = torch.tensor([min(1.0, k / d) for k in MOVED])
     moved = torch.rand(count, d) < kinds[torch.randint(len(MOVED), (count, 1))]
@@ -43,42 +49,121 @@ def candidates(centre: Tensor, geometry: Geometry, size: float, count: int) -> T
     return steps * moved.to(centre.device)
 
 
-def pathwise_draws(
-    factor: Factor, y: Tensor, steps: Tensor, points: Tensor, lengthscales: Tensor, q: int
-) -> Tensor:
-    """Draw q samples of the local process at candidates, ``count x q`` float32 (Matern-5/2).
+def _limits(centre: Tensor, geometry: Geometry, size: float) -> tuple[Tensor, Tensor]:
+    """The least and largest steps within the region and the box, ``d`` each."""
+    half = 0.5 * size * geometry.shape
+    low = torch.maximum(-half, geometry.low - centre)
+    return low, torch.minimum(half, geometry.low + geometry.width - centre)
+
+
+@dataclass(frozen=True)
+class RegionDraws:
+    """Samples of the local process, in units of the square root of the amplitude, without the mean.
 
     A sample is one of the prior on 512 random features plus the correction of Matheron's rule,
-    ``k(., X) C^-1 (y - m - f(X) - noise)``. O(n^2 q + count (n + 512)(d + q)).
+    ``k(., X) C^-1 (y - m - f(X) - noise)``, for Matern-5/2. float32.
+
+    Attributes:
+        lengthscales: ``d``.
+        points: The window's points over the lengthscales, ``n x d``.
+        frequencies: ``d x 512``.
+        phases: 512.
+        weights: Of the features, ``512 x q``.
+        correction: Of the window's points, ``n x q``.
+    """
+
+    lengthscales: Tensor
+    points: Tensor
+    frequencies: Tensor
+    phases: Tensor
+    weights: Tensor
+    correction: Tensor
+
+    @classmethod
+    def of(cls, factor: Factor, y: Tensor, points: Tensor, lengthscales: Tensor, q: int) -> Self:
+        """Draw q samples: O(n^2 q).
+
+        Args:
+            factor: Of the window's covariance.
+            y: The window's outcomes, ``n``.
+            points: The window's points relative to the centre, ``n x d``.
+            lengthscales: ``d``.
+            q: Number of samples.
+        """
+        f32, unit = torch.float32, factor.amplitude.sqrt()
+        Z = (points / lengthscales).to(f32)
+        # the spectral density of Matern-5/2 is a multivariate t of five degrees of freedom
+        chi = torch.randn(5, FEATURES).square().mean(0).to(Z)
+        omega = torch.randn(Z.shape[1], FEATURES).to(Z) * chi.rsqrt()
+        phases = 2.0 * math.pi * torch.rand(FEATURES).to(Z)
+        weights = torch.randn(FEATURES, q).to(Z) * math.sqrt(2.0 / FEATURES)
+        prior = torch.addmm(phases, Z, omega).cos_() @ weights
+        noise = torch.randn(len(y), q).to(Z) * factor.ratios.sqrt().to(f32).unsqueeze(-1)
+        gap = ((y - factor.mean) / unit).unsqueeze(-1) - (prior + noise).double()
+        correction = torch.cholesky_solve(gap, factor.L).to(f32)
+        return cls(lengthscales, Z, omega, phases, weights, correction)
+
+    def __len__(self) -> int:
+        return self.weights.shape[1]
+
+    def at(self, steps: Tensor) -> Tensor:
+        """All samples at steps from the centre ``count x d``, ``count x q``.
+
+        O(count (n + 512) (d + q)).
+        """
+        W = (steps / self.lengthscales).to(torch.float32)
+        prior = torch.cat([self._features(part) @ self.weights for part in W.split(BLOCK)])
+        return prior.add_(matern52_product(W, self.points, self.correction))
+
+    def each_at(self, steps: Tensor) -> Tensor:
+        """Every sample at steps of its own ``q x k x d``, ``q x k``: O(q k (n + 512) d)."""
+        W = (steps / self.lengthscales).to(torch.float32)
+        some = max(1, BLOCK // W.shape[1])
+        parts = (t.split(some) for t in (W, self.weights.mT, self.correction.mT))
+        values = []
+        for w, a, c in zip(*parts, strict=True):
+            flat, shape = w.flatten(0, 1), w.shape[:2]
+            K = matern52(squared_distances(flat, self.points)).unflatten(0, shape)
+            prior = self._features(flat).unflatten(0, shape) @ a.unsqueeze(-1)
+            values.append((prior + K @ c.unsqueeze(-1)).squeeze(-1))
+        return torch.cat(values)
+
+    def _features(self, W: Tensor) -> Tensor:
+        """At points over the lengthscales, ``p x d``: ``p x 512``."""
+        return torch.addmm(self.phases, W, self.frequencies).cos_()
+
+
+def refined(
+    draws: RegionDraws,
+    steps: Tensor,
+    values: Tensor,
+    centre: Tensor,
+    geometry: Geometry,
+    size: float,
+) -> Tensor:
+    """Better steps for every sample, near those given, ``q x d``: the best of a few small moves.
 
     Args:
-        factor: Of the window's covariance.
-        y: The window's outcomes, ``n``.
-        steps: Candidates relative to the centre, ``count x d``.
-        points: The window's points relative to the centre, ``n x d``.
-        lengthscales: ``d``.
-        q: Number of samples.
-
-    Returns:
-        The samples in units of the square root of the amplitude, without the mean.
+        draws: The samples.
+        steps: One for each sample, ``q x d``.
+        values: The samples there, ``q``.
+        centre: ``d``.
+        geometry: Lengths.
+        size: The region's L.
     """
-    f32, unit = torch.float32, factor.amplitude.sqrt()
-    Z, W = (points / lengthscales).to(f32), (steps / lengthscales).to(f32)
-    d, like = Z.shape[1], Z
-    # the spectral density of Matern-5/2 is a multivariate t of five degrees of freedom
-    chi = torch.randn(5, FEATURES).square().mean(0).to(like)
-    omega = torch.randn(d, FEATURES).to(like) * chi.rsqrt()
-    phase = 2.0 * math.pi * torch.rand(FEATURES).to(like)
-    weights = torch.randn(FEATURES, q).to(like) * math.sqrt(2.0 / FEATURES)
-
-    def prior(A: Tensor) -> Tensor:
-        blocks = A.split(BLOCK)
-        return torch.cat([torch.addmm(phase, a, omega).cos_() @ weights for a in blocks])
-
-    noise = torch.randn(len(y), q).to(like) * factor.ratios.sqrt().to(f32).unsqueeze(-1)
-    gap = ((y - factor.mean) / unit).unsqueeze(-1) - (prior(Z) + noise).double()
-    correction = torch.cholesky_solve(gap, factor.L).to(f32)
-    return prior(W).add_(matern52_product(W, Z, correction))
+    (q, d), (low, high) = steps.shape, _limits(centre, geometry, size)
+    rows, longest = torch.arange(q), LONGEST * size * geometry.shape
+    for _ in range(ROUNDS):
+        moves = torch.randn(q, TRIES, d, dtype=torch.float64)
+        moves *= torch.exp2(-HALVINGS * torch.rand(q, TRIES, 1, dtype=torch.float64))
+        moves *= torch.rand(q, TRIES, d) < MOVED_AGAIN / d
+        tried = steps.unsqueeze(1) + moves.to(centre) * longest
+        tried = torch.minimum(torch.maximum(tried, low), high)
+        found, best = draws.each_at(tried).max(1)
+        better = found > values
+        steps = torch.where(better.unsqueeze(-1), tried[rows, best], steps)
+        values = torch.where(better, found, values)
+    return steps
 
 
 def distinct_winners(values: Tensor, q: int) -> list[int]:

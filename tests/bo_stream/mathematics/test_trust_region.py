@@ -9,7 +9,12 @@ from gpytorch.kernels import MaternKernel
 from scipy.optimize import approx_fprime
 
 from bo_stream.mathematics.trust_region import update
-from bo_stream.mathematics.trust_region.draws import candidates, distinct_winners, pathwise_draws
+from bo_stream.mathematics.trust_region.draws import (
+    RegionDraws,
+    candidates,
+    distinct_winners,
+    refined,
+)
 from bo_stream.mathematics.trust_region.factor import correlations, factored
 from bo_stream.mathematics.trust_region.fit import Priors, ProfiledEvidence, fit
 from bo_stream.mathematics.trust_region.state import (
@@ -89,9 +94,8 @@ def test_draws_have_the_posterior():
     ratios = torch.full((40,), 0.5, dtype=torch.float64)
     factor = factored(correlations(data.X, LENGTHS), ratios, data.Y)
     X = rows(6, seed=3).X
-    draws = [
-        pathwise_draws(factor, data.Y, X - centre, data.X - centre, LENGTHS, 500) for _ in range(8)
-    ]
+    given = factor, data.Y, data.X - centre, LENGTHS
+    draws = [RegionDraws.of(*given, 500).at(X - centre) for _ in range(8)]
     f = torch.cat(draws, -1).double()
     C, cross = dense(data.X, data.X) + ratios.diag(), dense(X, data.X)
     mean = cross @ C.inverse() @ (data.Y - factor.mean) / factor.amplitude.sqrt()
@@ -111,6 +115,24 @@ def test_candidates_and_winners():
     assert inside.all() and (steps == 0).any()
     values = torch.tensor([[3.0, 3.0, 1.0], [2.0, 2.0, 3.0], [1.0, 0.0, 4.0]])
     assert distinct_winners(values, 3) == [0, 1, 2]
+
+
+def test_refined_steps():
+    """Every sample at its own steps, which improve it and stay in the region and the box."""
+    torch.manual_seed(0)
+    data, centre = rows(40), torch.tensor([0.95, 0.0, 3.0]).double()
+    factor = factored(correlations(data.X, LENGTHS), torch.full((40,), 1e-3).double(), data.Y)
+    draws = RegionDraws.of(factor, data.Y, data.X - centre, LENGTHS, 30)
+    geometry = Geometry.of(BOX, LENGTHS)
+    steps = candidates(centre, geometry, 0.5, 30)
+    own = draws.each_at(steps.view(30, 1, 3).expand(-1, 20, -1))
+    before = draws.at(steps).diagonal()
+    assert torch.allclose(own, before.unsqueeze(-1).expand(-1, 20), atol=1e-5)
+    after = refined(draws, steps, before, centre, geometry, 0.5)
+    gains = draws.at(after).diagonal() - before
+    assert (gains > -1e-5).all() and (gains > 1e-3).float().mean() > 0.9
+    assert (after.abs() <= 0.25 * geometry.shape + 1e-12).all()
+    assert (centre + after >= BOX[0] - 1e-12).all() and (centre + after <= BOX[1] + 1e-12).all()
 
 
 def test_the_window():
