@@ -62,13 +62,13 @@ def test_no_values_no_peaks() -> None:
     assert peaks(X.repeat(20, 1)[:1].expand(3000, 2), y[:1].expand(3000), TOP) == []
 
 
-@pytest.mark.parametrize("f, sd", [(bowl, 2.0), (corner, 0.3)])
+@pytest.mark.parametrize("f, sd, n", [(bowl, 2.0, 2000), (bowl, 2.0, 400), (corner, 0.3, 2000)])
 def test_a_recommendation_is_refined_if_that_is_better(
-    f: Callable[[Tensor], Tensor], sd: float
+    f: Callable[[Tensor], Tensor], sd: float, n: int
 ) -> None:
     better, plain = [], []
     for seed in range(2):
-        X, y = told(f, sd, 2000, seed)
+        X, y = told(f, sd, n, seed)
         run = Campaign(Box({"a": (0.0, 1.0), "b": (0.0, 1.0)}), "hsgp", goal="maximise", seed=0)
         run.tell(pd.DataFrame({"a": X[:, 0], "b": X[:, 1], "y": y}))
         x = torch.from_numpy(run.recommend()[["a", "b"]].to_numpy())

@@ -30,7 +30,7 @@ STEPS, STARTS, TRIES = (0.1, 0.03, 0.01, 0.003), 16, 16
 """Widths of the steps, in those of the box, by which expected improvements are maximised; points
 that are moved, and how often."""
 
-MANY = 1000
+MANY = 200
 """Number of outcomes from which on polynomials are fitted about the best point."""
 
 APART = 0.05
@@ -110,7 +110,7 @@ def _best(
     near = data.best()
     sampling = ThompsonSampling(model, bounds, near=near, ensemble=ensemble, domain=domain)
     best, region = sampling.recommend(), None
-    if len(data.X) >= MANY and ensemble is None and feasible.is_box and not data.counts:
+    if len(data.X) >= MANY and feasible.is_box and not data.counts:
         region = refined(model, best, bounds, data.X, data.Y[:, 0])
     return (best if region is None else region[0]).unsqueeze(0), region
 
