@@ -129,4 +129,5 @@ class Proposer:
             state.history.decision_seconds,
             data.typical_size,
             state.region,
+            state.close_up_models(),
         )
