@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, cast
 
 import torch
@@ -41,7 +40,7 @@ DATA: dict[str, tuple[str, ...]] = {
     "nipv": ("X_pending", "mc_points", "weights", "trials"),
     "max_variance": ("X_pending",),
     "random": (),
-    "thompson": ("bounds", "near", "ensemble", "region", "close_ups", "domain"),
+    "thompson": ("bounds", "near", "ensemble", "region", "domain"),
 }
 """Names of the acquisition functions, and the data that each of them takes."""
 
@@ -77,7 +76,6 @@ def build(
     near: Tensor | None = None,
     ensemble: KernelEnsemble | None = None,
     region: Tensor | None = None,
-    close_ups: Sequence[BoTorchModel] = (),
     domain: Domain | None = None,
     trials: Any = None,
     **kw: Any,
@@ -108,7 +106,6 @@ def build(
         near: ``k x d`` raw points around which ``thompson`` searches too.
         ensemble: Kernels that ``thompson`` samples from beside the surrogate's own.
         region: Where ``thompson`` draws some points, ``2 x d``.
-        close_ups: Surrogates of smaller boxes that ``thompson`` draws some points from.
         domain: The feasible set in place of bounds; for ``thompson``.
         trials: Trials or exposure of a future count; for ``nipv`` of a `CountGP`.
         kw: Further arguments of `ThompsonSampling` or of the BoTorch class (``objective``,
@@ -162,8 +159,7 @@ def build(
             return qLogNoisyExpectedHypervolumeImprovement(model, reference, X, **options)
         case "thompson":
             where: dict[str, Any] = {"near": near, "region": region, "domain": domain}
-            models: dict[str, Any] = {"ensemble": ensemble, "close_ups": close_ups}
-            return ThompsonSampling(ours, bounds, **models, **where, **kw)
+            return ThompsonSampling(ours, bounds, ensemble=ensemble, **where, **kw)
         case "nipv":
             points = _needed(name, "mc_points", mc_points)
             return NIPV(ours, points, X_pending=X_pending, weights=weights, **kw)

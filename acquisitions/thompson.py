@@ -39,9 +39,6 @@ WITHIN_REGION = 0.3
 """Share of the points that are not uniform that are drawn in the region, where there is one. Of 22
 runs on noisy functions of three inputs with 20,000 to 25,000 trials, 11 ended with less regret than
 without (in the median .30 of it), 8 with more (1.28), 3 with the same."""
-IN_CLOSE_UPS, FEW = 0.5, 8
-"""Share of the points that are not uniform that are drawn by close-ups, and number of functions
-drawn from each."""
 CHUNK = 8192
 """Rows of a pool evaluated at a time."""
 
@@ -71,8 +68,6 @@ class ThompsonSampling:
         region: A point and radii, raw, ``2 x d``: a share of the points is drawn in the ellipsoid
             about it, at distances that are uniform. So a polynomial fitted there becomes more exact
             (MATHS 12.4), and one in half of the region can contradict it.
-        close_ups: Surrogates of smaller boxes, with bounds; together they draw half of the points
-            that are not uniform over the whole box (MATHS 12.5).
         domain: The feasible set, in place of bounds, constraints and choices.
 
     Attributes:
@@ -108,7 +103,6 @@ class ThompsonSampling:
         choices: Mapping[int, Tensor] | None = None,
         ensemble: KernelEnsemble | None = None,
         region: Tensor | None = None,
-        close_ups: Sequence[BoTorchModel] = (),
         domain: Domain | None = None,
     ) -> None:
         _check_model(model, ensemble)
@@ -122,7 +116,6 @@ class ThompsonSampling:
         self._like = box
         self._lengths = _lengths(model, self.domain)
         self._near = self._usable(near)
-        self._close_ups = [ThompsonSampling(own, samples=FEW, explore=explore) for own in close_ups]
         self._region = None if region is None else region.detach().to(self.domain.bounds)
 
     @torch.no_grad()
@@ -136,11 +129,6 @@ class ThompsonSampling:
         if self._region is not None:
             within = int(WITHIN_REGION * wanted + float(torch.rand(())))
             X, wanted = self._about(self._region, within), wanted - within
-        for own in self._close_ups:
-            share = IN_CLOSE_UPS / len(self._close_ups) * not_uniform
-            within = min(wanted, int(share + float(torch.rand(()))))
-            if within:
-                X, wanted = torch.cat([X, own.propose(within)]), wanted - within
         if wanted:
             draws = self._draws(min(self.samples, wanted))
             optima = self._maximisers(draws)

@@ -13,14 +13,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.campaign.ledger.setting_changes import replayed
 from bo_stream.campaign.ledger.trial_history import TrialHistory
 from bo_stream.campaign.ledger.trials import Trial
 from bo_stream.campaign.outcomes.observations import Observations
-from bo_stream.campaign.proposing.close_up import CloseUp
 from bo_stream.campaign.proposing.fallbacks import falling_back
-from bo_stream.campaign.proposing.recommendation import looked_closer
+from bo_stream.campaign.proposing.recommendation import region_of_best
 from bo_stream.campaign.proposing.stage import Stage
 from bo_stream.campaign.proposing.surrogate_manager import SurrogateManager
 from bo_stream.campaign.records import Row
@@ -68,11 +66,9 @@ class LedgerState:
         budget: Number of trials in all; None: no limit.
         history: All trials.
         region: Where some trials are drawn: about the recommended point of the latest fit.
-        close_ups: Surrogates of small boxes about it, where that of the space resolves too little.
     """
 
     region: Tensor | None = None
-    close_ups: tuple[CloseUp, ...] = ()
 
     def __init__(self, origin: CampaignOrigin) -> None:
         self.store, self.name, self.settings = origin.store, origin.name, origin.settings
@@ -93,10 +89,6 @@ class LedgerState:
             self.budget = self.settings.budget
         self._applied = len(history.changes)
         return True
-
-    def close_up_models(self) -> list[StreamingGP]:
-        """Surrogates of small boxes that draw some trials."""
-        return []
 
     def points(self, trials: list[Trial]) -> Tensor:
         """Inputs of trials as the surrogate's, ``n x d``."""
@@ -125,7 +117,6 @@ class CampaignState(LedgerState):
         self._revision = 0  # of the observations
         self._snapshot = 0  # number of the snapshot last loaded or saved
         self._saved: float = 0  # outcomes in it
-        self._close_up_models: list[StreamingGP] | None = None
 
     def sync(self, row: Row) -> None:
         """Read what is new in the store: snapshots of other processes, then events.
@@ -154,7 +145,7 @@ class CampaignState(LedgerState):
         manager, data, ends = self.manager, self.observations, history.batch_ends
         revised = manager.revision < history.revision
         if revised:
-            self._focus(None, ())
+            self.region = None
             with row.timed("update_seconds"):
                 manager.revise(data, ends, history)
         while manager.model is not None and manager.num_observed < history.num_told:
@@ -177,31 +168,20 @@ class CampaignState(LedgerState):
     def update_surrogate(self, row: Row, q: int = 1) -> None:
         """Build or fit the surrogate if that is due, for the choice of so many trials."""
         if self.manager.update(self.observations, len(self.history.batches), row, q):
-            self._look_closer(row)
+            self.region = self._region(row)
             self._save_snapshot(row)
 
     # -- pieces ----------------------------------------------------------------------------------
 
-    def close_up_models(self) -> list[StreamingGP]:
-        """Those of `close_ups`, of the outcomes that these were made of."""
-        if self._close_up_models is None:
-            data = self.observations
-            self._close_up_models = [own.model(data.first(own.n)) for own in self.close_ups]
-        return self._close_up_models
-
-    def _look_closer(self, row: Row) -> None:
-        """Choose the region of the recommended point, or close-ups."""
-        manager, before = self.manager, self.close_ups
-        self._focus(None, ())
+    def _region(self, row: Row) -> Tensor | None:
+        """The region of the recommended point, if a polynomial found it."""
+        manager = self.manager
         if manager.model is None or not manager.stage.samples:
-            return
+            return None
         guard = falling_back(NO_REGION, allowed=manager.stage.named, checked=True)
         with row.timed("acquisition_seconds"), guard:
-            found = looked_closer(manager.model, self.feasible, self.observations, before)
-            self._focus(*found)
-
-    def _focus(self, region: Tensor | None, close_ups: Sequence[CloseUp]) -> None:
-        self.region, self.close_ups, self._close_up_models = region, tuple(close_ups), None
+            return region_of_best(manager.model, self.feasible, self.observations)
+        return None
 
     def _no_observations(self) -> Observations:
         none = self._like.new_empty(0, self.settings.space.dim)
@@ -241,7 +221,6 @@ class CampaignState(LedgerState):
             try:
                 about, model = self.manager.dumps()
                 about["region"] = None if self.region is None else self.region.tolist()
-                about["close_ups"] = [own.to_lists() for own in self.close_ups]
             except UnsupportedError as error:
                 warnings.warn(
                     "This surrogate cannot be saved; a resumed campaign builds it again from all "
@@ -267,11 +246,7 @@ class CampaignState(LedgerState):
             try:
                 self.manager.loads(snapshot.about, snapshot.model)
                 region = snapshot.about.get("region")
-                closer = snapshot.about.get("close_ups", [])
-                self._focus(
-                    None if region is None else self._like.new_tensor(region),
-                    [CloseUp.from_lists(own, self._like) for own in closer],
-                )
+                self.region = None if region is None else self._like.new_tensor(region)
             except Exception as error:  # of another release: anything may be missing
                 warnings.warn(
                     f"Snapshot {snapshot.number} of the surrogate of campaign {self.name!r} cannot "
@@ -284,6 +259,5 @@ class CampaignState(LedgerState):
             break
         else:
             self.manager.reset()
-            self._saved = 0
-            self._focus(None, ())
+            self._saved, self.region = 0, None
         self._snapshot = newest

@@ -189,9 +189,7 @@ class CampaignResults(CorrectableCampaign):
         if isinstance(self._state, OutcomeStates):
             return self._recommended(n, feasible)
         model, state = latent_surrogate(self._current_model()), self._state
-        chosen = recommended(
-            model, self.feasible, state.observations, state.manager.ensemble, n, state.close_ups
-        )
+        chosen = recommended(model, self.feasible, state.observations, state.manager.ensemble, n)
         frame, X = self._settings_at(chosen)
         frame = pd.concat([frame, self._predicted(X, frame.index)], axis=1)
         if self.counts is None:

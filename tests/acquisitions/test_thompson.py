@@ -115,18 +115,6 @@ def test_a_share_of_points_is_in_a_region_at_distances_that_are_uniform() -> Non
     assert 120 < inside[1][0] < 180 and inside[1][1] in (300, 301)
 
 
-def test_close_ups_draw_half_of_the_points_that_are_not_uniform() -> None:
-    box = torch.tensor([[-1.9, 1.1], [-1.7, 1.6]], dtype=torch.float64)
-    X = box[0] + (box[1] - box[0]) * torch.rand(60, 2, dtype=torch.float64)
-    model, close = surrogate(HSGP, 2), HSGP(X, X.sum(-1, keepdim=True), bounds=box)
-    inside = list[float]()
-    for own in ((), (close,)):
-        torch.manual_seed(0)
-        X = ThompsonSampling(model, samples=2, explore=0.0, close_ups=own).propose(400)
-        inside.append(float(((box[0] <= X) & (box[1] >= X)).all(-1).double().mean()))
-    assert inside == pytest.approx([0.0, 0.5], abs=0.01)
-
-
 def test_small_batches_explore_by_chance() -> None:
     model = surrogate(WISKI, 1, n=200, noise=0.01)
     torch.manual_seed(0)

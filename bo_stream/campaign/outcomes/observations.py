@@ -42,11 +42,6 @@ class Observations:
         """The observations with outcomes below a limit in its place."""
         return replace(self, Y=self.Y.clamp_min(least))
 
-    def first(self, n: int) -> Observations:
-        """The first n of them."""
-        noise = None if self.Yvar is None else self.Yvar[:n]
-        return replace(self, X=self.X[:n], Y=self.Y[:n], Yvar=noise)
-
     def part(self, rows: slice) -> tuple[Tensor, Tensor, Tensor | None]:
         """X, Y and Yvar of some of them."""
         return self.X[rows], self.Y[rows], None if self.Yvar is None else self.Yvar[rows]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import sys
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, Protocol, runtime_checkable
@@ -82,8 +82,8 @@ class AcquisitionBuilder(Protocol):
     ) -> AcquisitionFunction | ProposingAcquisition:
         """An acquisition function of the surrogate and of those of ``X_baseline``, ``best_f``,
         ``X_pending``, ``mc_points``, ``bounds``, ``near`` (the points of the best outcomes),
-        ``ensemble``, ``region``, ``close_ups`` and ``domain`` (`acquisitions.domain.Domain`, unless
-        every point between the bounds is feasible) that the callable has parameters for.
+        ``ensemble``, ``region`` and ``domain`` (`acquisitions.domain.Domain`, unless every point
+        between the bounds is feasible) that the callable has parameters for.
         """
         ...
 
@@ -154,7 +154,6 @@ class ProposalContext:
         decision_seconds: Seconds that maximising ``qlogei`` takes, if they were measured.
         typical_size: The median of the trials or exposures of counts.
         region: A point that is known well, and radii of a region about it, ``2 x d``.
-        close_ups: Surrogates of small boxes, which draw some trials.
     """
 
     observed: Tensor
@@ -168,7 +167,6 @@ class ProposalContext:
     decision_seconds: float | None = None
     typical_size: float | None = None
     region: Tensor | None = None
-    close_ups: Sequence[StreamingGP] = ()
 
 
 class ProposalRule(Protocol):
@@ -258,7 +256,6 @@ class AcquisitionSearch:
             "near": context.best,
             "ensemble": context.ensemble,
             "region": context.region,
-            "close_ups": context.close_ups,
             "trials": context.typical_size,
             "domain": None if self.feasible.is_box else self.feasible.domain,
             "observed": context.observed,

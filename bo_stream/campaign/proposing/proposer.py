@@ -129,5 +129,4 @@ class Proposer:
             state.history.decision_seconds,
             data.typical_size,
             state.region,
-            state.close_up_models(),
         )

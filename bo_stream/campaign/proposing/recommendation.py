@@ -6,7 +6,7 @@ The best outcome told is an optimistic choice under noise, and lies where a tria
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import cast
 
 import torch
@@ -16,14 +16,12 @@ from torch import Tensor
 from bo_stream.base.ensemble import KernelEnsemble
 from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.campaign.outcomes.observations import Observations
-from bo_stream.campaign.proposing.averages import best_cell, not_lower
-from bo_stream.campaign.proposing.close_up import CloseUp, close_ups, takes_close_ups
 from bo_stream.campaign.space import Pool
 from bo_stream.campaign.space.feasible import FeasibleSet
 from bo_stream.errors import check_not_shadowed
 from bo_stream.scores import marginals
 
-__all__ = ["improvements", "largest_gains", "looked_closer", "recommended"]
+__all__ = ["improvements", "largest_gains", "recommended", "region_of_best"]
 
 OVERVIEW = 4096
 """Points over a box among which further recommendations are found."""
@@ -34,13 +32,6 @@ that are moved, and how often."""
 
 MANY = 200
 """Number of outcomes from which on polynomials are fitted about the best point."""
-
-CLOSER = 1000
-"""Number of outcomes from which on there are close-ups, and averages guard recommendations."""
-
-WIDE = 0.2
-"""Radius of a polynomial's window, in widths of the box, from which on there are no close-ups: a
-function that is smooth over such a window needs none."""
 
 APART = 0.05
 """Least distance of two recommendations in some input, in widths of the box."""
@@ -53,13 +44,11 @@ def recommended(
     data: Observations,
     ensemble: KernelEnsemble | None,
     count: int,
-    closer: Sequence[CloseUp] = (),
 ) -> Tensor:
     """Points of a box, ``k x d`` for some ``k`` up to the count, or indices of rows of a pool.
 
     They have the highest posterior means, the highest first. With many outcomes the first is that
-    of a close-up, where there is one, then that of a polynomial fitted about it, where that is
-    known better; and no point next to which outcomes are lower than elsewhere.
+    of a polynomial fitted about it, where that is known better.
 
     Args:
         model: The surrogate, of outcomes to be maximised.
@@ -67,7 +56,6 @@ def recommended(
         data: All outcomes.
         ensemble: Kernels beside the surrogate's; the mean of all of them is maximised.
         count: Number of points.
-        closer: Close-ups, of which the last is preferred.
     """
     space = feasible.space
     if isinstance(space, Pool):
@@ -75,7 +63,7 @@ def recommended(
         rows = torch.from_numpy(feasible.holds(space.place_values)).nonzero()[:, 0]
         return rows[marginals(model, points[rows])[0].topk(min(count, len(rows))).indices]
     bounds = space.tensor_bounds.to(data.X)
-    best, _ = _best(model, feasible, data, ensemble, closer)
+    best, _ = _best(model, feasible, data, ensemble)
     if count == 1:
         return best
     others = data.candidates()
@@ -95,39 +83,19 @@ def recommended(
     return chosen
 
 
-def looked_closer(
-    model: StreamingGP, feasible: FeasibleSet, data: Observations, before: Sequence[CloseUp]
-) -> tuple[Tensor | None, tuple[CloseUp, ...]]:
-    """Where to look about the recommended point.
+def region_of_best(model: StreamingGP, feasible: FeasibleSet, data: Observations) -> Tensor | None:
+    """The recommended point and the radii of the window of the polynomial that found it, ``2 x d``.
 
-    Args:
-        model: The surrogate.
-        feasible: Where to look.
-        data: All outcomes.
-        before: Earlier close-ups.
-
-    Returns:
-        The recommended point and the radii of the window of the polynomial that found it, ``2 x
-        d``, or None where the recommendation is no polynomial's; and close-ups, where there is no
-        wide window.
+    None where the recommendation is no polynomial's.
     """
     few = len(data.X) < MANY or data.counts
     if few or isinstance(feasible.space, Pool) or not feasible.is_box:
-        return None, ()
-    best, region = _best(model, feasible, data, None)
-    bounds = feasible.space.tensor_bounds.to(data.X)
-    wide = region is not None and bool((region[1] >= WIDE * (bounds[1] - bounds[0])).all())
-    if wide or len(data.X) < CLOSER or not takes_close_ups(model, data):
-        return region, ()
-    return region, close_ups(model, bounds, data, best[0], before)
+        return None
+    return _best(model, feasible, data, None)[1]
 
 
 def _best(
-    model: StreamingGP,
-    feasible: FeasibleSet,
-    data: Observations,
-    ensemble: KernelEnsemble | None,
-    closer: Sequence[CloseUp] = (),
+    model: StreamingGP, feasible: FeasibleSet, data: Observations, ensemble: KernelEnsemble | None
 ) -> tuple[Tensor, Tensor | None]:
     """The recommended point of a box, ``1 x d``, and its region if a polynomial found it."""
     own = getattr(model, "recommendation", None)  # of a surrogate that is local to a region
@@ -143,20 +111,8 @@ def _best(
     sampling = ThompsonSampling(model, bounds, near=near, ensemble=ensemble, domain=domain)
     best, region = sampling.recommend(), None
     if len(data.X) >= MANY and feasible.is_box and not data.counts:
-        late = len(data.X) >= CLOSER
-        best = not_lower(best, best_cell(bounds, data), data) if late else best
         region = refined(model, best, bounds, data.X, data.Y[:, 0])
-        if late and region is not None and not_lower(region[0], best, data) is best:
-            region = None
-        best = best if region is None else region[0]
-        for own in closer:
-            close = own.model(data)
-            x = ThompsonSampling(close).recommend()
-            kept = not_lower(x, best, data) if region is None else not_lower(best, x, data)
-            if kept is x:
-                region = refined(close, x, own.bounds, data.X, data.Y[:, 0])
-                best = x if region is None else region[0]
-    return best.unsqueeze(0), region
+    return (best if region is None else region[0]).unsqueeze(0), region
 
 
 @torch.no_grad()
