@@ -16,11 +16,11 @@ from torch.quasirandom import SobolEngine
 
 from bo_stream.errors import InputError, UnsupportedError
 from bo_stream.mathematics.trust_region.draws import (
-    ROUGH,
     RegionDraws,
     candidates,
     distinct_winners,
     refined,
+    worth_refining,
 )
 from bo_stream.surrogates.trust_region import TrustRegionGP
 
@@ -35,10 +35,10 @@ class TrustRegionSampling:
 
     Each of q samples of the local process, with mean and amplitude profiled on the current window,
     takes its best of 2,000 masked candidates that no other has taken, and improves it by small
-    moves where the local process finds little noise: otherwise a sample follows details that it
-    does not know. While a region's initial design is incomplete, points are Sobol points of the
-    box. Random numbers come from torch's global generator. For q = 50 and a window of 512 points a
-    batch takes 9 to 13 ms, whatever the number of observations.
+    moves where there are at most 30 inputs and the local process finds little noise: otherwise a
+    sample follows details that it does not know. While a region's initial design is incomplete,
+    points are Sobol points of the box. Random numbers come from torch's global generator. For
+    q = 50 and a window of 512 points a batch takes 9 to 13 ms, whatever the number of observations.
 
     Args:
         model: The surrogate.
@@ -88,7 +88,7 @@ class TrustRegionSampling:
         values = draws.at(steps)
         best = distinct_winners(values, q)
         steps, reached = steps[best], values[best, torch.arange(q)]
-        if float(factor.ratios.max()) <= ROUGH:
+        if worth_refining(factor, len(centre)):
             steps = refined(draws, steps, reached, centre, geometry, size)
         return model.raw(centre + steps)
 

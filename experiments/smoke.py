@@ -32,7 +32,7 @@ RUNS = {
     "stream_*": "stream_regression {}",
     "classes": "stream_classification {}",
     **dict.fromkeys(("classics", "demo", "large", "lander", "noisy"), "comparison {}"),
-    **dict.fromkeys(("outcomes", "readme", "rotated", "tuning"), "comparison {}"),
+    **dict.fromkeys(("outcomes", "readme", "rotated", "thirty", "tuning"), "comparison {}"),
 }
 """What runs a configuration, by its name; others are run by the study they are named after."""
 KNOWN = re.compile(r"smoke: Smoke|(configured|sweeping|benchmark)\(")

@@ -16,7 +16,7 @@ from bo_stream.mathematics.matern import BLOCK, matern52, matern52_product, squa
 from bo_stream.mathematics.trust_region.factor import Factor
 from bo_stream.mathematics.trust_region.state import Geometry
 
-__all__ = ["RegionDraws", "candidates", "distinct_winners", "refined"]
+__all__ = ["RegionDraws", "candidates", "distinct_winners", "refined", "worth_refining"]
 
 MOVED = (1.0, 3.0, 8.0, 20.0)
 """Expected numbers of moved coordinates, one for each candidate at random."""
@@ -28,6 +28,8 @@ LONGEST, HALVINGS = 0.1, 4.0
 """The largest standard deviation of such a move, in sides of the region; most halvings of it."""
 ROUGH = 0.01
 """Ratio of noise to amplitude above which samples are not refined."""
+FEW_INPUTS = 30
+"""Number of inputs above which they are not either."""
 
 
 def candidates(centre: Tensor, geometry: Geometry, size: float, count: int) -> Tensor:
@@ -131,6 +133,11 @@ class RegionDraws:
     def _features(self, W: Tensor) -> Tensor:
         """At points over the lengthscales, ``p x d``: ``p x 512``."""
         return torch.addmm(self.phases, W, self.frequencies).cos_()
+
+
+def worth_refining(factor: Factor, d: int) -> bool:
+    """Whether samples of the local process are known well enough in their details."""
+    return d <= FEW_INPUTS and float(factor.ratios.max()) <= ROUGH
 
 
 def refined(

@@ -14,6 +14,7 @@ from bo_stream.mathematics.trust_region.draws import (
     candidates,
     distinct_winners,
     refined,
+    worth_refining,
 )
 from bo_stream.mathematics.trust_region.factor import correlations, factored
 from bo_stream.mathematics.trust_region.fit import Priors, ProfiledEvidence, fit
@@ -128,6 +129,7 @@ def test_refined_steps():
     own = draws.each_at(steps.view(30, 1, 3).expand(-1, 20, -1))
     before = draws.at(steps).diagonal()
     assert torch.allclose(own, before.unsqueeze(-1).expand(-1, 20), atol=1e-5)
+    assert worth_refining(factor, 30) and not worth_refining(factor, 31)
     after = refined(draws, steps, before, centre, geometry, 0.5)
     gains = draws.at(after).diagonal() - before
     assert (gains > -1e-5).all() and (gains > 1e-3).float().mean() > 0.9
