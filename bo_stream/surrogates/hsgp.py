@@ -49,9 +49,9 @@ class HSGP(StreamingGP):
     follow: these are chosen for the kernel's lengthscales when the first points come, by every
     `fit` that moves them, and by `choose_features`; ``num_features="auto"`` takes more from 300 and
     from 3,000 observations on. Any two streams merge. With the default kernel there are also *main
-    effects*: functions of one input each, with a lengthscale and a variance of their own. A fit
-    keeps lengthscales to what the features resolve, because shorter ones make confident maxima
-    where there are none. `observe` takes about 3 microseconds a point in batches.
+    effects*: functions of one input each, Matern-9/2, with a lengthscale and a variance of their
+    own. A fit keeps lengthscales to what the features resolve, because shorter ones make confident
+    maxima where there are none. `observe` takes about 3 microseconds a point in batches.
 
     Beyond, the sums are over the features. These are chosen for the kernel's lengthscales when the
     first points come, for those that `fit` finds if the data have doubled since the last choice,

@@ -12,10 +12,13 @@ from gpytorch.likelihoods import GaussianLikelihood
 from gpytorch.priors import LogNormalPrior
 from torch import Size, Tensor
 
+from bo_stream.errors import InputError
+
 __all__ = ["MainEffects", "default_kernel", "default_likelihood", "main_effects"]
 
 LENGTHSCALE, MAIN_LENGTHSCALE, LENGTHSCALE_SD = 0.3, 0.1, 0.8
 VARIANCE, MAIN_VARIANCE, VARIANCE_SD = 0.5, 0.1, 1.5
+MAIN_SMOOTHNESS = 4.5
 NOISE, NOISE_SD, LEAST_NOISE = 0.5, 2.0, 1e-6
 """Modes and standard deviations of the logarithms, in widths of the bounds and variances of
 standardised outcomes."""
@@ -25,14 +28,19 @@ class MainEffects(Kernel):
     """Sum over the inputs of one Matern kernel of each, with a common lengthscale.
 
     Args:
-        nu: Smoothness: 0.5, 1.5 or 2.5.
+        nu: Smoothness, a whole number and a half: 0.5, 1.5, 2.5 and so on.
         kwargs: Arguments of gpytorch's `Kernel`.
+
+    Raises:
+        InputError: for another smoothness.
     """
 
     has_lengthscale = True
 
     def __init__(self, nu: float = 2.5, **kwargs: Any) -> None:
         super().__init__(**kwargs)
+        if not (nu > 0.0 and nu % 1.0 == 0.5):
+            raise InputError("nu = 0.5, 1.5, 2.5 or so on", f"{nu}", "Choose one of these.")
         self.nu = nu
 
     def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
@@ -40,15 +48,25 @@ class MainEffects(Kernel):
         apart = x1 - x2 if diag else x1.unsqueeze(-2) - x2.unsqueeze(-3)
         scale = self.lengthscale if diag else self.lengthscale.unsqueeze(-1)
         r = math.sqrt(2.0 * self.nu) * (apart / scale).abs()
-        rises = {0.5: (), 1.5: (r,), 2.5: (r, r.square() / 3.0)}[self.nu]
-        value: Tensor = (-r).exp() * (1.0 + sum(rises))
+        value: Tensor = (-r).exp() * _polynomial(round(self.nu - 0.5), r)
         return value.sum(-1)
+
+
+def _polynomial(p: int, r: Tensor) -> Tensor:
+    """The factor beside ``exp(-r)`` in a Matern kernel of smoothness ``p + 1/2``."""
+    term = total = torch.ones_like(r)
+    for i in range(p):
+        term = term * r * (2.0 * (p - i) / ((2 * p - i) * (i + 1)))
+        total = total + term
+    return total
 
 
 def main_effects(batch_shape: Size) -> ScaleKernel:
     """Main effects of a variance of their own, with the default priors."""
     base = MainEffects(
-        batch_shape=batch_shape, lengthscale_prior=_about(MAIN_LENGTHSCALE, LENGTHSCALE_SD)
+        MAIN_SMOOTHNESS,
+        batch_shape=batch_shape,
+        lengthscale_prior=_about(MAIN_LENGTHSCALE, LENGTHSCALE_SD),
     )
     return _started(base, MAIN_LENGTHSCALE, MAIN_VARIANCE)
 
