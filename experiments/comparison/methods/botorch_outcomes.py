@@ -26,12 +26,12 @@ from experiments.common.study import quiet
 from experiments.comparison.budgeted_task import BudgetedTask
 from experiments.comparison.tasks.task import Task
 
-FEW = 3
-"""Outcomes up to which a step takes seconds."""
-SEARCH = {"num_restarts": 10, "raw_samples": 512, "options": {"batch_limit": 10, "maxiter": 200}}
+SEARCH: dict[str, Any] = {
+    "num_restarts": 10,
+    "raw_samples": 512,
+    "options": {"batch_limit": 10, "maxiter": 200},
+}
 """As in the tutorials."""
-BRIEF = {"num_restarts": 4, "raw_samples": 128, "options": {"batch_limit": 4, "maxiter": 50}}
-"""With more outcomes: a third of the time."""
 SAMPLES = 128
 
 
@@ -39,13 +39,12 @@ def solve(evaluate: BudgetedTask) -> None:
     """Maximise the acquisition function of the tutorials until the budget is spent."""
     task, bounds = evaluate.task, evaluate.bounds
     torch.manual_seed(evaluate.seed)
-    search: Any = SEARCH if len(task.columns) <= FEW else BRIEF
     X = torch.from_numpy(evaluate.design())
     Y = torch.from_numpy(evaluate(X.numpy()))
     with quiet():
         while True:
             acqf = acquisition(task, X, Y, bounds)
-            x, _ = optimize_acqf(acqf, bounds, evaluate.batch, **search)
+            x, _ = optimize_acqf(acqf, bounds, evaluate.batch, **SEARCH)
             X, Y = torch.cat([X, x]), torch.cat([Y, torch.from_numpy(evaluate(x.numpy()))])
 
 

@@ -17,9 +17,11 @@ def solve(evaluate: BudgetedTask, **options: Any) -> None:
     """
     task = evaluate.task
     goal: Any = task.goals if len(task.columns) > 1 or "y" not in task.goals else task.goals["y"]
+    reference = dict(zip(task.goals, task.reference, strict=True)) if task.reference else None
     campaign = Campaign(
         task.box,
         goal=goal,
+        reference=reference,
         budget=evaluate.budget,
         seed=evaluate.seed,
         constraints=[str(limit) for limit in task.limits],

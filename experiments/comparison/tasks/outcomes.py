@@ -20,13 +20,12 @@ from botorch.utils.multi_objective.pareto import is_non_dominated
 from bo_stream import Box
 from experiments.comparison.tasks.task import Limit, Task, Told
 
-LEAST = {"ConstrainedHartmann": -3.3223680, "PressureVessel": 5654.3703}
-"""Least feasible values. The vessel's inputs are rounded in its cost, but not in its constraints:
-it is at x = (.77817, .38465, 40.3196, 200)."""
+LEAST = {"ConstrainedHartmann": -3.3223680, "ConstrainedGramacy": 0.59978805}
+"""Least feasible values."""
 
 FUNCTIONS: dict[str, Callable[[], Any]] = {
     "ConstrainedHartmann": partial(synthetic.ConstrainedHartmann, dim=6, dtype=torch.float64),
-    "PressureVessel": partial(synthetic.PressureVessel, dtype=torch.float64),
+    "ConstrainedGramacy": partial(synthetic.ConstrainedGramacy, dtype=torch.float64),
     "BraninCurrin": partial(multi_objective.BraninCurrin, dtype=torch.float64),
     "DTLZ2": partial(multi_objective.DTLZ2, dim=6, num_objectives=2, dtype=torch.float64),
 }
