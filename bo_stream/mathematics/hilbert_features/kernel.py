@@ -18,7 +18,6 @@ __all__ = ["MainEffects", "default_kernel", "default_likelihood", "main_effects"
 
 LENGTHSCALE, MAIN_LENGTHSCALE, LENGTHSCALE_SD = 0.3, 0.1, 0.8
 VARIANCE, MAIN_VARIANCE, VARIANCE_SD = 0.5, 0.1, 1.5
-MAIN_SMOOTHNESS = 4.5
 NOISE, NOISE_SD, LEAST_NOISE = 0.5, 2.0, 1e-6
 """Modes and standard deviations of the logarithms, in widths of the bounds and variances of
 standardised outcomes."""
@@ -28,7 +27,8 @@ class MainEffects(Kernel):
     """Sum over the inputs of one Matern kernel of each, with a common lengthscale.
 
     Args:
-        nu: Smoothness, a whole number and a half: 0.5, 1.5, 2.5 and so on.
+        nu: Smoothness, a whole number and a half: 0.5, 1.5 and so on. Under a small one the many
+            sines of main effects follow noise.
         kwargs: Arguments of gpytorch's `Kernel`.
 
     Raises:
@@ -37,7 +37,7 @@ class MainEffects(Kernel):
 
     has_lengthscale = True
 
-    def __init__(self, nu: float = 2.5, **kwargs: Any) -> None:
+    def __init__(self, nu: float = 4.5, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         if not (nu > 0.0 and nu % 1.0 == 0.5):
             raise InputError("nu = 0.5, 1.5, 2.5 or so on", f"{nu}", "Choose one of these.")
@@ -64,9 +64,7 @@ def _polynomial(p: int, r: Tensor) -> Tensor:
 def main_effects(batch_shape: Size) -> ScaleKernel:
     """Main effects of a variance of their own, with the default priors."""
     base = MainEffects(
-        MAIN_SMOOTHNESS,
-        batch_shape=batch_shape,
-        lengthscale_prior=_about(MAIN_LENGTHSCALE, LENGTHSCALE_SD),
+        batch_shape=batch_shape, lengthscale_prior=_about(MAIN_LENGTHSCALE, LENGTHSCALE_SD)
     )
     return _started(base, MAIN_LENGTHSCALE, MAIN_VARIANCE)
 
