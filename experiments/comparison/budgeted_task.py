@@ -119,10 +119,11 @@ class BudgetedTask:
         self.spent, self._clock = self.spent + now - self._clock, now
 
     def _end_if_spent(self) -> None:
+        if not self.n:  # a first batch is always evaluated
+            return
         over = self.budget is not None and self.n >= self.budget
         if over or (self.seconds is not None and self.spent >= self.seconds):
-            if self.n:
-                self._record()
+            self._record()
             raise Spent
 
     def _due(self, more: int) -> bool:

@@ -52,6 +52,14 @@ def test_the_last_batch_is_what_is_left_and_nothing_after_it() -> None:
     assert evaluate.table()["n"].iloc[-1] == 6
 
 
+def test_a_run_without_time_has_its_first_batch() -> None:
+    evaluate = BudgetedTask(TASK, 0, seconds=1e-9)
+    evaluate(evaluate.design())
+    with pytest.raises(Spent):
+        _ = evaluate.batch
+    assert len(evaluate.table()) == 1
+
+
 def test_the_seconds_end_a_run() -> None:
     evaluate = BudgetedTask(TASK, 0, seconds=0.05)
     with pytest.raises(Spent):
