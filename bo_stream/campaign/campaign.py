@@ -70,8 +70,8 @@ class Campaign(CampaignResults):
         fit: When hyperparameters are fitted. By default when the outcomes have grown by 1.3 (from
             300 outcomes on by 2) and when predictions are worse than they promise; for ``warped``
             when they have grown by 1.03, which is every batch at first.
-        noise: ``learned`` (the default), ``none`` for exact outcomes (surrogates ``warped`` and
-            ``trust_region``), or the variance of every outcome's noise.
+        noise: ``learned`` (the default), ``none`` for exact outcomes (surrogates ``warped`` and,
+            for more than 200 trials, ``trust_region``), or the variance of every outcome's noise.
         optimiser: Effort of maximising acquisition functions over a box.
         outcome: For counts: their column and likelihood, ``{"positive":
             Binomial(trials="examined")}``, or the same as plain data, ``{"column": "positive",

@@ -169,9 +169,10 @@ class Settings:
             named.refuse_counts()
         small = surrogate is acquisition is outcome is None and starts_small(space, goal, budget)
         size = SMALL if small else budget
-        family, why_family = default_surrogate(space, goal, size, bool(constraints))
+        limits = bool(constraints), noise
+        family, why_family = default_surrogate(space, goal, size, *limits)
         if named.joint:
-            family, why_family = default_several(space, size)
+            family, why_family = default_several(space, size, noise)
         elif counts is not None:
             family, why_family = default_counted(space)
         chosen = as_named(surrogate, family)
@@ -191,7 +192,7 @@ class Settings:
             budget=budget,
             noise="learned" if noise is None else noise,
             why=(GIVEN if surrogate else why_family, GIVEN if acquisition else why_search),
-            later=later_settings(space, goal, fit, named) if small and noise != "none" else None,
+            later=later_settings(space, goal, fit, named, *limits) if small else None,
             outcome=None if counts is None else counts.to_dict(),
             constraints=tuple(None if callable(c) else c for c in constraints or ()),
             column=column,

@@ -237,12 +237,12 @@ def _with_failures(settings: Settings, failures: Failures) -> Settings:
         named.refuse_counts()
     made = replace(made, optimiser=default_optimiser(named, settings.optimiser))
     task, size = (made.space, made.goal), SMALL if made.later is not None else made.budget
+    limits = bool(made.constraints), made.noise
     if why[0] != GIVEN:
-        constrained = bool(made.constraints)
         default = (
-            default_several(made.space, size)
+            default_several(made.space, size, made.noise)
             if named.joint
-            else default_surrogate(*task, size, constrained)
+            else default_surrogate(*task, size, *limits)
         )
         family, why[0] = default
         made = replace(made, surrogate=with_noise({"name": family}, made.noise))
@@ -251,7 +251,7 @@ def _with_failures(settings: Settings, failures: Failures) -> Settings:
         search, why[1] = default_acquisition(current, made.goal, made.space, named)
         made = replace(made, acquisition={"name": search})
     if made.later is not None:
-        later = later_settings(*task, None, named)
+        later = later_settings(*task, None, named, *limits)
         made = replace(made, later={**later, "fit": made.later["fit"]})
     return replace(made, why=(why[0], why[1]))
 

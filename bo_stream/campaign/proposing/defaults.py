@@ -6,6 +6,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bo_stream.campaign.outcomes.goals import Goals
+from bo_stream.campaign.proposing.choices import Noise, with_noise
 from bo_stream.campaign.proposing.fit_policy import FitPolicy
 from bo_stream.campaign.proposing.proposals import Optimiser
 from bo_stream.campaign.space import Box, Space
@@ -72,19 +73,27 @@ class Default(NamedTuple):
 
 
 def default_surrogate(
-    space: Space, goal: Goals, budget: int | None, constrained: bool = False
+    space: Space,
+    goal: Goals,
+    budget: int | None,
+    constrained: bool = False,
+    noise: Noise | None = None,
 ) -> Default:
-    """The default family, by goal, number of inputs and budget.
+    """The default family, by goal, number of inputs, budget and noise.
 
     Without a budget, it is the one for many trials; see `starts_small`.
     """
     d, optimises = space.dim, goal != "learn" and isinstance(space, Box)
+    exact = goal != "learn" and noise == "none"
     gridded = d <= FEW_INPUTS and not space.categories
     if optimises and budget is not None and budget <= SMALL:
         return Default("warped", f"An exact process for at most {SMALL} trials.")
     large = budget is not None and budget >= LARGE and d >= MANY_INPUTS
-    if optimises and large and space.is_continuous and not constrained:
-        return Default("trust_region", f"{MANY_INPUTS} inputs or more, and {LARGE} trials or more.")
+    if optimises and (large or exact) and space.is_continuous and not constrained:
+        many = f"{MANY_INPUTS} inputs or more, and {LARGE} trials or more."
+        return Default("trust_region", "Exact outcomes of many trials." if exact else many)
+    if exact:
+        return Default("warped", "Exact outcomes.")
     if optimises and gridded:
         return Default("hsgp", f"At most {FEW_INPUTS} inputs: a step of constant cost.")
     if budget is not None and budget <= FEW:
@@ -94,8 +103,10 @@ def default_surrogate(
     return Default("node_wiski", "Nodes at the data: a step of constant cost.")
 
 
-def default_several(space: Space, budget: int | None) -> Default:
-    """The default family of each of several outcomes, by number of inputs and budget."""
+def default_several(space: Space, budget: int | None, noise: Noise | None = None) -> Default:
+    """The default family of each of several outcomes, by number of inputs, budget and noise."""
+    if noise == "none":
+        return Default("warped", "Exact outcomes.")
     if budget is not None and budget <= SMALL:
         return Default("warped", f"An exact process per outcome for at most {SMALL} trials.")
     if space.dim <= FEW_INPUTS and not space.categories:
@@ -128,7 +139,7 @@ def default_acquisition(
     if goal == "learn":
         return Default("nipv", "The goal is to learn the outcome everywhere.")
     match family:
-        case "warped":
+        case "warped" if isinstance(space, Box):
             return Default("logei", "Evaluations are few: each point is searched for locally.")
         case "trust_region":
             return Default("trust_region", "The surrogate is local to a region.")
@@ -154,17 +165,23 @@ def default_optimiser(outcomes: NamedOutcomes, given: Optimiser | None) -> Optim
 
 
 def later_settings(
-    space: Space, goal: Goals, fit: FitPolicy | None, outcomes: NamedOutcomes
+    space: Space,
+    goal: Goals,
+    fit: FitPolicy | None,
+    outcomes: NamedOutcomes,
+    constrained: bool,
+    noise: Noise | None,
 ) -> dict[str, Any]:
     """Settings for more outcomes than a small campaign has, as plain data."""
-    several = outcomes.joint
     family, why_family = (
-        default_several(space, None) if several else default_surrogate(space, goal, None)
+        default_several(space, None, noise)
+        if outcomes.joint
+        else default_surrogate(space, goal, None, constrained, noise)
     )
     search, why_search = default_acquisition(family, goal, space, outcomes)
     return {
         "start": SMALL + 1,
-        "surrogate": {"name": family},
+        "surrogate": with_noise({"name": family}, noise),
         "acquisition": {"name": search},
         "fit": asdict(fit or SCHEDULES.get(family, SCHEDULE)),
         "why": (why_family, why_search),

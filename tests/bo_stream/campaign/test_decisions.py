@@ -63,6 +63,37 @@ def test_defaults_follow_from_the_task(
     assert all(why.endswith(".") for why in run.settings.why)
 
 
+@pytest.mark.parametrize(
+    ("space", "options", "expected"),
+    [
+        (box(5), {"budget": 500}, ("trust_region", "trust_region")),
+        (box(3), {"budget": 3000}, ("trust_region", "trust_region")),
+        (box(5), {"budget": 500, "constraints": ["x0 + x1 <= 1"]}, ("warped", "logei")),
+        (
+            box(5),
+            {"budget": 500, "goal": {"a": "minimise", "b": "minimise"}},
+            ("warped", "qlognehvi"),
+        ),
+        (Pool(pd.DataFrame({"x": np.arange(9.0)})), {"budget": 500}, ("warped", "auto")),
+    ],
+)
+def test_exact_outcomes_have_a_surrogate_for_any_budget(
+    space: Any, options: Any, expected: tuple[str, str]
+) -> None:
+    run = Campaign(space, noise="none", seed=0, **{"goal": "minimise", **options})
+    assert run.settings.surrogate == {"name": expected[0], "noise": "none"}
+    assert run.settings.acquisition == {"name": expected[1]}
+
+
+def test_exact_outcomes_without_a_budget_end_in_a_trust_region() -> None:
+    run = Campaign(box(4), goal="maximise", noise="none", seed=0)
+    points = pd.DataFrame(np.random.default_rng(0).random((201, 4)), columns=list(box(4).names))
+    run.tell(points.assign(y=bowl(points)))
+    run = told(run, 3, 20)
+    assert run.current.surrogate == {"name": "trust_region", "noise": "none"}
+    assert (run.recommend()[list(box(4).names)] - 0.4).abs().max(axis=None) < 0.05
+
+
 def test_without_a_budget_it_begins_small_and_goes_on_as_a_stream(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'open.db'}"
     run = Campaign(CUBE, store=url, seed=0)
