@@ -15,10 +15,11 @@ from acquisitions.mixed import alternate
 from bo_stream.base.botorch_model import BoTorchModel
 from bo_stream.mathematics.hilbert_features.basis import Basis
 from bo_stream.mathematics.hilbert_features.maximise import grid_maximisers
+from bo_stream.mathematics.linalg import chol_psd, with_jitter
 from bo_stream.mathematics.posterior.features import FeaturePath, FeatureProcess
 from bo_stream.mathematics.posterior.process import Path, PosteriorProcess
 
-__all__ = ["Draws", "MeanFunction", "SineFunctions", "candidates", "maximised"]
+__all__ = ["Draws", "MeanFunction", "SineFunctions", "candidates", "drawn_at", "maximised"]
 
 SPREAD, LOCAL = 500, 500
 """Candidates over the whole box, and about points that were good."""
@@ -33,6 +34,8 @@ SHORTLIST = 4
 """Candidates considered for each that is climbed from."""
 SAME_PEAK = 0.5
 """Distance, in lengthscales, within which two candidates are taken to be on one peak."""
+JITTER = 1e-8
+"""Added to the diagonal of the covariance of candidates, of which some nearly coincide: a share."""
 
 
 @dataclass(frozen=True)
@@ -146,6 +149,32 @@ class SineFunctions:
             self.basis, self.weights, per_axis=per_axis, steps=steps, starts=starts
         )
         return self.domain.clipped(self.model._raw_inputs(Z))
+
+
+@torch.no_grad()
+def drawn_at(
+    X: Tensor,
+    model: BoTorchModel,
+    processes: Sequence[PosteriorProcess],
+    counts: Sequence[int],
+) -> Tensor:
+    """Values of functions that are drawn from processes at raw points only, ``S x P``: O(P^3).
+
+    For kernels without random features, such as those over categories.
+
+    Args:
+        X: ``P x d``.
+        model: The surrogate, which transforms points.
+        processes: Of one output.
+        counts: Number of functions drawn from each.
+    """
+    Z, values = model.transformed(X), list[Tensor]()
+    for process, count in zip(processes, counts, strict=True):
+        joint = process.at(Z)
+        L = chol_psd(with_jitter(joint.covariance(joint)[0], JITTER), repair=100.0 * JITTER)
+        normal = torch.randn(count, len(Z), dtype=L.dtype, device=L.device)
+        values.append(joint.mean + normal @ L.mT)
+    return torch.cat(values)
 
 
 @torch.no_grad()

@@ -3,7 +3,8 @@
 A function drawn from the posterior is maximised in milliseconds, and a batch of any size costs
 little more than the draws: no joint posterior of its points is needed [Thompson1933]. Draws are
 exact for `WISKI` and `HSGP`, and follow Matheron's rule for other families [Wilson2020]. How they
-are maximised and shared out is in MATHS 12.3.
+are maximised and shared out is in MATHS 12.3. Kernels without random features, such as those over
+categories, are drawn at candidates only, jointly, and the best candidate of each draw is taken.
 
 References:
     [Thompson1933] W. R. Thompson. On the likelihood that one unknown probability exceeds another in
@@ -14,7 +15,8 @@ References:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import ClassVar, cast
 
 import torch
@@ -22,7 +24,7 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from acquisitions.domain import Domain, LinearInequality
-from acquisitions.maximise import Draws, MeanFunction, candidates, maximised
+from acquisitions.maximise import Draws, MeanFunction, candidates, drawn_at, maximised
 from bo_stream.base.botorch_model import BoTorchModel
 from bo_stream.base.ensemble import KernelEnsemble
 from bo_stream.base.streaming_gp import StreamingGP
@@ -41,6 +43,8 @@ runs on noisy functions of three inputs with 20,000 to 25,000 trials, 11 ended w
 without (in the median .30 of it), 8 with more (1.28), 3 with the same."""
 CHUNK = 8192
 """Rows of a pool evaluated at a time."""
+JOINTLY = 2000
+"""Rows of a pool, at random, among which the best are chosen by draws that are joint."""
 
 
 class ThompsonSampling:
@@ -130,8 +134,7 @@ class ThompsonSampling:
             within = int(WITHIN_REGION * wanted + float(torch.rand(())))
             X, wanted = self._about(self._region, within), wanted - within
         if wanted:
-            draws = self._draws(min(self.samples, wanted))
-            optima = self._maximisers(draws)
+            optima = self._maximisers(min(self.samples, wanted))
             self._near = torch.cat([optima, self._near])[: 2 * self.samples]
             X = torch.cat([X, self._repeated(optima, wanted)])
         X = torch.cat([X, self.domain.uniform(q - not_uniform)])
@@ -173,13 +176,18 @@ class ThompsonSampling:
             )
         wanted, taken, chosen = self._shared(q), set[int](), list[int]()
         if wanted:
-            draws = self._draws(min(self.samples, wanted))
-            values = torch.cat([draws(part) for part in points.double().split(CHUNK)], -1)
-            orders = [iter(row) for row in values.topk(wanted, dim=-1).indices.tolist()]
+            draws, rows = self._draws(min(self.samples, wanted)), torch.arange(len(points))
+            if isinstance(draws, Draws):
+                values = torch.cat([draws(part) for part in points.double().split(CHUNK)], -1)
+            else:
+                rows = torch.randperm(len(points))[:JOINTLY]
+                values, wanted = draws(points[rows].double()), min(wanted, len(rows))
+            best = rows.to(values.device)[values.topk(wanted, dim=-1).indices]
+            orders = [iter(row) for row in best.tolist()]
             while len(chosen) < wanted:
-                best = next(i for i in orders[len(chosen) % len(orders)] if i not in taken)
-                taken.add(best)
-                chosen.append(best)
+                row = next(i for i in orders[len(chosen) % len(orders)] if i not in taken)
+                taken.add(row)
+                chosen.append(row)
         free = [i for i in torch.randperm(len(points)).tolist() if i not in taken]
         rows = torch.tensor(chosen + free[: q - wanted], device=points.device)
         return rows[torch.randperm(q)]
@@ -199,17 +207,25 @@ class ThompsonSampling:
         model = cast(StreamingGP, self.model)
         return self.ensemble.processes(model), self.ensemble.weights.tolist()
 
-    def _draws(self, samples: int) -> Draws:
+    def _draws(self, samples: int) -> Draws | Callable[[Tensor], Tensor]:
+        """Functions of raw points; without random features they may be called only once."""
         processes, _ = self._processes()
         counts = [samples] if self.ensemble is None else self.ensemble.counts(samples)
-        return Draws.of(self.model, processes, counts)
+        try:
+            return Draws.of(self.model, processes, counts)
+        except UnsupportedError:
+            return partial(drawn_at, model=self.model, processes=processes, counts=counts)
 
-    def _maximisers(self, draws: Draws) -> Tensor:
+    def _maximisers(self, samples: int) -> Tensor:
         """The maximiser of each function, ``S x d``."""
-        sines = draws.on_sines(self.domain)
+        draws = self._draws(samples)
+        sines = draws.on_sines(self.domain) if isinstance(draws, Draws) else None
         if sines is not None:
             return sines.maximisers(steps=2)
         X = candidates(self.domain, self._near)
+        if not isinstance(draws, Draws):
+            X = X.unique(dim=0)
+            return X[draws(X).argmax(-1)]
         return maximised(draws, X, self.domain, self._lengths)[0]
 
     def _repeated(self, optima: Tensor, q: int) -> Tensor:

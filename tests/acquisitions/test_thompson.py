@@ -5,15 +5,17 @@ from typing import Any
 import pytest
 import torch
 from botorch.models import SingleTaskGP
+from botorch.sampling.pathwise.posterior_samplers import get_matheron_path_model
 from gpytorch.kernels import RBFKernel, ScaleKernel
 from torch import Size, Tensor
 
 from acquisitions import ThompsonSampling
 from acquisitions.domain import Domain
-from acquisitions.maximise import Draws, candidates, maximised
+from acquisitions.maximise import Draws, candidates, drawn_at, maximised
 from bo_stream import HSGP, WISKI, ExactGP, NodeWISKI, OnlineSGPR
 from bo_stream.base.ensemble import KernelEnsemble
 from bo_stream.errors import BoundsError, InputError, ShapeError, UnsupportedError
+from bo_stream.surrogates.mixed import mixed_kernel
 
 FAMILIES = [HSGP, WISKI, ExactGP]
 
@@ -187,6 +189,43 @@ def test_discrete_inputs_alone_are_maximised_over_all_values() -> None:
     assert torch.equal(thompson.recommend(), best)
     assert len(thompson.propose(40).unique(dim=0)) == 40
     assert thompson.propose(200).shape == (200, 2)  # more than there are combinations
+
+
+def labelled(n: int = 60) -> tuple[Any, Tensor]:
+    """A surrogate over a number and a category of three, and points: best at 1 and category 2."""
+    torch.manual_seed(0)
+    X = torch.cat([torch.rand(400, 1).double(), torch.randint(3, (400, 1)).double()], -1)
+    Y = -(X[:n, :1] - 1.0).square() + 0.5 * (X[:n, 1:] == 2.0)
+    bounds = torch.tensor([[0.0, 0.0], [1.0, 2.0]], dtype=torch.float64)
+    model = ExactGP(X[:n], Y, bounds=bounds, covar_module=mixed_kernel("exact", 2, [1]))
+    model.likelihood.noise = 1e-3
+    return model, X
+
+
+def test_draws_at_points_over_categories_follow_the_joint_posterior() -> None:
+    model, X = labelled()
+    with torch.no_grad():
+        values = drawn_at(X[:6], model, [model.process()], [20_000])
+        joint = model.posterior(X[:6])
+    mean, cov = joint.mean.squeeze(-1), joint.distribution.covariance_matrix
+    values = model.outcome_transform.untransform(values.unsqueeze(-1))[0].squeeze(-1)
+    sd = cov.diagonal().sqrt()
+    assert float(((values.mean(0) - mean) / sd).abs().max()) < 0.04
+    torch.testing.assert_close(values.T.cov() / sd.outer(sd), cov / sd.outer(sd), atol=0.04, rtol=0)
+
+
+def test_maximisers_and_rows_over_categories_have_the_best_one() -> None:
+    model, X = labelled()
+    values = torch.arange(3.0, dtype=torch.float64)
+    domain = Domain.of(model.bounds, choices={1: values}, categories=[1])
+    thompson = ThompsonSampling(model, explore=0.0, domain=domain)
+    chosen = [thompson.propose(20), X[thompson.select(X, 20)]]
+    assert all(len(batch.unique(dim=0)) == 20 for batch in chosen)
+    assert all(float((batch[:, 1] == 2.0).double().mean()) > 0.7 for batch in chosen)
+    assert thompson.recommend()[1] == 2.0
+    assert len(thompson.select(X.repeat(6, 1), 2300).unique()) == 2300
+    with pytest.raises(UnsupportedError, match="random features"):
+        get_matheron_path_model(model)
 
 
 def test_rows_of_a_pool_are_different_and_good() -> None:

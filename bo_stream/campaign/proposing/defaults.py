@@ -84,7 +84,7 @@ def default_surrogate(
     Without a budget, it is the one for many trials; see `starts_small`.
     """
     d, optimises = space.dim, goal != "learn" and isinstance(space, Box)
-    exact = goal != "learn" and noise == "none"
+    exact = noise == "none"
     gridded = d <= FEW_INPUTS and not space.categories
     if optimises and budget is not None and budget <= SMALL:
         return Default("warped", f"An exact process for at most {SMALL} trials.")
@@ -146,7 +146,7 @@ def default_acquisition(
         case "hsgp":
             return Default("thompson", "The maximiser of a sample of sine features costs little.")
     if space.categories:
-        return Default("qlogei", "Categories: samples of the posterior have no closed form.")
+        return Default("qlogei", "Categories: samples are drawn at points, not as functions.")
     return Default(AUTO, "By the measured seconds of evaluations and decisions.")
 
 

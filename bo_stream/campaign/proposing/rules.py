@@ -74,12 +74,6 @@ def rule_by_name(
         builders = joint, OutcomeSamples(len(outcomes.goals), outcomes.weights(), number)
         few, many = (search(cast(AcquisitionBuilder, one)) for one in builders)
         return InParts(few, name, many, together=FEW, in_turn=FEW)
-    if name in (AUTO, "thompson") and space.categories:
-        raise InputError(
-            "an acquisition function that takes no samples of the posterior, for categories",
-            repr(name),
-            "Use 'qlogei' or 'qlognei', or leave it out.",
-        )
     if name == AUTO:
         careful, fast = partial(build, "qlogei"), partial(build, "thompson")
         return MeasuredChoice(search(careful), search(fast))

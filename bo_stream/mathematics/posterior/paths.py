@@ -12,6 +12,7 @@ from botorch.sampling.pathwise.features import gen_kernel_features
 from gpytorch.kernels import Kernel
 from torch import Size, Tensor
 
+from bo_stream.errors import UnsupportedError
 from bo_stream.mathematics.posterior.process import Path
 
 __all__ = ["prior_path", "solved", "times"]
@@ -21,13 +22,23 @@ def prior_path(kernel: Kernel, dim: int, mean: Tensor, sample_shape: Size, like:
     """Sample functions of the prior from BoTorch's random features of the kernel.
 
     Args:
-        kernel: A stationary kernel BoTorch has features for (RBF, Matern, scaled, products).
+        kernel: A stationary kernel BoTorch has features for (RBF, Matern, scaled).
         dim: Number of inputs.
         mean: Constant prior mean, ``o``.
         sample_shape: Shape of the draws.
         like: A tensor of the wanted dtype and device.
+
+    Raises:
+        UnsupportedError: for a kernel that BoTorch has no features for.
     """
-    features: Any = gen_kernel_features(kernel=kernel, num_inputs=dim, num_outputs=1024)
+    try:
+        features: Any = gen_kernel_features(kernel=kernel, num_inputs=dim, num_outputs=1024)
+    except NotImplementedError as error:
+        raise UnsupportedError(
+            "a kernel that BoTorch has random features for: RBF, Matern, scaled",
+            type(kernel).__name__,
+            "Use `acquisitions.ThompsonSampling`, or samples of the joint posterior.",
+        ) from error
     weights = torch.randn(*sample_shape, len(mean), 1024, dtype=like.dtype, device=like.device)
 
     def sample(X: Tensor) -> Tensor:

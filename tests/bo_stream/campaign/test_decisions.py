@@ -75,6 +75,7 @@ def test_defaults_follow_from_the_task(
             ("warped", "qlognehvi"),
         ),
         (Pool(pd.DataFrame({"x": np.arange(9.0)})), {"budget": 500}, ("warped", "auto")),
+        (box(2), {"goal": "learn"}, ("warped", "nipv")),
     ],
 )
 def test_exact_outcomes_have_a_surrogate_for_any_budget(

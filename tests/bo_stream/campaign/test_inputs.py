@@ -165,10 +165,16 @@ def test_families_that_cannot_model_categories_are_refused(family: str) -> None:
             Campaign(small, family)
 
 
-@pytest.mark.parametrize("name", ["thompson", "auto"])
-def test_samples_of_the_posterior_are_refused_for_categories(name: str) -> None:
-    with pytest.raises(InputError, match="qlogei"):
-        Campaign(MIXED, "exact", name)
+@pytest.mark.parametrize("name", ["thompson", "auto", "qlogei"])
+@pytest.mark.parametrize("family", ["warped", "node_wiski"])
+def test_large_batches_over_categories_are_maximisers_of_samples(family: str, name: str) -> None:
+    run = Campaign(MIXED, family, name, goal="minimise", seed=0, optimiser=CHEAP)
+    first = run.ask(40)
+    run.tell(first.assign(y=first.astype(object).apply(tuned, axis=1)))
+    batch = run.ask(100)
+    assert allowed(batch) and not batch.duplicated().any()
+    better = batch.astype(object).apply(tuned, axis=1).median()
+    assert better < 0.5 * first.astype(object).apply(tuned, axis=1).median()
 
 
 def test_defaults_suit_the_inputs() -> None:

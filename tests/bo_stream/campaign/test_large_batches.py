@@ -1,13 +1,19 @@
 """Batches of any size are chosen within seconds and little memory, and say how."""
 
 import resource
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 
+from acquisitions.build import build
 from bo_stream import Box, Campaign, Pool
+from bo_stream.campaign.proposing.large_batches import InParts
+from bo_stream.campaign.proposing.proposals import AcquisitionSearch, Optimiser, ProposalContext
+from bo_stream.campaign.space.feasible import FeasibleSet
 
 BOX = Box({"a": (0.0, 1.0), "b": (0.0, 1.0)})
 MOST_BYTES = 1.5e9
@@ -57,14 +63,24 @@ def test_five_thousand_trials_at_once(acquisition: str, family: str) -> None:
     asked(begun(acquisition, family), 5000)
 
 
-def test_trials_in_parts_avoid_those_before() -> None:
-    """Chosen apart, every part would have the same trials."""
+def test_trials_in_parts_are_chosen_with_those_before_pending() -> None:
     campaign = begun("qlogei")
-    frame = asked(campaign, 20)
+    asked(campaign, 20)
     assert "pending" in campaign.decision.why
-    first, last = frame.iloc[:16].to_numpy(), frame.iloc[16:].to_numpy()
-    gaps = np.abs(first[:, None] - last).max(-1)
-    assert gaps.min() > 1e-3
+    seen: list[torch.Tensor] = []
+
+    class Recording(AcquisitionSearch):
+        def __call__(self, model: Any, q: int, context: ProposalContext) -> torch.Tensor:
+            seen.append(context.pending)
+            return torch.full((q, 2), float(len(seen)))
+
+    search = Recording(FeasibleSet(BOX), partial(build, "qlogei"), Optimiser())
+    none = torch.empty(0, 2)
+    context = ProposalContext(none, torch.zeros(3, 2), none, none, none, 9)
+    chosen = InParts(search, "qlogei", search)(campaign.model, 40, context)
+    before = torch.cat([torch.zeros(3, 2), chosen])
+    assert [len(pending) for pending in seen] == [3, 19, 35]
+    assert all(torch.equal(pending, before[: len(pending)]) for pending in seen)
 
 
 def test_a_pool_and_a_constraint() -> None:
