@@ -35,16 +35,16 @@ def climb(
     Discrete inputs keep their values.
 
     Args:
-        value: Differentiable values ``batch x k`` of points ``batch x k x d``, each of its own
-            point alone.
+        value: Values ``batch x k`` of points ``batch x k x d``, each of its own point alone;
+            differentiable in the continuous inputs.
         X: Where to start.
         domain: The feasible set.
         evaluations: Number of evaluations of values and gradients.
     """
     w, free = domain.width, domain.continuous
-    f, g = _evaluated(value, X)
     if not bool(free.any()):
-        return X, f
+        return X, value(X)
+    f, g = _evaluated(value, X)
     g = g * w * free
     eye = torch.eye(domain.dim, dtype=X.dtype, device=X.device)
     H = eye.expand(*X.shape, -1) * FIRST / g.abs().amax(-1)[..., None, None].clamp_min(TINY)

@@ -200,6 +200,13 @@ class AcquisitionSearch:
 
     def __call__(self, model: StreamingGP, q: int, context: ProposalContext) -> Tensor:
         """The points, or indices into the available rows of the pool."""
+        with warnings.catch_warnings():
+            # some starting points end early: harmless, since the best of all is taken
+            warnings.filterwarnings("ignore", "Optimization failed", RuntimeWarning)
+            warnings.simplefilter("ignore", NumericalWarning)  # jitter among repeated points
+            return self._found(model, q, context)
+
+    def _found(self, model: StreamingGP, q: int, context: ProposalContext) -> Tensor:
         space = self.feasible.space
         bounds = space.tensor_bounds.to(context.observed)
         acqf = self.built(model, context)
@@ -225,18 +232,14 @@ class AcquisitionSearch:
             near = context.best[domain.contains(context.best)]
             effort = self.optimiser.num_restarts, self.optimiser.raw_samples
             return maximise_in_turn(acqf, domain, q, near, torch.cat(seen), *effort)
-        with warnings.catch_warnings():
-            # some starting points end early: harmless, since the best of all is taken
-            warnings.filterwarnings("ignore", "Optimization failed", RuntimeWarning)
-            warnings.simplefilter("ignore", NumericalWarning)  # jitter among repeated points
-            X, _ = optimize_acqf(
-                acqf,
-                bounds,
-                q=q,
-                num_restarts=self.optimiser.num_restarts,
-                raw_samples=self.optimiser.raw_samples,
-                options=dict(self.optimiser.options or {}),
-            )
+        X, _ = optimize_acqf(
+            acqf,
+            bounds,
+            q=q,
+            num_restarts=self.optimiser.num_restarts,
+            raw_samples=self.optimiser.raw_samples,
+            options=dict(self.optimiser.options or {}),
+        )
         return self._replace_failed(bounds, X, context.failed)
 
     @property

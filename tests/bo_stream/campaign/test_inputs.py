@@ -177,6 +177,17 @@ def test_large_batches_over_categories_are_maximisers_of_samples(family: str, na
     assert better < 0.5 * first.astype(object).apply(tuned, axis=1).median()
 
 
+@pytest.mark.parametrize("name", ["thompson", "qlogei"])
+def test_a_space_of_categories_alone_is_searched(name: str) -> None:
+    space = Box({"a": ["u", "v", "w"], "b": [True, False]})
+    run = Campaign(space, "exact", name, goal="minimise", seed=0, initial=4)
+    while len(run.trials()) < 6:
+        batch = run.ask(2)
+        run.tell(batch.assign(y=(batch["a"] == "u") + 2.0 * batch["b"]))
+    best = run.recommend().iloc[0]
+    assert best["a"] in ("v", "w") and not best["b"]
+
+
 def test_defaults_suit_the_inputs() -> None:
     def names(space: Box, budget: int | None, **options: Any) -> list[str]:
         settings = Campaign(space, budget=budget, **options).settings
