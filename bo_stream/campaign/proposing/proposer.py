@@ -70,11 +70,10 @@ class Proposer:
             return Proposal(np.array(history.ahead[:q], dtype=np.float64), None)
         available = self.available(state.feasible, history)
         if isinstance(space, Pool) and len(available) < q:
-            raise InputError(
-                f"{q} places that may still be measured",
-                f"{len(available)}",
-                "Ask for fewer, or use Pool(..., repeats=True).",
+            remedy = "Ask for fewer" + (
+                "." if space.repeats else ", or use Pool(..., repeats=True)."
             )
+            raise InputError(f"{q} places that may still be measured", f"{len(available)}", remedy)
         decision: Decision | None = None
         seconds: float | None = None
         seeded = proposing(s.seed, history.num_asks, self._device)

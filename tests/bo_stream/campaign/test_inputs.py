@@ -201,3 +201,11 @@ def test_defaults_suit_the_inputs() -> None:
     assert names(Box(many), 2000) == ["trust_region"] * 2
     assert names(Box(many, integer=list(many)), 2000) == ["node_wiski"] * 2
     assert names(Box(many), 2000, constraints=["x0 <= x1"]) == ["node_wiski"] * 2
+
+
+def test_a_batch_of_more_places_than_a_pool_has_is_refused() -> None:
+    table = pd.DataFrame({"x": np.arange(5.0)})
+    with pytest.raises(InputError, match="got 5. Ask for fewer, or"):
+        Campaign(Pool(table), seed=0).ask(6)
+    with pytest.raises(InputError, match="got 5. Ask for fewer.$"):
+        Campaign(Pool(table, repeats=True), seed=0).ask(6)
