@@ -26,11 +26,11 @@ from botorch.utils.transforms import (
     concatenate_pending_points,
     t_batch_mode_transform,
 )
-from gpytorch.distributions import MultitaskMultivariateNormal, MultivariateNormal
 from linear_operator.operators import DiagLinearOperator
 from torch import Tensor
 
 from bo_stream.base.botorch_model import BoTorchModel
+from bo_stream.base.distribution import ScaleFreeMultitaskNormal, ScaleFreeNormal, scale_free
 from bo_stream.errors import InputError, ShapeError, UnsupportedError
 from bo_stream.mathematics.linalg import chol_psd
 from bo_stream.mathematics.posterior.integral import Integral
@@ -178,19 +178,19 @@ def output_scales(
         variance[..., output] = 1.0
         mean, cov = torch.zeros_like(variance), DiagLinearOperator(variance)
         joint = (
-            MultitaskMultivariateNormal(mean.unsqueeze(-2), cov)
+            ScaleFreeMultitaskNormal(mean.unsqueeze(-2), cov)
             if m > 1
-            else MultivariateNormal(mean, cov)
+            else ScaleFreeNormal(mean, cov)
         )
         posterior: Any = GPyTorchPosterior(joint)
         transform = model.outcome_map()
         if transform is not None:
             posterior = transform.untransform_posterior(posterior, X=X)
         if posterior_transform is not None and isinstance(posterior, GPyTorchPosterior):
-            posterior = posterior_transform(posterior=posterior, X=X)
+            posterior = scale_free(posterior_transform(posterior=posterior, X=X))
         scale = posterior.variance
         linear = isinstance(posterior, GPyTorchPosterior) and scale.numel() == len(points)
-        if not linear or not torch.allclose(scale, scale.flatten()[0]):
+        if not linear or not torch.allclose(scale, scale.flatten()[0], atol=0.0):
             raise UnsupportedError(
                 "linear outcome and posterior transforms, the same at every point, to one output",
                 f"variance {tuple(scale.shape)} from {tuple(variance.shape)}",

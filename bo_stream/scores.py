@@ -14,12 +14,12 @@ import numpy as np
 import pandas as pd
 import torch
 from botorch.posteriors.gpytorch import GPyTorchPosterior
-from gpytorch.distributions import MultivariateNormal
 from linear_operator.operators import DiagLinearOperator
 from numpy.typing import ArrayLike
 from torch import Tensor
 
 from bo_stream.base.botorch_model import BoTorchModel
+from bo_stream.base.distribution import ScaleFreeNormal
 from bo_stream.base.ensemble import KernelEnsemble
 from bo_stream.base.fitting.surprise import Surprise
 from bo_stream.base.predictive import PredictiveScore
@@ -174,7 +174,7 @@ def noise_variance(model: BoTorchModel) -> Tensor:
 
 def _raw(model: BoTorchModel, X: Tensor, mean: Tensor, variance: Tensor) -> Any:
     """The posterior in raw units of independent transformed ones, each ``n``."""
-    posterior = GPyTorchPosterior(MultivariateNormal(mean, DiagLinearOperator(variance)))
+    posterior = GPyTorchPosterior(ScaleFreeNormal(mean, DiagLinearOperator(variance)))
     transform = model.outcome_map()
     return posterior if transform is None else transform.untransform_posterior(posterior, X=X)
 

@@ -33,7 +33,7 @@ from torch import Size, Tensor, nn
 from bo_stream.base import transforms, validation
 from bo_stream.base.changes import StateLock, exclusive
 from bo_stream.base.construct_inputs import constructor_arguments
-from bo_stream.base.distribution import botorch_posterior, distribution
+from bo_stream.base.distribution import botorch_posterior, distribution, scale_free
 from bo_stream.base.fitting.fit import fit_model
 from bo_stream.base.fitting.objective import StreamMLL, fit_for_botorch
 from bo_stream.base.fitting.report import FitReport
@@ -190,7 +190,7 @@ class BoTorchModel(GPyTorchModel, GP, FantasizeMixin):
         outcomes = snapshot.outcome_transform
         posterior = botorch_posterior(joint, noise, output_indices, outcomes, X)
         if posterior_transform is not None:
-            return posterior_transform(posterior=posterior, X=X)
+            return scale_free(posterior_transform(posterior=posterior, X=X))
         return posterior
 
     def forward(self, X: Tensor) -> MultivariateNormal:

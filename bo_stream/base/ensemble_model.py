@@ -10,9 +10,9 @@ from botorch.acquisition.objective import PosteriorTransform
 from botorch.models.model import Model
 from botorch.posteriors.fully_bayesian import GaussianMixturePosterior
 from botorch.posteriors.gpytorch import GPyTorchPosterior
-from gpytorch.distributions import MultivariateNormal
 from torch import Size, Tensor, nn
 
+from bo_stream.base.distribution import ScaleFreeNormal
 from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.errors import UnsupportedError
 
@@ -68,6 +68,6 @@ class EnsembleModel(Model):
         means = torch.stack([part.distribution.mean for part in parts], -2)
         covariances = torch.stack([part.distribution.covariance_matrix for part in parts], -3)
         posterior = GaussianMixturePosterior(
-            MultivariateNormal(means[..., self.places, :], covariances[..., self.places, :, :])
+            ScaleFreeNormal(means[..., self.places, :], covariances[..., self.places, :, :])
         )
         return posterior if posterior_transform is None else posterior_transform(posterior, X=X)

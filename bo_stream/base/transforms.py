@@ -18,7 +18,13 @@ from botorch.models.utils.assorted import check_min_max_scaling
 from botorch.utils.types import DEFAULT
 from torch import Tensor
 
-from bo_stream.base.validation import check_tensors, checked_bounds, finite
+from bo_stream.base.validation import (
+    ROOM,
+    check_outcomes,
+    check_tensors,
+    checked_bounds,
+    finite,
+)
 from bo_stream.errors import InputError, ShapeError, UnsupportedError
 
 __all__ = [
@@ -36,6 +42,9 @@ __all__ = [
 ]
 
 T = TypeVar("T", InputTransform, OutcomeTransform)
+
+STANDARDISED = 1e-8
+"""Standard deviations below which BoTorch's `Standardize` keeps the unit of the outcomes."""
 
 
 def input_transform_for(choice: Any, X: Tensor, bounds: Tensor | None) -> InputTransform | None:
@@ -152,7 +161,9 @@ def _learned(frozen: T, data: Tensor, variance: Tensor | None = None) -> T:
     if frozen.training:
         if data.shape[0]:
             with torch.no_grad():
-                if isinstance(frozen, OutcomeTransform):
+                if type(frozen) is Standardize:
+                    frozen = cast(T, _standardize(frozen, data))
+                elif isinstance(frozen, OutcomeTransform):
                     frozen(data.double(), None if variance is None else variance.double())
                 else:
                     frozen(data.double())
@@ -164,6 +175,44 @@ def _learned(frozen: T, data: Tensor, variance: Tensor | None = None) -> T:
                 "coefficients (Normalize(d, bounds=bounds)).",
             )
     return frozen.eval()
+
+
+def _standardize(transform: Standardize, Y: Tensor) -> Standardize:
+    """A `Standardize` learned from outcomes ``n x m`` in any unit.
+
+    BoTorch's keeps the unit of outcomes that vary by less than 1e-8. Here they are standardised
+    too. Outcomes that are equal up to rounding are divided by their size, unless they are zero.
+
+    Raises:
+        InputError: if the outcomes are so small that their squares underflow.
+    """
+    values, info = Y.double(), torch.finfo(Y.dtype)
+    transform(values)
+    rows = values if len(values) > 1 else values.expand(2, -1)
+    sd, size = rows.std(0), rows.abs().amax(0)
+    equal = sd <= 4.0 * info.eps * size
+    if not bool((equal | (sd < STANDARDISED)).any()):
+        return transform
+    unit = torch.where(equal, size, sd)
+    least = info.tiny**0.5 / ROOM
+    if bool(((unit > 0.0) & (unit < least)).any()):
+        raise InputError(
+            f"outcomes that vary by at least {least:.1g}, whose squares {Y.dtype} can represent",
+            f"a standard deviation of {float(unit[unit > 0.0].min()):.3g}",
+            "Give the outcomes in a smaller unit.",
+        )
+    if bool(equal.any()):  # two rows that differ by so much that the standard deviation is the unit
+        away = torch.zeros_like(rows[:, :1])
+        away[:2, 0] = away.new_tensor([1.0, -1.0]) * (0.5 * (len(rows) - 1)) ** 0.5
+        spread = rows.mean(0) + torch.where(unit > 0.0, unit, torch.ones_like(unit)) * away
+        rows = torch.where(equal, spread, rows)
+    chosen = copy.deepcopy(transform).train()
+    chosen(torch.tensor([[-1.0], [1.0]]).to(rows).expand(2, rows.shape[1]))
+    outputs = (chosen.stdvs != 1.0).flatten().nonzero().flatten().tolist()
+    every = len(outputs) == rows.shape[1]
+    learned = Standardize(rows.shape[1], None if every else outputs, min_stdv=0.0)
+    learned(rows)
+    return learned
 
 
 def _has_to_learn(transform: InputTransform | OutcomeTransform) -> bool:
@@ -299,8 +348,7 @@ def standardize_by(old: OutcomeTransform | None, Y: Tensor, outputs: int) -> Sta
         raise ShapeError(
             f"Y `n x {outputs}`, n >= 1", f"{tuple(Y.shape)}", "Give one row per observation."
         )
-    if not finite(Y):
-        raise InputError("finite Y", "NaN or infinite entries", "Drop those rows.")
+    check_outcomes(Y)
     return cast(Standardize, _learned(Standardize(m=outputs), Y.to(old.means.device)))
 
 

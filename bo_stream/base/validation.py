@@ -16,18 +16,24 @@ __all__ = [
     "check_batch",
     "check_noise",
     "check_noise_fits",
+    "check_outcomes",
     "check_points",
     "check_targets",
     "check_tensors",
     "check_variances",
     "checked_bounds",
     "finite",
+    "largest_outcome",
     "sizes_of",
 ]
 
 SLACK = 1e-4
 """Tolerance for points outside a bound, relative to its width, for rounding and finite differences
 at the boundary."""
+
+
+ROOM = 1e-4
+"""Share of the largest number with a square that outcomes may reach."""
 
 
 def check_tensors(**values: Any) -> None:
@@ -44,6 +50,25 @@ def check_tensors(**values: Any) -> None:
 def finite(value: Tensor) -> bool:
     """Whether all entries are finite."""
     return bool(value.isfinite().all())
+
+
+def largest_outcome(dtype: torch.dtype) -> float:
+    """The largest outcome of a dtype whose squares, and sums of many of them, do not overflow."""
+    return ROOM * torch.finfo(dtype).max ** 0.5
+
+
+def check_outcomes(Y: Tensor) -> None:
+    """Refuse outcomes that are not finite, or too large for their squares to be."""
+    most = largest_outcome(Y.dtype)
+    if bool((Y.detach().abs() <= most).all()):  # nor NaN, which is less than nothing
+        return
+    if not finite(Y):
+        raise InputError("finite Y", "NaN or infinite entries", "Drop or impute those rows.")
+    raise InputError(
+        f"Y of at most {most:.1g} in size, whose squares {Y.dtype} can represent",
+        f"{float(Y.detach().abs().max()):.3g}",
+        "Give the outcomes in a larger unit, or drop those rows.",
+    )
 
 
 def sizes_of(X: Tensor, Y: Tensor, Yvar: Tensor | None) -> tuple[int, int]:
@@ -160,8 +185,7 @@ def check_targets(X: Tensor, Y: Tensor, outputs: int, dtype: torch.dtype) -> Non
             f"{X.dtype} and {Y.dtype}",
             "Cast the data, or the surrogate with `.to(dtype)`.",
         )
-    if not finite(Y):
-        raise InputError("finite Y", "NaN or infinite entries", "Drop or impute those rows.")
+    check_outcomes(Y)
 
 
 def check_variances(Y: Tensor, Yvar: Tensor | None, known: bool) -> None:
@@ -185,13 +209,14 @@ def check_variances(Y: Tensor, Yvar: Tensor | None, known: bool) -> None:
 
 
 def check_noise(noise: Tensor, zero_allowed: bool = False) -> None:
-    """Refuse noise variances that are not finite and positive."""
+    """Refuse noise variances that are not positive, or not finite, or too large."""
     low = noise < 0 if zero_allowed else noise <= 0
-    if bool((low | ~noise.isfinite()).any()):
+    most = largest_outcome(noise.dtype) ** 2
+    if bool((low | ~(noise <= most)).any()):
         kind = "non-negative" if zero_allowed else "positive"
         raise NoiseError(
-            f"finite, {kind} noise variances",
-            "NaN, infinite or too small entries",
+            f"{kind} noise variances of at most {most:.1g}",
+            "NaN, infinite, too small or too large entries",
             "Give variances (not standard deviations); put a floor under zeros.",
         )
 
