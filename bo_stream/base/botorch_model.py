@@ -127,9 +127,13 @@ class BoTorchModel(GPyTorchModel, GP, FantasizeMixin):
 
     # -- for the package's acquisition functions -------------------------------------------------
 
-    def outcome_map(self) -> OutcomeTransform | None:
-        """``outcome_transform``; families may add to it how outcomes become the process's."""
-        return getattr(self, "outcome_transform", None)
+    def outcome_map(self, *, raw: bool = True) -> OutcomeTransform | None:
+        """``outcome_transform``; families may add to it how outcomes become the process's.
+
+        Args:
+            raw: Whether of raw outcomes; False: of those in the units of ``outcome_transform``.
+        """
+        return getattr(self, "outcome_transform", None) if raw else None
 
     def process(self) -> PosteriorProcess:
         """The current posterior process in transformed space: a frozen snapshot.

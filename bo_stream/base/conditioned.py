@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any, NoReturn, Self
 
 import torch
+from botorch.models.transforms.outcome import Standardize
 from torch import Size, Tensor
 
 from bo_stream.base.botorch_model import BoTorchModel
@@ -18,7 +19,7 @@ from bo_stream.mathematics.posterior.conditioned import ConditionedProcess
 from bo_stream.mathematics.posterior.process import PosteriorProcess
 from bo_stream.mathematics.posterior.subset import SubsetProcess
 
-__all__ = ["ConditionedPosterior", "conditioned", "given_data", "subset"]
+__all__ = ["ConditionedPosterior", "conditioned", "given_data", "standardised", "subset"]
 
 
 _EMPTY = Size()
@@ -173,6 +174,23 @@ def subset(parent: BoTorchModel, outputs: list[int]) -> BoTorchModel:
     transform = None if transform is None else transform.subset_output(outputs)
     kept = PosteriorSnapshot(process, noise_kept, transform)
     return ConditionedPosterior(parent, kept, parent.batch_shape, outputs)
+
+
+def standardised(model: Any) -> Any:
+    """A surrogate's posterior as a snapshot in the units of its `Standardize`.
+
+    Tolerances and smoothing widths of BoTorch's acquisition functions and of their optimisation
+    are fixed numbers: here they mean the same for outcomes in any unit.
+
+    Args:
+        model: The surrogate. Models without a `Standardize`, and those that are no surrogates, are
+            returned as they are.
+    """
+    own = getattr(model, "outcome_transform", None)
+    if not isinstance(model, BoTorchModel) or type(own) is not Standardize:
+        return model
+    snapshot = replace(model._snapshot(), outcome_transform=model.outcome_map(raw=False))
+    return ConditionedPosterior(model, snapshot, model.batch_shape)
 
 
 def _join(first: Tensor, second: Tensor, dim: int) -> Tensor:

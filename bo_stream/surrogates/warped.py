@@ -126,9 +126,9 @@ class WarpedGP(ExactGP):
         """Whether the last fit chose to warp the outcomes."""
         return bool(self.state.warp[1])
 
-    def outcome_map(self) -> OutcomeTransform | None:
-        """``outcome_transform``, then the warp if there is one."""
-        before = getattr(self, "outcome_transform", None)
+    def outcome_map(self, *, raw: bool = True) -> OutcomeTransform | None:
+        """``outcome_transform`` (of raw outcomes), then the warp if there is one."""
+        before = super().outcome_map(raw=raw)
         if not self.is_warped:
             return before
         key = Key(self.stream.version, (), before)

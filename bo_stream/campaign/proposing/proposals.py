@@ -21,6 +21,7 @@ from botorch.utils.sampling import draw_sobol_samples
 from linear_operator.utils.warnings import NumericalWarning
 from torch import Tensor
 
+from bo_stream.base.conditioned import standardised
 from bo_stream.base.ensemble import KernelEnsemble
 from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.campaign.space import Pool
@@ -253,6 +254,8 @@ class AcquisitionSearch:
         """What the builder makes, given the data that it has parameters for."""
         build, bounds = self.build, self.feasible.space.tensor_bounds.to(context.observed)
         names = _data_of(build)
+        if _named(build) is not None and not self.samples:
+            model = standardised(model)
         data: dict[str, Any] = {
             "X_pending": context.pending if len(context.pending) else None,
             "bounds": bounds,
@@ -345,14 +348,20 @@ def rank_by_mean(model: StreamingGP, points: Tensor, size: int) -> tuple[Tensor,
     return points[best], float(means[best[0]])
 
 
+def _named(build: AcquisitionBuilder) -> str | None:
+    """The name that `acquisitions.build` was bound to, if the builder is that."""
+    ours = sys.modules.get("acquisitions.build")
+    if ours is None or not isinstance(build, partial) or build.func is not ours.build:
+        return None
+    return build.args[0] if build.args else None
+
+
 def _data_of(build: AcquisitionBuilder) -> set[str]:
     """Names of the data that a builder has parameters for and that are not bound yet."""
-    bound: set[str] = set()
-    if isinstance(build, partial):
-        bound = set(build.keywords)
-        ours = sys.modules.get("acquisitions.build")
-        if ours is not None and build.func is ours.build and build.args:
-            return set(ours.DATA.get(build.args[0], ())) - bound
+    bound = set(build.keywords) if isinstance(build, partial) else set[str]()
+    name = _named(build)
+    if name is not None:
+        return set(sys.modules["acquisitions.build"].DATA.get(name, ())) - bound
     parameters = inspect.signature(build).parameters.values()
     names = {p.name for p in parameters}
     if any(p.kind is p.VAR_KEYWORD for p in parameters):
