@@ -6,7 +6,11 @@ from typing import Any, cast
 
 import torch
 from botorch.acquisition.analytic import ExpectedImprovement
-from botorch.acquisition.logei import qLogExpectedImprovement, qLogNoisyExpectedImprovement
+from botorch.acquisition.logei import (
+    TAU_RELU,
+    qLogExpectedImprovement,
+    qLogNoisyExpectedImprovement,
+)
 from botorch.acquisition.monte_carlo import qUpperConfidenceBound
 from botorch.acquisition.multi_objective.logei import qLogNoisyExpectedHypervolumeImprovement
 from botorch.models.model import Model
@@ -18,6 +22,8 @@ from acquisitions.closed import (
     ClosedLogExpectedImprovement,
     ClosedUpperConfidenceBound,
     offered,
+    scales,
+    units,
 )
 from acquisitions.counts import response_nipv
 from acquisitions.domain import Domain
@@ -126,7 +132,8 @@ def build(
         model = model.model
     sampler = SobolQMCNormalSampler(torch.Size([num_samples]), seed=seed)
     ours = cast(BoTorchModel, model)  # NIPV and MaxVariance refuse other models
-    closed = name in ("qucb", "ei", "qlogei") and not kw and offered(model)
+    closed = name in ("qucb", "qlogei") and not kw and offered(model)
+    width = {} if kw else {"tau_relu": TAU_RELU * units(model)[1]}  # for outcomes in any unit
     match name:
         case "qucb":
             if closed:
@@ -136,7 +143,7 @@ def build(
             best = _needed(name, "best_f", best_f)
             acqf = (
                 ClosedExpectedImprovement(ours, best)
-                if closed
+                if not kw and scales(model)
                 else ExpectedImprovement(model, best, **kw)
             )
             if X_pending is not None:
@@ -146,9 +153,11 @@ def build(
             best = _needed(name, "best_f", best_f)
             if closed:
                 return ClosedLogExpectedImprovement(ours, best, sampler, X_pending)
-            return qLogExpectedImprovement(model, best, sampler=sampler, X_pending=X_pending, **kw)
+            options = {"sampler": sampler, "X_pending": X_pending, **width, **kw}
+            return qLogExpectedImprovement(model, best, **options)
         case "qlognei":
-            options = {"prune_baseline": True, "sampler": sampler, "X_pending": X_pending, **kw}
+            options = {"sampler": sampler, "X_pending": X_pending, **width, **kw}
+            options = {"prune_baseline": True, **options}
             X = _needed(name, "X_baseline", X_baseline)
             return qLogNoisyExpectedImprovement(model, X, **options)
         case "qlognehvi":

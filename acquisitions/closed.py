@@ -26,7 +26,6 @@ from botorch.sampling.base import MCSampler
 from botorch.sampling.normal import IIDNormalSampler, SobolQMCNormalSampler
 from botorch.utils.probability.utils import ndtr, phi
 from botorch.utils.transforms import concatenate_pending_points, t_batch_mode_transform
-from gpytorch import settings
 from gpytorch.distributions import MultivariateNormal
 from linear_operator.utils.cholesky import psd_safe_cholesky
 from torch import Tensor
@@ -41,19 +40,21 @@ __all__ = [
     "ClosedLogExpectedImprovement",
     "ClosedUpperConfidenceBound",
     "offered",
+    "scales",
+    "units",
 ]
 
 MOST = 64
 """Largest number of points in closed form; BoTorch's classes handle more."""
 SMALLEST = 1e-12
-"""Smallest variance in expected improvement."""
+"""Smallest variance in expected improvement, in the units of the model."""
 FAT = 0.1
 """Weight of the Cauchy density in BoTorch's smoothed improvements."""
 
 Gradients = tuple[Tensor, Tensor] | None
 OfMoments = Callable[[Tensor, Tensor, bool], tuple[Tensor, Gradients]]
-"""Maps mean and covariance, raw units, to values ``batch`` and, on request, the gradients of their
-sum in both."""
+"""Maps mean and covariance to values ``batch`` and, on request, the gradients of their sum in both;
+all in the units of the model."""
 OfSamples = Callable[[Tensor, Tensor, Tensor, bool], tuple[Tensor, Gradients]]
 """The same from the mean, the covariance's factor L and base samples ``s x q``, gradient in L."""
 
@@ -61,6 +62,22 @@ OfSamples = Callable[[Tensor, Tensor, Tensor, bool], tuple[Tensor, Gradients]]
 def offered(model: Model) -> bool:
     """Whether the classes of this module are faster than BoTorch's for this model."""
     return _process_of(model) is not None
+
+
+def scales(model: Model) -> bool:
+    """Whether this is a surrogate of one outcome, which is its process, shifted and scaled."""
+    if not isinstance(model, BoTorchModel) or model.num_outputs != 1:
+        return False
+    transform = model.outcome_map()
+    return transform is None or type(transform) is Standardize
+
+
+def units(model: Model) -> tuple[float, float]:
+    """Shift and scale from the units of a model to raw ones; 0 and 1 unless it `scales`."""
+    transform = getattr(model, "outcome_transform", None)
+    if transform is None or not scales(model):
+        return 0.0, 1.0
+    return float(transform.means), float(transform.stdvs)
 
 
 class _FromSamples(ABC):
@@ -80,7 +97,12 @@ class _FromSamples(ABC):
         process = None if reduce is None else _process_of(self.model)
         if process is None or not _few(X, self.X_pending):
             return cast(Tensor, super().forward(X))  # type: ignore[misc]
-        return cast(Tensor, self._closed(X, process=process, reduce=reduce))  # type: ignore[call-arg]
+        value = self._closed(X, process=process, reduce=reduce)  # type: ignore[call-arg]
+        return self._raw(cast(Tensor, value), *units(self.model))
+
+    @abstractmethod
+    def _raw(self, value: Tensor, shift: float, scale: float) -> Tensor:
+        """The value in raw units."""
 
     @concatenate_pending_points
     @t_batch_mode_transform()  # type: ignore[arg-type]
@@ -110,9 +132,14 @@ class ClosedUpperConfidenceBound(_FromSamples, qUpperConfidenceBound):
     def _of_samples(self) -> OfSamples:
         return _Bound(self.beta_prime)
 
+    def _raw(self, value: Tensor, shift: float, scale: float) -> Tensor:
+        return shift + scale * value
+
 
 class ClosedLogExpectedImprovement(_FromSamples, qLogExpectedImprovement):
     """`qLogExpectedImprovement` with value and gradient in closed form.
+
+    Improvements are smoothed over a width of `TAU_RELU` in the units that the model has now.
 
     Args:
         model: A surrogate of one output.
@@ -130,16 +157,25 @@ class ClosedLogExpectedImprovement(_FromSamples, qLogExpectedImprovement):
         sampler: MCSampler | None = None,
         X_pending: Tensor | None = None,
     ) -> None:
-        super().__init__(model, best_f, sampler=sampler, X_pending=X_pending)
+        self.width = TAU_RELU * units(model)[1]
+        about: dict[str, Any] = {"sampler": sampler, "X_pending": X_pending}
+        super().__init__(model, best_f, tau_relu=self.width, **about)
 
     def _of_samples(self) -> OfSamples | None:
-        return (
-            _LogImprovement(self.best_f.double().reshape(())) if self.best_f.numel() == 1 else None
+        if self.best_f.numel() > 1:
+            return None
+        return _LogImprovement(
+            _in_units(self.best_f, self.model), self.width / units(self.model)[1]
         )
+
+    def _raw(self, value: Tensor, shift: float, scale: float) -> Tensor:
+        return value + math.log(scale)
 
 
 class ClosedExpectedImprovement(ExpectedImprovement):
-    """`ExpectedImprovement` with value and gradient in closed form.
+    """`ExpectedImprovement` with value and gradient in closed form, or else by autograd.
+
+    The smallest variance is 1e-12 in the units of the model, where BoTorch's is in raw units.
 
     Args:
         model: A surrogate of one output.
@@ -154,27 +190,30 @@ class ClosedExpectedImprovement(ExpectedImprovement):
 
     def forward(self, X: Tensor) -> Tensor:
         """Values at ``batch x 1 x d`` raw points, ``batch``."""
-        process = _process_of(self.model) if self.best_f.numel() == 1 else None
-        if process is None or not _few(X):
+        if self.best_f.numel() > 1 or not scales(self.model):
             return cast(Tensor, super().forward(X))
-        return cast(Tensor, self._closed(X, process=process))  # type: ignore[call-arg]
+        process = cast(BoTorchModel, self.model).process()
+        value = cast(Tensor, self._closed(X, process=process))  # type: ignore[call-arg]
+        return value * units(self.model)[1]
 
     @t_batch_mode_transform(expected_q=1)  # type: ignore[arg-type]
     def _closed(self: Any, X: Tensor, process: PosteriorProcess) -> Tensor:
-        return _value(self.model, process, X, _Improvement(self.best_f.double().reshape(())))
+        improvement = _Improvement(_in_units(self.best_f, self.model))
+        if _few(X) and type(process).moments is not PosteriorProcess.moments:
+            return _value(self.model, process, X, improvement)
+        f = process.at(self.model.transformed(X))
+        value = improvement(f.mean[..., 0, :], f.variance()[..., 0, :, None], False)[0]
+        return value.to(X)
 
 
 # -- a surrogate's posterior ------------------------------------------------------------------
 
 
 def _process_of(model: Model) -> PosteriorProcess | None:
-    """The model's process if it provides moments and the outcome transform is shift and scale."""
-    if not isinstance(model, BoTorchModel) or model.num_outputs != 1:
+    """The model's process if it provides moments and raw outcomes are its, shifted and scaled."""
+    if not scales(model):
         return None
-    transform = getattr(model, "outcome_transform", None)
-    if not (transform is None or type(transform) is Standardize):
-        return None
-    process = model.process()
+    process = cast(BoTorchModel, model).process()
     return None if type(process).moments is PosteriorProcess.moments else process
 
 
@@ -187,14 +226,14 @@ def _few(X: Tensor, pending: Tensor | None = None) -> bool:
 
 def _value(model: Model, process: PosteriorProcess, X: Tensor, reduce: OfMoments) -> Tensor:
     """Values at raw points, in the dtype of X."""
-    ours = cast(BoTorchModel, model)
-    transform = getattr(model, "outcome_transform", None)
-    shift, scale = 0.0, 1.0
-    if transform is not None:
-        shift, scale = float(transform.means.squeeze()), float(transform.stdvs.squeeze())
-    points = ours.transformed(X)
-    value: Tensor = _Value.apply(points, process, shift, scale, reduce)
+    value: Tensor = _Value.apply(cast(BoTorchModel, model).transformed(X), process, reduce)
     return value.to(X)
+
+
+def _in_units(best: Tensor, model: Model) -> Tensor:
+    """A raw value in the model's units, 0-dim, float64."""
+    shift, scale = units(model)
+    return (best.double().reshape(()) - shift) / scale
 
 
 class _Value(torch.autograd.Function):
@@ -205,24 +244,21 @@ class _Value(torch.autograd.Function):
         ctx: Any,
         X: Tensor,
         process: PosteriorProcess,
-        shift: float,
-        scale: float,
         reduce: OfMoments,
     ) -> Tensor:
         slopes = ctx.needs_input_grad[0]
         moments = cast(Moments, process.moments(X, slopes=slopes))
-        mean, cov = shift + scale * moments.mean, scale**2 * moments.covariance
-        value, gradients = reduce(mean, cov, slopes)
-        ctx.moments, ctx.scale, ctx.gradients = moments, scale, gradients
+        value, gradients = reduce(moments.mean, moments.covariance, slopes)
+        ctx.moments, ctx.gradients = moments, gradients
         return value
 
     @staticmethod
     @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None, None]:
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
         bar_mean, bar_cov = ctx.gradients
-        bar_mean = bar_mean * (ctx.scale * grad).unsqueeze(-1)
-        bar_cov = bar_cov * (ctx.scale**2 * grad)[..., None, None]
-        return ctx.moments.pull(bar_mean, bar_cov), None, None, None, None
+        bar_mean = bar_mean * grad.unsqueeze(-1)
+        bar_cov = bar_cov * grad[..., None, None]
+        return ctx.moments.pull(bar_mean, bar_cov), None, None
 
 
 # -- values of moments -------------------------------------------------------------------------
@@ -235,14 +271,13 @@ class _Improvement:
     best: Tensor
 
     def __call__(self, mean: Tensor, cov: Tensor, slopes: bool) -> tuple[Tensor, Gradients]:
-        least = max(SMALLEST, settings.min_variance.value(mean.dtype))
-        sigma = cov.squeeze(-1).clamp_min(least).sqrt()
+        sigma = cov.squeeze(-1).clamp_min(SMALLEST).sqrt()
         u = (mean - self.best) / sigma
         density, below = phi(u), ndtr(u)
         value = (sigma * (density + u * below)).squeeze(-1)
         if not slopes:
             return value, None
-        rising = (cov.squeeze(-1) >= least) * density / (2.0 * sigma)
+        rising = (cov.squeeze(-1) >= SMALLEST) * density / (2.0 * sigma)
         return value, (below, rising.unsqueeze(-1))
 
 
@@ -298,17 +333,18 @@ class _Bound:
 class _LogImprovement:
     """The logarithm of the expected improvement of the best of several points, as BoTorch's.
 
-    Improvements are smoothed at the scale `TAU_RELU`, by a softplus with the tail of a Cauchy
+    Improvements are smoothed at the scale ``width``, by a softplus with the tail of a Cauchy
     density; the maximum of their logarithms at `TAU_MAX`, with a quadratic tail.
     """
 
     best: Tensor
+    width: float
 
     def __call__(
         self, mean: Tensor, L: Tensor, base: Tensor, slopes: bool
     ) -> tuple[Tensor, Gradients]:
-        scaled = ((mean - self.best) / TAU_RELU).unsqueeze(-1)
-        x = torch.add(scaled, L @ base.mT, alpha=1.0 / TAU_RELU)
+        scaled = ((mean - self.best) / self.width).unsqueeze(-1)
+        x = torch.add(scaled, L @ base.mT, alpha=1.0 / self.width)
         hill = (x * x).add_(1.0).reciprocal_()
         plus = softplus(x).add_(hill, alpha=FAT)
         each = plus.log()
@@ -317,13 +353,13 @@ class _LogImprovement:
         share = (beyond * beyond).add_(1.0).reciprocal_()  # half of what is summed
         total = share.sum(-2, keepdim=True)
         most = torch.add(top, (2.0 * total).log_(), alpha=TAU_MAX).squeeze(-2)
-        value = most.logsumexp(-1) + math.log(TAU_RELU / len(base))
+        value = most.logsumexp(-1) + math.log(self.width / len(base))
         if not slopes:
             return value, None
         part = beyond.mul_(share).mul_(share).mul_(2.0 / total)
         part.scatter_add_(-2, which, 1.0 - part.sum(-2, keepdim=True))
         rise = x.sigmoid().addcmul_(x, hill.square_(), value=-2.0 * FAT).div_(plus)
-        weight = (most.softmax(-1) / TAU_RELU).unsqueeze(-2)
+        weight = (most.softmax(-1) / self.width).unsqueeze(-2)
         bar = part.mul_(rise).mul_(weight)
         return value, (bar.sum(-1), bar @ base)
 

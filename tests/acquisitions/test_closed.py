@@ -1,10 +1,12 @@
 """Acquisition functions in closed form beside BoTorch's own classes."""
 
+import math
+
 import pytest
 import torch
 from botorch.acquisition.acquisition import AcquisitionFunction
 from botorch.acquisition.analytic import ExpectedImprovement
-from botorch.acquisition.logei import qLogExpectedImprovement
+from botorch.acquisition.logei import TAU_RELU, qLogExpectedImprovement
 from botorch.acquisition.monte_carlo import qUpperConfidenceBound
 from botorch.acquisition.objective import (
     GenericMCObjective,
@@ -12,7 +14,7 @@ from botorch.acquisition.objective import (
     ScalarizedPosteriorTransform,
 )
 from botorch.exceptions.warnings import NumericsWarning
-from botorch.models.transforms import Log
+from botorch.models.transforms import Log, Standardize
 from botorch.models.transforms.input import Log10, Normalize
 from botorch.sampling.normal import IIDNormalSampler, SobolQMCNormalSampler
 from botorch.sampling.stochastic_samplers import StochasticSampler
@@ -76,7 +78,9 @@ def plain(name: str, model: BoTorchModel, X_pending: Tensor | None = None) -> Ac
         return ExpectedImprovement(model, BEST)
     if name == "qucb":
         return qUpperConfidenceBound(model, 4.0, sampler=sampler, X_pending=X_pending)
-    return qLogExpectedImprovement(model, BEST, sampler=sampler, X_pending=X_pending)
+    scale = float(getattr(model, "outcome_transform", Standardize(1)).stdvs)
+    given = {"sampler": sampler, "X_pending": X_pending, "tau_relu": TAU_RELU * scale}
+    return qLogExpectedImprovement(model, BEST, **given)
 
 
 def both(name: str, model: BoTorchModel, X_pending: Tensor | None = None) -> list:
@@ -221,7 +225,29 @@ def test_models_without_the_closed_form_get_botorchs_class() -> None:
         WISKI(X, Y.exp(), bounds=BOUNDS, outcome_transform=Log()),
     ):
         assert type(build("qucb", model)) is qUpperConfidenceBound
-        assert type(build("ei", model, best_f=0.0)) is ExpectedImprovement
+    assert type(build("ei", model, best_f=0.0)) is ExpectedImprovement
+
+
+def test_expected_improvement_of_any_family_is_botorchs() -> None:
+    exact = ExactGP(X, Y, bounds=BOUNDS)
+    fantasies = exact.fantasize(PENDING, SobolQMCNormalSampler(torch.Size([2]), seed=0))
+    check_same(both("ei", exact), points(6, 1))
+    check_same(both("ei", fantasies), points(6, 1, 1))
+
+
+@pytest.mark.parametrize("family", [ExactGP, WISKI])
+@pytest.mark.parametrize("name", ["qucb", "ei", "qlogei", "qlognei"])
+def test_values_in_any_unit(family: type, name: str) -> None:
+    """Divided by the unit they are the same, to the last bit for powers of two."""
+    found = []
+    for unit in (1.0, 2.0**-33, 2.0**33):
+        model = family(X, unit * Y, bounds=BOUNDS)
+        given = {"best_f": unit * BEST, "X_baseline": X[:9], "seed": 3}
+        value, gradient = value_and_gradient(build(name, model, **given), points(6, 1))
+        log = name.startswith("qlog")
+        found.append((value - math.log(unit), gradient) if log else (value / unit, gradient / unit))
+    for other in found[1:]:
+        torch.testing.assert_close(other, found[0], rtol=1e-9, atol=1e-11)
 
 
 def test_what_is_not_covered_goes_botorchs_way() -> None:
