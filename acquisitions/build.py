@@ -23,7 +23,6 @@ from acquisitions.closed import (
     ClosedUpperConfidenceBound,
     offered,
     scales,
-    units,
 )
 from acquisitions.counts import response_nipv
 from acquisitions.domain import Domain
@@ -31,6 +30,7 @@ from acquisitions.nipv import NIPV
 from acquisitions.policies import MaxVariance, Random
 from acquisitions.thompson import ThompsonSampling
 from bo_stream.base.botorch_model import BoTorchModel
+from bo_stream.base.conditioned import shift_and_scale
 from bo_stream.base.ensemble import KernelEnsemble
 from bo_stream.errors import InputError
 from bo_stream.surrogates.counts import CountGP
@@ -133,7 +133,7 @@ def build(
     sampler = SobolQMCNormalSampler(torch.Size([num_samples]), seed=seed)
     ours = cast(BoTorchModel, model)  # NIPV and MaxVariance refuse other models
     closed = name in ("qucb", "qlogei") and not kw and offered(model)
-    width = {} if kw else {"tau_relu": TAU_RELU * units(model)[1]}  # for outcomes in any unit
+    width = {} if kw else {"tau_relu": TAU_RELU * shift_and_scale(model)[1]}  # for outcomes in any unit
     match name:
         case "qucb":
             if closed:

@@ -32,6 +32,7 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from bo_stream.base.botorch_model import BoTorchModel
+from bo_stream.base.conditioned import shift_and_scale
 from bo_stream.mathematics.posterior.moments import Moments
 from bo_stream.mathematics.posterior.process import PosteriorProcess
 
@@ -41,7 +42,6 @@ __all__ = [
     "ClosedUpperConfidenceBound",
     "offered",
     "scales",
-    "units",
 ]
 
 MOST = 64
@@ -72,14 +72,6 @@ def scales(model: Model) -> bool:
     return transform is None or type(transform) is Standardize
 
 
-def units(model: Model) -> tuple[float, float]:
-    """Shift and scale from the units of a model to raw ones; 0 and 1 unless it `scales`."""
-    transform = getattr(model, "outcome_transform", None)
-    if transform is None or not scales(model):
-        return 0.0, 1.0
-    return float(transform.means), float(transform.stdvs)
-
-
 class _FromSamples(ABC):
     """Mixin that evaluates a sample-based BoTorch class in closed form."""
 
@@ -98,7 +90,7 @@ class _FromSamples(ABC):
         if process is None or not _few(X, self.X_pending):
             return cast(Tensor, super().forward(X))  # type: ignore[misc]
         value = self._closed(X, process=process, reduce=reduce)  # type: ignore[call-arg]
-        return self._raw(cast(Tensor, value), *units(self.model))
+        return self._raw(cast(Tensor, value), *shift_and_scale(self.model))
 
     @abstractmethod
     def _raw(self, value: Tensor, shift: float, scale: float) -> Tensor:
@@ -157,7 +149,7 @@ class ClosedLogExpectedImprovement(_FromSamples, qLogExpectedImprovement):
         sampler: MCSampler | None = None,
         X_pending: Tensor | None = None,
     ) -> None:
-        self.width = TAU_RELU * units(model)[1]
+        self.width = TAU_RELU * shift_and_scale(model)[1]
         about: dict[str, Any] = {"sampler": sampler, "X_pending": X_pending}
         super().__init__(model, best_f, tau_relu=self.width, **about)
 
@@ -165,7 +157,7 @@ class ClosedLogExpectedImprovement(_FromSamples, qLogExpectedImprovement):
         if self.best_f.numel() > 1:
             return None
         return _LogImprovement(
-            _in_units(self.best_f, self.model), self.width / units(self.model)[1]
+            _in_units(self.best_f, self.model), self.width / shift_and_scale(self.model)[1]
         )
 
     def _raw(self, value: Tensor, shift: float, scale: float) -> Tensor:
@@ -194,7 +186,7 @@ class ClosedExpectedImprovement(ExpectedImprovement):
             return cast(Tensor, super().forward(X))
         process = cast(BoTorchModel, self.model).process()
         value = cast(Tensor, self._closed(X, process=process))  # type: ignore[call-arg]
-        return value * units(self.model)[1]
+        return value * shift_and_scale(self.model)[1]
 
     @t_batch_mode_transform(expected_q=1)  # type: ignore[arg-type]
     def _closed(self: Any, X: Tensor, process: PosteriorProcess) -> Tensor:
@@ -232,7 +224,7 @@ def _value(model: Model, process: PosteriorProcess, X: Tensor, reduce: OfMoments
 
 def _in_units(best: Tensor, model: Model) -> Tensor:
     """A raw value in the model's units, 0-dim, float64."""
-    shift, scale = units(model)
+    shift, scale = shift_and_scale(model)
     return (best.double().reshape(()) - shift) / scale
 
 

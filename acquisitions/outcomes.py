@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 import torch
@@ -24,6 +24,7 @@ from linear_operator.utils.warnings import NumericalWarning
 from torch import Tensor
 
 from acquisitions.build import build
+from bo_stream.base.conditioned import shift_and_scale, standardised
 
 __all__ = ["Completed", "OutcomeAcquisition", "log_completion"]
 
@@ -75,10 +76,28 @@ class OutcomeAcquisition:
         with torch.no_grad(), warnings.catch_warnings():
             warnings.simplefilter("ignore", NumericalWarning)  # jitter among repeated points
             parts: Any = getattr(model, "models", ())
-            if self.outcomes is None or len(parts) == self.outcomes:
+            measured = parts[: self.outcomes]
+            if not parts:
                 return self._built(model, observed, X_pending)
-            measured = type(model)(*parts[: self.outcomes])
-            return Completed(self._built(measured, observed, X_pending), parts[self.outcomes])
+            units = [shift_and_scale(one) for one in measured]
+            plain = type(model)(*map(standardised, measured))
+            built = self._in_units(units)._built(plain, observed, X_pending)
+            return built if len(parts) == len(measured) else Completed(built, parts[-1])
+
+    def _in_units(self, units: Sequence[tuple[float, float]]) -> OutcomeAcquisition:
+        """The same for outcomes in other units, each with its shift and scale to raw ones."""
+        constraints = [
+            (
+                [w * scale for w, (_, scale) in zip(of, units, strict=True)],
+                bound - sum(w * shift for w, (shift, _) in zip(of, units, strict=True)),
+            )
+            for of, bound in self.constraints
+        ]
+        given = self.reference
+        if given is not None:
+            pairs = zip(given, units, strict=False)
+            given = [(value - shift) / scale for value, (shift, scale) in pairs]
+        return replace(self, constraints=constraints, reference=given)
 
     def _built(
         self, model: Model, observed: Tensor, X_pending: Tensor | None

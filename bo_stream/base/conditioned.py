@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, NoReturn, Self
+from typing import Any, NoReturn, Self, cast
 
 import torch
 from botorch.models.transforms.outcome import Standardize
@@ -19,7 +19,14 @@ from bo_stream.mathematics.posterior.conditioned import ConditionedProcess
 from bo_stream.mathematics.posterior.process import PosteriorProcess
 from bo_stream.mathematics.posterior.subset import SubsetProcess
 
-__all__ = ["ConditionedPosterior", "conditioned", "given_data", "standardised", "subset"]
+__all__ = [
+    "ConditionedPosterior",
+    "conditioned",
+    "given_data",
+    "shift_and_scale",
+    "standardised",
+    "subset",
+]
 
 
 _EMPTY = Size()
@@ -186,11 +193,24 @@ def standardised(model: Any) -> Any:
         model: The surrogate. Models without a `Standardize`, and those that are no surrogates, are
             returned as they are.
     """
-    own = getattr(model, "outcome_transform", None)
-    if not isinstance(model, BoTorchModel) or type(own) is not Standardize:
+    if _standardisation(model) is None:
         return model
     snapshot = replace(model._snapshot(), outcome_transform=model.outcome_map(raw=False))
     return ConditionedPosterior(model, snapshot, model.batch_shape)
+
+
+def shift_and_scale(model: Any) -> tuple[float, float]:
+    """Shift and scale from the units of `standardised` to raw ones, of one outcome."""
+    transform = _standardisation(model)
+    if transform is None or transform.stdvs.numel() > 1:
+        return 0.0, 1.0
+    return float(transform.means), float(transform.stdvs)
+
+
+def _standardisation(model: Any) -> Standardize | None:
+    transform = getattr(model, "outcome_transform", None)
+    found = isinstance(model, BoTorchModel) and type(transform) is Standardize
+    return cast(Standardize, transform) if found else None
 
 
 def _join(first: Tensor, second: Tensor, dim: int) -> Tensor:

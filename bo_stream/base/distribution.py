@@ -14,7 +14,7 @@ from linear_operator.operators import (
     BlockDiagLinearOperator,
     ConstantMulLinearOperator,
     DiagLinearOperator,
-    LinearOperator,
+    TriangularLinearOperator,
 )
 from torch import Tensor
 
@@ -60,9 +60,10 @@ class ScaledCovariance(ConstantMulLinearOperator):
     here they are added in the units of the model.
     """
 
-    def cholesky(self, upper: bool = False) -> LinearOperator:
+    def cholesky(self, upper: bool = False) -> TriangularLinearOperator:
         """The triangular factor."""
-        return self.base_linear_op.cholesky(upper=upper) * self.expanded_constant.sqrt()
+        factor = self.base_linear_op.cholesky(upper=upper).to_dense()
+        return TriangularLinearOperator(factor * self.expanded_constant.sqrt(), upper=upper)
 
 
 def scale_free(posterior: Any) -> Any:

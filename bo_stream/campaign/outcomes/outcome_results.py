@@ -14,6 +14,7 @@ from botorch.utils.multi_objective.box_decompositions.non_dominated import (
 from botorch.utils.multi_objective.pareto import is_non_dominated
 from torch import Tensor
 
+from bo_stream.base.conditioned import shift_and_scale, standardised
 from bo_stream.campaign.outcomes.front import (
     OutcomePredictions,
     best_rows,
@@ -115,17 +116,21 @@ class OutcomeGains:
     def __init__(self, predictions: OutcomePredictions, against: Tensor) -> None:
         self.predictions, self.against = predictions, against
         self._volume: ExpectedHypervolumeImprovement | None = None
+        self._unit = 1.0
         if against.shape[-1] > 1:
-            reference = reference_of(against, predictions.outcomes)
-            cells: Any = FastNondominatedPartitioning(reference, against)
-            model = OutcomeModels(*predictions.models[: against.shape[-1]])
+            models = predictions.models[: against.shape[-1]]
+            shifts, scales = against.new_tensor([shift_and_scale(one) for one in models]).T
+            reference = (reference_of(against, predictions.outcomes) - shifts) / scales
+            cells: Any = FastNondominatedPartitioning(reference, (against - shifts) / scales)
+            model = OutcomeModels(*map(standardised, models))
             self._volume = ExpectedHypervolumeImprovement(model, reference.tolist(), cells)
+            self._unit = float(scales.prod())
 
     def __call__(self, X: Tensor) -> Tensor:
         """Gains at points ``n x d``: ``k x n``, or ``1 x n`` of several objectives."""
         probability = self.predictions.feasible(X)
         if self._volume is not None:
-            return (self._volume(X.unsqueeze(-2)) * probability).unsqueeze(0)
+            return (self._unit * self._volume(X.unsqueeze(-2)) * probability).unsqueeze(0)
         mean, sd = (moment[:, 0] for moment in self.predictions.moments(X))
         return improvements(mean, sd, self.against[:, 0]) * probability
 
