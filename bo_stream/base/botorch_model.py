@@ -133,7 +133,7 @@ class BoTorchModel(GPyTorchModel, GP, FantasizeMixin):
         Args:
             raw: Whether of raw outcomes; False: of those in the units of ``outcome_transform``.
         """
-        return getattr(self, "outcome_transform", None) if raw else None
+        return self._frozen_outcomes if raw else None
 
     def process(self) -> PosteriorProcess:
         """The current posterior process in transformed space: a frozen snapshot.
@@ -397,6 +397,11 @@ class BoTorchModel(GPyTorchModel, GP, FantasizeMixin):
 
     def _check_points(self, X: Tensor) -> None:
         validation.check_points(X, self._dim, self.bounds)
+
+    @property
+    def _frozen_outcomes(self) -> OutcomeTransform | None:
+        """``outcome_transform`` without what a family adds to it."""
+        return cast(OutcomeTransform | None, dict(self.named_children()).get("outcome_transform"))
 
     @property
     def dtype(self) -> torch.dtype:

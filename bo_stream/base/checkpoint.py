@@ -211,7 +211,8 @@ def _describe(model: Any) -> dict[str, Any]:
         settings, parts = model._parts()
         return {**head, "settings": settings, "parts": {k: _describe(v) for k, v in parts.items()}}
     writer = Writer(d=model._dim, m=model.num_outputs)
-    modules = {name: getattr(model, name, None) for name in MODULES}
+    children = dict(model.named_children())
+    modules = {name: children.get(name) for name in MODULES}
     if model.noise_mode == "known":
         modules["likelihood"] = None
     return {
@@ -271,10 +272,10 @@ def _difference(model: Any, document: dict[str, Any]) -> str | None:
         parts = model._parts()[1].items()
         found = (_difference(part, document["parts"][name]) for name, part in parts)
         return next((part for part in found if part is not None), None)
+    children = dict(model.named_children())
     for name, module in _modules(document, Reader()).items():
         if module is not None:
-            mine = getattr(model, name)
-            part = difference(mine, module, model._dim, model.num_outputs)
+            part = difference(children[name], module, model._dim, model.num_outputs)
             if part is not None:
                 return f"{name}.{part}"
     return None

@@ -25,13 +25,13 @@ WITHOUT_DATA = ("class", "version", "dim", "outputs", "noise", "kernel")
 
 def layout(model: Any) -> dict[str, Any]:
     """The properties that two streams must share to be loaded or merged."""
-    names = ("input_transform", "outcome_transform")
+    transforms = getattr(model, "input_transform", None), model._frozen_outcomes
     return {
         "dim": model._dim,
         "outputs": model.num_outputs,
         "noise": model.noise_mode,
         "kernel": fingerprint(model.covar_module),
-        "transforms": [type(getattr(model, name, None)).__name__ for name in names],
+        "transforms": [type(transform).__name__ for transform in transforms],
     }
 
 
@@ -55,7 +55,7 @@ def adopt(model: Any, header: Mapping[str, Any]) -> None:
         none = Incumbents.none(kept, model._dim, model.num_outputs, model._like) if kept else None
         model._note(incumbents=none)
     kind = (header.get("transforms") or [None, None])[1]
-    old = getattr(model, "outcome_transform", None)
+    old = model._frozen_outcomes
     have = type(old).__name__
     if not model._outcomes_left_out or {kind, have} != {"Standardize", "NoneType"}:
         return

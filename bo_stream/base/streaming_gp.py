@@ -208,17 +208,18 @@ class StreamingGP(BoTorchModel):
             UnsupportedError: if it was built without a `Standardize`, or the family cannot.
             ShapeError, InputError: if the outcomes are invalid.
         """
-        old = getattr(self, "outcome_transform", None)
+        old = self._frozen_outcomes
         self._change_units(transforms.standardize_by(old, Y, self.num_outputs))
         return self
 
     @all_or_nothing
     def _change_units(self, new: Standardize) -> None:
         """Re-express the state in the units of another standardisation."""
-        stream, old = self.stream.contents, cast(Standardize, self.outcome_transform)
+        stream, old = self.stream.contents, cast(Standardize, self._frozen_outcomes)
         shift, factor = transforms.change_of_units(old, new)
         state = self._rescale(stream.state, shift, factor)
-        self._set("outcome_transform", new)
+        self._lock.on_failure(partial(setattr, self, "outcome_transform", old))
+        self.outcome_transform = new
         self._replace(state=state, noise_sum=stream.noise_sum / factor.square())
 
     def forget(self, factor: float) -> Self:
@@ -334,7 +335,7 @@ class StreamingGP(BoTorchModel):
     def _key(self) -> Key:
         """Everything that the posterior depends on."""
         modules = (self.covar_module, self.likelihood, self.mean_module)
-        return Key(self.stream.version, modules, getattr(self, "outcome_transform", None))
+        return Key(self.stream.version, modules, self._frozen_outcomes)
 
     def refresh(self) -> None:
         """Compute the next posterior from the state alone, as after loading.

@@ -2,50 +2,78 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor
 
-__all__ = ["chol_psd", "low_rank", "with_jitter"]
+__all__ = ["LEAST", "REPAIR", "chol_psd", "jitters", "low_rank", "with_jitter"]
 
 REPAIR = 1e-10
-"""Share of the mean diagonal that is added to a covariance whose factorisation failed."""
+"""Largest share of the mean diagonal that is added to a covariance whose factorisation failed."""
+LEAST, GROWTH = 2.0**-53, 4.0
+"""The first share that is tried, a rounding error of one entry, and the factor of the next ones."""
 
 
-def with_jitter(C: Tensor, jitter: float) -> Tensor:
+def jitters(most: float = REPAIR, least: float = LEAST) -> Iterator[float]:
+    """Shares of the diagonal to add in turn until a factorisation succeeds.
+
+    A covariance that is singular but for rounding errors succeeds with little more than these, and
+    a larger share counts as noise: 1e-9 of a variance of 1e7 misses data by tenths.
+
+    Args:
+        most: The last share; 0 for none.
+        least: The first share.
+    """
+    share = least
+    while share < most:
+        yield share
+        share *= GROWTH
+    if most:
+        yield most
+
+
+def with_jitter(C: Tensor, jitter: float | Tensor) -> Tensor:
     """The covariance with a share of its mean diagonal added to the diagonal.
 
     Args:
         C: ``batch x n x n``.
-        jitter: The share.
+        jitter: The share, or shares ``batch``.
     """
-    scale = C.diagonal(dim1=-2, dim2=-1).mean(-1)[..., None, None]
-    return C + jitter * scale * torch.eye(C.shape[-1], dtype=C.dtype, device=C.device)
+    scale = jitter * C.diagonal(dim1=-2, dim2=-1).mean(-1)
+    return C + scale[..., None, None] * torch.eye(C.shape[-1], dtype=C.dtype, device=C.device)
 
 
 def chol_psd(
-    C: Tensor, repair: float = REPAIR, error: Callable[[int], Exception] | None = None
+    C: Tensor,
+    repair: float = REPAIR,
+    error: Callable[[int], Exception] | None = None,
+    least: float = LEAST,
 ) -> Tensor:
-    """Lower Cholesky factor of a covariance; if that fails, of the covariance with jitter.
+    """Lower Cholesky factor of a covariance; if that fails, with as little jitter as it takes.
 
     Args:
-        C: ``batch x n x n``, symmetric.
-        repair: The jitter of the second attempt, a share of the mean diagonal; 0 for none.
+        C: ``batch x n x n``, symmetric. Only those of a batch that fail get jitter.
+        repair: The largest jitter, a share of the mean diagonal; 0 for none.
         error: Makes the exception from the number of the row that failed.
+        least: The smallest jitter. An evidence takes ``repair``, so that it is low where doubles
+            cannot tell the noise from none, and fits keep away from there.
 
     Raises:
         torch.linalg.LinAlgError: if the last attempt fails too and ``error`` was left out.
     """
     L, info = torch.linalg.cholesky_ex(C)
-    if repair and bool(info.any()):
-        C = with_jitter(C, repair)
-        L, info = torch.linalg.cholesky_ex(C)
-    if bool(info.any()):
-        if error is not None:
-            raise error(int(info.max()))
-        return torch.linalg.cholesky(C)
-    return L
+    if not bool(info.any()):
+        return L
+    added = torch.zeros_like(info, dtype=C.dtype)
+    for share in jitters(repair, least):
+        added = torch.where(info > 0, share, added)
+        L, info = torch.linalg.cholesky_ex(with_jitter(C, added))
+        if not bool(info.any()):
+            return L
+    if error is not None:
+        raise error(int(info.max()))
+    return torch.linalg.cholesky(with_jitter(C, added))
 
 
 def low_rank(D: Tensor, most: int, tolerance: float) -> tuple[Tensor, Tensor] | None:

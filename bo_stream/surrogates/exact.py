@@ -16,7 +16,7 @@ from torch import Size, Tensor
 from bo_stream.base.fitting.evidence import log_evidence
 from bo_stream.base.options import CommonOptions
 from bo_stream.base.streaming_gp import Promises, StreamingGP
-from bo_stream.mathematics.linalg import chol_psd
+from bo_stream.mathematics.linalg import LEAST, REPAIR, chol_psd
 from bo_stream.mathematics.posterior.expansion import Expansion
 from bo_stream.mathematics.posterior.factor import FactorGaussian, cross_kernel, frozen_kernel
 from bo_stream.mathematics.posterior.paths import prior_path, solved, times
@@ -156,13 +156,13 @@ class ExactGP(StreamingGP):
         """What the process models, ``o x n``."""
         return state.Y
 
-    def _factor(self, state: ExactState) -> tuple[Tensor, Tensor]:
+    def _factor(self, state: ExactState, least: float = LEAST) -> tuple[Tensor, Tensor]:
         """Cholesky factor of ``K + D`` (``o x n x n``) and the noise (``o x n``),
-        differentiable.
+        differentiable; ``least`` as in `chol_psd`.
         """
         noise = self._noise_scale().unsqueeze(-1) * state.R
         K = cross_kernel(self.covar_module, state.X, state.X)
-        return chol_psd(K + torch.diag_embed(noise)), noise
+        return chol_psd(K + torch.diag_embed(noise), least=least), noise
 
     def _build_process(self, state: ExactState) -> ExactProcess:
         L, noise = self._factor(state)
@@ -183,6 +183,6 @@ class ExactGP(StreamingGP):
     def _objective(self, profile_mean: bool) -> tuple[Tensor, Tensor | None]:
         """Log evidence summed over outputs: O(n^3)."""
         state = cast(ExactState, self.state)
-        L, _ = self._factor(state)
+        L, _ = self._factor(state, REPAIR)
         known = None if profile_mean and len(state.X) else self._prior_mean()
         return log_evidence(L, self._targets(state), known)

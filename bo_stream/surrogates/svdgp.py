@@ -34,7 +34,7 @@ from bo_stream.mathematics.decoupled.update import (
 )
 from bo_stream.mathematics.inducing.bounds import merged_moments, moments_of
 from bo_stream.mathematics.inducing.state import Batch, joined
-from bo_stream.mathematics.linalg import chol_psd
+from bo_stream.mathematics.linalg import REPAIR, chol_psd
 from bo_stream.mathematics.posterior.conditioned import ConditionedProcess
 from bo_stream.mathematics.posterior.factor import cross_kernel, frozen_kernel
 from bo_stream.mathematics.posterior.process import PosteriorProcess
@@ -243,6 +243,7 @@ class SVDGP(StreamingGP):
         """Log evidence of the sample of rows: O(600^3)."""
         rows = self._state_now().sample
         noise = self._noise_scale() * rows.noise
-        L = chol_psd(cross_kernel(self.covar_module, rows.X, rows.X) + noise.diag_embed())
+        K = cross_kernel(self.covar_module, rows.X, rows.X)
+        L = chol_psd(K + noise.diag_embed(), least=REPAIR)
         mean = None if profile_mean and len(rows.y) else self._prior_mean()
         return log_evidence(L, rows.y[None], mean)

@@ -18,7 +18,7 @@ from bo_stream.base.fitting.evidence import log_evidence
 from bo_stream.base.fitting.report import FitReport
 from bo_stream.base.options import CommonOptions
 from bo_stream.errors import StateError
-from bo_stream.mathematics.linalg import chol_psd
+from bo_stream.mathematics.linalg import REPAIR, chol_psd
 from bo_stream.mathematics.posterior.factor import cross_kernel
 from bo_stream.mathematics.trust_region.factor import Factor, correlations, factored
 from bo_stream.mathematics.trust_region.fit import Priors, ProfiledEvidence, fit
@@ -73,7 +73,8 @@ def window_evidence(model: Any, profile_mean: bool) -> tuple[Tensor, Tensor | No
     """
     window = model.state.window
     noise = model._noise_scale().unsqueeze(-1) * window.R
-    L = chol_psd(cross_kernel(model.covar_module, window.X, window.X) + noise.diag_embed())
+    K = cross_kernel(model.covar_module, window.X, window.X)
+    L = chol_psd(K + noise.diag_embed(), least=REPAIR)
     known = None if profile_mean and len(window) else model._prior_mean()
     return log_evidence(L, window.Y.unsqueeze(0), known)
 

@@ -26,6 +26,7 @@ from bo_stream.base.options import CommonOptions
 from bo_stream.base.predictive import PredictiveScore, predictive_score
 from bo_stream.base.streaming_gp import Promises, StreamingGP
 from bo_stream.errors import InputError, UnsupportedError
+from bo_stream.mathematics.posterior.process import PosteriorProcess
 from bo_stream.mathematics.warped.evidence import Fitted
 from bo_stream.mathematics.warped.latent import LatentProcess
 from bo_stream.mathematics.warped.schedule import fitted_by_schedule
@@ -112,28 +113,49 @@ class WarpedGP(ExactGP):
     def _absorb(
         self, state: ExactState, X: Tensor, Y: Tensor, R: Tensor, *, exact: bool
     ) -> WarpedState:
-        warp = cast(WarpedState, state).warp
-        targets = unwarped(Y, warp) if bool(warp[1]) else Y
+        before = cast(WarpedState, state)
+        targets = unwarped(Y, before.coefficients) if before.is_warped else Y
         data = super()._absorb(state, X, targets, R, exact=exact)
-        return WarpedState(data.X, data.Y, data.R, warp)
+        return WarpedState(data.X, data.Y, data.R, before.warp)
 
     def _targets(self, state: ExactState) -> Tensor:
-        warp = cast(WarpedState, state).warp
-        return warped(state.Y, warp) if bool(warp[1]) else state.Y
+        now = cast(WarpedState, state)
+        return warped(now.Y, now.coefficients) if now.is_warped else now.Y
+
+    def _update_process(
+        self, process: PosteriorProcess, X: Tensor, Y: Tensor, R: Tensor
+    ) -> ExactProcess:
+        """Border the factor: O(n^2 q). Outcomes below the worst before have moved the warp's."""
+        return super()._update_process(process, X, self._targets(self.state)[:, -len(X) :], R)
 
     @property
     def is_warped(self) -> bool:
         """Whether the last fit chose to warp the outcomes."""
-        return bool(self.state.warp[1])
+        return cast(WarpedState, self.state).is_warped
+
+    @property
+    def outcome_transform(self) -> OutcomeTransform:  # type: ignore[override]
+        """How raw outcomes become those of the process, the warp included, as in `outcome_map`.
+
+        BoTorch's lists of models read from it what posteriors their members return.
+        """
+        found = self.outcome_map()
+        if found is None:
+            raise AttributeError("This surrogate has no outcome_transform.")
+        return found
 
     def outcome_map(self, *, raw: bool = True) -> OutcomeTransform | None:
-        """``outcome_transform`` (of raw outcomes), then the warp if there is one."""
+        """The transform that the constructor was passed (of raw outcomes), then the warp if there
+        is one.
+        """
         before = super().outcome_map(raw=raw)
         if not self.is_warped:
             return before
         key = Key(self.stream.version, (), before)
         found = self._maps.get(key)
-        return self._maps.put(key, OutcomeWarp(before, self.state.warp)) if found is None else found
+        if found is None:
+            found = self._maps.put(key, OutcomeWarp(before, self.state.coefficients))
+        return found
 
     @property
     def _supports_cache_root(self) -> bool:
@@ -211,7 +233,9 @@ class WarpedGP(ExactGP):
     def _objective(self, profile_mean: bool) -> tuple[Tensor, Tensor | None]:
         """Log evidence of the outcomes before the warp: O(n^3)."""
         value, mean = super()._objective(profile_mean)
-        return value + log_slopes(self.state.Y, self.state.warp), mean
+        if self.is_warped:
+            value = value + log_slopes(self.state.Y, self.state.coefficients)
+        return value, mean
 
     @exclusive
     def fit(self, max_evals: int | None = None) -> FitReport:

@@ -14,7 +14,7 @@ from gpytorch.priors import LogNormalPrior
 from torch import Tensor
 
 from bo_stream.base.fitting.objective import profiled_mean
-from bo_stream.mathematics.warped.evidence import EXACT, FLOOR, LOG_C, LOG_LENGTHSCALE, TAU
+from bo_stream.mathematics.warped.evidence import EXACT, FLOOR, LOG_C, LOG_LENGTHSCALE, TAU, unit
 from bo_stream.mathematics.warped.kernel import CategoricalMatern
 
 __all__ = [
@@ -124,17 +124,16 @@ def write(model: Any, lengthscales: Any, variance: float, mean: float, noise: fl
 
 def relative_priors(model: Any) -> Tensor:
     """Log prior of mean, variance, warp, and of noise relative to the variance, 0-dim."""
-    shift, unit = model.units()
-    variance = model.covar_module.outputscale.double() / unit**2
-    mean = (model._prior_mean().squeeze() - shift) / unit
+    shift, scale = model.units()
+    variance = model.covar_module.outputscale.double() / scale**2
+    mean = (model._prior_mean().squeeze() - shift) / scale
     total = -0.5 * mean.square() / variance - variance.log() - 1.0 / variance
     if model.noise == "learned":
         ratio = model._noise_scale().squeeze() / model.covar_module.outputscale.double()
         tau = (ratio - FLOOR).clamp_min(1e-12).log()
         total = total - 0.5 * ((tau - TAU[0]) / TAU[1]).square()
     if model.is_warped:
-        Y, scale = model.state.Y[0], model.state.warp[1]
-        log_c = (scale / (Y.max() - Y.quantile(0.5))).log()
+        log_c = (model.state.warp[1] / unit(model.state.Y[0].numpy(force=True))).log()
         total = total - 0.5 * ((log_c - LOG_C[0]) / LOG_C[1]).square()
     return cast(Tensor, total)
 

@@ -19,11 +19,27 @@ class WarpedState(ExactState):
 
     warp: Tensor = shaped("4")
 
+    @property
+    def is_warped(self) -> bool:
+        """Whether outcomes are warped."""
+        return bool(self.warp[1])
+
+    @property
+    def coefficients(self) -> Tensor:
+        """Those of `bo_stream.mathematics.warped.warp.warped`; there must be a warp.
+
+        Before any data the worst outcome is taken to be two standard deviations below the mean.
+        """
+        top, scale, centre, spread = self.warp.unbind()
+        usual = top - scale * (centre + 2.0 * spread).clamp_min(0.0).expm1()
+        worst = self.Y.min() if self.Y.numel() else usual
+        return torch.cat([self.warp, torch.minimum(worst, top).reshape(1)])
+
     def rescaled(self, shift: Tensor, factor: Tensor, known_noise: bool) -> WarpedState:
         """The data and the warp with targets ``(y - shift) / factor``."""
         data = super().rescaled(shift, factor, known_noise)
         top, scale, centre, spread = self.warp.unbind()
-        if bool(scale):
+        if self.is_warped:
             warp = torch.stack([(top - shift[0]) / factor[0], scale / factor[0], centre, spread])
         else:
             unit = torch.where(spread > 0, spread, torch.ones_like(spread))

@@ -64,7 +64,7 @@ class TransformContract(Contract):
         model.train()
         model.observe(more[0], 5.0 + 3.0 * more[1], more[2])
         model.posterior(X)
-        assert torch.equal(model.outcome_transform.means, means)
+        assert torch.equal(model.state_dict()["outcome_transform.means"], means)
         assert not bool(outcomes.means.any()), "the user's object was not copied"
 
     def test_input_transform_learned_once(self) -> None:

@@ -13,12 +13,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from bo_stream.mathematics.linalg import jitters
 from bo_stream.mathematics.matern import matern52, squared_distances
 
 __all__ = ["Factor", "correlations", "factored"]
 
-JITTERS = (0.0, 1e-8, 1e-7, 1e-6, 1e-5, 1e-4)
-"""Added in turn to the diagonal until the factorisation succeeds."""
+MOST = 1e-4
+"""Largest jitter of correlations."""
 LEAST = 1e-300
 """Least amplitude: outcomes may all be equal."""
 
@@ -70,7 +71,7 @@ def factored(R: Tensor, ratios: Tensor, y: Tensor) -> Factor:
     Raises:
         torch.linalg.LinAlgError: if it is not positive definite with any jitter.
     """
-    for jitter in JITTERS:
+    for jitter in (0.0, *jitters(MOST)):
         C = R.clone()
         C.diagonal().add_(ratios + jitter)
         L, info = torch.linalg.cholesky_ex(C)

@@ -7,7 +7,7 @@ units of the warped, standardised outcomes, and take their optimum in closed for
     (n/2 + 1) log(1 + S/2) + 1/2 log |C| - log |dw/dy| - log prior,   v = (1 + S/2) / (n/2 + 1)
 
 in ``theta = (log lengthscales, tau if the noise is learned, log c if warped)``, ``c`` the scale of
-the warp over ``max y - median y``.
+the warp over its `unit`: from the best outcome to the median, each value counted once.
 """
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from scipy.linalg.lapack import dpotrf, dpotri, dpotrs
 from scipy.optimize import fmin_l_bfgs_b
 
 from bo_stream.mathematics.warped.latent import Array, matern
 
-__all__ = ["EXACT", "FLOOR", "Fitted", "LOG_LENGTHSCALE", "SmallEvidence"]
+__all__ = ["EXACT", "FLOOR", "Fitted", "LOG_LENGTHSCALE", "SmallEvidence", "unit"]
 
 EXACT = 1e-8
 """Relative noise variance of exact evaluations."""
@@ -40,6 +41,21 @@ BOUNDS = {
 }
 MOST = 30
 """Iterations of an ascent."""
+EQUAL = 1e-12
+"""Relative difference up to which outcomes count as equal."""
+
+
+def unit(y: Array) -> float:
+    """From the best of ``n >= 1`` outcomes to the median of their distinct values; 0 if all are
+    equal.
+
+    However many outcomes are tied, and whether at the best, at the worst or between, it is of the
+    size of the differences between outcomes.
+    """
+    falling = np.sort(y)[::-1]
+    top, middle = falling[0], falling[len(y) // 2]
+    apart = -np.diff(falling) > EQUAL * (abs(top) + abs(middle))
+    return float(top - np.median(falling[np.append(True, apart)]))
 
 
 @dataclass(frozen=True)
@@ -98,12 +114,9 @@ class SmallEvidence:
             gaps[j] = gaps[j] != 0.0
         self._squares, self._rows, self._columns = gaps * gaps, rows, columns
         self._below, self._ones = rows * n + columns, np.ones(n)
-        top, middle = float(y.max()), float(np.median(y))
-        smallest = 1e-12 * (abs(top) + abs(middle)) + 1e-300
-        self._top, self._unit = top, max(top - middle, smallest)
-        self._r = (top - y) / self._unit
-        spread = float(y.std())
-        self._plain = (float(y.mean()), spread if spread > smallest else 1.0)
+        self._top, self._unit = float(y.max()), unit(y)
+        self._r = (self._top - y) / (self._unit or 1.0)
+        self._plain = (float(y.mean()), float(y.std()) if self._unit else 1.0)
 
     def start(self, tau: float = -7.0) -> Array:
         """The centre of the priors."""
@@ -133,16 +146,21 @@ class SmallEvidence:
         return w, jacobian, slope, by_c, (self._top, self._unit * c, centre, spread)
 
     def _factored(self, k: Array, noise: float) -> Array:
-        """Upper factor of correlations ``k`` of the pairs, with noise."""
-        n, added = self.n, 0.0
-        while True:
-            C = np.zeros((n, n))
-            C.ravel()[self._below] = k
-            C.ravel()[:: n + 1] = 1.0 + noise + added
-            U, failed = dpotrf(C.T, lower=0, clean=0, overwrite_a=1)
-            if not failed:
-                return np.asarray(U)
-            added = max(10.0 * added, 1e-9)
+        """Upper factor of correlations ``k`` of the pairs, with noise.
+
+        The noise is far above rounding errors, so that it takes no jitter.
+
+        Raises:
+            torch.linalg.LinAlgError: for values that are not finite.
+        """
+        n = self.n
+        C = np.zeros((n, n))
+        C.ravel()[self._below] = k
+        C.ravel()[:: n + 1] = 1.0 + noise
+        U, failed = dpotrf(C.T, lower=0, clean=0, overwrite_a=1)
+        if failed:
+            raise torch.linalg.LinAlgError("The evidence is not finite.")  # type: ignore[attr-defined]
+        return np.asarray(U)
 
     def __call__(self, theta: Array) -> tuple[float, Array]:
         """Loss and gradient: O(n^3 + d n^2)."""

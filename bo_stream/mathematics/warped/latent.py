@@ -9,8 +9,11 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from scipy.linalg.lapack import dpotrf, dtrtri
+
+from bo_stream.mathematics.linalg import jitters
 
 __all__ = ["Array", "LatentProcess", "factor", "matern"]
 
@@ -18,6 +21,8 @@ Array = NDArray[np.float64]
 
 LEAST = 1e-12
 """Smallest posterior variance, relative to the prior's."""
+MOST = 1e-4
+"""Largest jitter of correlations."""
 
 
 def matern(r2: Array) -> tuple[Array, Array]:
@@ -35,15 +40,18 @@ def matern(r2: Array) -> tuple[Array, Array]:
 
 
 def factor(C: Array) -> Array:
-    """Lower Cholesky factor, with as much added to the diagonal as it needs."""
-    added = 0.0
-    while True:
-        L, failed = dpotrf(C, lower=1, clean=1)
+    """Lower Cholesky factor, with as little added to the diagonal as it takes.
+
+    Raises:
+        torch.linalg.LinAlgError: if it is not positive definite with any jitter.
+    """
+    for added in (0.0, *jitters(MOST)):
+        A = C.copy()
+        A.flat[:: len(A) + 1] += added
+        L, failed = dpotrf(A, lower=1, clean=1)
         if not failed:
             return np.asarray(L)
-        added = max(10.0 * added, 1e-9)
-        C = C.copy()
-        C.flat[:: len(C) + 1] += added
+    raise torch.linalg.LinAlgError("The correlations are not positive definite.")  # type: ignore[attr-defined]
 
 
 @dataclass(frozen=True)

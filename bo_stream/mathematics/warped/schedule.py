@@ -6,7 +6,8 @@ import math
 
 import numpy as np
 
-from bo_stream.mathematics.warped.evidence import Fitted, SmallEvidence
+from bo_stream.errors import StateError
+from bo_stream.mathematics.warped.evidence import Fitted, SmallEvidence, unit
 from bo_stream.mathematics.warped.latent import Array
 
 __all__ = ["fitted_by_schedule"]
@@ -46,8 +47,16 @@ def fitted_by_schedule(
 
     Returns:
         The fit, the number of evaluations, and the memory of the next fit: the number of fits,
-        whether the warp was chosen, and the parameters with and without warp.
+        whether the warp was chosen, and the parameters with and without warp. Equal outcomes
+        determine nothing: the parameters are those of the centre of the priors.
+
+    Raises:
+        StateError, torch.linalg.LinAlgError: if the evidence is not finite.
     """
+    if not unit(y):
+        evidence = SmallEvidence(X, y, learned=learned, warp=False, cat_dims=cat_dims)
+        centre = evidence.start()
+        return evidence.fitted(centre, evidence(centre)[0]), 1, np.empty(0)
     kinds = [True, False] if warp else [False]
     sizes = [X.shape[1] + learned + kind for kind in kinds]
     whole = len(memory) == 2 + sum(sizes)
@@ -77,4 +86,10 @@ def fitted_by_schedule(
         quiet = warping.noise < QUIET
         if (quiet and warping.value > plain.value) != kinds[active]:
             found, chosen = rival, other
+    if not math.isfinite(found.value):
+        raise StateError(
+            "outcomes whose evidence is finite",
+            f"outcomes from {y.min():.2g} to {y.max():.2g} in the units of the model",
+            "Standardize the outcomes, or drop those that stand for failures.",
+        )
     return found, evaluations, np.concatenate([[fits + 1.0, float(kinds[chosen])], *thetas])

@@ -1,11 +1,12 @@
 """A warp of outcomes that compresses bad ones, and its posterior in raw units (MATHS 13.1).
 
-For outcomes y to be maximised, with ``top`` the best of them::
+For outcomes y to be maximised, with ``top`` the best and ``worst`` the worst of them::
 
     r = (top - y) / scale,   h = log(1 + r),   w = (centre - h) / spread
 
-and ``h = r`` for outcomes above ``top``, so that the warp maps the whole line onto itself, with a
-continuous slope. Because it increases, a quantile of w becomes that of y.
+Above ``top`` and below ``worst`` the warp continues as a straight line, so that it maps the whole
+line onto itself with a continuous slope, and a prediction beyond the observed outcomes is on their
+scale. Because the warp increases, a quantile of w becomes that of y.
 """
 
 from __future__ import annotations
@@ -34,25 +35,28 @@ _WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
 
 
 def warped(y: Tensor, coefficients: Tensor) -> Tensor:
-    """Warp outcomes of any shape by four coefficients."""
-    top, scale, centre, spread = coefficients.unbind()
-    r = (top - y) / scale
-    return (centre - torch.where(r > 0.0, r.clamp_min(0.0).log1p(), r)) / spread
+    """Warp outcomes of any shape by ``top, scale, centre, spread, worst``."""
+    top, scale, centre, spread, worst = coefficients.unbind()
+    r, most = (top - y) / scale, (top - worst) / scale
+    h = r.clamp(torch.zeros_like(most), most).log1p()
+    h = torch.where(r > most, most.log1p() + (r - most) / (1.0 + most), h)
+    return (centre - torch.where(r > 0.0, h, r)) / spread
 
 
 def unwarped(w: Tensor, coefficients: Tensor) -> Tensor:
     """The inverse of `warped`."""
-    top, scale, centre, spread = coefficients.unbind()
-    h = centre - spread * w
-    return top - scale * torch.where(h > 0.0, h.clamp_min(0.0).expm1(), h)
+    top, scale, centre, spread, worst = coefficients.unbind()
+    h, most = centre - spread * w, (top - worst) / scale
+    last = most.log1p()
+    r = h.clamp(torch.zeros_like(last), last).expm1()
+    r = torch.where(h > last, most + (h - last) * (1.0 + most), r)
+    return top - scale * torch.where(h > 0.0, r, h)
 
 
 def log_slopes(y: Tensor, coefficients: Tensor) -> Tensor:
-    """Sum of the logarithms of the warp's slopes at outcomes, 0-dim; zero without a warp."""
-    top, scale, _, spread = coefficients.unbind()
-    if not bool(scale):
-        return torch.zeros_like(scale)
-    r = ((top - y) / scale).clamp_min(0.0)
+    """Sum of the logarithms of the warp's slopes at outcomes, 0-dim."""
+    top, scale, _, spread, worst = coefficients.unbind()
+    r = ((top - y) / scale).clamp(torch.zeros_like(top), (top - worst) / scale)
     return -(r.log1p() + (scale * spread).log()).sum()
 
 
@@ -61,7 +65,7 @@ class OutcomeWarp(OutcomeTransform):
 
     Args:
         before: The transform of raw outcomes that the warp follows, or None.
-        coefficients: ``top, scale, centre, spread``.
+        coefficients: ``top, scale, centre, spread, worst``.
     """
 
     coefficients: Tensor

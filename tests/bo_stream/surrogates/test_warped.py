@@ -44,9 +44,9 @@ def model() -> WarpedGP:
 
 
 def test_the_warp_and_its_inverse() -> None:
-    """On both sides of the best outcome, with the slopes that autograd finds."""
-    coefficients = torch.tensor([3.0, 0.4, 1.2, 0.7], dtype=torch.float64)
-    y = torch.tensor([-200.0, 2.9, 3.0, 3.5, 40.0], dtype=torch.float64, requires_grad=True)
+    """Below the worst outcome, between, and above the best, with the slopes of autograd."""
+    coefficients = torch.tensor([3.0, 0.4, 1.2, 0.7, -20.0], dtype=torch.float64)
+    y = torch.tensor([-200.0, -20.0, 2.9, 3.0, 3.5, 40.0], dtype=torch.float64, requires_grad=True)
     w = warped(y, coefficients)
     torch.testing.assert_close(unwarped(w, coefficients), y)
     assert (w.diff() > 0).all()
