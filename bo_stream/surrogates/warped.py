@@ -6,6 +6,7 @@ bad side by a logarithm whose scale is fitted with the kernel, by evidence with 
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
@@ -25,9 +26,9 @@ from bo_stream.base.fitting.report import FitReport
 from bo_stream.base.options import CommonOptions
 from bo_stream.base.predictive import PredictiveScore, predictive_score
 from bo_stream.base.streaming_gp import Promises, StreamingGP
-from bo_stream.errors import InputError, UnsupportedError
+from bo_stream.errors import FallbackWarning, InputError, UnsupportedError
 from bo_stream.mathematics.posterior.process import PosteriorProcess
-from bo_stream.mathematics.warped.evidence import Fitted
+from bo_stream.mathematics.warped.evidence import FLOOR, Fitted, contradicted
 from bo_stream.mathematics.warped.latent import LatentProcess
 from bo_stream.mathematics.warped.schedule import fitted_by_schedule
 from bo_stream.mathematics.warped.warp import NO_WARP, OutcomeWarp, log_slopes, unwarped, warped
@@ -56,7 +57,8 @@ class WarpedGP(ExactGP):
         train_Y: ``n x 1`` raw outcomes; larger ones are better.
         train_Yvar: ``n x 1`` raw noise variances, or None.
         noise: Without ``train_Yvar``: ``"learned"``, down to 1e-6 of the variance, or ``"none"``
-            for evaluations that are exact.
+            for evaluations that are exact. If outcomes at one point differ, their noise is learned,
+            with a warning.
         warp: ``"log"``, or ``"none"`` for outcomes as they are.
         common: Options of every family; see `CommonOptions`.
 
@@ -116,7 +118,8 @@ class WarpedGP(ExactGP):
         before = cast(WarpedState, state)
         targets = unwarped(Y, before.coefficients) if before.is_warped else Y
         data = super()._absorb(state, X, targets, R, exact=exact)
-        return WarpedState(data.X, data.Y, data.R, before.warp)
+        made = WarpedState(data.X, data.Y, data.R, before.warp)
+        return made if exact else made.following()
 
     def _targets(self, state: ExactState) -> Tensor:
         now = cast(WarpedState, state)
@@ -125,8 +128,13 @@ class WarpedGP(ExactGP):
     def _update_process(
         self, process: PosteriorProcess, X: Tensor, Y: Tensor, R: Tensor
     ) -> ExactProcess:
-        """Border the factor: O(n^2 q). Outcomes below the worst before have moved the warp's."""
-        return super()._update_process(process, X, self._targets(self.state)[:, -len(X) :], R)
+        """Border the factor, and whiten all targets, which the warp may have moved: O(n^2 q)."""
+        made = super()._update_process(process, X, Y, R)
+        if not self.is_warped:
+            return made
+        gaps = (self._targets(self.state) - made.mean.unsqueeze(-1)).unsqueeze(-1)
+        w = torch.linalg.solve_triangular(made.L, gaps, upper=False)
+        return replace(made, w=w.squeeze(-1))
 
     @property
     def is_warped(self) -> bool:
@@ -190,7 +198,7 @@ class WarpedGP(ExactGP):
         lengthscales, variance = modules.kernel_values(kernel)
         noise = self._noise_scale().detach() * state.R[0] / variance
         mean = float(self._prior_mean().detach())
-        exact = self.noise == "none" and self.noise_mode == "learned"
+        exact = self.noise == "none" and self.noise_mode == "learned" and bool(noise.max() < FLOOR)
         parts = state.X, self._targets(state)[0], noise
         X, w, relative = (t.detach().numpy(force=True) for t in parts)
         scales = lengthscales.numpy(force=True)
@@ -251,7 +259,12 @@ class WarpedGP(ExactGP):
         state = cast(WarpedState, self.state)
         X, y = (t.numpy(force=True) for t in (state.X, state.Y[0]))
         memory = self.stream.contents.fits.explored.numpy(force=True)
-        options: Any = {"learned": self.noise == "learned", "warp": self.warp == "log"}
+        learned = self.noise == "learned"
+        if not learned and contradicted(X, y):
+            text = "Outcomes differ at the same point: they are not exact, and their noise is learned."
+            warnings.warn(text, FallbackWarning, stacklevel=3)
+            learned = True
+        options: Any = {"learned": learned, "warp": self.warp == "log"}
         options |= {"most": max_evals, "cat_dims": modules.cat_dims_of(self.covar_module)}
         found, evaluations, memory = fitted_by_schedule(X, y, memory, **options)
         self._settle(found, memory)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 import torch
-from gpytorch.constraints import GreaterThan, Positive
+from gpytorch.constraints import Positive
 from gpytorch.kernels import Kernel, MaternKernel, ScaleKernel
 from gpytorch.likelihoods import GaussianLikelihood
 from gpytorch.priors import LogNormalPrior
@@ -30,8 +30,8 @@ __all__ = [
     "write",
 ]
 
-LEAST = 1e-14
-"""Lower bound of the noise variance: none to speak of."""
+FREE = 1e-12
+"""Lower bounds of the noise variance below this do not count: they are those of other versions."""
 
 
 def matern_kernel(dim: int, cat_dims: Sequence[int] = ()) -> ScaleKernel:
@@ -56,8 +56,8 @@ def cat_dims_of(kernel: Kernel) -> tuple[int, ...]:
 
 
 def noise_model(*, learned: bool) -> GaussianLikelihood:
-    """A likelihood of noise down to almost nothing; frozen unless the noise is learned."""
-    constraint = GreaterThan(LEAST, transform=torch.exp, inv_transform=torch.log)
+    """A likelihood of any positive noise; frozen unless the noise is learned."""
+    constraint = Positive(transform=torch.exp, inv_transform=torch.log)
     likelihood = GaussianLikelihood(noise_constraint=constraint)
     likelihood.noise = 1e-3 if learned else EXACT
     likelihood.noise_covar.raw_noise.requires_grad_(learned)
@@ -101,7 +101,7 @@ def ours(model: Any) -> bool:
         and all(type(c) is Positive for c in constraints)
         and all(p.requires_grad for p in free)
         and not (hasattr(kernel, "outputscale_prior") or hasattr(covariance, "noise_prior"))
-        and float(covariance.raw_noise_constraint.lower_bound) < 2.0 * LEAST
+        and float(covariance.raw_noise_constraint.lower_bound) < FREE
         and covariance.raw_noise.requires_grad == (model.noise == "learned")
     )
 
@@ -128,8 +128,8 @@ def relative_priors(model: Any) -> Tensor:
     variance = model.covar_module.outputscale.double() / scale**2
     mean = (model._prior_mean().squeeze() - shift) / scale
     total = -0.5 * mean.square() / variance - variance.log() - 1.0 / variance
-    if model.noise == "learned":
-        ratio = model._noise_scale().squeeze() / model.covar_module.outputscale.double()
+    ratio = model._noise_scale().squeeze() / model.covar_module.outputscale.double()
+    if model.noise == "learned" or float(ratio) > FLOOR:  # or outcomes at one point differ
         tau = (ratio - FLOOR).clamp_min(1e-12).log()
         total = total - 0.5 * ((tau - TAU[0]) / TAU[1]).square()
     if model.is_warped:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from bo_stream.mathematics.shapes import shaped
+from bo_stream.mathematics.warped.warp import anchored
 from bo_stream.surrogates.exact import ExactState
 
 __all__ = ["WarpedState"]
@@ -34,6 +35,15 @@ class WarpedState(ExactState):
         usual = top - scale * (centre + 2.0 * spread).clamp_min(0.0).expm1()
         worst = self.Y.min() if self.Y.numel() else usual
         return torch.cat([self.warp, torch.minimum(worst, top).reshape(1)])
+
+    def following(self) -> WarpedState:
+        """The same data after an improvement: the warp is anchored at the new best outcome.
+
+        Without it a large improvement is many deviations from all other outcomes.
+        """
+        if not self.is_warped or self.Y.max() <= self.warp[0]:
+            return self
+        return replace(self, warp=anchored(self.Y[0], self.warp))
 
     def rescaled(self, shift: Tensor, factor: Tensor, known_noise: bool) -> WarpedState:
         """The data and the warp with targets ``(y - shift) / factor``."""

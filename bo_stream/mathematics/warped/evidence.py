@@ -22,7 +22,15 @@ from scipy.optimize import fmin_l_bfgs_b
 
 from bo_stream.mathematics.warped.latent import Array, matern
 
-__all__ = ["EXACT", "FLOOR", "Fitted", "LOG_LENGTHSCALE", "SmallEvidence", "unit"]
+__all__ = [
+    "EXACT",
+    "FLOOR",
+    "Fitted",
+    "LOG_LENGTHSCALE",
+    "SmallEvidence",
+    "contradicted",
+    "unit",
+]
 
 EXACT = 1e-8
 """Relative noise variance of exact evaluations."""
@@ -43,6 +51,8 @@ MOST = 30
 """Iterations of an ascent."""
 EQUAL = 1e-12
 """Relative difference up to which outcomes count as equal."""
+SAME, DIFFERENT = 9, 1e-6
+"""Decimals up to which points, and deviations up to which their outcomes, count as the same."""
 
 
 def unit(y: Array) -> float:
@@ -56,6 +66,14 @@ def unit(y: Array) -> float:
     top, middle = falling[0], falling[len(y) // 2]
     apart = -np.diff(falling) > EQUAL * (abs(top) + abs(middle))
     return float(top - np.median(falling[np.append(True, apart)]))
+
+
+def contradicted(X: Array, y: Array) -> bool:
+    """Whether outcomes ``n`` differ at one of the points ``n x d``, n >= 1: they are not exact."""
+    _, place = np.unique(X.round(SAME), axis=0, return_inverse=True)
+    order = np.lexsort((y, place.ravel()))
+    steps = np.diff(y[order])[np.diff(place.ravel()[order]) == 0]
+    return bool((steps > DIFFERENT * y.std()).any())
 
 
 @dataclass(frozen=True)

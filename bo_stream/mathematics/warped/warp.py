@@ -24,7 +24,15 @@ from torch import Tensor
 
 from bo_stream.errors import UnsupportedError
 
-__all__ = ["NO_WARP", "OutcomeWarp", "WarpedPosterior", "log_slopes", "unwarped", "warped"]
+__all__ = [
+    "NO_WARP",
+    "OutcomeWarp",
+    "WarpedPosterior",
+    "anchored",
+    "log_slopes",
+    "unwarped",
+    "warped",
+]
 
 NO_WARP = (0.0, 0.0, 0.0, 0.0)
 """Coefficients ``top, scale, centre, spread``: a scale of zero stands for no warp. Then centre and
@@ -51,6 +59,17 @@ def unwarped(w: Tensor, coefficients: Tensor) -> Tensor:
     r = h.clamp(torch.zeros_like(last), last).expm1()
     r = torch.where(h > last, most + (h - last) * (1.0 + most), r)
     return top - scale * torch.where(h > 0.0, r, h)
+
+
+def anchored(y: Tensor, coefficients: Tensor) -> Tensor:
+    """``top, scale, centre, spread`` of the same scale for outcomes ``n``, n >= 1.
+
+    They are those of a fit that finds this scale: warped outcomes have mean 0 and deviation 1.
+    """
+    _, scale, _, before = coefficients.unbind()
+    h = ((y.max() - y) / scale).log1p()
+    spread = h.std(correction=0)
+    return torch.stack([y.max(), scale, h.mean(), torch.where(spread > 0.0, spread, before)])
 
 
 def log_slopes(y: Tensor, coefficients: Tensor) -> Tensor:

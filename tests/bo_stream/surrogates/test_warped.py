@@ -139,7 +139,7 @@ def test_the_density_of_new_data_integrates_to_one() -> None:
 
 
 def test_outcomes_beyond_the_best_before(model: WarpedGP) -> None:
-    """They are absorbed by the warp of the last fit, and warped anew by the next."""
+    """They anchor the warp, whose scale stays that of the last fit until the next."""
     made, x = copy.deepcopy(model), torch.tensor([[0.4, 0.4]], dtype=torch.float64)
     assert float(steep(x)) > float(steep(points(25)).max()) + 0.1
     made.observe(x, steep(x))
