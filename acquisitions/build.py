@@ -6,6 +6,7 @@ from typing import Any, cast
 
 import torch
 from botorch.acquisition.analytic import ExpectedImprovement
+from botorch.acquisition.cached_cholesky import supports_cache_root
 from botorch.acquisition.logei import (
     TAU_RELU,
     qLogExpectedImprovement,
@@ -13,8 +14,10 @@ from botorch.acquisition.logei import (
 )
 from botorch.acquisition.monte_carlo import qUpperConfidenceBound
 from botorch.acquisition.multi_objective.logei import qLogNoisyExpectedHypervolumeImprovement
-from botorch.models.model import Model
-from botorch.sampling.normal import SobolQMCNormalSampler
+from botorch.models.model import Model, ModelList
+from botorch.sampling.base import MCSampler
+from botorch.sampling.list_sampler import ListSampler
+from botorch.sampling.normal import IIDNormalSampler, SobolQMCNormalSampler
 from torch import Tensor
 
 from acquisitions.closed import (
@@ -35,7 +38,7 @@ from bo_stream.base.ensemble import KernelEnsemble
 from bo_stream.errors import InputError
 from bo_stream.surrogates.counts import CountGP
 
-__all__ = ["NAMES", "build"]
+__all__ = ["NAMES", "build", "sampler_for"]
 
 DATA: dict[str, tuple[str, ...]] = {
     "qucb": ("X_pending",),
@@ -64,6 +67,19 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "thompson": ("samples", "explore", "jitter"),
 }
 """Options that can be set by name and value; the others have none."""
+
+
+def sampler_for(model: Model, samples: torch.Size, seed: int | None = None) -> MCSampler:
+    """The sampler of a model's posterior.
+
+    Where a list of models has no joint posterior, as one of warped outcomes, each member has base
+    samples of its own. From one seed BoTorch would draw the same for all, and independent outcomes
+    would rise and fall together.
+    """
+    if not isinstance(model, ModelList) or supports_cache_root(model):
+        return SobolQMCNormalSampler(samples, seed=seed)
+    seeds = [None if seed is None else seed + i for i in range(len(model.models))]
+    return ListSampler(*(IIDNormalSampler(samples, seed=one) for one in seeds))
 
 
 def build(
@@ -130,7 +146,7 @@ def build(
         if name == "nipv" and weights is None:
             return response_nipv(model, _needed(name, "mc_points", mc_points), trials, X_pending)
         model = model.model
-    sampler = SobolQMCNormalSampler(torch.Size([num_samples]), seed=seed)
+    sampler = sampler_for(model, torch.Size([num_samples]), seed)
     ours = cast(BoTorchModel, model)  # NIPV and MaxVariance refuse other models
     closed = name in ("qucb", "qlogei") and not kw and offered(model)
     width = {} if kw else {"tau_relu": TAU_RELU * shift_and_scale(model)[1]}  # for outcomes in any unit

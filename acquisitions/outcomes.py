@@ -23,7 +23,7 @@ from botorch.utils.multi_objective.pareto import is_non_dominated
 from linear_operator.utils.warnings import NumericalWarning
 from torch import Tensor
 
-from acquisitions.build import build
+from acquisitions.build import build, sampler_for
 from bo_stream.base.conditioned import shift_and_scale, standardised
 
 __all__ = ["Completed", "OutcomeAcquisition", "log_completion"]
@@ -105,7 +105,10 @@ class OutcomeAcquisition:
         posterior: Any = model.posterior(observed)
         options = dict(self.options)
         samples = torch.Size([options.pop("num_samples", SAMPLES)])
-        options["sampler"] = get_sampler(posterior, samples, seed=options.pop("seed", None))
+        seed = options.pop("seed", None)
+        options["sampler"] = (
+            get_sampler(posterior, samples) if seed is None else sampler_for(model, samples, seed)
+        )
         means = posterior.mean
         scale = _spread(means[..., : self.objectives])
         bounded = [_Constraint(*one, means) for one in self.constraints]
