@@ -25,9 +25,12 @@ from bo_stream.base.fitting.surprise import Surprise
 from bo_stream.base.predictive import PredictiveScore
 from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.errors import InputError, UnsupportedError
+from bo_stream.mathematics.posterior.outcomes import Linear, OutcomeDistribution
+from bo_stream.mathematics.posterior.process import PosteriorProcess
 
 __all__ = [
     "Difference",
+    "OutcomeDistribution",
     "Prequential",
     "Scores",
     "Surprise",
@@ -35,20 +38,25 @@ __all__ = [
     "inverse_distance",
     "marginals",
     "noise_variance",
+    "outcome_distribution",
     "paired_bootstrap",
+    "probability_higher",
     "prequential",
     "quantiles",
     "score",
 ]
 
 CHUNK = 4096
-BISECTIONS = 50
+PAIRS = 2048
 
 
-def marginals(
+def outcome_distribution(
     model: BoTorchModel, X: Tensor, ensemble: KernelEnsemble | None = None, *, noise: bool = False
-) -> tuple[Tensor, Tensor]:
-    """Marginal mean and variance at each point, raw units, each ``n``; one output only.
+) -> OutcomeDistribution:
+    """The marginal distribution of the outcome at each of ``n x d`` raw points; one output only.
+
+    It is exact under a `Standardize` and under the warp of `WarpedGP`, where mean and standard
+    deviation describe a skewed distribution poorly.
 
     Args:
         model: A surrogate of `bo_stream`.
@@ -58,19 +66,33 @@ def marginals(
 
     Raises:
         UnsupportedError: for several outputs, or outcome transforms without a mean.
+
+    Example:
+        >>> from bo_stream import ExactGP
+        >>> X = torch.linspace(0.0, 1.0, 12, dtype=torch.double).unsqueeze(-1)
+        >>> found = outcome_distribution(ExactGP(X, X.sin()), X[:3])
+        >>> found.mean.shape, found.quantiles([0.05, 0.95]).shape
+        (torch.Size([3]), torch.Size([2, 3]))
     """
-    parts = _of_members(model, X, ensemble, noise)
-    try:
-        posteriors = [(w, _raw(model, X, mean, variance)) for w, mean, variance in parts]
-        moments = [(w, p.mean.reshape(-1), p.variance.reshape(-1)) for w, p in posteriors]
-    except NotImplementedError as error:
-        raise UnsupportedError(
-            "an outcome transform that gives mean and variance",
-            type(model.outcome_map()).__name__,
-            "Standardize, or take samples of the posterior.",
-        ) from error
-    mean = torch.stack([w * m for w, m, _ in moments]).sum(0)
-    return mean, torch.stack([w * (v + (m - mean).square()) for w, m, v in moments]).sum(0)
+    weights, processes = _processes(model, ensemble)
+    added = model.typical_noise() if noise else 0.0
+    chunks, means, variances = model.transformed(X).split(CHUNK), [], []
+    with torch.no_grad():
+        for process in processes:
+            points = [process.at(chunk) for chunk in chunks]
+            means.append(torch.cat([point.mean[0] for point in points]))
+            variances.append(torch.cat([point.variance()[0] for point in points]) + added)
+    return OutcomeDistribution(
+        weights.to(means[0]), torch.stack(means), torch.stack(variances), _outcomes(model, X)
+    )
+
+
+def marginals(
+    model: BoTorchModel, X: Tensor, ensemble: KernelEnsemble | None = None, *, noise: bool = False
+) -> tuple[Tensor, Tensor]:
+    """Mean and variance of an `outcome_distribution`, each ``n``."""
+    found = outcome_distribution(model, X, ensemble, noise=noise)
+    return found.mean, found.variance
 
 
 def quantiles(
@@ -81,45 +103,49 @@ def quantiles(
     noise: bool = False,
     ensemble: KernelEnsemble | None = None,
 ) -> Tensor:
-    """Marginal quantiles at each point in raw units, ``len(levels) x n``; one output only.
-
-    Exact under a `Standardize` and under the warp of `WarpedGP`, where mean and standard deviation
-    describe a skewed distribution poorly.
-
-    Args:
-        model: A surrogate of `bo_stream`.
-        X: ``n x d`` raw points.
-        levels: Probabilities between 0 and 1.
-        noise: Whether of observations with the typical noise, else of the latent function.
-        ensemble: Kernels to average over, in place of the surrogate's own.
+    """Quantiles of an `outcome_distribution`, ``len(levels) x n``.
 
     Raises:
         InputError: for levels outside (0, 1).
-        UnsupportedError: for several outputs, or outcome transforms without quantiles.
     """
-    asked = torch.as_tensor(list(levels), dtype=torch.float64)
-    if not bool(((asked > 0.0) & (asked < 1.0)).all()):
-        raise InputError("levels between 0 and 1", f"{list(levels)}", "0.025 and 0.975 are usual.")
-    parts = _of_members(model, X, ensemble, noise)
-    if len(parts) == 1:
-        found = _raw(model, X, *parts[0][1:]).quantile(asked)
-        return cast(Tensor, found.reshape(len(asked), -1))
-    weights, means, variances = zip(*parts, strict=True)
-    mixed = _mixture_quantiles(
-        asked, torch.tensor(weights), torch.stack(means), torch.stack(variances)
-    )
-    transform = model.outcome_map()
-    if transform is None:
-        return mixed
-    # an outcome transform with quantiles increases: its value at a quantile is the raw one
-    return torch.stack([transform.untransform(row.unsqueeze(-1), X=X)[0][:, 0] for row in mixed])
+    return outcome_distribution(model, X, ensemble, noise=noise).quantiles(levels)
 
 
 @torch.no_grad()
-def _of_members(
-    model: BoTorchModel, X: Tensor, ensemble: KernelEnsemble | None, noise: bool
-) -> list[tuple[float, Tensor, Tensor]]:
-    """Weight, and transformed means and variances (each ``n``), under each kernel.
+def probability_higher(
+    model: BoTorchModel, X: Tensor, others: Tensor, ensemble: KernelEnsemble | None = None
+) -> Tensor:
+    """Probabilities that outcomes without noise at points are above those at others, ``n x k``.
+
+    They come from the joint posterior of each pair: O(n k) posteriors of two points.
+
+    Args:
+        model: A surrogate of one output, whose outcome transform increases.
+        X: ``n x d`` raw points.
+        others: ``k x d`` raw points.
+        ensemble: Kernels to average over, in place of the surrogate's own.
+    """
+    weights, processes = _processes(model, ensemble)
+    Z, other = model.transformed(X), model.transformed(others)
+    pairs = torch.stack([Z.repeat_interleave(len(other), 0), other.repeat(len(Z), 1)], -2)
+    found = torch.zeros(len(pairs)).to(Z)
+    for weight, process in zip(weights.tolist(), processes, strict=True):
+        shares = []
+        for part in pairs.split(PAIRS):
+            point = process.at(part)
+            (first, second), C = point.mean[..., 0, :].unbind(-1), point.covariance(point)
+            C = C[..., 0, :, :].expand(len(part), 2, 2)
+            variance = C[:, 0, 0] + C[:, 1, 1] - C[:, 0, 1] - C[:, 1, 0]
+            sd = variance.clamp_min(0.0).sqrt().clamp_min(1e-300)
+            shares.append(torch.special.ndtr((first - second) / sd))
+        found += weight * torch.cat(shares)
+    return found.reshape(len(Z), len(other))
+
+
+def _processes(
+    model: BoTorchModel, ensemble: KernelEnsemble | None
+) -> tuple[Tensor, list[PosteriorProcess]]:
+    """Weights of kernels, and the posterior process under each.
 
     Raises:
         UnsupportedError: for several outputs.
@@ -127,31 +153,33 @@ def _of_members(
     if model.num_outputs != 1:
         raise UnsupportedError("one output", f"{model.num_outputs}", "Use subset_output.")
     if ensemble is None:
-        processes, weights = [model.process()], [1.0]
-    else:
-        processes = ensemble.processes(cast(StreamingGP, model))
-        weights = ensemble.weights.tolist()
-    added = model.typical_noise() if noise else 0.0
-    chunks, members = model.transformed(X).split(CHUNK), []
-    for weight, process in zip(weights, processes, strict=True):
-        points = [process.at(chunk) for chunk in chunks]
-        mean = torch.cat([point.mean[0] for point in points])
-        variance = torch.cat([point.variance()[0] for point in points])
-        members.append((weight, mean, variance + added))
-    return members
+        return torch.ones(1, dtype=torch.float64), [model.process()]
+    return ensemble.weights, ensemble.processes(cast(StreamingGP, model))
 
 
-def _mixture_quantiles(levels: Tensor, weights: Tensor, means: Tensor, variances: Tensor) -> Tensor:
-    """Quantiles ``levels x n`` of mixtures of normals (``K x n``), by bisection."""
-    sd = variances.clamp_min(0.0).sqrt().clamp_min(1e-300)
-    ends = means + sd * torch.special.ndtri(levels).reshape(-1, 1, 1)
-    low, high = ends.amin(1), ends.amax(1)
-    for _ in range(BISECTIONS):
-        middle = 0.5 * (low + high)
-        below = torch.special.ndtr((middle.unsqueeze(1) - means) / sd)
-        short = (weights.unsqueeze(-1) * below).sum(1) < levels.unsqueeze(-1)
-        low, high = torch.where(short, middle, low), torch.where(short, high, middle)
-    return 0.5 * (low + high)
+def _outcomes(model: BoTorchModel, X: Tensor) -> Linear | Callable[[Tensor], Tensor]:
+    """Raw outcomes as a function of transformed ones."""
+    zero, transform = X.new_zeros(len(X), 1, dtype=torch.float64), model.outcome_map()
+    if transform is None:
+        return Linear(zero[:, 0], zero[:, 0] + 1.0)
+    posterior = _raw(model, X[:1], zero[:1, 0], zero[:1, 0] + 1.0)
+    if isinstance(posterior, GPyTorchPosterior):
+        shift, square = transform.untransform(zero, zero + 1.0, X=X)
+        return Linear(shift[:, 0], cast(Tensor, square)[:, 0].sqrt())
+    try:
+        _ = posterior.mean
+    except NotImplementedError as error:
+        raise UnsupportedError(
+            "an outcome transform that gives mean and variance",
+            type(transform).__name__,
+            "Standardize, or take samples of the posterior.",
+        ) from error
+
+    def raw(w: Tensor) -> Tensor:
+        made: Tensor = transform.untransform(w.unsqueeze(-1), X=X)[0].squeeze(-1)
+        return made
+
+    return raw
 
 
 def noise_variance(model: BoTorchModel) -> Tensor:

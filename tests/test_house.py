@@ -128,7 +128,7 @@ ROOMS: dict[str, set[str]] = {
     f"{INNER}.classification": set(),
     f"{INNER}.trust_region": set(),
     f"{INNER}.warped": set(),
-    f"{INNER}.sites": {f"{INNER}.classification"},
+    f"{INNER}.sites": {f"{INNER}.classification", POSTERIOR},
     "likelihoods": {INNER},
     "growth": {INNER, FITTING},
     "actions": {INNER, FITTING},

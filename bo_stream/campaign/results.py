@@ -18,6 +18,7 @@ from bo_stream.campaign.outcomes.named_outcomes import NamedOutcomes
 from bo_stream.campaign.outcomes.outcome_results import (
     OutcomeGains,
     front_of,
+    front_points,
     predictions_of,
     recommended_points,
 )
@@ -25,15 +26,12 @@ from bo_stream.campaign.outcomes.outcome_states import (
     OutcomeStates,
     PartlyObserved,
 )
-from bo_stream.campaign.proposing.recommendation import (
-    improvements,
-    largest_gains,
-    recommended,
-)
+from bo_stream.campaign.proposing.recommendation import largest_gains, recommended
 from bo_stream.campaign.settings import Settings
 from bo_stream.campaign.space import Pool
 from bo_stream.errors import InputError, StateError, UnsupportedError
-from bo_stream.scores import marginals, quantiles
+from bo_stream.scores import OutcomeDistribution, outcome_distribution
+from bo_stream.surrogates.counts import CountGP
 
 __all__ = ["CampaignResults"]
 
@@ -189,22 +187,21 @@ class CampaignResults(CorrectableCampaign):
         if isinstance(self._state, OutcomeStates):
             return self._recommended(n, feasible)
         model, state = latent_surrogate(self._current_model()), self._state
-        chosen = recommended(model, self.feasible, state.observations, state.manager.ensemble, n)
-        frame, X = self._settings_at(chosen)
-        frame = pd.concat([frame, self._predicted(X, frame.index)], axis=1)
-        if self.counts is None:
-            levels = quantiles(model, X, INTERVAL, ensemble=state.manager.kernels())
-            ends = (self.settings.sign * levels).sort(0).values
-            frame["lower"], frame["upper"] = ends[0].numpy(), ends[1].numpy()
-        sign = self.settings.sign
-        means = sign * torch.tensor(frame["mean"].to_numpy())
+
+        def means(X: Tensor) -> Tensor:
+            return self._distribution(X).mean
+
+        kernels = state.manager.ensemble, state.manager.kernels()
+        given = self.feasible, state.observations, means, kernels
+        frame, X = self._settings_at(recommended(model, *given, n))
+        here = self._distribution(X)
 
         def gains(X: Tensor) -> Tensor:
-            mean, sd = (torch.tensor(self._moments(X)[name]) for name in ("mean", "sd"))
-            return improvements(sign * mean, sd, means)
+            return self._distribution(X).expected_improvement(here.mean)
 
         found = largest_gains(gains, self.feasible, state.observations.candidates())
-        return frame.assign(gain=found.numpy())
+        shown = self._summary(here, interval=True)
+        return frame.assign(**shown, gain=found.numpy())
 
     def predict(self, frame: pd.DataFrame, *, noise: bool = False) -> pd.DataFrame:
         """Posterior ``mean`` and standard deviation ``sd`` of the noiseless outcome.
@@ -228,15 +225,13 @@ class CampaignResults(CorrectableCampaign):
         X = self._encoded(self.space.values(frame))
         if not noise:
             return self._predicted(X, frame.index)
-        model, state = self._current_model(), self._state
-        if self.counts is not None or isinstance(state, OutcomeStates):
+        self._current_model()
+        if self.counts is not None or isinstance(self._state, OutcomeStates):
             raise UnsupportedError(
                 "one outcome that is no count", "counts or several outcomes", "Leave `noise` out."
             )
-        made = pd.DataFrame(self._moments(X, noise=True), frame.index)
-        levels = quantiles(model, X, INTERVAL, ensemble=state.manager.kernels(), noise=True)
-        made["lower"], made["upper"] = (self.settings.sign * levels).sort(0).values.numpy()
-        return made
+        found = self._distribution(X, noise=True)
+        return pd.DataFrame(self._summary(found, interval=True), frame.index)
 
     # -- pieces ----------------------------------------------------------------------------------
 
@@ -255,27 +250,38 @@ class CampaignResults(CorrectableCampaign):
         """Recommended settings by several outcomes; for None the model's front."""
         if not 0.0 <= least <= 1.0:
             raise InputError("feasible, a probability", repr(least), "For example 0.95.")
-        predictions, observed = self._predictions(), self._state.observations.candidates()
-        given = predictions, self.feasible, observed, least
-        chosen = recommended_points(*given, n)
-        frame, X = self._settings_at(chosen)
+        predictions = self._predictions()
+        data = cast(PartlyObserved, self._state.observations)
+        given = predictions, self.feasible, data, least
+        if n is None:
+            frame, X = self._settings_at(front_points(*given))
+        else:
+            frame, X = self._settings_at(recommended_points(*given, n))
         frame = pd.concat([frame, predictions_of(predictions, X, frame.index, INTERVAL)], axis=1)
         if n is None:
             return frame
         several = len(self._outcomes.goals) > 1
-        against = self._settings_at(recommended_points(*given, None))[1] if several else X
-        gains = OutcomeGains(predictions, predictions.objectives(against))
-        found = largest_gains(gains, self.feasible, observed)
+        against = self._settings_at(front_points(*given))[1] if several else X
+        gains = OutcomeGains(predictions, predictions.at(against).objectives)
+        found = largest_gains(gains, self.feasible, data.candidates())
         return frame.assign(gain=found.expand(len(frame)).numpy())
 
     def _settings_at(self, chosen: Tensor) -> tuple[pd.DataFrame, Tensor]:
         """Settings at points of a box or rows of a pool: as a frame, and encoded."""
         space = self.space
-        values = space.decode(space.points[chosen] if isinstance(space, Pool) else chosen)
-        frame = space.labelled(values)
         if isinstance(space, Pool):
+            values = space.decode(space.points[chosen])
+            frame = space.labelled(values)
             frame.insert(0, "place", space.table.index[chosen.tolist()])
-        return frame, self._encoded(values)
+            return frame, self._encoded(values)
+        values = space.decode(chosen)
+        trials = [trial for trial in self.history.trials if trial.status == "told"]
+        told = self._state.points(trials).to(chosen)
+        for row, point in enumerate(chosen):  # a measured setting is the one of the trial
+            same = (told == point).all(-1)
+            if bool(same.any()):
+                values[row] = trials[int(same.nonzero()[0])].inputs
+        return space.labelled(values), self._encoded(values)
 
     def _encoded(self, values: np.ndarray) -> Tensor:
         return self.space.encode(values).to(self._like)
@@ -285,17 +291,25 @@ class CampaignResults(CorrectableCampaign):
         self._current_model()
         if isinstance(self._state, OutcomeStates):
             return predictions_of(self._predictions(), X, index)
-        return pd.DataFrame(self._moments(X), index)
+        found = self._distribution(X)
+        return pd.DataFrame(self._summary(found, interval=self.counts is not None), index)
 
-    def _moments(self, X: Tensor, noise: bool = False) -> dict[str, np.ndarray]:
-        """Mean and standard deviation of the only outcome, and of counts an interval."""
+    def _distribution(self, X: Tensor, noise: bool = False) -> OutcomeDistribution:
+        """The distribution of the only outcome, to be maximised; of counts the response."""
         model = self._current_model()
-        if self.counts is not None:
-            return self.counts.predict(cast(Any, model), X)
+        if isinstance(model, CountGP):
+            return model.response(X, nugget=False).distribution
         kernels = cast(Any, self._state.manager).kernels()
-        mean, variance = marginals(model, X, kernels, noise=noise)
-        mean, sd = self.settings.sign * mean, variance.clamp_min(0).sqrt()
-        return {"mean": mean.numpy(), "sd": sd.numpy()}
+        return outcome_distribution(model, X, kernels, noise=noise)
+
+    def _summary(self, found: OutcomeDistribution, interval: bool) -> dict[str, np.ndarray]:
+        """Mean, standard deviation, and perhaps an interval of the only outcome."""
+        sign = self.settings.sign
+        made = {"mean": (sign * found.mean).numpy(), "sd": found.sd.numpy()}
+        if interval:
+            ends = (sign * found.quantiles(INTERVAL)).sort(0).values
+            made["lower"], made["upper"] = ends.numpy()
+        return made
 
     def _current_model(self) -> StreamingGP:
         """The surrogate of all outcomes, built if it was not yet, or for fewer outcomes only."""

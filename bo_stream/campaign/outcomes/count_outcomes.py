@@ -31,7 +31,6 @@ SIZES = {"binomial": "trials", "poisson": "exposure", "negative_binomial": "expo
 """The attribute that names the column of sizes."""
 
 RESERVED = ("trial", "place", "y", "yvar", "status", "reason", "ask")
-LEVELS = (0.05, 0.95)
 EXAMPLE = 'For example {"positive": Binomial(trials="examined")}.'
 
 
@@ -189,13 +188,6 @@ class CountOutcome:
             limit = "1" if self.size is None else size
             _refuse(frame, k, k > n, f"at most {limit} in {column}")
         return k, n
-
-    def predict(self, model: CountGP, X: Tensor) -> dict[str, np.ndarray]:
-        """Mean, standard deviation and central 90 % interval of the smooth surface."""
-        smooth = model.response(X, nugget=False)
-        lower, upper = smooth.quantiles(LEVELS)
-        made = {"mean": smooth.mean, "sd": smooth.sd, "lower": lower, "upper": upper}
-        return {name: value.numpy() for name, value in made.items()}
 
     def surrogate(
         self,

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
 
 import torch
 from botorch.models.model import ModelList
@@ -13,11 +16,11 @@ from torch import Tensor
 from bo_stream.campaign.outcomes.named_outcomes import NamedOutcomes
 from bo_stream.campaign.randomness import seeded
 from bo_stream.campaign.space.feasible import FeasibleSet
-from bo_stream.errors import check_not_shadowed
-from bo_stream.scores import marginals
+from bo_stream.scores import OutcomeDistribution, outcome_distribution, probability_higher
 
 __all__ = [
     "OutcomePredictions",
+    "PredictedOutcomes",
     "best_rows",
     "hypervolume",
     "reference_of",
@@ -27,6 +30,9 @@ __all__ = [
 
 LEVELS = 512
 """Quasi-random samples from which the probability of feasibility is computed."""
+
+COMPLETE = 0.5
+"""Value of a surrogate of 1 for completed evaluations and 0 for failed ones that divides them."""
 
 OVERVIEW = 2048
 """Points over a box that a search for the best ones begins with."""
@@ -39,7 +45,7 @@ STEPS, KEPT = 512, 64
 
 
 class OutcomePredictions:
-    """Predictions of all outcomes in the user's signs.
+    """Predictions of all outcomes.
 
     Args:
         model: A model of an output for every outcome, objectives to be maximised.
@@ -50,50 +56,71 @@ class OutcomePredictions:
         self.models: list[Any] = list(model.models)
         self.outcomes = outcomes
 
-    def moments(self, X: Tensor) -> tuple[Tensor, Tensor]:
-        """Means and standard deviations of all outcomes, to be maximised, each ``n x m``."""
-        pairs = [marginals(one, X) for one in self.models]
-        means, variances = zip(*pairs, strict=True)
-        return torch.stack(means, -1), torch.stack(variances, -1).clamp_min(0.0).sqrt()
-
-    def objectives(self, X: Tensor) -> Tensor:
-        """Means of the objectives, to be maximised, ``n x k``."""
-        count = len(self.outcomes.goals)
-        return torch.stack([marginals(one, X)[0] for one in self.models[:count]], -1)
+    def at(self, X: Tensor) -> PredictedOutcomes:
+        """Those at ``n x d`` points."""
+        return PredictedOutcomes(self.models, self.outcomes, X)
 
     @torch.no_grad()
-    def feasible(self, X: Tensor) -> Tensor:
-        """Probability that all constraints hold, ``n``: from the same samples everywhere."""
-        count = len(self.outcomes.columns)
-        completed = torch.ones(len(X), dtype=torch.float64)
-        if len(self.models) > count:
-            check_not_shadowed("acquisitions")
-            from acquisitions.outcomes import log_completion  # not at the top: it imports bo_stream
+    def higher(self, X: Tensor, others: Tensor) -> Tensor:
+        """Probabilities that each of ``k`` objectives is higher at points, ``k x n x len(others)``.
 
-            completed = log_completion(self.models[count], X.unsqueeze(-2)).exp()[:, 0]
+        Args:
+            X: ``n x d``.
+            others: The points that these are compared with.
+        """
+        objectives = self.models[: len(self.outcomes.goals)]
+        return torch.stack([probability_higher(one, X, others) for one in objectives])
+
+
+@dataclass(frozen=True)
+class PredictedOutcomes:
+    """Distributions of all outcomes at some points, computed when they are first needed.
+
+    Attributes:
+        models: A model for every outcome, objectives to be maximised, and perhaps one of whether
+            evaluations are completed.
+        outcomes: The outcomes.
+        X: The points, ``n x d``.
+    """
+
+    models: Sequence[Any]
+    outcomes: NamedOutcomes
+    X: Tensor
+    _found: dict[int, OutcomeDistribution] = field(default_factory=dict, repr=False)
+
+    def distribution(self, j: int) -> OutcomeDistribution:
+        """That of one outcome, to be maximised."""
+        if j not in self._found:
+            self._found[j] = outcome_distribution(self.models[j], self.X)
+        return self._found[j]
+
+    @property
+    def objectives(self) -> Tensor:
+        """Means of the objectives, to be maximised, ``n x k``."""
+        return torch.stack([self.distribution(j).mean for j in range(len(self.outcomes.goals))], -1)
+
+    @cached_property
+    def feasible(self) -> Tensor:
+        """Probability that all constraints hold, and that the evaluation does not fail, ``n``.
+
+        Constraints hold jointly: their probability is from the same samples everywhere.
+        """
+        count = len(self.outcomes.columns)
+        completed = torch.ones(len(self.X), dtype=torch.float64)
+        if len(self.models) > count:
+            completed = self.distribution(count).probability_above(COMPLETE)
         weights = self.outcomes.weights()
         named = [j for j in range(count) if any(w[j] for w, _ in weights)]
         if not named:
             return completed
         engine = torch.quasirandom.SobolEngine(len(named), scramble=True, seed=0)
-        levels = engine.draw(LEVELS, dtype=torch.float64).clamp(1e-6, 1.0 - 1e-6)
-        normal = torch.special.ndtri(levels).T
-        drawn = [_sampled(self.models[j], X, z) for j, z in zip(named, normal, strict=True)]
+        levels = engine.draw(LEVELS, dtype=torch.float64).clamp(1e-6, 1.0 - 1e-6).T
+        drawn = [self.distribution(j).quantiles(p) for j, p in zip(named, levels, strict=True)]
         samples = torch.stack(drawn, -1)  # LEVELS x n x named
         holds = torch.ones(samples.shape[:-1], dtype=torch.bool)
         for of, bound in weights:
             holds &= samples @ samples.new_tensor([of[j] for j in named]) <= bound
         return completed * holds.double().mean(0)
-
-
-def _sampled(model: Any, X: Tensor, z: Tensor) -> Tensor:
-    """Marginal samples of the noiseless outcome from standard normal ones, ``len(z) x n``."""
-    point = model.process().at(model.transformed(X))
-    sd = point.variance()[0].clamp_min(0.0).sqrt()
-    samples, outcomes = point.mean[0] + sd * z.unsqueeze(-1), model.outcome_map()
-    if outcomes is None:
-        return cast(Tensor, samples)
-    return cast(Tensor, outcomes.untransform(samples.unsqueeze(-1))[0].squeeze(-1))
 
 
 def best_rows(values: Tensor, probabilities: Tensor, least: float) -> Tensor:
@@ -141,8 +168,8 @@ def searched(
 
 
 def _best(predictions: OutcomePredictions, points: Tensor, least: float) -> Tensor:
-    values, probabilities = predictions.objectives(points), predictions.feasible(points)
-    return points[best_rows(values, probabilities, least)]
+    here = predictions.at(points)
+    return points[best_rows(here.objectives, here.feasible, least)]
 
 
 def spread_out(values: Tensor, count: int) -> Tensor:

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
-from botorch.acquisition.multi_objective.analytic import ExpectedHypervolumeImprovement
 from botorch.utils.multi_objective.box_decompositions.non_dominated import (
     FastNondominatedPartitioning,
 )
@@ -23,19 +22,18 @@ from bo_stream.campaign.outcomes.front import (
     spread_out,
 )
 from bo_stream.campaign.outcomes.named_outcomes import NamedOutcomes
-from bo_stream.campaign.outcomes.outcome_states import OutcomeModels
-from bo_stream.campaign.proposing.recommendation import improvements
+from bo_stream.campaign.outcomes.outcome_states import PartlyObserved
+from bo_stream.campaign.proposing.recommendation import APART, Candidates, among
 from bo_stream.campaign.space import Pool
 from bo_stream.campaign.space.feasible import FeasibleSet
-from bo_stream.scores import quantiles
 
-__all__ = ["OutcomeGains", "front_of", "predictions_of", "recommended_points"]
+__all__ = ["OutcomeGains", "front_of", "front_points", "predictions_of", "recommended_points"]
 
 SHOWN = 100
 """Largest number of settings of a model's front."""
 
-APART = 0.05
-"""Least distance of two recommendations for one objective in some input, in widths of the box."""
+BOXES = 256
+"""Number of boxes of hypervolume that are integrated at once."""
 
 
 def front_of(told: pd.DataFrame, outcomes: NamedOutcomes) -> pd.DataFrame:
@@ -60,52 +58,90 @@ def predictions_of(
         index: Index of the frame.
         interval: Levels of the ends of an interval, if it is asked for.
     """
-    outcomes = predictions.outcomes
-    means, sds = predictions.moments(X)
+    outcomes, here = predictions.outcomes, predictions.at(X)
     made: dict[str, np.ndarray] = {}
     for j, (column, sign) in enumerate(zip(outcomes.columns, outcomes.signs, strict=True)):
-        start = "" if outcomes.objectives == [column] else f"{column}_"
-        made[f"{start}mean"] = sign * means[:, j].numpy()
-        made[f"{start}sd"] = sds[:, j].numpy()
+        start, found = "" if outcomes.objectives == [column] else f"{column}_", here.distribution(j)
+        made |= {f"{start}mean": (sign * found.mean).numpy(), f"{start}sd": found.sd.numpy()}
         if interval is not None and column in outcomes.goals:
-            levels = quantiles(predictions.models[j], X, interval)
-            lower, upper = (sign * levels).sort(0).values.numpy()
+            lower, upper = (sign * found.quantiles(interval)).sort(0).values.numpy()
             made |= {f"{start}lower": lower, f"{start}upper": upper}
     if outcomes.constraints or outcomes.completes:
-        made["feasible"] = predictions.feasible(X).numpy()
+        made["feasible"] = here.feasible.numpy()
     return pd.DataFrame(made, index)
 
 
+@torch.no_grad()
 def recommended_points(
     predictions: OutcomePredictions,
     where: FeasibleSet,
-    observed: Tensor,
+    data: PartlyObserved,
     least: float,
-    count: int | None,
+    count: int,
 ) -> Tensor:
-    """Points of a box, or indices of rows of a pool.
+    """Points of a box, or indices of rows of a pool, in order of preference by `Candidates`.
+
+    Of several objectives they are those points of the front that are spread best. The front is one
+    of measured points, and of others that almost surely no measured one dominates.
 
     Args:
         predictions: Predictions of all outcomes.
         where: Where to look.
-        observed: Points with outcomes.
+        data: All outcomes.
         least: The least probability of feasibility.
-        count: Number of points: of one objective those of the highest means, apart from each other;
-            of several those of the front that are spread best. None: the whole front.
+        count: Number of points at most. Of one objective, those of a box are apart.
     """
+    X, rows = _candidates(predictions, where, data, least)
+    here = predictions.at(X)
+    enough = (here.feasible >= least).nonzero()[:, 0]
+    if not len(enough):
+        enough = here.feasible.argmax().unsqueeze(0)
+    values = here.objectives[enough]
+    made = Candidates(X[enough], among(X[enough], data.complete), values, predictions.higher)
+    if values.shape[-1] == 1:
+        bounds = where.space.tensor_bounds.to(X)
+        pool = isinstance(where.space, Pool)
+        chosen = made.best(count, None if pool else APART * (bounds[1] - bounds[0]))
+    else:
+        front = made.front()
+        chosen = front[spread_out(values[front], count)]
+    return rows[enough[chosen]] if isinstance(where.space, Pool) else X[enough[chosen]]
+
+
+@torch.no_grad()
+def front_points(
+    predictions: OutcomePredictions, where: FeasibleSet, data: PartlyObserved, least: float
+) -> Tensor:
+    """The front of the model by expected outcomes, at most `SHOWN` of it; as above."""
+    X, rows = _candidates(predictions, where, data, least)
+    here = predictions.at(X)
+    best = best_rows(here.objectives, here.feasible, least)
+    values = here.objectives[best]
+    chosen = _apart(values, SHOWN)
+    chosen = best[chosen[values[chosen, 0].argsort(descending=True, stable=True)]]
+    return rows[chosen] if isinstance(where.space, Pool) else X[chosen]
+
+
+def _candidates(
+    predictions: OutcomePredictions, where: FeasibleSet, data: PartlyObserved, least: float
+) -> tuple[Tensor, Tensor]:
+    """Feasible points of a pool, and their rows; or the measured and the best points of a box."""
     space = where.space
     if isinstance(space, Pool):
-        held = torch.from_numpy(where.holds(space.place_values)).nonzero()[:, 0]
-        points = space.points.to(observed)[held]
-        rows = best_rows(predictions.objectives(points), predictions.feasible(points), least)
-        return held[rows][_chosen(predictions, points[rows], 0.0, count)]
-    bounds = space.tensor_bounds.to(observed)
-    points = searched(predictions, where, observed, least)
-    return points[_chosen(predictions, points, APART * (bounds[1] - bounds[0]), count)]
+        rows = torch.from_numpy(where.holds(space.place_values)).nonzero()[:, 0]
+        return space.points.to(data.X)[rows], rows
+    measured = data.complete[where.domain.contains(data.complete)]
+    found = searched(predictions, where, data.candidates(), least)
+    X = torch.cat([measured, found.to(measured)]).unique(dim=0)
+    return X, torch.arange(len(X))
 
 
 class OutcomeGains:
     """Expected gains at points, times the probability of feasibility.
+
+    The expected gain of hypervolume is a sum over boxes that fill what the front does not dominate:
+    objectives are independent, and each adds to a box the expected length of its side that is
+    gained.
 
     Args:
         predictions: Predictions of all outcomes.
@@ -115,43 +151,26 @@ class OutcomeGains:
 
     def __init__(self, predictions: OutcomePredictions, against: Tensor) -> None:
         self.predictions, self.against = predictions, against
-        self._volume: ExpectedHypervolumeImprovement | None = None
-        self._unit = 1.0
+        self._boxes: Tensor | None = None
         if against.shape[-1] > 1:
-            models = predictions.models[: against.shape[-1]]
-            shifts, scales = against.new_tensor([shift_and_scale(one) for one in models]).T
-            reference = (reference_of(against, predictions.outcomes) - shifts) / scales
-            cells: Any = FastNondominatedPartitioning(reference, (against - shifts) / scales)
-            model = OutcomeModels(*map(standardised, models))
-            self._volume = ExpectedHypervolumeImprovement(model, reference.tolist(), cells)
-            self._unit = float(scales.prod())
+            reference = reference_of(against, predictions.outcomes)
+            self._boxes = FastNondominatedPartitioning(reference, against).get_hypercell_bounds()
 
     def __call__(self, X: Tensor) -> Tensor:
         """Gains at points ``n x d``: ``k x n``, or ``1 x n`` of several objectives."""
-        probability = self.predictions.feasible(X)
-        if self._volume is not None:
-            return (self._unit * self._volume(X.unsqueeze(-2)) * probability).unsqueeze(0)
-        mean, sd = (moment[:, 0] for moment in self.predictions.moments(X))
-        return improvements(mean, sd, self.against[:, 0]) * probability
-
-
-def _chosen(
-    predictions: OutcomePredictions, points: Tensor, apart: Tensor | float, count: int | None
-) -> Tensor:
-    """Rows of the best points."""
-    values = predictions.objectives(points)
-    if count is None:
-        rows = _apart(values, SHOWN)
-        return rows[values[rows, 0].argsort(descending=True, stable=True)]
-    if values.shape[-1] > 1:
-        return spread_out(values, count)
-    chosen: list[int] = []
-    for i in range(len(points)):
-        far = all(bool(((points[i] - points[j]).abs() > apart).any()) for j in chosen)
-        chosen += [i] if far else []
-        if len(chosen) == count:
-            break
-    return torch.tensor(chosen)
+        here = self.predictions.at(X)
+        if self._boxes is None:
+            gains = here.distribution(0).expected_improvement(self.against[:, 0])
+            return gains * here.feasible
+        total = torch.zeros_like(here.feasible)
+        for boxes in self._boxes.split(BOXES, 1):
+            volume = torch.ones(())
+            for j, ends in enumerate(boxes.unbind(-1)):
+                levels, places = ends.unique(return_inverse=True)
+                above = here.distribution(j).expected_improvement(levels)[places]
+                volume = volume * (above[0] - above[1]).clamp_min(0.0)
+            total = total + volume.sum(0)
+        return (total * here.feasible).unsqueeze(0)
 
 
 def _apart(values: Tensor, count: int) -> Tensor:

@@ -212,6 +212,11 @@ class PartlyObserved:
     Y: Tensor
     typical_size: None = None
 
+    @property
+    def complete(self) -> Tensor:
+        """Points of the trials with all outcomes, ``k x d``."""
+        return self.X[~self.Y.isnan().any(-1)]
+
     def candidates(self) -> Tensor:
         """Points that may matter for the next trials, at most `MOST`: the best by each outcome."""
         n, m = self.Y.shape

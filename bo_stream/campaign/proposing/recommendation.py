@@ -1,15 +1,19 @@
-"""The settings that a campaign recommends: those of the highest posterior mean over its space.
+"""The settings that a campaign recommends.
 
-The best outcome told is an optimistic choice under noise, and lies where a trial happened to be.
+The best outcome told is an optimistic choice under noise, and so is the highest posterior mean
+where little is known. A setting that was not measured is recommended only if it is almost surely
+better than the best measured one, by the joint posterior of the two. Otherwise it is the measured
+one of the highest posterior mean.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
-from typing import cast
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, cast
 
 import torch
+from botorch.utils.multi_objective.pareto import is_non_dominated
 from botorch.utils.sampling import draw_sobol_samples
 from torch import Tensor
 
@@ -19,12 +23,18 @@ from bo_stream.campaign.outcomes.observations import Observations
 from bo_stream.campaign.space import Pool
 from bo_stream.campaign.space.feasible import FeasibleSet
 from bo_stream.errors import check_not_shadowed
-from bo_stream.scores import marginals
+from bo_stream.scores import probability_higher
 
-__all__ = ["improvements", "largest_gains", "recommended", "region_of_best"]
+__all__ = ["Candidates", "among", "largest_gains", "recommended", "region_of_best"]
+
+SURE = 0.9
+"""Probability with which a point that was not measured must be better than the measured ones."""
+
+COMPARED = 256
+"""Number of points of the highest means, measured ones and others, that are compared."""
 
 OVERVIEW = 4096
-"""Points over a box among which further recommendations are found."""
+"""Points over a box that may be recommended, beside the maximiser of the mean."""
 
 STEPS, STARTS, TRIES = (0.1, 0.03, 0.01, 0.003), 16, 16
 """Widths of the steps, in those of the box, by which expected improvements are maximised; points
@@ -37,50 +47,137 @@ APART = 0.05
 """Least distance of two recommendations in some input, in widths of the box."""
 
 
+@dataclass(frozen=True)
+class Candidates:
+    """Points of which some are recommended.
+
+    Attributes:
+        X: ``n x d``.
+        measured: Which ones have outcomes, ``n``.
+        values: Posterior means of the objectives, to be maximised, ``n x m``.
+        higher: From points ``n x d`` and others ``k x d`` to the probability that each objective is
+            higher at the points, ``m x n x k``.
+    """
+
+    X: Tensor
+    measured: Tensor
+    values: Tensor
+    higher: Callable[[Tensor, Tensor], Tensor]
+
+    def surely_better(self, rows: Tensor, than: Tensor) -> Tensor:
+        """Which of ``n`` rows are better in some objective than each of ``k`` others, ``n``."""
+        if not (len(rows) and len(than)):
+            return torch.ones_like(rows, dtype=torch.bool)
+        as_good = (1.0 - self.higher(self.X[rows], self.X[than])).prod(0)
+        return (as_good <= 1.0 - SURE).all(-1)
+
+    def best(self, count: int, apart: Tensor | None, first: Iterable[int] = ()) -> Tensor:
+        """Rows of the best points by one objective, in order of preference.
+
+        Args:
+            count: Their number at most.
+            apart: How far each differs from those before in some input, ``d``; None for other rows.
+            first: Rows that are chosen already.
+        """
+        chosen, left = list(first), torch.ones_like(self.measured)
+        while len(chosen) < count:
+            if chosen and apart is not None:
+                left &= ((self.X - self.X[chosen[-1]]).abs() > apart).any(-1)
+            left[chosen] = False
+            if not bool(left.any()):
+                break
+            chosen.append(self._preferred(left))
+        return torch.tensor(chosen, dtype=torch.long)
+
+    def front(self) -> Tensor:
+        """Rows that are not dominated: measured ones, and those `surely_better` than these."""
+        rows = is_non_dominated(self.values, deduplicate=True).nonzero()[:, 0]
+        known = self.measured.nonzero()[:, 0]
+        known = known[is_non_dominated(self.values[known], deduplicate=True)]
+        others = rows[~self.measured[rows]]
+        rows = torch.cat([known, others[self.surely_better(others, known)]])
+        return rows[is_non_dominated(self.values[rows])]
+
+    def _preferred(self, left: Tensor) -> int:
+        """The best row among those that are left."""
+        mean = self.values[:, 0]
+        known, others = ((left & part).nonzero()[:, 0] for part in (self.measured, ~self.measured))
+        if len(known):
+            known = known[mean[known].argmax()].unsqueeze(0)
+            others = others[mean[others] > mean[known]]
+        others = others[mean[others].argsort(descending=True)[:COMPARED]]
+        others = others[self.surely_better(others, known)]
+        return int(others[0] if len(others) else known[0])
+
+
+def among(X: Tensor, observed: Tensor) -> Tensor:
+    """Which points ``n x d`` are among those observed, ``n``."""
+    _, places = torch.cat([observed, X]).unique(dim=0, return_inverse=True)
+    return torch.isin(places[len(observed) :], places[: len(observed)])
+
+
 @torch.no_grad()
 def recommended(
     model: StreamingGP,
     feasible: FeasibleSet,
     data: Observations,
-    ensemble: KernelEnsemble | None,
+    means: Callable[[Tensor], Tensor],
+    kernels: tuple[KernelEnsemble | None, KernelEnsemble | None],
     count: int,
 ) -> Tensor:
     """Points of a box, ``k x d`` for some ``k`` up to the count, or indices of rows of a pool.
 
-    They have the highest posterior means, the highest first. With many outcomes the first is that
-    of a polynomial fitted about it, where that is known better.
+    In order of preference, by `Candidates`. In a box, these are the measured points of the highest
+    means, points over the box, and the maximiser of the mean: with many outcomes that of a
+    polynomial fitted about it, where that is known better.
 
     Args:
-        model: The surrogate, of outcomes to be maximised.
+        model: The surrogate of values that increase with the outcome, to be maximised.
         feasible: Where to look; points of a box differ in some input.
         data: All outcomes.
-        ensemble: Kernels beside the surrogate's; the mean of all of them is maximised.
+        means: Expected outcomes at points.
+        kernels: Those by which the mean is maximised, beside the surrogate's, and those that
+            predictions average over.
         count: Number of points.
     """
     space = feasible.space
+
+    def higher(X: Tensor, others: Tensor) -> Tensor:
+        return probability_higher(model, X, others, kernels[1]).unsqueeze(0)
+
     if isinstance(space, Pool):
-        points = space.points.to(data.X)
         rows = torch.from_numpy(feasible.holds(space.place_values)).nonzero()[:, 0]
-        return rows[marginals(model, points[rows])[0].topk(min(count, len(rows))).indices]
-    bounds = space.tensor_bounds.to(data.X)
-    best, _ = _best(model, feasible, data, ensemble)
-    if count == 1:
+        X = space.points.to(data.X)[rows]
+        made = Candidates(X, among(X, data.X), means(X).unsqueeze(-1), higher)
+        return rows[made.best(count, None)]
+    best, _ = _best(model, feasible, data, kernels[0])
+    if count == 1 and _is_local(model):
         return best
-    others = data.candidates()
+    bounds, measured = space.tensor_bounds.to(data.X), data.X
     if feasible.is_box:
         spread = draw_sobol_samples(bounds, n=OVERVIEW, q=1, seed=0)[:, 0]
     else:
         spread = feasible.domain.sequence(0, 0, OVERVIEW)
-        others = others[feasible.domain.contains(others)]
-    others = torch.cat([others, spread])
-    others = others[marginals(model, others)[0].argsort(descending=True)]
-    chosen, least = best, APART * (bounds[1] - bounds[0])
-    while len(chosen) < count:
-        others = others[((others - chosen[-1]).abs() > least).any(-1)]
-        if not len(others):
-            break
-        chosen = torch.cat([chosen, others[:1]])
-    return chosen
+        measured = measured[feasible.domain.contains(measured)]
+    measured = _highest(model, measured.unique(dim=0))
+    X = torch.cat([best, measured, spread.to(best)])
+    made = Candidates(X, among(X, data.X), means(X).unsqueeze(-1), higher)
+    first = [0] if _is_local(model) else []
+    return X[made.best(count, APART * (bounds[1] - bounds[0]), first)]
+
+
+def _highest(model: StreamingGP, X: Tensor) -> Tensor:
+    """The points of the highest latent means, of those given."""
+    if len(X) <= COMPARED:
+        return X
+    process = model.process()
+    means = [process.at(part).mean[0] for part in model.transformed(X).split(OVERVIEW)]
+    return X[torch.cat(means).topk(COMPARED).indices]
+
+
+def _is_local(model: StreamingGP) -> bool:
+    """Whether a surrogate is local to a region, and recommends a measured point itself."""
+    return hasattr(model, "recommendation")
 
 
 def region_of_best(model: StreamingGP, feasible: FeasibleSet, data: Observations) -> Tensor | None:
@@ -98,9 +195,8 @@ def _best(
     model: StreamingGP, feasible: FeasibleSet, data: Observations, ensemble: KernelEnsemble | None
 ) -> tuple[Tensor, Tensor | None]:
     """The recommended point of a box, ``1 x d``, and its region if a polynomial found it."""
-    own = getattr(model, "recommendation", None)  # of a surrogate that is local to a region
-    if own is not None:
-        return cast(Tensor, own[0]).to(data.X).unsqueeze(0), None
+    if _is_local(model):
+        return cast(Any, model).recommendation[0].to(data.X).unsqueeze(0), None
     check_not_shadowed("acquisitions")
     from acquisitions import ThompsonSampling  # not at the top: it imports bo_stream
     from acquisitions.refinement import refined
@@ -147,17 +243,3 @@ def largest_gains(
         new = gains(X)
         first, found = new[0], torch.cat([found, new], -1)
     return found.amax(-1)
-
-
-def improvements(mean: Tensor, sd: Tensor, targets: Tensor) -> Tensor:
-    """Expected improvements ``k x n`` over targets, ``k``.
-
-    Args:
-        mean: Means of the outcome, to be maximised, ``n``.
-        sd: Standard deviations, ``n``.
-        targets: The targets.
-    """
-    sd = sd.clamp_min(1e-300)
-    u = (mean - targets.unsqueeze(-1)) / sd
-    density = torch.exp(-0.5 * u.square()) / math.sqrt(2.0 * math.pi)
-    return (sd * (density + u * torch.special.ndtr(u))).clamp_min(0.0)

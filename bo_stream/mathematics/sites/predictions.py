@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from bo_stream.errors import InputError
+from bo_stream.mathematics.posterior.outcomes import OutcomeDistribution
 from bo_stream.mathematics.sites.quadrature import expected, fine_expectation
 
 __all__ = ["OutcomePrediction", "Response"]
@@ -33,19 +34,21 @@ class Response:
     latent_variance: Tensor
 
     @property
+    def distribution(self) -> OutcomeDistribution:
+        """The distribution of the response at each point."""
+        weight, response = torch.ones_like(self.latent_mean[:1]), self.likelihood.response
+        latent = self.latent_mean.unsqueeze(0), self.latent_variance.unsqueeze(0)
+        return OutcomeDistribution(weight, *latent, response)
+
+    @property
     def mean(self) -> Tensor:
         """Means of the response, ``n``."""
-        return expected(self.likelihood.response, self.latent_mean, self.latent_variance)
+        return self.distribution.mean
 
     @property
     def sd(self) -> Tensor:
         """Standard deviations of the response, ``n``."""
-        centre = self.mean.unsqueeze(-1)
-
-        def square(g: Tensor) -> Tensor:
-            return (self.likelihood.response(g) - centre).square()
-
-        return expected(square, self.latent_mean, self.latent_variance).sqrt()
+        return self.distribution.sd
 
     def quantiles(self, levels: Sequence[float]) -> Tensor:
         """Quantiles, exact: ``len(levels) x n``.
@@ -53,10 +56,7 @@ class Response:
         Raises:
             InputError: for levels outside (0, 1).
         """
-        z = torch.special.ndtri(_levels(levels, self.latent_mean)).unsqueeze(-1)
-        g = self.latent_mean + z * self.latent_variance.sqrt()
-        made: Tensor = self.likelihood.response(g)
-        return made
+        return self.distribution.quantiles(levels)
 
 
 @dataclass(frozen=True)
