@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import numpy as np
 import torch
@@ -17,6 +16,7 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 from torch import Tensor
 
 from bo_stream.errors import InputError, ShapeError
+from bo_stream.mathematics.lasting import lasting_property
 
 __all__ = ["Domain", "LinearInequality"]
 
@@ -106,12 +106,12 @@ class Domain:
         """Number of inputs."""
         return self.bounds.shape[-1]
 
-    @cached_property
+    @lasting_property
     def width(self) -> Tensor:
         """Widths of the box, ``d``."""
         return self.bounds[1] - self.bounds[0]
 
-    @cached_property
+    @lasting_property
     def continuous(self) -> Tensor:
         """Which inputs are continuous, a mask of ``d``."""
         mask = torch.ones(self.dim, dtype=torch.bool, device=self.bounds.device)
@@ -240,7 +240,7 @@ class Domain:
             X = self._kept(X, new)
         return X
 
-    @cached_property
+    @lasting_property
     def inner(self) -> Tensor:
         """A feasible point as far from the constraints as possible, ``1 x d``: a small mixed
         integer program.

@@ -109,7 +109,7 @@ GRAPH = {name: {i for i in imports(path) if i in MODULES} for name, path in MODU
 
 
 INNER = "mathematics"
-FOUNDATION = {"errors", f"{INNER}.linalg", f"{INNER}.shapes", f"{INNER}.matern"}
+FOUNDATION = {"errors", f"{INNER}.linalg", f"{INNER}.shapes", f"{INNER}.matern", f"{INNER}.lasting"}
 POSTERIOR, FITTING, SUMS = f"{INNER}.posterior", "base.fitting", f"{INNER}.sufficient_statistics"
 INDUCING, GRID = f"{INNER}.inducing", f"{INNER}.grid"
 # What each room of bo_stream may import; every room may import itself and the foundation, and a

@@ -301,7 +301,7 @@ class BoTorchModel(GPyTorchModel, GP, FantasizeMixin):
         return False
 
     @exclusive
-    @torch.enable_grad()
+    @torch.inference_mode(False)
     def fit(self, max_evals: int | None = None) -> FitReport:
         """Fit the hyperparameters, starting from their current values.
 
@@ -336,7 +336,7 @@ class BoTorchModel(GPyTorchModel, GP, FantasizeMixin):
         return self._fit_for_botorch(mll, optimizer, optimizer_kwargs or {})
 
     @exclusive
-    @torch.enable_grad()
+    @torch.inference_mode(False)
     def _fit_for_botorch(
         self,
         mll: MarginalLogLikelihood,

@@ -71,7 +71,8 @@ def exclusive(method: Callable[Concatenate[M, P], R]) -> Callable[Concatenate[M,
 def all_or_nothing(method: Callable[Concatenate[M, P], R]) -> Callable[Concatenate[M, P], R]:
     """Decorate a method that changes the object: if it raises, the object is unchanged.
 
-    The method runs without gradients, and other threads' changes wait. It may call other methods
+    The method runs without gradients, outside of torch's inference mode, and other threads'
+    changes wait. It may call other methods
     decorated like this; if it fails after they have ended, their steps are undone too.
     """
 
@@ -83,6 +84,7 @@ def all_or_nothing(method: Callable[Concatenate[M, P], R]) -> Callable[Concatena
     return change
 
 
+@torch.inference_mode(False)
 @torch.no_grad()
 def _attempt(method: Callable[..., R], model: Guarded, args: Any, kwargs: Any) -> R:
     """Call the method; undo its steps if it fails."""

@@ -11,6 +11,7 @@ from torch import Size
 from bo_stream.base import checkpoint
 from bo_stream.base.changes import StateLock
 from bo_stream.base.streaming_gp import StreamingGP
+from bo_stream.mathematics.lasting import lasting
 
 __all__ = ["CompositeModel"]
 
@@ -29,6 +30,7 @@ class CompositeModel(Model):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
+        cls.__init__ = lasting(cls.__init__)  # type: ignore[method-assign]
         checkpoint.loadable(cls)
 
     def _streams(self) -> list[StreamingGP]:

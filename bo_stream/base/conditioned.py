@@ -15,6 +15,7 @@ from bo_stream.base.botorch_model import BoTorchModel
 from bo_stream.base.changes import exclusive
 from bo_stream.base.posterior_snapshot import PosteriorSnapshot
 from bo_stream.errors import UnsupportedError
+from bo_stream.mathematics.lasting import lasting
 from bo_stream.mathematics.posterior.conditioned import ConditionedProcess
 from bo_stream.mathematics.posterior.process import PosteriorProcess
 from bo_stream.mathematics.posterior.subset import SubsetProcess
@@ -108,6 +109,7 @@ class ConditionedPosterior(BoTorchModel):
         )
 
 
+@lasting
 def conditioned(
     parent: BoTorchModel, X: Tensor, Y: Tensor, noise: Tensor | None
 ) -> ConditionedPosterior:
@@ -159,6 +161,7 @@ def given_data(model: Any, X: Tensor, Y: Tensor, noise: Tensor | None) -> BoTorc
 
 
 @exclusive
+@lasting
 def _copied(model: Any) -> Any:
     """A copy made while no change is in progress."""
     return copy.deepcopy(model)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
 
 from gpytorch.module import Module
 
 from bo_stream.base.hyperparameter_key import HyperparameterKey
+from bo_stream.mathematics.lasting import lasting
 
 __all__ = ["Derived", "Key", "Version"]
 
@@ -65,6 +66,11 @@ class Derived(Generic[T]):
         """The value if it was computed for an equal key, else None."""
         entry = self.entry
         return entry[1] if entry is not None and entry[0] == key else None
+
+    def made(self, key: Key, make: Callable[[], T]) -> T:
+        """The value for a key, computed if there is none for an equal key."""
+        found = self.get(key)
+        return self.put(key, lasting(make)()) if found is None else found
 
     def put(self, key: Key, value: T) -> T:
         """Store and return the value for a key that was created before the computation."""

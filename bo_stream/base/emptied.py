@@ -9,10 +9,12 @@ import torch
 from torch import Tensor
 
 from bo_stream.base.streaming_gp import StreamingGP
+from bo_stream.mathematics.lasting import lasting
 
 __all__ = ["emptied", "fill"]
 
 
+@lasting
 def emptied(model: StreamingGP) -> StreamingGP:
     """A copy before any data, with hyperparameters, features, warp and transforms of a surrogate.
 

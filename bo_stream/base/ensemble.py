@@ -27,6 +27,7 @@ from bo_stream.base.fitting.objective import log_prior, profiled_mean
 from bo_stream.base.options import whole_number
 from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.errors import StateError, UnsupportedError
+from bo_stream.mathematics.lasting import lasting
 from bo_stream.mathematics.posterior.process import PosteriorProcess
 
 __all__ = ["KernelEnsemble"]
@@ -128,9 +129,7 @@ class KernelEnsemble:
         Raises:
             StateError: for a surrogate of other hyperparameters.
         """
-        key = model._key()
-        found = self._processes.get(key)
-        return self._processes.put(key, self._build(model)) if found is None else found
+        return self._processes.made(model._key(), lambda: self._build(model))
 
     @torch.no_grad()
     def _build(self, model: StreamingGP) -> list[PosteriorProcess]:
@@ -151,6 +150,7 @@ class KernelEnsemble:
                 made.append(model.process())
         return made
 
+    @lasting
     def model(self, model: StreamingGP, members: int = 16) -> EnsembleModel:
         """The mixture of the current posteriors, for BoTorch's acquisition functions.
 
@@ -232,12 +232,13 @@ class _Worker:
 
 
 @exclusive
+@lasting
 def _with_same_state(model: Any) -> Any:
     """A copy that shares the buffers of the state, which are replaced and never changed."""
     return copy.deepcopy(model, {id(model.stream): model.stream})
 
 
-@torch.enable_grad()
+@torch.inference_mode(False)
 def _drawn(
     worker: _Worker, size: int, generator: torch.Generator | None
 ) -> tuple[Tensor, Tensor, Tensor]:

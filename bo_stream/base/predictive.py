@@ -50,8 +50,8 @@ def predictive_score(
     if not X.shape[0]:
         zero = X.new_zeros((), dtype=torch.float64)
         return PredictiveScore(zero, zero, zero)
-    with torch.enable_grad():
-        raw = Y.detach().double().requires_grad_()
+    with torch.inference_mode(False):
+        raw = Y.detach().double().clone().requires_grad_()
         Y_t, Yvar_t = model._outcomes(raw, Yvar, X)
         (slope,) = torch.autograd.grad(Y_t.sum(), raw)
     Z = model._transformed(X)

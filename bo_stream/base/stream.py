@@ -17,6 +17,7 @@ from bo_stream.base.derived import Version
 from bo_stream.base.fitting.memory import FitMemory
 from bo_stream.base.incumbents import Incumbents
 from bo_stream.errors import StateError
+from bo_stream.mathematics.lasting import lasting
 from bo_stream.mathematics.shapes import check_shapes, nested, shaped, tensors_of, with_tensors
 
 __all__ = ["Stream", "StreamBuffers"]
@@ -120,6 +121,12 @@ class StreamBuffers(nn.Module):
 
 
 def _moved(tensor: Tensor, device: torch.device | None) -> Tensor:
-    """The detached tensor, on ``device`` if given."""
+    """The detached tensor, on ``device`` if given, usable outside of inference mode."""
     tensor = tensor.detach() if tensor.requires_grad else tensor
+    tensor = _copied(tensor) if tensor.is_inference() else tensor
     return tensor if device is None or tensor.device == device else tensor.to(device)
+
+
+@lasting
+def _copied(tensor: Tensor) -> Tensor:
+    return tensor.clone()

@@ -33,6 +33,7 @@ from bo_stream.base.incumbents import Incumbents
 from bo_stream.base.posterior_snapshot import PosteriorCache, PosteriorSnapshot
 from bo_stream.base.promises import Promises, check_outputs
 from bo_stream.base.stream import Stream, StreamBuffers
+from bo_stream.mathematics.lasting import lasting
 from bo_stream.mathematics.posterior.process import PosteriorProcess
 
 __all__ = ["Promises", "StreamingGP"]
@@ -59,6 +60,7 @@ class StreamingGP(BoTorchModel):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
+        cls.__init__ = lasting(cls.__init__)  # type: ignore[method-assign]
         options.publish_signature(cls)
         checkpoint.loadable(cls)
 
@@ -328,6 +330,7 @@ class StreamingGP(BoTorchModel):
         return self._renewed_snapshot() if found is None else found
 
     @exclusive  # waits for a change in progress
+    @lasting
     @torch.no_grad()
     def _renewed_snapshot(self) -> PosteriorSnapshot:
         return self._posterior.renewed(self._key(), self)

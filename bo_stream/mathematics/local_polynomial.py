@@ -21,6 +21,8 @@ from itertools import combinations_with_replacement
 import torch
 from torch import Tensor
 
+from bo_stream.mathematics.lasting import lasting
+
 __all__ = ["Peak", "peaks"]
 
 DEGREES = (2, 4)
@@ -198,6 +200,7 @@ def _maximiser(coefficients: Tensor, slopes: Tensor, curvatures: Tensor, powers:
 
 
 @cache
+@lasting
 def _powers(d: int, degree: int) -> Tensor:
     """Exponents of the monomials, ``p x d``, the constant first, lower degrees before higher."""
     rows = []
@@ -217,6 +220,7 @@ def _monomials(Z: Tensor, powers: Tensor) -> Tensor:
 
 
 @cache
+@lasting
 def _derivatives(d: int, degree: int) -> Tensor:
     """Coefficients of each monomial's derivative in each input, ``d x p x p``, in columns."""
     powers = _powers(d, degree).tolist()

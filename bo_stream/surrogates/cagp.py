@@ -159,9 +159,7 @@ class CaGP(StreamingGP):
         prior, state = prior or self._prior(), self.state
         if state.size == 0 or state.factored_under(prior):
             return cast(CaGPState, state)
-        key = self._key()
-        made = self._factored.get(key)
-        return made or self._factored.put(key, state.refactored(self.actions, prior))
+        return self._factored.made(self._key(), lambda: state.refactored(self.actions, prior))
 
     def _current_actions(self) -> ActionMatrix:
         """The actions under the current hyperparameters."""
@@ -227,12 +225,12 @@ class CaGP(StreamingGP):
         return self._fit(self.make_mll(loss, dtype), OptimiserSettings(max_evals, **search))
 
     @exclusive
-    @torch.enable_grad()
+    @torch.inference_mode(False)
     def _fit(self, mll: ActionMLL, search: OptimiserSettings) -> FitReport:
         return fit_actions(self, mll, search)
 
     @exclusive
-    @torch.enable_grad()
+    @torch.inference_mode(False)
     def _fit_for_botorch(self, mll: MarginalLogLikelihood, *args: Any) -> MarginalLogLikelihood:
         return fit_for_botorch(self, mll, *args)
 

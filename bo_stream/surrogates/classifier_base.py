@@ -21,6 +21,7 @@ from bo_stream.mathematics.classification.class_counts import Seen, read_setting
 from bo_stream.mathematics.classification.label_targets import LabelTargets
 from bo_stream.mathematics.classification.labels import Label
 from bo_stream.mathematics.classification.latent import LatentClasses
+from bo_stream.mathematics.lasting import lasting
 
 __all__ = ["CountedClasses"]
 
@@ -94,6 +95,7 @@ class CountedClasses(CompositeModel, LatentClasses):
     def set_extra_state(self, state: dict[str, Any]) -> None:
         """Do nothing: `load_state_dict` has loaded them."""
 
+    @lasting
     def load_state_dict(
         self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False
     ) -> Any:

@@ -20,6 +20,7 @@ from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.base.target_free_sums import align, empty_like
 from bo_stream.errors import StateError
 from bo_stream.likelihoods import Likelihood
+from bo_stream.mathematics.lasting import lasting
 from bo_stream.mathematics.shapes import nested, shaped, tensors_of, with_tensors
 from bo_stream.mathematics.sites.held import HeldOutcomes
 from bo_stream.surrogates.exact import ExactGP
@@ -197,6 +198,7 @@ class SiteStream(CompositeModel):
     def set_extra_state(self, state: dict[str, Any]) -> None:
         """Do nothing: `load_state_dict` has compared them."""
 
+    @lasting
     def load_state_dict(
         self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False
     ) -> Any:

@@ -217,11 +217,10 @@ class HSGP(StreamingGP):
 
     def _statistics(self) -> list[OutputStatistics]:
         """The statistics over the features in use."""
-        key = Key(self.stream.version)
-        found = self._statistics_cache.get(key)
-        if found is None:
-            found = self._features.statistics(self.state, self.num_observed)
-        return self._statistics_cache.put(key, found)
+        return self._statistics_cache.made(
+            Key(self.stream.version),
+            lambda: self._features.statistics(self.state, self.num_observed),
+        )
 
     @torch.no_grad()
     def _build_process(self, state: Any) -> FeatureProcess:

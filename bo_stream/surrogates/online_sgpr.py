@@ -100,7 +100,7 @@ class OnlineSGPR(StreamingGP):
         self._begin(train_X, train_Y, train_Yvar)
 
     @exclusive
-    @torch.enable_grad()
+    @torch.inference_mode(False)
     def observe(
         self, X: Tensor, Y: Tensor, Yvar: Tensor | None = None, refit: bool | None = None
     ) -> Self:
@@ -199,7 +199,7 @@ class OnlineSGPR(StreamingGP):
         return torch.equal(kernel, self._kernel_numbers().to(kernel))
 
     @exclusive
-    @torch.enable_grad()
+    @torch.inference_mode(False)
     def fit(self, max_evals: int | None = None) -> FitReport:
         """Fit to the last batch's online bound, and replay its update (`bo_stream.growth.fits`).
 

@@ -91,7 +91,7 @@ class ProjectionLearner:
             input_transform=None,
             outcome_transform=None,
         )
-        value = torch.enable_grad()(fit_model)(model, most, TRUST).value
+        value = torch.inference_mode(False)(fit_model)(model, most, TRUST).value
         return value, cast(ProjectedKernel, model.covar_module)
 
 

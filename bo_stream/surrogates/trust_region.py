@@ -181,8 +181,7 @@ class TrustRegionGP(StreamingGP):
         """
         window = self.state.window if window is None else window
         key = Key(self._unversioned, (self.covar_module, self.likelihood), window.X, window.Y)
-        found = self._factors.get(key)
-        return found or self._factors.put(key, local.window_factor(self, window))
+        return self._factors.made(key, lambda: local.window_factor(self, window))
 
     def _build_process(self, state: TrustRegionState) -> ExactProcess:
         window, kernel = state.window, frozen_kernel(self.covar_module)
@@ -217,7 +216,7 @@ class TrustRegionGP(StreamingGP):
         return local.window_evidence(self, profile_mean=False)[0]
 
     @exclusive
-    @torch.enable_grad()
+    @torch.inference_mode(False)
     def fit(self, max_evals: int | None = None) -> FitReport:
         """Fit the hyperparameters, warm-started, to the 256 points nearest the centre (MATHS 14.3).
 

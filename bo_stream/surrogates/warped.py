@@ -160,10 +160,7 @@ class WarpedGP(ExactGP):
         if not self.is_warped:
             return before
         key = Key(self.stream.version, (), before)
-        found = self._maps.get(key)
-        if found is None:
-            found = self._maps.put(key, OutcomeWarp(before, self.state.coefficients))
-        return found
+        return self._maps.made(key, lambda: OutcomeWarp(before, self.state.coefficients))
 
     @property
     def _supports_cache_root(self) -> bool:
@@ -185,9 +182,7 @@ class WarpedGP(ExactGP):
         Raises:
             UnsupportedError: for a kernel of one's own, or without observations.
         """
-        key = self._key()
-        found = self._latents.get(key)
-        return self._latents.put(key, self._new_latent()) if found is None else found
+        return self._latents.made(self._key(), self._new_latent)
 
     def _new_latent(self) -> LatentProcess:
         kernel, state = self.covar_module, cast(WarpedState, self.state)

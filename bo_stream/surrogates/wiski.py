@@ -24,6 +24,7 @@ from bo_stream.mathematics.grid.evidence import GridFactorisation, dropped_share
 from bo_stream.mathematics.grid.kernel import is_stationary
 from bo_stream.mathematics.grid.processes import grid_process
 from bo_stream.mathematics.grid.state import GridState
+from bo_stream.mathematics.lasting import lasting
 from bo_stream.mathematics.posterior.process import PosteriorProcess
 
 __all__ = ["WISKI"]
@@ -157,6 +158,7 @@ class WISKI(GriddedGP):
 
     # -- objective -------------------------------------------------------------------------------
 
+    @lasting
     def _objective(self, profile_mean: bool) -> tuple[Tensor, Tensor | None]:
         """Log evidence with closed-form gradients (MATHS 2.3, 2.4), in the K-root form."""
         state, key = self.state, self._factorisation_key()
@@ -170,9 +172,7 @@ class WISKI(GriddedGP):
 
     def _compressed(self) -> CompressedStatistics:
         """Statistics that later evaluations reuse while the state is unchanged."""
-        key = Key(self.stream.version)
-        found = self._compressed_cache.get(key)
-        return found or self._compressed_cache.put(key, CompressedStatistics())
+        return self._compressed_cache.made(Key(self.stream.version), CompressedStatistics)
 
     def _factorisations(self) -> list[GridFactorisation]:
         """The factorisations of the last evaluation, or new ones if anything has changed."""

@@ -171,6 +171,40 @@ class WholenessContract(Contract):
             close(used.make_mll()(), unused.make_mll()(), 1e-9)
             assert_same_posterior(used, unused, self.points(4), 1e-8)
 
+    def test_inference_mode_leaves_nothing_behind(self) -> None:
+        """Whatever is first computed in inference mode serves gradients afterwards."""
+        X, batch = self.points(2), self.data(3, seed=9)
+        weights = torch.ones(2, dtype=torch.float64)
+        with torch.inference_mode():
+            model, built = self.build(), self.build()
+            built.observe(*(None if part is None else part.clone() for part in batch))
+            built.posterior(X)
+            built.fit(2)
+            process, inner = model.process(), model.transformed(X)
+            process.at(inner).operator()
+            process.moments(inner, slopes=False)
+            process.path(torch.Size([2]))(inner)
+            process.pool(inner, inner, weights)
+            process.integral(inner, weights)
+            model.make_mll()()
+            model.posterior(X, observation_noise=True).rsample(torch.Size([2]))
+        other = self.build(6, seed=4)
+
+        def slope(one: Any) -> torch.Tensor:
+            x = X.clone().requires_grad_()
+            posterior = one.posterior(x)
+            total = posterior.mean.sum() + posterior.variance.sum()
+            return torch.autograd.grad(total, x)[0]
+
+        close(slope(model), slope(self.build()))
+        slope(other)
+        for one in (model, built):
+            one.observe(*batch)
+            slope(one)
+            one.make_mll()().backward()
+            one.fit(2)
+            slope(one)
+
     def test_a_tampered_state_is_refused(self) -> None:
         """NaN, truncated, or negative parts; and the state of another kernel."""
         saved = snapshot(self.build())

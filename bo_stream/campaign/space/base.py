@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from bo_stream.campaign.space.inputs import Category, Input, Range
+from bo_stream.mathematics.lasting import lasting_property
 
 __all__ = ["SpaceOfInputs"]
 
@@ -48,7 +49,7 @@ class SpaceOfInputs(ABC):
     def _columns(self) -> pd.Index:
         return pd.Index(self.names)
 
-    @cached_property
+    @lasting_property
     def choices(self) -> dict[int, Tensor]:
         """Coordinates of the allowed values of every input that is not continuous, by index."""
         listed = enumerate(one.choices for one in self.kinds)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from bo_stream.campaign.constraints import LinearConstraint, parse_constraint
 from bo_stream.campaign.space.base import SpaceOfInputs
 from bo_stream.campaign.space.inputs import Category
 from bo_stream.errors import InputError, check_not_shadowed
+from bo_stream.mathematics.lasting import lasting_property
 
 if TYPE_CHECKING:
     from acquisitions.domain import Domain
@@ -128,7 +128,7 @@ class FeasibleSet:
             inside &= answer.astype(bool)
         return inside
 
-    @cached_property
+    @lasting_property
     def domain(self) -> Domain:
         """The set in the surrogate's coordinates, for searches."""
         check_not_shadowed("acquisitions")

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, cast
 
 import torch
@@ -22,6 +21,7 @@ from bo_stream.mathematics.grid.kronecker import kron_left
 from bo_stream.mathematics.grid.nodes import Grid, interpolated_product
 from bo_stream.mathematics.grid.posterior import interpolated_path
 from bo_stream.mathematics.grid.roots import jittered_root
+from bo_stream.mathematics.lasting import lasting_property
 from bo_stream.mathematics.linalg import chol_psd
 from bo_stream.mathematics.posterior.factor import FactorGaussian, cross_kernel
 from bo_stream.mathematics.posterior.moments import Moments, leaf, pullback, sloped_product
@@ -106,7 +106,7 @@ class DataSpaceProcess(PosteriorProcess):
             return Moments(means[..., 0], cov[..., 0, :])
         return Moments.of(means, cov, pullback(places, points))
 
-    @cached_property
+    @lasting_property
     def _prepared(self) -> tuple[Tensor, Tensor, Tensor]:
         """What `moments` needs: the factors of the prior, padded to one size; their products with
         the rows of the observations; and the coefficients of the mean.

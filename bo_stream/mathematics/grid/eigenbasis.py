@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property, reduce
+from functools import reduce
 from typing import Any
 
 import torch
@@ -20,6 +20,7 @@ from torch import Tensor
 
 from bo_stream.mathematics.grid.kronecker import kron_left
 from bo_stream.mathematics.grid.nodes import Grid, interpolated_product
+from bo_stream.mathematics.lasting import lasting_property
 from bo_stream.mathematics.posterior.moments import Pullback, leaf, pullback
 
 __all__ = ["Eigenbasis", "Features"]
@@ -166,7 +167,7 @@ class Eigenbasis:
         """
         return interpolated_product(self.grid.axes_at(places, slopes=slopes), self._along)
 
-    @cached_property
+    @lasting_property
     def _along(self) -> Tensor:
         """Values at the nodes of each feature's factor in each dimension: ``d x max(n_k) x r``."""
         most = max(self.grid.sizes)

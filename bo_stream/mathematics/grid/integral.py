@@ -12,7 +12,6 @@ one cell (`local`), and sums for a few points against many take one product with
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any, TypeVar
 
 import torch
@@ -21,6 +20,7 @@ from torch import Tensor
 from bo_stream.mathematics.grid.local_quadratic import LocalEntries, SparseRows
 from bo_stream.mathematics.grid.nodes import Grid, Interpolation
 from bo_stream.mathematics.grid.weights import weighted_rows
+from bo_stream.mathematics.lasting import lasting_property
 
 __all__ = ["CarriedIntegral", "GridIntegral"]
 
@@ -89,7 +89,7 @@ class GridIntegral:
             )
         return new
 
-    @cached_property
+    @lasting_property
     def N(self) -> Tensor:
         """``S A S``, ``o x m x m``: O(7^d m^2 + m^3) when first asked for."""
         return torch.stack([_symmetric_product(s, self.A.times(s)) for s in self.S])

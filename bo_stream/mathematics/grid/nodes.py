@@ -11,7 +11,7 @@ import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from typing import Any, cast
 
 import torch
@@ -19,6 +19,7 @@ from torch import Tensor
 
 from bo_stream.errors import BoundsError, InputError, ShapeError, UnsupportedError
 from bo_stream.mathematics.grid.weights import CUBICS, sloped_products, weights
+from bo_stream.mathematics.lasting import lasting_property
 from bo_stream.mathematics.posterior.moments import sloped_product
 from bo_stream.mathematics.sufficient_statistics.state import Undo
 
@@ -153,14 +154,14 @@ class Grid:
         parts = (self.origin, self.step, self.sizes, *(["folded"] if self.folded else []))
         return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
 
-    @cached_property
+    @lasting_property
     def _frame(self) -> Tensor:
         """First nodes, steps, and the numbers of the first and of the last cell, ``4 x d``."""
         edge = 0.0 if self.folded else 1.0
         low, high = [edge] * self.dim, [g - 2.0 - edge for g in self.sizes]
         return torch.tensor([self.origin, self.step, low, high], dtype=torch.float64)
 
-    @cached_property
+    @lasting_property
     def _counts(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """The smallest and largest number of the first of four neighbouring nodes, ``d`` each; the
         stride of each dimension, ``d``; and the offsets of the ``4^d`` nodes of a cell.
@@ -219,7 +220,7 @@ class Grid:
         powers = s[..., None, None] ** orders * factors
         return (powers @ table[cell.long() + first]).movedim(-3, 0)
 
-    @cached_property
+    @lasting_property
     def _cubics(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """What `axes_at` needs: powers of the position in a cell and their factors, for values and
         derivatives; the first cell of each dimension in a table; and that table, the coefficients

@@ -18,6 +18,7 @@ from bo_stream.mathematics.grid.integral import CarriedIntegral, GridIntegral
 from bo_stream.mathematics.grid.local_quadratic import quadratic
 from bo_stream.mathematics.grid.nodes import Grid, Interpolation
 from bo_stream.mathematics.grid.weights import weighted_rows
+from bo_stream.mathematics.lasting import lasting
 from bo_stream.mathematics.posterior.gaussian import JointGaussian
 from bo_stream.mathematics.posterior.integral import Integral
 from bo_stream.mathematics.posterior.moments import Moments, leaf, pullback
@@ -224,6 +225,7 @@ class GridProcess(PosteriorProcess):
         compact = None if self.compact is None else self.compact.folded(X, Y, D)
         return GridProcess(self.grid, torch.stack(means), stacked(covs), carry, points, compact)
 
+    @lasting
     def integral(
         self, points: Tensor, weights: Tensor, previous: Integral | None = None
     ) -> GridIntegral:

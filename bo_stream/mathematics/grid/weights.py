@@ -14,6 +14,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from bo_stream.mathematics.lasting import lasting
+
 __all__ = ["CUBICS", "sloped_products", "weighted_rows", "weights"]
 CUBICS = torch.tensor(
     [
@@ -90,6 +92,7 @@ def sloped_products(s: Tensor, place: Tensor) -> Tensor:
 
 
 @cache
+@lasting
 def _sloped(d: int) -> Tensor:
     """Index of the factor, of 2 d, of each dimension in each of the 1 + d products."""
     slope = torch.zeros(d, 1 + d, dtype=torch.long)
@@ -130,7 +133,7 @@ def weighted_rows(M: Tensor, index: Tensor, weight: Tensor) -> Tensor:
 def _bags_of_constant_rows() -> bool:
     """Whether this version of torch differentiates such sums in the weights alone; 2.4 does not."""
     try:
-        with torch.enable_grad():
+        with torch.inference_mode(False):
             row, weight = torch.zeros(1, 1), torch.zeros(1, 1, requires_grad=True)
             F.embedding_bag(torch.zeros(1, 1).long(), row, per_sample_weights=weight, mode="sum")
     except RuntimeError:

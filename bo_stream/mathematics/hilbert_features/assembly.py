@@ -18,6 +18,7 @@ from torch import Tensor
 
 from bo_stream.mathematics.hilbert_features.basis import Basis
 from bo_stream.mathematics.hilbert_features.frequencies import HALF, Frequencies
+from bo_stream.mathematics.lasting import lasting
 
 __all__ = ["Assembly", "assembly_for"]
 
@@ -139,6 +140,7 @@ class Assembly:
 
 
 @lru_cache(maxsize=16)
+@lasting
 def assembly_for(
     frequencies: Frequencies,
     count: int,

@@ -16,6 +16,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from bo_stream.mathematics.lasting import lasting_property
 from bo_stream.mathematics.posterior.moments import Pullback
 from bo_stream.mathematics.shapes import shaped
 
@@ -101,7 +102,7 @@ class Basis:
         """The highest index of any input."""
         return int(self.alpha.max())
 
-    @cached_property
+    @lasting_property
     def columns(self) -> tuple[Tensor, ...]:
         """For each input, every function's column of `tables`."""
         return tuple(self.alpha.T.contiguous())

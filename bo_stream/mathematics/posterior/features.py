@@ -6,12 +6,12 @@ The coefficients of the features are Gaussian; new observations are folded in by
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import torch
 from linear_operator.operators import LinearOperator, MatmulLinearOperator
 from torch import Size, Tensor
 
+from bo_stream.mathematics.lasting import lasting_property
 from bo_stream.mathematics.linalg import chol_psd, with_jitter
 from bo_stream.mathematics.posterior.expansion import Expansion
 from bo_stream.mathematics.posterior.feature_integral import FeatureIntegral
@@ -84,7 +84,7 @@ class DenseCovariance:
 
     formed = True
 
-    @cached_property
+    @lasting_property
     def root(self) -> Tensor:
         """A lower root of the covariance with jitter."""
         C = with_jitter(self.matrix, JITTER)
@@ -108,7 +108,7 @@ class FactoredCovariance:
     L: Tensor
     r: Tensor
 
-    @cached_property
+    @lasting_property
     def matrix(self) -> Tensor:
         """The covariance, ``o x f x f``: O(f^3)."""
         return torch.cholesky_inverse(self.L) * self.r.unsqueeze(-1) * self.r.unsqueeze(-2)

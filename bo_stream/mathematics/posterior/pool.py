@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
+from bo_stream.mathematics.lasting import lasting
 from bo_stream.mathematics.posterior.expansion import Expansion
 from bo_stream.mathematics.posterior.process import PosteriorProcess
 from bo_stream.mathematics.posterior.row_matching import matching_rows
@@ -198,6 +199,7 @@ class ExpandedProcess(PosteriorProcess):
         if isinstance(before, ExpandedProcess) and before.carry.kept is not None:
             self.carry.kept = before.carry.kept[0], before is self
 
+    @lasting
     def pool(
         self, X: Tensor, points: Tensor, weights: Tensor, largest: int = LARGEST
     ) -> PoolCovariances | None:

@@ -20,8 +20,8 @@ MAX_STEP, MAX_ITERATIONS, CLOSE = 2.0, 40, 1e-5
 the mode only roughly."""
 
 _x, _w = np.polynomial.hermite.hermgauss(NODES)
-ROOTS, WEIGHTS = torch.from_numpy(_x), torch.from_numpy(_w / math.sqrt(math.pi))
-LOG_WEIGHTS = torch.from_numpy(np.log(_w) + _x**2 + 0.5 * math.log(2.0))
+ROOTS, WEIGHTS = _x, _w / math.sqrt(math.pi)
+LOG_WEIGHTS = np.log(_w) + _x**2 + 0.5 * math.log(2.0)
 
 
 class Density(Protocol):
@@ -66,10 +66,16 @@ class Tilted(NamedTuple):
     variance: Tensor
 
 
+def _like(tensor: Tensor, values: np.ndarray) -> Tensor:
+    return torch.from_numpy(values).to(tensor)
+
+
 def expected(function: Callable[[Tensor], Tensor], mean: Tensor, variance: Tensor) -> Tensor:
     """Expectation of a function of a Gaussian value, elementwise and differentiable."""
-    g = mean.unsqueeze(-1) + (2.0 * variance).sqrt().unsqueeze(-1) * ROOTS.to(mean)
-    return (function(g) * WEIGHTS.to(mean)).sum(-1)
+    g = mean.unsqueeze(-1) + (2.0 * variance).sqrt().unsqueeze(-1) * torch.from_numpy(ROOTS).to(
+        mean
+    )
+    return (function(g) * _like(mean, WEIGHTS)).sum(-1)
 
 
 def fine_expectation(
@@ -94,10 +100,10 @@ def tilted(density: Density, mean: Tensor, variance: Tensor, y: Tensor, size: Te
     """
     g = _mode(density, mean, variance, y, size)
     scale = (density.curvature(g, y, size) + 1.0 / variance).rsqrt()
-    nodes = g.unsqueeze(-1) + math.sqrt(2.0) * scale.unsqueeze(-1) * ROOTS.to(g)
+    nodes = g.unsqueeze(-1) + math.sqrt(2.0) * scale.unsqueeze(-1) * _like(g, ROOTS)
     y_, size_ = y.unsqueeze(-1), size.unsqueeze(-1)
     square = (nodes - mean.unsqueeze(-1)).square() / variance.unsqueeze(-1)
-    logs = density.log_density(nodes, y_, size_) - 0.5 * square + LOG_WEIGHTS.to(g)
+    logs = density.log_density(nodes, y_, size_) - 0.5 * square + _like(g, LOG_WEIGHTS)
     top = logs.amax(-1, keepdim=True)
     shares = (logs - top).exp()
     total = shares.sum(-1, keepdim=True)
