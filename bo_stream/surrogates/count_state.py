@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any, Self, cast
 
@@ -15,6 +15,7 @@ from bo_stream import likelihoods
 from bo_stream.base import additive
 from bo_stream.base.changes import StateLock, all_or_nothing
 from bo_stream.base.composite import CompositeModel
+from bo_stream.base.promises import Promises
 from bo_stream.base.stream import StreamBuffers
 from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.base.target_free_sums import align, empty_like
@@ -105,6 +106,14 @@ class SiteStream(CompositeModel):
         """Replace parts of the state beside the surrogate."""
         self._lock.on_failure(partial(setattr, self, "counts", self.counts))
         self.counts = self.counts.replaced(**changes)
+
+    @property
+    def promises(self) -> Promises:
+        """The guarantees of the surrogate, for one output. The order of the outcomes matters a
+        little, and outcomes are held beside it.
+        """
+        changed = {"order_invariant": False, "bytes_constant": False, "multi_output": False}
+        return replace(self.model.promises, **changed)
 
     # -- the surrogate's targets -----------------------------------------------------------------
 
