@@ -240,7 +240,7 @@ class BoTorchModel(GPyTorchModel, GP, FantasizeMixin):
             raise UnsupportedError(
                 "X, Y and noise", f"unknown arguments {sorted(unknown)}", "Remove them."
             )
-        validation.check_tensors(X=X, Y=Y, noise=noise)
+        validation.check_tensors({"noise": noise}, X=X, Y=Y)
         self._check_points(X)
         validation.check_targets(X, Y, self.num_outputs, self.dtype)
         if noise is not None:
@@ -261,7 +261,7 @@ class BoTorchModel(GPyTorchModel, GP, FantasizeMixin):
                 typical noise by default.
             kwargs: Passed on by BoTorch.
         """
-        validation.check_tensors(X=X, observation_noise=observation_noise)
+        validation.check_tensors({"observation_noise": observation_noise}, X=X)
         if observation_noise is None:
             observation_noise = self.typical_noise().unsqueeze(0).to(X)
         return super().fantasize(X, sampler, observation_noise, **kwargs)

@@ -105,5 +105,5 @@ def noise_to_add(
         check_noise(wanted, zero_allowed=True)
         return wanted.double().mT
     if not isinstance(wanted, bool):
-        check_tensors(observation_noise=wanted)
+        check_tensors({"observation_noise": wanted})
     return typical().unsqueeze(-1) if wanted else None

@@ -5,8 +5,10 @@ All checks raise before anything is stored or changed.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -23,6 +25,7 @@ __all__ = [
     "check_variances",
     "checked_bounds",
     "finite",
+    "inputs_of",
     "largest_outcome",
     "sizes_of",
 ]
@@ -36,10 +39,11 @@ ROOM = 1e-4
 """Share of the largest number with a square that outcomes may reach."""
 
 
-def check_tensors(**values: Any) -> None:
-    """Refuse arguments that are neither tensors nor None."""
-    for name, value in values.items():
-        if value is not None and not isinstance(value, Tensor):
+def check_tensors(optional: Mapping[str, Any] | None = None, /, **values: Any) -> None:
+    """Refuse arguments that are no tensors; optional ones, by name, may be None."""
+    given = {name: value for name, value in (optional or {}).items() if value is not None}
+    for name, value in (values | given).items():
+        if not isinstance(value, Tensor):
             raise DtypeError(
                 f"{name} as a torch.Tensor",
                 f"{type(value).__module__}.{type(value).__name__}",
@@ -71,9 +75,25 @@ def check_outcomes(Y: Tensor) -> None:
     )
 
 
+def inputs_of(name: str, X: Any) -> int:
+    """Number of inputs of points ``n x d``, the only tensor of a constructor's data."""
+    check_tensors(**{name: X})
+    if X.ndim != 2 or not X.shape[1]:
+        raise ShapeError(
+            f"{name} `n x d`, unbatched",
+            f"{tuple(X.shape)}",
+            "Give points as rows, one column per input dimension.",
+        )
+    if X.dtype not in (torch.float32, torch.float64):
+        raise DtypeError(
+            f"{name} of float64 or float32", f"{X.dtype}", f"Cast it: {name}.double()."
+        )
+    return int(X.shape[1])
+
+
 def sizes_of(X: Tensor, Y: Tensor, Yvar: Tensor | None) -> tuple[int, int]:
     """Dimension and number of outputs of a constructor's data."""
-    check_tensors(train_X=X, train_Y=Y, train_Yvar=Yvar)
+    check_tensors({"train_Yvar": Yvar}, train_X=X, train_Y=Y)
     if X.ndim != 2 or Y.ndim != 2 or X.shape[0] != Y.shape[0] or 0 in (X.shape[1], Y.shape[1]):
         raise ShapeError(
             "train_X `n x d` and train_Y `n x m`, unbatched",
@@ -93,11 +113,13 @@ def checked_bounds(bounds: Any, X: Tensor) -> Tensor | None:
     """Raw bounds, ``2 x d``, as float64 where X is."""
     if bounds is None:
         return None
-    if isinstance(bounds, str):
-        raise BoundsError(
-            "bounds `2 x d`, or 'unit'", repr(bounds), "Stack lower and upper bounds."
-        )
-    value = torch.as_tensor(bounds).detach().to(dtype=torch.float64, device=X.device)
+    try:
+        given = bounds if isinstance(bounds, Tensor) else np.asarray(bounds, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        got = repr(bounds) if isinstance(bounds, str) else type(bounds).__name__
+        remedy = "Stack lower and upper bounds."
+        raise BoundsError("bounds `2 x d`, or 'unit'", got, remedy) from error
+    value = torch.as_tensor(given).detach().to(dtype=torch.float64, device=X.device)
     if value.shape != (2, X.shape[1]):
         raise ShapeError(
             f"bounds `2 x {X.shape[1]}`", f"{tuple(value.shape)}", "Stack lower and upper bounds."
@@ -151,7 +173,7 @@ def check_batch(
 
     Noise variances are required if and only if the noise is known.
     """
-    check_tensors(X=X, Y=Y, Yvar=Yvar)
+    check_tensors({"Yvar": Yvar}, X=X, Y=Y)
     check_points(X, sizes[0], bounds)
     if X.ndim != 2 or Y.ndim != 2:
         raise ShapeError(
@@ -190,7 +212,7 @@ def check_targets(X: Tensor, Y: Tensor, outputs: int, dtype: torch.dtype) -> Non
 
 def check_variances(Y: Tensor, Yvar: Tensor | None, known: bool) -> None:
     """Refuse Yvar if the noise is learned, require it if known, and check it against Y."""
-    check_tensors(Yvar=Yvar)
+    check_tensors({"Yvar": Yvar})
     if (Yvar is not None) != known:
         raise NoiseError(
             "Yvar with every batch" if known else "no Yvar",

@@ -21,7 +21,7 @@ from bo_stream.base.fitting.report import FitReport
 from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.base.target_free_sums import absorb_points, align, kernel_for, target_free_stream
 from bo_stream.base.transforms import bounds_for, input_transform_for
-from bo_stream.base.validation import sizes_of
+from bo_stream.base.validation import inputs_of
 from bo_stream.errors import InputError, OptionError, StateError
 from bo_stream.mathematics.classification import labels as reading
 from bo_stream.mathematics.classification.class_counts import informative_classes
@@ -95,7 +95,7 @@ class DirichletClassifier(CountedClasses):
         input_transform: Any = DEFAULT,
         **options: Any,
     ) -> None:
-        dim, _ = sizes_of(train_X, train_X, None)
+        dim = inputs_of("train_X", train_X)
         labels, pairs = read_labels(train_y, len(train_X)), LabelTargets.of(alpha_epsilon)
         known = [] if classes is None else reading.checked_classes(classes)
         known += unseen(labels, known)

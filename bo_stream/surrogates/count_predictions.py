@@ -129,6 +129,7 @@ class CountPredictions(RefreshedSites):
             X: The points.
             trials: ``n`` trials or exposures, or one number; None for ones.
         """
+        self._check_points(X)
         size = self.likelihood.read_size(trials, X)
         size = self.likelihood.outcome_size(size, self._state.nugget)
         here = self.response(X)

@@ -21,6 +21,7 @@ from bo_stream.base.fitting.report import FitReport
 from bo_stream.base.options import own_options, whole_number
 from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.base.transforms import bounds_for, input_transform_for
+from bo_stream.base.validation import inputs_of
 from bo_stream.errors import InputError, OptionError, StateError
 from bo_stream.likelihoods import Binomial, Likelihood
 from bo_stream.mathematics.sites.kernel import latent_kernel
@@ -106,7 +107,8 @@ class CountGP(CountPredictions):
         taken = sorted(set(TAKEN) & set(options))
         if taken:
             raise OptionError("options not set by counts", ", ".join(taken), "Leave them out.")
-        family, kind = family_named(surrogate, X.shape[-1]), likelihood or Binomial()
+        dim = inputs_of("X", X)
+        family, kind = family_named(surrogate, dim), likelihood or Binomial()
         if not isinstance(kind, Likelihood):
             raise InputError("a likelihood, such as Binomial()", repr(kind), "Build one.")
         whole_number("opening", opening, 0)
@@ -116,14 +118,14 @@ class CountGP(CountPredictions):
         options["input_transform"] = input_transform_for(input_transform, points, bounds)
         learned = kind.nugget == "learn"
         rough = learned and kind.whole and family in (WISKI, ExactGP, NodeWISKI)
-        covar_module = covar_module or (latent_kernel(X.shape[-1]) if rough else None)
+        covar_module = covar_module or (latent_kernel(dim) if rough else None)
         options |= {"bounds": bounds, "outcome_transform": None, "covar_module": covar_module}
         none = points.new_empty(0, 1)
         model = family(points[:0], none, none, **options)
         super().__init__()
         self._lock = StateLock()
         nugget = kind.first_nugget(torch.zeros(1)) if learned else float(kind.nugget)
-        state = CountState.empty(points.shape[-1], model._like, nugget)
+        state = CountState.empty(dim, model._like, nugget)
         self._hold(model, None, kind, opening, state)
         self.observe(X, k, trials)
         self.eval()

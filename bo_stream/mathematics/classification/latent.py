@@ -69,6 +69,7 @@ class LatentClasses(Model):
         """
         if type(num_samples) is not int or num_samples < 1:
             raise InputError("num_samples >= 1", repr(num_samples), "512 is plenty.")
+        self.model.transformed(X)  # or refuse
         Z = normal_draws(num_samples, len(self._classes), X)
         step = max(1, AT_ONCE // Z.numel())
         with torch.no_grad():

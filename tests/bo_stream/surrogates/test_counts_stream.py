@@ -59,7 +59,8 @@ def test_outcomes_beyond_the_opening_stay_in_the_sums(family: str) -> None:
 
 
 def test_it_says_what_it_promises() -> None:
-    promised = {name: CountGP(X3[:0], [], bounds=UNIT, surrogate=name).promises for name in FAMILIES}
+    built = {name: CountGP(X3[:0], [], bounds=UNIT, surrogate=name) for name in FAMILIES}
+    promised = {name: model.promises for name, model in built.items()}
     assert {name for name, one in promised.items() if one.additive} == {"wiski", "hsgp"}
     assert {name for name, one in promised.items() if one.keeps_data} == {"exact"}
     assert not any(one.multi_output or one.order_invariant for one in promised.values())
