@@ -12,6 +12,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, cast
 
 import torch
@@ -33,6 +34,7 @@ from torch.nn.functional import softplus
 
 from bo_stream.base.botorch_model import BoTorchModel
 from bo_stream.base.conditioned import shift_and_scale
+from bo_stream.mathematics.derivatives import traced
 from bo_stream.mathematics.posterior.moments import Moments
 from bo_stream.mathematics.posterior.process import PosteriorProcess
 
@@ -242,15 +244,25 @@ class _Value(torch.autograd.Function):
         moments = cast(Moments, process.moments(X, slopes=slopes))
         value, gradients = reduce(moments.mean, moments.covariance, slopes)
         ctx.moments, ctx.gradients = moments, gradients
+        ctx.save_for_backward(X)
+        ctx.traced = partial(_traced, process=process, reduce=reduce)
         return value
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        if torch.is_grad_enabled():
+            return *traced(ctx.traced, ctx.saved_tensors, grad), None, None
         bar_mean, bar_cov = ctx.gradients
         bar_mean = bar_mean * grad.unsqueeze(-1)
         bar_cov = bar_cov * grad[..., None, None]
         return ctx.moments.pull(bar_mean, bar_cov), None, None
+
+
+def _traced(X: Tensor, process: PosteriorProcess, reduce: OfMoments) -> Tensor:
+    """The same function in operations that autograd differentiates."""
+    joint = process.at(X)
+    mean, cov = joint.mean.squeeze(-2), joint.covariance(joint).squeeze(-3)
+    return reduce(mean, cov, False)[0]
 
 
 # -- values of moments -------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from scipy.special import erfcx, ndtr
 from torch import Tensor
 
 from bo_stream.errors import UnsupportedError
+from bo_stream.mathematics.derivatives import refused
 from bo_stream.mathematics.warped.latent import Array, LatentProcess
 from bo_stream.surrogates.warped import WarpedGP
 
@@ -86,14 +87,16 @@ class _Closed(torch.autograd.Function):
     def forward(ctx: Any, Z: Tensor, acquisition: LatentLogExpectedImprovement) -> Tensor:
         flat = Z.detach().reshape(-1, Z.shape[-1])
         values, slopes = acquisition.with_slopes(flat)
-        ctx.save_for_backward(slopes.reshape(Z.shape).to(Z))
+        ctx.save_for_backward(slopes.reshape(Z.shape).to(Z), Z)
         return values.reshape(Z.shape[:-1]).to(Z)
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
     def backward(ctx: Any, *grads: Any) -> Any:
-        (slopes,) = ctx.saved_tensors
-        return grads[0].unsqueeze(-1) * slopes, None
+        slopes, Z = ctx.saved_tensors
+        gradient = grads[0].unsqueeze(-1) * slopes
+        if torch.is_grad_enabled():
+            (gradient,) = refused([gradient], [Z], "latent improvement")
+        return gradient, None
 
 
 def log_improvement(

@@ -14,6 +14,7 @@ from gpytorch.priors import LogNormalPrior
 from torch import Tensor
 
 from bo_stream.base.fitting.objective import profiled_mean
+from bo_stream.mathematics.smooth_matern import smoothed
 from bo_stream.mathematics.warped.evidence import EXACT, FLOOR, LOG_C, LOG_LENGTHSCALE, TAU, unit
 from bo_stream.mathematics.warped.kernel import CategoricalMatern
 
@@ -76,13 +77,16 @@ def is_matern(kernel: Kernel, dim: int) -> bool:
 
 
 def frozen(kernel: Kernel) -> Kernel:
-    """A detached float64 copy of a `matern_kernel` without its priors, whose copies take longer."""
+    """A detached float64 copy of a `matern_kernel` with second derivatives and without priors.
+
+    Copies of priors take longer.
+    """
     given = cast(Any, kernel)
     made = ScaleKernel(_matern(given.base_kernel.ard_num_dims, cat_dims_of(kernel)))
     made.requires_grad_(False).double()
     made.base_kernel.lengthscale = given.base_kernel.lengthscale.detach().double()
     made.outputscale = given.outputscale.detach().double()
-    return made.eval()
+    return smoothed(made.eval())
 
 
 def ours(model: Any) -> bool:

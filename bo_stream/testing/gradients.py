@@ -16,6 +16,7 @@ from botorch.acquisition.objective import GenericMCObjective
 from botorch.sampling.normal import SobolQMCNormalSampler
 from torch import Size, Tensor
 
+from bo_stream.errors import UnsupportedError
 from bo_stream.testing import oracles
 from bo_stream.testing.base import Contract, close
 
@@ -87,6 +88,16 @@ SMOOTH: dict[str, tuple[Callable[[Any, Tensor], AcquisitionFunction], int]] = {
 }
 
 
+def _gradient_of(f: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+    """The gradient of a scalar function."""
+
+    def gradient(X: Tensor) -> Tensor:
+        points = X.detach().clone().requires_grad_()
+        return torch.autograd.grad(f(points), points)[0]
+
+    return gradient
+
+
 class GradientContract(Contract):
     """Of acquisitions and posteriors in the points, of the objective in the hyperparameters."""
 
@@ -115,6 +126,20 @@ class GradientContract(Contract):
         assert torch.autograd.gradcheck(
             posterior_of, (X,), eps=1e-6, atol=1e-6, rtol=1e-5, fast_mode=True
         )
+
+    def test_second_derivatives_of_posteriors(self) -> None:
+        """In the points, against differences of gradients; a missing graph would give zero."""
+        model = self.build()
+        X, direction = self.points(2, 3, seed=22), self.points(2, 3, seed=26)
+
+        def value(Z: Tensor) -> Tensor:
+            posterior = model.posterior(Z)
+            covariance = posterior.distribution.covariance_matrix
+            return posterior.mean.square().sum() + (covariance @ X).sin().sum()
+
+        product = torch.autograd.functional.hvp(value, X, direction)[1]
+        close(product, oracles.directional_quotient(_gradient_of(value), X, direction), EXACT)
+        assert product.abs().max() > 1e-4, "vanishing derivatives show nothing"
 
     def test_lazy_covariance_gradients(self) -> None:
         """Over many points the covariance is an operator; its diagonal has gradients too."""
@@ -169,6 +194,29 @@ class GradientContract(Contract):
                 return result
 
             close(gradient, oracles.difference_quotient(value, parameter), EXACT)
+
+    def test_second_derivatives_of_the_objective(self) -> None:
+        """In the raw hyperparameters: right or refused, never silently zero."""
+        mll = self.build().make_mll()
+        parameters = [p for p in mll.parameters() if p.requires_grad]
+
+        def gradient(**graph: bool) -> Tensor:
+            return torch.cat([g.flatten() for g in torch.autograd.grad(mll(), parameters, **graph)])
+
+        slopes = gradient(create_graph=True)
+        try:
+            rows = torch.autograd.grad(slopes.sum(), parameters)
+        except UnsupportedError:
+            return
+        h, start = 1e-5, [p.detach().clone() for p in parameters]
+        ends = []
+        for step in (h, -h):
+            for parameter, value in zip(parameters, start, strict=True):
+                parameter.data.copy_(value + step)
+            ends.append(gradient())
+        for parameter, value in zip(parameters, start, strict=True):
+            parameter.data.copy_(value)
+        close(torch.cat([row.flatten() for row in rows]), (ends[0] - ends[1]) / (2.0 * h), 1e-4)
 
     def test_gradients_do_not_reach_the_state(self) -> None:
         """Optimising an acquisition leaves neither graphs nor gradients on the surrogate."""

@@ -267,3 +267,23 @@ def test_what_is_not_covered_goes_botorchs_way() -> None:
     with calls_of(value) as calls:
         iid(points(2, 2))
     assert len(calls) == 1
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("name", CLOSED)
+def test_second_derivatives(name: str, family: str) -> None:
+    """Against differences of gradients."""
+    function = build(name, surrogate(family), best_f=BEST, beta=4.0)
+    assert type(function) is CLOSED[name]
+    q = 1 if name == "ei" else 2
+    Z, direction = points(3, q), points(3, q)
+
+    def gradient(Z: Tensor) -> Tensor:
+        Z = Z.clone().requires_grad_()
+        return torch.autograd.grad(function(Z).sum(), Z)[0]
+
+    product = torch.autograd.functional.hvp(lambda Z: function(Z).sum(), Z, direction)[1]
+    h = 1e-6
+    wanted = (gradient(Z + h * direction) - gradient(Z - h * direction)) / (2.0 * h)
+    assert torch.allclose(product, wanted, rtol=1e-4, atol=1e-4 * float(wanted.abs().max()))
+    assert wanted.abs().max() > 0.0

@@ -144,7 +144,7 @@ class Eigenbasis:
         return all(torch.equal(a, b) for a, b in zip(mine, theirs, strict=True))
 
     def features(self, X: Tensor) -> Tensor:
-        """At points ``batch x q x d``: ``batch x q x r``, differentiable once. O(r d) per point."""
+        """At points ``batch x q x d``: ``batch x q x r``, differentiable. O(r d) per point."""
         values: Tensor = _Features.apply(self.grid.place(X), self)
         return values
 
@@ -212,13 +212,15 @@ class _Features(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, places: Tensor, basis: Eigenbasis) -> Tensor:
         rows = basis.rows_at(places, slopes=ctx.needs_input_grad[0])
-        ctx.save_for_backward(rows[..., 1:, :])
+        ctx.save_for_backward(rows[..., 1:, :], places)
+        ctx.basis = basis
         return rows[..., 0, :].clone()
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
-        (slopes,) = ctx.saved_tensors
+        slopes, places = ctx.saved_tensors
+        if torch.is_grad_enabled():
+            slopes = ctx.basis.rows_at(places, slopes=True)[..., 1:, :]
         return (slopes @ grad.unsqueeze(-1)).squeeze(-1), None
 
 

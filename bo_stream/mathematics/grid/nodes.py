@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from bo_stream.errors import BoundsError, InputError, ShapeError, UnsupportedError
-from bo_stream.mathematics.grid.weights import CUBICS, sloped_products, weights
+from bo_stream.mathematics.grid.weights import CUBICS, powers, sloped_products, weights
 from bo_stream.mathematics.lasting import lasting_property
 from bo_stream.mathematics.posterior.moments import sloped_product
 from bo_stream.mathematics.sufficient_statistics.state import Undo
@@ -217,20 +217,20 @@ class Grid:
         s, cell = self._located(places)
         if not slopes:
             orders, factors = orders[:1], factors[:, :1]
-        powers = s[..., None, None] ** orders * factors
-        return (powers @ table[cell.long() + first]).movedim(-3, 0)
+        rising = powers(s)[..., orders] * factors
+        return (rising @ table[cell.long() + first]).movedim(-3, 0)
 
     @lasting_property
     def _cubics(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """What `axes_at` needs: powers of the position in a cell and their factors, for values and
-        derivatives; the first cell of each dimension in a table; and that table, the coefficients
-        of all nodes' cubics in every cell, ``cells x 4 x max(g_k)``.
+        """What `axes_at` needs: indices in `powers` and factors, for values and derivatives; the
+        first cell of each dimension in a table; and that table, the coefficients of all nodes'
+        cubics in every cell, ``cells x 4 x max(g_k)``.
         """
         most = max(self.sizes)
-        orders = torch.tensor([[3.0, 2.0, 1.0, 0.0], [2.0, 1.0, 0.0, 0.0]], dtype=torch.float64)
+        orders = torch.tensor([[0, 1, 2, 3], [1, 2, 3, 3]])
         of_slopes = torch.tensor([3.0, 2.0, 1.0, 0.0]) / self._frame[1].unsqueeze(-1)
         factors = torch.stack([torch.ones_like(of_slopes), of_slopes], 1)
-        table = orders.new_zeros(self.dim, most - 1, 4, most)
+        table = factors.new_zeros(self.dim, most - 1, 4, most)
         for k, size in enumerate(self.sizes):
             cell = torch.arange(size - 1)
             start = (cell - 1).clamp(0, size - 4)
@@ -317,7 +317,7 @@ def interpolated_product(axes: Tensor, values: Tensor) -> Tensor:
 
 
 class _Spread(torch.autograd.Function):
-    """`Grid.spread`, differentiable once, by strided copies."""
+    """`Grid.spread` by strided copies."""
 
     @staticmethod
     def forward(ctx: Any, values: Tensor, sizes: tuple[int, ...]) -> Tensor:
@@ -325,7 +325,6 @@ class _Spread(torch.autograd.Function):
         return _spread(values.reshape(1, -1), sizes).squeeze(0)
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
         return _collect(grad.unsqueeze(0), ctx.sizes).reshape(-1), None
 

@@ -81,7 +81,7 @@ def _picked(spread: Tensor, index: Tensor) -> Tensor:
 
 
 class _OwnCovariance(torch.autograd.Function):
-    """``W S W'`` of one set of points, differentiable (once) in its weights.
+    """``W S W'`` of one set of points, differentiable in its weights.
 
     S is symmetric, so the gradient needs only the entries already gathered.
     """
@@ -89,13 +89,14 @@ class _OwnCovariance(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, weight: Tensor, index: Tensor, S: Tensor) -> Tensor:
         picked = _picked(_spread(S, Interpolation(index, weight)), index)
-        ctx.save_for_backward(picked)
+        ctx.save_for_backward(picked, weight, index, S)
         return (picked * weight.unsqueeze(-3).unsqueeze(-3)).sum(-1)
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
-        (picked,) = ctx.saved_tensors
+        picked, weight, index, S = ctx.saved_tensors
+        if torch.is_grad_enabled():
+            picked = _picked(_spread(S, Interpolation(index, weight)), index)
         both = (grad + grad.mT).unsqueeze(-1)
         return (both * picked).sum(-3).sum(-3), None, None
 

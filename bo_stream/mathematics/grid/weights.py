@@ -7,16 +7,17 @@ the three nearest nodes. The four weights in a cell are cubics of the position, 
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from bo_stream.mathematics.derivatives import traced, twice
 from bo_stream.mathematics.lasting import lasting
 
-__all__ = ["CUBICS", "sloped_products", "weighted_rows", "weights"]
+__all__ = ["CUBICS", "powers", "sloped_products", "weighted_rows", "weights"]
 CUBICS = torch.tensor(
     [
         [[0.0, 0.5, -1.5, 1.0], [0.0, -1.0, 2.0, 0.0], [0.0, 0.5, -0.5, 0.0], [0.0] * 4],
@@ -34,8 +35,7 @@ BOTH = torch.cat([CUBICS, SLOPES], 1)
 
 
 def weights(s: Tensor, place: Tensor) -> Tensor:
-    """Products over dimensions of the weights of four nodes each, ``... x 4^d``, differentiable
-    once.
+    """Products over dimensions of the weights of four nodes each, ``... x 4^d``, differentiable.
 
     Args:
         s: Position in the cell, from 0 to 1, ``... x d``.
@@ -51,18 +51,16 @@ class _Weights(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, s: Tensor, place: Tensor) -> Tensor:
-        powers = _powers(s)
-        keys = _cubics(CUBICS, place, powers)
-        ctx.save_for_backward(place, powers, keys)
-        weight = keys[..., 0, :]
-        for k in range(1, s.shape[-1]):
-            weight = (weight.unsqueeze(-1) * keys[..., k, None, :]).flatten(-2)
-        return weight
+        own = powers(s)
+        keys = _cubics(CUBICS, place, own)
+        ctx.save_for_backward(s, place, own, keys)
+        return _products(keys)
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
-        place, powers, keys = ctx.saved_tensors
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        s, place, own, keys = ctx.saved_tensors
+        if torch.is_grad_enabled():
+            return *traced(partial(_plain, place=place), (s,), grad), None
         batch, d = place.shape[:-1], place.shape[-1]
         left = grad.unflatten(-1, (4,) * d)
         along = []
@@ -72,7 +70,20 @@ class _Weights(torch.autograd.Function):
                 part = (part * keys[..., j, :].reshape(*batch, *(1,) * (j - k), 4)).sum(-1)
             along.append(part)
             left = (left.movedim(len(batch), -1) * _aligned(keys[..., k, :], left)).sum(-1)
-        return (torch.stack(along, -2) * _cubics(SLOPES, place, powers)).sum(-1), None
+        return (torch.stack(along, -2) * _cubics(SLOPES, place, own)).sum(-1), None
+
+
+def _plain(s: Tensor, place: Tensor) -> Tensor:
+    """The weights in operations that autograd differentiates."""
+    return _products(_cubics(CUBICS, place, powers(s)))
+
+
+def _products(keys: Tensor) -> Tensor:
+    """Products over dimensions, ``... x 4^d``, of four weights each, ``... x d x 4``."""
+    weight = keys[..., 0, :]
+    for k in range(1, keys.shape[-2]):
+        weight = (weight.unsqueeze(-1) * keys[..., k, None, :]).flatten(-2)
+    return weight
 
 
 def sloped_products(s: Tensor, place: Tensor) -> Tensor:
@@ -83,7 +94,7 @@ def sloped_products(s: Tensor, place: Tensor) -> Tensor:
         place: As for `weights`.
     """
     d, which = s.shape[-1], _sloped(s.shape[-1]).to(s.device)
-    keys = _cubics(BOTH, place, _powers(s)).reshape(*s.shape[:-1], 2 * d, 4)
+    keys = _cubics(BOTH, place, powers(s)).reshape(*s.shape[:-1], 2 * d, 4)
     factors = keys.index_select(-2, which).unflatten(-2, (d, 1 + d)).unbind(-3)
     rows = factors[0]
     for own in factors[1:]:
@@ -105,7 +116,7 @@ def _aligned(weights: Tensor, like: Tensor) -> Tensor:
     return weights.reshape(*weights.shape[:-1], *(1,) * (like.ndim - weights.ndim), 4)
 
 
-def _powers(s: Tensor) -> Tensor:
+def powers(s: Tensor) -> Tensor:
     """``s^3, s^2, s, 1``, ``... x 4``."""
     s2 = s * s
     return torch.stack([s2 * s, s2, s, torch.ones_like(s)], -1)
@@ -117,16 +128,28 @@ def _cubics(table: Tensor, place: Tensor, powers: Tensor) -> Tensor:
 
 
 def weighted_rows(M: Tensor, index: Tensor, weight: Tensor) -> Tensor:
-    """Sums of weighted rows of an ``m x p`` matrix: ``q x p``.
+    """Sums of weighted rows of an ``m x p`` matrix: ``q x p``, differentiable.
 
     Args:
         M: The matrix.
         index: The rows of each sum, ``q x k``.
         weight: Their weights, ``q x k``.
     """
-    if weight.requires_grad and not M.requires_grad and not _bags_of_constant_rows():
-        return (M[index] * weight.unsqueeze(-1)).sum(-2)
+    if not (M.requires_grad or weight.requires_grad):
+        return _bags(weight, M, index)
+    if not (M.requires_grad or _bags_of_constant_rows()):
+        return _plain_rows(weight, M, index)
+    return twice(partial(_bags, index=index), partial(_plain_rows, index=index), weight, M)
+
+
+def _bags(weight: Tensor, M: Tensor, index: Tensor) -> Tensor:
+    """The sums, differentiable once."""
     return F.embedding_bag(index, M, per_sample_weights=weight, mode="sum")
+
+
+def _plain_rows(weight: Tensor, M: Tensor, index: Tensor) -> Tensor:
+    """The sums in operations that autograd differentiates."""
+    return (M[index] * weight.unsqueeze(-1)).sum(-2)
 
 
 @cache

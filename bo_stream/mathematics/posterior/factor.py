@@ -10,13 +10,14 @@ from linear_operator.operators import LinearOperator, MatmulLinearOperator
 from torch import Tensor
 
 from bo_stream.mathematics.posterior.gaussian import JointGaussian
+from bo_stream.mathematics.smooth_matern import smoothed
 
 __all__ = ["FactorGaussian", "cross_kernel", "frozen_kernel"]
 
 
 def frozen_kernel(kernel: Kernel) -> Kernel:
-    """A detached float64 copy of the kernel."""
-    return copy.deepcopy(kernel).requires_grad_(False).double().eval()
+    """A detached float64 copy of the kernel, with second derivatives."""
+    return smoothed(copy.deepcopy(kernel).requires_grad_(False).double().eval())
 
 
 def cross_kernel(kernel: Kernel, X: Tensor, Z: Tensor) -> Tensor:

@@ -15,6 +15,8 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from bo_stream.mathematics.derivatives import refused
+
 __all__ = ["Factorisation", "Root", "OutputStatistics", "attach", "factorise"]
 
 
@@ -108,17 +110,23 @@ def factorise(
 class _Attach(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, value: Tensor, count: int, *tensors: Tensor) -> Tensor:
-        ctx.save_for_backward(*tensors[count:])
+        ctx.save_for_backward(*tensors)
         ctx.count = count
         return value.clone()
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
-        return (None, None, *(grad * g for g in ctx.saved_tensors), *(None,) * ctx.count)
+        inputs, gradients = ctx.saved_tensors[: ctx.count], ctx.saved_tensors[ctx.count :]
+        gradients = [grad * g for g in gradients]
+        if torch.is_grad_enabled():
+            gradients = refused(gradients, inputs, "an evidence with a closed-form gradient")
+        return (None, None, *gradients, *(None,) * ctx.count)
 
 
 def attach(value: Tensor, inputs: Sequence[Tensor], gradients: Sequence[Tensor]) -> Tensor:
-    """``value`` as a function of ``inputs`` whose gradients are already known."""
+    """``value`` as a function of ``inputs`` whose gradients are already known.
+
+    Second derivatives raise an `UnsupportedError`.
+    """
     result: Tensor = _Attach.apply(value, len(inputs), *inputs, *gradients)
     return result

@@ -6,12 +6,13 @@ categories' indicators with a common lengthscale.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
 from gpytorch.kernels import Kernel
 from torch import Tensor
+
+from bo_stream.mathematics.smooth_matern import smooth_matern
 
 __all__ = ["CategoricalMatern"]
 
@@ -36,7 +37,4 @@ class CategoricalMatern(Kernel):
         for j in self.cat_dims:
             gaps[..., j] = (gaps[..., j].detach() != 0.0).to(gaps)
         scale = self.lengthscale if diag else self.lengthscale.unsqueeze(-2)
-        square: Tensor = (gaps / scale).square().sum(-1)
-        r = math.sqrt(5.0) * square.clamp_min(1e-30).sqrt()
-        value: Tensor = (1.0 + r + r.square() / 3.0) * (-r).exp()
-        return value
+        return smooth_matern((gaps / scale).square().sum(-1), 2.5)

@@ -8,6 +8,7 @@ a time, multiplied by the values of S and summed per block; the backward pass co
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import torch
@@ -19,6 +20,7 @@ from bo_stream.mathematics.computation_aware.products.stationary import (
     Stationary,
     minus_half_squared_distance,
 )
+from bo_stream.mathematics.derivatives import traced
 
 CHUNK = 2**21
 """Kernel values held at once: 16 MB in float64."""
@@ -32,7 +34,7 @@ def row_chunks(rows: int, columns: int, chunk: int = CHUNK) -> Iterator[slice]:
 
 
 class CrossBlockProduct(torch.autograd.Function):
-    """os f(K(X*, X)) S; differentiable in X* only, once."""
+    """os f(K(X*, X)) S; differentiable in X* only, and in O(p n d) memory after the first time."""
 
     @staticmethod
     def forward(
@@ -49,7 +51,7 @@ class CrossBlockProduct(torch.autograd.Function):
     ) -> Tensor:
         """The product; keeps its arguments only."""
         ctx.save_for_backward(X_star, X, lengthscale, outputscale, values, block)
-        ctx.form, ctx.chunk = form, chunk
+        ctx.form, ctx.chunk, ctx.num_blocks = form, chunk, num_blocks
         z, z_star = X / lengthscale, X_star / lengthscale
         S = BlockMatrix(block, outputscale * values, num_blocks)
         B = X.new_zeros(X_star.shape[0], num_blocks)
@@ -59,12 +61,15 @@ class CrossBlockProduct(torch.autograd.Function):
         return B
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
     def backward(ctx: Any, B_bar: Tensor) -> tuple[Tensor | None, ...]:
         """Derivatives of the kernel, chunk by chunk."""
         X_star, X, lengthscale, outputscale, values, block = ctx.saved_tensors
         z, z_star = X / lengthscale, X_star / lengthscale
         weights = outputscale * values
+        if torch.is_grad_enabled():
+            S = BlockMatrix(block, weights, ctx.num_blocks)
+            product = partial(_smooth_product, z=z, lengthscale=lengthscale, S=S, form=ctx.form)
+            return *traced(product, (X_star,), B_bar), *[None] * 8
         z_bar = torch.empty_like(z_star)
         for rows in row_chunks(X_star.shape[0], X.shape[0], ctx.chunk):
             h = minus_half_squared_distance(z_star[rows], z, ctx.form.exact_distance)
@@ -72,6 +77,14 @@ class CrossBlockProduct(torch.autograd.Function):
             # dh/dz* = z - z*
             z_bar[rows] = P @ z - P.sum(-1, keepdim=True) * z_star[rows]
         return z_bar / lengthscale, *[None] * 8
+
+
+def _smooth_product(
+    X_star: Tensor, z: Tensor, lengthscale: Tensor, S: BlockMatrix, form: Form
+) -> Tensor:
+    """The product in operations that autograd differentiates."""
+    gaps = (X_star / lengthscale).unsqueeze(-2) - z
+    return S.right_of(form.smooth(gaps.square().sum(-1)))
 
 
 def cross_block_product(

@@ -11,10 +11,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from gpytorch.kernels import Kernel, MaternKernel, RBFKernel, ScaleKernel
 from torch import Tensor
+
+from bo_stream.mathematics.smooth_matern import SmoothMatern, smooth_matern
 
 # exp of less than this is treated as exp of this. Subnormal numbers, also those that arise when
 # such a value is multiplied by another, are a hundred times slower than normal ones; exp(-64) =
@@ -66,11 +69,13 @@ class Form:
             overwritten.
         exact_distance: Whether distances must be computed as sums of squared differences: f is not
             smooth at r = 0, where the faster matrix product loses half the digits of r.
+        smooth: From r^2 to f(h), in operations that autograd differentiates.
         negligible: f is below 1e-18 if h is below this.
     """
 
     name: str
     value_and_slope: Callable[[Tensor], tuple[Tensor, Tensor]]
+    smooth: Callable[[Tensor], Tensor]
     negligible: float
     exact_distance: bool = False
 
@@ -79,11 +84,11 @@ class Form:
         return self.value_and_slope(h)[0]
 
 
-RBF = Form("RBF", _rbf, -42.0)
+RBF = Form("RBF", _rbf, lambda D2: (-0.5 * D2).exp(), -42.0)
 MATERN = {
-    0.5: Form("Matern-1/2", _matern12, -860.0, exact_distance=True),
-    1.5: Form("Matern-3/2", _matern32, -350.0),
-    2.5: Form("Matern-5/2", _matern52, -240.0),
+    0.5: Form("Matern-1/2", _matern12, partial(smooth_matern, nu=0.5), -860.0, exact_distance=True),
+    1.5: Form("Matern-3/2", _matern32, partial(smooth_matern, nu=1.5), -350.0),
+    2.5: Form("Matern-5/2", _matern52, partial(smooth_matern, nu=2.5), -240.0),
 }
 
 
@@ -113,7 +118,7 @@ def describe(kernel: Kernel, dim: int) -> Stationary | None:
     if type(kernel) is ScaleKernel:
         scale, base = kernel, kernel.base_kernel
     form = RBF if type(base) is RBFKernel else None
-    if type(base) is MaternKernel:
+    if type(base) in (MaternKernel, SmoothMatern):
         form = MATERN.get(float(base.nu))
     if form is None or math.prod(kernel.batch_shape) != 1:
         return None

@@ -24,6 +24,7 @@ from bo_stream.mathematics.computation_aware.products.stationary import (
     squared_difference,
     wide_coordinates,
 )
+from bo_stream.mathematics.derivatives import refused
 
 TILES = {"cpu": 512, "cuda": 4096}
 """Rows and columns of a tile by device."""
@@ -118,9 +119,17 @@ class SymmetricBlockProduct(torch.autograd.Function):
         return B
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
     def backward(ctx: Any, B_bar: Tensor) -> tuple[Tensor | None, ...]:
         """Kernel values again, and three products with each tile."""
+        grads = SymmetricBlockProduct._gradients(ctx, B_bar.detach())
+        if torch.is_grad_enabled():
+            inputs = (*ctx.saved_tensors[1:4], B_bar)
+            grads = refused(grads, inputs, "products of a kernel matrix with sparse actions")
+        return None, *grads, *[None] * 5
+
+    @staticmethod
+    @torch.no_grad()
+    def _gradients(ctx: Any, B_bar: Tensor) -> list[Tensor]:
         X, lengthscale, outputscale, values, block, B = ctx.saved_tensors
         dtype = ctx.dtype
         outputscale_bar = (B_bar * B).sum() / outputscale
@@ -144,7 +153,7 @@ class SymmetricBlockProduct(torch.autograd.Function):
             for k in tiles.wide:
                 ard[k] += (P * squared_difference(z[R.rows, k], z[C.rows, k])).sum()
         # dK/dls_d = f'(h) (z_jd - z_md)^2 / ls_d
-        return None, ard / lengthscale, outputscale_bar, values_bar, *[None] * 5
+        return [ard / lengthscale, outputscale_bar, values_bar]
 
 
 def _ard(P: Tensor, z1: Tensor, z2: Tensor) -> Tensor:
