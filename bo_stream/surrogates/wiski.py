@@ -75,9 +75,10 @@ class WISKI(GriddedGP):
             products).
 
     Raises:
-        UnsupportedError: for d > 3, a non-stationary kernel, or a kernel that is not a product on
-            more than 10,000 nodes. (`fit` and posteriors raise a StateError if lengthscales are
-            too short for a large grid and not all points are buffered.)
+        UnsupportedError: for d > 3, a kernel that is not stationary (as tested by moving points
+            inside the grid), or a kernel that is not a product on more than 10,000 nodes. (`fit`
+            and posteriors raise a StateError if lengthscales are too short for a large grid and
+            not all points are buffered.)
         InputError: unless exactly one of ``bounds`` and ``grid`` is given.
         GridWarning: once, if `fit` finds the grid too coarse and does not refine it.
 
@@ -120,14 +121,15 @@ class WISKI(GriddedGP):
                 "Give the raw 2 x d bounds of the problem.",
             )
         super().__init__(train_X, train_Y, train_Yvar, **common)
-        if not is_stationary(self.covar_module):
-            raise UnsupportedError(
-                "a stationary kernel",
-                type(self.covar_module).__name__,
-                "Use ExactGP, or a stationary kernel on transformed inputs.",
-            )
         self.opening = whole_number("opening", opening, 0)
         self._set_up_grid(grid_size, grid)
+        if not is_stationary(self.covar_module, self._first_grid, self._like):
+            raise UnsupportedError(
+                "a stationary kernel, whose covariances depend on differences of points only",
+                type(self.covar_module).__name__,
+                "Use ExactGP or NodeWISKI, which take any kernel, or transform the inputs so that "
+                "a stationary kernel suits them.",
+            )
         self._factorised: Derived[tuple[list[GridFactorisation], Tensor]] = Derived()
         self._compressed_cache: Derived[CompressedStatistics] = Derived()
         self._begin(train_X, train_Y, train_Yvar)

@@ -200,10 +200,11 @@ class GradientContract(Contract):
         mll = self.build().make_mll()
         parameters = [p for p in mll.parameters() if p.requires_grad]
 
-        def gradient(**graph: bool) -> Tensor:
-            return torch.cat([g.flatten() for g in torch.autograd.grad(mll(), parameters, **graph)])
+        def gradient(*, graph: bool = False) -> Tensor:
+            slopes = torch.autograd.grad(mll(), parameters, create_graph=graph)
+            return torch.cat([slope.flatten() for slope in slopes])
 
-        slopes = gradient(create_graph=True)
+        slopes = gradient(graph=True)
         try:
             rows = torch.autograd.grad(slopes.sum(), parameters)
         except UnsupportedError:

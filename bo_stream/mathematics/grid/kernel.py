@@ -18,6 +18,7 @@ from gpytorch.kernels import (
     ScaleKernel,
 )
 from torch import Tensor
+from torch.quasirandom import SobolEngine
 
 from bo_stream.mathematics.grid.data_space import DataSpacePrior, DensePrior, ProductPrior
 from bo_stream.mathematics.grid.nodes import Grid
@@ -33,6 +34,9 @@ __all__ = [
     "kernel_values",
     "product_factors",
 ]
+
+POINTS, MOVE, SAME = 16, 0.43, 1e-3
+"""Points that move, by what share of a grid, and by what share covariances may then change."""
 
 
 def data_space_priors(kernel: Kernel, grid: Grid, X: Tensor, outputs: int) -> list[DataSpacePrior]:
@@ -69,13 +73,37 @@ def kernel_along(kernel: Kernel, input_: int, t: Tensor, dim: int, outputs: int)
     return _values(kernel, Z, outputs)
 
 
-def is_stationary(kernel: Kernel) -> bool:
-    """Whether the kernel depends on differences of points only, constant terms included."""
+def is_stationary(kernel: Kernel, grid: Grid, like: Tensor) -> bool:
+    """Whether the kernel depends on differences of points only.
+
+    It must be declared so, and covariances must stay the same, to a thousandth, if points move
+    together inside the grid. (gpytorch declares every kernel with a lengthscale stationary.)
+    """
+    return _declared_stationary(kernel) and _moves(kernel, grid, like)
+
+
+def _declared_stationary(kernel: Kernel) -> bool:
     if isinstance(kernel, ScaleKernel):
-        return is_stationary(kernel.base_kernel)
+        return _declared_stationary(kernel.base_kernel)
     if isinstance(kernel, ProductKernel | AdditiveKernel):
-        return all(is_stationary(k) for k in kernel.kernels)
+        return all(_declared_stationary(k) for k in kernel.kernels)
     return isinstance(kernel, ConstantKernel) or bool(kernel.is_stationary)
+
+
+@torch.no_grad()
+def _moves(kernel: Kernel, grid: Grid, like: Tensor) -> bool:
+    """Whether covariances stay the same if the points move along any input by `MOVE` widths.
+
+    The points lie in one half of the grid, at distances from a half of its width to a thousandth.
+    """
+    d, widths, first = grid.dim, grid.widths(like), like.new_tensor(grid.origin)
+    size = 10.0 ** -torch.arange(POINTS).remainder(4).to(like)
+    unit = 0.5 * size.unsqueeze(-1) * SobolEngine(d).draw(POINTS, dtype=like.dtype).to(like)
+    X = first + widths * unit
+    kept = kernel(X).to_dense()
+    moved = (kernel(X + MOVE * move).to_dense() for move in torch.diag(widths))
+    most = SAME * kept.abs().amax()
+    return all(bool(((values - kept).abs() <= most).all()) for values in moved)
 
 
 def is_product(kernel: Kernel) -> bool:

@@ -5,16 +5,21 @@ from typing import Any
 import pytest
 import torch
 from gpytorch.kernels import (
-    AdditiveKernel,
     ConstantKernel,
+    CosineKernel,
     Kernel,
     LinearKernel,
+    MaternKernel,
+    PeriodicKernel,
     PolynomialKernel,
     RBFKernel,
+    RQKernel,
     ScaleKernel,
+    SpectralMixtureKernel,
 )
+from torch import Tensor
 
-from bo_stream import WISKI
+from bo_stream import WISKI, ProjectedWISKI
 from bo_stream.errors import (
     BoundsError,
     InputError,
@@ -99,12 +104,69 @@ def test_four_dimensions_are_refused() -> None:
         WISKI(X, Y, grid=grid, **RAW)
 
 
-@pytest.mark.parametrize("kernel", [LinearKernel(), PolynomialKernel(2)], ids=["linear", "poly"])
+class Squared(RBFKernel):
+    """An RBF kernel of the squares of inputs: not stationary, though gpytorch says so."""
+
+    def forward(self, x1: Tensor, x2: Tensor, **params: Any) -> Any:
+        return super().forward(x1.square(), x2.square(), **params)
+
+
+class Growing(Kernel):
+    """A kernel whose variance rises along the first input, with RBF correlations."""
+
+    has_lengthscale = True
+
+    def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Any:
+        left, right = 1.0 + 0.02 * x1[..., 0], 1.0 + 0.02 * x2[..., 0]
+        distance = self.covar_dist(x1 / self.lengthscale, x2 / self.lengthscale, diag=diag)
+        scale = left * right if diag else left.unsqueeze(-1) * right.unsqueeze(-2)
+        return scale * (-0.5 * distance.square()).exp()
+
+
+@pytest.mark.parametrize(
+    "kernel", [LinearKernel(), PolynomialKernel(2), Squared(), Growing()], ids=type
+)
 def test_kernels_that_are_not_stationary_are_refused(kernel: Kernel) -> None:
     X, Y, _ = data(6, 2, "learned")
-    for k in (kernel, ScaleKernel(kernel), AdditiveKernel(RBFKernel(), kernel)):
-        with pytest.raises(UnsupportedError, match="stationary"):
+    for k in (kernel, ScaleKernel(kernel), RBFKernel() + kernel, RBFKernel() * kernel):
+        with pytest.raises(UnsupportedError, match="stationary .* Use ExactGP or NodeWISKI"):
             WISKI(X, Y, bounds=BOUNDS[:, :2], grid_size=8, covar_module=k, **RAW)
+        with pytest.raises(UnsupportedError, match="stationary"):
+            ProjectedWISKI(X, Y, bounds=BOUNDS[:, :2], grid_size=8, covar_module=k, **RAW)
+
+
+def spectral_mixture() -> Kernel:
+    kernel = SpectralMixtureKernel(num_mixtures=2, ard_num_dims=2)
+    kernel.mixture_means = torch.tensor([[[0.3, 1.0]], [[1.5, 0.2]]])
+    kernel.mixture_scales = torch.tensor([[[0.4, 0.6]], [[0.5, 0.3]]])
+    return kernel
+
+
+STATIONARY = {
+    "Matern": lambda: MaternKernel(1.5, ard_num_dims=2),
+    "rational quadratic": RQKernel,
+    "cosine": CosineKernel,
+    "spectral mixture": spectral_mixture,
+    "periodic, a period for each input": lambda: PeriodicKernel(ard_num_dims=2),
+    "of one input": lambda: ScaleKernel(MaternKernel(active_dims=[1])),
+    "sum over inputs": lambda: RBFKernel(active_dims=[0]) + MaternKernel(active_dims=[1]),
+    "product over inputs": lambda: RBFKernel(active_dims=[0]) * PeriodicKernel(active_dims=[1]),
+    "product with one of all inputs": lambda: MaternKernel() * RBFKernel(active_dims=[1]),
+    "subclass": lambda: type("Mine", (RBFKernel,), {})(),
+}
+
+
+@pytest.mark.parametrize("name", STATIONARY)
+@pytest.mark.parametrize("place", [0.0, 1e5])
+def test_the_prior_at_the_nodes_is_the_kernels(name: str, place: float) -> None:
+    kernel = STATIONARY[name]().double()
+    bounds = torch.tensor([[place, -1.0], [place + 2.0, 1.0]], dtype=torch.float64)
+    nothing = torch.empty(0, 2, dtype=torch.float64), torch.empty(0, 1, dtype=torch.float64)
+    model = WISKI(*nothing, bounds=bounds, grid_size=[7, 5], covar_module=kernel, **RAW)
+    axes = [torch.linspace(*b, n, dtype=b.dtype) for b, n in zip(bounds.T, (7, 5), strict=True)]
+    nodes = torch.cartesian_prod(*axes)
+    prior = model.posterior(nodes).distribution.covariance_matrix
+    assert torch.allclose(prior, kernel(nodes).to_dense(), atol=1e-6)
 
 
 def test_a_posterior_off_the_users_grid_is_refused() -> None:
