@@ -226,7 +226,7 @@ def _describe(model: Any) -> dict[str, Any]:
         "learned": {name: p.requires_grad for name, p in model.named_parameters()},
         "state": {
             k: v.detach().cpu().clone() if isinstance(v, torch.Tensor) else v
-            for k, v in model.state_dict().items()
+            for k, v in (model.state_dict() | {"_extra_state": model._header()}).items()
         },
     }
 

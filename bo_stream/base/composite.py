@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+from abc import abstractmethod
 from typing import Any
 
 from botorch.models.model import Model
-from torch import Size
+from torch import Size, Tensor
 
-from bo_stream.base import checkpoint
+from bo_stream.base import checkpoint, loading
 from bo_stream.base.changes import StateLock
 from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.mathematics.lasting import lasting
@@ -55,6 +56,17 @@ class CompositeModel(Model):
     def state_bytes(self) -> int:
         """Size in bytes of all state buffers."""
         return sum(part.state_bytes for part in self._streams())
+
+    @abstractmethod
+    def _header(self) -> dict[str, Any]:
+        """Class and settings, which are checked when a state is loaded."""
+
+    def get_extra_state(self) -> Tensor:
+        """The metadata of a `state_dict` as a tensor of bytes."""
+        return loading.packed(self._header())
+
+    def set_extra_state(self, state: Any) -> None:
+        """Do nothing: `load_state_dict` has read them."""
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a checkpoint, from which `bo_stream.load` rebuilds everything."""

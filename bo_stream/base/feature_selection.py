@@ -15,7 +15,14 @@ from bo_stream.base.changes import all_or_nothing
 from bo_stream.base.fitting.report import FitReport
 from bo_stream.errors import StateError
 
-__all__ = ["GROWTH", "all_buffered", "check_buffered", "fit_and_select", "select"]
+__all__ = [
+    "GROWTH",
+    "all_buffered",
+    "check_buffered",
+    "fit_and_select",
+    "follow_hyperparameters",
+    "select",
+]
 
 GROWTH = 2.0
 """A fit selects features again once the data have grown by this factor,"""
@@ -46,6 +53,12 @@ def check_buffered(model: Any, possible: bool, remedy: str) -> None:
 def select(model: Any, features: Any) -> None:
     """Replace the features of a state whose points are all buffered."""
     model._replace(state=model.state.chosen(features, model.num_observed))
+
+
+def follow_hyperparameters(model: Any) -> None:
+    """Select features for hyperparameters that did not come from a fit, if that is possible."""
+    if model.num_observed and model._can_select() and model._features_outdated():
+        select(model, model._suited_features())
 
 
 def fit_and_select(

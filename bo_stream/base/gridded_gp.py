@@ -15,7 +15,13 @@ from torch import Tensor
 
 from bo_stream.base import additive
 from bo_stream.base.changes import all_or_nothing
-from bo_stream.base.feature_selection import all_buffered, check_buffered, fit_and_select, select
+from bo_stream.base.feature_selection import (
+    all_buffered,
+    check_buffered,
+    fit_and_select,
+    follow_hyperparameters,
+    select,
+)
 from bo_stream.base.fitting.report import FitReport
 from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.base.validation import checked_bounds
@@ -148,6 +154,9 @@ class GriddedGP(StreamingGP):
                 )
         return report
 
+    def _hyperparameters_loaded(self, saved: Mapping[str, Any]) -> None:
+        follow_hyperparameters(self)
+
     def _can_select(self) -> bool:
         """Whether `fit` may replace the grid."""
         return self.grid_size == "auto" and self._nodes is None and all_buffered(self)
@@ -197,9 +206,9 @@ class GriddedGP(StreamingGP):
         box = self._box().tolist()
         return {**super()._layout(), "box": box, "grid_size": self.grid_size}
 
-    def get_extra_state(self) -> dict[str, Any]:
+    def _header(self) -> dict[str, Any]:
         """Class, version, layout, and the current number of nodes."""
-        return {**super().get_extra_state(), "nodes": list(self.grid.sizes)}
+        return {**super()._header(), "nodes": list(self.grid.sizes)}
 
     def _adopt(self, header: Mapping[str, Any]) -> None:
         """Take over the grid of a saved state."""

@@ -48,8 +48,9 @@ class CommonOptions(TypedDict, total=False):
         outcome_transform: Likewise, learned from ``train_Y``. By default outcomes are standardised
             by the constructor's data; with fewer than two rows they are left unchanged, with a
             warning. None disables the transform.
-        loads_data: Whether `load_state_dict` loads the data of a saved surrogate. False loads
-            hyperparameters only, as BoTorch's models do.
+        loads_data: Whether `load_state_dict` loads the data of a saved surrogate. By default it
+            does if the surrogate has none; otherwise, and for False, it loads hyperparameters only,
+            as BoTorch's models do. True replaces the data.
     """
 
     bounds: Tensor | Literal["unit"] | None
@@ -58,14 +59,13 @@ class CommonOptions(TypedDict, total=False):
     likelihood: Likelihood | None
     input_transform: InputTransform | None
     outcome_transform: OutcomeTransform | None
-    loads_data: bool
+    loads_data: bool | None
 
 
 _DEFAULTS: dict[str, Any] = {
     **dict.fromkeys(CommonOptions.__annotations__),
     "input_transform": DEFAULT,
     "outcome_transform": DEFAULT,
-    "loads_data": True,
 }
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, MutableMapping
 from functools import partial
 from typing import Any, ClassVar, Self, Unpack, cast
 
@@ -88,7 +88,7 @@ class StreamingGP(BoTorchModel):
         choice = given["outcome_transform"]
         outcomes = transforms.outcome_transform_for(choice, train_Y, train_Yvar)
         super().__init__((dim, outputs), train_X, bounds, inputs, outcomes)
-        self._outcomes_left_out, self._loads_data = choice is DEFAULT, bool(given["loads_data"])
+        self._outcomes_left_out, self._loads_data = choice is DEFAULT, given["loads_data"]
         batch = Size([outputs] if outputs > 1 else [])
         self.noise_mode = noise.noise_mode_of(train_Yvar, given["likelihood"])
         self.covar_module = given["covar_module"] or options.default_kernel(dim, batch)
@@ -368,10 +368,20 @@ class StreamingGP(BoTorchModel):
         keep_transforms: bool = True,
         assign: bool = False,
     ) -> Any:
-        """Load state, hyperparameters and transforms; on an error nothing has changed.
+        """Load hyperparameters and, if it has no data, everything; on an error nothing changes.
 
-        A standardisation and tracked incumbents are loaded too, unless the constructor specified
-        them. With ``loads_data=False`` only hyperparameters are loaded.
+        A surrogate built without data (n = 0) takes over the saved data and transforms, also a
+        standardisation and tracked incumbents that the constructor left out, and resumes
+        bit-identically. One that has data keeps them and its transforms and takes over the
+        hyperparameters (in units of ``outcome_transform``) with what else fits learn: the start of
+        the next fit, as with BoTorch's models. It warns if the state is of more observations than
+        it has. The option ``loads_data`` decides otherwise.
+
+        Args:
+            state_dict: A saved state, a copy of its tensors, or a part of it with ``strict=False``.
+            strict: Whether missing and unexpected entries are refused.
+            keep_transforms: For BoTorch; without effect.
+            assign: As for torch's modules.
 
         Raises:
             StateError: if class, version, layout, keys, shapes or values do not match.
@@ -379,20 +389,31 @@ class StreamingGP(BoTorchModel):
         return loading.load(self, state_dict, strict, assign)
 
     def _load_from_state_dict(
-        self, state_dict: Mapping[str, Any], prefix: str, *args: Any, **kwargs: Any
+        self, state_dict: MutableMapping[str, Any], prefix: str, *args: Any, **kwargs: Any
     ) -> None:
-        loading.load_stream(self, state_dict, prefix)
+        loading.load_part(self, state_dict, prefix)
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
 
     def _adopt(self, header: Mapping[str, Any]) -> None:
         """Adapt to a saved state, given its metadata; families add to it."""
         loading.adopt(self, header)
 
-    def get_extra_state(self) -> dict[str, Any]:
+    def _hyperparameters_loaded(self, saved: Mapping[str, Any]) -> None:
+        """Bring the state up to date with loaded hyperparameters, where it depends on them.
+
+        Args:
+            saved: The saved `state_dict`, in whose stream fits may have left more than parameters.
+        """
+
+    def _header(self) -> dict[str, Any]:
         """Class, version and layout, which are checked when a state is loaded."""
         return loading.header(self)
 
-    def set_extra_state(self, state: dict[str, Any]) -> None:
+    def get_extra_state(self) -> Tensor:
+        """The metadata of a `state_dict` as a tensor of bytes."""
+        return loading.packed(self._header())
+
+    def set_extra_state(self, state: Any) -> None:
         """Do nothing: the metadata have been checked already."""
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import warnings
+from collections.abc import Mapping
 from typing import Any, TypeVar, cast
 
 import torch
@@ -29,6 +30,7 @@ from bo_stream.errors import InputError, ShapeError, UnsupportedError
 
 __all__ = [
     "bounds_for",
+    "change_from_saved",
     "change_of_units",
     "frozen_transform",
     "input_transform_for",
@@ -365,6 +367,18 @@ def rescaled_state(model: Any, state: Any, shift: Tensor, factor: Tensor) -> Any
             "Keep the Standardize it was built with, or rebuild it from the data.",
         )
     return state.rescaled(shift, factor, model.noise_mode != "learned")
+
+
+def change_from_saved(model: Any, saved: Mapping[str, Any]) -> tuple[Tensor, Tensor]:
+    """`change_of_units` from a saved `state_dict` to a surrogate with or without `Standardize`."""
+    places = []
+    for state in (saved, model.state_dict()):
+        zero = torch.zeros_like(model._like)
+        means = state.get("outcome_transform.means", zero).to(zero).reshape(-1)
+        stdvs = state.get("outcome_transform.stdvs", zero + 1.0).to(zero).reshape(-1)
+        places.append((means, stdvs))
+    (means, stdvs), (new_means, new_stdvs) = places
+    return (new_means - means) / stdvs, new_stdvs / stdvs
 
 
 def change_of_units(old: Standardize, new: Standardize) -> tuple[Tensor, Tensor]:

@@ -11,6 +11,7 @@ import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor, nn
 
+from bo_stream.base import loading
 from bo_stream.base.botorch_model import BoTorchModel
 from bo_stream.base.changes import StateLock, all_or_nothing
 from bo_stream.base.composite import CompositeModel
@@ -88,33 +89,38 @@ class CountedClasses(CompositeModel, LatentClasses):
 
     # -- saving ----------------------------------------------------------------------------------
 
-    def get_extra_state(self) -> dict[str, Any]:
-        """Metadata: the classes and how labels are transformed."""
+    def _header(self) -> dict[str, Any]:
         return {"class": type(self).__name__, **settings_of(self._seen, self._pairs)}
-
-    def set_extra_state(self, state: dict[str, Any]) -> None:
-        """Do nothing: `load_state_dict` has loaded them."""
 
     @lasting
     def load_state_dict(
         self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False
     ) -> Any:
-        """Load everything, including classes and ``alpha_epsilon``; on an error nothing changes.
+        """Load hyperparameters and, if it has no data, everything; on an error nothing changes.
+
+        As in `StreamingGP.load_state_dict`; classes and ``alpha_epsilon`` count as data. A
+        classifier that has data takes hyperparameters of the same classes in the same order.
 
         Raises:
             StateError: if the saved state does not match this classifier.
         """
-        header = state_dict.get("_extra_state")
-        if not isinstance(header, Mapping) or header.get("class") != type(self).__name__:
+        model_state = {k[6:]: v for k, v in state_dict.items() if k.startswith("model.")}
+        if loading.EXTRA not in state_dict and not strict:
+            return self.model.load_state_dict(model_state, strict)
+        header = loading.unpacked(state_dict.get(loading.EXTRA)) or {}
+        if header.get("class") != type(self).__name__:
             raise StateError(f"the state of a {type(self).__name__}", repr(header), "Load its own.")
         seen, pairs = read_settings(header)
         known = list(seen)
+        if self.num_observed and known == self._classes:
+            return self.model.load_state_dict(model_state, strict)
         model, streams = copy.deepcopy(self.model), copy.deepcopy(self._streams_of_classes())
-        if known != self._classes and streams:
+        if known != self._classes and streams and not self.num_observed:
             streams = [target_free_stream(model, self._kernel()) for _ in known]
             model = empty_like(model, len(known), self._kernel())
         elif known != self._classes:
-            raise StateError(f"classes {self._classes}", f"{known}", "Build it with these.")
+            remedy = "Build it with these as `classes`."
+            raise StateError(f"classes {self._classes}", f"{known}", remedy)
         for prefix, part in [("model.", model), *_numbered(streams)]:
             start = len(prefix)
             own = {k[start:]: v for k, v in state_dict.items() if k.startswith(prefix)}

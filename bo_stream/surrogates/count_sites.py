@@ -115,12 +115,17 @@ class RefreshedSites(SiteStream):
         moves = [self._sweep() for _ in range(sweeps)] if len(self._state.held) else [0.0]
         return moves[-1]
 
+    def _hyperparameters_loaded(self) -> None:
+        if len(self._state.held) and self.refreshable:
+            for _ in range(SWEEPS):
+                self._sweep(move_nugget=False)
+
     @all_or_nothing
-    def _sweep(self) -> float:
+    def _sweep(self, move_nugget: bool = True) -> float:
         state = self._state
         m, v, prior = self._held_marginals()
         nugget = state.nugget
-        if self.likelihood.nugget == "learn" and self.informative:
+        if move_nugget and self.likelihood.nugget == "learn" and self.informative:
             nugget = state.held.next_nugget(self.likelihood, m, v, nugget)
         held, moved = state.held.refreshed(self.likelihood, m, v, prior, nugget)
         self._change(held=held, nugget=nugget)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -12,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from bo_stream import likelihoods
-from bo_stream.base import additive
+from bo_stream.base import additive, loading
 from bo_stream.base.changes import StateLock, all_or_nothing
 from bo_stream.base.composite import CompositeModel
 from bo_stream.base.promises import Promises
@@ -200,29 +201,32 @@ class SiteStream(CompositeModel):
     def _kind(self) -> dict[str, Any]:
         return {"name": type(self.likelihood).__name__, **asdict(self.likelihood)}
 
-    def get_extra_state(self) -> dict[str, Any]:
-        """Metadata: class and likelihood."""
+    def _header(self) -> dict[str, Any]:
         return {"class": type(self).__name__, "likelihood": self._kind()}
-
-    def set_extra_state(self, state: dict[str, Any]) -> None:
-        """Do nothing: `load_state_dict` has compared them."""
 
     @lasting
     def load_state_dict(
         self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False
     ) -> Any:
-        """Load everything; on an error nothing changes.
+        """Load hyperparameters with the nugget and, if it has no data, everything.
+
+        As in `StreamingGP.load_state_dict`. Held targets are chosen again under what was loaded. On
+        an error nothing changes.
 
         Raises:
             StateError: if the saved state does not match this surrogate.
         """
-        header, mine = state_dict.get("_extra_state"), self.get_extra_state()
-        if header != mine:
+        partial_state = loading.EXTRA not in state_dict and not strict
+        header = loading.unpacked(state_dict.get(loading.EXTRA))
+        mine = loading.unpacked(self.get_extra_state())
+        if header != mine and not partial_state:
             raise StateError(f"the state of {mine}", repr(header), "Build it alike.")
         own: dict[str, dict[str, Any]] = {"model": {}, "frozen": {}, "counts": {}}
         for name, value in state_dict.items():
             part, _, rest = name.partition(".")
             own.get(part, {})[rest] = value
+        if self.num_observed or partial_state:
+            return self._load_hyperparameters(own["model"], own["counts"].get("nugget"), strict)
         model, frozen = copy.deepcopy(self.model), None
         model.load_state_dict(own["model"], strict, assign=assign)
         if own["frozen"]:
@@ -230,6 +234,22 @@ class SiteStream(CompositeModel):
             frozen.load_state_dict(own["frozen"], strict, assign=assign)
         tensors = {name: value.clone() for name, value in own["counts"].items()}
         self._become(model, frozen, with_tensors(self._state, tensors))
+
+    @all_or_nothing
+    def _load_hyperparameters(
+        self, state: Mapping[str, Any], nugget: Tensor | None, strict: bool
+    ) -> Any:
+        before = [t.detach().clone() for t in (*self.model.parameters(), self._state.nugget)]
+        result = self.model.load_state_dict(state, strict)
+        if nugget is not None and self.likelihood.nugget == "learn":
+            self._change(nugget=nugget.to(self._state.nugget, copy=True))
+        if not all(map(torch.equal, (*self.model.parameters(), self._state.nugget), before)):
+            self._hyperparameters_loaded()
+        return result
+
+    @abstractmethod
+    def _hyperparameters_loaded(self) -> None:
+        """Choose the held targets again."""
 
     @all_or_nothing
     def _become(self, model: StreamingGP, frozen: StreamingGP | None, state: CountState) -> None:

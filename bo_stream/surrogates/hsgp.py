@@ -7,7 +7,7 @@ surrogate and two streams can be merged.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Self, Unpack, cast
 
 import torch
@@ -15,7 +15,13 @@ from torch import Tensor
 
 from bo_stream.base import additive
 from bo_stream.base.derived import Derived, Key
-from bo_stream.base.feature_selection import all_buffered, check_buffered, fit_and_select, select
+from bo_stream.base.feature_selection import (
+    all_buffered,
+    check_buffered,
+    fit_and_select,
+    follow_hyperparameters,
+    select,
+)
 from bo_stream.base.fitting import ClosedForm, Coordinates, FitReport
 from bo_stream.base.options import CommonOptions, whole_number
 from bo_stream.base.streaming_gp import Promises, StreamingGP
@@ -165,6 +171,9 @@ class HSGP(StreamingGP):
                 0.01 nat.
         """
         return fit_and_select(self, super().fit, max_evals)
+
+    def _hyperparameters_loaded(self, saved: Mapping[str, Any]) -> None:
+        follow_hyperparameters(self)
 
     def _can_select(self) -> bool:
         return self.lengthscales is None and all_buffered(self)

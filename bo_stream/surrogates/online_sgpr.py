@@ -7,6 +7,7 @@ mathematics as corrected in MATHS 3 and 4.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NoReturn, Self, Unpack, cast
 
 import torch
@@ -213,6 +214,9 @@ class OnlineSGPR(StreamingGP):
         mll = super()._fit_for_botorch(mll, *args)
         self._replay_last_batch(reselect=False)
         return mll
+
+    def _hyperparameters_loaded(self, saved: Mapping[str, Any]) -> None:
+        self._replay_last_batch(reselect=True)
 
     def reselect(self) -> Self:
         """Choose the inducing points of the last batch again under current hyperparameters."""

@@ -7,7 +7,7 @@ density of each batch, and the interpolation weights of earlier points are fixed
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Literal, Unpack, cast
@@ -212,7 +212,19 @@ class ProjectedWISKI(WISKI):
         kernel = self._learned(*state.buffer.first(n), most)
         self._undo.extend(partial(p.data.copy_, p.detach().clone()) for p in self.parameters())
         self.covar_module.load_state_dict(kernel.base_kernel.state_dict())
-        self._replace(state=replace(state, grid=replace(self.grid, phi=kernel.phi.detach())))
+        self._place_by(kernel.phi.detach())
+
+    def _hyperparameters_loaded(self, saved: Mapping[str, Any]) -> None:
+        """Take over the saved projection too, while all points can be placed by it."""
+        phi = saved.get("stream.state_grid_phi")
+        if phi is not None and phi.shape == self.grid.phi.shape and all_buffered(self):
+            self._place_by(phi.to(self._like))
+        super()._hyperparameters_loaded(saved)
+
+    @all_or_nothing
+    def _place_by(self, phi: Tensor) -> None:
+        """Replace the projection; rebuild the sums."""
+        self._replace(state=replace(self.state, grid=replace(self.grid, phi=phi)))
         sizes = self._suited_sizes() if self.grid_size == "auto" else self.grid.sizes
         select(self, self._covering(sizes))
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Unpack, cast
 
@@ -156,6 +157,9 @@ class SVDGP(StreamingGP):
         mll = super()._fit_for_botorch(mll, *args)
         self._rebuild()
         return mll
+
+    def _hyperparameters_loaded(self, saved: Mapping[str, Any]) -> None:
+        self._rebuild()
 
     # -- state -----------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ bad side by a logarithm whose scale is fitted with the kernel, by evidence with 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any, Literal, Unpack, cast
@@ -26,6 +26,7 @@ from bo_stream.base.fitting.report import FitReport
 from bo_stream.base.options import CommonOptions
 from bo_stream.base.predictive import PredictiveScore, predictive_score
 from bo_stream.base.streaming_gp import Promises, StreamingGP
+from bo_stream.base.transforms import change_from_saved
 from bo_stream.errors import FallbackWarning, InputError, UnsupportedError
 from bo_stream.mathematics.posterior.process import PosteriorProcess
 from bo_stream.mathematics.warped.evidence import FLOOR, Fitted, contradicted
@@ -34,7 +35,7 @@ from bo_stream.mathematics.warped.schedule import fitted_by_schedule
 from bo_stream.mathematics.warped.warp import NO_WARP, OutcomeWarp, log_slopes, unwarped, warped
 from bo_stream.surrogates import warped_modules as modules
 from bo_stream.surrogates.exact import ExactGP, ExactProcess, ExactState
-from bo_stream.surrogates.warped_state import WarpedState
+from bo_stream.surrogates.warped_state import WarpedState, rescaled_warp
 
 __all__ = ["WarpedGP"]
 
@@ -264,6 +265,15 @@ class WarpedGP(ExactGP):
         found, evaluations, memory = fitted_by_schedule(X, y, memory, **options)
         self._settle(found, memory)
         return FitReport(evaluations, found.value, found.converged)
+
+    @all_or_nothing
+    def _hyperparameters_loaded(self, saved: Mapping[str, Any]) -> None:
+        """Take over the saved warp, in which the hyperparameters were fitted."""
+        warp = saved.get("stream.state_warp")
+        if warp is not None and self.warp == "log":
+            shift, factor = change_from_saved(self, saved)
+            warp = rescaled_warp(warp.to(self._like), shift[0], factor[0])
+            self._replace(state=replace(self.state, warp=warp))
 
     @all_or_nothing
     def _settle(self, found: Fitted, memory: np.ndarray) -> None:

@@ -11,7 +11,7 @@ from bo_stream.mathematics.shapes import shaped
 from bo_stream.mathematics.warped.warp import anchored
 from bo_stream.surrogates.exact import ExactState
 
-__all__ = ["WarpedState"]
+__all__ = ["WarpedState", "rescaled_warp"]
 
 
 @dataclass(frozen=True)
@@ -48,10 +48,13 @@ class WarpedState(ExactState):
     def rescaled(self, shift: Tensor, factor: Tensor, known_noise: bool) -> WarpedState:
         """The data and the warp with targets ``(y - shift) / factor``."""
         data = super().rescaled(shift, factor, known_noise)
-        top, scale, centre, spread = self.warp.unbind()
-        if self.is_warped:
-            warp = torch.stack([(top - shift[0]) / factor[0], scale / factor[0], centre, spread])
-        else:
-            unit = torch.where(spread > 0, spread, torch.ones_like(spread))
-            warp = torch.stack([top, scale, (centre - shift[0]) / factor[0], unit / factor[0]])
-        return WarpedState(data.X, data.Y, data.R, warp)
+        return WarpedState(data.X, data.Y, data.R, rescaled_warp(self.warp, shift[0], factor[0]))
+
+
+def rescaled_warp(warp: Tensor, shift: Tensor, factor: Tensor) -> Tensor:
+    """The coefficients of a warp of targets ``(y - shift) / factor`` (0-dim both)."""
+    top, scale, centre, spread = warp.unbind()
+    if bool(scale):
+        return torch.stack([(top - shift) / factor, scale / factor, centre, spread])
+    unit = torch.where(spread > 0, spread, torch.ones_like(spread))
+    return torch.stack([top, scale, (centre - shift) / factor, unit / factor])

@@ -155,6 +155,7 @@ class DefaultsContract(Contract):
     def test_constructed_from_a_data_set(self) -> None:
         data = self.data(8)
         inputs = self.constructed(*data, bounds=self.bounds)
+        assert inputs["loads_data"] is False
         model = self.left_out(inputs.pop("train_X"), inputs.pop("train_Y"), **_named(inputs))
         assert_same_posterior(model, self.left_out(*data), self.points(4))
 
@@ -169,29 +170,6 @@ class DefaultsContract(Contract):
             assert_same_posterior(model, expected, self.raw_data(5, seed=5)[0])
             if type(model).needs_bounds or options:
                 close(model.bounds, self.raw_bounds.double(), 1e-12)
-
-    def test_hyperparameters_loaded_without_data(self) -> None:
-        """What cross-validation needs: a model of fewer data takes another's hyperparameters."""
-        if self.noise == "known":
-            pytest.skip("has no noise to learn")
-        model = self.left_out(*self.data(14))
-        model.covar_module = model.covar_module.to(self.dtype)
-        for p in model.parameters():
-            p.data.add_(0.1)
-        few = self.data(6, seed=3)
-        part = self.left_out(*few, loads_data=False)
-        before = snapshot(part)
-        part.load_state_dict(snapshot(model))
-        for name, value in dict(model.named_parameters()).items():
-            assert torch.equal(part.get_parameter(name), value), name
-        learned = {name for name, _ in model.named_parameters()}
-        after = snapshot(part)
-        for kept in (before, after):
-            for name in learned:
-                del kept[name]
-        assert part.num_observed == 6
-        assert_same_state(before, after)
-        assert self.constructed(*few)["loads_data"] is False
 
     def test_exact_evaluations_of_a_data_set(self) -> None:
         """Variances of zero get a floor there, and only there; others stay."""

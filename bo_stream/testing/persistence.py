@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import io
+import warnings
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from botorch.models.model_list_gp_regression import ModelListGP
 from botorch.models.transforms import Normalize, Standardize
 
 from bo_stream.base.checkpoint import load
+from bo_stream.base.loading import packed, unpacked
 from bo_stream.errors import StateError, UnsupportedError
 from bo_stream.testing.base import (
     Contract,
@@ -37,11 +40,11 @@ class PersistenceContract(Contract):
 
     @pytest.mark.parametrize("n", [0, 7])
     def test_round_trip(self, n: int) -> None:
-        """Into a surrogate that has seen nothing, or something else."""
+        """Into a surrogate that has seen nothing, or one whose data it is to replace."""
         model = self.build()
         model.posterior(self.points(3))
         model.observe(*self.data(4, seed=8))
-        restored = self.build(n, seed=77)
+        restored = self.build(n, seed=77, loads_data=True if n else None)
         restored.posterior(self.points(3))
         restored.load_state_dict(through_a_file(model.state_dict()))
         assert_same_state(snapshot(restored), snapshot(model))
@@ -136,6 +139,7 @@ class PersistenceContract(Contract):
                 seed=seed,
                 input_transform=Normalize(self.dim, bounds=self.bounds),
                 outcome_transform=Standardize(1),
+                loads_data=True,
             )
 
         model, restored = build(0), build(77)
@@ -148,7 +152,7 @@ class PersistenceContract(Contract):
         """Loading a changed state raises and leaves everything bit-identical."""
         saved = snapshot(self.build())
         change(saved)
-        model = self.build(5, seed=3)
+        model = self.build(5, seed=3, loads_data=True)
         before, posterior = snapshot(model), model.posterior(self.points(3)).mean
         with pytest.raises(StateError):
             model.load_state_dict(saved)
@@ -157,7 +161,7 @@ class PersistenceContract(Contract):
 
     def extra(self, state: dict[str, Any], **changes: Any) -> None:
         """Change the extra state in a saved state."""
-        state["_extra_state"] = {**state["_extra_state"], **changes}
+        state["_extra_state"] = packed({**(unpacked(state["_extra_state"]) or {}), **changes})
 
     def test_unknown_versions_are_refused(self) -> None:
         self.not_loaded(lambda state: self.extra(state, version=999))
@@ -184,3 +188,72 @@ class PersistenceContract(Contract):
         saved = self.plain(X, Y, Y.square() + 0.1 if Yvar is None else None, bounds=self.bounds)
         with pytest.raises(StateError):
             self.build().load_state_dict(saved.state_dict())
+
+    # -- into a surrogate that has data --------------------------------------------------------
+
+    @pytest.mark.parametrize("loads_data", [None, False])
+    def test_warm_start(self, loads_data: bool | None) -> None:
+        """BoTorch's loop: a new model on all data starts from the last one's hyperparameters."""
+        old = self.left_out(*self.data(10))
+        old.fit(20)
+        data = self.data(30, seed=3)
+        new = self.left_out(*data, loads_data=loads_data).track_incumbents(2)
+        before = snapshot(new)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            new.load_state_dict({k: v.clone() for k, v in old.state_dict().items()})
+        assert new.num_observed == 30
+        for name, value in old.named_parameters():
+            assert torch.equal(new.get_parameter(name), value), name
+        for name, kept in before.items():
+            if name.startswith(("bounds", "input_transform", "outcome_transform", "stream.count")):
+                assert torch.equal(new.state_dict()[name], kept), name
+        X, Y, _ = data
+        assert float((new.posterior(X).mean - Y).std()) < 0.6 * float(Y.std())
+        again = self.left_out(*self.data(0))
+        again.load_state_dict(new.state_dict())
+        close(again.posterior(X).mean, new.posterior(X).mean, 1e-9)
+        close(again.posterior(X).variance, new.posterior(X).variance, 1e-9)
+
+    def test_warm_start_of_a_list(self) -> None:
+        """BoTorch's lists and torch's containers, whose loading is not this package's."""
+        old = self.left_out(*self.data(10))
+        for p in old.parameters():
+            p.data.add_(0.1)
+        for make in (ModelListGP, lambda model: torch.nn.ModuleList([model])):
+            new = self.left_out(*self.data(12, seed=3))
+            make(new).load_state_dict(make(old).state_dict())
+            assert new.num_observed == 12
+            for name, value in old.named_parameters():
+                assert torch.equal(new.get_parameter(name), value), name
+
+    def test_less_data_than_the_state_is_noticed(self) -> None:
+        old, few = self.left_out(*self.data(12)), self.left_out(*self.data(5))
+        with pytest.warns(UserWarning, match="keeps its 5 observations.*bo_stream.load"):
+            few.load_state_dict(old.state_dict())
+        assert few.num_observed == 5
+
+    def test_its_last_state_changes_nothing(self) -> None:
+        model = self.build()
+        before = snapshot(model)
+        model.load_state_dict(before)
+        assert_same_state(snapshot(model), before)
+
+    def test_some_hyperparameters(self) -> None:
+        """Those that a state has are loaded with ``strict=False``, with or without data."""
+        for n in (0, 8):
+            model, count = self.build(n), self.build(n).num_observed
+            name, value = next((k, v.detach() + 0.3) for k, v in model.named_parameters())
+            with pytest.raises(StateError, match="missing"):
+                model.load_state_dict({name: value})
+            result = model.load_state_dict({name: value, "other": value}, strict=False)
+            assert result.unexpected_keys == ["other"] and name not in result.missing_keys
+            assert torch.equal(model.get_parameter(name), value)
+            assert model.num_observed == count
+            assert_same_posterior(self.resumed(model), model, self.points(4), 1e-9)
+
+    def resumed(self, model: Any) -> Any:
+        """A surrogate built without data that has loaded a state."""
+        again = self.build(0)
+        again.load_state_dict(model.state_dict())
+        return again

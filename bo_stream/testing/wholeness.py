@@ -208,7 +208,7 @@ class WholenessContract(Contract):
     def test_a_tampered_state_is_refused(self) -> None:
         """NaN, truncated, or negative parts; and the state of another kernel."""
         saved = snapshot(self.build())
-        model = self.build(5, seed=3)
+        model = self.build(5, seed=3, loads_data=True)
         before, mean = snapshot(model), model.posterior(self.points(3)).mean
 
         def refused(state: dict[str, Any]) -> None:

@@ -170,7 +170,7 @@ def test_data_seen_without_a_pool_are_caught_up(family: str, fresh: list) -> Non
 
 @A_FEW
 def test_a_state_that_is_loaded_is_followed(family: str) -> None:
-    model = FAMILIES[family]()
+    model = FAMILIES[family](loads_data=True)
     agreed(model)
     before = copy.deepcopy(model.state_dict())
     steps(model, 1)

@@ -43,10 +43,15 @@ class TestLatentSurrogate(
 
     def make(self, train_X: Tensor, train_Y: Tensor, train_Yvar: Any = None, **kw: Any) -> Any:
         given = {key for key, value in kw.items() if value is not None}
-        if given & {*TAKEN, "likelihood"} or train_Yvar is None or train_Y.shape[-1] > 1:
+        if (
+            given & ({*TAKEN, "likelihood"} - {"loads_data"})
+            or train_Yvar is None
+            or train_Y.shape[-1] > 1
+        ):
             return super().make(train_X, train_Y, train_Yvar, **kw)
         own = {key: value for key, value in kw.items() if key not in TAKEN}
         counts = CountGP(train_X[:0], [], surrogate=self.family, **{**self.options, **own})
+        counts.model._loads_data = kw.get("loads_data")
         return counts.model.observe(train_X, train_Y, train_Yvar)
 
 

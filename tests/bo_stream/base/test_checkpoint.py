@@ -56,6 +56,7 @@ from torch import Tensor
 
 from bo_stream import SVDGP, WISKI, ExactGP, load
 from bo_stream.base import checkpoint
+from bo_stream.base.loading import unpacked
 from bo_stream.errors import StateError
 from bo_stream.testing.base import assert_same_state, snapshot
 
@@ -294,6 +295,15 @@ def test_incumbents_and_another_standardisation(tmp_path: Path) -> None:
     model = ExactGP(X, Y).track_incumbents(2).observe(X, Y).restandardise(3.0 * Y)
     again = goes_on(model, tmp_path / "model.pt")
     assert again.incumbents is not None and torch.equal(again.incumbents, model.incumbents)
+
+
+def test_metadata_as_a_mapping() -> None:
+    """As releases before this one stored them in a `state_dict`."""
+    X, Y = data()
+    model, again = WISKI(X, Y, bounds=BOUNDS), WISKI(X[:0], Y[:0], bounds=BOUNDS)
+    state = model.state_dict()
+    again.load_state_dict({**state, "_extra_state": unpacked(state["_extra_state"])})
+    assert_same_state(snapshot(again), snapshot(model))
 
 
 def test_in_a_fresh_process(tmp_path: Path) -> None:

@@ -160,9 +160,19 @@ def test_a_state_brings_its_classes(family: str) -> None:
     assert_alike(other.observe(X[:5], [7] * 5), model.observe(X[:5], [7] * 5))
 
 
+@pytest.mark.parametrize("family", SMALL)
+def test_one_with_labels_takes_hyperparameters(family: str) -> None:
+    X, y = data()
+    old, new = varied(built(family, X[:20], y[:20])), built(family, X, y)
+    new.load_state_dict({name: value.clone() for name, value in old.state_dict().items()})
+    assert new.num_observed == len(X)
+    for name, value in old.model.named_parameters():
+        assert torch.equal(new.model.get_parameter(name), value)
+
+
 def test_a_state_that_does_not_fit_changes_nothing() -> None:
     X, y = data()
-    model = built("wiski", X, y)
+    model = built("wiski", X[:0], y[:0], classes=[0, 1, 2])
     before = snapshot(model)
     good = built("wiski", X, y).state_dict()
     nan = {k: v * math.nan if k == "class_streams.1.stream.state_A" else v for k, v in good.items()}

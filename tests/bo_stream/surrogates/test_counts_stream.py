@@ -198,6 +198,26 @@ def test_a_million_trials_and_many_rows_at_one_place(family: str) -> None:
     close(one.response(X[:1], nugget=False).mean, (k.sum() / 6000).reshape(1), 0.02)
 
 
+@pytest.mark.parametrize("surrogate", ["wiski", "exact", "online_sgpr"])
+def test_one_with_counts_takes_hyperparameters_and_nugget(surrogate: str) -> None:
+    """Its targets are those it would choose under them."""
+    X, k, n, _ = survey(60)
+    old = CountGP(X[:40], k[:40], n[:40], bounds=UNIT, surrogate=surrogate)
+    old.fit(10)
+    new = CountGP(X, k, n, bounds=UNIT, surrogate=surrogate)
+    new.load_state_dict(old.state_dict())
+    assert new.num_observed == 60 and new.nugget == old.nugget
+    for name, value in old.model.named_parameters():
+        assert torch.equal(new.model.get_parameter(name), value)
+    if new.refreshable:
+        kept = new.response(X).mean
+        assert new.refresh(1) < 0.5
+        close(new.response(X).mean, kept, 0.05)
+    new.load_state_dict({"model.mean_module.raw_constant": torch.tensor(0.2)}, strict=False)
+    assert float(new.model.mean_module.constant) == pytest.approx(0.2)
+    assert new.num_observed == 60
+
+
 def test_a_saved_state_is_loaded_into_one_built_alike() -> None:
     X, k, n, _ = survey(100)
     model = CountGP(X, k, n, bounds=UNIT, opening=20)
@@ -205,6 +225,10 @@ def test_a_saved_state_is_loaded_into_one_built_alike() -> None:
     other = CountGP(X[:0], [], bounds=UNIT, opening=20)
     other.load_state_dict(model.state_dict())
     assert_alike(other, model)
+    copied = {name: value.clone() for name, value in model.state_dict().items()}
+    again = CountGP(X[:0], [], bounds=UNIT, opening=20)
+    again.load_state_dict(copied)
+    assert_alike(again, model)
     with pytest.raises(StateError, match="Poisson"):
         CountGP(X[:0], [], bounds=UNIT, likelihood=Poisson()).load_state_dict(model.state_dict())
 

@@ -286,4 +286,4 @@ def test_the_state_of_another_cap_is_refused() -> None:
     X, Y, _ = data(20)
     saved = snapshot(NodeWISKI(X, Y, cap=10, **RAW))
     with pytest.raises(StateError, match="cap"):
-        NodeWISKI(X, Y, cap=12, **RAW).load_state_dict(saved)
+        NodeWISKI(X[:0], Y[:0], cap=12, **RAW).load_state_dict(saved)

@@ -245,7 +245,7 @@ def test_a_module_of_ones_own_is_saved_by_its_state_only(tmp_path: Any) -> None:
     model.observe(*data(4, seed=1)[:2])
     with pytest.raises(UnsupportedError):
         model.save(tmp_path / "model.pt")
-    again = build(12, projection=own_module(), opening=12)
+    again = build(0, projection=own_module(), opening=12)
     again.load_state_dict(model.state_dict())
     assert_same_posterior(model, again, data(3)[0])
     with pytest.raises(StateError, match="projection"):
