@@ -8,12 +8,14 @@ are BoTorch's. Internally the output dimension precedes the points (see
 
 from __future__ import annotations
 
+import inspect
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Self, cast
 
 import torch
 from botorch.acquisition.objective import PosteriorTransform
+from botorch.acquisition.utils import get_infeasible_cost
 from botorch.models.gpytorch import GPyTorchModel
 from botorch.models.model import FantasizeMixin
 from botorch.models.transforms.input import InputTransform
@@ -37,10 +39,11 @@ from bo_stream.base.distribution import botorch_posterior, distribution, scale_f
 from bo_stream.base.fitting.fit import fit_model
 from bo_stream.base.fitting.objective import StreamMLL, fit_for_botorch
 from bo_stream.base.fitting.report import FitReport
+from bo_stream.base.missing_targets import LEARN, MissingTargets
 from bo_stream.base.noise import noise_to_add
 from bo_stream.base.posterior_snapshot import PosteriorSnapshot
 from bo_stream.base.predictive import PredictiveScore, predictive_score
-from bo_stream.errors import NoTrainingDataError, UnsupportedError
+from bo_stream.errors import BoundsError, NoTrainingDataError, UnsupportedError
 from bo_stream.mathematics.posterior.process import PosteriorProcess
 
 __all__ = ["BoTorchModel"]
@@ -189,7 +192,7 @@ class BoTorchModel(GPyTorchModel, GP, FantasizeMixin):
         if self.training:
             self.eval()
         snapshot = self._snapshot()
-        joint = snapshot.process.at(self.transformed(X))
+        joint = snapshot.process.at(self._transformed(self._points_for_botorch(X)))
         noise = noise_to_add(observation_noise, X, self.num_outputs, snapshot.typical_noise)
         outcomes = snapshot.outcome_transform
         posterior = botorch_posterior(joint, noise, output_indices, outcomes, X)
@@ -198,7 +201,15 @@ class BoTorchModel(GPyTorchModel, GP, FantasizeMixin):
         return posterior
 
     def forward(self, X: Tensor) -> MultivariateNormal:
-        """The distribution of the latent function at raw points, in transformed outcome units."""
+        """The distribution of the latent function at raw points, in transformed outcome units.
+
+        Raises:
+            UnsupportedError: in training mode, where BoTorch's models return the prior.
+        """
+        if self.training:
+            raise UnsupportedError(
+                "a posterior to be asked for", "a call of the model in training mode", LEARN
+            )
         return distribution(self.process().at(self.transformed(X)), dtype=X.dtype)
 
     def transform_inputs(self, X: Tensor, input_transform: nn.Module | None = None) -> Tensor:
@@ -359,7 +370,7 @@ class BoTorchModel(GPyTorchModel, GP, FantasizeMixin):
 
     def __getattr__(self, name: str) -> Any:
         if name == "train_targets":  # BoTorch's input constructors ask for its dtype and device
-            return self._interface
+            return self._interface.as_subclass(MissingTargets)
         if name == "train_inputs":
             raise NoTrainingDataError(
                 "an acquisition function that needs no training data",
@@ -382,6 +393,21 @@ class BoTorchModel(GPyTorchModel, GP, FantasizeMixin):
         return self
 
     # -- helpers ---------------------------------------------------------------------------------
+
+    def _points_for_botorch(self, X: Tensor) -> Tensor:
+        """Points of a posterior, checked.
+
+        For a bound on an objective, BoTorch's `get_infeasible_cost` is called with points up to a
+        tenth of the box outside it. They are moved to the bounds.
+        """
+        try:
+            self._check_points(X)
+        except BoundsError:
+            if self.bounds is None or not _calling(get_infeasible_cost):
+                raise
+            low, high = self.bounds.to(X)
+            return torch.minimum(torch.maximum(X, low), high)
+        return X
 
     def _transformed(self, X: Tensor) -> Tensor:
         """Raw points in transformed space, float64."""
@@ -407,3 +433,11 @@ class BoTorchModel(GPyTorchModel, GP, FantasizeMixin):
     def dtype(self) -> torch.dtype:
         """The interface's dtype; state and factorisations are always float64."""
         return self._interface.dtype
+
+
+def _calling(function: Callable[..., Any]) -> bool:
+    """Whether a function is among those that are being executed."""
+    frame = inspect.currentframe()
+    while frame is not None and frame.f_code is not function.__code__:
+        frame = frame.f_back
+    return frame is not None

@@ -25,12 +25,12 @@ from bo_stream.campaign.proposing.fit_policy import FitPolicy
 from bo_stream.campaign.proposing.proposals import AcquisitionBuilder, Optimiser
 from bo_stream.errors import StateError, UnsupportedError
 from bo_stream.integrations.follower import (
-    UNIT_INTERVAL,
     Follower,
     Inputs,
     Parameter,
     TrialOutcome,
     box,
+    check_options,
     input_name,
 )
 
@@ -105,7 +105,7 @@ class StreamingNode(ExternalGenerationNode):
             "noise": noise,
             "optimiser": optimiser or Optimiser(),
         }
-        Follower(UNIT_INTERVAL, "minimise", **self._options)  # refuses invalid settings now
+        check_options(**self._options)
         self._follower: Follower | None = None
         self._following: tuple[Any, ...] = ()
         self._varied: list[Varied] = []

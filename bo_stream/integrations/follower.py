@@ -21,15 +21,15 @@ from bo_stream.campaign.randomness import proposing
 from bo_stream.campaign.records import Row
 from bo_stream.campaign.settings import Settings
 from bo_stream.campaign.space import Box
-from bo_stream.errors import UnsupportedError
+from bo_stream.errors import InputError, UnsupportedError
 
 __all__ = [
-    "UNIT_INTERVAL",
     "Follower",
     "Inputs",
     "Parameter",
     "TrialOutcome",
     "box",
+    "check_options",
     "input_name",
 ]
 
@@ -81,10 +81,6 @@ def box(parameters: Sequence[Parameter]) -> Box:
 def input_name(number: int) -> str:
     """Name of an input in a `box`."""
     return f"input{number}"
-
-
-UNIT_INTERVAL = box([Parameter((0.0, 1.0))])
-"""A box to check settings with before the inputs are known."""
 
 
 class Follower:
@@ -209,3 +205,25 @@ class Follower:
     def _points(self, inputs: Sequence[Inputs]) -> Tensor:
         values = np.array(inputs, dtype=np.float64)
         return self.space.encode(values.reshape(-1, self.space.dim))
+
+
+def check_options(**options: Any) -> None:
+    """Refuse options of a `Follower` before the inputs are known.
+
+    They are tried with one to three inputs, and with as many as a list among the surrogate's
+    options has entries.
+
+    Raises:
+        InputError, UnsupportedError: for options that are invalid with each of these.
+    """
+    named = options.get("surrogate")
+    values = named.values() if isinstance(named, Mapping) else ()
+    counts = {len(v) for v in values if isinstance(v, list | tuple) and v}
+    errors: list[InputError | UnsupportedError] = []
+    for count in (*sorted(counts), 1, 2, 3):
+        try:
+            Follower(box([Parameter((0.0, 1.0))] * count), "minimise", **options)
+            return
+        except (InputError, UnsupportedError) as error:
+            errors.append(error)
+    raise errors[0]

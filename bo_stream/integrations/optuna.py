@@ -27,15 +27,18 @@ from bo_stream.campaign.proposing.fit_policy import FitPolicy
 from bo_stream.campaign.proposing.proposals import AcquisitionBuilder, Optimiser
 from bo_stream.errors import UnsupportedError
 from bo_stream.integrations.follower import (
-    UNIT_INTERVAL,
     Follower,
     Inputs,
     Parameter,
     TrialOutcome,
     box,
+    check_options,
 )
 
 __all__ = ["StreamingSampler"]
+
+COUNTED = 2.0**53
+"""Numbers of steps from which float64 does not hold each of them."""
 
 
 class StreamingSampler(BaseSampler):
@@ -91,18 +94,18 @@ class StreamingSampler(BaseSampler):
         optimiser: Optimiser | None = None,
         independent_sampler: BaseSampler | None = None,
     ) -> None:
-        self._follower_of = partial(
-            Follower,
-            surrogate=surrogate,
-            acquisition=acquisition,
-            budget=budget,
-            seed=seed,
-            initial=initial,
-            fit=fit,
-            noise=noise,
-            optimiser=optimiser,
-        )
-        self._follower_of(UNIT_INTERVAL, "minimise")  # refuses invalid settings now
+        options: dict[str, Any] = {
+            "surrogate": surrogate,
+            "acquisition": acquisition,
+            "budget": budget,
+            "seed": seed,
+            "initial": initial,
+            "fit": fit,
+            "noise": noise,
+            "optimiser": optimiser,
+        }
+        check_options(**options)
+        self._follower_of = partial(Follower, **options)
         self._seed, self._independent = seed, independent_sampler
         self._reset()
 
@@ -180,7 +183,7 @@ class StreamingSampler(BaseSampler):
             chosen = follower.next(trial.number, pending, failed)
             self._proposed = {**running, trial.number: chosen}
         pairs = zip(space.items(), chosen, strict=True)
-        return {name: d.to_external_repr(value) for (name, d), value in pairs}
+        return {name: _value_at(d, position) for (name, d), position in pairs}
 
     def sample_independent(
         self,
@@ -243,27 +246,50 @@ def _goal(study: Study) -> Goal:
 
 
 def _parameter(distribution: BaseDistribution) -> Parameter:
-    """A distribution's values as the follower's."""
+    """A distribution as the follower's input: its values, or the numbers of its steps."""
     if isinstance(distribution, CategoricalDistribution):
         return Parameter(len(distribution.choices))
     d = cast(FloatDistribution | IntDistribution, distribution)
-    whole = isinstance(d, IntDistribution)
-    if d.step is None or (whole and d.step == 1):
-        return Parameter((d.low, d.high), d.log, whole)
-    count = round((d.high - d.low) / d.step) + 1
-    return Parameter([d.low + k * d.step for k in range(count)], d.log)
+    if _stepped(d):
+        last = float(round((d.high - d.low) / cast(float, d.step)))
+        return Parameter((0.0, last), integer=last < COUNTED)
+    return Parameter((d.low, d.high), d.log, isinstance(d, IntDistribution))
+
+
+def _stepped(d: FloatDistribution | IntDistribution) -> bool:
+    """Whether its values are equally spaced."""
+    return d.step is not None and not d.log
+
+
+def _value_at(distribution: BaseDistribution, position: float) -> Any:
+    """The value that a follower's input stands for, computed as Optuna's samplers do."""
+    if isinstance(distribution, CategoricalDistribution):
+        return distribution.to_external_repr(position)
+    d = cast(FloatDistribution | IntDistribution, distribution)
+    if _stepped(d):
+        value = round(position) * cast(float, d.step) + d.low
+    else:
+        value = round(position) if isinstance(d, IntDistribution) else position
+    return min(max(value, d.low), d.high)  # rounding may have left the range
+
+
+def _position_of(distribution: BaseDistribution, value: Any) -> float | None:
+    """The inverse of `_value_at`; None for a value outside the range."""
+    if isinstance(distribution, CategoricalDistribution):
+        return distribution.to_internal_repr(value)
+    d = cast(FloatDistribution | IntDistribution, distribution)
+    if not d.low <= value <= d.high:
+        return None
+    return float(round((value - d.low) / cast(float, d.step)) if _stepped(d) else value)
 
 
 def _inputs(trial: FrozenTrial, space: Mapping[str, BaseDistribution]) -> Inputs | None:
     """Inputs of a trial; None if it lacks a parameter or is outside the bounds."""
     if any(trial.distributions.get(name) != d for name, d in space.items()):
         return None
-    values = tuple(float(d.to_internal_repr(trial.params[name])) for name, d in space.items())
-    inside = (
-        isinstance(d, CategoricalDistribution) or d.low <= v <= d.high  # type: ignore[attr-defined]
-        for v, d in zip(values, space.values(), strict=True)
-    )
-    return values if all(inside) else None
+    positions = [_position_of(d, trial.params[name]) for name, d in space.items()]
+    inside = tuple(p for p in positions if p is not None)
+    return inside if len(inside) == len(positions) else None
 
 
 def _value(trial: FrozenTrial) -> float | None:

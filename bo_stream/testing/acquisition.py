@@ -19,11 +19,12 @@ from botorch.acquisition.max_value_entropy_search import (
 )
 from botorch.acquisition.multi_objective.logei import qLogNoisyExpectedHypervolumeImprovement
 from botorch.acquisition.multi_step_lookahead import make_best_f, qMultiStepLookahead
-from botorch.acquisition.objective import ScalarizedPosteriorTransform
+from botorch.acquisition.objective import GenericMCObjective, ScalarizedPosteriorTransform
 from botorch.acquisition.predictive_entropy_search import qPredictiveEntropySearch
 from botorch.acquisition.proximal import ProximalAcquisitionFunction
 from botorch.cross_validation import efficient_loo_cv
 from botorch.exceptions.errors import UnsupportedError as BotorchUnsupportedError
+from botorch.exceptions.warnings import BotorchWarning
 from botorch.generation.sampling import MaxPosteriorSampling
 from botorch.models.model import ModelList
 from botorch.models.model_list_gp_regression import ModelListGP
@@ -34,9 +35,10 @@ from botorch.sampling.normal import SobolQMCNormalSampler
 from botorch.sampling.pathwise import get_matheron_path_model
 from botorch.utils.datasets import SupervisedDataset
 from botorch.utils.sampling import optimize_posterior_samples
+from gpytorch.mlls import ExactMarginalLogLikelihood
 from torch import Size, Tensor
 
-from bo_stream.errors import BoStreamError, check_not_shadowed
+from bo_stream.errors import BoStreamError, BoundsError, check_not_shadowed
 from bo_stream.testing.base import (
     Contract,
     assert_same_posterior,
@@ -251,6 +253,22 @@ class AcquisitionContract(Contract):
             plain.sampler.base_samples = cached.sampler.base_samples
             close(value, plain(X), 1e-6)
 
+    def test_nothing_feasible(self) -> None:
+        """BoTorch then draws points around the baseline, also outside the bounds."""
+        model = ModelListGP(self.build(), self.build(seed=3))
+        with pytest.warns(BotorchWarning, match="infeasible"):
+            acqf = logei.qLogNoisyExpectedImprovement(
+                model,
+                torch.cat([self.points(4), self.bounds]),
+                sampler=get_sampler(model.posterior(self.points(4)), Size([8]), seed=1),
+                objective=GenericMCObjective(lambda Y, X=None: Y[..., 0]),
+                constraints=[lambda Y: Y[..., 1] + 100.0],
+            )
+            assert acqf(self.points(3, 2)).isfinite().all()
+        if model.models[0].bounds is not None:
+            with pytest.raises(BoundsError):
+                model.posterior(self.bounds[1:] + 0.01 * (self.bounds[1:] - self.bounds[:1]))
+
     def test_pruned_baseline(self) -> None:
         model = self.build()
         acqf = logei.qLogNoisyExpectedImprovement(
@@ -311,8 +329,13 @@ class AcquisitionContract(Contract):
             _ = model.train_inputs
         assert not hasattr(model, "train_inputs")
         assert not model.train_targets.numel() and model.train_targets.dtype == self.dtype
-        with pytest.raises(IndexError):
+        with pytest.raises(AttributeError, match="make_mll.*best_f"):
             make_best_f(model, X)
+        mll = ExactMarginalLogLikelihood(model.likelihood, model)
+        with pytest.raises(AttributeError, match="make_mll"):
+            mll(model.eval()(X), model.train_targets)
+        with pytest.raises(BoStreamError, match="fit_gpytorch_mll"):
+            model.train()(X)
         with pytest.raises(BotorchUnsupportedError, match="train_inputs"):
             efficient_loo_cv(model)
         with pytest.raises((BoStreamError, BotorchUnsupportedError)):

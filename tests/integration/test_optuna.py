@@ -3,7 +3,7 @@
 import copy
 import pickle
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, cast
 
@@ -185,6 +185,62 @@ def test_every_kind_of_parameter_is_modelled(tmp_path: Path) -> None:
     states = {trial.state.name for trial in again.trials}
     assert states == {"COMPLETE", "PRUNED"} and again.best_value < 0.05
     assert again.best_params["kind"] is None and again.best_params["width"] == 6
+
+
+SUGGESTED: dict[str, Callable[[Any], Any]] = {
+    "steps beyond the bound": lambda t: t.suggest_float("x", 0.1, 0.7, step=0.1),
+    "negative steps": lambda t: t.suggest_float("x", -0.7, -0.1, step=0.2),
+    "a step of 0.3": lambda t: t.suggest_float("x", 0.0, 0.9, step=0.3),
+    "many steps": lambda t: t.suggest_float("x", 0.0, 1e6, step=1e-3),
+    "a logarithm": lambda t: t.suggest_float("x", 1e-7, 0.3, log=True),
+    "a huge range": lambda t: t.suggest_float("x", -1e60, 1e60),
+    "a tiny range": lambda t: t.suggest_float("x", 0.1, 0.1 + 1e-13),
+    "integers": lambda t: t.suggest_int("x", -7, 5),
+    "stepped integers": lambda t: t.suggest_int("x", 3, 38, step=7),
+    "integers on a logarithmic scale": lambda t: t.suggest_int("x", 1, 1_000, log=True),
+    "huge integers": lambda t: t.suggest_int("x", -(2**62), 2**62),
+    "categories": lambda t: t.suggest_categorical("x", ["a", None, 2.5, True]),
+}
+
+
+@pytest.mark.parametrize("name", SUGGESTED)
+def test_every_proposal_is_one_that_optuna_takes(name: str) -> None:
+    """Otherwise Optuna draws from the independent sampler and says nothing."""
+    drawn: list[str] = []
+
+    class Independent(optuna.samplers.RandomSampler):
+        def sample_independent(self, *args: Any) -> Any:
+            drawn.append(args[2])
+            return super().sample_independent(*args)
+
+    def objective(trial: Any) -> float:
+        x = SUGGESTED[name](trial)
+        return float(x) if type(x) in (int, float) else 0.0
+
+    running = study(sampler(initial=4, independent_sampler=Independent(0)), "maximize")
+    running.optimize(objective, n_trials=10)
+    assert drawn == ["x"]
+
+
+def test_the_top_of_a_stepped_range_is_proposed() -> None:
+    """Computed as Optuna does: 0.1 + 6 * 0.1 is above 0.7."""
+    running = study(sampler(), "maximize")
+    running.optimize(lambda t: t.suggest_float("x", 0.1, 0.7, step=0.1), n_trials=15)
+    values = [trial.value for trial in running.trials]
+    assert values.count(0.7) >= 3
+    allowed = {min(0.1 + k * 0.1, 0.7) for k in range(7)}
+    assert set(values) <= allowed
+
+
+def test_options_that_depend_on_the_number_of_parameters() -> None:
+    """They are valid for some study; where they are not, it says so."""
+    for surrogate in ("projected_wiski", {"name": "wiski", "grid_size": [30, 30]}):
+        sampler(surrogate=surrogate)
+    with pytest.raises(InputError):
+        sampler(surrogate={"name": "wiski", "grid_size": [30, -1]})
+    running = study(sampler(surrogate={"name": "wiski", "grid_size": [9, 9]}, initial=3))
+    running.optimize(bowl, n_trials=5)
+    assert running.sampler.model.grid.sizes == (9, 9)
 
 
 def test_parameters_of_some_trials_only_are_sampled_independently() -> None:
