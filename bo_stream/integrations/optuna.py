@@ -105,7 +105,7 @@ class StreamingSampler(BaseSampler):
             "optimiser": optimiser,
         }
         check_options(**options)
-        self._follower_of = partial(Follower, **options)
+        self._follower_of: Callable[..., Follower] = partial(Follower, **options)
         self._seed, self._independent = seed, independent_sampler
         self._reset()
 
@@ -192,7 +192,12 @@ class StreamingSampler(BaseSampler):
         param_name: str,
         param_distribution: BaseDistribution,
     ) -> Any:
-        """Value of a parameter that is not modelled."""
+        """Value of a parameter that is not modelled.
+
+        Raises:
+            UnsupportedError: for a study with several objectives.
+        """
+        _goal(study)
         sampler = self._independent or RandomSampler(self._seed_of(trial, param_name))
         return sampler.sample_independent(study, trial, param_name, param_distribution)
 
@@ -235,9 +240,13 @@ class StreamingSampler(BaseSampler):
         return self._follower
 
 
+class _SeveralObjectivesError(UnsupportedError, ValueError):
+    """A study with several objectives: a ValueError, as of Optuna's samplers."""
+
+
 def _goal(study: Study) -> Goal:
     if len(study.directions) != 1:
-        raise UnsupportedError(
+        raise _SeveralObjectivesError(
             "a study with one objective",
             f"{len(study.directions)} objectives",
             "Use a sampler for several objectives, such as optuna.samplers.TPESampler.",

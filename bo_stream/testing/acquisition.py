@@ -118,6 +118,11 @@ OPTIMISED = ("LogEI", "qKG", "qMES with pending points")
 """One of each kind; the optimiser asks all others for no more than values and gradients."""
 
 
+def first_outcome(Y: Tensor, X: Tensor | None = None) -> Tensor:
+    """An objective."""
+    return Y[..., 0]
+
+
 # What BoTorch's input constructors, which Ax goes through, are asked for.
 CONSTRUCTED: dict[type, tuple[str, ...]] = {
     qNegIntegratedPosteriorVariance: ("bounds", "num_mc_points"),
@@ -260,8 +265,7 @@ class AcquisitionContract(Contract):
             acqf = logei.qLogNoisyExpectedImprovement(
                 model,
                 torch.cat([self.points(4), self.bounds]),
-                sampler=get_sampler(model.posterior(self.points(4)), Size([8]), seed=1),
-                objective=GenericMCObjective(lambda Y, X=None: Y[..., 0]),
+                objective=GenericMCObjective(first_outcome),
                 constraints=[lambda Y: Y[..., 1] + 100.0],
             )
             assert acqf(self.points(3, 2)).isfinite().all()
