@@ -139,7 +139,7 @@ class AskTell:
         """
         with self.row.timed("store_seconds"), self.store.transaction(self.name) as transaction:
             history = self._latest(transaction)
-            inputs, places = read_new_trials(frame, self.space, history)
+            inputs, places = read_new_trials(self._columns.spelled(frame), self.space, history)
             transaction.append(events.asked_event(history, inputs, places))
         self._sync()
         return self._asked(history, len(inputs))

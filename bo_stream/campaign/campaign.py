@@ -6,8 +6,10 @@ proposals follow from the events, so that a killed process loses nothing.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
+from os import PathLike
 from typing import Any, Self
 
 import pandas as pd
@@ -58,7 +60,8 @@ class Campaign(CampaignResults):
         goal: ``maximise`` or ``minimise`` the outcome, or ``learn`` it everywhere: minimise the
             variance integrated over ``targets``. Of several objectives, or of one in another column
             than ``y``: goals by column, ``{"yield": "maximise", "cost": "minimise"}``.
-        store: URL of a database (``sqlite:///oven.db``), or a store; None: in memory only.
+        store: URL of a database (``sqlite:///oven.db``), `Path` of an SQLite file, or a store;
+            None: in memory only.
         name: Name of the campaign in its store.
         targets: For ``learn``: a frame of points over which variance is integrated; None: the pool,
             or the whole box.
@@ -112,7 +115,7 @@ class Campaign(CampaignResults):
         surrogate: NamedChoice | Callable[..., StreamingGP] | None = None,
         acquisition: NamedChoice | AcquisitionBuilder | None = None,
         goal: Goals = "maximise",
-        store: str | Store | None = None,
+        store: str | PathLike[str] | Store | None = None,
         name: str | None = None,
         *,
         targets: pd.DataFrame | None = None,
@@ -146,6 +149,7 @@ class Campaign(CampaignResults):
         opened, name, changes = open_store(store), name or "campaign", 0
         stored = stored_settings(opened, name)
         if stored is None:
+            settings.check_names()
             try:
                 opened.create(name, settings.to_dict())
             except StateError:  # unless another process has created it meanwhile
@@ -163,7 +167,7 @@ class Campaign(CampaignResults):
     @classmethod
     def resume(
         cls,
-        store: str | Store,
+        store: str | PathLike[str] | Store,
         name: str = "campaign",
         *,
         surrogate: NamedChoice | Callable[..., StreamingGP] | None = None,
@@ -175,7 +179,7 @@ class Campaign(CampaignResults):
         """A campaign from its store, as it was: nothing is fitted again.
 
         Args:
-            store: URL of the database.
+            store: URL of the database, or `Path` of its file.
             name: Name of the campaign.
             surrogate: The callable that it was created with, if it was one; or a family in place of
                 one that this release does not have.
@@ -203,6 +207,13 @@ class Campaign(CampaignResults):
         self, store: Store, name: str, given: GivenParts, changes: int, hooks: Sequence[Callback]
     ) -> None:
         s = given.settings
+        if (wrong := s.clash) is not None:  # a campaign of an earlier release
+            warnings.warn(
+                f"Campaign {name!r} has the name {wrong}. What was told there may have been taken "
+                "for the other. Choose other names for a new campaign, and tell it the trials of "
+                "this one.",
+                stacklevel=3,
+            )
         s.feasible(given.constraints)  # or refuse
         try:
             given.stages(s)  # or refuse

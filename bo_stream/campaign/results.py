@@ -269,6 +269,13 @@ class CampaignResults(CorrectableCampaign):
     def _settings_at(self, chosen: Tensor) -> tuple[pd.DataFrame, Tensor]:
         """Settings at points of a box or rows of a pool: as a frame, and encoded."""
         space = self.space
+        shared = [name for name in space.names if name in self._outcomes.results]
+        if shared:  # a campaign of an earlier release
+            raise StateError(
+                "inputs whose names no column of results has",
+                ", ".join(shared),
+                "Use predict(frame), or tell the trials to a new campaign with other names.",
+            )
         if isinstance(space, Pool):
             values = space.decode(space.points[chosen])
             frame = space.labelled(values)

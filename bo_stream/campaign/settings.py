@@ -15,13 +15,16 @@ import torch
 from bo_stream.base.composite import CompositeModel
 from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.campaign.ledger.trials import Decision
+from bo_stream.campaign.names import first_clash
 from bo_stream.campaign.outcomes.count_outcomes import CountOutcome
 from bo_stream.campaign.outcomes.goals import GOALS, Failures, Goal, Goals
 from bo_stream.campaign.outcomes.named_outcomes import (
     COMPLETED,
     NamedOutcomes,
+    noise_column,
     on_inputs,
     read_goal,
+    spelled_constraints,
 )
 from bo_stream.campaign.proposing.choices import (
     EXACT_OUTCOMES,
@@ -155,11 +158,13 @@ class Settings:
         Raises:
             InputError: for invalid settings.
         """
+        budget, seed, initial = map(_plain, (budget, seed, initial))
         if budget is not None and (type(budget) is not int or budget < 1):
             raise InputError(
                 "budget, an integer of 1 or more", repr(budget), "Leave it out for no limit."
             )
         goal, column = read_goal(goal)
+        constraints = spelled_constraints(constraints or (), space.names, goal, column)
         failures = failures or "ignored"
         named = NamedOutcomes.of(goal, column, constraints, space.names, failures, reference)
         named.warn_of_misspellings(space.names)
@@ -194,13 +199,36 @@ class Settings:
             why=(GIVEN if surrogate else why_family, GIVEN if acquisition else why_search),
             later=later_settings(space, goal, fit, named, *limits) if small else None,
             outcome=None if counts is None else counts.to_dict(),
-            constraints=tuple(None if callable(c) else c for c in constraints or ()),
+            constraints=tuple(None if callable(c) else c for c in constraints),
             column=column,
             failures=failures,
             reference=named.reference,
         )
-        settings.stages(settings.feasible(constraints or ()), surrogate, acquisition)  # or refuse
+        settings.stages(settings.feasible(constraints), surrogate, acquisition)  # or refuse
         return settings
+
+    @property
+    def clash(self) -> str | None:
+        """What is wrong with the first name that means two columns of frames; None for none."""
+        named, counts = self.named, self.counts
+        if counts is not None:
+            return first_clash(self.space.names, counts.columns, {}, named.results)
+        noise = {column: noise_column(column) for column in named.columns}
+        return first_clash(self.space.names, named.columns, noise, named.results)
+
+    def check_names(self) -> None:
+        """Refuse names of inputs and outcomes that mean two columns of frames.
+
+        Raises:
+            InputError: naming the first.
+        """
+        if (wrong := self.clash) is not None:
+            raise InputError(
+                "names of inputs and outcomes that differ, and that no column of results or of "
+                "noise variances has",
+                wrong,
+                "Rename it.",
+            )
 
     def feasible(self, given: Sequence[Any] = ()) -> FeasibleSet:
         """Where trials may be proposed.
@@ -397,3 +425,8 @@ class Settings:
     def fixed_variance(self) -> float | None:
         """The variance of the noise of every outcome, if it was given."""
         return None if isinstance(self.noise, str) else self.noise
+
+
+def _plain(number: Any) -> Any:
+    """A number of numpy as one of Python, which a store can keep."""
+    return number.item() if isinstance(number, np.generic) else number

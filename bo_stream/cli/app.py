@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
@@ -77,6 +79,9 @@ def start(args: list[str]) -> None:
     Args:
         args: Arguments after the program's name.
     """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a console may lack characters of names
+            stream.reconfigure(errors="replace")
     program = get_command(app)
     if args and args[0] in _COMMANDS:
         command = program.commands[args[0]]  # type: ignore[attr-defined]

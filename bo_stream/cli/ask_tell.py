@@ -36,10 +36,11 @@ def suggest(
     from bo_stream.cli.formatting import table
 
     frame = campaign.ask(q)
+    columns = outcome_columns(campaign)
+    if csv is not None:  # before anything is printed, which may fail
+        frame.assign(**dict.fromkeys(columns, "")).to_csv(csv)
     print(table(campaign, frame))
     if csv is not None:
-        columns = outcome_columns(campaign)
-        frame.assign(**dict.fromkeys(columns, "")).to_csv(csv)
         blank = " and ".join(columns)
         print(f"Wrote {csv}. Fill in {blank}, then: bo-stream tell {config} {csv}")
 
@@ -63,6 +64,8 @@ def tell(
     recorded once. Inputs of a trial that were measured otherwise are corrected in its row.
     """
     campaign = create_or_continue(read_config(config)).campaign
+    import pandas as pd
+
     from bo_stream.cli.formatting import best_trial, count_by_status
 
     frame, columns = read_measurements(outcomes, campaign), outcome_columns(campaign)
@@ -73,15 +76,24 @@ def tell(
             f"{outcomes}: Expected a column {missing[0]}; got {found}. Rename the column with the "
             "outcomes."
         )
+    if "trial" not in frame:
+        frame = frame.assign(trial=None)
     filled = ~frame.reindex(columns=columns).isna().all(axis=1)
-    reasons = frame.pop("reason") if "reason" in frame else None
-    failed: dict[int, str] = {}
-    if reasons is not None and "trial" in frame:
-        given = ~filled & reasons.notna() & frame["trial"].notna()
-        failed = dict(zip(frame["trial"][given].astype(int), reasons[given], strict=True))
+    reasons = frame.pop("reason") if "reason" in frame else pd.Series(None, frame.index)
+    if (counts := campaign.counts) is not None:
+        pending, empty = filled & frame[counts.column].isna(), counts.is_empty(frame)
+        filled &= ~pending & ~empty
+        skipped = {f"without {counts.column} yet": pending, "with 0 of 0": empty}
+        for what, rows in skipped.items():
+            if (left_out := rows & reasons.isna()).any():
+                numbers = ", ".join(map(str, frame.index[left_out]))
+                print(f"Rows {what}, which were left out: {numbers}.")
+    given = ~filled & reasons.notna() & frame["trial"].notna()
+    failed = dict(zip(frame["trial"][given].astype(int), reasons[given], strict=True))
     before = count_by_status(campaign.trials())
     if filled.any():
-        campaign.tell(frame[filled].dropna(axis="columns", how="all"))
+        told = frame[filled]
+        campaign.tell(told.loc[:, told.notna().any() | (told.columns == "trial")])
     for id, reason in failed.items():
         campaign.fail(id, reason)
     trials = campaign.trials()

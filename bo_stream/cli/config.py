@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
+from bo_stream.campaign.digits import told_apart
 from bo_stream.campaign.outcomes.goals import (
     FAILURES,
     GOALS,
@@ -195,8 +196,8 @@ def _input(table: TomlTable) -> InputConfig:
     if low >= high:
         raise table.document.error(
             (*table.key, "low"),
-            f"a lower bound below the upper one, {high:g}",
-            f"{low:g}",
+            f"a lower bound below the upper one, {told_apart(low, high)[1]}",
+            told_apart(low, high)[0],
             "Correct one of them.",
         )
     if log and low <= 0.0:

@@ -101,14 +101,20 @@ def _campaign(config: CampaignConfig, url: str | None, hooks: Sequence[Callback]
     check_choices(config, space)
     from bo_stream.campaign.campaign import Campaign
     from bo_stream.campaign.outcomes.goals import read_reference
-    from bo_stream.campaign.outcomes.named_outcomes import NamedOutcomes, on_inputs, read_goal
+    from bo_stream.campaign.outcomes.named_outcomes import (
+        NamedOutcomes,
+        on_inputs,
+        read_goal,
+        spelled_constraints,
+    )
     from bo_stream.campaign.space.feasible import FeasibleSet
     from bo_stream.campaign.storage.open_store import open_store
 
     with config.document.errors_at("constraints"):
-        names, given = space.names, config.constraints
-        failures = config.failures or "ignored"
-        NamedOutcomes.of(*read_goal(config.goal), given, names, failures)
+        names, failures = space.names, config.failures or "ignored"
+        goals, column = read_goal(config.goal)
+        given = spelled_constraints(config.constraints, names, goals, column)
+        NamedOutcomes.of(goals, column, given, names, failures)
         FeasibleSet.of(space, [text for text in given if on_inputs(text, names)])
     with config.document.errors_at("reference"):
         read_reference(config.reference, config.goal)
@@ -237,11 +243,15 @@ def _space(config: CampaignConfig) -> Space:
 
 
 def _read_pool(config: CampaignConfig, pool: PoolFile) -> Any:
-    import pandas as pd
+    from bo_stream.cli.measurements import read_table
 
+    labels = [] if pool.index is None else [pool.index]
     with config.document.errors_at("pool", "file"):
-        kinds = {pool.index: str} if pool.index else {}  # so that 007 keeps its zeros
-        table = pd.read_csv(pool.file, dtype=kinds)
+        cells = read_table(pool.file, [*(pool.inputs or ()), *labels])
+        table = cells.frame(cells.numeric(pool.inputs, labels)).reset_index(drop=True)
+    for column in table.select_dtypes(object).columns.difference(labels):
+        if {str(cell).casefold() for cell in table[column]} <= {"true", "false"}:
+            table[column] = table[column].str.casefold() == "true"
     for key in ("inputs", "index"):
         given = getattr(pool, key)
         for column in [given] if isinstance(given, str) else given or []:
@@ -252,4 +262,14 @@ def _read_pool(config: CampaignConfig, pool: PoolFile) -> Any:
                     f"unknown {column!r}",
                     "Correct it.",
                 )
-    return table if pool.index is None else table.set_index(pool.index)
+    if pool.index is None:
+        return table
+    nameless = [cells.rows[i] for i, name in enumerate(table[pool.index]) if name is None]
+    if nameless:
+        raise config.document.error(
+            ("pool", "index"),
+            f"a name in every row of {pool.file.name}",
+            f"none in row {nameless[0]}",
+            "Name the place.",
+        )
+    return table.set_index(pool.index)

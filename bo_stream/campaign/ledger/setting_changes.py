@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from bo_stream.campaign.names import is_text
 from bo_stream.campaign.outcomes.goals import Failures
 from bo_stream.campaign.proposing.choices import NamedChoice, as_named, with_noise
 from bo_stream.campaign.proposing.defaults import (
@@ -22,7 +23,6 @@ from bo_stream.campaign.proposing.fit_policy import FitPolicy
 from bo_stream.campaign.proposing.stage import Stage
 from bo_stream.campaign.settings import GIVEN, Settings
 from bo_stream.campaign.space import Box
-from bo_stream.campaign.space.columns import is_text
 from bo_stream.campaign.storage.store import Store
 from bo_stream.errors import BoundsError, InputError, UnsupportedError
 

@@ -13,12 +13,15 @@ import pandas as pd
 
 from bo_stream.campaign.ledger.events import amended_event, told_event
 from bo_stream.campaign.ledger.trial_frames import (
-    ROUNDED,
     Columns,
-    check_frame,
+    as_asked,
+    check_inputs,
     find_trials,
+    given_ids,
+    names_trials,
     read_corrections,
     read_outcomes,
+    shown_labels,
 )
 from bo_stream.campaign.ledger.trial_history import TrialHistory
 from bo_stream.campaign.ledger.trials import Event, Trial
@@ -52,25 +55,24 @@ def read_told(frame: pd.DataFrame, columns: Columns, history: TrialHistory) -> E
         StateError: for an outcome that contradicts one told before.
     """
     space = columns.space
-    labels, frame = _labels(frame, columns)
+    labels, frame = _labels(columns.spelled(frame), columns)
     ids = _row_ids(frame, labels.get("key"), history)
     asked = [i for i, id in enumerate(ids) if id is not None]
     own = [i for i, id in enumerate(ids) if id is None]
-    if "trial" in frame:
-        frame = frame.drop(columns="trial")
     values: list[tuple[Any, ...]] = []
     inputs = np.empty((0, space.dim))
     places: list[int] | None = [] if isinstance(space, Pool) else None
     done: list[tuple[int, list[float]]] = []
     if asked:
-        part = frame.iloc[asked] if own else frame
-        part = part.set_axis(pd.Index([ids[i] for i in asked], name="trial"))
-        done = _done(part, space, find_trials(part.index, history))
+        part, named = frame.iloc[asked] if own else frame, [ids[i] for i in asked]
+        trials = find_trials(named, history)
+        if not names_trials(frame):
+            check_inputs(part, space, trials)
+        done = _done(part, space, trials)
         read = not isinstance(space, Pool)
-        values, _, _ = read_outcomes(part, columns, history, inputs_read=read)
+        values, _, _ = read_outcomes(part, columns, history, named, inputs_read=read)
     if own:
-        part = frame.iloc[own].reset_index(drop=True)
-        mine, inputs, places = read_outcomes(part, columns, history)
+        mine, inputs, places = read_outcomes(frame.iloc[own], columns, history, None)
         values = [*values, *mine]
         new = iter(history.next_ids(len(inputs)))
         for i, row in zip(own, mine, strict=True):
@@ -93,7 +95,7 @@ def read_amended(frame: pd.DataFrame, columns: Columns, history: TrialHistory) -
         InputError, NoiseError: for invalid columns, ids or values.
         StateError: for trials without an outcome.
     """
-    labels, frame = _labels(frame, columns)
+    labels, frame = _labels(columns.spelled(frame), columns)
     values = read_corrections(frame, columns, history)
     event = amended_event(history, values)
     texts = labels.get("note", [])
@@ -138,7 +140,6 @@ def _label(history: TrialHistory, id: int, name: str) -> str | None:
 
 def _labels(frame: Any, columns: Columns) -> tuple[dict[str, list[str]], Any]:
     """Keys and notes of rows as texts, empty where there are none; and the frame without them."""
-    check_frame(frame)
     taken = {*columns.space.names, *columns.outcomes}
     labels: dict[str, list[str]] = {}
     for column in LABELS:
@@ -151,12 +152,8 @@ def _labels(frame: Any, columns: Columns) -> tuple[dict[str, list[str]], Any]:
 
 def _row_ids(frame: Any, keys: list[str] | None, history: TrialHistory) -> list[Any]:
     """The trial id of every row; None for a measurement of one's own whose key is new."""
-    given: list[Any] = [None] * len(frame)
-    if "trial" in frame:
-        given = frame["trial"].tolist()
-    elif frame.index.name == "trial" or not isinstance(frame.index, pd.RangeIndex):
-        given = frame.index.tolist()
-    ids = [_id(id) for id in given]
+    given = given_ids(frame)
+    ids = [None] * len(frame) if given is None else [_id(id) for id in given]
     if keys is None:
         return ids
     known = {trial.key: trial.id for trial in history.trials if trial.key is not None}
@@ -185,7 +182,8 @@ def _done(frame: pd.DataFrame, space: Space, trials: list[Trial]) -> list[tuple[
     values = before.copy()
     for i in given:
         values[:, i] = space.read(frame, space.names[i])
-    same = np.abs(values - before) <= ROUNDED * np.abs(before)
+    pairs = zip(space.kinds, values.T, before.T, strict=True)
+    same = np.stack([as_asked(*one) for one in pairs], -1)
     if same.all():
         return []
     values = np.where(same, before, values)
@@ -193,16 +191,16 @@ def _done(frame: pd.DataFrame, space: Space, trials: list[Trial]) -> list[tuple[
     apart = ((space.encode(values) - space.encode(before)).abs() / (high - low)).numpy()
     if (apart > MIXED_UP).any():
         row, column = (int(i) for i in np.argwhere(apart > MIXED_UP)[0])
-        both = space.labelled(np.stack([before[row], values[row]]))[space.names[column]].tolist()
-        shown = [f"{one:.6g}" if isinstance(one, float) else str(one) for one in both]
+        name = space.names[column]
+        shown = shown_labels(space, name, before[row, column], values[row, column])
         raise InputError(
-            f"{space.names[column]!r} = {shown[0]}, as trial {trials[row].id} was asked for, or "
+            f"{name!r} = {shown[0]}, as trial {trials[row].id} was asked for, or "
             f"within {MIXED_UP:.0%} of its range",
             shown[1],
             "Check that the rows are not mixed up. Tell a measurement at other inputs without a "
             "trial id, and fail() the trial.",
         )
-    for kind, column in zip(space.kinds, values.T, strict=True):
-        kind.check(column)
+    for i, kind in enumerate(space.kinds):
+        values[:, i] = kind.settled(values[:, i])
     moved = [i for i, row in enumerate(same) if not row.all()]
     return [(trials[i].id, values[i].tolist()) for i in moved]

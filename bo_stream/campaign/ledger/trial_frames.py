@@ -9,19 +9,26 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from bo_stream.campaign.digits import told_apart
 from bo_stream.campaign.ledger.trial_history import TrialHistory
 from bo_stream.campaign.ledger.trials import Trial, is_same
+from bo_stream.campaign.names import in_spelling
 from bo_stream.campaign.outcomes.count_outcomes import CountOutcome
 from bo_stream.campaign.outcomes.named_outcomes import NamedOutcomes
 from bo_stream.campaign.space import Pool, Space
+from bo_stream.campaign.space.inputs import CLOSE, Category, Input
 from bo_stream.errors import InputError, StateError
 
 __all__ = [
-    "ROUNDED",
     "Columns",
     "Outcomes",
     "check_frame",
     "find_trials",
+    "as_asked",
+    "check_inputs",
+    "given_ids",
+    "names_trials",
+    "shown_labels",
     "inputs_frame",
     "parse_ids",
     "read_corrections",
@@ -57,6 +64,15 @@ class Columns:
         """Columns of outcomes and noise variances, or of counts and sizes."""
         return self.named.known_columns if self.counts is None else self.counts.columns
 
+    def spelled(self, frame: Any) -> pd.DataFrame:
+        """A user's frame with the columns as they are named here.
+
+        Raises:
+            InputError: for what is not a frame with rows, or several columns of one name.
+        """
+        check_frame(frame)
+        return in_spelling(frame, {*self.space.names, *self.outcomes, *OWN})
+
 
 def check_frame(frame: Any) -> None:
     """Refuse what is not a frame with rows.
@@ -73,14 +89,25 @@ def check_frame(frame: Any) -> None:
 
 
 def read_outcomes(
-    frame: pd.DataFrame, columns: Columns, history: TrialHistory, *, inputs_read: bool = False
+    frame: pd.DataFrame,
+    columns: Columns,
+    history: TrialHistory,
+    ids: list[Any] | None,
+    *,
+    inputs_read: bool = False,
 ) -> Outcomes:
     """Outcomes in a frame that are not in the history yet.
 
-    Trial ids are read from the index (if it is named ``trial`` or is not a plain range) or from a
-    column ``trial``. A row without id belongs to the running trial with exactly its inputs if there
-    is one, and else is a new trial. Inputs of rows with ids are compared with the trials' unless
-    they were read before.
+    A row without id belongs to the running trial with exactly its inputs if there is one, and else
+    is a new trial. Inputs of rows with ids are compared with the trials' unless they were read
+    before.
+
+    Args:
+        frame: The frame.
+        columns: What its columns are.
+        history: All trials.
+        ids: Trial ids of its rows; None if they have none.
+        inputs_read: Whether the inputs of rows with ids were read before.
 
     Raises:
         InputError, NoiseError: for invalid columns, ids or values.
@@ -89,7 +116,6 @@ def read_outcomes(
     space, named, counts = columns.space, columns.named, columns.counts
     _check_columns(frame, space, columns.outcomes)
     told = named.rows(frame, history) if counts is None else _counted(frame, counts)
-    ids = _ids(frame)
     if ids is None:
         inputs, places = _inputs(frame, space)
         found = _running_at(history, inputs, places)
@@ -99,7 +125,7 @@ def read_outcomes(
         return values, inputs[new], None if places is None else [places[i] for i in new]
     trials = find_trials(ids, history)
     if not inputs_read:
-        _check_inputs(frame, space, trials)
+        check_inputs(frame, space, trials)
     kept: list[tuple[Any, ...]] = []
     for trial, row in zip(trials, told, strict=True):
         if named.several:
@@ -129,7 +155,7 @@ def read_corrections(
         StateError: for trials without an outcome.
     """
     _check_columns(frame, columns.space, columns.outcomes)
-    ids = _ids(frame)
+    ids = given_ids(frame)
     if ids is None or not any(column in frame for column in columns.outcomes):
         raise InputError(
             f"trial ids, and a column among {', '.join(columns.outcomes)}",
@@ -137,7 +163,7 @@ def read_corrections(
             "Give the ids in the index or in a column trial, with the corrected outcomes.",
         )
     trials = find_trials(ids, history)
-    _check_inputs(frame, columns.space, trials)
+    check_inputs(frame, columns.space, trials)
     counts = columns.counts
     if counts is None:
         return columns.named.corrections(frame, trials, history)
@@ -200,7 +226,8 @@ def find_trials(ids: Iterable[Any], history: TrialHistory) -> list[Trial]:
         raise InputError(
             f"trial ids, 0 to {len(history.trials) - 1}" if history.trials else "no trial id yet",
             ", ".join(map(repr, unknown[:5])),
-            "Use the index of ask()'s frame. Leave the id out for data that were not asked for.",
+            "Use the index of ask()'s frame. Leave the id out for data that were not asked for: "
+            "frame.reset_index(drop=True).",
         )
     if len(set(wanted)) < len(wanted):
         raise InputError("every trial once", f"{wanted}", "Leave out the duplicates.")
@@ -269,13 +296,24 @@ def _counted(frame: pd.DataFrame, counts: CountOutcome) -> list[tuple[float, Non
     return [(one, None, of) for one, of in zip(k, n, strict=True)]
 
 
-def _ids(frame: pd.DataFrame) -> list[Any] | None:
-    """Trial ids; None if the frame has none."""
+def given_ids(frame: pd.DataFrame) -> list[Any] | None:
+    """Trial ids in a column or an index ``trial``, or in an index that is not a plain range.
+
+    None if the frame has none.
+    """
     if "trial" in frame:
         return frame["trial"].tolist()
-    if frame.index.name == "trial" or not isinstance(frame.index, pd.RangeIndex):
+    if names_trials(frame) or not isinstance(frame.index, pd.RangeIndex):
         return frame.index.tolist()
     return None
+
+
+def names_trials(frame: pd.DataFrame) -> bool:
+    """Whether a frame says which of its columns, or that its index, has trial ids.
+
+    An index without this name may have been left over when rows were chosen.
+    """
+    return "trial" in frame or frame.index.name == "trial"
 
 
 def _running_at(
@@ -299,6 +337,21 @@ def _same_outcome(trial: Trial, row: Sequence[float | None]) -> bool:
     return all(map(is_same, (trial.y, trial.yvar, trial.size), row))  # the size of counts only
 
 
+def shown_labels(space: Space, name: str, *values: float) -> list[str]:
+    """Values of an input as texts that differ where they do."""
+    kind = space.kinds[space.names.index(name)]
+    if isinstance(kind, Category):
+        return list(map(str, kind.labels(np.array(values))))
+    return told_apart(*values)
+
+
+def as_asked(kind: Input, values: np.ndarray, asked: np.ndarray) -> np.ndarray:
+    """Whether values of an input are those that were asked for, up to rounding."""
+    slack = 0.0 if kind.log else CLOSE * (kind.ends[1] - kind.ends[0])
+    near: np.ndarray = np.abs(values - asked) <= np.maximum(ROUNDED * np.abs(asked), slack)
+    return near
+
+
 def _check_free(space: Space, history: TrialHistory, places: list[int]) -> None:
     """Refuse places that were measured before, unless the pool allows repeats."""
     if not isinstance(space, Pool) or space.repeats:
@@ -313,22 +366,29 @@ def _check_free(space: Space, history: TrialHistory, places: list[int]) -> None:
         )
 
 
-def _check_inputs(frame: pd.DataFrame, space: Space, trials: list[Trial]) -> None:
-    """Refuse inputs that differ from those of the trials."""
+def check_inputs(frame: pd.DataFrame, space: Space, trials: list[Trial]) -> None:
+    """Refuse inputs that differ from those of the trials.
+
+    Raises:
+        InputError: naming the first.
+    """
     for i, name in enumerate(space.names):
         if name not in frame:
             continue
         values = space.read(frame, name)
         asked = np.array([trial.inputs[i] for trial in trials])
-        off = np.abs(values - asked) > ROUNDED * np.maximum(np.abs(asked), 1e-300)
+        off = ~as_asked(space.kinds[i], values, asked)
         if off.any():
             row = int(off.argmax())
-            labels = space.kinds[i].labels(np.stack([asked, values])[:, row])
-            shown = [f"{one:.12g}" if isinstance(one, float) else f"{one}" for one in labels]
+            remedy = "Tell a measurement at other inputs without a trial id, and fail() the trial."
+            if not names_trials(frame):
+                remedy = (
+                    "The frame's index was read as trial ids. Of data that were not asked for, "
+                    "tell frame.reset_index(drop=True)."
+                )
+            before, got = shown_labels(space, name, asked[row], values[row])
             raise InputError(
-                f"{name!r} = {shown[0]}, as trial {trials[row].id} was asked for",
-                shown[1],
-                "Tell a measurement at other inputs without a trial id, and fail() the trial.",
+                f"{name!r} = {before}, as trial {trials[row].id} was asked for", got, remedy
             )
     if isinstance(space, Pool) and "place" in frame:
         wrong = [t.id for t, p in zip(trials, space.places(frame), strict=True) if t.place != p]

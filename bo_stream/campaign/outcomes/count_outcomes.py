@@ -12,7 +12,9 @@ from torch import Tensor
 
 from bo_stream import likelihoods
 from bo_stream.base.streaming_gp import StreamingGP
+from bo_stream.campaign.names import RESERVED
 from bo_stream.campaign.space import Space, numbers
+from bo_stream.campaign.space.columns import truths
 from bo_stream.errors import InputError
 from bo_stream.likelihoods import Likelihood
 from bo_stream.surrogates.counts import CountGP
@@ -30,7 +32,6 @@ LIKELIHOODS: dict[str, type[Likelihood]] = {
 SIZES = {"binomial": "trials", "poisson": "exposure", "negative_binomial": "exposure"}
 """The attribute that names the column of sizes."""
 
-RESERVED = ("trial", "place", "y", "yvar", "status", "reason", "ask")
 EXAMPLE = 'For example {"positive": Binomial(trials="examined")}.'
 
 
@@ -176,7 +177,8 @@ class CountOutcome:
         Raises:
             InputError: naming the first row of counts that cannot occur.
         """
-        k = numbers(frame, self.column)
+        read = truths if self.name == "bernoulli" else numbers
+        k = read(frame, self.column)
         n = np.ones_like(k) if self.size is None else numbers(frame, self.size)
         column, size = repr(self.column), repr(self.size)
         _refuse(frame, k, (k < 0.0) | (k != k.round()), f"whole counts in {column}, 0 or more")
@@ -188,6 +190,13 @@ class CountOutcome:
             limit = "1" if self.size is None else size
             _refuse(frame, k, k > n, f"at most {limit} in {column}")
         return k, n
+
+    def is_empty(self, frame: pd.DataFrame) -> np.ndarray:
+        """Whether rows have a count of 0 of 0, from which nothing is learned, ``n``."""
+        if not set(self.columns) <= set(frame.columns) or self.size is None:
+            return np.zeros(len(frame), bool)
+        zero = frame[self.columns].apply(pd.to_numeric, errors="coerce") == 0.0
+        return zero.all(axis=1).to_numpy()
 
     def surrogate(
         self,

@@ -15,8 +15,9 @@ import pandas as pd
 from bo_stream.campaign.constraints import LinearConstraint, parse_constraint
 from bo_stream.campaign.ledger.trial_history import TrialHistory
 from bo_stream.campaign.ledger.trials import Trial, is_same
+from bo_stream.campaign.names import RESERVED, RESULTS, constraint_in_spelling
 from bo_stream.campaign.outcomes.goals import FAILURES, SPELLINGS, read_reference, spelled
-from bo_stream.campaign.space import RESERVED, numbers
+from bo_stream.campaign.space import numbers
 from bo_stream.errors import InputError, NoiseError, StateError, UnsupportedError
 
 __all__ = [
@@ -26,6 +27,7 @@ __all__ = [
     "noise_column",
     "on_inputs",
     "read_goal",
+    "spelled_constraints",
 ]
 
 OutcomeParts = Mapping[str, tuple[float, float | None]]
@@ -51,6 +53,21 @@ def on_inputs(text: Any, inputs: Collection[str]) -> bool:
         InputError: if it cannot be understood.
     """
     return all(set(one.coefficients) <= set(inputs) for one in parse_constraint(text))
+
+
+def spelled_constraints(
+    constraints: Iterable[Any], inputs: Collection[str], goal: Any, column: str
+) -> list[Any]:
+    """Constraints of which the texts spell inputs and objectives as they are named.
+
+    Args:
+        constraints: Texts and callables.
+        inputs: Names of the inputs.
+        goal: The goal, or goals by column.
+        column: Column of the only objective.
+    """
+    known = [*inputs, *(goal if isinstance(goal, Mapping) else [column])]
+    return [constraint_in_spelling(one, known) for one in constraints]
 
 
 def read_goal(goal: Any) -> tuple[Any, str]:
@@ -183,6 +200,13 @@ class NamedOutcomes:
         """Objectives, then the other outcomes that constraints name."""
         named = [name for one in self.constraints for name in one.coefficients]
         return list(dict.fromkeys([*self.goals, *named]))
+
+    @property
+    def results(self) -> list[str]:
+        """Columns of predictions and recommendations."""
+        others = [column for column in self.columns if [column] != self.objectives]
+        parts = ("mean", "sd", "lower", "upper")
+        return [*RESULTS, *(f"{column}_{part}" for column in others for part in parts)]
 
     @property
     def learned(self) -> list[str]:

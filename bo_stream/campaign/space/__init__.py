@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from bo_stream.campaign.space.box import Box
-from bo_stream.campaign.space.columns import RESERVED, numbers
+from bo_stream.campaign.space.columns import numbers
 from bo_stream.campaign.space.pool import Pool
 
-__all__ = ["RESERVED", "Box", "Pool", "Space", "numbers", "space_from_dict"]
+__all__ = ["Box", "Pool", "Space", "numbers", "space_from_dict"]
 
 Space = Box | Pool
 

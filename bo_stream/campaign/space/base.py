@@ -11,6 +11,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from bo_stream.campaign.names import in_spelling
 from bo_stream.campaign.space.inputs import Category, Input, Range
 from bo_stream.mathematics.lasting import lasting_property
 
@@ -89,9 +90,8 @@ class SpaceOfInputs(ABC):
             InputError: for missing columns, or values that are not allowed.
             BoundsError: for inputs outside the bounds.
         """
-        columns = [one.read(frame) for one in self.kinds]
-        for one, values in zip(self.kinds, columns, strict=True):
-            one.check(values)
+        frame = in_spelling(frame, self.names)
+        columns = [one.settled(one.read(frame)) for one in self.kinds]
         return np.stack(columns, -1)
 
     def labelled(self, values: np.ndarray, index: Any = None) -> pd.DataFrame:

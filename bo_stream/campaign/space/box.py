@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from bo_stream.campaign.names import check_names, listed_names, spelled
 from bo_stream.campaign.space.base import SpaceOfInputs
-from bo_stream.campaign.space.columns import check_names
 from bo_stream.campaign.space.inputs import Input, Range, input_from
+from bo_stream.errors import InputError
 
 __all__ = ["Box"]
 
@@ -44,13 +45,23 @@ class Box(SpaceOfInputs):
     integer: Sequence[str] = ()
 
     def __post_init__(self) -> None:
+        for part in ("bounds", "units"):
+            if not isinstance(getattr(self, part), Mapping):
+                example = "{'rate': (0.0, 1.0)}" if part == "bounds" else "{'rate': 'mm/s'}"
+                raise InputError(
+                    f"{part} by the names of inputs",
+                    repr(getattr(self, part)),
+                    f"For example {example}.",
+                )
         given = dict(self.bounds)
-        object.__setattr__(self, "bounds", given)
-        object.__setattr__(self, "log", tuple(self.log))
-        object.__setattr__(self, "units", dict(self.units))
-        object.__setattr__(self, "integer", tuple(self.integer))
-        named = {"log": self.log, "units": self.units, "integer": self.integer}
+        units = {spelled(name, given): unit for name, unit in self.units.items()}
+        named: dict[str, Any] = {"units": units}
+        for option in ("log", "integer"):
+            names = listed_names(getattr(self, option), option)
+            named[option] = tuple(spelled(name, given) for name in names)
         check_names(given, named)
+        for part, value in {"bounds": given, **named}.items():
+            object.__setattr__(self, part, value)
         for one in self.kinds:
             given[one.name] = one.ends if isinstance(one, Range) else given[one.name]
 

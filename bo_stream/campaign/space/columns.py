@@ -1,8 +1,7 @@
-"""Columns of a user's frame as numbers, and the names that inputs may have."""
+"""Columns of a user's frame as numbers and truth values."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
 import numpy as np
@@ -10,10 +9,10 @@ import pandas as pd
 
 from bo_stream.errors import InputError
 
-__all__ = ["RESERVED", "check_names", "column", "is_text", "numbers"]
+__all__ = ["TRUTHS", "column", "numbers", "truths"]
 
-RESERVED = ("trial", "y", "yvar", "status", "reason", "ask", "place", "mean", "sd")
-"""Names of columns that a campaign itself uses."""
+TRUTHS = {"true": 1.0, "yes": 1.0, "1": 1.0, "false": 0.0, "no": 0.0, "0": 0.0}
+"""Truth values in small letters, as people and programs write them."""
 
 
 def column(frame: pd.DataFrame, name: str) -> pd.Series[Any]:
@@ -62,39 +61,25 @@ def numbers(frame: pd.DataFrame, name: str) -> np.ndarray:
     return cast(np.ndarray, values)
 
 
-def check_names(names: Iterable[str], named: Mapping[str, Iterable[str]]) -> None:
-    """Refuse names of inputs that cannot be, and options of inputs that there are not.
+def truths(frame: pd.DataFrame, name: str) -> np.ndarray:
+    """A column of truth values as ones and zeros: booleans, 1 and 0, true and false, yes and no.
 
-    Args:
-        names: Names of the inputs.
-        named: Names that each option has.
+    Raises:
+        InputError: if it is missing, or has other values.
     """
-    names = list(names)
-    if not names or len(set(names)) < len(names):
+    given = column(frame, name)
+    if given.dtype.kind in "iuf":
+        return numbers(frame, name)
+    texts = [str(value).strip().casefold() for value in given]
+    found = [TRUTHS.get(text.removesuffix(".0")) for text in texts]
+    if None in found:
+        row = found.index(None)
         raise InputError(
-            "at least one input, with different names", f"{names}", "Correct the names."
+            f"1 or 0, true or false, yes or no in column {name!r}",
+            f"{given.iloc[row]!r} in row {frame.index[row]}",
+            "Correct it or leave out the row. If a trial gave none, use fail(ids, reason).",
         )
-    reserved = [n for n in names if n in RESERVED or not isinstance(n, str) or not n.strip()]
-    if reserved:
-        raise InputError(
-            f"names of inputs other than {', '.join(RESERVED)}", f"{reserved}", "Rename these."
-        )
-    broken = [name for name in names if not is_text(name)]
-    if broken:
-        raise InputError(
-            "names of whole characters", f"{broken}", "Read the names again, in their encoding."
-        )
-    for option, given in named.items():
-        unknown = [name for name in given if name not in names]
-        if unknown:
-            raise InputError(
-                f"names among {', '.join(names)} in {option}", f"{unknown}", "Correct the spelling."
-            )
-
-
-def is_text(name: str) -> bool:
-    """Whether a name can be written to a file: it has no halves of surrogate pairs."""
-    return not any("\ud800" <= character <= "\udfff" for character in name)
+    return np.array(found, dtype=np.float64)
 
 
 def _number(value: Any) -> float:

@@ -16,7 +16,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bo_stream.campaign.space.columns import column, numbers
+from bo_stream.campaign.digits import told_apart
+from bo_stream.campaign.names import folded
+from bo_stream.campaign.space.columns import TRUTHS, column, numbers
 from bo_stream.errors import BoundsError, InputError, UnsupportedError
 
 __all__ = ["Category", "Input", "Levels", "Range", "input_from"]
@@ -69,13 +71,13 @@ class Range:
         """
         return numbers(frame, self.name)
 
-    def check(self, values: np.ndarray) -> None:
-        """Refuse values outside the bounds.
+    def settled(self, values: np.ndarray) -> np.ndarray:
+        """The values, those that only rounding took beyond a bound on it.
 
         Raises:
-            BoundsError: naming the first of them.
+            BoundsError: naming the first value outside the bounds.
         """
-        _check_ends(self, values)
+        return _between_ends(self, values)
 
     def labels(self, values: np.ndarray) -> np.ndarray:
         """What users see of values."""
@@ -157,25 +159,25 @@ class Levels:
         """
         return numbers(frame, self.name)
 
-    def check(self, values: np.ndarray) -> None:
-        """Refuse values that are not allowed.
+    def settled(self, values: np.ndarray) -> np.ndarray:
+        """The allowed values that these are, up to rounding.
 
         Raises:
             BoundsError: for a value outside the bounds.
             InputError: for one between allowed values.
         """
-        _check_ends(self, values)
+        values = _between_ends(self, values)
         if self.integers:
-            off = values != np.rint(values)
+            nearest = np.rint(values)
         else:
             allowed = np.asarray(self.allowed, dtype=np.float64)
-            gaps = np.abs(values[:, None] - allowed).min(1, initial=math.inf)
-            off = gaps > CLOSE * np.abs(values)
+            nearest = allowed[np.abs(values[:, None] - allowed).argmin(1)]
+        off = np.abs(values - nearest) > CLOSE * np.abs(values)
         if off.any():
             listed = "an integer" if self.integers else f"one of {_listed(self.allowed)}"
-            raise InputError(
-                f"{self.name!r}, {listed}", f"{values[off][0]:g}", "Give an allowed value."
-            )
+            got = told_apart(values[off][0], nearest[off][0])[0]
+            raise InputError(f"{self.name!r}, {listed}", got, "Give an allowed value.")
+        return np.asarray(nearest)
 
     def labels(self, values: np.ndarray) -> np.ndarray:
         """What users see of values: integers where all are."""
@@ -229,26 +231,43 @@ class Category:
         return np.clip(np.rint(coordinates), *self.ends)
 
     def read(self, frame: pd.DataFrame) -> np.ndarray:
-        """Values in a user's frame; labels that a file turned into numbers are recognised.
+        """Values in a user's frame.
+
+        Labels are recognised in another spelling (capitals, look-alike letters, a number for a text
+        of digits), if it can be that of one label only.
 
         Raises:
             InputError: for a missing column or an unknown label.
         """
-        places = {str(label).casefold(): i for i, label in enumerate(self.allowed)}
-        places |= {str(label): i for i, label in enumerate(self.allowed)}
         given = column(frame, self.name)
-        found = [places.get(str(v), places.get(str(v).casefold(), -1)) for v in given]
-        if -1 in found:
-            row = found.index(-1)
+        places = {label: place for place, label in enumerate(self.allowed)}
+        found = [places[c] if c in places else self._resembling(c) for c in given]
+        if None in found:
+            cell, row = given.iloc[found.index(None)], frame.index[found.index(None)]
+            as_text = "Read labels as text: pd.read_csv(..., dtype=str, keep_default_na=False)."
             raise InputError(
                 f"{self.name!r}, one of {_listed(self.allowed)}",
-                f"{given.iloc[row]!r} in row {frame.index[row]}",
-                "Correct the spelling.",
+                f"{cell!r} in row {row}",
+                "Correct the spelling." if isinstance(cell, str) else as_text,
             )
         return np.array(found, dtype=np.float64)
 
-    def check(self, values: np.ndarray) -> None:
-        """All values that can be read are allowed."""
+    def _resembling(self, cell: Any) -> int | None:
+        """The position of the only label that a cell may be; None if there is none, or several."""
+        if cell is None or cell is pd.NA:
+            return None
+        if isinstance(self.allowed[0], bool):
+            truth = TRUTHS.get(str(cell).strip().casefold().removesuffix(".0"))
+            return None if truth is None else self.allowed.index(bool(truth))
+        for form in (folded, _in_small_letters) if isinstance(cell, str) else (_as_number,):
+            same = [i for i, label in enumerate(self.allowed) if form(label) == form(cell)]
+            if same:
+                return same[0] if len(same) == 1 else None
+        return None
+
+    def settled(self, values: np.ndarray) -> np.ndarray:
+        """The values; all that can be read are allowed."""
+        return values
 
     def labels(self, values: np.ndarray) -> Any:
         """What users see of values."""
@@ -291,7 +310,9 @@ def input_from(name: str, given: Any, *, log: bool, integer: bool) -> Input:
         return _listed_input(name, given, log=log, integer=integer)
     try:
         low, high = (float(bound) for bound in given)
-    except (TypeError, ValueError):
+        if any(isinstance(bound, bool | np.bool_ | str) for bound in given):
+            raise TypeError
+    except (TypeError, ValueError, OverflowError):
         low = high = math.nan
     if not (math.isfinite(low) and math.isfinite(high) and low < high):
         raise InputError(
@@ -352,15 +373,33 @@ def _check_positive(name: str, values: Sequence[float], log: bool) -> None:
         )
 
 
-def _check_ends(given: Range | Levels, values: np.ndarray) -> None:
+def _between_ends(given: Range | Levels, values: np.ndarray) -> np.ndarray:
+    """The values, of which those beyond an end by rounding are on it."""
     low, high = given.ends
-    outside = (values < low) | (values > high)
+    width, digits = high - low, 4.0 * np.finfo(float).eps
+    below, above = (CLOSE * (abs(end) if given.log else width) for end in given.ends)
+    least, most = low - max(below, digits * abs(low)), high + max(above, digits * abs(high))
+    outside = (values < least) | (values > most)
     if outside.any():
+        ends_and_value = told_apart(low, high, values[outside][0])
         raise BoundsError(
-            f"{given.name!r} between {low:g} and {high:g}",
-            f"{values[outside][0]:g}",
+            f"{given.name!r} between {ends_and_value[0]} and {ends_and_value[1]}",
+            ends_and_value[2],
             "Give inputs inside the bounds, in their units.",
         )
+    return np.clip(values, low, high)
+
+
+def _in_small_letters(label: Any) -> str:
+    return str(folded(label)).casefold()
+
+
+def _as_number(label: Any) -> Any:
+    """A label as a number if it is one."""
+    try:
+        return float(label)
+    except (TypeError, ValueError):
+        return label
 
 
 def _scale(log: bool) -> str:

@@ -12,9 +12,10 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from bo_stream.campaign.names import check_names, in_spelling, listed_names
 from bo_stream.campaign.space.base import SpaceOfInputs
-from bo_stream.campaign.space.columns import check_names, column, numbers
-from bo_stream.campaign.space.inputs import Category, Input, Range
+from bo_stream.campaign.space.columns import column, numbers
+from bo_stream.campaign.space.inputs import CLOSE, Category, Input, Range
 from bo_stream.errors import InputError
 
 __all__ = ["Pool"]
@@ -46,12 +47,19 @@ class Pool(SpaceOfInputs):
     units: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        inputs = self.inputs
-        if inputs is None:
-            inputs = [str(c) for c in self.table.select_dtypes("number").columns]
-        object.__setattr__(self, "inputs", tuple(inputs))
+        if not isinstance(self.table, pd.DataFrame):
+            kind = type(self.table).__name__
+            raise InputError("a DataFrame with one row per place", kind, "Use pd.DataFrame(...).")
+        if not isinstance(self.units, Mapping):
+            raise InputError(
+                "units by the names of inputs", repr(self.units), "Give {'lon': 'degrees'}."
+            )
+        numeric = self.table.select_dtypes("number").columns
+        inputs = listed_names(numeric if self.inputs is None else self.inputs, "inputs")
+        object.__setattr__(self, "inputs", inputs)
         object.__setattr__(self, "units", dict(self.units))
-        check_names(self.inputs or (), {"units": self.units})
+        check_names(inputs, {"units": self.units})
+        object.__setattr__(self, "table", in_spelling(self.table, inputs))
         if len(self.table) < 2 or not self.table.index.is_unique:
             raise InputError(
                 "a table of at least two rows whose index has no duplicates",
@@ -93,13 +101,21 @@ class Pool(SpaceOfInputs):
         else:
             rows = {tuple(row): i for i, row in reversed(list(enumerate(self.place_values)))}
             values = self.values(frame)
-            found = np.array([rows.get(tuple(row), -1) for row in values], dtype=int)
+            exact = [rows.get(tuple(row)) for row in values]
+            both = zip(values, exact, strict=True)
+            found = np.array([self._nearest(row) if i is None else i for row, i in both], dtype=int)
             unknown = [str(tuple(row)) for row, i in zip(values, found, strict=True) if i < 0]
         if unknown:
             raise InputError(
                 "places of the pool", ", ".join(unknown[:5]), "Use the names in the table's index."
             )
         return [int(i) for i in found]
+
+    def _nearest(self, row: np.ndarray) -> int:
+        """The place whose inputs these are up to rounding; -1 if there is none."""
+        widths = np.ptp(self.place_values, axis=0)
+        apart = (np.abs(self.place_values - row) / widths).max(-1)
+        return int(apart.argmin()) if apart.min() <= CLOSE else -1
 
     def to_dict(self) -> dict[str, Any]:
         """The space as plain data."""

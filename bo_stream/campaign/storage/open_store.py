@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from os import PathLike
+from pathlib import Path
 from typing import cast
 
 from bo_stream.campaign.storage.read_only_store import UnchangedStore
@@ -10,11 +12,11 @@ from bo_stream.campaign.storage.store import MemoryStore, Store
 __all__ = ["open_store"]
 
 
-def open_store(store: str | Store | None, readonly: bool = False) -> Store:
-    """The store at a URL; a store in memory for None; a store itself.
+def open_store(store: str | PathLike[str] | Store | None, readonly: bool = False) -> Store:
+    """The store at a URL or a path; a store in memory for None; a store itself.
 
     Args:
-        store: The URL or the store.
+        store: The URL, the path of an SQLite database, or the store.
         readonly: Whether everything that would change the store is refused. A file that may not be
             written is always opened so.
 
@@ -23,8 +25,10 @@ def open_store(store: str | Store | None, readonly: bool = False) -> Store:
     """
     if store is None:
         return MemoryStore()
-    if not isinstance(store, str):
+    if not isinstance(store, str | PathLike):
         return cast(Store, UnchangedStore(store)) if readonly else store
+    if isinstance(store, PathLike):
+        store = f"sqlite:///{Path(store).expanduser().resolve()}"
     try:
         from bo_stream.campaign.storage.sql_store import Database
     except ImportError as error:

@@ -75,7 +75,7 @@ def test_what_nobody_asked_for(tmp_path: Path, bo, survey: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("trial,y\n0,abc\n", "Expected numbers in column 'y'"),
+        ("trial,y\n0,abc\n", "answers.csv, row 2, column 'y': Expected a number; got 'abc'"),
         ("trial,y\n9,1.0\n", "Expected trial ids, 0 to 1"),
         ("trial,value\n0,1.0\n", "Expected a column y; got trial, value"),
         ("trial,y\n0,1.0\n,2.0\n", "Expected a column 'lon'"),
@@ -132,7 +132,7 @@ def test_counts_go_out_and_come_back(tmp_path: Path, bo, survey: Path) -> None:
     frame.loc[6, "examined"] = 2.0
     frame.to_csv("next.csv", index=False)
     code, _, err = bo("tell", "survey.toml", "next.csv")
-    assert code == 2 and "at most 'examined' in 'positive'; got 3 in row 6" in err
+    assert code == 2 and "at most 'examined' in 'positive'; got 3 in row 8" in err
     assert "examined" in bo("trials", "survey.toml")[1]
 
     code, out, _ = bo("map", "survey.db", "--csv", "m.csv")  # the store knows what they are

@@ -1,0 +1,182 @@
+"""Names of inputs and outcomes, which are columns of the same frames as a campaign's results."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Collection, Hashable, Iterable, Mapping
+from typing import Any
+
+import pandas as pd
+
+from bo_stream.errors import InputError
+
+__all__ = [
+    "RESERVED",
+    "RESULTS",
+    "check_names",
+    "constraint_in_spelling",
+    "first_clash",
+    "folded",
+    "in_spelling",
+    "is_text",
+    "listed_names",
+    "spelled",
+]
+
+RESERVED = ("trial", "y", "yvar", "status", "reason", "ask", "place", "mean", "sd")
+"""Names of columns that a campaign itself uses, which no input may have."""
+
+RESULTS = ("mean", "sd", "lower", "upper", "gain", "feasible")
+"""Columns of predictions and recommendations."""
+
+ALIKE = str.maketrans("∆∑∏−–‐‑’", "ΔΣΠ----'")
+"""Letters and signs that look alike, beside those that Unicode calls compatible."""
+
+NAME = re.compile(r"`[^`]+`|(?<![\w.])[^\W\d]\w*")
+"""A name in the text of a constraint."""
+
+
+def folded(name: Any) -> Any:
+    """What readers see of a name: the same text for all spellings that look alike.
+
+    Unicode has several codes for some letters (``µ`` is a Greek letter and a sign for micro), and
+    characters that are not shown.
+    """
+    if not isinstance(name, str):
+        return name
+    text = unicodedata.normalize("NFKC", name).translate(ALIKE)
+    return " ".join("".join(c for c in text if unicodedata.category(c) != "Cf").split())
+
+
+def spelled(name: Any, known: Collection[Any]) -> Any:
+    """The known name that looks like this one; the name itself if there is none, or several."""
+    if name in known:
+        return name
+    found = [other for other in known if folded(other) == folded(name)]
+    return found[0] if len(found) == 1 else name
+
+
+def in_spelling(frame: pd.DataFrame, known: Collection[str]) -> pd.DataFrame:
+    """A user's frame, whose columns that look like known ones have their names.
+
+    Raises:
+        InputError: if several columns look like one.
+    """
+    names = {column: spelled(column, known) for column in frame.columns if column not in known}
+    names = {column: name for column, name in names.items() if name != column}
+    if not names:
+        return frame
+    renamed = frame.rename(columns=names)
+    twice = renamed.columns[renamed.columns.duplicated()]
+    if len(twice):
+        raise InputError(
+            f"one column {twice[0]!r}", "several that look alike", "Drop the duplicates."
+        )
+    return renamed
+
+
+def constraint_in_spelling(text: Any, known: Collection[str]) -> Any:
+    """The text of a constraint, in which names that look like known ones are these, in backticks.
+
+    Python reads ``µ`` (the sign for micro) as the Greek letter, unless it is in backticks.
+    """
+    if not isinstance(text, str):
+        return text
+
+    def known_name(found: re.Match[str]) -> str:
+        name = found[0].strip("`")
+        read = name if found[0].startswith("`") else unicodedata.normalize("NFKC", name)
+        meant = spelled(read, known)
+        return found[0] if meant == read else f"`{meant}`"
+
+    composed = unicodedata.normalize("NFC", text)
+    new = NAME.sub(known_name, composed)
+    return text if new == composed else new
+
+
+def listed_names(given: Any, option: str) -> tuple[str, ...]:
+    """Names in an option: one, or several.
+
+    Raises:
+        InputError: for anything else.
+    """
+    if isinstance(given, str):
+        return (given,)
+    names = tuple(given) if isinstance(given, Iterable) else (given,)
+    if not isinstance(given, Iterable) or not all(isinstance(name, Hashable) for name in names):
+        raise InputError(f"a list of names in {option}", repr(given), "Name the inputs.")
+    return names
+
+
+def check_names(names: Iterable[str], named: Mapping[str, Iterable[str]]) -> None:
+    """Refuse names of inputs that cannot be, and options of inputs that there are not.
+
+    Args:
+        names: Names of the inputs.
+        named: Names that each option has.
+    """
+    names = list(names)
+    if not names or len(set(names)) < len(names):
+        raise InputError(
+            "at least one input, with different names", f"{names}", "Correct the names."
+        )
+    if not all(isinstance(name, str) and name.strip() for name in names):
+        raise InputError(
+            "names of inputs as text",
+            f"{names}",
+            "Rename them; of a table: table.columns = table.columns.astype(str).",
+        )
+    reserved = [name for name in names if name in RESERVED]
+    if reserved:
+        raise InputError(
+            f"names of inputs other than {', '.join(RESERVED)}", f"{reserved}", "Rename these."
+        )
+    broken = [name for name in names if not is_text(name)]
+    if broken:
+        raise InputError(
+            "names of whole characters", f"{broken}", "Read the names again, in their encoding."
+        )
+    for option, given in named.items():
+        unknown = [name for name in given if name not in names]
+        if unknown:
+            raise InputError(
+                f"names among {', '.join(names)} in {option}", f"{unknown}", "Correct the spelling."
+            )
+
+
+def is_text(name: str) -> bool:
+    """Whether a name can be written to a file: it has no halves of surrogate pairs."""
+    return not any("\ud800" <= character <= "\udfff" for character in name)
+
+
+def first_clash(
+    inputs: Iterable[str],
+    outcomes: Iterable[str],
+    noise: Mapping[str, str],
+    results: Iterable[str],
+) -> str | None:
+    """What is wrong with the first name that means two columns; None if every name means one.
+
+    Args:
+        inputs: Names of the inputs.
+        outcomes: Columns of the outcomes.
+        noise: Columns of noise variances by outcome.
+        results: Columns of results beside those of the inputs.
+    """
+    outcomes = list(outcomes)
+    own = [name for name in RESERVED if name not in outcomes]
+    taken = {name: (name, "a column of every campaign") for name in own}
+    taken |= {folded(name): (name, "a column of results") for name in results}
+    taken |= {folded(name): (name, f"the noise variances of {of!r}") for of, name in noise.items()}
+    for names, what in ((inputs, "an input"), (outcomes, "an outcome")):
+        for name in names:
+            if not name.isprintable():
+                return f"{name!r}, which has characters that cannot be printed"
+            other, use = taken.get(folded(name), (None, ""))
+            if other == name:
+                return f"{name!r}, which is {what} and {use}"
+            if other is not None:
+                return f"{ascii(name)}, {what}, which looks like {ascii(other)}, {use}"
+            taken[folded(name)] = name, what
+    return None
