@@ -33,8 +33,8 @@ RESULTS = ("mean", "sd", "lower", "upper", "gain", "feasible")
 ALIKE = str.maketrans("∆∑∏−–‐‑’", "ΔΣΠ----'")
 """Letters and signs that look alike, beside those that Unicode calls compatible."""
 
-NAME = re.compile(r"`[^`]+`|(?<![\w.])[^\W\d]\w*")
-"""A name in the text of a constraint."""
+NAME = re.compile(r"`[^`]+`|(?<![\w.])[^\W\d][\w\u0300-\u036f]*")
+"""A name in the text of a constraint, whose letters may be followed by their accents."""
 
 
 def folded(name: Any) -> Any:
@@ -85,14 +85,12 @@ def constraint_in_spelling(text: Any, known: Collection[str]) -> Any:
         return text
 
     def known_name(found: re.Match[str]) -> str:
-        name = found[0].strip("`")
-        read = name if found[0].startswith("`") else unicodedata.normalize("NFKC", name)
-        meant = spelled(read, known)
-        return found[0] if meant == read else f"`{meant}`"
+        bare = unicodedata.normalize("NFKC", found[0])  # as Python reads it
+        name = found[0].strip("`") if found[0].startswith("`") else bare
+        meant = spelled(name, known)
+        return found[0] if meant == name else f"`{meant}`"
 
-    composed = unicodedata.normalize("NFC", text)
-    new = NAME.sub(known_name, composed)
-    return text if new == composed else new
+    return NAME.sub(known_name, text)
 
 
 def listed_names(given: Any, option: str) -> tuple[str, ...]:

@@ -223,12 +223,7 @@ class Settings:
             InputError: naming the first.
         """
         if (wrong := self.clash) is not None:
-            raise InputError(
-                "names of inputs and outcomes that differ, and that no column of results or of "
-                "noise variances has",
-                wrong,
-                "Rename it.",
-            )
+            raise InputError("names that mean one column each", wrong, "Rename it.")
 
     def feasible(self, given: Sequence[Any] = ()) -> FeasibleSet:
         """Where trials may be proposed.

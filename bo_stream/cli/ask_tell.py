@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -11,6 +11,11 @@ from bo_stream.cli.config import read_config
 from bo_stream.cli.load_campaign import ConfigFile, create_or_continue
 from bo_stream.cli.measurements import outcome_columns, read_measurements
 from bo_stream.cli.toml_reader import ConfigError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from bo_stream.campaign.outcomes.count_outcomes import CountOutcome
 
 __all__ = ["suggest", "tell"]
 
@@ -80,14 +85,9 @@ def tell(
         frame = frame.assign(trial=None)
     filled = ~frame.reindex(columns=columns).isna().all(axis=1)
     reasons = frame.pop("reason") if "reason" in frame else pd.Series(None, frame.index)
-    if (counts := campaign.counts) is not None:
-        pending, empty = filled & frame[counts.column].isna(), counts.is_empty(frame)
-        filled &= ~pending & ~empty
-        skipped = {f"without {counts.column} yet": pending, "with 0 of 0": empty}
-        for what, rows in skipped.items():
-            if (left_out := rows & reasons.isna()).any():
-                numbers = ", ".join(map(str, frame.index[left_out]))
-                print(f"Rows {what}, which were left out: {numbers}.")
+    notes: list[str] = []
+    if campaign.counts is not None:
+        filled, notes = _with_counts(frame, campaign.counts, filled, reasons)
     given = ~filled & reasons.notna() & frame["trial"].notna()
     failed = dict(zip(frame["trial"][given].astype(int), reasons[given], strict=True))
     before = count_by_status(campaign.trials())
@@ -97,7 +97,22 @@ def tell(
     for id, reason in failed.items():
         campaign.fail(id, reason)
     trials = campaign.trials()
+    for note in notes:
+        print(note)
     print(f"Rows with a value: {int(filled.sum())}; without: {int((~filled).sum())}.")
     print(f"Trials: {count_by_status(trials)} (before: {before}).")
     if best := best_trial(campaign, trials):
         print(f"Best: {best}")
+
+
+def _with_counts(
+    frame: pd.DataFrame, counts: CountOutcome, filled: pd.Series[bool], reasons: pd.Series[Any]
+) -> tuple[pd.Series[bool], list[str]]:
+    """Which filled rows have a count, and notes on those that have none and no reason."""
+    pending, empty = filled & frame[counts.column].isna(), filled & counts.is_empty(frame)
+    notes = []
+    for what, rows in ((f"without {counts.column} yet", pending), ("with 0 of 0", empty)):
+        numbers = ", ".join(map(str, frame.index[rows & reasons.isna()]))
+        if numbers:
+            notes.append(f"Rows {what}, which were left out: {numbers}.")
+    return filled & ~pending & ~empty, notes

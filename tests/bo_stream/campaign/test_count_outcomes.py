@@ -178,3 +178,12 @@ def test_the_next_site_is_where_the_variance_of_the_prevalence_falls_most() -> N
     assert torch.equal(named(X[5:6]), acqf(X[5:6]))
     point = X[5:6].clone().requires_grad_()
     assert torch.autograd.gradcheck(lambda x: acqf(x), point, atol=1e-6)
+
+
+def test_yes_and_no_are_ones_and_zeros() -> None:
+    campaign = Campaign(Box({"a": (0.0, 1.0)}), goal="learn", outcome={"ill": Bernoulli()}, seed=0)
+    batch = campaign.ask(6)
+    campaign.tell(batch.assign(ill=[True, "yes", "TRUE", "no", 0, "False"]))
+    assert campaign.trials()["ill"].tolist() == [1.0, 1.0, 1.0, 0.0, 0.0, 0.0]
+    with pytest.raises(InputError, match="yes or no in column 'ill'; got 'maybe' in row 6"):
+        campaign.tell(campaign.ask().assign(ill="maybe"))

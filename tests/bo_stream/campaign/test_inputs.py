@@ -209,3 +209,67 @@ def test_a_batch_of_more_places_than_a_pool_has_is_refused() -> None:
         Campaign(Pool(table), seed=0).ask(6)
     with pytest.raises(InputError, match="got 5. Ask for fewer.$"):
         Campaign(Pool(table, repeats=True), seed=0).ask(6)
+
+
+def test_rounding_beyond_a_bound_is_on_it() -> None:
+    box = Box(
+        {"a": (0.0, 0.3), "n": (1, 5), "l": (1e-6, 1.0), "v": [0.1, 0.3], "w": (1e9, 1e9 + 1.0)},
+        log=["l"],
+        integer=["n"],
+    )
+    a = 0.1 * 3
+    assert a > 0.3
+    top = {"a": a, "n": a * 10, "l": 1e-6 * (1 - 1e-12), "v": a, "w": np.nextafter(1e9, 0)}
+    assert box.values(pd.DataFrame([top])).tolist() == [[0.3, 3.0, 1e-6, 0.3, 1e9]]
+    for name, value, shown in [
+        ("a", 0.30000001, "0.3; got 0.30000001"),
+        ("a", -1e-7, "got -1e-07"),
+        ("l", 0.9999999e-6, "got 9.999999e-07"),
+        ("n", 3.0001, "an integer; got 3.0001"),
+        ("v", 0.30000001, "got 0.30000001"),
+    ]:
+        with pytest.raises(InputError, match=shown):
+            box.values(pd.DataFrame([{**top, name: value}]))
+    pool = Pool(pd.DataFrame({"a": [0.1, 0.3], "b": [1.0, 2.0]}))
+    assert pool.places(pd.DataFrame({"a": [a], "b": [2.0]})) == [1]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"integer": True},
+        {"log": 5},
+        {"integer": None},
+        {"log": [["a"]]},
+        {"units": ["m"]},
+        {"bounds": [(0.0, 1.0)]},
+        {"bounds": None},
+        {"bounds": {"a": None}},
+        {"bounds": {"a": (False, True)}},
+        {"bounds": {"a": ("0", "1")}},
+        {"bounds": {"a": (0, 10**400)}},
+        {"bounds": {1: (0.0, 1.0)}},
+    ],
+)
+def test_arguments_of_a_box_of_other_types_are_refused(given: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match="Expected .*; got "):
+        Box(**{"bounds": {"a": (0.0, 1.0)}, **given})
+
+
+def test_one_name_is_a_list_of_one() -> None:
+    box = Box({"rate": (1.0, 10.0), "trees": (1, 9)}, log="rate", integer="trees")
+    assert (box.log, box.integer) == (("rate",), ("trees",))
+    assert Pool(pd.DataFrame({"ab": [1.0, 2.0], "a": [1.0, 3.0]}), "ab").names == ("ab",)
+
+
+def test_labels_that_pandas_read_as_numbers() -> None:
+    space = Box({"lot": ["1.1", "1.10", "1.2", "007", "nan"], "stir": [True, False]})
+
+    def place(lot: Any, stir: Any = True) -> list[float]:
+        return space.values(pd.DataFrame({"lot": [lot], "stir": [stir]}))[0].tolist()
+
+    assert [place(lot)[0] for lot in (1.2, 7, "1.10")] == [2.0, 3.0, 1.0]
+    assert [place("1.2", stir)[1] for stir in ("TRUE", 1, "yes", "no", 0.0)] == [0, 0, 0, 1, 1]
+    for lot in (1.1, np.nan, None, pd.NA):
+        with pytest.raises(InputError, match="as text: .*dtype=str"):
+            place(lot)

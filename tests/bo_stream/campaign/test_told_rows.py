@@ -140,3 +140,28 @@ def test_inputs_may_have_the_names_of_labels() -> None:
     batch = campaign.ask(2)
     campaign.tell(batch.assign(y=1.0))
     assert campaign.trials()["note"].tolist() == batch["note"].tolist()
+
+
+def test_an_index_left_over_is_not_taken_for_trial_ids() -> None:
+    campaign = begun()
+    asked = campaign.ask(6)
+    mine = asked.assign(x=(asked["x"] + 0.3).clip(upper=10.0), y=1.0).reset_index(drop=True)
+    kept = mine.iloc[[0, 2, 5]]
+    with pytest.raises(InputError, match=r"'x' = .*index was read.*reset_index\(drop=True\)"):
+        campaign.tell(kept)
+    assert (campaign.trials()["status"] == "running").all()
+    campaign.tell(kept.reset_index(drop=True))  # measurements that were not asked for
+    assert campaign.trials()["status"].tolist() == ["running"] * 6 + ["told"] * 3
+    chosen = asked.rename_axis(None).iloc[[1, 4]]
+    campaign.tell(chosen.assign(y=2.0))  # the inputs say that they are these trials
+    campaign.tell(pd.DataFrame({"y": [3.0]}, index=[3]))
+    assert campaign.trials()["y"][[1, 3, 4]].tolist() == [2.0, 3.0, 2.0]
+    with pytest.raises(InputError, match=r"trial ids, 0 to 8; got 12, .*reset_index"):
+        campaign.tell(mine.set_axis([12, 14, 15, 16, 17, 18]))
+
+
+def test_values_that_differ_are_printed_so() -> None:
+    campaign = Campaign(Box({"n": (1, 9)}, integer=["n"]), seed=0)
+    asked = campaign.enqueue(pd.DataFrame({"n": [2]}))
+    with pytest.raises(InputError, match="'n' = 2, as trial 0 was asked for.*got 2.5"):
+        campaign.tell(asked.rename_axis(None).set_axis([0]).iloc[[0]].assign(n=2.5, y=1.0))

@@ -145,6 +145,19 @@ def test_counts_go_out_and_come_back(tmp_path: Path, bo, survey: Path) -> None:
     assert "prevalence of positive (%)" in (tmp_path / "report.html").read_text()
 
 
+def test_counts_that_are_pending_or_of_nobody_are_left_out(bo, survey: Path) -> None:
+    survey.write_text(survey.read_text().replace('outcome = "moisture (%)"\n', "") + COUNTS)
+    bo("suggest", "survey.toml", "-q", 5, "--csv", "next.csv")
+    frame = pd.read_csv("next.csv", dtype=str, keep_default_na=False)
+    frame["examined"], frame["positive"] = ["50", "50", "0", "0", "0"], ["3", "", "0", "0", ""]
+    frame["reason"] = ["", "", "", "village moved", "nobody came"]
+    frame.to_csv("next.csv", index=False)
+    code, out, err = bo("tell", "survey.toml", "next.csv")
+    assert (code, err) == (0, "") and "1 told, 2 running, 2 failed" in out
+    assert "Rows without positive yet, which were left out: 3." in out
+    assert "Rows with 0 of 0, which were left out: 4." in out
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [

@@ -14,6 +14,7 @@ import pytest
 pytest.importorskip("sqlalchemy")
 
 
+from bo_stream import Box, Campaign
 from bo_stream.campaign.storage.sql_store import Database
 from bo_stream.errors import InputError, StateError
 from tests.bo_stream.campaign.runs import alter
@@ -296,3 +297,11 @@ def test_a_lock_that_is_never_released_is_explained(tmp_path: Path) -> None:
         transaction.append({"kind": "asked"})
     hog.close()
     assert database.events_since("oven", 0) == EVENTS
+
+
+def test_a_path_is_the_file_of_a_database(tmp_path: Path) -> None:
+    file = tmp_path / "lab.db"
+    campaign = Campaign(Box({"x": (0.0, 1.0)}), store=file, seed=0)
+    campaign.tell(campaign.ask().assign(y=1.0))
+    assert Campaign.resume(file).trials()["y"].tolist() == [1.0]
+    assert Campaign.resume(f"sqlite:///{file}", readonly=True).history.num_told == 1
