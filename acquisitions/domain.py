@@ -6,13 +6,15 @@ allowed values only, and steps of the continuous ones end at the constraints.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from botorch.utils.sampling import draw_sobol_samples
 from scipy.optimize import Bounds, LinearConstraint, milp
+from scipy.spatial import KDTree
 from torch import Tensor
 
 from bo_stream.errors import InputError, ShapeError
@@ -35,6 +37,10 @@ TRIES, BATCH = 64, 1024
 """Batches of random points among which a feasible one is looked for, and their size."""
 MOST = 64
 """Largest number of neighbours of a point."""
+APART = 1e-6
+"""Points closer than this share of the width in every input are the same measurement."""
+LISTED = 2**16
+"""Number of settings up to which all of them are listed."""
 
 
 @dataclass(frozen=True)
@@ -184,6 +190,58 @@ class Domain:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed + done)
             return self.uniform(q)
+
+    def distinct(self, X: Tensor, seen: Tensor) -> Tensor:
+        """The points ``n x d``, with random feasible ones in place of those that repeat others.
+
+        Points repeat if they are closer than 1e-6 of the width in every input. Where no other
+        setting is left, they stay. O((n + n') log(n + n')).
+
+        Args:
+            X: Feasible points, ``n x d``.
+            seen: Points that are not to be repeated, ``n' x d``.
+        """
+        again = self._repeats(X, seen)
+        if not bool(again.any()):
+            return X
+        known = torch.cat([seen.to(X), X[~again]])
+        new = X[:0]
+        for drawn in self._others(int(again.sum())):
+            drawn = drawn.to(X)
+            new = torch.cat([new, drawn[~self._repeats(drawn, torch.cat([known, new]))]])
+            if len(new) >= int(again.sum()):
+                break
+        made, places = X.clone(), again.nonzero().squeeze(-1)[: len(new)]
+        made[places] = new[: len(places)]
+        return made
+
+    def _repeats(self, X: Tensor, seen: Tensor) -> Tensor:
+        """Which points are closer than `APART` to a seen point or an earlier one: a mask ``n``."""
+        unit = self.width.clamp_min(torch.finfo(self.width.dtype).tiny)
+        U, S = (((t.to(unit) - self.bounds[0]) / unit).numpy(force=True) for t in (X, seen))
+        again = np.ones(len(U), dtype=bool)
+        again[np.unique(np.round(U / APART), axis=0, return_index=True)[1]] = False
+        if len(S):
+            near, _ = KDTree(S).query(U, p=np.inf, distance_upper_bound=APART)
+            again |= np.isfinite(near)
+        left = np.flatnonzero(~again)
+        for i, j in KDTree(U[left]).query_pairs(APART, p=np.inf) if len(left) else ():
+            again[left[max(i, j)]] = True
+        return torch.from_numpy(again).to(X.device)
+
+    def _others(self, n: int) -> Iterator[Tensor]:
+        """Batches of feasible points, among which ``n`` are looked for: all settings, if there are
+        few, in random order.
+        """
+        few = not bool(self.continuous.any())
+        if few and math.prod(map(len, self.choices.values())) <= LISTED:
+            values = [self.choices[j] for j in range(self.dim)]
+            X = torch.cartesian_prod(*values).reshape(-1, self.dim)
+            X = X[self.holds(X)]
+            yield X[torch.randperm(len(X)).to(X.device)]
+            return
+        for _ in range(TRIES):
+            yield self.uniform(SPARE * n)
 
     def _feasible(self, draw: Callable[[int], Tensor], n: int) -> Tensor:
         if not self.is_constrained:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -24,7 +24,7 @@ from bo_stream.campaign.ledger.trial_frames import (
     trials_frame,
 )
 from bo_stream.campaign.ledger.trial_history import TrialHistory
-from bo_stream.campaign.ledger.trials import Event
+from bo_stream.campaign.ledger.trials import ENQUEUED, Event, Trial
 from bo_stream.campaign.outcomes.outcome_states import OutcomeStates
 from bo_stream.campaign.proposing.proposer import Proposal, Proposer
 from bo_stream.campaign.records import Row
@@ -90,6 +90,9 @@ class AskTell:
     def ask(self, q: int = 1, *, by: str | None = None, budget: int | None = None) -> pd.DataFrame:
         """Propose the next trials. They are in the store, as running trials, on return.
 
+        Trials that were enqueued come first. Where outcomes are exact (``noise="none"``), no
+        setting is proposed twice while there are others.
+
         Cost: maximising the acquisition function, and a fit where the schedule plans one.
 
         Args:
@@ -110,23 +113,31 @@ class AskTell:
         while True:
             self._sync()
             before = self._state.history
-            count = self._within_budget(int(q), before, budget)
-            self._state.update_surrogate(self.row, count)
-            proposal = self._proposer.propose(self._state, count, self.row)
+            enqueued = before.enqueued[: int(q)]
+            proposal, count = None, int(q) - len(enqueued)
+            if count:
+                count = self._within_budget(count, before, budget, refuse=not enqueued)
+            if count:
+                self._state.update_surrogate(self.row, count)
+                proposal = self._proposer.propose(self._state, count, self.row)
             with self.row.timed("store_seconds"), self.store.transaction(self.name) as transaction:
                 new = transaction.events_since(before.num_events)
                 history = before.extended(new)
                 same = (history.revision, history.changes) == (before.revision, before.changes)
                 stale = not same or len(history.trials) > len(before.trials)
+                waiting = {trial.id for trial in history.enqueued}
+                stale = stale or any(trial.id not in waiting for trial in enqueued)
                 if not stale:
-                    transaction.append(_asked_event(history, proposal, by))
+                    transaction.append(_asked_event(history, enqueued, proposal, by))
             self._sync()
             if not stale:  # otherwise another process has asked or changed something meanwhile
                 break
-        return self._asked(before, count)
+        return self._asked([*(trial.id for trial in enqueued), *before.next_ids(count)])
 
     def enqueue(self, frame: pd.DataFrame) -> pd.DataFrame:
-        """Add running trials of one's own choice, as if they had been asked for.
+        """Add running trials of one's own choice.
+
+        They are the next ones that `ask` returns and `run` evaluates, unless they are told before.
 
         Args:
             frame: Inputs in the user's units; in a pool, alternatively a column ``place``.
@@ -140,9 +151,9 @@ class AskTell:
         with self.row.timed("store_seconds"), self.store.transaction(self.name) as transaction:
             history = self._latest(transaction)
             inputs, places = read_new_trials(self._columns.spelled(frame), self.space, history)
-            transaction.append(events.asked_event(history, inputs, places))
+            transaction.append(events.asked_event(history, inputs, places, ENQUEUED))
         self._sync()
-        return self._asked(history, len(inputs))
+        return self._asked(history.next_ids(len(inputs)))
 
     def tell(self, frame: pd.DataFrame) -> None:
         """Record outcomes of trials, of part of a batch, or of data that were not asked for.
@@ -313,11 +324,13 @@ class AskTell:
         self._renew()
         return event
 
-    def _within_budget(self, q: int, history: TrialHistory, budget: int | None) -> int:
-        """How many of q trials the budget allows."""
+    def _within_budget(
+        self, q: int, history: TrialHistory, budget: int | None, refuse: bool
+    ) -> int:
+        """How many of q trials the budget allows; none are refused."""
         budget = self.budget if budget is None else budget
         remaining = _left(budget, history)
-        if remaining <= 0:
+        if remaining <= 0 and refuse:
             raise BudgetError(
                 f"fewer trials in campaign {self.name!r} than its budget of {budget}",
                 f"{len(history.trials)}",
@@ -325,9 +338,8 @@ class AskTell:
             )
         return int(min(q, remaining))
 
-    def _asked(self, before: TrialHistory, count: int) -> pd.DataFrame:
-        """The trials that follow a history, after the callbacks were called with them."""
-        ids = before.next_ids(count)
+    def _asked(self, ids: Iterable[int]) -> pd.DataFrame:
+        """Trials as a frame, after the callbacks were called with them."""
         frame = inputs_frame([self._state.history.trials[id] for id in ids], self.space)
         for callback in self.callbacks:
             callback.after_ask(self, frame.copy())
@@ -346,13 +358,19 @@ def _left(budget: int | None, history: TrialHistory) -> float:
     return math.inf if budget is None else max(budget - len(history.trials), 0)
 
 
-def _asked_event(history: TrialHistory, proposal: Proposal, by: str | None) -> Event:
+def _asked_event(
+    history: TrialHistory, enqueued: list[Trial], proposal: Proposal | None, by: str | None
+) -> Event:
+    if proposal is None:
+        none = np.empty((0, len(enqueued[0].inputs)))
+        return events.asked_event(history, none, None, by, enqueued=enqueued)
     taken = len(proposal.inputs) if proposal.ahead is None else 0
     return events.asked_event(
         history,
         proposal.inputs,
         proposal.places,
         by,
+        enqueued=enqueued,
         ahead=proposal.ahead,
         taken=taken,
         decision=None if proposal.decision == history.decision else proposal.decision,

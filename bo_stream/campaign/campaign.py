@@ -250,7 +250,12 @@ class Campaign(CampaignResults):
         and the next is asked for with the others pending. A trial fails, with its reason, and the
         run goes on, if the objective raises, returns no finite number or takes longer than
         ``timeout``, or if its worker dies twice (with Dask: twice as often as its setting
-        ``allowed-failures`` says).
+        ``allowed-failures`` says). Trials that were enqueued are evaluated before new ones.
+
+        The run ends if the same error is the only result of 8 trials in a row (of 32 with
+        ``failures="infeasible"``), and of no fewer than there were outcomes in this run: no further
+        trial is started, those in workers are waited for, and unless one of them has an outcome
+        the error is raised. The rest of the budget stays.
 
         Args:
             objective: Called with a trial: a Series of its inputs by name (and ``place``, in a
@@ -279,7 +284,8 @@ class Campaign(CampaignResults):
 
         Raises:
             InputError: for invalid arguments.
-            StateError: if the executor is broken, or all its workers hang.
+            StateError: if the executor is broken, if all its workers hang, or if trials always
+                fail with the same error.
             ImportError: for ``workers`` without loky.
         """
         run_campaign(self, objective, budget, executor, q, workers, timeout, seconds)

@@ -378,6 +378,8 @@ class Settings:
         options = dict(choice)
         name = checked_name(options.pop("name"), FAMILIES, "a surrogate")
         options = in_loops(name, options)
+        if name == "warped" and self.goal == "learn":  # the variance of outcomes is integrated
+            options = {"warp": "none", **options}
         make: Callable[..., Any] = partial(surrogate, name, **options)
         if self.counts is not None:
             make = partial(self.counts.surrogate, name, options)
@@ -415,6 +417,11 @@ class Settings:
         optimum in 17 of 20 runs, from Sobol points in 18 of 30.
         """
         return self.surrogate is not None and self.surrogate["name"] == "warped"
+
+    @property
+    def exact(self) -> bool:
+        """Whether outcomes have no noise, so that a repeated measurement tells nothing."""
+        return self.surrogate is not None and self.surrogate.get("noise") == "none"
 
     @property
     def fixed_variance(self) -> float | None:

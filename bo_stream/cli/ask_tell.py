@@ -65,8 +65,9 @@ def tell(
     """Read outcomes from a CSV.
 
     Rows without a value are skipped, unless a column reason says why there is none: then the trial
-    fails. The file may be told again when more of it is filled in: rows with an id or a key are
-    recorded once. Inputs of a trial that were measured otherwise are corrected in its row.
+    fails, also if only some of its outcomes are missing. The file may be told again when more of it
+    is filled in: rows with an id or a key are recorded once. Inputs of a trial that were measured
+    otherwise are corrected in its row.
     """
     campaign = create_or_continue(read_config(config)).campaign
     import pandas as pd
@@ -83,19 +84,22 @@ def tell(
         )
     if "trial" not in frame:
         frame = frame.assign(trial=None)
-    filled = ~frame.reindex(columns=columns).isna().all(axis=1)
+    blank = frame.reindex(columns=columns).isna()
+    filled = ~blank.all(axis=1)
     reasons = frame.pop("reason") if "reason" in frame else pd.Series(None, frame.index)
     notes: list[str] = []
     if campaign.counts is not None:
         filled, notes = _with_counts(frame, campaign.counts, filled, reasons)
-    given = ~filled & reasons.notna() & frame["trial"].notna()
-    failed = dict(zip(frame["trial"][given].astype(int), reasons[given], strict=True))
+    given = blank.any(axis=1) & reasons.notna() & frame["trial"].notna()
+    why = zip(reasons[given], filled[given], strict=True)
+    failed = dict(zip(frame["trial"][given].astype(int), why, strict=True))
     before = count_by_status(campaign.trials())
     if filled.any():
         told = frame[filled]
         campaign.tell(told.loc[:, told.notna().any() | (told.columns == "trial")])
-    for id, reason in failed.items():
-        campaign.fail(id, reason)
+    for id, (reason, partly) in failed.items():
+        if not partly or id in campaign.history.running:  # the others may be known from before
+            campaign.fail(id, reason)
     trials = campaign.trials()
     for note in notes:
         print(note)

@@ -75,6 +75,10 @@ class Evaluator(ABC):
     def collect(self) -> None:
         """Collect results that are there already, without waiting."""
 
+    def drop_waiting(self) -> None:
+        """Forget the trials that have not started, if they are known; the others go on."""
+        return
+
     @abstractmethod
     def close(self) -> None:
         """Abandon the running trials."""
@@ -109,6 +113,10 @@ class SerialEvaluator(Evaluator):
         except Exception as error:
             result = EvaluationResult.from_exception(error)
         self._finish(id, result)
+
+    def drop_waiting(self) -> None:
+        """Forget the trials that are left: `wait` starts and ends one."""
+        self.running.clear()
 
     def collect(self) -> None:
         """Do nothing: `wait` collects every result."""

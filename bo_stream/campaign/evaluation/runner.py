@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import sys
 import time
 from concurrent import futures
@@ -24,6 +25,7 @@ from bo_stream.campaign.evaluation.process_pool import ProcessPool
 from bo_stream.campaign.evaluation.user_executor import UserExecutor
 from bo_stream.campaign.ledger.trial_frames import inputs_frame
 from bo_stream.campaign.ledger.trials import Trial
+from bo_stream.campaign.outcomes.goals import Failures
 from bo_stream.campaign.outcomes.named_outcomes import noise_column
 from bo_stream.campaign.space import Pool
 from bo_stream.errors import BudgetError, InputError, StateError
@@ -32,6 +34,52 @@ __all__ = ["run_campaign"]
 
 NO_LIMIT = sys.maxsize
 """Number of trials where only seconds are limited."""
+
+SAME_FAILURES: dict[Failures, int] = {"ignored": 8, "infeasible": 32}
+"""Failures in a row with the same error after which a run ends, if it has no more outcomes than
+that; by what failures are. Of an objective that fails at random every second time, one run in 250
+begins so."""
+
+NUMBERS = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
+
+
+class _Failing:
+    """Counts failures in a row with the same error in a run.
+
+    Errors are the same if their texts differ in numbers alone, such as those of the trial's inputs.
+
+    Attributes:
+        limit: Number of them that ends a run.
+        count: Number of them so far.
+        latest: The latest trial and its reason.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self.limit, self.count, self.latest = limit, 0, (-1, "")
+        self._outcomes, self._error = 0, ""
+
+    def see(self, id: int, reason: str | None) -> None:
+        """Take the result of a trial into account: an outcome, or the reason for none."""
+        if reason is None:
+            self._outcomes, self.count = self._outcomes + 1, 0
+            return
+        error = NUMBERS.sub("#", reason)
+        self.count = self.count + 1 if error == self._error else 1
+        self._error, self.latest = error, (id, reason)
+
+    @property
+    def always(self) -> bool:
+        """Whether there is no sign that further trials would have another result."""
+        return self.count >= max(self.limit, self._outcomes)
+
+    def error(self, left: str) -> StateError:
+        """The error that ends a run."""
+        id, reason = self.latest
+        return StateError(
+            "an objective that returns outcomes",
+            f"the same error {self.count} times in a row, the last time in trial {id}: {reason}",
+            f"Correct the objective and run again: {left}.",
+        )
 
 
 def run_campaign(
@@ -55,16 +103,20 @@ def run_campaign(
     end = math.inf if seconds is None else time.monotonic() + seconds
     if campaign.budget is not None:
         campaign.budget = max(campaign.budget, total)
+    failing = _Failing(SAME_FAILURES[campaign.settings.failures])
     try:
         try:
-            while _start_trials(campaign, evaluator, total, end):
+            while _start_trials(campaign, evaluator, total, end, failing):
                 with campaign.row.timed("evaluation_seconds"):
                     evaluator.wait()
-                _tell_results(campaign, evaluator)
+                _tell_results(campaign, evaluator, failing)
         except BaseException:
             evaluator.collect()
-            _tell_results(campaign, evaluator)
+            _tell_results(campaign, evaluator, failing)
             raise
+        if failing.always and (left := total - _finished(campaign)) > 0:
+            trials = f"{left} trials of the budget are left"
+            raise failing.error("it goes on from here" if unlimited else trials)
     finally:
         evaluator.close()
         for callback in campaign.callbacks:
@@ -115,19 +167,29 @@ def _count(name: str, value: Any) -> int:
     return int(value)
 
 
-def _start_trials(campaign: AskTell, evaluator: Evaluator, budget: int, end: float) -> bool:
+def _start_trials(
+    campaign: AskTell, evaluator: Evaluator, budget: int, end: float, failing: _Failing
+) -> bool:
     """Start as many trials as the evaluator takes; returns whether any is running."""
+    if failing.always:
+        evaluator.drop_waiting()
+        return bool(evaluator.running)
     while time.monotonic() < end and (trials := _next_trials(campaign, evaluator, budget)):
         for id, row in _rows(campaign, trials):
             evaluator.start(id, row)
     return bool(evaluator.running)
 
 
-def _next_trials(campaign: AskTell, evaluator: Evaluator, budget: int) -> list[Trial]:
-    """The next trials to evaluate: first those of a run that has died, then new ones."""
+def _finished(campaign: AskTell) -> int:
+    """Number of trials that are not running any more."""
     history = campaign.history
-    finished = len(history.trials) - len(history.running)
-    unfinished = budget - finished - len(evaluator.running)
+    return len(history.trials) - len(history.running)
+
+
+def _next_trials(campaign: AskTell, evaluator: Evaluator, budget: int) -> list[Trial]:
+    """The next trials to evaluate: those of a run that has died, enqueued ones, then new ones."""
+    history = campaign.history
+    unfinished = budget - _finished(campaign) - len(evaluator.running)
     capacity = min(evaluator.capacity, unfinished) if unfinished > 0 else 0
     if capacity <= 0:
         return []
@@ -135,9 +197,10 @@ def _next_trials(campaign: AskTell, evaluator: Evaluator, budget: int) -> list[T
     abandoned = [t for t in running if has_died(t.by)]
     if abandoned:
         return abandoned[:capacity]
-    new = min(capacity, evaluator.batch, budget - len(history.trials))
+    new = budget - len(history.trials)
     if isinstance(campaign.space, Pool):
         new = min(new, campaign.free_places)
+    new = min(capacity, evaluator.batch, len(history.enqueued) + max(new, 0))
     if new <= 0:
         return []
     try:
@@ -155,23 +218,28 @@ def _rows(campaign: AskTell, trials: list[Trial]) -> list[tuple[int, pd.Series[A
     return [(trial.id, frame.iloc[i].rename(trial.id)) for i, trial in enumerate(trials)]
 
 
-def _tell_results(campaign: AskTell, evaluator: Evaluator) -> None:
+def _tell_results(campaign: AskTell, evaluator: Evaluator, failing: _Failing) -> None:
     """Tell all results; the evaluator keeps a result until it was told."""
     for id, result in list(evaluator.results.items()):
-        _tell(campaign, id, result)
+        failing.see(id, _tell(campaign, id, result))
         del evaluator.results[id]
 
 
-def _tell(campaign: AskTell, id: int, result: EvaluationResult) -> None:
-    """Tell one result, unless another process has told or withdrawn that trial."""
+def _tell(campaign: AskTell, id: int, result: EvaluationResult) -> str | None:
+    """Tell one result, unless another process has told or withdrawn that trial.
+
+    Returns:
+        Why the trial has failed; None for an outcome.
+    """
 
     def told() -> bool:
         return campaign.history.trials[id].status in ("told", "withdrawn")
 
     try:
-        if result.reason is not None:
-            campaign.fail(id, result.reason)
-            return
+        reason = result.reason
+        if reason is not None:
+            campaign.fail(id, reason)
+            return reason
         wanted = campaign.settings.named.columns
         parts = result.parts or {wanted[0]: (result.y, result.yvar)}
         frame = pd.DataFrame(index=pd.Index([id], name="trial"))
@@ -185,11 +253,14 @@ def _tell(campaign: AskTell, id: int, result: EvaluationResult) -> None:
         campaign.tell(frame)
         missing = [column for column in wanted if column not in parts]
         if missing:
-            campaign.fail(id, f"the objective returned no outcome {', '.join(missing)}")
+            reason = f"the objective returned no outcome {', '.join(missing)}"
+            campaign.fail(id, reason)
     except StateError:
         if not told():
             raise
     except InputError as error:  # a noise variance for some outcomes only
         if told():
             raise
-        campaign.fail(id, str(error))
+        reason = str(error)
+        campaign.fail(id, reason)
+    return reason

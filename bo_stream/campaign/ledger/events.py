@@ -3,8 +3,8 @@
 An event is plain data that can be stored as JSON. Events are only added; one that corrects another
 keeps the old value. Their kinds:
 
-- ``asked``: trials that one call of `ask` proposed, points chosen ahead for later calls, and which
-  acquisition function chose them;
+- ``asked``: trials that one call of `ask` proposed, after those that were enqueued before and are
+  taken now, points chosen ahead for later calls, and which acquisition function chose them;
 - ``told``: outcomes of trials, and new trials that were measured without being asked for; if there
   are any, ``notes`` and ``keys`` of trials, and the inputs that were ``done`` in place of those
   asked for;
@@ -43,6 +43,7 @@ def asked_event(
     places: list[int] | None,
     by: str | None = None,
     *,
+    enqueued: Sequence[Trial] = (),
     ahead: np.ndarray | None = None,
     taken: int = 0,
     decision: Decision | None = None,
@@ -55,12 +56,14 @@ def asked_event(
         inputs: Inputs of the new trials.
         places: Their rows of the pool, in a pool.
         by: Identifier of the program that evaluates them.
+        enqueued: Earlier trials that it takes as well.
         ahead: Points chosen for later calls of `ask`, in place of those of before.
         taken: Without ``ahead``: number of the points chosen ahead that are among the new trials.
         decision: Which acquisition function chose them, if that has changed.
         seconds: What the decision took, if it was measured for the choice between two functions.
     """
-    new = _new_rows(history, inputs, places)
+    new: list[Any] = [[trial.id, trial.place, trial.inputs] for trial in enqueued]
+    new += _new_rows(history, inputs, places)
     event: Event = {"kind": "asked", "trials": new, "by": by, "at": time.time()}
     event |= {"taken": taken} if ahead is None else {"ahead": _rows(ahead)}
     if decision is not None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import Any, Literal
 
-from bo_stream.campaign.ledger.trials import Decision, Event, Points, Trial, TrialList
+from bo_stream.campaign.ledger.trials import ENQUEUED, Decision, Event, Points, Trial, TrialList
 from bo_stream.errors import StateError
 
 __all__ = ["TrialHistory"]
@@ -91,6 +91,12 @@ class TrialHistory:
         return [self.trials[id] for id in sorted(ids)]
 
     @property
+    def enqueued(self) -> list[Trial]:
+        """Running trials of the user's choice that no program has taken and nothing was told of."""
+        running = self.with_status("running")
+        return [trial for trial in running if trial.by == ENQUEUED and not trial.parts]
+
+    @property
     def num_told(self) -> int:
         """Number of outcomes."""
         return self.batch_ends[-1] if self.batch_ends else 0
@@ -130,9 +136,13 @@ class _EventReader:
 
     def read_asked(self, event: Event) -> None:
         rest = (None, None, None, event.get("at"))
+        taken = [self.trials[row[0]] for row in event["trials"] if row[0] < len(self.trials)]
+        new = event["trials"][len(taken) :]
         self.trials = self.trials.changed(
+            trial._replace(by=event["by"], asked_at=event.get("at")) for trial in taken
+        ).changed(
             Trial(id, tuple(x), place, "running", self.now.num_asks, event["by"], *rest)
-            for id, place, x in event["trials"]
+            for id, place, x in new
         )
         self.running.update(row[0] for row in event["trials"])
         now, decision = self.now, event.get("decision")

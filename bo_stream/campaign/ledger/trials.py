@@ -7,12 +7,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any, Literal, NamedTuple, overload
 
-__all__ = ["Decision", "Event", "Points", "Status", "Trial", "TrialList", "is_same"]
+__all__ = ["ENQUEUED", "Decision", "Event", "Points", "Status", "Trial", "TrialList", "is_same"]
 
 Event = dict[str, Any]
 """An event as plain data; see `bo_stream.campaign.ledger.events`."""
 
 Status = Literal["running", "told", "failed", "withdrawn"]
+
+ENQUEUED = "enqueued"
+"""In place of the program that evaluates a trial, while none has taken it."""
 
 Points = tuple[tuple[float, ...], ...]
 """Inputs of several trials in the user's units."""
@@ -30,7 +33,8 @@ class Trial(NamedTuple):
         place: Row of the pool; None in a box.
         status: ``running`` (asked for, no outcome yet), ``told``, ``failed`` or ``withdrawn``.
         ask: Number of the call of `ask` that proposed it; None if it was not asked for.
-        by: Identifier of the program that evaluates it, if that gave one.
+        by: Identifier of the program that evaluates it, if that gave one; `ENQUEUED` until one has
+            taken a trial of the user's choice.
         y: The outcome.
         yvar: Noise variance of the outcome, if known.
         reason: Why it failed or was withdrawn.

@@ -69,6 +69,10 @@ class Proposer:
         if len(history.ahead) >= q and state.manager.fitted <= history.chosen_at:
             return Proposal(np.array(history.ahead[:q], dtype=np.float64), None)
         available = self.available(state.feasible, history)
+        if s.exact and isinstance(space, Pool):
+            told = {t.place for t in history.trials if t.status == "told"}
+            fresh = available[[int(place) not in told for place in available]]
+            available = fresh if len(fresh) >= q else available  # unless all were measured
         if isinstance(space, Pool) and len(available) < q:
             remedy = "Ask for fewer" + (
                 "." if space.repeats else ", or use Pool(..., repeats=True)."
@@ -95,6 +99,8 @@ class Proposer:
                 chosen = initial_design(*about, s.uniform_start)
                 if model is not None:
                     decision = Decision("space-filling", "The arithmetic of a decision failed.")
+            if s.exact and not isinstance(space, Pool):
+                chosen = state.feasible.domain.distinct(chosen, self._seen(state).to(chosen))
         if isinstance(space, Pool):
             places = [int(available[i]) for i in chosen]
             empty = np.empty((0, space.dim))
@@ -112,6 +118,11 @@ class Proposer:
         used = (t.place for t in history.trials if t.status not in unused)
         free[list(used)] = False
         return free.nonzero().squeeze(-1)
+
+    def _seen(self, state: CampaignState | OutcomeStates) -> Tensor:
+        """Points that exact outcomes need not be measured at again."""
+        left = [t for status in ("running", "failed") for t in state.history.with_status(status)]
+        return torch.cat([state.observations.X, state.points(left)])
 
     def _context(self, state: CampaignState | OutcomeStates, available: Tensor) -> ProposalContext:
         data = state.observations

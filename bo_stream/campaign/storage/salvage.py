@@ -106,6 +106,7 @@ class _Rebuilt:
 
     def _fill(self, trials: list[Any]) -> None:
         """Put withdrawn trials in the places of those that were lost before these."""
+        trials = [row for row in trials if row[0] >= self._next]  # without those that are known
         if not trials:
             return
         gap = range(self._next, trials[0][0])

@@ -16,6 +16,7 @@ from bo_stream.campaign.callbacks import Callback
 from bo_stream.campaign.proposing.proposals import Optimiser
 from bo_stream.errors import (
     BoundsError,
+    BudgetError,
     InputError,
     NoiseError,
     StateError,
@@ -238,6 +239,65 @@ def test_trials_of_ones_own_may_be_put_under_way() -> None:
     assert run.running()["x"].tolist() == [0.25, 3.75]
     run.tell(mine.assign(y=bowl))
     assert run.trials()["ask"].tolist() == [0, 0]
+
+
+def test_enqueued_trials_are_the_next_ones() -> None:
+    run = campaign(budget=5)
+    run.enqueue(pd.DataFrame({"x": [0.25, 3.75, 1.5]}))
+    other = Campaign.resume(run.store)
+    assert run.ask(2)["x"].tolist() == [0.25, 3.75]
+    batch = other.ask(2)  # the one that is left, and a new one
+    assert batch.index.tolist() == [2, 3] and batch["x"][2] == 1.5 and other.remaining == 1
+    assert len(run.ask(3)) == 1 and run.remaining == 0
+    with pytest.raises(BudgetError):
+        run.ask()
+
+
+def test_a_run_evaluates_enqueued_trials_first() -> None:
+    run = campaign()
+    run.ask(by="the night shift")
+    mine = run.enqueue(pd.DataFrame({"x": [0.25, 3.75, 1.5]}))
+    run.tell(mine.assign(y=bowl).iloc[[1]])
+    seen: list[Any] = []
+
+    def objective(row: Any) -> float:
+        seen.append((row.name, float(row["x"])))
+        return float(row["x"])
+
+    trials = run.run(objective, 5)
+    assert seen[:2] == [(1, 0.25), (3, 1.5)] and [id for id, _ in seen] == [1, 3, 4]
+    assert trials["status"].tolist() == ["running"] + ["told"] * 4
+
+
+@pytest.mark.parametrize("outcomes", [0, 8])
+@pytest.mark.parametrize("goal", ["minimise", "learn"])
+@pytest.mark.parametrize(
+    "space",
+    [
+        LINE,
+        Box({"n": (1, 9), "k": list("abcd")}, integer=["n"]),
+        Box({"k": list("abcdef"), "l": list("uvwxyz")}),
+        Box({"n": (1, 3), "m": (1, 4)}, integer=["n", "m"]),
+        Pool(pd.DataFrame({"x": [i / 15 for i in range(60)]}), repeats=True),
+    ],
+    ids=["line", "mixed", "categories", "few", "pool"],
+)
+def test_exact_outcomes_are_measured_at_different_settings(
+    space: Any, goal: Any, outcomes: int
+) -> None:
+    run = Campaign(space, goal=goal, noise="none", seed=0, initial=4, optimiser=LITTLE)
+    names = list(space.names)
+    if outcomes:
+        batch = run.ask(outcomes)
+        values = batch[names].map(lambda v: ord(v) if isinstance(v, str) else v)
+        run.tell(batch.assign(y=values.sum(axis=1) ** 2))
+    run.ask(20)
+    run.ask(1)
+    many = 12 if names == ["n", "m"] else outcomes + 21
+    assert len(run.trials()[names].drop_duplicates()) == min(many, outcomes + 21)
+    if names == ["x"]:
+        gaps = run.trials()["x"].sort_values().diff().dropna()
+        assert gaps.min() > 3e-6
 
 
 @pytest.fixture(scope="module")

@@ -75,6 +75,18 @@ def test_outcomes_are_filled_in_one_after_the_other(tmp_path: Path, bo, bread: P
     assert "21" in out and "moisture" in out
 
 
+def test_a_reason_for_some_of_several_outcomes_ends_the_trial(
+    tmp_path: Path, bo, bread: Path
+) -> None:
+    bo("suggest", "bread.toml", "-q", 3)
+    rows = ["trial,rise,energy,moisture,reason", "0,5,20,,spilt", "1,,,,burnt", "2,6,30,0.5,late"]
+    (tmp_path / "some.csv").write_text("\n".join(rows))
+    code, out, err = bo("tell", "bread.toml", "some.csv")
+    assert (code, err) == (0, "") and "1 told, 2 failed" in out
+    trials = bo("trials", "bread.toml")[1]
+    assert "spilt" in trials and "burnt" in trials and "late" not in trials and "20" in trials
+
+
 def test_wrong_goals_name_their_line(bo, bread: Path) -> None:
     bread.write_text(BREAD.replace('"minimise"', '"smallest"'))
     code, _, err = bo("status", "bread.toml")
