@@ -119,6 +119,7 @@ def run_campaign(
             raise failing.error("it goes on from here" if unlimited else trials)
     finally:
         evaluator.close()
+        campaign.store.flush()
         for callback in campaign.callbacks:
             callback.at_end(campaign)
 

@@ -112,6 +112,10 @@ class OutcomeStore:
         self.shared.keep(self.column, about, model)
         return self.shared.version
 
+    def flush(self) -> None:
+        """Complete the file of the store."""
+        self.shared.store.flush()
+
     def settings(self, name: str) -> dict[str, Any] | None:
         """Settings of the campaign."""
         return self.shared.store.settings(name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -24,10 +25,13 @@ def check_store(url: str) -> list[CampaignScan]:
         StateError: if the database cannot be read at all, or has no campaign.
     """
     parsed = sql_engine.parse(url)
+    alone, missing = sql_engine.without_log(parsed), None
     engine = sql_engine.make(parsed, readonly=parsed.get_backend_name() == "sqlite")
     try:
         with explain_errors(parsed), engine.connect() as connection:
             found, errors = scan_all(connection), structure(connection)
+            if alone and not (found and errors):
+                missing = sql_engine.missing_log(connection, parsed)
     finally:
         engine.dispose()
     if not found:
@@ -35,8 +39,12 @@ def check_store(url: str) -> list[CampaignScan]:
         raise StateError(
             f"a store with campaigns at {parsed.render_as_string(hide_password=True)}",
             got,
-            "Correct the URL, or restore the file from a copy.",
+            f"{missing} {sql_engine.COPY}"
+            if missing
+            else "Correct the URL, or restore the file from a copy.",
         )
+    if missing:
+        warnings.warn(f"{missing} {sql_engine.COPY}", stacklevel=2)
     return found
 
 

@@ -2,6 +2,10 @@
 
 Commits to SQLite are on disk when they return (write-ahead log, ``synchronous=FULL``). Writers lock
 the database with their first statement (``BEGIN IMMEDIATE``) and wait for each other.
+
+What was committed last may be in the log (``lab.db-wal``) alone. It is moved to the file often and
+at close (`checkpoint`). Until then the file's ``user_version`` is 1, so that a copy of the file
+without its log is recognised.
 """
 
 from __future__ import annotations
@@ -22,14 +26,19 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError, SQLAlche
 from bo_stream.errors import InputError, StateError
 
 __all__ = [
+    "COPY",
     "TIMEOUT",
+    "checkpoint",
     "enable_wal",
     "explain_errors",
     "for_writing",
     "is_writable",
     "make",
+    "mark",
     "may_exist",
+    "missing_log",
     "parse",
+    "without_log",
 ]
 
 TIMEOUT = 60.0
@@ -37,6 +46,12 @@ TIMEOUT = 60.0
 
 DAMAGED = ("malformed", "no such table", "no such column", "unsupported file", "decode", "corrupt")
 """What SQLite says of a damaged file."""
+
+BEHIND = 1
+"""``user_version`` of an SQLite file whose log has more than it has itself."""
+
+COPY = "Copy both files, or copy one after the program that has it open has ended."
+"""The remedy for a file without its log."""
 
 _BEGIN = "bo_stream_begin"
 
@@ -83,6 +98,23 @@ def is_writable(url: URL) -> bool:
         return True
     path = Path(url.database or "")
     return os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)
+
+
+def log_of(url: URL) -> Path:
+    """The write-ahead log of an SQLite file."""
+    path = Path(url.database or "")
+    return path.with_name(f"{path.name}-wal")
+
+
+def without_log(url: URL) -> bool:
+    """Whether an SQLite file in use with a log has none beside it: closed, or copied alone."""
+    if url.get_backend_name() != "sqlite" or log_of(url).exists():
+        return False
+    try:
+        with Path(url.database or "").open("rb") as file:
+            return file.read(20)[18:] == b"\x02\x02"
+    except OSError:
+        return False
 
 
 def make(url: URL, timeout: float = TIMEOUT, readonly: bool = False) -> Engine:
@@ -134,6 +166,54 @@ def enable_wal(engine: Engine) -> None:
                 time.sleep(0.01)
 
 
+def missing_log(connection: Connection, url: URL) -> str | None:
+    """What is wrong with an SQLite file that was copied without its log; None if nothing is.
+
+    Args:
+        connection: A connection to it.
+        url: Its URL, for which `without_log` was true before the connection was made.
+    """
+    log, file = log_of(url).name, url.database
+    if is_behind(connection):
+        return f"{file} was copied without its file {log}, in which its latest trials are."
+    tables = connection.exec_driver_sql("SELECT count(*) FROM sqlite_master").scalar()
+    return None if tables else f"{file} is empty. It may have been copied without its file {log}."
+
+
+def is_behind(connection: Connection) -> bool:
+    """Whether an SQLite file says that its log has more than it has itself."""
+    sqlite = connection.dialect.name == "sqlite"
+    return sqlite and connection.exec_driver_sql("PRAGMA user_version").scalar() == BEHIND
+
+
+def mark(connection: Connection, behind: bool) -> bool:
+    """Let an SQLite file say whether its log has more than it; whether that is new."""
+    if connection.dialect.name != "sqlite" or is_behind(connection) is behind:
+        return False
+    connection.exec_driver_sql(f"PRAGMA user_version={BEHIND if behind else 0}")
+    return True
+
+
+def checkpoint(engine: Engine, patience: float = 0.0) -> None:
+    """Move what is in the log of an SQLite file to the file; where that fails, it stays there.
+
+    Args:
+        engine: The engine.
+        patience: Seconds that other writers are waited for, so that the file says that it is
+            complete. Zero: the latest transaction has said so.
+    """
+    if engine.dialect.name != "sqlite":
+        return
+    try:
+        with engine.connect().execution_options(**{_BEGIN: ""}) as connection:
+            if patience:
+                connection.exec_driver_sql(f"PRAGMA busy_timeout={1000 * patience:.0f}")
+                mark(connection, behind=False)
+            connection.exec_driver_sql("PRAGMA wal_checkpoint(PASSIVE)")
+    except SQLAlchemyError:  # such as a full disk
+        return
+
+
 @contextmanager
 def explain_errors(url: URL) -> Iterator[None]:
     """Raise errors of a database as a `StateError` that names the remedy."""
@@ -149,8 +229,7 @@ def explain_errors(url: URL) -> Iterator[None]:
 def _connect_for_reading(url: URL, timeout: float) -> sqlite3.Connection:
     """A connection that writes nothing, not even beside the file where that is not possible."""
     path = Path(url.database or "")
-    log = path.with_name(f"{path.name}-wal")
-    alone = not os.access(path.parent, os.W_OK) and not log.exists()
+    alone = not os.access(path.parent, os.W_OK) and not log_of(url).exists()
     mode = "immutable=1" if alone else "mode=ro"
     place = f"file:{quote(str(path))}?{mode}"
     return sqlite3.connect(place, timeout=timeout, uri=True, check_same_thread=False)

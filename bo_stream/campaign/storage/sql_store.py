@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import os
+import time
 import warnings
 import weakref
 from collections.abc import Iterator
@@ -39,6 +40,13 @@ __all__ = ["Database"]
 
 KEPT = 2
 """Snapshots kept of a campaign: the newest one, and one in case it is damaged."""
+
+SECONDS, SHARE = 1.0, 0.05
+"""What moving the log to the file may take in all: these seconds, and this share of the time since
+the store was opened."""
+
+CREATED_WITHIN = 0.5
+"""Seconds in which another program that is creating a store has created it."""
 
 _inherited: list[Engine] = []  # kept, so that no forked child closes its parent's connections
 
@@ -91,6 +99,8 @@ class Database:
         self._url = sql_engine.parse(url)
         self.snapshot_every, self._timeout = snapshot_every, timeout
         self.readonly = not sql_engine.is_writable(self._url) if readonly is None else readonly
+        self._alone = sql_engine.without_log(self._url)  # before a connection makes a log
+        self._opened, self._checkpoints = time.monotonic(), 0.0
         self._connect()
         if may_exist(self._url):
             self._has_tables()
@@ -99,6 +109,11 @@ class Database:
         options: dict[str, Any] = {"snapshot_every": self.snapshot_every, "timeout": self._timeout}
         options["readonly"] = self.readonly
         return partial(type(self), **options), (self._url.render_as_string(hide_password=False),)
+
+    def flush(self) -> None:
+        """Move what SQLite has in its log to the file, so that a copy of the file has it."""
+        if not self.readonly and self._has_tables():
+            sql_engine.checkpoint(self._engine, self._timeout)
 
     def close(self) -> None:
         """Close the connections; they are made again when they are needed."""
@@ -114,15 +129,17 @@ class Database:
         if not self._has_tables():
             with explain_errors(self._url):
                 sql_engine.enable_wal(self._engine)
-                with for_writing(self._engine).begin() as connection:
-                    create_tables(connection)
         with explain_errors(self._url):
             try:
                 with for_writing(self._engine).begin() as connection:
+                    create_tables(connection)
                     kept = sealed(name, 0, settings)
                     connection.execute(insert(campaigns).values(name=name, settings=kept))
+                    sql_engine.mark(connection, behind=False)
             except IntegrityError as error:
                 raise taken from error
+        self._whole.append(True)
+        self._checkpoint()
 
     def settings(self, name: str) -> dict[str, Any] | None:
         """Settings of a campaign."""
@@ -239,7 +256,9 @@ class Database:
         self._engine = sql_engine.make(self._url, self._timeout, self.readonly)
         self._process, self._tables_seen = os.getpid(), False
         self._sealed_from: dict[str, int] = {}  # first event with a checksum, by campaign
-        self._closing = weakref.finalize(self, _close, self._engine, self._process)
+        self._whole: list[bool] = []  # not empty once it is known to be a store without damage
+        about = self._engine, self._process, self._whole
+        self._closing = weakref.finalize(self, _close, *about)
 
     def _has_tables(self) -> bool:
         """Whether the tables exist; a database that cannot be a store is refused."""
@@ -250,7 +269,37 @@ class Database:
                 self._tables_seen = has_tables(connection)
                 if self._tables_seen and structure(connection):
                     raise damaged(scan_all(connection), self._shown)
+            if self._alone:
+                self._check_log()
+            if self._tables_seen and not self.readonly:
+                self._whole.append(True)
         return self._tables_seen
+
+    def _check_log(self) -> None:
+        """Name the log that is missing beside a file that was copied without it.
+
+        Raises:
+            StateError: if there is no campaign without it.
+        """
+        end, missing = time.monotonic() + CREATED_WITHIN, None
+        while self._alone:
+            with explain_errors(self._url), self._engine.connect() as connection:
+                missing = sql_engine.missing_log(connection, self._url)
+                self._tables_seen = has_tables(connection)
+            self._alone = bool(missing) and not self._tables_seen and time.monotonic() < end
+            if self._alone:
+                time.sleep(0.05)
+        if missing and not self._tables_seen:
+            remedy = f"{missing} {sql_engine.COPY} If it was not copied, delete it."
+            raise StateError(f"a store with campaigns at {self._shown}", "none", remedy)
+        if missing:
+            warnings.warn(f"{missing} {sql_engine.COPY}", stacklevel=2)
+
+    def _checkpoint(self) -> None:
+        """Move the log to the file."""
+        begin = time.monotonic()
+        sql_engine.checkpoint(self._engine)
+        self._checkpoints += time.monotonic() - begin
 
     @property
     def _shown(self) -> str:
@@ -295,6 +344,10 @@ class Database:
             if connection.scalar(LOCK_CAMPAIGN, {"name": name}) is None:
                 raise missing
             yield connection
+            behind = self._checkpoints > SECONDS + SHARE * (time.monotonic() - self._opened)
+            new = sql_engine.mark(connection, behind)
+        if new or not behind:
+            self._checkpoint()
 
 
 class _DatabaseTransaction:
@@ -316,9 +369,11 @@ def _last_snapshot(connection: Connection, name: str) -> int:
     return connection.scalar(LAST_SNAPSHOT, {"name": name}) or 0
 
 
-def _close(engine: Engine, process: int) -> None:
+def _close(engine: Engine, process: int, whole: list[bool]) -> None:
     """Close connections, unless they are a parent process's."""
     if process == os.getpid():
+        if whole and may_exist(engine.url):
+            sql_engine.checkpoint(engine, patience=1.0)
         engine.dispose()
     else:
         _inherited.append(engine)

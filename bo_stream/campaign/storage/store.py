@@ -96,6 +96,10 @@ class Store(Protocol):
         """A transaction, of which all events are kept, or none if it raises."""
         ...
 
+    def flush(self) -> None:
+        """Complete the file of the store, as far as other files beside it have the latest data."""
+        ...
+
     def save_snapshot(self, name: str, about: dict[str, Any], model: bytes) -> int:
         """Save a snapshot in addition to the one before it; returns its number."""
         ...
@@ -151,6 +155,9 @@ class MemoryStore:
             transaction = _MemoryTransaction(self._campaigns[name][1])
             yield transaction
             self._campaigns[name][1].extend(transaction.new)
+
+    def flush(self) -> None:
+        """Do nothing: there is no file."""
 
     def save_snapshot(self, name: str, about: dict[str, Any], model: bytes) -> int:
         """Save nothing."""
