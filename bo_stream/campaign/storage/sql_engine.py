@@ -107,10 +107,12 @@ def log_of(url: URL) -> Path:
 
 
 def without_log(url: URL) -> bool:
-    """Whether an SQLite file in use with a log has none beside it: closed, or copied alone."""
-    if url.get_backend_name() != "sqlite" or log_of(url).exists():
+    """Whether an SQLite file that has a log while it is open has none: closed, or copied alone."""
+    if url.get_backend_name() != "sqlite":
         return False
     try:
+        if log_of(url).exists() and log_of(url).stat().st_size:
+            return False
         with Path(url.database or "").open("rb") as file:
             return file.read(20)[18:] == b"\x02\x02"
     except OSError:

@@ -96,5 +96,4 @@ def test_an_empty_copy_is_no_new_store(tmp_path: Path) -> None:
     for call in calls:
         with pytest.raises(StateError, match=r"empty.db-wal.*Copy both files"):
             call()
-        assert not (tmp_path / "empty.db-wal").exists()
     assert Database(f"sqlite:///{tmp_path}/lab.db").names() == []  # another program's tables
