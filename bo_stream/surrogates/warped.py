@@ -257,7 +257,7 @@ class WarpedGP(ExactGP):
         memory = self.stream.contents.fits.explored.numpy(force=True)
         learned = self.noise == "learned"
         if not learned and contradicted(X, y):
-            text = "Outcomes differ at the same point: they are not exact, and their noise is learned."
+            text = "Outcomes differ at the same point: they are not exact. Their noise is learned."
             warnings.warn(text, FallbackWarning, stacklevel=3)
             learned = True
         options: Any = {"learned": learned, "warp": self.warp == "log"}

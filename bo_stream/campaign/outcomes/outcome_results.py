@@ -13,7 +13,6 @@ from botorch.utils.multi_objective.box_decompositions.non_dominated import (
 from botorch.utils.multi_objective.pareto import is_non_dominated
 from torch import Tensor
 
-from bo_stream.base.conditioned import shift_and_scale, standardised
 from bo_stream.campaign.outcomes.front import (
     OutcomePredictions,
     best_rows,
