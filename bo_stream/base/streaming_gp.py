@@ -60,7 +60,8 @@ class StreamingGP(BoTorchModel):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        cls.__init__ = lasting(cls.__init__)  # type: ignore[method-assign]
+        if "__init__" in vars(cls):
+            cls.__init__ = lasting(cls.__init__)  # type: ignore[method-assign]
         options.publish_signature(cls)
         checkpoint.loadable(cls)
 
