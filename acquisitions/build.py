@@ -149,9 +149,8 @@ def build(
     sampler = sampler_for(model, torch.Size([num_samples]), seed)
     ours = cast(BoTorchModel, model)  # NIPV and MaxVariance refuse other models
     closed = name in ("qucb", "qlogei") and not kw and offered(model)
-    width = (
-        {} if kw else {"tau_relu": TAU_RELU * shift_and_scale(model)[1]}
-    )  # for outcomes in any unit
+    raw = not {"objective", "posterior_transform"} & kw.keys()
+    width = {"tau_relu": TAU_RELU * shift_and_scale(model)[1]} if raw else {}
     match name:
         case "qucb":
             if closed:

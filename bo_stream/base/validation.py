@@ -56,7 +56,7 @@ def finite(value: Tensor) -> bool:
     return bool(value.isfinite().all())
 
 
-def largest_outcome(dtype: torch.dtype) -> float:
+def largest_outcome(dtype: torch.dtype = torch.float64) -> float:
     """The largest outcome of a dtype whose squares, and sums of many of them, do not overflow."""
     return ROOM * torch.finfo(dtype).max ** 0.5
 

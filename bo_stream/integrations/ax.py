@@ -19,6 +19,7 @@ from ax.storage.json_store.decoder import object_from_json
 from ax.storage.json_store.registry import CORE_CLASS_DECODER_REGISTRY, CORE_ENCODER_REGISTRY
 
 from bo_stream.base.streaming_gp import StreamingGP
+from bo_stream.base.validation import largest_outcome
 from bo_stream.campaign.outcomes.goals import Goal
 from bo_stream.campaign.proposing.choices import NamedChoice, Noise
 from bo_stream.campaign.proposing.fit_policy import FitPolicy
@@ -336,5 +337,5 @@ def _values(data: Data, metric: str) -> dict[tuple[int, str], tuple[float, float
     return {
         (int(index), str(arm)): (float(mean), None if math.isnan(sem) else float(sem) ** 2)
         for index, arm, mean, sem in zip(*columns, strict=True)
-        if math.isfinite(mean)
+        if abs(mean) <= largest_outcome()
     }

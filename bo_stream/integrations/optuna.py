@@ -8,7 +8,6 @@ from functools import partial
 from typing import Any, cast
 from zlib import crc32
 
-import numpy as np
 from optuna.distributions import (
     BaseDistribution,
     CategoricalDistribution,
@@ -21,6 +20,7 @@ from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
 from bo_stream.base.streaming_gp import StreamingGP
+from bo_stream.base.validation import largest_outcome
 from bo_stream.campaign.outcomes.goals import Goal
 from bo_stream.campaign.proposing.choices import NamedChoice, Noise
 from bo_stream.campaign.proposing.fit_policy import FitPolicy
@@ -302,6 +302,6 @@ def _inputs(trial: FrozenTrial, space: Mapping[str, BaseDistribution]) -> Inputs
 
 
 def _value(trial: FrozenTrial) -> float | None:
-    """Value of a finished trial; None if it failed, was pruned or has no finite value."""
+    """Value of a finished trial; None if it failed, was pruned or has no value that can be learned."""
     complete = trial.state == TrialState.COMPLETE and trial.value is not None
-    return trial.value if complete and np.isfinite(cast(float, trial.value)) else None
+    return trial.value if complete and abs(cast(float, trial.value)) <= largest_outcome() else None

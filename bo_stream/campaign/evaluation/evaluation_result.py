@@ -9,6 +9,8 @@ from typing import Any, Self
 
 import numpy as np
 
+from bo_stream.base.validation import largest_outcome
+
 __all__ = ["EvaluationResult"]
 
 LONGEST = 2000
@@ -59,9 +61,9 @@ class EvaluationResult:
         except Exception as error:  # the value may be of any class, and raise anything
             shown = f"{type(value).__name__} {_shown(value)}"
             return cls.failed(f"the objective returned {shown} ({error})")
-        if not math.isfinite(outcome):
+        if not abs(outcome) <= largest_outcome():
             return cls.failed(f"the objective returned {outcome}")
-        if variance is not None and not (math.isfinite(variance) and variance > 0.0):
+        if variance is not None and not 0.0 < variance <= largest_outcome() ** 2:
             return cls.failed(f"the objective returned a noise variance of {variance}")
         return cls(outcome, variance)
 

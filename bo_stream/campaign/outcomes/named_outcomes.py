@@ -12,6 +12,7 @@ from typing import Any, Self
 import numpy as np
 import pandas as pd
 
+from bo_stream.base.validation import largest_outcome
 from bo_stream.campaign.constraints import LinearConstraint, parse_constraint
 from bo_stream.campaign.ledger.trial_history import TrialHistory
 from bo_stream.campaign.ledger.trials import Trial, is_same
@@ -304,7 +305,8 @@ class NamedOutcomes:
             given = frame[column].notna().to_numpy() if self.several else slice(None)
             places, part = np.arange(len(frame))[given], frame[given]
             noise = self._noise(part, column, history)
-            for i, y, variance in zip(places, numbers(part, column).tolist(), noise, strict=True):
+            values = numbers(part, column, largest_outcome()).tolist()
+            for i, y, variance in zip(places, values, noise, strict=True):
                 rows[i][column] = (y, variance)
         if not self.several:
             return [row[self.columns[0]] for row in rows]
@@ -416,7 +418,7 @@ class NamedOutcomes:
             )
         if not given:
             return [None] * len(frame)
-        variances = numbers(frame, name)
+        variances = numbers(frame, name, largest_outcome() ** 2)
         if (variances <= 0.0).any():
             raise NoiseError(
                 f"positive noise variances in {name!r}", f"{variances.min():g}", "Give variances."

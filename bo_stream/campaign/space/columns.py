@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, cast
 
 import numpy as np
@@ -33,8 +34,8 @@ def column(frame: pd.DataFrame, name: str) -> pd.Series[Any]:
     return found
 
 
-def numbers(frame: pd.DataFrame, name: str) -> np.ndarray:
-    """A column of finite numbers.
+def numbers(frame: pd.DataFrame, name: str, most: float = math.inf) -> np.ndarray:
+    """A column of finite numbers, of at most some size.
 
     Raises:
         InputError: if it is missing, or has other values.
@@ -57,6 +58,13 @@ def numbers(frame: pd.DataFrame, name: str) -> np.ndarray:
             f"finite numbers in column {name!r}",
             f"{given[~np.isfinite(values)].iloc[0]} in row {row}",
             "Fill in the value or leave out the row. If a trial gave none, use fail(ids, reason).",
+        )
+    if (np.abs(values) > most).any():
+        row = frame.index[np.abs(values) > most][0]
+        raise InputError(
+            f"numbers of at most {most:.1g} in size in column {name!r}",
+            f"{given[np.abs(values) > most].iloc[0]} in row {row}",
+            "Give the column in a larger unit. If a trial gave no outcome, use fail(ids, reason).",
         )
     return cast(np.ndarray, values)
 

@@ -198,9 +198,10 @@ def state_of(model: Any) -> dict[str, Tensor]:
 
 
 @pytest.mark.parametrize("free", [True, False])
-def test_outcomes_that_overflow_are_refused(free: bool) -> None:
+def test_an_evidence_that_overflows_is_refused(free: bool) -> None:
     X = torch.rand(10, 1).double()
-    model = WISKI(X, 1e150 * X, bounds=BOX[:, :1], grid_size=12, **RAW)
+    Yvar = torch.full_like(X, 1e-9)
+    model = WISKI(X, 1e150 * X, Yvar, bounds=BOX[:, :1], grid_size=12, **RAW)
     for p in model.parameters():
         p.requires_grad_(free)
     before = state_of(model)
