@@ -14,7 +14,11 @@ from typing import Any, TypeVar, cast
 import torch
 from botorch.exceptions.warnings import InputDataWarning
 from botorch.models.transforms.input import InputTransform, Normalize
-from botorch.models.transforms.outcome import OutcomeTransform, Standardize
+from botorch.models.transforms.outcome import (
+    ChainedOutcomeTransform,
+    OutcomeTransform,
+    Standardize,
+)
 from botorch.models.utils.assorted import check_min_max_scaling
 from botorch.utils.types import DEFAULT
 from torch import Tensor
@@ -163,10 +167,9 @@ def _learned(frozen: T, data: Tensor, variance: Tensor | None = None) -> T:
     if frozen.training:
         if data.shape[0]:
             with torch.no_grad():
-                if type(frozen) is Standardize:
-                    frozen = cast(T, _standardize(frozen, data))
-                elif isinstance(frozen, OutcomeTransform):
-                    frozen(data.double(), None if variance is None else variance.double())
+                if isinstance(frozen, OutcomeTransform):
+                    noise = None if variance is None else variance.double()
+                    frozen = _of_outcomes(frozen, data, noise)
                 else:
                     frozen(data.double())
         elif _has_to_learn(frozen):
@@ -177,6 +180,20 @@ def _learned(frozen: T, data: Tensor, variance: Tensor | None = None) -> T:
                 "coefficients (Normalize(d, bounds=bounds)).",
             )
     return frozen.eval()
+
+
+def _of_outcomes(transform: OutcomeTransform, Y: Tensor, Yvar: Tensor | None) -> OutcomeTransform:
+    """An outcome transform learned from outcomes ``n x m``, and their noise variances or None."""
+    if type(transform) is Standardize:
+        return _standardize(transform, Y)
+    if type(transform) is not ChainedOutcomeTransform:
+        transform(Y.double(), Yvar)
+        return transform
+    for name in list(transform):
+        transform[name] = _of_outcomes(cast(Any, transform[name]), Y, Yvar).eval()
+        values, Yvar = transform[name](Y.double(), Yvar)
+        Y = values.to(Y)
+    return transform
 
 
 def _standardize(transform: Standardize, Y: Tensor) -> Standardize:

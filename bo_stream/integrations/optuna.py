@@ -302,6 +302,6 @@ def _inputs(trial: FrozenTrial, space: Mapping[str, BaseDistribution]) -> Inputs
 
 
 def _value(trial: FrozenTrial) -> float | None:
-    """Value of a finished trial; None if it failed, was pruned or has no value that can be learned."""
+    """Value of a finished trial; None if it failed, was pruned or has none that can be learned."""
     complete = trial.state == TrialState.COMPLETE and trial.value is not None
     return trial.value if complete and abs(cast(float, trial.value)) <= largest_outcome() else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from botorch.models.transforms.input import (
 )
 from botorch.models.transforms.outcome import ChainedOutcomeTransform, Log
 from botorch.optim.optimize import optimize_acqf
+from botorch.posteriors.gpytorch import GPyTorchPosterior
 from botorch.posteriors.transformed import TransformedPosterior
 from botorch.sampling.normal import SobolQMCNormalSampler
 from gpytorch.kernels import ScaleKernel
@@ -24,6 +26,7 @@ from gpytorch.priors import LogNormalPrior
 from torch import Size, Tensor
 
 from bo_stream.errors import InputError, UnsupportedError
+from bo_stream.scores import marginals, quantiles
 from bo_stream.testing.base import (
     Contract,
     assert_same_posterior,
@@ -204,6 +207,36 @@ class TransformContract(Contract):
         )
         other = raw.condition_on_observations(self.points(3, 2), 40.0 + self.points(3, 2)[..., :1])
         assert_same_posterior(given, other, self.points(3, 4))
+
+    def test_outcomes_in_any_unit(self) -> None:
+        """Predictions, samples and scores are the same in every unit, to the last digits."""
+        from acquisitions import NIPV  # not at the top: it imports bo_stream
+
+        new, points = self.data(3, seed=9), self.points(4)
+        found = []
+        for unit in (1.0, 2.0**-40, 2.0**40):
+            (X, Y, Yvar), later = (
+                (x, unit * y, None if v is None else unit**2 * v)
+                for x, y, v in (self.data(14), new)
+            )
+            model = self.over(X, Y, Yvar, outcome_transform=Standardize(1))
+            model.fit(2)
+            given = model.condition_on_observations(self.points(2, 2), Y[:2].expand(2, 2, 1))
+            each = [m.posterior(points) for m in (model, given)]
+            each.append(model.posterior(points, observation_noise=True))
+            parts = [value / unit for p in each for value in (p.mean, p.variance.sqrt())]
+            sampler = SobolQMCNormalSampler(Size([2]), seed=1)
+            parts += [sampler(model.posterior(X[:6])) / unit]
+            parts += [quantiles(model, points, [0.1]) / unit]
+            mean, variance = marginals(model, points)
+            parts += [mean / unit, variance.sqrt() / unit]
+            if isinstance(each[0], GPyTorchPosterior):
+                parts.append(NIPV(model, points)(X[:1]) / unit**2)
+            parts.append(model.log_predictive(*later) + 3.0 * math.log(unit))
+            found.append(parts)
+        rtol = 1e-9 if self.dtype == torch.float64 else 1e-4
+        for other in found[1:]:
+            torch.testing.assert_close(other, found[0], rtol=rtol, atol=1e-12)
 
     def test_normalized_is_rescaled(self) -> None:
         """With `Normalize`, the raw model under lengthscales in raw units."""
