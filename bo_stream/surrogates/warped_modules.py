@@ -133,7 +133,7 @@ def relative_priors(model: Any) -> Tensor:
     mean = (model._prior_mean().squeeze() - shift) / scale
     total = -0.5 * mean.square() / variance - variance.log() - 1.0 / variance
     ratio = model._noise_scale().squeeze() / model.covar_module.outputscale.double()
-    if model.noise == "learned" or float(ratio) > FLOOR:  # or outcomes at one point differ
+    if model.noise == "learned" or float(ratio.detach()) > FLOOR:  # or outcomes at one point differ
         tau = (ratio - FLOOR).clamp_min(1e-12).log()
         total = total - 0.5 * ((tau - TAU[0]) / TAU[1]).square()
     if model.is_warped:

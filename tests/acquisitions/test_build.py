@@ -6,11 +6,13 @@ from botorch.acquisition.logei import qLogExpectedImprovement, qLogNoisyExpected
 from botorch.acquisition.monte_carlo import qUpperConfidenceBound
 from botorch.exceptions.errors import UnsupportedError as BotorchUnsupportedError
 from botorch.exceptions.warnings import NumericsWarning
+from botorch.models.model_list_gp_regression import ModelListGP
 from botorch.models.transforms import Standardize
 from botorch.optim import optimize_acqf
 
 from acquisitions import NAMES, NIPV, MaxVariance, Random, ThompsonSampling, build
-from bo_stream import WISKI, ExactGP
+from acquisitions.build import sampler_for
+from bo_stream import WISKI, ExactGP, WarpedGP
 from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.errors import InputError
 
@@ -105,3 +107,18 @@ def test_pending_points_are_passed_on(name: str) -> None:
 def test_analytic_expected_improvement_refuses_pending_points() -> None:
     with pytest.raises(BotorchUnsupportedError, match="pending"):
         build("ei", surrogate(WISKI), best_f=0.0, X_pending=X[:1])
+
+
+def test_outcomes_of_a_list_without_a_joint_posterior_are_sampled_independently() -> None:
+    """Warped ones, say; with one seed BoTorch's own samples rise and fall together."""
+    Y = -(6.0 * (X - 0.3).square().sum(-1, keepdim=True)).exp()
+    members = [WarpedGP(X, a * Y, bounds="unit") for a in (1.0, 2.0)]
+    for member in members:
+        member.fit()
+    assert all(member.is_warped for member in members)
+    models, at = ModelListGP(*members), X[:1].flip(-1)
+    sampler = sampler_for(models, torch.Size([512]), seed=0)
+    rows = sampler(models.posterior(at)).squeeze(-2).T
+    assert abs(float(torch.corrcoef(rows.argsort().argsort().double())[0, 1])) < 0.15
+    reference = torch.tensor([-9.0, -9.0]).double()
+    assert build("qlognehvi", models, X_baseline=X, ref_point=reference, seed=0)(at).isfinite()

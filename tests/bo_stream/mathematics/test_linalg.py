@@ -1,4 +1,4 @@
-"""Cholesky factors: as they are, repaired once, or refused."""
+"""Cholesky factors: as they are, with as little jitter as it takes, or refused."""
 
 import pytest
 import torch
@@ -18,17 +18,21 @@ def test_a_regular_covariance_is_factored_as_it_is():
     assert torch.equal(L, torch.linalg.cholesky(C))
 
 
-def test_a_singular_one_is_repaired_by_a_share_of_its_diagonal():
+def test_a_singular_one_gets_the_least_share_of_its_diagonal_that_it_takes():
     for scale in (1e-6, 2.0, 1e6):
         C = ones(scale=scale) - 1e-12 * scale * torch.eye(3).double()
-        L = chol_psd(C)
+        added = (chol_psd(C).square().sum(-1) - C.diagonal()) / scale
+        assert (added > 1e-12).all() and (added < 4.1e-12).all()
+        L = chol_psd(C, least=1e-10)
         assert torch.allclose(L @ L.mT, with_jitter(C, 1e-10), rtol=1e-14, atol=0.0)
 
 
 def test_one_of_a_batch():
+    """The others stay as they are."""
     C = torch.stack([ones() + torch.eye(3).double(), ones()])
     L = chol_psd(C)
-    assert torch.allclose(L @ L.mT, C, atol=1e-9)
+    assert torch.allclose(L @ L.mT, C, atol=1e-14)
+    assert torch.equal(L[0], torch.linalg.cholesky(C[0]))
 
 
 def test_what_is_no_covariance_is_refused():

@@ -1,17 +1,25 @@
 """A `WarpedGP` after a fit that warps its outcomes: what the contract cannot see before one."""
 
 import copy
+import warnings
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from botorch.acquisition.logei import qLogExpectedImprovement
+from botorch.acquisition.multi_objective.logei import qLogNoisyExpectedHypervolumeImprovement
+from botorch.acquisition.objective import GenericMCObjective
+from botorch.models.model import ModelList
+from botorch.models.model_list_gp_regression import ModelListGP
 from botorch.models.transforms import Standardize
 from botorch.posteriors.gpytorch import GPyTorchPosterior
 from botorch.sampling.normal import SobolQMCNormalSampler
 from torch import Size, Tensor
 
 from bo_stream import ExactGP, WarpedGP, load
-from bo_stream.errors import InputError, UnsupportedError
+from bo_stream.errors import FallbackWarning, InputError, UnsupportedError
 from bo_stream.mathematics.warped.warp import WarpedPosterior, log_slopes, unwarped, warped
 from bo_stream.scores import marginals, noise_variance, quantiles
 from bo_stream.testing import oracles
@@ -147,6 +155,179 @@ def test_outcomes_beyond_the_best_before(model: WarpedGP) -> None:
     made.fit()
     assert float(made.posterior(x).mean) == pytest.approx(float(steep(x)), rel=1e-4)
     assert float(made.state.warp[0]) == float(made.state.Y.max())
+
+
+def test_a_large_improvement_keeps_predictions_on_the_scale_of_the_outcomes() -> None:
+    """The warp is anchored at it: warped outcomes have mean 0 and deviation 1 as after a fit, and
+    the posterior that is updated is the one that is built anew.
+    """
+    X, x = points(12), torch.tensor([[0.4, 0.4]], dtype=torch.float64)
+    made = WarpedGP(X, steep(X).clamp_max(-100.0), bounds=UNIT)
+    made.fit()
+    made.posterior(x)
+    assert made.is_warped
+    made.observe(x, torch.tensor([[1e3]], dtype=torch.float64))
+    targets = warped(made.state.Y[0], made.state.coefficients)
+    assert float(targets.mean()) == pytest.approx(0.0, abs=1e-12)
+    assert float(targets.std(correction=0)) == pytest.approx(1.0)
+    span, Z = 1e3 - float(steep(X).min()), points(100, 5)
+    updated = made.posterior(Z)
+    assert updated.mean.abs().max() < 10.0 * span and updated.variance.sqrt().max() < 5.0 * span
+    made.refresh()
+    torch.testing.assert_close(updated.mean, made.posterior(Z).mean, rtol=1e-6, atol=1e-6 * span)
+
+
+def with_ties(kind: str, n: int) -> Tensor:
+    y = (5.0 * points(n)[:, :1]).sin() + points(n).square().sum(-1, keepdim=True)
+    ordered = y.sort(0).values[:, 0]
+    return {
+        "best": y.clamp_max(ordered[n // 3]),
+        "worst": y.clamp_min(ordered[-2]),
+        "two": (y > ordered[n // 2]).double(),
+        "rounded": y.round(),
+        "sentinel": torch.where(y == ordered[n // 2], -1e9, y),
+    }[kind]
+
+
+@pytest.mark.parametrize("n", [2, 3, 16])
+@pytest.mark.parametrize("kind", ["best", "worst", "two", "rounded", "sentinel"])
+@pytest.mark.parametrize("noise", ["learned", "none"])
+def test_tied_outcomes(kind: str, n: int, noise: Any) -> None:
+    """Predictions are on the scale of the outcomes, whatever is tied; so are repeated points that
+    contradict exactness.
+    """
+    Z, Y = points(60, 5), with_ties(kind, n)
+    span, middle = float(Y.max() - Y.min()) or 1.0, 0.5 * float(Y.max() + Y.min())
+    for X in (points(n), points(n)[torch.arange(n) // 2]):
+        made = WarpedGP(X, Y, noise=noise, bounds=UNIT)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FallbackWarning)
+            assert made.fit().converged
+        inner = quantiles(made, Z, [0.05, 0.95])
+        assert (inner - middle).abs().max() <= 30.0 * span
+        posterior = made.posterior(Z)
+        assert (posterior.mean - middle).abs().max() <= 10.0 * span
+        assert posterior.variance.max().sqrt() <= 10.0 * span
+
+
+@pytest.mark.parametrize("y", [0.0, 3.7, -1e9])
+def test_equal_outcomes_determine_no_hyperparameters(y: float) -> None:
+    """They keep the centre of their priors; an improvement is absorbed and learned."""
+    X, x = points(5), points(1, 9)
+    made = WarpedGP(X, torch.full((5, 1), y, dtype=torch.float64), bounds=UNIT)
+    report = made.fit()
+    assert report.converged and not made.is_warped
+    assert report.value == pytest.approx(float(made.make_mll()().detach()), abs=1e-6)
+    torch.testing.assert_close(made.covar_module.base_kernel.lengthscale, torch.ones(1, 2).double())
+    far = made.posterior(torch.tensor([[0.0, 1.0]]).double())
+    assert float(far.mean) == pytest.approx(y) and 0.01 < float(far.variance) < 1.0
+    made.observe(x, torch.full((1, 1), y + 1.0 + abs(y)).double())
+    made.fit()
+    assert float(made.posterior(x).mean) > y + 0.5 * (1.0 + abs(y))
+
+
+def test_contradicted_exactness_is_learned_as_noise() -> None:
+    X = points(12).repeat(2, 1)
+    Y = steep(X) + torch.randn(24, 1, generator=torch.Generator().manual_seed(1)).double()
+    made = WarpedGP(X, Y, noise="none", warp="none", bounds=UNIT)
+    with pytest.warns(FallbackWarning, match="not exact"):
+        report = made.fit()
+    learned = WarpedGP(X, Y, warp="none", bounds=UNIT)
+    assert report == learned.fit()
+    assert float(made.make_mll()().detach()) == pytest.approx(report.value, abs=1e-6)
+    torch.testing.assert_close(made.posterior(X).mean, learned.posterior(X).mean)
+    assert made.latent().best < made._targets(made.state).max()  # of the posterior mean
+
+
+def test_predictions_beyond_the_worst_outcome_are_straight(model: WarpedGP) -> None:
+    """A quantile 10 deviations below the worst outcome is ten slopes below, not ten decades."""
+    coefficients, worst = model.state.coefficients, steep(points(25)).min()
+    w = warped(model.state.Y.min(), coefficients)
+    outcomes = model.outcome_map()
+    assert outcomes is not None
+    below = [float(outcomes.untransform((w - k).reshape(1, 1))[0]) for k in (0.0, 1.0, 10.0)]
+    assert below[0] == pytest.approx(float(worst))
+    assert worst - below[2] == pytest.approx(10.0 * (worst - below[1]))
+
+
+def test_tiny_known_noise_is_not_drowned_by_jitter() -> None:
+    """A variance of 1e7 over noise of 1e-8: the data are met as in arithmetic of 19 digits."""
+    X, scales = points(150, 1), torch.tensor([16.0, 130.0], dtype=torch.float64)
+    Y = (3.0 * X).sin().prod(-1, keepdim=True)
+    made = WarpedGP(X, Y, torch.full_like(Y, 1e-8), bounds=UNIT, outcome_transform=None)
+    made.covar_module.base_kernel.lengthscale, made.covar_module.outputscale = scales, 1e7
+    K = kernel_in_extended_precision(X, scales)
+    y = Y[:, 0].numpy().astype(np.longdouble)
+    exact = K @ solved_in_extended_precision(K + 1e-15 * np.eye(150, dtype=np.longdouble), y)
+    found = made.posterior(X).mean[:, 0].detach().numpy()
+    assert abs(exact - y).max() < 1e-3
+    assert abs(found - exact).max() < 2e-3
+
+
+def kernel_in_extended_precision(X: Tensor, scales: Tensor) -> Any:
+    Z = (X / scales).numpy().astype(np.longdouble)
+    r = np.sqrt(5.0 * ((Z[:, None] - Z) ** 2).sum(-1))
+    return (1.0 + r + r * r / 3.0) * np.exp(-r)
+
+
+def solved_in_extended_precision(C: Any, b: Any) -> Any:
+    """Gaussian elimination of a positive definite matrix."""
+    A = np.column_stack([C, b])
+    for j in range(len(A)):
+        A[j + 1 :] -= np.outer(A[j + 1 :, j] / A[j, j], A[j])
+    x = np.zeros_like(b)
+    for j in reversed(range(len(A))):
+        x[j] = (A[j, -1] - A[j, :-1] @ x) / A[j, j]
+    return x
+
+
+@pytest.mark.parametrize("scale", [1e-12, 1e-6, 1e12])
+def test_predictions_scale_with_the_outcomes(scale: float) -> None:
+    """Without a standardisation, too."""
+    X, Z = points(25), points(20, 5)
+    found = []
+    for a in (1.0, scale):
+        made = WarpedGP(X, a * steep(X), bounds=UNIT, outcome_transform=None)
+        made.fit()
+        assert made.is_warped
+        found.append(made.posterior(Z).quantile(LEVELS) / a)
+    torch.testing.assert_close(found[1], found[0], rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("kind", [ModelListGP, ModelList])
+def test_lists_of_warped_surrogates(kind: Any, model: WarpedGP) -> None:
+    """Their posterior is that of the members, and acquisition functions read it."""
+    X = points(25)
+    plain = WarpedGP(X, X.sum(-1, keepdim=True), noise="none", bounds=UNIT)
+    plain.fit()
+    assert not plain.is_warped
+    models, Z = kind(model, plain), points(6, 5).reshape(3, 2, 2).requires_grad_()
+    posterior = models.posterior(Z)
+    for i, member in enumerate((model, plain)):
+        torch.testing.assert_close(posterior.mean[..., [i]], member.posterior(Z).mean)
+        torch.testing.assert_close(posterior.variance[..., [i]], member.posterior(Z).variance)
+    worth = GenericMCObjective(lambda Y, X=None: Y[..., 0] + Y[..., 1])
+    reference = torch.tensor([-100.0, 0.0]).double()
+    for acquisition in (
+        qLogExpectedImprovement(models, 0.0, objective=worth),
+        qLogNoisyExpectedHypervolumeImprovement(models, reference, X, prune_baseline=True),
+    ):
+        (slope,) = torch.autograd.grad(acquisition(Z).sum(), Z)
+        assert slope.isfinite().all() and slope.abs().sum() > 0
+    given = models.fantasize(Z, SobolQMCNormalSampler(Size([4]), seed=1))
+    assert given.posterior(Z).rsample(Size([2])).shape == (2, 4, 3, 2, 2)
+
+
+def test_conditioning_a_list_of_warped_surrogates(model: WarpedGP) -> None:
+    """As conditioning its members; raw variances have no meaning under a warp."""
+    models, X, Z = ModelListGP(model, model), points(3, 5), points(4, 6)
+    Y = torch.cat([steep(X), steep(X) - 1.0], -1)
+    given = models.condition_on_observations([X, X], Y)
+    for i in range(2):
+        alone = model.condition_on_observations(X, Y[:, [i]])
+        torch.testing.assert_close(given.posterior(Z).mean[:, [i]], alone.posterior(Z).mean)
+    with pytest.raises(UnsupportedError, match="warp='none'"):
+        models.condition_on_observations([X, X], Y, noise=torch.ones_like(Y))
 
 
 def test_fantasies_are_conditioned_on_in_the_latent_space(model: WarpedGP) -> None:

@@ -8,7 +8,7 @@ import torch
 from gpytorch.kernels import MaternKernel
 from scipy.stats import multivariate_normal
 
-from bo_stream.mathematics.warped.evidence import SmallEvidence
+from bo_stream.mathematics.warped.evidence import SmallEvidence, contradicted, unit
 from bo_stream.mathematics.warped.latent import LatentProcess
 
 RNG = np.random.default_rng(0)
@@ -105,3 +105,29 @@ def test_believing_is_observing_the_mean() -> None:
     assert believed.fitted == pytest.approx(observed.fitted, rel=1e-8)
     assert believed.best == pytest.approx(observed.best)
     assert latent.believing(new[:0]) is latent
+
+
+@pytest.mark.parametrize(
+    ("y", "expected"),
+    [
+        ([3.0, 1.0, 0.0, -1e9], 2.5),
+        ([3.0, 3.0, 3.0, 1.0, 0.0], 2.0),
+        ([3.0, 3.0, 3.0 * (1.0 - 1e-14), 3.0, 1.0, 0.0], 2.0),
+        ([3.0, 0.0, 0.0, 0.0, 0.0], 1.5),
+        ([3.0, 1.0, 1.0, 1.0, 0.0], 2.0),
+        ([0.3, 0.3, 0.1 + 0.2], 0.0),
+        ([-5.0, -5.0], 0.0),
+    ],
+)
+def test_the_unit_of_the_warp_counts_each_value_once(y: list[float], expected: float) -> None:
+    """It scales with the outcomes; without ties it is the gap from the best to the median."""
+    for scale in (1e-12, 1.0, 1e12):
+        assert unit(scale * np.array(y)) == pytest.approx(scale * expected, rel=1e-9, abs=0.0)
+    assert unit(Y) == Y.max() - np.median(Y)
+
+
+def test_exactness_is_contradicted_where_outcomes_differ_at_one_point() -> None:
+    twice = np.vstack([X, X[:2]])
+    assert not contradicted(X, Y)
+    assert not contradicted(twice, np.append(Y, Y[:2] + 1e-12))
+    assert contradicted(twice, np.append(Y, [Y[0], Y[1] + 1e-3]))
