@@ -120,7 +120,7 @@ class WarpedGP(ExactGP):
         targets = unwarped(Y, before.coefficients) if before.is_warped else Y
         data = super()._absorb(state, X, targets, R, exact=exact)
         made = WarpedState(data.X, data.Y, data.R, before.warp)
-        return made if exact else made.following()
+        return made if exact else made.anchored()
 
     def _targets(self, state: ExactState) -> Tensor:
         now = cast(WarpedState, state)

@@ -36,14 +36,12 @@ class WarpedState(ExactState):
         worst = self.Y.min() if self.Y.numel() else usual
         return torch.cat([self.warp, torch.minimum(worst, top).reshape(1)])
 
-    def following(self) -> WarpedState:
-        """The same data after an improvement: the warp is anchored at the new best outcome.
+    def anchored(self) -> WarpedState:
+        """The data under a warp of the same scale, anchored at them.
 
-        Without it a large improvement is many deviations from all other outcomes.
+        Otherwise a large improvement would be many deviations from all other outcomes.
         """
-        if not self.is_warped or self.Y.max() <= self.warp[0]:
-            return self
-        return replace(self, warp=anchored(self.Y[0], self.warp))
+        return replace(self, warp=anchored(self.Y[0], self.warp)) if self.is_warped else self
 
     def rescaled(self, shift: Tensor, factor: Tensor, known_noise: bool) -> WarpedState:
         """The data and the warp with targets ``(y - shift) / factor``."""

@@ -147,7 +147,7 @@ def test_the_density_of_new_data_integrates_to_one() -> None:
 
 
 def test_outcomes_beyond_the_best_before(model: WarpedGP) -> None:
-    """They anchor the warp, whose scale stays that of the last fit until the next."""
+    """The warp is anchored at them; its scale stays that of the last fit until the next."""
     made, x = copy.deepcopy(model), torch.tensor([[0.4, 0.4]], dtype=torch.float64)
     assert float(steep(x)) > float(steep(points(25)).max()) + 0.1
     made.observe(x, steep(x))
@@ -175,6 +175,18 @@ def test_a_large_improvement_keeps_predictions_on_the_scale_of_the_outcomes() ->
     assert updated.mean.abs().max() < 10.0 * span and updated.variance.sqrt().max() < 5.0 * span
     made.refresh()
     torch.testing.assert_close(updated.mean, made.posterior(Z).mean, rtol=1e-6, atol=1e-6 * span)
+
+
+def test_the_order_of_outcomes_between_fits_does_not_matter(model: WarpedGP) -> None:
+    one, other = copy.deepcopy(model), copy.deepcopy(model)
+    X = torch.cat([torch.tensor([[0.4, 0.4]]).double(), points(3, 5)])
+    one.observe(X[:1], steep(X[:1])).observe(X[1:], steep(X[1:]))
+    other.observe(X[1:], steep(X[1:])).observe(X[:1], steep(X[:1]))
+    Z = points(20, 6)
+    torch.testing.assert_close(one.state.warp, other.state.warp)
+    torch.testing.assert_close(
+        one.posterior(Z).quantile(LEVELS), other.posterior(Z).quantile(LEVELS), rtol=1e-4, atol=1e-4
+    )
 
 
 def with_ties(kind: str, n: int) -> Tensor:
