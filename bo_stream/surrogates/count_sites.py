@@ -10,8 +10,6 @@ from torch import Tensor
 from bo_stream.base.changes import all_or_nothing
 from bo_stream.base.options import whole_number
 from bo_stream.errors import UnsupportedError
-from bo_stream.mathematics.sites.batch import batch_sites
-from bo_stream.mathematics.sites.held import HeldOutcomes
 from bo_stream.surrogates.count_state import SiteStream
 
 __all__ = ["RefreshedSites"]
@@ -19,8 +17,6 @@ __all__ = ["RefreshedSites"]
 CHUNK = 4096
 """Points whose marginals are computed at a time."""
 LEAST_VARIANCE = 1e-14
-SPARE = 64
-"""Outcomes that may be held beyond the first ones, so that they are let go many at a time."""
 SWEEPS = 2
 
 
@@ -66,25 +62,6 @@ class RefreshedSites(SiteStream):
         made: Tensor = state.held.part(rows).corrections(self.likelihood, *given)
         return made
 
-    def _absorb_block(self, X: Tensor, y: Tensor, size: Tensor) -> None:
-        prior, state = self._joint(X), self._state
-        told = self.likelihood.outcome_size(size, state.nugget)
-        sites = batch_sites(self.likelihood, *prior, y, told)
-        D = 1.0 / sites.l2 + self._extra()
-        block = HeldOutcomes(X, y, size, sites.l1, sites.l2, D)
-        self._absorb_targets(self.model, block)
-        totals = state.totals + torch.stack([y.sum(), size.sum()])
-        self._change(held=state.held.and_then(block), totals=totals, count=state.count + len(y))
-        self._let_go()
-
-    def _let_go(self) -> None:
-        """Cease to hold outcomes beyond the first ones, if they are many."""
-        most, state = self._most_held(), self._state
-        if len(state.held) > most + SPARE:
-            late = state.late + self._held_corrections(slice(most, None))
-            self._freeze(state.held.part(slice(most, None)))
-            self._change(held=state.held.part(slice(most)), late=late)
-
     @property
     def refreshable(self) -> bool:
         """Whether targets can be chosen again."""
@@ -112,25 +89,36 @@ class RefreshedSites(SiteStream):
                 f"{type(self.model).__name__} after {self.num_observed} outcomes",
                 "It takes one pass; use one of those, or a larger `opening`.",
             )
-        moves = [self._sweep() for _ in range(sweeps)] if len(self._state.held) else [0.0]
+        learns = self._learns_nugget
+        moves = [self._sweep(learns) for _ in range(sweeps)] if len(self._state.held) else [0.0]
         return moves[-1]
 
     def _hyperparameters_loaded(self) -> None:
         if len(self._state.held) and self.refreshable:
             for _ in range(SWEEPS):
-                self._sweep(move_nugget=False)
+                self._sweep(learns=False)
 
     @all_or_nothing
-    def _sweep(self, move_nugget: bool = True) -> float:
+    def _sweep(self, learns: bool) -> float:
+        """One sweep; ``learns`` says whether the nugget takes a step, too."""
         state = self._state
         m, v, prior = self._held_marginals()
         nugget = state.nugget
-        if move_nugget and self.likelihood.nugget == "learn" and self.informative:
+        if learns:
             nugget = state.held.next_nugget(self.likelihood, m, v, nugget)
         held, moved = state.held.refreshed(self.likelihood, m, v, prior, nugget)
         self._change(held=held, nugget=nugget)
         self._rebuild()
         return moved
+
+    @property
+    def _learns_nugget(self) -> bool:
+        return self.likelihood.nugget == "learn" and self.informative
+
+    @property
+    def _holds_all(self) -> bool:
+        """Whether the sites of all outcomes can be computed again."""
+        return self._most_held() > 0 and len(self._state.held) == self.num_observed
 
     @property
     def informative(self) -> bool:

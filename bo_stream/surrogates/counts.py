@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Self, cast
 
 import torch
@@ -24,6 +25,8 @@ from bo_stream.base.transforms import bounds_for, input_transform_for
 from bo_stream.base.validation import inputs_of
 from bo_stream.errors import InputError, OptionError, StateError
 from bo_stream.likelihoods import Binomial, Likelihood
+from bo_stream.mathematics.sites.batch import batch_sites
+from bo_stream.mathematics.sites.held import HeldOutcomes
 from bo_stream.mathematics.sites.kernel import latent_kernel
 from bo_stream.surrogates.count_predictions import CountPredictions
 from bo_stream.surrogates.count_state import CountState
@@ -38,6 +41,8 @@ TAKEN = ("train_Yvar", "mean_module", "outcome_transform", "loads_data")
 """Options of a family that the counts determine."""
 BLOCK = 64
 """Points whose sites are found together."""
+SPARE = 64
+"""Outcomes that may be held beyond the first ones, so that they are let go many at a time."""
 ROUNDS, CLOSE, STEADY = 8, 0.01, 0.02
 """Most rounds of a fit; it ends once the evidence gains less than this many
 nats and the nugget moves by less than this share."""
@@ -50,12 +55,15 @@ class CountGP(CountPredictions):
     propagation. `observe` chooses targets under the posterior of the moment, in blocks of 64;
     `refresh` and `fit` choose them again for the first ``opening`` outcomes, which are held, after
     which posterior and evidence equal those of expectation propagation on all data at once, in any
-    order. Later outcomes keep the targets of their arrival.
+    order. Later outcomes keep the targets of their arrival. Before the first of these are let go,
+    hyperparameters and a nugget that is to be learned are fitted to the held ones, by `observe`,
+    so that a large table may come at once or in parts.
 
     ``surrogate`` may be ``wiski``, ``hsgp``, ``exact`` (which holds all outcomes), ``node_wiski``
     (refreshed while all outcomes are held) or any other family of one output. Those whose state
     depends on the order of the data (``online_sgpr``, ``cagp``, ...) take one pass: `refresh` is
-    refused, and `fit` fits hyperparameters to the targets as they are.
+    refused, the nugget keeps its first value, and `fit` fits hyperparameters to the targets as they
+    are.
 
     Costs are those of the surrogate, about .3 ms an outcome in blocks, and for a refresh a rebuild
     from the held outcomes. Predictions: `response` (prevalence, rate), `predict_counts`, and
@@ -135,6 +143,9 @@ class CountGP(CountPredictions):
     def observe(self, X: Tensor, k: Any, trials: Any = None) -> Self:
         """Absorb counts in place, in batches of any size; if it raises, nothing has changed.
 
+        Until the first fit the prior mean is the link of the pooled rate of all outcomes so far.
+        The batch with which they exceed ``opening`` takes a `fit`, if the nugget is to be learned.
+
         Args:
             X: ``n x d`` raw points.
             k: ``n`` counts.
@@ -152,12 +163,67 @@ class CountGP(CountPredictions):
     @all_or_nothing
     def _absorb_outcomes(self, X: Tensor, y: Tensor, size: Tensor) -> None:
         """Absorb checked outcomes at transformed points."""
-        if not self.num_observed:
-            self._move_prior_mean(self.likelihood.pooled(y, size))
-            if self.likelihood.nugget == "learn":
-                self._change(nugget=self._state.nugget * 0.0 + self.likelihood.first_nugget(y))
+        before, unset = self.num_observed, self._start(y, size)
         for one in zip(X.split(BLOCK), y.split(BLOCK), size.split(BLOCK), strict=True):
             self._absorb_block(*one)
+        doubled = self.num_observed.bit_length() > before.bit_length() > 0
+        if unset and doubled and self._holds_all:  # under the mean and the nugget of all
+            self._sweep(learns=False)
+
+    def _absorb_block(self, X: Tensor, y: Tensor, size: Tensor) -> None:
+        prior, state = self._joint(X), self._state
+        told = self.likelihood.outcome_size(size, state.nugget)
+        sites = batch_sites(self.likelihood, *prior, y, told)
+        D = 1.0 / sites.l2 + self._extra()
+        block = HeldOutcomes(X, y, size, sites.l1, sites.l2, D)
+        self._absorb_targets(self.model, block)
+        totals = state.totals + torch.stack([y.sum(), size.sum()])
+        self._change(held=state.held.and_then(block), totals=totals, count=state.count + len(y))
+        self._let_go()
+
+    def _let_go(self) -> None:
+        """Cease to hold outcomes beyond the first ones, if they are many."""
+        most = self._most_held()
+        if len(self._state.held) > most + SPARE:
+            self._learn_while_all_are_held()
+            state = self._state
+            late = state.late + self._held_corrections(slice(most, None))
+            self._freeze(state.held.part(slice(most, None)))
+            self._change(held=state.held.part(slice(most)), late=late)
+
+    def _learn_while_all_are_held(self) -> None:
+        """Fit before the first targets are let go, if the nugget is to be learned: they keep the
+        nugget of their arrival for good.
+        """
+        if not (self._holds_all and self._learns_nugget):
+            return
+        for parameter in self.model.parameters():
+            before = parameter.detach().clone()
+            self._lock.on_failure(partial(parameter.data.copy_, before))
+        try:
+            self.fit()
+        except (StateError, torch.linalg.LinAlgError) as error:  # type: ignore[attr-defined]
+            text = f"Later outcomes get targets of a nugget that could not be fitted: {error}"
+            warnings.warn(text, RuntimeWarning, stacklevel=4)
+
+    def _start(self, y: Tensor, size: Tensor) -> bool:
+        """Start prior mean and nugget from all outcomes so far and some new ones.
+
+        Returns:
+            Whether the mean follows the outcomes: it was not set or fitted before.
+        """
+        held, kind = self._state.held, self.likelihood
+        first = not self.num_observed
+        if not first and not self._holds_all:
+            return False
+        mean, dtype = self.model._prior_mean().detach().to(self.model.dtype), self.model.dtype
+        seen_y, seen_size = torch.cat([held.y, y]), torch.cat([held.size, size])
+        unset = first or bool(mean == kind.pooled(held.y, held.size).to(dtype))
+        if unset:
+            self._move_prior_mean(kind.pooled(seen_y, seen_size))
+        if kind.nugget == "learn" and (first or self.nugget == kind.first_nugget(held.y)):
+            self._change(nugget=self._state.nugget * 0.0 + kind.first_nugget(seen_y))
+        return unset
 
     def forget(self, factor: float) -> Self:
         """Down-weight all outcomes so far by ``factor``; see `StreamingGP.forget`.
@@ -184,7 +250,8 @@ class CountGP(CountPredictions):
         """Add another stream's outcomes in place.
 
         Those it holds are held here, too, up to ``opening``. Hyperparameters and nugget keep this
-        one's values; call `refresh` or `fit` next.
+        one's values, unless held ones are let go for the first time, as by `observe`; call
+        `refresh` or `fit` next.
 
         Raises:
             StateError: if families, features, transforms or likelihoods differ.

@@ -14,12 +14,15 @@ from bo_stream.likelihoods import (
     Binomial,
     Likelihood,
     Poisson,
+    StudentT,
 )
+from bo_stream.testing.wholeness import interrupted, lines_of
 from tests.bo_stream.surrogates.count_cases import (
     FAMILIES,
     UNIT,
     assert_alike,
     close,
+    field,
     latent,
     survey,
 )
@@ -259,3 +262,84 @@ def test_a_failed_change_leaves_everything_as_it_was() -> None:
         assert model.num_observed == model.model.num_observed == first
         assert model.frozen is None
         assert_alike(model, before)
+
+
+# -- one map, however the outcomes came ------------------------------------------------------------
+
+
+def outcomes_of(kind: Likelihood, X: torch.Tensor) -> tuple[Any, Any, torch.Tensor]:
+    """Outcomes, their sizes, and the latent values; each place differs from the surface."""
+    rng, f = np.random.default_rng(1), field(X)
+    g = f + np.sqrt(0.5) * torch.from_numpy(rng.standard_normal(len(X)))
+    if isinstance(kind, StudentT):
+        return f + 0.8 * torch.from_numpy(rng.standard_t(4, len(X))), None, f
+    n = torch.from_numpy(rng.integers(10, 30, len(X))).double()
+    if isinstance(kind, Poisson):
+        return torch.from_numpy(rng.poisson((n * g.exp()).numpy())).double(), n, f
+    return torch.from_numpy(rng.binomial(n.int().numpy(), g.sigmoid().numpy())).double(), n, f
+
+
+@pytest.mark.parametrize(
+    ("kind", "family", "options"),
+    [
+        (Binomial(), "hsgp", {"num_features": 24}),
+        (StudentT(), "hsgp", {"num_features": 24}),
+        pytest.param(Poisson(), "wiski", {"grid_size": 8}, marks=pytest.mark.slow),
+        pytest.param(Binomial(), "node_wiski", {"cap": 30}, marks=pytest.mark.slow),
+    ],
+)
+def test_a_large_table_at_once_or_in_parts(kind: Likelihood, family: str, options: Any) -> None:
+    """Later outcomes are absorbed under a nugget that the opening ones have told."""
+    X = torch.from_numpy(np.random.default_rng(2).random((600, 2)))
+    k, n, f = outcomes_of(kind, X)
+    common: dict[str, Any] = {"likelihood": kind, "surrogate": family, "bounds": UNIT, **options}
+
+    def built(*ends: int, fit: int = 0) -> CountGP:
+        model = CountGP(X[:0], [], opening=100, **common)
+        for a, b in zip((0, *ends), (*ends, len(X)), strict=True):
+            model.observe(X[a:b], k[a:b], None if n is None else n[a:b])
+            if b == fit:
+                model.fit()
+        return model
+
+    once = CountGP(X, k, n, opening=100, **common)
+    m, v = latent(once, X)
+    assert float(((f - m).abs() <= 1.645 * v.sqrt()).double().mean()) >= 0.8
+    for other in (built(100, fit=100), built(1, 60, 500)):
+        mean, variance = latent(other, X)
+        assert float(((mean - m).square() / v).mean().sqrt()) < 0.3
+        assert float((variance / v).sqrt().log().abs().max()) < 0.2
+        assert other.nugget == pytest.approx(once.nugget, rel=0.2)
+
+
+@pytest.mark.parametrize("kind", [Binomial(), StudentT()])
+def test_outcomes_one_by_one_start_from_all_of_them(kind: Likelihood) -> None:
+    """Without a fit: prior mean and nugget are not those of the first outcome."""
+    X, _, _, _ = survey(70, seed=3)
+    k, n, _ = outcomes_of(kind, X)
+    common: dict[str, Any] = {"likelihood": kind, "surrogate": "exact", "bounds": UNIT}
+    once, single = CountGP(X, k, n, **common), CountGP(X[:0], [], **common)
+    for i in range(len(X)):
+        single.observe(X[i : i + 1], k[i : i + 1], None if n is None else n[i : i + 1])
+    assert single.nugget == once.nugget
+    close(single.model._prior_mean(), once.model._prior_mean())
+    Z = torch.cat([X, torch.rand(50, 2, dtype=torch.double)])
+    m, v = latent(once, Z)
+    assert float(((latent(single, Z)[0] - m).square() / v).mean().sqrt()) < 0.3  # of one pass
+    single.model._set_prior_mean(m[:1] + 1.0)  # set by hand, it stays
+    single.observe(X[:1], k[:1], None if n is None else n[:1])
+    close(single.model._prior_mean(), m[:1] + 1.0)
+
+
+def test_an_observe_that_is_interrupted_in_its_fit_changes_nothing() -> None:
+    X, k, n, _ = survey(110)
+    options: dict[str, Any] = {"opening": 20, "surrogate": "hsgp", "num_features": 12}
+    model = CountGP(X[:20], k[:20], n[:20], bounds=UNIT, **options)
+    before, after = copy.deepcopy(model), copy.deepcopy(model)
+    total = lines_of(lambda: after.observe(X[20:], k[20:], n[20:]))
+    assert after.frozen is not None
+    assert not torch.equal(after.model._prior_mean(), before.model._prior_mean())
+    for share in (0.3, 0.6, 0.9):
+        interrupted(lambda: model.observe(X[20:], k[20:], n[20:]), int(share * total))
+        assert_alike(model, before, 1e-9)
+        assert model.frozen is None and model.num_observed == 20
