@@ -29,12 +29,7 @@ from bo_stream.errors import BoundsError, GridWarning, StateError
 from bo_stream.mathematics.grid.bands import pair_count
 from bo_stream.mathematics.grid.kernel import is_product
 from bo_stream.mathematics.grid.nodes import Grid
-from bo_stream.mathematics.grid.resolution import (
-    coarseness_message,
-    fitting_sizes,
-    kernel_lengths,
-    misfit,
-)
+from bo_stream.mathematics.grid.resolution import Resolution
 from bo_stream.mathematics.grid.state import GridState, grid_state
 from bo_stream.mathematics.posterior.process import PosteriorProcess
 
@@ -84,7 +79,8 @@ class GriddedGP(StreamingGP):
 
         Args:
             grid_size: Nodes per dimension. By default the spacing is at most two thirds of each
-                lengthscale, with at most 4,096 nodes in total.
+                lengthscale, and so fine that the evidence is within 3 nats of an exact GP's, with
+                at most 4,096 nodes in total.
             bounds: Wider raw bounds, ``2 x d``, for points outside the current ones.
 
         Returns:
@@ -110,7 +106,7 @@ class GriddedGP(StreamingGP):
     def _move_grid(self, bounds: Tensor, grid_size: int | Sequence[int] | None) -> None:
         """Replace the grid by one over these bounds."""
         self._set("bounds", bounds)
-        select(self, self._covering(self._suited_sizes() if grid_size is None else grid_size))
+        select(self, self._suited_features() if grid_size is None else self._covering(grid_size))
 
     @property
     def grid_too_coarse(self) -> str | None:
@@ -120,11 +116,17 @@ class GriddedGP(StreamingGP):
         it is also too coarse if the exact evidence of the last 300 points exceeds that on the grid
         by more than 3 nats.
         """
+        return self._resolution().message(self.grid)
+
+    @torch.no_grad()
+    def _resolution(self) -> Resolution:
+        """What grids resolve at the current hyperparameters, of the points if all are buffered."""
         state, n = cast(GridState, self.state), self.num_observed
-        points = state.buffer.first(n if state.holds_all(n) else 0)
-        with torch.no_grad():
-            scale, mean = self._noise_scale(), self._prior_mean()
-            return coarseness_message(self.covar_module, state.grid, points, scale, mean)
+        X, Y, R = state.buffer.first(n if state.holds_all(n) else 0)
+        grid = state.grid if self._nodes is not None else self._covering(state.grid.sizes)
+        D = (self._noise_scale().unsqueeze(-1) * R).expand(Y.shape)
+        Y = Y - self._prior_mean().unsqueeze(-1)
+        return Resolution.of(self.covar_module, grid.place(X), Y, D)
 
     def fit(self, max_evals: int | None = None) -> FitReport:
         """Fit the hyperparameters, warm-started, and the grid too with ``grid_size="auto"``.
@@ -139,45 +141,52 @@ class GriddedGP(StreamingGP):
         """
         report = fit_and_select(self, super().fit, max_evals)
         due = report.evaluations > FEW_EVALS or self.num_observed >= AGAIN * self._looked_at
-        if due and not (self._warned or self._can_select()):
+        if due and not self._warned:
             self._looked_at = self.num_observed
-            why = self.grid_too_coarse
-            if why is not None:
-                self._warned = True
-                may_refine = self._nodes is None and all_buffered(self)
-                remedy = "Call `refine`, or give" if may_refine else "Rebuild it with"
-                warnings.warn(
-                    f"The grid is too coarse, and intervals may be too narrow. {why} {remedy} a "
-                    "larger `grid_size`.",
-                    GridWarning,
-                    stacklevel=2,
-                )
+            self._warn_if_coarse()
         return report
 
     def _hyperparameters_loaded(self, saved: Mapping[str, Any]) -> None:
         follow_hyperparameters(self)
+
+    def _warn_if_coarse(self) -> None:
+        """Warn of a grid that is too coarse, unless a later `fit` can refine it enough."""
+        resolution, selects = self._resolution(), self._can_select()
+        why = resolution.message(self.grid)
+        if why is not None and selects:
+            finest = self._suited_features()
+            why = resolution.message(finest) if resolution.loses(finest) else None
+        if why is None:
+            return
+        self._warned = True
+        if selects:
+            remedy = "Use ExactGP or NodeWISKI, or give"
+        else:
+            may_refine = self._nodes is None and all_buffered(self)
+            remedy = "Call `refine`, or give" if may_refine else "Rebuild it with"
+        warnings.warn(
+            f"The grid is too coarse, and intervals may be too narrow. {why} {remedy} a larger "
+            "`grid_size`.",
+            GridWarning,
+            stacklevel=3,
+        )
 
     def _can_select(self) -> bool:
         """Whether `fit` may replace the grid."""
         return self.grid_size == "auto" and self._nodes is None and all_buffered(self)
 
     def _suited_features(self) -> Grid:
-        """The grid for the current lengthscales."""
-        return self._covering(self._suited_sizes())
+        """The grid for the current hyperparameters."""
+        low, high = self._box()
+        return self._resolution().suited(high - low, self._covering)
 
     def _features_outdated(self) -> bool:
-        """Whether another grid would suit the current lengthscales better."""
-        return misfit(self.covar_module, self.grid, self._like, self.num_outputs)
+        """Whether another grid would suit the current hyperparameters better."""
+        return self._resolution().outdated(self.grid, self._suited_features())
 
     def _covering(self, grid_size: int | Sequence[int] | None) -> Grid:
         """The grid of these sizes over the bounds."""
         return Grid.covering(self._box(), grid_size)
-
-    def _suited_sizes(self) -> list[int]:
-        low, high = self._box()
-        return fitting_sizes(
-            kernel_lengths(self.covar_module, high - low, self.num_outputs), high - low
-        )
 
     def _box(self) -> Tensor:
         """The transformed image of the bounds, ``2 x d``."""

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from gpytorch.kernels import Kernel
@@ -12,7 +15,7 @@ from bo_stream.mathematics.grid.kernel import data_space_priors, kernel_along
 from bo_stream.mathematics.grid.nodes import DEFAULT_SIZES, Grid
 from bo_stream.mathematics.linalg import chol_psd
 
-__all__ = ["coarseness_message", "fitting_sizes", "kernel_lengths", "misfit"]
+__all__ = ["Resolution", "fitting_sizes", "kernel_lengths"]
 
 FINE = 1.2
 """A grid is too coarse if a lengthscale is shorter than this many spacings."""
@@ -24,8 +27,14 @@ MOST = 4096
 """Most nodes in all."""
 TOO_FINE = 2.0
 """A grid has too many nodes from this many times those that fit."""
+GROWN, LONGEST = 1.5, 1000
+"""Factor by which a dimension is refined at a time, and nodes up to which it is."""
 NATS, LAST = 3.0, 300
 """A grid is too coarse if the last points lose more than this many nats of evidence."""
+STRETCHES, SMALL = (1.0, 2.0, 4.0), 1e-4
+"""Factors by which lengthscales are tried if the noise is below this share of the variance."""
+AIMED = 0.3
+"""Nats that a grid which is chosen may lose: the points may still become more."""
 FALL = 1.0 - math.exp(-0.5)
 """Share by which an RBF kernel has decayed at its lengthscale."""
 
@@ -83,60 +92,127 @@ def fitting_sizes(lengths: Tensor, widths: Tensor) -> list[int]:
     return sizes(low, FEWEST)
 
 
-def misfit(kernel: Kernel, grid: Grid, like: Tensor, outputs: int) -> bool:
-    """Whether a folded grid is too coarse for a kernel, or has more than twice the nodes that
-    fit it.
+@dataclass(frozen=True)
+class Resolution:
+    """What grids resolve of a kernel, and of the evidence of some observations.
+
+    Attributes:
+        kernel: The kernel, with or without one batch dimension of the outputs.
+        X: Coordinates of the observations on the grids, ``n x k``; there may be none.
+        Y: Targets minus the constant means, ``o x n``.
+        D: Noise variances, ``o x n``.
     """
-    widths = grid.widths(like)
-    lengths = kernel_lengths(kernel, widths, outputs)
-    fitting = fitting_sizes(lengths, widths)
-    coarse = bool((lengths < FINE * lengths.new_tensor(grid.step)).any())
-    return fitting != list(grid.sizes) and (coarse or grid.m > TOO_FINE * math.prod(fitting))
+
+    kernel: Kernel
+    X: Tensor
+    Y: Tensor
+    D: Tensor
+
+    @classmethod
+    def of(cls, kernel: Kernel, X: Tensor, Y: Tensor, D: Tensor) -> Resolution:
+        """From the last few hundred observations."""
+        return cls(kernel, X[-LAST:], Y[:, -LAST:], D[:, -LAST:])
+
+    def lengths(self, widths: Tensor) -> Tensor:
+        """As `kernel_lengths`."""
+        return kernel_lengths(self.kernel, widths, len(self.Y))
+
+    def short(self, grid: Grid) -> dict[int, float]:
+        """The lengthscales that are too short for a grid, by input."""
+        lengths = self.lengths(grid.widths(self.X)).tolist()
+        return {k: v for k, v in enumerate(lengths) if v < FINE * grid.step[k]}
+
+    @torch.no_grad()
+    def lost(self, grid: Grid) -> float:
+        """Nats by which the best evidence of an exact process exceeds the grid's.
+
+        Noise far below the interpolation's errors shortens the lengthscales that are learned, until
+        the grid explains the data. So if the noise is small, longer lengthscales are tried too.
+        """
+        if not len(self.X):
+            return 0.0
+        best = -math.inf
+        for f in self._stretches:
+            origin, step = (tuple(v / f for v in values) for values in (grid.origin, grid.step))
+            nodes = Grid(origin, step, grid.sizes, grid.folded)
+            priors = data_space_priors(self.kernel, nodes, self.X / f, len(self.Y))
+            best = max(best, self._density([prior.covariance() for prior in priors]))
+        return self._exact - best
+
+    @cached_property
+    def _exact(self) -> float:
+        own = [self.kernel(self.X / f).to_dense().double() for f in self._stretches]
+        return max(self._density(K.expand(len(self.Y), -1, -1)) for K in own)
+
+    @cached_property
+    def _stretches(self) -> tuple[float, ...]:
+        """Factors by which lengthscales are tried."""
+        variance = self.kernel(self.X[:1], diag=True).double().reshape(-1)
+        return STRETCHES if bool((self.D.median(-1).values < SMALL * variance).any()) else (1.0,)
+
+    def _density(self, covariances: Sequence[Tensor] | Tensor) -> float:
+        """Log density of the targets, up to a constant, from the covariances of the values.
+
+        If the noise is small, it is the highest over amplitudes of values and noise together.
+        """
+        total, n = 0.0, len(self.X)
+        for K, y, noise in zip(covariances, self.Y, self.D, strict=True):
+            L = chol_psd(K + torch.diag(noise))
+            z = torch.linalg.solve_triangular(L, y.unsqueeze(-1), upper=False)
+            square = float(z.square().sum())
+            if len(self._stretches) > 1:
+                square = min(square, n + n * math.log(max(square, 1e-300) / n))
+            total -= 0.5 * square + float(L.diagonal().log().sum())
+        return total
+
+    def outdated(self, grid: Grid, suited: Grid) -> bool:
+        """Whether a grid is too coarse, or has more than twice the nodes of one that suits."""
+        if suited.sizes == grid.sizes:
+            return False
+        return grid.m > TOO_FINE * suited.m or bool(self.short(grid)) or self.loses(grid)
+
+    def loses(self, grid: Grid) -> bool:
+        """Whether a grid loses too much of the evidence."""
+        return self.lost(grid) > NATS
+
+    def message(self, grid: Grid) -> str | None:
+        """What a grid loses if it is too coarse, as a sentence; else None."""
+        reasons = [
+            f"the lengthscale of input {k} is {length:.2g}, and nodes are {grid.step[k]:.2g} apart"
+            for k, length in self.short(grid).items()
+        ]
+        lost = self.lost(grid)
+        if lost > NATS:
+            reasons.append(f"an exact GP's evidence of the last points is {lost:.1f} nats higher")
+        return "; ".join(reasons).capitalize() + "." if reasons else None
+
+    def suited(self, widths: Tensor, covering: Callable[[list[int]], Grid]) -> Grid:
+        """The smallest grid that fits the lengthscales and loses little of the evidence.
+
+        While it loses too much, the dimension in which more nodes gain most gets half as many
+        again, as far as `MOST` nodes in all allow.
+
+        Args:
+            widths: Widths of the bounds, ``k``.
+            covering: The grid of some sizes over the bounds.
+        """
+        grid = covering(fitting_sizes(self.lengths(widths), widths))
+        lost = self.lost(grid)
+        while lost > AIMED:
+            finer = [covering(sizes) for sizes in _finer(grid.sizes)]
+            if not finer:
+                break
+            losses = [self.lost(each) for each in finer]
+            lost = min(losses)
+            grid = finer[losses.index(lost)]
+        return grid
 
 
-def coarseness_message(
-    kernel: Kernel, grid: Grid, points: tuple[Tensor, Tensor, Tensor], s2: Tensor, c: Tensor
-) -> str | None:
-    """What a grid loses if it is too coarse for a kernel, as a sentence; else None.
-
-    Args:
-        kernel: The kernel.
-        grid: The nodes of the folded grid.
-        points: Observations: inputs ``n x d``, targets ``o x n``, noise variances before s2, ``s x
-            n``. The last few hundred are used; there may be none.
-        s2: Noise scales, ``o``.
-        c: Constant means, ``o``.
-    """
-    lengths = kernel_lengths(kernel, grid.widths(s2), len(s2))
-    reasons = [
-        f"the lengthscale of input {k} is {length:.2g}, and nodes are {step:.2g} apart"
-        for k, (length, step) in enumerate(zip(lengths.tolist(), grid.step, strict=True))
-        if length < FINE * step
-    ]
-    lost = _lost_evidence(kernel, grid, points, s2, c)
-    if lost > NATS:
-        reasons.append(f"an exact GP's evidence of the last points is {lost:.1f} nats higher")
-    return "; ".join(reasons).capitalize() + "." if reasons else None
-
-
-def _lost_evidence(
-    kernel: Kernel, grid: Grid, points: tuple[Tensor, Tensor, Tensor], s2: Tensor, c: Tensor
-) -> float:
-    """Nats by which the kernel's evidence of the last points exceeds the grid's."""
-    X, Y, R = points[0][-LAST:], points[1][:, -LAST:], points[2][:, -LAST:]
-    outputs, lost = len(Y), 0.0
-    if not len(X):
-        return lost
-    own = kernel(grid.place(X)).to_dense().double().expand(outputs, -1, -1)
-    priors = data_space_priors(kernel, grid, X, outputs)
-    for i, (K, prior) in enumerate(zip(own, priors, strict=True)):
-        D, e = torch.diag(s2[i] * R[min(i, len(R) - 1)]), (Y[i] - c[i]).unsqueeze(-1)
-        lost += _log_density(K + D, e) - _log_density(prior.covariance() + D, e)
-    return lost
-
-
-def _log_density(C: Tensor, e: Tensor) -> float:
-    """Log density of residuals ``n x 1`` of covariance C, up to a constant."""
-    L = chol_psd(C)
-    z = torch.linalg.solve_triangular(L, e, upper=False)
-    return float(-0.5 * z.square().sum() - L.diagonal().log().sum())
+def _finer(sizes: Sequence[int]) -> list[list[int]]:
+    """Sizes with half as many nodes again in one dimension, as far as the limits allow."""
+    made, nodes = [], math.prod(sizes)
+    for k, size in enumerate(sizes):
+        more = min(math.ceil(GROWN * size), LONGEST, MOST // (nodes // size))
+        if more > size:
+            made.append([*sizes[:k], more, *sizes[k + 1 :]])
+    return made

@@ -15,7 +15,7 @@ from gpytorch.kernels import (
     ScaleKernel,
 )
 
-from bo_stream import WISKI
+from bo_stream import WISKI, ExactGP
 from bo_stream.errors import GridWarning
 from bo_stream.mathematics.grid import resolution as fineness
 from bo_stream.mathematics.grid.nodes import Interpolation
@@ -179,3 +179,68 @@ def test_a_fit_interrupted_while_it_refines() -> None:
     assert model.log_evidence().isfinite()
     assert model.fit(1).evaluations == 1
     assert model.grid.sizes[0] > 40
+
+
+# -- precise data ----------------------------------------------------------------------------------
+
+
+def waves(n: int, seed: int = 0, noise: float = 0.0) -> tuple[torch.Tensor, torch.Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    U = torch.rand(n, 2, generator=generator, dtype=torch.float64)
+    X = BOUNDS[0] + (BOUNDS[1] - BOUNDS[0]) * U
+    Y = (4.0 * X[:, :1]).sin() + X[:, 1:].square()
+    return X, Y + noise * torch.randn(n, 1, generator=generator, dtype=torch.float64)
+
+
+def error(model: Any) -> float:
+    Z, truth = waves(200, seed=1)
+    return float((model.posterior(Z).mean - truth).square().mean().sqrt())
+
+
+def test_precise_data_refine_the_grid() -> None:
+    """As far as the noise asks: an exact process is hardly better."""
+    X, Y = waves(50)
+    noise = torch.full_like(Y, 1e-8)
+    model = WISKI(X, Y, noise, bounds=BOUNDS, grid_size="auto")
+    with warnings.catch_warnings(action="error"):
+        model.fit()
+    exact = ExactGP(X, Y, noise, bounds=BOUNDS)
+    exact.fit()
+    assert model.grid.sizes[0] > 40 and model.grid.m <= fineness.MOST
+    assert model.grid_too_coarse is None
+    assert error(model) < 2.0 * error(exact)
+    fixed = WISKI(X, Y, noise, bounds=BOUNDS, grid_size=30)
+    with pytest.warns(GridWarning, match=r"exact gp's evidence.*Call `refine`"):
+        fixed.fit(30)
+    assert error(fixed) > 3.0 * error(exact)
+
+
+def test_lengthscales_shortened_by_a_coarse_grid_say_so() -> None:
+    """Where these explain the data, only a kernel with longer ones shows what the grid loses."""
+    X, Y = waves(60)
+    model = WISKI(X, Y, torch.full_like(Y, 1e-10), bounds=BOUNDS, grid_size=30)
+    model.covar_module.base_kernel.lengthscale = torch.tensor([0.1, 0.12])
+    said = model.grid_too_coarse
+    assert said is not None and "nats higher" in said and "lengthscale" not in said
+
+
+def test_the_most_nodes_that_do_not_suffice_warn_once() -> None:
+    X = waves(60)[0]
+    Y = (9.0 * X).sin().sum(-1, keepdim=True)
+    model = WISKI(X, Y, torch.full_like(Y, 1e-10), bounds=BOUNDS, grid_size="auto")
+    fix(model, [0.12, 0.12])
+    with pytest.warns(GridWarning, match=r"nats higher.*Use ExactGP or NodeWISKI"):
+        model.fit(10)
+    assert fineness.MOST // 2 < model.grid.m <= fineness.MOST
+    with warnings.catch_warnings(action="error"):
+        model.fit(10)
+
+
+@pytest.mark.parametrize("grid_size", ["auto", 20])
+def test_noisy_data_need_no_finer_grid(grid_size: Any) -> None:
+    X, Y = waves(100, noise=0.1)
+    model = WISKI(X, Y, bounds=BOUNDS, grid_size=grid_size)
+    before = model.grid.sizes
+    with warnings.catch_warnings(action="error", category=GridWarning):
+        model.fit()
+    assert model.grid.sizes == before
