@@ -77,7 +77,7 @@ def header(model: Any) -> dict[str, Any]:
     """The metadata saved with the tensors of a state."""
     best = model.stream.contents.incumbents
     kept = 0 if best is None else best.limit
-    head = {"class": type(model).__name__, "version": STATE_VERSION, "incumbents": kept}
+    head = {"class": type(model).__name__, "version": model.state_version, "incumbents": kept}
     return {**head, **model._layout()}
 
 
@@ -212,9 +212,9 @@ def check_header(model: Any, state: Mapping[str, Any]) -> None:
     header = unpacked(state.get(EXTRA)) or {}
     if EXTRA not in state and not full:
         return
-    if header.get("version") != STATE_VERSION:
+    if header.get("version") != model.state_version:
         raise StateError(
-            f"a state of version {STATE_VERSION}",
+            f"a state of version {model.state_version}",
             f"one of version {header.get('version')}",
             "Load it with the release that saved it, or build the surrogate from the data.",
         )

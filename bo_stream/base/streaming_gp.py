@@ -55,6 +55,7 @@ class StreamingGP(BoTorchModel):
     """
 
     promises: ClassVar[Promises]
+    state_version: ClassVar[int] = loading.STATE_VERSION
     stream: StreamBuffers
     _update_limit: int = 0  # largest number of points for `_update_process`
 

@@ -1,12 +1,13 @@
 """The fits of a growing model: hyperparameters, and the inducing points they ask for.
 
-The first fit to a first batch does what it takes to start a growing model: it chooses the inducing
-points again under what the batch taught, fits once more, and does the same from shorter
-lengthscales, which are taken if they are worth their points (`bo_stream.growth.search`). A later
-fit moves no hyperparameter further than `trust` and leaves the inducing points as they are. Without
-`trust`, where residuals show structure that the model takes for noise (`watch`), the rows of the
-batches from then on are gathered until there are 512, and shorter lengthscales are tried on them;
-each search waits until the data have doubled.
+Fits are to the window of the last rows (`bo_stream.growth.stream_state`): a batch of 20 rows or
+more with the smaller ones after it. While the window is all of the data, a fit chooses the inducing
+points again under what it learned. If it was to the bound, not to the evidence, it then fits once
+more, and, the first time and after the data have doubled, from shorter lengthscales too, which are
+taken if they are worth their points (`bo_stream.growth.search`). A later fit moves no
+hyperparameter further than `trust` and leaves the inducing points as they are. Without `trust`, where residuals show structure that the
+model takes for noise (`watch`), the new rows from then on are gathered until there are 512, and
+shorter lengthscales are tried on them; each search waits until the data have doubled.
 
 An evaluation costs O(M^3). So with more than `EVERY_BATCH` inducing points `observe` fits on a
 schedule: when the data have grown by a quarter, or while predictions are significantly worse than
@@ -24,46 +25,53 @@ import torch
 from bo_stream.base.fitting.fit import LOOK, fit_model
 from bo_stream.base.fitting.memory import FitMemory
 from bo_stream.base.fitting.report import FitReport
-from bo_stream.growth.misfit_monitor import MisfitMonitor
+from bo_stream.growth.misfit_monitor import AGAIN, MisfitMonitor
 from bo_stream.growth.search import search
+from bo_stream.growth.stream_state import SMALL, WINDOW
 from bo_stream.mathematics.inducing.state import Batch, joined, thinned
 from bo_stream.mathematics.inducing.update import rebase
 
 __all__ = ["fit_growing", "fit_on_schedule"]
 
-REFIT_FROM = 20
-"""Batches of at least this many points are fitted by default."""
+SHARE = 0.25
+"""New rows from which small batches are fitted, as a share of the data or of a full window; at
+least `SMALL`."""
 
 EVERY_BATCH = 256
-"""Inducing points up to which each of these batches is fitted; beyond, on the schedule."""
+"""Inducing points up to which each of these fits takes place; beyond, on the schedule."""
 
 
 def fit_growing(model: Any, max_evals: int | None) -> FitReport:
-    """Fit the hyperparameters to the last batch's online bound, and replay its update.
+    """Fit the hyperparameters to the window's online bound, and replay its update.
 
     Args:
         model: A surrogate whose state is a `StreamState`.
         max_evals: Most objective-and-gradient evaluations, O(N M^2 + M^3) each; if given, there is
             a single ascent and no search.
     """
-    first = int(model.state.batches) <= 1
-    watch = model.state.watch if first else _watched(model)
+    state = model.state
+    one = int(state.batches) <= 1  # batch
+    first = one or (state.before.size == 0 and model.trust is None)
+    watch = state.watch if first else _watched(model)
     report = _fit(model, max_evals, None if first else model.trust)
-    gathered = model.state.gathered
-    if max_evals is None and model.state.batch.size:
-        if first and not bool(watch.sought):
-            watch, report = _begun(model, watch.searched(model.num_observed), report)
+    gathered = state.gathered
+    if max_evals is None and state.batch.size:
+        if first:
+            watch, report = _begun(model, watch, report)
         else:
             watch, gathered, report = _gathered(model, watch, report)
-    model._note(state=replace(model.state, watch=watch, gathered=gathered))
+    fitted = state.fitted.new_tensor(model.num_observed)
+    model._note(state=replace(model.state, watch=watch, gathered=gathered, fitted=fitted))
     return report
 
 
 def fit_on_schedule(model: Any, size: int) -> None:
-    """`fit_growing` if a fit to a batch of this size is due; else the monitor and its search."""
-    if size < REFIT_FROM:
+    """`fit_growing` if a fit after a batch of this size is due; else the monitor and its search."""
+    n = model.num_observed
+    fresh = n - int(model.state.fitted)
+    if size < SMALL and min(fresh, model.state.batch.size) < max(SMALL, SHARE * min(n, WINDOW)):
         return
-    n, looked = model.num_observed, model.stream.contents.fits.explored[1:2]
+    looked = model.stream.contents.fits.explored[1:2]
     small = model.state.now.size <= EVERY_BATCH
     due = small or not len(looked) or n >= LOOK * float(looked)
     watch = model.state.watch if due else _watched(model)
@@ -77,26 +85,38 @@ def fit_on_schedule(model: Any, size: int) -> None:
 def _gathered(
     model: Any, watch: MisfitMonitor, report: FitReport
 ) -> tuple[MisfitMonitor, Batch, FitReport]:
-    """Rows for a search, with the last batch if one is under way or due, and a search of enough."""
+    """Rows for a search, with the new ones if one is under way or due, and a search of enough."""
     gathered = model.state.gathered
     if model.trust is not None or not (gathered.size or watch.due(model.num_observed)):
         return watch, gathered, report
-    gathered = thinned(joined(gathered, model.state.batch), model.search_rows)
+    rows = _fresh(model, model.state.batch)
+    gathered = thinned(joined(gathered, rows), model.search_rows)
     if gathered.size < model.search_rows:
         return watch, gathered, report
     report, _ = _searched(model, gathered, report)
     return watch.searched(model.num_observed), thinned(gathered, 0), report
 
 
+def _fresh(model: Any, rows: Batch) -> Batch:
+    """The rows of the window that came since the last fit."""
+    start = max(0, rows.size - (model.num_observed - int(model.state.fitted)))
+    return replace(rows, X=rows.X[start:], y=rows.y[start:], noise=rows.noise[start:])
+
+
 def _begun(model: Any, watch: MisfitMonitor, report: FitReport) -> tuple[MisfitMonitor, FitReport]:
-    """The rest of a first fit: points under what it taught, and shorter lengthscales."""
-    report = report.and_then(_fit(model.reselect(), None, None))
+    """The rest of a fit to all data: points under what it taught, and shorter lengthscales."""
+    model.reselect()
+    if model.explores:
+        return watch, report
+    report = report.and_then(_fit(model, None, None))
     rows = model.state.batch
-    if rows.size >= REFIT_FROM:
+    if model.num_observed < AGAIN * float(watch.sought):
+        return watch, report
+    if rows.size >= SMALL:
         report, found = _searched(model, thinned(rows, model.search_rows), report)
         for _ in range(2 * found):
             report = report.and_then(_fit(model.reselect(), None, None))
-    return watch, report
+    return watch.searched(model.num_observed), report
 
 
 def _fit(model: Any, max_evals: int | None, trust: float | None) -> FitReport:
@@ -104,14 +124,14 @@ def _fit(model: Any, max_evals: int | None, trust: float | None) -> FitReport:
     try:
         return fit_model(model, max_evals, trust)
     finally:
-        model._replay_last_batch(reselect=False)
+        model._replay(reselect=False)
 
 
 def _watched(model: Any) -> MisfitMonitor:
-    """With the last batch, as it was predicted before it was absorbed."""
+    """With the new rows, as they were predicted before the window."""
     state = model.state
     watch = cast(MisfitMonitor, state.watch)
-    batch = state.last_batch(model._noise_scale().detach()[0])
+    batch = _fresh(model, state.window(model._noise_scale().detach()[0]))
     if batch.size < 2 or batch.index < float(watch.batches):
         return watch
     with torch.no_grad():
@@ -122,7 +142,7 @@ def _watched(model: Any) -> MisfitMonitor:
 
 def _searched(model: Any, rows: Batch, report: FitReport) -> tuple[FitReport, bool]:
     """Take hyperparameters that a search on some rows finds to be worth it, and reselect."""
-    first = int(model.state.batches) <= 1
+    first = model.state.before.size == 0
     found = search(lambda: _restarted(model, rows), model.covar_module, rows.X, suspected=not first)
     report = replace(report, evaluations=report.evaluations + found.evaluations)
     if found.worth_it:

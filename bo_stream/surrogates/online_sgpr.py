@@ -15,6 +15,7 @@ from gpytorch.mlls import MarginalLogLikelihood
 from torch import Tensor
 
 from bo_stream.base.changes import all_or_nothing, exclusive
+from bo_stream.base.fitting.evidence import log_evidence
 from bo_stream.base.fitting.report import FitReport
 from bo_stream.base.hyperparameter_key import numbers_of
 from bo_stream.base.options import CommonOptions
@@ -29,25 +30,31 @@ from bo_stream.growth.stream_state import LastUpdate, StreamState
 from bo_stream.mathematics.inducing.posterior import SparseProcess
 from bo_stream.mathematics.inducing.state import Batch, SGPRState
 from bo_stream.mathematics.inducing.update import best_mean, rebase, update
-from bo_stream.mathematics.posterior.factor import frozen_kernel
+from bo_stream.mathematics.linalg import chol_psd
+from bo_stream.mathematics.posterior.factor import cross_kernel, frozen_kernel
 
 __all__ = ["LastUpdate", "OnlineSGPR"]
+
+EVIDENCE_ROWS = 256
+"""Observations up to which hyperparameters are learned from the evidence."""
 
 
 class OnlineSGPR(StreamingGP):
     """Sparse GP with inducing points chosen by a growth policy, updated in closed form.
 
-    M inducing points cost O(M^2) memory plus the last batch, O(N M^2 + M^3) to `observe` N points,
+    M inducing points cost O(M^2) memory plus the window, O(N M^2 + M^3) to `observe` N points,
     O(M^3) once and O(M^2) per point for the posterior. Nothing depends on n. One output.
 
-    If residuals show structure that the model attributes to noise, `observe` and `fit` gather up to
-    512 rows of the following batches, then try shorter lengthscales on them and discard them; the
-    next search waits until the data have doubled. Apart from these rows (8 (d + 2) bytes each),
-    `state_bytes` is constant at fixed M and batch size.
+    The window is the last batch of 20 rows or more, with the smaller batches that followed it while
+    there are at most 512 rows. If residuals show structure that the model attributes to noise,
+    `observe` and `fit` gather up to 512 of the following rows, then try shorter lengthscales on
+    them and discard them; the next search waits until the data have doubled. Apart from these rows
+    (8 (d + 2) bytes each), `state_bytes` is constant at fixed M and batch size.
 
-    Hyperparameters are learned from the last batch's online bound, in which earlier data enter by
-    the posterior of the inducing values only. They drift on small or unrepresentative batches: keep
-    priors on them, and refit on batches of tens of points or not at all.
+    Hyperparameters are learned from the window: from its evidence while it is all of the data, up
+    to 256 rows chosen from by `VIPS`; else from its online bound, in which earlier data enter by
+    the posterior of the inducing values only. Then they drift on unrepresentative rows: keep priors
+    on them.
 
     Args:
         train_X: ``n x d`` raw inputs; ``n = 0`` is allowed.
@@ -78,6 +85,7 @@ class OnlineSGPR(StreamingGP):
         updates_without_drift=10_000,
         multi_output=False,
     )
+    state_version = 6
     search_rows = 512  # rows used in a search for shorter lengthscales
 
     def __init__(
@@ -111,9 +119,10 @@ class OnlineSGPR(StreamingGP):
             X: ``n x d`` raw inputs.
             Y: ``n x 1`` raw outcomes.
             Yvar: ``n x 1`` raw noise variances, required if and only if the noise is known.
-            refit: Whether to fit to this batch; by default if it has 20 points or more. With over
-                256 inducing points the data must have grown by a quarter, too, or predictions must
-                be worse than they promise.
+            refit: Whether to fit to the window; by default after a batch of 20 points or more, and
+                after smaller ones that add up to 20 points and a quarter of the data (or of 512).
+                With over 256 inducing points the data must have grown by a quarter, too, or
+                predictions must be worse than they promise.
 
         Raises:
             ShapeError, DtypeError, InputError, NoiseError, BoundsError: before any change.
@@ -153,14 +162,28 @@ class OnlineSGPR(StreamingGP):
         """Not supported: earlier data are summarised under earlier hyperparameters."""
         raise UnsupportedError(
             "a family that can compute the evidence of all its data",
-            "an OnlineSGPR, which keeps only its last batch",
+            "an OnlineSGPR, which keeps only a window of its last rows",
             "Use `bound_sum`, the sum of the online bounds, or `make_mll`, the objective of `fit`.",
         )
 
     @property
     def explores(self) -> bool:
-        """False: one batch does not determine hyperparameters far from the current ones."""
-        return False
+        """Whether fits are to the evidence: up to 256 observations, all of them in the window.
+
+        The inducing points are then chosen by `VIPS`, whose bound is close to it. In general the
+        window does not determine hyperparameters far from the current ones.
+        """
+        state, growth = cast(StreamState, self.state), self.growth
+        few = state.before.size == 0 and 0 < state.batch.size <= EVIDENCE_ROWS
+        if not (few and isinstance(growth, VIPS)):
+            return False
+        return growth.max_points is None or state.now.size < growth.max_points
+
+    def _evidence(self, profile_mean: bool) -> tuple[Tensor, Tensor | None]:
+        rows = self.state.window(self._noise_scale()[0])
+        K = cross_kernel(self.covar_module, rows.X, rows.X)
+        mean = None if profile_mean else self._prior_mean()
+        return log_evidence(chol_psd(K + rows.noise.diag_embed()), rows.y[None], mean)
 
     # -- state -----------------------------------------------------------------------------------
 
@@ -202,7 +225,7 @@ class OnlineSGPR(StreamingGP):
     @exclusive
     @torch.inference_mode(False)
     def fit(self, max_evals: int | None = None) -> FitReport:
-        """Fit to the last batch's online bound, and replay its update (`bo_stream.growth.fits`).
+        """Fit to the window, and replay its update (`bo_stream.growth.fits`).
 
         Args:
             max_evals: Maximum number of evaluations of objective and gradient, O(N M^2 + M^3)
@@ -212,22 +235,22 @@ class OnlineSGPR(StreamingGP):
 
     def _fit_for_botorch(self, mll: MarginalLogLikelihood, *args: Any) -> MarginalLogLikelihood:
         mll = super()._fit_for_botorch(mll, *args)
-        self._replay_last_batch(reselect=False)
+        self._replay(reselect=False)
         return mll
 
     def _hyperparameters_loaded(self, saved: Mapping[str, Any]) -> None:
-        self._replay_last_batch(reselect=True)
+        self._replay(reselect=True)
 
     def reselect(self) -> Self:
-        """Choose the inducing points of the last batch again under current hyperparameters."""
-        self._replay_last_batch(reselect=True)
+        """Choose the inducing points of the window again under current hyperparameters."""
+        self._replay(reselect=True)
         return self
 
     @all_or_nothing
-    def _replay_last_batch(self, *, reselect: bool) -> None:
-        """Absorb the last batch again from the state before it, under current hyperparameters."""
+    def _replay(self, *, reselect: bool) -> None:
+        """Absorb the window again from the state before it, under current hyperparameters."""
         state = self.state
-        batch = state.last_batch(self._noise_scale().detach()[0])
+        batch = state.window(self._noise_scale().detach()[0])
         if batch.size:
             choose = self.growth if reselect else state.choice()
             result = self._step(state.before, state.kernel_before, batch, choose)
@@ -241,9 +264,11 @@ class OnlineSGPR(StreamingGP):
         return SparseProcess.of(kernel, rebase(state.now, kernel, mean, same_kernel=same)[0])
 
     def _objective(self, profile_mean: bool) -> tuple[Tensor, Tensor | None]:
-        """Online bound of the last batch (MATHS 3.3, step 5): O(N M^2 + M^3)."""
+        """The window's evidence, O(N^3), or bound (MATHS 3.3, step 5), O(N M^2 + M^3)."""
         state, mean = cast(StreamState, self.state), self._prior_mean()[0]
-        batch, before = state.last_batch(self._noise_scale()[0]), state.before
+        if self.explores:
+            return self._evidence(profile_mean)
+        batch, before = state.window(self._noise_scale()[0]), state.before
         if not batch.size:
             return before.kappa.new_zeros(()), None
         Z, old_index = state.now.Z, state.old_index

@@ -27,7 +27,7 @@ def test_a_fit_climbs_the_bound_and_replays_the_update():
     assert torch.equal(model.last_update.entered, before.entered)
     out = update(  # the same by hand: only the second batch is seen under the new hyperparameters
         model.state.before,
-        model.state.last_batch(model._noise_scale()[0]),
+        model.state.window(model._noise_scale()[0]),
         model.covar_module,
         model._prior_mean()[0],
         model.inducing_points,
@@ -42,7 +42,7 @@ def test_the_best_mean_is_where_the_bound_is_flat(seed):
     model, *_ = stream(25, known=True)
     more = data(10, d=2, seed=seed + 5, spread=0.5)
     model.observe(more.X, more.y.unsqueeze(-1), more.noise.unsqueeze(-1), refit=False)
-    batch, state = model.state.last_batch(model._noise_scale()[0]), model.state.before
+    batch, state = model.state.window(model._noise_scale()[0]), model.state.before
     Z, index = model.inducing_points, model.state.old_index
 
     def bound(m):
@@ -57,8 +57,9 @@ def test_the_best_mean_is_where_the_bound_is_flat(seed):
 
 
 @pytest.mark.parametrize(("n", "refit", "learns"), [(19, None, 0), (20, None, 1), (2, True, 1)])
-def test_small_batches_do_not_teach(n, refit, learns):
+def test_twenty_new_rows_teach(n, refit, learns):
     model, *_ = stream(25, likelihood=None, covar_module=None)
+    model.fit(3)
     before = flat_hyperparameters(model)
     more = data(n, d=2, seed=3)
     model.observe(more.X, more.y.unsqueeze(-1), refit=refit)
