@@ -168,7 +168,9 @@ class AskTell:
                 of other names, these columns, and ``yield_var`` for the variances of ``yield``; of
                 several, some may be told later: a trial is running until it has all. Rows of
                 trials have the trial's id in the index, as returned by `ask`, or in a column
-                ``trial``; other rows have the inputs. Inputs in rows of trials may differ from
+                ``trial``; other rows have the inputs. An index without the name ``trial`` that is
+                no plain range has ids only if the inputs, where there are some, are those of these
+                trials. Inputs in rows of trials may differ from
                 those asked for by up to a tenth of their range: they are what was done. A column
                 ``key`` names measurements that were not asked for, and a column ``note`` has notes.
 

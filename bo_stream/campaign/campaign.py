@@ -47,7 +47,10 @@ class Campaign(CampaignResults):
     those in the store, and the space and the goal have to be the same. The budget may be raised.
 
     Args:
-        space: Where to measure: a `Box` of named inputs, or a `Pool` of places.
+        space: Where to measure: a `Box` of named inputs, or a `Pool` of places. No input has the
+            name of a column of results (``mean``, ``sd``, ``lower``, ``upper``, ``gain``,
+            ``feasible``), and no name is that of another outcome's noise variances. Letters that
+            look alike are one letter.
         surrogate: Name of a family, a mapping of its name and options, or a callable ``(X, Y, Yvar,
             bounds=..., outcome_transform=...)``. By default the family is chosen by goal, number of
             inputs and budget; without a budget it changes after 200 outcomes.

@@ -12,6 +12,7 @@ import pandas as pd
 from bo_stream.errors import InputError
 
 __all__ = [
+    "OWN",
     "RESERVED",
     "RESULTS",
     "check_names",
@@ -24,11 +25,14 @@ __all__ = [
     "spelled",
 ]
 
-RESERVED = ("trial", "y", "yvar", "status", "reason", "ask", "place", "mean", "sd")
-"""Names of columns that a campaign itself uses, which no input may have."""
+OWN = ("trial", "y", "yvar", "status", "reason", "ask", "place")
+"""Columns of trials beside those of inputs and outcomes."""
+
+RESERVED = (*OWN, "mean", "sd")
+"""Names that no input may have."""
 
 RESULTS = ("mean", "sd", "lower", "upper", "gain", "feasible")
-"""Columns of predictions and recommendations."""
+"""Columns of predictions and recommendations, beside those of inputs."""
 
 ALIKE = str.maketrans("∆∑∏−–‐‑’", "ΔΣΠ----'")
 """Letters and signs that look alike, beside those that Unicode calls compatible."""
@@ -63,7 +67,8 @@ def in_spelling(frame: pd.DataFrame, known: Collection[str]) -> pd.DataFrame:
     Raises:
         InputError: if several columns look like one.
     """
-    names = {column: spelled(column, known) for column in frame.columns if column not in known}
+    exact = set(known)
+    names = {column: spelled(column, known) for column in frame.columns if column not in exact}
     names = {column: name for column, name in names.items() if name != column}
     if not names:
         return frame
@@ -177,4 +182,6 @@ def first_clash(
             if other is not None:
                 return f"{ascii(name)}, {what}, which looks like {ascii(other)}, {use}"
             taken[folded(name)] = name, what
+        # an outcome may be called "gain": columns of results begin with its name
+        taken = {key: one for key, one in taken.items() if one[0] not in RESULTS}
     return None

@@ -155,7 +155,8 @@ def read_config(path: Path) -> CampaignConfig:
 
 
 def _store(document: TomlDocument, url: str) -> str:
-    """A URL; the file of an SQLite database is relative to the TOML."""
+    """A URL; a file, which is an SQLite database, is relative to the TOML."""
+    url = url if "://" in url else f"sqlite:///{url}"
     kind, found, path = url.partition(":///")
     if not found or not kind.startswith("sqlite") or path in ("", ":memory:"):
         return url

@@ -130,7 +130,7 @@ class CsvTable:
             labels: Columns of labels, which are none of numbers.
 
         Raises:
-            ConfigError: for a column that is read and has numbers beside other texts.
+            ConfigError: for a column that is read and has other texts among more numbers.
         """
         found = []
         for name, cells in self.columns.items():
@@ -140,9 +140,7 @@ class CsvTable:
             others = [(row, cell) for row, cell in filled if not is_number(cell)]
             if not others:
                 found.append(name)
-            elif len(others) < len(filled) and (
-                name in inputs if inputs is not None else 2 * len(others) < len(filled)
-            ):
+            elif 2 * len(others) < len(filled) and (inputs is None or name in inputs):
                 row, cell = others[0]
                 raise self.error(row, name, "a number, as in other rows", repr(cell))
         return found

@@ -12,7 +12,7 @@ import pandas as pd
 from bo_stream.campaign.digits import told_apart
 from bo_stream.campaign.ledger.trial_history import TrialHistory
 from bo_stream.campaign.ledger.trials import Trial, is_same
-from bo_stream.campaign.names import in_spelling
+from bo_stream.campaign.names import OWN, in_spelling
 from bo_stream.campaign.outcomes.count_outcomes import CountOutcome
 from bo_stream.campaign.outcomes.named_outcomes import NamedOutcomes
 from bo_stream.campaign.space import Pool, Space
@@ -37,7 +37,6 @@ __all__ = [
     "trials_frame",
 ]
 
-OWN = ("trial", "place", "y", "yvar", "status", "reason", "ask")
 ROUNDED = 5.1e-6
 """Largest relative difference of an input from the one that was asked for, as it is printed."""
 

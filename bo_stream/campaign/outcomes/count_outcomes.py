@@ -12,7 +12,8 @@ from torch import Tensor
 
 from bo_stream import likelihoods
 from bo_stream.base.streaming_gp import StreamingGP
-from bo_stream.campaign.names import RESERVED
+from bo_stream.campaign.digits import told_apart
+from bo_stream.campaign.names import OWN
 from bo_stream.campaign.space import Space, numbers
 from bo_stream.campaign.space.columns import truths
 from bo_stream.errors import InputError
@@ -89,10 +90,10 @@ class CountOutcome:
         if bad:
             what = "a column of counts" if wanted is None else f"columns of counts and of {wanted}"
             raise InputError(what, ", ".join(map(repr, names)), EXAMPLE)
-        taken = sorted(set(RESERVED) & set(self.columns))
+        taken = sorted(set(OWN) & set(self.columns))
         if taken or len(set(self.columns)) < len(names):
             raise InputError(
-                f"different columns, other than {', '.join(RESERVED)}",
+                f"different columns, other than {', '.join(OWN)}",
                 ", ".join(map(repr, names)),
                 "Rename them.",
             )
@@ -234,4 +235,5 @@ def _refuse(
 ) -> None:
     if bad.any():
         first = int(bad.argmax())
-        raise InputError(expected, f"{values[first]:g} in row {frame.index[first]}", remedy)
+        got = told_apart(values[first], round(values[first]))[0]
+        raise InputError(expected, f"{got} in row {frame.index[first]}", remedy)
