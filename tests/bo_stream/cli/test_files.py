@@ -1,7 +1,6 @@
 """Cells of files: numbers that can be read in one way, and labels as they are written."""
 
-import os
-import subprocess
+import io
 import sys
 from pathlib import Path
 from typing import Any
@@ -9,6 +8,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from bo_stream.cli.app import start
 from bo_stream.cli.cells import decimal_marks, read_number
 from bo_stream.cli.measurements import read_table
 
@@ -163,11 +163,30 @@ def test_places_that_cannot_be_read(bo: Any, rows: str, said: str) -> None:
     assert code == 2 and said in err
 
 
-def test_a_console_without_letters_still_gets_the_file(tmp_path: Path) -> None:
-    (tmp_path / "p.toml").write_text(MIXED.replace("flow", '"Düse"'), encoding="utf-8")
-    command = [sys.executable, "-m", "bo_stream", "suggest", "p.toml", "--csv", "n.csv"]
-    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
-    environment["PYTHONPATH"] = os.pathsep.join(map(os.path.abspath, filter(None, sys.path)))
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0 and "D?se" in done.stdout
-    assert "Düse" in (tmp_path / "n.csv").read_text(encoding="utf-8")
+def test_a_store_may_be_named_by_its_file(bo: Any) -> None:
+    Path("p.toml").write_text('store = "lab.db"\n' + MIXED, encoding="utf-8")
+    assert bo("suggest", "p.toml")[0] == 0
+    assert "1 running" in bo("status", "lab.db")[1]
+
+
+def test_corrections_are_read_as_outcomes_are(bo: Any) -> None:
+    told(bo, "flow,lot,y\n1.5,1,3\n")
+    Path("c.csv").write_text('trial,y\n0,"1,234"\n')
+    code, _, err = bo("amend", "p.toml", "c.csv")
+    assert code == 2 and "row 2, column 'y'" in err
+    Path("c.csv").write_text("trial;y\n0;1,5\n")
+    assert "Corrected trials: 0." in bo("amend", "p.toml", "c.csv")[1]
+
+
+def test_a_console_without_letters_still_gets_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("p.toml").write_text(MIXED.replace("flow", '"Düse"'), encoding="utf-8")
+    written = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, "ascii"))
+    with pytest.raises(SystemExit) as end:
+        start(["suggest", "p.toml", "--csv", "n.csv"])
+    sys.stdout.flush()
+    assert not end.value.code and b"D?se" in written.getvalue()
+    assert "Düse" in Path("n.csv").read_text(encoding="utf-8")
