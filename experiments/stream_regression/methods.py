@@ -26,7 +26,7 @@ def method(name: str, options: Mapping[str, Any], bounds: Tensor, seed: int) -> 
     A baseline's option ``seconds`` are those of processor time that it may spend on each batch.
     """
     if name in FAMILIES:
-        return Family(name, built(options), bounds)
+        return Family(name, dict(options), bounds)
     own = dict(options)
     budget = own.pop("seconds", 0.0)
     return Pointwise(BASELINES[name](**own, seed=seed), budget)

@@ -1,0 +1,282 @@
+"""The figures on the README and in `docs` are those of the studies' stored tables.
+
+A sentence is written here with the numbers of `docs/comparison` and `docs/tables`, and is on its
+page word for word. What two pages say therefore agrees.
+"""
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from tests.docs.pages import ROOT
+
+DOCS = ROOT / "docs"
+
+
+def stored(name: str) -> pd.DataFrame:
+    return pd.read_csv(DOCS / name, dtype=str if name.startswith("tables/") else None)
+
+
+# -- numbers of a comparison ---------------------------------------------------------------------
+
+
+def row(table: str, budget: str, **about: str) -> pd.Series:
+    frame = stored(f"comparison/{table}.csv")
+    found = frame[frame["budget"] == budget]
+    for column, value in about.items():
+        found = found[found[column] == value]
+    return found.iloc[0]
+
+
+def rank(table: str, budget: str, method: str) -> str:
+    return f"{row(table, budget, method=method)['mean rank']:.1f}"
+
+
+def rank_range(table: str, budget: str, method: str) -> str:
+    one = row(table, budget, method=method)
+    return f"{one['low']:.1f} to {one['high']:.1f}"
+
+
+def share(table: str, budget: str, against: str) -> str:
+    return f"{100.0 * row(f'{table}_pairs', budget, against=against)['better']:.0f} %"
+
+
+def seconds(table: str, budget: str, method: str) -> str:
+    return f"{row(table, budget, method=method)['processor s']:#.2g}".rstrip(".").lstrip("0")
+
+
+def times(table: str, budget: str, against: str, kind: str = "pairs") -> str:
+    """The factor between the regrets, with its interval."""
+    one = row(f"{table}_{kind}", budget, against=against)
+    logs = sorted((abs(one["low"]), abs(one["high"])))
+    middle, low, high = (f"{10.0**v:#.2g}".rstrip(".") for v in (abs(one["median"]), *logs))
+    return f"{middle} ({low} to {high})"
+
+
+# -- numbers of other studies --------------------------------------------------------------------
+
+STREAMS = stored("tables/streams.csv").set_index("table")
+ERRORS = STREAMS.iloc[:-2, 2:].astype(float)
+MANY = ERRORS[STREAMS["inputs"].iloc[:-2].astype(int) > 3].drop(columns="WISKI")
+ABOVE = MANY.div(MANY.min(axis=1), axis=0) - 1.0
+SECONDS = STREAMS.loc["processor seconds, median"]
+FIGURES = stored("tables/figures.csv").set_index(["study", "figure"])["value"]
+BUDGET = stored("tables/malaria_budget.csv").set_index("Unnamed: 0")
+SCHOOLS = stored("tables/schools.csv").set_index("method")
+WORDS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+
+
+def figure(study: str, name: str) -> str:
+    return str(FIGURES[study, name])
+
+
+def error(table: str, method: str) -> str:
+    return str(STREAMS.loc[table, method])
+
+
+def within(method: str, percent: float) -> str:
+    return WORDS[int((ABOVE[method] <= 0.01 * percent).sum())]
+
+
+def markdown(name: str, best: bool = False) -> list[str]:
+    """Rows of a stored table on a page, perhaps with the lowest numbers of each in bold."""
+    lines = [list(cells) for cells in stored(f"tables/{name}.csv").fillna("-").to_numpy()]
+    lines = [_bold(cells) for cells in lines] if best else lines
+    return [
+        f"| {' | '.join(cells)} |".replace("|  |", "| |").replace("|  |", "| |") for cells in lines
+    ]
+
+
+def _bold(cells: list[str]) -> list[str]:
+    about, numbers = cells[:3], [float(cell) for cell in cells[3:] if cell != "-"]
+    least = None if about[0].startswith("state") else min(numbers)
+    about[2] = f"{int(about[2]):,}" if about[2] != "-" else ""
+    about[1] = "" if about[1] == "-" else about[1]
+    methods = [c if c == "-" or float(c) != least else f"**{c}**" for c in cells[3:]]
+    return [*about, *(["" if c == "-" and about[1] == "" else c for c in methods])]
+
+
+# -- what pages say ------------------------------------------------------------------------------
+
+CLASSICS, LARGE = ("classics", "n = 100"), "large"
+OURS = "bo_stream, exact"
+WARPED = rank(*CLASSICS, "bo_stream")
+TRUST = {n: rank(LARGE, n, OURS) for n in ("n = 2,000", "n = 10,000")}
+CMA = {n: rank(LARGE, n, "CMA-ES") for n in TRUST}
+DRIFT = f"error {figure('stream_drift', 'with forget')}, without it " + figure(
+    "stream_drift", "without"
+)
+KIN8NM = f"{error('Kin8nm', 'SVDGP')} and {error('Kin8nm', 'HSGP')}"
+ROAD = ERRORS.loc["Road"].drop(["WISKI", "exact GP"]).idxmin()
+STATE = error("state at the end, MB, median", "NodeWISKI")
+LARGE_BATCHES = "CMA-ES, population 1,000"
+
+README = [
+    f"An exact GP takes {row('seconds', '5 s', method='BoTorch SingleTaskGP')['n']:.0f} evaluations"
+    " in that time, a campaign on a stream "
+    f"{round(row('seconds', '5 s', method='bo_stream')['n'], -3):,.0f}.",
+    f"by a factor of {times('seconds', '5 s', LARGE_BATCHES).replace('(', '(95 %: ')}.",
+    f"| mean rank {WARPED} of six methods, Optuna's GP {rank(*CLASSICS, 'Optuna GP')} |",
+    f"| mean rank {TRUST['n = 2,000']} of four methods after 2,000 and {TRUST['n = 10,000']} after"
+    f" 10,000, CMA-ES with restarts {CMA['n = 2,000']} and {CMA['n = 10,000']} |",
+    f"| `WISKI` | error {error('Road', 'WISKI')}, the best other {error('Road', ROAD)} |",
+    f"| error within 2 % of the lowest on {within('NodeWISKI', 2)} of seven tables |",
+    f"| error {KIN8NM}, `NodeWISKI` {error('Kin8nm', 'NodeWISKI')} |",
+    f"| {DRIFT} |",
+    f"a lower regret than Optuna's GP sampler in {share(*CLASSICS, 'Optuna GP')} of "
+    f"{row('classics_pairs', 'n = 100', against='Optuna GP')['runs']} runs, and than BoTorch's "
+    f"`SingleTaskGP` in {share(*CLASSICS, 'BoTorch LogEI')},",
+]
+
+SURROGATES = [
+    f"| mean rank {WARPED} (95 %: {rank_range(*CLASSICS, 'bo_stream')}) of six methods on 13 "
+    f"functions, where Optuna's GP has {rank(*CLASSICS, 'Optuna GP')} |",
+    f"| a point observed costs {figure('cost', 'HSGP observe')} of a Cholesky factorisation of "
+    "1,000 rows, after 1,000 points and after 100,000 |",
+    f"| mean rank {TRUST['n = 2,000']} (95 %: {rank_range(LARGE, 'n = 2,000', OURS)}) of four "
+    f"methods after 2,000 evaluations, CMA-ES with restarts {CMA['n = 2,000']}; "
+    f"{TRUST['n = 10,000']} ({rank_range(LARGE, 'n = 10,000', OURS)}) and {CMA['n = 10,000']} "
+    "after 10,000, where their ratio is not separated from 1 |",
+    f"| error {error('Road', 'WISKI')}, where the best other has {error('Road', ROAD)} and an "
+    f"exact GP on 1,000 rows {error('Road', 'exact GP')} |",
+    f"| error within 2 % of the lowest on {within('NodeWISKI', 2)} of seven tables, in {STATE} MB"
+    " |",
+    f"| error on kin8nm {KIN8NM}, where `NodeWISKI` has {error('Kin8nm', 'NodeWISKI')} |",
+    f"| {DRIFT} |",
+    f"{figure('model_size', 'Elevators')} to {figure('model_size', 'Concrete')} inducing points",
+    f"| as for `WarpedGP`: mean rank {WARPED} of six methods |",
+    f"| mean rank {rank('seconds', '5 s', 'bo_stream')} (95 %: "
+    f"{rank_range('seconds', '5 s', 'bo_stream')}) of four methods after five seconds, CMA-ES "
+    f"{rank('seconds', '5 s', LARGE_BATCHES)} or {rank('seconds', '5 s', 'CMA-ES')} by its "
+    "population |",
+    f"| as for `TrustRegionGP`: mean rank {TRUST['n = 2,000']} of four methods after 2,000 "
+    f"evaluations, {TRUST['n = 10,000']} after 10,000 |",
+    f"| a step of `NodeWISKI` in 6 inputs costs {figure('cost', 'NodeWISKI step after 1000')} "
+    f"factorisations after 1,000 points, {figure('cost', 'NodeWISKI step after 100000')} after "
+    "100,000 |",
+    f"| error of a map of prevalence {figure('counts', 'prevalence')}, at random sites "
+    f"{figure('counts', 'random')} |",
+    f"| `ConstrainedHartmann`: best feasible value "
+    f"{float(figure('comparison outcomes', 'ConstrainedHartmann bo_stream')):.3f}, BoTorch's loop "
+    f"{float(figure('comparison outcomes', 'ConstrainedHartmann BoTorch')):.3f} |",
+    f"| hypervolume of `DTLZ2` {figure('comparison outcomes', 'DTLZ2 bo_stream')}, BoTorch's loop "
+    f"{figure('comparison outcomes', 'DTLZ2 BoTorch')}; of `BraninCurrin` "
+    f"{figure('comparison outcomes', 'BraninCurrin bo_stream')} and "
+    f"{figure('comparison outcomes', 'BraninCurrin BoTorch')} |",
+    f"at {WORDS[round(float(SECONDS['WISKI']) / float(SECONDS['NodeWISKI']))]} times the seconds "
+    "of `NodeWISKI`",
+    f"`SVDGP` is within {100 * ABOVE['SVDGP'].max():.0f} % of the lowest error on all tables",
+    f"`NodeWISKI` is within 2 % of it on {within('NodeWISKI', 2)} of these seven, "
+    f"{100 * ABOVE.loc['Kin8nm', 'NodeWISKI']:.0f} % above on kin8nm, where 512 nodes are too few, "
+    f"and {100 * ABOVE.loc['Robot arm', 'NodeWISKI']:.0f} % on the robot arm",
+    f"end with {figure('model_size', 'Concrete')} points on Concrete (927 rows), "
+    f"{figure('model_size', 'Skillcraft')} on Skillcraft (3,004) and "
+    f"{figure('model_size', 'Elevators')} on Elevators (14,939)",
+    f"it has {figure('small_batches', 'VIPS least')} to {figure('small_batches', 'VIPS most')} "
+    "inducing points, whatever the batch size, and `Pruned(VIPS())` has "
+    f"{figure('small_batches', 'Pruned least')} to {figure('small_batches', 'Pruned most')}.",
+    f"`VIPS` keeps {figure('small_batches', 'VIPS mended')} points and `Pruned(VIPS())` "
+    f"{figure('small_batches', 'Pruned mended')}, at the same error",
+    f"{float(BUDGET.loc['coverage', '`CaGP`, 64 actions'].split()[0]):.0f} % coverage where a grid "
+    "that is too coarse has "
+    f"{float(BUDGET.loc['coverage', '`WISKI`, 16 x 16 nodes'].split()[0]):.0f} %",
+    f"its nMSE is {figure('decoupled stream', 'nMSE against SGPR 512')} of SGPR's with as many "
+    "inducing points (512), and "
+    f"{figure('decoupled stream', 'nMSE against SGPR 2048')} of SGPR's with 2,048",
+    f"the error of the map is {figure('counts', 'prevalence')} after 200 sites, where that of the "
+    f"variance of the logit is {figure('counts', 'logit')}, of empirical logits "
+    f"{figure('counts', 'logits')} and of random sites {figure('counts', 'random')}",
+    f"on 203 Ethiopian schools {SCHOOLS.iloc[0, 0]} nats a school, where one pooled rate has "
+    f"{SCHOOLS.loc['one pooled rate (beta-binomial)'].iloc[0]}",
+    f"its log loss is {figure('counts data', 'CountGP log loss')} nats and its calibration error "
+    f"{figure('counts data', 'CountGP calibration')}, where `DirichletClassifier` has "
+    f"{figure('counts data', 'DirichletClassifier log loss')} and "
+    f"{figure('counts data', 'DirichletClassifier calibration')}",
+]
+
+SOBOL = times("noisy", "n = 3,000", "Sobol, regressed").split(" ", 1)
+TURBO, TPE, FEW_SOBOL = (
+    times("noisy", "n = 300", name).split(" ", 1)
+    for name in ("TuRBO-1", "Optuna TPE", "Sobol, regressed")
+)
+
+COMPARISON = [
+    f"in {share(*CLASSICS, 'Optuna GP')} of the runs beside Optuna's GP sampler, in the median by a"
+    f" factor of {times(*CLASSICS, 'Optuna GP')}. On the seven functions apart it is "
+    f"{100.0 * row('classics_apart', 'n = 100', against='Optuna GP')['better']:.0f} % and a factor "
+    f"of {times(*CLASSICS, 'Optuna GP', 'apart')}.",
+    f"with LogEI it is {share(*CLASSICS, 'BoTorch LogEI')} and a factor of "
+    f"{times(*CLASSICS, 'BoTorch LogEI')}",
+    f"A hundred proposals cost a campaign {seconds(*CLASSICS, 'bo_stream')} processor seconds, "
+    f"Optuna's GP {seconds(*CLASSICS, 'Optuna GP')}, BoTorch's loop "
+    f"{seconds(*CLASSICS, 'BoTorch LogEI')}, TPE {seconds(*CLASSICS, 'Optuna TPE')}.",
+    f"Beside TPE it is {share(*CLASSICS, 'Optuna TPE')} of all runs, beside CMA-ES "
+    f"{share(*CLASSICS, 'CMA-ES')}:",
+    f"An exact GP takes {row('seconds', '5 s', method='BoTorch SingleTaskGP')['n']:.0f} evaluations"
+    " in five seconds.",
+    f"has the higher regret in {share('seconds', '5 s', 'CMA-ES')} of the runs.",
+    f"in {share('seconds', '5 s', LARGE_BATCHES)} of the runs, in the median by a factor of "
+    f"{times('seconds', '5 s', LARGE_BATCHES)}",
+    f"in {share('noisy', 'n = 3,000', 'CMA-ES, 100')} of the runs beside CMA-ES with 100 points in "
+    f"each generation, by a factor of {times('noisy', 'n = 3,000', 'CMA-ES, 100')}, and in "
+    f"{share('noisy', 'n = 3,000', 'CMA-ES')} beside its default population.",
+    f"The stream has the lower regret in {share('rotated', '5 s', 'CMA-ES')} of the runs beside the"
+    f" default population, and in {share('rotated', '5 s', 'BoTorch SingleTaskGP')} beside an "
+    "exact GP.",
+    f"in {share('thirty', '30 s', LARGE_BATCHES)} of the runs beside CMA-ES with a population of "
+    f"1,000, by a factor of {times('thirty', '30 s', LARGE_BATCHES)}, after ten in "
+    f"{share('thirty', '10 s', LARGE_BATCHES)}, by a factor of "
+    f"{times('thirty', '10 s', LARGE_BATCHES)}.",
+    f"Beside the default population it is {share('thirty', '30 s', 'CMA-ES')} of the runs",
+    f"in {share(LARGE, 'n = 2,000', 'CMA-ES')} of the runs beside CMA-ES with restarts, by a factor"
+    f" of {times(LARGE, 'n = 2,000', 'CMA-ES')}:",
+    f"by a factor of {times(LARGE, 'n = 1,000', 'TuRBO-1')},",
+    f"10,000 proposals cost the campaign {seconds(LARGE, 'n = 10,000', OURS)} processor seconds, "
+    f"1.3 ms each, and CMA-ES {seconds(LARGE, 'n = 10,000', 'CMA-ES')} seconds.",
+    f"A study of 60 trials costs the campaign {seconds('tuning', 'n = 60', 'bo_stream')} processor "
+    f"seconds, Optuna's GP {seconds('tuning', 'n = 60', 'Optuna GP')}, TPE "
+    f"{seconds('tuning', 'n = 60', 'Optuna TPE')}.",
+    f"Sobol points have {SOBOL[0]} times its regret after 3,000 evaluations {SOBOL[1]}.",
+    f"TuRBO-1 has {TURBO[0]} times its regret {TURBO[1]}, TPE {TPE[0]} times {TPE[1]}, and "
+    f"regressed Sobol points {FEW_SOBOL[0]} times {FEW_SOBOL[1]}.",
+    f"the campaign has the lower loss in {share('outcomes', 'n = 60', 'BoTorch')} of the runs, by a"
+    f" factor of {times('outcomes', 'n = 60', 'BoTorch')}, after 40 in "
+    f"{share('outcomes', 'n = 40', 'BoTorch')}, by a factor of "
+    f"{times('outcomes', 'n = 40', 'BoTorch')}.",
+    *(
+        f"{figure('comparison outcomes', f'{task} bo_stream')} and "
+        f"{figure('comparison outcomes', f'{task} BoTorch')}"
+        for task in ("ConstrainedHartmann", "ConstrainedGramacy", "BraninCurrin", "DTLZ2")
+    ),
+    f"ahead of random points in {share('tuning', 'n = 60', 'random points')} of the runs.",
+]
+
+PAGES = {"README.md": README, "docs/surrogates.md": SURROGATES, "docs/comparison.md": COMPARISON}
+TABLES = ("streams", "schools", "malaria_budget", "decoupled_arm")
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_sentences_have_the_numbers_of_the_stored_tables(page: str) -> None:
+    text = " ".join(Path(ROOT, page).read_text(encoding="utf-8").split())
+    missing = [one for one in PAGES[page] if " ".join(one.split()) not in text]
+    assert not missing
+
+
+def test_every_number_of_a_recommendation_is_among_them() -> None:
+    for page, column in (("README.md", 2), ("docs/surrogates.md", 2)):
+        said = " ".join(" ".join(PAGES[page]).split())
+        text = Path(ROOT, page).read_text(encoding="utf-8")
+        tables = [part for part in text.split("\n\n") if "| number |" in part]
+        for line in [line for part in tables for line in part.splitlines()[2:]]:
+            cell = line.split(" | ")[column].removesuffix(" |")
+            assert cell in said or cell == "the same cost after 1,000 and 100,000 points"
+        assert tables
+
+
+def test_tables_are_the_stored_ones() -> None:
+    text = (DOCS / "surrogates.md").read_text(encoding="utf-8")
+    rows = [line for line in text.splitlines() if not line.startswith("|---")]
+    for name in TABLES:
+        for line in markdown(name, best=name == "streams"):
+            assert line in rows
