@@ -72,6 +72,9 @@ GIVEN = "It was asked for."
 
 CHANGEABLE = ("surrogate", "acquisition", "fit", "failures")
 
+LONGEST = 100
+"""Number of characters of a setting in a message."""
+
 COMPLETION_NOISE = 0.02
 """Variance of that: less makes a process ring beside its jump, and more hides a single failure."""
 
@@ -351,8 +354,9 @@ class Settings:
             if mine[part] != theirs[part]:
                 raise StateError(
                     f"the {part} that campaign {name!r} was created with",
-                    f"another {part}",
-                    "Choose another name, or use Campaign.resume.",
+                    f"another {part} ({_difference(theirs[part], mine[part], part)})",
+                    "Choose another name, or use Campaign.resume; bounds are widened by "
+                    "Campaign.widen or bo-stream widen.",
                 )
         for part in (part for part in given if mine[part] != theirs[part]):
             change = "Use campaign.change, or choose" if part in CHANGEABLE else "Choose"
@@ -432,3 +436,21 @@ class Settings:
 def _plain(number: Any) -> Any:
     """A number of numpy as one of Python, which a store can keep."""
     return number.item() if isinstance(number, np.generic) else number
+
+
+def _difference(stored: Any, new: Any, name: str) -> str:
+    """Where two settings differ first, and their values there."""
+    if isinstance(stored, Mapping) and isinstance(new, Mapping):
+        pairs = [(key, stored.get(key), new.get(key)) for key in [*stored, *new]]
+    elif isinstance(stored, list) and isinstance(new, list) and len(stored) == len(new):
+        pairs = [
+            (name, *both)
+            for both in zip(stored, new, strict=True)
+            if isinstance(both[0], list | Mapping)
+        ]
+    else:
+        pairs = []
+    for key, mine, theirs in pairs:
+        if mine != theirs:
+            return _difference(mine, theirs, str(key))
+    return f"{name}: {shown(new)[:LONGEST]} in place of {shown(stored)[:LONGEST]}"

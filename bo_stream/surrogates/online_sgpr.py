@@ -19,6 +19,7 @@ from bo_stream.base.fitting.evidence import log_evidence
 from bo_stream.base.fitting.report import FitReport
 from bo_stream.base.hyperparameter_key import numbers_of
 from bo_stream.base.options import CommonOptions
+from bo_stream.base.plain_policies import from_plain
 from bo_stream.base.streaming_gp import Promises, StreamingGP
 from bo_stream.errors import InputError, UnsupportedError
 from bo_stream.growth import VIPS, GrowthPolicy
@@ -100,7 +101,8 @@ class OnlineSGPR(StreamingGP):
         **common: Unpack[CommonOptions],
     ) -> None:
         super().__init__(train_X, train_Y, train_Yvar, **common)
-        self.growth = checked_policy(VIPS(max_points=1024) if growth is None else growth)
+        given = VIPS(max_points=1024) if growth is None else from_plain("growth", growth)
+        self.growth = checked_policy(given)
         if not 0.0 < jitter < 1e-2:
             raise InputError("a jitter between 0 and 0.01", f"{jitter}", "1e-8 suits float64.")
         if trust is not None and not trust > 0.0:

@@ -14,7 +14,6 @@ from experiments.common.baselines.baseline import Baseline, trained
 from experiments.common.baselines.registry import BASELINES, FAMILIES
 from experiments.common.baselines.surrogates import observations
 from experiments.common.data import negative_log_densities
-from experiments.common.study import built
 
 Batch = tuple[Tensor, Tensor]
 Learn = Callable[[Tensor, Tensor], object]

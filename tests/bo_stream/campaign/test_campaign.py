@@ -241,6 +241,23 @@ def test_trials_of_ones_own_may_be_put_under_way() -> None:
     assert run.trials()["ask"].tolist() == [0, 0]
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"space": Box({"x": (0.0, 5.0)})}, r"\['x', 0.0, 5.0\] in place of \['x', 0.0, 4.0\]"),
+        ({"space": Box({"x": (0.0, 4.0)}, units={"x": "bar"})}, "x: bar in place of"),
+        ({"goal": "minimise"}, "goal: minimise in place of maximise"),
+        ({"constraints": ["x <= 3"]}, "x <= 3"),
+    ],
+)
+def test_what_differs_from_a_stored_campaign_is_named(
+    options: dict[str, Any], message: str
+) -> None:
+    store = campaign().store
+    with pytest.raises(StateError, match=message):
+        campaign(**{"store": store, **options})
+
+
 def test_enqueued_trials_are_the_next_ones() -> None:
     run = campaign(budget=5)
     run.enqueue(pd.DataFrame({"x": [0.25, 3.75, 1.5]}))
