@@ -24,6 +24,7 @@ import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
+from bo_stream.base.plain_policies import from_plain
 from bo_stream.errors import InputError
 from bo_stream.mathematics.inducing.state import Batch, SGPRState
 from bo_stream.mathematics.inducing.update import Update, update
@@ -61,11 +62,12 @@ class GrowthPolicy(Protocol):
 
 
 def checked_policy(policy: object) -> GrowthPolicy:
-    """The option ``growth``, checked.
+    """The option ``growth``: a policy, or its name and options.
 
     Raises:
         InputError: if it is a class, or has no method ``select``.
     """
+    policy = from_plain("growth", policy)
     if isinstance(policy, type) or not isinstance(policy, GrowthPolicy):
         raise InputError(
             "a growth policy: an object with a method `select(state, batch, kernel)`",

@@ -8,6 +8,7 @@ the exact GP's, whatever the budget, the stream or the compression of S.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Unpack, cast
 
@@ -28,6 +29,7 @@ from bo_stream.base.fitting.report import FitReport
 from bo_stream.base.fitting.schedule import RefitSchedule
 from bo_stream.base.hyperparameter_key import numbers_of
 from bo_stream.base.options import CommonOptions
+from bo_stream.base.plain_policies import from_plain
 from bo_stream.base.streaming_gp import Promises, StreamingGP
 from bo_stream.mathematics.computation_aware.matrix import ActionMatrix, identity_actions
 from bo_stream.mathematics.computation_aware.posterior import ProjectedProcess
@@ -53,7 +55,8 @@ class CaGP(StreamingGP):
         common: ``bounds``, ``covar_module`` (RBF and Matern kernels are the fastest),
             ``mean_module``, ``likelihood``, ``input_transform``, ``outcome_transform``: see
             `CommonOptions`.
-        actions: Policy that chooses the actions from the first data and again in `fit`. The default
+        actions: Policy that chooses the actions from the first data and again in `fit`, or its name
+            and options as plain data: ``{"name": "block_sparse", "num_actions": 64}``. The default
             ``BlockSparse(256)`` orders rows by locality and is the exact GP for up to 256 points.
         append: How later data are added: ``"identity"`` adds one action per point (exact
             conditioning; batches larger than the budget are divided into blocks), ``"block"`` one
@@ -85,14 +88,14 @@ class CaGP(StreamingGP):
         train_Y: Tensor,
         train_Yvar: Tensor | None = None,
         *,
-        actions: Actions | None = None,
+        actions: Actions | str | Mapping[str, Any] | None = None,
         append: Append = "identity",
         max_actions: int | None = None,
         schedule: RefitSchedule | None = None,
         **common: Unpack[CommonOptions],
     ) -> None:
         super().__init__(train_X, train_Y, train_Yvar, **common)
-        self.actions = BlockSparse(256) if actions is None else actions
+        self.actions = BlockSparse(256) if actions is None else from_plain("actions", actions)
         self.append = append
         self.schedule = schedule or RefitSchedule()
         self.max_actions = most_actions(self.actions, append, max_actions)

@@ -64,7 +64,8 @@ class OnlineSGPR(StreamingGP):
         bounds: Optional ``2 x d`` raw bounds; points outside are refused.
         common: ``covar_module`` (any gpytorch kernel), ``mean_module``, ``likelihood``,
             ``input_transform``, ``outcome_transform``: see `CommonOptions`.
-        growth: Policy of `bo_stream.growth` for inducing points; default ``VIPS(max_points=1024)``.
+        growth: Policy of `bo_stream.growth` for inducing points, or its name and options as plain
+            data: ``{"name": "oips", "rho": 0.9}``; default ``VIPS(max_points=1024)``.
         jitter: Added to ``K(Z, Z)``, relative to the prior variance.
         trust: Largest change of the logarithm of a hyperparameter in one fit after the first
             batch, which limits drift; None for no limit. With a limit, only the first fit searches
@@ -95,7 +96,7 @@ class OnlineSGPR(StreamingGP):
         train_Y: Tensor,
         train_Yvar: Tensor | None = None,
         *,
-        growth: GrowthPolicy | None = None,
+        growth: GrowthPolicy | str | Mapping[str, Any] | None = None,
         jitter: float = 1e-8,
         trust: float | None = None,
         **common: Unpack[CommonOptions],

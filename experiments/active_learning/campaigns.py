@@ -13,7 +13,7 @@ from bo_stream.simulation import PoolConfig, PoolLoop
 from experiments.active_learning.maps import described, draw_maps
 from experiments.common.baselines.registry import FAMILIES
 from experiments.common.kernels import RAW, scaled
-from experiments.common.study import built, fit_policy
+from experiments.common.study import fit_policy
 from problems import load_malaria
 from problems.malaria import Malaria
 
@@ -62,7 +62,7 @@ class LearningRun:
             "fit": fit_policy(c["fit"]),
         }
         config = PoolConfig(**sizes, **own)
-        make = partial(FAMILIES[options.pop("name")], **built(options))
+        make = partial(FAMILIES[options.pop("name")], **options)
         policy = PoolPolicy(self.policy)
         return PoolLoop(load_cells(c), partial(with_kernel, make, self.kernel), policy, config)
 

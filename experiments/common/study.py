@@ -17,7 +17,6 @@ from typing import Any
 
 import typer
 
-from bo_stream import actions, growth
 from bo_stream.cli.reports.runs import describe  # what its page of the results calls a choice
 from bo_stream.errors import BoStreamError, InputError
 from bo_stream.simulation import FitPolicy
@@ -162,16 +161,6 @@ def fit_policy(settings: Entry) -> FitPolicy:
     """When a loop fits, from a table of a configuration."""
     refuse_unknown(settings, (field.name for field in fields(FitPolicy)), "fit")
     return FitPolicy(**settings)
-
-
-def built(options: Entry) -> dict[str, Any]:
-    """Options of a family with its growth or action policy built, from its ``name`` and options."""
-    made = dict(options)
-    for key, policies in (("growth", growth), ("actions", actions)):
-        if isinstance(made.get(key), dict):
-            choice = dict(made[key])
-            made[key] = getattr(policies, choice.pop("name"))(**choice)
-    return made
 
 
 def _label(entry: Entry, entries: Sequence[Entry]) -> str:

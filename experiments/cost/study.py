@@ -32,7 +32,6 @@ from experiments.common.plots import draw_band, in_words, legend, logarithmic_ax
 from experiments.common.progress import say
 from experiments.common.study import (
     ABOUT,
-    built,
     listed,
     quiet,
     refuse_options,
@@ -119,7 +118,7 @@ class CostRun:
             return X, problem(X)
 
         X, Y = draw(sizes.n[0])
-        options = built(without(self.surrogate, (*ABOUT, "most")))
+        options = without(self.surrogate, (*ABOUT, "most"))
         model = FAMILIES[self.surrogate["name"]](X, Y, bounds=problem.bounds, **options)
         model.fit(sizes.evaluations)
         best, baseline = float(Y.max()), X[:64]

@@ -14,7 +14,6 @@ from experiments.common.baselines.registry import BASELINES
 from experiments.common.baselines.surrogates import Surrogate, observations, twin
 from experiments.common.data import TableSplit, scores
 from experiments.common.progress import Progress, say
-from experiments.common.study import built
 from problems.tables import load_table
 
 SCORES = ["seconds", "nmse", "nlpd"]
@@ -27,7 +26,7 @@ def baseline(spec: dict[str, Any], seed: int) -> Baseline:
     """
     rest = {key: value for key, value in spec.items() if key != "kind"}
     if spec["kind"] == "family":
-        return Surrogate(rest["name"], built(rest.get("options", {})), rest.get("evaluations"))
+        return Surrogate(rest["name"], rest.get("options", {}), rest.get("evaluations"))
     if spec["kind"] not in BASELINES:
         known = ", ".join(["family", *BASELINES])
         raise InputError(f"a kind out of {known}", repr(spec["kind"]), "Choose one of these.")
@@ -125,7 +124,7 @@ def _twins(split: TableSplit, end: int, specs: dict[str, Any], model: Any) -> It
     """Models with the same hyperparameters, built from all rows so far; some at the end only."""
     for name, spec in specs.items():
         if spec["every"] or end == len(split.X):
-            began, options = time.process_time(), built(spec.get("options", {}))
+            began, options = time.process_time(), spec.get("options", {})
             other = twin(spec["name"], split.X[:end], split.Y[:end], model, options)
             predicted = observations(other, split.X_test)
             seconds = time.process_time() - began

@@ -21,7 +21,6 @@ from bo_stream.campaign.records import Row, write_table
 from experiments.common.command import BadParameter, refuse_unknown
 from experiments.common.progress import say
 from experiments.common.study import (
-    built,
     listed,
     quiet,
     refuse_options,
@@ -79,7 +78,7 @@ class LabelStream:
         _write(self, rows, folder, {"surrogate": self.surrogate})
 
     def _built(self, data: Labelled, rows: Tensor) -> DirichletClassifier:
-        options = built(without(self.surrogate)) | {"surrogate": self.surrogate["name"]}
+        options = without(self.surrogate) | {"surrogate": self.surrogate["name"]}
         return DirichletClassifier(data.X[rows], data.y[rows], bounds=data.bounds, **options)
 
     def _rows(self, data: Labelled) -> Iterator[Mapping[str, Any]]:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, cast
 
+from bo_stream.base.plain_policies import from_plain, to_plain
 from bo_stream.errors import InputError
 
 __all__ = [
@@ -41,7 +42,7 @@ def as_named(choice: Any, default: str | None) -> Mapping[str, Any] | None:
     if isinstance(choice, str):
         return {"name": choice}
     if isinstance(choice, Mapping) and "name" in choice:
-        return dict(choice)
+        return {option: to_plain(from_plain(option, value)) for option, value in choice.items()}
     if callable(choice):
         return None
     raise InputError(

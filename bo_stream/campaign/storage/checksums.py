@@ -11,6 +11,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from bo_stream.errors import InputError
+
 __all__ = ["is_sealed", "sealed", "unsealed"]
 
 KEY = "checksum"
@@ -19,12 +21,37 @@ KEY = "checksum"
 def sealed(campaign: str, number: int, contents: Mapping[str, Any]) -> dict[str, Any]:
     """Contents with their checksum.
 
+    Raises:
+        InputError: for contents that are not plain data.
+
     Args:
         campaign: Name of the campaign.
         number: Number of the event; 0 for the settings.
         contents: Plain data.
     """
+    if found := _not_plain(contents):
+        part = found[0].removeprefix("settings.").partition(".")[0]
+        raise InputError(
+            "plain data in a store: texts, numbers, lists and tables",
+            f"{found[1]} in {found[0]}",
+            f"Give a callable for the {part}, and give it again to Campaign.resume; or leave out "
+            "the store.",
+        )
     return {**contents, KEY: _digest(campaign, number, contents)}
+
+
+def _not_plain(value: Any, place: str = "") -> tuple[str, str] | None:
+    """Where a value has anything but plain data, and its class; None if it has not."""
+    if value is None or isinstance(value, bool | int | float | str):
+        return None
+    if isinstance(value, Mapping):
+        parts = [(str(key), one) for key, one in value.items()]
+    elif isinstance(value, list | tuple):
+        parts = [("", one) for one in value]
+    else:
+        return place, type(value).__name__
+    places = (_not_plain(one, f"{place}.{key}".strip(".")) for key, one in parts)
+    return next((found for found in places if found), None)
 
 
 def is_sealed(stored: Any) -> bool:

@@ -126,6 +126,7 @@ class Database:
         """Create a campaign."""
         taken = StateError("a new name", repr(name), "Choose another name.")
         self._check_writable()
+        kept = sealed(name, 0, settings)
         if not self._has_tables():
             with explain_errors(self._url):
                 sql_engine.enable_wal(self._engine)
@@ -133,7 +134,6 @@ class Database:
             try:
                 with for_writing(self._engine).begin() as connection:
                     create_tables(connection)
-                    kept = sealed(name, 0, settings)
                     connection.execute(insert(campaigns).values(name=name, settings=kept))
                     sql_engine.mark(connection, behind=False)
             except IntegrityError as error:

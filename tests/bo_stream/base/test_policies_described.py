@@ -1,21 +1,24 @@
-"""Policies are described in checkpoints and rebuilt; those of one's own are refused."""
+"""Policies are described in checkpoints and stores, and rebuilt; those of one's own are refused."""
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from gpytorch.kernels import (
-    Kernel,
-)
+from gpytorch.kernels import Kernel, RBFKernel
 
+from bo_stream import Box, Campaign
 from bo_stream.actions import BlockSparse, ConjugateGradient, Identity, TopEigenvectors, UnitBlocks
 from bo_stream.base.fitting.schedule import RefitSchedule
+from bo_stream.base.plain_policies import from_plain, to_plain
 from bo_stream.base.serialization import Reader, Writer, same
-from bo_stream.errors import UnsupportedError
+from bo_stream.errors import InputError, UnsupportedError
 from bo_stream.growth import (
     OIPS,
     VIPS,
     ConditionalVariance,
+    Covering,
     FixedGrid,
     FixedSize,
     Prescribed,
@@ -27,6 +30,7 @@ POLICIES = [
     VIPS(0.05, upper="collapsed", max_points=9),
     OIPS(0.9),
     ConditionalVariance(0.1),
+    Covering(9),
     FixedSize(7, method="gradient", steps=3),
     FixedGrid(torch.rand(4, 2)),
     Prescribed([torch.rand(4, 2), torch.rand(5, 2)]),
@@ -69,3 +73,72 @@ Namesake.__name__, Namesake.__module__ = "VIPS", "bo_stream.growth.own"
 def test_policies_of_ones_own_are_refused(policy: Any) -> None:
     with pytest.raises(UnsupportedError, match="EveryPoint|OwnVIPS|Namesake"):
         Writer().describe(policy)
+
+
+@pytest.mark.parametrize("policy", POLICIES[:-1], ids=lambda policy: type(policy).__name__)
+def test_policies_are_plain_data_in_toml_and_stores(policy: Any) -> None:
+    option = "growth" if hasattr(policy, "select") else "actions"
+    plain = json.loads(json.dumps(to_plain(policy)))
+    again = from_plain(option, plain)
+    assert type(again) is type(policy) and to_plain(again) == plain
+    described = Writer().describe(again)
+    assert described["named"].keys() == Writer().describe(policy)["named"].keys()
+    assert from_plain(option, policy) is policy
+
+
+def test_names_and_options_of_plain_policies() -> None:
+    for name in ("OIPS", "oips"):
+        assert from_plain("growth", {"name": name, "rho": 0.9}) == OIPS(0.9)
+    assert from_plain("growth", "vips") == VIPS() and from_plain("trust", "vips") == "vips"
+    inner = {"name": "fixed_size", "m": 3}
+    assert from_plain("growth", {"name": "pruned", "policy": inner}) == Pruned(FixedSize(3))
+    for wrong in ("kriging", {"rho": 0.9}, "oips", {"name": "oips", "rho": 0.9, "m": 3}):
+        with pytest.raises(InputError, match="one of oips|options rho"):
+            from_plain("growth", wrong)
+    with pytest.raises(InputError, match="rho between 0 and 1"):
+        from_plain("growth", {"name": "oips", "rho": 2.0})
+
+
+@pytest.mark.parametrize(
+    ("family", "option", "policy"),
+    [
+        ("online_sgpr", "growth", Pruned(OIPS(0.9))),
+        ("online_sgpr", "growth", {"name": "FixedSize", "m": 5}),
+        ("cagp", "actions", ConjugateGradient(4)),
+    ],
+)
+def test_campaigns_with_policies_are_resumed(
+    family: str, option: str, policy: Any, tmp_path: Path, recwarn: pytest.WarningsRecorder
+) -> None:
+    pytest.importorskip("sqlalchemy")
+    url, space = f"sqlite:///{tmp_path}/oven.db", Box({"x": (0.0, 4.0)})
+    given = {"name": family, option: policy}
+    campaign = Campaign(space, given, store=url, seed=0, initial=4)
+    batch = campaign.ask(6)
+    campaign.tell(batch.assign(y=batch["x"]))
+    campaign.update()
+    again = Campaign.resume(url)
+    assert getattr(again.model, option) == from_plain(option, policy)
+    kept = again.settings.surrogate
+    assert kept == {"name": family, option: to_plain(from_plain(option, policy))}
+    Campaign(space, given, store=url)
+    assert not any("is ignored" in str(one.message) for one in recwarn)
+
+
+def test_what_a_store_cannot_hold_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    pytest.importorskip("sqlalchemy")
+    space, url = Box({"x": (0.0, 4.0)}), f"sqlite:///{tmp_path}/oven.db"
+    for option, value in (("growth", EveryPoint()), ("covar_module", RBFKernel())):
+        given = {"name": "online_sgpr", option: value}
+        assert Campaign(space, given).settings.surrogate == given  # without a store
+        with pytest.raises(InputError, match=f"surrogate.{option}.*callable for the surrogate"):
+            Campaign(space, given, store=url)
+        assert not (tmp_path / "oven.db").exists()
+    campaign = Campaign(space, store=url)
+    with pytest.raises(InputError, match="EveryPoint in settings.surrogate.growth"):
+        campaign.change(surrogate={"name": "online_sgpr", "growth": EveryPoint()})
+    campaign.change(surrogate={"name": "online_sgpr", "growth": VIPS(0.1)})
+    assert Campaign.resume(url).settings.surrogate == {
+        "name": "online_sgpr",
+        "growth": {"name": "vips", "delta": 0.1},
+    }

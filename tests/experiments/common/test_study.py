@@ -7,9 +7,7 @@ import pytest
 import typer
 
 from bo_stream.errors import InputError
-from bo_stream.growth import VIPS
 from experiments.common.study import (
-    built,
     conduct,
     expanded,
     listed,
@@ -120,10 +118,7 @@ def test_a_surrogate_has_the_options_of_its_family() -> None:
         refuse_options({"name": "kriging"})
 
 
-def test_policies_are_built_and_inputs_decide_who_takes_part() -> None:
-    made = built({"growth": {"name": "VIPS", "delta": 0.2, "max_points": 7}, "trust": 0.1})
-    assert isinstance(made["growth"], VIPS) and made["growth"].max_points == 7
-    assert made["trust"] == 0.1
+def test_inputs_decide_who_takes_part() -> None:
     assert [d for d in range(1, 6) if takes_part({"least_inputs": 2, "most_inputs": 4}, d)] == [
         *(2, 3, 4)
     ]
