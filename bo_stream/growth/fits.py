@@ -5,9 +5,10 @@ more with the smaller ones after it. While the window is all of the data, a fit 
 points again under what it learned. If it was to the bound, not to the evidence, it then fits once
 more, and, the first time and after the data have doubled, from shorter lengthscales too, which are
 taken if they are worth their points (`bo_stream.growth.search`). A later fit moves no
-hyperparameter further than `trust` and leaves the inducing points as they are. Without `trust`, where residuals show structure that the
-model takes for noise (`watch`), the new rows from then on are gathered until there are 512, and
-shorter lengthscales are tried on them; each search waits until the data have doubled.
+hyperparameter further than `trust` and leaves the inducing points as they are. Without `trust`,
+where residuals show structure that the model takes for noise (`watch`), the new rows from then on
+are gathered until there are 512, and shorter lengthscales are tried on them; each search waits
+until the data have doubled.
 
 An evaluation costs O(M^3). So with more than `EVERY_BATCH` inducing points `observe` fits on a
 schedule: when the data have grown by a quarter, or while predictions are significantly worse than
@@ -107,7 +108,7 @@ def _begun(model: Any, watch: MisfitMonitor, report: FitReport) -> tuple[MisfitM
     """The rest of a fit to all data: points under what it taught, and shorter lengthscales."""
     model.reselect()
     if model.explores:
-        return watch, report
+        return watch.searched(model.num_observed), report
     report = report.and_then(_fit(model, None, None))
     rows = model.state.batch
     if model.num_observed < AGAIN * float(watch.sought):
