@@ -29,6 +29,9 @@ SEARCHED = 10_000
 CLOSE = 1e-9
 """Relative difference below which a number is one of the allowed ones: a file may drop digits."""
 
+DIGITS = 4.0 * float(np.finfo(np.float64).eps)
+"""Relative difference of numbers that rounding in double precision makes."""
+
 
 @dataclass(frozen=True)
 class Range:
@@ -172,7 +175,8 @@ class Levels:
         else:
             allowed = np.asarray(self.allowed, dtype=np.float64)
             nearest = allowed[np.abs(values[:, None] - allowed).argmin(1)]
-        off = np.abs(values - nearest) > CLOSE * np.abs(values)
+        slack = DIGITS * (self.ends[1] - self.ends[0])
+        off = np.abs(values - nearest) > np.maximum(CLOSE * np.abs(values), slack)
         if off.any():
             listed = "an integer" if self.integers else f"one of {_listed(self.allowed)}"
             got = told_apart(values[off][0], nearest[off][0])[0]
@@ -376,9 +380,9 @@ def _check_positive(name: str, values: Sequence[float], log: bool) -> None:
 def _between_ends(given: Range | Levels, values: np.ndarray) -> np.ndarray:
     """The values, of which those beyond an end by rounding are on it."""
     low, high = given.ends
-    width, digits = high - low, 4.0 * np.finfo(float).eps
+    width = high - low
     below, above = (CLOSE * (abs(end) if given.log else width) for end in given.ends)
-    least, most = low - max(below, digits * abs(low)), high + max(above, digits * abs(high))
+    least, most = low - max(below, DIGITS * abs(low)), high + max(above, DIGITS * abs(high))
     outside = (values < least) | (values > most)
     if outside.any():
         ends_and_value = told_apart(low, high, values[outside][0])

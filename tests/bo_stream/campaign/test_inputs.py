@@ -219,6 +219,7 @@ def test_rounding_beyond_a_bound_is_on_it() -> None:
     )
     a = 0.1 * 3
     assert a > 0.3
+    assert Box({"v": [0.0, 1.0]}).values(pd.DataFrame({"v": [a - 0.3]})).tolist() == [[0.0]]
     top = {"a": a, "n": a * 10, "l": 1e-6 * (1 - 1e-12), "v": a, "w": np.nextafter(1e9, 0)}
     assert box.values(pd.DataFrame([top])).tolist() == [[0.3, 3.0, 1e-6, 0.3, 1e9]]
     for name, value, shown in [
