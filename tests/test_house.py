@@ -127,6 +127,7 @@ ROOMS: dict[str, set[str]] = {
     f"{INNER}.decoupled": {POSTERIOR, INDUCING},
     f"{INNER}.computation_aware": {POSTERIOR},
     f"{INNER}.classification": set(),
+    f"{INNER}.local_polynomial": set(),
     f"{INNER}.trust_region": set(),
     f"{INNER}.warped": set(),
     f"{INNER}.sites": {f"{INNER}.classification", POSTERIOR},

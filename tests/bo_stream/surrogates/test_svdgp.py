@@ -207,3 +207,19 @@ def test_any_kernel(growth):
     model = stream(X, y, None, (30,), covar_module=base.double(), growth=growth, window=40, slack=7)
     assert bool((model.posterior(Xs).variance > 0.0).all())
     assert rmse(model, X, y.unsqueeze(-1)) < 0.5
+
+
+def test_variances_beside_the_exact_ones() -> None:
+    """Larger far from the inducing points, smaller near them, and by no more than a bound."""
+    X, Y, _ = data(80, d=2)
+    T = torch.cat([data(100, d=2, seed=1)[0], X])
+    model = SVDGP(X, Y, covar_basis=15, input_transform=None, outcome_transform=None)
+    model.likelihood.noise = 0.1
+    k, points = model.covar_module, model.inducing_points
+    noisy = dense(k, X) + 0.1 * torch.eye(80, dtype=torch.double)
+    exact = dense(k, T) - dense(k, T, X) @ torch.linalg.solve(noisy, dense(k, X, T))
+    ratio = exact.diagonal().detach() / model.posterior(T).variance.squeeze(-1).detach()
+    told = dense(k, X, points) @ torch.linalg.solve(dense(k, points), dense(k, points, X))
+    residual = dense(k, X) - told
+    rho = float(torch.linalg.eigvalsh(residual.detach()).max()) / 0.1
+    assert float(ratio.min()) < 0.95 and 1.05 < float(ratio.max()) <= 1.0 + rho + rho**0.5
