@@ -154,12 +154,16 @@ class CampaignResults(CorrectableCampaign):
         return volume, dict(zip(outcomes.objectives, point, strict=True))
 
     def recommend(self, n: int = 1, feasible: float = 0.95) -> pd.DataFrame:
-        """Settings of the highest posterior mean over the whole space, best first.
+        """The settings to use by what is known now, in order of preference.
 
-        Unlike `best`, they need not have been measured, and one lucky outcome does not decide. In a
-        box, from 1,000 outcomes on, the first is that of a polynomial fitted about it, where that
-        is known better. Of several objectives they are settings on the front of the model, spread
-        by hypervolume.
+        One that was not measured is recommended only if its noiseless outcome is better than those
+        of the best measured ones with probability .9, by their joint posterior. Otherwise it is
+        the measured one of the best posterior mean; unlike `best`, one lucky outcome does not
+        decide, but the best trial's setting stays unless the other is better with probability .7.
+        In a box, from 200 outcomes on, the first may be that of a polynomial fitted about it,
+        where that is known better. Of several objectives they are settings on the front, spread by
+        hypervolume: measured ones, and others that no measured one is as good as with probability
+        .9.
 
         Args:
             n: Number of settings. In a box, they differ by a twentieth of the width in some input.
@@ -171,9 +175,11 @@ class CampaignResults(CorrectableCampaign):
             deviation ``sd`` of the noiseless outcome, and its 90 % interval, ``lower`` to
             ``upper``. ``gain`` is what may still be had: the expected improvement of the noiseless
             outcome over this mean, times the probability of feasibility, where it is largest; of
-            several objectives, the expected gain of hypervolume over the model's front. The columns
-            of several outcomes have their names before them, as in ``purity_mean``; ``feasible`` is
-            the probability that all constraints on outcomes hold, and that the trial does not fail.
+            several objectives, the expected gain of hypervolume over the model's front. All of them
+            are integrals over the distribution of the outcome, which is skewed under a warp. The
+            columns of several outcomes have their names before them, as in ``purity_mean``;
+            ``feasible`` is the probability that all constraints on outcomes hold, and that the
+            trial does not fail.
 
         Raises:
             InputError: for an invalid argument.

@@ -22,7 +22,7 @@ from bo_stream.campaign.outcomes.front import (
 )
 from bo_stream.campaign.outcomes.named_outcomes import NamedOutcomes
 from bo_stream.campaign.outcomes.outcome_states import PartlyObserved
-from bo_stream.campaign.proposing.recommendation import APART, Candidates, among
+from bo_stream.campaign.proposing.recommendation import APART, Candidates, told_at
 from bo_stream.campaign.space import Pool
 from bo_stream.campaign.space.feasible import FeasibleSet
 
@@ -96,7 +96,8 @@ def recommended_points(
     if not len(enough):
         enough = here.feasible.argmax().unsqueeze(0)
     values = here.objectives[enough]
-    made = Candidates(X[enough], among(X[enough], data.complete), values, predictions.higher)
+    told = told_at(X[enough], *data.complete)
+    made = Candidates(X[enough], told, values, predictions.higher)
     if values.shape[-1] == 1:
         bounds = where.space.tensor_bounds.to(X)
         pool = isinstance(where.space, Pool)
@@ -129,7 +130,8 @@ def _candidates(
     if isinstance(space, Pool):
         rows = torch.from_numpy(where.holds(space.place_values)).nonzero()[:, 0]
         return space.points.to(data.X)[rows], rows
-    measured = data.complete[where.domain.contains(data.complete)]
+    measured, _ = data.complete
+    measured = measured[where.domain.contains(measured)]
     found = searched(predictions, where, data.candidates(), least)
     X = torch.cat([measured, found.to(measured)]).unique(dim=0)
     return X, torch.arange(len(X))

@@ -213,9 +213,10 @@ class PartlyObserved:
     typical_size: None = None
 
     @property
-    def complete(self) -> Tensor:
-        """Points of the trials with all outcomes, ``k x d``."""
-        return self.X[~self.Y.isnan().any(-1)]
+    def complete(self) -> tuple[Tensor, Tensor]:
+        """Points ``k x d`` of the trials with all outcomes, and the first outcome there, ``k``."""
+        rows = ~self.Y.isnan().any(-1)
+        return self.X[rows], self.Y[rows, 0]
 
     def candidates(self) -> Tensor:
         """Points that may matter for the next trials, at most `MOST`: the best by each outcome."""

@@ -2,8 +2,12 @@
 
 The best outcome told is an optimistic choice under noise, and so is the highest posterior mean
 where little is known. A setting that was not measured is recommended only if it is almost surely
-better than the best measured one, by the joint posterior of the two. Otherwise it is the measured
-one of the highest posterior mean.
+better than the best measured ones, by the joint posterior of the two. Otherwise it is the measured
+one of the highest posterior mean, if that is probably better than the one of the best outcome.
+
+In 30 runs of `experiments/configs/tuning.toml`, told of 30 and of 60 outcomes, 42 % of the
+maximisers of the mean were in truth no worse than the best trial, 57 % of the measured settings of
+the highest mean, and 95 % of those by this rule, whose losses are as small on average.
 """
 
 from __future__ import annotations
@@ -25,10 +29,14 @@ from bo_stream.campaign.space.feasible import FeasibleSet
 from bo_stream.errors import check_not_shadowed
 from bo_stream.scores import probability_higher
 
-__all__ = ["Candidates", "among", "largest_gains", "recommended", "region_of_best"]
+__all__ = ["Candidates", "largest_gains", "recommended", "region_of_best", "told_at"]
 
 SURE = 0.9
 """Probability with which a point that was not measured must be better than the measured ones."""
+
+LIKELY = 0.7
+"""Probability with which a measured point must be better than the one of the best outcome, to be
+preferred for its mean."""
 
 COMPARED = 256
 """Number of points of the highest means, measured ones and others, that are compared."""
@@ -53,16 +61,21 @@ class Candidates:
 
     Attributes:
         X: ``n x d``.
-        measured: Which ones have outcomes, ``n``.
+        told: Outcomes at the points, to be maximised, ``n``; minus infinity where there is none.
         values: Posterior means of the objectives, to be maximised, ``n x m``.
         higher: From points ``n x d`` and others ``k x d`` to the probability that each objective is
             higher at the points, ``m x n x k``.
     """
 
     X: Tensor
-    measured: Tensor
+    told: Tensor
     values: Tensor
     higher: Callable[[Tensor, Tensor], Tensor]
+
+    @property
+    def measured(self) -> Tensor:
+        """Which points have outcomes, ``n``."""
+        return self.told > -torch.inf
 
     def surely_better(self, rows: Tensor, than: Tensor) -> Tensor:
         """Which of ``n`` rows are better in some objective than each of ``k`` others, ``n``."""
@@ -103,17 +116,32 @@ class Candidates:
         mean = self.values[:, 0]
         known, others = ((left & part).nonzero()[:, 0] for part in (self.measured, ~self.measured))
         if len(known):
-            known = known[mean[known].argmax()].unsqueeze(0)
-            others = others[mean[others] > mean[known]]
+            known = torch.stack([known[of[known].argmax()] for of in (mean, self.told)])
+            others = others[mean[others] > mean[known[0]]]
         others = others[mean[others].argsort(descending=True)[:COMPARED]]
         others = others[self.surely_better(others, known)]
-        return int(others[0] if len(others) else known[0])
+        if len(others):
+            return int(others[0])
+        highest, luckiest = known.tolist()
+        if highest == luckiest:
+            return int(highest)
+        likely = self.higher(self.X[known[:1]], self.X[known[1:]])[0, 0, 0]
+        return int(highest if likely >= LIKELY else luckiest)
 
 
-def among(X: Tensor, observed: Tensor) -> Tensor:
-    """Which points ``n x d`` are among those observed, ``n``."""
+def told_at(X: Tensor, observed: Tensor, Y: Tensor) -> Tensor:
+    """The mean outcome told at each of ``n x d`` points; minus infinity where there is none.
+
+    Args:
+        X: The points.
+        observed: ``k x d``.
+        Y: The outcomes there, ``k``.
+    """
     _, places = torch.cat([observed, X]).unique(dim=0, return_inverse=True)
-    return torch.isin(places[len(observed) :], places[: len(observed)])
+    there, here = places[: len(observed)], places[len(observed) :]
+    counts = there.bincount(minlength=len(places))
+    sums = Y.new_zeros(len(places)).index_add(0, there, Y)
+    return torch.where(counts > 0, sums / counts, -torch.inf)[here]
 
 
 @torch.no_grad()
@@ -145,10 +173,17 @@ def recommended(
     def higher(X: Tensor, others: Tensor) -> Tensor:
         return probability_higher(model, X, others, kernels[1]).unsqueeze(0)
 
+    def told(X: Tensor) -> Tensor:
+        """Of counts their expectation: a rate of few may be any."""
+        if not data.counts:
+            return told_at(X, data.X, data.Y[:, 0])
+        known = told_at(X, data.X, data.Y[:, 0]) > -torch.inf
+        return torch.where(known, means(X), -torch.inf)
+
     if isinstance(space, Pool):
         rows = torch.from_numpy(feasible.holds(space.place_values)).nonzero()[:, 0]
         X = space.points.to(data.X)[rows]
-        made = Candidates(X, among(X, data.X), means(X).unsqueeze(-1), higher)
+        made = Candidates(X, told(X), means(X).unsqueeze(-1), higher)
         return rows[made.best(count, None)]
     best, _ = _best(model, feasible, data, kernels[0])
     if count == 1 and _is_local(model):
@@ -161,7 +196,7 @@ def recommended(
         measured = measured[feasible.domain.contains(measured)]
     measured = _highest(model, measured.unique(dim=0))
     X = torch.cat([best, measured, spread.to(best)])
-    made = Candidates(X, among(X, data.X), means(X).unsqueeze(-1), higher)
+    made = Candidates(X, told(X), means(X).unsqueeze(-1), higher)
     first = [0] if _is_local(model) else []
     return X[made.best(count, APART * (bounds[1] - bounds[0]), first)]
 

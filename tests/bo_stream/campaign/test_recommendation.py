@@ -1,4 +1,4 @@
-"""What a campaign recommends: the maximiser of the posterior mean, not the luckiest outcome."""
+"""What a campaign recommends: what is surely better than measured settings, or one of these."""
 
 from typing import Any
 
@@ -65,6 +65,53 @@ def test_the_gain_is_the_largest_expected_improvement() -> None:
     more = pd.DataFrame({"x": rng.uniform(0, 4, 400), "rate": 10 ** rng.uniform(-3, 0, 400)})
     run.tell(more.assign(y=noisy(more, rng)))
     assert run.recommend()["gain"].item() < 0.6 * row["gain"]
+
+
+def test_gains_under_a_warp_are_no_larger_than_outcomes_allow() -> None:
+    """The warped distribution has a long tail towards bad outcomes, none towards good ones."""
+    square = Box({"a": (-5.0, 10.0), "b": (0.0, 15.0)})
+    run = Campaign(square, goal="minimise", budget=60, seed=0)
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.uniform([-5.0, 0.0], [10.0, 15.0], (40, 2)), columns=["a", "b"])
+    X.iloc[30:] = [np.pi, 2.275] + rng.normal(0.0, 0.03, (10, 2))  # an optimum of Branin's function
+    curve = X["b"] - 5.1 * X["a"] ** 2 / (4.0 * np.pi**2) + 5.0 * X["a"] / np.pi - 6.0
+    run.tell(X.assign(y=curve**2 + 10.0 * (1.0 - 0.125 / np.pi) * np.cos(X["a"]) + 10.0))
+    row = run.recommend().iloc[0]
+    assert 0.0 <= row["gain"] < 1.0 and abs(row["mean"] - 0.397887) < 0.1
+    there = run.predict(X.iloc[:1])  # what is far off has the tail
+    assert np.isfinite(there.to_numpy()).all()
+
+
+def test_what_was_not_measured_must_be_surely_better() -> None:
+    """Noise alone, whose posterior mean has some maximum; a slope that surely goes on."""
+    line = Box({"x": (0.0, 1.0)})
+    hidden = Campaign(line, "exact", goal="maximise", seed=0)
+    x = np.linspace(0.0, 1.0, 10)
+    hidden.tell(pd.DataFrame({"x": x, "y": np.random.default_rng(0).standard_normal(10)}))
+    assert hidden.recommend()["x"].item() in x
+    rising = Campaign(line, "exact", goal="maximise", seed=0)
+    x = np.linspace(0.0, 0.9, 10)
+    rising.tell(pd.DataFrame({"x": x, "y": 3.0 * x - x**2}))
+    row = rising.recommend().iloc[0]
+    assert row["x"] > 0.93 and row["mean"] > rising.best()["y"]
+
+
+def test_a_measured_setting_is_recommended_as_it_was_told() -> None:
+    box = Box(
+        {"rate": (1e-3, 1.0), "trees": (10, 500), "loss": ["squared", "huber"]},
+        log=["rate"],
+        integer=["trees"],
+    )
+    run = Campaign(box, goal="minimise", budget=40, seed=0)
+    rng = np.random.default_rng(0)
+    for _ in range(2):
+        batch = run.ask(10)
+        loss = np.log10(batch["rate"] / 0.03) ** 2 + (batch["trees"] / 500.0 - 0.4) ** 2
+        run.tell(batch.assign(y=loss + 0.3 * rng.standard_normal(len(batch))))
+    row = run.recommend().iloc[0]
+    assert row["trees"] == int(row["trees"]) and row["loss"] in ("squared", "huber")
+    told = run.told()
+    assert (told[["rate", "trees", "loss"]] == row[["rate", "trees", "loss"]]).all(axis=1).any()
 
 
 def test_it_refuses_what_has_no_answer() -> None:
