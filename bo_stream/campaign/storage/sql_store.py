@@ -41,7 +41,7 @@ __all__ = ["Database"]
 KEPT = 2
 """Snapshots kept of a campaign: the newest one, and one in case it is damaged."""
 
-SECONDS, SHARE = 1.0, 0.05
+SECONDS, SHARE = 0.5, 0.05
 """What moving the log to the file may take in all: these seconds, and this share of the time since
 the store was opened."""
 

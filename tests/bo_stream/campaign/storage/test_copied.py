@@ -64,7 +64,7 @@ def test_what_is_in_the_log_is_named_until_it_is_moved(tmp_path: Path) -> None:
     def events(url: str) -> int:
         return len(Database(url).events_since("lab", 0))
 
-    while b"\x01" not in file.read_bytes()[60:64]:  # until moving it has taken a second in all
+    while b"\x01" not in file.read_bytes()[60:64]:  # until moving it has taken half a second in all
         append()
     append()
     with pytest.warns(UserWarning, match=r"without its file some.db-wal"):
