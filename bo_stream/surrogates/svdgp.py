@@ -61,8 +61,8 @@ class SVDGP(StreamingGP):
       completely. The exact variance is at most ``1 + rho + rho ** 0.5`` times this one, with
       rho the largest eigenvalue of the rows' covariance given the inducing points, over the
       noise variance: close to 1 once the inducing points represent the rows (MATHS 6.8). A
-      fantasy far from them changes the mean by more than the real observation will; with 512 points in
-      six inputs by about twice as much. Fantasies and `condition_on_observations` are
+      fantasy far from them changes the mean by more than the real observation will; with 512
+      points in six inputs by about twice as much. Fantasies and `condition_on_observations` are
       nevertheless exact conditioning of this posterior. An `observe` or fit after conditioning
       treats the conditioning points as data.
     - Folded rows are represented by their information about the inducing points.
