@@ -114,7 +114,8 @@ class GriddedGP(StreamingGP):
 
         A grid is too coarse if a lengthscale is below 1.2 spacings. Where all points are buffered,
         it is also too coarse if the exact evidence of the last 300 points exceeds that on the grid
-        by more than 3 nats.
+        by more than 3 nats; if the noise is below 1e-4 of the variance, also at lengthscales 2 or 4
+        times as long.
         """
         return self._resolution().message(self.grid)
 

@@ -225,8 +225,8 @@ class ProjectedWISKI(WISKI):
     def _place_by(self, phi: Tensor) -> None:
         """Replace the projection; rebuild the sums."""
         self._replace(state=replace(self.state, grid=replace(self.grid, phi=phi)))
-        sizes = self._suited_sizes() if self.grid_size == "auto" else self.grid.sizes
-        select(self, self._covering(sizes))
+        auto = self.grid_size == "auto"
+        select(self, self._suited_features() if auto else self._covering(self.grid.sizes))
 
     def _learned(self, X: Tensor, Y: Tensor, R: Tensor, most: int) -> ProjectedKernel:
         """The projection of highest evidence, and its kernel."""

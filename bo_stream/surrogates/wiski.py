@@ -66,7 +66,8 @@ class WISKI(GriddedGP):
             ``outcome_transform``: see `CommonOptions`.
         grid_size: Nodes per dimension, all inside the bounds: one integer or one per dimension.
             Default 100, 30 x 30 or 10 x 10 x 10. ``"auto"`` starts with the default, and `fit`
-            refines the grid each time the data have doubled, while all points are buffered.
+            refines the grid each time the data have doubled, while all points are buffered, as
+            lengthscales and precise data need it, up to 4,096 nodes.
         grid: One regular 1-D tensor per dimension, in transformed space; points must lie between
             the second and the last but one node.
         opening: Number of initial points that are buffered, at constant size. While all points
@@ -80,7 +81,7 @@ class WISKI(GriddedGP):
             and posteriors raise a StateError if lengthscales are too short for a large grid and
             not all points are buffered.)
         InputError: unless exactly one of ``bounds`` and ``grid`` is given.
-        GridWarning: once, if `fit` finds the grid too coarse and does not refine it.
+        GridWarning: once, if `fit` finds the grid too coarse and cannot refine it enough.
 
     Example:
         >>> import torch

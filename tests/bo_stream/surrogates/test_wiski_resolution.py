@@ -225,7 +225,7 @@ def test_lengthscales_shortened_by_a_coarse_grid_say_so() -> None:
 
 
 def test_the_most_nodes_that_do_not_suffice_warn_once() -> None:
-    X = waves(60)[0]
+    X = waves(150)[0]
     Y = (9.0 * X).sin().sum(-1, keepdim=True)
     model = WISKI(X, Y, torch.full_like(Y, 1e-10), bounds=BOUNDS, grid_size="auto")
     fix(model, [0.12, 0.12])
