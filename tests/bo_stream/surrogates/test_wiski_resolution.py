@@ -15,7 +15,7 @@ from gpytorch.kernels import (
     ScaleKernel,
 )
 
-from bo_stream import WISKI, ExactGP
+from bo_stream import WISKI, ExactGP, ProjectedWISKI
 from bo_stream.errors import GridWarning
 from bo_stream.mathematics.grid import resolution as fineness
 from bo_stream.mathematics.grid.nodes import Interpolation
@@ -244,3 +244,12 @@ def test_noisy_data_need_no_finer_grid(grid_size: Any) -> None:
     with warnings.catch_warnings(action="error", category=GridWarning):
         model.fit()
     assert model.grid.sizes == before
+
+
+def test_precise_data_refine_a_projected_grid() -> None:
+    X, Y = waves(50)
+    noise = torch.full_like(Y, 1e-8)
+    options: Any = {"bounds": BOUNDS, "projection": 2, "grid_size": "auto"}
+    model = ProjectedWISKI(X, Y, noise, **options)
+    model.fit(20)
+    assert model.grid.m > 900 and model.grid_too_coarse is None
