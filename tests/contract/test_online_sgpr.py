@@ -121,6 +121,17 @@ class TestEveryPoint(TestVIPS):
         multi_output=False,
     )
     test_bytes = None  # M = n: the state is O(n^2)
+    learns = True
+
+    def over(self, *data: Any, **kw: Any) -> Any:
+        model = super().over(*data, **kw)
+        return model if self.learns else model.requires_grad_(False)
+
+    @pytest.mark.slow
+    def test_no_drift(self) -> None:
+        """Under hyperparameters that small batches do not change either."""
+        self.learns = False
+        super().test_no_drift()
 
     def make(self, train_X: Tensor, train_Y: Tensor, *Yvar: Tensor, **kw: Any) -> StreamingGP:
         """With the contract's noise from the start: what a batch said under other noise stays."""

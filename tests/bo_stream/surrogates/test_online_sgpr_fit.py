@@ -1,11 +1,14 @@
 """OnlineSGPR: fits, refits on arrival, and inducing points chosen again."""
 
+import copy
+
 import pytest
 import torch
 
 from bo_stream import OnlineSGPR
 from bo_stream.growth import VIPS, FixedGrid
 from bo_stream.mathematics.inducing.update import best_mean, update
+from bo_stream.surrogates.exact import ExactGP
 from tests.bo_stream.mathematics.inducing.sgpr_cases import data, scalar
 from tests.bo_stream.mathematics.inducing.sgpr_streams import NOTHING, assert_close, stream
 from tests.raw import RAW
@@ -117,3 +120,67 @@ def test_reselect_replaces_the_last_choice():
     assert torch.equal(model.last_update.entered, fresh.last_update.entered)
     assert_close(model.bound_sum, fresh.bound_sum, 1e-10)
     assert model.num_observed == 40
+
+
+# -- batches of a few rows -----------------------------------------------------------------------
+
+
+def error_and_coverage(model, X, Y):
+    """Root mean squared error, and coverage of the central 90 % intervals."""
+    posterior = model.posterior(X, observation_noise=True)
+    errors = (posterior.mean - Y).abs()
+    inside = errors < 1.645 * posterior.variance.sqrt()
+    return float(errors.square().mean().sqrt()), float(inside.double().mean())
+
+
+@pytest.mark.parametrize(("initial", "q"), [(10, 6), pytest.param(20, 3, marks=pytest.mark.slow)])
+def test_small_batches_learn_as_the_exact_gp_does(initial, q):
+    """Within a tenth of its error at n = 160, with intervals that cover."""
+    field = data(700, d=2, seed=1)
+    X, box = field.X, torch.stack([field.X.amin(0), field.X.amax(0)])
+    noise = 0.3 * torch.randn(700, 1, generator=torch.Generator().manual_seed(0)).double()
+    Y = (3.0 * X[:, :1]).sin() * (2.0 * X[:, 1:]).cos() + noise
+    model = OnlineSGPR(X[:initial], Y[:initial], bounds=box)
+    for k in range(initial, 160, q):
+        model.observe(X[k : k + q], Y[k : k + q])
+    seen = model.num_observed
+    exact = ExactGP(X[:seen], Y[:seen], bounds=box)
+    exact.fit()
+    error, coverage = error_and_coverage(model, X[200:], Y[200:])
+    assert error < 1.1 * error_and_coverage(exact, X[200:], Y[200:])[0]
+    assert coverage > 0.85
+
+
+def test_the_window_is_bounded_and_resumes():
+    """It starts anew once full; a state of it goes on bit-identically, with fits in between."""
+    whole = data(700, d=2)
+    Y = whole.y.unsqueeze(-1)
+    options = {"growth": FixedGrid(data(8, d=2, seed=5).X), **RAW}
+    model, sizes = OnlineSGPR(whole.X[:30], Y[:30], **options), []
+    for k in range(30, 600, 6):
+        model.observe(whole.X[k : k + 6], Y[k : k + 6], refit=False)
+        sizes.append(model.state.batch.size)
+    assert max(sizes) == 510 and sizes[-1] == 90
+    again = OnlineSGPR(*NOTHING, **options)
+    again.load_state_dict(model.state_dict())
+    for m in (model, again):
+        for k in range(600, 690, 6):
+            m.observe(whole.X[k : k + 6], Y[k : k + 6])
+        m.fit(5)
+    for name, value in model.state_dict().items():
+        assert torch.equal(value, again.state_dict()[name]), name
+
+
+def test_a_window_of_small_batches_is_replayed_as_one_batch():
+    rows = data(30, d=2)
+    Y = rows.y.unsqueeze(-1)
+    model, *_ = stream(25, FixedGrid(data(8, d=2, seed=5).X), likelihood=None, covar_module=None)
+    one = copy.deepcopy(model)
+    for k in range(0, 18, 3):
+        model.observe(rows.X[k : k + 3], Y[k : k + 3], refit=False)
+    one.observe(rows.X[:18], Y[:18], refit=False)
+    for m in (model, one):
+        m.covar_module.outputscale = 0.7
+        m._replay(reselect=False)
+    assert_close(model.posterior(rows.X).mean, one.posterior(rows.X).mean, 1e-9)
+    assert_close(model.bound_sum, one.bound_sum, 1e-9)
