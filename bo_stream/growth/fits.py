@@ -34,7 +34,7 @@ from bo_stream.mathematics.inducing.update import rebase
 
 __all__ = ["fit_growing", "fit_on_schedule"]
 
-SHARE = 0.25
+SHARE = 0.125
 """New rows from which small batches are fitted, as a share of the data or of a full window; at
 least `SMALL`."""
 

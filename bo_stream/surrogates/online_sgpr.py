@@ -123,7 +123,7 @@ class OnlineSGPR(StreamingGP):
             Y: ``n x 1`` raw outcomes.
             Yvar: ``n x 1`` raw noise variances, required if and only if the noise is known.
             refit: Whether to fit to the window; by default after a batch of 20 points or more, and
-                after smaller ones that add up to 20 points and a quarter of the data (or of 512).
+                after smaller ones that add up to 20 points and an eighth of the data (or of 512).
                 With over 256 inducing points the data must have grown by a quarter, too, or
                 predictions must be worse than they promise.
 
