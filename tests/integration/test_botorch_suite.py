@@ -13,9 +13,9 @@ from botorch.acquisition import (
     qKnowledgeGradient,
     qLogExpectedImprovement,
     qLogNoisyExpectedImprovement,
-    qLogProbabilityOfFeasibility,
     qUpperConfidenceBound,
 )
+from botorch.acquisition.logei import qLogProbabilityOfFeasibility
 from botorch.models import ModelListGP
 from botorch.optim import optimize_acqf
 from botorch.sampling import SobolQMCNormalSampler
