@@ -9,7 +9,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from bo_stream.base.validation import largest_outcome
+from bo_stream.campaign.outcomes.named_outcomes import LARGEST
 
 __all__ = ["EvaluationResult"]
 
@@ -61,9 +61,9 @@ class EvaluationResult:
         except Exception as error:  # the value may be of any class, and raise anything
             shown = f"{type(value).__name__} {_shown(value)}"
             return cls.failed(f"the objective returned {shown} ({error})")
-        if not abs(outcome) <= largest_outcome():
+        if not abs(outcome) <= LARGEST:
             return cls.failed(f"the objective returned {outcome}")
-        if variance is not None and not 0.0 < variance <= largest_outcome() ** 2:
+        if variance is not None and not 0.0 < variance <= LARGEST**2:
             return cls.failed(f"the objective returned a noise variance of {variance}")
         return cls(outcome, variance)
 

@@ -22,6 +22,7 @@ from bo_stream.campaign.space import numbers
 from bo_stream.errors import InputError, NoiseError, StateError, UnsupportedError
 
 __all__ = [
+    "LARGEST",
     "COMPLETED",
     "NamedOutcomes",
     "OutcomeParts",
@@ -30,6 +31,9 @@ __all__ = [
     "read_goal",
     "spelled_constraints",
 ]
+
+LARGEST = largest_outcome()
+"""The largest outcome, in size, that can be learned."""
 
 OutcomeParts = Mapping[str, tuple[float, float | None]]
 """Outcomes of a trial that were told, with their noise variances, by column."""
@@ -305,7 +309,7 @@ class NamedOutcomes:
             given = frame[column].notna().to_numpy() if self.several else slice(None)
             places, part = np.arange(len(frame))[given], frame[given]
             noise = self._noise(part, column, history)
-            values = numbers(part, column, largest_outcome()).tolist()
+            values = numbers(part, column, LARGEST).tolist()
             for i, y, variance in zip(places, values, noise, strict=True):
                 rows[i][column] = (y, variance)
         if not self.several:
@@ -418,7 +422,7 @@ class NamedOutcomes:
             )
         if not given:
             return [None] * len(frame)
-        variances = numbers(frame, name, largest_outcome() ** 2)
+        variances = numbers(frame, name, LARGEST**2)
         if (variances <= 0.0).any():
             raise NoiseError(
                 f"positive noise variances in {name!r}", f"{variances.min():g}", "Give variances."
