@@ -138,7 +138,7 @@ def winsorised(campaign: Campaign) -> str | None:
 
 
 def recommendations(campaign: Campaign, n: int) -> str:
-    """Recommended settings as aligned text, best first."""
+    """Recommended settings as aligned text, in order of preference."""
     frame = campaign.recommend(n)
     names = {name: label(campaign.space, name) for name in campaign.space.names}
     return frame.rename(columns=names).to_string(

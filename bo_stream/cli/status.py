@@ -52,7 +52,7 @@ def recommend(
     name: CampaignName = None,
     n: Annotated[int, typer.Option("-n", "--number", min=1, help="Number of settings.")] = 1,
 ) -> None:
-    """Recommend settings: those of the best expected outcome over the whole space.
+    """Recommend settings: those to use by what is known, in order of preference.
 
     The list has the expected outcome without noise, its standard deviation, a 90 % interval, and
     the gain that may still be had: the largest expected improvement over it, anywhere.
