@@ -160,7 +160,7 @@ class CampaignResults(CorrectableCampaign):
         of the best measured ones with probability .9, by their joint posterior. Otherwise it is
         the measured one of the best posterior mean; unlike `best`, one lucky outcome does not
         decide, but the best trial's setting stays unless the other is better with probability .7.
-        In a box, from 200 outcomes on, the first may be that of a polynomial fitted about it,
+        In a box, from 200 outcomes on, the first is that of a polynomial fitted to them,
         where that is known better. Of several objectives they are settings on the front, spread by
         hypervolume: measured ones, and others that no measured one is as good as with probability
         .9.

@@ -74,8 +74,7 @@ def test_a_recommendation_is_refined_if_that_is_better(
         x = torch.from_numpy(run.recommend()[["a", "b"]].to_numpy())
         better.append(float(f(TOP) - f(x[0])))
         plain.append(float(f(TOP) - f(ThompsonSampling(run.model).recommend())))
-    share = np.mean(better) / np.mean(plain)
-    assert share < 0.5 if f is bowl else share == 1.0
+    assert np.mean(better) < 0.5 * np.mean(plain) if f is bowl else max(better) < 0.05
 
 
 def test_a_posterior_that_is_not_gaussian_is_left_as_it_is() -> None:

@@ -156,8 +156,8 @@ def recommended(
     """Points of a box, ``k x d`` for some ``k`` up to the count, or indices of rows of a pool.
 
     In order of preference, by `Candidates`. In a box, these are the measured points of the highest
-    means, points over the box, and the maximiser of the mean: with many outcomes that of a
-    polynomial fitted about it, where that is known better.
+    means, points over the box, and the maximiser of the mean. With many outcomes that of a
+    polynomial fitted about it is the first, where it is known better than what the surrogate finds.
 
     Args:
         model: The surrogate of values that increase with the outcome, to be maximised.
@@ -174,8 +174,8 @@ def recommended(
         return probability_higher(model, X, others, kernels[1]).unsqueeze(0)
 
     def told(X: Tensor) -> Tensor:
-        """Of counts their expectation: a rate of few may be any."""
-        if not data.counts:
+        """Expectations of counts, whose rates may be any, and of many: the best one is lucky."""
+        if not data.counts and len(data.X) < MANY:
             return told_at(X, data.X, data.Y[:, 0])
         known = told_at(X, data.X, data.Y[:, 0]) > -torch.inf
         return torch.where(known, means(X), -torch.inf)
@@ -185,7 +185,7 @@ def recommended(
         X = space.points.to(data.X)[rows]
         made = Candidates(X, told(X), means(X).unsqueeze(-1), higher)
         return rows[made.best(count, None)]
-    best, _ = _best(model, feasible, data, kernels[0])
+    best, region = _best(model, feasible, data, kernels[0])
     if count == 1 and _is_local(model):
         return best
     bounds, measured = space.tensor_bounds.to(data.X), data.X
@@ -197,7 +197,7 @@ def recommended(
     measured = _highest(model, measured.unique(dim=0))
     X = torch.cat([best, measured, spread.to(best)])
     made = Candidates(X, told(X), means(X).unsqueeze(-1), higher)
-    first = [0] if _is_local(model) else []
+    first = [0] if region is not None or _is_local(model) else []
     return X[made.best(count, APART * (bounds[1] - bounds[0]), first)]
 
 
