@@ -143,7 +143,7 @@ class CountGP(CountPredictions):
     def observe(self, X: Tensor, k: Any, trials: Any = None) -> Self:
         """Absorb counts in place, in batches of any size; if it raises, nothing has changed.
 
-        Until the first fit the prior mean is the link of the pooled rate of all outcomes so far.
+        Until the first fit the prior mean is the link of the pooled rate of nearly all outcomes.
         The batch with which they exceed ``opening`` takes a `fit`, if the nugget is to be learned.
 
         Args:
@@ -207,21 +207,22 @@ class CountGP(CountPredictions):
             warnings.warn(text, RuntimeWarning, stacklevel=4)
 
     def _start(self, y: Tensor, size: Tensor) -> bool:
-        """Start prior mean and nugget from all outcomes so far and some new ones.
+        """Start prior mean and nugget from (nearly) all outcomes, old and new.
 
         Returns:
-            Whether the mean follows the outcomes: it was not set or fitted before.
+            Whether the mean has followed them: it was not set or fitted before.
         """
-        held, kind = self._state.held, self.likelihood
-        first = not self.num_observed
-        if not first and not self._holds_all:
+        held, kind, dtype = self._state.held, self.likelihood, self.model.dtype
+        count = self.num_observed
+        old, new = _nearly(count), _nearly(count + len(y))
+        if old == new or not (self._holds_all or not count):
             return False
-        mean, dtype = self.model._prior_mean().detach().to(self.model.dtype), self.model.dtype
-        seen_y, seen_size = torch.cat([held.y, y]), torch.cat([held.size, size])
-        unset = first or bool(mean == kind.pooled(held.y, held.size).to(dtype))
+        seen_y, seen_size = torch.cat([held.y, y])[:new], torch.cat([held.size, size])[:new]
+        mean = self.model._prior_mean().detach().to(dtype)
+        unset = not count or bool(mean == kind.pooled(held.y[:old], held.size[:old]).to(dtype))
         if unset:
             self._move_prior_mean(kind.pooled(seen_y, seen_size))
-        if kind.nugget == "learn" and (first or self.nugget == kind.first_nugget(held.y)):
+        if kind.nugget == "learn" and (not count or self.nugget == kind.first_nugget(held.y[:old])):
             self._change(nugget=self._state.nugget * 0.0 + kind.first_nugget(seen_y))
         return unset
 
@@ -317,3 +318,9 @@ class CountGP(CountPredictions):
 
     def _report(self, evaluations: int, converged: bool) -> FitReport:
         return FitReport(evaluations, float(self.log_evidence()), converged)
+
+
+def _nearly(count: int) -> int:
+    """At most a ninth less, so that what depends on it rarely changes: its leading four bits."""
+    shift = max(0, count.bit_length() - 4)
+    return count >> shift << shift

@@ -315,7 +315,7 @@ def test_a_large_table_at_once_or_in_parts(kind: Likelihood, family: str, option
 @pytest.mark.parametrize("kind", [Binomial(), StudentT()])
 def test_outcomes_one_by_one_start_from_all_of_them(kind: Likelihood) -> None:
     """Without a fit: prior mean and nugget are not those of the first outcome."""
-    X, _, _, _ = survey(70, seed=3)
+    X, _, _, _ = survey(72, seed=3)
     k, n, _ = outcomes_of(kind, X)
     common: dict[str, Any] = {"likelihood": kind, "surrogate": "exact", "bounds": UNIT}
     once, single = CountGP(X, k, n, **common), CountGP(X[:0], [], **common)
