@@ -51,8 +51,8 @@ def fit_growing(model: Any, max_evals: int | None) -> FitReport:
             a single ascent and no search.
     """
     state = model.state
-    one = int(state.batches) <= 1  # batch
-    first = one or (state.before.size == 0 and model.trust is None)
+    begins = state.before.size == 0 and model.reselects
+    first = int(state.batches) <= 1 or (begins and model.trust is None)
     watch = state.watch if first else _watched(model)
     report = _fit(model, max_evals, None if first else model.trust)
     gathered = state.gathered

@@ -182,6 +182,14 @@ class OnlineSGPR(StreamingGP):
             return False
         return growth.max_points is None or state.now.size < growth.max_points
 
+    @property
+    def reselects(self) -> bool:
+        """Whether a fit may choose inducing points from the whole window at once.
+
+        Other policies than `VIPS` may be meant for the batches as they came.
+        """
+        return int(self.state.batches) <= 1 or isinstance(self.growth, VIPS)
+
     def _evidence(self, profile_mean: bool) -> tuple[Tensor, Tensor | None]:
         rows = self.state.window(self._noise_scale()[0])
         K = cross_kernel(self.covar_module, rows.X, rows.X)
@@ -242,7 +250,7 @@ class OnlineSGPR(StreamingGP):
         return mll
 
     def _hyperparameters_loaded(self, saved: Mapping[str, Any]) -> None:
-        self._replay(reselect=True)
+        self._replay(reselect=self.reselects)
 
     def reselect(self) -> Self:
         """Choose the inducing points of the window again under current hyperparameters."""

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from bo_stream import OnlineSGPR
-from bo_stream.growth import VIPS, FixedGrid
+from bo_stream.growth import VIPS, FixedGrid, Selection
 from bo_stream.mathematics.inducing.update import best_mean, update
 from bo_stream.surrogates.exact import ExactGP
 from tests.bo_stream.mathematics.inducing.sgpr_cases import data, scalar
@@ -184,3 +184,20 @@ def test_a_window_of_small_batches_is_replayed_as_one_batch():
         m._replay(reselect=False)
     assert_close(model.posterior(rows.X).mean, one.posterior(rows.X).mean, 1e-9)
     assert_close(model.bound_sum, one.bound_sum, 1e-9)
+
+
+class New:
+    """All rows of a batch enter, as is right for batches of one row only."""
+
+    def select(self, state, batch, kernel):
+        few = torch.arange(batch.size if state.size < 4 else 0)
+        return Selection(torch.arange(state.size), few)
+
+
+def test_a_policy_for_single_rows_is_not_given_the_window():
+    rows = data(60, d=2)
+    Y = rows.y.unsqueeze(-1)
+    model = OnlineSGPR(rows.X[:1], Y[:1], growth=New(), **RAW)
+    for k in range(1, 60):
+        model.observe(rows.X[k : k + 1], Y[k : k + 1])
+    assert int(model.state.fitted) > 20 and len(model.inducing_points) == 4
