@@ -16,7 +16,7 @@ from bo_stream.base.botorch_model import BoTorchModel
 from bo_stream.mathematics.hilbert_features.basis import Basis
 from bo_stream.mathematics.hilbert_features.maximise import grid_maximisers
 from bo_stream.mathematics.linalg import chol_psd, with_jitter
-from bo_stream.mathematics.posterior.features import FeaturePath, FeatureProcess
+from bo_stream.mathematics.posterior.expansion import FeaturePath
 from bo_stream.mathematics.posterior.process import Path, PosteriorProcess
 
 __all__ = ["Draws", "MeanFunction", "SineFunctions", "candidates", "drawn_at", "maximised"]
@@ -90,9 +90,7 @@ class MeanFunction:
 
     def on_sines(self, domain: Domain) -> SineFunctions | None:
         """As `Draws.on_sines`."""
-        if not all(isinstance(process, FeatureProcess) for process in self.processes):
-            return None
-        paths = [cast(FeatureProcess, process).mean_path for process in self.processes]
+        paths = [process.mean_function() for process in self.processes]
         made = SineFunctions.of(self.model, paths, self.weights, domain)
         return None if made is None else replace(made, weights=made.weights.sum(0, keepdim=True))
 
@@ -129,9 +127,10 @@ class SineFunctions:
         if not all(isinstance(p, FeaturePath) and isinstance(p.basis, Basis) for p in paths):
             return None
         parts = [cast(FeaturePath, path) for path in paths]
-        basis, box = cast(Basis, parts[0].basis), model.transformed(domain.bounds)
+        bases, box = [cast(Basis, part.basis) for part in parts], model.transformed(domain.bounds)
+        basis = bases[0]
         whole = torch.equal(box[0], basis.low) and torch.allclose(box[1], basis.low + basis.width)
-        if not whole or not all(part.basis.same_as(basis) for part in parts):
+        if not whole or not all(basis.same_as(other) for other in bases):
             return None
         scaled = zip(parts, scales, strict=True)
         weights = [scale * part.weights.flatten(0, -2) for part, scale in scaled]

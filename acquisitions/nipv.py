@@ -45,7 +45,7 @@ class NIPV(AcquisitionFunction):
     The value is ``-sum_t w_t var(f(t) | y at X and X_pending)`` in raw units squared, where
     candidates are measured with the typical noise and the weights sum to one. It depends on no
     outcome, so no fantasies are needed. Sums over the test points are kept until the surrogate's
-    data or hyperparameters change.
+    hyperparameters change.
 
     An evaluation of q points costs O(16^d q^2) for WISKI, independent of the number of observations
     and of test points P; O(P q (d + r)) for other families, with r the rank of their factors. WISKI
@@ -117,7 +117,7 @@ class NIPV(AcquisitionFunction):
         process = model.process()
         if self._sums is None or process is not self._process:
             points = model.transformed(self.mc_points.detach())
-            self._sums = process.integral(points, self.weights, previous=self._sums)
+            self._sums = process.integral(points, self.weights)
             self._process = process
         return self._sums
 

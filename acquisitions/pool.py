@@ -20,7 +20,7 @@ from acquisitions.policies import MaxVariance
 from bo_stream.base.botorch_model import BoTorchModel
 from bo_stream.errors import InputError, NoiseError, ShapeError, UnsupportedError
 from bo_stream.mathematics.linalg import chol_psd
-from bo_stream.mathematics.posterior.integral import Integral, PoolSums
+from bo_stream.mathematics.posterior.integral import Integral
 from bo_stream.mathematics.posterior.process import PosteriorProcess
 
 __all__ = ["select_from_pool"]
@@ -38,18 +38,15 @@ def select_from_pool(
 ) -> tuple[Tensor, Tensor]:
     """Greedily select q points from a pool, no point twice; ties go to the lowest index.
 
-    For `NIPV` and `MaxVariance`, a surrogate other than WISKI keeps the covariances of one pool
-    with one set of test points, up to 256 MB, in memory only. Under the same hyperparameters and
-    test points, a next call on the same pool or part of it costs O(N P q) for N candidates and P
-    test points, instead of O(N P r) with r the rank of the family's factors (n for an exact GP).
+    `NIPV` and `MaxVariance` cost O(N (r^2 + P r)) for N candidates and P test points, with r the
+    rank of the family's factors (n for an exact GP); O(N 16^d) on a grid, O(N r^2) on features.
 
     Args:
         acqf: `NIPV` or `MaxVariance` (in closed form), or any BoTorch acquisition function that
             takes pending points. Its own pending points are taken into account and restored.
         pool: ``N x d`` raw candidates.
         q: Number of points to select.
-        chunk_size: Candidates scored at a time, which bounds the memory. Covariances are kept for
-            pools of a single chunk only.
+        chunk_size: Candidates scored at a time, which bounds the memory.
         noise: ``N`` (or ``N x m``) raw noise variances of the candidates, for the closed forms; by
             default those of `NIPV`, or the typical noise.
 
@@ -159,9 +156,9 @@ class _Border:
                 if noise is None
                 else _noise_of(model, pool, noise)
             )
-            self.sums = _sums(acqf, self.X, chunk_size)
-            self.variance = self.sums.variance  # o x N
-            self.gram = self.sums.gram_diagonal()
+            integral = acqf.sums() if isinstance(acqf, NIPV) else None
+            self.sums = _PoolSums(model.process(), self.X.split(chunk_size), integral)
+            self.variance, self.gram = self.sums.variance, self.sums.diagonal  # o x N
             shape = (*self.variance.shape[:-1], 0, self.variance.shape[-1])
             self.cov_rows = self.variance.new_empty(shape)  # o x |S| x N
             self.gram_rows = self.variance.new_empty(shape)
@@ -211,21 +208,10 @@ def _bordered(C: Tensor, row: Tensor, corner: Tensor) -> Tensor:
     return torch.cat([wide, torch.cat([row, corner.unsqueeze(-1)], -1).unsqueeze(-1)], -1)
 
 
-def _sums(acqf: NIPV | MaxVariance, X: Tensor, chunk_size: int) -> PoolSums:
-    """The process's sums for a pool of one chunk, else sums computed chunk by chunk on demand."""
-    model = cast(BoTorchModel, acqf.model)
-    process, kept = model.process(), None
-    if len(X) <= chunk_size and isinstance(acqf, NIPV):
-        kept = process.pool(X, model.transformed(acqf.mc_points), acqf.weights)
-    elif len(X) <= chunk_size:
-        kept = process.pool(X, X[:0], X.new_empty(0))
-    if kept is not None:
-        return kept
-    return _Chunks(process, X.split(chunk_size), acqf.sums() if isinstance(acqf, NIPV) else None)
-
-
-class _Chunks:
-    """Sums over a pool, processed in chunks to bound the memory; zero without an integral."""
+class _PoolSums:
+    """Variances of a pool, and sums of products of covariances with it, in chunks that bound the
+    memory; the joint posterior of a pool of one chunk is kept.
+    """
 
     def __init__(
         self, process: PosteriorProcess, chunks: Sequence[Tensor], integral: Integral | None
@@ -233,29 +219,29 @@ class _Chunks:
         self.process, self.chunks, self.integral = process, chunks, integral
         variance, gram = [], []
         for chunk in chunks:
-            c = process.at(chunk)
-            variance.append(c.variance())
+            self.last = process.at(chunk)
+            variance.append(self.last.variance())
             if integral is not None:
-                gram.append(integral.gram_diagonal(c))
+                gram.append(integral.gram_diagonal(self.last))
         self.variance = torch.cat(variance, -1)
         self.diagonal = torch.cat(gram, -1) if gram else torch.zeros_like(self.variance)
 
     @property
     def total(self) -> Tensor:
+        """Weighted sum of the variances at the points summed over, ``o``."""
         return cast(Integral, self.integral).total
 
-    def gram_diagonal(self) -> Tensor:
-        return self.diagonal
-
     def among(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        """``cov`` and ``sum_t w_t cov(., t) cov(t, .)`` among ``s x d`` points, ``o x s x s``."""
         s = self.process.at(X)
         cov = s.covariance(s)
         return cov, torch.zeros_like(cov) if self.integral is None else self.integral.gram(s, s)
 
     def against(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        """The same between ``s x d`` points and the candidates, ``o x s x N``."""
         s, cov, gram = self.process.at(X), [], []
         for chunk in self.chunks:
-            c = self.process.at(chunk)
+            c = self.last if len(self.chunks) == 1 else self.process.at(chunk)
             cov.append(c.covariance(s).mT)
             if self.integral is not None:
                 gram.append(self.integral.gram(c, s).mT)

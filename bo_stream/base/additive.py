@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from numbers import Real
-from typing import Any, Protocol, cast
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -11,33 +11,12 @@ from torch import Tensor, nn
 from bo_stream.base.changes import all_or_nothing
 from bo_stream.base.hyperparameter_key import settings_of
 from bo_stream.errors import InputError, NoiseError, StateError, UnsupportedError
-from bo_stream.mathematics.posterior.process import PosteriorProcess
 from bo_stream.mathematics.shapes import moved
 
-__all__ = ["check_noise", "forget", "merge", "updated"]
+__all__ = ["check_noise", "forget", "merge"]
 
 LEAST_NOISE = 1e-12
 """Smallest noise variance that float64 sums can hold, as a share of the prior variance."""
-UPDATES_PER_REBUILD = 1000
-"""Most points folded into a posterior before it is rebuilt, which limits rounding errors."""
-
-
-class Updatable(Protocol):
-    """The posterior of a surrogate's coefficients, which new data can be folded into."""
-
-    folded_points: int
-
-    def folded(self, X: Tensor, Y: Tensor, D: Tensor) -> PosteriorProcess:
-        """The posterior given ``Y`` (``o x q``) with noise ``D`` at points ``q x d``: O(q m^2)."""
-        ...
-
-
-def updated(process: PosteriorProcess, X: Tensor, Y: Tensor, D: Tensor) -> PosteriorProcess | None:
-    """The process with new data folded in, O(q m^2), or None if it is due to be rebuilt."""
-    before = cast(Updatable, process)
-    if before.folded_points + len(X) > UPDATES_PER_REBUILD:
-        return None
-    return before.folded(X, Y, D)
 
 
 def check_noise(model: Any, X: Tensor, R: Tensor) -> None:

@@ -13,7 +13,6 @@ from typing import Any, Literal, Self, cast
 import torch
 from torch import Tensor
 
-from bo_stream.base import additive
 from bo_stream.base.changes import all_or_nothing
 from bo_stream.base.feature_selection import (
     all_buffered,
@@ -31,12 +30,9 @@ from bo_stream.mathematics.grid.kernel import is_product
 from bo_stream.mathematics.grid.nodes import Grid
 from bo_stream.mathematics.grid.resolution import Resolution
 from bo_stream.mathematics.grid.state import GridState, grid_state
-from bo_stream.mathematics.posterior.process import PosteriorProcess
 
 __all__ = ["GriddedGP"]
 
-UPDATED_AT_ONCE = 500
-"""Largest number of points by which a posterior is updated; for more it is rebuilt."""
 FEW_EVALS, AGAIN = 5, 1.1
 """`fit` checks the grid if it used more evaluations than this, or after this growth of the data."""
 
@@ -51,6 +47,7 @@ class GriddedGP(StreamingGP):
         opening: Number of initial points that are buffered.
     """
 
+    conditions_up_to = 64
     opening: int
 
     def _set_up_grid(
@@ -233,16 +230,6 @@ class GriddedGP(StreamingGP):
             return {"grid_size": self.grid_size, "opening": self.opening}
         nodes = [torch.tensor(g, dtype=torch.float64) for g in self._nodes]
         return {"grid": nodes, "opening": self.opening}
-
-    @property
-    def _update_limit(self) -> int:  # type: ignore[override]
-        return min(self.grid.m // 4, UPDATED_AT_ONCE)
-
-    def _update_process(
-        self, process: PosteriorProcess, X: Tensor, Y: Tensor, R: Tensor
-    ) -> PosteriorProcess | None:
-        """Fold the data into the posterior of the values at the nodes: O(q m^2)."""
-        return additive.updated(process, X, Y, self._noise_scale().unsqueeze(-1) * R)
 
     def _sizes(self) -> dict[str, int]:
         pairs = pair_count(self.grid.sizes)

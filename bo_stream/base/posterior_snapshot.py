@@ -1,4 +1,4 @@
-"""Snapshots of a posterior, and a cache that updates them as data arrive."""
+"""Snapshots of a posterior, and a cache that conditions them on data as they arrive."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from torch import Tensor
 from bo_stream.base.derived import Derived, Key, Version
 from bo_stream.base.noise import noise_of_an_observation
 from bo_stream.errors import NoiseError
+from bo_stream.mathematics.posterior.conditioned import ConditionedProcess
 from bo_stream.mathematics.posterior.process import PosteriorProcess
 
 __all__ = ["PosteriorCache", "PosteriorSnapshot"]
@@ -54,14 +55,18 @@ class Absorbed:
     since: Version
     until: Version
     batches: tuple[tuple[Tensor, Tensor, Tensor], ...]
-    points: int
+
+    @property
+    def points(self) -> int:
+        """Number of points."""
+        return sum(len(X) for X, _, _ in self.batches)
 
 
 class PosteriorCache(Derived[PosteriorSnapshot]):
     """The last snapshot of a surrogate, and the data absorbed since.
 
-    Under unchanged hyperparameters, a family that supports it updates the last snapshot with
-    these data instead of building a new one.
+    Under unchanged hyperparameters the next posterior is the last one conditioned on these data,
+    until there are too many of them for the family.
     """
 
     _absorbed: Absorbed | None = None
@@ -71,43 +76,44 @@ class PosteriorCache(Derived[PosteriorSnapshot]):
     ) -> None:
         """Record data absorbed between two versions, at most ``most`` points."""
         batches: tuple[tuple[Tensor, Tensor, Tensor], ...] = ((X.clone(), Y.clone(), R.clone()),)
-        points = X.shape[0]
         if self._absorbed is not None and self._absorbed.until is since:
-            since, points = self._absorbed.since, points + self._absorbed.points
-            batches = self._absorbed.batches + batches
-        self._absorbed = Absorbed(since, until, batches, points) if points <= most else None
+            since, batches = self._absorbed.since, self._absorbed.batches + batches
+        made = Absorbed(since, until, batches)
+        self._absorbed = made if made.points <= most else None
 
     def renewed(self, key: Key, model: Any) -> PosteriorSnapshot:
-        """The current snapshot of a surrogate, updated from the last one if possible."""
+        """The current snapshot of a surrogate, conditioned from the last one if possible."""
         key.hyperparameters.settled()
         before, process = self.entry, None
-        if before is not None and not before[0].hyperparameters.equivalent(key.hyperparameters):
-            before = None
-        if before is not None:
-            process = self._updated(before[0].version, before[1].process, key.version, model)
+        if before is not None and before[0].hyperparameters.equivalent(key.hyperparameters):
+            process = self._conditioned(before[0].version, before[1].process, key.version, model)
         if process is None:
             process = model._build_process(model.state)
-        if before is not None and process is not before[1].process:
-            process.follow(before[1].process)
         noise = noise_of_an_observation(model)
         snapshot = PosteriorSnapshot(process, noise, model.outcome_map())
         self._absorbed = None
         return self.put(key, snapshot)
 
-    def _updated(
+    def _conditioned(
         self, since: Version, process: PosteriorProcess, until: Version, model: Any
     ) -> PosteriorProcess | None:
-        """Update the process from one version of the state to another, or return None."""
+        """The process of one version of the state, given what was absorbed until another."""
         if since is until:
             return process
         data = self._absorbed
         if data is None or data.since is not since or data.until is not until:
             return None
+        before = process.X.shape[-2] if isinstance(process, ConditionedProcess) else 0
+        if before + data.points > model.conditions_up_to:
+            return None
         X, Y, R = zip(*data.batches, strict=True)
-        made: PosteriorProcess | None = model._update_process(
-            process, torch.cat(X), torch.cat(Y, -1), torch.cat(R, -1)
-        )
-        return made
+        noise = model._noise_scale().unsqueeze(-1) * torch.cat(R, -1)
+        try:
+            return ConditionedProcess.observed(
+                model._for_state(process), torch.cat(X), torch.cat(Y, -1), noise
+            )
+        except (NoiseError, torch.linalg.LinAlgError):  # type: ignore[attr-defined]
+            return None
 
     def __deepcopy__(self, memo: dict[int, Any]) -> PosteriorCache:
         made = PosteriorCache()

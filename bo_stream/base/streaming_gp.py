@@ -57,7 +57,8 @@ class StreamingGP(BoTorchModel):
     promises: ClassVar[Promises]
     state_version: ClassVar[int] = loading.STATE_VERSION
     stream: StreamBuffers
-    _update_limit: int = 0  # largest number of points for `_update_process`
+    conditions_up_to: ClassVar[int] = 0
+    """Points that a posterior is conditioned on before it is built anew from the state."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -130,14 +131,13 @@ class StreamingGP(BoTorchModel):
     def _build_process(self, state: Any) -> PosteriorProcess:
         """The frozen posterior process, without gradients to hyperparameters."""
 
-    def _update_process(
-        self, process: PosteriorProcess, X: Tensor, Y: Tensor, R: Tensor
-    ) -> PosteriorProcess | None:
-        """The process updated with data absorbed since, as in `_absorb`; None to rebuild it.
+    def _conditions(self, before: Any, after: Any, points: int) -> bool:
+        """Whether the posterior after absorbing these points is the one before given them."""
+        return True
 
-        Called under unchanged hyperparameters, with at most `_update_limit` points.
-        """
-        return None
+    def _for_state(self, process: PosteriorProcess) -> PosteriorProcess:
+        """An earlier process in the current coordinates of the inputs, if these have changed."""
+        return process
 
     def _prepare_fit(self, coordinates: Coordinates, profile_mean: bool) -> ClosedForm | None:
         """Restrict a fit's coordinates; return its objective in closed form, if there is one."""
@@ -197,7 +197,9 @@ class StreamingGP(BoTorchModel):
         state = self._absorb(stream.state, X, Y, R, exact=exact)
         noise_sum = stream.noise_sum if Yvar is None else stream.noise_sum + Yvar.sum(-1)
         self._replace(state=state, count=stream.count + X.shape[0], noise_sum=noise_sum)
-        self._posterior.absorbed(before, self.stream.version, X, Y, R, self._update_limit)
+        if self._conditions(stream.state, state, len(X)):
+            data = X, Y, R.expand(Y.shape)
+            self._posterior.absorbed(before, self.stream.version, *data, self.conditions_up_to)
 
     def restandardise(self, Y: Tensor) -> Self:
         """Replace the standardisation and re-express the state exactly (MATHS 2.2).

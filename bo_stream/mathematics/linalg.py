@@ -1,4 +1,4 @@
-"""Linear algebra shared by all families: Cholesky factors, low-rank factors."""
+"""Linear algebra shared by all families: Cholesky factors."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor
 
-__all__ = ["LEAST", "REPAIR", "chol_psd", "jitters", "low_rank", "with_jitter"]
+__all__ = ["LEAST", "REPAIR", "bordered", "chol_psd", "jitters", "with_jitter"]
 
 REPAIR = 1e-10
 """Largest share of the mean diagonal that is added to a covariance whose factorisation failed."""
@@ -76,28 +76,19 @@ def chol_psd(
     return torch.linalg.cholesky(with_jitter(C, added))
 
 
-def low_rank(D: Tensor, most: int, tolerance: float) -> tuple[Tensor, Tensor] | None:
-    """A symmetric matrix as ``E' diag(s) E``, if its rank is low.
-
-    Its range is found with random vectors of a fixed seed: O(r^2 most).
+def bordered(L: Tensor, cross: Tensor, corner: Tensor) -> Tensor:
+    """The Cholesky factor of a covariance with more rows and columns.
 
     Args:
-        D: ``batch x r x r``.
-        most: Highest rank tried.
-        tolerance: Largest entry that may be left out.
+        L: The factor so far, ``batch x n x n``.
+        cross: The new columns above the diagonal, ``batch x n x q``.
+        corner: The new diagonal block, ``batch x q x q``.
 
-    Returns:
-        ``E`` (``batch x k x r``, orthonormal rows) and ``s`` (``batch x k``), or None if the
-        rank is higher than ``most``.
+    Raises:
+        torch.linalg.LinAlgError: if the whole cannot be factorised, even with jitter.
     """
-    if not D.numel():
-        return D, D.diagonal(dim1=-2, dim2=-1)
-    generator = torch.Generator().manual_seed(0)
-    draws = torch.randn(D.shape[-1], most, generator=generator, dtype=D.dtype).to(D.device)
-    Q = torch.linalg.qr(D @ draws).Q
-    s, V = torch.linalg.eigh(Q.mT @ D @ Q)
-    E = (Q @ V).mT
-    kept = s.abs().reshape(-1, s.shape[-1]).amax(0) > 1e-3 * tolerance
-    E, s = E[..., kept, :], s[..., kept]
-    missed = D - E.mT @ (s.unsqueeze(-1) * E)
-    return None if float(missed.abs().max()) > tolerance else (E, s)
+    n, below = L.shape[-1], torch.linalg.solve_triangular(L, cross, upper=False).mT
+    whole = L.new_zeros(*below.shape[:-2], n + below.shape[-2], n + below.shape[-2])
+    whole[..., :n, :n], whole[..., n:, :n] = L, below
+    whole[..., n:, n:] = chol_psd(corner - below @ below.mT)
+    return whole

@@ -32,9 +32,10 @@ from bo_stream.base.options import CommonOptions
 from bo_stream.base.plain_policies import from_plain
 from bo_stream.base.streaming_gp import Promises, StreamingGP
 from bo_stream.mathematics.computation_aware.matrix import ActionMatrix, identity_actions
-from bo_stream.mathematics.computation_aware.posterior import ProjectedProcess
+from bo_stream.mathematics.computation_aware.posterior import ActionBasis
 from bo_stream.mathematics.computation_aware.problem import Loss, Prior, RegressionProblem
 from bo_stream.mathematics.computation_aware.state import Append, appended, batch_actions, started
+from bo_stream.mathematics.posterior.expansion import Process
 from bo_stream.mathematics.posterior.factor import frozen_kernel
 
 __all__ = ["CaGP"]
@@ -168,14 +169,15 @@ class CaGP(StreamingGP):
         """The actions under the current hyperparameters."""
         return cast(CaGPState, self.state).current_actions(self.actions, self._prior())
 
-    def _build_process(self, state: CaGPState) -> ProjectedProcess:
+    def _build_process(self, state: CaGPState) -> Process:
         state = self._factored_state()
         problem = state.problem(self._prior())
         mean = problem.mean.detach().clone()
         u = state.S.transpose_times(state.Y - mean)
         w = torch.linalg.solve_triangular(state.L, u[:, None], upper=False)[:, 0]
         kernel = frozen_kernel(self.covar_module)
-        return ProjectedProcess(kernel, state.X, state.S, state.L, w, problem.noise, mean)
+        basis = ActionBasis(kernel, state.X, state.S, problem.noise)
+        return Process(kernel, basis, state.L[None], None, w[None], mean.reshape(1))
 
     def log_evidence(self) -> Tensor:
         """The evidence lower bound [CaGP, eq. 11], without priors.

@@ -11,23 +11,18 @@ from typing import Unpack, cast
 
 import torch
 from gpytorch.kernels import Kernel
-from torch import Size, Tensor
+from torch import Tensor
 
 from bo_stream.base.fitting.evidence import log_evidence
 from bo_stream.base.options import CommonOptions
 from bo_stream.base.streaming_gp import Promises, StreamingGP
 from bo_stream.mathematics.linalg import LEAST, REPAIR, chol_psd
-from bo_stream.mathematics.posterior.expansion import Expansion
-from bo_stream.mathematics.posterior.factor import FactorGaussian, cross_kernel, frozen_kernel
-from bo_stream.mathematics.posterior.paths import prior_path, solved, times
-from bo_stream.mathematics.posterior.pool import ExpandedProcess
-from bo_stream.mathematics.posterior.process import Path, PosteriorProcess
+from bo_stream.mathematics.posterior.basis import KernelBasis
+from bo_stream.mathematics.posterior.expansion import Process
+from bo_stream.mathematics.posterior.factor import cross_kernel, frozen_kernel
 from bo_stream.mathematics.shapes import shaped
 
-__all__ = ["ExactGP"]
-
-BORDERED = 64
-"""Largest number of points by which the posterior's factor is bordered; for more it is rebuilt."""
+__all__ = ["ExactGP", "exact_process"]
 
 
 @dataclass(frozen=True)
@@ -44,58 +39,22 @@ class ExactState:
         return ExactState(self.X, (self.Y - shift.unsqueeze(-1)) / factor.unsqueeze(-1), R)
 
 
-@dataclass(frozen=True)
-class ExactProcess(ExpandedProcess):
-    """Posterior of an exact GP: ``A_x = L^-1 k(X, x)``, mean ``c + A_x' L^-1 (y - c)``."""
+def exact_process(
+    kernel: Kernel, X: Tensor, L: Tensor, targets: Tensor, noise: Tensor, mean: Tensor
+) -> Process:
+    """Posterior of an exact GP.
 
-    kernel: Kernel
-    X: Tensor
-    L: Tensor
-    w: Tensor
-    noise: Tensor
-    mean: Tensor
-
-    def at(self, X: Tensor) -> FactorGaussian:
-        """The joint posterior at points ``batch x q x d``: O(n^2 q).
-
-        A single triangular solve for the whole batch, since a batched one would copy the factor.
-        """
-        K = cross_kernel(self.kernel, X.reshape(-1, X.shape[-1]), self.X)
-        A_t = torch.linalg.solve_triangular(self.L.mT, K, upper=True, left=False)
-        mean = self.mean.unsqueeze(-1) + (A_t @ self.w.unsqueeze(-1)).squeeze(-1)
-        shape = X.shape[:-1]
-        A = A_t.unflatten(-2, shape).movedim(0, -3).mT
-        return FactorGaussian(mean.unflatten(-1, shape).movedim(0, -2), X, self.kernel, A)
-
-    def path(self, sample_shape: Size) -> Path:
-        """Sample functions by Matheron's rule on random features of the prior."""
-        prior = prior_path(self.kernel, self.X.shape[-1], self.mean, sample_shape, self.X)
-        values = prior(self.X)
-        noisy = values + self.noise.sqrt() * torch.randn_like(values) - self.mean.unsqueeze(-1)
-        gap = self.w - solved(self.L, noisy, upper=False)
-        weights = solved(self.L.mT, gap, upper=True)
-        return lambda X: prior(X) + times(cross_kernel(self.kernel, X, self.X), weights)
-
-    def expansion(self, before: Expansion | None) -> Expansion:
-        """The expansion in kernel functions at the data."""
-
-        def values(X: Tensor, first: int) -> Tensor:
-            return cross_kernel(self.kernel, self.X[first:], X)
-
-        return Expansion(self.kernel, self.L, None, values, (self.X, self.L))
-
-    def bordered(self, X: Tensor, Y: Tensor, noise: Tensor) -> ExactProcess:
-        """The process given more data (``q x d``, ``o x q``, ``o x q``): O(n^2 q)."""
-        n, cross = len(self.X), cross_kernel(self.kernel, self.X, X)
-        below = torch.linalg.solve_triangular(self.L, cross, upper=False).mT
-        corner = cross_kernel(self.kernel, X, X) + torch.diag_embed(noise) - below @ below.mT
-        L = self.L.new_zeros(len(self.L), n + len(X), n + len(X))
-        L[:, :n, :n], L[:, n:, :n], L[:, n:, n:] = self.L, below, chol_psd(corner)
-        gap = Y - self.mean.unsqueeze(-1) - (below @ self.w.unsqueeze(-1)).squeeze(-1)
-        w = torch.linalg.solve_triangular(L[:, n:, n:], gap.unsqueeze(-1), upper=False)
-        w = torch.cat([self.w, w.squeeze(-1)], -1)
-        D, points = torch.cat([self.noise, noise], -1), torch.cat([self.X, X])
-        return ExactProcess(self.kernel, points, L, w, D, self.mean)
+    Args:
+        kernel: The kernel, frozen.
+        X: ``n x d``.
+        L: Cholesky factor of ``K + D``, ``o x n x n``.
+        targets: ``o x n``.
+        noise: The diagonal of D, ``o x n``.
+        mean: Constant prior means, ``o``.
+    """
+    e = (targets - mean.unsqueeze(-1)).unsqueeze(-1)
+    u = torch.linalg.solve_triangular(L, e, upper=False).squeeze(-1)
+    return Process(kernel, KernelBasis(kernel, X, noise), L, None, u, mean)
 
 
 class ExactGP(StreamingGP):
@@ -129,7 +88,7 @@ class ExactGP(StreamingGP):
         keeps_data=True,
     )
 
-    _update_limit = BORDERED
+    conditions_up_to = 64
 
     def __init__(
         self,
@@ -164,21 +123,10 @@ class ExactGP(StreamingGP):
         K = cross_kernel(self.covar_module, state.X, state.X)
         return chol_psd(K + torch.diag_embed(noise), least=least), noise
 
-    def _build_process(self, state: ExactState) -> ExactProcess:
+    def _build_process(self, state: ExactState) -> Process:
         L, noise = self._factor(state)
-        mean = self._prior_mean().detach().clone()
-        w = torch.linalg.solve_triangular(
-            L, (self._targets(state) - mean.unsqueeze(-1)).unsqueeze(-1), upper=False
-        )
-        kernel = frozen_kernel(self.covar_module)
-        return ExactProcess(kernel, state.X, L, w.squeeze(-1), noise, mean)
-
-    def _update_process(
-        self, process: PosteriorProcess, X: Tensor, Y: Tensor, R: Tensor
-    ) -> ExactProcess:
-        """Border the factor: O(n^2 q)."""
-        noise = self._noise_scale().unsqueeze(-1) * R
-        return cast(ExactProcess, process).bordered(X, Y, noise.expand(Y.shape))
+        kernel, mean = frozen_kernel(self.covar_module), self._prior_mean().detach().clone()
+        return exact_process(kernel, state.X, L, self._targets(state), noise, mean)
 
     def _objective(self, profile_mean: bool) -> tuple[Tensor, Tensor | None]:
         """Log evidence summed over outputs: O(n^3)."""

@@ -31,8 +31,8 @@ from bo_stream.mathematics.hilbert_features.basis import Basis
 from bo_stream.mathematics.hilbert_features.density import checked_lengthscales, components_of
 from bo_stream.mathematics.hilbert_features.evidence import factorise, hilbert_evidence
 from bo_stream.mathematics.hilbert_features.layouts import layout_for
-from bo_stream.mathematics.posterior.features import FactoredCovariance, FeatureProcess
-from bo_stream.mathematics.posterior.process import PosteriorProcess
+from bo_stream.mathematics.posterior.basis import FeatureBasis
+from bo_stream.mathematics.posterior.expansion import Process
 from bo_stream.mathematics.sufficient_statistics.evidence import OutputStatistics
 from bo_stream.surrogates.hsgp_hyperparameters import closed_form, hyperparameters, keep_resolved
 
@@ -110,7 +110,7 @@ class HSGP(StreamingGP):
     )
 
     needs_bounds = True
-    _update_limit = 64
+    conditions_up_to = 64
 
     def __init__(
         self,
@@ -213,15 +213,6 @@ class HSGP(StreamingGP):
             state = self._features.started(state, self._lengthscales())
         return self._features.absorb(state, X, Y, R, self._undo, self.num_observed)
 
-    def _update_process(
-        self, process: PosteriorProcess, X: Tensor, Y: Tensor, R: Tensor
-    ) -> PosteriorProcess | None:
-        """Fold data into the coefficients' posterior, O(q m^2), if its covariance is at hand."""
-        before = cast(FeatureProcess, process)
-        if not (before.covariance.formed and before.basis.same_as(self.basis)):
-            return None
-        return additive.updated(process, X, Y, self._noise_scale().unsqueeze(-1) * R)
-
     # -- posterior and objective -----------------------------------------------------------------
 
     def _statistics(self) -> list[OutputStatistics]:
@@ -232,14 +223,13 @@ class HSGP(StreamingGP):
         )
 
     @torch.no_grad()
-    def _build_process(self, state: Any) -> FeatureProcess:
+    def _build_process(self, state: Any) -> Process:
         mean, basis = self._prior_mean().clone(), self.basis
         logs = components_of(self.covar_module).log_variances(basis, self.num_outputs)
         given = zip(self._statistics(), logs, self._noise_scale(), mean - state.origin, strict=True)
         made = [factorise(*own, profile_mean=False) for own in given]
-        u = torch.stack([f.r * f.q for f in made])
-        L, r = stacked([f.L for f in made]), torch.stack([f.r for f in made])
-        return FeatureProcess(basis, mean, u, FactoredCovariance(L, r))
+        u, r = torch.stack([f.q for f in made]), torch.stack([f.r for f in made])
+        return Process(None, FeatureBasis(basis, r), None, stacked([f.L for f in made]), u, mean)
 
     def _objective(self, profile_mean: bool) -> tuple[Tensor, Tensor | None]:
         """Log evidence with closed-form gradients (MATHS 2.3, 2.4, 2.9)."""

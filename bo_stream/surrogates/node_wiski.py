@@ -16,9 +16,10 @@ from bo_stream.base.streaming_gp import Promises, StreamingGP
 from bo_stream.errors import InputError
 from bo_stream.mathematics.data_nodes.choice import absorb
 from bo_stream.mathematics.data_nodes.evidence import node_evidence
-from bo_stream.mathematics.data_nodes.posterior import NodeProcess
+from bo_stream.mathematics.data_nodes.posterior import node_process
 from bo_stream.mathematics.data_nodes.prior import NodePrior
 from bo_stream.mathematics.data_nodes.state import NodeState
+from bo_stream.mathematics.posterior.expansion import Process
 from bo_stream.mathematics.posterior.factor import frozen_kernel
 
 __all__ = ["NodeWISKI"]
@@ -65,6 +66,8 @@ class NodeWISKI(StreamingGP):
         order_invariant=False, bytes_constant=True, updates_without_drift=10_000, multi_output=True
     )
 
+    conditions_up_to = 64
+
     def __init__(
         self,
         train_X: Tensor,
@@ -110,10 +113,14 @@ class NodeWISKI(StreamingGP):
         s2, mean = self._noise_scale().detach().clone(), self._prior_mean().detach().clone()
         return NodePrior(frozen_kernel(self.covar_module), s2, mean)
 
+    def _conditions(self, before: NodeState, after: NodeState, points: int) -> bool:
+        """Whether all points became nodes, and none was replaced."""
+        return len(after.Z) == len(before.Z) + points
+
     # -- posterior and objective -----------------------------------------------------------------
 
-    def _build_process(self, state: NodeState) -> NodeProcess:
-        return NodeProcess.of(state, self._prior())
+    def _build_process(self, state: NodeState) -> Process:
+        return node_process(state, self._prior())
 
     def _objective(self, profile_mean: bool) -> tuple[Tensor, Tensor | None]:
         """Log evidence with closed-form gradients (MATHS 2.8): O(m^3)."""

@@ -28,10 +28,11 @@ from bo_stream.growth.misfit_monitor import MisfitMonitor
 from bo_stream.growth.policy import checked_policy
 from bo_stream.growth.step import JOIN, Choice, StepResult, step
 from bo_stream.growth.stream_state import LastUpdate, StreamState
-from bo_stream.mathematics.inducing.posterior import SparseProcess
+from bo_stream.mathematics.inducing.posterior import sparse_process
 from bo_stream.mathematics.inducing.state import Batch, SGPRState
 from bo_stream.mathematics.inducing.update import best_mean, rebase, update
 from bo_stream.mathematics.linalg import chol_psd
+from bo_stream.mathematics.posterior.expansion import Process
 from bo_stream.mathematics.posterior.factor import cross_kernel, frozen_kernel
 
 __all__ = ["LastUpdate", "OnlineSGPR"]
@@ -269,10 +270,10 @@ class OnlineSGPR(StreamingGP):
 
     # -- posterior and objective -----------------------------------------------------------------
 
-    def _build_process(self, state: StreamState) -> SparseProcess:
+    def _build_process(self, state: StreamState) -> Process:
         kernel, same = frozen_kernel(self.covar_module), self._kernel_is(state.kernel_now)
         mean = self._prior_mean().detach()[0].clone()
-        return SparseProcess.of(kernel, rebase(state.now, kernel, mean, same_kernel=same)[0])
+        return sparse_process(kernel, rebase(state.now, kernel, mean, same_kernel=same)[0])
 
     def _objective(self, profile_mean: bool) -> tuple[Tensor, Tensor | None]:
         """The window's evidence, O(N^3), or bound (MATHS 3.3, step 5), O(N M^2 + M^3)."""

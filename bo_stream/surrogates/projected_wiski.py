@@ -22,7 +22,6 @@ from bo_stream.base.options import CommonOptions, default_kernel
 from bo_stream.base.streaming_gp import Promises
 from bo_stream.base.validation import sizes_of
 from bo_stream.errors import InputError
-from bo_stream.mathematics.grid.integral import CarriedIntegral
 from bo_stream.mathematics.grid.nodes import Grid
 from bo_stream.mathematics.grid.posterior import GridProcess
 from bo_stream.mathematics.grid.projected import (
@@ -32,6 +31,7 @@ from bo_stream.mathematics.grid.projected import (
     projection_of,
 )
 from bo_stream.mathematics.grid.state import GridState, grid_state
+from bo_stream.mathematics.posterior.conditioned import ConditionedProcess
 from bo_stream.mathematics.posterior.process import PosteriorProcess
 from bo_stream.surrogates.projection_learner import LEARNED_FROM, ProjectionLearner, thinned
 from bo_stream.surrogates.wiski import WISKI
@@ -105,6 +105,8 @@ class ProjectedWISKI(WISKI):
         additive=True,
     )
 
+    _values_at_nodes = True  # they stay when the projection moves
+
     def __init__(
         self,
         train_X: Tensor,
@@ -172,22 +174,28 @@ class ProjectedWISKI(WISKI):
         """The projection after a step up the predictive density of new points."""
         X, Y, R = thinned(LEARNED_FROM, X, Y, R)
         D = (self._noise_scale().unsqueeze(-1) * R).expand(Y.shape)
-        process = cast(GridProcess, self.process())
-        if process.folded_points:  # rebuilt from the state, so that a loaded one gives the same
-            process = cast(GridProcess, self._build_process(self.state))
-        return gradient_step(process, X, Y, D, self.rate, self.effective_observations)
+        process = self.process()
+        if isinstance(
+            process, ConditionedProcess
+        ):  # rebuilt from the state, so that a loaded one gives the same
+            process = self._build_process(self.state)
+        return gradient_step(
+            cast(GridProcess, process), X, Y, D, self.rate, self.effective_observations
+        )
 
-    def _update_process(
-        self, process: PosteriorProcess, X: Tensor, Y: Tensor, R: Tensor
-    ) -> PosteriorProcess | None:
-        """Fold in data that were all absorbed under the current projection.
+    def _for_state(self, process: PosteriorProcess) -> PosteriorProcess:
+        """The process with the current projection; rows of earlier points stay as they are.
 
         (Whenever `_absorb` moves the projection, a posterior has just been computed.)
         """
-        grid, before = self.grid, cast(GridProcess, process)
-        if not before.grid.same_as(grid):
-            process = replace(before, grid=grid, carry=CarriedIntegral(), compact=None)
-        return super()._update_process(process, X, Y, R)
+        base = process.base if isinstance(process, ConditionedProcess) else process
+        grid, base = self.grid, cast(GridProcess, base)
+        if base.grid.same_as(grid):
+            return process
+        base = replace(base, grid=grid)
+        if not isinstance(process, ConditionedProcess):
+            return base
+        return replace(process, base=base)
 
     def fit(self, max_evals: int | None = None) -> FitReport:
         """Learn the projection if that is due and possible, then fit the hyperparameters.

@@ -22,7 +22,7 @@ from bo_stream.base.streaming_gp import Promises, StreamingGP
 from bo_stream.errors import InputError
 from bo_stream.growth import Covering, GrowthPolicy
 from bo_stream.growth.policy import checked_policy, inducing_points
-from bo_stream.mathematics.decoupled.posterior import DecoupledProcess
+from bo_stream.mathematics.decoupled.posterior import decoupled_process
 from bo_stream.mathematics.decoupled.state import DecoupledState, Hyperparameters
 from bo_stream.mathematics.decoupled.update import (
     Limits,
@@ -241,7 +241,7 @@ class SVDGP(StreamingGP):
 
     def _build_process(self, state: DecoupledState) -> PosteriorProcess:
         prior, waiting = self._prior(), state.waiting
-        process = DecoupledProcess.of(renewed(state, prior, self._limits()), prior)
+        process = decoupled_process(renewed(state, prior, self._limits()), prior)
         if not waiting.size:
             return process
         noise = (prior.scale * waiting.noise)[None]

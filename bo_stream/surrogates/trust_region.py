@@ -23,6 +23,7 @@ from bo_stream.base.options import CommonOptions, whole_number
 from bo_stream.base.streaming_gp import Promises, StreamingGP
 from bo_stream.base.transforms import raw_inputs
 from bo_stream.errors import BoundsError, InputError
+from bo_stream.mathematics.posterior.expansion import Process
 from bo_stream.mathematics.posterior.factor import frozen_kernel
 from bo_stream.mathematics.trust_region import update
 from bo_stream.mathematics.trust_region.factor import Factor
@@ -34,7 +35,7 @@ from bo_stream.mathematics.trust_region.state import (
     TrustRegionState,
 )
 from bo_stream.surrogates import trust_region_local as local
-from bo_stream.surrogates.exact import ExactProcess
+from bo_stream.surrogates.exact import exact_process
 
 __all__ = ["TrustRegionGP"]
 
@@ -183,14 +184,13 @@ class TrustRegionGP(StreamingGP):
         key = Key(self._unversioned, (self.covar_module, self.likelihood), window.X, window.Y)
         return self._factors.made(key, lambda: local.window_factor(self, window))
 
-    def _build_process(self, state: TrustRegionState) -> ExactProcess:
+    def _build_process(self, state: TrustRegionState) -> Process:
         window, kernel = state.window, frozen_kernel(self.covar_module)
         factor, unit = self.factor(window), scale_of(kernel, self._dim)
         mean = self._prior_mean().detach().clone()
         L = (factor.L * unit.sqrt()).unsqueeze(0)
-        e = (window.Y - mean).unsqueeze(-1)
-        w = torch.linalg.solve_triangular(L, e, upper=False).squeeze(-1)
-        return ExactProcess(kernel, window.X, L, w, (factor.ratios * unit).unsqueeze(0), mean)
+        noise = (factor.ratios * unit).unsqueeze(0)
+        return exact_process(kernel, window.X, L, window.Y[None], noise, mean)
 
     # -- hyperparameters -------------------------------------------------------------------------
 

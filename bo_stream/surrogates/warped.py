@@ -28,13 +28,14 @@ from bo_stream.base.predictive import PredictiveScore, predictive_score
 from bo_stream.base.streaming_gp import Promises, StreamingGP
 from bo_stream.base.transforms import change_from_saved
 from bo_stream.errors import FallbackWarning, InputError, UnsupportedError
-from bo_stream.mathematics.posterior.process import PosteriorProcess
+from bo_stream.mathematics.posterior.basis import KernelBasis
+from bo_stream.mathematics.posterior.expansion import Process
 from bo_stream.mathematics.warped.evidence import FLOOR, Fitted, contradicted
 from bo_stream.mathematics.warped.latent import LatentProcess
 from bo_stream.mathematics.warped.schedule import fitted_by_schedule
 from bo_stream.mathematics.warped.warp import NO_WARP, OutcomeWarp, log_slopes, unwarped, warped
 from bo_stream.surrogates import warped_modules as modules
-from bo_stream.surrogates.exact import ExactGP, ExactProcess, ExactState
+from bo_stream.surrogates.exact import ExactGP, ExactState
 from bo_stream.surrogates.warped_state import WarpedState, rescaled_warp
 
 __all__ = ["WarpedGP"]
@@ -201,7 +202,7 @@ class WarpedGP(ExactGP):
         options: Any = {"exact": exact, "cat_dims": modules.cat_dims_of(kernel)}
         return LatentProcess.given(X, w, relative, scales, mean, variance, **options)
 
-    def _build_process(self, state: ExactState) -> ExactProcess:
+    def _build_process(self, state: ExactState) -> Process:
         """From the latent process, whose factor is there already, where it can be."""
         if not modules.is_matern(self.covar_module, self._dim) or not len(state.X):
             return super()._build_process(state)
@@ -213,7 +214,7 @@ class WarpedGP(ExactGP):
         noise = self._noise_scale().detach().unsqueeze(-1) * state.R
         kernel = modules.frozen(self.covar_module).to(like)
         mean = self._prior_mean().detach().clone()
-        return ExactProcess(kernel, state.X, L.unsqueeze(0), w, noise, mean)
+        return Process(kernel, KernelBasis(kernel, state.X, noise), L.unsqueeze(0), None, w, mean)
 
     def predictive_score(self, X: Tensor, Y: Tensor, Yvar: Tensor | None = None) -> PredictiveScore:
         """As in every family; where it can be, from the latent process alone."""

@@ -8,7 +8,7 @@ and batches of the data do not matter, and two streams can be merged.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, Unpack, cast
+from typing import ClassVar, Literal, Unpack, cast
 
 import torch
 from torch import Tensor
@@ -103,6 +103,8 @@ class WISKI(GriddedGP):
 
     needs_bounds = True
 
+    _values_at_nodes: ClassVar[bool] = False  # whether the posterior must be that of these values
+
     def __init__(
         self,
         train_X: Tensor,
@@ -157,7 +159,8 @@ class WISKI(GriddedGP):
     def _build_process(self, state: GridState) -> PosteriorProcess:
         made = self._factorisations()
         mean = torch.stack([f.mean for f in made]) + state.origin
-        return grid_process(state, made, self.num_observed, self._noise_scale(), mean)
+        given = state, made, self.num_observed, self._noise_scale(), mean
+        return grid_process(*given, nodes=self._values_at_nodes)
 
     # -- objective -------------------------------------------------------------------------------
 

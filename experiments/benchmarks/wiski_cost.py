@@ -19,7 +19,7 @@ from gpytorch.kernels import MaternKernel
 from torch import Tensor
 
 from bo_stream import WISKI
-from bo_stream.mathematics.posterior.features import FeatureProcess
+from bo_stream.mathematics.posterior.expansion import Process
 from experiments.benchmarks.benchmark import Tables, benchmark
 from experiments.benchmarks.timing import alternated, cholesky, clock_on, ratio
 from experiments.common.command import start
@@ -89,7 +89,7 @@ def on_grid(
     }
     times, process = alternated(tasks, repetitions, clock_on(device)), model.process()
     cost = {f"{name} (c)": ratio(times, name, "c") for name in list(tasks)[1:]}
-    features = process.mean_u.shape[-1] if isinstance(process, FeatureProcess) else None
+    features = process.size if isinstance(process, Process) else None
     about: dict[str, Any] = {"nodes": size**3, "lengthscale": lengthscale, "n": n}
     about |= {"MB": model.state_bytes / 1e6, "features": features}
     return {**about, "left out": model.dropped_variance, **cost}

@@ -158,17 +158,6 @@ def test_one_object_follows_its_model(family: Callable[..., StreamingGP]) -> Non
     assert float(jumps.min()) > 1e-4  # every change of the model did change the value
 
 
-def test_folds_missed_in_between_are_caught_up() -> None:
-    model, batch = wiski(X[:5], Y[:5]), points(2, 10)
-    NIPV(model, T)(batch)
-    for i in range(5, 15):
-        model.observe(X[i : i + 1], Y[i : i + 1])
-        model.posterior(batch)  # folds the point without asking for the integral
-    assert len(model.process().carry.updates) == 10
-    expected = NIPV(wiski(X, Y), T)(batch)
-    torch.testing.assert_close(NIPV(model, T)(batch), expected, rtol=1e-9, atol=1e-13)
-
-
 def test_wiski_never_meets_the_test_points_again() -> None:
     many = points(40_000, 11)  # their joint covariance would take 12.8 GB
     acqf = NIPV(wiski(X, Y), many)

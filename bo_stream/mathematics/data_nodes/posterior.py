@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Self
-
 import torch
-from torch import Size, Tensor
+from torch import Tensor
 
 from bo_stream.mathematics.data_nodes.prior import NodePrior, node_root
 from bo_stream.mathematics.data_nodes.state import NodeState
-from bo_stream.mathematics.posterior.expansion import Expansion, on_nodes
-from bo_stream.mathematics.posterior.factor import FactorGaussian, cross_kernel
-from bo_stream.mathematics.posterior.paths import prior_path, solved, times
-from bo_stream.mathematics.posterior.pool import ExpandedProcess
-from bo_stream.mathematics.posterior.process import Path
+from bo_stream.mathematics.posterior.basis import KernelBasis
+from bo_stream.mathematics.posterior.expansion import Process
 from bo_stream.mathematics.sufficient_statistics.roots import DenseRoot
 
-__all__ = ["NodeProcess", "node_posterior"]
+__all__ = ["node_posterior", "node_process"]
 
 
 def node_posterior(state: NodeState, R: Tensor, prior: NodePrior) -> tuple[Tensor, Tensor]:
@@ -32,42 +26,9 @@ def node_posterior(state: NodeState, R: Tensor, prior: NodePrior) -> tuple[Tenso
     return L_Q, h.squeeze(-1)
 
 
-@dataclass(frozen=True)
-class NodeProcess(ExpandedProcess):
-    """Mean ``c + V_x'h``, covariance ``k(x, z) - a_x'a_z + V_x'V_z``; ``V_x = L_Q^-1 a_x``."""
-
-    prior: NodePrior
-    Z: Tensor
-    R: Tensor
-    L_Q: Tensor
-    h: Tensor
-
-    @classmethod
-    def of(cls, state: NodeState, prior: NodePrior) -> Self:
-        """From a state: O(m^3)."""
-        R = node_root(prior.between(state.Z, state.Z))
-        return cls(prior, state.Z, R, *node_posterior(state, R, prior))
-
-    def at(self, X: Tensor) -> FactorGaussian:
-        """The joint posterior at points ``batch x q x d``: O(m^2 q), in one solve for a batch."""
-        shape, kernel = X.shape[:-1], self.prior.kernel
-        K = cross_kernel(kernel, X.reshape(-1, X.shape[-1]), self.Z)
-        a_t = torch.linalg.solve_triangular(self.R.mT, K, upper=True, left=False)
-        V_t = torch.linalg.solve_triangular(self.L_Q.mT, a_t, upper=True, left=False)
-        mean = self.prior.mean.unsqueeze(-1) + (V_t @ self.h.unsqueeze(-1)).squeeze(-1)
-        a, V = (t.unflatten(-2, shape).movedim(0, -3).mT for t in (a_t, V_t))
-        return FactorGaussian(mean.unflatten(-1, shape).movedim(0, -2), X, kernel, a, V)
-
-    def path(self, sample_shape: Size) -> Path:
-        """Sample functions by Matheron's rule: a draw of ``f(Z)``, random features of the prior."""
-        mean, kernel = self.prior.mean, self.prior.kernel
-        prior = prior_path(kernel, self.Z.shape[-1], mean, sample_shape, self.Z)
-        values = prior(self.Z) - mean.unsqueeze(-1)
-        v = solved(self.L_Q.mT, self.h + torch.randn_like(values), upper=True)
-        weights = solved(self.R.mT, v - solved(self.R, values, upper=False), upper=True)
-        return lambda X: prior(X) + times(cross_kernel(kernel, X, self.Z), weights)
-
-    def expansion(self, before: Expansion | None) -> Expansion:
-        """In kernels at the nodes."""
-        W = torch.eye(self.L_Q.shape[-1]).to(self.L_Q) - torch.cholesky_inverse(self.L_Q)
-        return on_nodes(self.prior.kernel, self.Z, self.R, W, before)
+def node_process(state: NodeState, prior: NodePrior) -> Process:
+    """The posterior from a state: O(m^3)."""
+    R = node_root(prior.between(state.Z, state.Z))
+    L_Q, h = node_posterior(state, R, prior)
+    u = torch.linalg.solve_triangular(L_Q.mT, h.unsqueeze(-1), upper=True).squeeze(-1)
+    return Process(prior.kernel, KernelBasis(prior.kernel, state.Z), R, L_Q, u, prior.mean)

@@ -19,39 +19,30 @@ from torch import Size, Tensor
 from bo_stream.mathematics.grid.data_space import DataSpaceFactorisation, ProductPrior
 from bo_stream.mathematics.grid.kronecker import kron_left
 from bo_stream.mathematics.grid.nodes import Grid, interpolated_product
-from bo_stream.mathematics.grid.posterior import interpolated_path
+from bo_stream.mathematics.grid.posterior import GridPath
 from bo_stream.mathematics.grid.roots import jittered_root
 from bo_stream.mathematics.lasting import lasting_property
-from bo_stream.mathematics.linalg import chol_psd
-from bo_stream.mathematics.posterior.factor import FactorGaussian, cross_kernel
+from bo_stream.mathematics.posterior.basis import KernelBasis
+from bo_stream.mathematics.posterior.expansion import Process
 from bo_stream.mathematics.posterior.moments import Moments, leaf, pullback, sloped_product
-from bo_stream.mathematics.posterior.paths import solved, times
-from bo_stream.mathematics.posterior.process import Path, PosteriorProcess
+from bo_stream.mathematics.posterior.paths import Path
 
 __all__ = ["DataSpaceProcess"]
 
 
 @dataclass(frozen=True)
-class DataSpaceProcess(PosteriorProcess):
-    """Posterior of an exact GP with an interpolated kernel.
+class InterpolatedBasis(KernelBasis):
+    """Interpolated kernels at the data."""
 
-    Attributes:
-        kernel: The interpolated kernel of all outputs.
-        X: Points observed, ``n x d``.
-        L: Cholesky factors, ``o x n x n``.
-        h: ``L^-1 (y - c)``, ``o x n``.
-        noise: Noise variances, ``o x n``.
-        mean: Constant prior means, ``o``.
-        folded_points: Observations folded in since the process was built.
-    """
+    def prior(self, outputs: int, sample_shape: Size) -> Path:
+        """Exact sample functions."""
+        kernel = cast(InterpolatedKernel, self.kernel)
+        return GridPath(kernel.grid, kernel.draws(sample_shape))
 
-    kernel: InterpolatedKernel
-    X: Tensor
-    L: Tensor
-    h: Tensor
-    noise: Tensor
-    mean: Tensor
-    folded_points: int = 0
+
+@dataclass(frozen=True)
+class DataSpaceProcess(Process):
+    """Posterior of an exact GP with an interpolated kernel, with moments in closed form."""
 
     @classmethod
     def of(
@@ -74,22 +65,14 @@ class DataSpaceProcess(PosteriorProcess):
         priors = [cast(ProductPrior, part.prior) for part in made]
         kernel = InterpolatedKernel(grid, [[prior.amplitude, *prior.kernels] for prior in priors])
         L, h = (torch.stack([getattr(part, name) for part in made]) for name in ("L", "h"))
-        return cls(kernel, X, L, h, noise.expand(len(made), -1), mean)
+        basis = InterpolatedBasis(kernel, X, noise.expand(len(made), -1))
+        return cls(kernel, basis, L, None, h, mean)
 
-    def at(self, X: Tensor) -> FactorGaussian:
-        """The joint posterior at points ``batch x q x d``: O(n^2 q)."""
-        K = cross_kernel(self.kernel, X.reshape(-1, X.shape[-1]), self.X)
-        A_t = torch.linalg.solve_triangular(self.L.mT, K, upper=True, left=False)
-        mean = self.mean.unsqueeze(-1) + (A_t @ self.h.unsqueeze(-1)).squeeze(-1)
-        shape = X.shape[:-1]
-        A = A_t.unflatten(-2, shape).movedim(0, -3).mT
-        return FactorGaussian(mean.unflatten(-1, shape).movedim(0, -2), X, self.kernel, A)
-
-    def moments(self, X: Tensor, *, slopes: bool) -> Moments | None:
+    def moments(self, X: Tensor, *, slopes: bool, across: Any | None = None) -> Moments | None:
         """O(n^2) per point."""
-        if len(self.L) > 1:
+        if len(self.u) > 1:
             return None
-        grid, L = self.kernel.grid, self.L[0]
+        grid, L = cast(InterpolatedKernel, self.kernel).grid, cast(Tensor, self.R)[0]
         with torch.set_grad_enabled(slopes):
             points = leaf(X, slopes)
             places = grid.place(points)
@@ -102,54 +85,31 @@ class DataSpaceProcess(PosteriorProcess):
         means = self.mean[0] * (torch.arange(k.shape[-2], device=k.device) == 0) + k @ alpha
         V = torch.linalg.solve_triangular(L, k.flatten(0, -2).mT, upper=False).mT.reshape(k.shape)
         cov = prior - (V.flatten(-3, -2) @ V[..., 0, :].mT).unflatten(-2, k.shape[-3:-1])
+        others = None
+        if across is not None:
+            others = interpolated_product(axes, priors @ self._axes(across.X).mT)
+            others = others - V @ across.rows[0].mT
         if not slopes:
-            return Moments(means[..., 0], cov[..., 0, :])
-        return Moments.of(means, cov, pullback(places, points))
+            return Moments(means[..., 0], cov[..., 0, :], across=others)
+        return Moments.of(means, cov, pullback(places, points), others)
 
     @lasting_property
     def _prepared(self) -> tuple[Tensor, Tensor, Tensor]:
         """What `moments` needs: the factors of the prior, padded to one size; their products with
         the rows of the observations; and the coefficients of the mean.
         """
-        most, amplitude = max(self.kernel.grid.sizes), self.kernel.get_buffer("amplitude").squeeze()
-        spread = [F.pad(K, (0, most - len(K), 0, most - len(K))) for K in self.kernel.kernels]
+        kernel, basis = cast(InterpolatedKernel, self.kernel), cast(KernelBasis, self.basis)
+        most, amplitude = max(kernel.grid.sizes), kernel.get_buffer("amplitude").squeeze()
+        spread = [F.pad(K, (0, most - len(K), 0, most - len(K))) for K in kernel.kernels]
         priors = torch.stack([amplitude * spread[0], *spread[1:]])
-        rows = self.kernel.grid.axes_at(self.kernel.grid.place(self.X), slopes=False).squeeze(-2)
-        alpha = torch.linalg.solve_triangular(self.L[0].mT, self.h[0].unsqueeze(-1), upper=True)
-        return priors, priors @ rows.mT, alpha.squeeze(-1)
+        R = cast(Tensor, self.R)[0]
+        alpha = torch.linalg.solve_triangular(R.mT, self.u[0].unsqueeze(-1), upper=True)
+        return priors, priors @ self._axes(basis.Z).mT, alpha.squeeze(-1)
 
-    def folded(self, X: Tensor, Y: Tensor, D: Tensor) -> DataSpaceProcess:
-        """The process given ``Y`` (``o x q``) with noise D at these points: O(q n^2)."""
-        joint = self.at(X)
-        C = joint.covariance(joint) + torch.diag_embed(D)
-        corner, zeros = chol_psd(C), torch.zeros_like(joint.minus)
-        below = torch.cat([joint.minus.mT, corner], -1)
-        L = torch.cat([torch.cat([self.L, zeros], -1), below], -2)
-        gap = (Y - joint.mean).unsqueeze(-1)
-        h = torch.linalg.solve_triangular(corner, gap, upper=False).squeeze(-1)
-        return DataSpaceProcess(
-            self.kernel,
-            torch.cat([self.X, X]),
-            L,
-            torch.cat([self.h, h], -1),
-            torch.cat([self.noise, D.expand(Y.shape)], -1),
-            self.mean,
-            self.folded_points + len(X),
-        )
-
-    def path(self, sample_shape: Size) -> Path:
-        """Exact sample functions, by Matheron's rule on draws of the grid's prior."""
-        prior = interpolated_path(self.kernel.grid, self.kernel.draws(sample_shape))
-        noisy = prior(self.X)
-        noisy = noisy + self.noise.sqrt() * torch.randn_like(noisy)
-        gap = self.h - solved(self.L, noisy, upper=False)
-        weights = solved(self.L.mT, gap, upper=True)
-        mean = self.mean.unsqueeze(-1)
-
-        def sample(X: Tensor) -> Tensor:
-            return mean + prior(X) + times(cross_kernel(self.kernel, X, self.X), weights)
-
-        return sample
+    def _axes(self, X: Tensor) -> Tensor:
+        """Rows of each dimension at points ``n x d``: ``d x n x max(n_k)``."""
+        grid = cast(InterpolatedKernel, self.kernel).grid
+        return grid.axes_at(grid.place(X), slopes=False).squeeze(-2)
 
 
 class InterpolatedKernel(Kernel):

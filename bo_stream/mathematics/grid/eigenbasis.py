@@ -132,12 +132,6 @@ class Eigenbasis:
             grads.append(0.5 * half @ T @ half.mT)
         return grads
 
-    @property
-    def defining_tensors(self) -> tuple[Tensor, ...]:
-        """Tensors that determine the features."""
-        place = self.amplitude.new_tensor([*self.grid.origin, *self.grid.step])
-        return place, self.amplitude, *self.vectors, self.index
-
     def same_as(self, other: Eigenbasis) -> bool:
         """Whether the features are the same."""
         mine, theirs = ((basis.amplitude, *basis.vectors, basis.index) for basis in (self, other))
@@ -243,14 +237,3 @@ class Features:
         """As `FeatureMap.sloped`."""
         parts, backs = zip(*(basis.sloped(X) for basis in self.bases), strict=True)
         return (parts[0] if len(parts) == 1 else torch.cat(parts, -1)), backs[0]
-
-    def same_as(self, other: Features) -> bool:
-        """Whether the features are the same."""
-        alike = len(self.bases) == len(other.bases)
-        return alike and all(a.same_as(b) for a, b in zip(self.bases, other.bases, strict=True))
-
-    @property
-    def defining_tensors(self) -> tuple[Tensor, ...]:
-        """Tensors that determine the features."""
-        parts = [part for basis in self.bases for part in basis.defining_tensors]
-        return tuple(parts) if len(self.bases) == 1 else (torch.cat([p.flatten() for p in parts]),)

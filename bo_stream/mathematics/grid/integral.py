@@ -22,7 +22,7 @@ from bo_stream.mathematics.grid.nodes import Grid, Interpolation
 from bo_stream.mathematics.grid.weights import weighted_rows
 from bo_stream.mathematics.lasting import lasting_property
 
-__all__ = ["CarriedIntegral", "GridIntegral"]
+__all__ = ["GridIntegral"]
 
 BLOCK = 512
 FEW = 64
@@ -35,16 +35,12 @@ class GridIntegral:
     """The sums over ``P`` weighted points under one ``S`` (``o x m x m``).
 
     Attributes:
-        points: ``P x d``, transformed space.
-        weights: ``P``.
         A: ``W' diag(weights) W``: at most ``7^d`` entries a row.
         S: Covariance of the grid values, ``o x m x m``.
         local: Entries of ``S A S`` between nodes of one cell.
         total: Weighted sum of the variances, ``o``.
     """
 
-    points: Tensor
-    weights: Tensor
     A: SparseRows
     S: Tensor
     local: LocalEntries
@@ -52,59 +48,24 @@ class GridIntegral:
     _last: tuple[Any, Tensor] | None = field(default=None, repr=False)
 
     @classmethod
-    def over(
-        cls, points: Tensor, weights: Tensor, rows: Interpolation, S: Tensor, grid: Grid
-    ) -> GridIntegral:
-        """Sum over the points, O(P 16^d), then as `under`."""
+    def over(cls, weights: Tensor, rows: Interpolation, S: Tensor, grid: Grid) -> GridIntegral:
+        """Sum over ``P`` points: O(P 16^d + 7^d m^2 + 8 m^(3 - 1/d)).
+
+        Args:
+            weights: ``P``.
+            rows: The points' rows.
+            S: Covariance of the grid values, ``o x m x m``.
+            grid: The nodes.
+        """
         A = S.new_zeros(S.shape[-2:])
         rows.add_outer(A, weights, [])
         nodes = SparseRows.of(A)
-        return cls(
-            points, weights, nodes, S, LocalEntries.congruence(S, nodes, grid), nodes.trace(S)
-        )
-
-    def under(self, S: Tensor) -> GridIntegral:
-        """The same points under another S: O(7^d m^2 + 8 m^(3 - 1/d)), independent of P."""
-        local = LocalEntries.congruence(S, self.A, self.local.grid)
-        return GridIntegral(self.points, self.weights, self.A, S, local, self.A.trace(S))
-
-    def folded(self, S: Tensor, V: Tensor) -> GridIntegral:
-        """The same points under ``S = S_old - V'V`` (V ``o x q x m``).
-
-        O(q m^2): with ``U = V'`` and ``G = U'A U``, N becomes ``N - U U'A S_old - S_old A U U' + U
-        G U'``.
-        """
-        B = []
-        for s, v in zip(S, V, strict=True):
-            AU = self.A.times(v.mT.contiguous())
-            B.append(s @ AU + 0.5 * v.mT @ (v @ AU))
-        local, total = self.local.less(V, torch.stack(B)), self.A.trace(S)
-        new = GridIntegral(self.points, self.weights, self.A, S, local, total)
-        if "N" in self.__dict__:
-            new.N = torch.stack(
-                [
-                    N.addmm(v.mT, b.mT, alpha=-1.0).addmm_(b, v, alpha=-1.0)
-                    for N, v, b in zip(self.N, V, B, strict=True)
-                ]
-            )
-        return new
+        return cls(nodes, S, LocalEntries.congruence(S, nodes, grid), nodes.trace(S))
 
     @lasting_property
     def N(self) -> Tensor:
         """``S A S``, ``o x m x m``: O(7^d m^2 + m^3) when first asked for."""
         return torch.stack([_symmetric_product(s, self.A.times(s)) for s in self.S])
-
-    def same_points(self, points: Tensor, weights: Tensor) -> bool:
-        """Whether these are the points and weights summed over."""
-        mine = (self.points, self.weights)
-        return all(
-            a.device == b.device and torch.equal(a, b)
-            for a, b in zip(mine, (points, weights), strict=True)
-        )
-
-    def serves(self, grid: Grid, points: Tensor, weights: Tensor) -> bool:
-        """Whether these are the points and weights summed over, and the nodes."""
-        return self.local.grid.same_as(grid) and self.same_points(points, weights)
 
     def gram(self, a: G, b: G) -> Tensor:
         """``sum_t w_t cov(a, t) cov(t, b)``, ``batch x o x q x q'``.
@@ -144,36 +105,6 @@ def _plain(a: Any) -> bool:
 
 def _few(a: Any) -> bool:
     return _plain(a) and len(a.rows.index) <= FEW
-
-
-@dataclass
-class CarriedIntegral:
-    """The last integral of a process and the changes since, for the processes folded from it.
-
-    Attributes:
-        integral: The last one computed, or None.
-        updates: ``V`` of every fold since, ``o x q x m`` each.
-    """
-
-    integral: GridIntegral | None = None
-    updates: list[Tensor] = field(default_factory=list)
-
-    def after(self, V: Tensor) -> CarriedIntegral:
-        """After a fold that takes ``V'V`` from S."""
-        return (
-            CarriedIntegral()
-            if self.integral is None
-            else CarriedIntegral(self.integral, [*self.updates, V])
-        )
-
-    def brought_to(self, S: Tensor, points: Tensor, weights: Tensor) -> GridIntegral | None:
-        """The integral under S, if it is over these points; else None."""
-        if self.integral is None or not self.integral.same_points(points, weights):
-            return None
-        if self.updates:
-            self.integral = self.integral.folded(S, torch.cat(self.updates, -2))
-            self.updates = []
-        return self.integral
 
 
 def _symmetric_product(A: Tensor, B: Tensor) -> Tensor:

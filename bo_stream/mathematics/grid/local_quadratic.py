@@ -92,17 +92,6 @@ class LocalEntries:
                 e[: m - shift, k] = e[shift:, len(offsets) - 1 - k]
         return cls(grid, entries, offsets)
 
-    def less(self, V: Tensor, B: Tensor) -> LocalEntries:
-        """Entries of ``M - V'B' - B V`` (V ``o x q x m``, B ``o x m x q``): O(7^d q m)."""
-        m = self.grid.m
-        nodes = torch.arange(m, device=V.device).unsqueeze(-1) + self.offsets
-        nodes = nodes.clamp(0, m - 1)
-        entries = self.entries.clone()
-        for e, v, b in zip(entries, V, B.mT, strict=True):
-            for x, y in zip(v, b, strict=True):
-                e -= x.unsqueeze(-1) * y[nodes] + y.unsqueeze(-1) * x[nodes]
-        return LocalEntries(self.grid, entries, self.offsets)
-
     def quadratic(self, rows: Interpolation) -> Tensor:
         """``w' M w`` per row ``batch x q x 4^d``: ``batch x o x q``, O(16^d) each."""
 

@@ -1,31 +1,31 @@
 """Posterior of a process interpolated from a grid, at fixed hyperparameters [WISKI, MATHS 2.3].
 
 Given the mean ``m_u`` and covariance ``S_u`` of the values at the nodes, a mean takes 4^d and a
-covariance 16^d entries, whatever was observed. New observations are folded in by a low-rank update.
+covariance 16^d entries, whatever was observed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, cast
 
 import torch
 from linear_operator.operators import LinearOperator, MatmulLinearOperator
 from torch import Size, Tensor
 
-from bo_stream.mathematics.grid.integral import CarriedIntegral, GridIntegral
+from bo_stream.mathematics.grid.integral import GridIntegral
 from bo_stream.mathematics.grid.local_quadratic import quadratic
 from bo_stream.mathematics.grid.nodes import Grid, Interpolation
 from bo_stream.mathematics.grid.weights import weighted_rows
 from bo_stream.mathematics.lasting import lasting
 from bo_stream.mathematics.posterior.gaussian import JointGaussian
-from bo_stream.mathematics.posterior.integral import Integral
 from bo_stream.mathematics.posterior.moments import Moments, leaf, pullback
-from bo_stream.mathematics.posterior.paths import times
-from bo_stream.mathematics.posterior.process import Path, PosteriorProcess
+from bo_stream.mathematics.posterior.paths import Path, times
+from bo_stream.mathematics.posterior.process import PosteriorProcess
 
-__all__ = ["Compact", "GridGaussian", "GridProcess", "interpolated_path", "stacked"]
+__all__ = ["GridGaussian", "GridPath", "GridProcess", "stacked"]
 
 
 AT_ONCE = 2**17
@@ -34,11 +34,31 @@ AT_ONCE = 2**17
 
 @dataclass(frozen=True)
 class GridGaussian(JointGaussian):
-    """Joint posterior of interpolated values: covariance ``w_x' S_u w_z`` (MATHS 2.3)."""
+    """Joint posterior of interpolated values: covariance ``w_x' S_u w_z`` (MATHS 2.3).
+
+    Attributes:
+        mean: ``batch x o x q``.
+        rows: ``w``.
+        S: ``o x m x m``.
+    """
 
     mean: Tensor
     rows: Interpolation
     S: Tensor
+
+    @cached_property
+    def spread(self) -> Tensor:
+        """``W S``, ``batch x o x q x m``."""
+        return _spread(self.S, self.rows)
+
+    def joined(self, other: GridGaussian) -> GridGaussian:
+        """The joint posterior at the points of both, which have no batch."""
+        index = torch.cat([self.rows.index, other.rows.index])
+        rows = Interpolation(index, torch.cat([self.rows.weight, other.rows.weight]))
+        both = GridGaussian(torch.cat([self.mean, other.mean], -1), rows, self.S)
+        if "spread" in vars(self):
+            vars(both)["spread"] = torch.cat([self.spread, other.spread], -2)
+        return both
 
     def variance(self) -> Tensor:
         """Marginal variances, ``batch x o x q``: O(16^d) per point."""
@@ -51,15 +71,13 @@ class GridGaussian(JointGaussian):
             return covariance
         if self.rows.index.shape[:-1].numel() > other.rows.index.shape[:-1].numel():
             return other.covariance(self).mT
-        picked = _picked(_spread(self.S, self.rows), other.rows.index)
+        picked = _picked(self.spread, other.rows.index)
         return (picked * other.rows.weight.unsqueeze(-3).unsqueeze(-3)).sum(-1)
 
     def operator(self) -> LinearOperator:
         """The covariance as a product ``(W S) W'``: O(q m) memory, cheap diagonal."""
         W = self.rows.dense(self.S.shape[-1]).unsqueeze(-3)
-        return MatmulLinearOperator(
-            _spread(self.S, self.rows), W.mT.expand(*W.shape[:-3], len(self.S), -1, -1)
-        )
+        return MatmulLinearOperator(self.spread, W.mT.expand(*W.shape[:-3], len(self.S), -1, -1))
 
 
 def _spread(S: Tensor, rows: Interpolation) -> Tensor:
@@ -106,34 +124,26 @@ def stacked(matrices: Sequence[Tensor]) -> Tensor:
     return matrices[0].unsqueeze(0) if len(matrices) == 1 else torch.stack(list(matrices))
 
 
-def interpolated_path(grid: Grid, draws: Tensor) -> Path:
-    """Sample functions from values at the nodes, ``sample_shape x o x m``."""
+@dataclass(frozen=True)
+class GridPath:
+    """Functions interpolated from values at the nodes, as a `Path`.
 
-    def sample(X: Tensor) -> Tensor:
-        rows = grid.interpolate(X)
-        batch = torch.broadcast_shapes(draws.shape[:-2], rows.index.shape[:-2])
-        index = rows.index.flatten(-2).unsqueeze(-2).expand(*batch, draws.shape[-2], -1)
-        picked = draws.expand(*batch, -1, -1).gather(-1, index)
+    Attributes:
+        grid: The nodes.
+        values: ``sample_shape x o x m``.
+    """
+
+    grid: Grid
+    values: Tensor
+
+    def __call__(self, X: Tensor) -> Tensor:
+        """Values at points ``batch x q x d``."""
+        rows, values = self.grid.interpolate(X), self.values
+        batch = torch.broadcast_shapes(values.shape[:-2], rows.index.shape[:-2])
+        index = rows.index.flatten(-2).unsqueeze(-2).expand(*batch, values.shape[-2], -1)
+        picked = values.expand(*batch, -1, -1).gather(-1, index)
         picked = picked.unflatten(-1, rows.index.shape[-2:])
         return (picked * rows.weight.unsqueeze(-3)).sum(-1)
-
-    return sample
-
-
-class Compact(Protocol):
-    """A posterior with moments and draws that new points can be folded into."""
-
-    def moments(self, X: Tensor, *, slopes: bool) -> Moments | None:
-        """As `PosteriorProcess.moments`."""
-        ...
-
-    def path(self, sample_shape: Size) -> Path:
-        """As `PosteriorProcess.path`."""
-        ...
-
-    def folded(self, X: Tensor, Y: Tensor, D: Tensor) -> Compact:
-        """As `GridProcess.folded`."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -144,32 +154,24 @@ class GridProcess(PosteriorProcess):
         grid: The nodes.
         mean_u: Mean, ``o x m``.
         S_u: Covariance, ``o x m x m``.
-        carry: The last integral, for processes folded from this one.
-        folded_points: Observations folded in since the process was built.
-        compact: The same posterior in fewer numbers, if there is one. It computes `moments`, which
-            an acquisition function needs hundreds of times, and draws.
     """
 
     grid: Grid
     mean_u: Tensor
     S_u: Tensor
-    carry: CarriedIntegral = field(default_factory=CarriedIntegral)
-    folded_points: int = 0
-    compact: Compact | None = None
 
     def at(self, X: Tensor) -> GridGaussian:
         """The joint posterior at points ``batch x q x d``: O(4^d) per mean."""
         rows = self.grid.interpolate(X)
         return GridGaussian(self._interpolated(self.mean_u, rows), rows, self.S_u)
 
-    def moments(self, X: Tensor, *, slopes: bool) -> Moments | None:
-        """O(4^d m) per point, or less by the compact form."""
+    def moments(self, X: Tensor, *, slopes: bool, across: Any | None = None) -> Moments | None:
+        """O(4^d m) per point."""
         if len(self.S_u) > 1:
             return None
-        if self.compact is not None:
-            return self.compact.moments(X, slopes=slopes)
+        columns = None if across is None else across.spread[0].mT
         if not slopes:
-            return self._values(X)
+            return self._values(X, columns)
         with torch.enable_grad():
             points = leaf(X, slopes)
             places = self.grid.place(points)
@@ -177,10 +179,16 @@ class GridProcess(PosteriorProcess):
         picked = self._picked(index, rows[..., 0, :])
         covariances = rows @ picked.movedim(-3, -1)
         means = (rows @ self.mean_u[0, index].unsqueeze(-1)).squeeze(-1)
-        return Moments.of(means, covariances, pullback(places, points))
+        to_others = None if columns is None else rows @ columns[index]
+        return Moments.of(means, covariances, pullback(places, points), to_others)
 
-    def _values(self, X: Tensor) -> Moments:
-        """Moments without derivatives, some points at a time."""
+    def _values(self, X: Tensor, columns: Tensor | None) -> Moments:
+        """Moments without derivatives, some points at a time.
+
+        Args:
+            X: The points.
+            columns: Covariances of the nodes with other points, ``m x p``, or None.
+        """
         rows = self.grid.interpolate(X)
         index, weight = rows.index, rows.weight
         mean = (self.mean_u[0, index] * weight).sum(-1)
@@ -188,62 +196,39 @@ class GridProcess(PosteriorProcess):
         size = max(1, AT_ONCE // (q * self.grid.m))
         parts = [t.reshape(-1, q, K).split(size) for t in (index, weight)]
         covs = [(self._picked(i, w) * w.unsqueeze(-3)).sum(-1) for i, w in zip(*parts, strict=True)]
-        return Moments(mean, torch.cat(covs).view(*index.shape[:-1], q))
+        to_others = None
+        if columns is not None:
+            flat = weighted_rows(columns, index.reshape(-1, K), weight.reshape(-1, K))
+            to_others = flat.view(*index.shape[:-1], 1, -1)
+        return Moments(mean, torch.cat(covs).view(*index.shape[:-1], q), across=to_others)
 
     def _picked(self, index: Tensor, weight: Tensor) -> Tensor:
         """``S w_i`` at the nodes of j, ``batch x q x q x 4^d``."""
         return _picked(_spread(self.S_u, Interpolation(index, weight)), index).squeeze(-4)
 
     def path(self, sample_shape: Size) -> Path:
-        """Exact sample functions: interpolated draws of the grid values, or by the compact form."""
-        if self.compact is not None:
-            return self.compact.path(sample_shape)
+        """Exact sample functions: interpolated draws of the grid values."""
         S = self.S_u.clone()
         variances = S.diagonal(dim1=-2, dim2=-1)
         variances += 1e-10 * variances.mean(-1, keepdim=True)
         L = torch.linalg.cholesky(S)
         noise = torch.randn(*sample_shape, *self.mean_u.shape, dtype=L.dtype, device=L.device)
-        draws = self.mean_u + times(L, noise)
-        return interpolated_path(self.grid, draws)
+        return GridPath(self.grid, self.mean_u + times(L, noise))
 
-    def folded(self, X: Tensor, Y: Tensor, D: Tensor) -> GridProcess:
-        """The process given ``Y`` (``o x q``) with noise D at points ``q x d``: O(q m^2)."""
-        rows = self.grid.interpolate(X)
-        means, covs, updates = [], [], []
-        for mean, S, y, d in zip(self.mean_u, self.S_u, Y, D, strict=True):
-            U = weighted_rows(S, rows.index, rows.weight)
-            C = (U[:, rows.index] * rows.weight).sum(-1)
-            C.diagonal().add_(d)
-            L = torch.linalg.cholesky(C)
-            V = torch.linalg.solve_triangular(L, U, upper=False)
-            residual = y - (mean[rows.index] * rows.weight).sum(-1)
-            r = torch.linalg.solve_triangular(L, residual.unsqueeze(-1), upper=False)
-            means.append(mean + (V.mT @ r).squeeze(-1))
-            covs.append(torch.addmm(S, V.mT, V, alpha=-1.0))
-            updates.append(V)
-        carry = self.carry.after(torch.stack(updates))
-        points = self.folded_points + Y.shape[-1]
-        compact = None if self.compact is None else self.compact.folded(X, Y, D)
-        return GridProcess(self.grid, torch.stack(means), stacked(covs), carry, points, compact)
+    def mean_function(self) -> Path:
+        """The interpolated posterior mean."""
+        return GridPath(self.grid, self.mean_u)
 
-    @lasting
-    def integral(
-        self, points: Tensor, weights: Tensor, previous: Integral | None = None
-    ) -> GridIntegral:
-        """Updated after folding in O(q m^2), else recomputed; O(P 16^d) only the first time."""
+    def plus(self, path: Path, at: Any, weights: Tensor) -> Path:
+        """A function plus ``cov(x, z) w``, in the same form."""
+        change = (at.spread.mT @ weights.unsqueeze(-1)).squeeze(-1)
+        return replace(cast(GridPath, path), values=cast(GridPath, path).values + change)
+
+    def _integral(self, points: Tensor, weights: Tensor) -> GridIntegral:
+        """O(P 16^d) and the products of `GridIntegral`."""
         with torch.no_grad():
-            carry = self.carry
-            made = carry.brought_to(self.S_u, points, weights)
-            if made is None:
-                if isinstance(previous, GridIntegral) and previous.serves(
-                    self.grid, points, weights
-                ):
-                    made = previous.under(self.S_u)
-                else:
-                    rows = self.grid.interpolate(points)
-                    made = GridIntegral.over(points, weights, rows, self.S_u, self.grid)
-                carry.integral, carry.updates = made, []
-            return made
+            rows = self.grid.interpolate(points)
+            return GridIntegral.over(weights, rows, self.S_u, self.grid)
 
     @staticmethod
     def _interpolated(values: Tensor, rows: Interpolation) -> Tensor:

@@ -1,8 +1,8 @@
 """The posterior process on a grid, in the cheapest form.
 
-On a grid of at most some thousand nodes it is the posterior of the values at the nodes
-(`GridProcess`). If the evidence was computed from fewer features or observations, these give the
-mean and covariance of a few points at a lower cost. A large grid has only these two forms.
+If the evidence was computed from few features or observations, the posterior is on these and needs
+nothing of the size of the grid. Otherwise it is that of the values at the nodes (`GridProcess`). A
+large grid has only the first two forms.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from bo_stream.mathematics.grid.eigenbasis_evidence import EigenbasisFactorisati
 from bo_stream.mathematics.grid.evidence import GridFactorisation
 from bo_stream.mathematics.grid.posterior import GridProcess, stacked
 from bo_stream.mathematics.grid.state import BandState, GridState
-from bo_stream.mathematics.posterior.features import DenseCovariance, FeatureProcess
+from bo_stream.mathematics.posterior.basis import FeatureBasis
+from bo_stream.mathematics.posterior.expansion import Process
 
 __all__ = ["grid_process"]
 
@@ -31,8 +32,13 @@ OBSERVATIONS = 0.3
 
 
 def grid_process(
-    state: GridState, made: Sequence[GridFactorisation], n: int, s2: Tensor, mean: Tensor
-) -> GridProcess | FeatureProcess | DataSpaceProcess:
+    state: GridState,
+    made: Sequence[GridFactorisation],
+    n: int,
+    s2: Tensor,
+    mean: Tensor,
+    nodes: bool = False,
+) -> GridProcess | Process:
     """The posterior at the hyperparameters of an evaluation.
 
     Args:
@@ -41,26 +47,27 @@ def grid_process(
         n: Number of observations.
         s2: Noise scales, ``o``.
         mean: Constant prior means, ``o``.
+        nodes: Whether to return that of the values at the nodes at any cost.
     """
-    if isinstance(state, BandState):
+    if isinstance(state, BandState) or (_is_small(made, n, state.grid.m) and not nodes):
         return _small_process(state, made, n, s2, mean)
     means, covs = zip(*(part.node_values() for part in made), strict=True)
-    compact = _small_process(state, made, n, s2, mean) if _is_small(state, made, n) else None
     mean_u = torch.stack(means) + state.origin.unsqueeze(-1)
-    return GridProcess(state.grid, mean_u, stacked(covs), compact=compact)
+    return GridProcess(state.grid, mean_u, stacked(covs))
 
 
-def _is_small(state: GridState, made: Sequence[GridFactorisation], n: int) -> bool:
-    part, m = made[0], state.grid.m
+def _is_small(made: Sequence[GridFactorisation], n: int, m: int) -> bool:
+    part = made[0]
     if isinstance(part, EigenbasisFactorisation):
-        return len(made) == 1 and part.basis.size <= FEATURES * m
+        bases = [cast(EigenbasisFactorisation, one).basis for one in made]
+        return sum(basis.size for basis in bases) <= FEATURES * m
     through_data = isinstance(part, DataSpaceFactorisation) and isinstance(part.prior, ProductPrior)
-    return len(made) == 1 and through_data and n <= OBSERVATIONS * m
+    return through_data and n <= OBSERVATIONS * m
 
 
 def _small_process(
     state: GridState, made: Sequence[GridFactorisation], n: int, s2: Tensor, mean: Tensor
-) -> FeatureProcess | DataSpaceProcess:
+) -> Process:
     """The posterior through features or observations."""
     if isinstance(made[0], DataSpaceFactorisation):
         X, _, R = state.buffer.first(n)
@@ -70,15 +77,20 @@ def _small_process(
     return _feature_process([cast(EigenbasisFactorisation, part) for part in made], mean)
 
 
-def _feature_process(made: Sequence[EigenbasisFactorisation], mean: Tensor) -> FeatureProcess:
+def _feature_process(made: Sequence[EigenbasisFactorisation], mean: Tensor) -> Process:
     bases = [part.basis for part in made]
-    q = [part.made.q for part in made]
-    S = [part.made.Q_inv for part in made]
+    u, L = [part.made.q for part in made], [part.made.L for part in made]
     if all(basis.same_as(bases[0]) for basis in bases):
-        return FeatureProcess(
-            Features((bases[0],)), mean, torch.stack(q), DenseCovariance(stacked(S))
-        )
-    own = torch.eye(len(S), dtype=mean.dtype, device=mean.device)  # the features of each output
-    means = torch.stack([torch.cat([e * v for e, v in zip(row, q, strict=True)]) for row in own])
-    covs = [torch.block_diag(*(e * M for e, M in zip(row, S, strict=True))) for row in own]
-    return FeatureProcess(Features(tuple(bases)), mean, means, DenseCovariance(torch.stack(covs)))
+        basis = FeatureBasis(bases[0], torch.ones_like(u[0]).expand(len(u), -1))
+        return Process(None, basis, None, stacked(L), torch.stack(u), mean)
+    eye = torch.eye(len(L), dtype=mean.dtype, device=mean.device)  # the features of each output
+    ones = [torch.ones_like(part) for part in u]
+    scale, means = (
+        torch.stack([torch.cat([e * v for e, v in zip(row, parts, strict=True)]) for row in eye])
+        for parts in (ones, u)
+    )
+    factors = [
+        [M if e else torch.eye(len(M)).to(M) for e, M in zip(row, L, strict=True)] for row in eye
+    ]
+    whole = torch.stack([torch.block_diag(*row) for row in factors])
+    return Process(None, FeatureBasis(Features(tuple(bases)), scale), None, whole, means, mean)

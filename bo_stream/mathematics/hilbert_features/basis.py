@@ -82,11 +82,6 @@ class Basis:
         names = ("alpha", "half", "low", "width")
         return all(torch.equal(getattr(self, name), getattr(other, name)) for name in names)
 
-    @property
-    def defining_tensors(self) -> tuple[Tensor, ...]:
-        """Tensors that determine the functions."""
-        return self.alpha, self.half, self.low, self.width
-
     @cached_property
     def main(self) -> int:
         """Number of main effects of each input."""

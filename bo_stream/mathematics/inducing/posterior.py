@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 from gpytorch.kernels import Kernel
-from torch import Size, Tensor
+from torch import Tensor
 
-from bo_stream.mathematics.inducing.state import SGPRState, dense, eye, factor_B, solve
-from bo_stream.mathematics.posterior.expansion import Expansion, on_nodes
-from bo_stream.mathematics.posterior.factor import FactorGaussian, cross_kernel
-from bo_stream.mathematics.posterior.paths import prior_path, solved, times
-from bo_stream.mathematics.posterior.pool import ExpandedProcess
-from bo_stream.mathematics.posterior.process import Path
+from bo_stream.mathematics.inducing.state import SGPRState, dense, factor_B, solve
+from bo_stream.mathematics.posterior.basis import KernelBasis
+from bo_stream.mathematics.posterior.expansion import Process
 
-__all__ = ["SparseProcess", "predict"]
+__all__ = ["predict", "process_on", "sparse_process"]
 
 
 def predict(state: SGPRState, kernel: Kernel, X: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -37,44 +32,21 @@ def predict(state: SGPRState, kernel: Kernel, X: Tensor) -> tuple[Tensor, Tensor
     return mean, A, V
 
 
-@dataclass(frozen=True)
-class SparseProcess(ExpandedProcess):
-    """Posterior of an online SGPR: covariance ``k - A'A + V'V`` (MATHS 3.4)."""
+def sparse_process(kernel: Kernel, state: SGPRState) -> Process:
+    """The posterior from a state under this kernel: O(M^3)."""
+    L_B, beta, _ = factor_B(state.G, state.c)
+    u = torch.linalg.solve_triangular(L_B.mT, beta.unsqueeze(-1), upper=True)
+    return process_on(kernel, state, L_B, u[:, 0])
 
-    kernel: Kernel
-    state: SGPRState
-    L_B: Tensor
-    beta: Tensor
 
-    @classmethod
-    def of(cls, kernel: Kernel, state: SGPRState) -> SparseProcess:
-        """From a state under this kernel: O(M^3)."""
-        L_B, beta, _ = factor_B(state.G, state.c)
-        return cls(kernel, state, L_B, beta)
+def process_on(kernel: Kernel, points: SGPRState, L_B: Tensor, u: Tensor) -> Process:
+    """The posterior of whitened values ``N(u, (L_B L_B')^-1)`` at the inducing points of a state.
 
-    def at(self, X: Tensor) -> FactorGaussian:
-        """The joint posterior at points ``batch x q x d``: O(M^2 q), in one solve for a batch."""
-        s, shape = self.state, X.shape[:-1]
-        K = cross_kernel(self.kernel, X.reshape(-1, X.shape[-1]), s.Z)
-        A_t = torch.linalg.solve_triangular(s.L.mT, K, upper=True, left=False)
-        V_t = torch.linalg.solve_triangular(self.L_B.mT, A_t, upper=True, left=False)
-        mean = (s.mean + V_t @ self.beta).unflatten(-1, shape).movedim(0, -2)
-        A, V = (t.unflatten(-2, shape).movedim(0, -3).mT for t in (A_t, V_t))
-        return FactorGaussian(mean, X, self.kernel, A, V)
-
-    def path(self, sample_shape: Size) -> Path:
-        """Sample functions by Matheron's rule: a draw of ``f(Z)``, random features of the prior."""
-        s = self.state
-        mean = s.mean.unsqueeze(-1)
-        prior = prior_path(self.kernel, s.Z.shape[-1], mean, sample_shape, s.Z)
-        shape = (*sample_shape, 1, s.size)
-        draw, own = torch.randn(2, *shape, dtype=s.Z.dtype, device=s.Z.device)
-        v = solved(self.L_B.mT[None], self.beta + draw, upper=True)
-        values = prior(s.Z) - s.mean + s.nugget.sqrt() * own
-        weights = solved(s.L.mT[None], v - solved(s.L[None], values, upper=False), upper=True)
-        return lambda X: prior(X) + times(cross_kernel(self.kernel, X, s.Z), weights)
-
-    def expansion(self, before: Expansion | None) -> Expansion:
-        """In kernels at the inducing points."""
-        W = eye(self.L_B, self.state.size) - torch.cholesky_inverse(self.L_B)
-        return on_nodes(self.kernel, self.state.Z, self.state.L[None], W[None], before)
+    Args:
+        kernel: The kernel, frozen.
+        points: Inducing points, their factor and nugget, and the prior mean.
+        L_B: ``M x M``.
+        u: ``M``.
+    """
+    basis = KernelBasis(kernel, points.Z, points.nugget[None])
+    return Process(kernel, basis, points.L[None], L_B[None], u[None], points.mean.reshape(1))

@@ -8,18 +8,20 @@ concatenate their points.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from linear_operator.operators import LinearOperator, MatmulLinearOperator
 from torch import Size, Tensor
 
 from bo_stream.errors import NoiseError
-from bo_stream.mathematics.linalg import REPAIR, chol_psd
+from bo_stream.mathematics.linalg import REPAIR, bordered, chol_psd
+from bo_stream.mathematics.posterior.basis import noisy
 from bo_stream.mathematics.posterior.gaussian import JointGaussian
-from bo_stream.mathematics.posterior.integral import Integral, PoolSums
-from bo_stream.mathematics.posterior.pool import PoolCovariances
-from bo_stream.mathematics.posterior.process import Path, PosteriorProcess
+from bo_stream.mathematics.posterior.integral import Integral
+from bo_stream.mathematics.posterior.moments import Moments
+from bo_stream.mathematics.posterior.paths import Path
+from bo_stream.mathematics.posterior.process import PosteriorProcess
 
 __all__ = ["ConditionedGaussian", "ConditionedProcess"]
 
@@ -51,13 +53,43 @@ class ConditionedProcess(PosteriorProcess):
     variances like ``Y``.
 
     Each joint posterior computes the ``q x q`` factor again, so that no graph is shared between
-    backward passes.
+    backward passes, unless it was computed beforehand (`observed`).
+
+    Attributes:
+        base: The process.
+        X: The points.
+        Y: The outcomes.
+        noise: Their noise variances.
+        factors: What `_update` returns, if there is no graph.
     """
 
     base: PosteriorProcess
     X: Tensor
     Y: Tensor
     noise: Tensor
+    factors: tuple[JointGaussian, Tensor, Tensor] | None = None
+
+    @classmethod
+    @torch.no_grad()
+    def observed(
+        cls, base: PosteriorProcess, X: Tensor, Y: Tensor, noise: Tensor
+    ) -> ConditionedProcess:
+        """Given data without batch or graph: the factor is computed once, and extended for a
+        process that was given data before.
+        """
+        if not isinstance(base, ConditionedProcess) or base.factors is None:
+            made = cls(base, X, Y, noise)
+            return replace(made, factors=made._update())
+        f, L, r = base.factors
+        new = base.base.at(X)
+        corner = new.covariance(new) + torch.diag_embed(noise)
+        L = bordered(L, f.covariance(new), corner)
+        n = r.shape[-2]
+        gap = (Y - new.mean).unsqueeze(-1) - L[..., n:, :n] @ r
+        r = torch.cat([r, torch.linalg.solve_triangular(L[..., n:, n:], gap, upper=False)], -2)
+        X, Y = torch.cat([base.X, X]), torch.cat([base.Y, Y], -1)
+        noise = torch.cat([base.noise, noise], -1)
+        return cls(base.base, X, Y, noise, (f.joined(new), L, r))
 
     def _update(self) -> tuple[JointGaussian, Tensor, Tensor]:
         """The base's joint posterior at X, the factor ``L`` of ``cov + D``, ``L^-1 (Y - mean)``.
@@ -65,6 +97,8 @@ class ConditionedProcess(PosteriorProcess):
         Raises:
             NoiseError: if neither noise nor posterior variance exceeds rounding errors.
         """
+        if self.factors is not None:
+            return self.factors
         f = self.base.at(self.X)
         C = f.covariance(f) + torch.diag_embed(self.noise)
         L = chol_psd(C, REPAIR, self._unresolved)
@@ -89,34 +123,34 @@ class ConditionedProcess(PosteriorProcess):
         """Sample functions by Matheron's rule on the base's sample functions."""
         batch = torch.broadcast_shapes(self.X.shape[:-2], self.Y.shape[:-2])
         base = self.base.path(Size([*sample_shape, *batch]))
-        values = base(self.X)
-        noisy = values + self.noise.sqrt() * torch.randn_like(values)
+        values = noisy(base(self.X), self.noise)
         f, L, _ = self._update()
-        weights = torch.cholesky_solve((self.Y - noisy).unsqueeze(-1), L)
+        weights = torch.cholesky_solve((self.Y - values).unsqueeze(-1), L).squeeze(-1)
+        return self.base.plus(base, f, weights)
 
-        def sample(X: Tensor) -> Tensor:
-            return base(X) + (self.base.at(X).covariance(f) @ weights).squeeze(-1)
+    def mean_function(self) -> Path:
+        """The base's, updated."""
+        f, L, r = self._update()
+        weights = torch.linalg.solve_triangular(L.mT, r, upper=True).squeeze(-1)
+        return self.base.plus(self.base.mean_function(), f, weights)
 
-        return sample
+    def moments(
+        self, X: Tensor, *, slopes: bool, across: JointGaussian | None = None
+    ) -> Moments | None:
+        """From the base's, given data without batch."""
+        if self.factors is None or across is not None:
+            return None
+        f, L, r = self.factors
+        base = self.base.moments(X, slopes=slopes, across=f)
+        return None if base is None else base.given(L[0], r[0, :, 0])
 
-    def integral(
-        self, points: Tensor, weights: Tensor, previous: Integral | None = None
-    ) -> ConditionedIntegral:
+    def integral(self, points: Tensor, weights: Tensor) -> ConditionedIntegral:
         """Computed at each call, because it may hold the graph of the conditioning points."""
-        before = previous.base if isinstance(previous, ConditionedIntegral) else None
-        base = self.base.integral(points, weights, before)
+        base = self.base.integral(points, weights)
         f, L, _ = self._update()
         half = torch.linalg.solve_triangular(L, base.gram(f, f), upper=False)
         M = torch.linalg.solve_triangular(L, half.mT, upper=False)
         return ConditionedIntegral(base, f, L, M)
-
-    def pool(self, X: Tensor, points: Tensor, weights: Tensor) -> PoolSums | None:
-        """Computed from the covariances that the base keeps."""
-        with torch.no_grad():
-            base = self.base.pool(X, points, weights)
-            if not isinstance(base, PoolCovariances):
-                return None
-            return base.under(base.expansion.given(self.X, self._update()[1]))
 
 
 @dataclass(frozen=True)

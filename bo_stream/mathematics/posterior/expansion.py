@@ -1,215 +1,162 @@
-"""Covariances that are a kernel minus a quadratic form in finitely many functions.
+"""The posterior of every family as one frozen Gaussian process.
 
-Every family but the grid's has ``cov(x, z) = k(x, z) - a_x' W a_z`` with ``a_x = R^-1 b(x)``:
+Every family has the posterior::
 
-    ========================  =====================  ================  ==============
-    family                    b(x)                   R                 W
-    ========================  =====================  ================  ==============
-    exact, computation-aware  k(X, x), S'k(X, x)     factor of K + D   I
-    nodes, inducing points    k(Z, x)                root of k(Z, Z)   I - L_Q^-T L_Q^-1
-    sine features (no k)      phi(x)                 I                 -S
-    ========================  =====================  ================  ==============
+    mean(x) = c + a_x'u,    cov(x, z) = k(x, z) - a_x'a_z + V_x'V_z
+    a_x = R^-1 b(x),        V_x = L^-1 a_x
 
-New data change W by a matrix of low rank, or append to a_x, or both. So covariances at fixed points
-change by low rank (`change_from`) while the hyperparameters stay the same [MATHS 10].
+    family                  b(x)           R                        L
+    exact                   k(X, x)        factor of K + D          none: V = 0
+    computation-aware       S'k(X, x)      factor of S'(K + D)S     none: V = 0
+    nodes, inducing points  k(Z, x)        factor of k(Z, Z)        factor of Q = I + R^-1 A R^-T
+    features                scaled phi(x)  none: a = b              factor of Q
+
+Features are the whole prior, ``k(x, z) = a_x'a_z``, so that ``V_x'V_z`` is all that is left.
+Entries of b beyond those of R enter the mean only.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import cast
+from typing import Any, cast
 
 import torch
 from gpytorch.kernels import Kernel
-from torch import Tensor
+from torch import Size, Tensor
 
-from bo_stream.mathematics.linalg import chol_psd, low_rank
-from bo_stream.mathematics.posterior.factor import cross_kernel
-from bo_stream.mathematics.posterior.row_matching import matching_rows
+from bo_stream.mathematics.posterior.basis import Basis, FeatureBasis, FeatureMap
+from bo_stream.mathematics.posterior.factor import FactorGaussian
+from bo_stream.mathematics.posterior.feature_integral import FeatureIntegral
+from bo_stream.mathematics.posterior.integral import Integral
+from bo_stream.mathematics.posterior.moments import Moments
+from bo_stream.mathematics.posterior.paths import Path, solved, times
+from bo_stream.mathematics.posterior.process import PosteriorProcess
 
-__all__ = ["Expansion", "on_nodes"]
-
-LONGER = 1.25
-"""Ratio of all nodes so far to nodes in use from which the basis is started again."""
-MOST = 64
-"""Rank of a change of W above which all is computed again."""
-ROUNDING = 1e-13
-"""Tolerance of a low-rank change, relative to the reduction of variance by W."""
+__all__ = ["FeaturePath", "Process"]
 
 
 @dataclass(frozen=True)
-class Expansion:
-    """``cov(x, z) = k(x, z) - a_x' W a_z``, ``a_x = R^-1 b(x)`` of length r.
+class FeaturePath:
+    """Sample functions on features, as a `Path`.
 
     Attributes:
-        kernel: The prior's kernel, frozen, or None if there is no ``k``.
-        R: ``o x r x r``, lower triangular; None for the identity.
-        W: ``o x r x r``; None for the identity.
-        values: ``b`` at ``n x d`` points from some row on: ``o x (r - first) x n``.
-        defining_tensors: Tensors that determine ``R`` and ``b``; those of a basis that begins with
-            this one's functions begin with these.
+        basis: The features.
+        mean: Constant prior mean, ``o``.
+        weights: Coefficients, ``sample_shape x o x f``.
+    """
+
+    basis: FeatureMap
+    mean: Tensor
+    weights: Tensor
+
+    def __call__(self, X: Tensor) -> Tensor:
+        """Values at points ``batch x q x d``, as in `Path`."""
+        return self.mean.unsqueeze(-1) + self.weights @ self.basis.features(X).mT
+
+
+@dataclass(frozen=True)
+class Process(PosteriorProcess):
+    """Mean ``c + a_x'u``, covariance ``k(x, z) - a_x'a_z + V_x'V_z``; see the module.
+
+    Attributes:
+        kernel: The prior's kernel, frozen; None for a prior on features.
+        basis: The functions ``b``.
+        R: Lower triangular, ``o x r x r``; None for the identity.
+        L: Lower triangular, ``o x r x r``; None if ``V`` is zero.
+        u: ``o x r``, or longer if entries of ``b`` enter the mean only.
+        mean: The constant prior mean ``c``, ``o``.
     """
 
     kernel: Kernel | None
+    basis: Basis | FeatureBasis
     R: Tensor | None
-    W: Tensor | None
-    values: Callable[[Tensor, int], Tensor]
-    defining_tensors: tuple[Tensor, ...]
-
-    def rows(self, X: Tensor) -> Tensor:
-        """``a`` at points ``n x d``: ``o x r x n``."""
-        b = self.values(X, 0)
-        return b if self.R is None else torch.linalg.solve_triangular(self.R, b, upper=False)
-
-    def continued(self, rows: Tensor, X: Tensor) -> Tensor:
-        """``a`` at points whose first entries are known."""
-        first = rows.shape[-2]
-        b = self.values(X, first)
-        if self.R is None or not b.shape[-2]:
-            return rows
-        b = b - self.R[..., first:, :first] @ rows
-        new = torch.linalg.solve_triangular(self.R[..., first:, first:], b, upper=False)
-        return torch.cat([rows.expand(*new.shape[:-2], -1, -1), new], -2)
-
-    def continues(self, before: Expansion) -> bool:
-        """Whether this expansion begins with the functions of another, under the same kernel."""
-        pairs = zip(before.defining_tensors, self.defining_tensors, strict=False)
-        return all(a is b or _begins(a, b) for a, b in pairs)
-
-    def change_from(self, before: Expansion, rows: Tensor) -> tuple[Tensor, Tensor] | None:
-        """The change of covariances: ``U`` (``o x k x n``) and signed weights ``s`` (``o x k``).
-
-        Covariances between points are those under ``before`` minus ``U' diag(s) U``.
-
-        Args:
-            before: An expansion that this one continues.
-            rows: ``a`` at the points, ``o x r x n``.
-
-        Returns:
-            None if the change is not of low rank.
-        """
-        if self.W is None or before.W is None:
-            new = rows[..., before.size :, :]
-            return new, torch.ones_like(new[..., 0])
-        wide = torch.zeros_like(self.W)
-        wide[..., : before.size, : before.size] = before.W
-        # scaled so that every function has size one at the points
-        size = rows.square().mean(-1).sqrt().clamp_min(torch.finfo(rows.dtype).tiny)
-        change = size.unsqueeze(-1) * (self.W - wide) * size.unsqueeze(-2)
-        scale = (size.square() * wide.diagonal(dim1=-2, dim2=-1).abs()).sum(-1)
-        found = low_rank(change, MOST, ROUNDING * float(scale.max()))
-        return None if found is None else (found[0] @ (rows / size.unsqueeze(-1)), found[1])
-
-    def given(self, X: Tensor, L: Tensor) -> Expansion:
-        """The process given observations at ``q x d`` points.
-
-        Args:
-            X: The points.
-            L: Cholesky factor of their covariance plus noise, ``o x q x q``.
-        """
-        a, r = self.weighted(self.rows(X)), self.size
-        R = L.new_zeros(*L.shape[:-2], r + len(X), r + len(X))
-        R[..., :r, :r] = torch.eye(r).to(L) if self.R is None else self.R
-        R[..., r:, :r], R[..., r:, r:] = a.mT, L
-        W = None
-        if self.W is not None:
-            W = torch.zeros_like(R)
-            W[..., :r, :r] = self.W
-            W.diagonal(dim1=-2, dim2=-1)[..., r:] = 1.0
-
-        def values(points: Tensor, first: int) -> Tensor:
-            new = self.prior(X[max(first - r, 0) :], points)
-            if first >= r:
-                return new
-            old = self.values(points, first)
-            return torch.cat([old.expand(*new.shape[:-2], -1, -1), new], -2)
-
-        return replace(self, R=R, W=W, values=values)
-
-    @property
-    def outputs(self) -> int:
-        """The number of outputs o."""
-        return len(cast(Tensor, self.R if self.W is None else self.W))
+    L: Tensor | None
+    u: Tensor
+    mean: Tensor
 
     @property
     def size(self) -> int:
-        """The number of functions r."""
-        return cast(Tensor, self.R if self.W is None else self.W).shape[-1]
+        """The number r of entries of ``a``."""
+        return self.u.shape[-1] if self.R is None else self.R.shape[-1]
 
-    def weighted(self, rows: Tensor) -> Tensor:
-        """``W a``."""
-        return rows if self.W is None else self.W @ rows
+    def at(self, X: Tensor) -> FactorGaussian:
+        """The joint posterior at points ``batch x q x d``: O(r) per mean and O(r^2) per variance,
+        after O(r^2) for ``a`` unless R is the identity.
+        """
+        shape, r = X.shape[:-1], self.size
+        b = self.basis(X.reshape(-1, X.shape[-1]))
+        a = b[..., :r]
+        if self.R is not None:
+            a = torch.linalg.solve_triangular(self.R.mT, a, upper=True, left=False)
+        mean = self.mean.unsqueeze(-1) + (a @ self.u[..., :r, None]).squeeze(-1)
+        if b.shape[-1] > r:
+            mean = mean + (b[..., r:] @ self.u[..., r:, None]).squeeze(-1)
+        mean, rows = mean.unflatten(-1, shape).movedim(0, -2), a.unflatten(-2, shape).movedim(0, -3)
+        return FactorGaussian(mean, X, self.kernel, rows, self.L)
 
-    def prior(self, X: Tensor, Z: Tensor) -> Tensor:
-        """``k`` between ``n x d`` and ``n' x d`` points, ``o x n x n'``."""
+    def path(self, sample_shape: Size) -> Path:
+        """Sample functions: exact on features, else by Matheron's rule on random features of the
+        prior.
+        """
+        u, r = self.u[..., : self.size], self.size
         if self.kernel is None:
-            return X.new_zeros(1, len(X), len(Z))
-        return cross_kernel(self.kernel, X, Z)
+            return self._on_features(u + self._scatter((*sample_shape, *u.shape)))
+        prior = cast(Basis, self.basis).prior(len(self.mean), sample_shape)
+        v = u if self.L is None else u + self._scatter((*sample_shape, *u.shape))
+        R = cast(Tensor, self.R)
+        v = v - solved(R, cast(Basis, self.basis).functionals(prior)[..., :r], upper=False)
+        weights = solved(R.mT, v, upper=True)
+        if self.u.shape[-1] > r:
+            rest = self.u[..., r:]
+            weights = torch.cat([weights, rest.expand(*weights.shape[:-1], -1)], -1)
+        mean = self.mean.unsqueeze(-1)
+        return lambda X: mean + prior(X) + times(self.basis(X), weights)
 
-    def variances(self, X: Tensor, rows: Tensor) -> Tensor:
-        """Marginal variances at ``n x d`` points, ``o x n``."""
-        less = (rows * self.weighted(rows)).sum(-2)
-        if self.kernel is None:
-            return -less
-        prior: Tensor = self.kernel(X.unsqueeze(-3), diag=True)
-        return prior - less
+    def _scatter(self, shape: tuple[int, ...]) -> Tensor:
+        """Draws with covariance ``(L L')^-1``."""
+        noise = torch.randn(shape, dtype=self.u.dtype, device=self.u.device)
+        return solved(cast(Tensor, self.L).mT, noise, upper=True)
 
+    # -- features --------------------------------------------------------------------------------
 
-def on_nodes(
-    kernel: Kernel, Z: Tensor, R: Tensor, W: Tensor, before: Expansion | None
-) -> Expansion:
-    """The expansion in kernels at nodes, ``b(x) = k(Z, x)``.
+    def mean_function(self) -> Path:
+        """The posterior mean; on features it is a `FeaturePath`."""
+        return super().mean_function() if self.kernel is not None else self._on_features(self.u)
 
-    With ``before``, it is over the nodes of both, so that it continues ``before`` whichever nodes
-    were replaced, unless these are many more than the nodes in use.
+    def plus(self, path: Path, at: FactorGaussian, weights: Tensor) -> Path:
+        """A function plus ``cov(x, z) w``; on features it is a `FeaturePath`."""
+        if not isinstance(path, FeaturePath):
+            return super().plus(path, at, weights)
+        change = (at.coefficients.mT @ weights.unsqueeze(-1)).squeeze(-1)
+        return replace(path, weights=path.weights + cast(FeatureBasis, self.basis).scale * change)
 
-    Args:
-        kernel: The kernel.
-        Z: ``m x d``.
-        R: Root of ``k(Z, Z)``, ``o x m x m``.
-        W: ``o x m x m``.
-        before: An expansion on nodes under the same kernel, or None.
-    """
-    if before is not None and not (
-        _same(before.defining_tensors[0], Z) and _same(before.defining_tensors[1], R)
-    ):
-        joint = _joined(kernel, Z, R, W, before)
-        if joint is not None:
-            Z, R, W = joint
-    return Expansion(kernel, R, W, lambda X, first: cross_kernel(kernel, Z[first:], X), (Z, R))
+    def _on_features(self, v: Tensor) -> FeaturePath:
+        """The function ``c + a_x'v``, for ``batch x o x r`` v."""
+        basis = cast(FeatureBasis, self.basis)
+        return FeaturePath(basis.features, self.mean, basis.scale * v)
 
+    def _integral(self, points: Tensor, weights: Tensor) -> Integral:
+        """On features O(P r^2 + r^3), and then independent of P."""
+        if self.kernel is not None:
+            return super()._integral(points, weights)
+        return FeatureIntegral.over(self.basis, cast(Tensor, self.L), points, weights)
 
-def _joined(
-    kernel: Kernel, Z: Tensor, R: Tensor, W: Tensor, before: Expansion
-) -> tuple[Tensor, Tensor, Tensor] | None:
-    """All nodes, their root and W: as ``k(Z, x) = R_all[Z] a_all``, ``a = R^-1 R_all[Z] a_all``."""
-    Z_all, R_all = before.defining_tensors
-    if not len(Z_all) or not len(Z):
-        return None
-    place = matching_rows(Z, Z_all)
-    new = Z[place < 0]
-    if len(Z_all) + len(new) > LONGER * len(Z) + MOST:
-        return None
-    place[place < 0] = torch.arange(len(new), device=Z.device) + len(Z_all)
-    if len(new):
-        r, side = len(Z_all), cross_kernel(kernel, Z_all, new)
-        below = torch.linalg.solve_triangular(R_all, side, upper=False).mT
-        corner = cross_kernel(kernel, new, new) - below @ below.mT
-        wide = R_all.new_zeros(*R_all.shape[:-2], r + len(new), r + len(new))
-        wide[..., :r, :r], wide[..., r:, :r] = R_all, below
-        wide[..., r:, r:] = chol_psd(corner)
-        Z_all, R_all = torch.cat([Z_all, new]), wide
-    change = torch.linalg.solve_triangular(R, R_all[..., place, :], upper=False)
-    return Z_all, R_all, change.mT @ W @ change
-
-
-def _same(a: Tensor, b: Tensor) -> bool:
-    return a.device == b.device and torch.equal(a, b)
-
-
-def _begins(first: Tensor, whole: Tensor) -> bool:
-    """Whether a tensor is the leading corner of another."""
-    if first.device != whole.device or first.ndim != whole.ndim:
-        return False
-    return torch.equal(first, whole[tuple(slice(size) for size in first.shape)])
+    def moments(self, X: Tensor, *, slopes: bool, across: Any | None = None) -> Moments | None:
+        """On features, of one output: O(r^2) per point."""
+        if self.kernel is not None or len(self.u) > 1:
+            return None
+        basis, L, u = cast(FeatureBasis, self.basis), cast(Tensor, self.L)[0], self.u[0]
+        others = None if across is None else across.coefficients[0]
+        if not slopes:
+            a = self.at(X)
+            to_others = None if others is None else a.rows[..., 0, :, None, :] @ others.mT
+            mean, cov = a.mean[..., 0, :], a.covariance(a)[..., 0, :, :]
+            return Moments(mean, cov, across=to_others)
+        rows, back = basis.features.sloped(X)
+        rows = rows * basis.scale[0]
+        phi = rows[..., 0, :]
+        spread = torch.cholesky_solve(phi.reshape(-1, phi.shape[-1]).mT, L).mT.view(phi.shape)
+        crossed = (rows.flatten(-3, -2) @ spread.mT).unflatten(-2, rows.shape[-3:-1])
+        means = rows @ u
+        means[..., 0] += self.mean[0]
+        return Moments.of(means, crossed, back, None if others is None else rows @ others.mT)

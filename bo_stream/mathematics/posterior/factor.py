@@ -1,10 +1,13 @@
-"""Joint posteriors of kernel methods: the prior covariance minus and plus products of factors."""
+"""Joint posteriors from factors: the prior covariance minus and plus products of rows."""
 
 from __future__ import annotations
 
 import copy
 from dataclasses import dataclass
+from functools import cached_property
+from typing import cast
 
+import torch
 from gpytorch.kernels import Kernel
 from linear_operator.operators import LinearOperator, MatmulLinearOperator
 from torch import Tensor
@@ -27,62 +30,107 @@ def cross_kernel(kernel: Kernel, X: Tensor, Z: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class FactorGaussian(JointGaussian):
-    """Joint posterior with covariance ``k(x, z) - A_x' A_z + V_x' V_z``: exact GP, O-SGPR, CaGP.
+    """Joint posterior with covariance ``k(x, z) - a_x'a_z + V_x'V_z``, ``V_x = L^-1 a_x``.
+
+    Without a kernel the prior is ``a_x'a_z``, and the covariance ``V_x'V_z``; without L, ``V`` is
+    zero.
 
     Attributes:
         mean: ``batch x o x q``.
         X: Points, ``batch x q x d``.
-        kernel: The prior's kernel, frozen.
-        minus: ``A``, ``batch x o x r x q``.
-        plus: ``V``, ``batch x o x r' x q``, or None.
+        kernel: The prior's kernel, frozen, or None.
+        rows: ``a``, ``batch x o x q x r``.
+        L: Lower triangular, ``o x r x r``, or None.
     """
 
     mean: Tensor
     X: Tensor
-    kernel: Kernel
-    minus: Tensor
-    plus: Tensor | None = None
+    kernel: Kernel | None
+    rows: Tensor
+    L: Tensor | None = None
+
+    @cached_property
+    def plus(self) -> Tensor | None:
+        """``V``, ``batch x o x q x r``: O(r^2) per point, in one solve for the whole batch."""
+        return None if self.L is None else solved_rows(self.L, self.rows)
+
+    @cached_property
+    def coefficients(self) -> Tensor:
+        """``L^-T V``: coefficients of ``V_x'V_z`` as a function of x, ``batch x o x q x r``."""
+        V, L = cast(Tensor, self.plus), cast(Tensor, self.L)
+        return solved_rows(L.mT, V, upper=True)
 
     def variance(self) -> Tensor:
         """Marginal variances, ``batch x o x q``."""
-        variance = self.kernel(self.X.unsqueeze(-3), diag=True) - self.minus.square().sum(-2)
-        return variance if self.plus is None else variance + self.plus.square().sum(-2)
+        parts = [] if self.plus is None else [self.plus.square().sum(-1)]
+        if self.kernel is not None:
+            prior = self.kernel(self.X.unsqueeze(-3), diag=True)
+            parts.insert(0, prior - self.rows.square().sum(-1))
+        return sum(parts[1:], parts[0])
 
     def covariance(self, other: FactorGaussian) -> Tensor:
         """Covariance with the values at other points."""
         if self.X.ndim > 2 and other.X.ndim == 2:
             shape = self.X.shape[:-1]
             return self._flat().covariance(other).unflatten(-2, shape).movedim(0, -3)
-        cov = cross_kernel(self.kernel, self.X, other.X) - self.minus.mT @ other.minus
-        if self.plus is None or other.plus is None:
-            return cov
-        return cov + self.plus.mT @ other.plus
+        cov: Tensor | None = None
+        if self.kernel is not None:
+            cov = cross_kernel(self.kernel, self.X, other.X) - self.rows @ other.rows.mT
+        if self.plus is not None and other.plus is not None:
+            positive = self.plus @ other.plus.mT
+            cov = positive if cov is None else cov + positive
+        return torch.as_tensor(cov)
 
     def times(self, other: FactorGaussian, M: Tensor) -> Tensor:
         """Covariance with the values at other points times M, without the full covariance."""
         if self.X.ndim > 2:
             return super().times(other, M)
-        product = cross_kernel(self.kernel, self.X, other.X) @ M
-        product = product - self.minus.mT @ (other.minus @ M)
-        if self.plus is None or other.plus is None:
-            return product
-        return product + self.plus.mT @ (other.plus @ M)
+        product: Tensor | None = None
+        if self.kernel is not None:
+            product = cross_kernel(self.kernel, self.X, other.X) @ M
+            product = product - self.rows @ (other.rows.mT @ M)
+        if self.plus is not None and other.plus is not None:
+            positive = self.plus @ (other.plus.mT @ M)
+            product = positive if product is None else product + positive
+        return torch.as_tensor(product)
+
+    def joined(self, other: FactorGaussian) -> FactorGaussian:
+        """The joint posterior at the points of both, which have no batch."""
+        mean, X = torch.cat([self.mean, other.mean], -1), torch.cat([self.X, other.X])
+        rows = torch.cat([self.rows, other.rows], -2)
+        both = FactorGaussian(mean, X, self.kernel, rows, self.L)
+        for name in ("plus", "coefficients"):
+            if self.L is not None and name in vars(self):
+                vars(both)[name] = torch.cat([getattr(self, name), getattr(other, name)], -2)
+        return both
 
     def _flat(self) -> FactorGaussian:
         """The same points without batch, so that a product with many points is one product."""
-        X = self.X.reshape(-1, self.X.shape[-1])
-        minus = _flatten(self.minus.mT).mT
-        plus = None if self.plus is None else _flatten(self.plus.mT).mT
-        return FactorGaussian(
-            _flatten(self.mean.unsqueeze(-1))[..., 0], X, self.kernel, minus, plus
-        )
+        X, mean = self.X.reshape(-1, self.X.shape[-1]), flattened(self.mean.unsqueeze(-1))[..., 0]
+        flat = FactorGaussian(mean, X, self.kernel, flattened(self.rows), self.L)
+        if "plus" in vars(self) and self.plus is not None:
+            vars(flat)["plus"] = flattened(self.plus)
+        return flat
 
     def operator(self) -> LinearOperator:
         """The covariance as an operator whose diagonal is cheap."""
-        cov = self.kernel(self.X.unsqueeze(-3)) + MatmulLinearOperator(-self.minus.mT, self.minus)
-        return cov if self.plus is None else cov + MatmulLinearOperator(self.plus.mT, self.plus)
+        parts = [] if self.plus is None else [MatmulLinearOperator(self.plus, self.plus.mT)]
+        if self.kernel is not None:
+            prior = self.kernel(self.X.unsqueeze(-3))
+            parts.insert(0, prior + MatmulLinearOperator(-self.rows, self.rows.mT))
+        return sum(parts[1:], parts[0])
 
 
-def _flatten(rows: Tensor) -> Tensor:
+def solved_rows(L: Tensor, rows: Tensor, *, upper: bool = False) -> Tensor:
+    """``L^-1 a`` for rows a, ``batch x o x q x r``, and triangular L, ``o x r x r``.
+
+    A single triangular solve for the whole batch, since a batched one would copy the factor.
+    """
+    shape = rows.shape[:-3], rows.shape[-2]
+    flat = torch.linalg.solve_triangular(L.mT, flattened(rows), upper=not upper, left=False)
+    return flat.unflatten(-2, (*shape[0], shape[1])).movedim(0, -3)
+
+
+def flattened(rows: Tensor) -> Tensor:
     """``batch x o x q x k`` to ``o x (batch q) x k``."""
     return rows.movedim(-3, 0).flatten(1, -2)

@@ -1,18 +1,17 @@
 """Weighted sums over fixed points of products of covariances, on features [MATHS 10].
 
-With ``B = sum_t w_t phi_t phi_t'``: ``total = tr(B S)`` and ``gram(a, b) = phi_a' S B S phi_b``.
-Once ``B`` is known, the cost does not depend on the number of points.
+With ``M = sum_t w_t V_t V_t'``: ``total = tr M`` and ``gram(a, b) = V_a' M V_b``. Once ``M`` is
+known, the cost does not depend on the number of points.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
-
-from bo_stream.mathematics.posterior.feature_map import FeatureMap
 
 __all__ = ["FeatureIntegral"]
 
@@ -22,55 +21,45 @@ TILE = 4096
 
 @dataclass(frozen=True)
 class FeatureIntegral:
-    """The sums over ``P`` weighted points under one ``S``.
+    """The sums over ``P`` weighted points.
 
     Attributes:
-        points: ``P x d``, transformed space.
-        weights: ``P``.
-        basis: The features.
-        B: ``f x f``.
-        S: ``o x f x f``.
-        SBS: ``o x f x f``.
+        M: ``o x r x r``.
     """
 
-    points: Tensor
-    weights: Tensor
-    basis: FeatureMap
-    B: Tensor
-    S: Tensor
-    SBS: Tensor
+    M: Tensor
 
     @classmethod
-    def over(cls, points: Tensor, weights: Tensor, basis: FeatureMap, S: Tensor) -> FeatureIntegral:
-        """Sum over the points, O(P f^2)."""
-        B = S.new_zeros(S.shape[-2:])
+    @torch.no_grad()
+    def over(
+        cls, basis: Callable[[Tensor], Tensor], L: Tensor, points: Tensor, weights: Tensor
+    ) -> FeatureIntegral:
+        """Sum over the points: O(P r^2 + r^3).
+
+        Args:
+            basis: The functions ``a``, ``n x d`` to ``o x n x r``.
+            L: Lower triangular, ``o x r x r``: ``V = L^-1 a``.
+            points: ``P x d``.
+            weights: ``P``.
+        """
+        B = torch.zeros_like(L)
         for X, w in zip(points.split(TILE), weights.split(TILE), strict=True):
-            phi = basis.features(X)
-            B.addmm_(phi.mT * w, phi)
-        return cls(points, weights, basis, B, S, S @ B @ S)
-
-    def serves(self, points: Tensor, weights: Tensor, basis: FeatureMap) -> bool:
-        """Whether these are the points, weights and features summed over."""
-        pairs = ((self.points, points), (self.weights, weights))
-        alike = all(a.device == b.device and torch.equal(a, b) for a, b in pairs)
-        return alike and basis.same_as(self.basis)
-
-    def under(self, S: Tensor) -> FeatureIntegral:
-        """The same points under another S: O(f^3), independent of P."""
-        return FeatureIntegral(self.points, self.weights, self.basis, self.B, S, S @ self.B @ S)
+            a = basis(X)
+            B += (a * w.unsqueeze(-1)).mT @ a
+        half = torch.linalg.solve_triangular(L, B, upper=False)
+        return cls(torch.linalg.solve_triangular(L, half.mT, upper=False))
 
     @property
     def total(self) -> Tensor:
         """Weighted sum of the variances, ``o``."""
-        return (self.S * self.B).sum((-2, -1))
+        return self.M.diagonal(dim1=-2, dim2=-1).sum(-1)
 
     def gram(self, a: Any, b: Any) -> Tensor:
         """``sum_t w_t cov(a, t) cov(t, b)``, ``batch x o x q x q'``."""
-        right = b.phi if b.phi.ndim == 2 else b.phi.unsqueeze(-3)
-        product: Tensor = a.spread(self.SBS) @ right.mT
+        product: Tensor = (a.plus @ self.M) @ b.plus.mT
         return product
 
     def gram_diagonal(self, a: Any) -> Tensor:
         """The diagonal of ``gram(a, a)``, ``batch x o x q``."""
-        diagonal: Tensor = (a.spread(self.SBS) * a.phi.unsqueeze(-3)).sum(-1)
+        diagonal: Tensor = ((a.plus @ self.M) * a.plus).sum(-1)
         return diagonal

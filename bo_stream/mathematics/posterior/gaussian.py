@@ -38,6 +38,10 @@ class JointGaussian(ABC):
         """Covariance with the values at other points times M (``o x q' x k``)."""
         return self.covariance(other) @ M
 
+    def joined(self: L, other: L) -> L:
+        """The joint Gaussian at the points of both, which have no batch."""
+        raise NotImplementedError
+
     def operator(self) -> LinearOperator:
         """The covariance ``batch x o x q x q`` as an operator whose diagonal is cheap."""
         return to_linear_operator(self.covariance(self))

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from bo_stream.mathematics.posterior.gaussian import JointGaussian
 
-__all__ = ["Integral", "PointIntegral", "PoolSums"]
+__all__ = ["Integral", "PointIntegral"]
 
 TILE = 1024
 """Points summed over at a time."""
@@ -42,32 +42,6 @@ class Integral(Protocol):
 
     def gram_diagonal(self, a: Any) -> Tensor:
         """The diagonal of ``gram(a, a)``: ``batch x o x q``."""
-        ...
-
-
-class PoolSums(Protocol):
-    """Variances and sums for ``N`` candidates of a pool under one process, without gradient."""
-
-    @property
-    def variance(self) -> Tensor:
-        """Variances of the candidates, ``o x N``."""
-        ...
-
-    @property
-    def total(self) -> Tensor:
-        """Weighted sum of the variances at the points summed over, ``o``."""
-        ...
-
-    def gram_diagonal(self) -> Tensor:
-        """``sum_t w_t cov(c, t)^2`` of the candidates, ``o x N``."""
-        ...
-
-    def among(self, X: Tensor) -> tuple[Tensor, Tensor]:
-        """``cov`` and ``sum_t w_t cov(., t) cov(t, .)`` among ``s x d`` points, ``o x s x s``."""
-        ...
-
-    def against(self, X: Tensor) -> tuple[Tensor, Tensor]:
-        """The same between ``s x d`` points and the candidates, ``o x s x N``."""
         ...
 
 

@@ -8,7 +8,7 @@ phi(z)'``, the products that give them also give their derivatives from those of
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 import torch
@@ -42,23 +42,50 @@ class Moments:
         mean: ``batch x q``.
         covariance: ``batch x q x q``.
         slopes: Their derivatives, or None.
+        across: Covariances with p other points, with their derivatives or without, ``batch x q x
+            (1 + k) x p``; or None.
     """
 
     mean: Tensor
     covariance: Tensor
     slopes: Derivatives | None = None
+    across: Tensor | None = None
 
     @classmethod
-    def of(cls, means: Tensor, covariances: Tensor, back: Pullback) -> Moments:
+    def of(
+        cls, means: Tensor, covariances: Tensor, back: Pullback, across: Tensor | None = None
+    ) -> Moments:
         """From values and derivatives in one tensor each.
 
         Args:
             means: ``batch x q x (1 + k)``.
             covariances: ``batch x j x (1 + k) x i``.
             back: As in `Derivatives`.
+            across: As the attribute.
         """
         slopes = Derivatives(means[..., 1:], covariances[..., 1:, :], back)
-        return cls(means[..., 0], covariances[..., 0, :], slopes)
+        return cls(means[..., 0], covariances[..., 0, :], slopes, across)
+
+    def given(self, L: Tensor, r: Tensor) -> Moments:
+        """The moments given observations at the other points.
+
+        Args:
+            L: Cholesky factor of their covariance plus noise, ``p x p``.
+            r: ``L^-1 (y - mean)``, ``p``.
+        """
+        rows = torch.linalg.solve_triangular(
+            L.mT, cast(Tensor, self.across).flatten(0, -2), upper=True, left=False
+        ).view_as(cast(Tensor, self.across))
+        mean, less = rows @ r, rows.flatten(-3, -2) @ rows[..., 0, :].mT
+        less = less.unflatten(-2, rows.shape[-3:-1])
+        covariance = self.covariance - less[..., 0, :]
+        if self.slopes is None:
+            return Moments(self.mean + mean[..., 0], covariance)
+        of_mean = self.slopes.mean + mean[..., 1:]
+        slopes = replace(
+            self.slopes, mean=of_mean, covariance=self.slopes.covariance - less[..., 1:, :]
+        )
+        return Moments(self.mean + mean[..., 0], covariance, slopes)
 
     def pull(self, bar_mean: Tensor, bar_cov: Tensor) -> Tensor:
         """The gradient in the points, from gradients in the mean and in each entry of the

@@ -1,10 +1,11 @@
-"""Sample functions of a prior, from random features of its kernel, and products with many draws.
+"""Sample functions: of a prior, from random features of its kernel, and products with many draws.
 
 A matrix that all draws share is applied to them in one product or solve, and not once for each.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -13,36 +14,40 @@ from gpytorch.kernels import Kernel
 from torch import Size, Tensor
 
 from bo_stream.errors import UnsupportedError
-from bo_stream.mathematics.posterior.process import Path
 
-__all__ = ["prior_path", "solved", "times"]
+__all__ = ["Path", "prior_path", "solved", "times"]
+
+Path = Callable[[Tensor], Tensor]
+"""Sample functions: points ``batch x q x d`` to values ``batch' x o x q``, where ``batch'`` is
+``batch`` broadcast with ``sample_shape``, as in BoTorch: points may differ between samples."""
 
 
-def prior_path(kernel: Kernel, dim: int, mean: Tensor, sample_shape: Size, like: Tensor) -> Path:
-    """Sample functions of the prior from BoTorch's random features of the kernel.
+def prior_path(kernel: Kernel, outputs: int, sample_shape: Size, like: Tensor) -> Path:
+    """Sample functions of a prior of mean zero, from BoTorch's random features of the kernel.
 
     Args:
         kernel: A stationary kernel BoTorch has features for (RBF, Matern, scaled).
-        dim: Number of inputs.
-        mean: Constant prior mean, ``o``.
+        outputs: Number of outputs ``o``.
         sample_shape: Shape of the draws.
-        like: A tensor of the wanted dtype and device.
+        like: Points, ``n x d``: their number of inputs, dtype and device are those wanted.
 
     Raises:
         UnsupportedError: for a kernel that BoTorch has no features for.
     """
     try:
-        features: Any = gen_kernel_features(kernel=kernel, num_inputs=dim, num_outputs=1024)
+        features: Any = gen_kernel_features(
+            kernel=kernel, num_inputs=like.shape[-1], num_outputs=1024
+        )
     except NotImplementedError as error:
         raise UnsupportedError(
             "a kernel that BoTorch has random features for: RBF, Matern, scaled",
             type(kernel).__name__,
             "Use `acquisitions.ThompsonSampling`, or samples of the joint posterior.",
         ) from error
-    weights = torch.randn(*sample_shape, len(mean), 1024, dtype=like.dtype, device=like.device)
+    weights = torch.randn(*sample_shape, outputs, 1024, dtype=like.dtype, device=like.device)
 
     def sample(X: Tensor) -> Tensor:
-        return mean.unsqueeze(-1) + times(features(X.unsqueeze(-3)).to(like), weights)
+        return times(features(X.unsqueeze(-3)).to(like), weights)
 
     return sample
 

@@ -9,7 +9,8 @@ from torch import Size, Tensor
 
 from bo_stream.mathematics.posterior.gaussian import JointGaussian
 from bo_stream.mathematics.posterior.integral import Integral
-from bo_stream.mathematics.posterior.process import Path, PosteriorProcess
+from bo_stream.mathematics.posterior.paths import Path
+from bo_stream.mathematics.posterior.process import PosteriorProcess
 
 __all__ = ["SubsetGaussian", "SubsetProcess"]
 
@@ -55,12 +56,9 @@ class SubsetProcess(PosteriorProcess):
         base = self.base.path(sample_shape)
         return lambda X: base(X)[..., self.index, :]
 
-    def integral(
-        self, points: Tensor, weights: Tensor, previous: Integral | None = None
-    ) -> SubsetIntegral:
+    def integral(self, points: Tensor, weights: Tensor) -> SubsetIntegral:
         """The base's sums, restricted to the outputs."""
-        before = previous.base if isinstance(previous, SubsetIntegral) else None
-        return SubsetIntegral(self.base.integral(points, weights, before), self.index)
+        return SubsetIntegral(self.base.integral(points, weights), self.index)
 
 
 @dataclass(frozen=True)

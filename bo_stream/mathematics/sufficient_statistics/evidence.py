@@ -63,6 +63,7 @@ class Factorisation:
     """Factorisation of Q, kept for the posterior at the same hyperparameters."""
 
     root: Root
+    L: Tensor
     Q_inv: Tensor
     q: Tensor
     mean: Tensor
@@ -104,7 +105,7 @@ def factorise(
     d_c = cross - c * ones
     Y = torch.addr(Q_inv, q, q)
     Y.diagonal().sub_(1.0)
-    return value, [d_s2, d_c, *root.gradient(Y)], Factorisation(root, Q_inv, q, c)
+    return value, [d_s2, d_c, *root.gradient(Y)], Factorisation(root, L, Q_inv, q, c)
 
 
 class _Attach(torch.autograd.Function):

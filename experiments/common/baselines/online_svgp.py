@@ -19,8 +19,9 @@ from bo_stream.base.fitting import Coordinates, log_prior
 from bo_stream.base.options import CommonOptions
 from bo_stream.base.streaming_gp import Promises, StreamingGP
 from bo_stream.errors import InputError, StateError, UnsupportedError
-from bo_stream.mathematics.inducing.posterior import SparseProcess
+from bo_stream.mathematics.inducing.posterior import process_on
 from bo_stream.mathematics.inducing.state import Batch, SGPRState
+from bo_stream.mathematics.posterior.expansion import Process
 from bo_stream.mathematics.posterior.factor import frozen_kernel
 from experiments.common.baselines.variational import (
     Before,
@@ -132,8 +133,8 @@ class OnlineSVGP(StreamingGP):
         with torch.enable_grad():
             return self._climbed(q, OnlineSVGPState(q, before, batch, state.moments, state.learned))
 
-    def _build_process(self, state: OnlineSVGPState) -> SparseProcess:
-        """A `SparseProcess` has ``q(v) = N(B^-1 c, B^-1)``, with a factor of ``B``."""
+    def _build_process(self, state: OnlineSVGPState) -> Process:
+        """From ``q(v) = N(mu, B^-1)``, with a factor of ``B``."""
         kernel, q, mean = frozen_kernel(self.covar_module), state.now, self._prior_mean().detach()
         inverse = torch.linalg.solve_triangular(q.T, torch.eye(q.size).to(q.T), upper=False)
         R = torch.linalg.qr(inverse, mode="r").R
@@ -142,7 +143,7 @@ class OnlineSVGP(StreamingGP):
         sparse = SGPRState(
             q.Z, factor(q, kernel), own, zero, q.mu, mean[0].clone(), mean.new_zeros(())
         )
-        return SparseProcess(kernel, sparse, L_B, L_B.mT @ q.mu)
+        return process_on(kernel, sparse, L_B, q.mu)
 
     def _objective(self, profile_mean: bool) -> tuple[Tensor, Tensor | None]:
         """Online objective of the last batch at the ``q(v)`` it led to: O(N M^2 + M^3)."""

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from bo_stream.errors import StateError
-from bo_stream.mathematics.linalg import chol_psd, low_rank, with_jitter
+from bo_stream.mathematics.linalg import bordered, chol_psd, with_jitter
 
 
 def ones(n=3, scale=2.0):
@@ -45,19 +45,8 @@ def test_what_is_no_covariance_is_refused():
         chol_psd(ones() - 1e-12 * torch.eye(3).double(), repair=0.0)
 
 
-def test_a_matrix_of_low_rank_is_found_with_its_signs():
-    draws = torch.randn(2, 50, 5, generator=torch.Generator().manual_seed(0)).double()
-    signs = torch.tensor([3.0, -2.0, 1.0, 1e-3, -1e-3]).double()
-    D = draws @ torch.diag(signs) @ draws.mT
-    E, s = low_rank(D, 8, 1e-12)
-    assert s.shape == (2, 5) and bool(((s > 0).sum(-1) == 3).all())
-    assert torch.allclose(E.mT @ torch.diag_embed(s) @ E, D, atol=1e-12)
-    assert torch.allclose(E @ E.mT, torch.eye(5).double(), atol=1e-12)
-
-
-def test_a_matrix_of_higher_rank_is_said_to_be_so():
-    assert low_rank(torch.eye(50).double()[None], 8, 1e-12) is None
-    assert low_rank(torch.eye(8).double()[None], 8, 1e-12) is not None
-    E, s = low_rank(torch.zeros(1, 0, 0).double(), 8, 1e-12)
-    assert E.shape == (1, 0, 0) and s.shape == (1, 0)
-    assert low_rank(torch.zeros(1, 9, 9).double(), 8, 1e-12)[1].shape == (1, 0)
+def test_a_factor_with_more_rows_is_that_of_the_whole():
+    draws = torch.randn(2, 9, 9, generator=torch.Generator().manual_seed(0)).double()
+    C = draws @ draws.mT + torch.eye(9).double()
+    L = bordered(torch.linalg.cholesky(C[:, :6, :6]), C[:, :6, 6:], C[:, 6:, 6:])
+    assert torch.allclose(L, torch.linalg.cholesky(C), rtol=1e-12)

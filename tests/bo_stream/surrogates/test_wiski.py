@@ -23,6 +23,8 @@ from gpytorch.means import ZeroMean
 from torch import Size, Tensor
 
 from bo_stream import WISKI
+from bo_stream.mathematics.grid.posterior import GridProcess
+from bo_stream.mathematics.posterior.conditioned import ConditionedProcess
 from bo_stream.testing.base import assert_same_posterior, close
 from bo_stream.testing.oracles import DenseGP
 from tests.bo_stream.surrogates.wiski_oracle import (
@@ -188,7 +190,8 @@ def test_extreme_lengthscales(name: str, lengthscale: float) -> None:
     close(model.log_evidence(), dense.evidence(), GOLDEN)
     model.log_evidence().backward()
     assert all(p.grad is None or p.grad.isfinite().all() for p in model.parameters())
-    S = model.process().S_u.abs()
+    process = model.process()
+    S = (process.S_u if isinstance(process, GridProcess) else process.L).abs()
     assert not ((S > 0) & (S < 1e-300)).any()
 
 
@@ -230,18 +233,19 @@ def test_no_data(noise: str) -> None:
 
 
 @pytest.mark.parametrize("noise", NOISES)
-def test_folded_cache_is_a_rebuild(noise: str) -> None:
-    """Points folded into the posterior's cache, against a cache built from the statistics."""
+def test_a_conditioned_posterior_is_a_rebuild(noise: str) -> None:
+    """Posteriors conditioned on new points, against those built from the statistics."""
     model, *_ = build(2, None, noise, n=5)
     Z = points(9, 2, 7)
-    rebuilt, folded = copy.deepcopy(model), 0
+    rebuilt, most = copy.deepcopy(model), 0
     for seed, count in enumerate([1, 3, 1, 7, 1, 30, 2, 1, 1, 3] * 3, start=10):
         batch = data(count, 2, noise, seed=seed)
         model.posterior(Z)
         model.observe(*batch)
         rebuilt.observe(*batch)
-        folded = max(folded, model.process().folded_points)
-    assert folded > 10
+        process = model.process()
+        most = max(most, len(process.X) if isinstance(process, ConditionedProcess) else 0)
+    assert 30 < most <= WISKI.conditions_up_to
     rebuilt.refresh()
     assert_same_posterior(model, rebuilt, Z, 1e-9)
 

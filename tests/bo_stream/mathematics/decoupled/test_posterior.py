@@ -101,7 +101,7 @@ def test_it_is_a_decoupled_posterior():
     state, process, k = model.state, model.process(), kernel()
     L, own = state.past.L, state.window.rows()
     alpha = torch.cat([Z, own.X])
-    a = torch.cat([torch.linalg.solve(L.mT, process.h), own.w])
+    a = torch.cat([torch.linalg.solve(L.mT, process.u[0, : len(Z)]), own.w])
     L_inv = torch.linalg.inv(L)
     B = L_inv.mT @ state.G @ L_inv
     nugget = torch.diag(state.past.nugget)

@@ -15,6 +15,8 @@ from bo_stream.mathematics.grid.eigenbasis_evidence import EigenbasisFactorisati
 from bo_stream.mathematics.grid.evidence import dropped_share
 from bo_stream.mathematics.grid.kernel import product_factors
 from bo_stream.mathematics.grid.state import BandState, GridState, state_kind
+from bo_stream.mathematics.posterior.conditioned import ConditionedProcess
+from bo_stream.mathematics.posterior.expansion import Process
 from bo_stream.mathematics.sufficient_statistics.evidence import Factorisation
 from bo_stream.testing.base import close
 from tests.bo_stream.mathematics.grid.grid_cases import (
@@ -75,16 +77,18 @@ def test_several_outputs(path: str, shared: bool) -> None:
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_points_are_folded_in(path: str) -> None:
+def test_a_process_given_more_points(path: str) -> None:
     """The process given more points is the process of all points."""
     kind, route = PATHS[path]
     few, all_ = (Stream(kind, kernel("RBF", 2), SIZES[2], n) for n in (30, 40))
     all_.R[:, :30], all_.Y[:, :30] = few.R, few.Y
     X, Y, R = all_.X[30:], all_.Y[:, 30:], all_.R[:, 30:]
-    folded, Z = few.process(route).folded(X, Y, few.s2.detach() * R), points(4, 2, 9)
-    assert folded.folded_points == 10
+    process, Z = few.process(route), points(4, 2, 9)
+    noise = (few.s2.detach() * R).expand(Y.shape)
+    for part in (slice(0, 7), slice(7, 10)):  # one after the other
+        process = ConditionedProcess.observed(process, X[part], Y[:, part], noise[:, part])
     mean, covariance = all_.dense().posterior(Z)
-    at_Z = folded.at(Z)
+    at_Z = process.at(Z)
     close(at_Z.mean[0], mean, 1e-6)
     close(at_Z.covariance(at_Z)[0], covariance, 1e-6)
 
@@ -118,11 +122,11 @@ def test_sample_functions_have_the_posteriors_moments(path: str) -> None:
 
 @pytest.mark.parametrize("path", ["data", "eigenbasis"])
 def test_moments_of_few_points_come_from_fewer_numbers_than_nodes(path: str) -> None:
-    """On a grid that has both forms they agree, with their derivatives, also after a fold."""
+    """On a grid that has both forms they agree, with their derivatives, also given more points."""
     own = Stream(GridState, kernel("RBF", 2), (14, 12), n=45)
     process = own.process(PATHS[path][1])
+    assert isinstance(process, Process)
     for _ in range(2):
-        assert process.compact is not None
         Z = points(15, 2, 9).reshape(5, 3, 2)
         at_Z, compact = process.at(Z), process.moments(Z, slopes=False)
         close(compact.mean, at_Z.mean[:, 0], 1e-8)
@@ -135,9 +139,8 @@ def test_moments_of_few_points_come_from_fewer_numbers_than_nodes(path: str) -> 
             (dist.mean[:, 0] * bars[0]).sum() + (dist.covariance(dist)[:, 0] * bars[1]).sum(), Zg
         )
         close(sloped.pull(*bars), expected, 1e-6)
-        process = process.folded(
-            points(4, 2, 5), torch.ones(1, 4).double(), torch.ones(1, 4).double()
-        )
+        ones = torch.ones(1, 4).double()
+        process = ConditionedProcess.observed(process, points(4, 2, 5), ones, ones)
 
 
 # -- the choice ----------------------------------------------------------------------------------

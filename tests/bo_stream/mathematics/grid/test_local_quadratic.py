@@ -41,17 +41,6 @@ def test_quadratic_forms(sizes):
     torch.testing.assert_close(A.times(M[0]), A.times(torch.eye(grid.m).double()) @ M[0])
 
 
-@pytest.mark.parametrize("sizes", SHAPES.values(), ids=SHAPES)
-def test_low_rank_changes(sizes):
-    grid, M, A, N, rows = made(sizes)
-    local = LocalEntries.congruence(M, A, grid)
-    V = torch.randn(2, 3, grid.m, dtype=torch.float64)
-    B = torch.randn(2, grid.m, 3, dtype=torch.float64)
-    changed = N - V.mT @ B.mT - B @ V
-    expected = dense(changed, rows)
-    torch.testing.assert_close(local.less(V, B).quadratic(rows), expected, rtol=1e-12, atol=1e-8)
-
-
 def test_no_points():
     grid, M, *_ = made((9, 14))
     rows = grid.interpolate(torch.empty(0, 2, dtype=torch.float64))
