@@ -96,7 +96,7 @@ def _add(model: Any, other: Any) -> None:
     theirs = moved(other.stream.contents, stream.count.device)
     n, others, best = int(stream.count), int(theirs.count), stream.incumbents
     model._replace(
-        state=stream.state.merged_at(theirs.state, model._undo, n, others),
+        state=stream.state.merged_at(theirs.state, n, others),
         count=stream.count + others,
         noise_sum=stream.noise_sum + theirs.noise_sum,
         incumbents=best if best is None else best.merged(theirs.incumbents),

@@ -15,10 +15,10 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 import torch
 
-from bo_stream.mathematics.sufficient_statistics.state import Undo
-
 __all__ = ["Guarded", "StateLock", "all_or_nothing", "exclusive"]
 
+Undo = list[Callable[[], Any]]
+"""Functions that undo the steps of a change."""
 P = ParamSpec("P")
 R = TypeVar("R")
 

@@ -29,7 +29,7 @@ from bo_stream.mathematics.grid.bands import pair_count
 from bo_stream.mathematics.grid.kernel import is_product
 from bo_stream.mathematics.grid.nodes import Grid
 from bo_stream.mathematics.grid.resolution import Resolution
-from bo_stream.mathematics.grid.state import GridState, grid_state
+from bo_stream.mathematics.grid.state import GridState
 
 __all__ = ["GriddedGP"]
 
@@ -236,9 +236,9 @@ class GriddedGP(StreamingGP):
         return {**super()._sizes(), "m": self.grid.m, "t": pairs, "w": self.opening}
 
     def _empty_state(self) -> GridState:
-        shared = self.noise_mode == "learned"
-        by_pairs = is_product(self.covar_module)
-        return grid_state(self._first_grid, self.num_outputs, shared, self.opening, by_pairs)
+        shared, product = self.noise_mode == "learned", is_product(self.covar_module)
+        given = self._first_grid, self.num_outputs, shared, self.opening, product
+        return GridState.before_data(*given)
 
 
 def _are_sizes(sizes: Any, dim: int) -> bool:

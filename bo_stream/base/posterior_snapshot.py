@@ -95,7 +95,7 @@ class PosteriorCache(Derived[PosteriorSnapshot]):
         return self.put(key, snapshot)
 
     def _conditioned(
-        self, since: Version, process: PosteriorProcess, until: Version, model: Any
+        self, since: Version, process: PosteriorProcess | None, until: Version, model: Any
     ) -> PosteriorProcess | None:
         """The process of one version of the state, given what was absorbed until another."""
         if since is until:
@@ -106,12 +106,13 @@ class PosteriorCache(Derived[PosteriorSnapshot]):
         before = process.X.shape[-2] if isinstance(process, ConditionedProcess) else 0
         if before + data.points > model.conditions_up_to:
             return None
+        process = model._to_condition(process, data.points)
+        if process is None:
+            return None
         X, Y, R = zip(*data.batches, strict=True)
         noise = model._noise_scale().unsqueeze(-1) * torch.cat(R, -1)
         try:
-            return ConditionedProcess.observed(
-                model._for_state(process), torch.cat(X), torch.cat(Y, -1), noise
-            )
+            return ConditionedProcess.observed(process, torch.cat(X), torch.cat(Y, -1), noise)
         except (NoiseError, torch.linalg.LinAlgError):  # type: ignore[attr-defined]
             return None
 

@@ -117,8 +117,6 @@ class StreamingGP(BoTorchModel):
     def _absorb(self, state: Any, X: Tensor, Y: Tensor, R: Tensor, *, exact: bool) -> Any:
         """The state after absorbing transformed data; the old state is not changed.
 
-        A tensor too large to copy may be changed in place if `_undo` is given its restoration.
-
         Args:
             state: The state before.
             X: ``n x d``, n >= 1.
@@ -131,12 +129,16 @@ class StreamingGP(BoTorchModel):
     def _build_process(self, state: Any) -> PosteriorProcess:
         """The frozen posterior process, without gradients to hyperparameters."""
 
-    def _conditions(self, before: Any, after: Any, points: int) -> bool:
-        """Whether the posterior after absorbing these points is the one before given them."""
-        return True
+    def _to_condition(self, process: PosteriorProcess, points: int) -> PosteriorProcess | None:
+        """An earlier process that, given the points absorbed since, is the current posterior.
 
-    def _for_state(self, process: PosteriorProcess) -> PosteriorProcess:
-        """An earlier process in the current coordinates of the inputs, if these have changed."""
+        Args:
+            process: The last posterior under the current hyperparameters.
+            points: Number of points absorbed since, at most `conditions_up_to`.
+
+        Returns:
+            None if the posterior must be built from the state, as where `_absorb` approximates.
+        """
         return process
 
     def _prepare_fit(self, coordinates: Coordinates, profile_mean: bool) -> ClosedForm | None:
@@ -197,9 +199,8 @@ class StreamingGP(BoTorchModel):
         state = self._absorb(stream.state, X, Y, R, exact=exact)
         noise_sum = stream.noise_sum if Yvar is None else stream.noise_sum + Yvar.sum(-1)
         self._replace(state=state, count=stream.count + X.shape[0], noise_sum=noise_sum)
-        if self._conditions(stream.state, state, len(X)):
-            data = X, Y, R.expand(Y.shape)
-            self._posterior.absorbed(before, self.stream.version, *data, self.conditions_up_to)
+        data = X, Y, R.expand(Y.shape)
+        self._posterior.absorbed(before, self.stream.version, *data, self.conditions_up_to)
 
     def restandardise(self, Y: Tensor) -> Self:
         """Replace the standardisation and re-express the state exactly (MATHS 2.2).

@@ -101,7 +101,7 @@ def combine(
             if one.num_observed:
                 f = d.rsqrt().reshape(1)  # outcomes (0 + t f) / f = t, noise 1 / f^2 = d
                 part = one._rescale(one.state, -t * f, f)
-                state = state.merged_at(part, [], seen, one.num_observed)
+                state = state.merged_at(part, seen, one.num_observed)
                 seen += one.num_observed
         outputs.append(state)
     total = counts.sum().to(torch.int64)

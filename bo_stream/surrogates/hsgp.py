@@ -32,7 +32,9 @@ from bo_stream.mathematics.hilbert_features.density import checked_lengthscales,
 from bo_stream.mathematics.hilbert_features.evidence import factorise, hilbert_evidence
 from bo_stream.mathematics.hilbert_features.layouts import layout_for
 from bo_stream.mathematics.posterior.basis import FeatureBasis
+from bo_stream.mathematics.posterior.conditioned import ConditionedProcess
 from bo_stream.mathematics.posterior.expansion import Process
+from bo_stream.mathematics.posterior.process import PosteriorProcess
 from bo_stream.mathematics.sufficient_statistics.evidence import OutputStatistics
 from bo_stream.surrogates.hsgp_hyperparameters import closed_form, hyperparameters, keep_resolved
 
@@ -211,7 +213,7 @@ class HSGP(StreamingGP):
         additive.check_noise(self, X, R)
         if not (exact or self.num_observed):
             state = self._features.started(state, self._lengthscales())
-        return self._features.absorb(state, X, Y, R, self._undo, self.num_observed)
+        return self._features.absorb(state, X, Y, R, self.num_observed)
 
     # -- posterior and objective -----------------------------------------------------------------
 
@@ -230,6 +232,12 @@ class HSGP(StreamingGP):
         made = [factorise(*own, profile_mean=False) for own in given]
         u, r = torch.stack([f.q for f in made]), torch.stack([f.r for f in made])
         return Process(None, FeatureBasis(basis, r), None, stacked([f.L for f in made]), u, mean)
+
+    def _to_condition(self, process: PosteriorProcess, points: int) -> PosteriorProcess | None:
+        """The last process, if it is on the features in use."""
+        base = process.base if isinstance(process, ConditionedProcess) else process
+        before = cast(FeatureBasis, cast(Process, base).basis).features
+        return process if self.basis.same_as(cast(Basis, before)) else None
 
     def _objective(self, profile_mean: bool) -> tuple[Tensor, Tensor | None]:
         """Log evidence with closed-form gradients (MATHS 2.3, 2.4, 2.9)."""

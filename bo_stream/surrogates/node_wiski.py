@@ -7,7 +7,7 @@ Nodes chosen from the data, and weights fixed on arrival, are MATHS 2.8. The alg
 
 from __future__ import annotations
 
-from typing import Any, Unpack
+from typing import Any, Unpack, cast
 
 from torch import Tensor
 
@@ -19,8 +19,10 @@ from bo_stream.mathematics.data_nodes.evidence import node_evidence
 from bo_stream.mathematics.data_nodes.posterior import node_process
 from bo_stream.mathematics.data_nodes.prior import NodePrior
 from bo_stream.mathematics.data_nodes.state import NodeState
+from bo_stream.mathematics.posterior.conditioned import ConditionedProcess
 from bo_stream.mathematics.posterior.expansion import Process
 from bo_stream.mathematics.posterior.factor import frozen_kernel
+from bo_stream.mathematics.posterior.process import PosteriorProcess
 
 __all__ = ["NodeWISKI"]
 
@@ -113,14 +115,16 @@ class NodeWISKI(StreamingGP):
         s2, mean = self._noise_scale().detach().clone(), self._prior_mean().detach().clone()
         return NodePrior(frozen_kernel(self.covar_module), s2, mean)
 
-    def _conditions(self, before: NodeState, after: NodeState, points: int) -> bool:
-        """Whether all points became nodes, and none was replaced."""
-        return len(after.Z) == len(before.Z) + points
-
     # -- posterior and objective -----------------------------------------------------------------
 
     def _build_process(self, state: NodeState) -> Process:
         return node_process(state, self._prior())
+
+    def _to_condition(self, process: PosteriorProcess, points: int) -> PosteriorProcess | None:
+        """The last process, if all points since became nodes and none was replaced."""
+        base = process.base if isinstance(process, ConditionedProcess) else process
+        nodes = cast(Process, base).size + (0 if base is process else len(process.X))
+        return process if len(self.state.Z) == nodes + points else None
 
     def _objective(self, profile_mean: bool) -> tuple[Tensor, Tensor | None]:
         """Log evidence with closed-form gradients (MATHS 2.8): O(m^3)."""

@@ -30,7 +30,7 @@ from bo_stream.mathematics.grid.projected import (
     gradient_step,
     projection_of,
 )
-from bo_stream.mathematics.grid.state import GridState, grid_state
+from bo_stream.mathematics.grid.state import GridState
 from bo_stream.mathematics.posterior.conditioned import ConditionedProcess
 from bo_stream.mathematics.posterior.process import PosteriorProcess
 from bo_stream.surrogates.projection_learner import LEARNED_FROM, ProjectionLearner, thinned
@@ -153,7 +153,8 @@ class ProjectedWISKI(WISKI):
 
     def _empty_state(self) -> GridState:
         shared = self.noise_mode == "learned"
-        return grid_state(self._first_grid, self.num_outputs, shared, self.opening, by_pairs=False)
+        given = self._first_grid, self.num_outputs, shared, self.opening
+        return GridState.before_data(*given, product=False)
 
     # -- the projection --------------------------------------------------------------------------
 
@@ -183,19 +184,15 @@ class ProjectedWISKI(WISKI):
             cast(GridProcess, process), X, Y, D, self.rate, self.effective_observations
         )
 
-    def _for_state(self, process: PosteriorProcess) -> PosteriorProcess:
-        """The process with the current projection; rows of earlier points stay as they are.
+    def _to_condition(self, process: PosteriorProcess, points: int) -> PosteriorProcess:
+        """The last process with the current projection; rows of earlier points stay as they are.
 
         (Whenever `_absorb` moves the projection, a posterior has just been computed.)
         """
-        base = process.base if isinstance(process, ConditionedProcess) else process
-        grid, base = self.grid, cast(GridProcess, base)
-        if base.grid.same_as(grid):
-            return process
-        base = replace(base, grid=grid)
-        if not isinstance(process, ConditionedProcess):
-            return base
-        return replace(process, base=base)
+        if isinstance(process, ConditionedProcess):
+            base = replace(cast(GridProcess, process.base), grid=self.grid)
+            return replace(process, base=base)
+        return replace(cast(GridProcess, process), grid=self.grid)
 
     def fit(self, max_evals: int | None = None) -> FitReport:
         """Learn the projection if that is due and possible, then fit the hyperparameters.

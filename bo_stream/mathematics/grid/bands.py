@@ -1,4 +1,4 @@
-"""A matrix of statistics on a large grid, stored by pairs of nodes in each dimension.
+"""A matrix of statistics on a grid, stored by pairs of nodes in each dimension.
 
 A row of W is a product over dimensions, ``w_i = prod_k w_k[i_k]``, and in each dimension it touches
 four neighbouring nodes. So an entry of ``A = W'R^-1 W`` depends, in each dimension, on an unordered
@@ -12,15 +12,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import torch
 from torch import Tensor
 
 from bo_stream.mathematics.grid.nodes import Interpolation
-from bo_stream.mathematics.sufficient_statistics.state import Undo
 
-__all__ = ["REACH", "BandRows", "axis_rows", "pair_count"]
+__all__ = ["REACH", "BandRows", "axis_rows", "matrix_of", "pair_count"]
 
 REACH = 4
 """Nodes that a point is interpolated from, in each dimension."""
@@ -52,14 +50,10 @@ class BandRows:
         """``W' values`` for ``o x n`` values: ``o x m``."""
         return self.rows.transpose_times(values, m)
 
-    def add_outer(self, A: Tensor, weights: Tensor, undo: Undo) -> None:
+    def add_outer(self, A: Tensor, weights: Tensor) -> None:
         """``A += W' diag(weights) W`` in place, by pairs: O(n 10^d)."""
         left, right = torch.triu_indices(REACH, REACH, device=A.device)
-        each = len(left) ** len(self.sizes)
-        many = len(weights) * each > A.numel()
-        if many:
-            undo.append(partial(A.copy_, A.clone()))
-        size = max(1, AT_ONCE // each)
+        size = max(1, AT_ONCE // len(left) ** len(self.sizes))
         pieces = (self.rows.index.split(size), self.rows.weight.split(size), weights.split(size))
         for i, w, s in zip(*pieces, strict=True):
             index, value = i.new_zeros(len(i), 1), s.unsqueeze(-1)
@@ -70,12 +64,22 @@ class BandRows:
                 index = (REACH * n * index.unsqueeze(-1) + pair.unsqueeze(-2)).flatten(1)
                 product = (own[:, left] * own[:, right]).unsqueeze(-2)
                 value = (value.unsqueeze(-1) * product).flatten(1)
-            index = index.flatten()
-            if not many:
-                undo.append(partial(A.index_copy_, 0, index, A[index]))
-            A.index_add_(0, index, value.flatten())
+            A.index_add_(0, index.flatten(), value.flatten())
 
 
 def pair_count(sizes: Sequence[int]) -> int:
     """Number of pairs over a grid: the entries of A."""
     return math.prod(REACH * n for n in sizes)
+
+
+def matrix_of(A: Tensor, sizes: Sequence[int]) -> Tensor:
+    """The matrix that is stored by pairs, ``m x m``: O(m^2)."""
+    whole = A.reshape(1, 1, -1)
+    for n in sizes:  # nodes so far, nodes so far, pairs left
+        pairs = whole.unflatten(-1, (n, REACH, -1))
+        wide = pairs.new_zeros(*whole.shape[:2], n, n, pairs.shape[-1])
+        for s in range(min(REACH, n)):
+            for other in (s, -s):
+                wide.diagonal(other, 2, 3).copy_(pairs[:, :, : n - s, s].mT)
+        whole = wide.transpose(1, 2).flatten(2, 3).flatten(0, 1)
+    return whole.squeeze(-1)

@@ -18,10 +18,12 @@ from torch import Tensor
 from bo_stream.mathematics.grid.bands import REACH
 from bo_stream.mathematics.grid.eigenbasis import Eigenbasis
 from bo_stream.mathematics.grid.kronecker import kron_right
-from bo_stream.mathematics.grid.state import BandState, GridState
+from bo_stream.mathematics.grid.state import MOST_A_SIDE, GridState
 
 __all__ = ["Compressed", "CompressedStatistics", "node_pairs"]
 
+FEW_NODES = 1500
+"""Nodes up to which A is used as a matrix."""
 SPAN = 1e-11
 """Relative size below which directions of the products are left out of the span."""
 SERVES = 1e-10
@@ -36,16 +38,25 @@ class CompressedStatistics:
 
     Attributes:
         totals: ``W'R^-1 1``, ``1'R^-1 y`` and ``1'R^-1 1`` of all outputs.
+        matrices: A as a matrix, by output.
         compressed: The projected A of a large grid, by output.
     """
 
     totals: tuple[Tensor, Tensor, Tensor] | None = None
+    matrices: dict[int, Tensor] = field(default_factory=dict)
     compressed: dict[int, Compressed] = field(default_factory=dict)
 
     def totals_of(self, state: GridState) -> tuple[Tensor, Tensor, Tensor]:
         """The totals, computed on the first call."""
         self.totals = state.totals() if self.totals is None else self.totals
         return self.totals
+
+    def matrix(self, state: GridState, output: int) -> Tensor:
+        """A as a matrix, computed on the first call: O(m^2)."""
+        output = min(output, len(state.A) - 1)
+        if output not in self.matrices:
+            self.matrices[output] = state.matrix(output)
+        return self.matrices[output]
 
     def gram(
         self, state: GridState, output: int, basis: Eigenbasis, factors: Sequence[Tensor]
@@ -58,13 +69,13 @@ class CompressedStatistics:
             basis: The eigenbasis.
             factors: The kernel's amplitude and unit-diagonal factors, which it was made from.
         """
-        A = state.A[min(output, len(state.A) - 1)]
-        if not isinstance(state, BandState):
-            return basis.of_nodes(basis.of_nodes(A).mT)
+        if state.grid.m <= FEW_NODES or max(state.grid.sizes) > MOST_A_SIDE:
+            return basis.of_nodes(basis.of_nodes(self.matrix(state, output)).mT)
         compressed = self.compressed.get(output)
         gram = None if compressed is None else compressed.gram(basis)
         if gram is None:
             wider = Eigenbasis.of(basis.grid, factors[0], factors[1:], WIDER * basis.share)
+            A = state.A[min(output, len(state.A) - 1)]
             self.compressed[output] = compressed = Compressed.of(A, wider)
             gram = compressed.gram(basis)
         return torch.as_tensor(gram)

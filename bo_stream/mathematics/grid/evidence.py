@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Literal
 
 import torch
@@ -32,7 +33,7 @@ from bo_stream.mathematics.grid.kernel import (
     product_factors,
 )
 from bo_stream.mathematics.grid.roots import dense_root
-from bo_stream.mathematics.grid.state import BandState, GridState
+from bo_stream.mathematics.grid.state import MOST_NODES, GridState
 from bo_stream.mathematics.sufficient_statistics.evidence import Factorisation, attach, factorise
 
 __all__ = ["GridFactorisation", "Route", "dropped_share", "grid_evidence"]
@@ -68,15 +69,14 @@ def grid_evidence(
         c: Constant means, counted from the state's origin, ``o``.
         profile_mean: Take the optimal constant means instead.
         compressed: What earlier evaluations computed from the same state; added to.
-        route: By default the cheapest. ``data`` needs all observations held, and ``nodes`` a state
-            whose A is a matrix.
+        route: By default the cheapest. ``data`` needs all observations held.
 
     Raises:
         UnsupportedError: for a kernel that is no product on a large grid.
         StateError: if too many eigenvectors matter, and not all observations are held.
     """
     grid, product = state.grid, is_kronecker(kernel, state.grid)
-    if isinstance(state, BandState) and not product:
+    if grid.m > MOST_NODES and not product:
         raise UnsupportedError(
             "a product of one-dimensional kernels on a large grid",
             type(kernel).__name__,
@@ -87,7 +87,7 @@ def grid_evidence(
     if route == "data" or (route is None and few and (n <= FEW_DATA or not product)):
         return _through_data(*given)
     if route == "nodes" or not product:
-        return _through_nodes(state, kernel, s2, c, profile_mean)
+        return _through_nodes(state, kernel, s2, c, profile_mean, compressed)
     sources = product_factors(kernel, grid, state.b, len(state.b))
     with torch.no_grad():
         totals = compressed.totals_of(state)
@@ -127,14 +127,20 @@ def _through_data(
 
 
 def _through_nodes(
-    state: GridState, kernel: Kernel, s2: Tensor, c: Tensor, profile_mean: bool
+    state: GridState,
+    kernel: Kernel,
+    s2: Tensor,
+    c: Tensor,
+    profile_mean: bool,
+    compressed: CompressedStatistics,
 ) -> tuple[Tensor, list[GridFactorisation]]:
     """O(m^3)."""
     values, made = list[Tensor](), list[GridFactorisation]()
     band = 4 * (state.grid.m // state.grid.sizes[0])
     for i, K in enumerate(kernel_matrices(kernel, state.grid, state.b, len(state.b))):
         with torch.no_grad():
-            root, stats = dense_root(K.detach(), band), state.statistics(i)
+            root, A = dense_root(K.detach(), band), compressed.matrix(state, i)
+            stats = replace(state.statistics(i), A=A)
             value, grads, part = factorise(root, stats, s2[i], c[i], profile_mean)
         values.append(attach(value, [s2[i], c[i], K], grads))
         made.append(part)

@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
+from bo_stream.mathematics.grid.bands import BandRows, matrix_of, pair_count
 from bo_stream.mathematics.grid.local_quadratic import LocalEntries, SparseRows
 from bo_stream.mathematics.grid.nodes import Grid, Interpolation
 from bo_stream.mathematics.grid.weights import weighted_rows
@@ -57,9 +58,9 @@ class GridIntegral:
             S: Covariance of the grid values, ``o x m x m``.
             grid: The nodes.
         """
-        A = S.new_zeros(S.shape[-2:])
-        rows.add_outer(A, weights, [])
-        nodes = SparseRows.of(A)
+        A = S.new_zeros(pair_count(grid.sizes))
+        BandRows(rows, grid.sizes).add_outer(A, weights)
+        nodes = SparseRows.of(matrix_of(A, grid.sizes))
         return cls(nodes, S, LocalEntries.congruence(S, nodes, grid), nodes.trace(S))
 
     @lasting_property

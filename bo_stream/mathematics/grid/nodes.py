@@ -11,7 +11,6 @@ import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, cast
 
 import torch
@@ -21,13 +20,10 @@ from bo_stream.errors import BoundsError, InputError, ShapeError, UnsupportedErr
 from bo_stream.mathematics.grid.weights import CUBICS, powers, sloped_products, weights
 from bo_stream.mathematics.lasting import lasting_property
 from bo_stream.mathematics.posterior.moments import sloped_product
-from bo_stream.mathematics.sufficient_statistics.state import Undo
 
 __all__ = ["Grid", "Interpolation", "interpolated_product"]
 
 
-OUTER_VALUES = 2**18
-"""Products computed at a time when outer products are summed."""
 DEFAULT_SIZES = {1: 100, 2: 30, 3: 10}
 LEAST = 4
 """Fewest nodes a dimension: a point is interpolated from so many."""
@@ -52,22 +48,6 @@ class Interpolation:
         """``W' values`` for ``o x q`` values, unbatched: ``o x m``."""
         weighted = (self.weight * values.unsqueeze(-1)).flatten(-2)
         return values.new_zeros(len(values), m).index_add_(1, self.index.flatten(), weighted)
-
-    def add_outer(self, A: Tensor, weights: Tensor, undo: Undo) -> None:
-        """``A += sum_i weights_i w_i w_i'`` in place, unbatched: O(q 16^d)."""
-        m, K, flat = A.shape[-1], self.index.shape[-1], A.view(-1)
-        many = self.index.numel() * K > A.numel()
-        if many:
-            kept = A.clone()
-            undo.append(lambda: A.copy_(kept))
-        size = max(1, OUTER_VALUES // (K * K))
-        batches = (self.index.split(size), self.weight.split(size), weights.split(size))
-        for i, w, s in zip(*batches, strict=True):
-            index = (i.unsqueeze(-1) * m + i.unsqueeze(-2)).flatten()
-            outer = (w * s.unsqueeze(-1)).unsqueeze(-1) * w.unsqueeze(-2)
-            if not many:
-                undo.append(partial(flat.index_copy_, 0, index, flat.index_select(0, index)))
-            flat.index_add_(0, index, outer.flatten())
 
 
 @dataclass(frozen=True)

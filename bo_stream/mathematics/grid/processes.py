@@ -19,12 +19,14 @@ from bo_stream.mathematics.grid.eigenbasis import Features
 from bo_stream.mathematics.grid.eigenbasis_evidence import EigenbasisFactorisation
 from bo_stream.mathematics.grid.evidence import GridFactorisation
 from bo_stream.mathematics.grid.posterior import GridProcess, stacked
-from bo_stream.mathematics.grid.state import BandState, GridState
+from bo_stream.mathematics.grid.state import GridState
 from bo_stream.mathematics.posterior.basis import FeatureBasis
 from bo_stream.mathematics.posterior.expansion import Process
 
 __all__ = ["grid_process"]
 
+DENSE_NODES = 4096
+"""Nodes of a product kernel up to which the covariance of their values is formed."""
 FEATURES = 0.5
 """Features per node up to which they cost less than the nodes."""
 OBSERVATIONS = 0.3
@@ -49,7 +51,8 @@ def grid_process(
         mean: Constant prior means, ``o``.
         nodes: Whether to return that of the values at the nodes at any cost.
     """
-    if isinstance(state, BandState) or (_is_small(made, n, state.grid.m) and not nodes):
+    m = state.grid.m
+    if m > DENSE_NODES or (_is_small(made, n, m) and not nodes):
         return _small_process(state, made, n, s2, mean)
     means, covs = zip(*(part.node_values() for part in made), strict=True)
     mean_u = torch.stack(means) + state.origin.unsqueeze(-1)

@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Any, Self, cast
+from typing import Any, Self
 
 from torch import Tensor
 
 from bo_stream.errors import UnsupportedError
-from bo_stream.mathematics.grid.bands import REACH, BandRows, pair_count
+from bo_stream.mathematics.grid.bands import REACH, BandRows, matrix_of, pair_count
 from bo_stream.mathematics.grid.nodes import Grid
 from bo_stream.mathematics.shapes import nested, shaped
 from bo_stream.mathematics.sufficient_statistics.initial_buffer import BufferedStatistics
-from bo_stream.mathematics.sufficient_statistics.state import Rows
 
-__all__ = ["BandState", "GridState", "grid_state", "state_kind"]
+__all__ = ["GridState", "check_size"]
 
-DENSE_NODES = 4096
-"""Nodes up to which A is a matrix."""
-MOST_DENSE_NODES = 10_000
-"""Nodes up to which A may be a matrix if it cannot be stored by pairs of nodes."""
+MOST_NODES = 10_000
+"""Nodes of a kernel that is no product over inputs, which needs A as a matrix."""
 MOST_A_SIDE = 1000
-"""Nodes of one dimension up to which A can be stored by pairs of nodes."""
+"""Nodes of one dimension up to which a larger grid of a product kernel is possible."""
 
 
 @dataclass(frozen=True)
@@ -29,12 +26,39 @@ class GridState(BufferedStatistics):
     """Statistics over the nodes of a grid, and the first points.
 
     Attributes:
+        A: ``W'R^-1 W`` by pairs of nodes (`bo_stream.mathematics.grid.bands`): ``4^d m`` numbers.
         grid: The nodes.
-        by_pairs: Whether the kernel is a product over inputs: then a large A is stored by pairs.
+        product: Whether the kernel is a product over inputs.
     """
 
+    A: Tensor = shaped("s t")
     grid: Grid = nested()
-    by_pairs: bool = nested()
+    product: bool = nested()
+
+    @classmethod
+    def before_data(
+        cls, grid: Grid, outputs: int, shared: bool, opening: int, product: bool
+    ) -> GridState:
+        """The state before any data.
+
+        Args:
+            grid: The nodes.
+            outputs: Number of outputs.
+            shared: Whether they share noise variances.
+            opening: Number of initial points to buffer.
+            product: Whether the kernel is a product over inputs.
+
+        Raises:
+            UnsupportedError: as `check_size`.
+        """
+        check_size(grid, product)
+        sizes = grid.m, grid.inputs, outputs, shared, opening
+        return cls.empty(*sizes, grid=grid, product=product)
+
+    @classmethod
+    def entries(cls, m: int, **features: Any) -> tuple[int, ...]:
+        """Shape of A."""
+        return (pair_count(features["grid"].sizes),)
 
     @property
     def features(self) -> Grid:
@@ -43,43 +67,19 @@ class GridState(BufferedStatistics):
 
     def over(self, features: Grid) -> Self:
         """A state on another grid, before any data."""
-        outputs, noises = len(self.b), len(self.A)
+        check_size(features, self.product)
         parts = {part.name: getattr(self, part.name) for part in fields(self)}
-        kind = state_kind(features, self.by_pairs)
-        parts["A"] = self.A.new_zeros(noises, *kind.entries(features.m, grid=features))
-        parts["b"] = self.b.new_zeros(outputs, features.m)
-        return cast(Self, kind(**{**parts, "grid": features}))
-
-    def rows_at(self, X: Tensor) -> Rows:
-        """Interpolation rows at points ``n x d``."""
-        return self.grid.interpolate(X)
-
-    def _unlike(self) -> tuple[str, str, str]:
-        return (
-            "two streams on the same grid",
-            "grids of different nodes, and points no longer held",
-            "Build both with the same `grid_size`.",
-        )
-
-
-@dataclass(frozen=True)
-class BandState(GridState):
-    """The state of a large grid, its A stored by pairs of nodes: ``4^d m`` numbers.
-
-    Attributes:
-        A: ``W'R^-1 W``, ``prod(4 n_k)`` entries.
-    """
-
-    A: Tensor = shaped("s t")
-
-    @classmethod
-    def entries(cls, m: int, **features: Any) -> tuple[int, ...]:
-        """Shape of A."""
-        return (pair_count(features["grid"].sizes),)
+        parts["A"] = self.A.new_zeros(len(self.A), pair_count(features.sizes))
+        parts["b"] = self.b.new_zeros(len(self.b), features.m)
+        return type(self)(**{**parts, "grid": features})
 
     def rows_at(self, X: Tensor) -> BandRows:
         """Interpolation rows at points ``n x d``, whose products are added by pairs of nodes."""
         return BandRows(self.grid.interpolate(X), self.grid.sizes)
+
+    def matrix(self, output: int) -> Tensor:
+        """``W'R^-1 W`` of one output, ``m x m``."""
+        return matrix_of(self.A[min(output, len(self.A) - 1)], self.grid.sizes)
 
     def totals(self) -> tuple[Tensor, Tensor, Tensor]:
         """``W'R^-1 1`` (``s x m``), ``1'R^-1 y`` (``o``) and ``1'R^-1 1`` (``s``): O(4^d m)."""
@@ -92,39 +92,26 @@ class BandState(GridState):
             sums = along.mT.flatten(1)
         return sums, self.b.sum(-1), sums.sum(-1)
 
-
-def grid_state(grid: Grid, outputs: int, shared: bool, opening: int, by_pairs: bool) -> GridState:
-    """The state before any data, of the kind given by `state_kind`.
-
-    Args:
-        grid: The nodes.
-        outputs: Number of outputs.
-        shared: Whether they share noise variances.
-        opening: Number of initial points to buffer.
-        by_pairs: Whether the kernel is a product over inputs.
-
-    Raises:
-        UnsupportedError: as `state_kind`.
-    """
-    kind = state_kind(grid, by_pairs)
-    return kind.empty(grid.m, grid.inputs, outputs, shared, opening, grid=grid, by_pairs=by_pairs)
+    def _unlike(self) -> tuple[str, str, str]:
+        return (
+            "two streams on the same grid",
+            "grids of different nodes, and points no longer held",
+            "Build both with the same `grid_size`.",
+        )
 
 
-def state_kind(grid: Grid, by_pairs: bool) -> type[GridState]:
-    """`BandState` for a product kernel on many nodes, else `GridState`.
+def check_size(grid: Grid, product: bool) -> None:
+    """Refuse grids that are too large.
 
     Raises:
-        UnsupportedError: for many nodes and a kernel that is not a product.
+        UnsupportedError: for many nodes and a kernel that is not a product, or many nodes a side.
     """
-    many = grid.m > DENSE_NODES
-    if many and by_pairs and max(grid.sizes) <= MOST_A_SIDE:
-        return BandState
-    if grid.m <= MOST_DENSE_NODES or not many:
-        return GridState
+    if grid.m <= MOST_NODES or (product and max(grid.sizes) <= MOST_A_SIDE):
+        return
     raise UnsupportedError(
-        f"at most {MOST_DENSE_NODES} nodes, or a product of one-dimensional kernels on at most "
+        f"at most {MOST_NODES} nodes, or a product of one-dimensional kernels on at most "
         f"{MOST_A_SIDE} nodes a side",
-        f"{' x '.join(map(str, grid.sizes))} nodes, whose state would take "
+        f"{' x '.join(map(str, grid.sizes))} nodes, whose matrices would take "
         f"{8 * grid.m**2 / 2**30:.1f} GiB",
         "Take an RBF kernel, or a ProductKernel of Matern kernels with one active dimension each, "
         "or fewer nodes.",

@@ -15,7 +15,7 @@ from bo_stream.mathematics.hilbert_features.assembly import Assembly
 from bo_stream.mathematics.hilbert_features.frequencies import Frequencies, add_sums
 from bo_stream.mathematics.shapes import shaped
 from bo_stream.mathematics.sufficient_statistics.evidence import OutputStatistics
-from bo_stream.mathematics.sufficient_statistics.state import SufficientStatistics, Undo
+from bo_stream.mathematics.sufficient_statistics.state import SufficientStatistics
 
 __all__ = ["FrequencyState"]
 
@@ -44,15 +44,14 @@ class FrequencyState(SufficientStatistics):
         )
 
     def absorb_at(
-        self, frequencies: Frequencies, phases: Tensor, Y: Tensor, R: Tensor, undo: Undo, n: int
+        self, frequencies: Frequencies, phases: Tensor, Y: Tensor, R: Tensor, n: int
     ) -> Self:
         """The state after a batch at points of these angles, ``n x d``, with n points before."""
-        return self.absorb((frequencies, phases), Y, R, undo, first=n == 0)
+        return self.absorb((frequencies, phases), Y, R, first=n == 0)
 
-    def _summed(self, rows: Any, weights: Tensor, weighted: Tensor, undo: Undo) -> Tensor:
-        undo.append(partial(self.A.copy_, self.A.clone()))
+    def _summed(self, A: Tensor, rows: Any, weights: Tensor, weighted: Tensor) -> Tensor:
         frequencies, phases = rows
-        return add_sums(frequencies, phases, self.A, weights, weighted)
+        return add_sums(frequencies, phases, A, weights, weighted)
 
     def totals(self) -> tuple[Tensor, Tensor, Tensor]:
         """Odd sums without outcomes (``s x h``), ``1'R^-1 y`` (``o``) and ``1'R^-1 1`` (``s``)."""
@@ -94,7 +93,7 @@ class FrequencyState(SufficientStatistics):
         """The same sums, with features for another state's lengthscales."""
         return self.chosen(cast(FrequencyState, other).lengthscales, n)
 
-    def merged_at(self, other: Self, undo: Undo, n: int, others: int) -> Self:
+    def merged_at(self, other: Self, n: int, others: int) -> Self:
         """The sums of both streams, of n and ``others`` points, with the features of the longer."""
-        merged = super().merged_at(other, undo, n, others)
+        merged = super().merged_at(other, n, others)
         return merged if n >= others else merged.along(other, others)

@@ -12,7 +12,6 @@ from bo_stream.mathematics.hilbert_features.frequencies import HALF, PERIODS, Fr
 from bo_stream.mathematics.hilbert_features.frequency_state import FrequencyState
 from bo_stream.mathematics.hilbert_features.state import HilbertState
 from bo_stream.mathematics.sufficient_statistics.evidence import OutputStatistics
-from bo_stream.mathematics.sufficient_statistics.state import Undo
 
 __all__ = ["FEW_INPUTS", "FeatureLayout", "FrequencyLayout", "Layout", "layout_for"]
 
@@ -41,7 +40,7 @@ class Layout(Protocol):
         """The state before any data with features for other lengthscales."""
         ...
 
-    def absorb(self, state: Any, X: Tensor, Y: Tensor, R: Tensor, undo: Undo, n: int) -> Any:
+    def absorb(self, state: Any, X: Tensor, Y: Tensor, R: Tensor, n: int) -> Any:
         """The state after a batch, with n points before."""
         ...
 
@@ -109,11 +108,11 @@ class FrequencyLayout:
         return state.chosen(lengthscales, 0)
 
     def absorb(
-        self, state: FrequencyState, X: Tensor, Y: Tensor, R: Tensor, undo: Undo, n: int
+        self, state: FrequencyState, X: Tensor, Y: Tensor, R: Tensor, n: int
     ) -> FrequencyState:
         """As in `Layout`: O((2 a)^d) a point for the highest index a."""
         phases = self.basis(state, n).phases(X)
-        return state.absorb_at(self.frequencies, phases, Y, R, undo, n)
+        return state.absorb_at(self.frequencies, phases, Y, R, n)
 
     def basis(self, state: FrequencyState, n: int) -> Basis:
         """As in `Layout`."""
@@ -162,11 +161,9 @@ class FeatureLayout:
         """As in `Layout`."""
         return state.resummed(self.suited(lengthscales), 0)
 
-    def absorb(
-        self, state: HilbertState, X: Tensor, Y: Tensor, R: Tensor, undo: Undo, n: int
-    ) -> HilbertState:
+    def absorb(self, state: HilbertState, X: Tensor, Y: Tensor, R: Tensor, n: int) -> HilbertState:
         """As in `Layout`: O(f^2) a point."""
-        return state.absorb_at(X, Y, R, undo, n)
+        return state.absorb_at(X, Y, R, n)
 
     def basis(self, state: HilbertState, n: int) -> Basis:
         """As in `Layout`."""

@@ -7,7 +7,6 @@ holds the statistics that a constant mean needs.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Self
 
 import torch
@@ -17,7 +16,6 @@ from bo_stream.mathematics.hilbert_features.basis import Basis
 from bo_stream.mathematics.shapes import nested
 from bo_stream.mathematics.sufficient_statistics.evidence import OutputStatistics
 from bo_stream.mathematics.sufficient_statistics.initial_buffer import BufferedStatistics
-from bo_stream.mathematics.sufficient_statistics.state import Undo
 
 __all__ = ["HilbertRows", "HilbertState"]
 
@@ -34,9 +32,8 @@ class HilbertRows:
         phi = basis.features(X)
         return cls(torch.cat([phi, phi.new_ones(len(phi), 1)], -1))
 
-    def add_outer(self, A: Tensor, weights: Tensor, undo: Undo) -> None:
+    def add_outer(self, A: Tensor, weights: Tensor) -> None:
         """``A += W' diag(weights) W`` in place: O(n f^2)."""
-        undo.append(partial(A.copy_, A.clone()))
         half = self.W * weights.sqrt().unsqueeze(-1)
         A.addmm_(half.mT, half)
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields, replace
-from functools import partial
 from typing import Any, Self, cast
 
 import torch
@@ -15,12 +14,7 @@ from torch import Tensor
 
 from bo_stream.errors import StateError
 from bo_stream.mathematics.shapes import nested, shaped
-from bo_stream.mathematics.sufficient_statistics.state import (
-    Rows,
-    SufficientStatistics,
-    Undo,
-    noisier,
-)
+from bo_stream.mathematics.sufficient_statistics.state import Rows, SufficientStatistics, noisier
 
 __all__ = ["InitialBuffer", "BufferedStatistics"]
 
@@ -52,15 +46,14 @@ class InitialBuffer:
         """Whether all n points of the stream are held."""
         return n <= len(self.X)
 
-    def hold(self, X: Tensor, Y: Tensor, R: Tensor, undo: Undo, n: int) -> None:
-        """Write points behind the first n in place, if there is room for all of them."""
+    def holding(self, X: Tensor, Y: Tensor, R: Tensor, n: int) -> InitialBuffer:
+        """The buffer with points behind the first n, if there is room for all of them."""
         end = n + len(X)
         if not self.holds_all(end):
-            return
-        for held, new in zip((self.X, self.Y.mT, self.R.mT), (X, Y.mT, R.mT), strict=True):
-            place = held[n:end]
-            undo.append(partial(place.copy_, place.clone()))
-            place.copy_(new)
+            return self
+        new = replace(self, X=self.X.clone(), Y=self.Y.clone(), R=self.R.clone())
+        new.X[n:end], new.Y[:, n:end], new.R[:, n:end] = X, Y, R
+        return new
 
     def first(self, n: int) -> tuple[Tensor, Tensor, Tensor]:
         """Inputs, targets and noise variances of the first n points, all of them held."""
@@ -121,11 +114,10 @@ class BufferedStatistics(SufficientStatistics, ABC):
         """Number of points when the features were last chosen."""
         return self.buffer.chosen_at
 
-    def absorb_at(self, X: Tensor, Y: Tensor, R: Tensor, undo: Undo, n: int) -> Self:
+    def absorb_at(self, X: Tensor, Y: Tensor, R: Tensor, n: int) -> Self:
         """The state after a batch, with n points before it (MATHS 2.2)."""
-        new = self.absorb(self.rows_at(X), Y, R, undo, first=n == 0)
-        new.buffer.hold(X, Y, R, undo, n)
-        return new
+        new = self.absorb(self.rows_at(X), Y, R, first=n == 0)
+        return replace(new, buffer=self.buffer.holding(X, Y, R, n))
 
     def resummed(self, features: Any, n: int) -> Self:
         """The statistics of the same n points, all held, over other features."""
@@ -133,7 +125,7 @@ class BufferedStatistics(SufficientStatistics, ABC):
         rows, weights = new.rows_at(X), 1.0 / R
         y = Y - self.origin.unsqueeze(-1)
         for A, r in zip(new.A, weights, strict=True):
-            rows.add_outer(A, r, [])
+            rows.add_outer(A, r)
         return replace(new, b=rows.transpose_times(weights * y, new.b.shape[-1]))
 
     def chosen(self, features: Any, n: int) -> Self:
@@ -164,7 +156,7 @@ class BufferedStatistics(SufficientStatistics, ABC):
         buffer = replace(self.buffer, R=noisier(self.buffer.R, factor))
         return replace(super().discounted(factor), buffer=buffer)
 
-    def merged_at(self, other: Self, undo: Undo, n: int, others: int) -> Self:
+    def merged_at(self, other: Self, n: int, others: int) -> Self:
         """The statistics of both streams, of n and ``others`` points: O(m^2).
 
         Raises:
@@ -178,10 +170,10 @@ class BufferedStatistics(SufficientStatistics, ABC):
                 mine = mine.resummed(other.features, n)
             else:
                 raise StateError(*self._unlike())
-        new = super(BufferedStatistics, mine).merged_at(other, undo, n, others)
-        if other.holds_all(others):
-            new.buffer.hold(*other.buffer.first(others), undo, n)
-        return new
+        new = super(BufferedStatistics, mine).merged_at(other, n, others)
+        if not other.holds_all(others):
+            return new
+        return replace(new, buffer=mine.buffer.holding(*other.buffer.first(others), n))
 
     @abstractmethod
     def _unlike(self) -> tuple[str, str, str]:

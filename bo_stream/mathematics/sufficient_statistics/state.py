@@ -9,7 +9,7 @@ forget exponentially.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, Self, cast
 
@@ -19,10 +19,8 @@ from torch import Tensor
 from bo_stream.mathematics.shapes import shaped
 from bo_stream.mathematics.sufficient_statistics.evidence import OutputStatistics
 
-__all__ = ["GeneralStatistics", "Rows", "SufficientStatistics", "Undo", "far", "noisier"]
+__all__ = ["GeneralStatistics", "Rows", "SufficientStatistics", "far", "noisier"]
 
-Undo = list[Callable[[], Any]]
-"""Functions that undo changes made in place, to the last bit."""
 FAR = 1e3
 """Outcomes of larger mean are centred by the first batch's mean."""
 FORGOTTEN = 1e-200
@@ -32,7 +30,7 @@ FORGOTTEN = 1e-200
 class Rows(Protocol):
     """Rows of W for a batch of ``n`` points."""
 
-    def add_outer(self, A: Tensor, weights: Tensor, undo: Undo) -> None:
+    def add_outer(self, A: Tensor, weights: Tensor) -> None:
         """``A += W' diag(weights) W`` in place."""
         ...
 
@@ -46,7 +44,7 @@ class SufficientStatistics:
     """The statistics of m features and ``o`` outputs; ``s`` is 1 if outputs share their noise.
 
     Attributes:
-        A: ``W'R^-1 W``; changed in place, because it is large.
+        A: ``W'R^-1 W``.
         b: ``W'R^-1 (y - origin)``.
         yy: ``(y - origin)'R^-1 (y - origin)``.
         origin: Subtracted from y.
@@ -77,25 +75,26 @@ class SufficientStatistics:
             zero,
         )
 
-    def absorb(self, rows: Any, Y: Tensor, R: Tensor, undo: Undo, *, first: bool) -> Self:
-        """With one more batch: Y ``o x n``, R ``s x n``. O(m) beyond the cost of the rows."""
+    def absorb(self, rows: Any, Y: Tensor, R: Tensor, *, first: bool) -> Self:
+        """With one more batch, Y ``o x n``, R ``s x n``: a copy of A and the cost of the rows."""
         weights = 1.0 / R
         origin = far(Y.mean(-1)) if first else self.origin
         y = Y - origin.unsqueeze(-1)
-        weighted = weights * y
+        weighted, A = weights * y, self.A.clone()
         return replace(
             self,
-            b=self.b + self._summed(rows, weights, weighted, undo),
+            A=A,
+            b=self.b + self._summed(A, rows, weights, weighted),
             yy=self.yy + (weighted * y).sum(-1),
             origin=origin,
             ld=self.ld - weights.log().sum(-1),
             weight=self.weight + Y.shape[-1],
         )
 
-    def _summed(self, rows: Any, weights: Tensor, weighted: Tensor, undo: Undo) -> Tensor:
+    def _summed(self, A: Tensor, rows: Any, weights: Tensor, weighted: Tensor) -> Tensor:
         """Add a batch to A in place; return what is to be added to b."""
-        for A, r in zip(self.A, weights, strict=True):
-            rows.add_outer(A, r, undo)
+        for own, r in zip(A, weights, strict=True):
+            rows.add_outer(own, r)
         return cast(Tensor, rows.transpose_times(weighted, self.b.shape[-1]))
 
     def totals(self) -> tuple[Tensor, Tensor, Tensor]:
@@ -146,7 +145,7 @@ class SufficientStatistics:
         A, b, yy, ld = self.A + other.A, self.b + other.b, self.yy + other.yy, self.ld + other.ld
         return replace(self, A=A, b=b, yy=yy, ld=ld, weight=self.weight + other.weight)
 
-    def merged_at(self, other: Self, undo: Undo, n: int, others: int) -> Self:
+    def merged_at(self, other: Self, n: int, others: int) -> Self:
         """The statistics of both streams, of n and ``others`` points: O(m^2)."""
         mine = self if n else self.about(other.origin)
         return mine.merged(other)

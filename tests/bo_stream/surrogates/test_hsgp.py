@@ -190,10 +190,10 @@ def test_draws_have_the_posterior_s_moments(outputs):
 def test_maximisers_are_the_highest_of_many_points(dim):
     X, Y, _ = data(60, dim)
     model = plain(X, Y, features=80, main=dim > 1)
-    process = model.process()
+    process, sines = model.process(), model.basis
     torch.manual_seed(1)
     draws = process.path(torch.Size([40]))
-    best, values = grid_maximisers(process.basis, draws.weights[:, 0])
+    best, values = grid_maximisers(sines, draws.weights[:, 0])
     low, high = bounds(dim)
     assert (best >= low).all() and (best <= high).all()
     close(draws(best)[:, 0].diagonal(), values + process.mean)
@@ -201,8 +201,8 @@ def test_maximisers_are_the_highest_of_many_points(dim):
     assert (
         (values + process.mean - others.amax(-1)) > -0.02 * others.std(-1)
     ).float().mean() >= 0.9
-    mean = process.mean_path
-    best, value = grid_maximisers(process.basis, mean.weights, per_axis=40, steps=12, starts=8)
+    mean = process.mean_function()
+    best, value = grid_maximisers(sines, mean.weights, per_axis=40, steps=12, starts=8)
     inside = ((best > low) & (best < high)).squeeze(0)
     best.requires_grad_()
     (slope,) = torch.autograd.grad(mean(best).sum(), best)
@@ -219,20 +219,21 @@ def others_at(dim):
 def test_a_step_never_descends():
     """Also from minima, at walls and in many inputs."""
     X, Y, _ = data(60, 4)
-    process = plain(X, Y, features=80).process()
+    model = plain(X, Y, features=80)
+    process, sines = model.process(), model.basis
     torch.manual_seed(0)
     W = process.path(torch.Size([50])).weights[:, 0]
     starts = data(50, 4, seed=9)[0]
     starts[:20, 0], starts[10:30, 3] = LOW[0], LOW[3] + WIDTH[3]
-    before = (process.basis.features(starts) * W).sum(-1)
-    ends, values = polished(process.basis, W, starts, steps=20, largest=0.1)
-    close(values, (process.basis.features(ends) * W).sum(-1))
+    before = (sines.features(starts) * W).sum(-1)
+    ends, values = polished(sines, W, starts, steps=20, largest=0.1)
+    close(values, (sines.features(ends) * W).sum(-1))
     assert (values >= before).all() and (values > before + 0.01).float().mean() > 0.9
     low, high = bounds(4)
     assert (ends >= low).all() and (ends <= high).all()
     inside = (ends > low) & (ends < high)
     ends.requires_grad_()
-    (slopes,) = torch.autograd.grad((process.basis.features(ends) * W).sum(), ends)
+    (slopes,) = torch.autograd.grad((sines.features(ends) * W).sum(), ends)
     assert (slopes[inside].abs() < 1e-6).float().mean() > 0.85 and inside.sum() > 20
 
 

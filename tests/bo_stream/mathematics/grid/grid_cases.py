@@ -19,7 +19,7 @@ from bo_stream.mathematics.grid.compressed import CompressedStatistics
 from bo_stream.mathematics.grid.evidence import Route, grid_evidence
 from bo_stream.mathematics.grid.nodes import Grid
 from bo_stream.mathematics.grid.processes import grid_process
-from bo_stream.mathematics.grid.state import BandState, GridState
+from bo_stream.mathematics.grid.state import GridState
 from bo_stream.testing.oracles import DenseGP
 from tests.bo_stream.surrogates.wiski_oracle import dense_rows, nodes_for
 
@@ -38,13 +38,7 @@ KERNELS: dict[str, Any] = {
         MaternKernel(nu=1.5, ard_num_dims=d, batch_shape=b), batch_shape=b
     ),
 }
-PATHS: dict[str, tuple[type[GridState], Route]] = {
-    "data": (GridState, "data"),
-    "eigenbasis": (GridState, "eigenbasis"),
-    "nodes": (GridState, "nodes"),
-    "large grid, data": (BandState, "data"),
-    "large grid, eigenbasis": (BandState, "eigenbasis"),
-}
+ROUTES: tuple[Route, ...] = ("data", "eigenbasis", "nodes")
 
 
 def unit_grid(sizes: tuple[int, ...]) -> Grid:
@@ -79,7 +73,6 @@ class Stream:
 
     def __init__(
         self,
-        kind: type[GridState],
         own: Kernel,
         sizes: tuple[int, ...],
         n: int = 40,
@@ -88,8 +81,8 @@ class Stream:
         self.X, self.Y, self.R = data(n, len(sizes), outputs)
         self.kernel, self.sizes, self.n = own, sizes, n
         grid = unit_grid(sizes)
-        empty = kind.empty(grid.m, grid.dim, outputs, False, 4096, grid=grid, by_pairs=True)
-        self.state = empty.absorb_at(self.X, self.Y, self.R, [], 0)
+        empty = GridState.before_data(grid, outputs, False, 4096, product=True)
+        self.state = empty.absorb_at(self.X, self.Y, self.R, 0)
         self.s2 = torch.linspace(0.4, 0.6, outputs).double().requires_grad_()
         self.c = torch.linspace(0.3, -0.2, outputs).double().requires_grad_()
         self.compressed = CompressedStatistics()

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from bo_stream.mathematics.grid.bands import REACH, axis_rows
 from bo_stream.mathematics.grid.nodes import Grid
-from bo_stream.mathematics.grid.state import BandState, GridState
+from bo_stream.mathematics.grid.state import GridState
 from bo_stream.testing.base import close
 
 SIZES = {1: (9,), 2: (7, 9), 3: (5, 6, 4)}
@@ -28,9 +28,12 @@ def batch(n: int, d: int, seed: int = 0, outputs: int = 1) -> tuple[Tensor, Tens
     return X, Y, 0.5 + torch.rand(outputs, n, generator=generator, dtype=torch.float64)
 
 
-def empty(kind: type[GridState], d: int, outputs: int, shared: bool) -> GridState:
-    on = grid(d)
-    return kind.empty(on.m, d, outputs, shared, 0, grid=on, by_pairs=True)
+def seen(d: int, *batches: tuple[Tensor, Tensor, Tensor]) -> GridState:
+    """A state of two outputs after these batches."""
+    state, n = GridState.before_data(grid(d), 2, False, 0, product=True), 0
+    for X, Y, R in batches:
+        state, n = state.absorb_at(X, Y, R, n), n + len(X)
+    return state
 
 
 def dense(A: Tensor, sizes: tuple[int, ...]) -> Tensor:
@@ -60,40 +63,35 @@ def test_rows_are_products(d: int) -> None:
 @pytest.mark.parametrize("d", [1, 2, 3])
 def test_sums_are_the_dense_ones(d: int) -> None:
     """In three dimensions, more points than are summed at once."""
-    plain, bands = (empty(kind, d, 2, False) for kind in (GridState, BandState))
-    for seed, n in enumerate((1, 3, 300)):
-        X, Y, R = batch(n, d, seed, 2)
-        before = 0 if seed == 0 else 1
-        plain = plain.absorb_at(X, Y, R, [], before)
-        bands = bands.absorb_at(X, Y, R, [], before)
-    for A, B in zip(plain.A, bands.A, strict=True):
-        close(dense(B, SIZES[d]), A, 1e-12)
-    for mine, theirs in zip(bands.totals(), plain.totals(), strict=True):
-        close(mine, theirs, 1e-12)
+    batches = [batch(n, d, seed, 2) for seed, n in enumerate((1, 3, 300))]
+    state, m = seen(d, *batches), grid(d).m
+    W = torch.cat([grid(d).interpolate(X).dense(m) for X, _, _ in batches])
+    Y, R = (torch.cat([part[i] for part in batches], -1) for i in (1, 2))
+    w1, y1, one = state.totals()
+    for o, A in enumerate(state.A):
+        expected = W.T @ (W / R[o].unsqueeze(-1))
+        close(dense(A, SIZES[d]), expected, 1e-12)
+        close(state.matrix(o), expected, 1e-12)
+        close(w1[o], (W / R[o].unsqueeze(-1)).sum(0), 1e-12)
+        close(y1[o], (Y[o] / R[o]).sum(), 1e-12)
+        close(one[o], (1.0 / R[o]).sum(), 1e-12)
 
 
-@pytest.mark.parametrize("n", [2, 400])
-def test_undone_to_the_last_bit(n: int) -> None:
-    state = empty(BandState, 2, 1, True)
-    X, Y, R = batch(20, 2)
-    state = state.absorb_at(X, Y, R, [], 0)
-    before, undo = state.A.clone(), []  # type: ignore[var-annotated]
-    X, Y, R = batch(n, 2, 1)
-    state.absorb_at(X, Y, R, undo, 20)
-    assert not torch.equal(state.A, before)
-    for step in reversed(undo):
-        step()
-    assert torch.equal(state.A, before)
+def test_the_state_before_stays_as_it_was() -> None:
+    first, second = batch(20, 2, outputs=2), batch(30, 2, 1, outputs=2)
+    state = seen(2, first)
+    before = state.A.clone()
+    after = state.absorb_at(*second, 20)
+    assert torch.equal(state.A, before) and not torch.equal(after.A, before)
 
 
 def test_rescaled_and_discounted() -> None:
     X, Y, R = batch(20, 2, outputs=2)
-    states = [empty(kind, 2, 2, False) for kind in (GridState, BandState)]
     shift, factor = torch.tensor([0.3, -1.0]).double(), torch.tensor([2.0, 0.7]).double()
-    plain, bands = (
-        s.absorb_at(X, Y, R, [], 0).rescaled(shift, factor, True).discounted(0.5) for s in states
-    )
-    for A, B in zip(plain.A, bands.A, strict=True):
-        close(dense(B, SIZES[2]), A, 1e-12)
-    close(bands.b, plain.b, 1e-12)
-    close(bands.yy, plain.yy, 1e-12)
+    state = seen(2, (X, Y, R)).rescaled(shift, factor, True).discounted(0.5)
+    y = (Y - shift.unsqueeze(-1)) / factor.unsqueeze(-1)
+    noise = 2.0 * R / factor.square().unsqueeze(-1)
+    expected = seen(2, (X, y, noise))
+    close(state.A, expected.A, 1e-12)
+    close(state.b, expected.b, 1e-12)
+    close(state.yy, expected.yy, 1e-12)

@@ -9,19 +9,20 @@ import torch
 from torch import Size
 
 from bo_stream.errors import StateError, UnsupportedError
+from bo_stream.mathematics.grid.compressed import Compressed
 from bo_stream.mathematics.grid.data_space import DataSpaceFactorisation
 from bo_stream.mathematics.grid.eigenbasis import Eigenbasis
 from bo_stream.mathematics.grid.eigenbasis_evidence import EigenbasisFactorisation, chosen_basis
-from bo_stream.mathematics.grid.evidence import dropped_share
+from bo_stream.mathematics.grid.evidence import Route, dropped_share
 from bo_stream.mathematics.grid.kernel import product_factors
-from bo_stream.mathematics.grid.state import BandState, GridState, state_kind
+from bo_stream.mathematics.grid.state import GridState, check_size
 from bo_stream.mathematics.posterior.conditioned import ConditionedProcess
 from bo_stream.mathematics.posterior.expansion import Process
 from bo_stream.mathematics.sufficient_statistics.evidence import Factorisation
 from bo_stream.testing.base import close
 from tests.bo_stream.mathematics.grid.grid_cases import (
     KERNELS,
-    PATHS,
+    ROUTES,
     SIZES,
     Stream,
     kernel,
@@ -30,19 +31,18 @@ from tests.bo_stream.mathematics.grid.grid_cases import (
 )
 
 CASES = [
-    (d, name, path)
+    (d, name, route)
     for d in (1, 2, 3)
     for name in KERNELS
-    for path in PATHS
-    if (name == "RBF" or d == 2) and (name != "Matern" or path in ("data", "nodes"))
+    for route in ROUTES
+    if (name == "RBF" or d == 2) and (name != "Matern" or route in ("data", "nodes"))
 ]
 
 
-@pytest.mark.parametrize(("d", "name", "path"), CASES)
-def test_every_route_is_dense_algebra(d: int, name: str, path: str) -> None:
+@pytest.mark.parametrize(("d", "name", "route"), CASES)
+def test_every_route_is_dense_algebra(d: int, name: str, route: Route) -> None:
     """Evidence, its gradients in every hyperparameter, posterior mean and covariance."""
-    kind, route = PATHS[path]
-    own, Z = Stream(kind, kernel(name, d), SIZES[d]), points(9, d, 7)
+    own, Z = Stream(kernel(name, d), SIZES[d]), points(9, d, 7)
     dense = own.dense()
     (value, _), expected = own.evidence(route), dense.evidence()
     close(value, expected, 1e-6)
@@ -56,13 +56,12 @@ def test_every_route_is_dense_algebra(d: int, name: str, path: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "shared"), [*((p, False) for p in PATHS), ("data", True), ("eigenbasis", True)]
+    ("route", "shared"), [*((r, False) for r in ROUTES), ("data", True), ("eigenbasis", True)]
 )
-def test_several_outputs(path: str, shared: bool) -> None:
+def test_several_outputs(route: Route, shared: bool) -> None:
     """With hyperparameters of their own, and with one kernel for all."""
-    kind, route = PATHS[path]
     own, Z = (
-        Stream(kind, kernel("RBF", 2, 1 if shared else 2), SIZES[2], outputs=2),
+        Stream(kernel("RBF", 2, 1 if shared else 2), SIZES[2], outputs=2),
         points(6, 2, 7),
     )
     value, expected = own.evidence(route)[0], sum(own.dense(o).evidence() for o in range(2))
@@ -76,11 +75,10 @@ def test_several_outputs(path: str, shared: bool) -> None:
         close(at_Z.covariance(at_Z)[o], covariance, 1e-6)
 
 
-@pytest.mark.parametrize("path", PATHS)
-def test_a_process_given_more_points(path: str) -> None:
+@pytest.mark.parametrize("route", ROUTES)
+def test_a_process_given_more_points(route: Route) -> None:
     """The process given more points is the process of all points."""
-    kind, route = PATHS[path]
-    few, all_ = (Stream(kind, kernel("RBF", 2), SIZES[2], n) for n in (30, 40))
+    few, all_ = (Stream(kernel("RBF", 2), SIZES[2], n) for n in (30, 40))
     all_.R[:, :30], all_.Y[:, :30] = few.R, few.Y
     X, Y, R = all_.X[30:], all_.Y[:, 30:], all_.R[:, 30:]
     process, Z = few.process(route), points(4, 2, 9)
@@ -93,11 +91,10 @@ def test_a_process_given_more_points(path: str) -> None:
     close(at_Z.covariance(at_Z)[0], covariance, 1e-6)
 
 
-@pytest.mark.parametrize("path", PATHS)
-def test_integrated_products_of_covariances(path: str) -> None:
-    kind, route = PATHS[path]
+@pytest.mark.parametrize("route", ROUTES)
+def test_integrated_products_of_covariances(route: Route) -> None:
     process, T, Z = (
-        Stream(kind, kernel("RBF", 2), SIZES[2]).process(route),
+        Stream(kernel("RBF", 2), SIZES[2]).process(route),
         points(30, 2, 3),
         points(4, 2, 9),
     )
@@ -109,10 +106,9 @@ def test_integrated_products_of_covariances(path: str) -> None:
     close(integral.gram_diagonal(at_Z), cov.square() @ weights, 1e-9)
 
 
-@pytest.mark.parametrize("path", PATHS)
-def test_sample_functions_have_the_posteriors_moments(path: str) -> None:
-    kind, route = PATHS[path]
-    process, Z = Stream(kind, kernel("RBF", 2), SIZES[2]).process(route), points(3, 2, 9)
+@pytest.mark.parametrize("route", ROUTES)
+def test_sample_functions_have_the_posteriors_moments(route: Route) -> None:
+    process, Z = Stream(kernel("RBF", 2), SIZES[2]).process(route), points(3, 2, 9)
     torch.manual_seed(0)
     draws = process.path(Size([20_000]))(Z)[:, 0]
     at_Z = process.at(Z)
@@ -120,11 +116,11 @@ def test_sample_functions_have_the_posteriors_moments(path: str) -> None:
     close(draws.T.cov(), at_Z.covariance(at_Z)[0], 0.02)
 
 
-@pytest.mark.parametrize("path", ["data", "eigenbasis"])
-def test_moments_of_few_points_come_from_fewer_numbers_than_nodes(path: str) -> None:
+@pytest.mark.parametrize("route", ["data", "eigenbasis"])
+def test_moments_of_few_points_come_from_fewer_numbers_than_nodes(route: Route) -> None:
     """On a grid that has both forms they agree, with their derivatives, also given more points."""
-    own = Stream(GridState, kernel("RBF", 2), (14, 12), n=45)
-    process = own.process(PATHS[path][1])
+    own = Stream(kernel("RBF", 2), (14, 12), n=45)
+    process = own.process(route)
     assert isinstance(process, Process)
     for _ in range(2):
         Z = points(15, 2, 9).reshape(5, 3, 2)
@@ -162,18 +158,18 @@ def test_the_cheapest_route_is_taken(
     name: str, lengthscale: float, n: int, opening: int, kind: type
 ) -> None:
     """Few observations, few eigenvectors, or all nodes (24 x 24)."""
-    own = Stream(GridState, kernel(name, 2), (24, 24), n)
+    own = Stream(kernel(name, 2), (24, 24), n)
     if not opening:
         grid = own.state.grid
-        empty = GridState.empty(grid.m, 2, 1, False, 0, grid=grid, by_pairs=True)
-        own.state = empty.absorb_at(own.X, own.Y, own.R, [], 0)
+        empty = GridState.before_data(grid, 1, False, 0, product=True)
+        own.state = empty.absorb_at(own.X, own.Y, own.R, 0)
     own.kernel.base_kernel.lengthscale = lengthscale  # type: ignore[union-attr]
     assert type(own.evidence()[1][0]) is kind
 
 
 def test_what_is_left_out_is_little_and_reported() -> None:
     """From 500 nodes on, eigenvectors that do not matter given the data are left out."""
-    own = Stream(GridState, kernel("RBF", 2), (24, 24), 400)
+    own = Stream(kernel("RBF", 2), (24, 24), 400)
     value, made = own.evidence("eigenbasis")
     whole, all_made = own.evidence("nodes")
     assert 0.0 < dropped_share(made) < 1e-3 and dropped_share(all_made) == 0.0
@@ -213,21 +209,31 @@ def test_the_share_dropped_is_that_of_the_prior_variance_at_the_nodes() -> None:
 
 def test_compressed_statistics_serve_longer_lengthscales() -> None:
     """A is put on products of eigenvectors once; far shorter lengthscales need it anew."""
-    own = Stream(BandState, kernel("RBF", 2), (24, 20))
-    kept = []
-    for lengthscale in (0.5, 0.52, 0.8, 0.2):
+    own = Stream(kernel("RBF", 2), (24, 20))
+    A, compressed = own.state.matrix(0), None
+    for lengthscale, serves in ((0.5, True), (0.52, True), (0.8, True), (0.2, False)):
         own.kernel.base_kernel.lengthscale = lengthscale  # type: ignore[union-attr]
-        value = own.evidence("eigenbasis")[0]
-        close(value, own.dense().evidence(), 1e-4)
-        kept.append(own.compressed.compressed[0])
-    assert kept[0] is kept[1] is kept[2] is not kept[3]
+        amplitude, *K = product_factors(own.kernel, own.state.grid, own.state.b, 1)[0]
+        basis, wider = (Eigenbasis.of(own.state.grid, amplitude, K, s) for s in (1e-14, 1e-16))
+        compressed = compressed or Compressed.of(own.state.A[0], wider)
+        gram = compressed.gram(basis)
+        assert (gram is not None) is serves
+        if gram is not None:
+            close(gram.tril(), basis.of_nodes(basis.of_nodes(A).mT).tril(), 1e-8)
+
+
+def test_large_grids_are_dense_algebra_too() -> None:
+    own = Stream(kernel("RBF", 2), (48, 40))
+    value, made = own.evidence("eigenbasis")
+    close(value, own.dense().evidence(), 1e-4)
+    assert len(own.compressed.compressed) == 1 and not own.compressed.matrices
 
 
 def test_what_large_grids_refuse() -> None:
-    own = Stream(BandState, kernel("Matern", 2), SIZES[2])
+    own = Stream(kernel("Matern", 2), (101, 100))
     with pytest.raises(UnsupportedError, match="product"):
         own.evidence()
-    own = Stream(BandState, kernel("RBF", 3), (17, 17, 17))
+    own = Stream(kernel("RBF", 3), (17, 17, 17))
     own.kernel.base_kernel.lengthscale = 0.02  # type: ignore[union-attr]
     assert isinstance(own.evidence()[1][0], DataSpaceFactorisation)
     own.n = 5_000  # more than are held
@@ -236,27 +242,21 @@ def test_what_large_grids_refuse() -> None:
 
 
 @pytest.mark.parametrize(
-    ("sizes", "product", "kind"),
+    ("sizes", "product", "possible"),
     [
-        ((64, 64), True, GridState),
-        ((65, 64), True, BandState),
-        ((65, 64), False, GridState),
-        ((4097,), True, GridState),
-        ((1001, 5), True, GridState),
-        ((1000, 1000), True, BandState),
-        ((101, 100), False, None),
-        ((10_001,), True, None),
+        ((100, 100), False, True),
+        ((101, 100), False, False),
+        ((1001, 5), True, True),
+        ((1000, 1000), True, True),
+        ((10_001,), True, False),
     ],
 )
-def test_the_form_of_the_statistics(
-    sizes: tuple[int, ...], product: bool, kind: type | None
-) -> None:
-    """A matrix on few nodes and where it must be, pairs of nodes on many."""
-    if kind is None:
-        with pytest.raises(UnsupportedError, match="nodes"):
-            state_kind(unit_grid(sizes), product)
-    else:
-        assert state_kind(unit_grid(sizes), product) is kind
+def test_how_many_nodes_are_possible(sizes: tuple[int, ...], product: bool, possible: bool) -> None:
+    """More for a kernel that is a product over inputs."""
+    if possible:
+        return check_size(unit_grid(sizes), product)
+    with pytest.raises(UnsupportedError, match="nodes"):
+        check_size(unit_grid(sizes), product)
 
 
 @pytest.mark.parametrize("value", [0.0, float("nan")])

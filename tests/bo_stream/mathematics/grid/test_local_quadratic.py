@@ -21,8 +21,8 @@ def made(sizes, outputs=2):
     grid = Grid.covering(torch.stack([torch.zeros(d), torch.ones(d)]).double(), sizes)
     root = torch.randn(outputs, grid.m, grid.m, dtype=torch.float64)
     X = torch.rand(3, 50, d, dtype=torch.float64)
-    A = torch.zeros(grid.m, grid.m, dtype=torch.float64)
-    grid.interpolate(X.reshape(-1, d)).add_outer(A, torch.rand(150, dtype=torch.float64), [])
+    W = grid.interpolate(X.reshape(-1, d)).dense(grid.m)
+    A = (W.T * torch.rand(150, dtype=torch.float64)) @ W
     M = (root @ root.mT) / grid.m
     return grid, M, SparseRows.of(A), M @ A @ M, grid.interpolate(X)
 

@@ -64,8 +64,8 @@ def test_nodes_that_a_point_couples_are_near() -> None:
     """At the ends too: what is known of the sparsity of the sums rests on it."""
     grid = Grid.covering(torch.tensor([[0.0] * 3, [1.0] * 3]), (4, 4, 4))
     X = torch.rand(300, 3, generator=torch.Generator().manual_seed(1)).double()
-    A = torch.zeros(grid.m, grid.m).double()
-    grid.interpolate(X).add_outer(A, torch.ones(300).double(), [])
+    W = grid.interpolate(X).dense(grid.m)
+    A = W.T @ W
     row, column = A.nonzero(as_tuple=True)
     assert int((row - column).abs().max()) < 4 * (grid.m // grid.sizes[0])
 
