@@ -12,7 +12,7 @@ from torch import Tensor
 from bo_stream.base.derived import Derived, Key, Version
 from bo_stream.base.noise import noise_of_an_observation
 from bo_stream.errors import NoiseError
-from bo_stream.mathematics.posterior.conditioned import ConditionedProcess
+from bo_stream.mathematics.posterior.conditioned import ConditionedProcess, unconditioned
 from bo_stream.mathematics.posterior.process import PosteriorProcess
 
 __all__ = ["PosteriorCache", "PosteriorSnapshot"]
@@ -95,7 +95,7 @@ class PosteriorCache(Derived[PosteriorSnapshot]):
         return self.put(key, snapshot)
 
     def _conditioned(
-        self, since: Version, process: PosteriorProcess | None, until: Version, model: Any
+        self, since: Version, process: PosteriorProcess, until: Version, model: Any
     ) -> PosteriorProcess | None:
         """The process of one version of the state, given what was absorbed until another."""
         if since is until:
@@ -103,16 +103,15 @@ class PosteriorCache(Derived[PosteriorSnapshot]):
         data = self._absorbed
         if data is None or data.since is not since or data.until is not until:
             return None
-        before = process.X.shape[-2] if isinstance(process, ConditionedProcess) else 0
-        if before + data.points > model.conditions_up_to:
+        if unconditioned(process)[1] + data.points > model.conditions_up_to:
             return None
-        process = model._to_condition(process, data.points)
-        if process is None:
+        base = model._to_condition(process, data.points)
+        if base is None:
             return None
         X, Y, R = zip(*data.batches, strict=True)
         noise = model._noise_scale().unsqueeze(-1) * torch.cat(R, -1)
         try:
-            return ConditionedProcess.observed(process, torch.cat(X), torch.cat(Y, -1), noise)
+            return ConditionedProcess.observed(base, torch.cat(X), torch.cat(Y, -1), noise)
         except (NoiseError, torch.linalg.LinAlgError):  # type: ignore[attr-defined]
             return None
 

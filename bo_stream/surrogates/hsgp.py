@@ -32,7 +32,7 @@ from bo_stream.mathematics.hilbert_features.density import checked_lengthscales,
 from bo_stream.mathematics.hilbert_features.evidence import factorise, hilbert_evidence
 from bo_stream.mathematics.hilbert_features.layouts import layout_for
 from bo_stream.mathematics.posterior.basis import FeatureBasis
-from bo_stream.mathematics.posterior.conditioned import ConditionedProcess
+from bo_stream.mathematics.posterior.conditioned import unconditioned
 from bo_stream.mathematics.posterior.expansion import Process
 from bo_stream.mathematics.posterior.process import PosteriorProcess
 from bo_stream.mathematics.sufficient_statistics.evidence import OutputStatistics
@@ -235,8 +235,8 @@ class HSGP(StreamingGP):
 
     def _to_condition(self, process: PosteriorProcess, points: int) -> PosteriorProcess | None:
         """The last process, if it is on the features in use."""
-        base = process.base if isinstance(process, ConditionedProcess) else process
-        before = cast(FeatureBasis, cast(Process, base).basis).features
+        base = cast(Process, unconditioned(process)[0])
+        before = cast(FeatureBasis, base.basis).features
         return process if self.basis.same_as(cast(Basis, before)) else None
 
     def _objective(self, profile_mean: bool) -> tuple[Tensor, Tensor | None]:

@@ -19,7 +19,7 @@ from bo_stream.mathematics.data_nodes.evidence import node_evidence
 from bo_stream.mathematics.data_nodes.posterior import node_process
 from bo_stream.mathematics.data_nodes.prior import NodePrior
 from bo_stream.mathematics.data_nodes.state import NodeState
-from bo_stream.mathematics.posterior.conditioned import ConditionedProcess
+from bo_stream.mathematics.posterior.conditioned import unconditioned
 from bo_stream.mathematics.posterior.expansion import Process
 from bo_stream.mathematics.posterior.factor import frozen_kernel
 from bo_stream.mathematics.posterior.process import PosteriorProcess
@@ -122,8 +122,8 @@ class NodeWISKI(StreamingGP):
 
     def _to_condition(self, process: PosteriorProcess, points: int) -> PosteriorProcess | None:
         """The last process, if all points since became nodes and none was replaced."""
-        base = process.base if isinstance(process, ConditionedProcess) else process
-        nodes = cast(Process, base).size + (0 if base is process else len(process.X))
+        base, before = unconditioned(process)
+        nodes = cast(Process, base).size + before
         return process if len(self.state.Z) == nodes + points else None
 
     def _objective(self, profile_mean: bool) -> tuple[Tensor, Tensor | None]:

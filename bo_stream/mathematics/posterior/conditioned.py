@@ -23,7 +23,7 @@ from bo_stream.mathematics.posterior.moments import Moments
 from bo_stream.mathematics.posterior.paths import Path
 from bo_stream.mathematics.posterior.process import PosteriorProcess
 
-__all__ = ["ConditionedGaussian", "ConditionedProcess"]
+__all__ = ["ConditionedGaussian", "ConditionedProcess", "unconditioned"]
 
 
 @dataclass(frozen=True)
@@ -151,6 +151,13 @@ class ConditionedProcess(PosteriorProcess):
         half = torch.linalg.solve_triangular(L, base.gram(f, f), upper=False)
         M = torch.linalg.solve_triangular(L, half.mT, upper=False)
         return ConditionedIntegral(base, f, L, M)
+
+
+def unconditioned(process: PosteriorProcess) -> tuple[PosteriorProcess, int]:
+    """A process without the data that it is given, and their number."""
+    if isinstance(process, ConditionedProcess):
+        return process.base, process.X.shape[-2]
+    return process, 0
 
 
 @dataclass(frozen=True)
