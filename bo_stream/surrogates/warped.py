@@ -84,6 +84,8 @@ class WarpedGP(ExactGP):
         keeps_data=True,
     )
 
+    conditions_up_to = 0  # new data may move the warp of all
+
     def __init__(
         self,
         train_X: Tensor,
@@ -126,17 +128,6 @@ class WarpedGP(ExactGP):
     def _targets(self, state: ExactState) -> Tensor:
         now = cast(WarpedState, state)
         return warped(now.Y, now.coefficients) if now.is_warped else now.Y
-
-    def _update_process(
-        self, process: PosteriorProcess, X: Tensor, Y: Tensor, R: Tensor
-    ) -> ExactProcess:
-        """Border the factor, and whiten all targets, which the warp may have moved: O(n^2 q)."""
-        made = super()._update_process(process, X, Y, R)
-        if not self.is_warped:
-            return made
-        gaps = (self._targets(self.state) - made.mean.unsqueeze(-1)).unsqueeze(-1)
-        w = torch.linalg.solve_triangular(made.L, gaps, upper=False)
-        return replace(made, w=w.squeeze(-1))
 
     @property
     def is_warped(self) -> bool:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any, cast
 
 import torch
@@ -19,7 +18,7 @@ from bo_stream.mathematics.grid.integral import GridIntegral
 from bo_stream.mathematics.grid.local_quadratic import quadratic
 from bo_stream.mathematics.grid.nodes import Grid, Interpolation
 from bo_stream.mathematics.grid.weights import weighted_rows
-from bo_stream.mathematics.lasting import lasting
+from bo_stream.mathematics.lasting import lasting_property
 from bo_stream.mathematics.posterior.gaussian import JointGaussian
 from bo_stream.mathematics.posterior.moments import Moments, leaf, pullback
 from bo_stream.mathematics.posterior.paths import Path, times
@@ -46,7 +45,7 @@ class GridGaussian(JointGaussian):
     rows: Interpolation
     S: Tensor
 
-    @cached_property
+    @lasting_property
     def spread(self) -> Tensor:
         """``W S``, ``batch x o x q x m``."""
         return _spread(self.S, self.rows)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass
-from functools import cached_property
 from typing import cast
 
 import torch
@@ -12,6 +11,7 @@ from gpytorch.kernels import Kernel
 from linear_operator.operators import LinearOperator, MatmulLinearOperator
 from torch import Tensor
 
+from bo_stream.mathematics.lasting import lasting_property
 from bo_stream.mathematics.posterior.gaussian import JointGaussian
 from bo_stream.mathematics.smooth_matern import smoothed
 
@@ -49,12 +49,12 @@ class FactorGaussian(JointGaussian):
     rows: Tensor
     L: Tensor | None = None
 
-    @cached_property
+    @lasting_property
     def plus(self) -> Tensor | None:
         """``V``, ``batch x o x q x r``: O(r^2) per point, in one solve for the whole batch."""
         return None if self.L is None else solved_rows(self.L, self.rows)
 
-    @cached_property
+    @lasting_property
     def coefficients(self) -> Tensor:
         """``L^-T V``: coefficients of ``V_x'V_z`` as a function of x, ``batch x o x q x r``."""
         V, L = cast(Tensor, self.plus), cast(Tensor, self.L)

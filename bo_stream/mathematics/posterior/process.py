@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Size, Tensor
 
+from bo_stream.mathematics.lasting import lasting
 from bo_stream.mathematics.posterior.gaussian import JointGaussian
 from bo_stream.mathematics.posterior.integral import Integral, PointIntegral
 from bo_stream.mathematics.posterior.moments import Moments
@@ -31,6 +32,7 @@ class PosteriorProcess(ABC):
     def path(self, sample_shape: Size) -> Path:
         """Sample functions, ``sample_shape`` of them, that can be evaluated anywhere."""
 
+    @lasting
     def integral(self, points: Tensor, weights: Tensor) -> Integral:
         """Weighted sums over points of products of covariances, of which the last are kept:
         `bo_stream.mathematics.posterior.integral`.
@@ -43,6 +45,7 @@ class PosteriorProcess(ABC):
         kept: tuple[tuple[Tensor, Tensor], Integral] | None = vars(self).get("_kept_integral")
         if kept is not None and all(_same(a, b) for a, b in zip(kept[0], pair, strict=True)):
             return kept[1]
+        pair = points.clone(), weights.clone()
         made = self._integral(*pair)
         vars(self)["_kept_integral"] = pair, made
         return made
