@@ -8,6 +8,8 @@ import torch
 from gpytorch.kernels import Kernel, MaternKernel, ScaleKernel
 from torch import Tensor
 
+from bo_stream.mathematics.smooth_matern import SmoothMatern
+
 __all__ = ["has_closed_form", "lengthscales_in", "scale_of"]
 
 
@@ -18,7 +20,7 @@ def has_closed_form(kernel: Kernel, dim: int) -> bool:
         return False
     parts = (kernel, base)
     plain = all(part.active_dims is None and not part.batch_shape for part in parts)
-    return plain and type(base) is MaternKernel and base.ard_num_dims == dim
+    return plain and type(base) in (MaternKernel, SmoothMatern) and base.ard_num_dims == dim
 
 
 def lengthscales_in(kernel: Kernel, dim: int) -> Tensor | None:
