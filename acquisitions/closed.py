@@ -193,7 +193,7 @@ class ClosedExpectedImprovement(ExpectedImprovement):
     @t_batch_mode_transform(expected_q=1)  # type: ignore[arg-type]
     def _closed(self: Any, X: Tensor, process: PosteriorProcess) -> Tensor:
         improvement = _Improvement(_in_units(self.best_f, self.model))
-        if _few(X) and type(process).moments is not PosteriorProcess.moments:
+        if _few(X) and process.has_moments:
             return _value(self.model, process, X, improvement)
         f = process.at(self.model.transformed(X))
         value = improvement(f.mean[..., 0, :], f.variance()[..., 0, :, None], False)[0]
@@ -208,7 +208,7 @@ def _process_of(model: Model) -> PosteriorProcess | None:
     if not scales(model):
         return None
     process = cast(BoTorchModel, model).process()
-    return None if type(process).moments is PosteriorProcess.moments else process
+    return process if process.has_moments else None
 
 
 def _few(X: Tensor, pending: Tensor | None = None) -> bool:

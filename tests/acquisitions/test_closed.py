@@ -139,6 +139,16 @@ def test_moments_of_several_outputs_are_not_offered() -> None:
     assert two.process().moments(X.unsqueeze(0), slopes=True) is None
 
 
+@pytest.mark.parametrize("name", ["qucb", "qlogei"])
+def test_families_without_moments_have_botorchs_values(name: str) -> None:
+    """Also an exact process that is conditioned on the latest data."""
+    model = ExactGP(X, Y, bounds=BOUNDS)
+    for _ in range(2):
+        assert not model.process().has_moments
+        check_same([build(name, model, best_f=BEST, seed=3), plain(name, model)], points(5, 1))
+        model.observe(X[:2] + 0.01, Y[:2])
+
+
 @pytest.mark.parametrize("family", FAMILIES)
 def test_what_changes_between_calls_is_followed(family: str) -> None:
     """Another q, pending points set later, data, an outcome transform learned again."""

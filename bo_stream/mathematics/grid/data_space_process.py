@@ -68,9 +68,14 @@ class DataSpaceProcess(Process):
         basis = InterpolatedBasis(kernel, X, noise.expand(len(made), -1))
         return cls(kernel, basis, L, None, h, mean)
 
+    @property
+    def has_moments(self) -> bool:
+        """Of one output."""
+        return len(self.u) == 1
+
     def moments(self, X: Tensor, *, slopes: bool, across: Any | None = None) -> Moments | None:
         """O(n^2) per point."""
-        if len(self.u) > 1:
+        if not self.has_moments:
             return None
         grid, L = cast(InterpolatedKernel, self.kernel).grid, cast(Tensor, self.R)[0]
         with torch.set_grad_enabled(slopes):

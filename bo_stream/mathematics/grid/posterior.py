@@ -164,9 +164,14 @@ class GridProcess(PosteriorProcess):
         rows = self.grid.interpolate(X)
         return GridGaussian(self._interpolated(self.mean_u, rows), rows, self.S_u)
 
+    @property
+    def has_moments(self) -> bool:
+        """Of one output."""
+        return len(self.S_u) == 1
+
     def moments(self, X: Tensor, *, slopes: bool, across: Any | None = None) -> Moments | None:
         """O(4^d m) per point."""
-        if len(self.S_u) > 1:
+        if not self.has_moments:
             return None
         columns = None if across is None else across.spread[0].mT
         if not slopes:

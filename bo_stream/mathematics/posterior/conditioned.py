@@ -134,6 +134,11 @@ class ConditionedProcess(PosteriorProcess):
         weights = torch.linalg.solve_triangular(L.mT, r, upper=True).squeeze(-1)
         return self.base.plus(self.base.mean_function(), f, weights)
 
+    @property
+    def has_moments(self) -> bool:
+        """Where the base has them, given data without batch."""
+        return self.factors is not None and self.base.has_moments
+
     def moments(
         self, X: Tensor, *, slopes: bool, across: JointGaussian | None = None
     ) -> Moments | None:

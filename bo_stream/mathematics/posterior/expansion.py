@@ -141,9 +141,14 @@ class Process(PosteriorProcess):
             return super()._integral(points, weights)
         return FeatureIntegral.over(self.basis, cast(Tensor, self.L), points, weights)
 
+    @property
+    def has_moments(self) -> bool:
+        """On features, of one output."""
+        return self.kernel is None and len(self.u) == 1
+
     def moments(self, X: Tensor, *, slopes: bool, across: Any | None = None) -> Moments | None:
-        """On features, of one output: O(r^2) per point."""
-        if self.kernel is not None or len(self.u) > 1:
+        """O(r^2) per point."""
+        if not self.has_moments:
             return None
         basis, L, u = cast(FeatureBasis, self.basis), cast(Tensor, self.L)[0], self.u[0]
         others = None if across is None else across.coefficients[0]

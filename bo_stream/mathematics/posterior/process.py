@@ -54,6 +54,11 @@ class PosteriorProcess(ABC):
         """As `integral`."""
         return PointIntegral.over(self.at, points, weights)
 
+    @property
+    def has_moments(self) -> bool:
+        """Whether `moments` has values."""
+        return False
+
     def moments(
         self, X: Tensor, *, slopes: bool, across: JointGaussian | None = None
     ) -> Moments | None:
