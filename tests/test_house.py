@@ -110,7 +110,7 @@ GRAPH = {name: {i for i in imports(path) if i in MODULES} for name, path in MODU
 
 INNER = "mathematics"
 PLAIN = ("linalg", "shapes", "derivatives", "matern", "smooth_matern", "lasting")
-FOUNDATION = {"errors", *(f"{INNER}.{name}" for name in PLAIN)}
+FOUNDATION = {"errors", "base.plain_policies", *(f"{INNER}.{name}" for name in PLAIN)}
 POSTERIOR, FITTING, SUMS = f"{INNER}.posterior", "base.fitting", f"{INNER}.sufficient_statistics"
 INDUCING, GRID = f"{INNER}.inducing", f"{INNER}.grid"
 # What each room of bo_stream may import; every room may import itself and the foundation, and a

@@ -184,7 +184,7 @@ class WholenessContract(Contract):
             process.at(inner).operator()
             process.moments(inner, slopes=False)
             process.path(torch.Size([2]))(inner)
-            process.pool(inner, inner, weights)
+            process.mean_function()(inner)
             process.integral(inner, weights)
             model.make_mll()()
             model.posterior(X, observation_noise=True).rsample(torch.Size([2]))

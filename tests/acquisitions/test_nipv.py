@@ -159,11 +159,11 @@ def test_one_object_follows_its_model(family: Callable[..., StreamingGP]) -> Non
 
 
 def test_wiski_never_meets_the_test_points_again() -> None:
-    many = points(40_000, 11)  # their joint covariance would take 12.8 GB
-    acqf = NIPV(wiski(X, Y), many)
-    few = NIPV(wiski(X, Y), many[:4_000])
+    many, Z = points(40_000, 11), points(200, 12)  # their joint covariance would take 12.8 GB
+    model = wiski(Z, values(Z))
+    acqf, few = NIPV(model, many), NIPV(model, many[:4_000])
     assert float((acqf(X[:3]) - few(X[:3])).abs()) < 0.05 * float(acqf(X[:3]).abs())
-    assert acqf.sums().N.shape == (1, 144, 144)  # type: ignore[attr-defined]
+    assert acqf.sums().M.shape[-1] < 144  # type: ignore[attr-defined]
 
 
 @FAMILIES

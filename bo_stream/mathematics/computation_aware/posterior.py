@@ -44,4 +44,4 @@ class ActionBasis:
         """``S'`` times the noisy values of the sample functions at the data."""
         values = noisy(f(self.X), self.noise)
         columns = self.S.transpose_times(values.reshape(-1, values.shape[-1]).mT)
-        return columns.mT.reshape(*values.shape[:-1], -1)
+        return columns.mT.reshape(*values.shape[:-1], len(columns))

@@ -13,10 +13,10 @@ from bo_stream.mathematics.posterior.factor import cross_kernel
 from bo_stream.mathematics.posterior.moments import Pullback
 from bo_stream.mathematics.posterior.paths import Path, prior_path
 
-__all__ = ["Basis", "FeatureBasis", "FeatureMap", "KernelBasis", "noisy"]
+__all__ = ["PriorBasis", "FeatureBasis", "FeatureMap", "KernelBasis", "noisy"]
 
 
-class Basis(Protocol):
+class PriorBasis(Protocol):
     """Functions ``b`` of a point: prior covariances of ``f(x)`` with r functionals of ``f``."""
 
     def __call__(self, X: Tensor) -> Tensor:
@@ -100,5 +100,5 @@ class FeatureBasis:
     scale: Tensor
 
     def __call__(self, X: Tensor) -> Tensor:
-        """As `Basis`."""
+        """As `PriorBasis`."""
         return self.features.features(X).unsqueeze(-3) * self.scale.unsqueeze(-2)

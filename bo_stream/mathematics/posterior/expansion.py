@@ -24,7 +24,7 @@ import torch
 from gpytorch.kernels import Kernel
 from torch import Size, Tensor
 
-from bo_stream.mathematics.posterior.basis import Basis, FeatureBasis, FeatureMap
+from bo_stream.mathematics.posterior.basis import FeatureBasis, FeatureMap, PriorBasis
 from bo_stream.mathematics.posterior.factor import FactorGaussian
 from bo_stream.mathematics.posterior.feature_integral import FeatureIntegral
 from bo_stream.mathematics.posterior.integral import Integral
@@ -68,7 +68,7 @@ class Process(PosteriorProcess):
     """
 
     kernel: Kernel | None
-    basis: Basis | FeatureBasis
+    basis: PriorBasis | FeatureBasis
     R: Tensor | None
     L: Tensor | None
     u: Tensor
@@ -101,10 +101,10 @@ class Process(PosteriorProcess):
         u, r = self.u[..., : self.size], self.size
         if self.kernel is None:
             return self._on_features(u + self._scatter((*sample_shape, *u.shape)))
-        prior = cast(Basis, self.basis).prior(len(self.mean), sample_shape)
+        prior = cast(PriorBasis, self.basis).prior(len(self.mean), sample_shape)
         v = u if self.L is None else u + self._scatter((*sample_shape, *u.shape))
         R = cast(Tensor, self.R)
-        v = v - solved(R, cast(Basis, self.basis).functionals(prior)[..., :r], upper=False)
+        v = v - solved(R, cast(PriorBasis, self.basis).functionals(prior)[..., :r], upper=False)
         weights = solved(R.mT, v, upper=True)
         if self.u.shape[-1] > r:
             rest = self.u[..., r:]
