@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor
 
-__all__ = ["LEAST", "REPAIR", "bordered", "chol_psd", "jitters", "with_jitter"]
+__all__ = ["bordered", "chol_psd", "jitters", "with_jitter"]
 
 REPAIR = 1e-10
 """Largest share of the mean diagonal that is added to a covariance whose factorisation failed."""
