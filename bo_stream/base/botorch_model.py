@@ -242,9 +242,8 @@ class BoTorchModel(GPyTorchModel, GP, FantasizeMixin):
             kwargs: BoTorch's ``propagate_grads``, which is not needed here.
 
         Returns:
-            For unbatched data without gradients: a surrogate of the same class that has absorbed
-            the points. Otherwise, and for explicit noise where the noise is learned: a
-            `ConditionedPosterior`, with exact gradients to X and Y. This model is unchanged.
+            A frozen `ConditionedPosterior`, with exact gradients to X and Y. This model is
+            unchanged. For a surrogate that goes on learning, ``copy.deepcopy(model).observe(...)``.
         """
         unknown = set(kwargs) - {"propagate_grads"}
         if unknown:

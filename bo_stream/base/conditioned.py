@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NoReturn, Self, cast
@@ -12,7 +11,6 @@ from botorch.models.transforms.outcome import Standardize
 from torch import Size, Tensor
 
 from bo_stream.base.botorch_model import BoTorchModel
-from bo_stream.base.changes import exclusive
 from bo_stream.base.posterior_snapshot import PosteriorSnapshot
 from bo_stream.errors import UnsupportedError
 from bo_stream.mathematics.lasting import lasting
@@ -23,7 +21,6 @@ from bo_stream.mathematics.posterior.subset import SubsetProcess
 __all__ = [
     "ConditionedPosterior",
     "conditioned",
-    "given_data",
     "shift_and_scale",
     "standardised",
     "subset",
@@ -122,49 +119,34 @@ def conditioned(
         noise: ``... x o x n``; None: the typical noise.
     """
     snapshot = parent._snapshot()
-    base = snapshot.process
     noise = snapshot.typical_noise().unsqueeze(-1) if noise is None else noise
     X, Y = X.clone(), Y.clone()  # the caller may reuse its tensors
     noise = noise.expand(torch.broadcast_shapes(noise.shape, Y.shape[-2:])).clone()
+    process = _process_given(snapshot.process, X, Y, noise)
+    batch = torch.broadcast_shapes(*(t.shape[:-2] for t in (process.X, process.Y, process.noise)))
+    return ConditionedPosterior(parent, replace(snapshot, process=process), batch)
+
+
+def _process_given(
+    base: PosteriorProcess, X: Tensor, Y: Tensor, noise: Tensor
+) -> ConditionedProcess:
+    """A process given data; the factor of data without batch or graph is computed here, once."""
+    plain = not any(t.ndim > 2 or t.requires_grad for t in (X, Y, noise))
     if isinstance(base, ConditionedProcess):
+        if plain and base.factors is not None:
+            try:
+                return ConditionedProcess.observed(base, X, Y, noise)
+            except torch.linalg.LinAlgError:  # type: ignore[attr-defined]
+                pass  # the whole is repaired below
+        plain = plain and base.factors is not None
         X, Y, noise = (
             _join(base.X, X, -2),
             _join(base.Y, Y, -1),
             _join(base.noise, noise, -1),
         )
         base = base.base
-    batch = torch.broadcast_shapes(X.shape[:-2], Y.shape[:-2], noise.shape[:-2])
-    given = replace(snapshot, process=ConditionedProcess(base, X, Y, noise))
-    return ConditionedPosterior(parent, given, batch)
-
-
-def given_data(model: Any, X: Tensor, Y: Tensor, noise: Tensor | None) -> BoTorchModel:
-    """Condition a surrogate on transformed data; see `BoTorchModel._given` for the arguments.
-
-    Returns a copy that has absorbed the data if its state can hold them, else a conditioned
-    posterior.
-    """
-    plain = X.ndim == 2 and Y.ndim == 2 and not (X.requires_grad or Y.requires_grad)
-    if plain and noise is not None:
-        holds = model.noise_mode != "learned" and noise.ndim == 2 and not noise.requires_grad
-        plain = holds and bool((noise > 0).all())
-    if not plain:
-        return conditioned(model, X, Y, noise)
-    Yvar = None
-    if model.noise_mode != "learned":
-        variance = model.typical_noise().unsqueeze(-1) if noise is None else noise
-        Yvar = (variance / model._noise_scale().detach().unsqueeze(-1)).expand(Y.shape)
-    child = _copied(model)
-    if len(X):
-        child._absorb_transformed(X, Y, Yvar, exact=True)
-    return child
-
-
-@exclusive
-@lasting
-def _copied(model: Any) -> Any:
-    """A copy made while no change is in progress."""
-    return copy.deepcopy(model)
+    kind = ConditionedProcess.observed if plain else ConditionedProcess
+    return kind(base, X, Y, noise)
 
 
 def subset(parent: BoTorchModel, outputs: list[int]) -> BoTorchModel:

@@ -39,4 +39,4 @@ def fill(model: StreamingGP, X: Tensor, Y: Tensor, Yvar: Tensor | None) -> None:
         return
     Y_t, Yvar_t = model._outcomes(Y, Yvar, X)
     R = None if Yvar_t is None else Yvar_t.mT
-    model._absorb_transformed(model._transformed(X), Y_t.mT, R, exact=True)
+    model._absorb_transformed(model._transformed(X), Y_t.mT, R, same_features=True)

@@ -26,7 +26,7 @@ import bo_stream.base.pathwise  # noqa: F401 (registers sample functions with Bo
 from bo_stream.base import additive, checkpoint, loading, noise, options, transforms, validation
 from bo_stream.base.botorch_model import BoTorchModel
 from bo_stream.base.changes import StateLock, all_or_nothing, exclusive
-from bo_stream.base.conditioned import given_data, subset
+from bo_stream.base.conditioned import conditioned, subset
 from bo_stream.base.derived import Key
 from bo_stream.base.fitting import ClosedForm, Coordinates
 from bo_stream.base.incumbents import Incumbents
@@ -114,7 +114,7 @@ class StreamingGP(BoTorchModel):
         """The state before any data: a dataclass of tensors (`bo_stream.mathematics.shapes`)."""
 
     @abstractmethod
-    def _absorb(self, state: Any, X: Tensor, Y: Tensor, R: Tensor, *, exact: bool) -> Any:
+    def _absorb(self, state: Any, X: Tensor, Y: Tensor, R: Tensor) -> Any:
         """The state after absorbing transformed data; the old state is not changed.
 
         Args:
@@ -122,7 +122,6 @@ class StreamingGP(BoTorchModel):
             X: ``n x d``, n >= 1.
             Y: ``o x n``.
             R: ``o x n`` noise variances before any learned scale; ones, ``1 x n``, if learned.
-            exact: Whether exact conditioning is required, even if `observe` approximates.
         """
 
     @abstractmethod
@@ -140,6 +139,13 @@ class StreamingGP(BoTorchModel):
             None if the posterior must be built from the state, as where `_absorb` approximates.
         """
         return process
+
+    def _choose_features(self, state: Any, X: Tensor, Y: Tensor, R: Tensor) -> Any:
+        """The state with features to suit a batch that is about to be absorbed.
+
+        For families that choose features of a sum; the arguments are those of `_absorb`.
+        """
+        return state
 
     def _prepare_fit(self, coordinates: Coordinates, profile_mean: bool) -> ClosedForm | None:
         """Restrict a fit's coordinates; return its objective in closed form, if there is one."""
@@ -191,12 +197,13 @@ class StreamingGP(BoTorchModel):
 
     @all_or_nothing
     def _absorb_transformed(
-        self, X: Tensor, Y: Tensor, Yvar: Tensor | None, *, exact: bool = False
+        self, X: Tensor, Y: Tensor, Yvar: Tensor | None, *, same_features: bool = False
     ) -> None:
-        """Absorb data ``n x d``, ``o x n``, ``o x n``."""
+        """Absorb data ``n x d``, ``o x n``, ``o x n``, with features to suit them or the same."""
         before, stream = self.stream.version, self.stream.contents
         R = torch.ones_like(Y[:1]) if Yvar is None else Yvar
-        state = self._absorb(stream.state, X, Y, R, exact=exact)
+        state = stream.state if same_features else self._choose_features(stream.state, X, Y, R)
+        state = self._absorb(state, X, Y, R)
         noise_sum = stream.noise_sum if Yvar is None else stream.noise_sum + Yvar.sum(-1)
         self._replace(state=state, count=stream.count + X.shape[0], noise_sum=noise_sum)
         data = X, Y, R.expand(Y.shape)
@@ -353,7 +360,7 @@ class StreamingGP(BoTorchModel):
         self._replace()
 
     def _given(self, X: Tensor, Y: Tensor, noise: Tensor | None) -> BoTorchModel:
-        return given_data(self, X, Y, noise)
+        return conditioned(self, X, Y, noise)
 
     def subset_output(self, idcs: list[int]) -> BoTorchModel:
         """Select outputs as a snapshot; selecting all returns the surrogate itself."""

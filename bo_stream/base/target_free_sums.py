@@ -77,7 +77,8 @@ def align(one: StreamingGP, model: StreamingGP) -> None:
 def absorb_points(one: StreamingGP, X: Tensor) -> None:
     """Add raw, checked points ``n x d`` to a target-free stream, without changing its features."""
     zeros = torch.zeros(1, len(X), dtype=torch.float64, device=X.device)
-    one._absorb_transformed(one._transformed(X), zeros, torch.ones_like(zeros), exact=True)
+    ones = torch.ones_like(zeros)
+    one._absorb_transformed(one._transformed(X), zeros, ones, same_features=True)
 
 
 @all_or_nothing

@@ -12,9 +12,9 @@ from torch import Tensor
 from bo_stream.growth.policy import GrowthPolicy, inducing_points
 from bo_stream.mathematics.inducing.bounds import optimal_bound, upper_bound
 from bo_stream.mathematics.inducing.state import Batch, SGPRState
-from bo_stream.mathematics.inducing.update import condition, rebase, update
+from bo_stream.mathematics.inducing.update import rebase, update
 
-__all__ = ["JOIN", "Choice", "StepResult", "step"]
+__all__ = ["Choice", "StepResult", "step"]
 
 LARGEST_OPTIMAL = 2048
 """Batches up to this size have ``L*`` computed even if the growth policy did not."""
@@ -51,16 +51,12 @@ class StepResult:
     bounds: Tensor
 
 
-JOIN = "join"
-"""In place of a policy: all old points stay, all new ones enter, and the update is exact."""
-
-
 def step(
     before: SGPRState,
     batch: Batch,
     kernel: Kernel,
     mean: Tensor,
-    choose: GrowthPolicy | Choice | str,
+    choose: GrowthPolicy | Choice,
     *,
     same_kernel: bool,
 ) -> StepResult:
@@ -71,15 +67,11 @@ def step(
         batch: The data.
         kernel: The current kernel.
         mean: The current prior mean, 0-dim.
-        choose: A growth policy, a choice, or `JOIN`.
+        choose: A growth policy, or a choice.
         same_kernel: The kernel is that of ``before``.
     """
     state, change = rebase(before, kernel, mean, same_kernel=same_kernel)
     optimal: float | None = None
-    if isinstance(choose, str):
-        old, new = (torch.arange(n, device=state.Z.device) for n in (state.size, batch.size))
-        state, bound = condition(state, batch, kernel)
-        return StepResult(state, Choice(state.Z, old, new), (change + bound).repeat(3))
     if not isinstance(choose, Choice):
         selection = choose.select(state, batch, kernel)
         Z, old_index, _ = inducing_points(state, batch, selection)

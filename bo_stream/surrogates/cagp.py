@@ -31,7 +31,7 @@ from bo_stream.base.hyperparameter_key import numbers_of
 from bo_stream.base.options import CommonOptions
 from bo_stream.base.plain_policies import from_plain
 from bo_stream.base.streaming_gp import Promises, StreamingGP
-from bo_stream.mathematics.computation_aware.matrix import ActionMatrix, identity_actions
+from bo_stream.mathematics.computation_aware.matrix import ActionMatrix
 from bo_stream.mathematics.computation_aware.posterior import ActionBasis
 from bo_stream.mathematics.computation_aware.problem import Loss, Prior, RegressionProblem
 from bo_stream.mathematics.computation_aware.state import Append, appended, batch_actions, started
@@ -129,21 +129,14 @@ class CaGP(StreamingGP):
         """Whether the actions allow comparing hyperparameters far from the current ones."""
         return not self.actions.learned or self.state.S.num_actions == self.num_observed
 
-    def _absorb(
-        self, state: CaGPState, X: Tensor, Y: Tensor, R: Tensor, *, exact: bool
-    ) -> CaGPState:
-        """S <- blkdiag(S, S2), with L bordered; actions in excess are merged (MATHS 5.4).
-
-        Exact conditioning adds one action per point and merges none.
-        """
+    def _absorb(self, state: CaGPState, X: Tensor, Y: Tensor, R: Tensor) -> CaGPState:
+        """S <- blkdiag(S, S2), with L bordered; actions in excess are merged (MATHS 5.4)."""
         y, r, prior = Y[0], R[0], self._prior()
         if state.size == 0:
             problem = RegressionProblem(X, y, prior.noise * r, prior.kernel, prior.mean)
-            S = identity_actions(len(y), X) if exact else self.actions.made_for(problem)
-            return started(state, X, y, r, S, prior)
+            return started(state, X, y, r, self.actions.made_for(problem), prior)
         budget = self.actions.budget()
-        S2 = identity_actions(len(y), X) if exact else batch_actions(X, self.append, budget)
-        limit = None if exact else self.max_actions
+        S2, limit = batch_actions(X, self.append, budget), self.max_actions
         current = self._factored_state(prior)
         new, w = appended(current, X, y, r, S2, prior, limit, budget or limit or 0)
         return replace(new, history=state.history.surprised(w))

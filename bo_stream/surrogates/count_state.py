@@ -125,10 +125,10 @@ class SiteStream(CompositeModel):
         return self.opening if isinstance(self.model, WISKI | HSGP | NodeWISKI) else 0
 
     def _absorb_targets(
-        self, model: StreamingGP, outcomes: HeldOutcomes, *, exact: bool = False
+        self, model: StreamingGP, outcomes: HeldOutcomes, *, same_features: bool = False
     ) -> None:
         targets, noise = outcomes.targets.unsqueeze(0), outcomes.D.unsqueeze(0)
-        model._absorb_transformed(outcomes.X, targets, noise, exact=exact)
+        model._absorb_transformed(outcomes.X, targets, noise, same_features=same_features)
 
     def _frozen_stream(self) -> StreamingGP:
         """The stream of targets that are not held, which is created if there is none."""
@@ -143,7 +143,7 @@ class SiteStream(CompositeModel):
     def _freeze(self, outcomes: HeldOutcomes) -> None:
         """Keep targets that are not held for later rebuilds, if the family's state is a sum."""
         if self.model.promises.additive and self._most_held():
-            self._absorb_targets(self._frozen_stream(), outcomes, exact=True)
+            self._absorb_targets(self._frozen_stream(), outcomes, same_features=True)
 
     def _freeze_all(self) -> None:
         """Keep everything the surrogate has absorbed for later rebuilds."""
@@ -163,7 +163,7 @@ class SiteStream(CompositeModel):
         stream = model.stream.contents
         none = {"count": torch.zeros_like(stream.count), "noise_sum": 0.0 * stream.noise_sum}
         model._replace(state=empty, **none)
-        self._absorb_targets(model, self._state.held, exact=sums)
+        self._absorb_targets(model, self._state.held, same_features=sums)
         if self.frozen is not None:
             additive.merge(model, self.frozen)
 

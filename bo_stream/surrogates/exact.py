@@ -105,9 +105,7 @@ class ExactGP(StreamingGP):
         targets = empty.new_empty(self.num_outputs, 0)
         return ExactState(empty.new_empty(0, self._dim), targets, targets.clone())
 
-    def _absorb(
-        self, state: ExactState, X: Tensor, Y: Tensor, R: Tensor, *, exact: bool
-    ) -> ExactState:
+    def _absorb(self, state: ExactState, X: Tensor, Y: Tensor, R: Tensor) -> ExactState:
         columns = (state.Y, Y), (state.R, R.expand(Y.shape))
         return ExactState(torch.cat([state.X, X]), *(torch.cat(pair, -1) for pair in columns))
 

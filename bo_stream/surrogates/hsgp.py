@@ -208,11 +208,14 @@ class HSGP(StreamingGP):
         shared = self.noise_mode == "learned"
         return self._features.empty(self._lengthscales(), self.num_outputs, shared)
 
-    def _absorb(self, state: Any, X: Tensor, Y: Tensor, R: Tensor, *, exact: bool) -> Any:
+    def _choose_features(self, state: Any, X: Tensor, Y: Tensor, R: Tensor) -> Any:
+        """Before the first batch: those for the kernel's lengthscales."""
+        first = self.num_observed == 0
+        return self._features.started(state, self._lengthscales()) if first else state
+
+    def _absorb(self, state: Any, X: Tensor, Y: Tensor, R: Tensor) -> Any:
         """A += W'R^-1 W, b += W'R^-1 y, yy += y'R^-1 y, ld += sum log r (MATHS 2.2, 12.2)."""
         additive.check_noise(self, X, R)
-        if not (exact or self.num_observed):
-            state = self._features.started(state, self._lengthscales())
         return self._features.absorb(state, X, Y, R, self.num_observed)
 
     # -- posterior and objective -----------------------------------------------------------------

@@ -104,10 +104,8 @@ class NodeWISKI(StreamingGP):
     def _empty_state(self) -> NodeState:
         return NodeState.before_data(self._dim, self.num_outputs)
 
-    def _absorb(
-        self, state: NodeState, X: Tensor, Y: Tensor, R: Tensor, *, exact: bool
-    ) -> NodeState:
-        limits: dict[str, Any] = {"cap": self.cap, "tolerance": self.tolerance, "exact": exact}
+    def _absorb(self, state: NodeState, X: Tensor, Y: Tensor, R: Tensor) -> NodeState:
+        limits: dict[str, Any] = {"cap": self.cap, "tolerance": self.tolerance}
         return absorb(state, X, Y, R.expand(Y.shape), self._prior(), **limits)
 
     def _prior(self) -> NodePrior:

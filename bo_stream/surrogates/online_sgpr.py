@@ -26,7 +26,7 @@ from bo_stream.growth import VIPS, GrowthPolicy
 from bo_stream.growth.fits import fit_growing, fit_on_schedule
 from bo_stream.growth.misfit_monitor import MisfitMonitor
 from bo_stream.growth.policy import checked_policy
-from bo_stream.growth.step import JOIN, Choice, StepResult, step
+from bo_stream.growth.step import Choice, StepResult, step
 from bo_stream.growth.stream_state import LastUpdate, StreamState
 from bo_stream.mathematics.inducing.posterior import sparse_process
 from bo_stream.mathematics.inducing.state import Batch, SGPRState
@@ -145,7 +145,7 @@ class OnlineSGPR(StreamingGP):
 
     @property
     def last_update(self) -> LastUpdate:
-        """The effect of the last batch (or conditioning) on the inducing points, and its bounds."""
+        """The effect of the last batch on the inducing points, and its bounds."""
         return cast(StreamState, self.state).last_update()
 
     @property
@@ -205,23 +205,17 @@ class OnlineSGPR(StreamingGP):
     def _empty_state(self) -> StreamState:
         return StreamState.empty(self._dim, self.jitter, self._kernel_numbers())
 
-    def _absorb(
-        self, state: StreamState, X: Tensor, Y: Tensor, R: Tensor, *, exact: bool
-    ) -> StreamState:
-        """Choose inducing points and update; what a replay needs is kept.
-
-        Exact conditioning adds X to the inducing points, whatever the policy (MATHS 3.6).
-        """
+    def _absorb(self, state: StreamState, X: Tensor, Y: Tensor, R: Tensor) -> StreamState:
+        """Choose inducing points and update; what a replay needs is kept."""
         batch = state.batch_of(X, Y[0], R[0], self._noise_scale().detach()[0])
-        choose = JOIN if exact else self.growth
-        result = self._step(state.now, state.kernel_now, batch, choose)
+        result = self._step(state.now, state.kernel_now, batch, self.growth)
         return state.after(batch, R[0], result, self._kernel_numbers())
 
     def _rescale(self, state: StreamState, shift: Tensor, factor: Tensor) -> StreamState:
         return state.rescaled(shift[0], factor[0], self.noise_mode != "learned")
 
     def _step(
-        self, before: SGPRState, kernel: Tensor, batch: Batch, choose: Choice | GrowthPolicy | str
+        self, before: SGPRState, kernel: Tensor, batch: Batch, choose: Choice | GrowthPolicy
     ) -> StepResult:
         """`bo_stream.growth.step.step` under the current hyperparameters."""
         own, mean = frozen_kernel(self.covar_module), self._prior_mean().detach()[0].clone()

@@ -158,18 +158,16 @@ class ProjectedWISKI(WISKI):
 
     # -- the projection --------------------------------------------------------------------------
 
-    def _absorb(
-        self, state: GridState, X: Tensor, Y: Tensor, R: Tensor, *, exact: bool
-    ) -> GridState:
-        """Learn from the batch if the buffer is full; then add its points (MATHS 2.5)."""
+    def _choose_features(self, state: GridState, X: Tensor, Y: Tensor, R: Tensor) -> GridState:
+        """Learn the projection from the batch if the buffer is full (MATHS 2.5)."""
         n, grid = self.num_observed, cast(ProjectedGrid, state.grid)
-        if len(grid.phi) and not (exact or state.holds_all(n + len(X))):
-            if n == 0:
-                grid = replace(grid, phi=self._learned(X, Y, R, CLIMB).phi.detach())
-            elif self.rate:
-                grid = replace(grid, phi=self._uphill(X, Y, R))
-            state = replace(state, grid=grid)
-        return super()._absorb(state, X, Y, R, exact=exact)
+        if not len(grid.phi) or state.holds_all(n + len(X)):
+            return state
+        if n == 0:
+            grid = replace(grid, phi=self._learned(X, Y, R, CLIMB).phi.detach())
+        elif self.rate:
+            grid = replace(grid, phi=self._uphill(X, Y, R))
+        return replace(state, grid=grid)
 
     def _uphill(self, X: Tensor, Y: Tensor, R: Tensor) -> Tensor:
         """The projection after a step up the predictive density of new points."""
@@ -187,7 +185,7 @@ class ProjectedWISKI(WISKI):
     def _to_condition(self, process: PosteriorProcess, points: int) -> PosteriorProcess:
         """The last process with the current projection; rows of earlier points stay as they are.
 
-        (Whenever `_absorb` moves the projection, a posterior has just been computed.)
+        (Whenever `_choose_features` moves the projection, a posterior has just been computed.)
         """
         if isinstance(process, ConditionedProcess):
             base = replace(cast(GridProcess, process.base), grid=self.grid)

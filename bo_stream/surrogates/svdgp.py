@@ -34,11 +34,10 @@ from bo_stream.mathematics.decoupled.update import (
     sparse_posterior,
 )
 from bo_stream.mathematics.inducing.bounds import merged_moments, moments_of
-from bo_stream.mathematics.inducing.state import Batch, joined
+from bo_stream.mathematics.inducing.state import Batch
 from bo_stream.mathematics.linalg import REPAIR, chol_psd
-from bo_stream.mathematics.posterior.conditioned import ConditionedProcess
+from bo_stream.mathematics.posterior.expansion import Process
 from bo_stream.mathematics.posterior.factor import cross_kernel, frozen_kernel
-from bo_stream.mathematics.posterior.process import PosteriorProcess
 
 __all__ = ["SVDGP"]
 
@@ -63,8 +62,7 @@ class SVDGP(StreamingGP):
       noise variance: close to 1 once the inducing points represent the rows (MATHS 6.8). A
       fantasy far from them changes the mean by more than the real observation will; with 512
       points in six inputs by about twice as much. Fantasies and `condition_on_observations` are
-      nevertheless exact conditioning of this posterior. An `observe` or fit after conditioning
-      treats the conditioning points as data.
+      nevertheless exact conditioning of this posterior.
     - Folded rows are represented by their information about the inducing points.
     - Hyperparameters are learned from the exact evidence of at most 600 rows (no more than the
       window), an even sample of all rows seen. `log_evidence` is that of this sample, hence of all
@@ -106,6 +104,8 @@ class SVDGP(StreamingGP):
     promises = Promises(
         order_invariant=False, bytes_constant=True, updates_without_drift=5_000, multi_output=False
     )
+
+    state_version = 6
 
     def __init__(
         self,
@@ -190,33 +190,16 @@ class SVDGP(StreamingGP):
         kernel = frozen_kernel(self.covar_module)
         return Hyperparameters(kernel, mean.clone(), scale.clone(), numbers)
 
-    def _absorb(
-        self, state: DecoupledState, X: Tensor, Y: Tensor, R: Tensor, *, exact: bool
-    ) -> DecoupledState:
-        """Choose inducing points, add rows, solve, fold (MATHS 6.8); exact data stay (MATHS 1)."""
-        rows = Batch(X, Y[0], R[0])
-        if exact:
-            return replace(state, waiting=joined(state.waiting, rows))
-        prior = self._prior()
-        state = self._settled(renewed(state, prior, self._limits()), prior)
-        return self._added(state, rows, prior)
-
-    def _added(self, state: DecoupledState, rows: Batch, prior: Hyperparameters) -> DecoupledState:
-        """The state with more rows, whose noise is before any learned scale."""
-        y, noise = rows.y, prior.scale * rows.noise
+    def _absorb(self, state: DecoupledState, X: Tensor, Y: Tensor, R: Tensor) -> DecoupledState:
+        """Choose inducing points, add rows, solve, fold (MATHS 6.8)."""
+        prior, y, r = self._prior(), Y[0], R[0]
+        state = renewed(state, prior, self._limits())
         moments = merged_moments(state.moments(), moments_of(y))
-        batch = Batch(rows.X, y, noise, moments, int(state.batches))
+        batch = Batch(X, y, prior.scale * r, moments, int(state.batches))
         before = sparse_posterior(state, prior)
         chosen = inducing_points(before, batch, self.growth.select(before, batch, prior.kernel))
-        return absorbed(on_points(state, *chosen[:2], prior), rows, prior, self._limits())
-
-    def _settled(self, state: DecoupledState, prior: Hyperparameters) -> DecoupledState:
-        """The state with conditioning points treated as data."""
-        waiting = state.waiting
-        if not waiting.size:
-            return state
-        none = Batch(waiting.X[:0], waiting.y[:0], waiting.noise[:0])
-        return self._added(replace(state, waiting=none), waiting, prior)
+        state = on_points(state, *chosen[:2], prior)
+        return absorbed(state, Batch(X, y, r), prior, self._limits())
 
     @all_or_nothing
     def _rebuild(self) -> None:
@@ -230,8 +213,7 @@ class SVDGP(StreamingGP):
             batch = replace(rows, moments=state.moments(), index=int(state.batches) - 1)
             selection = self.growth.select(before, batch, prior.kernel)
             chosen = inducing_points(before, batch, selection)
-            state = rebuilt(state, before, *chosen[:2], prior, self._limits())
-            self._replace(state=self._settled(state, prior))
+            self._replace(state=rebuilt(state, before, *chosen[:2], prior, self._limits()))
 
     def _rescale(self, state: DecoupledState, shift: Tensor, factor: Tensor) -> DecoupledState:
         scaled = state.rescaled(shift[0], factor[0], self.noise_mode != "learned")
@@ -239,13 +221,9 @@ class SVDGP(StreamingGP):
 
     # -- posterior and objective -----------------------------------------------------------------
 
-    def _build_process(self, state: DecoupledState) -> PosteriorProcess:
-        prior, waiting = self._prior(), state.waiting
-        process = decoupled_process(renewed(state, prior, self._limits()), prior)
-        if not waiting.size:
-            return process
-        noise = (prior.scale * waiting.noise)[None]
-        return ConditionedProcess(process, waiting.X, waiting.y[None], noise)
+    def _build_process(self, state: DecoupledState) -> Process:
+        prior = self._prior()
+        return decoupled_process(renewed(state, prior, self._limits()), prior)
 
     def _objective(self, profile_mean: bool) -> tuple[Tensor, Tensor | None]:
         """Log evidence of the sample of rows: O(600^3)."""

@@ -7,7 +7,6 @@ are ours (MATHS 14). The outcomes are maximised.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 from typing import Any, Literal, Unpack, cast
 
@@ -117,13 +116,8 @@ class TrustRegionGP(StreamingGP):
     def _empty_state(self) -> TrustRegionState:
         return TrustRegionState.empty(self._dim, torch.empty(0, dtype=torch.float64))
 
-    def _absorb(
-        self, state: TrustRegionState, X: Tensor, Y: Tensor, R: Tensor, *, exact: bool
-    ) -> TrustRegionState:
+    def _absorb(self, state: TrustRegionState, X: Tensor, Y: Tensor, R: Tensor) -> TrustRegionState:
         rows = Evaluations(X.clone(), Y[0].clone(), R[0].clone())
-        if exact:
-            pending, window = state.pending.joined(rows), state.window.joined(rows)
-            return replace(state, pending=pending, window=window)
         return update.absorbed(state, rows, self.batch_size, self._geometry, self._centre)
 
     def _geometry(self, region: TrustRegion) -> Geometry:

@@ -116,14 +116,11 @@ class WarpedGP(ExactGP):
         empty = super()._empty_state()
         return WarpedState(empty.X, empty.Y, empty.R, empty.Y.new_tensor(NO_WARP))
 
-    def _absorb(
-        self, state: ExactState, X: Tensor, Y: Tensor, R: Tensor, *, exact: bool
-    ) -> WarpedState:
+    def _absorb(self, state: ExactState, X: Tensor, Y: Tensor, R: Tensor) -> WarpedState:
         before = cast(WarpedState, state)
         targets = unwarped(Y, before.coefficients) if before.is_warped else Y
-        data = super()._absorb(state, X, targets, R, exact=exact)
-        made = WarpedState(data.X, data.Y, data.R, before.warp)
-        return made if exact else made.anchored()
+        data = super()._absorb(state, X, targets, R)
+        return WarpedState(data.X, data.Y, data.R, before.warp).anchored()
 
     def _targets(self, state: ExactState) -> Tensor:
         now = cast(WarpedState, state)

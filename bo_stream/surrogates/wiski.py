@@ -147,9 +147,7 @@ class WISKI(GriddedGP):
 
     # -- state -----------------------------------------------------------------------------------
 
-    def _absorb(
-        self, state: GridState, X: Tensor, Y: Tensor, R: Tensor, *, exact: bool
-    ) -> GridState:
+    def _absorb(self, state: GridState, X: Tensor, Y: Tensor, R: Tensor) -> GridState:
         """A += W'R^-1 W, b += W'R^-1 y, yy += y'R^-1 y, ld += sum log r (MATHS 2.2)."""
         additive.check_noise(self, state.grid.place(X), R)
         return state.absorb_at(X, Y, R, self.num_observed)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import pytest
@@ -105,13 +106,12 @@ class ConditioningContract(Contract):
 
     # -- conditioning ----------------------------------------------------------------------------
 
-    def test_unbatched_conditioning_gives_the_same_family(self) -> None:
+    def test_unbatched_conditioning(self) -> None:
         model = self.build()
         before = snapshot(model)
         X, Y = self.points(3, seed=7), self.values(3, 1)
         given = model.condition_on_observations(X, Y)
-        assert type(given) is type(model)
-        assert given.num_observed == model.num_observed + 3
+        assert isinstance(given, ConditionedPosterior) and given.batch_shape == Size()
         assert_same_state(before, snapshot(model))
         self.assert_conditioned(given, model, X, Y, self.default_noise(model), self.points(5))
 
@@ -120,6 +120,13 @@ class ConditioningContract(Contract):
         X, Y, noise = self.points(3, seed=7), self.values(3, 1), self.values(3, 1).square() + 0.01
         given = model.condition_on_observations(X, Y, noise=noise)
         self.assert_conditioned(given, model, X, Y, noise, self.points(5))
+
+    def test_a_copy_learns_on(self) -> None:
+        model = self.build()
+        before, (X, Y, Yvar) = snapshot(model), self.data(3, seed=9)
+        other = copy.deepcopy(model).observe(X, Y, Yvar)
+        assert other.num_observed == model.num_observed + 3
+        assert_same_state(before, snapshot(model))
 
     def test_batches(self) -> None:
         model = self.build()
@@ -157,7 +164,6 @@ class ConditioningContract(Contract):
         assert given.num_outputs == 2
         self.assert_conditioned(given, model, X, Y, self.default_noise(model), points)
         unbatched = model.condition_on_observations(X[0], Y[0, 0])
-        assert type(unbatched) is type(model)
         noise = self.default_noise(model)
         self.assert_conditioned(unbatched, model, X[0], Y[0, 0], noise, points[0])
         assert_same_state(before, snapshot(model))
@@ -173,6 +179,19 @@ class ConditioningContract(Contract):
         model.covar_module.outputscale = 3.0
         after = given.posterior(X)
         assert torch.equal(after.mean, mean) and torch.equal(after.variance, variance)
+
+    def test_unbatched_data_may_come_in_parts(self) -> None:
+        """Points that were seen already may be among them, and batches may follow."""
+        model = self.build()
+        X, Y, points = self.points(6, seed=7), self.values(6, 1), self.points(4)
+        X[4], more = X[0], self.points(3, 2, seed=8)
+        parts = model
+        for some in torch.arange(6).split(2):
+            parts = parts.condition_on_observations(X[some], Y[some])
+        whole = model.condition_on_observations(X, Y)
+        assert_same_posterior(parts, whole, points)
+        parts, whole = (m.condition_on_observations(more, more[..., :1]) for m in (parts, whole))
+        assert_same_posterior(parts, whole, self.points(3, 4))
 
     def test_conditioning_twice_is_conditioning_once(self) -> None:
         model = self.build()

@@ -30,7 +30,6 @@ def absorb(
     *,
     cap: int,
     tolerance: float,
-    exact: bool,
 ) -> NodeState:
     """The state after a batch.
 
@@ -47,22 +46,20 @@ def absorb(
         cap: Largest number of nodes.
         tolerance: Share of the noise variance (and, times 0.1, of the prior variance) that a
             conditional variance must exceed for a point to become a node.
-        exact: Every point becomes a node, whatever the cap (for conditioning).
     """
     if len(X) > CHUNK:
         for rows in torch.arange(len(X), device=X.device).split(CHUNK):
             part = X[rows], Y[:, rows], R[:, rows]
-            state = absorb(state, *part, prior, cap=cap, tolerance=tolerance, exact=exact)
+            state = absorb(state, *part, prior, cap=cap, tolerance=tolerance)
         return state
     state = state if bool(state.one.any()) else state.counted_from(Y)  # nothing seen yet
-    room = len(X) if exact else cap - state.size
-    place = _nowhere(X)
+    room, place = cap - state.size, _nowhere(X)
     if room > 0:
-        joining = entrants(state.Z, X, R, prior, room, 0.0 if exact else tolerance)
+        joining = entrants(state.Z, X, R, prior, room, tolerance)
         place[joining] = torch.arange(len(joining), device=X.device) + state.size
         state = state.joined_by(X[joining])
     rest = (place < 0).nonzero().squeeze(-1)
-    if exact or state.size < cap or not len(rest):
+    if state.size < cap or not len(rest):
         return _with_rows(state, X, Y, R, place, prior)
     known = (place >= 0).nonzero().squeeze(-1)  # before they can make room for others
     state = _with_rows(state, X[known], Y[:, known], R[:, known], place[known], prior)

@@ -120,8 +120,6 @@ class DecoupledState:
         L_B: ``chol(I + G)``, ``M x M``.
         L_D: ``chol(I + G_D)``, ``M x M``.
         window: The rows that have not left.
-        waiting: Data conditioned on exactly (MATHS 1), to be absorbed with the next batch; noise
-            before any learned scale.
         sample: Rows that hyperparameters are learned from.
         folded: Number of rows that have left the window, 0-dim.
         batches: Number of batches absorbed, 0-dim.
@@ -134,7 +132,6 @@ class DecoupledState:
     L_B: Tensor = shaped("M M")
     L_D: Tensor = shaped("M M")
     window: Window = nested()
-    waiting: Batch = nested()
     sample: Sample = nested()
     folded: Tensor = shaped("", "not negative")
     batches: Tensor = shaped("", "not negative")
@@ -146,7 +143,6 @@ class DecoupledState:
         """Before any data."""
         zero = torch.zeros((), dtype=torch.float64)
         past = empty_state(zero.new_zeros(0, dim), prior.mean.to(zero), jitter)
-        none = Batch(past.Z, past.c, past.c)
         window, sample = Window.empty(dim), Sample.none(dim)
         counts = zero.long(), zero.long(), zero.new_zeros(3)
         return cls(
@@ -155,7 +151,6 @@ class DecoupledState:
             past.G.clone(),
             past.G.clone(),
             window,
-            none,
             sample,
             *counts,
             prior.numbers.to(zero),
@@ -179,7 +174,7 @@ class DecoupledState:
         s, f = shift, factor
         precision = f.square() if known_noise else torch.ones_like(f)
 
-        def lines(own: Batch | Window | Sample) -> Any:
+        def lines(own: Window | Sample) -> Any:
             return {"y": (own.y - s) / f, "noise": own.noise / precision}
 
         n, mean, squares = self.target_moments
@@ -187,7 +182,6 @@ class DecoupledState:
             self,
             past=self.past.in_units(s, f, precision),
             window=replace(self.window, **lines(self.window)),
-            waiting=replace(self.waiting, **lines(self.waiting)),
             sample=replace(self.sample, **lines(self.sample)),
             target_moments=torch.stack([n, (mean - s) / f, squares / f.square()]),
             made_with=torch.zeros_like(self.made_with),

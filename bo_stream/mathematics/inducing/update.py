@@ -8,13 +8,13 @@ new points; the old state is a constant.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
-from bo_stream.mathematics.inducing.nugget import factored, split_noise
+from bo_stream.mathematics.inducing.nugget import factored
 from bo_stream.mathematics.inducing.state import (
     Batch,
     SGPRState,
@@ -26,7 +26,7 @@ from bo_stream.mathematics.inducing.state import (
     solve,
 )
 
-__all__ = ["Update", "best_mean", "condition", "rebase", "update"]
+__all__ = ["Update", "best_mean", "rebase", "update"]
 
 
 @dataclass(frozen=True)
@@ -163,31 +163,6 @@ def best_mean(out: Update, batch: Batch) -> tuple[Tensor, Tensor]:
     if bool(curvature <= 0.0):  # nothing observed: any mean is optimal
         return out.state.mean, out.bound
     return out.state.mean + slope / curvature, out.bound + 0.5 * slope.square() / curvature
-
-
-def condition(state: SGPRState, batch: Batch, kernel: Kernel) -> tuple[SGPRState, Tensor]:
-    """The state given a batch, exactly: its points join the inducing points (MATHS 1 and 3.6).
-
-    The value at an inducing point has its nugget as independent noise. Here the nugget is
-    subtracted from the batch's noise (`split_noise`), so that conditioning is exact up to rounding.
-    Kernel and mean are those of the state. O((M + N)^3).
-
-    Returns:
-        The new state, and ``log N(y; m_o(X), k_o(X, X) + D)``.
-    """
-    M = state.size
-    Z = torch.cat([state.Z, batch.X])
-    own, d = split_noise(batch.noise, diagonal(kernel, Z).mean(), state.jitter, len(Z))
-    L = _extended(state, kernel, Z, own)
-    A = L[M:].mT
-    e = batch.y - state.mean
-    pad = batch.size
-    G = (A / d) @ A.mT + torch.nn.functional.pad(state.G, (0, pad, 0, pad))
-    c = A @ (e / d) + torch.nn.functional.pad(state.c, (0, pad))
-    _, _, kappa = factor_B(G, c)
-    bound = log_gaussian_terms(e, d) + kappa - state.kappa
-    nugget = torch.cat([state.nugget, own])
-    return replace(state, Z=Z, L=L, nugget=nugget, G=0.5 * (G + G.mT), c=c, kappa=kappa), bound
 
 
 def rebase(

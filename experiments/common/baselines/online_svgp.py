@@ -27,7 +27,6 @@ from experiments.common.baselines.variational import (
     Before,
     Inducing,
     OnlineSVGPState,
-    conditioned,
     factor,
     grown,
     nugget,
@@ -118,17 +117,11 @@ class OnlineSVGP(StreamingGP):
     def _empty_state(self) -> OnlineSVGPState:
         return OnlineSVGPState.empty(self._dim)
 
-    def _absorb(
-        self, state: OnlineSVGPState, X: Tensor, Y: Tensor, R: Tensor, *, exact: bool
-    ) -> OnlineSVGPState:
-        """Grow and climb; exactly: X joins the inducing points, without any step."""
+    def _absorb(self, state: OnlineSVGPState, X: Tensor, Y: Tensor, R: Tensor) -> OnlineSVGPState:
+        """Let inducing points join while there is room, then climb."""
         kernel, mean = frozen_kernel(self.covar_module), self._prior_mean().detach()[0].clone()
         before = Before(state.now, factor(state.now, kernel), mean)
         batch = Batch(X.clone(), Y[0].clone(), R[0].clone())
-        if exact:
-            noisy = replace(batch, noise=self._noise_scale().detach() * batch.noise)
-            now = conditioned(state.now, noisy, kernel, mean)
-            return replace(state, now=now, before=before, batch=batch)
         q = grown(state.now, X, kernel, self.num_inducing)
         with torch.enable_grad():
             return self._climbed(q, OnlineSVGPState(q, before, batch, state.moments, state.learned))

@@ -17,14 +17,14 @@ transformed space.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from bo_stream.mathematics.inducing.greedy import GreedyVariance
-from bo_stream.mathematics.inducing.nugget import factored, split_noise
+from bo_stream.mathematics.inducing.nugget import factored
 from bo_stream.mathematics.inducing.state import (
     Batch,
     dense,
@@ -138,14 +138,11 @@ def factor(q: Inducing, kernel: Kernel) -> Tensor:
     return factored(kernel, q.Z, nugget(q, kernel), JITTER)[0]
 
 
-def joined(q: Inducing, Z: Tensor, kernel: Kernel, own: Tensor | None = None) -> Inducing:
-    """The same posterior with further inducing points, ``k x d``: given the old ones, the prior's.
-
-    ``own`` are their nuggets, ``k``; None for the jitter.
-    """
+def joined(q: Inducing, Z: Tensor, kernel: Kernel) -> Inducing:
+    """The same posterior with ``k x d`` more inducing points: the prior given the old ones."""
     size, every = q.size + len(Z), torch.cat([q.Z, Z])
     variance = diagonal(kernel, every).mean()
-    new = JITTER * variance.expand(len(Z)) if own is None else own
+    new = JITTER * variance.expand(len(Z))
     T = torch.block_diag(q.T, eye(Z, len(Z))).reshape(size, size)
     share = torch.cat([nugget(q, kernel), new]) / variance
     return Inducing(every, torch.cat([q.mu, Z.new_zeros(len(Z))]), T, share)
@@ -163,26 +160,6 @@ def grown(q: Inducing, X: Tensor, kernel: Kernel, limit: int) -> Inducing:
     while greedy.size < limit and (best := greedy.best()) is not None:
         greedy.add(best)
     return joined(q, X[greedy.chosen], kernel)
-
-
-def conditioned(q: Inducing, batch: Batch, kernel: Kernel, mean: Tensor) -> Inducing:
-    """The posterior given a batch, exactly: its points join the inducing points (MATHS 1).
-
-    With ``f(X) = m + A' v`` and ``H = T' A``, the covariance of ``v`` becomes ``T (I + H D^-1
-    H')^-1 T'``. The value at an inducing point carries its nugget as independent noise, which is
-    taken out of the batch's own (`split_noise`). O((M + N)^3).
-    """
-    Z = torch.cat([q.Z, batch.X])
-    own, d = split_noise(batch.noise, diagonal(kernel, Z).mean(), JITTER, len(Z))
-    wide = joined(q, batch.X, kernel, own)
-    A = factor(wide, kernel)[q.size :].mT
-    H = wide.T.mT @ A
-    B = torch.linalg.cholesky(eye(H, wide.size) + (H / d) @ H.mT)
-    e = batch.y - mean - A.mT @ wide.mu
-    mu = wide.mu + wide.T @ torch.cholesky_solve((H @ (e / d)).unsqueeze(-1), B).squeeze(-1)
-    # (T B^-T)(T B^-T)' is the covariance; R of the QR of its transpose makes the root triangular
-    T = torch.linalg.qr(solve(B, wide.T.mT), mode="r").R.mT
-    return replace(wide, mu=mu, T=T * T.diagonal().sign())
 
 
 def objective(

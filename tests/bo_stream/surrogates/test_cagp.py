@@ -116,7 +116,7 @@ def test_identity_is_the_exact_gp(noise):
 
 
 STEPS = st.lists(
-    st.tuples(st.sampled_from(["observe", "refit", "condition"]), st.integers(1, 5)),
+    st.tuples(st.sampled_from(["observe", "refit"]), st.integers(1, 5)),
     min_size=1,
     max_size=6,
 )
@@ -136,13 +136,9 @@ def test_never_below_the_exact_posterior(steps, name, append, seed):
         X, Y, _ = data(size, seed=seed + k + 1)
         if step == "observe":
             m.observe(X, Y)
-        elif step == "condition":
-            before = m.num_actions
-            m = m.condition_on_observations(X, Y)
-            assert m.num_actions == before + size
         else:
             m.fit(max_evals=2)
-        if step != "condition" and m.max_actions is not None:
+        if m.max_actions is not None:
             limit = m.max_actions if step == "observe" else m.num_actions
             assert m.num_actions <= limit
         cov = m.posterior(Xs).distribution.covariance_matrix

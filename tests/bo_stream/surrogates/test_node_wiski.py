@@ -245,20 +245,6 @@ def test_outcomes_far_from_zero() -> None:
     close(models[1].log_evidence(), models[0].log_evidence(), 1e-6)
 
 
-def test_conditioning_goes_beyond_the_cap() -> None:
-    """Exactly, whatever the cap; the stream itself keeps to it afterwards."""
-    X, Y, _ = data(60)
-    model: Any = NodeWISKI(X, Y, cap=15, **modules("learned"))
-    more = data(4, seed=2)
-    given = model.condition_on_observations(more[0], more[1])
-    assert given.nodes.shape == (19, 3) and model.nodes.shape == (15, 3)
-    batched = model.condition_on_observations(more[0][None], more[1][None])
-    Z = data(9, seed=1)[0]
-    close(given.posterior(Z).mean, batched.posterior(Z).mean[0])
-    close(given.posterior(Z).variance, batched.posterior(Z).variance[0])
-    assert given.observe(*data(5, seed=3)[:2]).nodes.shape == (19, 3)
-
-
 def test_hyperparameters_are_learned_again_from_all_data() -> None:
     """Absorbed under a noise ten times too large, of which the last point alone could not tell."""
     X, Y, _ = data(400)

@@ -10,7 +10,7 @@ from botorch.models.transforms import Normalize, Standardize
 
 from bo_stream import OnlineSGPR
 from bo_stream.errors import InputError, StateError, UnsupportedError
-from bo_stream.growth import OIPS, VIPS, FixedGrid, FixedSize, Prescribed, Pruned, Selection
+from bo_stream.growth import VIPS, FixedGrid, FixedSize, Prescribed, Selection
 from bo_stream.surrogates.exact import ExactGP
 from tests.bo_stream.mathematics.inducing.sgpr_cases import CASES, data, numbers, scalar, se_kernel
 from tests.bo_stream.mathematics.inducing.sgpr_oracle import SE, Oracle
@@ -98,25 +98,6 @@ def test_every_point_is_the_exact_gp():
     assert_close(model.posterior(Xs).mean, exact.posterior(Xs).mean, 1e-4)
     assert_close(model.posterior(Xs).variance, exact.posterior(Xs).variance, 1e-4)
     assert_close(model.bound_sum, exact.log_evidence().detach(), 1e-4)
-
-
-@pytest.mark.parametrize("growth", [VIPS(), OIPS(0.9), FixedSize(6), Pruned(VIPS())])
-@pytest.mark.parametrize("known", [False, True])
-def test_conditioning_is_exact_whatever_the_policy(growth, known):
-    model, X, *_ = stream(25, growth, known=known)
-    parent = model.inducing_points
-    x, y = data(4, d=2, seed=8).X, torch.randn(4, 1).double()
-    given = model.condition_on_observations(x, y)
-    dist = model.condition_on_observations(x.unsqueeze(0), y.unsqueeze(0))
-    Xs = data(8, d=2, seed=9).X
-    a, b = given.posterior(Xs), dist.posterior(Xs.unsqueeze(0))
-    assert_close(a.mean, b.mean[0], 1e-8)
-    assert_close(a.distribution.covariance_matrix, b.distribution.covariance_matrix[0], 1e-8)
-    score = model.log_predictive(x, y, model.typical_noise().expand(4, 1) if known else None)
-    assert_close(given.last_update.lower_bound, score, 1e-7)
-    assert given.last_update.entered.tolist() == list(range(4))
-    assert torch.equal(parent, model.inducing_points)
-    assert len(given.inducing_points) == len(parent) + 4
 
 
 @pytest.mark.slow

@@ -111,21 +111,6 @@ def test_what_was_folded_is_carried_over():
     assert not torch.equal(past.L, now.L)
 
 
-def test_points_conditioned_on_become_data():
-    X, y, _ = rows(60)
-    model = stream(X[:50], y[:50], None, (), Z, window=40, slack=7)
-    given = model.condition_on_observations(X[50:55], y[50:55].unsqueeze(-1))
-    given = given.condition_on_observations(X[55:57], y[55:57].unsqueeze(-1))
-    dist = model.condition_on_observations(X[None, 50:57], y[None, 50:57].unsqueeze(-1))
-    close(given.posterior(Xs).mean, dist.posterior(Xs[None]).mean[0], 1e-9)
-    close(given.posterior(Xs).variance, dist.posterior(Xs[None]).variance[0], 1e-9)
-    given.observe(X[57:], y[57:].unsqueeze(-1))
-    model.observe(X[50:57], y[50:57].unsqueeze(-1)).observe(X[57:], y[57:].unsqueeze(-1))
-    close(given.posterior(Xs).mean, model.posterior(Xs).mean, 1e-9)
-    close(given.posterior(Xs).variance, model.posterior(Xs).variance, 1e-9)
-    assert given.num_observed == 60
-
-
 def test_a_large_batch_passes_through_the_window_in_parts():
     X, y, _ = rows(300)
     with calls_of(update_module._joined) as joined:

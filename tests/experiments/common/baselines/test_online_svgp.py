@@ -15,12 +15,10 @@ from bo_stream.base.fitting import log_prior
 from bo_stream.errors import InputError, UnsupportedError
 from bo_stream.growth import FixedGrid
 from bo_stream.mathematics.inducing.state import Batch, dense
-from bo_stream.testing import oracles
 from experiments.common.baselines.online_svgp import OnlineSVGP
 from experiments.common.baselines.variational import (
     Before,
     Inducing,
-    conditioned,
     factor,
     nugget,
     objective,
@@ -137,25 +135,6 @@ def test_the_optimum_is_titsias(converged: tuple[OnlineSVGP, OnlineSGPR]) -> Non
     best = float(sgpr.bound_sum)
     assert best - 0.01 < bound < best + 1e-5
     assert_near(model, sgpr, 0.01)
-
-
-@pytest.mark.parametrize("noise", [1e-2, 1e-8, 1e-10, 1e-12])
-def test_conditioning_is_exact(noise: float) -> None:
-    """Against the oracle on the joint posterior, whatever q and the noise are: jitter is 1e-8."""
-    q, kernel = random_posterior(data(5, d=2).X, 3), se_kernel(1.3, (0.4, 0.5))
-    batch, X = data(4, d=2, seed=4, spread=0.5), data(3, d=2).X
-    batch = Batch(batch.X, batch.y, 1e2 * noise * batch.noise)
-    with torch.no_grad():
-        after = conditioned(q, batch, kernel, MEAN)
-        assert after.size == 9 and bool((after.T.diagonal() > 0).all())
-        assert not after.T.triu(1).any()
-        mean, cov = moments(q, kernel, torch.cat([batch.X, X]))
-        expected = oracles.condition(mean, cov, batch.y, batch.noise)
-        mean, cov = moments(after, kernel, X)
-    sd = expected[1].diagonal().sqrt()
-    tolerance = 1e-9 + 1e-15 / noise  # what doubles allow
-    assert ((mean - expected[0]) / sd).abs().max() < tolerance
-    assert ((cov - expected[1]) / sd / sd.unsqueeze(-1)).abs().max() < tolerance
 
 
 def moments(q: Inducing, kernel: Kernel, X: Tensor) -> tuple[Tensor, Tensor]:
