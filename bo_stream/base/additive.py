@@ -94,12 +94,11 @@ def merge(model: Any, other: Any) -> None:
 def _add(model: Any, other: Any) -> None:
     stream = model.stream.contents
     theirs = moved(other.stream.contents, stream.count.device)
-    n, others, best = int(stream.count), int(theirs.count), stream.incumbents
+    n, others = int(stream.count), int(theirs.count)
     model._replace(
         state=stream.state.merged_at(theirs.state, n, others),
         count=stream.count + others,
         noise_sum=stream.noise_sum + theirs.noise_sum,
-        incumbents=best if best is None else best.merged(theirs.incumbents),
     )
 
 

@@ -17,7 +17,6 @@ from botorch.models.transforms.outcome import Standardize
 from torch import Tensor, nn
 
 from bo_stream.base.hyperparameter_key import fingerprint
-from bo_stream.base.incumbents import Incumbents
 from bo_stream.errors import StateError
 
 __all__ = [
@@ -33,7 +32,7 @@ __all__ = [
     "without_casts",
 ]
 
-STATE_VERSION = 5
+STATE_VERSION = 6
 EXTRA, STREAM = "_extra_state", "stream."
 MODULES = ("covar_module", "mean_module", "likelihood")
 OF_DATA = (STREAM, "bounds", "input_transform.", "outcome_transform.")
@@ -75,23 +74,17 @@ def layout(model: Any) -> dict[str, Any]:
 
 def header(model: Any) -> dict[str, Any]:
     """The metadata saved with the tensors of a state."""
-    best = model.stream.contents.incumbents
-    kept = 0 if best is None else best.limit
-    head = {"class": type(model).__name__, "version": model.state_version, "incumbents": kept}
+    head = {"class": type(model).__name__, "version": model.state_version}
     return {**head, **model._layout()}
 
 
 def adopt(model: Any, header: Mapping[str, Any]) -> None:
-    """Take over the saved incumbents and standardisation, unless the constructor specified them.
+    """Take over the saved standardisation, or its absence, if the constructor left it out.
 
     Args:
         model: The surrogate.
         header: The metadata of the saved state.
     """
-    kept, best = header.get("incumbents", 0), model.stream.contents.incumbents
-    if kept != (0 if best is None else best.limit):
-        none = Incumbents.none(kept, model._dim, model.num_outputs, model._like) if kept else None
-        model._note(incumbents=none)
     kind = (header.get("transforms") or [None, None])[1]
     old = model._frozen_outcomes
     have = type(old).__name__

@@ -15,7 +15,6 @@ from torch import Tensor, nn
 
 from bo_stream.base.derived import Version
 from bo_stream.base.fitting.memory import FitMemory
-from bo_stream.base.incumbents import Incumbents
 from bo_stream.errors import StateError
 from bo_stream.mathematics.lasting import lasting
 from bo_stream.mathematics.shapes import check_shapes, nested, shaped, tensors_of, with_tensors
@@ -32,21 +31,19 @@ class Stream:
         count: Number of observations, int64.
         noise_sum: Sum of their known noise variances, before any learned scale.
         fits: Starting information of the next fit.
-        incumbents: The best points seen, if they are tracked.
     """
 
     state: Any = nested()
     count: Tensor = shaped("", "not negative")
     noise_sum: Tensor = shaped("o", "not negative")
     fits: FitMemory = nested()
-    incumbents: Incumbents | None = nested()
 
     @classmethod
     def empty(cls, outputs: int) -> Stream:
         """Before the family's state is built."""
         count = torch.zeros((), dtype=torch.int64)
         noise = torch.zeros(outputs, dtype=torch.float64)
-        return cls(None, count, noise, FitMemory.empty(), None)
+        return cls(None, count, noise, FitMemory.empty())
 
     def loaded(self, saved: Mapping[str, Tensor], sizes: Mapping[str, int]) -> Stream:
         """A stream of the same layout with saved tensors, on this one's device, checked.

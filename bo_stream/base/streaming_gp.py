@@ -29,7 +29,6 @@ from bo_stream.base.changes import StateLock, all_or_nothing, exclusive
 from bo_stream.base.conditioned import conditioned, subset
 from bo_stream.base.derived import Key
 from bo_stream.base.fitting import ClosedForm, Coordinates
-from bo_stream.base.incumbents import Incumbents
 from bo_stream.base.posterior_snapshot import PosteriorCache, PosteriorSnapshot
 from bo_stream.base.promises import Promises, check_outputs
 from bo_stream.base.stream import Stream, StreamBuffers
@@ -191,9 +190,6 @@ class StreamingGP(BoTorchModel):
         Y_t, Yvar_t = self._outcomes(Y, Yvar, X)
         R = None if Yvar_t is None else Yvar_t.mT
         self._absorb_transformed(self._transformed(X), Y_t.mT, R)
-        best = self.stream.contents.incumbents
-        if best is not None:
-            self._note(incumbents=best.given(X, Y[:, 0]))
 
     @all_or_nothing
     def _absorb_transformed(
@@ -241,7 +237,7 @@ class StreamingGP(BoTorchModel):
 
         Exact: an observation followed by k calls enters posterior and evidence with its
         likelihood to the power ``factor^k``, and the prior replaces what is forgotten.
-        `num_observed`, the typical noise of a known-noise surrogate, and incumbents are unchanged.
+        `num_observed` and the typical noise of a known-noise surrogate are unchanged.
 
         Args:
             factor: Above 0 and at most 1; 1 changes nothing. For a half-life of h steps, call it
@@ -263,17 +259,6 @@ class StreamingGP(BoTorchModel):
         """
         additive.merge(self, other)
         return self
-
-    def track_incumbents(self, k: int) -> Self:
-        """Keep the k best points observed from now on (one output), for use as `X_baseline`."""
-        self._note(incumbents=Incumbents.none(k, self._dim, self.num_outputs, self._like))
-        return self
-
-    @property
-    def incumbents(self) -> Tensor | None:
-        """The best points seen, raw, best first, ``k x d``; None if they are not tracked."""
-        best = self.stream.contents.incumbents
-        return None if best is None else best.X.to(self.dtype)
 
     @property
     def num_observed(self) -> int:
@@ -383,11 +368,11 @@ class StreamingGP(BoTorchModel):
         """Load hyperparameters and, if it has no data, everything; on an error nothing changes.
 
         A surrogate built without data (n = 0) takes over the saved data and transforms, also a
-        standardisation and tracked incumbents that the constructor left out, and resumes
-        bit-identically. One that has data keeps them and its transforms and takes over the
-        hyperparameters (in units of ``outcome_transform``) with what else fits learn: the start of
-        the next fit, as with BoTorch's models. It warns if the state is of more observations than
-        it has. The option ``loads_data`` decides otherwise.
+        standardisation that the constructor left out, and resumes bit-identically. One that has
+        data keeps them and its transforms and takes over the hyperparameters (in units of
+        ``outcome_transform``) with what else fits learn: the start of the next fit, as with
+        BoTorch's models. It warns if the state is of more observations than it has. The option
+        ``loads_data`` decides otherwise.
 
         Args:
             state_dict: A saved state, a copy of its tensors, or a part of it with ``strict=False``.

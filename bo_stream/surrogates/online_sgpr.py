@@ -88,7 +88,7 @@ class OnlineSGPR(StreamingGP):
         updates_without_drift=10_000,
         multi_output=False,
     )
-    state_version = 6
+    state_version = 7
     search_rows = 512  # rows used in a search for shorter lengthscales
 
     def __init__(

@@ -105,8 +105,6 @@ class SVDGP(StreamingGP):
         order_invariant=False, bytes_constant=True, updates_without_drift=5_000, multi_output=False
     )
 
-    state_version = 6
-
     def __init__(
         self,
         train_X: Tensor,

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from bo_stream.errors import InputError, StateError
+from bo_stream.errors import StateError
 from bo_stream.testing.base import (
     Contract,
     assert_same_posterior,
@@ -211,23 +211,6 @@ class StateContract(Contract):
             assert_same_posterior(model, fresh, X)
             close(model.make_mll()(), fresh.make_mll()())
             model.observe(*self.data(1, seed=9))
-
-    def test_incumbents(self) -> None:
-        """Off by default; the best points seen, for an acquisition's `X_baseline`."""
-        assert self.build().incumbents is None
-        model = self.build()
-        assert model.track_incumbents(4) is model
-        seen = [self.data(count, seed=50 + count) for count in (3, 1, 6)]
-        for batch in seen:
-            model.observe(*batch)
-        X, Y = torch.cat([b[0] for b in seen]), torch.cat([b[1] for b in seen])
-        best = Y[:, 0].argsort(descending=True)[:4]
-        assert torch.equal(model.incumbents, X[best])
-        restored = self.build(0).track_incumbents(4)
-        restored.load_state_dict(snapshot(model))
-        assert torch.equal(restored.incumbents, X[best])
-        with pytest.raises(InputError):
-            model.track_incumbents(0)
 
     # -- merging ---------------------------------------------------------------------------------
 
