@@ -158,7 +158,7 @@ def subset(parent: BoTorchModel, outputs: list[int]) -> BoTorchModel:
     process: PosteriorProcess
     if isinstance(base, ConditionedProcess):
         Y, noise = base.Y[..., outputs, :], base.noise[..., outputs, :]
-        process = ConditionedProcess(SubsetProcess(base.base, outputs), base.X, Y, noise)
+        process = _process_given(SubsetProcess(base.base, outputs), base.X, Y, noise)
     else:
         process = SubsetProcess(base, outputs)
     noise_kept = None if snapshot.noise is None else snapshot.noise[outputs]
