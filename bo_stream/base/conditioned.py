@@ -130,23 +130,26 @@ def conditioned(
 def _process_given(
     base: PosteriorProcess, X: Tensor, Y: Tensor, noise: Tensor
 ) -> ConditionedProcess:
-    """A process given data; the factor of data without batch or graph is computed here, once."""
+    """A process given data.
+
+    The factor of data without batch or graph is computed here, once. Later data extend it, or are
+    conditioned on in a second step if they have a batch or a graph.
+    """
     plain = not any(t.ndim > 2 or t.requires_grad for t in (X, Y, noise))
-    if isinstance(base, ConditionedProcess):
-        if plain and base.factors is not None:
-            try:
-                return ConditionedProcess.observed(base, X, Y, noise)
-            except torch.linalg.LinAlgError:  # type: ignore[attr-defined]
-                pass  # the whole is repaired below
-        plain = plain and base.factors is not None
-        X, Y, noise = (
-            _join(base.X, X, -2),
-            _join(base.Y, Y, -1),
-            _join(base.noise, noise, -1),
-        )
-        base = base.base
-    kind = ConditionedProcess.observed if plain else ConditionedProcess
-    return kind(base, X, Y, noise)
+    fixed = not isinstance(base, ConditionedProcess) or base.factors is not None
+    if plain and fixed:
+        try:
+            return ConditionedProcess.observed(base, X, Y, noise)
+        except torch.linalg.LinAlgError:  # type: ignore[attr-defined]
+            pass  # the whole is repaired below
+    elif fixed:
+        return ConditionedProcess(base, X, Y, noise)
+    before = cast(ConditionedProcess, base)
+    X, Y = _join(before.X, X, -2), _join(before.Y, Y, -1)
+    noise = _join(before.noise, noise, -1)
+    return (ConditionedProcess.observed if plain and fixed else ConditionedProcess)(
+        before.base, X, Y, noise
+    )
 
 
 def subset(parent: BoTorchModel, outputs: list[int]) -> BoTorchModel:

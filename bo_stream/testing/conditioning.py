@@ -190,8 +190,12 @@ class ConditioningContract(Contract):
             parts = parts.condition_on_observations(X[some], Y[some])
         whole = model.condition_on_observations(X, Y)
         assert_same_posterior(parts, whole, points)
-        parts, whole = (m.condition_on_observations(more, more[..., :1]) for m in (parts, whole))
-        assert_same_posterior(parts, whole, self.points(3, 4))
+        batched = parts.condition_on_observations(more, more[..., :1])
+        X, Y = (
+            torch.cat([t.expand(3, -1, -1), later], -2)
+            for t, later in ((X, more), (Y, more[..., :1]))
+        )
+        assert_same_posterior(batched, model.condition_on_observations(X, Y), self.points(3, 4))
 
     def test_conditioning_twice_is_conditioning_once(self) -> None:
         model = self.build()
