@@ -5,7 +5,6 @@ from bo_stream.actions.conjugate_gradient import ConjugateGradient
 from bo_stream.actions.identity import Identity
 from bo_stream.actions.policy import Actions
 from bo_stream.actions.top_eigenvectors import TopEigenvectors
-from bo_stream.actions.unit_blocks import UnitBlocks
 
 __all__ = [
     "Actions",
@@ -13,5 +12,4 @@ __all__ = [
     "ConjugateGradient",
     "Identity",
     "TopEigenvectors",
-    "UnitBlocks",
 ]

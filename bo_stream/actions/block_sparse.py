@@ -60,11 +60,6 @@ class BlockSparse(Actions):
         """The number of actions."""
         return self.num_actions
 
-    @property
-    def ordered_by_locality(self) -> bool:
-        """Whether ``order`` is ``"locality"``."""
-        return self.order == "locality"
-
     def build(self, X: Tensor, e: Tensor, noise: Tensor, kernel: Kernel) -> BlockMatrix:
         """S for the data.
 
@@ -90,9 +85,10 @@ class BlockSparse(Actions):
         """Learn values of S with the hyperparameters, in stages, if blocks are to be divided again
         or the data have grown by a quarter since the last time.
         """
-        due = self._repartition_due(task)
+        n = task.mll.model.num_observed
+        due = self.order == "locality" and task.history.repartition_due(n)
         learns = task.mll.action_values is not None
-        if learns and (due or task.history.learning_due(task.mll.actions().num_rows)):
+        if learns and (due or task.history.learning_due(n)):
             return fit_in_stages(task, self.made_for if due else None)
         return super().fit(task)
 

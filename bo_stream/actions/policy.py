@@ -14,7 +14,6 @@ from bo_stream.actions.stages import (
     FitTask,
     fit_in_stages,
     fit_in_turns,
-    fit_plainly,
 )
 from bo_stream.errors import InputError
 from bo_stream.mathematics.computation_aware.matrix import ActionMatrix
@@ -33,11 +32,6 @@ class Actions(ABC):
 
     learned: ClassVar[bool] = False
     follows_hyperparameters: ClassVar[bool] = False
-
-    @property
-    def ordered_by_locality(self) -> bool:
-        """Whether rows are ordered by locality, in units of the kernel's lengthscales."""
-        return False
 
     @abstractmethod
     def build(self, X: Tensor, e: Tensor, noise: Tensor, kernel: Kernel) -> ActionMatrix:
@@ -58,23 +52,14 @@ class Actions(ABC):
     def fit(self, task: FitTask) -> FitOutcome:
         """Fit the hyperparameters and, depending on the policy, the actions.
 
-        Blocks by locality are divided again when the data have grown enough; actions that follow
-        the hyperparameters are built again when these change. A named optimizer starts from the
-        current hyperparameters.
+        Actions that follow the hyperparameters are built again when these change. A named optimizer
+        starts from the current hyperparameters.
         """
-        build = self.made_for if self._repartition_due(task) else None
         if task.search.named or task.mll.loss != "elbo":
-            return fit_in_stages(task, build)
+            return fit_in_stages(task, None)
         if self.follows_hyperparameters:
             return fit_in_turns(task, self.made_for)
-        return fit_plainly(task, build)
-
-    def _repartition_due(self, task: FitTask) -> bool:
-        """Whether to divide rows into new blocks: more rows than actions, and growth."""
-        if not self.ordered_by_locality:
-            return False
-        S = task.mll.handle.actions()
-        return S.num_rows > S.num_actions and task.history.repartition_due(S.num_rows)
+        return FitOutcome(task.fit_hyperparameters(None, task.search.max_evals))
 
     def budget(self) -> int | None:
         """Number of actions above which a stream compresses them; None for no limit."""

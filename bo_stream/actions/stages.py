@@ -1,4 +1,4 @@
-"""Strategies for fitting hyperparameters and actions: once, in stages, or in turns.
+"""Strategies for fitting hyperparameters and actions: in stages, or in turns.
 
 A policy chooses one of them (`Actions.fit`). Each takes a `FitTask` and returns a `FitOutcome`: it
 changes the hyperparameters, and returns the actions that the surrogate is to use.
@@ -22,7 +22,7 @@ from bo_stream.base.fitting.report import FitReport
 from bo_stream.mathematics.computation_aware.matrix import ActionMatrix
 from bo_stream.mathematics.computation_aware.problem import RegressionProblem
 
-__all__ = ["FitOutcome", "FitTask", "fit_in_stages", "fit_in_turns", "fit_plainly"]
+__all__ = ["FitOutcome", "FitTask", "fit_in_stages", "fit_in_turns"]
 
 TURNS = 5
 """Most alternations between hyperparameters and actions that are functions of them."""
@@ -70,19 +70,6 @@ class FitOutcome:
     S: ActionMatrix | None = None
     repartitioned: bool = False
     learned: bool | None = None
-
-
-def fit_plainly(task: FitTask, build: Build | None) -> FitOutcome:
-    """Fit hyperparameters for the current actions; then, if ``build`` is given, for new ones."""
-    most = task.search.max_evals
-    half = most if most is None or build is None else max(1, most // 2)
-    first = task.fit_hyperparameters(None, half)
-    left = None if most is None else most - first.evaluations
-    if build is None or (left is not None and left < 1):
-        return FitOutcome(first)
-    last = task.fit_hyperparameters(build(task.problem), left)
-    evaluations = first.evaluations + last.evaluations
-    return FitOutcome(FitReport(evaluations, last.value, last.converged), repartitioned=True)
 
 
 def fit_in_turns(task: FitTask, build: Build) -> FitOutcome:

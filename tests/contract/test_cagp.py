@@ -4,7 +4,7 @@ import pytest
 from gpytorch.kernels import Kernel, MaternKernel, RBFKernel, ScaleKernel
 
 from bo_stream import CaGP
-from bo_stream.actions import BlockSparse, ConjugateGradient, UnitBlocks
+from bo_stream.actions import BlockSparse, ConjugateGradient
 from bo_stream.base.streaming_gp import Promises
 from bo_stream.testing import StreamingContract
 
@@ -66,11 +66,6 @@ class TestFewActionsKnownNoise(TestFewActions):
 @pytest.mark.slow
 class TestBlocksAppended(TestFewActions):
     options = {"actions": BlockSparse(5), "append": "block"}
-
-
-@pytest.mark.slow
-class TestUnitBlocks(TestFewActions):
-    options = {"actions": UnitBlocks(5)}
 
 
 @pytest.mark.slow

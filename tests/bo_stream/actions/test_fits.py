@@ -9,8 +9,9 @@ from botorch.optim.fit import fit_gpytorch_mll_scipy
 from gpytorch.kernels import RBFKernel, ScaleKernel
 
 from bo_stream import CaGP
-from bo_stream.actions import BlockSparse, ConjugateGradient, UnitBlocks
+from bo_stream.actions import BlockSparse, ConjugateGradient, Identity
 from bo_stream.actions.fit_trace import FitTrace, LearningCurve, TracePoint
+from bo_stream.base.fitting.fit import fit_model
 from bo_stream.base.fitting.schedule import RefitSchedule
 from bo_stream.errors import InputError, StateError
 from tests.raw import RAW
@@ -50,8 +51,8 @@ def learned(m):
     "optimizer, evals", [("lbfgs", 60), pytest.param("adam", 300, marks=pytest.mark.slow)]
 )
 def test_joint_fit_beats_fixed_actions(optimizer, evals):
-    fixed, joint = model(actions=UnitBlocks(8)), model()
-    fixed.fit()
+    fixed, joint = model(), model()
+    fit_model(fixed)
     report = joint.fit(evals, optimizer=optimizer)
     assert isinstance(report, LearningCurve)
     assert len(report.seconds) == len(report.values) == report.evaluations <= evals
@@ -220,7 +221,7 @@ def test_refits_come_with_growth_and_with_surprise():
 
 def test_an_objective_from_before_an_observe_says_so():
     m = model()
-    mll, live = m.make_mll(), model(actions=UnitBlocks(8))
+    mll, live = m.make_mll(), model(actions=Identity())
     others = live.make_mll()
     m.observe(*data(2, seed=3))
     with pytest.raises(StateError, match="make_mll"):
@@ -230,14 +231,6 @@ def test_an_objective_from_before_an_observe_says_so():
     assert others().item() != before
     fit_gpytorch_mll(mll, optimizer_kwargs={"max_evals": 3})  # takes the actions anew
     assert mll().isfinite()
-
-
-def test_a_limit_holds_for_both_fits_around_a_new_partition():
-    m = model(actions=UnitBlocks(8))
-    report = m.fit(9)
-    assert report.evaluations <= 9 and not repartition_due(m)
-    once = model(actions=UnitBlocks(8))
-    assert once.fit(1).evaluations == 1 and repartition_due(once)
 
 
 def test_refusals():

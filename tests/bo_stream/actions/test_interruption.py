@@ -8,7 +8,7 @@ import torch
 from gpytorch.kernels import RBFKernel, ScaleKernel
 
 from bo_stream import CaGP
-from bo_stream.actions import BlockSparse, ConjugateGradient, UnitBlocks
+from bo_stream.actions import BlockSparse, ConjugateGradient
 from bo_stream.testing.wholeness import interrupted, lines_of
 from tests.raw import RAW
 
@@ -40,10 +40,10 @@ def parts_belong_together(m):
     assert torch.allclose(a.variance, b.variance, atol=1e-8)
 
 
-OTHERS = [pytest.param(p, marks=pytest.mark.slow) for p in (UnitBlocks(4), ConjugateGradient(4))]
+SLOW = pytest.param(ConjugateGradient(4), marks=pytest.mark.slow)
 
 
-@pytest.mark.parametrize("policy", [BlockSparse(4), *OTHERS])
+@pytest.mark.parametrize("policy", [BlockSparse(4), SLOW])
 def test_an_interrupted_fit(policy):
     """Parts belong together, and nothing better was seen."""
     X, Y = data(16)

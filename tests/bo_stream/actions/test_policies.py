@@ -4,13 +4,13 @@ import pytest
 import torch
 from gpytorch.kernels import RBFKernel, ScaleKernel
 
-from bo_stream.actions import BlockSparse, ConjugateGradient, Identity, TopEigenvectors, UnitBlocks
+from bo_stream.actions import BlockSparse, ConjugateGradient, Identity, TopEigenvectors
 from bo_stream.errors import InputError, ShapeError
 from bo_stream.mathematics.computation_aware.locality import locality_blocks, split_blocks
 from bo_stream.mathematics.computation_aware.products import kernel_block
 
 N = 40
-POLICIES = [BlockSparse, ConjugateGradient, UnitBlocks, TopEigenvectors, lambda i: Identity()]
+POLICIES = [BlockSparse, ConjugateGradient, TopEigenvectors, lambda i: Identity()]
 
 
 def problem(n=N):

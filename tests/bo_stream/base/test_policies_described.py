@@ -9,7 +9,7 @@ import torch
 from gpytorch.kernels import Kernel, RBFKernel
 
 from bo_stream import Box, Campaign
-from bo_stream.actions import BlockSparse, ConjugateGradient, Identity, TopEigenvectors, UnitBlocks
+from bo_stream.actions import BlockSparse, ConjugateGradient, Identity, TopEigenvectors
 from bo_stream.base.fitting.schedule import RefitSchedule
 from bo_stream.base.plain_policies import from_plain, to_plain
 from bo_stream.base.serialization import Reader, Writer, same
@@ -39,7 +39,6 @@ POLICIES = [
     BlockSparse(3, values=torch.arange(1.0, 7.0)),
     ConjugateGradient(4),
     Identity(),
-    UnitBlocks(3),
     TopEigenvectors(2),
     RefitSchedule(growth=2.0),
 ]

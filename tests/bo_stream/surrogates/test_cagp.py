@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bo_stream import ExactGP
-from bo_stream.actions import BlockSparse, ConjugateGradient, Identity, TopEigenvectors, UnitBlocks
+from bo_stream.actions import BlockSparse, ConjugateGradient, Identity, TopEigenvectors
 from bo_stream.errors import InputError, UnsupportedError
 from bo_stream.mathematics.computation_aware.problem import symmetric_product
 from bo_stream.mathematics.computation_aware.products import kernel_block
@@ -19,7 +19,6 @@ from tests.raw import RAW
 D = 2
 POLICIES = {
     "block": BlockSparse(6),
-    "unit": UnitBlocks(6),
     "cg": ConjugateGradient(6),
     "eigen": TopEigenvectors(6),
     "identity": Identity(),
@@ -125,7 +124,7 @@ STEPS = st.lists(
 @settings(max_examples=8, deadline=None)
 @given(
     steps=STEPS,
-    name=st.sampled_from(["block", "unit", "cg"]),
+    name=st.sampled_from(["block", "cg"]),
     append=st.sampled_from(["identity", "block"]),
     seed=st.integers(0, 50),
 )
