@@ -13,7 +13,6 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from bo_stream.actions.policy import Actions, check_num_actions
-from bo_stream.actions.stages import FitOutcome, FitTask, fit_in_stages
 from bo_stream.errors import InputError, ShapeError
 from bo_stream.mathematics.computation_aware.locality import locality_blocks, split_blocks
 from bo_stream.mathematics.computation_aware.matrix import BlockMatrix
@@ -60,6 +59,11 @@ class BlockSparse(Actions):
         """The number of actions."""
         return self.num_actions
 
+    @property
+    def by_locality(self) -> bool:
+        """Whether ``order`` is ``"locality"``."""
+        return self.order == "locality"
+
     def build(self, X: Tensor, e: Tensor, noise: Tensor, kernel: Kernel) -> BlockMatrix:
         """S for the data.
 
@@ -80,17 +84,6 @@ class BlockSparse(Actions):
                 "Give every block at least one value.",
             )
         return S.normalised()
-
-    def fit(self, task: FitTask) -> FitOutcome:
-        """Learn values of S with the hyperparameters, in stages, if blocks are to be divided again
-        or the data have grown by a quarter since the last time.
-        """
-        n = task.mll.model.num_observed
-        due = self.order == "locality" and task.history.repartition_due(n)
-        learns = task.mll.action_values is not None
-        if learns and (due or task.history.learning_due(n)):
-            return fit_in_stages(task, self.made_for if due else None)
-        return super().fit(task)
 
     def _start(self, X: Tensor) -> Tensor:
         n = X.shape[0]

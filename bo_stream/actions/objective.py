@@ -2,109 +2,94 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import replace
+from typing import Protocol
 
-import torch
 from torch import Tensor, nn
 
-from bo_stream.base.fitting.objective import StreamMLL, log_prior, profiled_mean
+from bo_stream.actions.history import FitHistory
+from bo_stream.actions.policy import Actions
+from bo_stream.actions.state import CaGPState
+from bo_stream.base.fitting.objective import Fittable, StreamMLL, log_prior
 from bo_stream.errors import InputError, StateError
 from bo_stream.mathematics.computation_aware.matrix import ActionMatrix, BlockMatrix
-from bo_stream.mathematics.computation_aware.problem import Loss, RegressionProblem
+from bo_stream.mathematics.computation_aware.problem import Loss, Prior, RegressionProblem
 
-__all__ = ["ActionMLL", "Handle"]
+__all__ = ["ActionMLL", "ActionModel"]
 
 
-@dataclass(frozen=True)
-class Handle:
-    """The surrogate's functions that an objective uses.
+class ActionModel(Fittable, Protocol):
+    """The interface that objective and fit require of a `CaGP`, besides that of all families."""
 
-    Attributes:
-        problem: The data under the current hyperparameters.
-        actions: The actions in use, under the current hyperparameters.
-        use: Makes the surrogate use actions (``n x i``, columns of length one).
-        learned: Whether values of S are learned along with the hyperparameters.
-    """
+    actions: Actions
 
-    problem: Callable[[], RegressionProblem]
-    actions: Callable[[], ActionMatrix]
-    use: Callable[[ActionMatrix], None]
-    learned: bool
+    @property
+    def state(self) -> CaGPState:
+        """The data, actions and history of fits."""
+        ...
+
+    def _prior(self) -> Prior: ...
+
+    def _problem(self) -> RegressionProblem: ...
+
+    def _current_actions(self) -> ActionMatrix: ...
+
+    def _use_actions(self, S: ActionMatrix) -> None: ...
+
+    def _keep_history(self, history: FitHistory) -> None: ...
 
 
 class ActionMLL(StreamMLL):
     """A CaGP's objective; its parameters are the hyperparameters and the values of S, if learned.
 
     The values are a copy, ``action_values``: `commit` writes them to the surrogate, as
-    `fit_gpytorch_mll` does at the end.
+    `fit_gpytorch_mll` does at the end. Values that are not learned are the surrogate's.
 
     Args:
         model: The surrogate, whose hyperparameters are optimised.
-        handle: Its data and actions.
         loss: ``"elbo"``, or ``"projected"``: the likelihood of S'y alone, for study.
-        dtype: Working dtype of the kernel products; float32 is faster and exact to about 1e-6.
+
+    Raises:
+        InputError: for another loss.
     """
 
-    def __init__(
-        self,
-        model: Any,
-        handle: Handle,
-        loss: Loss = "elbo",
-        dtype: torch.dtype = torch.float64,
-    ) -> None:
+    model: ActionModel
+    action_values: nn.Parameter | None
+
+    def __init__(self, model: ActionModel, loss: Loss = "elbo") -> None:
         super().__init__(model)
         if loss not in ("elbo", "projected"):
             raise InputError('loss "elbo" or "projected"', f"{loss!r}", "Choose one of the two.")
-        self.handle, self.loss, self.dtype = handle, loss, dtype
-        self.action_values: nn.Parameter | None = None
-        self._own: ActionMatrix | None = None
+        self.loss = loss
         self.refresh()
-
-    @property
-    def profiled(self) -> bool:
-        """Whether the constant mean is at its optimum at every evaluation."""
-        return self.loss == "elbo" and profiled_mean(self.model)
 
     def refresh(self) -> None:
         """Take the surrogate's current actions."""
-        self._own = self.action_values = None
-        if self.handle.learned:
-            S = self.handle.actions()
-            if isinstance(S, BlockMatrix) and S.num_actions < S.num_rows:
-                self.hold(S)
+        self._blocks: BlockMatrix | None = None
+        self.action_values = None
+        if self.model.actions.learned:
+            self.hold(self.model._current_actions())
 
     def hold(self, S: ActionMatrix) -> None:
-        """Evaluate with these actions.
+        """Evaluate with other blocks, if there are fewer than rows, and learn their values.
 
-        Values to be learned are in units of 1/sqrt(block size), in which they are about one.
+        These are in units of 1/sqrt(block size), in which they are about one.
         """
-        self._own, self.action_values = S, None
-        if self.handle.learned and isinstance(S, BlockMatrix):
-            self.action_values = nn.Parameter(S.values * _unit(S))
-
-    def actions(self) -> ActionMatrix:
-        """The actions in use with their current values, not normalised."""
-        S, values = self._own, self.action_values
-        if S is None:
-            return self.handle.actions()
-        if values is None or not isinstance(S, BlockMatrix):
-            return S
-        return BlockMatrix(S.block, values, S.num_actions)
-
-    def chosen(self) -> ActionMatrix | None:
-        """Its own actions, columns of length one; None if it uses the surrogate's."""
-        S, values = self._own, self.action_values
-        if values is None or not isinstance(S, BlockMatrix):
-            return S
-        return BlockMatrix(S.block, values.detach(), S.num_actions).normalised()
+        if isinstance(S, BlockMatrix) and S.num_actions < S.num_rows:
+            sizes = S.block.bincount()[S.block]
+            self._blocks, self.action_values = S, nn.Parameter(S.values * sizes.sqrt())
 
     def commit(self) -> None:
-        """Write the actions, columns of length one, to the surrogate."""
-        S = self.chosen()
-        if S is not None:
-            self.handle.use(S)
+        """Write learned values to the surrogate, with columns of length one."""
+        if self._blocks is not None and self.action_values is not None:
+            learned = replace(self._blocks, values=self.action_values.detach())
+            self.model._use_actions(learned.normalised())
+
+    def actions(self) -> ActionMatrix:
+        """The actions in use with their current values; learned ones are not normalised."""
+        if self._blocks is None or self.action_values is None:
+            return self.model._current_actions()
+        return replace(self._blocks, values=self.action_values)
 
     def forward(self, *args: object, **kwargs: object) -> Tensor:
         """The loss as a log likelihood, plus log priors, 0-dim."""
@@ -117,19 +102,12 @@ class ActionMLL(StreamMLL):
             StateError: if the covariance is not positive definite at these hyperparameters, or if
                 the surrogate has observed data since the last `refresh`.
         """
-        problem, S = self.handle.problem(), self.actions()
+        problem, S = self.model._problem(), self.actions()
         if S.num_rows != len(problem.y):
             raise StateError(
                 f"an objective of all {len(problem.y)} observations",
                 f"one made when there were {S.num_rows}",
                 "Call make_mll again after observe.",
             )
-        value, best = problem.bound(S, self.loss, profile_mean, self.dtype)
+        value, best = problem.bound(S, self.loss, profile_mean)
         return value + log_prior(self.model), best
-
-
-def _unit(S: BlockMatrix) -> Tensor:
-    """Square root of each row's block size: values of a normalised S times this are about one."""
-    ones = torch.ones_like(S.values)
-    sizes = ones.new_zeros(S.num_actions).index_add(0, S.block, ones)
-    return sizes[S.block].sqrt()

@@ -9,12 +9,6 @@ from typing import ClassVar
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
-from bo_stream.actions.stages import (
-    FitOutcome,
-    FitTask,
-    fit_in_stages,
-    fit_in_turns,
-)
 from bo_stream.errors import InputError
 from bo_stream.mathematics.computation_aware.matrix import ActionMatrix
 from bo_stream.mathematics.computation_aware.problem import RegressionProblem
@@ -33,6 +27,11 @@ class Actions(ABC):
     learned: ClassVar[bool] = False
     follows_hyperparameters: ClassVar[bool] = False
 
+    @property
+    def by_locality(self) -> bool:
+        """Whether rows are divided into blocks of neighbours, in units of the lengthscales."""
+        return False
+
     @abstractmethod
     def build(self, X: Tensor, e: Tensor, noise: Tensor, kernel: Kernel) -> ActionMatrix:
         """S for the data, with S'S = I.
@@ -48,18 +47,6 @@ class Actions(ABC):
         """S for data under a prior, without gradient."""
         e, noise = problem.y - problem.mean.detach(), problem.noise.detach()
         return self.build(problem.X, e, noise, problem.kernel)
-
-    def fit(self, task: FitTask) -> FitOutcome:
-        """Fit the hyperparameters and, depending on the policy, the actions.
-
-        Actions that follow the hyperparameters are built again when these change. A named optimizer
-        starts from the current hyperparameters.
-        """
-        if task.search.named or task.mll.loss != "elbo":
-            return fit_in_stages(task, None)
-        if self.follows_hyperparameters:
-            return fit_in_turns(task, self.made_for)
-        return FitOutcome(task.fit_hyperparameters(None, task.search.max_evals))
 
     def budget(self) -> int | None:
         """Number of actions above which a stream compresses them; None for no limit."""

@@ -8,7 +8,7 @@ the exact GP's, whatever the budget, the stream or the compression of S.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Unpack, cast
 
@@ -17,10 +17,9 @@ from gpytorch.mlls import MarginalLogLikelihood
 from torch import Tensor
 
 from bo_stream.actions import Actions, BlockSparse
-from bo_stream.actions.fits import fit_actions, fit_for_botorch
+from bo_stream.actions.fit import fit_actions
 from bo_stream.actions.history import FitHistory
-from bo_stream.actions.objective import ActionMLL, Handle
-from bo_stream.actions.optimise import OptimiserSettings
+from bo_stream.actions.objective import ActionMLL
 from bo_stream.actions.policy import most_actions
 from bo_stream.actions.state import CaGPState
 from bo_stream.base.changes import all_or_nothing, exclusive
@@ -187,50 +186,43 @@ class CaGP(StreamingGP):
         """The bound for the current actions."""
         return self._problem().bound(self.state.S, profile_mean=profile_mean)
 
-    def make_mll(self, loss: Loss = "elbo", dtype: torch.dtype = torch.float64) -> ActionMLL:
-        """The objective of `fit`, for `fit_gpytorch_mll`; see `ActionMLL` for the arguments."""
-        learned = self.actions.learned
-        handle = Handle(self._problem, self._current_actions, self._use_actions, learned)
-        return ActionMLL(self, handle, loss, dtype)
+    def make_mll(self, loss: Loss = "elbo") -> ActionMLL:
+        """The objective of `fit_gpytorch_mll`; see `ActionMLL` for ``loss``."""
+        return ActionMLL(self, loss)
 
-    def fit(
-        self,
-        max_evals: int | None = None,
-        *,
-        loss: Loss = "elbo",
-        dtype: torch.dtype = torch.float64,
-        **search: Any,
-    ) -> FitReport:
+    @exclusive
+    @torch.inference_mode(False)
+    def fit(self, max_evals: int | None = None) -> FitReport:
         """Fit hyperparameters and, for learned actions, the values of S; warm-started.
 
         With many more data than actions and a rough function, the bound attributes to noise what
         the actions cannot resolve, so that noise and lengthscales are overestimated. Then
-        hyperparameters learned earlier, from fewer data, predict better. Long fits log their
-        progress. If interrupted, the best point found so far is kept.
+        hyperparameters learned earlier, from fewer data, predict better. If interrupted, the best
+        point found so far is kept.
 
         Args:
             max_evals: Maximum number of evaluations of objective and gradient. By default the fit
-                runs until convergence, with at most 200 evaluations (Adam: 600 epochs) if values
-                are learned.
-            loss: See `ActionMLL`.
-            dtype: See `ActionMLL`.
-            search: ``optimizer``, ``lr`` and ``progress``; see
-                `bo_stream.actions.optimise.OptimiserSettings`.
-
-        Returns:
-            The report; a `LearningCurve` if values are learned or ``search`` is given.
+                runs until convergence, with at most 200 evaluations if values are learned.
         """
-        return self._fit(self.make_mll(loss, dtype), OptimiserSettings(max_evals, **search))
+        return fit_actions(self, max_evals)
 
     @exclusive
     @torch.inference_mode(False)
-    def _fit(self, mll: ActionMLL, search: OptimiserSettings) -> FitReport:
-        return fit_actions(self, mll, search)
-
-    @exclusive
-    @torch.inference_mode(False)
-    def _fit_for_botorch(self, mll: MarginalLogLikelihood, *args: Any) -> MarginalLogLikelihood:
-        return fit_for_botorch(self, mll, *args)
+    def _fit_for_botorch(
+        self,
+        mll: MarginalLogLikelihood,
+        optimizer: Callable[..., Any] | None,
+        options: Mapping[str, Any],
+    ) -> MarginalLogLikelihood:
+        objective = mll if isinstance(mll, ActionMLL) else self.make_mll()
+        objective.refresh()
+        super()._fit_for_botorch(objective, optimizer, options)
+        if optimizer is None:
+            objective.refresh()
+        else:
+            objective.commit()
+            self._keep_history(self.state.history.ended(self.num_observed, learned=True))
+        return mll.eval()
 
     @all_or_nothing
     def _use_actions(self, S: ActionMatrix) -> None:

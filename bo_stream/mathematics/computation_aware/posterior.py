@@ -43,5 +43,5 @@ class ActionBasis:
     def functionals(self, f: Path) -> Tensor:
         """``S'`` times the noisy values of the sample functions at the data."""
         values = noisy(f(self.X), self.noise)
-        columns = self.S.transpose_times(values.reshape(-1, values.shape[-1]).mT)
-        return columns.mT.reshape(*values.shape[:-1], len(columns))
+        columns = self.S.transpose_times(values.flatten(0, -2).mT)
+        return columns.mT.unflatten(0, values.shape[:-1])
