@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
@@ -63,7 +62,6 @@ class RegressionProblem:
         S: ActionMatrix,
         loss: Loss = "elbo",
         profile_mean: bool = False,
-        dtype: torch.dtype = torch.float64,
     ) -> tuple[Tensor, Tensor | None]:
         """One of the two losses as a log likelihood, differentiable in the prior and in S.
 
@@ -72,7 +70,6 @@ class RegressionProblem:
             loss: ``"elbo"``, or ``"projected"``: the likelihood of S'y alone.
             profile_mean: Whether to take the constant mean that maximises the bound instead of the
                 prior's.
-            dtype: Working dtype of the kernel products.
 
         Returns:
             The value, 0-dim, and that mean (``1``, without gradient; None unless ``profile_mean``
@@ -81,7 +78,7 @@ class RegressionProblem:
         if not self.X.shape[0]:
             parts = [self.noise, self.mean, *self.kernel.parameters()]
             return self.y.new_zeros(()) + 0.0 * sum(part.double().sum() for part in parts), None
-        projected = Projected.of(symmetric_product(self.kernel, self.X, S, dtype), S, self.noise)
+        projected = Projected.of(symmetric_product(self.kernel, self.X, S), S, self.noise)
         best = projected.best_constant(self.y).detach().reshape(1) if profile_mean else None
         e = self.y - (self.mean if best is None else best)
         if loss == "projected":

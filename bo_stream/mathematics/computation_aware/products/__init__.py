@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
@@ -32,7 +31,6 @@ def symmetric_product(
     kernel: Kernel,
     X: Tensor,
     S: ActionMatrix,
-    dtype: torch.dtype = torch.float64,
     *,
     tile: int | None = None,
     chunk: int = CHUNK,
@@ -43,8 +41,6 @@ def symmetric_product(
         kernel: A gpytorch kernel without batch dimensions (or with one of size 1).
         X: ``n x d`` inputs, float64, constants of the gradient.
         S: Actions, ``n x i``.
-        dtype: float32 halves the time of the closed forms and costs about 1e-6 of accuracy; other
-            kernels ignore it.
         tile: Rows of a tile of the closed forms; by default as suits the device.
         chunk: Kernel values held at once for other kernels.
 
@@ -54,7 +50,7 @@ def symmetric_product(
     """
     form = describe(kernel, X.shape[-1])
     if form is not None and isinstance(S, BlockMatrix):
-        return symmetric_block_product(X, form, S.block, S.values, S.num_actions, dtype, tile)
+        return symmetric_block_product(X, form, S.block, S.values, S.num_actions, tile)
     return checkpointed_product(kernel, X, X, S, chunk)
 
 

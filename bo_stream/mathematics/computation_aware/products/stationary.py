@@ -20,9 +20,9 @@ from torch import Tensor
 from bo_stream.mathematics.smooth_matern import SmoothMatern, smooth_matern
 
 # exp of less than this is treated as exp of this. Subnormal numbers, also those that arise when
-# such a value is multiplied by another, are a hundred times slower than normal ones; exp(-64) =
-# 1e-28 is nothing beside os = 1.
-_FLOOR = {torch.float32: -64.0, torch.float64: -300.0}
+# such a value is multiplied by another, are a hundred times slower than normal ones; exp(-300) is
+# nothing beside os = 1.
+_FLOOR = -300.0
 
 WIDE = 100.0
 """Half-width, in lengthscales, up to which distances come from one matrix product."""
@@ -30,7 +30,7 @@ WIDE = 100.0
 
 def floored_exp_(exponent: Tensor) -> Tensor:
     """Exponential in place, with exponents clamped from below to avoid subnormal numbers."""
-    return exponent.clamp_(min=_FLOOR[exponent.dtype]).exp_()
+    return exponent.clamp_(min=_FLOOR).exp_()
 
 
 def _rbf(h: Tensor) -> tuple[Tensor, Tensor]:
@@ -43,7 +43,7 @@ def _matern12(h: Tensor) -> tuple[Tensor, Tensor]:
     k = floored_exp_(-r)
     # slope = k / r; what it multiplies, (x - x')^2, vanishes faster at r = 0, where the floor keeps
     # rounding small
-    return k, k / r.clamp_min_(1e-3 if r.dtype == torch.float32 else 1e-6)
+    return k, k / r.clamp_min_(1e-6)
 
 
 def _matern32(h: Tensor) -> tuple[Tensor, Tensor]:

@@ -36,31 +36,27 @@ class _Strip(NamedTuple):
     rows: slice
     blocks: slice
     column: Tensor  # rows: column of the row's block within `blocks`
-    S: Tensor  # rows x blocks, in the working dtype
+    S: Tensor  # rows x blocks
 
 
-def _strips(block: Tensor, values: Tensor, dtype: torch.dtype, tile: int) -> list[_Strip]:
+def _strips(block: Tensor, values: Tensor, tile: int) -> list[_Strip]:
     n = block.numel()
     strips = []
     for start in range(0, n, tile):
         stop = min(start + tile, n)
         first, last = int(block[start]), int(block[stop - 1])
         column = block[start:stop] - first
-        S = values.new_zeros(stop - start, last - first + 1, dtype=dtype)
-        S.scatter_(1, column[:, None], values[start:stop, None].to(dtype))
+        S = values.new_zeros(stop - start, last - first + 1)
+        S.scatter_(1, column[:, None], values[start:stop, None])
         strips.append(_Strip(slice(start, stop), slice(first, last + 1), column, S))
     return strips
 
 
 class _Tiles:
-    """The tiles h = -r^2/2, rows R up to columns C, of one kernel matrix.
+    """The tiles h = -r^2/2, rows R up to columns C, of one kernel matrix."""
 
-    Distances are computed in float64 and then rounded: in float32 the bordered product would lose
-    digits, and S'K^S might not be positive definite.
-    """
-
-    def __init__(self, z: Tensor, strips: list[_Strip], form: Form, dtype: torch.dtype) -> None:
-        self.z, self.strips, self.form, self.dtype = z, strips, form, dtype
+    def __init__(self, z: Tensor, strips: list[_Strip], form: Form) -> None:
+        self.z, self.strips, self.form = z, strips, form
         self.wide = wide_coordinates(z)
         self.narrow = [k for k in range(z.shape[-1]) if k not in self.wide]
         self.left = border_left(z[:, self.narrow])
@@ -86,7 +82,7 @@ class _Tiles:
                 h.sub_(0.5 * squared_difference(self.z[R, k], self.z[C, k]))
         if R == C:
             h.fill_diagonal_(0.0)
-        return h.to(self.dtype).clamp_(max=0.0)
+        return h.clamp_(max=0.0)
 
 
 class SymmetricBlockProduct(torch.autograd.Function):
@@ -102,11 +98,10 @@ class SymmetricBlockProduct(torch.autograd.Function):
         block: Tensor,
         num_blocks: int,
         form: Form,
-        dtype: torch.dtype,
         tile: int,
     ) -> Tensor:
         """The product; keeps B for the gradient of the outputscale."""
-        tiles = _Tiles(X / lengthscale, _strips(block, values, dtype, tile), form, dtype)
+        tiles = _Tiles(X / lengthscale, _strips(block, values, tile), form)
         B = X.new_zeros(X.shape[0], num_blocks)
         for R, C in tiles.pairs():
             K = form.value(tiles.h(R.rows, C.rows))
@@ -115,7 +110,7 @@ class SymmetricBlockProduct(torch.autograd.Function):
                 B[C.rows, R.blocks] += K.mT @ R.S
         B *= outputscale
         ctx.save_for_backward(X, lengthscale, outputscale, values, block, B)
-        ctx.form, ctx.dtype, ctx.tile = form, dtype, tile
+        ctx.form, ctx.tile = form, tile
         return B
 
     @staticmethod
@@ -125,17 +120,16 @@ class SymmetricBlockProduct(torch.autograd.Function):
         if torch.is_grad_enabled():
             inputs = (*ctx.saved_tensors[1:4], B_bar)
             grads = refused(grads, inputs, "products of a kernel matrix with sparse actions")
-        return None, *grads, *[None] * 5
+        return None, *grads, *[None] * 4
 
     @staticmethod
     @torch.no_grad()
     def _gradients(ctx: Any, B_bar: Tensor) -> list[Tensor]:
         X, lengthscale, outputscale, values, block, B = ctx.saved_tensors
-        dtype = ctx.dtype
         outputscale_bar = (B_bar * B).sum() / outputscale
-        B_bar = (B_bar * outputscale).to(dtype)
+        B_bar = B_bar * outputscale
         z = X / lengthscale
-        tiles = _Tiles(z, _strips(block, values, dtype, ctx.tile), ctx.form, dtype)
+        tiles = _Tiles(z, _strips(block, values, ctx.tile), ctx.form)
         values_bar, ard = torch.zeros_like(values), torch.zeros_like(lengthscale)
         for R, C in tiles.pairs():
             K, slope = ctx.form.value_and_slope(tiles.h(R.rows, C.rows))
@@ -161,7 +155,7 @@ def _ard(P: Tensor, z1: Tensor, z2: Tensor) -> Tensor:
     z1, z2 = z1 - z1[:1], z2 - z1[:1]  # close to the origin: the three sums below must not cancel
     d = z1.shape[-1]
     right = torch.cat([z2, z2.square(), torch.ones_like(z2[:, :1])], -1)
-    sums = (P @ right.to(P.dtype)).to(z1.dtype)
+    sums = P @ right
     return (z1.square() * sums[:, -1:] - 2.0 * z1 * sums[:, :d] + sums[:, d:-1]).sum(0)
 
 
@@ -171,7 +165,6 @@ def symmetric_block_product(
     block: Tensor,
     values: Tensor,
     num_blocks: int,
-    dtype: torch.dtype = torch.float64,
     tile: int | None = None,
 ) -> Tensor:
     """K(X, X) S.
@@ -182,7 +175,6 @@ def symmetric_block_product(
         block: ``n`` block indices, one a row of X, in any order.
         values: ``n`` values of S, S[j, block[j]] = values[j]; differentiable.
         num_blocks: Columns i of S.
-        dtype: Working dtype of kernel values and their sums over a tile; the result is float64.
         tile: Rows and columns of a tile; by default `TILES`.
 
     Returns:
@@ -198,7 +190,6 @@ def symmetric_block_product(
         block[order],
         num_blocks,
         kernel.form,
-        dtype,
         TILES.get(X.device.type, 512) if tile is None else tile,
     )
     return B[torch.argsort(order)]
