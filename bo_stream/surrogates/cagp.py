@@ -21,7 +21,7 @@ from bo_stream.actions.fit import fit_actions
 from bo_stream.actions.history import FitHistory
 from bo_stream.actions.objective import ActionMLL
 from bo_stream.actions.policy import most_actions
-from bo_stream.actions.state import CaGPState
+from bo_stream.actions.state import Append, CaGPState, batch_actions
 from bo_stream.base.changes import all_or_nothing, exclusive
 from bo_stream.base.derived import Derived
 from bo_stream.base.fitting.report import FitReport
@@ -33,7 +33,6 @@ from bo_stream.base.streaming_gp import Promises, StreamingGP
 from bo_stream.mathematics.computation_aware.matrix import ActionMatrix
 from bo_stream.mathematics.computation_aware.posterior import ActionBasis
 from bo_stream.mathematics.computation_aware.problem import Loss, Prior, RegressionProblem
-from bo_stream.mathematics.computation_aware.state import Append, appended, batch_actions, started
 from bo_stream.mathematics.posterior.expansion import Process
 from bo_stream.mathematics.posterior.factor import frozen_kernel
 
@@ -133,12 +132,11 @@ class CaGP(StreamingGP):
         y, r, prior = Y[0], R[0], self._prior()
         if state.size == 0:
             problem = RegressionProblem(X, y, prior.noise * r, prior.kernel, prior.mean)
-            return started(state, X, y, r, self.actions.made_for(problem), prior)
+            return state.started(X, y, r, self.actions.made_for(problem), prior)
         budget = self.actions.budget()
         S2, limit = batch_actions(X, self.append, budget), self.max_actions
-        current = self._factored_state(prior)
-        new, w = appended(current, X, y, r, S2, prior, limit, budget or limit or 0)
-        return replace(new, history=state.history.surprised(w))
+        current = replace(self._factored_state(prior), history=state.history)
+        return current.appended(X, y, r, S2, prior, limit, budget or limit or 0)
 
     def _prior(self) -> Prior:
         """The prior under the current hyperparameters, differentiable."""
