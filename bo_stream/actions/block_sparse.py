@@ -12,14 +12,14 @@ import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
-from bo_stream.actions.policy import Actions, check_num_actions
+from bo_stream.actions.policy import CountedActions
 from bo_stream.errors import InputError, ShapeError
 from bo_stream.mathematics.computation_aware.locality import locality_blocks, split_blocks
 from bo_stream.mathematics.computation_aware.matrix import BlockMatrix
 
 
 @dataclass(frozen=True, eq=False)
-class BlockSparse(Actions):
+class BlockSparse(CountedActions):
     """One action for each block of rows, with values learned along with the hyperparameters.
 
     Args:
@@ -38,7 +38,6 @@ class BlockSparse(Actions):
         64
     """
 
-    num_actions: int
     values: Tensor | None = None
     order: Literal["locality", "given"] = "locality"
     seed: int = 0
@@ -46,7 +45,7 @@ class BlockSparse(Actions):
     learned: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        check_num_actions(self.num_actions)
+        super().__post_init__()
         if self.order not in ("locality", "given"):
             raise InputError(
                 'order "locality" or "given"', f"{self.order!r}", "Choose one of the two."
@@ -54,10 +53,6 @@ class BlockSparse(Actions):
         if self.values is not None:
             object.__setattr__(self, "order", "given")
             object.__setattr__(self, "values", self.values.detach().clone().double())
-
-    def budget(self) -> int:
-        """The number of actions."""
-        return self.num_actions
 
     @property
     def by_locality(self) -> bool:

@@ -9,7 +9,7 @@ import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
-from bo_stream.actions.policy import Actions, check_num_actions
+from bo_stream.actions.policy import CountedActions
 from bo_stream.mathematics.computation_aware.matrix import DenseMatrix
 from bo_stream.mathematics.computation_aware.products import KernelOperator
 
@@ -18,7 +18,7 @@ BREAKDOWN = 1e-10
 
 
 @dataclass(frozen=True)
-class ConjugateGradient(Actions):
+class ConjugateGradient(CountedActions):
     """S spans the residuals r_0 .. r_{i-1} of CG on (K + D) v = y - c from v_0 = 0.
 
     Residuals of CG are Lanczos vectors up to scale, and are computed as such, each orthogonalised
@@ -29,16 +29,7 @@ class ConjugateGradient(Actions):
         num_actions: Number i of actions. O(n^2 i) kernel values, O(n i) memory.
     """
 
-    num_actions: int
-
     follows_hyperparameters: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        check_num_actions(self.num_actions)
-
-    def budget(self) -> int:
-        """The number of actions."""
-        return self.num_actions
 
     def build(self, X: Tensor, e: Tensor, noise: Tensor, kernel: Kernel) -> DenseMatrix:
         """S with orthonormal columns, a constant of every gradient."""

@@ -14,7 +14,7 @@ from bo_stream.mathematics.computation_aware.matrix import ActionMatrix
 from bo_stream.mathematics.computation_aware.problem import RegressionProblem
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Actions(ABC):
     """A policy that chooses actions.
 
@@ -53,16 +53,27 @@ class Actions(ABC):
         return None
 
 
-def check_num_actions(num_actions: int) -> None:
-    """Refuse anything but a positive whole number.
+@dataclass(frozen=True, eq=False)
+class CountedActions(Actions):
+    """A policy with a number of actions.
+
+    Args:
+        num_actions: Number i of actions; min(i, n) are used.
 
     Raises:
-        InputError: otherwise.
+        InputError: unless it is a positive whole number.
     """
-    if not isinstance(num_actions, int) or isinstance(num_actions, bool) or num_actions < 1:
-        raise InputError(
-            "num_actions >= 1, an int", f"{num_actions!r}", "Give the number of actions."
-        )
+
+    num_actions: int
+
+    def __post_init__(self) -> None:
+        i = self.num_actions
+        if not isinstance(i, int) or isinstance(i, bool) or i < 1:
+            raise InputError("num_actions >= 1, an int", f"{i!r}", "Give the number of actions.")
+
+    def budget(self) -> int:
+        """The number of actions."""
+        return self.num_actions
 
 
 def most_actions(actions: object, append: str, max_actions: int | None) -> int | None:

@@ -9,13 +9,13 @@ import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
-from bo_stream.actions.policy import Actions, check_num_actions
+from bo_stream.actions.policy import CountedActions
 from bo_stream.mathematics.computation_aware.matrix import DenseMatrix
 from bo_stream.mathematics.computation_aware.products import kernel_block
 
 
 @dataclass(frozen=True)
-class TopEigenvectors(Actions):
+class TopEigenvectors(CountedActions):
     """S spans the eigenvectors of K(X, X) of the i largest eigenvalues.
 
     Args:
@@ -23,16 +23,7 @@ class TopEigenvectors(Actions):
             O(n^2) memory.
     """
 
-    num_actions: int
-
     follows_hyperparameters: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        check_num_actions(self.num_actions)
-
-    def budget(self) -> int:
-        """The number of actions."""
-        return self.num_actions
 
     def build(self, X: Tensor, e: Tensor, noise: Tensor, kernel: Kernel) -> DenseMatrix:
         """S with orthonormal columns, a constant of every gradient."""

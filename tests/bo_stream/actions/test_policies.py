@@ -101,6 +101,11 @@ def test_given_values_imply_the_given_order():
     assert torch.allclose(S.values[:4], first)
 
 
+def test_policies_are_equal_by_their_options():
+    assert ConjugateGradient(5) == ConjugateGradient(5) != ConjugateGradient(6)
+    assert BlockSparse(5) != BlockSparse(6)
+
+
 def test_start_is_seeded():
     X, e, noise, kernel = problem()
     a, b, c = (BlockSparse(5, seed=s).build(X, e, noise, kernel).values for s in (1, 1, 2))
