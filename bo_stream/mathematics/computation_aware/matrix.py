@@ -40,10 +40,6 @@ class BlockMatrix:
         out = weighted.new_zeros(self.num_actions, *A.shape[1:])
         return out.index_add(0, self.block, weighted)
 
-    def times(self, v: Tensor) -> Tensor:
-        """S v for v ``i``. O(n)."""
-        return self.values * v[self.block]
-
     def right_of(self, K: Tensor) -> Tensor:
         """K S for K ``p x n``. O(p n)."""
         out = K.new_zeros(K.shape[0], self.num_actions)
@@ -77,12 +73,6 @@ class BlockMatrix:
         block, values = target[self.block], self.values * weights[self.block]
         return BlockMatrix(block, values, int(target.max()) + 1)
 
-    def later(self, first: int) -> tuple[Tensor, BlockMatrix]:
-        """The columns from some one on, over the rows that they touch, and these rows."""
-        rows = (self.block >= first).nonzero().squeeze(-1)
-        block, values = self.block[rows] - first, self.values[rows]
-        return rows, BlockMatrix(block, values, self.num_actions - first)
-
     def dense(self) -> Tensor:
         """S, ``n x i``."""
         S = self.values.new_zeros(self.values.numel(), self.num_actions)
@@ -109,10 +99,6 @@ class DenseMatrix:
         """S'A for A ``n`` or ``n x p``. O(n i p)."""
         return self.S.mT @ A
 
-    def times(self, v: Tensor) -> Tensor:
-        """S v for v ``i``. O(n i)."""
-        return self.S @ v
-
     def right_of(self, K: Tensor) -> Tensor:
         """K S for K ``p x n``. O(p n i)."""
         return K @ self.S
@@ -126,10 +112,6 @@ class DenseMatrix:
         factor = torch.linalg.cholesky(self.gram(weights))
         return 2.0 * factor.diagonal().log().sum()
 
-    def normalised(self) -> DenseMatrix:
-        """The same span with columns of unit length."""
-        return DenseMatrix(self.S / self.S.norm(dim=0))
-
     def append(self, other: BlockMatrix) -> DenseMatrix:
         """blkdiag(S, other)."""
         return DenseMatrix(torch.block_diag(self.S, other.dense()))
@@ -138,10 +120,6 @@ class DenseMatrix:
         """S T for T[a, target[a]] = weights[a]."""
         T = self.S.new_zeros(target.numel(), int(target.max()) + 1)
         return DenseMatrix(self.S @ T.scatter(1, target[:, None], weights[:, None]))
-
-    def later(self, first: int) -> tuple[Tensor, DenseMatrix]:
-        """The columns from some one on, over all rows, and these."""
-        return torch.arange(len(self.S), device=self.S.device), DenseMatrix(self.S[:, first:])
 
     def dense(self) -> Tensor:
         """S itself."""

@@ -34,7 +34,7 @@ def row_chunks(rows: int, columns: int, chunk: int = CHUNK) -> Iterator[slice]:
 
 
 class CrossBlockProduct(torch.autograd.Function):
-    """os f(K(X*, X)) S; differentiable in X* only, and in O(p n d) memory after the first time."""
+    """f(K(X*, X)) S; differentiable in X* only, and in O(p n d) memory after the first time."""
 
     @staticmethod
     def forward(
@@ -42,7 +42,6 @@ class CrossBlockProduct(torch.autograd.Function):
         X_star: Tensor,
         X: Tensor,
         lengthscale: Tensor,
-        outputscale: Tensor,
         values: Tensor,
         block: Tensor,
         num_blocks: int,
@@ -50,10 +49,10 @@ class CrossBlockProduct(torch.autograd.Function):
         chunk: int,
     ) -> Tensor:
         """The product; keeps its arguments only."""
-        ctx.save_for_backward(X_star, X, lengthscale, outputscale, values, block)
+        ctx.save_for_backward(X_star, X, lengthscale, values, block)
         ctx.form, ctx.chunk, ctx.num_blocks = form, chunk, num_blocks
         z, z_star = X / lengthscale, X_star / lengthscale
-        S = BlockMatrix(block, outputscale * values, num_blocks)
+        S = BlockMatrix(block, values, num_blocks)
         B = X.new_zeros(X_star.shape[0], num_blocks)
         for rows in row_chunks(X_star.shape[0], X.shape[0], chunk):
             h = minus_half_squared_distance(z_star[rows], z, form.exact_distance)
@@ -63,20 +62,19 @@ class CrossBlockProduct(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, B_bar: Tensor) -> tuple[Tensor | None, ...]:
         """Derivatives of the kernel, chunk by chunk."""
-        X_star, X, lengthscale, outputscale, values, block = ctx.saved_tensors
+        X_star, X, lengthscale, values, block = ctx.saved_tensors
         z, z_star = X / lengthscale, X_star / lengthscale
-        weights = outputscale * values
         if torch.is_grad_enabled():
-            S = BlockMatrix(block, weights, ctx.num_blocks)
+            S = BlockMatrix(block, values, ctx.num_blocks)
             product = partial(_smooth_product, z=z, lengthscale=lengthscale, S=S, form=ctx.form)
-            return *traced(product, (X_star,), B_bar), *[None] * 8
+            return *traced(product, (X_star,), B_bar), *[None] * 7
         z_bar = torch.empty_like(z_star)
         for rows in row_chunks(X_star.shape[0], X.shape[0], ctx.chunk):
             h = minus_half_squared_distance(z_star[rows], z, ctx.form.exact_distance)
-            P = ctx.form.value_and_slope(h)[1].mul(B_bar[rows][:, block]).mul_(weights)
+            P = ctx.form.value_and_slope(h)[1].mul(B_bar[rows][:, block]).mul_(values)
             # dh/dz* = z - z*
             z_bar[rows] = P @ z - P.sum(-1, keepdim=True) * z_star[rows]
-        return z_bar / lengthscale, *[None] * 8
+        return z_bar / lengthscale, *[None] * 7
 
 
 def _smooth_product(
@@ -107,8 +105,7 @@ def cross_block_product(
         X_star - centre,
         X - centre,
         kernel.lengthscale.detach(),
-        kernel.outputscale.detach(),
-        S.values.detach(),
+        (kernel.outputscale * S.values).detach(),
         S.block,
         S.num_actions,
         kernel.form,

@@ -64,7 +64,6 @@ class Form:
     """The shape f of a stationary kernel.
 
     Attributes:
-        name: Name for error messages.
         value_and_slope: From h = -r^2/2 <= 0 to f(h) and f'(h), which may share memory; h is
             overwritten.
         exact_distance: Whether distances must be computed as sums of squared differences: f is not
@@ -73,7 +72,6 @@ class Form:
         negligible: f is below 1e-18 if h is below this.
     """
 
-    name: str
     value_and_slope: Callable[[Tensor], tuple[Tensor, Tensor]]
     smooth: Callable[[Tensor], Tensor]
     negligible: float
@@ -84,11 +82,11 @@ class Form:
         return self.value_and_slope(h)[0]
 
 
-RBF = Form("RBF", _rbf, lambda D2: (-0.5 * D2).exp(), -42.0)
+RBF = Form(_rbf, lambda D2: (-0.5 * D2).exp(), -42.0)
 MATERN = {
-    0.5: Form("Matern-1/2", _matern12, partial(smooth_matern, nu=0.5), -860.0, exact_distance=True),
-    1.5: Form("Matern-3/2", _matern32, partial(smooth_matern, nu=1.5), -350.0),
-    2.5: Form("Matern-5/2", _matern52, partial(smooth_matern, nu=2.5), -240.0),
+    0.5: Form(_matern12, partial(smooth_matern, nu=0.5), -860.0, exact_distance=True),
+    1.5: Form(_matern32, partial(smooth_matern, nu=1.5), -350.0),
+    2.5: Form(_matern52, partial(smooth_matern, nu=2.5), -240.0),
 }
 
 

@@ -86,21 +86,20 @@ class _Tiles:
 
 
 class SymmetricBlockProduct(torch.autograd.Function):
-    """B = os f(K) S of sorted data; differentiable in lengthscale, outputscale and values, once."""
+    """f(K) S of sorted data; differentiable in lengthscale and values, once."""
 
     @staticmethod
     def forward(
         ctx: Any,
         X: Tensor,
         lengthscale: Tensor,
-        outputscale: Tensor,
         values: Tensor,
         block: Tensor,
         num_blocks: int,
         form: Form,
         tile: int,
     ) -> Tensor:
-        """The product; keeps B for the gradient of the outputscale."""
+        """The product; keeps its arguments only."""
         tiles = _Tiles(X / lengthscale, _strips(block, values, tile), form)
         B = X.new_zeros(X.shape[0], num_blocks)
         for R, C in tiles.pairs():
@@ -108,8 +107,7 @@ class SymmetricBlockProduct(torch.autograd.Function):
             B[R.rows, C.blocks] += K @ C.S
             if R is not C:
                 B[C.rows, R.blocks] += K.mT @ R.S
-        B *= outputscale
-        ctx.save_for_backward(X, lengthscale, outputscale, values, block, B)
+        ctx.save_for_backward(X, lengthscale, values, block)
         ctx.form, ctx.tile = form, tile
         return B
 
@@ -118,16 +116,14 @@ class SymmetricBlockProduct(torch.autograd.Function):
         """Kernel values again, and three products with each tile."""
         grads = SymmetricBlockProduct._gradients(ctx, B_bar.detach())
         if torch.is_grad_enabled():
-            inputs = (*ctx.saved_tensors[1:4], B_bar)
+            inputs = (*ctx.saved_tensors[1:3], B_bar)
             grads = refused(grads, inputs, "products of a kernel matrix with sparse actions")
         return None, *grads, *[None] * 4
 
     @staticmethod
     @torch.no_grad()
     def _gradients(ctx: Any, B_bar: Tensor) -> list[Tensor]:
-        X, lengthscale, outputscale, values, block, B = ctx.saved_tensors
-        outputscale_bar = (B_bar * B).sum() / outputscale
-        B_bar = B_bar * outputscale
+        X, lengthscale, values, block = ctx.saved_tensors
         z = X / lengthscale
         tiles = _Tiles(z, _strips(block, values, ctx.tile), ctx.form)
         values_bar, ard = torch.zeros_like(values), torch.zeros_like(lengthscale)
@@ -135,7 +131,7 @@ class SymmetricBlockProduct(torch.autograd.Function):
             K, slope = ctx.form.value_and_slope(tiles.h(R.rows, C.rows))
             RC, CR = B_bar[R.rows, C.blocks], B_bar[C.rows, R.blocks]
             # f = sum_jl B_bar_jl B_jl: its derivative in s_m is (K' B_bar)_{m, block(m)}
-            if ctx.needs_input_grad[3]:
+            if ctx.needs_input_grad[2]:
                 values_bar[C.rows] += (K.mT @ RC).gather(1, C.column[:, None])[:, 0]
                 if R is not C:
                     values_bar[R.rows] += (K @ CR).gather(1, R.column[:, None])[:, 0]
@@ -147,7 +143,7 @@ class SymmetricBlockProduct(torch.autograd.Function):
             for k in tiles.wide:
                 ard[k] += (P * squared_difference(z[R.rows, k], z[C.rows, k])).sum()
         # dK/dls_d = f'(h) (z_jd - z_md)^2 / ls_d
-        return [ard / lengthscale, outputscale_bar, values_bar]
+        return [ard / lengthscale, values_bar]
 
 
 def _ard(P: Tensor, z1: Tensor, z2: Tensor) -> Tensor:
@@ -185,11 +181,10 @@ def symmetric_block_product(
     B = SymmetricBlockProduct.apply(
         centred,
         kernel.lengthscale,
-        kernel.outputscale,
         values[order],
         block[order],
         num_blocks,
         kernel.form,
         TILES.get(X.device.type, 512) if tile is None else tile,
     )
-    return B[torch.argsort(order)]
+    return kernel.outputscale * B[torch.argsort(order)]
