@@ -76,3 +76,6 @@ class TestConjugateGradient(TestFewActions):
 
     def test_objective_gradients(self) -> None:
         """S is a function of the hyperparameters and a constant of the gradient (MATHS 5.3)."""
+
+    def test_second_derivatives_of_the_objective(self) -> None:
+        """Likewise: the gradient's differences include those of S."""
