@@ -6,6 +6,7 @@ import os
 from abc import abstractmethod
 from typing import Any
 
+import torch
 from botorch.models.model import Model
 from torch import Size, Tensor
 
@@ -19,8 +20,6 @@ __all__ = ["CompositeModel"]
 
 class CompositeModel(Model):
     """Base of models that predict from the posterior of a surrogate of their own.
-
-    A checkpoint holds what `_parts` returns: plain settings, and surrogates by name.
 
     Attributes:
         model: The surrogate.
@@ -60,6 +59,22 @@ class CompositeModel(Model):
     @abstractmethod
     def _header(self) -> dict[str, Any]:
         """Class and settings, which are checked when a state is loaded."""
+
+    @abstractmethod
+    def _arguments(self) -> dict[str, Any]:
+        """The arguments of its constructor by name, with no data."""
+
+    def _shared_arguments(self, inputs: str) -> dict[str, Any]:
+        """Those that every composite model has; ``inputs`` is the name of the points."""
+        model = self.model
+        return {
+            inputs: torch.empty(0, model._dim, dtype=model.dtype),
+            "surrogate": type(model),
+            "bounds": model.bounds,
+            "covar_module": model.covar_module,
+            "input_transform": getattr(model, "input_transform", None),
+            **model._options(),
+        }
 
     def get_extra_state(self) -> Tensor:
         """The metadata of a `state_dict` as a tensor of bytes."""

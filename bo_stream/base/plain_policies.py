@@ -1,4 +1,4 @@
-"""Growth and action policies as plain data: their name and options, as in a TOML or a store."""
+"""Policies, and likelihoods of counts, as plain data: name and options, as in a TOML or a store."""
 
 from __future__ import annotations
 
@@ -15,15 +15,20 @@ from bo_stream.errors import InputError
 
 __all__ = ["from_plain", "to_plain"]
 
-PACKAGES = {"growth": "bo_stream.growth", "actions": "bo_stream.actions"}
-"""Packages with the policies of an option."""
+PACKAGES = {
+    "growth": "bo_stream.growth",
+    "actions": "bo_stream.actions",
+    "schedule": "bo_stream.base.fitting.schedule",
+    "likelihood": "bo_stream.likelihoods",
+}
+"""Modules with the policies of an option."""
 
 
 def from_plain(option: str, policy: Any) -> Any:
     """A policy from its name and options; anything else, and other options, as they are.
 
     Args:
-        option: Name of the option: ``growth`` or ``actions``.
+        option: Name of the option: ``growth``, ``actions``, ``schedule`` or ``likelihood``.
         policy: For example ``{"name": "oips", "rho": 0.9}``, or ``"vips"`` for one without options.
             A policy among the options is described likewise, and tensors are lists. Names may also
             be those of the classes.
@@ -39,7 +44,7 @@ def from_plain(option: str, policy: Any) -> Any:
     kind = known.get(str(name).replace("_", "").lower())
     if kind is None:
         names = ", ".join(map(_plain_name, kinds))
-        raise InputError(f"the name of a policy of {option}, one of {names}", repr(name), "Choose.")
+        raise InputError(f"the name of {option}, one of {names}", repr(name), "Choose.")
     options = {field.name: field for field in fields(kind) if field.init}
     needed = {one.name for one in options.values() if one.default is MISSING}
     if wrong := sorted(set(rest) - set(options)) or sorted(needed - set(rest)):
@@ -69,7 +74,7 @@ def _policies(option: str) -> list[type[Any]]:
     package = import_module(PACKAGES[option])  # not at the top: it imports this package
     found = [getattr(package, name) for name in package.__all__]
     made = [one for one in found if isinstance(one, type) and is_dataclass(one)]
-    return [one for one in made if one.__name__ not in ("Selection", "Actions")]
+    return [one for one in made if one.__name__ not in ("Selection", "Actions", "Likelihood")]
 
 
 def _plain_name(kind: type) -> str:
@@ -80,6 +85,8 @@ def _value(option: str, annotation: Any, value: Any) -> Any:
     """The value of an option from plain data."""
     if isinstance(value, Mapping):
         return from_plain(option, value)
+    if isinstance(value, list) and str(annotation).startswith("tuple"):
+        return tuple(value)
     if isinstance(value, list) and "Tensor" in str(annotation):
         several = str(annotation).startswith("Sequence")
         return [_tensor(one) for one in value] if several else _tensor(value)

@@ -166,6 +166,24 @@ class StreamingGP(BoTorchModel):
         """The family's own options for a checkpoint, read from attributes of the same names."""
         return {name: getattr(self, name) for name in options.own_options(type(self))}
 
+    def _arguments(self) -> dict[str, Any]:
+        """The arguments of its constructor by name, with no data."""
+        X = torch.empty(0, self._dim, dtype=self.dtype)
+        Y = X.new_empty(0, self.num_outputs)
+        likelihood = {} if self.noise_mode == "known" else {"likelihood": self.likelihood}
+        return {
+            "train_X": X,
+            "train_Y": Y,
+            "train_Yvar": None if self.noise_mode == "learned" else Y,
+            "bounds": self.bounds,
+            "covar_module": self.covar_module,
+            "mean_module": self.mean_module,
+            "input_transform": getattr(self, "input_transform", None),
+            "outcome_transform": self._frozen_outcomes,
+            **likelihood,
+            **self._options(),
+        }
+
     # -- data ------------------------------------------------------------------------------------
 
     def observe(self, X: Tensor, Y: Tensor, Yvar: Tensor | None = None) -> Self:

@@ -96,7 +96,7 @@ class CaGP(StreamingGP):
         super().__init__(train_X, train_Y, train_Yvar, **common)
         self.actions = BlockSparse(256) if actions is None else from_plain("actions", actions)
         self.append = append
-        self.schedule = schedule or RefitSchedule()
+        self.schedule = from_plain("schedule", schedule) or RefitSchedule()
         self.max_actions = most_actions(self.actions, append, max_actions)
         self._factored: Derived[CaGPState] = Derived()
         self._begin(train_X, train_Y, train_Yvar)

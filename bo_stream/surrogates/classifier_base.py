@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from bo_stream.base import loading
 from bo_stream.base.botorch_model import BoTorchModel
-from bo_stream.base.changes import StateLock, all_or_nothing
+from bo_stream.base.changes import all_or_nothing
 from bo_stream.base.composite import CompositeModel
 from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.base.target_free_sums import combine, empty_like, target_free_stream
@@ -127,21 +127,8 @@ class CountedClasses(CompositeModel, LatentClasses):
             part.load_state_dict(own, strict, assign=assign)
         self._become(model, streams, seen, pairs)
 
-    def _parts(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """The parts of a checkpoint: plain settings, and surrogates by name."""
-        streams = dict(_numbered(self.class_streams))
-        return settings_of(self._seen, self._pairs), {"model": self.model, **streams}
-
-    @classmethod
-    def _of_parts(cls, settings: Mapping[str, Any], parts: Mapping[str, Any]) -> Self:
-        """Build a classifier from settings and surrogates."""
-        made, (seen, pairs) = cls.__new__(cls), read_settings(settings)
-        nn.Module.__init__(made)
-        made._lock = StateLock()
-        streams = [parts[name] for name, _ in _numbered(seen) if name in parts]
-        made._hold(parts["model"], streams, seen, pairs)
-        made.eval()
-        return made
+    def _arguments(self) -> dict[str, Any]:
+        return {**self._shared_arguments("train_X"), "train_y": [], "classes": self._classes}
 
     # -- helpers ---------------------------------------------------------------------------------
 

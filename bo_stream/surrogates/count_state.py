@@ -10,11 +10,10 @@ from functools import partial
 from typing import Any, Self, cast
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from bo_stream import likelihoods
 from bo_stream.base import additive, loading
-from bo_stream.base.changes import StateLock, all_or_nothing
+from bo_stream.base.changes import all_or_nothing
 from bo_stream.base.composite import CompositeModel
 from bo_stream.base.promises import Promises
 from bo_stream.base.stream import StreamBuffers
@@ -191,12 +190,13 @@ class SiteStream(CompositeModel):
 
     # -- saving ----------------------------------------------------------------------------------
 
-    def _parts(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """The parts of a checkpoint: plain settings, and surrogates by name."""
-        streams = {} if self.frozen is None else {"frozen": self.frozen}
-        tensors = {k: v.detach().cpu().clone() for k, v in tensors_of(self._state)}
-        settings = {"likelihood": self._kind(), "opening": self.opening, "tensors": tensors}
-        return settings, {"model": self.model, **streams}
+    def _arguments(self) -> dict[str, Any]:
+        return {
+            **self._shared_arguments("X"),
+            "k": torch.empty(0),
+            "likelihood": self.likelihood,
+            "opening": self.opening,
+        }
 
     def _kind(self) -> dict[str, Any]:
         return {"name": type(self.likelihood).__name__, **asdict(self.likelihood)}
@@ -257,16 +257,3 @@ class SiteStream(CompositeModel):
         rest = (self.likelihood, self.opening)
         self._lock.on_failure(partial(self._hold, self.model, self.frozen, *rest, self._state))
         self._hold(model, frozen, *rest, state)
-
-    @classmethod
-    def _of_parts(cls, settings: Mapping[str, Any], parts: Mapping[str, Any]) -> Self:
-        """Build it from settings and surrogates."""
-        made, model = cls.__new__(cls), parts["model"]
-        nn.Module.__init__(made)
-        made._lock = StateLock()
-        state = with_tensors(CountState.empty(model._dim, model._like, 0.0), settings["tensors"])
-        options = dict(settings["likelihood"])
-        kind = getattr(likelihoods, options.pop("name"))(**options)
-        made._hold(model, parts.get("frozen"), kind, settings["opening"], state)
-        made.eval()
-        return made

@@ -73,8 +73,8 @@ class ProjectedWISKI(WISKI):
             ``input_transform``, ``outcome_transform``: see `CommonOptions`.
         projection: The number of linear functions, 1 to 3 and at most d; or a module from the unit
             cube of the inputs, ``n x d``, to the unit cube of the grid, ``n x k``, whose parameters
-            are learned if they require gradients. (A module is copied. It cannot be part of a
-            checkpoint, but its parameters are in the `state_dict`.)
+            are learned if they require gradients. (A module is copied; `bo_stream.load` asks for
+            it.)
         rate: Largest step of an `observe`, relative to the norm of all parameters of the
             projection. With 0 the projection is fixed once the buffer is full.
         grid_size: Nodes per function: one integer, or one each. Default 100, 30 x 30 or 10 x 10 x

@@ -30,8 +30,6 @@ class Contract:
         noise: ``"learned"``, ``"known"`` or ``"scaled"`` (known up to a learned factor).
         promises: What this configuration promises; by default what its class declares. Set it
             where a configuration promises more (a growth policy, an action) than the class.
-        saves: Whether a checkpoint can describe this configuration: not so with a policy or kernel
-            of one's own.
         warm_evaluations: What the median fit after one more point may take.
     """
 
@@ -40,7 +38,6 @@ class Contract:
     dim: int = 2
     noise: str = "learned"
     promises: Promises | None = None
-    saves: bool = True
     warm_evaluations: int = 5
     dtype: torch.dtype = torch.float64
 

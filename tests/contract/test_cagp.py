@@ -52,8 +52,6 @@ class TestThreeDimensionsMatern(TestCaGP):
 
 @pytest.mark.slow
 class TestKernelWithoutClosedForm(TestFewActions):
-    saves = False
-
     def kernel(self, outputs: int = 1) -> Kernel:
         return ScaleKernel(Unknown(ard_num_dims=self.dim))
 

@@ -113,7 +113,6 @@ class TestEveryPoint(TestVIPS):
     """All points in Z: exact, hence invariant to order; what is left is jitter over noise."""
 
     options = {"growth": EveryPoint()}
-    saves = False
     promises = Promises(
         order_invariant=True,
         bytes_constant=False,

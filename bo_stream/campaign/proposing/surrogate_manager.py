@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, cast
 
@@ -306,6 +306,14 @@ class SurrogateManager:
         scale = Standardize(m=1)
         return stage.make(data.X, data.Y, data.Yvar, bounds=self.bounds, outcome_transform=scale)
 
+    def _new_arguments(self, stage: Stage, document: Mapping[str, Any]) -> dict[str, Any]:
+        """The arguments of a new surrogate, built on two corners of the box as a saved one was."""
+        X = self.bounds
+        Y = torch.arange(2.0).to(X).unsqueeze(-1)
+        learned = document["arguments"].get("train_Yvar", Y) is None
+        data = Observations(X, Y, None if learned else torch.ones_like(Y))
+        return self._made(stage, data)._arguments()
+
     def _restandardise(self, model: StreamingGP, Y: Tensor) -> None:
         try:
             model.restandardise(Y)
@@ -357,10 +365,17 @@ class SurrogateManager:
     def loads(self, about: dict[str, Any], model: bytes) -> None:
         """Restore the contents of a snapshot.
 
+        Modules of a user's own are those of a new surrogate.
+
         Raises:
             StateError: for a snapshot that is damaged or was saved by another release.
         """
-        loaded = checkpoint.loads(model)
+        document = checkpoint.read(model)
+        own: dict[str, Any] = {}
+        if document["handed_in"]:
+            found = self._new_arguments(self.stages[about.get("stage", 0)], document)
+            own = {name: found.get(name) for name in document["handed_in"]}
+        loaded = checkpoint.build(document, **own)
         surprise = Surprise(*(torch.tensor(v, dtype=torch.float64) for v in about["surprise"]))
         plain = about.get("ensemble")
         self.ensemble = None if plain is None else KernelEnsemble.from_lists(plain)

@@ -1,63 +1,64 @@
-"""Checkpoints: what comes back, what is refused when it is saved, what is refused when loaded."""
+"""Checkpoints: what comes back, what is handed in, and what is refused."""
 
+import copy
 import os
 import subprocess
 import sys
+import zipfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from botorch.models.kernels import CategoricalKernel
 from botorch.models.transforms.input import (
-    AffineInputTransform,
     ChainedInputTransform,
     InputStandardize,
     Log10,
     Normalize,
-    Round,
 )
 from botorch.models.transforms.outcome import (
-    Bilog,
     ChainedOutcomeTransform,
     Log,
     Power,
     Standardize,
 )
-from gpytorch.constraints import GreaterThan, Interval, LessThan, Positive
+from gpytorch.constraints import GreaterThan, Interval, Positive
 from gpytorch.kernels import (
     ConstantKernel,
     Kernel,
-    LinearKernel,
     MaternKernel,
     PeriodicKernel,
-    PiecewisePolynomialKernel,
-    PolynomialKernel,
     RBFKernel,
     RQKernel,
     ScaleKernel,
-    SpectralMixtureKernel,
 )
 from gpytorch.likelihoods import GaussianLikelihood
 from gpytorch.means import ConstantMean, ZeroMean
 from gpytorch.priors import (
     GammaPrior,
-    HalfCauchyPrior,
-    HalfNormalPrior,
-    HorseshoePrior,
     LogNormalPrior,
-    MultivariateNormalPrior,
     NormalPrior,
-    SmoothedBoxPrior,
-    UniformPrior,
 )
-from torch import Tensor
+from torch import Size, Tensor
 
-from bo_stream import SVDGP, WISKI, ExactGP, load
+from bo_stream import (
+    HSGP,
+    SVDGP,
+    WISKI,
+    CaGP,
+    ExactGP,
+    OnlineSGPR,
+    TrustRegionGP,
+    WarpedGP,
+    load,
+)
 from bo_stream.base import checkpoint
 from bo_stream.base.loading import unpacked
-from bo_stream.errors import StateError
+from bo_stream.base.options import default_kernel
+from bo_stream.errors import InputError, StateError
+from bo_stream.growth import VIPS, Pruned
 from bo_stream.testing.base import assert_same_state, snapshot
 
 BOUNDS = torch.tensor([[0.5, 0.5], [1.5, 1.5]], dtype=torch.float64)
@@ -69,11 +70,11 @@ def data(n: int = 12, seed: int = 0, outputs: int = 1) -> tuple[Tensor, Tensor]:
     return X, 1.5 + (3.0 * X.sum(-1, keepdim=True) + torch.arange(outputs)).sin()
 
 
-def goes_on(model: Any, path: Path, *noise: Tensor) -> Any:
+def goes_on(model: Any, path: Path, *noise: Tensor, **modules: Any) -> Any:
     """Save, load, and let both go on; bit-identical throughout. The loaded one."""
     before, random = snapshot(model), torch.get_rng_state()
     model.save(path)
-    again = load(path)
+    again = load(path, **modules)
     assert torch.equal(random, torch.get_rng_state())
     assert_same_state(before, snapshot(model))
     assert_same_state(before, snapshot(again))
@@ -86,6 +87,35 @@ def goes_on(model: Any, path: Path, *noise: Tensor) -> Any:
     mine, theirs = (m.process().at(m.transformed(X)) for m in (model, again))
     assert torch.equal(mine.mean, theirs.mean)
     return again
+
+
+def needs(model: Any, path: Path, name: str, make: Callable[[], Any]) -> None:
+    """It is asked for the module, and goes on with a new one, which is copied."""
+    model.save(path)
+    with pytest.raises(InputError, match=rf"{name} of class .*load\(path, {name}=\.\.\.\)"):
+        load(path)
+    new = make()
+    before = copy.deepcopy(new.state_dict())
+    goes_on(model, path, **{name: new})
+    assert_same_state(before, new.state_dict())
+
+
+# -- what is made again by the class -------------------------------------------------------------
+
+
+@pytest.mark.parametrize("family", [ExactGP, WISKI, HSGP, WarpedGP, TrustRegionGP, CaGP])
+def test_defaults_need_nothing(family: Any, tmp_path: Path) -> None:
+    model = family(*data(), bounds=BOUNDS)
+    model.fit(3)
+    goes_on(model, tmp_path / "model.pt")
+
+
+def test_defaults_that_are_handed_in_need_nothing(tmp_path: Path) -> None:
+    """Equal ones, whoever made them; and they may be handed in again."""
+    kernel = default_kernel(2, Size())
+    model = ExactGP(*data(), covar_module=kernel, mean_module=ConstantMean())
+    goes_on(model, tmp_path / "model.pt")
+    goes_on(model, tmp_path / "model.pt", covar_module=default_kernel(2, Size()))
 
 
 def by_name(kernel: Kernel) -> Kernel:
@@ -115,131 +145,155 @@ def of_one_prior() -> Kernel:
     return ScaleKernel(base, outputscale_prior=prior, outputscale_constraint=floor)
 
 
-def rbf(**given: Any) -> Callable[[], Kernel]:
-    return lambda: RBFKernel(ard_num_dims=2, **given)
+class OwnKernel(RBFKernel):
+    pass
+
+
+def squared(x: Tensor) -> Tensor:
+    return x.square()
 
 
 KERNELS: dict[str, Callable[[], Kernel]] = {
-    "matern": lambda: ScaleKernel(MaternKernel(nu=1.5, ard_num_dims=2)),
-    "rational quadratic": RQKernel,
     "periodic": lambda: PeriodicKernel(period_length_prior=LogNormalPrior(0.0, 1.0)),
-    "linear": lambda: LinearKernel(ard_num_dims=2, variance_prior=HalfCauchyPrior(1.0)),
-    "polynomial": lambda: PolynomialKernel(power=2, offset_prior=NormalPrior(0.0, 1.0)),
-    "constant": lambda: ConstantKernel(constant_prior=HalfNormalPrior(2.0)) + RBFKernel(),
     "sum of three": lambda: RBFKernel(active_dims=[0]) + MaternKernel(active_dims=[1]) + RQKernel(),
-    "product": lambda: RBFKernel(active_dims=[0]) * MaternKernel(nu=0.5, active_dims=[1]),
-    "spectral mixture": lambda: SpectralMixtureKernel(num_mixtures=2, ard_num_dims=2),
-    "piecewise polynomial": lambda: PiecewisePolynomialKernel(q=1),
-    "of botorch": lambda: CategoricalKernel(ard_num_dims=2),
     "prior by name": lambda: by_name(RBFKernel()),
-    "gamma": rbf(lengthscale_prior=GammaPrior(3.0, 6.0)),
-    "uniform": rbf(lengthscale_prior=UniformPrior(0.01, 9.0)),
-    "smoothed box": rbf(lengthscale_prior=SmoothedBoxPrior(0.1, 3.0, 0.2)),
-    "horseshoe": rbf(lengthscale_prior=HorseshoePrior(0.3)),
-    "multivariate": rbf(
-        lengthscale_prior=MultivariateNormalPrior(
-            torch.zeros(2), covariance_matrix=2.0 * torch.eye(2)
-        )
-    ),
-    "prior of logarithms": rbf(lengthscale_prior=NormalPrior(0.0, 1.0, transform=torch.log)),
     "interval, afterwards": lambda: constrained(RBFKernel()),
-    "intervals": rbf(lengthscale_constraint=Interval(torch.tensor([0.1, 0.2]), torch.tensor(4.0))),
-    "less than": rbf(lengthscale_constraint=LessThan(9.0)),
-    "started": rbf(lengthscale_constraint=GreaterThan(0.01, initial_value=0.4)),
-    "unenforced": rbf(lengthscale_constraint=GreaterThan(0.01, transform=None, initial_value=0.4)),
-    "exponential": rbf(
-        lengthscale_constraint=Positive(transform=torch.exp, inv_transform=torch.log)
-    ),
     "shared kernel": shared,
     "shared prior": of_one_prior,
     "frozen": frozen,
+    "own class": lambda: ScaleKernel(OwnKernel()),
+    "own transform": lambda: RBFKernel(lengthscale_constraint=Positive(squared, torch.sqrt)),
 }
 
 
 @pytest.mark.parametrize("name", KERNELS)
-def test_kernels_priors_and_constraints(name: str, tmp_path: Path) -> None:
+def test_kernels_of_ones_own(name: str, tmp_path: Path) -> None:
     model = ExactGP(*data(), bounds=BOUNDS, covar_module=KERNELS[name]())
-    again = goes_on(model, tmp_path / "model.pt")
+    needs(model, tmp_path / "model.pt", "covar_module", KERNELS[name])
+    again = load(tmp_path / "model.pt", covar_module=KERNELS[name]())
     learned = {k: p.requires_grad for k, p in model.named_parameters()}
     assert {k: p.requires_grad for k, p in again.named_parameters()} == learned
 
 
-def test_shared_kernels_stay_shared(tmp_path: Path) -> None:
-    ExactGP(*data(), covar_module=shared()).save(tmp_path / "model.pt")
-    kernel: Any = load(tmp_path / "model.pt").covar_module
-    assert kernel.kernels[0].base_kernel is kernel.kernels[1].kernels[0].base_kernel
+def like_the_default(**given: Any) -> Kernel:
+    """The default kernel but for a prior or constraint."""
+    kernel: Any = default_kernel(2, Size())
+    for name, part in given.items():
+        if name.endswith("prior"):
+            kernel.base_kernel.register_prior(name, part, "lengthscale")
+        else:
+            kernel.base_kernel.register_constraint(name, part)
+    return kernel
+
+
+def test_a_prior_or_constraint_makes_a_kernel_ones_own(tmp_path: Path) -> None:
+    """Also one of the same class as the default's, of which the state tells nothing."""
+    for given in (
+        {"lengthscale_prior": LogNormalPrior(0.0, 1.0, transform=torch.exp)},
+        {"lengthscale_prior": NormalPrior(0.0, 1.0)},
+        {"raw_lengthscale": GreaterThan(0.025, transform=torch.exp, inv_transform=torch.log)},
+    ):
+        model = ExactGP(*data(), covar_module=like_the_default(**given))
+        needs(model, tmp_path / "model.pt", "covar_module", partial(like_the_default, **given))
+        with pytest.raises(StateError, match="covar_module"):
+            load(tmp_path / "model.pt", covar_module=default_kernel(2, Size()))
+
+
+def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "model.pt"
+    ExactGP(*data(), covar_module=RBFKernel(), mean_module=ZeroMean()).save(path)
+    with pytest.raises(InputError, match=r"no mean_module.*covar_module=\.\.\., mean_module="):
+        load(path, covar_module=RBFKernel())
+    for wrong, kind in ((MaternKernel(), InputError), (RBFKernel(ard_num_dims=2), StateError)):
+        with pytest.raises(kind, match="RBFKernel"):
+            load(path, covar_module=wrong, mean_module=ZeroMean())
+    with pytest.raises(InputError, match="one of covar_module.*got window"):
+        load(path, covar_module=RBFKernel(), mean_module=ZeroMean(), window=3)
+
+
+def test_policies_of_ones_own(tmp_path: Path) -> None:
+    class OwnVIPS(VIPS):
+        pass
+
+    path = tmp_path / "model.pt"
+    goes_on(OnlineSGPR(*data(), growth=Pruned(VIPS(0.1))), path)
+    model = OnlineSGPR(*data(), growth=OwnVIPS())
+    model.save(path)
+    with pytest.raises(InputError, match="growth of class .*OwnVIPS"):
+        load(path)
+    goes_on(model, path, growth=OwnVIPS())
 
 
 INPUTS = {
     "learned": lambda: Normalize(2),
-    "of bounds": lambda: Normalize(2, bounds=BOUNDS, center=0.0),
+    "of bounds": lambda: Normalize(2, bounds=BOUNDS),
+    "none": lambda: None,
+}
+OWN_INPUTS = {
+    "off centre": lambda: Normalize(2, bounds=BOUNDS, center=0.0),
     "one column": lambda: Normalize(2, indices=[1]),
     "standardised": lambda: InputStandardize(2),
-    "affine": lambda: AffineInputTransform(2, torch.tensor([2.0, 3.0]), torch.tensor([0.1, 0.2])),
     "chained": lambda: ChainedInputTransform(log=Log10(indices=[0]), unit=Normalize(2)),
     "reversed": lambda: Normalize(2, bounds=BOUNDS, reverse=True),
-    "none": lambda: None,
 }
 
 
-@pytest.mark.parametrize("name", INPUTS)
+@pytest.mark.parametrize("name", [*INPUTS, *OWN_INPUTS])
 def test_input_transforms(name: str, tmp_path: Path) -> None:
     """WISKI's grid covers the transformed bounds: it is the same grid only with their values."""
-    transform = INPUTS[name]()
-    model = WISKI(*data(), bounds=BOUNDS, grid_size=(9, 11), input_transform=transform)
-    assert goes_on(model, tmp_path / "model.pt").grid == model.grid
+    make, path = (INPUTS | OWN_INPUTS)[name], tmp_path / "model.pt"
+    model = WISKI(*data(), bounds=BOUNDS, grid_size=(9, 11), input_transform=make())
+    if name in INPUTS:
+        assert goes_on(model, path).grid == model.grid
+    else:
+        needs(model, path, "input_transform", make)
 
 
-def test_rounding_inputs(tmp_path: Path) -> None:
-    rounded = Round(integer_indices=[0], approximate=True)
-    goes_on(ExactGP(*data(), input_transform=rounded), tmp_path / "model.pt")
-
-
-OUTCOMES = {
-    "standardised": lambda: Standardize(1),
+OUTCOMES = {"standardised": lambda: Standardize(1), "none": lambda: None}
+OWN_OUTCOMES = {
     "logarithm": Log,
     "power": lambda: Power(0.5),
-    "bilog": Bilog,
     "chained": lambda: ChainedOutcomeTransform(log=Log(), unit=Standardize(1)),
-    "none": lambda: None,
 }
 
 
-@pytest.mark.parametrize("name", OUTCOMES)
+@pytest.mark.parametrize("name", [*OUTCOMES, *OWN_OUTCOMES])
 def test_outcome_transforms(name: str, tmp_path: Path) -> None:
-    model = ExactGP(*data(), bounds=BOUNDS, outcome_transform=OUTCOMES[name]())
-    goes_on(model, tmp_path / "model.pt")
+    make, path = (OUTCOMES | OWN_OUTCOMES)[name], tmp_path / "model.pt"
+    model = ExactGP(*data(), bounds=BOUNDS, outcome_transform=make())
+    if name in OUTCOMES:
+        goes_on(model, path)
+    else:
+        needs(model, path, "outcome_transform", make)
 
 
-MODULES = {
-    "constant mean": {
-        "mean_module": ConstantMean(
+MODULES: dict[str, tuple[str, Callable[[], Any]]] = {
+    "constrained mean": (
+        "mean_module",
+        lambda: ConstantMean(
             constant_prior=NormalPrior(0.0, 1.0), constant_constraint=Interval(-3.0, 3.0)
-        )
-    },
-    "zero mean": {"mean_module": ZeroMean()},
-    "noise": {
-        "likelihood": GaussianLikelihood(
+        ),
+    ),
+    "zero mean": ("mean_module", ZeroMean),
+    "noise": (
+        "likelihood",
+        lambda: GaussianLikelihood(
             noise_prior=GammaPrior(1.1, 0.05), noise_constraint=GreaterThan(1e-5)
-        )
-    },
+        ),
+    ),
 }
 
 
 @pytest.mark.parametrize("name", MODULES)
 def test_means_and_likelihoods(name: str, tmp_path: Path) -> None:
-    goes_on(ExactGP(*data(), **MODULES[name]), tmp_path / "model.pt")
-
-
-def test_noise_priors_by_name(tmp_path: Path) -> None:
-    likelihood = GaussianLikelihood()
-    likelihood.noise_covar.register_prior("noise_prior", GammaPrior(2.0, 3.0), "noise")
-    goes_on(ExactGP(*data(), likelihood=likelihood), tmp_path / "model.pt")
+    argument, make = MODULES[name]
+    model: Any = ExactGP(*data(), **{argument: make()})
+    needs(model, tmp_path / "model.pt", argument, make)
 
 
 @pytest.mark.parametrize("likelihood", [None, GaussianLikelihood()])
 def test_known_noise(likelihood: Any, tmp_path: Path) -> None:
-    """BoTorch's view of the noise comes back too."""
+    """BoTorch's view of the noise comes back too; so does one known up to a factor."""
     X, Y = data()
     noise = torch.full_like(Y, 0.02)
     model = ExactGP(X, Y, noise, likelihood=likelihood)
@@ -346,3 +400,107 @@ def test_families_of_ones_own(tmp_path: Path) -> None:
     """They are found among the classes that have been imported."""
     again = goes_on(OwnFamily(*data(), name="b"), tmp_path / "model.pt")
     assert again.name == "b"
+
+
+# -- what is refused when it is loaded ----------------------------------------------------------
+
+
+def test_an_interrupted_save_leaves_the_earlier_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, model = tmp_path / "model.pt", ExactGP(*data())
+    model.save(path)
+    earlier = path.read_bytes()
+
+    def half(document: Any, file: Any) -> None:
+        file.write(earlier[: len(earlier) // 2])
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(torch, "save", half)
+        model.observe(*data(3)).save(path)
+    assert path.read_bytes() == earlier and list(tmp_path.iterdir()) == [path]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A checkpoint."""
+    ExactGP(*data()).save(tmp_path / "model.pt")
+    return tmp_path / "model.pt"
+
+
+class Evil:
+    def __init__(self, target: Path) -> None:
+        self.target = target
+
+    def __reduce__(self) -> Any:
+        return os.mkdir, (str(self.target),)
+
+
+def test_pickled_code_is_refused(path: Path) -> None:
+    document = torch.load(path, weights_only=True)
+    document["arguments"]["evil"] = Evil(path.with_name("mark"))
+    torch.save(document, path)
+    with pytest.raises(StateError, match="complete file"):
+        load(path)
+    assert not path.with_name("mark").exists()
+
+
+CHANGES: dict[str, Callable[[Any], Any]] = {
+    "version": lambda d: d.update(version=1),
+    "format": lambda d: d.update(format="other"),
+    "family": lambda d: d.update({"class": "bo_stream.Other"}),
+    "abstract family": lambda d: d.update({"class": "bo_stream.StreamingGP"}),
+    "state": lambda d: d.pop("state"),
+    "header": lambda d: d["state"].pop("_extra_state"),
+    "truncated": lambda d: d["state"].update({"stream.state_X": d["state"]["stream.state_X"][:3]}),
+    "type": lambda d: d.update(arguments=[1]),
+    "option": lambda d: d["arguments"].update(steps=3),
+    "class": lambda d: d["arguments"].update(bounds={"class": "os.system"}),
+    "noise": lambda d: d["arguments"].update(train_Yvar=d["arguments"]["train_Y"]),
+    "prior": lambda d: d["modules"]["covar_module"]["parts"].pop(),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_changed_files_are_refused(name: str, path: Path) -> None:
+    document = torch.load(path, weights_only=True)
+    CHANGES[name](document)
+    torch.save(document, path)
+    with pytest.raises(StateError):
+        load(path)
+
+
+def test_other_files_are_refused(path: Path) -> None:
+    state = path.with_name("state.pt")
+    torch.save(ExactGP(*data()).state_dict(), state)
+    text = path.with_name("text.pt")
+    text.write_text("no checkpoint")
+    empty = path.with_name("empty.pt")
+    empty.touch()
+    archive = path.with_name("archive.pt")
+    with zipfile.ZipFile(archive, "w") as file:
+        file.writestr("a", "b")
+    for other in (state, text, empty, archive):
+        with pytest.raises(StateError, match=other.name):
+            load(other)
+    with pytest.raises(FileNotFoundError):
+        load(path.with_name("nothing.pt"))
+
+
+def test_damage_is_noticed(path: Path) -> None:
+    """Cut anywhere, or with one bit flipped: refused, or (in what is never read) harmless."""
+    whole, state = path.read_bytes(), load(path).state_dict()
+    refused = 0
+    for at in range(0, len(whole), len(whole) // 60):
+        flipped = bytearray(whole)
+        flipped[at] ^= 0x10
+        for changed in (whole[:at], bytes(flipped)):
+            path.write_bytes(changed)
+            try:
+                again = load(path)
+            except StateError:
+                refused += 1
+            else:
+                assert_same_state(state, snapshot(again))
+    assert refused > 80

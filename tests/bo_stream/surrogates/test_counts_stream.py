@@ -138,7 +138,9 @@ def test_labels_of_two_classes_are_read_and_saved(tmp_path: Any) -> None:
     named = CountGP(X, ["yes" if y else "no" for y in yes], bounds=UNIT, likelihood=kind)
     named.save(tmp_path / "model.pt")
     plain = CountGP(X, yes.double(), bounds=UNIT, likelihood=Bernoulli(nugget=0.0))
-    assert_alike(load(tmp_path / "model.pt"), plain, 1e-9)
+    again = load(tmp_path / "model.pt")
+    assert again.likelihood == kind
+    assert_alike(again, plain, 1e-9)
     with pytest.raises(InputError, match="'maybe'"):
         named.observe(X[:1], ["maybe"])
     with pytest.raises(InputError):

@@ -9,7 +9,7 @@ from gpytorch.kernels import MaternKernel, ScaleKernel
 from torch import Tensor, nn
 
 from bo_stream import WISKI, ProjectedWISKI, load
-from bo_stream.errors import StateError, UnsupportedError
+from bo_stream.errors import InputError, StateError
 from bo_stream.mathematics.grid.projected import gradient_step, log_density
 from bo_stream.testing.base import assert_same_posterior, assert_same_state, close, snapshot
 from tests.bo_stream.surrogates.projected_cases import ALONG, BOUNDS, D, build, data, frozen_rows
@@ -239,11 +239,15 @@ def test_a_checkpoint_holds_the_projection(tmp_path: Any) -> None:
     assert torch.equal(again.grid.phi, model.grid.phi)
 
 
-def test_a_module_of_ones_own_is_saved_by_its_state_only(tmp_path: Any) -> None:
+def test_a_module_of_ones_own_is_handed_in(tmp_path: Any) -> None:
     model = build(12, opening=12, rate=0.05, projection=own_module())
     model.observe(*data(4, seed=1)[:2])
-    with pytest.raises(UnsupportedError):
-        model.save(tmp_path / "model.pt")
+    model.save(tmp_path / "model.pt")
+    with pytest.raises(InputError, match="projection of class .*Sequential"):
+        load(tmp_path / "model.pt")
+    for each in (again := load(tmp_path / "model.pt", projection=own_module()), model):
+        each.observe(*data(4, seed=2)[:2])
+    assert torch.equal(again.grid.phi, model.grid.phi)
     again = build(0, projection=own_module(), opening=12)
     again.load_state_dict(model.state_dict())
     assert_same_posterior(model, again, data(3)[0])
