@@ -1,14 +1,15 @@
 """Policies and likelihoods are plain data in checkpoints and stores."""
 
 import json
+import warnings
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from gpytorch.kernels import Kernel, RBFKernel
+from gpytorch.kernels import Kernel, RBFKernel, ScaleKernel
 
-from bo_stream import Box, Campaign
+from bo_stream import Box, Campaign, OnlineSGPR
 from bo_stream.actions import BlockSparse, ConjugateGradient, Identity, TopEigenvectors
 from bo_stream.base.fitting.schedule import RefitSchedule
 from bo_stream.base.plain_policies import from_plain, to_plain
@@ -26,6 +27,7 @@ from bo_stream.growth import (
     Selection,
 )
 from bo_stream.likelihoods import Bernoulli, Likelihood, NegativeBinomial
+from bo_stream.testing.base import assert_same_state, snapshot
 
 POLICIES = [
     VIPS(0.05, upper="collapsed", max_points=9),
@@ -110,6 +112,34 @@ def test_campaigns_with_policies_are_resumed(
     assert kept == {"name": family, option: to_plain(from_plain(option, policy))}
     Campaign(space, given, store=url)
     assert not any("is ignored" in str(one.message) for one in recwarn)
+
+
+class OwnKernel(RBFKernel):
+    pass
+
+
+def own_surrogate(X: Any, Y: Any, Yvar: Any = None, **options: Any) -> OnlineSGPR:
+    kernel = ScaleKernel(OwnKernel(ard_num_dims=X.shape[1]))
+    return OnlineSGPR(X, Y, Yvar, covar_module=kernel, growth=OwnVIPS(), **options)
+
+
+@pytest.mark.parametrize("noise", [None, 0.01])
+@pytest.mark.parametrize("given", [own_surrogate, "exact"])
+def test_campaigns_with_modules_of_ones_own_are_resumed(
+    given: Any, noise: float | None, tmp_path: Path
+) -> None:
+    """From a snapshot, with the modules of a new surrogate; so is the kernel of categories."""
+    pytest.importorskip("sqlalchemy")
+    url, space = f"sqlite:///{tmp_path}/oven.db", Box({"x": (0.0, 4.0), "c": ["a", "b", "q"]})
+    if callable(given):
+        space = Box({"x": (0.0, 4.0)})
+    campaign = Campaign(space, given, store=url, seed=0, initial=4, noise=noise)
+    batch = campaign.ask(6)
+    campaign.tell(batch.assign(y=batch["x"]))
+    campaign.update()
+    with warnings.catch_warnings(action="error"):
+        again = Campaign.resume(url, **({"surrogate": given} if callable(given) else {}))
+        assert_same_state(snapshot(again.model), snapshot(campaign.model))
 
 
 def test_what_a_store_cannot_hold_is_refused_before_anything_is_written(tmp_path: Path) -> None:
