@@ -200,8 +200,9 @@ def build(document: Mapping[str, Any], name: str = "the checkpoint", **modules: 
     if unlike:
         raise StateError(
             f"the {', '.join(unlike)} that {name} was written with",
-            "of other classes, settings, constraints or priors",
-            f"Hand it in, built as it was: bo_stream.load(path, {unlike[0]}=...).",
+            "other classes, settings, constraints or priors",
+            f"Hand it in, built as it was: bo_stream.load(path, {unlike[0]}=...); a default of the "
+            "family needs the releases of gpytorch and BoTorch that saved it.",
         )
     return model
 
@@ -232,24 +233,27 @@ def _describe(model: Any) -> dict[str, Any]:
     arguments = model._arguments()
     plain = {name: _plain(value) for name, value in arguments.items()}
     modules = _modules(arguments)
+    facts = {name: _facts(module) for name, module in modules.items()}
     own = {k: v for k, v in arguments.items() if k not in modules and not _is_plain(plain[k])}
-    for name in TRANSFORMS.keys() & modules.keys():
-        if not _alike(_made(name, modules[name].state_dict()), modules[name]):
+    for name in (name for name in modules if name in TRANSFORMS):
+        made = _made(name, modules[name].state_dict())
+        if not _alike(made, modules[name], facts[name]):
             own[name] = modules[name]
     document = {
         "format": FORMAT,
         "version": VERSION,
         "class": _registered(type(model)),
         "arguments": {k: v for k, v in plain.items() if k not in own and k not in modules},
-        "handed_in": {},
-        "modules": {name: _facts(module) for name, module in modules.items()},
+        "modules": facts,
         "outcomes_left_out": getattr(model, "_outcomes_left_out", False),
         "learned": {name: p.requires_grad for name, p in model.named_parameters()},
         "state": {name: value.detach().cpu().clone() for name, value in model.state_dict().items()},
     }
     with warnings.catch_warnings(action="ignore"):  # shown already when it was first built
-        made = _modules(_empty(document, own)._arguments())
-    own |= {k: v for k, v in modules.items() if k not in TRANSFORMS and not _alike(made[k], v)}
+        default = _modules(_empty(document, own)._arguments())
+    for name in (name for name in modules if name not in TRANSFORMS):
+        if not _alike(default[name], modules[name], facts[name]):
+            own[name] = modules[name]
     return document | {"handed_in": {name: _class_name(value) for name, value in own.items()}}
 
 
@@ -309,28 +313,27 @@ def _modules(arguments: Mapping[str, Any]) -> dict[str, nn.Module]:
     }
 
 
-def _alike(made: nn.Module, module: nn.Module) -> bool:
-    """Whether a module that a class makes, with the values of another one, equals it."""
-    made = copy.deepcopy(made)
+def _alike(made: nn.Module, module: nn.Module, facts: Mapping[str, Any]) -> bool:
+    """Whether a new module, once it has the values of another one, has the same facts."""
     try:
         made.load_state_dict(module.state_dict())
     except RuntimeError:
         return False
-    return _same(_facts(made), _facts(module))
+    return _same(_facts(made), facts)
 
 
+@torch.no_grad()
 def _facts(module: nn.Module) -> dict[str, Any]:
     """Classes and settings of a module's parts, and what its constraints and priors compute."""
-    module = copy.deepcopy(module).cpu()
     parts = [f"{n}: {_class_name(part)}{settings_of(part)}" for n, part in module.named_modules()]
     values: dict[str, Tensor] = {name: torch.zeros(0) for name, _ in module.named_parameters()}
     if isinstance(module, gpytorch.Module):
         for name, parameter, constraint in module.named_parameters_and_constraints():
             if constraint is not None:
-                values[name] = constraint.transform(parameter).detach()
+                values[name] = constraint.transform(parameter).cpu()
         for name, owner, prior, closure, _ in module.named_priors():
             with suppress(ValueError):  # outside of the prior's support
-                values[name] = prior.log_prob(closure(owner)).sum().detach()
+                values[name] = prior.log_prob(closure(owner)).sum().cpu()
     return {"parts": parts, "values": values}
 
 

@@ -372,7 +372,11 @@ class StreamingGP(BoTorchModel):
     # -- saving ----------------------------------------------------------------------------------
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write a checkpoint, from which `bo_stream.load` rebuilds the surrogate."""
+        """Write a checkpoint, from which `bo_stream.load` rebuilds the surrogate.
+
+        It holds the class, its options and the `state_dict`, no code: a kernel, mean, likelihood,
+        transform or policy of your own is handed to `load` again.
+        """
         checkpoint.save(self, path)
 
     @all_or_nothing

@@ -48,6 +48,8 @@ from bo_stream import (
     SVDGP,
     WISKI,
     CaGP,
+    CountGP,
+    DirichletClassifier,
     ExactGP,
     OnlineSGPR,
     TrustRegionGP,
@@ -209,6 +211,23 @@ def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
             load(path, covar_module=wrong, mean_module=ZeroMean())
     with pytest.raises(InputError, match="one of covar_module.*got window"):
         load(path, covar_module=RBFKernel(), mean_module=ZeroMean(), window=3)
+
+
+def test_kernels_of_counts_and_classifiers(tmp_path: Path) -> None:
+    """Theirs is of one output, whatever the number of classes."""
+    (X, Y), path = data(), tmp_path / "model.pt"
+    counts = CountGP(X, (5.0 * Y[:, 0]).round(), 20, bounds=BOUNDS, covar_module=OwnKernel())
+    labels = ["high" if y > 2.0 else "low" for y in Y[:, 0]]
+    classes = DirichletClassifier(X, labels, bounds=BOUNDS, covar_module=OwnKernel())
+    for model, more in ((counts, torch.ones(12)), (classes, labels)):
+        model.save(path)
+        with pytest.raises(InputError, match="covar_module of class .*OwnKernel"):
+            load(path)
+        again = load(path, covar_module=OwnKernel())
+        assert_same_state(snapshot(again), snapshot(model))
+        for each in (model, again):
+            each.observe(X, more)
+        assert_same_state(snapshot(again), snapshot(model))
 
 
 def test_policies_of_ones_own(tmp_path: Path) -> None:
