@@ -84,6 +84,10 @@ class GridWarning(UserWarning):
     """A grid too coarse for the lengthscales that were learned on it."""
 
 
+class PrecisionWarning(UserWarning):
+    """Known noise so small that a surrogate does not reach its precision."""
+
+
 class NoTrainingDataError(BoStreamError, AttributeError):
     """Access to training data, which a streaming surrogate does not expose."""
 

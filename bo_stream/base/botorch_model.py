@@ -191,6 +191,8 @@ class BoTorchModel(GPyTorchModel, GP, FantasizeMixin):
         """
         if self.training:
             self.eval()
+        if self.num_outputs == 1:  # lists of models pass the output's place among all of theirs
+            output_indices = None
         snapshot = self._snapshot()
         joint = snapshot.process.at(self._transformed(self._points_for_botorch(X)))
         noise = noise_to_add(observation_noise, X, self.num_outputs, snapshot.typical_noise)

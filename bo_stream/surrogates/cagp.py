@@ -35,6 +35,7 @@ from bo_stream.mathematics.computation_aware.posterior import ActionBasis
 from bo_stream.mathematics.computation_aware.problem import Loss, Prior, RegressionProblem
 from bo_stream.mathematics.posterior.expansion import Process
 from bo_stream.mathematics.posterior.factor import frozen_kernel
+from bo_stream.mathematics.posterior.precise import warn_if_missed
 
 __all__ = ["CaGP"]
 
@@ -167,7 +168,9 @@ class CaGP(StreamingGP):
         w = torch.linalg.solve_triangular(state.L, u[:, None], upper=False)[:, 0]
         kernel = frozen_kernel(self.covar_module)
         basis = ActionBasis(kernel, state.X, state.S, problem.noise)
-        return Process(kernel, basis, state.L[None], None, w[None], mean.reshape(1))
+        process = Process(kernel, basis, state.L[None], None, w[None], mean.reshape(1))
+        warn_if_missed(process, state.X, state.Y[None], problem.noise[None])
+        return process
 
     def log_evidence(self) -> Tensor:
         """The evidence lower bound [CaGP, eq. 11], without priors.

@@ -20,6 +20,7 @@ from bo_stream.mathematics.linalg import LEAST, REPAIR, chol_psd
 from bo_stream.mathematics.posterior.basis import KernelBasis
 from bo_stream.mathematics.posterior.expansion import Process
 from bo_stream.mathematics.posterior.factor import cross_kernel, frozen_kernel
+from bo_stream.mathematics.posterior.precise import warn_if_missed
 from bo_stream.mathematics.shapes import shaped
 
 __all__ = ["ExactGP", "exact_process"]
@@ -113,18 +114,24 @@ class ExactGP(StreamingGP):
         """What the process models, ``o x n``."""
         return state.Y
 
+    def _noise(self, state: ExactState) -> Tensor:
+        """Noise variances, ``o x n``, differentiable."""
+        return self._noise_scale().unsqueeze(-1) * state.R
+
     def _factor(self, state: ExactState, least: float = LEAST) -> tuple[Tensor, Tensor]:
         """Cholesky factor of ``K + D`` (``o x n x n``) and the noise (``o x n``),
         differentiable; ``least`` as in `chol_psd`.
         """
-        noise = self._noise_scale().unsqueeze(-1) * state.R
+        noise = self._noise(state)
         K = cross_kernel(self.covar_module, state.X, state.X)
         return chol_psd(K + torch.diag_embed(noise), least=least), noise
 
     def _build_process(self, state: ExactState) -> Process:
         L, noise = self._factor(state)
         kernel, mean = frozen_kernel(self.covar_module), self._prior_mean().detach().clone()
-        return exact_process(kernel, state.X, L, self._targets(state), noise, mean)
+        process = exact_process(kernel, state.X, L, self._targets(state), noise, mean)
+        warn_if_missed(process, state.X, self._targets(state), self._noise(state))
+        return process
 
     def _objective(self, profile_mean: bool) -> tuple[Tensor, Tensor | None]:
         """Log evidence summed over outputs: O(n^3)."""

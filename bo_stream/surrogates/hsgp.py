@@ -34,6 +34,7 @@ from bo_stream.mathematics.hilbert_features.layouts import layout_for
 from bo_stream.mathematics.posterior.basis import FeatureBasis
 from bo_stream.mathematics.posterior.conditioned import unconditioned
 from bo_stream.mathematics.posterior.expansion import Process
+from bo_stream.mathematics.posterior.precise import warn_if_saturated
 from bo_stream.mathematics.posterior.process import PosteriorProcess
 from bo_stream.mathematics.sufficient_statistics.evidence import OutputStatistics
 from bo_stream.surrogates.hsgp_hyperparameters import closed_form, hyperparameters, keep_resolved
@@ -166,13 +167,17 @@ class HSGP(StreamingGP):
 
         A selection of features takes no evaluation; where none are left after it, the report has
         the value under the features of before. Interrupted, it leaves the best hyperparameters seen
-        under the features in use at that point.
+        under the features in use at that point. Where known noise is so small that the data
+        determine most features, it warns: what the features leave out would be noise too.
 
         Args:
             max_evals: Most objective-and-gradient evaluations; None: until the gain falls below
                 0.01 nat.
         """
-        return fit_and_select(self, super().fit, max_evals)
+        report = fit_and_select(self, super().fit, max_evals)
+        if self.noise_mode == "known":
+            warn_if_saturated(cast(Process, unconditioned(self.process())[0]).L)
+        return report
 
     def _hyperparameters_loaded(self, saved: Mapping[str, Any]) -> None:
         follow_hyperparameters(self)

@@ -24,6 +24,7 @@ from bo_stream.base.transforms import raw_inputs
 from bo_stream.errors import BoundsError, InputError
 from bo_stream.mathematics.posterior.expansion import Process
 from bo_stream.mathematics.posterior.factor import frozen_kernel
+from bo_stream.mathematics.posterior.precise import warn_if_missed
 from bo_stream.mathematics.trust_region import update
 from bo_stream.mathematics.trust_region.factor import Factor
 from bo_stream.mathematics.trust_region.kernel import has_closed_form, lengthscales_in, scale_of
@@ -184,7 +185,10 @@ class TrustRegionGP(StreamingGP):
         mean = self._prior_mean().detach().clone()
         L = (factor.L * unit.sqrt()).unsqueeze(0)
         noise = (factor.ratios * unit).unsqueeze(0)
-        return exact_process(kernel, window.X, L, window.Y[None], noise, mean)
+        process = exact_process(kernel, window.X, L, window.Y[None], noise, mean)
+        known = (self._noise_scale() * window.R).detach()
+        warn_if_missed(process, window.X, window.Y[None], known[None])
+        return process
 
     # -- hyperparameters -------------------------------------------------------------------------
 

@@ -228,6 +228,7 @@ class SurrogateManager:
             policy.due(s, requested=requested, n=n, fitted=self.fitted, behind=behind)
             for s in passed
         )
+        fitted = fitted or self._first_differences(data.Y[:n])
         if fitted:
             if step and self.restandardise:
                 before, least = least, self._least(data.Y)
@@ -269,6 +270,16 @@ class SurrogateManager:
                 raise ArithmeticError("The points are not finite.")
             return found
         return None
+
+    def _first_differences(self, Y: Tensor) -> bool:
+        """Whether these outcomes differ while those of the last fit were equal.
+
+        Equal outcomes give no unit: zeros would leave that of 1e-9 at one.
+        """
+        before = Y[: self.fitted]
+        if not (self.restandardise and len(before)):
+            return False
+        return bool((before == Y[0]).all()) and bool((Y[0] != Y).any())
 
     def _least(self, Y: Tensor) -> float:
         """The least outcome to learn, given those so far."""

@@ -16,13 +16,14 @@ from torch import Tensor
 from bo_stream.mathematics.inducing.posterior import predict
 from bo_stream.mathematics.inducing.state import Batch, SGPRState, dense, factor_B, solve
 from bo_stream.mathematics.inducing.update import Update
+from bo_stream.mathematics.linalg import chol_psd
 
 __all__ = ["log_density", "log_noise_model", "optimal_bound", "upper_bound"]
 
 
 def log_density(e: Tensor, C: Tensor) -> Tensor:
     """``log N(e; 0, C)`` for a vector of N and a covariance ``N x N``, O(N^3)."""
-    L = torch.linalg.cholesky(C)
+    L = chol_psd(C)
     quadratic = solve(L, e).square().sum()
     return -0.5 * (quadratic + e.shape[0] * math.log(2.0 * math.pi)) - L.diagonal().log().sum()
 

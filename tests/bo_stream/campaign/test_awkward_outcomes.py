@@ -47,6 +47,16 @@ def test_the_limit_follows_the_good_half() -> None:
     assert least_learned(column(1.0, 2.0)) == -math.inf
 
 
+def test_the_first_outcomes_that_differ_give_the_unit() -> None:
+    """Zeros alone have none, and a fit is not due for long after the last one."""
+    campaign = Campaign(BOX, goal="maximise", budget=40, surrogate="hsgp", **FAST)
+    told(campaign, 12, lambda i, y: 0.0)
+    campaign.ask()
+    told(campaign, 1, lambda i, y: 1e-9).ask()
+    predicted = campaign.predict(pd.DataFrame({"a": [0.2, 0.9], "b": [0.5, 0.1]}))
+    assert predicted["sd"].max() < 1e-8
+
+
 SLOW = ("wiski", "projected_wiski", "node_wiski", "cagp", "exact", "online_sgpr", "svdgp")
 
 

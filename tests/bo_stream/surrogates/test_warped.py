@@ -232,7 +232,8 @@ def test_equal_outcomes_determine_no_hyperparameters(y: float) -> None:
     assert report.value == pytest.approx(float(made.make_mll()().detach()), abs=1e-6)
     torch.testing.assert_close(made.covar_module.base_kernel.lengthscale, torch.ones(1, 2).double())
     far = made.posterior(torch.tensor([[0.0, 1.0]]).double())
-    assert float(far.mean) == pytest.approx(y) and 0.01 < float(far.variance) < 1.0
+    unit = abs(y) or 1.0
+    assert float(far.mean) == pytest.approx(y) and 0.01 < float(far.variance) / unit**2 < 1.0
     made.observe(x, torch.full((1, 1), y + 1.0 + abs(y)).double())
     made.fit()
     assert float(made.posterior(x).mean) > y + 0.5 * (1.0 + abs(y))
@@ -398,3 +399,14 @@ def test_known_noise_is_not_warped() -> None:
 def test_unknown_options(options: dict[str, str]) -> None:
     with pytest.raises(InputError, match="one of"):
         fitted(**options)
+
+
+def test_noise_of_every_outcome_is_added_in_a_list():
+    """BoTorch's lists pass a tensor of noise with the place of each output among all."""
+    X = torch.rand(12, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    Y = X.sum(-1, keepdim=True)
+    first, second = WarpedGP(X, Y, bounds="unit"), ExactGP(X, Y.sin(), bounds="unit")
+    noise = torch.tensor([[0.1, 0.2]], dtype=torch.float64).expand(3, 2)
+    found = ModelListGP(first, second).posterior(X[:3], observation_noise=noise)
+    wanted = second.posterior(X[:3], observation_noise=noise[:, 1:])
+    torch.testing.assert_close(found.variance[:, 1:], wanted.variance)
