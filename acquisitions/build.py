@@ -36,6 +36,7 @@ from bo_stream.base.botorch_model import BoTorchModel
 from bo_stream.base.conditioned import shift_and_scale
 from bo_stream.base.ensemble import KernelEnsemble
 from bo_stream.errors import InputError
+from bo_stream.mathematics.lasting import lasting
 from bo_stream.surrogates.counts import CountGP
 
 __all__ = ["NAMES", "build", "sampler_for"]
@@ -82,6 +83,7 @@ def sampler_for(model: Model, samples: torch.Size, seed: int | None = None) -> M
     return ListSampler(*(IIDNormalSampler(samples, seed=one) for one in seeds))
 
 
+@lasting
 def build(
     name: str,
     model: Model,

@@ -32,6 +32,7 @@ from torch import Tensor
 from bo_stream.base.botorch_model import BoTorchModel
 from bo_stream.base.distribution import ScaleFreeMultitaskNormal, ScaleFreeNormal, scale_free
 from bo_stream.errors import InputError, ShapeError, UnsupportedError
+from bo_stream.mathematics.lasting import lasting
 from bo_stream.mathematics.linalg import chol_psd
 from bo_stream.mathematics.posterior.integral import Integral
 from bo_stream.mathematics.posterior.process import PosteriorProcess
@@ -81,6 +82,7 @@ class NIPV(AcquisitionFunction):
     weights: Tensor
     scales: Tensor
 
+    @lasting
     def __init__(
         self,
         model: BoTorchModel,
@@ -121,6 +123,7 @@ class NIPV(AcquisitionFunction):
             self._process = process
         return self._sums
 
+    @lasting
     def raw_scales(self) -> Tensor:
         """Factors from transformed to raw variances for each output: ``m``."""
         model = cast(BoTorchModel, self.model)

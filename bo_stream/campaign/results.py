@@ -27,6 +27,7 @@ from bo_stream.campaign.outcomes.outcome_states import (
     PartlyObserved,
 )
 from bo_stream.campaign.proposing.recommendation import largest_gains, recommended
+from bo_stream.campaign.proposing.surrogate_manager import SurrogateManager
 from bo_stream.campaign.settings import Settings
 from bo_stream.campaign.space import Pool
 from bo_stream.errors import InputError, StateError, UnsupportedError
@@ -325,9 +326,13 @@ class CampaignResults(CorrectableCampaign):
         return made
 
     def _current_model(self) -> StreamingGP:
-        """The surrogate of all outcomes, built if it was not yet, or for fewer outcomes only."""
+        """The surrogate of all outcomes, built if it was not yet, or for fewer or equal ones."""
         self._sync()
-        if self._state.manager.unfitted:
+        manager = self._state.manager
+        equal = isinstance(manager, SurrogateManager) and manager.first_differences(
+            self._state.observations.Y
+        )
+        if manager.unfitted or equal:
             self.update()
         if self.model is None:
             raise StateError(

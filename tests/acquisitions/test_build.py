@@ -122,3 +122,16 @@ def test_outcomes_of_a_list_without_a_joint_posterior_are_sampled_independently(
     assert abs(float(torch.corrcoef(rows.argsort().argsort().double())[0, 1])) < 0.15
     reference = torch.tensor([-9.0, -9.0]).double()
     assert build("qlognehvi", models, X_baseline=X, ref_point=reference, seed=0)(at).isfinite()
+
+
+@pytest.mark.parametrize("name", ["ei", "nipv", "qlogei", "qlognei", "qucb"])
+def test_what_is_built_in_inference_mode_has_gradients_later(name):
+    X = torch.rand(8, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    model = ExactGP(X, X.sum(-1, keepdim=True), bounds="unit")
+    options = {"best_f": 1.0, "mc_points": X, "X_baseline": X, "num_samples": 8, "seed": 0}
+    with torch.inference_mode():
+        built = build(name, model, **options)
+    x, z = (X[:2, None].clone().requires_grad_() for _ in range(2))
+    built(x).sum().backward()
+    build(name, model, **options)(z).sum().backward()
+    torch.testing.assert_close(x.grad, z.grad)

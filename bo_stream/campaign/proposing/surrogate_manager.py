@@ -228,7 +228,7 @@ class SurrogateManager:
             policy.due(s, requested=requested, n=n, fitted=self.fitted, behind=behind)
             for s in passed
         )
-        fitted = fitted or self._first_differences(data.Y[:n])
+        fitted = fitted or self.first_differences(data.Y[:n])
         if fitted:
             if step and self.restandardise:
                 before, least = least, self._least(data.Y)
@@ -271,7 +271,7 @@ class SurrogateManager:
             return found
         return None
 
-    def _first_differences(self, Y: Tensor) -> bool:
+    def first_differences(self, Y: Tensor) -> bool:
         """Whether these outcomes differ while those of the last fit were equal.
 
         Equal outcomes give no unit: zeros would leave that of 1e-9 at one.

@@ -52,7 +52,7 @@ def test_the_first_outcomes_that_differ_give_the_unit() -> None:
     campaign = Campaign(BOX, goal="maximise", budget=40, surrogate="hsgp", **FAST)
     told(campaign, 12, lambda i, y: 0.0)
     campaign.ask()
-    told(campaign, 1, lambda i, y: 1e-9).ask()
+    told(campaign, 1, lambda i, y: 1e-9)
     predicted = campaign.predict(pd.DataFrame({"a": [0.2, 0.9], "b": [0.5, 0.1]}))
     assert predicted["sd"].max() < 1e-8
 
