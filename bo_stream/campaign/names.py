@@ -34,7 +34,11 @@ RESERVED = (*OWN, "mean", "sd")
 RESULTS = ("mean", "sd", "lower", "upper", "gain", "feasible")
 """Columns of predictions and recommendations, beside those of inputs."""
 
-ALIKE = str.maketrans("∆∑∏−–‐‑’", "ΔΣΠ----'")
+CYRILLIC = "АВЕЅІЈКМНОРСТУХаеѕіјорсух"
+GREEK = "ΑΒΕΖΗΙΚΜΝΟΡΤΥΧο"
+ALIKE = str.maketrans(
+    f"∆∑∏−–‐‑’{CYRILLIC}{GREEK}", "ΔΣΠ----'ABESIJKMHOPCTYXaesijopcyxABEZHIKMNOPTYXo"
+)
 """Letters and signs that look alike, beside those that Unicode calls compatible."""
 
 NAME = re.compile(r"`[^`]+`|(?<![\w.])[^\W\d][\w\u0300-\u036f]*")
@@ -65,19 +69,16 @@ def in_spelling(frame: pd.DataFrame, known: Collection[str]) -> pd.DataFrame:
     """A user's frame, whose columns that look like known ones have their names.
 
     Raises:
-        InputError: if several columns look like one.
+        InputError: if several columns have one name, or look like one.
     """
     exact = set(known)
     names = {column: spelled(column, known) for column in frame.columns if column not in exact}
     names = {column: name for column, name in names.items() if name != column}
-    if not names:
-        return frame
-    renamed = frame.rename(columns=names)
+    renamed = frame.rename(columns=names) if names else frame
     twice = renamed.columns[renamed.columns.duplicated()]
     if len(twice):
-        raise InputError(
-            f"one column {twice[0]!r}", "several that look alike", "Drop the duplicates."
-        )
+        got = "several that look alike" if names else "several"
+        raise InputError(f"one column {twice[0]!r}", got, "Drop the duplicates.")
     return renamed
 
 

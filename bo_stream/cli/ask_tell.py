@@ -113,10 +113,10 @@ def _with_counts(
     frame: pd.DataFrame, counts: CountOutcome, filled: pd.Series[bool], reasons: pd.Series[Any]
 ) -> tuple[pd.Series[bool], list[str]]:
     """Which filled rows have a count, and notes on those that have none and no reason."""
-    pending, empty = filled & frame[counts.column].isna(), filled & counts.is_empty(frame)
     notes = []
-    for what, rows in ((f"without {counts.column} yet", pending), ("with 0 of 0", empty)):
-        numbers = ", ".join(map(str, frame.index[rows & reasons.isna()]))
+    for what, rows in counts.without_count(frame).items():
+        numbers = ", ".join(map(str, frame.index[filled & rows & reasons.isna()]))
+        filled = filled & ~rows
         if numbers:
             notes.append(f"Rows {what}, which were left out: {numbers}.")
-    return filled & ~pending & ~empty, notes
+    return filled, notes

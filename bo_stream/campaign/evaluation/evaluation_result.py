@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -24,7 +24,8 @@ class EvaluationResult:
     Attributes:
         y: The outcome; NaN if there is none.
         yvar: Its noise variance, if the objective returned one.
-        reason: Why there is no outcome; None if there is one.
+        reason: Why there is no outcome; None if there is one. A truth value has both: its outcome
+            is one of yes and no only.
         parts: Outcomes and their noise variances by name, if the objective returned a mapping.
     """
 
@@ -32,6 +33,11 @@ class EvaluationResult:
     yvar: float | None = None
     reason: str | None = None
     parts: Mapping[str, tuple[float, float | None]] | None = None
+
+    @property
+    def has_outcome(self) -> bool:
+        """Whether there is an outcome, or a truth value."""
+        return bool(self.parts) or not math.isnan(self.y)
 
     @classmethod
     def failed(cls, reason: str) -> Self:
@@ -60,26 +66,30 @@ class EvaluationResult:
             outcome, variance = _number(y), None if yvar is None else _number(yvar)
         except Exception as error:  # the value may be of any class, and raise anything
             shown = f"{type(value).__name__} {_shown(value)}"
-            return cls.failed(f"the objective returned {shown} ({error})")
+            result = cls.failed(f"the objective returned {shown} ({error})")
+            return result if yvar is not None else replace(result, y=_truth(y))
         if not abs(outcome) <= LARGEST:
             return cls.failed(f"the objective returned {outcome}")
         if variance is not None and not 0.0 < variance <= LARGEST**2:
-            return cls.failed(f"the objective returned a noise variance of {variance}")
+            return cls.failed(f"the objective returned a noise variance, or a size, of {variance}")
         return cls(outcome, variance)
 
     @classmethod
     def _from_mappings(cls, outcomes: Mapping[str, Any], variances: Mapping[str, Any]) -> Self:
         """The result of outcomes by name."""
         parts: dict[str, tuple[float, float | None]] = {}
+        reason: str | None = None
         for name, y in outcomes.items():
             one = cls.from_value(y if name not in variances else (y, variances[name]))
             if one.reason is not None:
-                return cls.failed(f"{name}: {one.reason}")
+                reason = reason or f"{name}: {one.reason}"
+                if math.isnan(one.y):
+                    return cls.failed(reason)
             parts[str(name)] = one.y, one.yvar
         unknown = sorted(set(variances) - set(outcomes))
         if unknown or not parts:
             return cls.failed(f"the objective returned no outcome {unknown[0] if unknown else ''}")
-        return cls(parts=parts)
+        return cls(parts=parts, reason=reason)
 
 
 def _all_mappings(value: tuple[Any, ...]) -> bool:
@@ -96,6 +106,15 @@ def _number(value: Any) -> float:
     if single is None or isinstance(single, bool | str | bytes):
         raise ValueError("expected a number, or a pair (y, yvar)")
     return float(single)
+
+
+def _truth(value: Any) -> float:
+    """A truth value as 1 or 0; NaN for anything else."""
+    try:
+        array = np.asarray(value.detach().cpu() if hasattr(value, "detach") else value)
+        return float(array.item()) if array.dtype == bool else math.nan
+    except Exception:
+        return math.nan
 
 
 def _shown(value: Any) -> str:

@@ -11,6 +11,7 @@ import os
 import re
 import sys
 import time
+import warnings
 from concurrent import futures
 from typing import Any
 
@@ -40,6 +41,9 @@ SAME_FAILURES: dict[Failures, int] = {"ignored": 8, "infeasible": 32}
 that; by what failures are. Of an objective that fails at random every second time, one run in 250
 begins so."""
 
+FEWEST = 4
+"""Failures that are ignored end a run if they are half of its trials, from this number on."""
+
 NUMBERS = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
 
 
@@ -56,13 +60,14 @@ class _Failing:
 
     def __init__(self, limit: int) -> None:
         self.limit, self.count, self.latest = limit, 0, (-1, "")
-        self._outcomes, self._error = 0, ""
+        self._outcomes, self._failures, self._error = 0, 0, ""
 
     def see(self, id: int, reason: str | None) -> None:
         """Take the result of a trial into account: an outcome, or the reason for none."""
         if reason is None:
             self._outcomes, self.count = self._outcomes + 1, 0
             return
+        self._failures += 1
         error = NUMBERS.sub("#", reason)
         self.count = self.count + 1 if error == self._error else 1
         self._error, self.latest = error, (id, reason)
@@ -72,14 +77,21 @@ class _Failing:
         """Whether there is no sign that further trials would have another result."""
         return self.count >= max(self.limit, self._outcomes)
 
+    @property
+    def only(self) -> bool:
+        """Whether several trials have failed with the same error, and none has an outcome."""
+        return self.count > 1 and not self._outcomes and self.count == self._failures
+
+    def said(self) -> str:
+        """What has happened."""
+        id, reason = self.latest
+        error = reason.rstrip(".")
+        return f"the same error {self.count} times in a row, the last time in trial {id}: {error}"
+
     def error(self, left: str) -> StateError:
         """The error that ends a run."""
-        id, reason = self.latest
-        return StateError(
-            "an objective that returns outcomes",
-            f"the same error {self.count} times in a row, the last time in trial {id}: {reason}",
-            f"Correct the objective and run again: {left}.",
-        )
+        remedy = f"Correct the objective and run again: {left}."
+        return StateError("an objective that returns outcomes", self.said(), remedy)
 
 
 def run_campaign(
@@ -103,7 +115,11 @@ def run_campaign(
     end = math.inf if seconds is None else time.monotonic() + seconds
     if campaign.budget is not None:
         campaign.budget = max(campaign.budget, total)
-    failing = _Failing(SAME_FAILURES[campaign.settings.failures])
+    failures = campaign.settings.failures
+    limit = SAME_FAILURES[failures]
+    if failures == "ignored":
+        limit = min(limit, max(FEWEST, (total - _finished(campaign)) // 2))
+    failing = _Failing(limit)
     try:
         try:
             while _start_trials(campaign, evaluator, total, end, failing):
@@ -117,6 +133,9 @@ def run_campaign(
         if failing.always and (left := total - _finished(campaign)) > 0:
             trials = f"{left} trials of the budget are left"
             raise failing.error("it goes on from here" if unlimited else trials)
+        if failing.only:
+            text = f"No trial of this run has an outcome; {failing.said()}"
+            warnings.warn(text, stacklevel=3)
     finally:
         evaluator.close()
         campaign.store.flush()
@@ -238,9 +257,11 @@ def _tell(campaign: AskTell, id: int, result: EvaluationResult) -> str | None:
 
     try:
         reason = result.reason
-        if reason is not None:
+        yes_or_no = campaign.counts is not None and campaign.counts.name == "bernoulli"
+        if reason is not None and not (yes_or_no and result.has_outcome):
             campaign.fail(id, reason)
             return reason
+        reason = None
         wanted = campaign.settings.named.columns
         parts = result.parts or {wanted[0]: (result.y, result.yvar)}
         frame = pd.DataFrame(index=pd.Index([id], name="trial"))
@@ -253,8 +274,10 @@ def _tell(campaign: AskTell, id: int, result: EvaluationResult) -> str | None:
             frame = frame.rename(columns={"y": column, "yvar": size})
         campaign.tell(frame)
         missing = [column for column in wanted if column not in parts]
-        if missing:
+        if id in campaign.history.running:
             reason = f"the objective returned no outcome {', '.join(missing)}"
+            if campaign.counts is not None:
+                reason = "the objective returned a count of 0 of 0"
             campaign.fail(id, reason)
     except StateError:
         if not told():

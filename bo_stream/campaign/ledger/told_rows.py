@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from bisect import bisect_right
 from collections.abc import Iterable
 from statistics import quantiles
@@ -10,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from pandas.api.types import is_scalar
 
 from bo_stream.campaign.ledger.events import amended_event, told_event
 from bo_stream.campaign.ledger.trial_frames import (
@@ -25,6 +27,7 @@ from bo_stream.campaign.ledger.trial_frames import (
 )
 from bo_stream.campaign.ledger.trial_history import TrialHistory
 from bo_stream.campaign.ledger.trials import Event, Trial
+from bo_stream.campaign.outcomes.count_outcomes import CountOutcome
 from bo_stream.campaign.space import Pool, Space
 from bo_stream.errors import InputError
 
@@ -55,7 +58,9 @@ def read_told(frame: pd.DataFrame, columns: Columns, history: TrialHistory) -> E
         StateError: for an outcome that contradicts one told before.
     """
     space = columns.space
-    labels, frame = _labels(columns.spelled(frame), columns)
+    labels, frame = _labels(_with_counts(columns.spelled(frame), columns.counts), columns)
+    if not len(frame):
+        return None
     ids = _row_ids(frame, labels.get("key"), history)
     asked = [i for i, id in enumerate(ids) if id is not None]
     own = [i for i, id in enumerate(ids) if id is None]
@@ -132,6 +137,18 @@ def far_outcomes(history: TrialHistory, ids: Iterable[int] | None = None) -> lis
     return [id for id, y in values if y is not None and abs(y - middle) > FAR * (third - first)]
 
 
+def _with_counts(frame: pd.DataFrame, counts: CountOutcome | None) -> pd.DataFrame:
+    """The rows that have a count; a warning names the others."""
+    if counts is None or counts.column not in frame:
+        return frame
+    left = counts.without_count(frame)
+    for what, rows in left.items():
+        if rows.any():
+            named = ", ".join(map(str, frame.index[rows]))
+            warnings.warn(f"Rows {what}, which are left out: {named}.", stacklevel=6)
+    return frame[~np.logical_or.reduce(list(left.values()))]
+
+
 def _label(history: TrialHistory, id: int, name: str) -> str | None:
     """The note or key of a trial, if it is known."""
     found = getattr(history.trials[id], name) if id < len(history.trials) else None
@@ -144,7 +161,10 @@ def _labels(frame: Any, columns: Columns) -> tuple[dict[str, list[str]], Any]:
     labels: dict[str, list[str]] = {}
     for column in LABELS:
         if column in frame and column not in taken:
-            texts = ["" if pd.isna(cell) else str(cell).strip() for cell in frame[column]]
+            texts = [
+                "" if is_scalar(cell) and pd.isna(cell) else str(cell).strip()
+                for cell in frame[column]
+            ]
             labels["key" if column == "key" else "note"] = texts
             frame = frame.drop(columns=column)
     return labels, frame
@@ -169,7 +189,7 @@ def _id(given: Any) -> Any:
     if given is None or given is pd.NA or given == "":
         return None
     if isinstance(given, float | np.floating):
-        return None if math.isnan(given) else int(given) if given == int(given) else given
+        return None if math.isnan(given) else int(given) if given.is_integer() else given
     return given
 
 

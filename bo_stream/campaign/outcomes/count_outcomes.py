@@ -15,7 +15,7 @@ from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.campaign.digits import told_apart
 from bo_stream.campaign.names import OWN
 from bo_stream.campaign.space import Space, numbers
-from bo_stream.campaign.space.columns import truths
+from bo_stream.campaign.space.columns import column, truths
 from bo_stream.errors import InputError
 from bo_stream.likelihoods import Likelihood
 from bo_stream.surrogates.counts import CountGP
@@ -192,12 +192,18 @@ class CountOutcome:
             _refuse(frame, k, k > n, f"at most {limit} in {column}")
         return k, n
 
-    def is_empty(self, frame: pd.DataFrame) -> np.ndarray:
-        """Whether rows have a count of 0 of 0, from which nothing is learned, ``n``."""
-        if not set(self.columns) <= set(frame.columns) or self.size is None:
-            return np.zeros(len(frame), bool)
-        zero = frame[self.columns].apply(pd.to_numeric, errors="coerce") == 0.0
-        return zero.all(axis=1).to_numpy()
+    def without_count(self, frame: pd.DataFrame) -> dict[str, np.ndarray]:
+        """Rows from which nothing is learned, each ``n``, by what they are.
+
+        Raises:
+            InputError: for a missing column of counts.
+        """
+        pending = column(frame, self.column).isna().to_numpy()
+        empty = np.zeros(len(frame), bool)
+        if self.size in frame:
+            both = [pd.to_numeric(column(frame, name), errors="coerce") for name in self.columns]
+            empty = ((both[0] == 0.0) & (both[1] == 0.0)).to_numpy(bool)
+        return {f"without {self.column} yet": pending, "with 0 of 0": empty}
 
     def surrogate(
         self,

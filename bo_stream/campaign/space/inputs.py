@@ -8,7 +8,7 @@ given *coordinates*: values, or their logarithms.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -245,7 +245,10 @@ class Category:
         """
         given = column(frame, self.name)
         places = {label: place for place, label in enumerate(self.allowed)}
-        found = [places[c] if c in places else self._resembling(c) for c in given]
+        found = [
+            places[c] if isinstance(c, Hashable) and c in places else self._resembling(c)
+            for c in given
+        ]
         if None in found:
             cell, row = given.iloc[found.index(None)], frame.index[found.index(None)]
             as_text = "Read labels as text: pd.read_csv(..., dtype=str, keep_default_na=False)."
@@ -263,6 +266,7 @@ class Category:
         if isinstance(self.allowed[0], bool):
             truth = TRUTHS.get(str(cell).strip().casefold().removesuffix(".0"))
             return None if truth is None else self.allowed.index(bool(truth))
+        cell = str(cell) if isinstance(cell, bool | np.bool_) else cell
         for form in (folded, _in_small_letters) if isinstance(cell, str) else (_as_number,):
             same = [i for i, label in enumerate(self.allowed) if form(label) == form(cell)]
             if same:

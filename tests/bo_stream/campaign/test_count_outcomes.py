@@ -74,11 +74,14 @@ def test_resumed_before_every_ask_and_tell_it_goes_on_bit_for_bit(tmp_path: Path
         begun(url, outcome=None)
 
 
+LEFT_OUT = [("without positive yet", 2), ("with 0 of 0", 1)]
+
+
 @pytest.mark.parametrize(
     ("examined", "positive", "said"),
     [
         (10, 11, "at most 'examined' in 'positive'; got 11 in row 1"),
-        (0, 0, "above 0 in 'examined'; got 0 in row 1"),
+        (0, 1, "above 0 in 'examined'; got 0 in row 1"),
         (10, 2.5, "whole counts in 'positive', 0 or more; got 2.5 in row 1"),
         (9.5, 2, "whole numbers in 'examined'; got 9.5 in row 1"),
         (10, -1, "whole counts"),
@@ -178,6 +181,37 @@ def test_the_next_site_is_where_the_variance_of_the_prevalence_falls_most() -> N
     assert torch.equal(named(X[5:6]), acqf(X[5:6]))
     point = X[5:6].clone().requires_grad_()
     assert torch.autograd.gradcheck(lambda x: acqf(x), point, atol=1e-6)
+
+
+def test_rows_without_a_count_are_left_out_with_a_warning() -> None:
+    campaign = begun()
+    batch = campaign.ask(3).assign(examined=[20.0, 0.0, 20.0], positive=[3.0, 0.0, None])
+    with pytest.warns(UserWarning) as warned:
+        campaign.tell(batch.iloc[::-1])
+    said = [str(one.message) for one in warned]
+    assert said == [f"Rows {what}, which are left out: {id}." for what, id in LEFT_OUT]
+    assert campaign.trials()["status"].tolist() == ["told", "running", "running"]
+    with pytest.warns(UserWarning, match="without positive yet"):
+        campaign.tell(batch.loc[[2]])
+    campaign.tell(batch.loc[[2]].assign(positive=1.0))
+    assert campaign.trials()["positive"].tolist()[::2] == [3.0, 1.0]
+
+
+@pytest.mark.parametrize("truth", [bool, np.bool_, torch.tensor, lambda one: {"ill": one}])
+def test_objectives_may_return_yes_and_no(truth: Any) -> None:
+    space = Box({"a": (0.0, 1.0)})
+    campaign = Campaign(space, goal="learn", outcome={"ill": Bernoulli()}, initial=4, seed=0)
+    trials = campaign.run(lambda row: truth(row["a"] > 0.5), 3)
+    assert trials["ill"].tolist() == (trials["a"] > 0.5).tolist()
+    assert "returned bool True" in Campaign(space, seed=0).run(lambda row: True, 1)["reason"][0]
+
+
+def test_a_count_of_nothing_fails_its_trial_in_a_run() -> None:
+    campaign = begun()
+    outcomes: list[Any] = [{"examined": 0, "positive": 0}, (0, 0), {"examined": 9, "positive": 2}]
+    with pytest.warns(UserWarning, match="0 of 0"):
+        trials = campaign.run(lambda row: outcomes[row.name], 3)
+    assert trials["status"].tolist() == ["failed", "failed", "told"]
 
 
 def test_yes_and_no_are_ones_and_zeros() -> None:

@@ -15,7 +15,14 @@ from bo_stream.errors import InputError, StateError
 
 MICRO, MU = "\u00b5m", "\u03bcm"
 DECOMPOSED = unicodedata.normalize("NFD", "Düse")
-SPELLINGS = [(MICRO, MU), ("\u2126", "\u03a9"), ("\u212b", "\u00c5"), (DECOMPOSED, "Düse")]
+SPELLINGS = [
+    (MICRO, MU),
+    ("\u2126", "\u03a9"),
+    ("\u212b", "\u00c5"),
+    (DECOMPOSED, "Düse"),
+    ("\u0430", "a"),  # Cyrillic
+    ("\u0422", "\u03a4"),  # Cyrillic and Greek
+]
 
 
 def box(*names: str) -> Box:

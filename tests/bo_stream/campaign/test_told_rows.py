@@ -165,3 +165,28 @@ def test_values_that_differ_are_printed_so() -> None:
     asked = campaign.enqueue(pd.DataFrame({"n": [2]}))
     with pytest.raises(InputError, match="'n' = 2, as trial 0 was asked for.*got 2.5"):
         campaign.tell(asked.rename_axis(None).set_axis([0]).iloc[[0]].assign(n=2.5, y=1.0))
+
+
+@pytest.mark.parametrize(
+    ("frame", "said"),
+    [
+        ({"trial": [0.0, np.inf]}, "trial ids, 0 to 1; got inf"),
+        ({"c": [["A"], "A"]}, r"one of True, True text; got \['A'\] in row 0"),
+    ],
+)
+def test_cells_of_other_types_are_refused(frame: dict[str, Any], said: str) -> None:
+    campaign = Campaign(Box({"x": (0.0, 1.0), "c": ["True", "True text"]}), seed=0)
+    batch = campaign.ask(2).reset_index().assign(y=1.0)
+    with pytest.raises(InputError, match=said):
+        campaign.tell(batch.assign(**{name: pd.Series(cells) for name, cells in frame.items()}))
+    for name in ("trial", "note", "x"):
+        batch = batch.assign(note="n")
+        with pytest.raises(InputError, match=f"one column '{name}'; got several"):
+            campaign.tell(pd.concat([batch, batch[[name]]], axis=1))
+    campaign.tell(batch.assign(c=True, x=0.5, note=[["list"], None]).drop(columns="trial"))
+    assert campaign.trials()["c"].tolist()[2:] == ["True"] * 2
+
+
+def test_a_truth_value_is_the_label_of_its_name() -> None:
+    box = Box({"c": ["True", "1"]})
+    assert box.values(pd.DataFrame({"c": [True, 1]})).tolist() == [[0.0], [1.0]]
