@@ -164,7 +164,8 @@ class AskTell:
 
         Args:
             frame: A column ``y``, and a column ``yvar`` (noise variance of each outcome) for all
-                outcomes of a campaign or for none; for counts, their columns instead. For outcomes
+                outcomes of a campaign or for none; for counts, their columns instead (rows without
+                a count, and of 0 of 0, are left out with a warning). For outcomes
                 of other names, these columns, and ``yield_var`` for the variances of ``yield``; of
                 several, some may be told later: a trial is running until it has all. Rows of
                 trials have the trial's id in the index, as returned by `ask`, or in a column

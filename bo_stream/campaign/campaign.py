@@ -255,17 +255,18 @@ class Campaign(CampaignResults):
         ``timeout``, or if its worker dies twice (with Dask: twice as often as its setting
         ``allowed-failures`` says). Trials that were enqueued are evaluated before new ones.
 
-        The run ends if the same error is the only result of 8 trials in a row (of 32 with
-        ``failures="infeasible"``), and of no fewer than there were outcomes in this run: no further
-        trial is started, those in workers are waited for, and unless one of them has an outcome
-        the error is raised. The rest of the budget stays.
+        The run ends if the same error is the only result of 8 trials in a row (of half of the run's
+        trials, if that is fewer, but at least 4; of 32 with ``failures="infeasible"``), and of no
+        fewer than there were outcomes in this run: no further trial is started, those in workers
+        are waited for, and unless one of them has an outcome the error is raised. The rest of the
+        budget stays.
 
         Args:
             objective: Called with a trial: a Series of its inputs by name (and ``place``, in a
                 pool) whose ``name`` is the trial's id. Returns the outcome, or a pair of the
                 outcome and its noise variance; for counts, a pair of the count and its trials or
-                exposure; for several outcomes, a mapping of outcomes by name, or a pair of such
-                mappings, of outcomes and of noise variances.
+                exposure, or a boolean if that is what they are; for several outcomes, a mapping of
+                outcomes by name, or a pair of such mappings, of outcomes and of noise variances.
             budget: Number of trials in all, those of earlier runs, failed ones and those running
                 elsewhere included; by default the campaign's budget, which a larger number raises.
                 The run also ends when a pool is used up.

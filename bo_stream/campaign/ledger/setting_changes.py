@@ -84,7 +84,7 @@ def stored_settings(store: Store, name: str) -> tuple[Settings, list[dict[str, A
     Raises:
         InputError: for a name that cannot be stored.
     """
-    if not is_text(name):
+    if not isinstance(name, str) or not is_text(name):
         raise InputError("a name of whole characters", repr(name), "Choose another name.")
     plain = store.settings(name)
     if plain is None:

@@ -41,7 +41,7 @@ def as_named(choice: Any, default: str | None) -> Mapping[str, Any] | None:
         return {"name": default}
     if isinstance(choice, str):
         return {"name": choice}
-    if isinstance(choice, Mapping) and "name" in choice:
+    if isinstance(choice, Mapping) and isinstance(choice.get("name"), str):
         return {option: to_plain(from_plain(option, value)) for option, value in choice.items()}
     if callable(choice):
         return None

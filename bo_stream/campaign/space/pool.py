@@ -66,6 +66,13 @@ class Pool(SpaceOfInputs):
                 f"{len(self.table)} rows with {self.table.index.nunique()} index values",
                 "Use reset_index(), or drop duplicates.",
             )
+        levels = self.table.index.nlevels
+        if levels > 1 or self.table.index.hasnans:
+            raise InputError(
+                "an index with one name for every place",
+                f"{levels} levels" if levels > 1 else "a place without a name",
+                "Use reset_index(), or give every place a name.",
+            )
         for one, values in zip(self.kinds, self.place_values.T, strict=True):
             if values.min() == values.max():
                 raise InputError(

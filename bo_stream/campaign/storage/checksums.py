@@ -31,11 +31,13 @@ def sealed(campaign: str, number: int, contents: Mapping[str, Any]) -> dict[str,
     """
     if found := _not_plain(contents):
         part = found[0].removeprefix("settings.").partition(".")[0]
+        remedy = f"Give a callable for the {part}, and give it again to Campaign.resume"
+        if part == "space":
+            remedy = "Name places by texts or numbers: table.index = table.index.astype(str)"
         raise InputError(
             "plain data in a store: texts, numbers, lists and tables",
             f"{found[1]} in {found[0]}",
-            f"Give a callable for the {part}, and give it again to Campaign.resume; or leave out "
-            "the store.",
+            f"{remedy}; or leave out the store.",
         )
     return {**contents, KEY: _digest(campaign, number, contents)}
 

@@ -8,6 +8,7 @@ from typing import cast
 
 from bo_stream.campaign.storage.read_only_store import UnchangedStore
 from bo_stream.campaign.storage.store import MemoryStore, Store
+from bo_stream.errors import InputError
 
 __all__ = ["open_store"]
 
@@ -21,11 +22,14 @@ def open_store(store: str | PathLike[str] | Store | None, readonly: bool = False
             written is always opened so.
 
     Raises:
+        InputError: for what is no store.
         ImportError: without the extra that the URL needs.
     """
     if store is None:
         return MemoryStore()
     if not isinstance(store, str | PathLike):
+        if not hasattr(store, "settings"):
+            raise InputError("the URL of a store, or a Path", repr(store), "Give one of these.")
         return cast(Store, UnchangedStore(store)) if readonly else store
     if isinstance(store, PathLike):
         store = f"sqlite:///{Path(store).expanduser().resolve()}"

@@ -274,5 +274,5 @@ def _no_url(got: str) -> InputError:
     return InputError(
         "a URL such as 'sqlite:///oven.db' or 'postgresql://user@host/database'",
         got,
-        "Correct the URL.",
+        "Correct the URL. Of a file, give pathlib.Path('oven.db').",
     )

@@ -127,3 +127,21 @@ def test_a_stored_constraint_that_was_misread_is_not_taken_for_another() -> None
     assert campaign.settings.named.columns == ["y", MU]
     with pytest.raises(StateError, match="the constraints that campaign"):
         Campaign(box(MICRO), store=store, constraints=[text])
+
+
+@pytest.mark.parametrize(
+    ("index", "said"),
+    [
+        (pd.MultiIndex.from_product([["u", "v"], [0, 1]]), "got 2 levels"),
+        ([0.0, 1.0, 2.0, np.nan], "got a place without a name"),
+    ],
+)
+def test_every_place_of_a_pool_has_one_name(index: Any, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        Pool(pd.DataFrame({"a": np.arange(4.0)}, index))
+
+
+@pytest.mark.parametrize("given", [{"store": 3}, {"name": 3}, {"surrogate": {"name": ["exact"]}}])
+def test_what_is_no_store_name_or_surrogate_is_refused(given: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match="Expected .* got .*3|exact"):
+        Campaign(box("x"), **given)
