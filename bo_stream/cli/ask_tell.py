@@ -92,7 +92,7 @@ def tell(
         filled, notes = _with_counts(frame, campaign.counts, filled, reasons)
     given = blank.any(axis=1) & reasons.notna() & frame["trial"].notna()
     why = zip(reasons[given], filled[given], strict=True)
-    failed = dict(zip(frame["trial"][given].astype(int), why, strict=True))
+    failed = dict(zip(_whole(frame["trial"][given], outcomes), why, strict=True))
     before = count_by_status(campaign.trials())
     if filled.any():
         told = frame[filled]
@@ -107,6 +107,14 @@ def tell(
     print(f"Trials: {count_by_status(trials)} (before: {before}).")
     if best := best_trial(campaign, trials):
         print(f"Best: {best}")
+
+
+def _whole(ids: pd.Series[Any], path: Path) -> list[int]:
+    """Trial ids of rows of a file as integers."""
+    for row, id in ids.items():
+        if not float(id).is_integer():
+            raise ConfigError(f"{path}, row {row}: Expected a trial id; got {id}. Correct it.")
+    return [int(id) for id in ids]
 
 
 def _with_counts(

@@ -169,10 +169,14 @@ def read_table(path: Path, known: Collection[str]) -> CsvTable:
         skipped = 1 + lines.index(first)
     else:
         separator = max(SEPARATORS, key=lambda one: _resemblance(first, one, known))
-    content = csv.reader(io.StringIO(text, newline=""), delimiter=separator)
-    rows = [
-        (i, row) for i, row in enumerate(content, 1) if i > skipped and any(map(str.strip, row))
-    ]
+    content = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
+    try:
+        numbered = list(enumerate(content, 1))
+    except csv.Error as error:
+        raise ConfigError(
+            f"{path} is not a CSV: {error}, at line {content.line_num}. Correct its quotes."
+        ) from error
+    rows = [(i, row) for i, row in numbered if i > skipped and any(map(str.strip, row))]
     if not rows:
         raise ConfigError(f"{path} is not a CSV: it is empty.")
     names = [spelled(name.strip(), known) for name in rows[0][1]]

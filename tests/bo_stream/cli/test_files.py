@@ -9,8 +9,10 @@ import pandas as pd
 import pytest
 
 from bo_stream.cli.app import start
+from bo_stream.cli.ask_tell import _whole
 from bo_stream.cli.cells import decimal_marks, read_number
 from bo_stream.cli.measurements import read_table
+from bo_stream.cli.toml_reader import ConfigError
 
 pytest.importorskip("sqlalchemy")
 
@@ -190,3 +192,19 @@ def test_a_console_without_letters_still_gets_the_file(
     sys.stdout.flush()
     assert not end.value.code and b"D?se" in written.getvalue()
     assert "Düse" in Path("n.csv").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    "rows", ['1,"A,3\n2,B,4\n', "1,A,3\n2,B," + 140_000 * "4" + "\n"], ids=["quote", "long"]
+)
+def test_a_file_that_is_no_table_is_refused(tmp_path: Path, rows: str) -> None:
+    path = tmp_path / "o.csv"
+    path.write_text("x,c,y\n" + rows)
+    with pytest.raises(ConfigError, match="is not a CSV: .*at line"):
+        read_table(path, ["x", "c", "y"])
+
+
+def test_a_reason_needs_the_id_of_a_trial() -> None:
+    assert _whole(pd.Series([1.0, 0.0]), Path("o.csv")) == [1, 0]
+    with pytest.raises(ConfigError, match=r"o.csv, row 3: Expected a trial id; got 1.5"):
+        _whole(pd.Series([1.0, 1.5], index=[2, 3]), Path("o.csv"))
