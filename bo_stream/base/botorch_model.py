@@ -39,11 +39,11 @@ from bo_stream.base.distribution import botorch_posterior, distribution, scale_f
 from bo_stream.base.fitting.fit import fit_model
 from bo_stream.base.fitting.objective import StreamMLL, fit_for_botorch
 from bo_stream.base.fitting.report import FitReport
-from bo_stream.base.missing_targets import LEARN, MissingTargets
+from bo_stream.base.missing_targets import LEARN, MissingTargets, missing
 from bo_stream.base.noise import noise_to_add
 from bo_stream.base.posterior_snapshot import PosteriorSnapshot
 from bo_stream.base.predictive import PredictiveScore, predictive_score
-from bo_stream.errors import BoundsError, NoTrainingDataError, UnsupportedError
+from bo_stream.errors import BoundsError, UnsupportedError
 from bo_stream.mathematics.posterior.process import PosteriorProcess
 
 __all__ = ["BoTorchModel"]
@@ -373,12 +373,7 @@ class BoTorchModel(GPyTorchModel, GP, FantasizeMixin):
         if name == "train_targets":  # BoTorch's input constructors ask for its dtype and device
             return self._interface.as_subclass(MissingTargets)
         if name == "train_inputs":
-            raise NoTrainingDataError(
-                "an acquisition function that needs no training data",
-                f"a request for `{name}`, which a streaming surrogate does not expose",
-                "Predictive entropy search, proximal and analytic noisy expected improvement need "
-                "it; use qLogNoisyExpectedImprovement, max-value or joint entropy search.",
-            )
+            raise missing(name)
         return super().__getattr__(name)
 
     def eval(self) -> Self:

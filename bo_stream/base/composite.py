@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from abc import abstractmethod
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from botorch.models.model import Model
@@ -12,10 +12,14 @@ from torch import Size, Tensor
 
 from bo_stream.base import checkpoint, loading
 from bo_stream.base.changes import StateLock
+from bo_stream.base.missing_targets import missing
 from bo_stream.base.streaming_gp import StreamingGP
+from bo_stream.errors import UnsupportedError
 from bo_stream.mathematics.lasting import lasting
 
 __all__ = ["CompositeModel"]
+
+LEARN = "To learn hyperparameters, call `fit`; to predict, `posterior`."
 
 
 class CompositeModel(Model):
@@ -40,6 +44,19 @@ class CompositeModel(Model):
     def _share_lock(self) -> None:
         for stream in self._streams():
             stream._lock = self._lock
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("train_inputs", "train_targets"):
+            raise missing(name, LEARN)
+        return super().__getattr__(name)
+
+    def forward(self, X: Tensor) -> NoReturn:
+        """Refuse: `posterior` predicts.
+
+        Raises:
+            UnsupportedError: always.
+        """
+        raise UnsupportedError("a posterior to be asked for", "a call of the model", LEARN)
 
     @property
     def batch_shape(self) -> Size:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from bo_stream.errors import NoTrainingDataError
 
-__all__ = ["LEARN", "MissingTargets"]
+__all__ = ["LEARN", "MissingTargets", "missing"]
 
 LEARN = (
     "To learn hyperparameters, call `fit` or `fit_gpytorch_mll(model.make_mll())`; in a training "
@@ -17,6 +17,16 @@ LEARN = (
 )
 READ = ("device", "dtype", "numel", "to")
 """What BoTorch's input constructors ask of targets, to find a model's dtype and device."""
+
+
+def missing(name: str, learn: str = LEARN) -> NoTrainingDataError:
+    """The error that the attribute ``train_inputs`` or ``train_targets`` does not exist."""
+    return NoTrainingDataError(
+        "something that needs no training data",
+        f"a request for `{name}`, which a streaming surrogate does not expose",
+        f"{learn} Predictive entropy search, proximal and analytic noisy expected improvement need "
+        "training data; use qLogNoisyExpectedImprovement, max-value or joint entropy search.",
+    )
 
 
 class MissingTargets(Tensor):

@@ -166,6 +166,16 @@ class Settings:
             raise InputError(
                 "budget, an integer of 1 or more", repr(budget), "Leave it out for no limit."
             )
+        kinds: dict[str, tuple[Any, type]] = {
+            "seed": (seed, int),
+            "initial": (initial, int),
+            "fit": (fit, FitPolicy),
+            "optimiser": (optimiser, Optimiser),
+        }
+        for name, (value, kind) in kinds.items():
+            if value is not None and not isinstance(value, kind):
+                what = f"{name}, of the type `{kind.__name__}`"
+                raise InputError(what, repr(value), "Leave it out for the default.")
         goal, column = read_goal(goal)
         constraints = spelled_constraints(constraints or (), space.names, goal, column)
         failures = failures or "ignored"

@@ -25,7 +25,7 @@ from bo_stream.campaign.outcomes.goals import Goal
 from bo_stream.campaign.proposing.choices import NamedChoice, Noise
 from bo_stream.campaign.proposing.fit_policy import FitPolicy
 from bo_stream.campaign.proposing.proposals import AcquisitionBuilder, Optimiser
-from bo_stream.errors import UnsupportedError
+from bo_stream.errors import InputError, UnsupportedError
 from bo_stream.integrations.follower import (
     Follower,
     Inputs,
@@ -105,6 +105,12 @@ class StreamingSampler(BaseSampler):
             "optimiser": optimiser,
         }
         check_options(**options)
+        if not isinstance(independent_sampler, BaseSampler | None):
+            raise InputError(
+                "independent_sampler, one of Optuna's samplers",
+                repr(independent_sampler),
+                "Build one.",
+            )
         self._follower_of: Callable[..., Follower] = partial(Follower, **options)
         self._seed, self._independent = seed, independent_sampler
         self._reset()

@@ -362,6 +362,12 @@ def test_what_cannot_be_is_refused() -> None:
         StreamingSampler(acquisition="nonesuch")
     with pytest.raises(InputError, match="initial >= 2"):
         StreamingSampler(initial=1)
+    for name in ("seed", "initial", "fit", "optimiser", "independent_sampler"):
+        with pytest.raises(InputError, match=f"{name}.*'many'"):
+            StreamingSampler(**cast(Any, {name: "many"}))
+    running = study(sampler(surrogate=lambda *data, **options: None, initial=2))
+    with pytest.raises(InputError, match="NoneType from the callable"):
+        running.optimize(bowl, n_trials=4)
     with pytest.raises(InputError, match="Campaign with `outcome`"):
         StreamingSampler(cast(Any, CountGP))
     two = optuna.create_study(sampler=sampler(), directions=["minimize", "maximize"])

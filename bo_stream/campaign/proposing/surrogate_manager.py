@@ -27,7 +27,7 @@ from bo_stream.campaign.proposing.proposals import ProposalContext
 from bo_stream.campaign.proposing.refits import fitted_or_kept
 from bo_stream.campaign.proposing.stage import Stage
 from bo_stream.campaign.records import Row
-from bo_stream.errors import UnsupportedError
+from bo_stream.errors import InputError, UnsupportedError
 
 __all__ = ["SPREAD", "SurrogateManager"]
 
@@ -315,7 +315,16 @@ class SurrogateManager:
     def _made(self, stage: Stage, data: Observations) -> StreamingGP:
         """A new surrogate of all outcomes."""
         scale = Standardize(m=1)
-        return stage.make(data.X, data.Y, data.Yvar, bounds=self.bounds, outcome_transform=scale)
+        made: object = stage.make(
+            data.X, data.Y, data.Yvar, bounds=self.bounds, outcome_transform=scale
+        )
+        if not isinstance(made, StreamingGP):
+            raise InputError(
+                "a surrogate of this package",
+                f"{type(made).__name__} from the callable",
+                "Return one.",
+            )
+        return made
 
     def _new_arguments(self, stage: Stage, document: Mapping[str, Any]) -> dict[str, Any]:
         """The arguments of a new surrogate, built on two corners of the box as a saved one was."""

@@ -9,8 +9,8 @@ import torch
 from botorch.sampling import SobolQMCNormalSampler
 from torch import Tensor
 
-from bo_stream import CountGP
-from bo_stream.errors import InputError
+from bo_stream import CountGP, DirichletClassifier
+from bo_stream.errors import InputError, UnsupportedError
 from bo_stream.likelihoods import (
     Bernoulli,
     Binomial,
@@ -301,3 +301,15 @@ def test_the_oracle_is_a_density() -> None:
     k = np.arange(8.0)
     total = np.exp(log_binomial(np.full(8, 0.3), k, np.full(8, 7.0))).sum()
     assert total == pytest.approx(1.0)
+
+
+def test_what_needs_training_data_says_what_to_call() -> None:
+    """Loops of BoTorch's and GPyTorch's tutorials."""
+    X = torch.rand(4, 2, dtype=torch.double)
+    yes = [0, 1, 0, 1]
+    for model in (CountGP(X, yes, 2, bounds=UNIT), DirichletClassifier(X, yes, bounds=UNIT)):
+        for name in ("train_inputs", "train_targets"):
+            with pytest.raises(AttributeError, match="call `fit`"):
+                getattr(model, name)
+        with pytest.raises(UnsupportedError, match="`posterior`"):
+            model.train()(X)
