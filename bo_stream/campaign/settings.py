@@ -172,9 +172,9 @@ class Settings:
             "fit": (fit, FitPolicy),
             "optimiser": (optimiser, Optimiser),
         }
-        for name, (value, kind) in kinds.items():
+        for option, (value, kind) in kinds.items():
             if value is not None and not isinstance(value, kind):
-                what = f"{name}, of the type `{kind.__name__}`"
+                what = f"{option}, of the type `{kind.__name__}`"
                 raise InputError(what, repr(value), "Leave it out for the default.")
         goal, column = read_goal(goal)
         constraints = spelled_constraints(constraints or (), space.names, goal, column)

@@ -121,7 +121,7 @@ class SiteStream(CompositeModel):
         """Number of outcomes that may be held."""
         if isinstance(self.model, ExactGP):
             return 2**62
-        return self.opening if isinstance(self.model, WISKI | HSGP | NodeWISKI) else 0
+        return max(1, self.opening) if isinstance(self.model, WISKI | HSGP | NodeWISKI) else 0
 
     def _absorb_targets(
         self, model: StreamingGP, outcomes: HeldOutcomes, *, same_features: bool = False

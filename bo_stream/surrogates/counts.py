@@ -53,11 +53,12 @@ class CountGP(CountPredictions):
 
     Each outcome enters a streaming surrogate as a target of known noise, chosen by expectation
     propagation. `observe` chooses targets under the posterior of the moment, in blocks of 64;
-    `refresh` and `fit` choose them again for the first ``opening`` outcomes, which are held, after
-    which posterior and evidence equal those of expectation propagation on all data at once, in any
-    order. Later outcomes keep the targets of their arrival. Before the first of these are let go,
-    hyperparameters and a nugget that is to be learned are fitted to the held ones, by `observe`,
-    so that a large table may come at once or in parts.
+    `refresh` and `fit` choose them again for the first ``opening`` outcomes, which are held (random
+    ones of a large batch that is sorted), after which posterior and evidence equal those of
+    expectation propagation on all data at once, in any order. Later outcomes keep the targets of
+    their arrival. Before the first of these are let go, hyperparameters and a nugget that is to be
+    learned are fitted to the held ones, by `observe`, so that a large table may come at once or in
+    parts.
 
     ``surrogate`` may be ``wiski``, ``hsgp``, ``exact`` (which holds all outcomes), ``node_wiski``
     (refreshed while all outcomes are held) or any other family of one output. Those whose state
@@ -79,7 +80,8 @@ class CountGP(CountPredictions):
             ``hsgp``.
         covar_module: By default a scaled Matern-3/2 with priors, if a nugget of counts is learned
             on ``wiski``, ``exact`` or ``node_wiski``; otherwise the family's kernel.
-        opening: Number of first outcomes that are held for good; up to 64 later ones are, too.
+        opening: Number of first outcomes that are held for good, at least one; up to 64 later ones
+            are, too.
         input_transform: As for every family.
         options: The family's own options: ``grid_size``, ``num_features``, ``cap``, ...
 
@@ -157,8 +159,26 @@ class CountGP(CountPredictions):
         self._check_points(X)
         y, size = self.likelihood.read(k, trials, X)
         if len(y):
-            self._absorb_outcomes(self.model._transformed(X.detach()), y, size)
+            rows = self._order(y / size)
+            points = self.model._transformed(X.detach())[rows]
+            self._absorb_outcomes(points, y[rows], size[rows])
         return self
+
+    def _order(self, rate: Tensor) -> Tensor:
+        """The order in which to absorb a batch, from its outcomes per size.
+
+        Its own, unless it cannot all be held and the mean rank of the first ones is further than 5
+        standard deviations from the others', as in a sorted table. Then it is a random one.
+        """
+        n, most = len(rate), self._most_held()
+        m = most + SPARE - len(self._state.held)
+        if most and 0 < m < n:
+            _, place, ties = rate.unique(return_inverse=True, return_counts=True)
+            ranks = (ties.cumsum(0) - 0.5 * (ties + 1))[place]
+            deviation = float(ranks[:m].mean()) - 0.5 * (n - 1)
+            if deviation**2 > 25.0 * (n + 1) * (n - m) / (12 * m):
+                return torch.randperm(n, generator=torch.Generator().manual_seed(0))
+        return torch.arange(n)
 
     @all_or_nothing
     def _absorb_outcomes(self, X: Tensor, y: Tensor, size: Tensor) -> None:
@@ -251,8 +271,8 @@ class CountGP(CountPredictions):
         """Add another stream's outcomes in place.
 
         Those it holds are held here, too, up to ``opening``. Hyperparameters and nugget keep this
-        one's values, unless held ones are let go for the first time, as by `observe`; call
-        `refresh` or `fit` next.
+        one's values, unless held ones are let go for the first time, as by `observe`; one without
+        outcomes takes the other's nugget and prior mean. Call `refresh` or `fit` next.
 
         Raises:
             StateError: if families, features, transforms or likelihoods differ.
@@ -269,6 +289,8 @@ class CountGP(CountPredictions):
         mine, theirs = self._state, other._state
         if not self.num_observed:
             self._move_prior_mean(other.model._prior_mean())
+            if self.likelihood.nugget == "learn":
+                self._change(nugget=theirs.nugget.clone())
         self.model.merge(other.model)
         if other.frozen is not None:
             self._frozen_stream().merge(other.frozen)

@@ -314,6 +314,21 @@ def test_a_large_table_at_once_or_in_parts(kind: Likelihood, family: str, option
         assert other.nugget == pytest.approx(once.nugget, rel=0.2)
 
 
+@pytest.mark.parametrize("opening", [0, 100])
+def test_a_large_table_that_is_sorted(opening: int) -> None:
+    """By outcome: the first ones, all zero, would tell nothing of the others."""
+    X = torch.from_numpy(np.random.default_rng(2).random((600, 2)))
+    k, n, f = outcomes_of(Poisson(), X)
+    rows = k.argsort(stable=True)
+    options: dict[str, Any] = {"surrogate": "hsgp", "num_features": 24, "opening": opening}
+    model = CountGP(X[rows], k[rows], n[rows], likelihood=Poisson(), bounds=UNIT, **options)
+    m, v = latent(model, X)
+    assert float(((f - m).abs() <= 1.645 * v.sqrt()).double().mean()) >= 0.8
+    empty = CountGP(X[:0], [], likelihood=Poisson(), bounds=UNIT, **options)
+    empty.model.load_state_dict(dict(model.model.named_parameters()), strict=False)
+    assert empty.merge(model).nugget == model.nugget
+
+
 @pytest.mark.parametrize("kind", [Binomial(), StudentT()])
 def test_outcomes_one_by_one_start_from_all_of_them(kind: Likelihood) -> None:
     """Without a fit: prior mean and nugget are not those of the first outcome."""
