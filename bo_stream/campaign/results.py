@@ -26,7 +26,7 @@ from bo_stream.campaign.outcomes.outcome_states import (
     OutcomeStates,
     PartlyObserved,
 )
-from bo_stream.campaign.proposing.recommendation import largest_gains, recommended
+from bo_stream.campaign.proposing.recommendation import gains_ahead, largest_gains, recommended
 from bo_stream.campaign.proposing.surrogate_manager import SurrogateManager
 from bo_stream.campaign.settings import Settings
 from bo_stream.campaign.space import Pool
@@ -174,13 +174,15 @@ class CampaignResults(CorrectableCampaign):
         Returns:
             Inputs in the user's units (and the place, in a pool), posterior ``mean`` and standard
             deviation ``sd`` of the noiseless outcome, and its 90 % interval, ``lower`` to
-            ``upper``. ``gain`` is what may still be had: the expected improvement of the noiseless
-            outcome over this mean, times the probability of feasibility, where it is largest; of
-            several objectives, the expected gain of hypervolume over the model's front. All of them
-            are integrals over the distribution of the outcome, which is skewed under a warp. The
-            columns of several outcomes have their names before them, as in ``purity_mean``;
-            ``feasible`` is the probability that all constraints on outcomes hold, and that the
-            trial does not fail.
+            ``upper``. ``gain`` is what may still be had: the expected difference between the best
+            noiseless outcome and the one here, over joint samples at the best settings so far and
+            at maximisers of functions drawn from the posterior; in each sample it counts as at most
+            the range of the outcomes. With constraints on outcomes,
+            ``gain`` is the expected improvement over this mean, times the probability of
+            feasibility, at the one setting where it is largest; of several objectives, likewise
+            the expected gain of hypervolume over the model's front. The columns of several outcomes
+            have their names before them, as in ``purity_mean``; ``feasible`` is the probability
+            that all constraints on outcomes hold, and that the trial does not fail.
 
         Raises:
             InputError: for an invalid argument.
@@ -202,11 +204,8 @@ class CampaignResults(CorrectableCampaign):
         given = self.feasible, state.observations, means, kernels
         frame, X = self._settings_at(recommended(model, *given, n))
         here = self._distribution(X)
-
-        def gains(X: Tensor) -> Tensor:
-            return self._distribution(X).expected_improvement(here.mean)
-
-        found = largest_gains(gains, self.feasible, state.observations.candidates())
+        where = self.feasible, state.observations
+        found = gains_ahead(model, *where, kernels[1], here.outcome, X)
         shown = self._summary(here, interval=True)
         return frame.assign(**shown, gain=found.numpy())
 

@@ -55,7 +55,7 @@ def recommend(
     """Recommend settings: those to use by what is known, in order of preference.
 
     The list has the expected outcome without noise, its standard deviation, a 90 % interval, and
-    the gain that may still be had: the largest expected improvement over it, anywhere.
+    the gain that may still be had: how much better the best outcome anywhere is expected to be.
     """
     campaign = load_campaign(where, name).campaign
     from bo_stream.cli.formatting import recommendations

@@ -52,6 +52,11 @@ class Observations:
         return (self.Y / self.Yvar if self.counts and self.Yvar is not None else self.Y)[:, 0]
 
     @property
+    def range(self) -> Tensor:
+        """The highest minus the lowest outcome, or rate of counts, 0-dim."""
+        return self._values.amax() - self._values.amin()
+
+    @property
     def typical_size(self) -> float | None:
         """The median of the trials or exposures of counts; None for other outcomes."""
         return float(self.Yvar.median()) if self.counts and self.Yvar is not None else None

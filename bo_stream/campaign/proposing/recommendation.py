@@ -29,7 +29,7 @@ from bo_stream.campaign.space.feasible import FeasibleSet
 from bo_stream.errors import check_not_shadowed
 from bo_stream.scores import probability_higher
 
-__all__ = ["Candidates", "largest_gains", "recommended", "region_of_best", "told_at"]
+__all__ = ["Candidates", "gains_ahead", "largest_gains", "recommended", "region_of_best", "told_at"]
 
 SURE = 0.9
 """Probability with which a point that was not measured must be better than the measured ones."""
@@ -50,6 +50,9 @@ that are moved, and how often."""
 
 MANY = 200
 """Number of outcomes from which on polynomials are fitted about the best point."""
+
+PLACES, SAMPLES = 64, 1024
+"""Maximisers of functions among which the best outcome is, and joint samples of the outcomes there."""
 
 APART = 0.05
 """Least distance of two recommendations in some input, in widths of the box."""
@@ -244,6 +247,54 @@ def _best(
     if len(data.X) >= MANY and feasible.is_box and not data.counts:
         region = refined(model, best, bounds, data.X, data.Y[:, 0])
     return (best if region is None else region[0]).unsqueeze(0), region
+
+
+@torch.no_grad()
+def gains_ahead(
+    model: StreamingGP,
+    feasible: FeasibleSet,
+    data: Observations,
+    ensemble: KernelEnsemble | None,
+    outcome: Callable[[Tensor], Tensor],
+    X: Tensor,
+) -> Tensor:
+    """Expected differences between the best outcome and those at points, ``k``.
+
+    The best one is that of each joint sample at the places where the optimum may be: maximisers of
+    functions drawn from the posterior, and the best points so far. A difference counts as at most
+    the range of the outcomes: what lies beyond is the prior's. It leaves torch's generator alone.
+
+    Args:
+        model: As for `recommended`.
+        feasible: Where to look.
+        data: All outcomes.
+        ensemble: Kernels to average over.
+        outcome: Outcomes from latent values ``... x k``, increasing.
+        X: Points, ``k x d``.
+    """
+    check_not_shadowed("acquisitions")
+    from acquisitions import ThompsonSampling  # not at the top: it imports bo_stream
+    from acquisitions.maximise import drawn_at
+
+    space, near = feasible.space, data.best()
+    options: dict[str, Any] = {"samples": PLACES, "explore": 0.0, "near": near}
+    processes = [model.process()] if ensemble is None else ensemble.processes(model)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        if isinstance(space, Pool):
+            rows = space.points.to(X)[torch.from_numpy(feasible.holds(space.place_values))]
+            sampling = ThompsonSampling(model, ensemble=ensemble, **options)
+            places = rows[sampling.select(rows, min(PLACES, len(rows)))]
+        else:
+            options["domain"] = feasible.domain
+            places = ThompsonSampling(model, ensemble=ensemble, **options).propose(PLACES)
+            near = near[feasible.domain.contains(near)]
+        counts = [SAMPLES] if ensemble is None else ensemble.counts(SAMPLES)
+        points, back = torch.cat([X, near, places]).unique(dim=0, return_inverse=True)
+        values = drawn_at(points, model, processes, counts)
+    here = values[:, back[: len(X)]]
+    gains = outcome(values.amax(-1, keepdim=True).expand_as(here)) - outcome(here)
+    return gains.minimum(data.range.to(gains)).mean(0)
 
 
 @torch.no_grad()

@@ -1,13 +1,15 @@
 """What a campaign recommends: what is surely better than measured settings, or one of these."""
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 
 from bo_stream import Box, Campaign, Pool
 from bo_stream.errors import InputError, StateError, UnsupportedError
+from bo_stream.mathematics.linalg import chol_psd, with_jitter
 from bo_stream.scores import marginals, probability_higher
 
 BOX = Box({"x": (0.0, 4.0), "rate": (1e-3, 1.0)}, log=["rate"])
@@ -51,20 +53,78 @@ def test_a_pool_recommends_its_places() -> None:
     assert {"site 29", "site 30", "site 31"} >= set(two["place"]) and len(set(two["place"])) == 2
 
 
-def test_the_gain_is_the_largest_expected_improvement() -> None:
+def test_the_gain_is_the_expected_regret_of_the_recommendation() -> None:
+    """By samples of the joint posterior on a grid, of which the best is taken."""
     rng = np.random.default_rng(2)
     run = Campaign(BOX, "exact", goal="minimise", seed=0)
     X = pd.DataFrame({"x": rng.uniform(0, 4, 40), "rate": 10 ** rng.uniform(-3, 0, 40)})
     run.tell(X.assign(y=noisy(X, rng)))
     (row,) = run.recommend().to_dict("records")
-    grid = np.stack(np.meshgrid(np.linspace(0, 4, 161), np.logspace(-3, 0, 121)), -1).reshape(-1, 2)
-    there = run.predict(pd.DataFrame(grid, columns=["x", "rate"]))
-    draws = there["mean"].to_numpy() + there["sd"].to_numpy() * rng.standard_normal((500, 1))
-    slow = np.maximum(row["mean"] - draws, 0.0).mean(0).max()
-    assert row["gain"] == pytest.approx(slow, rel=0.25)
+    grid = np.stack(np.meshgrid(np.linspace(0, 4, 21), np.logspace(-3, 0, 21)), -1).reshape(-1, 2)
+    points = run.space.encode(np.concatenate([[[row["x"], row["rate"]]], grid]))
+    best, model = [], run.model
+    ensemble = run._state.manager.kernels()
+    assert model is not None and ensemble is not None
+    for weight, process in zip(ensemble.weights, ensemble.processes(model), strict=True):
+        joint = process.at(model.transformed(points))
+        root = chol_psd(with_jitter(joint.covariance(joint)[0], 1e-8), repair=1e-6)
+        drawn = joint.mean[0] + torch.randn(100, len(points), dtype=root.dtype) @ root.mT
+        best.append(float(weight * (drawn.amax(1) - drawn[:, 0]).mean()))
+    scale = cast(Any, model.outcome_map()).stdvs.item()
+    assert row["gain"] == pytest.approx(scale * sum(best), rel=0.25)
     more = pd.DataFrame({"x": rng.uniform(0, 4, 400), "rate": 10 ** rng.uniform(-3, 0, 400)})
     run.tell(more.assign(y=noisy(more, rng)))
     assert run.recommend()["gain"].item() < 0.6 * row["gain"]
+
+
+def needle(frame: pd.DataFrame) -> pd.Series:
+    """Ackley's function, which is flat far from its optimum."""
+    a = 32.0 * (frame.to_numpy() - 0.6)
+    shape = 20.0 * np.exp(-0.2 * np.sqrt((a**2).mean(1))) + np.exp(np.cos(2.0 * np.pi * a).mean(1))
+    return pd.Series(shape - 20.0 - np.e, frame.index)
+
+
+def test_gains_are_between_the_best_single_point_and_the_range_of_outcomes() -> None:
+    """Twenty outcomes in five inputs: the maximum of a function is above that of its mean."""
+    names = ["a", "b", "c", "d", "e"]
+    box, rng = Box(dict.fromkeys(names, (0.0, 1.0))), np.random.default_rng(0)
+    run = Campaign(box, goal="maximise", budget=60, seed=0)
+    X = pd.DataFrame(rng.random((20, 5)), columns=names)
+    run.tell(X.assign(y=needle(X)))
+    advised = run.recommend(2)
+    there = run._distribution(run.space.encode(rng.random((2000, 5))))
+    single = there.expected_improvement(torch.tensor(advised["mean"].to_numpy())).amax(1).numpy()
+    gains, seen = advised["gain"].to_numpy(), np.ptp(needle(X))
+    assert (2.0 * single < gains).all() and (gains <= seen).all()
+    state = torch.random.get_rng_state()
+    assert (run.recommend(2)["gain"].to_numpy() == gains).all()
+    assert torch.equal(torch.random.get_rng_state(), state)
+
+
+def test_a_gain_is_no_larger_than_the_range_of_few_outcomes() -> None:
+    """From a steep slope at one end the prior expects much more than was seen."""
+    run = Campaign(Box({"x": (0.0, 1.0)}), "exact", goal="maximise", seed=0, initial=2)
+    run.tell(pd.DataFrame({"x": [0.0, 0.01, 0.02, 0.03], "y": [1.0, 1.02, 1.03, 1.1]}))
+    assert 0.05 < run.recommend()["gain"].item() <= 0.1
+
+
+@pytest.mark.parametrize("kind", ["constrained", "pool"])
+def test_gains_are_of_what_is_feasible(kind: str) -> None:
+    """An unmeasured row of a pool may be the best one."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"x": rng.random(24), "z": np.linspace(0.0, 1.0, 24)})
+    if kind == "constrained":
+        frame = frame[frame["x"] + frame["z"] <= 1.0].reset_index(drop=True)
+    space = Pool(frame) if kind == "pool" else Box({"x": (0.0, 1.0), "z": (0.0, 1.0)})
+    limits = ["x + z <= 1"] if kind == "constrained" else []
+    run = Campaign(space, "exact", goal="maximise", seed=0, constraints=limits)
+    told = frame.assign(y=3.0 * frame["x"] + frame["z"])
+    if kind == "pool":
+        told = told.assign(place=frame.index).drop(index=int(told["y"].argmax()))
+    run.tell(told.reset_index(drop=True))
+    row = run.recommend().iloc[0]
+    most = 3.0 if kind == "constrained" else (3.0 * frame["x"] + frame["z"]).max()
+    assert row["mean"] + row["gain"] == pytest.approx(most, abs=0.1)
 
 
 def test_gains_under_a_warp_are_no_larger_than_outcomes_allow() -> None:
