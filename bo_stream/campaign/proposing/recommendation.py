@@ -52,7 +52,12 @@ MANY = 200
 """Number of outcomes from which on polynomials are fitted about the best point."""
 
 PLACES, SAMPLES = 64, 1024
-"""Maximisers of functions among which the best outcome is, and joint samples of the outcomes there."""
+"""Maximisers of functions among which the best outcome is, and joint samples of outcomes there.
+
+In 65 runs of `experiments/configs/classics.toml`, the improvement at one point was on average .29,
+.23 and .11 of what was left after 30, 60 and 100 trials. The maximum of each function over the
+whole space was 4, 9 and 3 times what was left: it has a heavy tail where the best is well known.
+"""
 
 APART = 0.05
 """Least distance of two recommendations in some input, in widths of the box."""
