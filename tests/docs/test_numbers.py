@@ -173,9 +173,8 @@ SURROGATES = [
     f"end with {figure('model_size', 'Concrete')} points on Concrete (927 rows), "
     f"{figure('model_size', 'Skillcraft')} on Skillcraft (3,004) and "
     f"{figure('model_size', 'Elevators')} on Elevators (14,939)",
-    f"it has {figure('small_batches', 'VIPS least')} to {figure('small_batches', 'VIPS most')} "
-    "inducing points, whatever the batch size, and `Pruned(VIPS())` has "
-    f"{figure('small_batches', 'Pruned least')} to {figure('small_batches', 'Pruned most')}.",
+    f"it has {figure('small_batches', 'VIPS')} inducing points, and `Pruned(VIPS())` has "
+    f"{figure('small_batches', 'Pruned')}.",
     f"`VIPS` keeps {figure('small_batches', 'VIPS mended')} points and `Pruned(VIPS())` "
     f"{figure('small_batches', 'Pruned mended')}, at the same error",
     f"{float(BUDGET.loc['coverage', '`CaGP`, 64 actions'].split()[0]):.0f} % coverage where a grid "
