@@ -255,11 +255,11 @@ class Campaign(CampaignResults):
         ``timeout``, or if its worker dies twice (with Dask: twice as often as its setting
         ``allowed-failures`` says). Trials that were enqueued are evaluated before new ones.
 
-        The run ends if the same error is the only result of 8 trials in a row (of half of the run's
-        trials, if that is fewer, but at least 4; of 32 with ``failures="infeasible"``), and of no
-        fewer than there were outcomes in this run: no further trial is started, those in workers
-        are waited for, and unless one of them has an outcome the error is raised. The rest of the
-        budget stays.
+        The run ends if the same error is the only result of 8 trials in a row (of 32 with
+        ``failures="infeasible"``), and of no fewer than there were outcomes in this run: no further
+        trial is started, those in workers are waited for, and unless one of them has an outcome
+        the error is raised. The rest of the budget stays. A smaller budget that ends so is a
+        warning.
 
         Args:
             objective: Called with a trial: a Series of its inputs by name (and ``place``, in a

@@ -41,9 +41,6 @@ SAME_FAILURES: dict[Failures, int] = {"ignored": 8, "infeasible": 32}
 that; by what failures are. Of an objective that fails at random every second time, one run in 250
 begins so."""
 
-FEWEST = 4
-"""Failures that are ignored end a run if they are half of its trials, from this number on."""
-
 NUMBERS = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
 
 
@@ -115,11 +112,7 @@ def run_campaign(
     end = math.inf if seconds is None else time.monotonic() + seconds
     if campaign.budget is not None:
         campaign.budget = max(campaign.budget, total)
-    failures = campaign.settings.failures
-    limit = SAME_FAILURES[failures]
-    if failures == "ignored":
-        limit = min(limit, max(FEWEST, (total - _finished(campaign)) // 2))
-    failing = _Failing(limit)
+    failing = _Failing(SAME_FAILURES[campaign.settings.failures])
     try:
         try:
             while _start_trials(campaign, evaluator, total, end, failing):
