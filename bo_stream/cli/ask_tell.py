@@ -90,7 +90,7 @@ def tell(
     notes: list[str] = []
     if campaign.counts is not None:
         filled, notes = _with_counts(frame, campaign.counts, filled, reasons)
-    given = blank.any(axis=1) & reasons.notna() & frame["trial"].notna()
+    given = (blank.any(axis=1) | ~filled) & reasons.notna() & frame["trial"].notna()
     why = zip(reasons[given], filled[given], strict=True)
     failed = dict(zip(_whole(frame["trial"][given], outcomes), why, strict=True))
     before = count_by_status(campaign.trials())
