@@ -170,10 +170,21 @@ def drawn_at(
     Z, values = model.transformed(X), list[Tensor]()
     for process, count in zip(processes, counts, strict=True):
         joint = process.at(Z)
-        L = chol_psd(with_jitter(joint.covariance(joint)[0], JITTER), repair=100.0 * JITTER)
+        L = _root(joint.covariance(joint)[0])
         normal = torch.randn(count, len(Z), dtype=L.dtype, device=L.device)
         values.append(joint.mean + normal @ L.mT)
     return torch.cat(values)
+
+
+def _root(C: Tensor) -> Tensor:
+    """A root of a covariance ``P x P``; of its positive part where that is all it has but rounding
+    errors.
+    """
+    try:
+        return chol_psd(with_jitter(C, JITTER), repair=100.0 * JITTER)
+    except torch.linalg.LinAlgError:  # type: ignore[attr-defined]
+        values, vectors = torch.linalg.eigh(C)
+        return vectors * values.clamp_min(0.0).sqrt()
 
 
 @torch.no_grad()

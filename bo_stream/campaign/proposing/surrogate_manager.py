@@ -13,6 +13,7 @@ from botorch.models.transforms.outcome import Standardize
 from torch import Tensor
 
 from bo_stream.base import checkpoint
+from bo_stream.base.composite import CompositeModel
 from bo_stream.base.emptied import emptied, fill
 from bo_stream.base.ensemble import KernelEnsemble
 from bo_stream.base.fitting.surprise import Surprise
@@ -318,13 +319,13 @@ class SurrogateManager:
         made: object = stage.make(
             data.X, data.Y, data.Yvar, bounds=self.bounds, outcome_transform=scale
         )
-        if not isinstance(made, StreamingGP):
+        if not isinstance(made, StreamingGP | CompositeModel):
             raise InputError(
                 "a surrogate of this package",
                 f"{type(made).__name__} from the callable",
                 "Return one.",
             )
-        return made
+        return cast(StreamingGP, made)
 
     def _new_arguments(self, stage: Stage, document: Mapping[str, Any]) -> dict[str, Any]:
         """The arguments of a new surrogate, built on two corners of the box as a saved one was."""

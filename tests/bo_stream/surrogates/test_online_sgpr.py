@@ -158,7 +158,7 @@ def test_what_it_refuses():
     model = OnlineSGPR(X, Y[:, :1], **RAW)
     with pytest.raises(UnsupportedError, match="bound_sum"):
         model.log_evidence()
-    for growth in (VIPS, "vips", 0.035):
+    for growth in (VIPS, "vip", 0.035):
         with pytest.raises(InputError, match="growth"):
             OnlineSGPR(X, Y[:, :1], growth=growth, **RAW)
     for kw in ({"jitter": 0.0}, {"jitter": 1.0}, {"trust": 0.0}):

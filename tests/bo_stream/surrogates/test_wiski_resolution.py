@@ -175,7 +175,7 @@ def test_a_fit_interrupted_while_it_refines() -> None:
     stop = failing(Interpolation.transpose_times, KeyboardInterrupt())
     with stop, pytest.raises(KeyboardInterrupt):
         model.fit(1)
-    assert model.grid.sizes == (30, 30) and model.state.A.shape[-1] == 900
+    assert model.grid.sizes == (30, 30) and model.state.matrix(0).shape == (900, 900)
     assert model.log_evidence().isfinite()
     assert model.fit(1).evaluations == 1
     assert model.grid.sizes[0] > 40

@@ -20,6 +20,7 @@ from torch import Tensor
 from bo_stream import WISKI, CaGP, ExactGP, OnlineSGPR
 from bo_stream.base.fitting import Coordinates, fit_model, log_prior, profiled_mean
 from bo_stream.errors import StateError
+from bo_stream.growth import OIPS
 from bo_stream.testing.wholeness import interrupted, lines_of
 from problems import synthetic
 from tests.raw import RAW
@@ -141,7 +142,7 @@ def test_no_far_starts_under_trust(trust: float) -> None:
 
 def test_an_objective_of_one_batch_is_not_explored() -> None:
     X, Y = waves(30)
-    model = OnlineSGPR(X, Y, outcome_transform=Standardize(1))
+    model = OnlineSGPR(X, Y, growth=OIPS(0.9), outcome_transform=Standardize(1))
     first = Coordinates(model, skip_mean=True).get()
     places: list[Tensor] = []
     spied(model, lambda _: places.append(Coordinates(model, skip_mean=True).get()))
