@@ -17,8 +17,9 @@ from torch import Size, Tensor
 from bo_stream.errors import NoiseError
 from bo_stream.mathematics.linalg import REPAIR, bordered, chol_psd
 from bo_stream.mathematics.posterior.basis import noisy
+from bo_stream.mathematics.posterior.factor import products, solved_rows
 from bo_stream.mathematics.posterior.gaussian import JointGaussian
-from bo_stream.mathematics.posterior.integral import Integral
+from bo_stream.mathematics.posterior.integral import Integral, PointIntegral
 from bo_stream.mathematics.posterior.moments import Moments
 from bo_stream.mathematics.posterior.paths import Path
 from bo_stream.mathematics.posterior.process import PosteriorProcess
@@ -40,7 +41,11 @@ class ConditionedGaussian(JointGaussian):
 
     def covariance(self, other: ConditionedGaussian) -> Tensor:
         """Covariance with the values at other points."""
-        return self.base.covariance(other.base) - self.V.mT @ other.V
+        return self.base.covariance(other.base) - products(self.V.mT, other.V)
+
+    def times(self, other: ConditionedGaussian, M: Tensor) -> Tensor:
+        """Covariance with the values at other points times M, without the full covariance."""
+        return self.base.times(other.base, M) - products(self.V.mT, other.V @ M)
 
     def operator(self) -> LinearOperator:
         """The covariance as an operator whose diagonal is cheap."""
@@ -114,10 +119,7 @@ class ConditionedProcess(PosteriorProcess):
 
     def at(self, X: Tensor) -> ConditionedGaussian:
         """The joint posterior at points ``batch x p x d``: O(q^3 + q^2 p) beyond the base's."""
-        f, L, r = self._update()
-        s = self.base.at(X)
-        V = torch.linalg.solve_triangular(L, f.covariance(s), upper=False)
-        return ConditionedGaussian((s.mean.unsqueeze(-1) + V.mT @ r).squeeze(-1), s, V)
+        return _given(self._update(), self.base.at(X))
 
     def path(self, sample_shape: Size) -> Path:
         """Sample functions by Matheron's rule on the base's sample functions."""
@@ -149,13 +151,30 @@ class ConditionedProcess(PosteriorProcess):
         base = self.base.moments(X, slopes=slopes, across=f)
         return None if base is None else base.given(L[0], r[0, :, 0])
 
-    def integral(self, points: Tensor, weights: Tensor) -> ConditionedIntegral:
-        """Computed at each call, because it may hold the graph of the conditioning points."""
+    def integral(self, points: Tensor, weights: Tensor) -> Integral:
+        """From the base's; computed at each call, because it may hold the graph of the
+        conditioning points.
+        """
         base = self.base.integral(points, weights)
+        if self.factors is not None and isinstance(base, PointIntegral):
+            factors = self.factors
+            return base.of(lambda tile: _given(factors, tile))
         f, L, _ = self._update()
         half = torch.linalg.solve_triangular(L, base.gram(f, f), upper=False)
         M = torch.linalg.solve_triangular(L, half.mT, upper=False)
         return ConditionedIntegral(base, f, L, M)
+
+
+def _given(factors: tuple[JointGaussian, Tensor, Tensor], s: JointGaussian) -> ConditionedGaussian:
+    """The base's joint posterior at some points, given the data: one solve for the whole batch
+    if the data have none.
+    """
+    f, L, r = factors
+    if f.mean.ndim == L.ndim - 1 == 2:
+        V = solved_rows(L, s.covariance(f)).mT
+    else:
+        V = torch.linalg.solve_triangular(L, f.covariance(s), upper=False)
+    return ConditionedGaussian((s.mean.unsqueeze(-1) + products(V.mT, r)).squeeze(-1), s, V)
 
 
 def unconditioned(process: PosteriorProcess) -> tuple[PosteriorProcess, int]:

@@ -15,7 +15,7 @@ from bo_stream.mathematics.lasting import lasting_property
 from bo_stream.mathematics.posterior.gaussian import JointGaussian
 from bo_stream.mathematics.smooth_matern import smoothed
 
-__all__ = ["FactorGaussian", "cross_kernel", "frozen_kernel"]
+__all__ = ["FactorGaussian", "cross_kernel", "frozen_kernel", "products", "solved_rows"]
 
 
 def frozen_kernel(kernel: Kernel) -> Kernel:
@@ -108,7 +108,7 @@ class FactorGaussian(JointGaussian):
         """The same points without batch, so that a product with many points is one product."""
         X, mean = self.X.reshape(-1, self.X.shape[-1]), flattened(self.mean.unsqueeze(-1))[..., 0]
         flat = FactorGaussian(mean, X, self.kernel, flattened(self.rows), self.L)
-        if "plus" in vars(self) and self.plus is not None:
+        if self.plus is not None:
             vars(flat)["plus"] = flattened(self.plus)
         return flat
 
@@ -129,6 +129,17 @@ def solved_rows(L: Tensor, rows: Tensor, *, upper: bool = False) -> Tensor:
     shape = rows.shape[:-3], rows.shape[-2]
     flat = torch.linalg.solve_triangular(L.mT, flattened(rows), upper=not upper, left=False)
     return flat.unflatten(-2, (*shape[0], shape[1])).movedim(0, -3)
+
+
+def products(rows: Tensor, others: Tensor) -> Tensor:
+    """``A B`` for ``batch x o x q x k`` and ``o x k x p``: a single product for the whole batch,
+    since a batched one would copy B.
+    """
+    if rows.ndim == 3 or others.ndim > 3:
+        return rows @ others
+    shape = rows.shape[:-3], rows.shape[-2]
+    product = flattened(rows) @ others
+    return product.unflatten(-2, (*shape[0], shape[1])).movedim(0, -3)
 
 
 def flattened(rows: Tensor) -> Tensor:

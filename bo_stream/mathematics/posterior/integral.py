@@ -13,8 +13,8 @@ keep the joint Gaussian at the points and compute one ``q x P`` block per call.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Protocol, Self
 
 import torch
@@ -26,6 +26,9 @@ __all__ = ["Integral", "PointIntegral"]
 
 TILE = 1024
 """Points summed over at a time."""
+
+KEPT = 2**25
+"""Covariances kept between calls at most: 256 MiB."""
 
 
 class Integral(Protocol):
@@ -55,29 +58,54 @@ class PointIntegral:
     total: Tensor
     tiles: list[JointGaussian]
     weights: list[Tensor]
+    kept: list[tuple[JointGaussian, list[Tensor]]] = field(default_factory=list, compare=False)
 
     @classmethod
     def over(cls, at: Callable[[Tensor], JointGaussian], points: Tensor, weights: Tensor) -> Self:
         """The sums over ``points`` (``P x d``) of a process, given by its method `at`."""
         with torch.no_grad():
-            tiles = [at(part) for part in points.split(TILE)]
-            parts = weights.split(TILE)
-            total = sum(((t.variance() * w).sum(-1) for t, w in zip(tiles, parts, strict=True)))
-            return cls(torch.as_tensor(total), tiles, list(parts))
+            return cls.summing([at(part) for part in points.split(TILE)], weights.split(TILE))
+
+    @classmethod
+    def summing(cls, tiles: list[JointGaussian], weights: Sequence[Tensor]) -> Self:
+        """The sums over the points of some joint posteriors."""
+        total = sum(((t.variance() * w).sum(-1) for t, w in zip(tiles, weights, strict=True)))
+        return cls(torch.as_tensor(total), tiles, list(weights))
+
+    def of(self, change: Callable[[JointGaussian], JointGaussian]) -> PointIntegral:
+        """The sums over the same points, whose joint posteriors are changed."""
+        with torch.no_grad():
+            return PointIntegral.summing([change(tile) for tile in self.tiles], self.weights)
 
     def gram(self, a: JointGaussian, b: JointGaussian) -> Tensor:
         """``sum_t w_t cov(a, t) cov(t, b)``."""
-        parts = []
-        for tile, w in zip(self.tiles, self.weights, strict=True):
-            cov = b.covariance(tile)
-            weighted = (cov * w).mT
-            parts.append(cov @ weighted if a is b else a.times(tile, weighted))
+        if a is b:
+            pairs = zip(self._covariances(a), self.weights, strict=True)
+            return torch.stack([cov @ (cov * w).mT for cov, w in pairs]).sum(0)
+        pairs = zip(self._covariances(b), self.weights, strict=True)
+        weighted = ((cov * w).mT for cov, w in pairs)
+        if self._is_kept(a):
+            parts = [cov @ M for cov, M in zip(self._covariances(a), weighted, strict=True)]
+        else:
+            parts = [a.times(tile, M) for tile, M in zip(self.tiles, weighted, strict=True)]
         return torch.stack(parts).sum(0)
 
     def gram_diagonal(self, a: JointGaussian) -> Tensor:
-        """The diagonal of ``gram(a, a)``."""
-        parts = [
-            (a.covariance(tile).square() * w).sum(-1)
-            for tile, w in zip(self.tiles, self.weights, strict=True)
-        ]
-        return torch.stack(parts).sum(0)
+        """The diagonal of ``gram(a, a)``. The covariances with the last ``a`` are kept, up to
+        `KEPT` entries: those of a pool from which a batch is selected.
+        """
+        covs = self._covariances(a)
+        if not a.mean.requires_grad and a.mean.numel() * sum(map(len, self.weights)) <= KEPT:
+            covs = list(covs)
+            self.kept[:] = [(a, covs)]
+        pairs = zip(covs, self.weights, strict=True)
+        return torch.stack([(cov.square() * w).sum(-1) for cov, w in pairs]).sum(0)
+
+    def _covariances(self, a: JointGaussian) -> Iterable[Tensor]:
+        """Covariances with the points of each tile, ``batch x o x q x TILE``."""
+        if self._is_kept(a):
+            return self.kept[0][1]
+        return (a.covariance(tile) for tile in self.tiles)
+
+    def _is_kept(self, a: JointGaussian) -> bool:
+        return bool(self.kept) and self.kept[0][0] is a
