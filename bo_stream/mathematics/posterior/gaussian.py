@@ -39,7 +39,9 @@ class JointGaussian(ABC):
         return self.covariance(other) @ M
 
     def joined(self: L, other: L) -> L:
-        """The joint Gaussian at the points of both, which have no batch."""
+        """The joint Gaussian at the points of both, which have no batch; for families whose
+        posterior is conditioned on new data.
+        """
         raise NotImplementedError
 
     def operator(self) -> LinearOperator:

@@ -53,6 +53,12 @@ class PointIntegral:
     """Sums through the ``q x P`` covariance with the points summed over: O(P r) memory.
 
     A call costs O(P q (d + r)) time; r is the rank of the family's factors, n for an exact GP.
+
+    Attributes:
+        total: Weighted sum of the variances, ``batch x o``.
+        tiles: Joint posteriors at the points summed over, `TILE` at a time.
+        weights: Weights of the points of each tile.
+        kept: The last argument of `gram_diagonal` and its covariances with each tile, if few.
     """
 
     total: Tensor
