@@ -80,3 +80,4 @@ class ProcessContract(Contract):
         close(sums.gram(a, b), gram)
         own = (a.covariance(t).square() * weights).sum(-1)
         close(sums.gram_diagonal(a), own)
+        close(sums.gram(a, b), gram)  # from covariances that may be kept by now
