@@ -35,8 +35,8 @@ from torch.nn.functional import softplus
 from bo_stream.base.botorch_model import BoTorchModel
 from bo_stream.base.conditioned import shift_and_scale
 from bo_stream.mathematics.derivatives import traced
-from bo_stream.mathematics.posterior.moments import Moments
-from bo_stream.mathematics.posterior.process import PosteriorProcess
+from bo_stream.mathematics.moments import Moments
+from bo_stream.mathematics.process import PosteriorProcess
 
 __all__ = [
     "ClosedExpectedImprovement",

@@ -16,8 +16,8 @@ from bo_stream.base.botorch_model import BoTorchModel
 from bo_stream.mathematics.hilbert_features.basis import Basis
 from bo_stream.mathematics.hilbert_features.maximise import grid_maximisers
 from bo_stream.mathematics.linalg import chol_psd, with_jitter
-from bo_stream.mathematics.posterior.expansion import FeaturePath
-from bo_stream.mathematics.posterior.process import Path, PosteriorProcess
+from bo_stream.mathematics.paths import Path
+from bo_stream.mathematics.process import FeaturePath, PosteriorProcess
 
 __all__ = ["Draws", "MeanFunction", "SineFunctions", "candidates", "drawn_at", "maximised"]
 

@@ -32,10 +32,10 @@ from torch import Tensor
 from bo_stream.base.botorch_model import BoTorchModel
 from bo_stream.base.distribution import ScaleFreeMultitaskNormal, ScaleFreeNormal, scale_free
 from bo_stream.errors import InputError, ShapeError, UnsupportedError
+from bo_stream.mathematics.integral import Integral
 from bo_stream.mathematics.lasting import lasting
 from bo_stream.mathematics.linalg import chol_psd
-from bo_stream.mathematics.posterior.integral import Integral
-from bo_stream.mathematics.posterior.process import PosteriorProcess
+from bo_stream.mathematics.process import PosteriorProcess
 
 __all__ = ["NIPV", "output_scales"]
 

@@ -19,9 +19,9 @@ from acquisitions.nipv import NIPV
 from acquisitions.policies import MaxVariance
 from bo_stream.base.botorch_model import BoTorchModel
 from bo_stream.errors import InputError, NoiseError, ShapeError, UnsupportedError
+from bo_stream.mathematics.integral import Integral
 from bo_stream.mathematics.linalg import chol_psd
-from bo_stream.mathematics.posterior.integral import Integral
-from bo_stream.mathematics.posterior.process import PosteriorProcess
+from bo_stream.mathematics.process import PosteriorProcess
 
 __all__ = ["select_from_pool"]
 

@@ -29,7 +29,7 @@ from bo_stream.base.botorch_model import BoTorchModel
 from bo_stream.base.ensemble import KernelEnsemble
 from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.errors import BoundsError, InputError, ShapeError, UnsupportedError
-from bo_stream.mathematics.posterior.process import PosteriorProcess
+from bo_stream.mathematics.process import PosteriorProcess
 
 __all__ = ["ThompsonSampling"]
 

@@ -25,8 +25,8 @@ from bo_stream.base.fitting.surprise import Surprise
 from bo_stream.base.predictive import PredictiveScore
 from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.errors import InputError, UnsupportedError
-from bo_stream.mathematics.posterior.outcomes import Linear, OutcomeDistribution
-from bo_stream.mathematics.posterior.process import PosteriorProcess
+from bo_stream.mathematics.outcomes import Linear, OutcomeDistribution
+from bo_stream.mathematics.process import PosteriorProcess
 
 __all__ = [
     "Difference",

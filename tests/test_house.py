@@ -111,26 +111,13 @@ GRAPH = {name: {i for i in imports(path) if i in MODULES} for name, path in MODU
 INNER = "mathematics"
 PLAIN = ("linalg", "shapes", "derivatives", "matern", "smooth_matern", "lasting")
 FOUNDATION = {"errors", "base.plain_policies", *(f"{INNER}.{name}" for name in PLAIN)}
-POSTERIOR, FITTING, SUMS = f"{INNER}.posterior", "base.fitting", f"{INNER}.sufficient_statistics"
-INDUCING, GRID = f"{INNER}.inducing", f"{INNER}.grid"
+FITTING = "base.fitting"
 # What each room of bo_stream may import; every room may import itself and the foundation, and a
 # name stands for all that is below it. A module is in the room of the longest name that it has.
 ROOMS: dict[str, set[str]] = {
     **dict.fromkeys(FOUNDATION, set()),
-    POSTERIOR: set(),
+    INNER: set(),
     FITTING: set(),
-    SUMS: {POSTERIOR},
-    GRID: {POSTERIOR, SUMS},
-    f"{INNER}.data_nodes": {POSTERIOR, SUMS},
-    f"{INNER}.hilbert_features": {POSTERIOR, SUMS},
-    INDUCING: {POSTERIOR},
-    f"{INNER}.decoupled": {POSTERIOR, INDUCING},
-    f"{INNER}.computation_aware": {POSTERIOR},
-    f"{INNER}.classification": set(),
-    f"{INNER}.local_polynomial": set(),
-    f"{INNER}.trust_region": set(),
-    f"{INNER}.warped": set(),
-    f"{INNER}.sites": {f"{INNER}.classification", POSTERIOR},
     "likelihoods": {INNER},
     "growth": {INNER, FITTING},
     "actions": {INNER, FITTING},

@@ -3,7 +3,7 @@
 A subclass supplies `_snapshot`, from which posteriors are built; `_given`, the model conditioned on
 more data; and `_objective`, which the hyperparameters maximise. Shapes and scales of the interface
 are BoTorch's. Internally the output dimension precedes the points (see
-`bo_stream.mathematics.posterior`) and everything is float64.
+`bo_stream.mathematics.process`) and everything is float64.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from bo_stream.base.noise import noise_to_add
 from bo_stream.base.posterior_snapshot import PosteriorSnapshot
 from bo_stream.base.predictive import PredictiveScore, predictive_score
 from bo_stream.errors import BoundsError, UnsupportedError
-from bo_stream.mathematics.posterior.process import PosteriorProcess
+from bo_stream.mathematics.process import PosteriorProcess
 
 __all__ = ["BoTorchModel"]
 

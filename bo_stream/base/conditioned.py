@@ -13,10 +13,9 @@ from torch import Size, Tensor
 from bo_stream.base.botorch_model import BoTorchModel
 from bo_stream.base.posterior_snapshot import PosteriorSnapshot
 from bo_stream.errors import UnsupportedError
+from bo_stream.mathematics.conditioned import ConditionedProcess, SubsetProcess
 from bo_stream.mathematics.lasting import lasting
-from bo_stream.mathematics.posterior.conditioned import ConditionedProcess
-from bo_stream.mathematics.posterior.process import PosteriorProcess
-from bo_stream.mathematics.posterior.subset import SubsetProcess
+from bo_stream.mathematics.process import PosteriorProcess
 
 __all__ = [
     "ConditionedPosterior",

@@ -18,7 +18,7 @@ from linear_operator.operators import (
 )
 from torch import Tensor
 
-from bo_stream.mathematics.posterior.gaussian import JointGaussian
+from bo_stream.mathematics.joint import JointGaussian
 
 __all__ = [
     "ScaleFreeMultitaskNormal",

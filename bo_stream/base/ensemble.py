@@ -28,7 +28,7 @@ from bo_stream.base.options import whole_number
 from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.errors import StateError, UnsupportedError
 from bo_stream.mathematics.lasting import lasting
-from bo_stream.mathematics.posterior.process import PosteriorProcess
+from bo_stream.mathematics.process import PosteriorProcess
 
 __all__ = ["KernelEnsemble"]
 

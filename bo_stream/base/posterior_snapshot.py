@@ -12,8 +12,8 @@ from torch import Tensor
 from bo_stream.base.derived import Derived, Key, Version
 from bo_stream.base.noise import noise_of_an_observation
 from bo_stream.errors import NoiseError
-from bo_stream.mathematics.posterior.conditioned import ConditionedProcess, unconditioned
-from bo_stream.mathematics.posterior.process import PosteriorProcess
+from bo_stream.mathematics.conditioned import ConditionedProcess, unconditioned
+from bo_stream.mathematics.process import PosteriorProcess
 
 __all__ = ["PosteriorCache", "PosteriorSnapshot"]
 

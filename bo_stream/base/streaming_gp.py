@@ -33,7 +33,7 @@ from bo_stream.base.posterior_snapshot import PosteriorCache, PosteriorSnapshot
 from bo_stream.base.promises import Promises, check_outputs
 from bo_stream.base.stream import Stream, StreamBuffers
 from bo_stream.mathematics.lasting import lasting
-from bo_stream.mathematics.posterior.process import PosteriorProcess
+from bo_stream.mathematics.process import PosteriorProcess
 
 __all__ = ["Promises", "StreamingGP"]
 

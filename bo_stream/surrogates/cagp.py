@@ -33,9 +33,9 @@ from bo_stream.base.streaming_gp import Promises, StreamingGP
 from bo_stream.mathematics.computation_aware.matrix import ActionMatrix
 from bo_stream.mathematics.computation_aware.posterior import ActionBasis
 from bo_stream.mathematics.computation_aware.problem import Loss, Prior, RegressionProblem
-from bo_stream.mathematics.posterior.expansion import Process
-from bo_stream.mathematics.posterior.factor import frozen_kernel
-from bo_stream.mathematics.posterior.precise import warn_if_missed
+from bo_stream.mathematics.kernels import frozen_kernel
+from bo_stream.mathematics.precise import warn_if_missed
+from bo_stream.mathematics.process import Process
 
 __all__ = ["CaGP"]
 

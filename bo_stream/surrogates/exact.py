@@ -16,11 +16,10 @@ from torch import Tensor
 from bo_stream.base.fitting.evidence import log_evidence
 from bo_stream.base.options import CommonOptions
 from bo_stream.base.streaming_gp import Promises, StreamingGP
+from bo_stream.mathematics.kernels import cross_kernel, frozen_kernel
 from bo_stream.mathematics.linalg import LEAST, REPAIR, chol_psd
-from bo_stream.mathematics.posterior.basis import KernelBasis
-from bo_stream.mathematics.posterior.expansion import Process
-from bo_stream.mathematics.posterior.factor import cross_kernel, frozen_kernel
-from bo_stream.mathematics.posterior.precise import warn_if_missed
+from bo_stream.mathematics.precise import warn_if_missed
+from bo_stream.mathematics.process import KernelBasis, Process
 from bo_stream.mathematics.shapes import shaped
 
 __all__ = ["ExactGP", "exact_process"]

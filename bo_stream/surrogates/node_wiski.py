@@ -14,15 +14,14 @@ from torch import Tensor
 from bo_stream.base.options import CommonOptions
 from bo_stream.base.streaming_gp import Promises, StreamingGP
 from bo_stream.errors import InputError
+from bo_stream.mathematics.conditioned import unconditioned
 from bo_stream.mathematics.data_nodes.choice import absorb
 from bo_stream.mathematics.data_nodes.evidence import node_evidence
 from bo_stream.mathematics.data_nodes.posterior import node_process
 from bo_stream.mathematics.data_nodes.prior import NodePrior
 from bo_stream.mathematics.data_nodes.state import NodeState
-from bo_stream.mathematics.posterior.conditioned import unconditioned
-from bo_stream.mathematics.posterior.expansion import Process
-from bo_stream.mathematics.posterior.factor import frozen_kernel
-from bo_stream.mathematics.posterior.process import PosteriorProcess
+from bo_stream.mathematics.kernels import frozen_kernel
+from bo_stream.mathematics.process import PosteriorProcess, Process
 
 __all__ = ["NodeWISKI"]
 

@@ -31,9 +31,9 @@ from bo_stream.growth.stream_state import LastUpdate, StreamState
 from bo_stream.mathematics.inducing.posterior import sparse_process
 from bo_stream.mathematics.inducing.state import Batch, SGPRState
 from bo_stream.mathematics.inducing.update import best_mean, rebase, update
+from bo_stream.mathematics.kernels import cross_kernel, frozen_kernel
 from bo_stream.mathematics.linalg import chol_psd
-from bo_stream.mathematics.posterior.expansion import Process
-from bo_stream.mathematics.posterior.factor import cross_kernel, frozen_kernel
+from bo_stream.mathematics.process import Process
 
 __all__ = ["LastUpdate", "OnlineSGPR"]
 

@@ -22,6 +22,7 @@ from bo_stream.base.options import CommonOptions, default_kernel
 from bo_stream.base.streaming_gp import Promises
 from bo_stream.base.validation import sizes_of
 from bo_stream.errors import InputError
+from bo_stream.mathematics.conditioned import ConditionedProcess
 from bo_stream.mathematics.grid.nodes import Grid
 from bo_stream.mathematics.grid.posterior import GridProcess
 from bo_stream.mathematics.grid.projected import (
@@ -31,8 +32,7 @@ from bo_stream.mathematics.grid.projected import (
     projection_of,
 )
 from bo_stream.mathematics.grid.state import GridState
-from bo_stream.mathematics.posterior.conditioned import ConditionedProcess
-from bo_stream.mathematics.posterior.process import PosteriorProcess
+from bo_stream.mathematics.process import PosteriorProcess
 from bo_stream.surrogates.projection_learner import LEARNED_FROM, ProjectionLearner, thinned
 from bo_stream.surrogates.wiski import WISKI
 

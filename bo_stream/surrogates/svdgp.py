@@ -35,9 +35,9 @@ from bo_stream.mathematics.decoupled.update import (
 )
 from bo_stream.mathematics.inducing.bounds import merged_moments, moments_of
 from bo_stream.mathematics.inducing.state import Batch
+from bo_stream.mathematics.kernels import cross_kernel, frozen_kernel
 from bo_stream.mathematics.linalg import REPAIR, chol_psd
-from bo_stream.mathematics.posterior.expansion import Process
-from bo_stream.mathematics.posterior.factor import cross_kernel, frozen_kernel
+from bo_stream.mathematics.process import Process
 
 __all__ = ["SVDGP"]
 

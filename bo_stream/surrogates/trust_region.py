@@ -22,9 +22,9 @@ from bo_stream.base.options import CommonOptions, whole_number
 from bo_stream.base.streaming_gp import Promises, StreamingGP
 from bo_stream.base.transforms import raw_inputs
 from bo_stream.errors import BoundsError, InputError
-from bo_stream.mathematics.posterior.expansion import Process
-from bo_stream.mathematics.posterior.factor import frozen_kernel
-from bo_stream.mathematics.posterior.precise import warn_if_missed
+from bo_stream.mathematics.kernels import frozen_kernel
+from bo_stream.mathematics.precise import warn_if_missed
+from bo_stream.mathematics.process import Process
 from bo_stream.mathematics.trust_region import update
 from bo_stream.mathematics.trust_region.factor import Factor
 from bo_stream.mathematics.trust_region.kernel import has_closed_form, lengthscales_in, scale_of

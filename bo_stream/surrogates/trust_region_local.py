@@ -18,8 +18,8 @@ from bo_stream.base.fitting.evidence import log_evidence
 from bo_stream.base.fitting.report import FitReport
 from bo_stream.base.options import CommonOptions
 from bo_stream.errors import StateError
+from bo_stream.mathematics.kernels import cross_kernel
 from bo_stream.mathematics.linalg import REPAIR, chol_psd
-from bo_stream.mathematics.posterior.factor import cross_kernel
 from bo_stream.mathematics.trust_region.factor import Factor, correlations, factored
 from bo_stream.mathematics.trust_region.fit import Priors, ProfiledEvidence, fit
 from bo_stream.mathematics.trust_region.kernel import lengthscales_in, scale_of

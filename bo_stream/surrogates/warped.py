@@ -28,8 +28,7 @@ from bo_stream.base.predictive import PredictiveScore, predictive_score
 from bo_stream.base.streaming_gp import Promises, StreamingGP
 from bo_stream.base.transforms import change_from_saved
 from bo_stream.errors import FallbackWarning, InputError, UnsupportedError
-from bo_stream.mathematics.posterior.basis import KernelBasis
-from bo_stream.mathematics.posterior.expansion import Process
+from bo_stream.mathematics.process import KernelBasis, Process
 from bo_stream.mathematics.warped.evidence import FLOOR, Fitted, contradicted
 from bo_stream.mathematics.warped.latent import LatentProcess
 from bo_stream.mathematics.warped.schedule import fitted_by_schedule

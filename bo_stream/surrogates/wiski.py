@@ -25,7 +25,7 @@ from bo_stream.mathematics.grid.kernel import is_stationary
 from bo_stream.mathematics.grid.processes import grid_process
 from bo_stream.mathematics.grid.state import GridState
 from bo_stream.mathematics.lasting import lasting
-from bo_stream.mathematics.posterior.process import PosteriorProcess
+from bo_stream.mathematics.process import PosteriorProcess
 
 __all__ = ["WISKI"]
 

@@ -1,6 +1,6 @@
 """Contract: the pieces of a latent process agree with its dense covariance.
 
-What a family hands to the base (`bo_stream.mathematics.posterior`): variances, cross-covariances,
+What a family hands to the base (`bo_stream.mathematics.process`): variances, cross-covariances,
 products and operators, and sums over test points, each with a short cut of its own.
 """
 

@@ -19,7 +19,7 @@ from gpytorch.kernels import MaternKernel
 from torch import Tensor
 
 from bo_stream import WISKI
-from bo_stream.mathematics.posterior.expansion import Process
+from bo_stream.mathematics.process import Process
 from experiments.benchmarks.benchmark import Tables, benchmark
 from experiments.benchmarks.timing import alternated, cholesky, clock_on, ratio
 from experiments.common.command import start

@@ -9,8 +9,7 @@ from torch import Size, Tensor
 
 from bo_stream.mathematics.computation_aware.matrix import ActionMatrix
 from bo_stream.mathematics.computation_aware.products import cross_product
-from bo_stream.mathematics.posterior.basis import noisy
-from bo_stream.mathematics.posterior.paths import Path, prior_path
+from bo_stream.mathematics.paths import Path, noisy, prior_path
 
 __all__ = ["ActionBasis"]
 

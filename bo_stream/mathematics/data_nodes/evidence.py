@@ -8,7 +8,7 @@ from torch import Tensor
 
 from bo_stream.mathematics.data_nodes.prior import node_root
 from bo_stream.mathematics.data_nodes.state import NodeState
-from bo_stream.mathematics.posterior.factor import cross_kernel
+from bo_stream.mathematics.kernels import cross_kernel
 from bo_stream.mathematics.sufficient_statistics.evidence import attach, factorise
 from bo_stream.mathematics.sufficient_statistics.roots import DenseRoot
 

@@ -7,8 +7,7 @@ from torch import Tensor
 
 from bo_stream.mathematics.data_nodes.prior import NodePrior, node_root
 from bo_stream.mathematics.data_nodes.state import NodeState
-from bo_stream.mathematics.posterior.basis import KernelBasis
-from bo_stream.mathematics.posterior.expansion import Process
+from bo_stream.mathematics.process import KernelBasis, Process
 from bo_stream.mathematics.sufficient_statistics.roots import DenseRoot
 
 __all__ = ["node_posterior", "node_process"]

@@ -9,8 +9,8 @@ import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
+from bo_stream.mathematics.kernels import cross_kernel
 from bo_stream.mathematics.linalg import chol_psd, with_jitter
-from bo_stream.mathematics.posterior.factor import cross_kernel
 
 __all__ = ["NodePrior", "Projection", "node_root"]
 

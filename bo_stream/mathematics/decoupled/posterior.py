@@ -6,8 +6,7 @@ import torch
 
 from bo_stream.mathematics.decoupled.state import DecoupledState, Hyperparameters
 from bo_stream.mathematics.decoupled.update import folded_mean
-from bo_stream.mathematics.posterior.basis import KernelBasis
-from bo_stream.mathematics.posterior.expansion import Process
+from bo_stream.mathematics.process import KernelBasis, Process
 
 __all__ = ["decoupled_process"]
 

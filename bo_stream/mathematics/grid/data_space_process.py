@@ -22,10 +22,9 @@ from bo_stream.mathematics.grid.nodes import Grid, interpolated_product
 from bo_stream.mathematics.grid.posterior import GridPath
 from bo_stream.mathematics.grid.roots import jittered_root
 from bo_stream.mathematics.lasting import lasting_property
-from bo_stream.mathematics.posterior.basis import KernelBasis
-from bo_stream.mathematics.posterior.expansion import Process
-from bo_stream.mathematics.posterior.moments import Moments, leaf, pullback, sloped_product
-from bo_stream.mathematics.posterior.paths import Path
+from bo_stream.mathematics.moments import Moments, leaf, pullback, sloped_product
+from bo_stream.mathematics.paths import Path
+from bo_stream.mathematics.process import KernelBasis, Process
 
 __all__ = ["DataSpaceProcess"]
 

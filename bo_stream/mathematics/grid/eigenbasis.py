@@ -21,7 +21,7 @@ from torch import Tensor
 from bo_stream.mathematics.grid.kronecker import kron_left
 from bo_stream.mathematics.grid.nodes import Grid, interpolated_product
 from bo_stream.mathematics.lasting import lasting_property
-from bo_stream.mathematics.posterior.moments import Pullback, leaf, pullback
+from bo_stream.mathematics.moments import Pullback, leaf, pullback
 
 __all__ = ["Eigenbasis", "Features"]
 

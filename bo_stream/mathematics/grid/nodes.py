@@ -19,7 +19,7 @@ from torch import Tensor
 from bo_stream.errors import BoundsError, InputError, ShapeError, UnsupportedError
 from bo_stream.mathematics.grid.weights import CUBICS, powers, sloped_products, weights
 from bo_stream.mathematics.lasting import lasting_property
-from bo_stream.mathematics.posterior.moments import sloped_product
+from bo_stream.mathematics.moments import sloped_product
 
 __all__ = ["Grid", "Interpolation", "interpolated_product"]
 

@@ -18,11 +18,11 @@ from bo_stream.mathematics.grid.integral import GridIntegral
 from bo_stream.mathematics.grid.local_quadratic import quadratic
 from bo_stream.mathematics.grid.nodes import Grid, Interpolation
 from bo_stream.mathematics.grid.weights import weighted_rows
+from bo_stream.mathematics.joint import JointGaussian
 from bo_stream.mathematics.lasting import lasting_property
-from bo_stream.mathematics.posterior.gaussian import JointGaussian
-from bo_stream.mathematics.posterior.moments import Moments, leaf, pullback
-from bo_stream.mathematics.posterior.paths import Path, times
-from bo_stream.mathematics.posterior.process import PosteriorProcess
+from bo_stream.mathematics.moments import Moments, leaf, pullback
+from bo_stream.mathematics.paths import Path, times
+from bo_stream.mathematics.process import PosteriorProcess
 
 __all__ = ["GridGaussian", "GridPath", "GridProcess", "stacked"]
 

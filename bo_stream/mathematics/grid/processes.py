@@ -20,8 +20,7 @@ from bo_stream.mathematics.grid.eigenbasis_evidence import EigenbasisFactorisati
 from bo_stream.mathematics.grid.evidence import GridFactorisation
 from bo_stream.mathematics.grid.posterior import GridProcess, stacked
 from bo_stream.mathematics.grid.state import GridState
-from bo_stream.mathematics.posterior.basis import FeatureBasis
-from bo_stream.mathematics.posterior.expansion import Process
+from bo_stream.mathematics.process import FeatureBasis, Process
 
 __all__ = ["grid_process"]
 

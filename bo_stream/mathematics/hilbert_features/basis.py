@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from bo_stream.mathematics.lasting import lasting_property
-from bo_stream.mathematics.posterior.moments import Pullback
+from bo_stream.mathematics.moments import Pullback
 from bo_stream.mathematics.shapes import shaped
 
 __all__ = ["Basis", "box_around", "least_indices"]

@@ -7,8 +7,7 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from bo_stream.mathematics.inducing.state import SGPRState, dense, factor_B, solve
-from bo_stream.mathematics.posterior.basis import KernelBasis
-from bo_stream.mathematics.posterior.expansion import Process
+from bo_stream.mathematics.process import KernelBasis, Process
 
 __all__ = ["predict", "process_on", "sparse_process"]
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from bo_stream.errors import InputError
-from bo_stream.mathematics.posterior.outcomes import OutcomeDistribution
+from bo_stream.mathematics.outcomes import OutcomeDistribution
 from bo_stream.mathematics.sites.quadrature import expected, fine_expectation
 
 __all__ = ["OutcomePrediction", "Response"]

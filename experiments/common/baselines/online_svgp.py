@@ -21,8 +21,8 @@ from bo_stream.base.streaming_gp import Promises, StreamingGP
 from bo_stream.errors import InputError, StateError, UnsupportedError
 from bo_stream.mathematics.inducing.posterior import process_on
 from bo_stream.mathematics.inducing.state import Batch, SGPRState
-from bo_stream.mathematics.posterior.expansion import Process
-from bo_stream.mathematics.posterior.factor import frozen_kernel
+from bo_stream.mathematics.kernels import frozen_kernel
+from bo_stream.mathematics.process import Process
 from experiments.common.baselines.variational import (
     Before,
     Inducing,

@@ -11,7 +11,7 @@ import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
-from bo_stream.mathematics.posterior.factor import frozen_kernel
+from bo_stream.mathematics.kernels import frozen_kernel
 from experiments.common.baselines.baseline import Baseline, shares, trained
 from experiments.common.baselines.modules import learned
 from experiments.common.baselines.reservoir import Reservoir

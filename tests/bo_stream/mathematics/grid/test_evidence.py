@@ -9,6 +9,7 @@ import torch
 from torch import Size
 
 from bo_stream.errors import StateError, UnsupportedError
+from bo_stream.mathematics.conditioned import ConditionedProcess
 from bo_stream.mathematics.grid.compressed import Compressed
 from bo_stream.mathematics.grid.data_space import DataSpaceFactorisation
 from bo_stream.mathematics.grid.eigenbasis import Eigenbasis
@@ -16,8 +17,7 @@ from bo_stream.mathematics.grid.eigenbasis_evidence import EigenbasisFactorisati
 from bo_stream.mathematics.grid.evidence import Route, dropped_share
 from bo_stream.mathematics.grid.kernel import product_factors
 from bo_stream.mathematics.grid.state import GridState, check_size
-from bo_stream.mathematics.posterior.conditioned import ConditionedProcess
-from bo_stream.mathematics.posterior.expansion import Process
+from bo_stream.mathematics.process import Process
 from bo_stream.mathematics.sufficient_statistics.evidence import Factorisation
 from bo_stream.testing.base import close
 from tests.bo_stream.mathematics.grid.grid_cases import (

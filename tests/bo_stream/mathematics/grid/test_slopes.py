@@ -6,7 +6,7 @@ import torch
 from bo_stream.errors import BoundsError
 from bo_stream.mathematics.grid.eigenbasis import Eigenbasis
 from bo_stream.mathematics.grid.nodes import Grid, interpolated_product
-from bo_stream.mathematics.posterior.moments import sloped_product
+from bo_stream.mathematics.moments import sloped_product
 
 SIZES = {1: (5,), 2: (4, 6), 3: (6, 4, 5)}
 

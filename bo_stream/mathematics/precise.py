@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from bo_stream.errors import PrecisionWarning
-from bo_stream.mathematics.posterior.process import PosteriorProcess
+from bo_stream.mathematics.process import PosteriorProcess
 
 __all__ = ["warn_if_missed", "warn_if_saturated"]
 

@@ -15,7 +15,7 @@ from torch import Size, Tensor
 
 from bo_stream.errors import UnsupportedError
 
-__all__ = ["Path", "prior_path", "solved", "times"]
+__all__ = ["Path", "noisy", "prior_path", "solved", "times"]
 
 Path = Callable[[Tensor], Tensor]
 """Sample functions: points ``batch x q x d`` to values ``batch' x o x q``, where ``batch'`` is
@@ -67,3 +67,8 @@ def solved(L: Tensor, v: Tensor, *, upper: bool) -> Tensor:
     """``L^-1 v`` for ``o x r x r`` triangular L and ``batch x o x r`` v."""
     columns = v.reshape(v.shape[:-2].numel(), *v.shape[-2:]).movedim(0, -1)  # o x r x S
     return torch.linalg.solve_triangular(L, columns, upper=upper).movedim(-1, 0).view(v.shape)
+
+
+def noisy(values: Tensor, noise: Tensor) -> Tensor:
+    """The values with independent Gaussian noise of these variances."""
+    return values + noise.sqrt() * torch.randn_like(values)

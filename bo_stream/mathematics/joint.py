@@ -1,31 +1,58 @@
-"""Joint posteriors from factors: the prior covariance minus and plus products of rows."""
+"""The joint Gaussian of the latent function at some points, in the form of each family.
+
+Shapes: points ``batch x q x d`` in transformed space, float64. The output dimension ``o`` (the
+number of independent outputs) is always present, just before the point dimensions: means ``batch x
+o x q``, covariances ``batch x o x q x q'``.
+"""
 
 from __future__ import annotations
 
-import copy
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import cast
+from typing import TypeVar, cast
 
 import torch
 from gpytorch.kernels import Kernel
+from linear_operator import to_linear_operator
 from linear_operator.operators import LinearOperator, MatmulLinearOperator
 from torch import Tensor
 
+from bo_stream.mathematics.kernels import cross_kernel
 from bo_stream.mathematics.lasting import lasting_property
-from bo_stream.mathematics.posterior.gaussian import JointGaussian
-from bo_stream.mathematics.smooth_matern import smoothed
 
-__all__ = ["FactorGaussian", "cross_kernel", "frozen_kernel", "products", "solved_rows"]
+__all__ = ["FactorGaussian", "JointGaussian", "products", "solved_rows"]
 
-
-def frozen_kernel(kernel: Kernel) -> Kernel:
-    """A detached float64 copy of the kernel, with second derivatives."""
-    return smoothed(copy.deepcopy(kernel).requires_grad_(False).double().eval())
+L = TypeVar("L", bound="JointGaussian")
 
 
-def cross_kernel(kernel: Kernel, X: Tensor, Z: Tensor) -> Tensor:
-    """Kernel values ``batch x o x q x q'`` between ``batch x q x d`` and ``batch x q' x d``."""
-    return kernel(X.unsqueeze(-3), Z.unsqueeze(-3)).to_dense()
+class JointGaussian(ABC):
+    """The joint Gaussian of the latent function at one set of points under one process."""
+
+    mean: Tensor
+
+    @abstractmethod
+    def variance(self) -> Tensor:
+        """Marginal variances, ``batch x o x q``."""
+
+    @abstractmethod
+    def covariance(self: L, other: L) -> Tensor:
+        """Covariance with the values at other points, ``batch x o x q x q'``; batches
+        broadcast.
+        """
+
+    def times(self: L, other: L, M: Tensor) -> Tensor:
+        """Covariance with the values at other points times M (``o x q' x k``)."""
+        return self.covariance(other) @ M
+
+    def joined(self: L, other: L) -> L:
+        """The joint Gaussian at the points of both, which have no batch; for families whose
+        posterior is conditioned on new data.
+        """
+        raise NotImplementedError
+
+    def operator(self) -> LinearOperator:
+        """The covariance ``batch x o x q x q`` as an operator whose diagonal is cheap."""
+        return to_linear_operator(self.covariance(self))
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from bo_stream.errors import InputError
-from bo_stream.mathematics.posterior.outcomes import Linear, OutcomeDistribution
+from bo_stream.mathematics.outcomes import Linear, OutcomeDistribution
 from bo_stream.mathematics.warped.warp import unwarped
 
 WEIGHTS = torch.tensor([0.5, 0.3, 0.2], dtype=torch.float64)

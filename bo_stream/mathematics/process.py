@@ -17,22 +17,185 @@ Entries of b beyond those of R enter the mean only.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 import torch
 from gpytorch.kernels import Kernel
 from torch import Size, Tensor
 
-from bo_stream.mathematics.posterior.basis import FeatureBasis, FeatureMap, PriorBasis
-from bo_stream.mathematics.posterior.factor import FactorGaussian
-from bo_stream.mathematics.posterior.feature_integral import FeatureIntegral
-from bo_stream.mathematics.posterior.integral import Integral
-from bo_stream.mathematics.posterior.moments import Moments
-from bo_stream.mathematics.posterior.paths import Path, solved, times
-from bo_stream.mathematics.posterior.process import PosteriorProcess
+from bo_stream.mathematics.integral import FeatureIntegral, Integral, PointIntegral
+from bo_stream.mathematics.joint import FactorGaussian, JointGaussian
+from bo_stream.mathematics.kernels import cross_kernel
+from bo_stream.mathematics.lasting import lasting
+from bo_stream.mathematics.moments import Moments, Pullback
+from bo_stream.mathematics.paths import Path, noisy, prior_path, solved, times
 
-__all__ = ["FeaturePath", "Process"]
+__all__ = [
+    "FeatureBasis",
+    "FeatureMap",
+    "FeaturePath",
+    "KernelBasis",
+    "PosteriorProcess",
+    "PriorBasis",
+    "Process",
+]
+
+
+class PosteriorProcess(ABC):
+    """A frozen posterior process over transformed points, float64."""
+
+    @abstractmethod
+    def at(self, X: Tensor) -> JointGaussian:
+        """The joint Gaussian at points ``batch x q x d``."""
+
+    @abstractmethod
+    def path(self, sample_shape: Size) -> Path:
+        """Sample functions, ``sample_shape`` of them, that can be evaluated anywhere."""
+
+    @lasting
+    def integral(self, points: Tensor, weights: Tensor) -> Integral:
+        """Weighted sums over points of products of covariances, of which the last are kept:
+        `bo_stream.mathematics.integral`.
+
+        Args:
+            points: ``P x d``, transformed space.
+            weights: ``P``.
+        """
+        pair = points, weights
+        kept: tuple[tuple[Tensor, Tensor], Integral] | None = vars(self).get("_kept_integral")
+        if kept is not None and all(_same(a, b) for a, b in zip(kept[0], pair, strict=True)):
+            return kept[1]
+        pair = points.clone(), weights.clone()
+        made = self._integral(*pair)
+        vars(self)["_kept_integral"] = pair, made
+        return made
+
+    def _integral(self, points: Tensor, weights: Tensor) -> Integral:
+        """As `integral`."""
+        return PointIntegral.over(self.at, points, weights)
+
+    @property
+    def has_moments(self) -> bool:
+        """Whether `moments` has values."""
+        return False
+
+    def moments(
+        self, X: Tensor, *, slopes: bool, across: JointGaussian | None = None
+    ) -> Moments | None:
+        """Mean and covariance at points ``batch x q x d``, with derivatives in closed form.
+
+        Args:
+            X: Points; their graph is not followed.
+            slopes: Whether to return derivatives.
+            across: The joint posterior at p other points, to return covariances with them too.
+
+        Returns:
+            None if unsupported, or for several outputs: use `at`.
+        """
+        return None
+
+    def mean_function(self) -> Path:
+        """The posterior mean, ``batch x o x q`` at points ``batch x q x d``."""
+        return lambda X: self.at(X).mean
+
+    def plus(self, path: Path, at: Any, weights: Tensor) -> Path:
+        """A function plus ``cov(x, z) w``.
+
+        Args:
+            path: A sample function or the mean function of this process.
+            at: The joint posterior at q points z.
+            weights: ``w``, ``batch x o x q``.
+        """
+        return lambda X: path(X) + times(self.at(X).covariance(at), weights)
+
+
+def _same(a: Tensor, b: Tensor) -> bool:
+    return a is b or (a.device == b.device and torch.equal(a, b))
+
+
+class PriorBasis(Protocol):
+    """Functions ``b`` of a point: prior covariances of ``f(x)`` with r functionals of ``f``."""
+
+    def __call__(self, X: Tensor) -> Tensor:
+        """Values at points ``batch x q x d``: ``batch x o x q x r``, differentiable."""
+        ...
+
+    def prior(self, outputs: int, sample_shape: Size) -> Path:
+        """Sample functions of the prior, less its mean."""
+        ...
+
+    def functionals(self, f: Path) -> Tensor:
+        """The functionals of sample functions of the prior, with their noise: ``batch x o x r``."""
+        ...
+
+
+@dataclass(frozen=True)
+class KernelBasis:
+    """``k(Z, x)``: the functionals are values at points, with independent noise or without.
+
+    Attributes:
+        kernel: The kernel, frozen.
+        Z: ``r x d``.
+        noise: Noise variances ``o x r``, or None.
+    """
+
+    kernel: Kernel
+    Z: Tensor
+    noise: Tensor | None = None
+
+    def __call__(self, X: Tensor) -> Tensor:
+        """O(r) kernel values per point."""
+        return cross_kernel(self.kernel, X, self.Z)
+
+    def prior(self, outputs: int, sample_shape: Size) -> Path:
+        """From random features of the kernel."""
+        return prior_path(self.kernel, outputs, sample_shape, self.Z)
+
+    def functionals(self, f: Path) -> Tensor:
+        """Values of the sample functions at Z, plus noise."""
+        values = f(self.Z)
+        return values if self.noise is None else noisy(values, self.noise)
+
+
+class FeatureMap(Protocol):
+    """Finitely many functions of the inputs."""
+
+    def features(self, X: Tensor) -> Tensor:
+        """Features at points ``batch x q x d``: ``batch x q x f``, differentiable."""
+        ...
+
+    def sloped(self, X: Tensor) -> tuple[Tensor, Pullback]:
+        """Features and their derivatives in k coordinates, without an autograd graph.
+
+        Args:
+            X: Points, ``batch x q x d``.
+
+        Returns:
+            ``batch x q x (1 + k) x f``, the values first; and a function from gradients in the
+            coordinates to gradients in X.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class FeatureBasis:
+    """Features times the standard deviations of their coefficients under the prior.
+
+    The functionals are the coefficients in units of these deviations.
+
+    Attributes:
+        features: The features.
+        scale: The standard deviations, ``o x f``.
+    """
+
+    features: FeatureMap
+    scale: Tensor
+
+    def __call__(self, X: Tensor) -> Tensor:
+        """As `PriorBasis`."""
+        return self.features.features(X).unsqueeze(-3) * self.scale.unsqueeze(-2)
 
 
 @dataclass(frozen=True)

@@ -1,1 +1,0 @@
-"""Posterior processes: frozen distributions of a function, and what is computed from them."""
