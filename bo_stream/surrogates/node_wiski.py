@@ -2,7 +2,7 @@
 
 Sums and evidence are WISKI's [WISKI: Stanton, Maddox, Delbridge, Wilson 2021; MATHS 2.2 to 2.4].
 Nodes chosen from the data, and weights fixed on arrival, are MATHS 2.8. The algebra is in
-`bo_stream.mathematics.data_nodes`.
+`bo_stream.mathematics.nodes`.
 """
 
 from __future__ import annotations
@@ -15,12 +15,14 @@ from bo_stream.base.options import CommonOptions
 from bo_stream.base.streaming_gp import Promises, StreamingGP
 from bo_stream.errors import InputError
 from bo_stream.mathematics.conditioned import unconditioned
-from bo_stream.mathematics.data_nodes.choice import absorb
-from bo_stream.mathematics.data_nodes.evidence import node_evidence
-from bo_stream.mathematics.data_nodes.posterior import node_process
-from bo_stream.mathematics.data_nodes.prior import NodePrior
-from bo_stream.mathematics.data_nodes.state import NodeState
 from bo_stream.mathematics.kernels import frozen_kernel
+from bo_stream.mathematics.nodes import (
+    NodePrior,
+    NodeState,
+    absorb,
+    node_evidence,
+    node_process,
+)
 from bo_stream.mathematics.process import PosteriorProcess, Process
 
 __all__ = ["NodeWISKI"]
@@ -125,7 +127,6 @@ class NodeWISKI(StreamingGP):
 
     def _objective(self, profile_mean: bool) -> tuple[Tensor, Tensor | None]:
         """Log evidence with closed-form gradients (MATHS 2.8): O(m^3)."""
-        state = self.state
-        s2, c = self._noise_scale(), self._prior_mean() - state.origin
-        total, means = node_evidence(state, self.covar_module, s2, c, profile_mean)
-        return total, means + state.origin if profile_mean else None
+        s2, mean = self._noise_scale(), self._prior_mean()
+        total, best = node_evidence(self.state, self.covar_module, s2, mean, profile_mean)
+        return total, best if profile_mean else None

@@ -1,0 +1,384 @@
+"""A Gaussian process on nodes that are data points (MATHS 2.8): state, choice, posterior, evidence.
+
+The nodes are shared by all outputs. Each output has its own statistics, because rows of W depend on
+its hyperparameters at arrival.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Self
+
+import torch
+import torch.nn.functional as F
+from gpytorch.kernels import Kernel
+from torch import Tensor
+
+from bo_stream.mathematics.kernels import cross_kernel
+from bo_stream.mathematics.linalg import chol_psd, with_jitter
+from bo_stream.mathematics.process import KernelBasis, Process
+from bo_stream.mathematics.shapes import shaped
+from bo_stream.mathematics.sufficient_statistics.evidence import attach, factorise
+from bo_stream.mathematics.sufficient_statistics.roots import DenseRoot
+from bo_stream.mathematics.sufficient_statistics.state import GeneralStatistics, far
+
+__all__ = ["NodePrior", "NodeState", "absorb", "node_evidence", "node_process"]
+
+LEAST_REPAIR = 1e-13
+"""Jitter, as a share of the mean diagonal, for a factorisation that fails by rounding."""
+FLOOR = 1e-13
+"""Share of the prior variance below which a conditional variance is a rounding error."""
+TINY = 1e-300
+"""Replaces zero in divisions."""
+CHUNK = 4096
+"""Points of which the first nodes are chosen together."""
+COMPETING = 512
+"""Candidates that are exchanged with nodes together."""
+
+
+@dataclass(frozen=True)
+class NodePrior:
+    """The current hyperparameters.
+
+    Attributes:
+        kernel: Frozen, float64; with or without one batch dimension of the outputs.
+        s2: Scale of the noise in the state, ``o``.
+        mean: Constant prior means, ``o``.
+    """
+
+    kernel: Kernel
+    s2: Tensor
+    mean: Tensor
+
+    def between(self, X: Tensor, Z: Tensor) -> Tensor:
+        """Kernel values, ``o x q x q'``."""
+        return cross_kernel(self.kernel, X, Z).expand(len(self.s2), -1, -1)
+
+    def variances(self, X: Tensor) -> Tensor:
+        """Prior variances, ``o x q``."""
+        return self.kernel(X.unsqueeze(-3), diag=True).reshape(-1, len(X)).expand(len(self.s2), -1)
+
+    def least(self, X: Tensor, R: Tensor, tolerance: float) -> Tensor:
+        """Conditional variances from which points of noise R are worth a node, ``o x q``."""
+        noise = tolerance * self.s2.unsqueeze(-1) * R
+        return torch.maximum(noise, max(0.1 * tolerance, FLOOR) * self.variances(X))
+
+
+@dataclass(frozen=True)
+class NodeState(GeneralStatistics):
+    """Statistics over nodes; never changed in place.
+
+    Attributes:
+        Z: The nodes, in transformed space.
+    """
+
+    Z: Tensor = shaped("m d")
+
+    @classmethod
+    def before_data(cls, dim: int, outputs: int) -> Self:
+        """Without nodes."""
+        o = torch.zeros(outputs, dtype=torch.float64)
+        A, b, Z = o.new_zeros(outputs, 0, 0), o.new_zeros(outputs, 0), o.new_zeros(0, dim)
+        weight = o.new_zeros(())
+        return cls(A, b, o, o.clone(), o.clone(), weight, b.clone(), o.clone(), o.clone(), Z)
+
+    @property
+    def size(self) -> int:
+        """The number of nodes."""
+        return self.Z.shape[0]
+
+    def joined_by(self, X: Tensor) -> Self:
+        """With more nodes, ``q x d``, whose statistics are zero."""
+        q = len(X)
+        b, w1 = (F.pad(t, (0, q)) for t in (self.b, self.w1))
+        Z = torch.cat([self.Z, X])
+        return replace(self, A=F.pad(self.A, (0, q, 0, q)), b=b, w1=w1, Z=Z)
+
+    def with_rows(self, W: Tensor, Y: Tensor, R: Tensor) -> Self:
+        """With more rows: W ``o x q x m``, Y and R ``o x q`` (MATHS 2.2). O(q m^2)."""
+        y, weights = Y - self.origin.unsqueeze(-1), 1.0 / R
+        weighted = (W * weights.unsqueeze(-1)).mT
+        return replace(
+            self,
+            A=torch.baddbmm(self.A, weighted, W),
+            b=self.b + (weighted @ y.unsqueeze(-1)).squeeze(-1),
+            yy=self.yy + (weights * y * y).sum(-1),
+            ld=self.ld + R.log().sum(-1),
+            weight=self.weight + Y.shape[-1],
+            w1=self.w1 + weighted.sum(-1),
+            y1=self.y1 + (weights * y).sum(-1),
+            one=self.one + weights.sum(-1),
+        )
+
+
+def node_root(K: Tensor) -> Tensor:
+    """Cholesky factor of the kernel matrix of nodes, ``o x m x m``; with jitter only if it fails.
+
+    The error of the posterior is that of the matrix factorised, however K is conditioned, because
+    ``R^-1`` is applied to columns of kernels only (MATHS 2.3).
+    """
+    L, info = torch.linalg.cholesky_ex(K)
+    return chol_psd(with_jitter(K, LEAST_REPAIR)) if bool(info.any()) else L
+
+
+# -- update --------------------------------------------------------------------------------------
+
+
+def absorb(
+    state: NodeState,
+    X: Tensor,
+    Y: Tensor,
+    R: Tensor,
+    prior: NodePrior,
+    *,
+    cap: int,
+    tolerance: float,
+) -> NodeState:
+    """The state after a batch.
+
+    A point that becomes a node has a unit row. The row of any other point is its projection on the
+    nodes under the current hyperparameters, and the variance that the projection misses is added to
+    its noise. Both are frozen then. O(q m^2 + m^3), and O(q m) for each node added or replaced.
+
+    Args:
+        state: The state before.
+        X: ``q x d``.
+        Y: ``o x q``.
+        R: ``o x q`` noise variances before any learned scale.
+        prior: The current hyperparameters.
+        cap: Largest number of nodes.
+        tolerance: Share of the noise variance (and, times 0.1, of the prior variance) that a
+            conditional variance must exceed for a point to become a node.
+    """
+    if not bool(state.one.any()):  # nothing seen yet
+        state = replace(state, origin=far(Y[:, :CHUNK].mean(-1)))
+    for rows in torch.arange(len(X), device=X.device).split(CHUNK):
+        joining = rows[:0]
+        if state.size < cap:
+            room = cap - state.size
+            joining = rows[entrants(state.Z, X[rows], R[:, rows], prior, room, tolerance)]
+            state = state.joined_by(X[joining])
+        if len(joining):  # before they can make room for others
+            units = torch.eye(state.size, dtype=X.dtype, device=X.device)[-len(joining) :]
+            state = state.with_rows(units.expand(len(Y), -1, -1), Y[:, joining], R[:, joining])
+        others = rows[~torch.isin(rows, joining)]
+        for some in others.split(COMPETING) if len(others) else ():
+            state = _projected(state, X[some], Y[:, some], R[:, some], prior, tolerance)
+    return state
+
+
+def entrants(
+    Z: Tensor, X: Tensor, R: Tensor, prior: NodePrior, room: int, tolerance: float
+) -> Tensor:
+    """The points that become nodes, greedily by conditional variance: a pivoted Cholesky
+    factorisation. All of them if there is room and the tolerance is 0.
+
+    With several outputs, a point counts by its largest conditional variance.
+    """
+    o, q, room = len(prior.s2), len(X), min(room, len(X))
+    if room == q and tolerance == 0.0:
+        return torch.arange(q, device=X.device)
+    rho, least = prior.variances(X), prior.least(X, R, tolerance)
+    floor = FLOOR * rho
+    L = node_root(prior.between(Z, Z))
+    a = torch.linalg.solve_triangular(L, prior.between(Z, X), upper=False)
+    rho = rho - a.square().sum(-2)
+    more = X.new_zeros(o, room, q)
+    free = torch.ones(q, dtype=torch.bool, device=X.device)
+    chosen: list[int] = []
+    while len(chosen) < room:
+        need = torch.where(free, (rho / least).amax(0), 0.0)
+        i = int(need.argmax())
+        if not bool(need[i] > 1.0):
+            break
+        k = len(chosen)
+        row = prior.between(X[i : i + 1], X)
+        row = row - a[:, :, i : i + 1].mT @ a - more[:, :k, i : i + 1].mT @ more[:, :k]
+        pivot = torch.maximum(rho[:, i], floor[:, i]).sqrt()
+        more[:, k] = row.squeeze(-2) / pivot.unsqueeze(-1)
+        rho = rho - more[:, k].square()
+        free[i] = False
+        chosen.append(i)
+    return torch.tensor(chosen, dtype=torch.long, device=X.device)
+
+
+@dataclass(frozen=True)
+class Projection:
+    """Projection of points on the nodes under the current hyperparameters.
+
+    Attributes:
+        L: Root of the kernel matrix of the nodes, ``o x m x m``.
+        G: Kernel of nodes and points, ``o x m x q``.
+        W: Rows of the points, transposed: ``K^-1 G``.
+        rho: Conditional variances of the points, ``o x q``.
+    """
+
+    L: Tensor
+    G: Tensor
+    W: Tensor
+    rho: Tensor
+
+    @classmethod
+    def of(cls, prior: NodePrior, Z: Tensor, X: Tensor) -> Self:
+        """O(m^3 + q m^2)."""
+        L, G = node_root(prior.between(Z, Z)), prior.between(Z, X)
+        a = torch.linalg.solve_triangular(L, G, upper=False)
+        W = torch.linalg.solve_triangular(L.mT, a, upper=True)
+        return cls(L, G, W, prior.variances(X) - a.square().sum(-2))
+
+
+def _projected(
+    state: NodeState, X: Tensor, Y: Tensor, R: Tensor, prior: NodePrior, tolerance: float
+) -> NodeState:
+    """With more points, which replace nodes or have projections as rows."""
+    seen = Projection.of(prior, state.Z, X)
+    place = torch.full((len(X),), -1, device=X.device)
+    competing = (seen.rho > prior.least(X, R, tolerance)).any(0)
+    if bool(competing.any()):
+        state, place = swap(state, X, seen, competing, prior)
+    nodes, others = place >= 0, place < 0
+    if bool(nodes.any()):
+        seen = Projection.of(prior, state.Z, X)
+    W, rho = seen.W.mT.clone(), seen.rho.clamp_min(0.0)
+    W[:, nodes] = F.one_hot(place[nodes], state.size).to(W)
+    return state.with_rows(W, Y, R + torch.where(others, rho, 0.0) / prior.s2.unsqueeze(-1))
+
+
+def swap(
+    state: NodeState, X: Tensor, seen: Projection, competing: Tensor, prior: NodePrior
+) -> tuple[NodeState, Tensor]:
+    """Replace nodes by candidates of larger conditional variance, the largest first.
+
+    A node is compared by its variance given the other nodes, a candidate by its variance given all
+    nodes. With several outputs, a node counts by its largest, a candidate by its smallest relative
+    variance. O(m^3), and O(m^2 + q m) for each replacement.
+
+    Args:
+        state: The state before.
+        X: The candidates, ``q x d``.
+        seen: Their projections on the nodes.
+        competing: Which of them may replace nodes, ``q``.
+        prior: The current hyperparameters.
+
+    Returns:
+        The state, and the node number of each candidate, ``q``: -1 for none.
+    """
+    exchange, free = NodeExchange.of(state, seen), competing.clone()
+    variances, own = prior.variances(X), prior.variances(state.Z).clone()
+    holder = torch.full((state.size,), -1, device=X.device)
+    while True:
+        loo = 1.0 / exchange.inverse.diagonal(dim1=-2, dim2=-1).clamp_min(TINY)
+        scores = (torch.minimum(loo, own) / own).amax(0)
+        gains = torch.where(free, (exchange.rho / variances).amin(0), 0.0)
+        i, j = int(gains.argmax()), int(scores.argmin())
+        if not bool(gains[i] > scores[j].clamp_min(FLOOR)):
+            break
+        exchange.replace_node(j, i, prior.between(X[i : i + 1], X).squeeze(-2))
+        own[:, j], free[i], holder[j] = variances[:, i], False, i
+    place, changed = torch.full((len(X),), -1, device=X.device), (holder >= 0).nonzero()[:, 0]
+    place[holder[changed]] = changed
+    Z = state.Z.index_copy(0, changed, X[holder[changed]])
+    return replace(state, A=exchange.A, b=exchange.b, w1=exchange.w1, Z=Z), place
+
+
+@dataclass
+class NodeExchange:
+    """Working copies of statistics and projections, changed in place by updates of rank two.
+
+    Attributes:
+        A, b, w1: The statistics, as in the state.
+        inverse: ``K(Z, Z)^-1``, ``o x m x m``.
+        G, W, rho: Of the candidates, as in `Projection`.
+    """
+
+    A: Tensor
+    b: Tensor
+    w1: Tensor
+    inverse: Tensor
+    G: Tensor
+    W: Tensor
+    rho: Tensor
+
+    @classmethod
+    def of(cls, state: NodeState, seen: Projection) -> Self:
+        """Before any exchange: O(m^3)."""
+        parts = state.A, state.b, state.w1, torch.cholesky_inverse(seen.L), seen.G, seen.W, seen.rho
+        return cls(*(part.clone() for part in parts))
+
+    def replace_node(self, j: int, i: int, k: Tensor) -> None:
+        """Replace node j by candidate i; node j's rows are projected on the other nodes.
+
+        Args:
+            j: The node.
+            i: The candidate.
+            k: The candidate's kernel with all candidates, ``o x q``.
+        """
+        column, pivot = self.inverse[:, :, j].clone(), self.inverse[:, j, j].clone()
+        t = -column / pivot.unsqueeze(-1)  # the value at j, of the values at the other nodes
+        t[:, j], column[:, j] = 0.0, 0.0
+        self._pass_on(j, t)
+        w = self.W[:, j].clone()
+        self.rho += w.square() / pivot.unsqueeze(-1)
+        for rows in (self.inverse, self.W, self.G):
+            rows[:, j] = 0.0
+        self.inverse[:, :, j] = 0.0
+        v = self.W[:, :, i] + t * w[:, i, None]  # the candidate's row, without j
+        s = self.rho[:, i].clone()
+        cov = k - (v.unsqueeze(-2) @ self.G).squeeze(-2)
+        v[:, j] = -1.0
+        left = torch.stack([t, v / s.unsqueeze(-1)], -1)
+        self.inverse.baddbmm_(left, torch.stack([column, v], -2))
+        self.W.baddbmm_(left, torch.stack([w, -cov], -2))
+        self.rho -= cov.square() / s.unsqueeze(-1)
+        self.G[:, j] = k
+
+    def _pass_on(self, j: int, t: Tensor) -> None:
+        """``T'A T``, ``T'b`` and ``T'w1`` with ``T = [I; t']``; row and column j become zero."""
+        half = self.A[:, j] + 0.5 * self.A[:, j, j, None] * t
+        self.A.baddbmm_(torch.stack([t, half], -1), torch.stack([half, t], -2))
+        self.A[:, j], self.A[:, :, j] = 0.0, 0.0
+        for sums in (self.b, self.w1):
+            sums += t * sums[:, j, None]
+            sums[:, j] = 0.0
+
+
+# -- posterior and evidence ----------------------------------------------------------------------
+
+
+def node_process(state: NodeState, prior: NodePrior) -> Process:
+    """The posterior at fixed hyperparameters (MATHS 2.3): O(m^3)."""
+    R = node_root(prior.between(state.Z, state.Z))
+    s2, c = prior.s2[:, None, None], (prior.mean - state.origin).unsqueeze(-1)
+    Q = torch.stack([DenseRoot(r).project(A) for r, A in zip(R, state.A, strict=True)]) / s2
+    Q.diagonal(dim1=-2, dim2=-1).add_(1.0)
+    L_Q = torch.linalg.cholesky(Q)
+    g = R.mT @ (state.b - c * state.w1).unsqueeze(-1) / s2
+    h = torch.linalg.solve_triangular(L_Q, g, upper=False)
+    u = torch.linalg.solve_triangular(L_Q.mT, h, upper=True).squeeze(-1)
+    return Process(prior.kernel, KernelBasis(prior.kernel, state.Z), R, L_Q, u, prior.mean)
+
+
+def node_evidence(
+    state: NodeState, kernel: Kernel, s2: Tensor, mean: Tensor, profile_mean: bool
+) -> tuple[Tensor, Tensor]:
+    """Log evidence summed over outputs, with closed-form gradients (MATHS 2.3, 2.4), and the
+    constant means used. O(m^3), whatever n is.
+
+    Args:
+        state: The state.
+        kernel: The kernel, with or without one batch dimension of the outputs.
+        s2: Noise scales, ``o``.
+        mean: Constant means, ``o``.
+        profile_mean: Take the optimal constant means instead.
+    """
+    c = mean - state.origin
+    K = cross_kernel(kernel, state.Z, state.Z).expand(len(s2), -1, -1)
+    R = node_root(K.detach())
+    values, means = [], []
+    for i in range(len(s2)):
+        with torch.no_grad():
+            stats = state.statistics(i)
+            value, grads, own = factorise(DenseRoot(R[i]), stats, s2[i], c[i], profile_mean)
+        means.append(own.mean)
+        values.append(attach(value, [s2[i], c[i], K[i]], grads))
+    return torch.stack(values).sum(), torch.stack(means).detach() + state.origin
