@@ -19,7 +19,7 @@ from bo_stream.actions.objective import ActionMLL, ActionModel
 from bo_stream.base.fitting.ascent_objective import AscentObjective
 from bo_stream.base.fitting.coordinates import Coordinates
 from bo_stream.base.fitting.fit import MAX_EVALS, fit_model
-from bo_stream.base.fitting.objective import check_evaluations, log_prior, profiled_mean
+from bo_stream.base.fitting.objective import log_prior, profiled_mean
 from bo_stream.base.fitting.report import FitReport
 from bo_stream.mathematics.computation_aware.matrix import ActionMatrix
 
@@ -44,7 +44,6 @@ def fit_actions(model: ActionModel, max_evals: int | None = None) -> FitReport:
         StateError, torch.linalg.LinAlgError: if the objective is not finite, or the covariance
             not positive definite, at the current hyperparameters.
     """
-    check_evaluations(max_evals)
     n, S = model.num_observed, model.state.S
     history = model.state.history.begun(Coordinates(model, skip_mean=False).get())
     model._keep_history(history)

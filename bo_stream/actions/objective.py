@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Protocol
+from typing import Any, Protocol
 
 from torch import Tensor, nn
 
@@ -84,6 +85,14 @@ class ActionMLL(StreamMLL):
         if self._blocks is not None and self.action_values is not None:
             learned = replace(self._blocks, values=self.action_values.detach())
             self.model._use_actions(learned.normalised())
+
+    def climb(self, optimizer: Callable[..., Any], options: Mapping[str, Any]) -> None:
+        """Run a user's optimizer from the surrogate's actions, and write what it has learned."""
+        self.refresh()
+        super().climb(optimizer, options)
+        self.commit()
+        model = self.model
+        model._keep_history(model.state.history.ended(model.num_observed, learned=True))
 
     def actions(self) -> ActionMatrix:
         """The actions in use with their current values; learned ones are not normalised."""

@@ -1,17 +1,16 @@
-"""A Gaussian process behind BoTorch's model interface: posteriors, fantasies, fits.
+"""A Gaussian process behind BoTorch's model interface: posteriors and fantasies.
 
-A subclass supplies `_snapshot`, from which posteriors are built; `_given`, the model conditioned on
-more data; and `_objective`, which the hyperparameters maximise. Shapes and scales of the interface
-are BoTorch's. Internally the output dimension precedes the points (see
-`bo_stream.mathematics.process`) and everything is float64.
+A subclass supplies `_snapshot`, from which posteriors are built, and `_given`, the model
+conditioned on more data. Shapes and scales of the interface are BoTorch's. Internally the output
+dimension precedes the points (see `bo_stream.mathematics.process`) and everything is float64.
 """
 
 from __future__ import annotations
 
 import inspect
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, Self, cast
+from collections.abc import Callable
+from typing import Any, Self, cast
 
 import torch
 from botorch.acquisition.objective import PosteriorTransform
@@ -23,26 +22,18 @@ from botorch.models.transforms.outcome import OutcomeTransform
 from botorch.posteriors.gpytorch import GPyTorchPosterior
 from botorch.posteriors.transformed import TransformedPosterior
 from botorch.sampling.base import MCSampler
-from botorch.utils.datasets import SupervisedDataset
 from gpytorch.distributions import MultivariateNormal
 from gpytorch.kernels import Kernel
 from gpytorch.likelihoods import Likelihood
 from gpytorch.means import Mean
-from gpytorch.mlls import MarginalLogLikelihood
 from gpytorch.models import GP
 from torch import Size, Tensor, nn
 
 from bo_stream.base import transforms, validation
-from bo_stream.base.changes import StateLock, exclusive
-from bo_stream.base.construct_inputs import constructor_arguments
 from bo_stream.base.distribution import botorch_posterior, distribution, scale_free
-from bo_stream.base.fitting.fit import fit_model
-from bo_stream.base.fitting.objective import StreamMLL, fit_for_botorch
-from bo_stream.base.fitting.report import FitReport
 from bo_stream.base.missing_targets import LEARN, MissingTargets, missing
 from bo_stream.base.noise import noise_to_add
 from bo_stream.base.posterior_snapshot import PosteriorSnapshot
-from bo_stream.base.predictive import PredictiveScore, predictive_score
 from bo_stream.errors import BoundsError, UnsupportedError
 from bo_stream.mathematics.process import PosteriorProcess
 
@@ -55,18 +46,15 @@ class BoTorchModel(GPyTorchModel, GP, FantasizeMixin):
     This is the base of surrogates and conditioned posteriors. It is not used directly.
 
     Attributes:
-        needs_bounds: Whether the family requires the bounds of its inputs.
         noise_mode: ``learned``, ``known``, or ``scaled`` (known up to a learned scale).
     """
 
-    needs_bounds: ClassVar[bool] = False
     bounds: Tensor | None
     covar_module: Kernel
     mean_module: Mean
     likelihood: Likelihood
     noise_mode: str
     _interface: Tensor
-    _lock: StateLock
 
     def __init__(
         self,
@@ -99,34 +87,6 @@ class BoTorchModel(GPyTorchModel, GP, FantasizeMixin):
             Y: ``batch' x o x n``.
             noise: Noise variances that broadcast to ``Y``; None: the typical noise.
         """
-
-    @abstractmethod
-    def _objective(self, profile_mean: bool) -> tuple[Tensor, Tensor | None]:
-        """The objective of the hyperparameters, without priors: 0-dim, differentiable.
-
-        It is evaluated at the current means, and None is returned; or, with ``profile_mean``, at
-        the optimal ones, which are returned (``o``, detached; None if nothing determines them).
-        """
-
-    @abstractmethod
-    def _check_batch(self, X: Tensor, Y: Tensor, Yvar: Tensor | None) -> None:
-        """Refuse raw data of wrong shapes, dtypes or values."""
-
-    @classmethod
-    def construct_inputs(cls, training_data: SupervisedDataset, **options: Any) -> dict[str, Any]:
-        """Constructor arguments from a data set; called by BoTorch and Ax.
-
-        A surrogate built from them loads only hyperparameters from a `state_dict`, which Ax's
-        cross-validation requires.
-
-        Args:
-            training_data: Inputs, outcomes, and noise variances or None.
-            options: Further constructor arguments (in Ax: ``model_options``).
-
-        Raises:
-            UnsupportedError: for arguments that the constructor does not take.
-        """
-        return constructor_arguments(cls, super().construct_inputs(training_data), options)
 
     # -- for the package's acquisition functions -------------------------------------------------
 
@@ -288,84 +248,6 @@ class BoTorchModel(GPyTorchModel, GP, FantasizeMixin):
         own = getattr(self, "outcome_transform", None)
         Y, noise = transforms.list_targets(own, self.num_outputs, inputs, targets, noise)
         return self.condition_on_observations(inputs, Y, noise, **kwargs)
-
-    # -- hyperparameters -------------------------------------------------------------------------
-
-    def log_evidence(self) -> Tensor:
-        """The log evidence summed over outputs, without priors; for some families a lower bound.
-
-        0-dim, with all constants, differentiable in every hyperparameter.
-        """
-        return self._objective(profile_mean=False)[0]
-
-    def make_mll(self) -> MarginalLogLikelihood:
-        """The objective of `fit_gpytorch_mll`: log evidence (or bound) plus log priors."""
-        return StreamMLL(self)
-
-    @property
-    def explores(self) -> bool:
-        """Whether the objective covers all data, so that a fit may start from distant values."""
-        return True
-
-    @property
-    def refit_due(self) -> bool:
-        """Whether the refit schedule asks for a `fit`; False for families without a schedule."""
-        return False
-
-    @exclusive
-    @torch.inference_mode(False)
-    def fit(self, max_evals: int | None = None) -> FitReport:
-        """Fit the hyperparameters, starting from their current values.
-
-        If interrupted, the best hyperparameters found so far are kept.
-
-        Args:
-            max_evals: Maximum number of evaluations of objective and gradient; by default the
-                fit stops once the gain falls below 0.01 nat.
-        """
-        return fit_model(self, max_evals)
-
-    def custom_fit(
-        self,
-        mll: MarginalLogLikelihood,
-        closure: Callable[..., Any] | None = None,
-        closure_kwargs: dict[str, Any] | None = None,
-        optimizer_kwargs: dict[str, Any] | None = None,
-        optimizer: Callable[..., Any] | None = None,
-        **kwargs: Any,
-    ) -> MarginalLogLikelihood:
-        """The hook of `fit_gpytorch_mll`.
-
-        Without an optimizer, ``optimizer_kwargs`` may hold ``max_evals`` or BoTorch's ``options``.
-
-        Raises:
-            UnsupportedError: if a closure is given, because the family defines the objective.
-        """
-        if closure is not None or closure_kwargs:
-            raise UnsupportedError(
-                "no closure", "a user's closure", "Change priors or pass an optimizer instead."
-            )
-        return self._fit_for_botorch(mll, optimizer, optimizer_kwargs or {})
-
-    @exclusive
-    @torch.inference_mode(False)
-    def _fit_for_botorch(
-        self,
-        mll: MarginalLogLikelihood,
-        optimizer: Callable[..., Any] | None,
-        options: Mapping[str, Any],
-    ) -> MarginalLogLikelihood:
-        """`custom_fit` with checked arguments."""
-        return fit_for_botorch(self, mll, optimizer, options)
-
-    def log_predictive(self, X: Tensor, Y: Tensor, Yvar: Tensor | None = None) -> Tensor:
-        """Joint log density of new raw data before they are absorbed, 0-dim."""
-        return self.predictive_score(X, Y, Yvar).log_density
-
-    def predictive_score(self, X: Tensor, Y: Tensor, Yvar: Tensor | None = None) -> PredictiveScore:
-        """`log_predictive` and its deviation from its expectation."""
-        self._check_batch(X, Y, Yvar)
-        return predictive_score(self, X, Y, Yvar)
 
     # -- transforms are frozen: no mode switching, no training inputs to revert ------------------
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, NoReturn, Self, cast
+from typing import Any, Self, cast
 
 import torch
 from botorch.models.transforms.outcome import Standardize
@@ -32,7 +32,7 @@ _EMPTY = Size()
 class ConditionedPosterior(BoTorchModel):
     """A surrogate's posterior given more (real or fantasized) data.
 
-    It is a snapshot: later changes of the surrogate do not affect it. It cannot observe or fit.
+    It is a frozen snapshot: later changes of the surrogate do not affect it, and it learns nothing.
     BoTorch can condition and fantasize on it again. Shapes and scales are those of the surrogate;
     `batch_shape` is ``fantasies x batch``.
     """
@@ -78,31 +78,6 @@ class ConditionedPosterior(BoTorchModel):
             )
         self._interface = moved
         return self
-
-    def observe(self, *args: Any, **kwargs: Any) -> NoReturn:
-        """Not supported: a conditioned posterior is frozen."""
-        self._refuse("observe")
-
-    def fit(self, *args: Any, **kwargs: Any) -> NoReturn:
-        """Not supported: a conditioned posterior is frozen."""
-        self._refuse("fit")
-
-    def log_evidence(self) -> NoReturn:
-        """Not supported: a conditioned posterior is frozen."""
-        self._refuse("log_evidence")
-
-    def _objective(self, profile_mean: bool) -> NoReturn:
-        self._refuse("make_mll")
-
-    def _check_batch(self, X: Tensor, Y: Tensor, Yvar: Tensor | None) -> NoReturn:
-        self._refuse("log_predictive")
-
-    def _refuse(self, name: str) -> NoReturn:
-        raise UnsupportedError(
-            f"`{name}` on a surrogate",
-            "a conditioned posterior, which is a frozen snapshot",
-            "Call it on the surrogate this one came from, then condition or fantasize again.",
-        )
 
 
 @lasting

@@ -126,26 +126,22 @@ class GriddedGP(StreamingGP):
         Y = Y - self._prior_mean().unsqueeze(-1)
         return Resolution.of(self.covar_module, grid.place(X), Y, D)
 
-    def fit(self, max_evals: int | None = None) -> FitReport:
-        """Fit the hyperparameters, warm-started, and the grid too with ``grid_size="auto"``.
+    def _search(self, max_evals: int | None) -> FitReport:
+        """Hyperparameters, and the grid too with ``grid_size="auto"``.
 
         Without evaluations left, the grid is still replaced, and the report holds the value on
-        the previous grid. If interrupted, the best hyperparameters found on the grid in use are
-        kept.
-
-        Args:
-            max_evals: Maximum number of evaluations of objective and gradient; by default the
-                fit stops once the gain falls below 0.01 nat.
+        the previous grid.
         """
-        report = fit_and_select(self, super().fit, max_evals)
+        report = fit_and_select(self, super()._search, max_evals)
         due = report.evaluations > FEW_EVALS or self.num_observed >= AGAIN * self._looked_at
         if due and not self._warned:
             self._looked_at = self.num_observed
             self._warn_if_coarse()
         return report
 
-    def _hyperparameters_loaded(self, saved: Mapping[str, Any]) -> None:
-        follow_hyperparameters(self)
+    def _hyperparameters_changed(self, saved: Mapping[str, Any] | None = None) -> None:
+        if saved is not None:
+            follow_hyperparameters(self)
 
     def _warn_if_coarse(self) -> None:
         """Warn of a grid that is too coarse, unless a later `fit` can refine it enough."""

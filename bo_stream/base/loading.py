@@ -150,7 +150,7 @@ def _load_hyperparameters(model: Any, saved: Mapping[str, Any]) -> None:
         part = {k[start:]: v for k, v in saved.items() if k.startswith(f"{name}.")}
         getattr(model, name).load_state_dict(part, strict=False)
     if not all(map(torch.equal, model.parameters(), before)):
-        model._hyperparameters_loaded(saved)
+        model._hyperparameters_changed(saved)
 
 
 def loads_data(model: Any, state: Mapping[str, Any]) -> bool:

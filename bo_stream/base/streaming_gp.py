@@ -19,7 +19,9 @@ from typing import Any, ClassVar, Self, Unpack, cast
 
 import torch
 from botorch.models.transforms.outcome import Standardize
+from botorch.utils.datasets import SupervisedDataset
 from botorch.utils.types import DEFAULT
+from gpytorch.mlls import MarginalLogLikelihood
 from torch import Size, Tensor
 
 import bo_stream.base.pathwise  # noqa: F401 (registers sample functions with BoTorch)
@@ -27,11 +29,17 @@ from bo_stream.base import additive, checkpoint, loading, noise, options, transf
 from bo_stream.base.botorch_model import BoTorchModel
 from bo_stream.base.changes import StateLock, all_or_nothing, exclusive
 from bo_stream.base.conditioned import conditioned, subset
+from bo_stream.base.construct_inputs import constructor_arguments
 from bo_stream.base.derived import Key
 from bo_stream.base.fitting import ClosedForm, Coordinates
+from bo_stream.base.fitting.fit import fit_model
+from bo_stream.base.fitting.objective import StreamMLL, check_evaluations
+from bo_stream.base.fitting.report import FitReport
 from bo_stream.base.posterior_snapshot import PosteriorCache, PosteriorSnapshot
+from bo_stream.base.predictive import PredictiveScore, predictive_score
 from bo_stream.base.promises import Promises, check_outputs
 from bo_stream.base.stream import Stream, StreamBuffers
+from bo_stream.errors import UnsupportedError
 from bo_stream.mathematics.lasting import lasting
 from bo_stream.mathematics.process import PosteriorProcess
 
@@ -54,8 +62,11 @@ class StreamingGP(BoTorchModel):
     """
 
     promises: ClassVar[Promises]
+    needs_bounds: ClassVar[bool] = False
+    """Whether the family requires the bounds of its inputs."""
     state_version: ClassVar[int] = loading.STATE_VERSION
     stream: StreamBuffers
+    _lock: StateLock
     conditions_up_to: ClassVar[int] = 0
     """Points that a posterior is conditioned on before it is built anew from the state."""
 
@@ -100,10 +111,27 @@ class StreamingGP(BoTorchModel):
         self.stream = StreamBuffers(Stream.empty(outputs))
         self.to(device=train_X.device, dtype=train_X.dtype)
 
+    @classmethod
+    def construct_inputs(cls, training_data: SupervisedDataset, **options: Any) -> dict[str, Any]:
+        """Constructor arguments from a data set; called by BoTorch and Ax.
+
+        A surrogate built from them loads only hyperparameters from a `state_dict`, which Ax's
+        cross-validation requires.
+
+        Args:
+            training_data: Inputs, outcomes, and noise variances or None.
+            options: Further constructor arguments (in Ax: ``model_options``).
+
+        Raises:
+            UnsupportedError: for arguments that the constructor does not take.
+        """
+        return constructor_arguments(cls, super().construct_inputs(training_data), options)
+
     def _begin(self, train_X: Tensor, train_Y: Tensor, train_Yvar: Tensor | None) -> None:
         """Finish construction: create the empty state and absorb the first data."""
         self._replace(state=self._empty_state())
-        StreamingGP.observe(self, train_X, train_Y, train_Yvar)
+        if len(train_X):
+            self._absorb_batch(train_X, train_Y, train_Yvar)
         self.eval()
 
     # -- implemented by a family -----------------------------------------------------------------
@@ -146,6 +174,31 @@ class StreamingGP(BoTorchModel):
         """
         return state
 
+    @abstractmethod
+    def _objective(self, profile_mean: bool) -> tuple[Tensor, Tensor | None]:
+        """The objective of the hyperparameters, without priors: 0-dim, differentiable.
+
+        It is evaluated at the current means, and None is returned; or, with ``profile_mean``, at
+        the optimal ones, which are returned (``o``, detached; None if nothing determines them).
+        """
+
+    def _search(self, max_evals: int | None) -> FitReport:
+        """What `fit` does: set the hyperparameters to those that maximise the objective."""
+        return fit_model(self, max_evals)
+
+    def _hyperparameters_changed(self, saved: Mapping[str, Any] | None = None) -> None:
+        """Bring the state up to date with new hyperparameters, where it depends on them.
+
+        Called after every fit, also by a user's optimizer, and when others are loaded.
+
+        Args:
+            saved: The saved `state_dict` that they are from, in whose stream fits may have left
+                more than parameters; None after a fit.
+        """
+
+    def _fit_if_due(self, size: int) -> None:
+        """Fit after a batch of this size if the family refits by itself; by default it does not."""
+
     def _prepare_fit(self, coordinates: Coordinates, profile_mean: bool) -> ClosedForm | None:
         """Restrict a fit's coordinates; return its objective in closed form, if there is one."""
         return None
@@ -186,13 +239,16 @@ class StreamingGP(BoTorchModel):
 
     # -- data ------------------------------------------------------------------------------------
 
-    def observe(self, X: Tensor, Y: Tensor, Yvar: Tensor | None = None) -> Self:
-        """Absorb data in place, in batches of any size; if it raises, nothing has changed.
+    def observe(
+        self, X: Tensor, Y: Tensor, Yvar: Tensor | None = None, refit: bool | None = None
+    ) -> Self:
+        """Absorb data in place, in batches of any size; if they are refused, nothing has changed.
 
         Args:
             X: ``n x d`` raw inputs.
             Y: ``n x m`` raw outcomes.
             Yvar: ``n x m`` raw noise variances, required if and only if the noise is known.
+            refit: Whether to `fit` afterwards. By default only `OnlineSGPR` does, on its schedule.
 
         Raises:
             ShapeError, DtypeError, InputError, NoiseError, BoundsError: if the data are invalid.
@@ -200,6 +256,10 @@ class StreamingGP(BoTorchModel):
         self._check_batch(X, Y, Yvar)
         if X.shape[0]:
             self._absorb_batch(X, Y, Yvar)
+            if refit:
+                self.fit()
+            elif refit is None:
+                self._fit_if_due(X.shape[0])
         return self
 
     @all_or_nothing
@@ -338,6 +398,87 @@ class StreamingGP(BoTorchModel):
         sizes, known = (self._dim, self.num_outputs), self.noise_mode != "learned"
         validation.check_batch(X, Y, Yvar, sizes, self.dtype, self.bounds, known)
 
+    # -- hyperparameters -------------------------------------------------------------------------
+
+    def log_evidence(self) -> Tensor:
+        """The log evidence summed over outputs, without priors; for some families a lower bound.
+
+        0-dim, with all constants, differentiable in every hyperparameter.
+        """
+        return self._objective(profile_mean=False)[0]
+
+    def make_mll(self) -> MarginalLogLikelihood:
+        """The objective of `fit_gpytorch_mll`: log evidence (or bound) plus log priors."""
+        return StreamMLL(self)
+
+    @property
+    def explores(self) -> bool:
+        """Whether the objective covers all data, so that a fit may start from distant values."""
+        return True
+
+    @property
+    def refit_due(self) -> bool:
+        """Whether the refit schedule asks for a `fit`; False for families without a schedule."""
+        return False
+
+    @exclusive
+    @torch.inference_mode(False)
+    def fit(self, max_evals: int | None = None) -> FitReport:
+        """Fit the hyperparameters, starting from their current values.
+
+        If interrupted, the best hyperparameters found so far are kept.
+
+        Args:
+            max_evals: Maximum number of evaluations of objective and gradient; by default the
+                fit stops once the gain falls below 0.01 nat.
+
+        Raises:
+            InputError: for ``max_evals`` below 1.
+        """
+        check_evaluations(max_evals)
+        try:
+            return self._search(max_evals)
+        finally:
+            self._hyperparameters_changed()
+
+    def custom_fit(
+        self,
+        mll: MarginalLogLikelihood,
+        closure: Callable[..., Any] | None = None,
+        closure_kwargs: dict[str, Any] | None = None,
+        optimizer_kwargs: dict[str, Any] | None = None,
+        optimizer: Callable[..., Any] | None = None,
+        **kwargs: Any,
+    ) -> MarginalLogLikelihood:
+        """The hook of `fit_gpytorch_mll`.
+
+        Without an optimizer, ``optimizer_kwargs`` may hold ``max_evals`` or BoTorch's ``options``.
+
+        Raises:
+            UnsupportedError: if a closure is given, because the family defines the objective.
+        """
+        if closure is not None or closure_kwargs:
+            raise UnsupportedError(
+                "no closure", "a user's closure", "Change priors or pass an optimizer instead."
+            )
+        options = optimizer_kwargs or {}
+        objective = mll if isinstance(mll, StreamMLL) else self.make_mll()
+        if optimizer is None:
+            self.fit(options.get("max_evals", options.get("options", {}).get("maxiter")))
+        else:
+            self._climb(objective, optimizer, options)
+        objective.refresh()
+        return mll.eval()
+
+    @exclusive
+    @torch.inference_mode(False)
+    def _climb(
+        self, objective: StreamMLL, optimizer: Callable[..., Any], options: Mapping[str, Any]
+    ) -> None:
+        """Fit by a user's optimizer."""
+        objective.climb(optimizer, options)
+        self._hyperparameters_changed()
+
     # -- posterior -------------------------------------------------------------------------------
 
     def _snapshot(self) -> PosteriorSnapshot:
@@ -368,6 +509,15 @@ class StreamingGP(BoTorchModel):
     def subset_output(self, idcs: list[int]) -> BoTorchModel:
         """Select outputs as a snapshot; selecting all returns the surrogate itself."""
         return subset(self, idcs)
+
+    def log_predictive(self, X: Tensor, Y: Tensor, Yvar: Tensor | None = None) -> Tensor:
+        """Joint log density of new raw data before they are absorbed, 0-dim."""
+        return self.predictive_score(X, Y, Yvar).log_density
+
+    def predictive_score(self, X: Tensor, Y: Tensor, Yvar: Tensor | None = None) -> PredictiveScore:
+        """`log_predictive` and its deviation from its expectation."""
+        self._check_batch(X, Y, Yvar)
+        return predictive_score(self, X, Y, Yvar)
 
     # -- saving ----------------------------------------------------------------------------------
 
@@ -416,13 +566,6 @@ class StreamingGP(BoTorchModel):
     def _adopt(self, header: Mapping[str, Any]) -> None:
         """Adapt to a saved state, given its metadata; families add to it."""
         loading.adopt(self, header)
-
-    def _hyperparameters_loaded(self, saved: Mapping[str, Any]) -> None:
-        """Bring the state up to date with loaded hyperparameters, where it depends on them.
-
-        Args:
-            saved: The saved `state_dict`, in whose stream fits may have left more than parameters.
-        """
 
     def _header(self) -> dict[str, Any]:
         """Class, version and layout, which are checked when a state is loaded."""

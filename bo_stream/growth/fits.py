@@ -43,7 +43,7 @@ EVERY_BATCH = 256
 
 
 def fit_growing(model: Any, max_evals: int | None) -> FitReport:
-    """Fit the hyperparameters to the window's online bound, and replay its update.
+    """Fit the hyperparameters to the window's online bound, with the inducing points as they are.
 
     Args:
         model: A surrogate whose state is a `StreamState`.
@@ -54,7 +54,7 @@ def fit_growing(model: Any, max_evals: int | None) -> FitReport:
     begins = state.before.size == 0 and model.reselects
     first = int(state.batches) <= 1 or (begins and model.trust is None)
     watch = state.watch if first else _watched(model)
-    report = _fit(model, max_evals, None if first else model.trust)
+    report = fit_model(model, max_evals, None if first else model.trust)
     gathered = state.gathered
     if max_evals is None and state.batch.size:
         if first:
@@ -67,7 +67,7 @@ def fit_growing(model: Any, max_evals: int | None) -> FitReport:
 
 
 def fit_on_schedule(model: Any, size: int) -> None:
-    """`fit_growing` if a fit after a batch of this size is due; else the monitor and its search."""
+    """Fit if one after a batch of this size is due; else the monitor and its search."""
     n = model.num_observed
     fresh = n - int(model.state.fitted)
     if size < SMALL and min(fresh, model.state.batch.size) < max(SMALL, SHARE * min(n, WINDOW)):
@@ -77,7 +77,7 @@ def fit_on_schedule(model: Any, size: int) -> None:
     due = small or not len(looked) or n >= LOOK * float(looked)
     watch = model.state.watch if due else _watched(model)
     if due or watch.density.behind:
-        fit_growing(model, None)
+        model.fit()
         return
     watch, gathered, _ = _gathered(model, watch, FitReport(0, 0.0, True))
     model._note(state=replace(model.state, watch=watch, gathered=gathered))
@@ -109,23 +109,15 @@ def _begun(model: Any, watch: MisfitMonitor, report: FitReport) -> tuple[MisfitM
     model.reselect()
     if model.explores:
         return watch.searched(model.num_observed), report
-    report = report.and_then(_fit(model, None, None))
+    report = report.and_then(fit_model(model))
     rows = model.state.batch
     if model.num_observed < AGAIN * float(watch.sought):
         return watch, report
     if rows.size >= SMALL:
         report, found = _searched(model, thinned(rows, model.search_rows), report)
         for _ in range(2 * found):
-            report = report.and_then(_fit(model.reselect(), None, None))
+            report = report.and_then(fit_model(model.reselect()))
     return watch.searched(model.num_observed), report
-
-
-def _fit(model: Any, max_evals: int | None, trust: float | None) -> FitReport:
-    """Fit with the inducing points held, and replay the last update."""
-    try:
-        return fit_model(model, max_evals, trust)
-    finally:
-        model._replay(reselect=False)
 
 
 def _watched(model: Any) -> MisfitMonitor:

@@ -8,12 +8,11 @@ the exact GP's, whatever the budget, the stream or the compression of S.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Unpack, cast
 
 import torch
-from gpytorch.mlls import MarginalLogLikelihood
 from torch import Tensor
 
 from bo_stream.actions import Actions, BlockSparse
@@ -22,7 +21,7 @@ from bo_stream.actions.history import FitHistory
 from bo_stream.actions.objective import ActionMLL
 from bo_stream.actions.policy import most_actions
 from bo_stream.actions.state import Append, CaGPState, batch_actions
-from bo_stream.base.changes import all_or_nothing, exclusive
+from bo_stream.base.changes import all_or_nothing
 from bo_stream.base.derived import Derived
 from bo_stream.base.fitting.report import FitReport
 from bo_stream.base.fitting.schedule import RefitSchedule
@@ -191,39 +190,15 @@ class CaGP(StreamingGP):
         """The objective of `fit_gpytorch_mll`; see `ActionMLL` for ``loss``."""
         return ActionMLL(self, loss)
 
-    @exclusive
-    @torch.inference_mode(False)
-    def fit(self, max_evals: int | None = None) -> FitReport:
-        """Fit hyperparameters and, for learned actions, the values of S; warm-started.
+    def _search(self, max_evals: int | None) -> FitReport:
+        """Hyperparameters and, for learned actions, the values of S.
 
         With many more data than actions and a rough function, the bound attributes to noise what
         the actions cannot resolve, so that noise and lengthscales are overestimated. Then
-        hyperparameters learned earlier, from fewer data, predict better. If interrupted, the best
-        point found so far is kept.
-
-        Args:
-            max_evals: Maximum number of evaluations of objective and gradient. By default the fit
-                runs until convergence, with at most 200 evaluations if values are learned.
+        hyperparameters learned earlier, from fewer data, predict better. If values are learned,
+        the fit runs for at most 200 evaluations by default.
         """
         return fit_actions(self, max_evals)
-
-    @exclusive
-    @torch.inference_mode(False)
-    def _fit_for_botorch(
-        self,
-        mll: MarginalLogLikelihood,
-        optimizer: Callable[..., Any] | None,
-        options: Mapping[str, Any],
-    ) -> MarginalLogLikelihood:
-        objective = mll if isinstance(mll, ActionMLL) else self.make_mll()
-        objective.refresh()
-        super()._fit_for_botorch(objective, optimizer, options)
-        if optimizer is None:
-            objective.refresh()
-        else:
-            objective.commit()
-            self._keep_history(self.state.history.ended(self.num_observed, learned=True))
-        return mll.eval()
 
     @all_or_nothing
     def _use_actions(self, S: ActionMatrix) -> None:

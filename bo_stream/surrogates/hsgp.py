@@ -160,25 +160,21 @@ class HSGP(StreamingGP):
         select(self, self._suited_features())
         return self
 
-    def fit(self, max_evals: int | None = None) -> FitReport:
-        """Fit the hyperparameters, warm-started, and the features to them while that is possible.
+    def _search(self, max_evals: int | None) -> FitReport:
+        """Hyperparameters, and the features to them while that is possible.
 
         A selection of features takes no evaluation; where none are left after it, the report has
-        the value under the features of before. Interrupted, it leaves the best hyperparameters seen
-        under the features in use at that point. Where known noise is so small that the data
+        the value under the features of before. Where known noise is so small that the data
         determine most features, it warns: what the features leave out would be noise too.
-
-        Args:
-            max_evals: Most objective-and-gradient evaluations; None: until the gain falls below
-                0.01 nat.
         """
-        report = fit_and_select(self, super().fit, max_evals)
+        report = fit_and_select(self, super()._search, max_evals)
         if self.noise_mode == "known":
             warn_if_saturated(cast(Process, unconditioned(self.process())[0]).L)
         return report
 
-    def _hyperparameters_loaded(self, saved: Mapping[str, Any]) -> None:
-        follow_hyperparameters(self)
+    def _hyperparameters_changed(self, saved: Mapping[str, Any] | None = None) -> None:
+        if saved is not None:
+            follow_hyperparameters(self)
 
     def _can_select(self) -> bool:
         return self.lengthscales is None and all_buffered(self)

@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from typing import Any, NoReturn, Self, Unpack, cast
 
 import torch
-from gpytorch.mlls import MarginalLogLikelihood
 from torch import Tensor
 
 from bo_stream.base.changes import all_or_nothing, exclusive
@@ -114,29 +113,12 @@ class OnlineSGPR(StreamingGP):
 
     @exclusive
     @torch.inference_mode(False)
-    def observe(
-        self, X: Tensor, Y: Tensor, Yvar: Tensor | None = None, refit: bool | None = None
-    ) -> Self:
-        """Absorb data in place: choose inducing points, update, and optionally refit.
-
-        Args:
-            X: ``n x d`` raw inputs.
-            Y: ``n x 1`` raw outcomes.
-            Yvar: ``n x 1`` raw noise variances, required if and only if the noise is known.
-            refit: Whether to fit to the window; by default after a batch of 20 points or more, and
-                after smaller ones that add up to 20 points and an eighth of the data (or of 512).
-                With over 256 inducing points the data must have grown by a quarter, too, or
-                predictions must be worse than they promise.
-
-        Raises:
-            ShapeError, DtypeError, InputError, NoiseError, BoundsError: before any change.
+    def _fit_if_due(self, size: int) -> None:
+        """Fit to the window after a batch of 20 points or more, and after smaller ones that add up
+        to 20 points and an eighth of the data (or of 512). With over 256 inducing points the data
+        must have grown by a quarter, too, or predictions must be worse than they promise.
         """
-        super().observe(X, Y, Yvar)
-        if refit is None:
-            fit_on_schedule(self, X.shape[0])
-        elif refit and X.shape[0]:
-            self.fit()
-        return self
+        fit_on_schedule(self, size)
 
     @property
     def inducing_points(self) -> Tensor:
@@ -228,24 +210,15 @@ class OnlineSGPR(StreamingGP):
         """Whether the kernel is still the one identified by these numbers."""
         return torch.equal(kernel, self._kernel_numbers().to(kernel))
 
-    @exclusive
-    @torch.inference_mode(False)
-    def fit(self, max_evals: int | None = None) -> FitReport:
-        """Fit to the window, and replay its update (`bo_stream.growth.fits`).
-
-        Args:
-            max_evals: Maximum number of evaluations of objective and gradient, O(N M^2 + M^3)
-                each; if given, there is a single ascent and no search.
+    def _search(self, max_evals: int | None) -> FitReport:
+        """To the window (`bo_stream.growth.fits`), O(N M^2 + M^3) per evaluation; with a limit of
+        evaluations there is a single ascent and no search.
         """
         return fit_growing(self, max_evals)
 
-    def _fit_for_botorch(self, mll: MarginalLogLikelihood, *args: Any) -> MarginalLogLikelihood:
-        mll = super()._fit_for_botorch(mll, *args)
-        self._replay(reselect=False)
-        return mll
-
-    def _hyperparameters_loaded(self, saved: Mapping[str, Any]) -> None:
-        self._replay(reselect=self.reselects)
+    def _hyperparameters_changed(self, saved: Mapping[str, Any] | None = None) -> None:
+        """Replay the update by the window; after loading, choose its inducing points again."""
+        self._replay(reselect=saved is not None and self.reselects)
 
     def reselect(self) -> Self:
         """Choose the inducing points of the window again under current hyperparameters."""

@@ -16,7 +16,6 @@ from torch import Size, Tensor, nn
 
 from bo_stream.base.changes import all_or_nothing
 from bo_stream.base.feature_selection import GROWTH, all_buffered, select
-from bo_stream.base.fitting.objective import check_evaluations
 from bo_stream.base.fitting.report import FitReport
 from bo_stream.base.options import CommonOptions, default_kernel
 from bo_stream.base.streaming_gp import Promises
@@ -192,21 +191,13 @@ class ProjectedWISKI(WISKI):
             return replace(process, base=base)
         return replace(cast(GridProcess, process), grid=self.grid)
 
-    def fit(self, max_evals: int | None = None) -> FitReport:
-        """Learn the projection if that is due and possible, then fit the hyperparameters.
-
-        If interrupted, the best hyperparameters found under the projection in use are kept.
-
-        Args:
-            max_evals: Maximum number of evaluations of objective and gradient, in total; by
-                default the fit stops once the gain falls below 0.01 nat.
-        """
-        check_evaluations(max_evals)
+    def _search(self, max_evals: int | None) -> FitReport:
+        """The projection, if that is due and possible, and then the hyperparameters."""
         n, most = self.num_observed, CLIMB if max_evals is None else max_evals
         due = n >= GROWTH * float(self.state.buffer.chosen_at) and n > self.grid.dim
         if due and all_buffered(self) and len(self.grid.phi):
             self._learn_projection(most)
-        return super().fit(max_evals)
+        return super()._search(max_evals)
 
     @all_or_nothing
     def _learn_projection(self, most: int) -> None:
@@ -217,12 +208,12 @@ class ProjectedWISKI(WISKI):
         self.covar_module.load_state_dict(kernel.base_kernel.state_dict())
         self._place_by(kernel.phi.detach())
 
-    def _hyperparameters_loaded(self, saved: Mapping[str, Any]) -> None:
-        """Take over the saved projection too, while all points can be placed by it."""
-        phi = saved.get("stream.state_grid_phi")
+    def _hyperparameters_changed(self, saved: Mapping[str, Any] | None = None) -> None:
+        """Take over a saved projection too, while all points can be placed by it."""
+        phi = None if saved is None else saved.get("stream.state_grid_phi")
         if phi is not None and phi.shape == self.grid.phi.shape and all_buffered(self):
             self._place_by(phi.to(self._like))
-        super()._hyperparameters_loaded(saved)
+        super()._hyperparameters_changed(saved)
 
     @all_or_nothing
     def _place_by(self, phi: Tensor) -> None:

@@ -10,12 +10,10 @@ from dataclasses import replace
 from typing import Any, Unpack, cast
 
 import torch
-from gpytorch.mlls import MarginalLogLikelihood
 from torch import Tensor
 
 from bo_stream.base.changes import all_or_nothing
 from bo_stream.base.fitting.evidence import log_evidence
-from bo_stream.base.fitting.report import FitReport
 from bo_stream.base.hyperparameter_key import numbers_of
 from bo_stream.base.options import CommonOptions, whole_number
 from bo_stream.base.streaming_gp import Promises, StreamingGP
@@ -138,29 +136,10 @@ class SVDGP(StreamingGP):
         """Number of rows on which the mean is exact."""
         return self._state_now().window.size
 
-    def fit(self, max_evals: int | None = None) -> FitReport:
-        """Fit the hyperparameters, warm-started, and rebuild the state.
-
-        Inducing points are chosen again: from the window while nothing has been folded, else from
-        the window and the current ones. Folded information is kept. If interrupted, the best
-        hyperparameters found so far are kept.
-
-        Args:
-            max_evals: Maximum number of evaluations of objective and gradient, O(600^3) each; by
-                default the fit stops once the gain falls below 0.01 nat.
+    def _hyperparameters_changed(self, saved: Mapping[str, Any] | None = None) -> None:
+        """Rebuild the state, and choose inducing points again: from the window while nothing has
+        been folded, else from the window and the current ones. Folded information is kept.
         """
-        try:
-            return super().fit(max_evals)
-        finally:
-            self._rebuild()
-
-    def _fit_for_botorch(self, mll: MarginalLogLikelihood, *args: Any) -> MarginalLogLikelihood:
-        """Fit for BoTorch, and rebuild the state as `fit` does."""
-        mll = super()._fit_for_botorch(mll, *args)
-        self._rebuild()
-        return mll
-
-    def _hyperparameters_loaded(self, saved: Mapping[str, Any]) -> None:
         self._rebuild()
 
     # -- state -----------------------------------------------------------------------------------

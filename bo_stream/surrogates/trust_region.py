@@ -13,10 +13,8 @@ from typing import Any, Literal, Unpack, cast
 import torch
 from torch import Tensor
 
-from bo_stream.base.changes import all_or_nothing, exclusive
+from bo_stream.base.changes import all_or_nothing
 from bo_stream.base.derived import Derived, Key, Version
-from bo_stream.base.fitting.fit import fit_model
-from bo_stream.base.fitting.objective import check_evaluations
 from bo_stream.base.fitting.report import FitReport
 from bo_stream.base.options import CommonOptions, whole_number
 from bo_stream.base.streaming_gp import Promises, StreamingGP
@@ -213,24 +211,21 @@ class TrustRegionGP(StreamingGP):
         """The log evidence of the window, without priors: 0-dim, differentiable. O(512^3)."""
         return local.window_evidence(self, profile_mean=False)[0]
 
-    @exclusive
-    @torch.inference_mode(False)
-    def fit(self, max_evals: int | None = None) -> FitReport:
-        """Fit the hyperparameters, warm-started, to the 256 points nearest the centre (MATHS 14.3).
+    def _search(self, max_evals: int | None) -> FitReport:
+        """To the 256 points nearest the centre (MATHS 14.3), by at most 15 iterations of L-BFGS,
+        twice every fifth time, or ``max_evals`` evaluations.
 
         The first fit of a region with a batch and ``2 d`` points ends its initial design. With
         known noise or other modules, the window's evidence is maximised as in other families.
-
-        Args:
-            max_evals: Maximum number of evaluations of objective and gradient; by default at most
-                15 iterations of L-BFGS, twice every fifth time.
         """
-        check_evaluations(max_evals)
         self._end_design()
         window = self.state.window
         free = local.has_own_priors(self) and all(p.requires_grad for p in self.parameters())
         varied = len(window) > 1 and float(window.Y.std()) > 0.0
-        report = (local.fit_in_closed_form if free and varied else fit_model)(self, max_evals)
+        if free and varied:
+            report = local.fit_in_closed_form(self, max_evals)
+        else:
+            report = super()._search(max_evals)
         self._fit_done()
         return report
 

@@ -18,10 +18,9 @@ from botorch.models.transforms.outcome import OutcomeTransform
 from torch import Tensor
 
 from bo_stream.base import validation
-from bo_stream.base.changes import all_or_nothing, exclusive
+from bo_stream.base.changes import all_or_nothing
 from bo_stream.base.derived import Derived, Key
 from bo_stream.base.fitting.memory import FitMemory
-from bo_stream.base.fitting.objective import check_evaluations
 from bo_stream.base.fitting.report import FitReport
 from bo_stream.base.options import CommonOptions
 from bo_stream.base.predictive import PredictiveScore, predictive_score
@@ -229,17 +228,12 @@ class WarpedGP(ExactGP):
             value = value + log_slopes(self.state.Y, self.state.coefficients)
         return value, mean
 
-    @exclusive
-    def fit(self, max_evals: int | None = None) -> FitReport:
-        """Fit hyperparameters and warp, starting from the last fit's.
-
-        Args:
-            max_evals: Maximum number of evaluations of objective and gradient; None for at most
-                30 iterations from each start.
+    def _search(self, max_evals: int | None) -> FitReport:
+        """Hyperparameters and warp, starting from the last fit's: at most 30 iterations from each
+        start, or ``max_evals`` evaluations in all.
         """
         if self.num_observed < 2 or self.noise_mode != "learned" or not modules.ours(self):
-            return super().fit(max_evals)
-        check_evaluations(max_evals)
+            return super()._search(max_evals)
         state = cast(WarpedState, self.state)
         X, y = (t.numpy(force=True) for t in (state.X, state.Y[0]))
         memory = self.stream.contents.fits.explored.numpy(force=True)
@@ -255,11 +249,11 @@ class WarpedGP(ExactGP):
         return FitReport(evaluations, found.value, found.converged)
 
     @all_or_nothing
-    def _hyperparameters_loaded(self, saved: Mapping[str, Any]) -> None:
-        """Take over the saved warp, in which the hyperparameters were fitted."""
-        warp = saved.get("stream.state_warp")
+    def _hyperparameters_changed(self, saved: Mapping[str, Any] | None = None) -> None:
+        """Take over the warp in which loaded hyperparameters were fitted."""
+        warp = None if saved is None else saved.get("stream.state_warp")
         if warp is not None and self.warp == "log":
-            shift, factor = change_from_saved(self, saved)
+            shift, factor = change_from_saved(self, cast(Any, saved))
             warp = rescaled_warp(warp.to(self._like), shift[0], factor[0])
             self._replace(state=replace(self.state, warp=warp))
 

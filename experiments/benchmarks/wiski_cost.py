@@ -103,7 +103,8 @@ def seen(
     kernel = None if of_product else scaled(MaternKernel(nu=1.5, ard_num_dims=3))
     options = {"covar_module": kernel, "grid_size": size, **RAW}
     model = WISKI(none, none[:, :1], bounds=CUBE.to(device), **options)
-    model.observe(*(part.to(device) for part in waves(n, 3, seed=n, noise=math.sqrt(0.1))))
+    X, Y = waves(n, 3, seed=n, noise=math.sqrt(0.1))
+    model.observe(X.to(device), Y.to(device))
     model.covar_module.base_kernel.lengthscale = lengthscale
     model.likelihood.noise = 0.1
     return model

@@ -23,7 +23,6 @@ __all__ = [
     "Fittable",
     "StreamMLL",
     "check_evaluations",
-    "fit_for_botorch",
     "log_prior",
     "profiled_mean",
 ]
@@ -106,30 +105,14 @@ class StreamMLL(MarginalLogLikelihood):
         parameters = {n: p for n, p in self.named_parameters() if p.requires_grad}
         return ForwardBackwardClosure(lambda: -self(), parameters)
 
+    def climb(self, optimizer: Callable[..., Any], options: Mapping[str, Any]) -> None:
+        """Run a user's optimizer, which takes this module and its `closure`."""
+        self.train()
+        optimizer(self, closure=self.closure(), **options)
+        self.eval()
 
-def fit_for_botorch(
-    model: Any,
-    mll: MarginalLogLikelihood,
-    optimizer: Callable[..., Any] | None,
-    options: Mapping[str, Any],
-) -> MarginalLogLikelihood:
-    """Run the surrogate's own fit, or a user's optimizer, for `fit_gpytorch_mll`.
-
-    Args:
-        model: The surrogate.
-        mll: Its objective.
-        optimizer: The user's optimizer, or None.
-        options: The optimizer's arguments; without one, ``max_evals`` or
-            ``options={"maxiter": ...}``.
-    """
-    if optimizer is None:
-        model.fit(options.get("max_evals", options.get("options", {}).get("maxiter")))
-    else:
-        own = mll if isinstance(mll, StreamMLL) else StreamMLL(model)
-        own.train()
-        optimizer(own, closure=own.closure(), **options)
-        own.eval()
-    return mll.eval()
+    def refresh(self) -> None:
+        """Take what a fit has changed besides the hyperparameters; by default nothing."""
 
 
 def log_prior(model: Module | Fittable) -> Tensor:

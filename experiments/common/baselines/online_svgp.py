@@ -95,9 +95,11 @@ class OnlineSVGP(StreamingGP):
         self._begin(train_X, train_Y, train_Yvar)
         self._take_learned()
 
-    def observe(self, X: Tensor, Y: Tensor, Yvar: Tensor | None = None) -> Self:
+    def observe(
+        self, X: Tensor, Y: Tensor, Yvar: Tensor | None = None, refit: bool | None = None
+    ) -> Self:
         """Absorb raw data in place: let inducing points join while there is room, then climb."""
-        super().observe(X, Y, Yvar)
+        super().observe(X, Y, Yvar, refit)
         self._take_learned()
         return self
 
