@@ -12,7 +12,6 @@ from torch import Size, Tensor
 
 from bo_stream.base.botorch_model import BoTorchModel
 from bo_stream.base.conditioned import ConditionedPosterior
-from bo_stream.errors import BoStreamError
 from bo_stream.testing import oracles
 from bo_stream.testing.base import (
     Contract,
@@ -261,11 +260,8 @@ class ConditioningContract(Contract):
 
     @pytest.mark.parametrize("method", ["observe", "fit", "log_evidence"])
     def test_a_conditioned_posterior_does_not_learn(self, method: str) -> None:
-        model = self.build()
-        given = model.condition_on_observations(self.points(3, 2), self.values(3, 2, 1))
-        arguments = self.data(2)[:2] if method == "observe" else ()
-        with pytest.raises(BoStreamError, match="surrogate"):
-            getattr(given, method)(*arguments)
+        given = self.build().condition_on_observations(self.points(3, 2), self.values(3, 2, 1))
+        assert not hasattr(given, method)
 
     def test_a_conditioned_posterior_is_a_model(self) -> None:
         model = self.build()
