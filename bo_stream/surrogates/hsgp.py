@@ -27,6 +27,7 @@ from bo_stream.base.options import CommonOptions, whole_number
 from bo_stream.base.streaming_gp import Promises, StreamingGP
 from bo_stream.errors import BoundsError
 from bo_stream.mathematics.conditioned import unconditioned
+from bo_stream.mathematics.evidence import OutputStatistics
 from bo_stream.mathematics.grid.posterior import stacked
 from bo_stream.mathematics.hilbert_features.basis import Basis
 from bo_stream.mathematics.hilbert_features.density import checked_lengthscales, components_of
@@ -34,7 +35,6 @@ from bo_stream.mathematics.hilbert_features.evidence import factorise, hilbert_e
 from bo_stream.mathematics.hilbert_features.layouts import layout_for
 from bo_stream.mathematics.precise import warn_if_saturated
 from bo_stream.mathematics.process import FeatureBasis, PosteriorProcess, Process
-from bo_stream.mathematics.sufficient_statistics.evidence import OutputStatistics
 from bo_stream.surrogates.hsgp_hyperparameters import closed_form, hyperparameters, keep_resolved
 
 __all__ = ["HSGP"]

@@ -10,12 +10,12 @@ from torch import Size, Tensor
 from bo_stream.base.fitting import ClosedForm, Coordinates, LogNormals, places_of
 from bo_stream.base.options import CommonOptions
 from bo_stream.base.streaming_gp import StreamingGP
+from bo_stream.mathematics.evidence import OutputStatistics
 from bo_stream.mathematics.hilbert_features import kernel as defaults
 from bo_stream.mathematics.hilbert_features.basis import Basis
 from bo_stream.mathematics.hilbert_features.closed_evidence import ClosedEvidence, Places, spectra
 from bo_stream.mathematics.hilbert_features.density import Component, Components, components_of
 from bo_stream.mathematics.hilbert_features.layouts import FEW_INPUTS
-from bo_stream.mathematics.sufficient_statistics.evidence import OutputStatistics
 
 __all__ = ["closed_form", "hyperparameters", "keep_resolved"]
 

@@ -16,11 +16,11 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from bo_stream.mathematics.evidence import attach
 from bo_stream.mathematics.grid.nodes import Grid, Interpolation
 from bo_stream.mathematics.grid.roots import flushed
 from bo_stream.mathematics.grid.weights import weighted_rows
 from bo_stream.mathematics.linalg import chol_psd
-from bo_stream.mathematics.sufficient_statistics.evidence import attach
 from bo_stream.mathematics.sufficient_statistics.roots import BLOCK
 
 __all__ = [

@@ -11,7 +11,7 @@ from bo_stream.errors import UnsupportedError
 from bo_stream.mathematics.grid.bands import REACH, BandRows, matrix_of, pair_count
 from bo_stream.mathematics.grid.nodes import Grid
 from bo_stream.mathematics.shapes import nested, shaped
-from bo_stream.mathematics.sufficient_statistics.initial_buffer import BufferedStatistics
+from bo_stream.mathematics.sums import BufferedStatistics
 
 __all__ = ["GridState", "check_size"]
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from bo_stream.mathematics.evidence import OutputStatistics
 from bo_stream.mathematics.hilbert_features.basis import Basis
 from bo_stream.mathematics.hilbert_features.density import Component, Components, Spectrum
 from bo_stream.mathematics.hilbert_features.evidence import factorise
-from bo_stream.mathematics.sufficient_statistics.evidence import OutputStatistics
 
 __all__ = ["ClosedEvidence", "Places"]
 

@@ -10,7 +10,7 @@ import torch
 from scipy.linalg import lapack
 from torch import Tensor
 
-from bo_stream.mathematics.sufficient_statistics.evidence import OutputStatistics, attach
+from bo_stream.mathematics.evidence import OutputStatistics, attach
 
 __all__ = ["DiagonalFactorisation", "factorise", "hilbert_evidence"]
 

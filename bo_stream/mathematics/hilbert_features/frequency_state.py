@@ -11,11 +11,11 @@ from typing import Any, Self, cast
 
 from torch import Tensor
 
+from bo_stream.mathematics.evidence import OutputStatistics
 from bo_stream.mathematics.hilbert_features.assembly import Assembly
 from bo_stream.mathematics.hilbert_features.frequencies import Frequencies, add_sums
 from bo_stream.mathematics.shapes import shaped
-from bo_stream.mathematics.sufficient_statistics.evidence import OutputStatistics
-from bo_stream.mathematics.sufficient_statistics.state import SufficientStatistics
+from bo_stream.mathematics.sums import SufficientStatistics
 
 __all__ = ["FrequencyState"]
 

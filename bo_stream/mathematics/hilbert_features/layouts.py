@@ -6,12 +6,12 @@ from typing import Any, Literal, Protocol
 
 from torch import Tensor
 
+from bo_stream.mathematics.evidence import OutputStatistics
 from bo_stream.mathematics.hilbert_features.assembly import Assembly, assembly_for
 from bo_stream.mathematics.hilbert_features.basis import Basis
 from bo_stream.mathematics.hilbert_features.frequencies import HALF, PERIODS, Frequencies
 from bo_stream.mathematics.hilbert_features.frequency_state import FrequencyState
 from bo_stream.mathematics.hilbert_features.state import HilbertState
-from bo_stream.mathematics.sufficient_statistics.evidence import OutputStatistics
 
 __all__ = ["FEW_INPUTS", "FeatureLayout", "FrequencyLayout", "Layout", "layout_for"]
 

@@ -12,10 +12,10 @@ from typing import Self
 import torch
 from torch import Tensor
 
+from bo_stream.mathematics.evidence import OutputStatistics
 from bo_stream.mathematics.hilbert_features.basis import Basis
 from bo_stream.mathematics.shapes import nested
-from bo_stream.mathematics.sufficient_statistics.evidence import OutputStatistics
-from bo_stream.mathematics.sufficient_statistics.initial_buffer import BufferedStatistics
+from bo_stream.mathematics.sums import BufferedStatistics
 
 __all__ = ["HilbertRows", "HilbertState"]
 

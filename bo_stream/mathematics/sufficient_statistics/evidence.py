@@ -8,30 +8,15 @@ into one in the kernel values that the root was made from.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
-from bo_stream.mathematics.derivatives import refused
+from bo_stream.mathematics.evidence import OutputStatistics, attach
 
 __all__ = ["Factorisation", "Root", "OutputStatistics", "attach", "factorise"]
-
-
-@dataclass(frozen=True)
-class OutputStatistics:
-    """The statistics of one output (MATHS 2.2), with the number of observations or their weight."""
-
-    A: Tensor
-    b: Tensor
-    yy: Tensor
-    ld: Tensor
-    n: Tensor
-    w1: Tensor
-    y1: Tensor
-    one: Tensor
 
 
 class Root(Protocol):
@@ -106,28 +91,3 @@ def factorise(
     Y = torch.addr(Q_inv, q, q)
     Y.diagonal().sub_(1.0)
     return value, [d_s2, d_c, *root.gradient(Y)], Factorisation(root, L, Q_inv, q, c)
-
-
-class _Attach(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, value: Tensor, count: int, *tensors: Tensor) -> Tensor:
-        ctx.save_for_backward(*tensors)
-        ctx.count = count
-        return value.clone()
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
-        inputs, gradients = ctx.saved_tensors[: ctx.count], ctx.saved_tensors[ctx.count :]
-        gradients = [grad * g for g in gradients]
-        if torch.is_grad_enabled():
-            gradients = refused(gradients, inputs, "an evidence with a closed-form gradient")
-        return (None, None, *gradients, *(None,) * ctx.count)
-
-
-def attach(value: Tensor, inputs: Sequence[Tensor], gradients: Sequence[Tensor]) -> Tensor:
-    """``value`` as a function of ``inputs`` whose gradients are already known.
-
-    Second derivatives raise an `UnsupportedError`.
-    """
-    result: Tensor = _Attach.apply(value, len(inputs), *inputs, *gradients)
-    return result

@@ -1,0 +1,150 @@
+"""Evidence from sufficient statistics, with closed-form gradients [WISKI, MATHS 2.3 and 2.4].
+
+With a root ``K = R R'`` of the prior covariance, the matrix ``Q = I + R'A R / s2`` needs no inverse
+of K and no difference of near-equal matrices. The statistics here are those under the root:
+``R'A R``, ``R'b`` and ``R'w1``, of features whose prior covariance is the identity.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from bo_stream.mathematics.derivatives import refused
+
+__all__ = ["Factorisation", "OutputStatistics", "attach", "factorise", "symmetric_product"]
+
+BLOCK = 256
+"""Rows multiplied at a time."""
+
+
+@dataclass(frozen=True)
+class OutputStatistics:
+    """The statistics of one output (MATHS 2.2), with the number of observations or their weight."""
+
+    A: Tensor
+    b: Tensor
+    yy: Tensor
+    ld: Tensor
+    n: Tensor
+    w1: Tensor
+    y1: Tensor
+    one: Tensor
+
+
+@dataclass(frozen=True)
+class Factorisation:
+    """Factorisation of ``Q = I + A / s2`` of features of unit prior covariance.
+
+    Attributes:
+        stats: The statistics; of A, only the lower triangle is used.
+        s2: Noise scale, 0-dim.
+        L: Cholesky factor of Q.
+        H: ``L^-1 [b, w1] / s2``, ``m x 2``.
+        mean: Constant mean, counted from the statistics' origin.
+    """
+
+    stats: OutputStatistics
+    s2: Tensor
+    L: Tensor
+    H: Tensor
+    mean: Tensor
+
+    @property
+    def h(self) -> Tensor:
+        """``L^-1 b / s2`` for outcomes less the mean."""
+        return self.H[:, 0] - self.mean * self.H[:, 1]
+
+    @property
+    def q(self) -> Tensor:
+        """``Q^-1 b / s2``: the posterior mean of the features' coefficients."""
+        return torch.linalg.solve_triangular(self.L.mT, self.h.unsqueeze(-1), upper=True)[:, 0]
+
+    @property
+    def squares(self) -> Tensor:
+        """``sum_i (y_i - mean)^2 / r_i``."""
+        stats, c = self.stats, self.mean
+        return stats.yy - 2.0 * c * stats.y1 + c * c * stats.one
+
+    def value(self) -> Tensor:
+        """Log evidence, 0-dim."""
+        n, h = self.stats.n, self.h
+        logdet = n * self.s2.log() + self.stats.ld + 2.0 * self.L.diagonal().log().sum()
+        return -0.5 * (n * math.log(2.0 * math.pi) + logdet + self.squares / self.s2 - h @ h)
+
+    def gradients(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Gradients in the noise scale and in the mean, and the matrix ``Y = Q^-1 + q q' - I``.
+
+        The gradient in a kernel value with derivative ``dK`` is ``1/2 tr(Y R^-1 dK R^-T)``.
+        """
+        stats, s2, h, q = self.stats, self.s2, self.h, self.q
+        inverse = torch.cholesky_inverse(self.L)
+        residual = self.squares - s2 * (h @ h + q @ q)
+        trace = stats.n - len(q) + inverse.diagonal().sum()
+        d_s2 = 0.5 * (residual / s2**2 - trace / s2)
+        d_c = stats.y1 / s2 - self.H[:, 1] @ h - self.mean * stats.one / s2
+        Y = torch.addr(inverse, q, q)
+        Y.diagonal().sub_(1.0)
+        return d_s2, d_c, Y
+
+
+def factorise(stats: OutputStatistics, s2: Tensor, c: Tensor, profile_mean: bool) -> Factorisation:
+    """The factorisation at some hyperparameters: one Cholesky factor, whatever n is.
+
+    Args:
+        stats: The statistics of one output, of features of unit prior covariance.
+        s2: Noise scale, 0-dim.
+        c: Constant mean, counted from the statistics' origin.
+        profile_mean: Take the optimal constant mean instead (MATHS 2.4).
+    """
+    Q = stats.A / s2
+    Q.diagonal().add_(1.0)
+    L = torch.linalg.cholesky(Q)
+    H = torch.linalg.solve_triangular(L, torch.stack([stats.b, stats.w1], -1) / s2, upper=False)
+    if profile_mean and bool(stats.n > 0):  # (1' Sigma^-1 y) / (1' Sigma^-1 1)
+        ones = H[:, 1]
+        c = (stats.y1 / s2 - ones @ H[:, 0]) / (stats.one / s2 - ones @ ones)
+    return Factorisation(stats, s2, L, H, c)
+
+
+def symmetric_product(R: Tensor, A: Tensor) -> Tensor:
+    """The lower triangle of ``R'A R`` for lower triangular R, by blocks that skip zeros of R."""
+    m = len(A)
+    AR, product = torch.empty_like(R), torch.empty_like(R)
+    for i in range(0, m, BLOCK):
+        j = min(i + BLOCK, m)
+        AR[:, i:j] = A[:, i:] @ R[i:, i:j]
+    for i in range(0, m, BLOCK):
+        j = min(i + BLOCK, m)
+        product[i:j, :j] = R[i:, i:j].mT @ AR[i:, :j]
+    return product
+
+
+class _Attach(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, value: Tensor, count: int, *tensors: Tensor) -> Tensor:
+        ctx.save_for_backward(*tensors)
+        ctx.count = count
+        return value.clone()
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+        inputs, gradients = ctx.saved_tensors[: ctx.count], ctx.saved_tensors[ctx.count :]
+        gradients = [grad * g for g in gradients]
+        if torch.is_grad_enabled():
+            gradients = refused(gradients, inputs, "an evidence with a closed-form gradient")
+        return (None, None, *gradients, *(None,) * ctx.count)
+
+
+def attach(value: Tensor, inputs: Sequence[Tensor], gradients: Sequence[Tensor]) -> Tensor:
+    """``value`` as a function of ``inputs`` whose gradients are already known.
+
+    Second derivatives raise an `UnsupportedError`.
+    """
+    result: Tensor = _Attach.apply(value, len(inputs), *inputs, *gradients)
+    return result
