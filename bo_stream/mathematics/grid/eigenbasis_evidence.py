@@ -11,8 +11,8 @@ from torch import Tensor
 from bo_stream.mathematics.grid.eigenbasis import Eigenbasis
 from bo_stream.mathematics.grid.nodes import Grid
 from bo_stream.mathematics.sufficient_statistics.evidence import (
-    Factorisation,
     OutputStatistics,
+    RootFactorisation,
     factorise,
 )
 
@@ -32,7 +32,7 @@ class EigenbasisFactorisation:
     """One output's factorisation among the features of its eigenbasis, of unit prior variance."""
 
     basis: Eigenbasis
-    made: Factorisation
+    made: RootFactorisation
 
     @property
     def mean(self) -> Tensor:

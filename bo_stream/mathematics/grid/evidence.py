@@ -34,12 +34,16 @@ from bo_stream.mathematics.grid.kernel import (
 )
 from bo_stream.mathematics.grid.roots import dense_root
 from bo_stream.mathematics.grid.state import MOST_NODES, GridState
-from bo_stream.mathematics.sufficient_statistics.evidence import Factorisation, attach, factorise
+from bo_stream.mathematics.sufficient_statistics.evidence import (
+    RootFactorisation,
+    attach,
+    factorise,
+)
 
 __all__ = ["GridFactorisation", "Route", "dropped_share", "grid_evidence"]
 
 Route = Literal["data", "eigenbasis", "nodes"]
-GridFactorisation = Factorisation | DataSpaceFactorisation | EigenbasisFactorisation
+GridFactorisation = RootFactorisation | DataSpaceFactorisation | EigenbasisFactorisation
 
 CHEAPER = 0.8
 """Observations per node up to which the data route costs less than the nodes."""

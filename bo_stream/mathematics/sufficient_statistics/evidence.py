@@ -16,7 +16,7 @@ from torch import Tensor
 
 from bo_stream.mathematics.evidence import OutputStatistics, attach
 
-__all__ = ["Factorisation", "Root", "OutputStatistics", "attach", "factorise"]
+__all__ = ["RootFactorisation", "Root", "OutputStatistics", "attach", "factorise"]
 
 
 class Root(Protocol):
@@ -44,8 +44,8 @@ class Root(Protocol):
 
 
 @dataclass(frozen=True)
-class Factorisation:
-    """Factorisation of Q, kept for the posterior at the same hyperparameters."""
+class RootFactorisation:
+    """RootFactorisation of Q, kept for the posterior at the same hyperparameters."""
 
     root: Root
     L: Tensor
@@ -61,7 +61,7 @@ class Factorisation:
 
 def factorise(
     root: Root, stats: OutputStatistics, s2: Tensor, c: Tensor, profile_mean: bool
-) -> tuple[Tensor, list[Tensor], Factorisation]:
+) -> tuple[Tensor, list[Tensor], RootFactorisation]:
     """Log evidence, its gradients in ``(s2, c, *root's tensors)``, and the factorisation.
 
     With ``profile_mean`` the constant mean is first set to its optimum (MATHS 2.4). Costs ``R'AR``,
@@ -90,4 +90,4 @@ def factorise(
     d_c = cross - c * ones
     Y = torch.addr(Q_inv, q, q)
     Y.diagonal().sub_(1.0)
-    return value, [d_s2, d_c, *root.gradient(Y)], Factorisation(root, L, Q_inv, q, c)
+    return value, [d_s2, d_c, *root.gradient(Y)], RootFactorisation(root, L, Q_inv, q, c)

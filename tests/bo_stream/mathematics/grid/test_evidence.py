@@ -18,7 +18,7 @@ from bo_stream.mathematics.grid.evidence import Route, dropped_share
 from bo_stream.mathematics.grid.kernel import product_factors
 from bo_stream.mathematics.grid.state import GridState, check_size
 from bo_stream.mathematics.process import Process
-from bo_stream.mathematics.sufficient_statistics.evidence import Factorisation
+from bo_stream.mathematics.sufficient_statistics.evidence import RootFactorisation
 from bo_stream.testing.base import close
 from tests.bo_stream.mathematics.grid.grid_cases import (
     KERNELS,
@@ -150,8 +150,8 @@ def test_moments_of_few_points_come_from_fewer_numbers_than_nodes(route: Route) 
         ("RBF", 0.02, 400, 4096, DataSpaceFactorisation),
         ("RBF", 0.02, 400, 0, EigenbasisFactorisation),
         ("Matern", 2.0, 400, 4096, DataSpaceFactorisation),
-        ("Matern", 2.0, 470, 4096, Factorisation),
-        ("Matern", 2.0, 20, 0, Factorisation),
+        ("Matern", 2.0, 470, 4096, RootFactorisation),
+        ("Matern", 2.0, 20, 0, RootFactorisation),
     ],
 )
 def test_the_cheapest_route_is_taken(
