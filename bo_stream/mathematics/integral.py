@@ -157,8 +157,9 @@ class FeatureIntegral:
 
     def gram(self, a: Any, b: Any) -> Tensor:
         """``sum_t w_t cov(a, t) cov(t, b)``, ``batch x o x q x q'``."""
-        product: Tensor = (a.plus @ self.M) @ b.plus.mT
-        return product
+        few, many = sorted((a, b), key=lambda joint: joint.mean.shape[-1])
+        product: Tensor = (few.plus @ self.M) @ many.plus.mT
+        return product if few is a else product.mT
 
     def gram_diagonal(self, a: Any) -> Tensor:
         """The diagonal of ``gram(a, a)``, ``batch x o x q``."""

@@ -1,15 +1,43 @@
-"""Kernels: frozen copies, and values between points."""
+"""What is read from gpytorch's kernels: values, their parts, smoother forms of some.
+
+gpytorch differentiates a Matern kernel through distances, which have no derivatives at zero and,
+for few points, no second ones at all [MATHS 0]. The kernels depend on squared distances, and are
+twice differentiable (once with nu = 1/2, away from zero). BoTorch computes the diagonal of a kernel
+of categories from the whole matrix. Frozen copies have neither flaw.
+"""
 
 from __future__ import annotations
 
 import copy
+import math
+from dataclasses import dataclass
+from typing import Any
 
-from gpytorch.kernels import Kernel
-from torch import Tensor
+import torch
+from botorch.models.kernels import CategoricalKernel
+from gpytorch.kernels import Kernel, MaternKernel, RBFKernel, ScaleKernel
+from torch import Tensor, nn
 
-from bo_stream.mathematics.smooth_matern import smoothed
+from bo_stream.mathematics.derivatives import twice
 
-__all__ = ["cross_kernel", "frozen_kernel"]
+__all__ = [
+    "Scaled",
+    "SmoothMatern",
+    "cross_kernel",
+    "frozen_kernel",
+    "scaled",
+    "smooth_matern",
+    "smoothed",
+    "stationary",
+]
+
+SHIFT = 1e-14
+"""Added to squared distances, so that roots have derivatives at zero; these cancel to 1e-8."""
+
+
+def cross_kernel(kernel: Kernel, X: Tensor, Z: Tensor) -> Tensor:
+    """Kernel values ``batch x o x q x q'`` between ``batch x q x d`` and ``batch x q' x d``."""
+    return kernel(X.unsqueeze(-3), Z.unsqueeze(-3)).to_dense()
 
 
 def frozen_kernel(kernel: Kernel) -> Kernel:
@@ -17,6 +45,115 @@ def frozen_kernel(kernel: Kernel) -> Kernel:
     return smoothed(copy.deepcopy(kernel).requires_grad_(False).double().eval())
 
 
-def cross_kernel(kernel: Kernel, X: Tensor, Z: Tensor) -> Tensor:
-    """Kernel values ``batch x o x q x q'`` between ``batch x q x d`` and ``batch x q' x d``."""
-    return kernel(X.unsqueeze(-3), Z.unsqueeze(-3)).to_dense()
+# -- parts -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Scaled:
+    """A kernel and the `ScaleKernel`s around it.
+
+    Attributes:
+        base: The kernel.
+        scales: Those around it, the outermost first.
+    """
+
+    base: Kernel
+    scales: tuple[ScaleKernel, ...]
+
+    @property
+    def nu(self) -> float:
+        """Smoothness of a Matern kernel; infinite for RBF."""
+        return math.inf if isinstance(self.base, RBFKernel) else float(self.base.nu)
+
+    def lengthscales(self, dim: int, outputs: int) -> Tensor:
+        """``o x dim``, float64, differentiable."""
+        value = self.base.lengthscale.double()
+        return value.reshape(-1, value.shape[-1]).expand(outputs, dim)
+
+    def variances(self, outputs: int) -> Tensor:
+        """The product of the scales, ``o``, float64, differentiable."""
+        total = self.base.lengthscale.new_ones(outputs).double()
+        for scale in self.scales:
+            total = total * scale.outputscale.double().reshape(-1)
+        return total
+
+    @property
+    def scale_parameters(self) -> list[nn.Parameter]:
+        """The raw parameters of the scales."""
+        return [scale.raw_outputscale for scale in self.scales]
+
+
+def scaled(kernel: Kernel) -> Scaled:
+    """A kernel without the scales around it. Kernels of some of the inputs are left whole."""
+    scales: list[ScaleKernel] = []
+    while type(kernel) is ScaleKernel and kernel.active_dims is None:
+        scales.append(kernel)
+        kernel = kernel.base_kernel
+    return Scaled(kernel, tuple(scales))
+
+
+def stationary(kernel: Kernel, dim: int) -> Scaled | None:
+    """The RBF or Matern kernel of all ``dim`` inputs that a kernel is, in one scale or none.
+
+    None for any other kernel, subclasses and batches of kernels among them: their values may differ
+    from the closed form.
+    """
+    found = scaled(kernel)
+    known = type(found.base) in (RBFKernel, MaternKernel, SmoothMatern)
+    if not known or found.base.active_dims is not None or len(found.scales) > 1:
+        return None
+    sizes = {math.prod(kernel.batch_shape), math.prod(found.base.batch_shape)}
+    return found if sizes == {1} and found.base.lengthscale.shape[-1] in (1, dim) else None
+
+
+# -- smoother forms ----------------------------------------------------------------------------
+
+
+def smooth_matern(D2: Tensor, nu: float) -> Tensor:
+    """Kernel values at squared distances in lengthscales, of any shape, differentiable.
+
+    Args:
+        D2: Squared distances.
+        nu: Smoothness: 0.5, 1.5 or 2.5.
+    """
+    u = (2.0 * nu * (D2 + SHIFT)).sqrt()
+    factor = {0.5: torch.ones_like(u), 1.5: 1.0 + u, 2.5: 1.0 + u + u.square() / 3.0}[nu]
+    return factor * (-u).exp()
+
+
+class SmoothMatern(MaternKernel):
+    """gpytorch's kernel, with second derivatives in the points in ``O(n n' d)`` memory."""
+
+    def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
+        """The kernel between two sets of points."""
+        if diag or any(params.values()) or not (x1.requires_grad or x2.requires_grad):
+            values: Tensor = super().forward(x1, x2, diag=diag, **params)
+            return values
+        return twice(super().forward, self._smooth, x1, x2)
+
+    def _smooth(self, x1: Tensor, x2: Tensor) -> Tensor:
+        gaps = (x1.unsqueeze(-2) - x2.unsqueeze(-3)) / self.lengthscale.unsqueeze(-2)
+        return smooth_matern(gaps.square().sum(-1), self.nu)
+
+
+class Categorical(CategoricalKernel):
+    """BoTorch's kernel of categories, whose diagonal costs O(n)."""
+
+    def forward(
+        self, x1: Tensor, x2: Tensor, diag: bool = False, last_dim_is_batch: bool = False
+    ) -> Tensor:
+        """The kernel between two sets of points."""
+        if not diag or last_dim_is_batch:
+            return super().forward(x1, x2, diag, last_dim_is_batch)
+        return (-((x1 != x2) / self.lengthscale).mean(-1)).exp()
+
+
+SMOOTHER: dict[type, type[Kernel]] = {MaternKernel: SmoothMatern, CategoricalKernel: Categorical}
+
+
+def smoothed(kernel: Kernel) -> Kernel:
+    """The kernel, whose parts become those of this module in place."""
+    for part in kernel.modules():
+        if type(part) in SMOOTHER:
+            part.__class__ = SMOOTHER[type(part)]
+    return kernel

@@ -14,7 +14,7 @@ from gpytorch.priors import LogNormalPrior
 from torch import Tensor
 
 from bo_stream.base.fitting.objective import profiled_mean
-from bo_stream.mathematics.smooth_matern import smoothed
+from bo_stream.mathematics.kernels import smoothed
 from bo_stream.mathematics.warped.evidence import EXACT, FLOOR, LOG_C, LOG_LENGTHSCALE, TAU, unit
 from bo_stream.mathematics.warped.kernel import CategoricalMatern
 

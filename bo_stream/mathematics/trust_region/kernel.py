@@ -5,22 +5,21 @@ from __future__ import annotations
 from typing import cast
 
 import torch
-from gpytorch.kernels import Kernel, MaternKernel, ScaleKernel
+from gpytorch.kernels import Kernel
 from torch import Tensor
 
-from bo_stream.mathematics.smooth_matern import SmoothMatern
+from bo_stream.mathematics.kernels import stationary
 
 __all__ = ["has_closed_form", "lengthscales_in", "scale_of"]
 
 
 def has_closed_form(kernel: Kernel, dim: int) -> bool:
     """Whether it is ``ScaleKernel(MaternKernel(2.5, ard_num_dims=dim))``, unbatched."""
-    base = getattr(kernel, "base_kernel", None)
-    if type(kernel) is not ScaleKernel or not isinstance(base, MaternKernel) or base.nu != 2.5:
+    found = stationary(kernel, dim)
+    if found is None or found.nu != 2.5 or len(found.scales) != 1:
         return False
-    parts = (kernel, base)
-    plain = all(part.active_dims is None and not part.batch_shape for part in parts)
-    return plain and type(base) in (MaternKernel, SmoothMatern) and base.ard_num_dims == dim
+    batched = kernel.batch_shape or found.base.batch_shape
+    return not batched and found.base.ard_num_dims == dim
 
 
 def lengthscales_in(kernel: Kernel, dim: int) -> Tensor | None:

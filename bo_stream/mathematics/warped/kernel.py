@@ -12,7 +12,7 @@ from typing import Any
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
-from bo_stream.mathematics.smooth_matern import smooth_matern
+from bo_stream.mathematics.kernels import smooth_matern
 
 __all__ = ["CategoricalMatern"]
 

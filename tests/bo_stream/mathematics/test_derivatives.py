@@ -13,7 +13,7 @@ from acquisitions import LatentLogExpectedImprovement
 from bo_stream import CaGP, ExactGP, NodeWISKI, OnlineSGPR, TrustRegionGP, WarpedGP
 from bo_stream.errors import UnsupportedError
 from bo_stream.mathematics.derivatives import refused, traced, twice
-from bo_stream.mathematics.smooth_matern import SmoothMatern
+from bo_stream.mathematics.kernels import SmoothMatern
 from bo_stream.surrogates.mixed import mixed_kernel
 
 X = torch.rand(12, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from functools import partial
 
 import torch
-from gpytorch.kernels import Kernel, MaternKernel, RBFKernel, ScaleKernel
+from gpytorch.kernels import Kernel
 from torch import Tensor
 
-from bo_stream.mathematics.smooth_matern import SmoothMatern, smooth_matern
+from bo_stream.mathematics.kernels import smooth_matern, stationary
 
 # exp of less than this is treated as exp of this. Subnormal numbers, also those that arise when
 # such a value is multiplied by another, are a hundred times slower than normal ones; exp(-300) is
@@ -82,8 +82,8 @@ class Form:
         return self.value_and_slope(h)[0]
 
 
-RBF = Form(_rbf, lambda D2: (-0.5 * D2).exp(), -42.0)
-MATERN = {
+FORMS = {
+    math.inf: Form(_rbf, lambda D2: (-0.5 * D2).exp(), -42.0),
     0.5: Form(_matern12, partial(smooth_matern, nu=0.5), -860.0, exact_distance=True),
     1.5: Form(_matern32, partial(smooth_matern, nu=1.5), -350.0),
     2.5: Form(_matern52, partial(smooth_matern, nu=2.5), -240.0),
@@ -112,24 +112,11 @@ def describe(kernel: Kernel, dim: int) -> Stationary | None:
     Subclasses, batches of kernels and kernels of some input columns are not recognised: their
     ``forward`` may differ from the formula.
     """
-    scale, base = None, kernel
-    if type(kernel) is ScaleKernel:
-        scale, base = kernel, kernel.base_kernel
-    form = RBF if type(base) is RBFKernel else None
-    if type(base) in (MaternKernel, SmoothMatern):
-        form = MATERN.get(float(base.nu))
-    if form is None or math.prod(kernel.batch_shape) != 1:
+    found = stationary(kernel, dim)
+    form = None if found is None else FORMS.get(found.nu)
+    if found is None or form is None:
         return None
-    if base.active_dims is not None or kernel.active_dims is not None:
-        return None
-    lengthscale = base.lengthscale.reshape(-1).to(torch.float64)
-    if lengthscale.numel() not in (1, dim):
-        return None
-    if scale is None:
-        outputscale = lengthscale.new_ones(())
-    else:
-        outputscale = scale.outputscale.reshape(()).to(torch.float64)
-    return Stationary(form, lengthscale.expand(dim), outputscale)
+    return Stationary(form, found.lengthscales(dim, 1)[0], found.variances(1)[0])
 
 
 def minus_half_squared_distance(z1: Tensor, z2: Tensor, exact: bool) -> Tensor:

@@ -1,0 +1,51 @@
+"""Kernels as they are read and frozen."""
+
+import math
+
+import pytest
+import torch
+from botorch.models.kernels import CategoricalKernel
+from gpytorch.kernels import Kernel, LinearKernel, MaternKernel, RBFKernel, ScaleKernel
+from torch import Size
+
+from bo_stream.mathematics.kernels import frozen_kernel, scaled, stationary
+
+
+@pytest.mark.parametrize("outputs", [(), (3,)])
+def test_the_diagonal_of_categories_is_cheap(outputs: tuple[int, ...]) -> None:
+    """It is that of the matrix, for points far too many for one."""
+    generator = torch.Generator().manual_seed(0)
+    kernel = CategoricalKernel(ard_num_dims=2, batch_shape=Size(outputs))
+    frozen = frozen_kernel(ScaleKernel(kernel, batch_shape=Size(outputs)))
+    X = torch.randint(0, 3, (4, 1, 5, 2), generator=generator).double()
+    dense = frozen(X).to_dense().diagonal(dim1=-2, dim2=-1)
+    assert torch.equal(frozen(X, diag=True), dense)
+    many = X.reshape(-1, 2).repeat(50_000, 1)
+    assert frozen(many, diag=True).shape == (*outputs, 1_000_000)
+
+
+def test_parts_of_kernels() -> None:
+    kernel = ScaleKernel(ScaleKernel(MaternKernel(nu=1.5, ard_num_dims=2)))
+    kernel.outputscale, kernel.base_kernel.outputscale = 2.0, 3.0
+    kernel.base_kernel.base_kernel.lengthscale = torch.tensor([0.5, 4.0])
+    found = scaled(kernel)
+    assert found.nu == 1.5
+    assert torch.allclose(found.variances(1), torch.tensor([6.0], dtype=torch.float64))
+    lengths = torch.tensor([[0.5, 4.0]] * 2, dtype=torch.float64)
+    assert torch.allclose(found.lengthscales(2, 2), lengths)
+    assert math.isinf(scaled(RBFKernel()).nu)
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        LinearKernel(),
+        RBFKernel(active_dims=[0]),
+        ScaleKernel(RBFKernel(), active_dims=[0]),
+        ScaleKernel(RBFKernel(), batch_shape=Size([2])),
+        RBFKernel(ard_num_dims=3),
+    ],
+)
+def test_other_kernels_have_no_closed_form(kernel: Kernel) -> None:
+    assert stationary(ScaleKernel(RBFKernel(ard_num_dims=2)), 2) is not None
+    assert stationary(kernel, 2) is None
