@@ -32,9 +32,8 @@ from acquisitions.domain import Domain
 from acquisitions.nipv import NIPV
 from acquisitions.policies import MaxVariance, Random
 from acquisitions.thompson import ThompsonSampling
-from bo_stream.base.botorch_model import BoTorchModel
-from bo_stream.base.conditioned import shift_and_scale
 from bo_stream.base.ensemble import KernelEnsemble
+from bo_stream.base.gaussian_model import GaussianModel, shift_and_scale
 from bo_stream.errors import InputError
 from bo_stream.mathematics.lasting import lasting
 from bo_stream.surrogates.counts import CountGP
@@ -149,7 +148,7 @@ def build(
             return response_nipv(model, _needed(name, "mc_points", mc_points), trials, X_pending)
         model = model.model
     sampler = sampler_for(model, torch.Size([num_samples]), seed)
-    ours = cast(BoTorchModel, model)  # NIPV and MaxVariance refuse other models
+    ours = cast(GaussianModel, model)  # NIPV and MaxVariance refuse other models
     closed = name in ("qucb", "qlogei") and not kw and offered(model)
     raw = not {"objective", "posterior_transform"} & kw.keys()
     width = {"tau_relu": TAU_RELU * shift_and_scale(model)[1]} if raw else {}

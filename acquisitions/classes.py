@@ -16,7 +16,7 @@ from botorch.posteriors.gpytorch import GPyTorchPosterior
 from botorch.utils.transforms import t_batch_mode_transform
 from torch import Tensor
 
-from bo_stream.base.botorch_model import BoTorchModel
+from bo_stream.base.gaussian_model import GaussianModel
 from bo_stream.errors import UnsupportedError
 from bo_stream.likelihoods import Bernoulli
 from bo_stream.mathematics.classification.softmax import normal_draws, softmax_draws
@@ -52,7 +52,7 @@ class LabelEntropy(AcquisitionFunction):
             )
         super().__init__(model=model)
         self.num_samples = num_samples
-        self._pending_model: BoTorchModel | None = None
+        self._pending_model: GaussianModel | None = None
         self.set_X_pending(X_pending)
 
     def set_X_pending(self, X_pending: Tensor | None = None) -> None:

@@ -32,8 +32,7 @@ from linear_operator.utils.cholesky import psd_safe_cholesky
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from bo_stream.base.botorch_model import BoTorchModel
-from bo_stream.base.conditioned import shift_and_scale
+from bo_stream.base.gaussian_model import GaussianModel, shift_and_scale
 from bo_stream.mathematics.derivatives import traced
 from bo_stream.mathematics.moments import Moments
 from bo_stream.mathematics.process import PosteriorProcess
@@ -68,7 +67,7 @@ def offered(model: Model) -> bool:
 
 def scales(model: Model) -> bool:
     """Whether this is a surrogate of one outcome, which is its process, shifted and scaled."""
-    if not isinstance(model, BoTorchModel) or model.num_outputs != 1:
+    if not isinstance(model, GaussianModel) or model.num_outputs != 1:
         return False
     transform = model.outcome_map()
     return transform is None or type(transform) is Standardize
@@ -116,7 +115,7 @@ class ClosedUpperConfidenceBound(_FromSamples, qUpperConfidenceBound):
 
     def __init__(
         self,
-        model: BoTorchModel,
+        model: GaussianModel,
         beta: float,
         sampler: MCSampler | None = None,
         X_pending: Tensor | None = None,
@@ -146,7 +145,7 @@ class ClosedLogExpectedImprovement(_FromSamples, qLogExpectedImprovement):
 
     def __init__(
         self,
-        model: BoTorchModel,
+        model: GaussianModel,
         best_f: float | Tensor,
         sampler: MCSampler | None = None,
         X_pending: Tensor | None = None,
@@ -178,7 +177,7 @@ class ClosedExpectedImprovement(ExpectedImprovement):
 
     best_f: Tensor
 
-    def __init__(self, model: BoTorchModel, best_f: float | Tensor) -> None:
+    def __init__(self, model: GaussianModel, best_f: float | Tensor) -> None:
         super().__init__(model, best_f)
         legacy_ei_numerics_warning(ExpectedImprovement.__name__)
 
@@ -186,7 +185,7 @@ class ClosedExpectedImprovement(ExpectedImprovement):
         """Values at ``batch x 1 x d`` raw points, ``batch``."""
         if self.best_f.numel() > 1 or not scales(self.model):
             return cast(Tensor, super().forward(X))
-        process = cast(BoTorchModel, self.model).process()
+        process = cast(GaussianModel, self.model).process()
         value = cast(Tensor, self._closed(X, process=process))  # type: ignore[call-arg]
         return value * shift_and_scale(self.model)[1]
 
@@ -207,7 +206,7 @@ def _process_of(model: Model) -> PosteriorProcess | None:
     """The model's process if it provides moments and raw outcomes are its, shifted and scaled."""
     if not scales(model):
         return None
-    process = cast(BoTorchModel, model).process()
+    process = cast(GaussianModel, model).process()
     return process if process.has_moments else None
 
 
@@ -220,7 +219,7 @@ def _few(X: Tensor, pending: Tensor | None = None) -> bool:
 
 def _value(model: Model, process: PosteriorProcess, X: Tensor, reduce: OfMoments) -> Tensor:
     """Values at raw points, in the dtype of X."""
-    value: Tensor = _Value.apply(cast(BoTorchModel, model).transformed(X), process, reduce)
+    value: Tensor = _Value.apply(cast(GaussianModel, model).transformed(X), process, reduce)
     return value.to(X)
 
 

@@ -12,7 +12,7 @@ from torch import Size, Tensor
 from acquisitions.ascent import climb
 from acquisitions.domain import Domain
 from acquisitions.mixed import alternate
-from bo_stream.base.botorch_model import BoTorchModel
+from bo_stream.base.gaussian_model import GaussianModel
 from bo_stream.mathematics.hilbert_features.basis import Basis
 from bo_stream.mathematics.hilbert_features.maximise import grid_maximisers
 from bo_stream.mathematics.linalg import chol_psd, with_jitter
@@ -48,13 +48,13 @@ class Draws:
         counts: Number of functions in each.
     """
 
-    model: BoTorchModel
+    model: GaussianModel
     paths: tuple[Path, ...]
     counts: tuple[int, ...]
 
     @classmethod
     def of(
-        cls, model: BoTorchModel, processes: Sequence[PosteriorProcess], counts: Sequence[int]
+        cls, model: GaussianModel, processes: Sequence[PosteriorProcess], counts: Sequence[int]
     ) -> Draws:
         """Draw so many functions from each process."""
         used = [(p, count) for p, count in zip(processes, counts, strict=True) if count]
@@ -84,7 +84,7 @@ class Draws:
 class MeanFunction:
     """The weighted mean of the means of processes, as a single function; see `Draws`."""
 
-    model: BoTorchModel
+    model: GaussianModel
     processes: Sequence[PosteriorProcess]
     weights: Sequence[float]
 
@@ -112,14 +112,14 @@ class SineFunctions:
         domain: The box.
     """
 
-    model: BoTorchModel
+    model: GaussianModel
     basis: Basis
     weights: Tensor
     domain: Domain
 
     @classmethod
     def of(
-        cls, model: BoTorchModel, paths: Sequence[Path], scales: Sequence[float], domain: Domain
+        cls, model: GaussianModel, paths: Sequence[Path], scales: Sequence[float], domain: Domain
     ) -> SineFunctions | None:
         """Scaled paths as such functions; None where they are not, or not over the whole box."""
         if not (domain.is_box and domain.dim in PER_AXIS):
@@ -153,7 +153,7 @@ class SineFunctions:
 @torch.no_grad()
 def drawn_at(
     X: Tensor,
-    model: BoTorchModel,
+    model: GaussianModel,
     processes: Sequence[PosteriorProcess],
     counts: Sequence[int],
 ) -> Tensor:

@@ -29,8 +29,12 @@ from botorch.utils.transforms import (
 from linear_operator.operators import DiagLinearOperator
 from torch import Tensor
 
-from bo_stream.base.botorch_model import BoTorchModel
-from bo_stream.base.distribution import ScaleFreeMultitaskNormal, ScaleFreeNormal, scale_free
+from bo_stream.base.gaussian_model import (
+    GaussianModel,
+    ScaleFreeMultitaskNormal,
+    ScaleFreeNormal,
+    scale_free,
+)
 from bo_stream.errors import InputError, ShapeError, UnsupportedError
 from bo_stream.mathematics.integral import Integral
 from bo_stream.mathematics.lasting import lasting
@@ -85,7 +89,7 @@ class NIPV(AcquisitionFunction):
     @lasting
     def __init__(
         self,
-        model: BoTorchModel,
+        model: GaussianModel,
         mc_points: Tensor,
         sampler: MCSampler | None = None,
         posterior_transform: PosteriorTransform | None = None,
@@ -93,7 +97,7 @@ class NIPV(AcquisitionFunction):
         weights: Tensor | None = None,
         noise: Callable[[Tensor], Tensor] | None = None,
     ) -> None:
-        if not isinstance(model, BoTorchModel):
+        if not isinstance(model, GaussianModel):
             raise UnsupportedError(
                 "a surrogate of bo_stream",
                 type(model).__name__,
@@ -115,7 +119,7 @@ class NIPV(AcquisitionFunction):
 
     def sums(self) -> Integral:
         """The sums over the test points under the current model."""
-        model = cast(BoTorchModel, self.model)
+        model = cast(GaussianModel, self.model)
         process = model.process()
         if self._sums is None or process is not self._process:
             points = model.transformed(self.mc_points.detach())
@@ -126,7 +130,7 @@ class NIPV(AcquisitionFunction):
     @lasting
     def raw_scales(self) -> Tensor:
         """Factors from transformed to raw variances for each output: ``m``."""
-        model = cast(BoTorchModel, self.model)
+        model = cast(GaussianModel, self.model)
         transform = model.outcome_map()
         if transform is not self._transform:  # the surrogate was restandardised
             self.scales = output_scales(model, self.posterior_transform, self.mc_points)
@@ -137,7 +141,7 @@ class NIPV(AcquisitionFunction):
         """Transformed noise variances of future outcomes at ``... x q x d`` raw points, ``... x m x
         q``.
         """
-        model = cast(BoTorchModel, self.model)
+        model = cast(GaussianModel, self.model)
         if self._noise is None:
             return model.typical_noise().unsqueeze(-1).expand(model.num_outputs, X.shape[-2])
         return self._noise(X).mT / self.raw_scales().unsqueeze(-1)
@@ -147,7 +151,7 @@ class NIPV(AcquisitionFunction):
     @average_over_ensemble_models  # type: ignore[arg-type]
     def forward(self, X: Tensor) -> Tensor:
         """The value at ``batch_shape x q x d`` raw points: ``batch_shape``."""
-        model = cast(BoTorchModel, self.model)
+        model = cast(GaussianModel, self.model)
         sums = self.sums()
         f = model.process().at(model.transformed(X))
         noise = self.noise(X)
@@ -157,7 +161,7 @@ class NIPV(AcquisitionFunction):
 
 
 def output_scales(
-    model: BoTorchModel, posterior_transform: PosteriorTransform | None, points: Tensor
+    model: GaussianModel, posterior_transform: PosteriorTransform | None, points: Tensor
 ) -> Tensor:
     """Factors from transformed to raw variances for each output: ``m``.
 
@@ -228,7 +232,7 @@ def _normalised(weights: Tensor | None, points: Tensor) -> Tensor:
 
 @acqf_input_constructor(NIPV)
 def _construct_inputs(
-    model: BoTorchModel,
+    model: GaussianModel,
     bounds: Sequence[tuple[float, float]],
     num_mc_points: int = 128,
     mc_points: Tensor | None = None,

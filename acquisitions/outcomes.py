@@ -24,7 +24,7 @@ from linear_operator.utils.warnings import NumericalWarning
 from torch import Tensor
 
 from acquisitions.build import build, sampler_for
-from bo_stream.base.conditioned import shift_and_scale, standardised
+from bo_stream.base.gaussian_model import shift_and_scale, standardised
 
 __all__ = ["Completed", "OutcomeAcquisition", "log_completion"]
 

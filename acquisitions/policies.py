@@ -21,7 +21,7 @@ from botorch.posteriors.gpytorch import GPyTorchPosterior
 from botorch.utils.transforms import concatenate_pending_points, t_batch_mode_transform
 from torch import Tensor
 
-from bo_stream.base.botorch_model import BoTorchModel
+from bo_stream.base.gaussian_model import GaussianModel
 from bo_stream.errors import ShapeError, UnsupportedError
 from bo_stream.mathematics.linalg import chol_psd
 
@@ -41,8 +41,8 @@ class MaxVariance(AcquisitionFunction):
         X_pending: ``n' x d`` points under evaluation.
     """
 
-    def __init__(self, model: BoTorchModel, X_pending: Tensor | None = None) -> None:
-        if not isinstance(model, BoTorchModel):
+    def __init__(self, model: GaussianModel, X_pending: Tensor | None = None) -> None:
+        if not isinstance(model, GaussianModel):
             raise UnsupportedError(
                 "a surrogate of bo_stream",
                 type(model).__name__,
@@ -55,7 +55,7 @@ class MaxVariance(AcquisitionFunction):
     @t_batch_mode_transform()  # type: ignore[arg-type]
     def forward(self, X: Tensor) -> Tensor:
         """The value at ``batch_shape x q x d`` raw points: ``batch_shape``."""
-        model = cast(BoTorchModel, self.model)
+        model = cast(GaussianModel, self.model)
         f = model.process().at(model.transformed(X))
         noise = model.typical_noise().unsqueeze(-1).expand(f.mean.shape[-2:])
         L = chol_psd(f.covariance(f) + torch.diag_embed(noise))

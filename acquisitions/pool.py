@@ -17,7 +17,7 @@ from torch import Tensor
 
 from acquisitions.nipv import NIPV
 from acquisitions.policies import MaxVariance
-from bo_stream.base.botorch_model import BoTorchModel
+from bo_stream.base.gaussian_model import GaussianModel
 from bo_stream.errors import InputError, NoiseError, ShapeError, UnsupportedError
 from bo_stream.mathematics.integral import Integral
 from bo_stream.mathematics.linalg import chol_psd
@@ -141,7 +141,7 @@ class _Border:
     def __init__(
         self, acqf: NIPV | MaxVariance, pool: Tensor, noise: Tensor | None, chunk_size: int
     ) -> None:
-        model = cast(BoTorchModel, acqf.model)
+        model = cast(GaussianModel, acqf.model)
         if model.batch_shape:
             raise UnsupportedError(
                 "an unbatched model",
@@ -257,11 +257,11 @@ def _future_noise(acqf: NIPV | MaxVariance, X: Tensor) -> Tensor:
     """Noise variances of future outcomes at raw points, ``o x n``, transformed."""
     if isinstance(acqf, NIPV):
         return acqf.noise(X)
-    model = cast(BoTorchModel, acqf.model)
+    model = cast(GaussianModel, acqf.model)
     return model.typical_noise().unsqueeze(-1).expand(model.num_outputs, len(X))
 
 
-def _noise_of(model: BoTorchModel, pool: Tensor, noise: Tensor) -> Tensor:
+def _noise_of(model: GaussianModel, pool: Tensor, noise: Tensor) -> Tensor:
     """Noise variances of the candidates, ``o x N``, transformed."""
     m = model.num_outputs
     if noise.shape not in ((len(pool),), (len(pool), m)) or (noise.ndim == 1 and m > 1):

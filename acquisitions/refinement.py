@@ -6,7 +6,7 @@ import torch
 from botorch.posteriors.gpytorch import GPyTorchPosterior
 from torch import Tensor
 
-from bo_stream.base.botorch_model import BoTorchModel
+from bo_stream.base.gaussian_model import GaussianModel
 from bo_stream.mathematics.local_polynomial import peaks
 
 __all__ = ["refined"]
@@ -25,7 +25,7 @@ after 20,000 outcomes, polynomials with a third of its regret were up to 2.6 bel
 
 @torch.no_grad()
 def refined(
-    model: BoTorchModel, best: Tensor, bounds: Tensor, X: Tensor, y: Tensor
+    model: GaussianModel, best: Tensor, bounds: Tensor, X: Tensor, y: Tensor
 ) -> Tensor | None:
     """The maximiser of a polynomial near the best point, if it is known better than that.
 

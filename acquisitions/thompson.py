@@ -25,8 +25,8 @@ from torch import Tensor
 
 from acquisitions.domain import Domain, LinearInequality
 from acquisitions.maximise import Draws, MeanFunction, candidates, drawn_at, maximised
-from bo_stream.base.botorch_model import BoTorchModel
 from bo_stream.base.ensemble import KernelEnsemble
+from bo_stream.base.gaussian_model import GaussianModel
 from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.errors import BoundsError, InputError, ShapeError, UnsupportedError
 from bo_stream.mathematics.process import PosteriorProcess
@@ -96,7 +96,7 @@ class ThompsonSampling:
 
     def __init__(
         self,
-        model: BoTorchModel,
+        model: GaussianModel,
         bounds: Tensor | None = None,
         *,
         samples: int = 32,
@@ -276,8 +276,8 @@ def _seen_before(X: Tensor) -> Tensor:
     return again
 
 
-def _check_model(model: BoTorchModel, ensemble: KernelEnsemble | None) -> None:
-    if not isinstance(model, BoTorchModel):
+def _check_model(model: GaussianModel, ensemble: KernelEnsemble | None) -> None:
+    if not isinstance(model, GaussianModel):
         raise UnsupportedError(
             "a surrogate of bo_stream",
             type(model).__name__,
@@ -297,7 +297,7 @@ def _check_model(model: BoTorchModel, ensemble: KernelEnsemble | None) -> None:
         )
 
 
-def _checked_bounds(model: BoTorchModel, bounds: Tensor | None) -> Tensor:
+def _checked_bounds(model: GaussianModel, bounds: Tensor | None) -> Tensor:
     box = model.bounds if bounds is None else bounds
     if box is None:
         raise BoundsError("bounds `2 x d`", "none", "Give `bounds`, or build the model with them.")
@@ -309,7 +309,7 @@ def _checked_bounds(model: BoTorchModel, bounds: Tensor | None) -> Tensor:
     return box
 
 
-def _lengths(model: BoTorchModel, domain: Domain) -> Tensor:
+def _lengths(model: GaussianModel, domain: Domain) -> Tensor:
     """The kernel's lengthscales in raw units, at most widths of the box: ``d``."""
     ends = model.transformed(domain.bounds)
     scale = (ends[1] - ends[0]).abs() / domain.width

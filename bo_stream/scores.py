@@ -18,11 +18,9 @@ from linear_operator.operators import DiagLinearOperator
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from bo_stream.base.botorch_model import BoTorchModel
-from bo_stream.base.distribution import ScaleFreeNormal
 from bo_stream.base.ensemble import KernelEnsemble
 from bo_stream.base.fitting.surprise import Surprise
-from bo_stream.base.predictive import PredictiveScore
+from bo_stream.base.gaussian_model import GaussianModel, PredictiveScore, ScaleFreeNormal
 from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.errors import InputError, UnsupportedError
 from bo_stream.mathematics.outcomes import Linear, OutcomeDistribution
@@ -51,7 +49,7 @@ PAIRS = 2048
 
 
 def outcome_distribution(
-    model: BoTorchModel, X: Tensor, ensemble: KernelEnsemble | None = None, *, noise: bool = False
+    model: GaussianModel, X: Tensor, ensemble: KernelEnsemble | None = None, *, noise: bool = False
 ) -> OutcomeDistribution:
     """The marginal distribution of the outcome at each of ``n x d`` raw points; one output only.
 
@@ -88,7 +86,7 @@ def outcome_distribution(
 
 
 def marginals(
-    model: BoTorchModel, X: Tensor, ensemble: KernelEnsemble | None = None, *, noise: bool = False
+    model: GaussianModel, X: Tensor, ensemble: KernelEnsemble | None = None, *, noise: bool = False
 ) -> tuple[Tensor, Tensor]:
     """Mean and variance of an `outcome_distribution`, each ``n``."""
     found = outcome_distribution(model, X, ensemble, noise=noise)
@@ -96,7 +94,7 @@ def marginals(
 
 
 def quantiles(
-    model: BoTorchModel,
+    model: GaussianModel,
     X: Tensor,
     levels: Sequence[float],
     *,
@@ -113,7 +111,7 @@ def quantiles(
 
 @torch.no_grad()
 def probability_higher(
-    model: BoTorchModel, X: Tensor, others: Tensor, ensemble: KernelEnsemble | None = None
+    model: GaussianModel, X: Tensor, others: Tensor, ensemble: KernelEnsemble | None = None
 ) -> Tensor:
     """Probabilities that outcomes without noise at points are above those at others, ``n x k``.
 
@@ -143,7 +141,7 @@ def probability_higher(
 
 
 def _processes(
-    model: BoTorchModel, ensemble: KernelEnsemble | None
+    model: GaussianModel, ensemble: KernelEnsemble | None
 ) -> tuple[Tensor, list[PosteriorProcess]]:
     """Weights of kernels, and the posterior process under each.
 
@@ -157,7 +155,7 @@ def _processes(
     return ensemble.weights, ensemble.processes(cast(StreamingGP, model))
 
 
-def _outcomes(model: BoTorchModel, X: Tensor) -> Linear | Callable[[Tensor], Tensor]:
+def _outcomes(model: GaussianModel, X: Tensor) -> Linear | Callable[[Tensor], Tensor]:
     """Raw outcomes as a function of transformed ones."""
     zero, transform = X.new_zeros(len(X), 1, dtype=torch.float64), model.outcome_map()
     if transform is None:
@@ -182,7 +180,7 @@ def _outcomes(model: BoTorchModel, X: Tensor) -> Linear | Callable[[Tensor], Ten
     return raw
 
 
-def noise_variance(model: BoTorchModel) -> Tensor:
+def noise_variance(model: GaussianModel) -> Tensor:
     """The typical noise variance, raw units, 0-dim; one output only.
 
     Raises:
@@ -200,7 +198,7 @@ def noise_variance(model: BoTorchModel) -> Tensor:
     return posterior.variance.reshape(())
 
 
-def _raw(model: BoTorchModel, X: Tensor, mean: Tensor, variance: Tensor) -> Any:
+def _raw(model: GaussianModel, X: Tensor, mean: Tensor, variance: Tensor) -> Any:
     """The posterior in raw units of independent transformed ones, each ``n``."""
     posterior = GPyTorchPosterior(ScaleFreeNormal(mean, DiagLinearOperator(variance)))
     transform = model.outcome_map()
@@ -225,7 +223,7 @@ class Scores:
 
 
 def score(
-    model: BoTorchModel,
+    model: GaussianModel,
     X: Tensor,
     truth: Tensor,
     observed: Tensor,
@@ -347,7 +345,7 @@ def prequential(
     surprise = Surprise.none(torch.zeros((), dtype=torch.float64))
     for X, Y, *noise in batches:
         with torch.no_grad():
-            if isinstance(model, BoTorchModel):
+            if isinstance(model, GaussianModel):
                 mean = cast(GPyTorchPosterior, model.posterior(X)).mean
             else:
                 mean = model.predicted_mean(X, *noise)

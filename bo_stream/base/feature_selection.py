@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from bo_stream.base.changes import all_or_nothing
 from bo_stream.base.fitting.report import FitReport
+from bo_stream.base.stream import all_or_nothing
 from bo_stream.errors import StateError
 
 __all__ = [

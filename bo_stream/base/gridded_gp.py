@@ -13,7 +13,7 @@ from typing import Any, Literal, Self, cast
 import torch
 from torch import Tensor
 
-from bo_stream.base.changes import all_or_nothing
+from bo_stream.base.checks import checked_bounds
 from bo_stream.base.feature_selection import (
     all_buffered,
     check_buffered,
@@ -22,8 +22,8 @@ from bo_stream.base.feature_selection import (
     select,
 )
 from bo_stream.base.fitting.report import FitReport
+from bo_stream.base.stream import all_or_nothing
 from bo_stream.base.streaming_gp import StreamingGP
-from bo_stream.base.validation import checked_bounds
 from bo_stream.errors import BoundsError, GridWarning, StateError
 from bo_stream.mathematics.grid.bands import pair_count
 from bo_stream.mathematics.grid.kernel import is_product

@@ -15,7 +15,7 @@ from botorch.models.utils.gpytorch_modules import get_gaussian_likelihood_with_l
 from gpytorch.likelihoods import FixedNoiseGaussianLikelihood, GaussianLikelihood, Likelihood
 from torch import Size, Tensor
 
-from bo_stream.base.validation import check_noise, check_tensors
+from bo_stream.base.checks import check_noise, check_tensors
 from bo_stream.errors import ShapeError, UnsupportedError
 
 __all__ = [

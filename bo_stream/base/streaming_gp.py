@@ -2,7 +2,7 @@
 
 A family supplies its state before any data (`_empty_state`), how the state absorbs a batch
 (`_absorb`), the posterior process (`_build_process`), and the objective of its hyperparameters
-(`_objective`). BoTorch's interface is in `bo_stream.base.botorch_model`.
+(`_objective`). BoTorch's interface is in `bo_stream.base.gaussian_model`.
 
 Thread safety: any number of threads may compute posteriors while one thread observes or fits; each
 posterior is that before or after a change. Only one thread may write. `state_dict`, ``deepcopy``
@@ -11,10 +11,13 @@ and ``to`` belong to the writing thread.
 
 from __future__ import annotations
 
+import copy
 import os
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, MutableMapping
+from dataclasses import dataclass, replace
 from functools import partial
+from numbers import Real
 from typing import Any, ClassVar, Self, Unpack, cast
 
 import torch
@@ -22,31 +25,175 @@ from botorch.models.transforms.outcome import Standardize
 from botorch.utils.datasets import SupervisedDataset
 from botorch.utils.types import DEFAULT
 from gpytorch.mlls import MarginalLogLikelihood
-from torch import Size, Tensor
+from torch import Size, Tensor, nn
 
-import bo_stream.base.pathwise  # noqa: F401 (registers sample functions with BoTorch)
-from bo_stream.base import additive, checkpoint, loading, noise, options, transforms, validation
-from bo_stream.base.botorch_model import BoTorchModel
-from bo_stream.base.changes import StateLock, all_or_nothing, exclusive
-from bo_stream.base.conditioned import conditioned, subset
-from bo_stream.base.construct_inputs import constructor_arguments
-from bo_stream.base.derived import Key
+from bo_stream.base import checkpoint, checks, noise, options, units
+from bo_stream.base.botorch import constructor_arguments
 from bo_stream.base.fitting import ClosedForm, Coordinates
 from bo_stream.base.fitting.fit import fit_model
 from bo_stream.base.fitting.objective import StreamMLL, check_evaluations
 from bo_stream.base.fitting.report import FitReport
-from bo_stream.base.posterior_snapshot import PosteriorCache, PosteriorSnapshot
-from bo_stream.base.predictive import PredictiveScore, predictive_score
-from bo_stream.base.promises import Promises, check_outputs
-from bo_stream.base.stream import Stream, StreamBuffers
-from bo_stream.errors import UnsupportedError
+from bo_stream.base.gaussian_model import (
+    GaussianModel,
+    PredictiveScore,
+    conditioned,
+    predictive_score,
+    subset,
+)
+from bo_stream.base.snapshot import Key, PosteriorCache, PosteriorSnapshot, settings_of
+from bo_stream.base.stream import StateLock, Stream, StreamBuffers, all_or_nothing, exclusive
+from bo_stream.errors import InputError, NoiseError, StateError, UnsupportedError
 from bo_stream.mathematics.lasting import lasting
 from bo_stream.mathematics.process import PosteriorProcess
+from bo_stream.mathematics.shapes import moved
 
-__all__ = ["Promises", "StreamingGP"]
+__all__ = ["Promises", "StreamingGP", "check_noise_of_sums", "emptied", "fill"]
 
 
-class StreamingGP(BoTorchModel):
+@dataclass(frozen=True, kw_only=True)
+class Promises:
+    """Guarantees declared on a family's class and tested by the streaming contract.
+
+    Attributes:
+        order_invariant: Batch sizes and order of the data do not matter, and fantasizing equals
+            `observe`.
+        bytes_constant: `state_bytes` does not grow with the number of observations.
+        updates_without_drift: Number of one-point updates after which the posterior still equals
+            that of a rebuild.
+        multi_output: Several (independent) outputs are supported.
+        additive: The state is a sum over observations
+            (`bo_stream.mathematics.sufficient_statistics`), so streams can be merged and
+            observations forgotten.
+        keeps_data: The state is the observations themselves.
+    """
+
+    order_invariant: bool
+    bytes_constant: bool
+    updates_without_drift: int
+    multi_output: bool
+    additive: bool = False
+    keeps_data: bool = False
+
+    @property
+    def serves_kernels(self) -> bool:
+        """Whether kernels of other hyperparameters can share the state."""
+        return self.additive or self.keeps_data
+
+
+def check_outputs(family: Any, outputs: int) -> None:
+    """Refuse several outputs for a single-output family.
+
+    Raises:
+        UnsupportedError: if the family supports one output only.
+    """
+    if outputs > 1 and not family.promises.multi_output:
+        raise UnsupportedError(
+            f"one output for {family.__name__}",
+            f"{outputs}",
+            "Build one surrogate per output and join them in a botorch ModelListGP.",
+        )
+
+
+LEAST_NOISE = 1e-12
+"""Smallest noise variance that float64 sums can hold, as a share of the prior variance."""
+
+
+def check_noise_of_sums(model: Any, X: Tensor, R: Tensor) -> None:
+    """Refuse known noise (``o x n``) too small for float64 sums.
+
+    Raises:
+        NoiseError: if a variance is below 1e-12 of the prior variance at its point.
+    """
+    if model.noise_mode == "learned":
+        return
+    prior = model.covar_module(X[:1], diag=True).detach().double().reshape(-1, 1)
+    least = LEAST_NOISE * prior / model._noise_scale().detach().unsqueeze(-1)
+    if bool((least > R).any()):
+        raise NoiseError(
+            f"noise variances of at least {LEAST_NOISE:g} of the prior variance",
+            f"{float((R / least).min()) * LEAST_NOISE:.1e} of it",
+            "Put a floor under Yvar: sums in float64 cannot tell it from zero.",
+        )
+
+
+def check_additive(model: Any, what: str) -> None:
+    """Refuse operations that need additive statistics.
+
+    Raises:
+        UnsupportedError: if the family's state is not a sum over observations.
+    """
+    if not model.promises.additive:
+        raise UnsupportedError(
+            "a family of additive statistics (WISKI, HSGP)",
+            f"{type(model).__name__}, which cannot {what}",
+            "Use one of those, or rebuild this one on the data to keep.",
+        )
+
+
+def _forget(model: Any, factor: Any) -> None:
+    """Down-weight all observations by ``factor``; see `StreamingGP.forget`."""
+    number = isinstance(factor, Real) and not isinstance(factor, bool)
+    if not number or not 0.0 < float(factor) <= 1.0:
+        raise InputError(
+            "a factor above 0 and at most 1",
+            repr(factor),
+            "Give the weight of past observations from now on, say 0.99.",
+        )
+    check_additive(model, "forget")
+    _discount(model, float(factor))
+
+
+@all_or_nothing
+def _discount(model: Any, factor: float) -> None:
+    model._replace(state=model.state.discounted(factor))
+
+
+def _merge(model: Any, other: Any) -> None:
+    """Add another stream's observations; see `StreamingGP.merge`."""
+    check_additive(model, "merge")
+    mine, alike = model._layout(), isinstance(other, type(model))
+    theirs = other._layout() if alike else None
+    if mine != theirs:
+        raise StateError(
+            f"a {type(model).__name__} of {mine}",
+            f"{theirs or type(other).__name__}",
+            "Build both streams with the same bounds, options and noise model.",
+        )
+    for name in ("input_transform", "outcome_transform"):
+        if not _equal(getattr(model, name, None), getattr(other, name, None)):
+            raise StateError(
+                f"equal {name}s",
+                "different ones",
+                "Hand both streams one transform in eval mode.",
+            )
+    _add(model, other)
+
+
+@all_or_nothing
+def _add(model: Any, other: Any) -> None:
+    stream = model.stream.contents
+    theirs = moved(other.stream.contents, stream.count.device)
+    n, others = int(stream.count), int(theirs.count)
+    model._replace(
+        state=stream.state.merged_at(theirs.state, n, others),
+        count=stream.count + others,
+        noise_sum=stream.noise_sum + theirs.noise_sum,
+    )
+
+
+def _equal(a: nn.Module | None, b: nn.Module | None) -> bool:
+    """Whether two frozen transforms are equal: classes, settings and values."""
+    parts = [[] if t is None else list(t.modules()) for t in (a, b)]
+    mine, theirs = ([(type(part), settings_of(part)) for part in own] for own in parts)
+    if a is None or b is None or mine != theirs:
+        return a is b
+    values, others = a.state_dict(), b.state_dict()
+    return values.keys() == others.keys() and all(
+        torch.equal(value.cpu(), others[name].cpu()) for name, value in values.items()
+    )
+
+
+class StreamingGP(GaussianModel):
     """A Gaussian-process surrogate on a stream of data, with BoTorch's model interface.
 
     Args:
@@ -64,7 +211,7 @@ class StreamingGP(BoTorchModel):
     promises: ClassVar[Promises]
     needs_bounds: ClassVar[bool] = False
     """Whether the family requires the bounds of its inputs."""
-    state_version: ClassVar[int] = loading.STATE_VERSION
+    state_version: ClassVar[int] = checkpoint.STATE_VERSION
     stream: StreamBuffers
     _lock: StateLock
     conditions_up_to: ClassVar[int] = 0
@@ -85,10 +232,10 @@ class StreamingGP(BoTorchModel):
         **common: Unpack[options.CommonOptions],
     ) -> None:
         given = options.with_defaults(common, type(self))
-        dim, outputs = validation.sizes_of(train_X, train_Y, train_Yvar)
+        dim, outputs = checks.sizes_of(train_X, train_Y, train_Yvar)
         check_outputs(type(self), outputs)
-        bounds = transforms.bounds_for(given["bounds"], given["input_transform"], train_X)
-        validation.check_batch(
+        bounds = units.bounds_for(given["bounds"], given["input_transform"], train_X)
+        checks.check_batch(
             train_X,
             train_Y,
             train_Yvar,
@@ -97,9 +244,9 @@ class StreamingGP(BoTorchModel):
             bounds,
             train_Yvar is not None,
         )
-        inputs = transforms.input_transform_for(given["input_transform"], train_X, bounds)
+        inputs = units.input_transform_for(given["input_transform"], train_X, bounds)
         choice = given["outcome_transform"]
-        outcomes = transforms.outcome_transform_for(choice, train_Y, train_Yvar)
+        outcomes = units.outcome_transform_for(choice, train_Y, train_Yvar)
         super().__init__((dim, outputs), train_X, bounds, inputs, outcomes)
         self._outcomes_left_out, self._loads_data = choice is DEFAULT, given["loads_data"]
         batch = Size([outputs] if outputs > 1 else [])
@@ -205,11 +352,11 @@ class StreamingGP(BoTorchModel):
 
     def _rescale(self, state: Any, shift: Tensor, factor: Tensor) -> Any:
         """The state for targets ``(y - shift) / factor`` (both ``o``), with noise to match."""
-        return transforms.rescaled_state(self, state, shift, factor)
+        return units.rescaled_state(self, state, shift, factor)
 
     def _layout(self) -> dict[str, Any]:
         """Properties that a saved state must share to be loaded; families add to it."""
-        return loading.layout(self)
+        return checkpoint.layout(self)
 
     def _sizes(self) -> dict[str, int]:
         """Sizes that a saved state must share, by letter; families add to it."""
@@ -297,14 +444,14 @@ class StreamingGP(BoTorchModel):
             ShapeError, InputError: if the outcomes are invalid.
         """
         old = self._frozen_outcomes
-        self._change_units(transforms.standardize_by(old, Y, self.num_outputs))
+        self._change_units(units.standardize_by(old, Y, self.num_outputs))
         return self
 
     @all_or_nothing
     def _change_units(self, new: Standardize) -> None:
         """Re-express the state in the units of another standardisation."""
         stream, old = self.stream.contents, cast(Standardize, self._frozen_outcomes)
-        shift, factor = transforms.change_of_units(old, new)
+        shift, factor = units.change_of_units(old, new)
         state = self._rescale(stream.state, shift, factor)
         self._lock.on_failure(partial(setattr, self, "outcome_transform", old))
         self.outcome_transform = new
@@ -325,7 +472,7 @@ class StreamingGP(BoTorchModel):
             InputError: for any other factor.
             UnsupportedError: if the family's state is not a sum over observations.
         """
-        additive.forget(self, factor)
+        _forget(self, factor)
         return self
 
     def merge(self, other: StreamingGP) -> Self:
@@ -335,7 +482,7 @@ class StreamingGP(BoTorchModel):
             UnsupportedError: if the family's state is not a sum over observations.
             StateError: if families, options, transforms or noise modes differ.
         """
-        additive.merge(self, other)
+        _merge(self, other)
         return self
 
     @property
@@ -396,7 +543,7 @@ class StreamingGP(BoTorchModel):
 
     def _check_batch(self, X: Tensor, Y: Tensor, Yvar: Tensor | None) -> None:
         sizes, known = (self._dim, self.num_outputs), self.noise_mode != "learned"
-        validation.check_batch(X, Y, Yvar, sizes, self.dtype, self.bounds, known)
+        checks.check_batch(X, Y, Yvar, sizes, self.dtype, self.bounds, known)
 
     # -- hyperparameters -------------------------------------------------------------------------
 
@@ -497,16 +644,16 @@ class StreamingGP(BoTorchModel):
         return Key(self.stream.version, modules, self._frozen_outcomes)
 
     def refresh(self) -> None:
-        """Compute the next posterior from the state alone, as after loading.
+        """Compute the next posterior from the state alone, as after checkpoint.
 
         Otherwise the posterior is updated, and may differ in the last digits.
         """
         self._replace()
 
-    def _given(self, X: Tensor, Y: Tensor, noise: Tensor | None) -> BoTorchModel:
+    def _given(self, X: Tensor, Y: Tensor, noise: Tensor | None) -> GaussianModel:
         return conditioned(self, X, Y, noise)
 
-    def subset_output(self, idcs: list[int]) -> BoTorchModel:
+    def subset_output(self, idcs: list[int]) -> GaussianModel:
         """Select outputs as a snapshot; selecting all returns the surrogate itself."""
         return subset(self, idcs)
 
@@ -555,33 +702,61 @@ class StreamingGP(BoTorchModel):
         Raises:
             StateError: if class, version, layout, keys, shapes or values do not match.
         """
-        return loading.load(self, state_dict, strict, assign)
+        return checkpoint.load_state(self, state_dict, strict, assign)
 
     def _load_from_state_dict(
         self, state_dict: MutableMapping[str, Any], prefix: str, *args: Any, **kwargs: Any
     ) -> None:
-        loading.load_part(self, state_dict, prefix)
+        checkpoint.load_part(self, state_dict, prefix)
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
 
     def _adopt(self, header: Mapping[str, Any]) -> None:
         """Adapt to a saved state, given its metadata; families add to it."""
-        loading.adopt(self, header)
+        checkpoint.adopt(self, header)
 
     def _header(self) -> dict[str, Any]:
         """Class, version and layout, which are checked when a state is loaded."""
-        return loading.header(self)
+        return checkpoint.header(self)
 
     def get_extra_state(self) -> Tensor:
         """The metadata of a `state_dict` as a tensor of bytes."""
-        return loading.packed(self._header())
+        return checkpoint.packed(self._header())
 
     def set_extra_state(self, state: Any) -> None:
         """Do nothing: the metadata have been checked already."""
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        """Move everything; cast interface and hyperparameters but never state or transforms."""
+        """Move everything; cast interface and hyperparameters but never state or units."""
         before = self._like.device
-        super()._apply(loading.without_casts(self, fn), recurse)
+        super()._apply(checkpoint.without_casts(self, fn), recurse)
         if self._like.device != before:
             self.refresh()
         return self
+
+
+@lasting
+def emptied(model: StreamingGP) -> StreamingGP:
+    """A copy before any data, with hyperparameters, features, warp and transforms of a surrogate.
+
+    Args:
+        model: The surrogate, which is not changed.
+    """
+    made, state = copy.deepcopy(model), model._empty_state()
+    if model.promises.additive:
+        state = state.along(model.state, 0)  # the features, which fits may have chosen
+    elif hasattr(state, "warp"):
+        state = replace(state, warp=model.state.warp)
+    stream = made.stream.contents
+    nothing = {"count": torch.zeros_like(stream.count), "noise_sum": 0.0 * stream.noise_sum}
+    made._replace(state=state, **nothing)
+    return made
+
+
+def fill(model: StreamingGP, X: Tensor, Y: Tensor, Yvar: Tensor | None) -> None:
+    """Let an emptied surrogate observe data ``n x d``, ``n x m``, with its features as they are."""
+    if not model.promises.additive:
+        model.observe(X, Y, Yvar)
+        return
+    Y_t, Yvar_t = model._outcomes(Y, Yvar, X)
+    R = None if Yvar_t is None else Yvar_t.mT
+    model._absorb_transformed(model._transformed(X), Y_t.mT, R, same_features=True)

@@ -24,7 +24,7 @@ import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
-from bo_stream.base.plain_policies import from_plain
+from bo_stream.base.options import from_plain
 from bo_stream.errors import InputError
 from bo_stream.mathematics.inducing.state import Batch, SGPRState
 from bo_stream.mathematics.inducing.update import Update, update

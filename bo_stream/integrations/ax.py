@@ -18,8 +18,8 @@ from ax.generation_strategy.transition_criterion import TransitionCriterion
 from ax.storage.json_store.decoder import object_from_json
 from ax.storage.json_store.registry import CORE_CLASS_DECODER_REGISTRY, CORE_ENCODER_REGISTRY
 
+from bo_stream.base.checks import largest_outcome
 from bo_stream.base.streaming_gp import StreamingGP
-from bo_stream.base.validation import largest_outcome
 from bo_stream.campaign.outcomes.goals import Goal
 from bo_stream.campaign.proposing.choices import NamedChoice, Noise
 from bo_stream.campaign.proposing.fit_policy import FitPolicy

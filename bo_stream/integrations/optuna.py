@@ -19,8 +19,8 @@ from optuna.search_space import IntersectionSearchSpace
 from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
+from bo_stream.base.checks import largest_outcome
 from bo_stream.base.streaming_gp import StreamingGP
-from bo_stream.base.validation import largest_outcome
 from bo_stream.campaign.outcomes.goals import Goal
 from bo_stream.campaign.proposing.choices import NamedChoice, Noise
 from bo_stream.campaign.proposing.fit_policy import FitPolicy

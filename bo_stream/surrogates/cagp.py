@@ -21,13 +21,11 @@ from bo_stream.actions.history import FitHistory
 from bo_stream.actions.objective import ActionMLL
 from bo_stream.actions.policy import most_actions
 from bo_stream.actions.state import Append, CaGPState, batch_actions
-from bo_stream.base.changes import all_or_nothing
-from bo_stream.base.derived import Derived
 from bo_stream.base.fitting.report import FitReport
 from bo_stream.base.fitting.schedule import RefitSchedule
-from bo_stream.base.hyperparameter_key import numbers_of
-from bo_stream.base.options import CommonOptions
-from bo_stream.base.plain_policies import from_plain
+from bo_stream.base.options import CommonOptions, from_plain
+from bo_stream.base.snapshot import Derived, numbers_of
+from bo_stream.base.stream import all_or_nothing
 from bo_stream.base.streaming_gp import Promises, StreamingGP
 from bo_stream.mathematics.computation_aware.matrix import ActionMatrix
 from bo_stream.mathematics.computation_aware.posterior import ActionBasis

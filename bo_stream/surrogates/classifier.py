@@ -15,13 +15,13 @@ from botorch.utils.types import DEFAULT
 from gpytorch.kernels import Kernel
 from torch import Tensor, nn
 
-from bo_stream.base.changes import StateLock, all_or_nothing
+from bo_stream.base.checks import inputs_of
+from bo_stream.base.composite import absorb_points, align, kernel_for, target_free_stream
 from bo_stream.base.fitting.memory import FitMemory
 from bo_stream.base.fitting.report import FitReport
+from bo_stream.base.stream import StateLock, all_or_nothing
 from bo_stream.base.streaming_gp import StreamingGP
-from bo_stream.base.target_free_sums import absorb_points, align, kernel_for, target_free_stream
-from bo_stream.base.transforms import bounds_for, input_transform_for
-from bo_stream.base.validation import inputs_of
+from bo_stream.base.units import bounds_for, input_transform_for
 from bo_stream.errors import InputError, OptionError, StateError
 from bo_stream.mathematics.classification import labels as reading
 from bo_stream.mathematics.classification.class_counts import informative_classes

@@ -11,12 +11,11 @@ import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor, nn
 
-from bo_stream.base import loading
-from bo_stream.base.botorch_model import BoTorchModel
-from bo_stream.base.changes import all_or_nothing
-from bo_stream.base.composite import CompositeModel
+from bo_stream.base import checkpoint
+from bo_stream.base.composite import CompositeModel, combine, empty_like, target_free_stream
+from bo_stream.base.gaussian_model import GaussianModel
+from bo_stream.base.stream import all_or_nothing
 from bo_stream.base.streaming_gp import StreamingGP
-from bo_stream.base.target_free_sums import combine, empty_like, target_free_stream
 from bo_stream.errors import StateError, UnsupportedError
 from bo_stream.mathematics.classification.class_counts import Seen, read_settings, settings_of
 from bo_stream.mathematics.classification.label_targets import LabelTargets
@@ -35,7 +34,7 @@ class CountedClasses(CompositeModel, LatentClasses):
     Attributes:
         model: The surrogate.
         class_streams: A target-free stream with the points of each class
-            (`bo_stream.base.target_free_sums`); empty for other families.
+            (`bo_stream.base.composite`); empty for other families.
     """
 
     class_streams: nn.ModuleList
@@ -78,7 +77,7 @@ class CountedClasses(CompositeModel, LatentClasses):
             part.forget(factor)
         return self
 
-    def believing(self, X: Tensor) -> BoTorchModel:
+    def believing(self, X: Tensor) -> GaussianModel:
         """The latent functions given labels with unchanged means at ``q x d`` raw pending points.
 
         Variances shrink by a label's expected precision.
@@ -105,9 +104,9 @@ class CountedClasses(CompositeModel, LatentClasses):
             StateError: if the saved state does not match this classifier.
         """
         model_state = {k[6:]: v for k, v in state_dict.items() if k.startswith("model.")}
-        if loading.EXTRA not in state_dict and not strict:
+        if checkpoint.EXTRA not in state_dict and not strict:
             return self.model.load_state_dict(model_state, strict)
-        header = loading.unpacked(state_dict.get(loading.EXTRA)) or {}
+        header = checkpoint.unpacked(state_dict.get(checkpoint.EXTRA)) or {}
         if header.get("class") != type(self).__name__:
             raise StateError(f"the state of a {type(self).__name__}", repr(header), "Load its own.")
         seen, pairs = read_settings(header)

@@ -11,8 +11,7 @@ from botorch.posteriors.transformed import TransformedPosterior
 from botorch.sampling.base import MCSampler
 from torch import Tensor
 
-from bo_stream.base.botorch_model import BoTorchModel
-from bo_stream.base.predictive import PredictiveScore
+from bo_stream.base.gaussian_model import GaussianModel, PredictiveScore
 from bo_stream.mathematics.sites.batch import batch_evidence, batch_sites
 from bo_stream.mathematics.sites.predictions import OutcomePrediction, Response
 from bo_stream.mathematics.sites.quadrature import expected
@@ -87,7 +86,7 @@ class CountPredictions(RefreshedSites):
             m, v = self._marginals(self.model.transformed(X))
             return expected(self.likelihood.response_slope, m, v + self._extra()).square()
 
-    def believing(self, X: Tensor, trials: Any = None) -> BoTorchModel:
+    def believing(self, X: Tensor, trials: Any = None) -> GaussianModel:
         """The latent surface given outcomes with unchanged means at ``q x d`` pending raw points.
 
         Args:
@@ -98,7 +97,7 @@ class CountPredictions(RefreshedSites):
             mean = cast(GPyTorchPosterior, self.posterior(X)).mean
             return self.model.condition_on_observations(X, mean, self.future_noise(X, trials))
 
-    def fantasize(self, X: Tensor, sampler: MCSampler, trials: Any = None) -> BoTorchModel:
+    def fantasize(self, X: Tensor, sampler: MCSampler, trials: Any = None) -> GaussianModel:
         """Sample future outcomes' targets and condition on them, with exact gradients to X.
 
         Args:

@@ -7,8 +7,8 @@ from typing import cast
 import torch
 from torch import Tensor
 
-from bo_stream.base.changes import all_or_nothing
 from bo_stream.base.options import whole_number
+from bo_stream.base.stream import all_or_nothing
 from bo_stream.errors import UnsupportedError
 from bo_stream.surrogates.count_state import SiteStream
 

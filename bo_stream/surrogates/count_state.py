@@ -12,13 +12,10 @@ from typing import Any, Self, cast
 import torch
 from torch import Tensor
 
-from bo_stream.base import additive, loading
-from bo_stream.base.changes import all_or_nothing
-from bo_stream.base.composite import CompositeModel
-from bo_stream.base.promises import Promises
-from bo_stream.base.stream import StreamBuffers
-from bo_stream.base.streaming_gp import StreamingGP
-from bo_stream.base.target_free_sums import align, empty_like
+from bo_stream.base import checkpoint
+from bo_stream.base.composite import CompositeModel, align, empty_like
+from bo_stream.base.stream import StreamBuffers, all_or_nothing
+from bo_stream.base.streaming_gp import Promises, StreamingGP
 from bo_stream.errors import StateError
 from bo_stream.likelihoods import Likelihood
 from bo_stream.mathematics.lasting import lasting
@@ -164,7 +161,7 @@ class SiteStream(CompositeModel):
         model._replace(state=empty, **none)
         self._absorb_targets(model, self._state.held, same_features=sums)
         if self.frozen is not None:
-            additive.merge(model, self.frozen)
+            model.merge(self.frozen)
 
     def _move_prior_mean(self, value: Tensor) -> None:
         before = self.model._prior_mean().detach().clone()
@@ -216,9 +213,9 @@ class SiteStream(CompositeModel):
         Raises:
             StateError: if the saved state does not match this surrogate.
         """
-        partial_state = loading.EXTRA not in state_dict and not strict
-        header = loading.unpacked(state_dict.get(loading.EXTRA))
-        mine = loading.unpacked(self.get_extra_state())
+        partial_state = checkpoint.EXTRA not in state_dict and not strict
+        header = checkpoint.unpacked(state_dict.get(checkpoint.EXTRA))
+        mine = checkpoint.unpacked(self.get_extra_state())
         if header != mine and not partial_state:
             raise StateError(f"the state of {mine}", repr(header), "Build it alike.")
         own: dict[str, dict[str, Any]] = {"model": {}, "frozen": {}, "counts": {}}

@@ -16,13 +16,13 @@ from botorch.utils.types import DEFAULT
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
-from bo_stream.base.changes import StateLock, all_or_nothing
+from bo_stream.base.checks import inputs_of
 from bo_stream.base.fitting.objective import check_evaluations
 from bo_stream.base.fitting.report import FitReport
 from bo_stream.base.options import own_options, whole_number
+from bo_stream.base.stream import StateLock, all_or_nothing
 from bo_stream.base.streaming_gp import StreamingGP
-from bo_stream.base.transforms import bounds_for, input_transform_for
-from bo_stream.base.validation import inputs_of
+from bo_stream.base.units import bounds_for, input_transform_for
 from bo_stream.errors import InputError, OptionError, StateError
 from bo_stream.likelihoods import Binomial, Likelihood
 from bo_stream.mathematics.sites.batch import batch_sites

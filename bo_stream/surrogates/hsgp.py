@@ -13,8 +13,6 @@ from typing import Any, Literal, Self, Unpack, cast
 import torch
 from torch import Tensor
 
-from bo_stream.base import additive
-from bo_stream.base.derived import Derived, Key
 from bo_stream.base.feature_selection import (
     all_buffered,
     check_buffered,
@@ -24,7 +22,8 @@ from bo_stream.base.feature_selection import (
 )
 from bo_stream.base.fitting import ClosedForm, Coordinates, FitReport
 from bo_stream.base.options import CommonOptions, whole_number
-from bo_stream.base.streaming_gp import Promises, StreamingGP
+from bo_stream.base.snapshot import Derived, Key
+from bo_stream.base.streaming_gp import Promises, StreamingGP, check_noise_of_sums
 from bo_stream.errors import BoundsError
 from bo_stream.mathematics.conditioned import unconditioned
 from bo_stream.mathematics.evidence import OutputStatistics
@@ -214,7 +213,7 @@ class HSGP(StreamingGP):
 
     def _absorb(self, state: Any, X: Tensor, Y: Tensor, R: Tensor) -> Any:
         """A += W'R^-1 W, b += W'R^-1 y, yy += y'R^-1 y, ld += sum log r (MATHS 2.2, 12.2)."""
-        additive.check_noise(self, X, R)
+        check_noise_of_sums(self, X, R)
         return self._features.absorb(state, X, Y, R, self.num_observed)
 
     # -- posterior and objective -----------------------------------------------------------------

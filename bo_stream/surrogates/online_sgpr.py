@@ -13,12 +13,11 @@ from typing import Any, NoReturn, Self, Unpack, cast
 import torch
 from torch import Tensor
 
-from bo_stream.base.changes import all_or_nothing, exclusive
 from bo_stream.base.fitting.evidence import log_evidence
 from bo_stream.base.fitting.report import FitReport
-from bo_stream.base.hyperparameter_key import numbers_of
-from bo_stream.base.options import CommonOptions
-from bo_stream.base.plain_policies import from_plain
+from bo_stream.base.options import CommonOptions, from_plain
+from bo_stream.base.snapshot import numbers_of
+from bo_stream.base.stream import all_or_nothing, exclusive
 from bo_stream.base.streaming_gp import Promises, StreamingGP
 from bo_stream.errors import InputError, UnsupportedError
 from bo_stream.growth import VIPS, GrowthPolicy

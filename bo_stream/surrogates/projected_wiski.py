@@ -14,12 +14,12 @@ from typing import Any, Literal, Unpack, cast
 
 from torch import Size, Tensor, nn
 
-from bo_stream.base.changes import all_or_nothing
+from bo_stream.base.checks import sizes_of
 from bo_stream.base.feature_selection import GROWTH, all_buffered, select
 from bo_stream.base.fitting.report import FitReport
 from bo_stream.base.options import CommonOptions, default_kernel
+from bo_stream.base.stream import all_or_nothing
 from bo_stream.base.streaming_gp import Promises
-from bo_stream.base.validation import sizes_of
 from bo_stream.errors import InputError
 from bo_stream.mathematics.conditioned import ConditionedProcess
 from bo_stream.mathematics.grid.nodes import Grid

@@ -12,10 +12,10 @@ from typing import Any, Unpack, cast
 import torch
 from torch import Tensor
 
-from bo_stream.base.changes import all_or_nothing
 from bo_stream.base.fitting.evidence import log_evidence
-from bo_stream.base.hyperparameter_key import numbers_of
 from bo_stream.base.options import CommonOptions, whole_number
+from bo_stream.base.snapshot import numbers_of
+from bo_stream.base.stream import all_or_nothing
 from bo_stream.base.streaming_gp import Promises, StreamingGP
 from bo_stream.errors import InputError
 from bo_stream.growth import Covering, GrowthPolicy

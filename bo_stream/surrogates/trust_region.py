@@ -13,12 +13,12 @@ from typing import Any, Literal, Unpack, cast
 import torch
 from torch import Tensor
 
-from bo_stream.base.changes import all_or_nothing
-from bo_stream.base.derived import Derived, Key, Version
 from bo_stream.base.fitting.report import FitReport
 from bo_stream.base.options import CommonOptions, whole_number
+from bo_stream.base.snapshot import Derived, Key, Version
+from bo_stream.base.stream import all_or_nothing
 from bo_stream.base.streaming_gp import Promises, StreamingGP
-from bo_stream.base.transforms import raw_inputs
+from bo_stream.base.units import raw_inputs
 from bo_stream.errors import BoundsError, InputError
 from bo_stream.mathematics.kernels import frozen_kernel
 from bo_stream.mathematics.precise import warn_if_missed

@@ -17,15 +17,15 @@ import torch
 from botorch.models.transforms.outcome import OutcomeTransform
 from torch import Tensor
 
-from bo_stream.base import validation
-from bo_stream.base.changes import all_or_nothing
-from bo_stream.base.derived import Derived, Key
+from bo_stream.base import checks
 from bo_stream.base.fitting.memory import FitMemory
 from bo_stream.base.fitting.report import FitReport
+from bo_stream.base.gaussian_model import PredictiveScore, predictive_score
 from bo_stream.base.options import CommonOptions
-from bo_stream.base.predictive import PredictiveScore, predictive_score
+from bo_stream.base.snapshot import Derived, Key
+from bo_stream.base.stream import all_or_nothing
 from bo_stream.base.streaming_gp import Promises, StreamingGP
-from bo_stream.base.transforms import change_from_saved
+from bo_stream.base.units import change_from_saved
 from bo_stream.errors import FallbackWarning, InputError, UnsupportedError
 from bo_stream.mathematics.process import KernelBasis, Process
 from bo_stream.mathematics.warped.evidence import FLOOR, Fitted, contradicted
@@ -97,7 +97,7 @@ class WarpedGP(ExactGP):
         for name, value, known in (("noise", noise, NOISES), ("warp", warp, WARPS)):
             if value not in known:
                 raise InputError(f"{name} one of {', '.join(known)}", repr(value), "Choose one.")
-        dim, _ = validation.sizes_of(train_X, train_Y, train_Yvar)
+        dim, _ = checks.sizes_of(train_X, train_Y, train_Yvar)
         if common.get("covar_module") is None:
             common["covar_module"] = modules.matern_kernel(dim)
         if common.get("likelihood") is None and train_Yvar is None:

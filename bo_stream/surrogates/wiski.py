@@ -13,11 +13,10 @@ from typing import ClassVar, Literal, Unpack, cast
 import torch
 from torch import Tensor
 
-from bo_stream.base import additive
-from bo_stream.base.derived import Derived, Key
 from bo_stream.base.gridded_gp import GriddedGP
 from bo_stream.base.options import CommonOptions, whole_number
-from bo_stream.base.streaming_gp import Promises
+from bo_stream.base.snapshot import Derived, Key
+from bo_stream.base.streaming_gp import Promises, check_noise_of_sums
 from bo_stream.errors import InputError, UnsupportedError
 from bo_stream.mathematics.grid.compressed import CompressedStatistics
 from bo_stream.mathematics.grid.evidence import GridFactorisation, dropped_share, grid_evidence
@@ -149,7 +148,7 @@ class WISKI(GriddedGP):
 
     def _absorb(self, state: GridState, X: Tensor, Y: Tensor, R: Tensor) -> GridState:
         """A += W'R^-1 W, b += W'R^-1 y, yy += y'R^-1 y, ld += sum log r (MATHS 2.2)."""
-        additive.check_noise(self, state.grid.place(X), R)
+        check_noise_of_sums(self, state.grid.place(X), R)
         return state.absorb_at(X, Y, R, self.num_observed)
 
     # -- posterior -------------------------------------------------------------------------------

@@ -10,8 +10,7 @@ import torch
 from botorch.sampling.normal import SobolQMCNormalSampler
 from torch import Size, Tensor
 
-from bo_stream.base.botorch_model import BoTorchModel
-from bo_stream.base.conditioned import ConditionedPosterior
+from bo_stream.base.gaussian_model import ConditionedPosterior, GaussianModel
 from bo_stream.testing import oracles
 from bo_stream.testing.base import (
     Contract,
@@ -266,7 +265,7 @@ class ConditioningContract(Contract):
     def test_a_conditioned_posterior_is_a_model(self) -> None:
         model = self.build()
         given = model.condition_on_observations(self.points(3, 2), self.values(3, 2, 1))
-        assert isinstance(given, BoTorchModel)
+        assert isinstance(given, GaussianModel)
         assert given.likelihood is model.likelihood
         assert given.eval() is given and not given.training
         noisy = given.posterior(self.points(3, 4), observation_noise=True).variance

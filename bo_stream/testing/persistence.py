@@ -12,8 +12,7 @@ import torch
 from botorch.models.model_list_gp_regression import ModelListGP
 from botorch.models.transforms import Normalize, Standardize
 
-from bo_stream.base.checkpoint import load, read
-from bo_stream.base.loading import packed, unpacked
+from bo_stream.base.checkpoint import load, packed, read, unpacked
 from bo_stream.errors import StateError
 from bo_stream.testing.base import (
     Contract,

@@ -20,7 +20,7 @@ KINDS = ["surrogate", "two outputs", "conditioned", "conditioned, two outputs", 
 
 
 class ProcessContract(Contract):
-    """`BoTorchModel.process()`: of the surrogate, conditioned, and of some of the outputs."""
+    """`GaussianModel.process()`: of the surrogate, conditioned, and of some of the outputs."""
 
     def process(self, kind: str) -> Any:
         """A process of this kind, and the batch shape that broadcasts with it."""

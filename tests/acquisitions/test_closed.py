@@ -30,7 +30,7 @@ from acquisitions.closed import (
     ClosedUpperConfidenceBound,
 )
 from bo_stream import HSGP, WISKI, ExactGP
-from bo_stream.base.botorch_model import BoTorchModel
+from bo_stream.base.gaussian_model import GaussianModel
 from tests.calls import calls_of
 
 CLOSED = {
@@ -58,7 +58,7 @@ FAMILIES = {
 pytestmark = pytest.mark.filterwarnings(f"ignore::{NumericsWarning.__module__}.NumericsWarning")
 
 
-def surrogate(family: str, **kw) -> BoTorchModel:
+def surrogate(family: str, **kw) -> GaussianModel:
     model = FAMILIES[family](**kw)
     model.covar_module.base_kernel.lengthscale = 0.4
     model.likelihood.noise = 0.05
@@ -71,7 +71,7 @@ def points(*shape: int, dtype: torch.dtype = torch.float64) -> Tensor:
     return (LOW + WIDTH * Z).to(dtype)
 
 
-def plain(name: str, model: BoTorchModel, X_pending: Tensor | None = None) -> AcquisitionFunction:
+def plain(name: str, model: GaussianModel, X_pending: Tensor | None = None) -> AcquisitionFunction:
     """BoTorch's class, given what `build` is given."""
     sampler = SobolQMCNormalSampler(torch.Size([128]), seed=3)
     if name == "ei":
@@ -83,7 +83,7 @@ def plain(name: str, model: BoTorchModel, X_pending: Tensor | None = None) -> Ac
     return qLogExpectedImprovement(model, BEST, **given)
 
 
-def both(name: str, model: BoTorchModel, X_pending: Tensor | None = None) -> list:
+def both(name: str, model: GaussianModel, X_pending: Tensor | None = None) -> list:
     given = {"best_f": BEST, "X_pending": X_pending, "seed": 3}
     closed = build(name, model, **given)
     assert type(closed) is CLOSED[name]

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from acquisitions import NIPV
 from bo_stream import WISKI, ExactGP
-from bo_stream.base.botorch_model import BoTorchModel
+from bo_stream.base.gaussian_model import GaussianModel
 from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.errors import BoundsError, InputError, NoiseError, ShapeError, UnsupportedError
 from tests.raw import RAW
@@ -47,7 +47,7 @@ def exact(*args: Tensor, **kw: object) -> ExactGP:
 
 
 FAMILIES = pytest.mark.parametrize("family", [wiski, exact], ids=["wiski", "exact"])
-INSTANCES: dict[str, Callable[[Callable[..., StreamingGP]], BoTorchModel]] = {
+INSTANCES: dict[str, Callable[[Callable[..., StreamingGP]], GaussianModel]] = {
     "learned": lambda f: f(X, Y),
     "known": lambda f: f(X, Y, YVAR),
     "scaled": lambda f: f(X, Y, YVAR, likelihood=GaussianLikelihood()),
@@ -69,13 +69,13 @@ def _asked(model: StreamingGP) -> StreamingGP:
     return model
 
 
-def transform_for(model: BoTorchModel) -> ScalarizedPosteriorTransform | None:
+def transform_for(model: GaussianModel) -> ScalarizedPosteriorTransform | None:
     if model.num_outputs == 1:
         return None
     return ScalarizedPosteriorTransform(torch.tensor([0.5, -2.0], dtype=torch.float64))
 
 
-def brute_force(model: BoTorchModel, X_new: Tensor, weights: Tensor) -> Tensor:
+def brute_force(model: GaussianModel, X_new: Tensor, weights: Tensor) -> Tensor:
     """Fantasize, then average the variance over the test points, one at a time."""
     fantasy = model.fantasize(X_new, IIDNormalSampler(torch.Size([1]), seed=0))
     total = torch.zeros((), dtype=torch.float64)

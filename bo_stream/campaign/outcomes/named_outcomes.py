@@ -12,7 +12,7 @@ from typing import Any, Self
 import numpy as np
 import pandas as pd
 
-from bo_stream.base.validation import largest_outcome
+from bo_stream.base.checks import largest_outcome
 from bo_stream.campaign.constraints import LinearConstraint, parse_constraint
 from bo_stream.campaign.ledger.trial_history import TrialHistory
 from bo_stream.campaign.ledger.trials import Trial, is_same

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, cast
 
-from bo_stream.base.plain_policies import from_plain, to_plain
+from bo_stream.base.options import from_plain, to_plain
 from bo_stream.errors import InputError
 
 __all__ = [

@@ -21,8 +21,8 @@ from botorch.utils.sampling import draw_sobol_samples
 from linear_operator.utils.warnings import NumericalWarning
 from torch import Tensor
 
-from bo_stream.base.conditioned import standardised
 from bo_stream.base.ensemble import KernelEnsemble
+from bo_stream.base.gaussian_model import standardised
 from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.campaign.space import Pool
 from bo_stream.campaign.space.feasible import FeasibleSet

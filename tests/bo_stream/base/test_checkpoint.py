@@ -57,7 +57,7 @@ from bo_stream import (
     load,
 )
 from bo_stream.base import checkpoint
-from bo_stream.base.loading import unpacked
+from bo_stream.base.checkpoint import unpacked
 from bo_stream.base.options import default_kernel
 from bo_stream.errors import InputError, StateError
 from bo_stream.growth import VIPS, Pruned

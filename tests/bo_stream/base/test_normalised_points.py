@@ -4,7 +4,7 @@ import pytest
 import torch
 from botorch.models.transforms.input import Normalize
 
-from bo_stream.base.transforms import transformed_inputs
+from bo_stream.base.units import transformed_inputs
 
 BOUNDS = torch.tensor([[-1.0, 2.0, 0.1], [1.0, 3.0, 0.7]], dtype=torch.float64)
 X = torch.rand(5, 4, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))

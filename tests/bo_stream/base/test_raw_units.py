@@ -14,7 +14,7 @@ from linear_operator.utils.warnings import NumericalWarning
 
 from acquisitions import NIPV
 from bo_stream import WISKI, ExactGP
-from bo_stream.base.distribution import ScaleFreeNormal
+from bo_stream.base.gaussian_model import ScaleFreeNormal
 from bo_stream.errors import InputError, NoiseError
 from bo_stream.surrogates.registry import FAMILIES, surrogate
 

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from bo_stream import ExactGP
-from bo_stream.base.botorch_model import BoTorchModel
+from bo_stream.base.gaussian_model import GaussianModel
 from bo_stream.errors import NoiseError
 from tests.raw import RAW
 
@@ -19,7 +19,7 @@ def test_points_known_to_rounding_are_refused_clearly(noise: float, kind: str) -
     model = ExactGP(X, Y, torch.full_like(Y, 1e-10), **RAW)
     before = model.posterior(X).mean
     again, values = X[:4].repeat(4, 1), Y[:4].repeat(4, 1)
-    given: BoTorchModel = model
+    given: GaussianModel = model
     if kind == "in parts":
         given = model.condition_on_observations(X[4:], Y[4:], noise=torch.full_like(Y[4:], 1e-10))
     elif kind == "a batch":

@@ -9,7 +9,7 @@ from gpytorch.likelihoods import DirichletClassificationLikelihood
 from torch import Size
 
 from bo_stream import HSGP, WISKI, DirichletClassifier
-from bo_stream.base.target_free_sums import align
+from bo_stream.base.composite import align
 from bo_stream.errors import DtypeError, InputError, StateError, UnsupportedError
 from bo_stream.mathematics.classification.label_targets import LabelTargets
 from bo_stream.testing.base import assert_same_state, snapshot

@@ -8,7 +8,7 @@ from botorch.models.transforms.input import Normalize
 
 from acquisitions import NIPV
 from bo_stream import WISKI, load
-from bo_stream.base.loading import packed, unpacked
+from bo_stream.base.checkpoint import packed, unpacked
 from bo_stream.errors import BoundsError, InputError, StateError
 from bo_stream.mathematics.grid.nodes import Interpolation
 from bo_stream.testing.base import assert_same_posterior, assert_same_state, close, snapshot

@@ -23,7 +23,7 @@ from botorch.models.utils.assorted import check_min_max_scaling
 from botorch.utils.types import DEFAULT
 from torch import Tensor
 
-from bo_stream.base.validation import (
+from bo_stream.base.checks import (
     ROOM,
     check_outcomes,
     check_tensors,

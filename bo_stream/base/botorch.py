@@ -12,7 +12,8 @@ References:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import inspect
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -22,10 +23,60 @@ from botorch.sampling.pathwise.posterior_samplers import DrawMatheronPaths
 from botorch.sampling.pathwise.utils import OutcomeUntransformer
 from torch import Size, Tensor
 
-from bo_stream.base.botorch_model import BoTorchModel
+from bo_stream.base.gaussian_model import GaussianModel
 from bo_stream.errors import ShapeError, UnsupportedError
 
-__all__ = ["ModelPath"]
+__all__ = [
+    "LEAST_NOISE",
+    "ModelPath",
+    "constructor_arguments",
+]
+
+LEAST_NOISE = 1e-6
+"""Noise variance substituted for exact evaluations (variance zero), relative to the outcomes'
+variance: gpytorch's floor for standardised outcomes."""
+
+
+def constructor_arguments(
+    family: Any, data: Mapping[str, Any], options: dict[str, Any]
+) -> dict[str, Any]:
+    """A family's constructor arguments; see `GaussianModel.construct_inputs`.
+
+    Args:
+        family: A subclass of `GaussianModel`.
+        data: ``train_X``, ``train_Y``, and optionally ``train_Yvar``.
+        options: Further arguments by name.
+    """
+    unknown = sorted(set(options) - set(inspect.signature(family).parameters))
+    if unknown:
+        raise UnsupportedError(
+            f"options of {family.__name__}, and a search space of plain numbers",
+            ", ".join(unknown),
+            "Check the spelling; encode categories as numbers (in Ax, by its transforms).",
+        )
+    inputs: dict[str, Any] = {**data, "loads_data": False}
+    if "train_Yvar" in inputs:
+        inputs["train_Yvar"] = _with_floor(inputs["train_Yvar"], inputs["train_Y"])
+    bounds = options.get("bounds")
+    unknown_box = family.needs_bounds and bounds is None and options.get("grid") is None
+    if unknown_box or _is_unit_cube(bounds):
+        options = {**options, "bounds": "unit"}
+    return {**inputs, **options}
+
+
+def _is_unit_cube(bounds: Any) -> bool:
+    if not isinstance(bounds, Tensor | list | tuple):
+        return False
+    value = torch.as_tensor(bounds, dtype=torch.float64)
+    rows = value.unbind() if value.ndim == 2 else ()
+    return len(rows) == 2 and not bool(rows[0].any()) and bool((rows[1] == 1).all())
+
+
+def _with_floor(Yvar: Tensor, Y: Tensor) -> Tensor:
+    """Replace variances of zero by the floor."""
+    scale = Y.var(0) if len(Y) > 1 else torch.zeros_like(Y[:1].sum(0))
+    scale = torch.where(scale > 0, scale, torch.ones_like(scale))
+    return torch.where(Yvar == 0, LEAST_NOISE * scale, Yvar)
 
 
 class ModelPath(SamplePath):
@@ -36,7 +87,7 @@ class ModelPath(SamplePath):
     ``batch x (1 | m) x q x d`` give ``batch' x m x q``, as in BoTorch. Differentiable in points.
     """
 
-    def __init__(self, model: BoTorchModel, sample_shape: Size) -> None:
+    def __init__(self, model: GaussianModel, sample_shape: Size) -> None:
         super().__init__()
         self._outputs = model.num_outputs
         self._check: Callable[[Tensor], None] = model._check_points
@@ -70,9 +121,9 @@ class ModelPath(SamplePath):
         """Do nothing: no surrogate here is an ensemble."""
 
 
-@DrawMatheronPaths.register(BoTorchModel)  # type: ignore[untyped-decorator]
+@DrawMatheronPaths.register(GaussianModel)  # type: ignore[untyped-decorator]
 def _draw(
-    model: BoTorchModel,
+    model: GaussianModel,
     *,
     sample_shape: Size,
     prior_sampler: Any = draw_kernel_feature_paths,

@@ -1,0 +1,730 @@
+"""A Gaussian process behind BoTorch's model interface: posteriors, conditioning, fantasies.
+
+A subclass of `GaussianModel` supplies `_snapshot`, from which posteriors are built, and `_given`,
+the model conditioned on more data. Shapes and scales of the interface are BoTorch's. Internally the
+output dimension precedes the points (see `bo_stream.mathematics.process`) and everything is
+float64.
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import math
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple, Self, cast
+
+import torch
+from botorch.acquisition.objective import PosteriorTransform
+from botorch.acquisition.utils import get_infeasible_cost
+from botorch.models.gpytorch import GPyTorchModel
+from botorch.models.model import FantasizeMixin
+from botorch.models.transforms.input import InputTransform
+from botorch.models.transforms.outcome import OutcomeTransform, Standardize
+from botorch.posteriors.gpytorch import GPyTorchPosterior
+from botorch.posteriors.transformed import TransformedPosterior
+from botorch.sampling.base import MCSampler
+from gpytorch.distributions import MultitaskMultivariateNormal, MultivariateNormal
+from gpytorch.kernels import Kernel
+from gpytorch.likelihoods import Likelihood
+from gpytorch.means import Mean
+from gpytorch.models import GP
+from linear_operator import to_linear_operator
+from linear_operator.operators import (
+    BlockDiagLinearOperator,
+    ConstantMulLinearOperator,
+    DiagLinearOperator,
+    TriangularLinearOperator,
+)
+from torch import Size, Tensor, nn
+
+from bo_stream.base import checks, units
+from bo_stream.base.fitting.surprise import shortfall
+from bo_stream.base.noise import noise_to_add
+from bo_stream.base.snapshot import PosteriorSnapshot
+from bo_stream.errors import BoundsError, NoTrainingDataError, UnsupportedError
+from bo_stream.mathematics.conditioned import ConditionedProcess, SubsetProcess
+from bo_stream.mathematics.joint import JointGaussian
+from bo_stream.mathematics.lasting import lasting
+from bo_stream.mathematics.linalg import chol_psd
+from bo_stream.mathematics.process import PosteriorProcess
+
+__all__ = [
+    "GaussianModel",
+    "ConditionedPosterior",
+    "LEARN",
+    "MissingTargets",
+    "PredictiveScore",
+    "ScaleFreeMultitaskNormal",
+    "ScaleFreeNormal",
+    "botorch_posterior",
+    "conditioned",
+    "distribution",
+    "missing",
+    "predictive_score",
+    "scale_free",
+    "shift_and_scale",
+    "standardised",
+    "subset",
+]
+
+LEARN = (
+    "To learn hyperparameters, call `fit` or `fit_gpytorch_mll(model.make_mll())`; in a training "
+    "loop, `model.make_mll()()` is the objective."
+)
+READ = ("device", "dtype", "numel", "to")
+"""What BoTorch's input constructors ask of targets, to find a model's dtype and device."""
+
+
+def missing(name: str, learn: str = LEARN) -> NoTrainingDataError:
+    """The error that the attribute ``train_inputs`` or ``train_targets`` does not exist."""
+    return NoTrainingDataError(
+        "something that needs no training data",
+        f"a request for `{name}`, which a streaming surrogate does not expose",
+        f"{learn} Predictive entropy search, proximal and analytic noisy expected improvement need "
+        "training data; use qLogNoisyExpectedImprovement, max-value or joint entropy search.",
+    )
+
+
+class MissingTargets(Tensor):
+    """An empty tensor with a dtype and a device but no values."""
+
+    @classmethod
+    def __torch_function__(
+        cls,
+        func: Callable[..., Any],
+        types: Sequence[type],
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """Dtype and device, and casts of other tensors to them.
+
+        Raises:
+            NoTrainingDataError: for everything that reads values.
+        """
+        name = getattr(getattr(func, "__self__", None), "__name__", func.__name__)
+        if name not in READ:
+            raise NoTrainingDataError(
+                "something that needs no training targets",
+                f"`{name}` of the `train_targets` of a streaming surrogate, which exposes none",
+                f"{LEARN} For the best outcome, keep Y in the loop and pass `best_f`.",
+            )
+        if name == "to" and isinstance(args[-1], cls):
+            return func(args[0], device=args[-1].device, dtype=args[-1].dtype)
+        return super().__torch_function__(func, types, args, dict(kwargs or {}))
+
+
+DENSE_POINTS = 256
+"""Above this number of points a joint posterior keeps its covariance as a lazy operator with a
+cheap diagonal."""
+
+
+class ScaleFreeNormal(MultivariateNormal):
+    """A multivariate normal distribution in any unit.
+
+    gpytorch raises variances to 1e-6 (1e-4 in float32) in the unit of the outcome. Here they are
+    the diagonal of the covariance; what rounding has made zero or negative is the smallest
+    positive number.
+    """
+
+    @property
+    def variance(self) -> Tensor:
+        """Marginal variances, positive."""
+        diagonal = self.lazy_covariance_matrix.diagonal(dim1=-1, dim2=-2)
+        diagonal = diagonal.expand(torch.broadcast_shapes(diagonal.shape, self.loc.shape))
+        return diagonal.clamp_min(torch.finfo(diagonal.dtype).tiny)
+
+
+class ScaleFreeMultitaskNormal(MultitaskMultivariateNormal, ScaleFreeNormal):
+    """`ScaleFreeNormal` of several outputs."""
+
+
+class ScaledCovariance(ConstantMulLinearOperator):
+    """A multiple of a covariance, which is factorised before it is multiplied.
+
+    linear_operator adds fixed amounts to the diagonal of a covariance that it cannot factorise:
+    here they are added in the units of the model.
+    """
+
+    def cholesky(self, upper: bool = False) -> TriangularLinearOperator:
+        """The triangular factor."""
+        factor = self.base_linear_op.cholesky(upper=upper).to_dense()
+        return TriangularLinearOperator(factor * self.expanded_constant.sqrt(), upper=upper)
+
+
+def scale_free(posterior: Any) -> Any:
+    """The posterior with a `ScaleFreeNormal`, if it has a plain multivariate normal distribution.
+
+    Args:
+        posterior: BoTorch's posterior, as an outcome or posterior transform returns it.
+    """
+    if type(posterior) is not GPyTorchPosterior:
+        return posterior
+    found = posterior.distribution
+    if type(found) is not MultivariateNormal:
+        return posterior
+    return GPyTorchPosterior(ScaleFreeNormal(found.mean, found.lazy_covariance_matrix))
+
+
+def distribution(
+    joint: JointGaussian,
+    noise: Tensor | None = None,
+    outputs: list[int] | None = None,
+    dtype: torch.dtype = torch.float64,
+    standardized: Standardize | None = None,
+) -> MultivariateNormal:
+    """The joint Gaussian plus noise ``... x o x (q | 1)``.
+
+    With ``standardized`` it is returned in raw units. BoTorch's `Standardize` gives the same as a
+    product of three operators, which costs more than the joint itself.
+    """
+    mean = joint.mean
+    dense = mean.shape[-1] <= DENSE_POINTS
+    cov: Any = joint.covariance(joint) if dense else joint.operator()
+    if noise is not None:
+        diagonal = noise.expand(*noise.shape[:-1], mean.shape[-1])
+        cov = cov + (torch.diag_embed(diagonal) if dense else DiagLinearOperator(diagonal))
+    scales = None
+    if standardized is not None:
+        scales = standardized.stdvs.reshape(-1)
+        mean = standardized.means.reshape(-1, 1) + scales.unsqueeze(-1) * mean
+    if outputs is not None:
+        index = torch.as_tensor(outputs, device=mean.device)
+        mean, cov = mean[..., index, :], cov[..., index, :, :]
+        scales = None if scales is None else scales[index]
+    mean, cov = mean.to(dtype), cov.to(dtype=dtype)
+    if cov.shape[:-1] != mean.shape:  # fantasies share it; BoTorch's transforms need the batch
+        cov = cov.expand(*mean.shape, mean.shape[-1])
+    single = mean.shape[-2] == 1
+    cov = to_linear_operator(cov[..., 0, :, :] if single else cov)
+    if scales is not None:
+        squares = scales.square().to(dtype)
+        cov = ScaledCovariance(cov, squares[0] if single else squares.expand(cov.batch_shape))
+    if single:
+        return ScaleFreeNormal(mean[..., 0, :], cov)
+    # block-diagonal, not interleaved: BoTorch's cached roots rely on it
+    cov = BlockDiagLinearOperator(cov, block_dim=-3)
+    return ScaleFreeMultitaskNormal(mean.mT, cov, interleaved=False)
+
+
+def botorch_posterior(
+    joint: JointGaussian,
+    noise: Tensor | None,
+    outputs: list[int] | None,
+    transform: OutcomeTransform | None,
+    X: Tensor,
+) -> Any:
+    """The posterior in raw units and in the dtype of X.
+
+    Args:
+        joint: The joint Gaussian at the points.
+        noise: Noise to add, ``... x o x (q | 1)``, or None.
+        outputs: Outputs to return; None: all.
+        transform: The outcome transform to undo.
+        X: The raw points.
+    """
+    if type(transform) is Standardize:
+        return GPyTorchPosterior(distribution(joint, noise, outputs, X.dtype, transform))
+    posterior = GPyTorchPosterior(distribution(joint, noise, outputs, X.dtype))
+    if transform is None:
+        return posterior
+    if outputs is not None:
+        transform = transform.subset_output(outputs)
+    if X.dtype != torch.float64:
+        transform = copy.deepcopy(transform).to(X)
+    return transform.untransform_posterior(posterior, X=X)
+
+
+class PredictiveScore(NamedTuple):
+    """The score of a prediction; all 0-dim.
+
+    Attributes:
+        log_density: Log density of the data in raw units, nats.
+        shortfall: Expected minus actual log density under the prediction, nats.
+        variance: Variance of the shortfall if the prediction is right.
+    """
+
+    log_density: Tensor
+    shortfall: Tensor
+    variance: Tensor
+
+
+@torch.no_grad()
+def predictive_score(
+    model: Any,
+    X: Tensor,
+    Y: Tensor,
+    Yvar: Tensor | None,
+    moments: Callable[[Tensor], tuple[Tensor, Tensor]] | None = None,
+) -> PredictiveScore:
+    """Score a surrogate's prediction of raw, checked data ``n x d``, ``n x m``.
+
+    Args:
+        model: The surrogate.
+        X: Raw points.
+        Y: Their outcomes.
+        Yvar: Their noise variances, or None.
+        moments: Posterior means ``o x q`` and covariances ``o x q x q`` at transformed points; by
+            default the process's.
+    """
+    if not X.shape[0]:
+        zero = X.new_zeros((), dtype=torch.float64)
+        return PredictiveScore(zero, zero, zero)
+    with torch.inference_mode(False):
+        raw = Y.detach().double().clone().requires_grad_()
+        Y_t, Yvar_t = model._outcomes(raw, Yvar, X)
+        (slope,) = torch.autograd.grad(Y_t.sum(), raw)
+    Z = model._transformed(X)
+    if moments is None:
+        joint = model.process().at(Z)
+        mean, covariance = joint.mean, joint.covariance(joint)
+    else:
+        mean, covariance = moments(Z)
+    noise = model._noise_scale().unsqueeze(-1).expand(Y_t.mT.shape)
+    noise = noise if Yvar_t is None else noise * Yvar_t.mT
+    L = chol_psd(covariance + torch.diag_embed(noise))
+    residuals = (Y_t.mT.detach() - mean).unsqueeze(-1)
+    white = torch.linalg.solve_triangular(L, residuals, upper=False)
+    log_density = -0.5 * white.square().sum() - L.diagonal(dim1=-2, dim2=-1).log().sum()
+    log_density += slope.abs().log().sum() - 0.5 * white.numel() * math.log(2.0 * math.pi)
+    return PredictiveScore(log_density, *shortfall(white))
+
+
+class GaussianModel(GPyTorchModel, GP, FantasizeMixin):
+    """A Gaussian process behind BoTorch's interface: a posterior process plus independent noise.
+
+    This is the base of surrogates and conditioned posteriors. It is not used directly.
+
+    Attributes:
+        noise_mode: ``learned``, ``known``, or ``scaled`` (known up to a learned scale).
+    """
+
+    bounds: Tensor | None
+    covar_module: Kernel
+    mean_module: Mean
+    likelihood: Likelihood
+    noise_mode: str
+    _interface: Tensor
+
+    def __init__(
+        self,
+        sizes: tuple[int, int],
+        like: Tensor,
+        bounds: Tensor | None,
+        input_transform: InputTransform | None,
+        outcome_transform: OutcomeTransform | None,
+    ) -> None:
+        """Set up for sizes ``(d, m)``, with the dtype and device of ``like``."""
+        super().__init__()
+        self._dim, self._num_outputs = sizes
+        self.register_buffer("bounds", bounds)
+        self.register_buffer("_interface", like.new_empty(0), persistent=False)
+        if input_transform is not None:
+            self.input_transform = input_transform
+        if outcome_transform is not None:
+            self.outcome_transform = outcome_transform
+
+    @abstractmethod
+    def _snapshot(self) -> PosteriorSnapshot:
+        """The ingredients of current posteriors, float64."""
+
+    @abstractmethod
+    def _given(self, X: Tensor, Y: Tensor, noise: Tensor | None) -> GaussianModel:
+        """The model conditioned on more data, all transformed.
+
+        Args:
+            X: ``batch x n x d``.
+            Y: ``batch' x o x n``.
+            noise: Noise variances that broadcast to ``Y``; None: the typical noise.
+        """
+
+    # -- for the package's acquisition functions -------------------------------------------------
+
+    def outcome_map(self, *, raw: bool = True) -> OutcomeTransform | None:
+        """``outcome_transform``; families may add to it how outcomes become the process's.
+
+        Args:
+            raw: Whether of raw outcomes; False: of those in the units of ``outcome_transform``.
+        """
+        return self._frozen_outcomes if raw else None
+
+    def process(self) -> PosteriorProcess:
+        """The current posterior process in transformed space: a frozen snapshot.
+
+        The same object is returned until data or hyperparameters change. Its points are in
+        transformed space; see `transformed`.
+        """
+        return self._snapshot().process
+
+    def transformed(self, X: Tensor) -> Tensor:
+        """Raw points ``batch x q x d``, checked, in transformed space, float64.
+
+        Raises:
+            ShapeError, InputError, BoundsError: for points where the process is not defined.
+        """
+        self._check_points(X)
+        return self._transformed(X)
+
+    def typical_noise(self) -> Tensor:
+        """Noise variance of a typical observation per output (``m``), transformed.
+
+        Raises:
+            NoiseError: if the noise is known and nothing was observed.
+        """
+        return self._snapshot().typical_noise()
+
+    # -- BoTorch's interface ---------------------------------------------------------------------
+
+    def posterior(  # type: ignore[override]
+        self,
+        X: Tensor,
+        output_indices: list[int] | None = None,
+        observation_noise: bool | Tensor = False,
+        posterior_transform: PosteriorTransform | None = None,
+    ) -> GPyTorchPosterior | TransformedPosterior:
+        """The joint posterior over ``q`` points and ``m`` outputs.
+
+        Args:
+            X: ``batch_shape x q x d`` raw points.
+            output_indices: Outputs to return; all by default.
+            observation_noise: True adds the typical noise. A Tensor ``batch_shape x q x m`` (or
+                ``... x 1 x m``), outcome-transformed, is added as given.
+            posterior_transform: Applied last, in raw units.
+
+        Returns:
+            A `GPyTorchPosterior` in the dtype of ``X``, or a `TransformedPosterior` under a
+            non-linear outcome transform. Over more than 256 points the covariance is a lazy
+            operator: its diagonal is cheap, and the ``q x q`` matrix is formed only on demand.
+
+        Raises:
+            ShapeError, InputError, BoundsError: for points where the process is not defined.
+        """
+        if self.training:
+            self.eval()
+        if self.num_outputs == 1:  # lists of models pass the output's place among all of theirs
+            output_indices = None
+        snapshot = self._snapshot()
+        joint = snapshot.process.at(self._transformed(self._points_for_botorch(X)))
+        noise = noise_to_add(observation_noise, X, self.num_outputs, snapshot.typical_noise)
+        outcomes = snapshot.outcome_transform
+        posterior = botorch_posterior(joint, noise, output_indices, outcomes, X)
+        if posterior_transform is not None:
+            return scale_free(posterior_transform(posterior=posterior, X=X))
+        return posterior
+
+    def forward(self, X: Tensor) -> MultivariateNormal:
+        """The distribution of the latent function at raw points, in transformed outcome units.
+
+        Raises:
+            UnsupportedError: in training mode, where BoTorch's models return the prior.
+        """
+        if self.training:
+            raise UnsupportedError(
+                "a posterior to be asked for", "a call of the model in training mode", LEARN
+            )
+        return distribution(self.process().at(self.transformed(X)), dtype=X.dtype)
+
+    def transform_inputs(self, X: Tensor, input_transform: nn.Module | None = None) -> Tensor:
+        """Return the points unchanged: a surrogate takes raw points everywhere.
+
+        BoTorch's entropy searches condition on the result, and conditioning transforms it.
+        """
+        return X if input_transform is None else cast(Tensor, input_transform(X))
+
+    @property
+    def num_outputs(self) -> int:
+        """The number of independent outputs ``m``."""
+        return self._num_outputs
+
+    @property
+    def batch_shape(self) -> Size:
+        """Empty for surrogates, which are unbatched; the fantasies' shape once conditioned."""
+        return Size()
+
+    def condition_on_observations(
+        self, X: Tensor, Y: Tensor, noise: Tensor | None = None, **kwargs: Any
+    ) -> GaussianModel:
+        """Condition on more data by exact Gaussian conditioning of the joint posterior (MATHS 1).
+
+        Args:
+            X: ``batch_shape x n x d`` raw points.
+            Y: ``batch_shape' x n x m`` raw values; ``batch_shape'`` may have leading fantasy
+                dimensions that share X.
+            noise: Variances that broadcast to ``Y``, outcome-transformed; by default the typical.
+            kwargs: BoTorch's ``propagate_grads``, which is not needed here.
+
+        Returns:
+            A frozen `ConditionedPosterior`, with exact gradients to X and Y. This model is
+            unchanged. For a surrogate that goes on learning, ``copy.deepcopy(model).observe(...)``.
+        """
+        unknown = set(kwargs) - {"propagate_grads"}
+        if unknown:
+            raise UnsupportedError(
+                "X, Y and noise", f"unknown arguments {sorted(unknown)}", "Remove them."
+            )
+        checks.check_tensors({"noise": noise}, X=X, Y=Y)
+        self._check_points(X)
+        checks.check_targets(X, Y, self.num_outputs, self.dtype)
+        if noise is not None:
+            checks.check_noise_fits(noise, Y)
+            checks.check_noise(noise, zero_allowed=True)
+            noise = noise.double().mT
+        return self._given(self._transformed(X), self._outcomes(Y, None, X)[0].mT, noise)
+
+    def fantasize(
+        self, X: Tensor, sampler: MCSampler, observation_noise: Tensor | None = None, **kwargs: Any
+    ) -> Self:
+        """Sample observations at X and condition on them, with exact gradients to X.
+
+        Args:
+            X: ``batch_shape x n x d`` raw points.
+            sampler: Draws the fantasies.
+            observation_noise: ``... x 1 x m`` or ``... x n x m``, outcome-transformed; the
+                typical noise by default.
+            kwargs: Passed on by BoTorch.
+        """
+        checks.check_tensors({"observation_noise": observation_noise}, X=X)
+        if observation_noise is None:
+            observation_noise = self.typical_noise().unsqueeze(0).to(X)
+        return super().fantasize(X, sampler, observation_noise, **kwargs)
+
+    def get_fantasy_model(
+        self, inputs: Tensor, targets: Tensor, noise: Tensor | None = None, **kwargs: Any
+    ) -> GaussianModel:
+        """Condition on raw ``inputs`` and transformed ``targets``, ``noise``: ``batch_shape x n``.
+
+        `ModelListGP.condition_on_observations` calls this on each of its models.
+        """
+        own = getattr(self, "outcome_transform", None)
+        Y, noise = units.list_targets(own, self.num_outputs, inputs, targets, noise)
+        return self.condition_on_observations(inputs, Y, noise, **kwargs)
+
+    # -- transforms are frozen: no mode switching, no training inputs to revert ------------------
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "train_targets":  # BoTorch's input constructors ask for its dtype and device
+            return self._interface.as_subclass(MissingTargets)
+        if name == "train_inputs":
+            raise missing(name)
+        return super().__getattr__(name)
+
+    def eval(self) -> Self:
+        """Switch to evaluation mode; there are no stored inputs to transform."""
+        return nn.Module.eval(self)
+
+    def train(self, mode: bool = True) -> Self:
+        """Switch hyperparameters to training mode; frozen transforms stay in evaluation mode."""
+        nn.Module.train(self, mode)
+        for name in ("input_transform", "outcome_transform"):
+            if hasattr(self, name):
+                getattr(self, name).eval()
+        return self
+
+    # -- helpers ---------------------------------------------------------------------------------
+
+    def _points_for_botorch(self, X: Tensor) -> Tensor:
+        """Points of a posterior, checked.
+
+        For a bound on an objective, BoTorch's `get_infeasible_cost` is called with points up to a
+        tenth of the box outside it. They are moved to the bounds.
+        """
+        try:
+            self._check_points(X)
+        except BoundsError:
+            if self.bounds is None or not _calling(get_infeasible_cost):
+                raise
+            low, high = self.bounds.to(X)
+            return torch.minimum(torch.maximum(X, low), high)
+        return X
+
+    def _transformed(self, X: Tensor) -> Tensor:
+        """Raw points in transformed space, float64."""
+        return units.transformed_inputs(getattr(self, "input_transform", None), X)
+
+    def _raw_inputs(self, X: Tensor) -> Tensor:
+        """Untransform inputs, float64; a copy."""
+        return units.raw_inputs(getattr(self, "input_transform", None), X)
+
+    def _outcomes(self, Y: Tensor, Yvar: Tensor | None, X: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Raw outcomes and noise in transformed space, ``batch x n x m``, float64."""
+        return units.transformed_outcomes(self.outcome_map(), Y, Yvar, X)
+
+    def _check_points(self, X: Tensor) -> None:
+        checks.check_points(X, self._dim, self.bounds)
+
+    @property
+    def _frozen_outcomes(self) -> OutcomeTransform | None:
+        """``outcome_transform`` without what a family adds to it."""
+        return cast(OutcomeTransform | None, dict(self.named_children()).get("outcome_transform"))
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The interface's dtype; state and factorisations are always float64."""
+        return self._interface.dtype
+
+
+def _calling(function: Callable[..., Any]) -> bool:
+    """Whether a function is among those that are being executed."""
+    frame = inspect.currentframe()
+    while frame is not None and frame.f_code is not function.__code__:
+        frame = frame.f_back
+    return frame is not None
+
+
+_EMPTY = Size()
+
+
+class ConditionedPosterior(GaussianModel):
+    """A surrogate's posterior given more (real or fantasized) data.
+
+    It is a frozen snapshot: later changes of the surrogate do not affect it, and it learns nothing.
+    BoTorch can condition and fantasize on it again. Shapes and scales are those of the surrogate;
+    `batch_shape` is ``fantasies x batch``.
+    """
+
+    def __init__(
+        self,
+        parent: GaussianModel,
+        snapshot: PosteriorSnapshot,
+        batch_shape: Size = _EMPTY,
+        outputs: list[int] | None = None,
+    ) -> None:
+        m = parent.num_outputs if outputs is None else len(outputs)
+        inputs, outcomes = getattr(parent, "input_transform", None), snapshot.outcome_transform
+        super().__init__((parent._dim, m), parent._interface, parent.bounds, inputs, outcomes)
+        self._frozen, self._batch_shape = snapshot, batch_shape
+        self.likelihood = parent.likelihood
+        self.training = False
+
+    @property
+    def batch_shape(self) -> Size:
+        """Batch shape of the conditioning data: ``fantasies x batch``."""
+        return self._batch_shape
+
+    def subset_output(self, idcs: list[int]) -> GaussianModel:
+        """Select outputs; selecting all returns the conditioned posterior itself."""
+        return subset(self, idcs)
+
+    def _snapshot(self) -> PosteriorSnapshot:
+        return self._frozen
+
+    def _given(self, X: Tensor, Y: Tensor, noise: Tensor | None) -> ConditionedPosterior:
+        return conditioned(self, X, Y, noise)
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        """Cast the interface (BoTorch calls ``.to(X)`` freely); the process is not moved."""
+        interface = self._interface
+        moved = fn(interface)
+        if moved.device != interface.device:
+            raise UnsupportedError(
+                f"a conditioned posterior to stay on {interface.device}, where its surrogate was",
+                f"a move to {moved.device}",
+                "Move the surrogate, then condition or fantasize again.",
+            )
+        self._interface = moved
+        return self
+
+
+@lasting
+def conditioned(
+    parent: GaussianModel, X: Tensor, Y: Tensor, noise: Tensor | None
+) -> ConditionedPosterior:
+    """Condition the parent on ``Y`` at transformed ``X``, in addition to earlier conditioning.
+
+    Args:
+        parent: A surrogate or a conditioned posterior.
+        X: ``batch x n x d``.
+        Y: ``batch' x o x n``, ``batch'`` broadcasting against ``batch``.
+        noise: ``... x o x n``; None: the typical noise.
+    """
+    snapshot = parent._snapshot()
+    noise = snapshot.typical_noise().unsqueeze(-1) if noise is None else noise
+    X, Y = X.clone(), Y.clone()  # the caller may reuse its tensors
+    noise = noise.expand(torch.broadcast_shapes(noise.shape, Y.shape[-2:])).clone()
+    process = _process_given(snapshot.process, X, Y, noise)
+    batch = torch.broadcast_shapes(*(t.shape[:-2] for t in (process.X, process.Y, process.noise)))
+    return ConditionedPosterior(parent, replace(snapshot, process=process), batch)
+
+
+def _process_given(
+    base: PosteriorProcess, X: Tensor, Y: Tensor, noise: Tensor
+) -> ConditionedProcess:
+    """A process given data.
+
+    The factor of data without batch or graph is computed here, once. Later data extend it, or are
+    conditioned on in a second step if they have a batch or a graph.
+    """
+    plain = not any(t.ndim > 2 or t.requires_grad for t in (X, Y, noise))
+    fixed = not isinstance(base, ConditionedProcess) or base.factors is not None
+    if plain and fixed:
+        try:
+            return ConditionedProcess.observed(base, X, Y, noise)
+        except torch.linalg.LinAlgError:  # type: ignore[attr-defined]
+            pass  # the whole is repaired below
+    elif fixed:
+        return ConditionedProcess(base, X, Y, noise)
+    before = cast(ConditionedProcess, base)
+    X, Y = _join(before.X, X, -2), _join(before.Y, Y, -1)
+    noise = _join(before.noise, noise, -1)
+    return (ConditionedProcess.observed if plain and fixed else ConditionedProcess)(
+        before.base, X, Y, noise
+    )
+
+
+def subset(parent: GaussianModel, outputs: list[int]) -> GaussianModel:
+    """Select outputs as a snapshot; selecting all returns the model itself."""
+    if list(outputs) == list(range(parent.num_outputs)):
+        return parent
+    snapshot = parent._snapshot()
+    base = snapshot.process
+    process: PosteriorProcess
+    if isinstance(base, ConditionedProcess):
+        Y, noise = base.Y[..., outputs, :], base.noise[..., outputs, :]
+        process = _process_given(SubsetProcess(base.base, outputs), base.X, Y, noise)
+    else:
+        process = SubsetProcess(base, outputs)
+    noise_kept = None if snapshot.noise is None else snapshot.noise[outputs]
+    transform = snapshot.outcome_transform
+    transform = None if transform is None else transform.subset_output(outputs)
+    kept = PosteriorSnapshot(process, noise_kept, transform)
+    return ConditionedPosterior(parent, kept, parent.batch_shape, outputs)
+
+
+def standardised(model: Any) -> Any:
+    """A surrogate's posterior as a snapshot in the units of its `Standardize`.
+
+    Tolerances and smoothing widths of BoTorch's acquisition functions and of their optimisation
+    are fixed numbers: here they mean the same for outcomes in any unit.
+
+    Args:
+        model: The surrogate. Models without a `Standardize`, and those that are no surrogates, are
+            returned as they are.
+    """
+    if _standardisation(model) is None:
+        return model
+    snapshot = replace(model._snapshot(), outcome_transform=model.outcome_map(raw=False))
+    return ConditionedPosterior(model, snapshot, model.batch_shape)
+
+
+def shift_and_scale(model: Any) -> tuple[float, float]:
+    """Shift and scale from the units of `standardised` to raw ones, of one outcome."""
+    transform = _standardisation(model)
+    if transform is None or transform.stdvs.numel() > 1:
+        return 0.0, 1.0
+    return float(transform.means), float(transform.stdvs)
+
+
+def _standardisation(model: Any) -> Standardize | None:
+    transform = getattr(model, "outcome_transform", None)
+    found = isinstance(model, GaussianModel) and type(transform) is Standardize
+    return cast(Standardize, transform) if found else None
+
+
+def _join(first: Tensor, second: Tensor, dim: int) -> Tensor:
+    """Concatenate along a trailing dimension, broadcasting batches."""
+    batch = torch.broadcast_shapes(first.shape[:-2], second.shape[:-2])
+    return torch.cat(
+        [first.expand(*batch, *first.shape[-2:]), second.expand(*batch, *second.shape[-2:])], dim
+    )
