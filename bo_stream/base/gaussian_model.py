@@ -45,7 +45,7 @@ from bo_stream.base.fitting.surprise import shortfall
 from bo_stream.base.noise import noise_to_add
 from bo_stream.base.snapshot import PosteriorSnapshot
 from bo_stream.errors import BoundsError, NoTrainingDataError, UnsupportedError
-from bo_stream.mathematics.conditioned import ConditionedProcess, SubsetProcess
+from bo_stream.mathematics.conditioned import ConditionedProcess, SubsetProcess, conditioned_on
 from bo_stream.mathematics.joint import JointGaussian
 from bo_stream.mathematics.lasting import lasting
 from bo_stream.mathematics.linalg import chol_psd
@@ -643,34 +643,9 @@ def conditioned(
     noise = snapshot.typical_noise().unsqueeze(-1) if noise is None else noise
     X, Y = X.clone(), Y.clone()  # the caller may reuse its tensors
     noise = noise.expand(torch.broadcast_shapes(noise.shape, Y.shape[-2:])).clone()
-    process = _process_given(snapshot.process, X, Y, noise)
-    batch = torch.broadcast_shapes(*(t.shape[:-2] for t in (process.X, process.Y, process.noise)))
+    process = conditioned_on(snapshot.process, X, Y, noise)
+    batch = torch.broadcast_shapes(parent.batch_shape, *(t.shape[:-2] for t in (X, Y, noise)))
     return ConditionedPosterior(parent, replace(snapshot, process=process), batch)
-
-
-def _process_given(
-    base: PosteriorProcess, X: Tensor, Y: Tensor, noise: Tensor
-) -> ConditionedProcess:
-    """A process given data.
-
-    The factor of data without batch or graph is computed here, once. Later data extend it, or are
-    conditioned on in a second step if they have a batch or a graph.
-    """
-    plain = not any(t.ndim > 2 or t.requires_grad for t in (X, Y, noise))
-    fixed = not isinstance(base, ConditionedProcess) or base.factors is not None
-    if plain and fixed:
-        try:
-            return ConditionedProcess.observed(base, X, Y, noise)
-        except torch.linalg.LinAlgError:  # type: ignore[attr-defined]
-            pass  # the whole is repaired below
-    elif fixed:
-        return ConditionedProcess(base, X, Y, noise)
-    before = cast(ConditionedProcess, base)
-    X, Y = _join(before.X, X, -2), _join(before.Y, Y, -1)
-    noise = _join(before.noise, noise, -1)
-    return (ConditionedProcess.observed if plain and fixed else ConditionedProcess)(
-        before.base, X, Y, noise
-    )
 
 
 def subset(parent: GaussianModel, outputs: list[int]) -> GaussianModel:
@@ -682,7 +657,7 @@ def subset(parent: GaussianModel, outputs: list[int]) -> GaussianModel:
     process: PosteriorProcess
     if isinstance(base, ConditionedProcess):
         Y, noise = base.Y[..., outputs, :], base.noise[..., outputs, :]
-        process = _process_given(SubsetProcess(base.base, outputs), base.X, Y, noise)
+        process = conditioned_on(SubsetProcess(base.base, outputs), base.X, Y, noise)
     else:
         process = SubsetProcess(base, outputs)
     noise_kept = None if snapshot.noise is None else snapshot.noise[outputs]
@@ -720,11 +695,3 @@ def _standardisation(model: Any) -> Standardize | None:
     transform = getattr(model, "outcome_transform", None)
     found = isinstance(model, GaussianModel) and type(transform) is Standardize
     return cast(Standardize, transform) if found else None
-
-
-def _join(first: Tensor, second: Tensor, dim: int) -> Tensor:
-    """Concatenate along a trailing dimension, broadcasting batches."""
-    batch = torch.broadcast_shapes(first.shape[:-2], second.shape[:-2])
-    return torch.cat(
-        [first.expand(*batch, *first.shape[-2:]), second.expand(*batch, *second.shape[-2:])], dim
-    )

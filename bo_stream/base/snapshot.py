@@ -24,7 +24,7 @@ from torch import Tensor, nn
 
 from bo_stream.base.noise import noise_of_an_observation
 from bo_stream.errors import NoiseError
-from bo_stream.mathematics.conditioned import ConditionedProcess, unconditioned
+from bo_stream.mathematics.conditioned import conditioned_on, unconditioned
 from bo_stream.mathematics.lasting import lasting
 from bo_stream.mathematics.process import PosteriorProcess
 
@@ -320,7 +320,7 @@ class PosteriorCache(Derived[PosteriorSnapshot]):
         X, Y, R = zip(*data.batches, strict=True)
         noise = model._noise_scale().unsqueeze(-1) * torch.cat(R, -1)
         try:
-            return ConditionedProcess.observed(base, torch.cat(X), torch.cat(Y, -1), noise)
+            return conditioned_on(base, torch.cat(X), torch.cat(Y, -1), noise)
         except (NoiseError, torch.linalg.LinAlgError):  # type: ignore[attr-defined]
             return None
 

@@ -2,13 +2,13 @@
 
 For a Gaussian process and ``y_q = f(X_q) + eps``, the posterior of ``f`` given ``y_q`` costs one
 joint evaluation at ``X_q`` and the test points, a ``q x q`` Cholesky factor and a ``q x p``
-product. The covariance does not depend on ``y_q``: it is shared by all fantasies. Nested fantasies
-concatenate their points.
+product. The covariance does not depend on ``y_q``: it is shared by all fantasies.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import cast
 
 import torch
 from linear_operator.operators import LinearOperator, MatmulLinearOperator
@@ -22,7 +22,13 @@ from bo_stream.mathematics.moments import Moments
 from bo_stream.mathematics.paths import Path, noisy
 from bo_stream.mathematics.process import PosteriorProcess
 
-__all__ = ["ConditionedGaussian", "ConditionedProcess", "SubsetProcess", "unconditioned"]
+__all__ = [
+    "ConditionedGaussian",
+    "ConditionedProcess",
+    "SubsetProcess",
+    "conditioned_on",
+    "unconditioned",
+]
 
 
 @dataclass(frozen=True)
@@ -50,56 +56,76 @@ class ConditionedGaussian(JointGaussian):
         return self.base.operator() + MatmulLinearOperator(-self.V.mT, self.V)
 
 
+def conditioned_on(
+    process: PosteriorProcess, X: Tensor, Y: Tensor, noise: Tensor
+) -> ConditionedProcess:
+    """A process given data.
+
+    The factor of data without batch or graph is computed once. Later data of that kind extend it:
+    O(n q^2) for q points after n.
+
+    Args:
+        process: The process, which may be given data already.
+        X: Points, ``batch x q x d``.
+        Y: Outcomes, ``batch' x o x q``.
+        noise: Their noise variances, like Y.
+
+    Raises:
+        NoiseError: if neither noise nor posterior variance exceeds rounding errors.
+    """
+    if any(t.ndim > 2 or t.requires_grad for t in (X, Y, noise)):
+        return ConditionedProcess(process, X, Y, noise)
+    with torch.no_grad():
+        before = process.factors if isinstance(process, ConditionedProcess) else None
+        if before is None:
+            made = ConditionedProcess(process, X, Y, noise)
+            return replace(made, factors=made._factored())
+        old = cast(ConditionedProcess, process)
+        every = torch.cat([old.X, X]), torch.cat([old.Y, Y], -1), torch.cat([old.noise, noise], -1)
+        try:
+            factors = _extended(before, old.base.at(X), Y, noise)
+        except torch.linalg.LinAlgError:  # type: ignore[attr-defined]
+            return conditioned_on(old.base, *every)  # the whole is repaired
+        return ConditionedProcess(old.base, *every, factors)
+
+
+Factors = tuple[JointGaussian, Tensor, Tensor]
+"""A process's joint posterior at points, the factor ``L`` of ``cov + D``, ``L^-1 (Y - mean)``."""
+
+
+def _extended(factors: Factors, new: JointGaussian, Y: Tensor, noise: Tensor) -> Factors:
+    """The same with more points."""
+    f, L, r = factors
+    L = bordered(L, f.covariance(new), new.covariance(new) + torch.diag_embed(noise))
+    n = r.shape[-2]
+    gap = (Y - new.mean).unsqueeze(-1) - L[..., n:, :n] @ r
+    r = torch.cat([r, torch.linalg.solve_triangular(L[..., n:, n:], gap, upper=False)], -2)
+    return f.joined(new), L, r
+
+
 @dataclass(frozen=True)
 class ConditionedProcess(PosteriorProcess):
     """A process given ``Y`` (``batch' x o x q``) at ``X`` (``batch x q x d``) with noise
     variances like ``Y``.
 
-    Each joint posterior computes the ``q x q`` factor again, so that no graph is shared between
-    backward passes, unless it was computed beforehand (`observed`).
+    Without `factors` each joint posterior computes them again, so that no graph is shared between
+    backward passes.
 
     Attributes:
         base: The process.
         X: The points.
         Y: The outcomes.
         noise: Their noise variances.
-        factors: What `_update` returns, if there is no graph.
+        factors: Those of data without batch or graph.
     """
 
     base: PosteriorProcess
     X: Tensor
     Y: Tensor
     noise: Tensor
-    factors: tuple[JointGaussian, Tensor, Tensor] | None = None
+    factors: Factors | None = None
 
-    @classmethod
-    @torch.no_grad()
-    def observed(
-        cls, base: PosteriorProcess, X: Tensor, Y: Tensor, noise: Tensor
-    ) -> ConditionedProcess:
-        """Given data without batch or graph: the factor is computed once, and extended for a
-        process that was given data before.
-        """
-        if not isinstance(base, ConditionedProcess) or base.factors is None:
-            made = cls(base, X, Y, noise)
-            return replace(made, factors=made._update())
-        f, L, r = base.factors
-        new = base.base.at(X)
-        corner = new.covariance(new) + torch.diag_embed(noise)
-        L = bordered(L, f.covariance(new), corner)
-        n = r.shape[-2]
-        gap = (Y - new.mean).unsqueeze(-1) - L[..., n:, :n] @ r
-        r = torch.cat([r, torch.linalg.solve_triangular(L[..., n:, n:], gap, upper=False)], -2)
-        X, Y = torch.cat([base.X, X]), torch.cat([base.Y, Y], -1)
-        noise = torch.cat([base.noise, noise], -1)
-        return cls(base.base, X, Y, noise, (f.joined(new), L, r))
-
-    def _update(self) -> tuple[JointGaussian, Tensor, Tensor]:
-        """The base's joint posterior at X, the factor ``L`` of ``cov + D``, ``L^-1 (Y - mean)``.
-
-        Raises:
-            NoiseError: if neither noise nor posterior variance exceeds rounding errors.
-        """
+    def _factored(self) -> Factors:
         if self.factors is not None:
             return self.factors
         f = self.base.at(self.X)
@@ -117,20 +143,20 @@ class ConditionedProcess(PosteriorProcess):
 
     def at(self, X: Tensor) -> ConditionedGaussian:
         """The joint posterior at points ``batch x p x d``: O(q^3 + q^2 p) beyond the base's."""
-        return _given(self._update(), self.base.at(X))
+        return _given(self._factored(), self.base.at(X))
 
     def path(self, sample_shape: Size) -> Path:
         """Sample functions by Matheron's rule on the base's sample functions."""
         batch = torch.broadcast_shapes(self.X.shape[:-2], self.Y.shape[:-2])
         base = self.base.path(Size([*sample_shape, *batch]))
         values = noisy(base(self.X), self.noise)
-        f, L, _ = self._update()
+        f, L, _ = self._factored()
         weights = torch.cholesky_solve((self.Y - values).unsqueeze(-1), L).squeeze(-1)
         return self.base.plus(base, f, weights)
 
     def mean_function(self) -> Path:
         """The base's, updated."""
-        f, L, r = self._update()
+        f, L, r = self._factored()
         weights = torch.linalg.solve_triangular(L.mT, r, upper=True).squeeze(-1)
         return self.base.plus(self.base.mean_function(), f, weights)
 
@@ -157,13 +183,13 @@ class ConditionedProcess(PosteriorProcess):
         if self.factors is not None and isinstance(base, PointIntegral):
             factors = self.factors
             return base.of(lambda tile: _given(factors, tile))
-        f, L, _ = self._update()
+        f, L, _ = self._factored()
         half = torch.linalg.solve_triangular(L, base.gram(f, f), upper=False)
         M = torch.linalg.solve_triangular(L, half.mT, upper=False)
         return ConditionedIntegral(base, f, L, M)
 
 
-def _given(factors: tuple[JointGaussian, Tensor, Tensor], s: JointGaussian) -> ConditionedGaussian:
+def _given(factors: Factors, s: JointGaussian) -> ConditionedGaussian:
     """The base's joint posterior at some points, given the data: one solve for the whole batch
     if the data have none.
     """
@@ -261,29 +287,3 @@ class SubsetProcess(PosteriorProcess):
         """Sample functions of the chosen outputs."""
         base = self.base.path(sample_shape)
         return lambda X: base(X)[..., self.index, :]
-
-    def integral(self, points: Tensor, weights: Tensor) -> SubsetIntegral:
-        """The base's sums, restricted to the outputs."""
-        return SubsetIntegral(self.base.integral(points, weights), self.index)
-
-
-@dataclass(frozen=True)
-class SubsetIntegral:
-    """Some of the outputs."""
-
-    base: Integral
-    index: list[int]
-
-    @property
-    def total(self) -> Tensor:
-        """Weighted sum of the variances, ``batch x o``."""
-        return self.base.total[..., self.index]
-
-    def gram(self, a: SubsetGaussian, b: SubsetGaussian) -> Tensor:
-        """``sum_t w_t cov(a, t) cov(t, b)``."""
-        left = a.base
-        return self.base.gram(left, left if a is b else b.base)[..., self.index, :, :]
-
-    def gram_diagonal(self, a: SubsetGaussian) -> Tensor:
-        """The diagonal of ``gram(a, a)``."""
-        return self.base.gram_diagonal(a.base)[..., self.index, :]
