@@ -6,8 +6,8 @@ import torch
 from botorch.posteriors.gpytorch import GPyTorchPosterior
 from torch import Tensor
 
+from acquisitions.local_polynomial import peaks
 from bo_stream.base.gaussian_model import GaussianModel
-from bo_stream.mathematics.local_polynomial import peaks
 
 __all__ = ["refined"]
 

@@ -317,7 +317,8 @@ class Process(PosteriorProcess):
         others = None if across is None else across.coefficients[0]
         if not slopes:
             a = self.at(X)
-            to_others = None if others is None else a.rows[..., 0, :, None, :] @ others.mT
+            rows = a.rows[..., 0, :, :]
+            to_others = None if others is None else (rows @ others.mT).unsqueeze(-2)
             mean, cov = a.mean[..., 0, :], a.covariance(a)[..., 0, :, :]
             return Moments(mean, cov, across=to_others)
         rows, back = basis.features.sloped(X)

@@ -10,9 +10,9 @@ from botorch.posteriors.gpytorch import GPyTorchPosterior
 from torch import Tensor
 
 from acquisitions import ThompsonSampling
+from acquisitions.local_polynomial import peaks
 from acquisitions.refinement import refined
 from bo_stream import Box, Campaign, WarpedGP
-from bo_stream.mathematics.local_polynomial import peaks
 
 TOP = torch.tensor([0.45, 0.6], dtype=torch.float64)
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from bo_stream.mathematics import local_polynomial
+from acquisitions import local_polynomial
 from bo_stream.mathematics.grid import weights
 from bo_stream.mathematics.hilbert_features.assembly import assembly_for
 from bo_stream.mathematics.hilbert_features.frequencies import Frequencies
