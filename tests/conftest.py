@@ -1,10 +1,13 @@
 """The whole suite: one torch thread, extensions compiled in a folder of their own, repeatable
-property tests, GPU tests skipped aloud, slow classes left out before they are collected.
+tests in any order, GPU tests skipped aloud, slow classes left out before they are collected.
 """
 
 import os
+import random
+import zlib
 
 import hypothesis
+import numpy as np
 import pytest
 import torch
 
@@ -16,6 +19,27 @@ prepare_extensions()
 hypothesis.settings.register_profile("default", deadline=None)
 hypothesis.settings.register_profile("ci", deadline=None, derandomize=True, database=None)
 hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "default")
+
+
+def seed_from(name: str) -> None:
+    """Seed all generators from a name."""
+    seed = zlib.crc32(name.encode())
+    torch.manual_seed(seed)
+    np.random.seed(seed)
+    random.seed(seed)
+
+
+@pytest.fixture(autouse=True)
+def _seeded(request: pytest.FixtureRequest) -> None:
+    """A test draws the same numbers whichever tests ran before it."""
+    seed_from(request.node.nodeid)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_fixture_setup(fixturedef: pytest.FixtureDef, request: pytest.FixtureRequest) -> None:
+    """What tests share is drawn the same whichever of them is first."""
+    if fixturedef.scope != "function":
+        seed_from(f"{request.node.nodeid}::{fixturedef.argname}")
 
 
 def pytest_pycollect_makeitem(collector: pytest.Collector, name: str, obj: object) -> list | None:

@@ -147,7 +147,7 @@ def test_labels_of_two_classes_are_read_and_saved(tmp_path: Any) -> None:
         Bernoulli(classes=("no", "no"))
 
 
-X3 = torch.rand(3, 2, dtype=torch.double)
+X3 = torch.linspace(0.1, 0.9, 6, dtype=torch.double).reshape(3, 2)
 
 
 @pytest.mark.parametrize(

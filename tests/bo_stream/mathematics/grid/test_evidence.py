@@ -9,7 +9,7 @@ import torch
 from torch import Size
 
 from bo_stream.errors import StateError, UnsupportedError
-from bo_stream.mathematics.conditioned import ConditionedProcess
+from bo_stream.mathematics.conditioned import conditioned_on
 from bo_stream.mathematics.grid.compressed import Compressed
 from bo_stream.mathematics.grid.data_space import DataSpaceFactorisation
 from bo_stream.mathematics.grid.eigenbasis import Eigenbasis
@@ -84,7 +84,7 @@ def test_a_process_given_more_points(route: Route) -> None:
     process, Z = few.process(route), points(4, 2, 9)
     noise = (few.s2.detach() * R).expand(Y.shape)
     for part in (slice(0, 7), slice(7, 10)):  # one after the other
-        process = ConditionedProcess.observed(process, X[part], Y[:, part], noise[:, part])
+        process = conditioned_on(process, X[part], Y[:, part], noise[:, part])
     mean, covariance = all_.dense().posterior(Z)
     at_Z = process.at(Z)
     close(at_Z.mean[0], mean, 1e-6)
@@ -136,7 +136,7 @@ def test_moments_of_few_points_come_from_fewer_numbers_than_nodes(route: Route) 
         )
         close(sloped.pull(*bars), expected, 1e-6)
         ones = torch.ones(1, 4).double()
-        process = ConditionedProcess.observed(process, points(4, 2, 5), ones, ones)
+        process = conditioned_on(process, points(4, 2, 5), ones, ones)
 
 
 # -- the choice ----------------------------------------------------------------------------------
