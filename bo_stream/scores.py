@@ -20,8 +20,8 @@ from torch import Tensor
 
 from bo_stream.base.ensemble import KernelEnsemble
 from bo_stream.base.fitting.surprise import Surprise
-from bo_stream.base.gaussian_model import GaussianModel, PredictiveScore, ScaleFreeNormal
-from bo_stream.base.streaming_gp import StreamingGP
+from bo_stream.base.gaussian_model import GaussianModel, ScaleFreeNormal
+from bo_stream.base.streaming_gp import PredictiveScore, StreamingGP
 from bo_stream.errors import InputError, UnsupportedError
 from bo_stream.mathematics.outcomes import Linear, OutcomeDistribution
 from bo_stream.mathematics.process import PosteriorProcess

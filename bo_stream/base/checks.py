@@ -131,8 +131,10 @@ def checked_bounds(bounds: Any, X: Tensor) -> Tensor | None:
     return value.clone()
 
 
-def check_points(X: Tensor, dim: int, bounds: Tensor | None) -> None:
-    """Refuse points that are not ``batch_shape x q x dim``, finite and within the bounds."""
+def check_points(X: Tensor, dim: int, bounds: Tensor | None, room: float = SLACK) -> None:
+    """Refuse points that are not ``batch_shape x q x dim``, finite, and inside the bounds or at
+    most a share ``room`` of the box outside.
+    """
     check_tensors(X=X)
     if X.ndim < 2 or X.shape[-1] != dim:
         raise ShapeError(
@@ -143,7 +145,7 @@ def check_points(X: Tensor, dim: int, bounds: Tensor | None) -> None:
     if not X.is_floating_point():
         raise DtypeError("floating-point X", f"{X.dtype}", "Cast it: X.double().")
     if bounds is not None:
-        low, high = bounds.lerp(bounds.flip(0), -SLACK)
+        low, high = bounds.lerp(bounds.flip(0), -room)
         known = X.detach().double()
         if torch.equal(known.clamp(low, high), known):  # nor NaN, which equals nothing
             return

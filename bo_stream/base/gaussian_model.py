@@ -9,18 +9,17 @@ float64.
 from __future__ import annotations
 
 import copy
-import inspect
-import math
+import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple, Self, cast
+from typing import Any, Self, cast
 
 import torch
 from botorch.acquisition.objective import PosteriorTransform
-from botorch.acquisition.utils import get_infeasible_cost
+from botorch.exceptions.warnings import InputDataWarning
 from botorch.models.gpytorch import GPyTorchModel
-from botorch.models.model import FantasizeMixin
+from botorch.models.model import FantasizeMixin, Model
 from botorch.models.transforms.input import InputTransform
 from botorch.models.transforms.outcome import OutcomeTransform, Standardize
 from botorch.posteriors.gpytorch import GPyTorchPosterior
@@ -41,33 +40,23 @@ from linear_operator.operators import (
 from torch import Size, Tensor, nn
 
 from bo_stream.base import checks, units
-from bo_stream.base.fitting.surprise import shortfall
 from bo_stream.base.noise import noise_to_add
 from bo_stream.base.snapshot import PosteriorSnapshot
 from bo_stream.errors import BoundsError, NoTrainingDataError, UnsupportedError
-from bo_stream.mathematics.conditioned import ConditionedProcess, SubsetProcess, conditioned_on
+from bo_stream.mathematics.conditioned import conditioned_on
 from bo_stream.mathematics.joint import JointGaussian
 from bo_stream.mathematics.lasting import lasting
-from bo_stream.mathematics.linalg import chol_psd
 from bo_stream.mathematics.process import PosteriorProcess
 
 __all__ = [
-    "GaussianModel",
     "ConditionedPosterior",
-    "LEARN",
-    "MissingTargets",
-    "PredictiveScore",
+    "GaussianModel",
     "ScaleFreeMultitaskNormal",
     "ScaleFreeNormal",
-    "botorch_posterior",
-    "conditioned",
-    "distribution",
     "missing",
-    "predictive_score",
     "scale_free",
     "shift_and_scale",
     "standardised",
-    "subset",
 ]
 
 LEARN = (
@@ -171,7 +160,6 @@ def scale_free(posterior: Any) -> Any:
 def distribution(
     joint: JointGaussian,
     noise: Tensor | None = None,
-    outputs: list[int] | None = None,
     dtype: torch.dtype = torch.float64,
     standardized: Standardize | None = None,
 ) -> MultivariateNormal:
@@ -186,20 +174,15 @@ def distribution(
     if noise is not None:
         diagonal = noise.expand(*noise.shape[:-1], mean.shape[-1])
         cov = cov + (torch.diag_embed(diagonal) if dense else DiagLinearOperator(diagonal))
-    scales = None
     if standardized is not None:
-        scales = standardized.stdvs.reshape(-1)
-        mean = standardized.means.reshape(-1, 1) + scales.unsqueeze(-1) * mean
-    if outputs is not None:
-        index = torch.as_tensor(outputs, device=mean.device)
-        mean, cov = mean[..., index, :], cov[..., index, :, :]
-        scales = None if scales is None else scales[index]
+        shift, scales = standardized.means.reshape(-1, 1), standardized.stdvs.reshape(-1)
+        mean = shift + scales.unsqueeze(-1) * mean
     mean, cov = mean.to(dtype), cov.to(dtype=dtype)
     if cov.shape[:-1] != mean.shape:  # fantasies share it; BoTorch's transforms need the batch
         cov = cov.expand(*mean.shape, mean.shape[-1])
     single = mean.shape[-2] == 1
     cov = to_linear_operator(cov[..., 0, :, :] if single else cov)
-    if scales is not None:
+    if standardized is not None:
         squares = scales.square().to(dtype)
         cov = ScaledCovariance(cov, squares[0] if single else squares.expand(cov.batch_shape))
     if single:
@@ -210,86 +193,28 @@ def distribution(
 
 
 def botorch_posterior(
-    joint: JointGaussian,
-    noise: Tensor | None,
-    outputs: list[int] | None,
-    transform: OutcomeTransform | None,
-    X: Tensor,
+    joint: JointGaussian, noise: Tensor | None, transform: OutcomeTransform | None, X: Tensor
 ) -> Any:
-    """The posterior in raw units and in the dtype of X.
+    """The posterior in raw units and in the dtype of the raw points X.
 
     Args:
         joint: The joint Gaussian at the points.
         noise: Noise to add, ``... x o x (q | 1)``, or None.
-        outputs: Outputs to return; None: all.
         transform: The outcome transform to undo.
         X: The raw points.
     """
     if type(transform) is Standardize:
-        return GPyTorchPosterior(distribution(joint, noise, outputs, X.dtype, transform))
-    posterior = GPyTorchPosterior(distribution(joint, noise, outputs, X.dtype))
+        return GPyTorchPosterior(distribution(joint, noise, X.dtype, transform))
+    posterior = GPyTorchPosterior(distribution(joint, noise, X.dtype))
     if transform is None:
         return posterior
-    if outputs is not None:
-        transform = transform.subset_output(outputs)
     if X.dtype != torch.float64:
         transform = copy.deepcopy(transform).to(X)
     return transform.untransform_posterior(posterior, X=X)
 
 
-class PredictiveScore(NamedTuple):
-    """The score of a prediction; all 0-dim.
-
-    Attributes:
-        log_density: Log density of the data in raw units, nats.
-        shortfall: Expected minus actual log density under the prediction, nats.
-        variance: Variance of the shortfall if the prediction is right.
-    """
-
-    log_density: Tensor
-    shortfall: Tensor
-    variance: Tensor
-
-
-@torch.no_grad()
-def predictive_score(
-    model: Any,
-    X: Tensor,
-    Y: Tensor,
-    Yvar: Tensor | None,
-    moments: Callable[[Tensor], tuple[Tensor, Tensor]] | None = None,
-) -> PredictiveScore:
-    """Score a surrogate's prediction of raw, checked data ``n x d``, ``n x m``.
-
-    Args:
-        model: The surrogate.
-        X: Raw points.
-        Y: Their outcomes.
-        Yvar: Their noise variances, or None.
-        moments: Posterior means ``o x q`` and covariances ``o x q x q`` at transformed points; by
-            default the process's.
-    """
-    if not X.shape[0]:
-        zero = X.new_zeros((), dtype=torch.float64)
-        return PredictiveScore(zero, zero, zero)
-    with torch.inference_mode(False):
-        raw = Y.detach().double().clone().requires_grad_()
-        Y_t, Yvar_t = model._outcomes(raw, Yvar, X)
-        (slope,) = torch.autograd.grad(Y_t.sum(), raw)
-    Z = model._transformed(X)
-    if moments is None:
-        joint = model.process().at(Z)
-        mean, covariance = joint.mean, joint.covariance(joint)
-    else:
-        mean, covariance = moments(Z)
-    noise = model._noise_scale().unsqueeze(-1).expand(Y_t.mT.shape)
-    noise = noise if Yvar_t is None else noise * Yvar_t.mT
-    L = chol_psd(covariance + torch.diag_embed(noise))
-    residuals = (Y_t.mT.detach() - mean).unsqueeze(-1)
-    white = torch.linalg.solve_triangular(L, residuals, upper=False)
-    log_density = -0.5 * white.square().sum() - L.diagonal(dim1=-2, dim2=-1).log().sum()
-    log_density += slope.abs().log().sum() - 0.5 * white.numel() * math.log(2.0 * math.pi)
-    return PredictiveScore(log_density, *shortfall(white))
+OUTSIDE = 0.1
+"""Share of the box outside of a bound in which predictions are those at the bound."""
 
 
 class GaussianModel(GPyTorchModel, GP, FantasizeMixin):
@@ -329,16 +254,6 @@ class GaussianModel(GPyTorchModel, GP, FantasizeMixin):
     @abstractmethod
     def _snapshot(self) -> PosteriorSnapshot:
         """The ingredients of current posteriors, float64."""
-
-    @abstractmethod
-    def _given(self, X: Tensor, Y: Tensor, noise: Tensor | None) -> GaussianModel:
-        """The model conditioned on more data, all transformed.
-
-        Args:
-            X: ``batch x n x d``.
-            Y: ``batch' x o x n``.
-            noise: Noise variances that broadcast to ``Y``; None: the typical noise.
-        """
 
     # -- for the package's acquisition functions -------------------------------------------------
 
@@ -399,17 +314,21 @@ class GaussianModel(GPyTorchModel, GP, FantasizeMixin):
             operator: its diagonal is cheap, and the ``q x q`` matrix is formed only on demand.
 
         Raises:
-            ShapeError, InputError, BoundsError: for points where the process is not defined.
+            ShapeError, InputError, BoundsError: for points where the process is not defined. Those
+                up to a tenth of the box outside of it are moved to its bounds, with a warning:
+                BoTorch draws some there to bound an objective from below.
         """
         if self.training:
             self.eval()
         if self.num_outputs == 1:  # lists of models pass the output's place among all of theirs
             output_indices = None
         snapshot = self._snapshot()
-        joint = snapshot.process.at(self._transformed(self._points_for_botorch(X)))
         noise = noise_to_add(observation_noise, X, self.num_outputs, snapshot.typical_noise)
-        outcomes = snapshot.outcome_transform
-        posterior = botorch_posterior(joint, noise, output_indices, outcomes, X)
+        if output_indices is not None:
+            snapshot = snapshot.of_outputs(output_indices)
+            noise = None if noise is None else noise[..., output_indices, :]
+        joint = snapshot.process.at(self._transformed(self._moved_inside(X)))
+        posterior = botorch_posterior(joint, noise, snapshot.outcome_transform, X)
         if posterior_transform is not None:
             return scale_free(posterior_transform(posterior=posterior, X=X))
         return posterior
@@ -473,6 +392,25 @@ class GaussianModel(GPyTorchModel, GP, FantasizeMixin):
             noise = noise.double().mT
         return self._given(self._transformed(X), self._outcomes(Y, None, X)[0].mT, noise)
 
+    @lasting
+    def _given(self, X: Tensor, Y: Tensor, noise: Tensor | None) -> ConditionedPosterior:
+        """Condition on transformed data: X ``batch x n x d``, Y and noise ``batch' x o x n``."""
+        snapshot = self._snapshot()
+        noise = snapshot.typical_noise().unsqueeze(-1) if noise is None else noise
+        X, Y = X.clone(), Y.clone()  # the caller may reuse its tensors
+        noise = noise.expand(torch.broadcast_shapes(noise.shape, Y.shape[-2:])).clone()
+        batches = (self.batch_shape, *(part.shape[:-2] for part in (X, Y, noise)))
+        process = conditioned_on(snapshot.process, X, Y, noise)
+        batch = torch.broadcast_shapes(*batches)
+        return ConditionedPosterior(self, replace(snapshot, process=process), batch)
+
+    def subset_output(self, idcs: list[int]) -> GaussianModel:
+        """Select outputs as a snapshot; selecting all returns the model itself."""
+        if list(idcs) == list(range(self.num_outputs)):
+            return self
+        kept = self._snapshot().of_outputs(idcs)
+        return ConditionedPosterior(self, kept, self.batch_shape, len(idcs))
+
     def fantasize(
         self, X: Tensor, sampler: MCSampler, observation_noise: Tensor | None = None, **kwargs: Any
     ) -> Self:
@@ -524,18 +462,18 @@ class GaussianModel(GPyTorchModel, GP, FantasizeMixin):
 
     # -- helpers ---------------------------------------------------------------------------------
 
-    def _points_for_botorch(self, X: Tensor) -> Tensor:
-        """Points of a posterior, checked.
-
-        For a bound on an objective, BoTorch's `get_infeasible_cost` is called with points up to a
-        tenth of the box outside it. They are moved to the bounds.
-        """
+    def _moved_inside(self, X: Tensor) -> Tensor:
+        """Points of a posterior, checked; those slightly outside are moved to the bounds."""
         try:
             self._check_points(X)
         except BoundsError:
-            if self.bounds is None or not _calling(get_infeasible_cost):
-                raise
-            low, high = self.bounds.to(X)
+            checks.check_points(X, self._dim, self.bounds, OUTSIDE)
+            low, high = cast(Tensor, self.bounds).to(X)
+            warnings.warn(
+                "Predictions outside of the bounds are those at the bounds.",
+                InputDataWarning,
+                stacklevel=3,
+            )
             return torch.minimum(torch.maximum(X, low), high)
         return X
 
@@ -565,17 +503,6 @@ class GaussianModel(GPyTorchModel, GP, FantasizeMixin):
         return self._interface.dtype
 
 
-def _calling(function: Callable[..., Any]) -> bool:
-    """Whether a function is among those that are being executed."""
-    frame = inspect.currentframe()
-    while frame is not None and frame.f_code is not function.__code__:
-        frame = frame.f_back
-    return frame is not None
-
-
-_EMPTY = Size()
-
-
 class ConditionedPosterior(GaussianModel):
     """A surrogate's posterior given more (real or fantasized) data.
 
@@ -588,12 +515,12 @@ class ConditionedPosterior(GaussianModel):
         self,
         parent: GaussianModel,
         snapshot: PosteriorSnapshot,
-        batch_shape: Size = _EMPTY,
-        outputs: list[int] | None = None,
+        batch_shape: Size,
+        outputs: int | None = None,
     ) -> None:
-        m = parent.num_outputs if outputs is None else len(outputs)
+        sizes = (parent._dim, parent.num_outputs if outputs is None else outputs)
         inputs, outcomes = getattr(parent, "input_transform", None), snapshot.outcome_transform
-        super().__init__((parent._dim, m), parent._interface, parent.bounds, inputs, outcomes)
+        super().__init__(sizes, parent._interface, parent.bounds, inputs, outcomes)
         self._frozen, self._batch_shape = snapshot, batch_shape
         self.likelihood = parent.likelihood
         self.training = False
@@ -603,71 +530,23 @@ class ConditionedPosterior(GaussianModel):
         """Batch shape of the conditioning data: ``fantasies x batch``."""
         return self._batch_shape
 
-    def subset_output(self, idcs: list[int]) -> GaussianModel:
-        """Select outputs; selecting all returns the conditioned posterior itself."""
-        return subset(self, idcs)
-
     def _snapshot(self) -> PosteriorSnapshot:
         return self._frozen
 
-    def _given(self, X: Tensor, Y: Tensor, noise: Tensor | None) -> ConditionedPosterior:
-        return conditioned(self, X, Y, noise)
-
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         """Cast the interface (BoTorch calls ``.to(X)`` freely); the process is not moved."""
-        interface = self._interface
-        moved = fn(interface)
-        if moved.device != interface.device:
+        moved = fn(self._interface)
+        if moved.device != self._interface.device:
             raise UnsupportedError(
-                f"a conditioned posterior to stay on {interface.device}, where its surrogate was",
+                f"a conditioned posterior to stay on {self._interface.device}",
                 f"a move to {moved.device}",
-                "Move the surrogate, then condition or fantasize again.",
+                "Move its surrogate, then condition or fantasize again.",
             )
         self._interface = moved
         return self
 
 
-@lasting
-def conditioned(
-    parent: GaussianModel, X: Tensor, Y: Tensor, noise: Tensor | None
-) -> ConditionedPosterior:
-    """Condition the parent on ``Y`` at transformed ``X``, in addition to earlier conditioning.
-
-    Args:
-        parent: A surrogate or a conditioned posterior.
-        X: ``batch x n x d``.
-        Y: ``batch' x o x n``, ``batch'`` broadcasting against ``batch``.
-        noise: ``... x o x n``; None: the typical noise.
-    """
-    snapshot = parent._snapshot()
-    noise = snapshot.typical_noise().unsqueeze(-1) if noise is None else noise
-    X, Y = X.clone(), Y.clone()  # the caller may reuse its tensors
-    noise = noise.expand(torch.broadcast_shapes(noise.shape, Y.shape[-2:])).clone()
-    process = conditioned_on(snapshot.process, X, Y, noise)
-    batch = torch.broadcast_shapes(parent.batch_shape, *(t.shape[:-2] for t in (X, Y, noise)))
-    return ConditionedPosterior(parent, replace(snapshot, process=process), batch)
-
-
-def subset(parent: GaussianModel, outputs: list[int]) -> GaussianModel:
-    """Select outputs as a snapshot; selecting all returns the model itself."""
-    if list(outputs) == list(range(parent.num_outputs)):
-        return parent
-    snapshot = parent._snapshot()
-    base = snapshot.process
-    process: PosteriorProcess
-    if isinstance(base, ConditionedProcess):
-        Y, noise = base.Y[..., outputs, :], base.noise[..., outputs, :]
-        process = conditioned_on(SubsetProcess(base.base, outputs), base.X, Y, noise)
-    else:
-        process = SubsetProcess(base, outputs)
-    noise_kept = None if snapshot.noise is None else snapshot.noise[outputs]
-    transform = snapshot.outcome_transform
-    transform = None if transform is None else transform.subset_output(outputs)
-    kept = PosteriorSnapshot(process, noise_kept, transform)
-    return ConditionedPosterior(parent, kept, parent.batch_shape, outputs)
-
-
-def standardised(model: Any) -> Any:
+def standardised(model: Model) -> Any:
     """A surrogate's posterior as a snapshot in the units of its `Standardize`.
 
     Tolerances and smoothing widths of BoTorch's acquisition functions and of their optimisation
@@ -677,21 +556,21 @@ def standardised(model: Any) -> Any:
         model: The surrogate. Models without a `Standardize`, and those that are no surrogates, are
             returned as they are.
     """
-    if _standardisation(model) is None:
+    if not isinstance(model, GaussianModel) or _standardize_of(model) is None:
         return model
     snapshot = replace(model._snapshot(), outcome_transform=model.outcome_map(raw=False))
     return ConditionedPosterior(model, snapshot, model.batch_shape)
 
 
-def shift_and_scale(model: Any) -> tuple[float, float]:
+def shift_and_scale(model: Model) -> tuple[float, float]:
     """Shift and scale from the units of `standardised` to raw ones, of one outcome."""
-    transform = _standardisation(model)
+    transform = _standardize_of(model)
     if transform is None or transform.stdvs.numel() > 1:
         return 0.0, 1.0
     return float(transform.means), float(transform.stdvs)
 
 
-def _standardisation(model: Any) -> Standardize | None:
+def _standardize_of(model: Model) -> Standardize | None:
     transform = getattr(model, "outcome_transform", None)
     found = isinstance(model, GaussianModel) and type(transform) is Standardize
     return cast(Standardize, transform) if found else None

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 
 from bo_stream.base.noise import noise_of_an_observation
 from bo_stream.errors import NoiseError
-from bo_stream.mathematics.conditioned import conditioned_on, unconditioned
+from bo_stream.mathematics.conditioned import SubsetProcess, conditioned_on, unconditioned
 from bo_stream.mathematics.lasting import lasting
 from bo_stream.mathematics.process import PosteriorProcess
 
@@ -241,6 +241,15 @@ class PosteriorSnapshot:
     process: PosteriorProcess
     noise: Tensor | None
     outcome_transform: OutcomeTransform | None
+
+    def of_outputs(self, outputs: list[int]) -> PosteriorSnapshot:
+        """The same of some outputs."""
+        transform = self.outcome_transform
+        return PosteriorSnapshot(
+            SubsetProcess(self.process, outputs),
+            None if self.noise is None else self.noise[outputs],
+            None if transform is None else transform.subset_output(outputs),
+        )
 
     def typical_noise(self) -> Tensor:
         """The typical noise variance (``o``).

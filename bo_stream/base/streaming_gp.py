@@ -12,13 +12,14 @@ and ``to`` belong to the writing thread.
 from __future__ import annotations
 
 import copy
+import math
 import os
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, MutableMapping
 from dataclasses import dataclass, replace
 from functools import partial
 from numbers import Real
-from typing import Any, ClassVar, Self, Unpack, cast
+from typing import Any, ClassVar, NamedTuple, Self, Unpack, cast
 
 import torch
 from botorch.models.transforms.outcome import Standardize
@@ -33,21 +34,17 @@ from bo_stream.base.fitting import ClosedForm, Coordinates
 from bo_stream.base.fitting.fit import fit_model
 from bo_stream.base.fitting.objective import StreamMLL, check_evaluations
 from bo_stream.base.fitting.report import FitReport
-from bo_stream.base.gaussian_model import (
-    GaussianModel,
-    PredictiveScore,
-    conditioned,
-    predictive_score,
-    subset,
-)
+from bo_stream.base.fitting.surprise import shortfall
+from bo_stream.base.gaussian_model import GaussianModel
 from bo_stream.base.snapshot import Key, PosteriorCache, PosteriorSnapshot, settings_of
 from bo_stream.base.stream import StateLock, Stream, StreamBuffers, all_or_nothing, exclusive
 from bo_stream.errors import InputError, NoiseError, StateError, UnsupportedError
 from bo_stream.mathematics.lasting import lasting
+from bo_stream.mathematics.linalg import chol_psd
 from bo_stream.mathematics.process import PosteriorProcess
 from bo_stream.mathematics.shapes import moved
 
-__all__ = ["Promises", "StreamingGP", "check_noise_of_sums", "emptied", "fill"]
+__all__ = ["PredictiveScore", "Promises", "StreamingGP", "check_noise_of_sums", "emptied", "fill"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -191,6 +188,20 @@ def _equal(a: nn.Module | None, b: nn.Module | None) -> bool:
     return values.keys() == others.keys() and all(
         torch.equal(value.cpu(), others[name].cpu()) for name, value in values.items()
     )
+
+
+class PredictiveScore(NamedTuple):
+    """The score of a prediction; all 0-dim.
+
+    Attributes:
+        log_density: Log density of the data in raw units, nats.
+        shortfall: Expected minus actual log density under the prediction, nats.
+        variance: Variance of the shortfall if the prediction is right.
+    """
+
+    log_density: Tensor
+    shortfall: Tensor
+    variance: Tensor
 
 
 class StreamingGP(GaussianModel):
@@ -650,21 +661,35 @@ class StreamingGP(GaussianModel):
         """
         self._replace()
 
-    def _given(self, X: Tensor, Y: Tensor, noise: Tensor | None) -> GaussianModel:
-        return conditioned(self, X, Y, noise)
-
-    def subset_output(self, idcs: list[int]) -> GaussianModel:
-        """Select outputs as a snapshot; selecting all returns the surrogate itself."""
-        return subset(self, idcs)
-
     def log_predictive(self, X: Tensor, Y: Tensor, Yvar: Tensor | None = None) -> Tensor:
         """Joint log density of new raw data before they are absorbed, 0-dim."""
         return self.predictive_score(X, Y, Yvar).log_density
 
+    @torch.no_grad()
     def predictive_score(self, X: Tensor, Y: Tensor, Yvar: Tensor | None = None) -> PredictiveScore:
         """`log_predictive` and its deviation from its expectation."""
         self._check_batch(X, Y, Yvar)
-        return predictive_score(self, X, Y, Yvar)
+        if not X.shape[0]:
+            zero = X.new_zeros((), dtype=torch.float64)
+            return PredictiveScore(zero, zero, zero)
+        with torch.inference_mode(False), torch.enable_grad():
+            raw = Y.detach().double().clone().requires_grad_()
+            Y_t, Yvar_t = self._outcomes(raw, Yvar, X)
+            (slope,) = torch.autograd.grad(Y_t.sum(), raw)
+        mean, covariance = self._moments(self._transformed(X))
+        noise = self._noise_scale().unsqueeze(-1).expand(Y_t.mT.shape)
+        noise = noise if Yvar_t is None else noise * Yvar_t.mT
+        L = chol_psd(covariance + torch.diag_embed(noise))
+        residuals = (Y_t.mT.detach() - mean).unsqueeze(-1)
+        white = torch.linalg.solve_triangular(L, residuals, upper=False)
+        log_density = -0.5 * white.square().sum() - L.diagonal(dim1=-2, dim2=-1).log().sum()
+        log_density += slope.abs().log().sum() - 0.5 * white.numel() * math.log(2.0 * math.pi)
+        return PredictiveScore(log_density, *shortfall(white))
+
+    def _moments(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        """Posterior mean ``o x n`` and covariance ``o x n x n`` at transformed points."""
+        joint = self.process().at(X)
+        return joint.mean, joint.covariance(joint)
 
     # -- saving ----------------------------------------------------------------------------------
 

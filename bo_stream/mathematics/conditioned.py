@@ -51,6 +51,11 @@ class ConditionedGaussian(JointGaussian):
         """Covariance with the values at other points times M, without the full covariance."""
         return self.base.times(other.base, M) - products(self.V.mT, other.V @ M)
 
+    def joined(self, other: ConditionedGaussian) -> ConditionedGaussian:
+        """The joint posterior at the points of both."""
+        mean, V = torch.cat([self.mean, other.mean], -1), torch.cat([self.V, other.V], -1)
+        return ConditionedGaussian(mean, self.base.joined(other.base), V)
+
     def operator(self) -> LinearOperator:
         """The covariance as an operator whose diagonal is cheap."""
         return self.base.operator() + MatmulLinearOperator(-self.V.mT, self.V)
@@ -266,6 +271,10 @@ class SubsetGaussian(JointGaussian):
     def covariance(self, other: SubsetGaussian) -> Tensor:
         """Covariance with the values at other points."""
         return self.base.covariance(other.base)[..., self.index, :, :]
+
+    def joined(self, other: SubsetGaussian) -> SubsetGaussian:
+        """The outputs at the points of both."""
+        return SubsetGaussian(self.base.joined(other.base), self.index)
 
     def operator(self) -> LinearOperator:
         """The covariance as an operator whose diagonal is cheap."""

@@ -44,11 +44,9 @@ class JointGaussian(ABC):
         """Covariance with the values at other points times M (``o x q' x k``)."""
         return self.covariance(other) @ M
 
+    @abstractmethod
     def joined(self: L, other: L) -> L:
-        """The joint Gaussian at the points of both, which have no batch; for families whose
-        posterior is conditioned on new data.
-        """
-        raise NotImplementedError
+        """The joint Gaussian at the points of both, which have no batch."""
 
     def operator(self) -> LinearOperator:
         """The covariance ``batch x o x q x q`` as an operator whose diagonal is cheap."""

@@ -11,7 +11,8 @@ from botorch.posteriors.transformed import TransformedPosterior
 from botorch.sampling.base import MCSampler
 from torch import Tensor
 
-from bo_stream.base.gaussian_model import GaussianModel, PredictiveScore
+from bo_stream.base.gaussian_model import GaussianModel
+from bo_stream.base.streaming_gp import PredictiveScore
 from bo_stream.mathematics.sites.batch import batch_evidence, batch_sites
 from bo_stream.mathematics.sites.predictions import OutcomePrediction, Response
 from bo_stream.mathematics.sites.quadrature import expected

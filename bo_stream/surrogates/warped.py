@@ -20,7 +20,6 @@ from torch import Tensor
 from bo_stream.base import checks
 from bo_stream.base.fitting.memory import FitMemory
 from bo_stream.base.fitting.report import FitReport
-from bo_stream.base.gaussian_model import PredictiveScore, predictive_score
 from bo_stream.base.options import CommonOptions
 from bo_stream.base.snapshot import Derived, Key
 from bo_stream.base.stream import all_or_nothing
@@ -202,13 +201,10 @@ class WarpedGP(ExactGP):
         mean = self._prior_mean().detach().clone()
         return Process(kernel, KernelBasis(kernel, state.X, noise), L.unsqueeze(0), None, w, mean)
 
-    def predictive_score(self, X: Tensor, Y: Tensor, Yvar: Tensor | None = None) -> PredictiveScore:
-        """As in every family; where it can be, from the latent process alone."""
-        closed = modules.is_matern(self.covar_module, self._dim) and self.num_observed > 0
-        self._check_batch(X, Y, Yvar)
-        return predictive_score(self, X, Y, Yvar, self._moments if closed else None)
-
     def _moments(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        """Where it can be, from the latent process alone."""
+        if not modules.is_matern(self.covar_module, self._dim) or not self.num_observed:
+            return super()._moments(X)
         parts = self.latent().joint(X.detach().numpy(force=True))
         mean, covariance = (torch.from_numpy(part).to(self._like) for part in parts)
         return mean.unsqueeze(0), covariance.unsqueeze(0)
