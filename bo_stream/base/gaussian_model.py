@@ -399,17 +399,15 @@ class GaussianModel(GPyTorchModel, GP, FantasizeMixin):
         noise = snapshot.typical_noise().unsqueeze(-1) if noise is None else noise
         X, Y = X.clone(), Y.clone()  # the caller may reuse its tensors
         noise = noise.expand(torch.broadcast_shapes(noise.shape, Y.shape[-2:])).clone()
-        batches = (self.batch_shape, *(part.shape[:-2] for part in (X, Y, noise)))
         process = conditioned_on(snapshot.process, X, Y, noise)
-        batch = torch.broadcast_shapes(*batches)
-        return ConditionedPosterior(self, replace(snapshot, process=process), batch)
+        return ConditionedPosterior(self, replace(snapshot, process=process))
 
     def subset_output(self, idcs: list[int]) -> GaussianModel:
         """Select outputs as a snapshot; selecting all returns the model itself."""
         if list(idcs) == list(range(self.num_outputs)):
             return self
         kept = self._snapshot().of_outputs(idcs)
-        return ConditionedPosterior(self, kept, self.batch_shape, len(idcs))
+        return ConditionedPosterior(self, kept, len(idcs))
 
     def fantasize(
         self, X: Tensor, sampler: MCSampler, observation_noise: Tensor | None = None, **kwargs: Any
@@ -515,20 +513,19 @@ class ConditionedPosterior(GaussianModel):
         self,
         parent: GaussianModel,
         snapshot: PosteriorSnapshot,
-        batch_shape: Size,
         outputs: int | None = None,
     ) -> None:
         sizes = (parent._dim, parent.num_outputs if outputs is None else outputs)
         inputs, outcomes = getattr(parent, "input_transform", None), snapshot.outcome_transform
         super().__init__(sizes, parent._interface, parent.bounds, inputs, outcomes)
-        self._frozen, self._batch_shape = snapshot, batch_shape
+        self._frozen = snapshot
         self.likelihood = parent.likelihood
         self.training = False
 
     @property
     def batch_shape(self) -> Size:
         """Batch shape of the conditioning data: ``fantasies x batch``."""
-        return self._batch_shape
+        return self._frozen.process.batch_shape
 
     def _snapshot(self) -> PosteriorSnapshot:
         return self._frozen
@@ -559,7 +556,7 @@ def standardised(model: Model) -> Any:
     if not isinstance(model, GaussianModel) or _standardize_of(model) is None:
         return model
     snapshot = replace(model._snapshot(), outcome_transform=model.outcome_map(raw=False))
-    return ConditionedPosterior(model, snapshot, model.batch_shape)
+    return ConditionedPosterior(model, snapshot)
 
 
 def shift_and_scale(model: Model) -> tuple[float, float]:

@@ -150,10 +150,16 @@ class ConditionedProcess(PosteriorProcess):
         """The joint posterior at points ``batch x p x d``: O(q^3 + q^2 p) beyond the base's."""
         return _given(self._factored(), self.base.at(X))
 
+    @property
+    def batch_shape(self) -> Size:
+        """Batch shape of all data."""
+        batches = (part.shape[:-2] for part in (self.X, self.Y, self.noise))
+        return torch.broadcast_shapes(self.base.batch_shape, *batches)
+
     def path(self, sample_shape: Size) -> Path:
         """Sample functions by Matheron's rule on the base's sample functions."""
-        batch = torch.broadcast_shapes(self.X.shape[:-2], self.Y.shape[:-2])
-        base = self.base.path(Size([*sample_shape, *batch]))
+        added = len(self.batch_shape) - len(self.base.batch_shape)
+        base = self.base.path(Size([*sample_shape, *self.batch_shape[:added]]))
         values = noisy(base(self.X), self.noise)
         f, L, _ = self._factored()
         weights = torch.cholesky_solve((self.Y - values).unsqueeze(-1), L).squeeze(-1)
@@ -291,6 +297,11 @@ class SubsetProcess(PosteriorProcess):
     def at(self, X: Tensor) -> SubsetGaussian:
         """The joint posterior at points ``batch x q x d``."""
         return SubsetGaussian(self.base.at(X), self.index)
+
+    @property
+    def batch_shape(self) -> Size:
+        """The base's."""
+        return self.base.batch_shape
 
     def path(self, sample_shape: Size) -> Path:
         """Sample functions of the chosen outputs."""

@@ -50,6 +50,11 @@ class PosteriorProcess(ABC):
     def at(self, X: Tensor) -> JointGaussian:
         """The joint Gaussian at points ``batch x q x d``."""
 
+    @property
+    def batch_shape(self) -> Size:
+        """Batch shape of the data that it is given: ``fantasies x batch``, or empty."""
+        return Size()
+
     @abstractmethod
     def path(self, sample_shape: Size) -> Path:
         """Sample functions, ``sample_shape`` of them, that can be evaluated anywhere."""
