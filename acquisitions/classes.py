@@ -19,7 +19,7 @@ from torch import Tensor
 from bo_stream.base.gaussian_model import GaussianModel
 from bo_stream.errors import UnsupportedError
 from bo_stream.likelihoods import Bernoulli
-from bo_stream.mathematics.classification.softmax import normal_draws, softmax_draws
+from bo_stream.mathematics.labels import normal_draws, softmax_draws
 from bo_stream.surrogates.classifier import DirichletClassifier
 from bo_stream.surrogates.counts import CountGP
 

@@ -22,7 +22,14 @@ from bo_stream.base.fitting.memory import FitMemory
 from bo_stream.base.snapshot import Version
 from bo_stream.errors import StateError
 from bo_stream.mathematics.lasting import lasting
-from bo_stream.mathematics.shapes import check_shapes, nested, shaped, tensors_of, with_tensors
+from bo_stream.mathematics.shapes import (
+    check_shapes,
+    moved,
+    nested,
+    shaped,
+    tensors_of,
+    with_tensors,
+)
 
 __all__ = [
     "Guarded",
@@ -161,6 +168,13 @@ class Stream:
         noise = torch.zeros(outputs, dtype=torch.float64)
         return cls(None, count, noise, FitMemory.empty())
 
+    def merged(self, other: Stream) -> Stream:
+        """The stream with another one's observations, for states that are sums."""
+        other = moved(other, self.count.device)
+        state = self.state.merged_at(other.state, int(self.count), int(other.count))
+        count, noise_sum = self.count + other.count, self.noise_sum + other.noise_sum
+        return replace(self, state=state, count=count, noise_sum=noise_sum)
+
     def loaded(self, saved: Mapping[str, Tensor], sizes: Mapping[str, int]) -> Stream:
         """A stream of the same layout with saved tensors, on this one's device, checked.
 
@@ -224,7 +238,8 @@ class StreamBuffers(nn.Module):
             self.contents = with_tensors(self.contents, held)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        super()._apply(fn, recurse)
+        """Move the tensors, which are never cast."""
+        super()._apply(lambda tensor: tensor.to(fn(tensor).device), recurse)
         self._follow_buffers()
         return self
 

@@ -42,7 +42,6 @@ from bo_stream.errors import InputError, NoiseError, StateError, UnsupportedErro
 from bo_stream.mathematics.lasting import lasting
 from bo_stream.mathematics.linalg import chol_psd
 from bo_stream.mathematics.process import PosteriorProcess
-from bo_stream.mathematics.shapes import moved
 
 __all__ = ["PredictiveScore", "Promises", "StreamingGP", "check_noise_of_sums", "emptied", "fill"]
 
@@ -62,6 +61,7 @@ class Promises:
             (`bo_stream.mathematics.sufficient_statistics`), so streams can be merged and
             observations forgotten.
         keeps_data: The state is the observations themselves.
+        rebuilds: The state is no sum, but one built from all observations at once serves as well.
     """
 
     order_invariant: bool
@@ -70,6 +70,7 @@ class Promises:
     multi_output: bool
     additive: bool = False
     keeps_data: bool = False
+    rebuilds: bool = False
 
     @property
     def serves_kernels(self) -> bool:
@@ -168,14 +169,8 @@ def _merge(model: Any, other: Any) -> None:
 
 @all_or_nothing
 def _add(model: Any, other: Any) -> None:
-    stream = model.stream.contents
-    theirs = moved(other.stream.contents, stream.count.device)
-    n, others = int(stream.count), int(theirs.count)
-    model._replace(
-        state=stream.state.merged_at(theirs.state, n, others),
-        count=stream.count + others,
-        noise_sum=stream.noise_sum + theirs.noise_sum,
-    )
+    merged = model.stream.contents.merged(other.stream.contents)
+    model._replace(state=merged.state, count=merged.count, noise_sum=merged.noise_sum)
 
 
 def _equal(a: nn.Module | None, b: nn.Module | None) -> bool:

@@ -7,36 +7,51 @@ for Large-scale Calibrated Classification; over additive statistics as in [WISKI
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
-from typing import Any, Self
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, Self, cast
 
 import torch
+from botorch.acquisition.objective import PosteriorTransform
+from botorch.posteriors.gpytorch import GPyTorchPosterior
+from botorch.posteriors.transformed import TransformedPosterior
 from botorch.utils.types import DEFAULT
 from gpytorch.kernels import Kernel
-from torch import Tensor, nn
+from torch import Size, Tensor, nn
 
+from bo_stream.base import checkpoint
 from bo_stream.base.checks import inputs_of
-from bo_stream.base.composite import absorb_points, align, kernel_for, target_free_stream
+from bo_stream.base.composite import CompositeModel
 from bo_stream.base.fitting.memory import FitMemory
 from bo_stream.base.fitting.report import FitReport
+from bo_stream.base.gaussian_model import GaussianModel
 from bo_stream.base.stream import StateLock, all_or_nothing
-from bo_stream.base.streaming_gp import StreamingGP
+from bo_stream.base.streaming_gp import StreamingGP, emptied
 from bo_stream.base.units import bounds_for, input_transform_for
-from bo_stream.errors import InputError, OptionError, StateError
-from bo_stream.mathematics.classification import labels as reading
-from bo_stream.mathematics.classification.class_counts import informative_classes
-from bo_stream.mathematics.classification.label_targets import LabelTargets
-from bo_stream.mathematics.classification.labels import Label, read_labels, unseen
-from bo_stream.surrogates.classifier_base import CountedClasses
+from bo_stream.errors import InputError, OptionError, StateError, UnsupportedError
+from bo_stream.mathematics.labels import (
+    Label,
+    LabelTargets,
+    checked_classes,
+    normal_draws,
+    read_labels,
+    softmax_draws,
+    tensor_or_list,
+    unseen,
+)
+from bo_stream.mathematics.lasting import lasting
+from bo_stream.mathematics.shapes import side_by_side
 from bo_stream.surrogates.registry import family_named
 
 __all__ = ["DirichletClassifier"]
 
 TAKEN = ("train_Yvar", "likelihood", "mean_module", "outcome_transform", "loads_data")
 """Options of a family that the labels determine."""
+AT_ONCE = 2**21
+"""Numbers that a sampled softmax holds at a time."""
 
 
-class DirichletClassifier(CountedClasses):
+class DirichletClassifier(CompositeModel):
     """A classifier whose latent functions are the C outputs of a streaming surrogate.
 
     Each class is a regression with a constant mean, a kernel and known noise: a label gives its own
@@ -69,6 +84,12 @@ class DirichletClassifier(CountedClasses):
         input_transform: As for every family.
         options: The family's own options: ``grid_size``, ``num_features``, ``cap``, ...
 
+    Attributes:
+        model: The surrogate.
+        class_streams: One surrogate of one output for each class, which has absorbed the points of
+            the class with outcome zero and noise one; empty for other families. From these sums
+            follow those for any target and noise.
+
     Raises:
         InputError, ShapeError, DtypeError, BoundsError: for invalid data, labels or options.
         UnsupportedError: for single-output families, and kernels with a batch shape.
@@ -81,6 +102,8 @@ class DirichletClassifier(CountedClasses):
         >>> model.observe(X[50:], y[50:]).predict_proba(X[:3]).shape
         torch.Size([3, 2])
     """
+
+    class_streams: nn.ModuleList
 
     def __init__(
         self,
@@ -96,30 +119,131 @@ class DirichletClassifier(CountedClasses):
         **options: Any,
     ) -> None:
         dim = inputs_of("train_X", train_X)
-        labels, pairs = read_labels(train_y, len(train_X)), LabelTargets.of(alpha_epsilon)
-        known = [] if classes is None else reading.checked_classes(classes)
+        labels, targets = read_labels(train_y, len(train_X)), LabelTargets(alpha_epsilon)
+        known = [] if classes is None else checked_classes(classes)
         known += unseen(labels, known)
         if not known:
             raise InputError("a class", "neither labels nor `classes`", "Name the classes.")
         taken = sorted(set(TAKEN) & set(options))
         if taken:
             raise OptionError("options not set by labels", ", ".join(taken), "Leave them out.")
-        family, X = family_named(surrogate, dim), train_X.detach()
-        bounds, none = bounds_for(bounds, input_transform, X), X.new_empty(0, len(known))
-        options |= {"bounds": bounds, "outcome_transform": None}
-        options |= {"input_transform": input_transform_for(input_transform, X, bounds)}
-        kernel = covar_module or family(X[:0], none[:, :1], none[:, :1], **options).covar_module
-        model = family(X[:0], none, none, covar_module=kernel_for(kernel, len(known)), **options)
-        model._set_prior_mean(X.new_full((len(known),), pairs.other.target))
+        if covar_module is not None and covar_module.batch_shape != Size():
+            raise UnsupportedError(
+                "a kernel of one output",
+                f"one of batch shape {tuple(covar_module.batch_shape)}",
+                "Leave out batch_shape: every class gets hyperparameters of its own.",
+            )
+        X, bounds = train_X.detach(), bounds_for(bounds, input_transform, train_X)
+        none = X.new_empty(0, 1)
+        one = family_named(surrogate, dim)(
+            X[:0],
+            none,
+            none,
+            bounds=bounds,
+            covar_module=copy.deepcopy(covar_module),
+            input_transform=input_transform_for(input_transform, X, bounds),
+            outcome_transform=None,
+            **options,
+        )
+        model = of_outputs(one, len(known))
+        model._set_prior_mean(X.new_full((len(known),), targets.other[0]))
         counted = model.promises.additive and model.promises.order_invariant
-        streams = [target_free_stream(model, kernel) for _ in known] if counted else []
-        nn.Module.__init__(self)
+        super().__init__()
         self._lock = StateLock()
-        self._hold(model, streams, dict.fromkeys(known, 0), pairs)
+        self._hold(
+            model,
+            [emptied(one) for _ in known] if counted else [],
+            dict.fromkeys(known, 0),
+            targets,
+        )
         self.observe(train_X, train_y)
         self.eval()
 
+    # -- parts -----------------------------------------------------------------------------------
+
+    def _hold(
+        self,
+        model: StreamingGP,
+        streams: Sequence[StreamingGP],
+        seen: dict[Label, int],
+        targets: LabelTargets,
+    ) -> None:
+        """Set the parts, which share one lock; ``seen`` counts the labels of each class."""
+        self.model, self.class_streams = model, nn.ModuleList(streams)
+        self._seen, self._targets = seen, targets
+        self._share_lock()
+
+    @all_or_nothing
+    def _become(
+        self,
+        model: StreamingGP,
+        streams: Sequence[StreamingGP],
+        seen: dict[Label, int],
+        targets: LabelTargets,
+    ) -> None:
+        """Replace the parts; if the change fails, the old ones are restored."""
+        before = (self.model, self._streams()[1:], self._seen, self._targets)
+        self._lock.on_failure(partial(self._hold, *before))
+        self._hold(model, streams, seen, targets)
+
+    def _streams(self) -> list[StreamingGP]:
+        return [self.model, *cast("list[StreamingGP]", list(self.class_streams))]
+
+    def _class_sums(self, what: str) -> list[StreamingGP]:
+        """The streams of the classes, over the surrogate's present features.
+
+        Raises:
+            UnsupportedError: for families that have none, naming what needs them.
+        """
+        if not len(self.class_streams):
+            raise UnsupportedError(
+                f"{what} for {type(self.model).__name__}",
+                "something else",
+                "Give `classes` when building it, or use WISKI or HSGP.",
+            )
+        streams = self._streams()[1:]
+        for one in streams:
+            follow_features(one, self.model)
+        return streams
+
+    def _combined(self, streams: Sequence[StreamingGP], targets: LabelTargets) -> StreamingGP:
+        """A surrogate built from the points of each class, with the present hyperparameters:
+        O(C^2 m^2).
+        """
+        outputs, before = len(streams), self.model._prior_mean().detach()
+        model = of_outputs(streams[0], outputs)
+        for name, parameter in model.named_parameters():
+            old = self.model.get_parameter(name)
+            rows = parameter.data.view(outputs, -1)
+            rows[: len(before)] = old.data.reshape(len(before), -1)
+            parameter.requires_grad_(old.requires_grad)
+        means = before.new_full((outputs,), targets.other[0])
+        means[: len(before)] = targets.moved(before, self._targets)
+        model._set_prior_mean(means)
+        named = torch.eye(outputs, dtype=torch.bool, device=means.device)
+        t, d = targets.regressions(named, means)
+        counts = torch.stack([one.stream.count for one in streams])
+        states = [sum_of_regressions(streams, *row) for row in zip(t, d, strict=True)]
+        total, noise_sum = counts.sum(), d @ counts.to(d)
+        model._replace(state=side_by_side(states), count=total, noise_sum=noise_sum)
+        return model
+
     # -- labels ----------------------------------------------------------------------------------
+
+    @property
+    def classes(self) -> list[Label]:
+        """The classes, in the order of the outputs and of the columns of probabilities."""
+        return list(self._seen)
+
+    @property
+    def class_counts(self) -> dict[Label, int]:
+        """Number of labels absorbed for each class."""
+        return dict(self._seen)
+
+    @property
+    def num_outputs(self) -> int:
+        """The number of classes."""
+        return len(self._seen)
 
     def observe(self, X: Tensor, y: Any) -> Self:
         """Absorb labels in place; if it raises, nothing has changed.
@@ -134,7 +258,7 @@ class DirichletClassifier(CountedClasses):
         """
         self.model._check_points(X)
         labels = read_labels(y, len(X))
-        others = X.new_zeros(*X.shape[:-1], len(self._classes), dtype=self.model.dtype)
+        others = X.new_zeros(*X.shape[:-1], self.num_outputs, dtype=self.model.dtype)
         self.model._check_batch(X, others, others + 1.0)
         if labels:
             self._absorb_labels(X, labels)
@@ -143,25 +267,27 @@ class DirichletClassifier(CountedClasses):
     @all_or_nothing
     def _absorb_labels(self, X: Tensor, labels: list[Label]) -> None:
         """Absorb checked labels, including those of new classes."""
-        late, seen = unseen(labels, self._classes), dict(self._seen)
-        model, streams = self.model, self._streams_of_classes()
+        late, seen = unseen(labels, self.classes), dict(self._seen)
+        model, streams = self.model, self._streams()[1:]
         if late:
-            self._need_class_sums(f"all classes named beforehand ({late[0]!r} is new)")
+            streams = self._class_sums(f"all classes named beforehand ({late[0]!r} is new)")
             seen |= dict.fromkeys(late, 0)
-            streams += [target_free_stream(model, self._kernel()) for _ in late]
-            model = self._combined(streams, len(seen), self._pairs)
+            streams += [emptied(streams[0]) for _ in late]
+            model = self._combined(streams, self._targets)
         before = informative_classes(seen)
         column = {label: k for k, label in enumerate(seen)}
         index = torch.tensor([column[label] for label in labels], device=X.device)
         named = index.unsqueeze(-1) == torch.arange(len(seen), device=X.device)
         for label in labels:
             seen[label] += 1
-        self._become(model, streams, seen, self._pairs)
-        model._absorb_batch(X, *self._pairs.regressions(named, X))
-        for k, one in enumerate(streams):
-            align(one, model)
-            if bool(named[:, k].any()):
-                absorb_points(one, X[named[:, k]])
+        self._become(model, streams, seen, self._targets)
+        model._absorb_batch(X, *self._targets.regressions(named, X))
+        points = model._transformed(X)
+        for one, rows in zip(streams, named.mT, strict=bool(streams)):
+            follow_features(one, model)
+            if bool(rows.any()):
+                zeros = torch.zeros_like(points[rows, :1]).mT
+                one._absorb_transformed(points[rows], zeros, zeros + 1.0, same_features=True)
         if informative_classes(seen) != before:  # the next fit starts from several places
             memory = model.stream.contents.fits
             model._note(fits=FitMemory(memory.curvature, memory.explored[:0]))
@@ -173,15 +299,12 @@ class DirichletClassifier(CountedClasses):
         Hyperparameters keep their values, except constant means, which follow the targets. Call
         `fit` next.
         """
-        return self._pairs.alpha_epsilon
+        return self._targets.alpha_epsilon
 
     @alpha_epsilon.setter
     def alpha_epsilon(self, value: float) -> None:
-        pairs = LabelTargets.of(value)
-        self._need_class_sums("the alpha_epsilon it was built with")
-        streams = self._streams_of_classes()
-        model = self._combined(streams, len(self._classes), pairs)
-        self._become(model, streams, self._seen, pairs)
+        targets, streams = LabelTargets(value), self._class_sums("the alpha_epsilon it has")
+        self._become(self._combined(streams, targets), streams, self._seen, targets)
 
     def merge(self, other: DirichletClassifier) -> Self:
         """Add another stream's labels in place; its additional classes are appended. O(C^2 m^2).
@@ -194,20 +317,33 @@ class DirichletClassifier(CountedClasses):
         """
         if not isinstance(other, DirichletClassifier):
             raise StateError("a DirichletClassifier", type(other).__name__, "Pass a classifier.")
-        for one in (self, other):
-            one._need_class_sums("a family whose streams merge")
-        known = self._classes + unseen(other._classes, self._classes)
-        streams = copy.deepcopy(self._streams_of_classes())
-        late = known[len(streams) :]
-        streams += [target_free_stream(self.model, self._kernel()) for _ in late]
-        for label, theirs in zip(other._classes, other._streams_of_classes(), strict=True):
-            streams[known.index(label)].merge(theirs)
-        model = self._combined(streams, len(known), self._pairs)
-        seen = {k: one.num_observed for k, one in zip(known, streams, strict=True)}
-        self._become(model, streams, seen, self._pairs)
+        mine, theirs = (one._class_sums("a family whose streams merge") for one in (self, other))
+        known = self.classes + unseen(other.classes, self.classes)
+        streams = [copy.deepcopy(one) for one in mine]
+        streams += [emptied(mine[0]) for _ in known[len(mine) :]]
+        for label, one in zip(other.classes, theirs, strict=True):
+            streams[known.index(label)].merge(one)
+        seen = {label: one.num_observed for label, one in zip(known, streams, strict=True)}
+        self._become(self._combined(streams, self._targets), streams, seen, self._targets)
+        return self
+
+    @all_or_nothing
+    def forget(self, factor: float) -> Self:
+        """Down-weight all labels so far by ``factor``; see `StreamingGP.forget`.
+
+        Raises:
+            InputError: for a factor that is not above 0 and at most 1.
+            UnsupportedError: if the family cannot forget.
+        """
+        for part in self._streams():
+            part.forget(factor)
         return self
 
     # -- hyperparameters -------------------------------------------------------------------------
+
+    def log_evidence(self) -> Tensor:
+        """The log evidence of the transformed labels, summed over classes, 0-dim."""
+        return self.model.log_evidence()
 
     def fit(self, max_evals: int | None = None) -> FitReport:
         """Fit every class's hyperparameters by the evidence of all labels, warm-started.
@@ -220,19 +356,170 @@ class DirichletClassifier(CountedClasses):
                 fit stops once the gain falls below 0.01 nat.
         """
         informative = informative_classes(self._seen)
-        silent = [k for k, known in enumerate(informative) if not known]
-        if len(silent) == len(self._classes):
+        if not any(informative):
             return FitReport(0, float(self.log_evidence().detach()), True)
         before = [(p, p.detach().clone()) for p in self.model.parameters()]
         report = self.model.fit(max_evals)
+        silent = [k for k, known in enumerate(informative) if not known]
         for parameter, value in before:
-            rows = parameter.data.view(len(self._classes), -1)
-            rows[silent] = value.view(len(self._classes), -1)[silent]
-        self._align_classes()
+            rows = parameter.data.view(self.num_outputs, -1)
+            rows[silent] = value.view(self.num_outputs, -1)[silent]
         return report
 
+    # -- predictions -----------------------------------------------------------------------------
+
+    def posterior(
+        self,
+        X: Tensor,
+        output_indices: list[int] | None = None,
+        observation_noise: bool | Tensor = False,
+        posterior_transform: PosteriorTransform | None = None,
+    ) -> GPyTorchPosterior | TransformedPosterior:
+        """The joint posterior of the latent functions, independent across the C classes.
+
+        Args:
+            X: ``batch_shape x q x d`` raw points.
+            output_indices: Classes to return, all by default.
+            observation_noise: As for the surrogate, on transformed labels.
+            posterior_transform: Applied last.
+        """
+        return self.model.posterior(X, output_indices, observation_noise, posterior_transform)
+
+    def latent(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        """Means and variances of the latent functions at ``batch_shape x q x d``, each
+        ``batch_shape x q x C``.
+        """
+        posterior = cast(GPyTorchPosterior, self.posterior(X))
+        return posterior.mean, posterior.variance
+
+    def predict_proba(self, X: Tensor, num_samples: int = 512) -> Tensor:
+        """Probabilities of the classes at ``n x d`` raw points: ``n x C``, in order of `classes`.
+
+        Means over quasi-random draws of the latent values, which are the same at every call. O(n C
+        num_samples) beyond the posterior.
+        """
+        if type(num_samples) is not int or num_samples < 1:
+            raise InputError("num_samples >= 1", repr(num_samples), "512 is plenty.")
+        self.model.transformed(X)  # or refuse
+        Z = normal_draws(num_samples, self.num_outputs, X)
+        step = max(1, AT_ONCE // Z.numel())
+        with torch.no_grad():
+            parts = [softmax_draws(*self.latent(x), Z).mean(0) for x in X.split(step, -2)]
+        return torch.cat(parts, -2)
+
+    def predict(self, X: Tensor) -> Tensor | list[str]:
+        """The class of largest latent mean at ``n x d`` raw points: a tensor of integers, or a list
+        of strings.
+        """
+        with torch.no_grad():
+            best = self.latent(X)[0].argmax(-1).tolist()
+        return tensor_or_list([self.classes[k] for k in best])
+
+    def believing(self, X: Tensor) -> GaussianModel:
+        """The latent functions given labels with unchanged means at ``q x d`` raw pending points.
+
+        Variances shrink by a label's expected precision.
+        """
+        with torch.no_grad():
+            noise = self._targets.expected_noise(self.predict_proba(X))
+            return self.model.condition_on_observations(X, self.latent(X)[0], noise)
+
+    # -- saving ----------------------------------------------------------------------------------
+
+    def _arguments(self) -> dict[str, Any]:
+        return {**self._shared_arguments("train_X"), "train_y": [], "classes": self.classes}
+
+    def _header(self) -> dict[str, Any]:
+        seen = {"classes": self.classes, "counts": list(self._seen.values())}
+        return {"class": type(self).__name__, **seen, "alpha_epsilon": self.alpha_epsilon}
+
+    @lasting
+    def load_state_dict(
+        self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False
+    ) -> Any:
+        """Load hyperparameters and, if it has no data, everything; on an error nothing changes.
+
+        As in `StreamingGP.load_state_dict`; classes and ``alpha_epsilon`` count as data. A
+        classifier that has data takes hyperparameters of the same classes in the same order.
+
+        Raises:
+            StateError: if the saved state does not match this classifier.
+        """
+        header = checkpoint.unpacked(state_dict.get(checkpoint.EXTRA)) or {}
+        if strict or checkpoint.EXTRA in state_dict:
+            if header.get("class") != type(self).__name__:
+                kind = type(self).__name__
+                raise StateError(f"the state of a {kind}", repr(header), "Load its own.")
+            known, counts = header.get("classes", []), header.get("counts", [])
+            alpha_epsilon: Any = header.get("alpha_epsilon")
+            if not known or len(known) != len(counts):
+                raise StateError("classes, each with a count", f"{header}", "It is damaged.")
+            if not self.num_observed or known != self.classes:
+                seen = dict(zip(known, counts, strict=True))
+                self._load(state_dict, seen, LabelTargets(alpha_epsilon), strict)
+                return None
+        return self.model.load_state_dict(_part(state_dict, "model."), strict, assign=assign)
+
     @all_or_nothing
-    def _align_classes(self) -> None:
-        """Give the sums of each class the surrogate's current features."""
-        for one in self._streams_of_classes():
-            align(one, self.model)
+    def _load(
+        self, state: Mapping[str, Any], seen: dict[Label, int], targets: LabelTargets, strict: bool
+    ) -> None:
+        """Load everything, with the classes of the saved state."""
+        model, streams = self.model, self._streams()[1:]
+        if list(seen) != self.classes:
+            if not streams or self.num_observed:
+                remedy = "Build it with these as `classes`."
+                raise StateError(f"classes {self.classes}", f"{list(seen)}", remedy)
+            streams = [emptied(streams[0]) for _ in seen]
+            model = of_outputs(streams[0], len(seen))
+        self._become(model, streams, seen, targets)
+        model.load_state_dict(_part(state, "model."), strict)
+        for k, one in enumerate(streams):
+            one.load_state_dict(_part(state, f"class_streams.{k}."), strict)
+
+
+def informative_classes(seen: Mapping[Label, int]) -> list[bool]:
+    """For each class, whether some labels name it and some do not."""
+    n = sum(seen.values())
+    return [0 < count < n for count in seen.values()]
+
+
+def of_outputs(one: StreamingGP, outputs: int) -> StreamingGP:
+    """An empty surrogate of several outputs, each with the kernel and options of one of one
+    output.
+    """
+    arguments, kernel = one._arguments(), copy.deepcopy(one.covar_module)
+    parts = [part for part in kernel.modules() if isinstance(part, Kernel)]
+    for part in parts if outputs > 1 else []:  # `expand_batch` fails on sums and active dimensions
+        for parameter in part.parameters(recurse=False):
+            parameter.data = parameter.data.expand(outputs, *parameter.shape).contiguous()
+        part.batch_shape = Size([outputs])
+    X = arguments["train_X"].to(one._like.device)
+    none = X.new_empty(0, outputs)
+    arguments |= {"train_X": X, "train_Y": none, "train_Yvar": none}
+    arguments |= {"covar_module": kernel, "mean_module": None}
+    return type(one)(**arguments)
+
+
+@all_or_nothing
+def follow_features(one: StreamingGP, model: StreamingGP) -> None:
+    """Replace a class stream's features by the model's present ones."""
+    one._replace(state=one.state.along(model.state, one.num_observed))
+
+
+def sum_of_regressions(streams: Sequence[StreamingGP], t: Tensor, d: Tensor) -> Any:
+    """The state of one output with target ``t[k]`` and noise ``d[k]`` at all points of stream k."""
+    largest = max(streams, key=lambda one: one.num_observed)
+    state, count = largest._empty_state().along(largest.state, 0), 0
+    for one, target, noise in zip(streams, t, d, strict=True):
+        if one.num_observed:
+            f = noise.rsqrt().reshape(1)  # outcomes (0 + t f) / f = t, noise 1 / f^2 = d
+            part = one._rescale(one.state, -target * f, f)
+            state = state.merged_at(part, count, one.num_observed)
+            count += one.num_observed
+    return state
+
+
+def _part(state: Mapping[str, Any], prefix: str) -> dict[str, Any]:
+    """The entries of a `state_dict` below a prefix."""
+    return {name[len(prefix) :]: v for name, v in state.items() if name.startswith(prefix)}

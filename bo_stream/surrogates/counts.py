@@ -7,48 +7,85 @@ their refreshing and the nugget are ours.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any, Self, cast
 
 import torch
+from botorch.acquisition.objective import PosteriorTransform
+from botorch.models.utils.gpytorch_modules import get_covar_module_with_dim_scaled_prior
+from botorch.posteriors.gpytorch import GPyTorchPosterior
+from botorch.posteriors.transformed import TransformedPosterior
+from botorch.sampling.base import MCSampler
 from botorch.utils.types import DEFAULT
-from gpytorch.kernels import Kernel
+from gpytorch.kernels import Kernel, MaternKernel, ScaleKernel
+from gpytorch.priors import LogNormalPrior
 from torch import Tensor
 
+from bo_stream.base import checkpoint
 from bo_stream.base.checks import inputs_of
+from bo_stream.base.composite import CompositeModel
 from bo_stream.base.fitting.objective import check_evaluations
 from bo_stream.base.fitting.report import FitReport
+from bo_stream.base.gaussian_model import GaussianModel
 from bo_stream.base.options import own_options, whole_number
-from bo_stream.base.stream import StateLock, all_or_nothing
-from bo_stream.base.streaming_gp import StreamingGP
+from bo_stream.base.stream import StateLock, Stream, StreamBuffers, all_or_nothing
+from bo_stream.base.streaming_gp import PredictiveScore, Promises, StreamingGP
 from bo_stream.base.units import bounds_for, input_transform_for
-from bo_stream.errors import InputError, OptionError, StateError
+from bo_stream.errors import InputError, OptionError, StateError, UnsupportedError
 from bo_stream.likelihoods import Binomial, Likelihood
-from bo_stream.mathematics.sites.batch import batch_sites
-from bo_stream.mathematics.sites.held import HeldOutcomes
-from bo_stream.mathematics.sites.kernel import latent_kernel
-from bo_stream.surrogates.count_predictions import CountPredictions
-from bo_stream.surrogates.count_state import CountState
+from bo_stream.mathematics.lasting import lasting
+from bo_stream.mathematics.predictions import OutcomePrediction, Response
+from bo_stream.mathematics.quadrature import expected
+from bo_stream.mathematics.shapes import check_shapes, nested, shaped, tensors_of, with_tensors
+from bo_stream.mathematics.sites import Outcomes, batch_evidence, batch_sites
 from bo_stream.surrogates.exact import ExactGP
 from bo_stream.surrogates.node_wiski import NodeWISKI
 from bo_stream.surrogates.registry import family_named
 from bo_stream.surrogates.wiski import WISKI
 
-__all__ = ["CountGP"]
+__all__ = ["CountGP", "CountState"]
 
 TAKEN = ("train_Yvar", "mean_module", "outcome_transform", "loads_data")
 """Options of a family that the counts determine."""
+ROUGH = (WISKI, ExactGP, NodeWISKI)
+"""Families that represent a rough kernel well."""
 BLOCK = 64
 """Points whose sites are found together."""
 SPARE = 64
 """Outcomes that may be held beyond the first ones, so that they are let go many at a time."""
+SWEEPS = 2
 ROUNDS, CLOSE, STEADY = 8, 0.01, 0.02
 """Most rounds of a fit; it ends once the evidence gains less than this many
 nats and the nugget moves by less than this share."""
+CHUNK = 4096
+"""Points whose marginals are computed at a time."""
+LEAST_VARIANCE = 1e-14
+DRAWS = 64
+"""Draws of counts for the expectation of a score."""
 
 
-class CountGP(CountPredictions):
+@dataclass(frozen=True)
+class CountState:
+    """What is kept beside the surrogate.
+
+    Attributes:
+        held: Outcomes whose sites can be computed again.
+        kept: The surrogate's stream with the targets of all other outcomes, where they are sums.
+        nugget: The variance of the nugget.
+        totals: Sums of outcomes and of sizes.
+        late: What outcomes that are not held add to the evidence.
+    """
+
+    held: Outcomes = nested()
+    kept: Stream = nested()
+    nugget: Tensor = shaped("", "not negative")
+    totals: Tensor = shaped("2")
+    late: Tensor = shaped("")
+
+
+class CountGP(CompositeModel):
     """A Gaussian process on the logit of a prevalence or the logarithm of a rate, from counts.
 
     Each outcome enters a streaming surrogate as a target of known noise, chosen by expectation
@@ -84,6 +121,10 @@ class CountGP(CountPredictions):
             are, too.
         input_transform: As for every family.
         options: The family's own options: ``grid_size``, ``num_features``, ``cap``, ...
+
+    Attributes:
+        model: The surrogate of the latent value f, of known noise.
+        likelihood: The likelihood of the outcomes.
 
     Raises:
         InputError, ShapeError, DtypeError, BoundsError: for invalid data or options.
@@ -125,20 +166,99 @@ class CountGP(CountPredictions):
         if "opening" in own_options(cast(type, family)):
             options["opening"] = opening
         points, bounds = X.detach(), bounds_for(bounds, input_transform, X)
-        options["input_transform"] = input_transform_for(input_transform, points, bounds)
         learned = kind.nugget == "learn"
-        rough = learned and kind.whole and family in (WISKI, ExactGP, NodeWISKI)
-        covar_module = covar_module or (latent_kernel(dim) if rough else None)
-        options |= {"bounds": bounds, "outcome_transform": None, "covar_module": covar_module}
+        if covar_module is None and learned and kind.whole and family in ROUGH:
+            covar_module = latent_kernel(dim)
         none = points.new_empty(0, 1)
-        model = family(points[:0], none, none, **options)
         super().__init__()
-        self._lock = StateLock()
-        nugget = kind.first_nugget(torch.zeros(1)) if learned else float(kind.nugget)
-        state = CountState.empty(dim, model._like, nugget)
-        self._hold(model, None, kind, opening, state)
+        self.likelihood, self.opening, self._lock = kind, opening, StateLock()
+        self.model = family(
+            points[:0],
+            none,
+            none,
+            bounds=bounds,
+            covar_module=covar_module,
+            input_transform=input_transform_for(input_transform, points, bounds),
+            outcome_transform=None,
+            **options,
+        )
+        self._share_lock()
+        zero, kept = self.model._like.new_zeros(()), self.model.stream.contents
+        state = CountState(
+            held=Outcomes.none(dim, zero),
+            kept=kept if self.model.promises.additive else replace(kept, state=None),
+            nugget=zero + (kind.first_nugget(zero) if learned else float(kind.nugget)),
+            totals=zero.new_zeros(2),
+            late=zero,
+        )
+        self.counts = StreamBuffers(cast(Any, state))
         self.observe(X, k, trials)
         self.eval()
+
+    # -- state -----------------------------------------------------------------------------------
+
+    @property
+    def _state(self) -> CountState:
+        return cast(CountState, self.counts.contents)
+
+    def _change(self, **changes: Any) -> None:
+        """Replace parts of the state beside the surrogate; if the change fails, it is restored."""
+        self._lock.on_failure(partial(setattr, self, "counts", self.counts))
+        self.counts = StreamBuffers(cast(Any, replace(self._state, **changes)))
+
+    def _restore_hyperparameters_on_failure(self) -> None:
+        for parameter in self.model.parameters():
+            before = parameter.detach().clone()
+            self._lock.on_failure(partial(parameter.data.copy_, before))
+
+    @property
+    def promises(self) -> Promises:
+        """The guarantees of the surrogate, for one output. The order of the outcomes matters a
+        little, and outcomes are held beside it.
+        """
+        changed = {"order_invariant": False, "bytes_constant": False, "multi_output": False}
+        return replace(self.model.promises, **changed)
+
+    @property
+    def num_outputs(self) -> int:
+        """One."""
+        return 1
+
+    @property
+    def nugget(self) -> float:
+        """The variance of the nugget, on the latent scale."""
+        return float(self._state.nugget)
+
+    @property
+    def state_bytes(self) -> int:
+        """Size in bytes of all state buffers."""
+        return super().state_bytes + sum(b.nbytes for b in self.counts.buffers())
+
+    @property
+    def informative(self) -> bool:
+        """Whether the outcomes determine hyperparameters: neither all zero nor all positive."""
+        return self.likelihood.informative(*self._state.totals.tolist())
+
+    @property
+    def _learns_nugget(self) -> bool:
+        return self.likelihood.nugget == "learn" and self.informative
+
+    def _most_held(self) -> int:
+        """Number of outcomes that may be held."""
+        promises = self.model.promises
+        if promises.keeps_data:
+            return 2**62
+        return max(1, self.opening) if promises.additive or promises.rebuilds else 0
+
+    @property
+    def _holds_all(self) -> bool:
+        """Whether the sites of all outcomes can be computed again."""
+        return self._most_held() > 0 and len(self._state.held) == self.num_observed
+
+    @property
+    def refreshable(self) -> bool:
+        """Whether targets can be chosen again."""
+        return self.model.promises.additive or self._holds_all
 
     # -- data ------------------------------------------------------------------------------------
 
@@ -156,75 +276,38 @@ class CountGP(CountPredictions):
         Raises:
             InputError, ShapeError, DtypeError, BoundsError: for invalid data.
         """
-        self._check_points(X)
+        points = self.model.transformed(X.detach())
         y, size = self.likelihood.read(k, trials, X)
         if len(y):
-            rows = self._order(y / size)
-            points = self.model._transformed(X.detach())[rows]
-            self._absorb_outcomes(points, y[rows], size[rows])
+            most = self._most_held()
+            room = most + SPARE - len(self._state.held) if most else 0
+            rows = order_of_arrival(y / size, room)
+            self._absorb_outcomes(points[rows], y[rows], size[rows])
         return self
-
-    def _order(self, rate: Tensor) -> Tensor:
-        """The order in which to absorb a batch, from its outcomes per size.
-
-        Its own, unless it cannot all be held and the mean rank of the first ones is further than 5
-        standard deviations from the others', as in a sorted table. Then it is a random one.
-        """
-        n, most = len(rate), self._most_held()
-        m = most + SPARE - len(self._state.held)
-        if most and 0 < m < n:
-            _, place, ties = rate.unique(return_inverse=True, return_counts=True)
-            ranks = (ties.cumsum(0) - 0.5 * (ties + 1))[place]
-            deviation = float(ranks[:m].mean()) - 0.5 * (n - 1)
-            if deviation**2 > 25.0 * (n + 1) * (n - m) / (12 * m):
-                return torch.randperm(n, generator=torch.Generator().manual_seed(0))
-        return torch.arange(n)
 
     @all_or_nothing
     def _absorb_outcomes(self, X: Tensor, y: Tensor, size: Tensor) -> None:
         """Absorb checked outcomes at transformed points."""
+        self._restore_hyperparameters_on_failure()
         before, unset = self.num_observed, self._start(y, size)
-        for one in zip(X.split(BLOCK), y.split(BLOCK), size.split(BLOCK), strict=True):
-            self._absorb_block(*one)
+        for block in zip(X.split(BLOCK), y.split(BLOCK), size.split(BLOCK), strict=True):
+            self._absorb_block(*block)
         doubled = self.num_observed.bit_length() > before.bit_length() > 0
         if unset and doubled and self._holds_all:  # under the mean and the nugget of all
             self._sweep(learns=False)
 
     def _absorb_block(self, X: Tensor, y: Tensor, size: Tensor) -> None:
-        prior, state = self._joint(X), self._state
-        told = self.likelihood.outcome_size(size, state.nugget)
-        sites = batch_sites(self.likelihood, *prior, y, told)
-        D = 1.0 / sites.l2 + self._extra()
-        block = HeldOutcomes(X, y, size, sites.l1, sites.l2, D)
-        self._absorb_targets(self.model, block)
+        state, kind = self._state, self.likelihood
+        density_size = kind.outcome_size(size, state.nugget)
+        l1, l2 = batch_sites(kind, *self._joint(X), y, density_size)
+        block = Outcomes(X, y, size, l1, l2, 1.0 / l2 + self._latent_nugget)
+        self._absorb_targets(block)
         totals = state.totals + torch.stack([y.sum(), size.sum()])
-        self._change(held=state.held.and_then(block), totals=totals, count=state.count + len(y))
+        self._change(held=state.held + block, totals=totals)
         self._let_go()
 
-    def _let_go(self) -> None:
-        """Cease to hold outcomes beyond the first ones, if they are many."""
-        most = self._most_held()
-        if len(self._state.held) > most + SPARE:
-            self._learn_while_all_are_held()
-            state = self._state
-            late = state.late + self._held_corrections(slice(most, None))
-            self._freeze(state.held.part(slice(most, None)))
-            self._change(held=state.held.part(slice(most)), late=late)
-
-    def _learn_while_all_are_held(self) -> None:
-        """Fit before the first targets are let go, if the nugget is to be learned: they keep the
-        nugget of their arrival for good.
-        """
-        if not (self._holds_all and self._learns_nugget):
-            return
-        for parameter in self.model.parameters():
-            before = parameter.detach().clone()
-            self._lock.on_failure(partial(parameter.data.copy_, before))
-        try:
-            self.fit()
-        except (StateError, torch.linalg.LinAlgError) as error:  # type: ignore[attr-defined]
-            text = f"Later outcomes get targets of a nugget that could not be fitted: {error}"
-            warnings.warn(text, RuntimeWarning, stacklevel=4)
+    def _absorb_targets(self, outcomes: Outcomes, *, same_features: bool = False) -> None:
+        self.model._absorb_transformed(*outcomes.targets, same_features=same_features)
 
     def _start(self, y: Tensor, size: Tensor) -> bool:
         """Start prior mean and nugget from (nearly) all outcomes, old and new.
@@ -241,10 +324,50 @@ class CountGP(CountPredictions):
         mean = self.model._prior_mean().detach().to(dtype)
         unset = not count or bool(mean == kind.pooled(held.y[:old], held.size[:old]).to(dtype))
         if unset:
-            self._move_prior_mean(kind.pooled(seen_y, seen_size))
+            self.model._set_prior_mean(kind.pooled(seen_y, seen_size).reshape(1))
         if kind.nugget == "learn" and (not count or self.nugget == kind.first_nugget(held.y[:old])):
             self._change(nugget=self._state.nugget * 0.0 + kind.first_nugget(seen_y))
         return unset
+
+    def _let_go(self) -> None:
+        """Cease to hold outcomes beyond the first ones, if they are many.
+
+        Before the first ones go, a nugget that is to be learned is fitted, because their targets
+        keep the nugget of their arrival.
+        """
+        most = self._most_held()
+        if len(self._state.held) <= most + SPARE:
+            return
+        if self._holds_all and self._learns_nugget:
+            try:
+                self.fit()
+            except (StateError, torch.linalg.LinAlgError) as error:  # type: ignore[attr-defined]
+                text = f"Later outcomes get targets of a nugget that could not be fitted: {error}"
+                warnings.warn(text, RuntimeWarning, stacklevel=4)
+        state = self._state
+        going = state.held[most:]
+        late = state.late + self._corrections(going)
+        self._change(held=state.held[:most], kept=self._kept_with(going), late=late)
+
+    def _kept(self) -> Stream:
+        """The stream of targets that are not held, over the surrogate's features."""
+        kept = self._state.kept
+        state = kept.state.along(self.model.state, int(kept.count))
+        return replace(kept, state=state)
+
+    def _kept_with(self, outcomes: Outcomes) -> Stream:
+        """The stream of targets that are not held, with more of them; unchanged where it is none,
+        because the family's state is no sum.
+        """
+        model, now = self.model, self.model.stream
+        if not model.promises.additive:
+            return self._state.kept
+        kept, (X, Y, R) = self._kept(), outcomes.targets
+        model._set("stream", StreamBuffers(kept))  # a family reads the number of its points there
+        state = model._absorb(kept.state, X, Y, R)
+        model._set("stream", now)
+        count, noise_sum = kept.count + len(X), kept.noise_sum + R.sum(-1)
+        return replace(kept, state=state, count=count, noise_sum=noise_sum)
 
     def forget(self, factor: float) -> Self:
         """Down-weight all outcomes so far by ``factor``; see `StreamingGP.forget`.
@@ -261,11 +384,10 @@ class CountGP(CountPredictions):
 
     @all_or_nothing
     def _forget(self, factor: float) -> None:
-        late = self._state.late + self._held_corrections()
+        state = self._state
+        late = state.late + self._corrections(state.held)
         self.model.forget(factor)
-        self._freeze_all()
-        held = self._state.held.part(slice(0))
-        self._change(held=held, late=factor * late)
+        self._change(held=state.held[:0], kept=self.model.stream.contents, late=factor * late)
 
     def merge(self, other: CountGP) -> Self:
         """Add another stream's outcomes in place.
@@ -286,20 +408,65 @@ class CountGP(CountPredictions):
 
     @all_or_nothing
     def _merge(self, other: CountGP) -> None:
+        self._restore_hyperparameters_on_failure()
         mine, theirs = self._state, other._state
         if not self.num_observed:
-            self._move_prior_mean(other.model._prior_mean())
+            self.model._set_prior_mean(other.model._prior_mean().detach())
             if self.likelihood.nugget == "learn":
                 self._change(nugget=theirs.nugget.clone())
         self.model.merge(other.model)
-        if other.frozen is not None:
-            self._frozen_stream().merge(other.frozen)
-        held, late = mine.held.and_then(theirs.held), mine.late + theirs.late
-        totals, count = mine.totals + theirs.totals, mine.count + theirs.count
-        self._change(held=held, totals=totals, count=count, late=late)
+        kept = self._kept().merged(theirs.kept)
+        late, totals = mine.late + theirs.late, mine.totals + theirs.totals
+        self._change(held=mine.held + theirs.held, kept=kept, totals=totals, late=late)
         self._let_go()
 
-    # -- hyperparameters -------------------------------------------------------------------------
+    # -- sites and hyperparameters ---------------------------------------------------------------
+
+    def refresh(self, sweeps: int = SWEEPS) -> float:
+        """Choose the targets of the held outcomes again, under the posterior of all others.
+
+        Args:
+            sweeps: Number of sweeps; with a learned nugget each also moves the nugget.
+
+        Returns:
+            The largest move of a posterior mean by the last sweep, in standard deviations.
+
+        Raises:
+            UnsupportedError: if the surrogate's state depends on order, or not all is held.
+        """
+        whole_number("sweeps", sweeps, 1)
+        if not self.refreshable:
+            raise UnsupportedError(
+                "a surrogate whose targets can be chosen again: wiski, hsgp, exact, or node_wiski "
+                "with all outcomes held",
+                f"{type(self.model).__name__} after {self.num_observed} outcomes",
+                "It takes one pass; use one of those, or a larger `opening`.",
+            )
+        moved = 0.0
+        for _ in range(sweeps if len(self._state.held) else 0):
+            moved = self._sweep(self._learns_nugget)
+        return moved
+
+    @all_or_nothing
+    def _sweep(self, learns: bool) -> float:
+        """Renew the held targets; ``learns`` says whether the nugget takes a step, too."""
+        held, kind, nugget = self._state.held, self.likelihood, self._state.nugget
+        m, v, prior = self._moments(held)
+        if learns:
+            nugget = kind.next_nugget(held, m, v, nugget)
+        held, moved = held.refreshed(kind, m, v, prior, nugget)
+        self._change(held=held, nugget=nugget)
+        model, sums = self.model, self.model.promises.additive
+        kept = self._kept() if sums else replace(self._state.kept, state=model._empty_state())
+        model._replace(state=kept.state, count=kept.count, noise_sum=kept.noise_sum)
+        self._absorb_targets(held, same_features=sums)
+        return moved
+
+    @torch.no_grad()
+    def log_evidence(self) -> Tensor:
+        """EP's log evidence of all outcomes, 0-dim; that of later ones is as of their arrival."""
+        state = self._state
+        return self.model.log_evidence() + state.late + self._corrections(state.held)
 
     def fit(self, max_evals: int | None = None) -> FitReport:
         """Fit hyperparameters and nugget by EP's evidence, and refresh all held targets.
@@ -325,7 +492,7 @@ class CountGP(CountPredictions):
             return self.model.fit(max_evals) if self.informative else self._report(0, True)
         evaluations, value, converged = 0, -torch.inf, not self.informative
         for _ in range(ROUNDS):
-            before, nugget = value, float(self._state.nugget)
+            before, nugget = value, self.nugget
             self.refresh()
             if not self.informative:
                 break
@@ -340,6 +507,259 @@ class CountGP(CountPredictions):
 
     def _report(self, evaluations: int, converged: bool) -> FitReport:
         return FitReport(evaluations, float(self.log_evidence()), converged)
+
+    # -- latent values ---------------------------------------------------------------------------
+
+    @property
+    def _latent_nugget(self) -> Tensor:
+        """The variance that the nugget adds to a latent value, 0-dim."""
+        return self.likelihood.latent(self._state.nugget)
+
+    def _joint(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean (``n``) and covariance of g at transformed points."""
+        point = self.model.process().at(X)
+        S = point.covariance(point)[0] if len(X) > 1 else point.variance()
+        return point.mean[0], S + self._latent_nugget * torch.eye(len(X)).to(S)
+
+    def _marginals(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        """Means and variances of f at transformed points, each ``n``."""
+        parts = [self.model.process().at(part) for part in X.split(CHUNK)]
+        v = torch.cat([part.variance()[0] for part in parts]).clamp_min(LEAST_VARIANCE)
+        return torch.cat([part.mean[0] for part in parts]), v
+
+    def _moments(self, held: Outcomes) -> tuple[Tensor, Tensor, Tensor]:
+        """Means, variances and prior variances of f at held points."""
+        prior = cast(Tensor, self.model.covar_module(held.X, diag=True)).detach().double()
+        return *self._marginals(held.X), prior.reshape(-1)
+
+    def _corrections(self, held: Outcomes) -> Tensor:
+        """What held outcomes add to the evidence of their targets, 0-dim."""
+        nugget = self._state.nugget
+        if not len(held):
+            return 0.0 * nugget
+        return held.corrections(self.likelihood, *self._moments(held), nugget)
+
+    def posterior(
+        self,
+        X: Tensor,
+        output_indices: list[int] | None = None,
+        observation_noise: bool | Tensor = False,
+        posterior_transform: PosteriorTransform | None = None,
+    ) -> GPyTorchPosterior | TransformedPosterior:
+        """The joint posterior of the smooth latent surface f: logits or logarithms.
+
+        Args:
+            X: ``batch_shape x q x d`` raw points.
+            output_indices: ``[0]`` or None.
+            observation_noise: True adds `future_noise` of an outcome of typical size. A Tensor
+                ``batch_shape x q x 1`` is added as given.
+            posterior_transform: Applied last.
+        """
+        if observation_noise is True:
+            observation_noise = self.future_noise(X)
+        return self.model.posterior(X, output_indices, observation_noise, posterior_transform)
+
+    # -- predictions of outcomes -----------------------------------------------------------------
+
+    def response(self, X: Tensor, *, nugget: bool = True) -> Response:
+        """The prevalence, or the rate of one unit of exposure, at ``n x d`` raw points.
+
+        Args:
+            X: The points.
+            nugget: True: the response *here*, at a site that may be surveyed, which has a nugget of
+                its own. False: that of the *smooth surface*.
+        """
+        with torch.no_grad():
+            m, v = self._marginals(self.model.transformed(X))
+        return Response(self.likelihood, m, v + self._latent_nugget if nugget else v)
+
+    def predict_counts(self, X: Tensor, trials: Any = None) -> OutcomePrediction:
+        """The distribution of a future outcome at each of ``n x d`` raw points.
+
+        Args:
+            X: The points.
+            trials: ``n`` trials or exposures, or one number; None for ones.
+        """
+        here = self.response(X)
+        size = self.likelihood.read_size(trials, X)
+        size = self.likelihood.outcome_size(size, self._state.nugget)
+        return OutcomePrediction(self.likelihood, here.latent_mean, here.latent_variance, size)
+
+    def predicted_mean(self, X: Tensor, trials: Any = None) -> Tensor:
+        """Expected counts at ``n x d`` raw points, ``n``."""
+        return self.predict_counts(X, trials).mean
+
+    def log_predictive(self, X: Tensor, k: Any, trials: Any = None) -> Tensor:
+        """Joint log probability of new outcomes before they are absorbed, 0-dim, by EP: O(n^3)."""
+        points, kind = self.model.transformed(X), self.likelihood
+        y, size = kind.read(k, trials, X)
+        size = kind.outcome_size(size, self._state.nugget)
+        with torch.no_grad():
+            prior = self._joint(points)
+            sites = batch_sites(kind, *prior, y, size)
+            return batch_evidence(kind, *prior, y, size, sites)
+
+    def predictive_score(self, X: Tensor, k: Any, trials: Any = None) -> PredictiveScore:
+        """`log_predictive` of the counts.
+
+        The shortfall is summed over the counts one at a time, with their correlations left out;
+        expectations are averages over draws.
+        """
+        density = self.log_predictive(X, k, trials)
+        future = self.predict_counts(X, trials)
+        alone = torch.stack([future.log_prob(row) for row in future.sample(DRAWS)])
+        gaps = alone.mean(0) - future.log_prob(k)
+        return PredictiveScore(density, gaps.sum(), alone.var(0).sum())
+
+    def future_noise(self, X: Tensor, trials: Any = None) -> Tensor:
+        """The noise with which a future outcome observes f, nugget included (MATHS 11.6).
+
+        It is differentiable in the points.
+
+        Args:
+            X: ``batch_shape x q x d`` raw points.
+            trials: ``q`` trials or exposures, or one number; by default the mean of those seen.
+
+        Returns:
+            ``batch_shape x q x 1``.
+        """
+        kind, state = self.likelihood, self._state
+        if trials is not None:
+            size = kind.read_size(trials, X.new_zeros(X.shape[-2], 1))
+        elif self.num_observed:
+            size = state.totals[1] / self.num_observed
+        else:
+            size = torch.ones_like(state.nugget)
+        size = kind.outcome_size(size.unsqueeze(-1), state.nugget)
+        point, nugget = self.model.process().at(self.model.transformed(X)), self._latent_nugget
+        mean, variance = point.mean[..., 0, :], point.variance()[..., 0, :] + nugget
+        information = expected(partial(kind.information, size=size), mean, variance)
+        return (1.0 / information + nugget).unsqueeze(-1)
+
+    def response_weights(self, X: Tensor) -> Tensor:
+        """Squared mean slopes of the response in f at ``n x d`` raw points, ``n`` (MATHS 11.6).
+
+        As weights of `acquisitions.NIPV` on `model`, they make it the integrated variance of the
+        response instead of that of the latent value.
+        """
+        here = self.response(X)
+        slope = self.likelihood.response_slope
+        return expected(slope, here.latent_mean, here.latent_variance).square()
+
+    def believing(self, X: Tensor, trials: Any = None) -> GaussianModel:
+        """The latent surface given outcomes with unchanged means at ``q x d`` pending raw points.
+
+        Args:
+            X: The points.
+            trials: As for `future_noise`.
+        """
+        with torch.no_grad():
+            mean = cast(GPyTorchPosterior, self.posterior(X)).mean
+            return self.model.condition_on_observations(X, mean, self.future_noise(X, trials))
+
+    def fantasize(self, X: Tensor, sampler: MCSampler, trials: Any = None) -> GaussianModel:
+        """Sample future outcomes' targets and condition on them, with exact gradients to X.
+
+        Args:
+            X: ``batch_shape x q x d`` raw points.
+            sampler: Draws the fantasies.
+            trials: As for `future_noise`.
+        """
+        return self.model.fantasize(X, sampler, self.future_noise(X, trials))
+
+    # -- saving ----------------------------------------------------------------------------------
+
+    def _arguments(self) -> dict[str, Any]:
+        counts = {"k": torch.empty(0), "likelihood": self.likelihood, "opening": self.opening}
+        return self._shared_arguments("X") | counts
+
+    def _header(self) -> dict[str, Any]:
+        kind = {"name": type(self.likelihood).__name__, **asdict(self.likelihood)}
+        return {"class": type(self).__name__, "likelihood": kind}
+
+    @lasting
+    def load_state_dict(
+        self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False
+    ) -> Any:
+        """Load hyperparameters with the nugget and, if it has no data, everything.
+
+        As in `StreamingGP.load_state_dict`. Held targets are chosen again under what was loaded. On
+        an error nothing changes.
+
+        Raises:
+            StateError: if the saved state does not match this surrogate.
+        """
+        whole = strict or checkpoint.EXTRA in state_dict
+        header = checkpoint.unpacked(state_dict.get(checkpoint.EXTRA))
+        mine = checkpoint.unpacked(self.get_extra_state())
+        if whole and header != mine:
+            raise StateError(f"the state of {mine}", repr(header), "Build it alike.")
+        parts: dict[str, dict[str, Any]] = {"model": {}, "counts": {}}
+        for name, value in state_dict.items():
+            part, _, rest = name.partition(".")
+            parts.get(part, {})[rest] = value
+        return self._load(parts["model"], parts["counts"], strict, whole and not self.num_observed)
+
+    @all_or_nothing
+    def _load(
+        self, model: Mapping[str, Any], counts: Mapping[str, Tensor], strict: bool, data: bool
+    ) -> Any:
+        """Load the surrogate, and what is beside it: everything with ``data``, or the nugget."""
+        mine = self._state
+        before = [t.detach().clone() for t in (*self.model.parameters(), mine.nugget)]
+        result = self.model.load_state_dict(model, strict)
+        if data:
+            self._change(**vars(self._loaded(counts)))
+            return result
+        if "nugget" in counts and self.likelihood.nugget == "learn":
+            self._change(nugget=counts["nugget"].to(mine.nugget, copy=True))
+        after = (*self.model.parameters(), self._state.nugget)
+        if len(mine.held) and self.refreshable and not all(map(torch.equal, after, before)):
+            for _ in range(SWEEPS):
+                self._sweep(learns=False)
+        return result
+
+    def _loaded(self, saved: Mapping[str, Tensor]) -> CountState:
+        """A saved state, checked, beside the surrogate as it was loaded."""
+        sums = self.model.promises.additive
+        blank = replace(self._state, kept=self._kept()) if sums else self._state
+        tensors = dict(tensors_of(blank))
+        if saved.keys() != tensors.keys():
+            differ = ", ".join(sorted(saved.keys() ^ tensors.keys()))
+            raise StateError("all of the counts' state, and no more", differ, "Build it alike.")
+        copies = {k: saved[k].to(mine, copy=True) for k, mine in tensors.items()}
+        state: CountState = with_tensors(blank, copies)
+        check_shapes(state, {**self.model._sizes(), "n": int(state.kept.count)})
+        return state
+
+
+def latent_kernel(dim: int) -> ScaleKernel:
+    """A scaled Matern-3/2 kernel of ``dim`` inputs, with BoTorch's prior of lengthscales.
+
+    The prior of its variance keeps fits to few counts from a flat surface, whose intervals are too
+    narrow, with all variation in the nugget (MATHS 11.5).
+    """
+    prior = get_covar_module_with_dim_scaled_prior(ard_num_dims=dim).lengthscale_prior
+    base = MaternKernel(1.5, ard_num_dims=dim, lengthscale_prior=prior)
+    base.lengthscale = prior.mode
+    return ScaleKernel(base, outputscale_prior=LogNormalPrior(0.0, 1.0))
+
+
+def order_of_arrival(rate: Tensor, room: int) -> Tensor:
+    """The order in which to absorb a batch of which only the first ``room`` outcomes can be held.
+
+    It is that of the rows, unless the mean rank of the outcomes per size (``n``) among the first
+    ones is further than 5 standard deviations from the others', as in a sorted table. Then it is a
+    random one.
+    """
+    n = len(rate)
+    if 0 < room < n:
+        _, place, ties = rate.unique(return_inverse=True, return_counts=True)
+        ranks = (ties.cumsum(0) - 0.5 * (ties + 1))[place]
+        deviation = float(ranks[:room].mean()) - 0.5 * (n - 1)
+        if deviation**2 > 25.0 * (n + 1) * (n - room) / (12 * room):
+            return torch.randperm(n, generator=torch.Generator().manual_seed(0))
+    return torch.arange(n)
 
 
 def _nearly(count: int) -> int:

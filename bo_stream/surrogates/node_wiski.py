@@ -66,7 +66,11 @@ class NodeWISKI(StreamingGP):
     """
 
     promises = Promises(
-        order_invariant=False, bytes_constant=True, updates_without_drift=10_000, multi_output=True
+        order_invariant=False,
+        bytes_constant=True,
+        updates_without_drift=10_000,
+        multi_output=True,
+        rebuilds=True,
     )
 
     conditions_up_to = 64

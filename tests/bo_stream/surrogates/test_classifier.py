@@ -9,9 +9,9 @@ from gpytorch.likelihoods import DirichletClassificationLikelihood
 from torch import Size
 
 from bo_stream import HSGP, WISKI, DirichletClassifier
-from bo_stream.base.composite import align
 from bo_stream.errors import DtypeError, InputError, StateError, UnsupportedError
-from bo_stream.mathematics.classification.label_targets import LabelTargets
+from bo_stream.mathematics.labels import LabelTargets
+from bo_stream.surrogates.classifier import follow_features
 from bo_stream.testing.base import assert_same_state, snapshot
 from tests.bo_stream.surrogates.dirichlet_cases import (
     BOX,
@@ -35,7 +35,7 @@ def test_targets_are_those_of_gpytorch(eps: float) -> None:
     y = data()[1]
     theirs = DirichletClassificationLikelihood(y, alpha_epsilon=eps, dtype=torch.float64)
     named = y.unsqueeze(-1) == torch.arange(3)
-    targets, noises = LabelTargets.of(eps).regressions(named, torch.zeros(1, dtype=torch.float64))
+    targets, noises = LabelTargets(eps).regressions(named, torch.zeros(1, dtype=torch.float64))
     close(targets, theirs.transformed_targets.mT, 1e-14)
     close(noises, theirs.noise.mT, 1e-14)
 
@@ -84,7 +84,7 @@ def test_a_class_that_nothing_speaks_for_is_some_other_class() -> None:
     close(model.predict_proba(Z, 4096), torch.full((2, 4), 0.25, dtype=torch.float64), 1e-2)
     close(
         model.latent(Z)[0],
-        torch.full((2, 4), LabelTargets(0.01).other.target, dtype=torch.float64),
+        torch.full((2, 4), LabelTargets(0.01).other[0], dtype=torch.float64),
         1e-12,
     )
 
@@ -131,7 +131,7 @@ def test_a_late_class_equals_one_known_from_the_start(family: str, fitted: bool)
             varied(model).model.choose_features()
             assert not torch.equal(features, model.model.basis.lengthscales)
         for one in (known.model, *known.class_streams):
-            align(one, model.model)
+            follow_features(one, model.model)
     for one in (model, known):
         one.observe(X[late], y[late])
     assert model.classes == [0, 1, 2] and model.num_observed == 60
@@ -150,9 +150,7 @@ def test_hyperparameters_stay_when_a_class_turns_up() -> None:
     model.observe(X, y)
     for name, parameter in model.model.named_parameters():
         close(parameter.reshape(3, -1)[:2], before[name].reshape(2, -1), 1e-14)
-    assert float(model.model.mean_module.constant[2]) == pytest.approx(
-        LabelTargets(0.01).other.target
-    )
+    assert float(model.model.mean_module.constant[2]) == pytest.approx(LabelTargets(0.01).other[0])
 
 
 @pytest.mark.parametrize("family", SMALL)

@@ -18,7 +18,7 @@ from bo_stream.errors import (
     ShapeError,
     StateError,
 )
-from bo_stream.mathematics.classification.labels import read_labels
+from bo_stream.mathematics.labels import read_labels
 from bo_stream.testing.base import assert_same_state, snapshot
 from bo_stream.testing.wholeness import interrupted, lines_of
 from tests.bo_stream.surrogates.dirichlet_cases import BOX, SMALL, assert_alike, built, data, varied

@@ -12,11 +12,13 @@ from torch import Tensor
 
 from bo_stream.errors import InputError
 from bo_stream.mathematics.outcomes import OutcomeDistribution
-from bo_stream.mathematics.sites.quadrature import expected, fine_expectation
+from bo_stream.mathematics.quadrature import expected, fine_expectation
+from bo_stream.mathematics.sites import Likelihood
 
 __all__ = ["OutcomePrediction", "Response"]
 
-DOUBLINGS, REACH = 60, 1e4
+HALVINGS, REACH = 60, 1e4
+"""Steps of bisection; standard deviations within which quantiles of measurements are sought."""
 
 
 @dataclass(frozen=True)
@@ -29,16 +31,16 @@ class Response:
         latent_variance: Their variances, ``n``.
     """
 
-    likelihood: Any
+    likelihood: Likelihood
     latent_mean: Tensor
     latent_variance: Tensor
 
     @property
     def distribution(self) -> OutcomeDistribution:
         """The distribution of the response at each point."""
-        weight, response = torch.ones_like(self.latent_mean[:1]), self.likelihood.response
         latent = self.latent_mean.unsqueeze(0), self.latent_variance.unsqueeze(0)
-        return OutcomeDistribution(weight, *latent, response)
+        one = self.latent_mean.new_ones(1)
+        return OutcomeDistribution(one, *latent, self.likelihood.response)
 
     @property
     def mean(self) -> Tensor:
@@ -70,7 +72,7 @@ class OutcomePrediction:
         size: Trials, exposures, or ones, ``n``.
     """
 
-    likelihood: Any
+    likelihood: Likelihood
     latent_mean: Tensor
     latent_variance: Tensor
     size: Tensor
@@ -94,9 +96,8 @@ class OutcomePrediction:
         return self._log_prob(y)
 
     def _log_prob(self, y: Tensor) -> Tensor:
-        given = (self.latent_mean, self.latent_variance, y, self.size)
-        made: Tensor = self.likelihood.log_marginal(*given)
-        return made
+        latent = self.latent_mean, self.latent_variance
+        return self.likelihood.log_marginal(*latent, y, self.size)
 
     def pmf(self, most: int | None = None) -> Tensor:
         """Probabilities of 0, 1, ..., ``most`` outcomes: ``n x (most + 1)``. O(n most).
@@ -109,15 +110,16 @@ class OutcomePrediction:
         """
         if not self.likelihood.whole:
             raise InputError("counts", "measurements", "Use `log_prob`, a density.")
-        last = self.likelihood.largest(self.size) if most is None else most
-        if not isinstance(last, int) or last < 0:
+        limit = self.likelihood.limit(self.size)
+        if most is None and bool(limit.isfinite().all()):
+            most = int(limit.max()) if len(limit) else 0
+        if not isinstance(most, int) or most < 0:
             raise InputError("`most`, the largest count", repr(most), "Give it: there is no limit.")
         columns = []
-        for k in range(last + 1):
-            y = torch.full_like(self.size, float(k))
-            possible = y <= self.likelihood.limit(self.size)
-            value = self._log_prob(torch.where(possible, y, 0.0)).exp()
-            columns.append(torch.where(possible, value, 0.0))
+        for k in range(most + 1):
+            possible = k <= limit
+            probability = self._log_prob(torch.where(possible, float(k), 0.0).to(limit)).exp()
+            columns.append(torch.where(possible, probability, 0.0))
         return torch.stack(columns, -1)
 
     def cdf(self, k: Tensor) -> Tensor:
@@ -125,9 +127,7 @@ class OutcomePrediction:
         y, size = k.unsqueeze(-1), self.size.unsqueeze(-1)
 
         def below(g: Tensor) -> Tensor:
-            wide = torch.broadcast_shapes(g.shape, y.shape)
-            made: Tensor = self.likelihood.cdf(*(a.expand(wide) for a in (g, y, size)))
-            return made
+            return self.likelihood.cdf(g, y, size)
 
         return fine_expectation(below, self.latent_mean, self.latent_variance)
 
@@ -138,43 +138,33 @@ class OutcomePrediction:
         Raises:
             InputError: for levels outside (0, 1).
         """
-        asked = _levels(levels, self.latent_mean).unsqueeze(-1).expand(-1, len(self.size))
-        low, high = torch.full_like(asked, -1.0), torch.ones_like(asked)
-        if not self.likelihood.whole:
-            return self._between(asked)
-        for _ in range(DOUBLINGS):
+        asked = torch.as_tensor(list(levels), dtype=torch.float64, device=self.size.device)
+        if not bool(((asked > 0.0) & (asked < 1.0)).all()):
+            raise InputError(
+                "levels between 0 and 1", f"{list(levels)}", "0.05 and 0.95 are usual."
+            )
+        asked, whole = asked.unsqueeze(-1).expand(-1, len(self.size)), self.likelihood.whole
+        low, high = torch.full_like(asked, -1.0), torch.full_like(asked, 1.0)
+        if not whole:
+            wide = REACH * (self.latent_variance + self.size).sqrt()
+            low, high = self.latent_mean + wide * low, self.latent_mean + wide * high
+        for _ in range(HALVINGS):
             enough = self.cdf(high) >= asked
             if bool(enough.all()):
                 break
             low, high = torch.where(enough, low, high), torch.where(enough, high, 2.0 * high)
-        while bool((high - low > 1.0).any()):
-            middle = ((low + high) / 2.0).floor()
+        for _ in range(HALVINGS):
+            if whole and bool((high - low <= 1.0).all()):
+                break
+            middle = (low + high) / 2.0
+            middle = middle.floor() if whole else middle
             enough = self.cdf(middle) >= asked
             low, high = torch.where(enough, low, middle), torch.where(enough, middle, high)
         return high.minimum(self.likelihood.limit(self.size))
-
-    def _between(self, asked: Tensor) -> Tensor:
-        """Quantiles of a continuous outcome, by bisection."""
-        wide = REACH * (self.latent_variance + self.size).sqrt()
-        low, high = (self.latent_mean + w * torch.ones_like(asked) for w in (-wide, wide))
-        for _ in range(DOUBLINGS):
-            middle = (low + high) / 2.0
-            enough = self.cdf(middle) >= asked
-            low, high = torch.where(enough, low, middle), torch.where(enough, middle, high)
-        return high
 
     def sample(self, draws: int, seed: int = 0) -> Tensor:
         """Independent draws of the outcomes, ``draws x n``."""
         rng = np.random.default_rng(seed)
         z = torch.from_numpy(rng.standard_normal((draws, len(self.size)))).to(self.size)
-        made: Tensor = self.likelihood.sample(
-            self.latent_mean + self.latent_variance.sqrt() * z, self.size, rng
-        )
-        return made
-
-
-def _levels(levels: Sequence[float], like: Tensor) -> Tensor:
-    asked = torch.as_tensor(list(levels), dtype=torch.float64, device=like.device)
-    if not bool(((asked > 0.0) & (asked < 1.0)).all()):
-        raise InputError("levels between 0 and 1", f"{list(levels)}", "0.05 and 0.95 are usual.")
-    return asked
+        g = self.latent_mean + self.latent_variance.sqrt() * z
+        return self.likelihood.sample(g, self.size, rng)

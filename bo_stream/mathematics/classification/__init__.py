@@ -1,1 +1,0 @@
-"""Class labels as regression targets (MATHS 2.6)."""
