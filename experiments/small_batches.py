@@ -48,20 +48,18 @@ Row = dict[str, float]
 
 class Refits(NamedTuple):
     """When a stream refits, and how: points between refits (None: only the first batch is fitted),
-    whether hyperparameters have priors, and ``trust`` as of `OnlineSGPR`.
+    and whether hyperparameters have priors.
     """
 
     every: int | None
     priors: bool = True
-    trust: float | None = None
 
 
 REFITS = {
     "never": Refits(None),
     "every batch, no prior": Refits(6, priors=False),
     "every batch, priors": Refits(6),
-    "every batch, priors, trust": Refits(6, trust=0.1),
-    "every 30 points, priors, trust": Refits(30, trust=0.1),
+    "every 30 points, priors": Refits(30),
 }
 
 
@@ -126,14 +124,13 @@ def ends(table: pd.DataFrame, by: list[str], columns: list[str]) -> pd.DataFrame
 def streamed(data: Scenario, policy: GrowthPolicy, refits: Refits) -> list[Row]:
     """Size, error, hyperparameters and processor time after each batch.
 
-    The first 30 points come at once, so that the first fit has something to learn from; from there
-    on a refit sees the points since the last one as one batch.
+    The first 30 points come at once, so that the first fit has something to learn from.
     """
     X, Y = (torch.cat(part) for part in zip(*data.batches, strict=True))
     start, q = time.process_time(), len(data.batches[0][0])
     step = q if refits.every is None else refits.every
     kw = _modules(X.shape[1], 1.0, refits.priors)
-    model = OnlineSGPR(X[:30], Y[:30], growth=policy, trust=refits.trust, **kw)
+    model = OnlineSGPR(X[:30], Y[:30], growth=policy, **kw)
     model.fit()
     places = range(30, len(X) + 1, step)
     return _followed(model, data, (X, Y), places, start, refits.every is not None)
@@ -142,9 +139,8 @@ def streamed(data: Scenario, policy: GrowthPolicy, refits: Refits) -> list[Row]:
 def mended(data: Scenario, policy: GrowthPolicy) -> list[Row]:
     """As `streamed`, where the first points are chosen under a lengthscale that is too short.
 
-    The first 60 points are taken in unfitted; the next 60 are fitted, but by then it is too late
-    for `reselect`, which chooses among the points of the last batch. The rest comes in small
-    batches, not fitted.
+    The first 60 points are taken in unfitted; after the next 60 a fit chooses again from all of
+    them. The rest comes in small batches, not fitted.
     """
     X, Y = (torch.cat(part) for part in zip(*data.batches, strict=True))
     start, q = time.process_time(), len(data.batches[0][0])

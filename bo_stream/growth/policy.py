@@ -26,10 +26,18 @@ from torch import Tensor
 
 from bo_stream.base.options import from_plain
 from bo_stream.errors import InputError
-from bo_stream.mathematics.inducing.state import Batch, SGPRState
-from bo_stream.mathematics.inducing.update import Update, update
+from bo_stream.mathematics.inducing import Batch, SGPRState, Update, update
 
-__all__ = ["GrowthPolicy", "Selection", "checked_policy", "inducing_points", "selected_update"]
+__all__ = [
+    "GrowthPolicy",
+    "Selection",
+    "check_cap",
+    "check_count",
+    "check_positive",
+    "checked_policy",
+    "inducing_points",
+    "selected_update",
+]
 
 
 @dataclass(frozen=True)
@@ -40,15 +48,12 @@ class Selection:
         kept: Indices of the old inducing points that stay, integers.
         entered: Indices of the batch points that enter, integers, in order of choice.
         free: Further points ``F x d``, in transformed space, that are neither.
-        order: Permutation of ``[kept; entered; free]``, if the new points are to stand in another
-            order.
         optimal_bound: ``L*`` of the batch, if the policy computed it.
     """
 
     kept: Tensor
     entered: Tensor
     free: Tensor | None = None
-    order: Tensor | None = None
     optimal_bound: float | None = None
 
 
@@ -77,34 +82,22 @@ def checked_policy(policy: object) -> GrowthPolicy:
     return policy
 
 
-def inducing_points(
-    state: SGPRState, batch: Batch, selection: Selection
-) -> tuple[Tensor, Tensor, Tensor]:
-    """New inducing points ``M_b x d``, and the rows of old ones and of the batch's points in them.
+def inducing_points(state: SGPRState, batch: Batch, selection: Selection) -> tuple[Tensor, Tensor]:
+    """New inducing points ``[kept; entered; free]``, and the rows of the old ones in them.
 
     Returns:
-        ``Z``; ``old_index`` (``M_a``; row of Z, or -1 for a dropped point); ``batch_index`` (``N``,
-        likewise).
+        ``Z``, ``M_b x d``; ``old_index``, ``M_a``: row of Z, or -1 for a dropped point.
 
     Raises:
         InputError: if an index is out of range or stands twice.
     """
     _check_indices("kept", selection.kept, state.size)
     _check_indices("entered", selection.entered, batch.size)
-    blocks = [state.Z[selection.kept], batch.X[selection.entered]]
-    if selection.free is not None:
-        blocks.append(selection.free.to(state.Z))
-    Z = torch.cat(blocks)
-    place = torch.arange(Z.shape[0], device=Z.device)
-    if selection.order is not None:
-        Z = Z[selection.order]
-        place = torch.argsort(selection.order)
-    old_index = place.new_full((state.size,), -1)
-    old_index[selection.kept] = place[: selection.kept.shape[0]]
-    batch_index = place.new_full((batch.size,), -1)
-    end = selection.kept.shape[0] + selection.entered.shape[0]
-    batch_index[selection.entered] = place[selection.kept.shape[0] : end]
-    return Z, old_index, batch_index
+    free = state.Z[:0] if selection.free is None else selection.free.to(state.Z)
+    Z = torch.cat([state.Z[selection.kept], batch.X[selection.entered], free])
+    old_index = selection.kept.new_full((state.size,), -1)
+    old_index[selection.kept] = torch.arange(len(selection.kept), device=Z.device)
+    return Z, old_index
 
 
 def _check_indices(name: str, values: Tensor, size: int) -> None:
@@ -120,7 +113,7 @@ def _check_indices(name: str, values: Tensor, size: int) -> None:
 
 def selected_update(state: SGPRState, batch: Batch, kernel: Kernel, selection: Selection) -> Update:
     """The update with a selection, kernel and mean unchanged."""
-    Z, old_index, _ = inducing_points(state, batch, selection)
+    Z, old_index = inducing_points(state, batch, selection)
     return update(state, batch, kernel, state.mean, Z, old_index, same_kernel=True)
 
 
@@ -137,12 +130,13 @@ def indices(values: list[int], like: Tensor) -> Tensor:
 def check_cap(max_points: int | None) -> None:
     """Refuse caps that leave no inducing point."""
     if max_points is not None:
-        check_count("max_points", max_points, "Leave it out for no cap.")
+        check_count("max_points", max_points)
 
 
-def check_count(name: str, value: int, remedy: str = "Give a whole number.") -> None:
+def check_count(name: str, value: int) -> None:
     """Refuse anything but a positive whole number."""
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        remedy = "Give a whole number, or leave it out for the default."
         raise InputError(f"{name} of at least 1, an int", f"{value!r}", remedy)
 
 

@@ -6,44 +6,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, Unpack, cast
 
 import torch
 from torch import Tensor
 
-from bo_stream.base.fitting.evidence import log_evidence
 from bo_stream.base.options import CommonOptions, whole_number
-from bo_stream.base.snapshot import numbers_of
 from bo_stream.base.stream import all_or_nothing
-from bo_stream.base.streaming_gp import Promises, StreamingGP
+from bo_stream.base.streaming_gp import Promises
 from bo_stream.errors import InputError
 from bo_stream.growth import Covering, GrowthPolicy
 from bo_stream.growth.policy import checked_policy, inducing_points
-from bo_stream.mathematics.decoupled.posterior import decoupled_process
-from bo_stream.mathematics.decoupled.state import DecoupledState, Hyperparameters
-from bo_stream.mathematics.decoupled.update import (
-    Limits,
-    absorbed,
-    on_points,
-    rebuilt,
-    renewed,
-    restarted,
-    sparse_posterior,
-)
-from bo_stream.mathematics.inducing.bounds import merged_moments, moments_of
-from bo_stream.mathematics.inducing.state import Batch
-from bo_stream.mathematics.kernels import cross_kernel, frozen_kernel
-from bo_stream.mathematics.linalg import REPAIR, chol_psd
+from bo_stream.mathematics.decoupled import DecoupledState, Limits, decoupled_process
 from bo_stream.mathematics.process import Process
+from bo_stream.surrogates.inducing_gp import EVIDENCE_ROWS, InducingGP
 
 __all__ = ["SVDGP"]
 
 JITTER = 1e-8
-EVIDENCE_ROWS = 600
 
 
-class SVDGP(StreamingGP):
+class SVDGP(InducingGP):
     """GP with an exact mean on a window of data and a sparse covariance from all data.
 
     The mean is the exact GP's while n is at most ``window``. Beyond it, the rows best represented
@@ -102,6 +85,7 @@ class SVDGP(StreamingGP):
     promises = Promises(
         order_invariant=False, bytes_constant=True, updates_without_drift=5_000, multi_output=False
     )
+    state_version = 7
 
     def __init__(
         self,
@@ -124,89 +108,46 @@ class SVDGP(StreamingGP):
         if not 0.0 < tolerance < 1.0:
             raise InputError("a tolerance between 0 and 1", f"{tolerance}", "0.01 suits most.")
         self.tolerance = float(tolerance)
+        self.limits = Limits(self.window, self.slack, self.tolerance)
         self._begin(train_X, train_Y, train_Yvar)
-
-    @property
-    def inducing_points(self) -> Tensor:
-        """The inducing points, ``M x d``, raw, float64."""
-        return self._raw_inputs(self._state_now().past.Z)
 
     @property
     def num_in_window(self) -> int:
         """Number of rows on which the mean is exact."""
-        return self._state_now().window.size
-
-    def _hyperparameters_changed(self, saved: Mapping[str, Any] | None = None) -> None:
-        """Rebuild the state, and choose inducing points again: from the window while nothing has
-        been folded, else from the window and the current ones. Folded information is kept.
-        """
-        self._rebuild()
+        return cast(DecoupledState, self.state).window.size
 
     # -- state -----------------------------------------------------------------------------------
 
     def _layout(self) -> dict[str, Any]:
         return {**super()._layout(), "window": self.window, "slack": self.slack}
 
-    def _sizes(self) -> dict[str, int]:
-        return {**super()._sizes(), "p": len(self._prior().numbers)}
-
-    def _state_now(self) -> DecoupledState:
-        return cast(DecoupledState, self.state)
-
     def _empty_state(self) -> DecoupledState:
         return DecoupledState.empty(self._dim, JITTER, self._prior())
-
-    def _limits(self) -> Limits:
-        sample = min(EVIDENCE_ROWS, self.window)
-        return Limits(self.window, self.slack, sample, self.tolerance)
-
-    def _prior(self) -> Hyperparameters:
-        """The current hyperparameters."""
-        scale, mean = self._noise_scale().detach()[0], self._prior_mean().detach()[0]
-        numbers = numbers_of(self.covar_module, self.likelihood, self.mean_module).to(scale)
-        kernel = frozen_kernel(self.covar_module)
-        return Hyperparameters(kernel, mean.clone(), scale.clone(), numbers)
 
     def _absorb(self, state: DecoupledState, X: Tensor, Y: Tensor, R: Tensor) -> DecoupledState:
         """Choose inducing points, add rows, solve, fold (MATHS 6.8)."""
         prior, y, r = self._prior(), Y[0], R[0]
-        state = renewed(state, prior, self._limits())
-        moments = merged_moments(state.moments(), moments_of(y))
-        batch = Batch(X, y, prior.scale * r, moments, int(state.batches))
-        before = sparse_posterior(state, prior)
+        most = min(EVIDENCE_ROWS, self.window)
+        state = state.renewed(prior, self.limits).with_counted(X, y, r, most)
+        before, batch = state.sparse_posterior(prior), state.last_batch(X, y, r, prior)
         chosen = inducing_points(before, batch, self.growth.select(before, batch, prior.kernel))
-        state = on_points(state, *chosen[:2], prior)
-        return absorbed(state, Batch(X, y, r), prior, self._limits())
+        return state.on_points(*chosen, prior).absorbed(X, y, r, prior, self.limits)
 
     @all_or_nothing
-    def _rebuild(self) -> None:
-        """Rebuild the state under the current hyperparameters if they have changed."""
-        prior, state = self._prior(), self._state_now()
-        if torch.equal(state.made_with, prior.numbers):
-            return
-        if state.window.size:
-            before = restarted(state, prior)
-            rows = state.window.batch(prior.scale)
-            batch = replace(rows, moments=state.moments(), index=int(state.batches) - 1)
-            selection = self.growth.select(before, batch, prior.kernel)
-            chosen = inducing_points(before, batch, selection)
-            self._replace(state=rebuilt(state, before, *chosen[:2], prior, self._limits()))
+    def _hyperparameters_changed(self, saved: Mapping[str, Any] | None = None) -> None:
+        """Rebuild the state, and choose inducing points again: from the window while nothing has
+        been folded, else from the window and the current ones. Folded information is kept.
+        """
+        prior, state = self._prior(), cast(DecoupledState, self.state)
+        rows = state.window
+        if rows.size and not torch.equal(state.made_with, prior.numbers):
+            before = state.folded_posterior(prior)
+            batch = state.last_batch(rows.X, rows.y, rows.noise, prior)
+            chosen = inducing_points(before, batch, self.growth.select(before, batch, prior.kernel))
+            self._replace(state=state.rebuilt(before, *chosen, prior, self.limits))
 
-    def _rescale(self, state: DecoupledState, shift: Tensor, factor: Tensor) -> DecoupledState:
-        scaled = state.rescaled(shift[0], factor[0], self.noise_mode != "learned")
-        return renewed(scaled, self._prior(), self._limits())
-
-    # -- posterior and objective -----------------------------------------------------------------
+    # -- posterior -------------------------------------------------------------------------------
 
     def _build_process(self, state: DecoupledState) -> Process:
         prior = self._prior()
-        return decoupled_process(renewed(state, prior, self._limits()), prior)
-
-    def _objective(self, profile_mean: bool) -> tuple[Tensor, Tensor | None]:
-        """Log evidence of the sample of rows: O(600^3)."""
-        rows = self._state_now().sample
-        noise = self._noise_scale() * rows.noise
-        K = cross_kernel(self.covar_module, rows.X, rows.X)
-        L = chol_psd(K + noise.diag_embed(), least=REPAIR)
-        mean = None if profile_mean and len(rows.y) else self._prior_mean()
-        return log_evidence(L, rows.y[None], mean)
+        return decoupled_process(state.renewed(prior, self.limits), prior)

@@ -2,9 +2,7 @@
 
 What keeps the model from growing to nearly all points, measured on these tables: inputs in the
 unit cube (heavy-tailed columns, merely standardised, leave outliers that greedy variance takes
-first); a lengthscale prior that scales with dimension; and `trust`, which lets a batch move
-hyperparameters by a bounded factor, so that one unrepresentative batch cannot shorten lengthscales
-for good.
+first); and a lengthscale prior that scales with dimension.
 """
 
 import json
@@ -144,7 +142,7 @@ def stream(
     streamed = []
     start = time.process_time()
     growth = VIPS(c["delta"], max_points=c["max_points"])
-    model = OnlineSGPR(*parts[0], growth=growth, trust=c["trust"], **modules(split, c))
+    model = OnlineSGPR(*parts[0], growth=growth, **modules(split, c))
     model.fit()
     for i, (X, Y) in enumerate(parts):
         if i:

@@ -19,8 +19,7 @@ from bo_stream.base.fitting import Coordinates, log_prior
 from bo_stream.base.options import CommonOptions
 from bo_stream.base.streaming_gp import Promises, StreamingGP
 from bo_stream.errors import InputError, StateError, UnsupportedError
-from bo_stream.mathematics.inducing.posterior import process_on
-from bo_stream.mathematics.inducing.state import Batch, SGPRState
+from bo_stream.mathematics.inducing import Batch, SGPRState, process_on
 from bo_stream.mathematics.kernels import frozen_kernel
 from bo_stream.mathematics.process import Process
 from experiments.common.baselines.variational import (

@@ -23,13 +23,13 @@ import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
-from bo_stream.mathematics.inducing.greedy import GreedyVariance
-from bo_stream.mathematics.inducing.nugget import factored
-from bo_stream.mathematics.inducing.state import (
+from bo_stream.mathematics.greedy import GreedyVariance
+from bo_stream.mathematics.inducing import (
     Batch,
     dense,
     diagonal,
     eye,
+    factored,
     log_gaussian_terms,
     solve,
 )

@@ -20,19 +20,18 @@ from bo_stream.growth import (
     Pruned,
     Selection,
 )
+from bo_stream.growth.policies import drop_losses
 from bo_stream.growth.policy import inducing_points, selected_update
-from bo_stream.growth.pruned import drop_losses
-from bo_stream.mathematics.inducing.bounds import (
+from bo_stream.mathematics.greedy import greedy_pool
+from bo_stream.mathematics.inducing import (
+    dense,
     log_noise_model,
     merged_moments,
-    moments_of,
     optimal_bound,
+    predict,
     upper_bound,
 )
-from bo_stream.mathematics.inducing.greedy import greedy_pool
-from bo_stream.mathematics.inducing.posterior import predict
-from bo_stream.mathematics.inducing.state import dense
-from tests.bo_stream.mathematics.inducing.sgpr_cases import covariance, data, se_kernel, start, step
+from tests.bo_stream.mathematics.sgpr_cases import covariance, data, se_kernel, start, step
 
 JITTER = 1e-8
 
@@ -102,7 +101,7 @@ def test_vips_reaches_its_gap_and_the_stricter_rule_is_a_longer_prefix():
 def test_noise_model_uses_all_targets_so_far():
     state, batch, kernel = case(2)
     seen = torch.cat([data(25, seed=9).y, batch.y])
-    moments = merged_moments(moments_of(seen[:25]), moments_of(batch.y))
+    moments = merged_moments(merged_moments(torch.zeros(3).double(), seen[:25]), batch.y)
     told = type(batch)(batch.X, batch.y, batch.noise, moments)
     normal = torch.distributions.Normal(seen.mean(), seen.std())
     want = float(normal.log_prob(batch.y).sum())
@@ -223,18 +222,18 @@ def test_gradient_moves_points_up_the_bound():
     assert a < b <= float(optimal_bound(state, batch, kernel))
 
 
-def test_fixed_grid_and_prescribed_keep_the_order_given():
+def test_fixed_grid_and_prescribed_recognise_points_they_know():
     state, batch, kernel = case(0)
-    Z = torch.cat(
-        [batch.X[[4]], state.Z[[5, 2]], torch.tensor([[3.0, 3.0]]), batch.X[[1]]]
-    ).double()
+    free = torch.tensor([[3.0, 3.0]]).double()
+    Z = torch.cat([batch.X[[4]], state.Z[[5, 2]], free, batch.X[[1]]])
     for policy in (FixedGrid(Z), Prescribed([Z])):
         got = policy.select(state, batch, kernel)
-        assert (got.kept.tolist(), got.entered.tolist()) == ([5, 2], [4, 1])
-        rows, old_index, batch_index = inducing_points(state, batch, got)
-        assert torch.equal(rows, Z)
-        assert old_index.tolist() == [-1, -1, 2, -1, -1, 1]
-        assert batch_index[[4, 1]].tolist() == [0, 4]
+        assert (got.kept.tolist(), got.entered.tolist()) == ([2, 5], [4, 1])
+        rows, old_index = inducing_points(state, batch, got)
+        assert torch.equal(rows, torch.cat([state.Z[[2, 5]], batch.X[[4, 1]], free]))
+        assert old_index.tolist() == [-1, -1, 0, -1, -1, 1]
+    twice = type(batch)(batch.X[[4, 4]], batch.y[:2], batch.noise[:2])
+    assert FixedGrid(Z).select(state, twice, kernel).entered.tolist() == [0]
     with pytest.raises(InputError, match="batch 1"):
         Prescribed([Z]).select(state, type(batch)(batch.X, batch.y, batch.noise, index=1), kernel)
     with pytest.raises(ShapeError, match="raise max_points"):

@@ -10,11 +10,11 @@ from botorch.fit import fit_gpytorch_mll
 from bo_stream import SVDGP, ExactGP
 from bo_stream.errors import InputError, UnsupportedError
 from bo_stream.growth import VIPS, Covering, FixedGrid
-from bo_stream.mathematics.decoupled import update as update_module
-from bo_stream.mathematics.decoupled.sample import Sample
-from bo_stream.mathematics.inducing.state import dense
+from bo_stream.mathematics.decoupled import DecoupledState
+from bo_stream.mathematics.inducing import dense
+from bo_stream.mathematics.sample import Sample
 from bo_stream.testing.base import close
-from tests.bo_stream.mathematics.decoupled.decoupled_cases import rows, stream
+from tests.bo_stream.mathematics.decoupled_cases import rows, stream
 from tests.calls import calls_of
 from tests.raw import RAW
 
@@ -66,7 +66,7 @@ def test_noise_is_not_learned_from_the_rows_that_stay():
         model.observe(X[part], Y[part])
     model.fit(30)
     assert 0.007 < model.likelihood.noise.item() < 0.014
-    own = model.state.window.rows()
+    own = model.state.window
     model._replace(state=replace(model.state, sample=Sample(own.X, own.y, own.noise, own.w.abs())))
     model.fit(30)
     assert model.likelihood.noise.item() > 0.02
@@ -98,11 +98,11 @@ def test_what_was_folded_is_carried_over():
     """Under other hyperparameters the folded rows' likelihood of the values at Z stays."""
     X, y, _ = rows(90)
     model = stream(X, y, None, (30, 60), Z, window=40, slack=7)
-    past = model.state.past
+    past = model.state.points
     model.covar_module.outputscale = 0.8
     model.covar_module.base_kernel.lengthscale = torch.tensor([[0.5, 0.6]])
     model.observe(Xs[:1], Xs[:1, :1])
-    now = model.state.past
+    now = model.state.points
     inverses = [torch.linalg.inv(s.L) for s in (past, now)]
     precisions = [a.mT @ s.G @ a for a, s in zip(inverses, (past, now), strict=True)]
     linear = [a.mT @ s.c for a, s in zip(inverses, (past, now), strict=True)]
@@ -113,7 +113,7 @@ def test_what_was_folded_is_carried_over():
 
 def test_a_large_batch_passes_through_the_window_in_parts():
     X, y, _ = rows(300)
-    with calls_of(update_module._joined) as joined:
+    with calls_of(DecoupledState._joined) as joined:
         model = stream(X, y, None, (), Z, window=40, slack=8)
     parts = [len(call["X"]) for call in joined]
     assert parts == [48, 20, 20, *[20] * 10, 12]
@@ -164,7 +164,7 @@ def test_five_thousand_updates_leave_the_mean_where_a_fresh_solve_has_it():
     for i in range(200, 5_200):
         model.observe(X[i : i + 1], Y[i : i + 1])
     state, prior = model.state, model._prior()
-    past, own = state.past, state.window.rows()
+    past, own = state.points, state.window
     eye = torch.eye(past.size, dtype=torch.float64)
     A = torch.linalg.solve(past.L, dense(prior.kernel, past.Z, own.X))
     B_inv = torch.linalg.inv(eye + past.G)

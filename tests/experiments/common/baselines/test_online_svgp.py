@@ -7,6 +7,7 @@ import pytest
 import torch
 from gpytorch.kernels import Kernel
 from gpytorch.likelihoods import GaussianLikelihood
+from tests.bo_stream.mathematics.inducing import sgpr_cases
 from torch import Tensor
 from torch.distributions import MultivariateNormal, Normal, kl_divergence
 
@@ -14,7 +15,7 @@ from bo_stream import OnlineSGPR
 from bo_stream.base.fitting import log_prior
 from bo_stream.errors import InputError, UnsupportedError
 from bo_stream.growth import FixedGrid
-from bo_stream.mathematics.inducing.state import Batch, dense
+from bo_stream.mathematics.inducing import Batch, dense
 from experiments.common.baselines.online_svgp import OnlineSVGP
 from experiments.common.baselines.variational import (
     Before,
@@ -23,8 +24,7 @@ from experiments.common.baselines.variational import (
     nugget,
     objective,
 )
-from tests.bo_stream.mathematics.inducing import sgpr_cases
-from tests.bo_stream.mathematics.inducing.sgpr_cases import data
+from tests.bo_stream.mathematics.sgpr_cases import data
 from tests.raw import RAW
 
 JITTER = 1e-8

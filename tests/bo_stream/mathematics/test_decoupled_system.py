@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from bo_stream.mathematics.decoupled.solve import System
-from bo_stream.mathematics.inducing.state import dense
-from tests.bo_stream.mathematics.decoupled.decoupled_cases import kernel, rows
+from bo_stream.mathematics.decoupled import System
+from bo_stream.mathematics.inducing import dense
+from tests.bo_stream.mathematics.decoupled_cases import kernel, rows
 
 
 def system(n=80, noise=0.04, folded=20):

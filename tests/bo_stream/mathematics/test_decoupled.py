@@ -4,9 +4,9 @@ import pytest
 import torch
 from botorch.models.transforms.outcome import Standardize
 
-from bo_stream.mathematics.inducing.state import dense
+from bo_stream.mathematics.inducing import dense
 from bo_stream.testing.base import close
-from tests.bo_stream.mathematics.decoupled.decoupled_cases import (
+from tests.bo_stream.mathematics.decoupled_cases import (
     MEAN,
     NOISE,
     exact,
@@ -50,18 +50,18 @@ def test_the_covariance_is_that_of_sgpr_on_all_data(known, cuts):
     D = D if known else torch.full_like(D, NOISE)
     model = stream(X, y, D if known else None, cuts, Z, window=40, slack=7)
     assert model.num_in_window in range(40, 48)
-    nugget = model.state.past.nugget
+    nugget = model.state.points.nugget
     cov = sgpr(kernel(), X, y - MEAN, D, Z, nugget, Xs, Xs)[1]
     close(model.posterior(Xs).distribution.covariance_matrix, cov, 1e-10)
 
 
 def conditioned(model, X, e, D):
     """Mean at Xs, less the prior's: SGPR on what was folded, given the window by dense algebra."""
-    held = {tuple(x) for x in model.state.window.rows().X.tolist()}
+    held = {tuple(x) for x in model.state.window.X.tolist()}
     stays = torch.tensor([tuple(x) in held for x in X.tolist()])
     assert int(stays.sum()) == model.num_in_window < 50
     old = X[~stays], e[~stays], D[~stays]
-    dist = lambda A, B: sgpr(kernel(), *old, Z, model.state.past.nugget, A, B)  # noqa: E731
+    dist = lambda A, B: sgpr(kernel(), *old, Z, model.state.points.nugget, A, B)  # noqa: E731
     R = X[stays]
     mean, cross = dist(Xs, R)
     gap, C = e[stays] - dist(R, R)[0], dist(R, R)[1] + torch.diag(D[stays])
@@ -99,12 +99,12 @@ def test_it_is_a_decoupled_posterior():
     X, y, _ = rows(90)
     model = stream(X, y, None, (30, 60), Z, window=40, slack=7)
     state, process, k = model.state, model.process(), kernel()
-    L, own = state.past.L, state.window.rows()
+    L, own = state.points.L, state.window
     alpha = torch.cat([Z, own.X])
     a = torch.cat([torch.linalg.solve(L.mT, process.u[0, : len(Z)]), own.w])
     L_inv = torch.linalg.inv(L)
     B = L_inv.mT @ state.G @ L_inv
-    nugget = torch.diag(state.past.nugget)
+    nugget = torch.diag(state.points.nugget)
     R = torch.linalg.solve(torch.eye(len(Z)).double() + B @ (dense(k, Z) + nugget), B)
     cov = dense(k, Xs) - dense(k, Xs, Z) @ R @ dense(k, Z, Xs)
     posterior = model.posterior(Xs)
@@ -116,10 +116,10 @@ def test_the_rows_that_say_least_are_folded():
     X, y, _ = rows(60)
     model = stream(X[:50], y[:50], None, (), Z, window=50, slack=3)
     more = stream(X[:54], y[:54], None, (50,), Z, window=54)
-    own, k = more.state.window.rows(), kernel()
+    own, k = more.state.window, kernel()
     says = own.w.abs() * (dense(k, own.X).diagonal() - own.A.square().sum(0)).sqrt()
     model.observe(X[50:54], y[50:54].unsqueeze(-1))
-    left = model.state.window.rows().X
+    left = model.state.window.X
     expected = own.X[says.argsort()[4:].sort().values]
     assert torch.equal(left, expected)
     assert int(model.state.folded) == 4

@@ -11,7 +11,7 @@ import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
-from bo_stream.mathematics.inducing.state import dense, diagonal, solve
+from bo_stream.mathematics.inducing import dense, diagonal, solve
 
 __all__ = ["GreedyVariance", "greedy_pool"]
 

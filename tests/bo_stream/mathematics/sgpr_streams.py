@@ -4,7 +4,7 @@ import gpytorch
 import torch
 
 from bo_stream import OnlineSGPR
-from tests.bo_stream.mathematics.inducing.sgpr_cases import data, se_kernel
+from tests.bo_stream.mathematics.sgpr_cases import data, se_kernel
 from tests.raw import RAW
 
 NOTHING = torch.empty(0, 2).double(), torch.empty(0, 1).double()

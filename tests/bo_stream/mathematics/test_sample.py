@@ -2,14 +2,14 @@
 
 import torch
 
-from bo_stream.mathematics.decoupled.sample import Sample
+from bo_stream.mathematics.sample import Sample
 
 
 def sample(n, most, parts=1):
-    made = Sample.none(1)
+    made = Sample.empty(1)
     X = torch.arange(n, dtype=torch.float64).unsqueeze(-1)
     for part in X.split(-(-n // parts)):
-        made = made.given(part, part[:, 0], torch.ones(len(part)), int(part[0]), most)
+        made = made.joined(part, part[:, 0], torch.ones(len(part)), int(part[0]), most)
     return made
 
 

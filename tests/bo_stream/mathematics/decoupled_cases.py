@@ -5,8 +5,8 @@ import torch
 
 from bo_stream import SVDGP
 from bo_stream.growth import FixedGrid
-from bo_stream.mathematics.inducing.state import dense
-from tests.bo_stream.mathematics.inducing.sgpr_cases import se_kernel
+from bo_stream.mathematics.inducing import dense
+from tests.bo_stream.mathematics.sgpr_cases import se_kernel
 from tests.raw import RAW
 
 NOISE = 0.04

@@ -3,8 +3,7 @@
 import gpytorch
 import torch
 
-from bo_stream.mathematics.inducing.state import Batch, dense, empty_state
-from bo_stream.mathematics.inducing.update import update
+from bo_stream.mathematics.inducing import Batch, dense, empty_state, update
 
 
 def se_kernel(os=1.3, ls=(0.5,)):

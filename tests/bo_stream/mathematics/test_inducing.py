@@ -6,10 +6,8 @@ import pytest
 import torch
 from torch.distributions import MultivariateNormal
 
-from bo_stream.mathematics.inducing.posterior import predict
-from bo_stream.mathematics.inducing.state import Batch, dense
-from bo_stream.mathematics.inducing.update import rebase, update
-from tests.bo_stream.mathematics.inducing.sgpr_cases import (
+from bo_stream.mathematics.inducing import Batch, dense, predict, rebase, update
+from tests.bo_stream.mathematics.sgpr_cases import (
     CASES,
     covariance,
     data,
@@ -20,7 +18,7 @@ from tests.bo_stream.mathematics.inducing.sgpr_cases import (
     start,
     step,
 )
-from tests.bo_stream.mathematics.inducing.sgpr_oracle import SE, Oracle
+from tests.bo_stream.mathematics.sgpr_oracle import SE, Oracle
 
 
 def titsias(kernel, Z, batch, Xs, mean, jitter):

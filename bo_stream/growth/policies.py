@@ -1,0 +1,482 @@
+"""Growth policies: VIPS, OIPS, conditional variance, a fixed number of points, pruning.
+
+[VIPS] Pescador-Barrios, Filippi, van der Wilk 2025, Adjusting Model Size in Continual Gaussian
+Processes (MATHS 4.2, 4.3); [OIPS] Galy-Fajou, Opper 2021, Adaptive Inducing Points Selection for
+Gaussian Processes (MATHS 4.4); [Bui] Bui, Nguyen, Turner 2017, Streaming Sparse Gaussian Process
+Approximations.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from gpytorch.kernels import AdditiveKernel, ConstantKernel, Kernel
+from scipy.optimize import minimize
+from torch import Tensor
+
+from bo_stream.errors import InputError, ShapeError
+from bo_stream.growth.policy import (
+    GrowthPolicy,
+    Selection,
+    all_old,
+    check_cap,
+    check_count,
+    check_positive,
+    indices,
+    selected_update,
+)
+from bo_stream.mathematics.greedy import GreedyVariance, greedy_pool
+from bo_stream.mathematics.inducing import (
+    Batch,
+    SGPRState,
+    dense,
+    diagonal,
+    eye,
+    factor_B,
+    log_gaussian_terms,
+    log_noise_model,
+    optimal_bound,
+    solve,
+    update,
+    upper_bound,
+)
+
+__all__ = [
+    "OIPS",
+    "VIPS",
+    "ConditionalVariance",
+    "Covering",
+    "FixedGrid",
+    "FixedSize",
+    "Prescribed",
+    "Pruned",
+    "drop_losses",
+]
+
+WORTH = 4.0
+"""Mean conditional variance of a batch, relative to the smallest pivot, above which `Covering`
+chooses all points again."""
+
+
+@dataclass(frozen=True)
+class VIPS:
+    """As many inducing points as the bound requires [VIPS, Alg. 1 and 4]; old points stay.
+
+    Points enter by largest conditional variance until the gap between an upper bound U and the
+    bound reached is at most ``delta`` of ``|U - L_noise|``, the gain over a model of noise alone.
+    With the optimal bound ``L*`` as upper bound the gap *is* the divergence from the best possible
+    update, so stopping at a gap ``alpha`` guarantees ``KL[q_n || q*_n] <= alpha``.
+
+    Args:
+        delta: Share of the gap allowed; the paper uses 0.005 to 0.2.
+        upper: "optimal" measures the gap from ``L*``, computed once in O(N^3 + N M^2) (batches up
+            to about 5,000); "collapsed" from ``U-hat`` at every step, O(N M^2 + M^3) each: the same
+            order of choice, more points.
+        max_points: Largest number of inducing points, None for no cap.
+
+    Adding a point costs O(N M + M^2).
+    """
+
+    delta: float = 0.035
+    upper: Literal["optimal", "collapsed"] = "optimal"
+    max_points: int | None = None
+
+    def __post_init__(self) -> None:
+        check_positive("delta", self.delta)
+        check_cap(self.max_points)
+        if self.upper not in ("optimal", "collapsed"):
+            remedy = "Leave it out for 'optimal'."
+            raise InputError("upper of 'optimal' or 'collapsed'", f"{self.upper!r}", remedy)
+
+    def select(self, state: SGPRState, batch: Batch, kernel: Kernel) -> Selection:
+        """All old points, and batch points until the bounds are close enough."""
+        kept = all_old(state)
+        cap = float("inf") if self.max_points is None else self.max_points
+        K, L_star = None, None
+        if self.upper == "optimal":
+            K = dense(kernel, batch.X)
+            L_star = float(optimal_bound(state, batch, kernel, K))
+        greedy = GreedyVariance(kernel, batch.X, state.jitter, state.Z, state.L, K)
+        bound = GrowingBound(state, batch, greedy)
+        typical = diagonal(kernel, batch.X).mean() + batch.noise.mean() if batch.size else 1.0
+        L_noise = log_noise_model(batch, float(typical))
+        while greedy.size < cap:
+            U = L_star
+            if U is None:
+                chosen = Selection(kept, indices(greedy.chosen, kept))
+                U = float(upper_bound(selected_update(state, batch, kernel, chosen), batch))
+            j = greedy.best()
+            if U - bound.value <= self.delta * abs(U - L_noise) or j is None:
+                break
+            bound.add(j)
+        return Selection(kept, indices(greedy.chosen, kept), optimal_bound=L_star)
+
+
+class GrowingBound:
+    """``L-hat`` as batch points are added to the inducing set, O(N M + M^2) per point."""
+
+    def __init__(self, state: SGPRState, batch: Batch, greedy: GreedyVariance) -> None:
+        self._greedy, self._d = greedy, batch.noise
+        self._e = batch.y - state.mean
+        A, A_d = greedy.A, greedy.A / self._d
+        L_B, beta, kappa = factor_B(A_d @ A.mT + state.G, A_d @ self._e + state.c)
+        self._L_B, self._beta, self._size = L_B, beta, state.size
+        unexplained = 0.5 * (greedy.r / self._d).sum()
+        terms = log_gaussian_terms(self._e, self._d)
+        self.value = float(terms + kappa - unexplained - state.kappa)
+
+    def add(self, j: int) -> None:
+        """Add batch point j to the inducing points."""
+        A, M = self._greedy.A, self._size
+        a = self._greedy.add(j)
+        a_d = a / self._d
+        w = solve(self._L_B[:M, :M], A @ a_d)
+        own = a @ a_d
+        dd = (1.0 + own - w @ w).clamp_min(1.0).sqrt()  # B >= I: a Schur complement is at least 1
+        bn = (a_d @ self._e - w @ self._beta[:M]) / dd
+        self.value += float(0.5 * bn.square() - dd.log() + 0.5 * own)
+        self._append(w, dd, bn)
+
+    def _append(self, w: Tensor, dd: Tensor, bn: Tensor) -> None:
+        M = self._size
+        if self._beta.shape[0] == M:
+            room = max(16, M)
+            self._L_B = torch.nn.functional.pad(self._L_B, (0, room, 0, room))
+            self._beta = torch.nn.functional.pad(self._beta, (0, room))
+        self._L_B[M, :M], self._L_B[M, M], self._beta[M] = w, dd, bn
+        self._size = M + 1
+
+
+@dataclass(frozen=True)
+class OIPS:
+    """Add x if ``max_z k(x, z) < rho sqrt(k(x, x) k(z, z))`` [OIPS, Alg. 1]; old points stay.
+
+    The choice is sequential and depends on the order of the batch. Every point seen has an inducing
+    point with a correlation of at least rho, and correlations between inducing points are below
+    rho. (Theorem 1 of the paper is not a bound on the number of points.)
+
+    Args:
+        rho: Correlation in (0, 1). For a squared-exponential kernel, points enter that are farther
+            than ``lengthscale * sqrt(-2 log(rho))`` from all others.
+        max_points: Largest number of inducing points, None for no cap.
+
+    Constant components of a sum of kernels are left out: they would inflate every correlation. O(N
+    M + N^2) kernel values a batch.
+    """
+
+    rho: float
+    max_points: int | None = None
+
+    def __post_init__(self) -> None:
+        check_positive("rho", self.rho, below=1.0)
+        check_cap(self.max_points)
+
+    def select(self, state: SGPRState, batch: Batch, kernel: Kernel) -> Selection:
+        """All old points, and points of the batch with no correlated inducing point."""
+        varying = without_constants(kernel)
+        nearest = torch.full_like(batch.y, -torch.inf)
+        if state.size:
+            nearest = correlation(varying, batch.X, state.Z).amax(-1)
+        entered: list[int] = []
+        cap = float("inf") if self.max_points is None else self.max_points
+        for i in range(batch.size):
+            if state.size + len(entered) >= cap:
+                break
+            if float(nearest[i]) < self.rho:
+                entered.append(i)
+                own = correlation(varying, batch.X[i:], batch.X[i : i + 1]).squeeze(-1)
+                nearest[i:] = torch.maximum(nearest[i:], own)
+        return Selection(all_old(state), indices(entered, batch.X))
+
+
+def correlation(kernel: Kernel, X: Tensor, Z: Tensor) -> Tensor:
+    """Prior correlations ``N x M``."""
+    scale = diagonal(kernel, X).unsqueeze(-1) * diagonal(kernel, Z)
+    return dense(kernel, X, Z) / scale.sqrt()
+
+
+def without_constants(kernel: Kernel) -> Kernel:
+    """The kernel without the constant terms of a sum, as a copy if there are any."""
+    if not isinstance(kernel, AdditiveKernel):
+        return kernel
+    varying = [k for k in kernel.kernels if not isinstance(k, ConstantKernel)]
+    if len(varying) == len(kernel.kernels) or not varying:
+        return kernel
+    reduced = copy.deepcopy(kernel)
+    reduced.kernels = torch.nn.ModuleList(varying)
+    return reduced
+
+
+@dataclass(frozen=True)
+class ConditionalVariance:
+    """Choose greedily from ``[Z_o; X]`` until that pool's conditional variances sum to ``eta``.
+
+    Args:
+        eta: Remaining trace allowed, in units of the kernel (it scales with the outputscale).
+        max_points: Largest number of inducing points, None for no cap.
+
+    Old points are re-selected with the new ones and may be dropped [VIPS, Alg. 5, which prints
+    "below" for "above"]. The sum is over the whole pool;
+    a sum over the batch alone would forget regions no longer visited (MATHS 4.3). O((N + M) M) a
+    point.
+    """
+
+    eta: float
+    max_points: int | None = None
+
+    def __post_init__(self) -> None:
+        check_positive("eta", self.eta)
+        check_cap(self.max_points)
+
+    def select(self, state: SGPRState, batch: Batch, kernel: Kernel) -> Selection:
+        """The points chosen by a partial Cholesky factorisation of the pool."""
+        cap = state.size + batch.size if self.max_points is None else self.max_points
+        return from_pool(state, batch, kernel, cap, self.eta)
+
+
+def from_pool(
+    state: SGPRState, batch: Batch, kernel: Kernel, count: int, trace: float = -1.0
+) -> Selection:
+    """Greedy choice from ``[Z_o; X]``, split into old points and batch points."""
+    pool = torch.cat([state.Z, batch.X])
+    chosen = greedy_pool(kernel, pool, state.jitter, count, trace)
+    kept = sorted(j for j in chosen if j < state.size)
+    entered = [j - state.size for j in chosen if j >= state.size]
+    return Selection(indices(kept, pool), indices(entered, pool))
+
+
+@dataclass(frozen=True)
+class Covering:
+    """As many inducing points as allowed, which cover the data also if the stream moves (ours).
+
+    Up to the cap, points enter by largest conditional variance. At the cap all points are chosen
+    again, from old and new ones, once the mean conditional variance of a batch exceeds four times
+    the smallest pivot of the inducing points. So sorted data do not leave all points where they
+    began. While the stream stays in one region the points stay, because a dropped point loses part
+    of what was learned at it.
+
+    Args:
+        max_points: Number of points (fewer while fewer distinct points have been seen).
+
+    O(N M) for each new point; O((N + M) M^2) if all are chosen again.
+    """
+
+    max_points: int
+
+    def __post_init__(self) -> None:
+        check_count("max_points", self.max_points)
+
+    def select(self, state: SGPRState, batch: Batch, kernel: Kernel) -> Selection:
+        """All old points while there is room, and batch points by conditional variance."""
+        greedy = GreedyVariance(kernel, batch.X, state.jitter, state.Z, state.L)
+        while greedy.size < self.max_points and (j := greedy.best()) is not None:
+            greedy.add(j)
+        if greedy.best() is not None and greedy.size >= self.max_points and state.size:
+            least = state.L.diagonal().square().min()
+            if bool(greedy.r.mean() > WORTH * least):
+                return from_pool(state, batch, kernel, self.max_points)
+        kept = all_old(state)
+        return Selection(kept, indices(greedy.chosen, kept))
+
+
+@dataclass(frozen=True)
+class FixedSize:
+    """``m`` inducing points, chosen again with every batch [Bui; VIPS section 5].
+
+    Args:
+        m: Number of points (fewer while fewer distinct points have been seen).
+        method: "greedy" takes the largest conditional variances of old points and batch, O((N + m)
+            m^2); "gradient" starts there and moves all points up the gradient of the online bound,
+            as Bui et al. do.
+        steps: Largest number of quasi-Newton iterations of the gradient method.
+        max_points: A cap below ``m``, for symmetry with the other policies.
+    """
+
+    m: int
+    method: Literal["greedy", "gradient"] = "greedy"
+    steps: int = 50
+    max_points: int | None = None
+
+    def __post_init__(self) -> None:
+        check_count("m", self.m)
+        check_count("steps", self.steps)
+        check_cap(self.max_points)
+        if self.method not in ("greedy", "gradient"):
+            raise InputError(
+                "method of 'greedy' or 'gradient'", f"{self.method!r}", "Leave it out for 'greedy'."
+            )
+
+    def select(self, state: SGPRState, batch: Batch, kernel: Kernel) -> Selection:
+        """The points of largest conditional variance, moved by the gradient method."""
+        count = self.m if self.max_points is None else min(self.m, self.max_points)
+        greedy = from_pool(state, batch, kernel, count)
+        return greedy if self.method == "greedy" else self._moved(state, batch, kernel, greedy)
+
+    def _moved(self, state: SGPRState, batch: Batch, kernel: Kernel, start: Selection) -> Selection:
+        """All points at a local maximum of the bound, or ``start`` if that is no better."""
+        first = selected_update(state, batch, kernel, start)
+        Z_0 = first.state.Z
+        dropped = torch.full((state.size,), -1, device=Z_0.device)
+
+        def negative_bound(z: npt.NDArray[np.float64]) -> tuple[float, npt.NDArray[np.float64]]:
+            Z = torch.from_numpy(z).to(Z_0).reshape(Z_0.shape).requires_grad_(True)
+            with torch.enable_grad():
+                try:
+                    bound = update(state, batch, kernel, state.mean, Z, dropped).bound
+                except RuntimeError:  # a factorisation failed: a bad step
+                    return float("inf"), np.zeros_like(z)
+                (gradient,) = torch.autograd.grad(bound, Z)
+            return -float(bound.detach()), -gradient.flatten().cpu().numpy()
+
+        best = minimize(
+            negative_bound,
+            Z_0.flatten().cpu().numpy(),
+            jac=True,
+            method="L-BFGS-B",
+            options={"maxiter": self.steps},
+        )
+        if not -best.fun > float(first.bound):
+            return start
+        nothing = indices([], Z_0)
+        return Selection(nothing, nothing, torch.from_numpy(best.x).to(Z_0).reshape(Z_0.shape))
+
+
+@dataclass(frozen=True)
+class Prescribed:
+    """The full set of inducing points after every batch, for studies, tests and exact streams.
+
+    Args:
+        Zs: One ``M x d`` tensor for each batch, in transformed space, including the
+            constructor's if it has data. Rows that are bit-equal to old inducing points or to
+            points of the batch stand for these.
+        max_points: For symmetry with the other policies; no set may be larger.
+    """
+
+    Zs: Sequence[Tensor]
+    max_points: int | None = None
+
+    def __post_init__(self) -> None:
+        check_cap(self.max_points)
+
+    def select(self, state: SGPRState, batch: Batch, kernel: Kernel) -> Selection:
+        """The set for this batch."""
+        if batch.index >= len(self.Zs):
+            raise InputError(
+                f"a prescribed set for batch {batch.index}",
+                f"{len(self.Zs)} sets",
+                "Give one set a batch, the constructor's included if it has data.",
+            )
+        return FixedGrid(self.Zs[batch.index], self.max_points).select(state, batch, kernel)
+
+
+@dataclass(frozen=True)
+class FixedGrid:
+    """The same inducing points throughout.
+
+    With fixed hyperparameters a stream of any chunking then equals batch SGPR (MATHS 3.5).
+
+    Args:
+        Z: Points ``M x d``, in transformed space.
+        max_points: For symmetry with the other policies; must not be below M.
+    """
+
+    Z: Tensor
+    max_points: int | None = None
+
+    def __post_init__(self) -> None:
+        check_cap(self.max_points)
+        if self.Z.ndim != 2 or (self.max_points is not None and len(self.Z) > self.max_points):
+            cap = "" if self.max_points is None else f" with at most {self.max_points} rows"
+            remedy = "Thin the points, or raise max_points."
+            raise ShapeError(f"points `M x d`{cap}", f"{tuple(self.Z.shape)}", remedy)
+
+    def select(self, state: SGPRState, batch: Batch, kernel: Kernel) -> Selection:
+        """Always ``Z``: old points and points of the batch where rows are equal to them."""
+        Z = self.Z.to(state.Z)
+        old = (Z.unsqueeze(1) == state.Z).all(-1)
+        Z = Z[~old.any(1)]
+        new = (Z.unsqueeze(1) == batch.X).all(-1)
+        row, entered = new.nonzero(as_tuple=True)
+        first = torch.ones_like(row, dtype=torch.bool)
+        first[1:] = row[1:] != row[:-1]  # of equal points of the batch
+        return Selection(old.any(0).nonzero()[:, 0], entered[first], Z[~new.any(1)])
+
+
+@dataclass(frozen=True)
+class Pruned:
+    """Let a policy choose, then drop the points of least value, one by one (ours).
+
+    Args:
+        policy: The policy that grows.
+        tolerance: Nats of the bound that may be lost, per observation in the batch.
+        max_points: Points are dropped down to this number at any loss; None for no cap.
+
+    O(M^3) per batch and again for every point dropped.
+    """
+
+    policy: GrowthPolicy
+    tolerance: float = 1e-3
+    max_points: int | None = None
+
+    def __post_init__(self) -> None:
+        check_cap(self.max_points)
+        if self.tolerance < 0.0:
+            remedy = "Zero prunes down to max_points only."
+            raise InputError("a tolerance of at least 0", f"{self.tolerance}", remedy)
+
+    def select(self, state: SGPRState, batch: Batch, kernel: Kernel) -> Selection:
+        """The inner policy's points, without those of least value."""
+        chosen = self.policy.select(state, batch, kernel)
+        after = selected_update(state, batch, kernel, chosen).state
+        left = all_old(after)
+        budget = self.tolerance * batch.size
+        cap = after.size if self.max_points is None else self.max_points
+        while after.size > 1:
+            losses = drop_losses(after)
+            j = int(losses.argmin())
+            loss = max(float(losses[j]), 0.0)
+            if loss > budget and after.size <= cap:
+                break
+            budget -= loss
+            stays = torch.arange(after.size, device=left.device) != j
+            after, left = _restricted(after, kernel, stays), left[stays]
+        K, E = len(chosen.kept), len(chosen.entered)
+        kept, entered = left[left < K], left[(left >= K) & (left < K + E)] - K
+        free = None if chosen.free is None else chosen.free[left[left >= K + E] - K - E]
+        return Selection(chosen.kept[kept], chosen.entered[entered], free, chosen.optimal_bound)
+
+
+def drop_losses(state: SGPRState) -> Tensor:
+    """Fall of the online bound if one inducing point is dropped, for each (``M``); O(M^3).
+
+    Dropping inducing point j from a state lowers the online bound by exactly
+
+        loss_j = 1/2 (mu_j^2 / s_j + log s_j + g_j),    r_j = 1 / [K^-1]_jj,
+        s_j = r_j [L^-T B^-1 L^-1]_jj,                  mu_j = r_j^1/2 [L^-T B^-1 c]_j,
+        g_j = r_j [L^-T G L^-1]_jj
+
+    because its coordinate ``(b_j - E[b_j | rest]) / r_j^1/2`` has prior N(0, 1), posterior
+    N(mu_j, s_j) and likelihood precision g_j, and without the point its prior. ``L* - L-hat`` is a
+    divergence (MATHS 4.1), so the loss is added to the divergence from the best possible update.
+    """
+    L_B, beta, _ = factor_B(state.G, state.c)
+    W = solve(state.L, eye(state.L, state.size))  # L^-1; columns belong to inducing points
+    r = 1.0 / W.square().sum(0)
+    V = solve(L_B, W)
+    s = r * V.square().sum(0)
+    mu = r.sqrt() * (V.mT @ beta)
+    g = r * (W * (state.G @ W)).sum(0)
+    return 0.5 * (mu.square() / s + s.log() + g)
+
+
+def _restricted(state: SGPRState, kernel: Kernel, stays: Tensor) -> SGPRState:
+    """The state without some inducing points."""
+    old_index = torch.where(stays, stays.cumsum(0) - 1, -1)
+    nothing = Batch(state.Z[:0], state.c[:0], state.c[:0])
+    return update(state, nothing, kernel, state.mean, state.Z[stays], old_index).state

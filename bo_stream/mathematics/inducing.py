@@ -1,0 +1,535 @@
+"""The online sparse GP, in a stable information form (MATHS 3, 4.1) [Bui, VIPS].
+
+The old posterior over ``a = f(Z_o)`` is a Gaussian likelihood ``l(a)`` times the prior. The
+likelihood is kept, not the posterior: it is additive over batches, and a function of function
+*values*, hence unchanged when hyperparameters, the inducing points or the prior mean change. In
+whitened coordinates ``v = L^-1 (a - m)``
+
+    l(a) = exp(-1/2 v'G v + c'v),   B = I + G,
+    kappa = log int N(v; 0, I) l dv = 1/2 c'B^-1 c - 1/2 log|B|.
+
+``B >= I``, so its Cholesky factorisation needs no jitter, and no inverses are subtracted: the
+``(S^-1 - K^-1)^-1`` of the published algorithms fails, or has errors of 1e-3 to 1e+1 (MATHS 3.8).
+
+Letters: ``a``, ``o`` the old inducing points and state, ``b``, ``n`` the new ones, ``f`` the batch;
+``N`` batch size, ``M`` inducing points; ``d`` noise variances. Everything is float64, in
+transformed space, and differentiable in the new hyperparameters, the new mean, the noise and the
+new points; the old state is a constant.
+
+The bounds of a batch are ``L-hat(Z) <= L* <= U-hat(Z)``. ``L*`` is its log predictive density under
+the old posterior, which no choice of inducing points can exceed; ``L* - L-hat = KL[q_n || q*_n]``
+exactly when the hyperparameters stay the same.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Self
+
+import torch
+from gpytorch.kernels import Kernel
+from torch import Tensor
+
+from bo_stream.mathematics.linalg import chol_psd
+from bo_stream.mathematics.process import KernelBasis, Process
+from bo_stream.mathematics.sample import Sample
+from bo_stream.mathematics.shapes import nested, shaped
+
+__all__ = [
+    "Batch",
+    "InducingState",
+    "SGPRState",
+    "SparsePrior",
+    "Update",
+    "dense",
+    "diagonal",
+    "empty_state",
+    "eye",
+    "factor_B",
+    "factored",
+    "log_gaussian_terms",
+    "log_noise_model",
+    "merged_moments",
+    "optimal_bound",
+    "predict",
+    "process_on",
+    "rebase",
+    "solve",
+    "sparse_process",
+    "update",
+    "upper_bound",
+]
+
+
+@dataclass(frozen=True)
+class SparsePrior:
+    """Frozen hyperparameters.
+
+    Attributes:
+        kernel: The kernel, float64.
+        mean: The constant prior mean, 0-dim.
+        scale: Scale of the noise in the state, 0-dim.
+        numbers: All of them as numbers, for comparison.
+    """
+
+    kernel: Kernel
+    mean: Tensor
+    scale: Tensor
+    numbers: Tensor
+
+
+@dataclass(frozen=True)
+class SGPRState:
+    """State of an online sparse GP: O(M^2) numbers, whatever n is (MATHS 3.2).
+
+    Attributes:
+        Z: Inducing points, ``M x d``.
+        L: ``chol(K(Z, Z) + diag(nugget))`` under the last update's kernel, ``M x M``.
+        nugget: Variances of the independent noise of the values at Z, ``M``, which makes K positive
+            definite in floating point.
+        G: Whitened precision of the likelihood of ``f(Z)``, ``M x M``, positive semi-definite.
+        c: Whitened linear term, ``M``.
+        mean: The constant prior mean ``m_o``, 0-dim.
+        kappa: Log normaliser, 0-dim.
+        jitter: The nugget of a new point, relative to the mean prior variance at Z.
+    """
+
+    Z: Tensor = shaped("M d")
+    L: Tensor = shaped("M M")
+    nugget: Tensor = shaped("M", "not negative")
+    G: Tensor = shaped("M M")
+    c: Tensor = shaped("M")
+    mean: Tensor = shaped("")
+    kappa: Tensor = shaped("")
+    jitter: float = 1e-8
+
+    @property
+    def size(self) -> int:
+        """The number of inducing points ``M``."""
+        return self.Z.shape[0]
+
+    def in_units(self, shift: Tensor, factor: Tensor, precision: Tensor) -> SGPRState:
+        """The likelihood of values ``(f - shift) / factor``, all of them 0-dim.
+
+        ``precision`` is ``factor^2`` where the noise of the data is in their units, else 1.
+        """
+        G, c = precision * self.G, precision / factor * self.c
+        mean = (self.mean - shift) / factor
+        return replace(self, G=G, c=c, mean=mean, kappa=factor_B(G, c)[2])
+
+
+@dataclass(frozen=True)
+class Batch:
+    """A batch of data in transformed space, with context for growth policies.
+
+    Attributes:
+        X: Points, ``N x d``.
+        y: Targets, ``N`` (the prior mean not subtracted).
+        noise: Noise variances ``d``, ``N``.
+        moments: ``(n, mean, sum of squared deviations)`` of all targets so far, this batch
+            included; None for those of this batch.
+        index: Number of batches before this one.
+    """
+
+    X: Tensor = shaped("N d")
+    y: Tensor = shaped("N")
+    noise: Tensor = shaped("N", "positive")
+    moments: Tensor | None = None
+    index: int = 0
+
+    @property
+    def size(self) -> int:
+        """The number of points ``N``."""
+        return self.X.shape[0]
+
+
+@dataclass(frozen=True)
+class InducingState:
+    """What the states of families with inducing points have in common.
+
+    Attributes:
+        points: Inducing points, and a likelihood of their values.
+        sample: Rows that hyperparameters are learned from.
+        moments: Number, mean and squared deviations of all targets absorbed.
+        batches: Number of batches absorbed, 0-dim.
+        made_with: The hyperparameters that the state is computed with, ``p``.
+    """
+
+    points: SGPRState = nested()
+    sample: Sample = nested()
+    moments: Tensor = shaped("3")
+    batches: Tensor = shaped("", "not negative")
+    made_with: Tensor = shaped("p")
+
+    def with_counted(self, X: Tensor, y: Tensor, noise: Tensor, most: int) -> Self:
+        """With one more batch in sample and counts, its noise before any learned scale.
+
+        Args:
+            X: Points, ``q x d``.
+            y: Targets, ``q``.
+            noise: Noise variances, ``q``.
+            most: Largest number of rows in the sample.
+        """
+        return replace(
+            self,
+            sample=self.sample.joined(X, y, noise, int(self.moments[0]), most),
+            moments=merged_moments(self.moments, y),
+            batches=self.batches + 1,
+        )
+
+    def last_batch(self, X: Tensor, y: Tensor, noise: Tensor, prior: SparsePrior) -> Batch:
+        """Rows as the last batch counted, for growth policies."""
+        return Batch(X, y, prior.scale * noise, self.moments, int(self.batches) - 1)
+
+    def in_units(self, shift: Tensor, factor: Tensor, precision: Tensor) -> Self:
+        """For targets ``(y - shift) / factor``, and noise over ``precision``; all 0-dim."""
+        n, mean, squares = self.moments
+        return replace(
+            self,
+            points=self.points.in_units(shift, factor, precision),
+            sample=self.sample.in_units(shift, factor, precision),
+            moments=torch.stack([n, (mean - shift) / factor, squares / factor.square()]),
+            made_with=torch.zeros_like(self.made_with),
+        )
+
+    def rescaled(self, shift: Tensor, factor: Tensor, known_noise: bool) -> Self:
+        """As `in_units`, with known noise in the units of the targets; shift, factor ``1``."""
+        precision = factor.square() if known_noise else torch.ones_like(factor)
+        return self.in_units(shift[0], factor[0], precision[0])
+
+
+def dense(kernel: Kernel, X: Tensor, Z: Tensor | None = None) -> Tensor:
+    """Kernel matrix ``K(X, Z)`` (``K(X, X)`` without Z), float64."""
+    return kernel(X, X if Z is None else Z).to_dense().to(torch.float64)
+
+
+def diagonal(kernel: Kernel, X: Tensor) -> Tensor:
+    """Prior variances at X, ``N``, float64."""
+    return kernel(X, diag=True).to(torch.float64)
+
+
+def empty_state(X: Tensor, mean: Tensor, jitter: float = 1e-8) -> SGPRState:
+    """The state before any data; X (``n x d``) gives dimension and device only."""
+    zero = X.new_zeros((), dtype=torch.float64)
+    square = zero.new_zeros(0, 0)
+    Z = zero.new_zeros(0, X.shape[-1])
+    nothing = zero.new_zeros(0)
+    return SGPRState(Z, square, nothing, square, nothing, mean.to(zero), zero, jitter)
+
+
+def solve(L: Tensor, B: Tensor) -> Tensor:
+    """``L^-1 B`` for a lower triangular L; B is a matrix or a vector."""
+    if B.ndim == 1:
+        return solve(L, B.unsqueeze(-1)).squeeze(-1)
+    return torch.linalg.solve_triangular(L, B, upper=False)
+
+
+def factor_B(G: Tensor, c: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """``L_B = chol(I + G)``, ``beta = L_B^-1 c`` and ``kappa`` (MATHS 3.2), O(M^3)."""
+    L_B = torch.linalg.cholesky(G + eye(G, G.shape[-1]))
+    beta = solve(L_B, c)
+    return L_B, beta, 0.5 * beta.square().sum() - L_B.diagonal().log().sum()
+
+
+def log_gaussian_terms(e: Tensor, d: Tensor) -> Tensor:
+    """``sum_i -1/2 [log(2 pi d_i) + e_i^2 / d_i]``."""
+    return -0.5 * ((2.0 * math.pi * d).log() + e.square() / d).sum()
+
+
+def eye(like: Tensor, size: int) -> Tensor:
+    """The identity, float64, where ``like`` is."""
+    return torch.eye(size, dtype=torch.float64, device=like.device)
+
+
+# -- update ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Update:
+    """The new state, the bound, and intermediate results for the bounds of MATHS 4.1.
+
+    Attributes:
+        state: State after the batch.
+        bound: Collapsed online bound ``L-hat`` of the batch (MATHS 3.3, step 5), 0-dim.
+        A: ``L_b^-1 K(Z_n, X)``, ``M x N``.
+        e: Residuals ``y - m_n``, ``N``.
+        residual: ``k(x, x) - |A[:, i]|^2``, ``N``.
+        prior_G, prior_c: ``J'G J`` and ``J'c_o``, the contribution of the old state.
+        offset: Terms of the bound without the batch: ``const - kappa_o - 1/2 tr(G C~)``.
+        L_B: ``chol(I + G)`` of the new state.
+        keeps_all: No old inducing point was dropped.
+    """
+
+    state: SGPRState
+    bound: Tensor
+    A: Tensor
+    e: Tensor
+    residual: Tensor
+    prior_G: Tensor
+    prior_c: Tensor
+    offset: Tensor
+    L_B: Tensor
+    keeps_all: bool
+
+
+def update(
+    state: SGPRState,
+    batch: Batch,
+    kernel: Kernel,
+    mean: Tensor,
+    Z: Tensor,
+    old_index: Tensor,
+    *,
+    same_kernel: bool = False,
+) -> Update:
+    """Absorb a batch with new inducing points, hyperparameters and mean (MATHS 3.3).
+
+    Args:
+        state: State before the batch; a constant.
+        batch: The data; N = 0 re-expresses the state (`rebase`).
+        kernel: The kernel under the new hyperparameters.
+        mean: The new constant prior mean, 0-dim.
+        Z: New inducing points, ``M_b x d``.
+        old_index: ``M_a`` integers: the row of Z at which each old inducing point is kept, -1 where
+            it is dropped.
+        same_kernel: The kernel is that of ``state.L``. If also Z starts with all old points, the
+            factor is extended.
+
+    Returns:
+        The update. O(N M^2 + M^3) time; N and M^2 memory.
+
+    Source: VIPS eqs. 5-9 and App. E, OIPS App. A, with the errata of MATHS 7.
+    """
+    M_a, M_b = state.size, Z.shape[0]
+    keeps_all = bool((old_index >= 0).all())
+    in_place = keeps_all and torch.equal(old_index, torch.arange(M_a, device=old_index.device))
+
+    # 1. factors of the new prior
+    extended = same_kernel and in_place
+    nugget = _nuggets(state, kernel, Z, old_index, same_kernel=same_kernel)
+    if extended:
+        L_b = _extended(state, kernel, Z, nugget[M_a:])
+    else:
+        L_b, nugget = factored(kernel, Z, nugget, state.jitter)
+    A = solve(L_b, dense(kernel, Z, batch.X))
+    e = batch.y - mean
+    d = batch.noise
+
+    # 3. mean shift
+    u = solve(state.L, torch.ones_like(state.c)) * (mean - state.mean)
+    c_o = state.c - state.G @ u
+    offset = u @ state.c - 0.5 * u @ state.G @ u - state.kappa
+
+    # 2. the old likelihood seen from the new points
+    if extended:
+        pad = M_b - M_a
+        prior_G = torch.nn.functional.pad(state.G, (0, pad, 0, pad))
+        prior_c = torch.nn.functional.pad(c_o, (0, pad))
+    else:
+        A_a, dropped_trace = _old_columns(state, kernel, Z, L_b, old_index)
+        J = solve(state.L, A_a.mT)
+        prior_G = J.mT @ state.G @ J
+        prior_c = J.mT @ c_o
+        offset = offset - 0.5 * dropped_trace
+
+    # 4. and 5.
+    A_d = A / d
+    G = A_d @ A.mT + prior_G
+    G = 0.5 * (G + G.mT)
+    c = A_d @ e + prior_c
+    L_B, _, kappa = factor_B(G, c)
+    residual = diagonal(kernel, batch.X) - A.square().sum(0)
+    bound = log_gaussian_terms(e, d) + kappa - 0.5 * (residual / d).sum() + offset
+    new = SGPRState(Z, L_b, nugget, G, c, mean, kappa, state.jitter)
+    return Update(new, bound, A, e, residual, prior_G, prior_c, offset, L_B, keeps_all)
+
+
+def rebase(state: SGPRState, kernel: Kernel, mean: Tensor) -> tuple[SGPRState, Tensor]:
+    """The state under other hyperparameters, and the bound of that change: an update with no data.
+    O(M^3).
+    """
+    nothing = Batch(state.Z[:0], state.c[:0], state.c[:0])
+    index = torch.arange(state.size, device=state.Z.device)
+    out = update(state, nothing, kernel, mean, state.Z, index)
+    return out.state, out.bound
+
+
+def _nuggets(
+    state: SGPRState, kernel: Kernel, Z: Tensor, old_index: Tensor, *, same_kernel: bool
+) -> Tensor:
+    """The nuggets of new inducing points (``M_b``): unchanged shares of the mean prior variance for
+    kept points, the jitter for new ones.
+    """
+    if not Z.shape[0]:
+        return state.nugget[:0]
+    nugget = state.jitter * diagonal(kernel, Z).mean().expand(Z.shape[0])
+    kept = (old_index >= 0).nonzero().squeeze(-1)
+    if not kept.numel():
+        return nugget
+    old = state.nugget
+    if not same_kernel:
+        before = state.L.square().sum(-1) - old
+        old = old * (diagonal(kernel, state.Z).mean() / before.mean())
+    return nugget.index_copy(0, old_index[kept], old[kept])
+
+
+def _extended(state: SGPRState, kernel: Kernel, Z: Tensor, nugget: Tensor) -> Tensor:
+    """``L_b = [[L_o, 0], [L_21, L_22]]`` for Z = [Z_o; new], O(M_a^2) for each new row.
+
+    ``nugget`` is that of the new rows.
+    """
+    new = Z[state.size :]
+    if not new.shape[0]:
+        return state.L
+    C = dense(kernel, new) + torch.diag(nugget)
+    if not state.size:
+        return torch.linalg.cholesky(C)
+    L_21 = solve(state.L, dense(kernel, state.Z, new)).mT
+    L_22 = torch.linalg.cholesky(C - L_21 @ L_21.mT)
+    top = torch.nn.functional.pad(state.L, (0, new.shape[0]))
+    return torch.cat([top, torch.cat([L_21, L_22], -1)])
+
+
+def _old_columns(
+    state: SGPRState, kernel: Kernel, Z: Tensor, L_b: Tensor, old_index: Tensor
+) -> tuple[Tensor, Tensor]:
+    """``A_a`` (``M_b x M_a``) and ``tr(G C~)`` (MATHS 3.3, steps 2 and 5).
+
+    A kept point's column is a row of ``L_b``, so that its jitter is counted once. The trace needs
+    only the dropped points, since ``K_aa - A_a'A_a`` vanishes on kept ones.
+    """
+    kept = old_index >= 0
+    A_a = L_b.mT[:, old_index.clamp_min(0)] if L_b.shape[0] else L_b.new_zeros(0, state.size)
+    if bool(kept.all()):
+        return A_a, state.kappa.new_zeros(())
+    dropped = (~kept).nonzero().squeeze(-1)
+    z = state.Z[dropped]
+    A_z = solve(L_b, dense(kernel, Z, z))
+    A_a = A_a.index_copy(1, dropped, A_z)
+    W = solve(state.L, eye(Z, state.size)[:, dropped])
+    trace = ((W.mT @ state.G @ W) * (dense(kernel, z) - A_z.mT @ A_z)).sum()
+    return A_a, trace
+
+
+def factored(kernel: Kernel, Z: Tensor, nugget: Tensor, jitter: float) -> tuple[Tensor, Tensor]:
+    """``chol(K(Z, Z) + diag(nugget))`` and the nugget: where it is too small for this kernel, the
+    jitter for all. O(M^3).
+    """
+    K = dense(kernel, Z)
+    L, info = torch.linalg.cholesky_ex(K + torch.diag(nugget))
+    if not bool(info):
+        return L, nugget
+    nugget = jitter * diagonal(kernel, Z).mean().expand_as(nugget)
+    return torch.linalg.cholesky(K + torch.diag(nugget)), nugget
+
+
+# -- posterior and bounds --------------------------------------------------------------------------
+
+
+def predict(state: SGPRState, kernel: Kernel, X: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Mean and covariance factors of the latent at X, ``... x q x d`` (MATHS 3.4).
+
+    Args:
+        state: The state.
+        kernel: The kernel of that state.
+        X: The points.
+
+    Returns:
+        ``mean (... x q)``, ``A (... x M x q)``, ``V (... x M x q)``: the covariance is ``K(X, X) -
+        A'A + V'V``. O(M^3) once and O(q M^2).
+    """
+    L_B, beta, _ = factor_B(state.G, state.c)
+    A = solve(state.L, dense(kernel, state.Z, X))
+    V = solve(L_B, A)
+    mean = state.mean + (V.mT @ beta.unsqueeze(-1)).squeeze(-1)
+    return mean, A, V
+
+
+def sparse_process(kernel: Kernel, state: SGPRState) -> Process:
+    """The posterior from a state under this kernel: O(M^3)."""
+    L_B, beta, _ = factor_B(state.G, state.c)
+    u = torch.linalg.solve_triangular(L_B.mT, beta.unsqueeze(-1), upper=True)
+    return process_on(kernel, state, L_B, u[:, 0])
+
+
+def process_on(kernel: Kernel, points: SGPRState, L_B: Tensor, u: Tensor) -> Process:
+    """The posterior of whitened values ``N(u, (L_B L_B')^-1)`` at the inducing points of a state.
+
+    Args:
+        kernel: The kernel, frozen.
+        points: Inducing points, their factor and nugget, and the prior mean.
+        L_B: ``M x M``.
+        u: ``M``.
+    """
+    basis = KernelBasis(kernel, points.Z, points.nugget[None])
+    return Process(kernel, basis, points.L[None], L_B[None], u[None], points.mean.reshape(1))
+
+
+def log_density(e: Tensor, C: Tensor) -> Tensor:
+    """``log N(e; 0, C)`` for a vector of N and a covariance ``N x N``, O(N^3)."""
+    L = chol_psd(C)
+    quadratic = solve(L, e).square().sum()
+    return -0.5 * (quadratic + e.shape[0] * math.log(2.0 * math.pi)) - L.diagonal().log().sum()
+
+
+def optimal_bound(
+    state: SGPRState, batch: Batch, kernel: Kernel, K: Tensor | None = None
+) -> Tensor:
+    """``L* = log N(y; m_o(X), k_o(X, X) + D)``, O(N^3 + N M^2).
+
+    Args:
+        state: State before the batch, rebased to the current hyperparameters.
+        batch: The data.
+        kernel: The kernel of the state.
+        K: ``K(X, X)`` if it is known already.
+    """
+    mean, A, V = predict(state, kernel, batch.X)
+    K = dense(kernel, batch.X) if K is None else K
+    return log_density(batch.y - mean, K - A.mT @ A + V.mT @ V + torch.diag(batch.noise))
+
+
+def upper_bound(out: Update, batch: Batch) -> Tensor:
+    """``U-hat`` of an update that kept all old points, kernel and mean; O(N M^2 + M^3).
+
+    The Nystroem error of the old points is zero, so only the noise of the new data is inflated, by
+    the trace ``t = sum_i (k_ii - |A_i|^2)``: the log-determinant has D, the quadratic form ``D~ = D
+    + t I``. (The paper's display omits the former.)
+    """
+    t = out.residual.sum().clamp_min(0.0)
+    d = batch.noise
+    A_t = out.A / (d + t)
+    G_t = A_t @ out.A.mT + out.prior_G
+    c_t = A_t @ out.e + out.prior_c
+    _, beta_t, _ = factor_B(G_t, c_t)
+    quadratic = (out.e.square() / (d + t)).sum() - beta_t.square().sum()
+    log_det = 2.0 * out.L_B.diagonal().log().sum()  # log|I + G_n|
+    return -0.5 * (log_det + (2.0 * math.pi * d).log().sum() + quadratic) + out.offset
+
+
+def log_noise_model(batch: Batch, fallback: float) -> float:
+    """``L_noise`` of MATHS 4.2: the batch under one Gaussian fitted to all targets so far.
+
+    Args:
+        batch: The batch, with its ``moments``.
+        fallback: The variance to use if the targets so far are one, or all equal.
+    """
+    moments = batch.moments
+    if moments is None:
+        moments = merged_moments(batch.y.new_zeros(3), batch.y)
+    count, mu, M2 = moments.tolist()
+    variance = M2 / (count - 1.0) if count > 1.0 and M2 > 0.0 else fallback
+    e = batch.y - mu
+    return float(-0.5 * (math.log(2.0 * math.pi * variance) + e.square() / variance).sum())
+
+
+def merged_moments(before: Tensor, y: Tensor) -> Tensor:
+    """``(n, mean, sum of squared deviations)``, with more targets: Chan et al. 1983, free of
+    cancellation.
+    """
+    if not len(y):
+        return before
+    (n, mean, squares), centre = before, y.mean()
+    total, shift = n + len(y), centre - mean
+    within = (y - centre).square().sum() + shift.square() * n * len(y) / total
+    return torch.stack([total, mean + shift * len(y) / total, squares + within])

@@ -1,1 +1,0 @@
-"""The mathematics of inducing points: state, update, bounds, posterior (MATHS 3, 4)."""
