@@ -392,6 +392,7 @@ class StreamingGP(GaussianModel):
 
     # -- data ------------------------------------------------------------------------------------
 
+    @exclusive  # so that posteriors wait for a fit that follows
     def observe(
         self, X: Tensor, Y: Tensor, Yvar: Tensor | None = None, refit: bool | None = None
     ) -> Self:
