@@ -8,6 +8,7 @@ through ``.data``.
 
 from __future__ import annotations
 
+import copy
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -22,17 +23,15 @@ from gpytorch.module import Module
 from gpytorch.priors import Prior
 from torch import Tensor, nn
 
-from bo_stream.base.noise import noise_of_an_observation
 from bo_stream.errors import NoiseError
-from bo_stream.mathematics.conditioned import SubsetProcess, conditioned_on, unconditioned
+from bo_stream.mathematics.conditioned import SubsetProcess
 from bo_stream.mathematics.lasting import lasting
 from bo_stream.mathematics.process import PosteriorProcess
 
 __all__ = [
+    "Batch",
     "Derived",
-    "HyperparameterKey",
     "Key",
-    "PosteriorCache",
     "PosteriorSnapshot",
     "Version",
     "fingerprint",
@@ -40,124 +39,42 @@ __all__ = [
     "settings_of",
 ]
 
+T = TypeVar("T")
+Batch = tuple[Tensor, Tensor, Tensor]
+"""Transformed points ``n x d``, targets ``o x n``, and noise before any scale ``o x n``."""
+
 _PLAIN = frozenset((bool, int, float, str, tuple, torch.Size, type(None)))
 _NAMES: WeakKeyDictionary[nn.Module, tuple[tuple[str, ...], tuple[str, ...]]] = WeakKeyDictionary()
 
 
-class HyperparameterKey:
-    """The hyperparameters of some modules at the time the key is created.
+class Version:
+    """The identity of a state: every change creates a new one; a copy of the state keeps it.
 
-    Keys are compared at every posterior, inside the loops of acquisition optimisers. `==` is fast:
-    it compares the modules by identity, their settings and raw values. Keys that differ in these
-    may still represent equal hyperparameters (`equivalent`), as for a copied kernel.
+    Args:
+        before: The version that became this one by absorbing a batch; None after other changes.
+        batch: That batch.
     """
 
-    __slots__ = ("modules", "raw", "values")
+    def __init__(self, before: Version | None = None, batch: Batch | None = None) -> None:
+        self.before, self.batch = before, batch
+        self.points: int = 0 if before is None or batch is None else before.points + len(batch[0])
 
-    def __init__(self, modules: Sequence[Module]) -> None:
-        self.modules = modules
-        self.raw = _raw(modules)
-        self.values: tuple[Any, ...] | None = None
+    def absorbing(self, batch: Batch, most: int) -> Version:
+        """The version after a batch. At most ``most`` points are held in a row."""
+        few = self.points + len(batch[0]) <= most
+        X, Y, R = batch
+        return Version(self, (X.clone(), Y.clone(), R.clone())) if few else Version()
 
-    def settled(self) -> HyperparameterKey:
-        """The key itself, after computing the transformed values that `equivalent` compares."""
-        self.values = _values(self.modules)
-        return self
-
-    def equivalent(self, now: HyperparameterKey) -> bool:
-        """Whether a new key represents the same kernel and transformed values."""
-        return self.values is not None and self.values == _values(now.modules)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, HyperparameterKey) and self.raw == other.raw
-
-    __hash__ = None  # type: ignore[assignment]
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> HyperparameterKey:
-        return self
-
-
-def fingerprint(module: Module) -> str:
-    """Classes, settings and parameter shapes of a kernel, which a saved state must match."""
-    parts = [f"{type(part).__name__}{settings_of(part)}" for part in _parts((module,))]
-    shapes = [f"{name}{tuple(p.shape)}" for name, p in module.named_parameters()]
-    return ";".join([*parts, *shapes])
-
-
-def numbers_of(*modules: Module) -> Tensor:
-    """Hyperparameters as a vector ``p`` that a state can hold, float64."""
-    kernels, values, buffers = _values(modules)
-    settings = repr([(kind.__qualname__, plain) for kind, plain in kernels])
-    digest = int.from_bytes(hashlib.sha256(settings.encode()).digest()[:6], "big")
-    numbers = [torch.tensor(value, dtype=torch.float64) for _, value in (*values, *buffers)]
-    flat = [n.reshape(-1) for n in numbers]
-    return torch.cat([torch.tensor([float(digest)], dtype=torch.float64), *flat])
-
-
-def settings_of(module: nn.Module) -> tuple[tuple[str, Any], ...]:
-    """Plain public attributes of a module, such as Matern's ``nu``."""
-    return tuple(
-        (name, value)
-        for name, value in vars(module).items()
-        if type(value) in _PLAIN and name[0] != "_" and name != "training"
-    )
-
-
-def _parts(modules: Iterable[nn.Module]) -> list[nn.Module]:
-    """The modules, their submodules and constraints in a fixed order, without priors."""
-    found: list[nn.Module] = []
-    waiting = list(modules)
-    while waiting:
-        part = waiting.pop()
-        found.append(part)
-        if not isinstance(part, Interval):
-            waiting += [child for child in part.children() if not isinstance(child, Prior)]
-    return found
-
-
-def _raw(modules: Iterable[nn.Module]) -> tuple[Any, ...]:
-    parts = _parts(modules)
-    raw: list[Any] = []
-    for part in parts:
-        settings, tensors = _NAMES.get(part) or _names(part)
-        held = vars(part)
-        raw += [v if type(v) in _PLAIN else repr(v) for v in map(held.get, settings)]
-        for name in tensors:
-            tensor = getattr(part, name, None)
-            raw.append(None if tensor is None else tensor.tolist())
-    return parts, raw
-
-
-def _names(module: nn.Module) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Names of a kernel's settings and of a module's own tensors; cached."""
-    own = (*module.named_parameters(recurse=False), *module.named_buffers(recurse=False))
-    tensors = {name: None for name, _ in own}
-    settings: tuple[str, ...] = ()
-    if isinstance(module, Kernel):
-        settings = tuple(name for name, _ in settings_of(module))
-        tensors["active_dims"] = None  # a buffer that may be None
-    found = _NAMES[module] = settings, tuple(tensors)
-    return found
-
-
-def _values(modules: Iterable[Module]) -> tuple[Any, ...]:
-    """Kernels with their settings, transformed parameters, and kernels' buffers."""
-    modules = tuple(modules)
-    kernels = [part for part in _parts(modules) if isinstance(part, Kernel)]
-    values = []
-    for module in modules:
-        for name, parameter, constraint in module.named_parameters_and_constraints():
-            value = parameter if constraint is None else constraint.transform(parameter)
-            values.append((name, value.tolist()))
-    buffers = [(n, b.tolist()) for part in kernels for n, b in part.named_buffers(recurse=False)]
-    return [(type(part), settings_of(part)) for part in kernels], values, buffers
-
-
-T = TypeVar("T")
-
-
-class Version:
-    """The identity of a state: every change creates a new one; a copy of the state keeps it."""
+    def since(self, other: Version) -> list[Batch] | None:
+        """The batches absorbed since another version; None if this is not known."""
+        batches: list[Batch] = []
+        version = self
+        while version is not other:
+            if version.before is None or version.batch is None:
+                return None
+            batches.append(version.batch)
+            version = version.before
+        return batches[::-1]
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Version:
         return self
@@ -166,31 +83,41 @@ class Version:
 class Key:
     """Everything that a derived value depends on, recorded when the key is created.
 
+    Keys are compared at every posterior, inside the loops of acquisition optimisers.
+
     Args:
         version: Version of the state.
-        modules: Modules whose hyperparameters matter.
+        modules: Modules whose hyperparameters matter: their parts are compared by identity, and
+            by their settings and raw values.
         others: Further objects, compared by identity.
     """
 
-    __slots__ = ("hyperparameters", "others", "version")
+    __slots__ = ("others", "parts", "values", "version")
 
     def __init__(self, version: Version, modules: Sequence[Module] = (), *others: object) -> None:
         self.version, self.others = version, others
-        self.hyperparameters = HyperparameterKey(modules)
+        self.parts = _parts(modules)
+        self.values = [value for part in self.parts for value in _values(part)]
 
-    def same_data(self, other: Key) -> bool:
-        """Whether everything but the hyperparameters is the same."""
-        pairs = zip(self.others, other.others, strict=True)
-        return self.version is other.version and all(a is b for a, b in pairs)
+    def same_hyperparameters(self, other: Key) -> bool:
+        """Whether the modules and their values are the same."""
+        return self.parts == other.parts and self.values == other.values
 
     def __eq__(self, other: object) -> bool:
         return (
             isinstance(other, Key)
-            and self.same_data(other)
-            and self.hyperparameters == other.hyperparameters
+            and self.version is other.version
+            and all(a is b for a, b in zip(self.others, other.others, strict=True))
+            and self.same_hyperparameters(other)
         )
 
     __hash__ = None  # type: ignore[assignment]
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Key:
+        """The key of a model's copy: of the modules that are copied with it."""
+        made = copy.copy(self)
+        made.parts, made.others = copy.deepcopy((self.parts, self.others), memo)
+        return made
 
 
 class Derived(Generic[T]):
@@ -219,8 +146,9 @@ class Derived(Generic[T]):
         return value
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Derived[T]:
-        made = type(self)()
-        made.entry = self.entry
+        made = Derived[T]()
+        if self.entry is not None:
+            made.entry = copy.deepcopy(self.entry[0], memo), self.entry[1]
         return made
 
     def __getstate__(self) -> dict[str, Any]:
@@ -266,74 +194,74 @@ class PosteriorSnapshot:
         return self.noise
 
 
-@dataclass(frozen=True)
-class Absorbed:
-    """Transformed data absorbed between two versions of the state."""
-
-    since: Version
-    until: Version
-    batches: tuple[tuple[Tensor, Tensor, Tensor], ...]
-
-    @property
-    def points(self) -> int:
-        """Number of points."""
-        return sum(len(X) for X, _, _ in self.batches)
+# -- hyperparameters -------------------------------------------------------------------------------
 
 
-class PosteriorCache(Derived[PosteriorSnapshot]):
-    """The last snapshot of a surrogate, and the data absorbed since.
+def fingerprint(module: Module) -> str:
+    """Classes, settings and parameter shapes of a kernel, which a saved state must match."""
+    parts = [f"{type(part).__name__}{settings_of(part)}" for part in _parts((module,))]
+    shapes = [f"{name}{tuple(p.shape)}" for name, p in module.named_parameters()]
+    return ";".join([*parts, *shapes])
 
-    Under unchanged hyperparameters the next posterior is the last one conditioned on these data,
-    until there are too many of them for the family.
+
+def numbers_of(*modules: Module) -> Tensor:
+    """Hyperparameters as a vector ``p`` that a state can hold, float64.
+
+    A digest of the kernels' classes and settings, the parameters as their constraints transform
+    them, and the kernels' buffers.
     """
+    kernels = [part for part in _parts(modules) if isinstance(part, Kernel)]
+    settings = repr([(type(part).__qualname__, settings_of(part)) for part in kernels])
+    digest = int.from_bytes(hashlib.sha256(settings.encode()).digest()[:6], "big")
+    numbers = [torch.tensor([float(digest)], dtype=torch.float64)]
+    for module in modules:
+        for _, parameter, constraint in module.named_parameters_and_constraints():
+            value = parameter if constraint is None else constraint.transform(parameter)
+            numbers.append(value.detach().cpu().double().reshape(-1))
+    for part in kernels:
+        numbers += [b.cpu().double().reshape(-1) for _, b in part.named_buffers(recurse=False)]
+    return torch.cat(numbers)
 
-    _absorbed: Absorbed | None = None
 
-    def absorbed(
-        self, since: Version, until: Version, X: Tensor, Y: Tensor, R: Tensor, most: int
-    ) -> None:
-        """Record data absorbed between two versions, at most ``most`` points."""
-        batches: tuple[tuple[Tensor, Tensor, Tensor], ...] = ((X.clone(), Y.clone(), R.clone()),)
-        if self._absorbed is not None and self._absorbed.until is since:
-            since, batches = self._absorbed.since, self._absorbed.batches + batches
-        made = Absorbed(since, until, batches)
-        self._absorbed = made if made.points <= most else None
+def settings_of(module: nn.Module) -> tuple[tuple[str, Any], ...]:
+    """Plain public attributes of a module, such as Matern's ``nu``."""
+    return tuple(
+        (name, value)
+        for name, value in vars(module).items()
+        if type(value) in _PLAIN and name[0] != "_" and name != "training"
+    )
 
-    def renewed(self, key: Key, model: Any) -> PosteriorSnapshot:
-        """The current snapshot of a surrogate, conditioned from the last one if possible."""
-        key.hyperparameters.settled()
-        before, process = self.entry, None
-        if before is not None and before[0].hyperparameters.equivalent(key.hyperparameters):
-            process = self._conditioned(before[0].version, before[1].process, key.version, model)
-        if process is None:
-            process = model._build_process(model.state)
-        noise = noise_of_an_observation(model)
-        snapshot = PosteriorSnapshot(process, noise, model.outcome_map())
-        self._absorbed = None
-        return self.put(key, snapshot)
 
-    def _conditioned(
-        self, since: Version, process: PosteriorProcess, until: Version, model: Any
-    ) -> PosteriorProcess | None:
-        """The process of one version of the state, given what was absorbed until another."""
-        if since is until:
-            return process
-        data = self._absorbed
-        if data is None or data.since is not since or data.until is not until:
-            return None
-        if unconditioned(process)[1] + data.points > model.conditions_up_to:
-            return None
-        base = model._to_condition(process, data.points)
-        if base is None:
-            return None
-        X, Y, R = zip(*data.batches, strict=True)
-        noise = model._noise_scale().unsqueeze(-1) * torch.cat(R, -1)
-        try:
-            return conditioned_on(base, torch.cat(X), torch.cat(Y, -1), noise)
-        except (NoiseError, torch.linalg.LinAlgError):  # type: ignore[attr-defined]
-            return None
+def _parts(modules: Iterable[nn.Module]) -> list[nn.Module]:
+    """The modules, their submodules and constraints in a fixed order, without priors."""
+    found: list[nn.Module] = []
+    waiting = list(modules)
+    while waiting:
+        part = waiting.pop()
+        found.append(part)
+        if not isinstance(part, Interval):
+            waiting += [child for child in part.children() if not isinstance(child, Prior)]
+    return found
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> PosteriorCache:
-        made = PosteriorCache()
-        made.entry, made._absorbed = self.entry, self._absorbed
-        return made
+
+def _values(part: nn.Module) -> list[Any]:
+    """A kernel's settings, and a module's parameters and buffers, raw."""
+    settings, tensors = _NAMES.get(part) or _names(part)
+    attributes = vars(part)
+    values = [v if type(v) in _PLAIN else repr(v) for v in map(attributes.get, settings)]
+    for name in tensors:
+        tensor = getattr(part, name, None)
+        values.append(None if tensor is None else tensor.tolist())
+    return values
+
+
+def _names(module: nn.Module) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Names of a kernel's settings and of a module's tensors; cached."""
+    tensors = (*module.named_parameters(recurse=False), *module.named_buffers(recurse=False))
+    names = {name: None for name, _ in tensors}
+    settings: tuple[str, ...] = ()
+    if isinstance(module, Kernel):
+        settings = tuple(name for name, _ in settings_of(module))
+        names["active_dims"] = None  # a buffer that may be None
+    found = _NAMES[module] = settings, tuple(names)
+    return found

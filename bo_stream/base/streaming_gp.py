@@ -15,7 +15,7 @@ import copy
 import math
 import os
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from numbers import Real
@@ -36,9 +36,17 @@ from bo_stream.base.fitting.objective import StreamMLL, check_evaluations
 from bo_stream.base.fitting.report import FitReport
 from bo_stream.base.fitting.surprise import shortfall
 from bo_stream.base.gaussian_model import GaussianModel
-from bo_stream.base.snapshot import Key, PosteriorCache, PosteriorSnapshot, settings_of
+from bo_stream.base.noise import noise_of_an_observation
+from bo_stream.base.snapshot import (
+    Batch,
+    Derived,
+    Key,
+    PosteriorSnapshot,
+    settings_of,
+)
 from bo_stream.base.stream import StateLock, Stream, StreamBuffers, all_or_nothing, exclusive
 from bo_stream.errors import InputError, NoiseError, StateError, UnsupportedError
+from bo_stream.mathematics.conditioned import conditioned_on
 from bo_stream.mathematics.lasting import lasting
 from bo_stream.mathematics.linalg import chol_psd
 from bo_stream.mathematics.process import PosteriorProcess
@@ -260,7 +268,7 @@ class StreamingGP(GaussianModel):
         self.covar_module = given["covar_module"] or options.default_kernel(dim, batch)
         self.mean_module = options.mean_for(given["mean_module"], batch)
         self.likelihood = noise.likelihood_for(self.noise_mode, given["likelihood"], batch)
-        self._lock, self._posterior = StateLock(), PosteriorCache()
+        self._lock, self._posterior = StateLock(), Derived[PosteriorSnapshot]()
         self.stream = StreamBuffers(Stream.empty(outputs))
         self.to(device=train_X.device, dtype=train_X.dtype)
 
@@ -428,14 +436,17 @@ class StreamingGP(GaussianModel):
         self, X: Tensor, Y: Tensor, Yvar: Tensor | None, *, same_features: bool = False
     ) -> None:
         """Absorb data ``n x d``, ``o x n``, ``o x n``, with features to suit them or the same."""
-        before, stream = self.stream.version, self.stream.contents
-        R = torch.ones_like(Y[:1]) if Yvar is None else Yvar
+        stream, R = self.stream.contents, torch.ones_like(Y[:1]) if Yvar is None else Yvar
         state = stream.state if same_features else self._choose_features(stream.state, X, Y, R)
-        state = self._absorb(state, X, Y, R)
-        noise_sum = stream.noise_sum if Yvar is None else stream.noise_sum + Yvar.sum(-1)
-        self._replace(state=state, count=stream.count + X.shape[0], noise_sum=noise_sum)
-        data = X, Y, R.expand(Y.shape)
-        self._posterior.absorbed(before, self.stream.version, *data, self.conditions_up_to)
+        batch = X, Y, R.expand(Y.shape)
+        changed = self.stream.replaced(
+            self.stream.version.absorbing(batch, self.conditions_up_to),
+            state=self._absorb(state, X, Y, R),
+            count=stream.count + X.shape[0],
+            noise_sum=stream.noise_sum if Yvar is None else stream.noise_sum + Yvar.sum(-1),
+        )
+        self._set("stream", changed)
+        noise.show_typical_noise(self)
 
     def restandardise(self, Y: Tensor) -> Self:
         """Replace the standardisation and re-express the state exactly (MATHS 2.2).
@@ -643,7 +654,30 @@ class StreamingGP(GaussianModel):
     @lasting
     @torch.no_grad()
     def _renewed_snapshot(self) -> PosteriorSnapshot:
-        return self._posterior.renewed(self._key(), self)
+        """Conditioned from the last one if few points were absorbed since, else built anew."""
+        key, before, process = self._key(), self._posterior.entry, None
+        if before is not None and before[0].same_hyperparameters(key):
+            process = self._conditioned(before[1].process, key.version.since(before[0].version))
+        if process is None:
+            process = self._build_process(self.state)
+        noise = noise_of_an_observation(self)
+        return self._posterior.put(key, PosteriorSnapshot(process, noise, self.outcome_map()))
+
+    def _conditioned(
+        self, process: PosteriorProcess, batches: Sequence[Batch] | None
+    ) -> PosteriorProcess | None:
+        """The last process given the batches absorbed since; None if it must be built anew."""
+        if not batches:
+            return None if batches is None else process
+        X = torch.cat([X for X, _, _ in batches])
+        Y, R = torch.cat([Y for _, Y, _ in batches], -1), torch.cat([R for _, _, R in batches], -1)
+        base = self._to_condition(process, len(X))
+        if base is None:
+            return None
+        try:
+            return conditioned_on(base, X, Y, self._noise_scale().unsqueeze(-1) * R)
+        except (NoiseError, torch.linalg.LinAlgError):  # type: ignore[attr-defined]
+            return None
 
     def _key(self) -> Key:
         """Everything that the posterior depends on."""
@@ -651,7 +685,7 @@ class StreamingGP(GaussianModel):
         return Key(self.stream.version, modules, self._frozen_outcomes)
 
     def refresh(self) -> None:
-        """Compute the next posterior from the state alone, as after checkpoint.
+        """Compute the next posterior from the state alone, as after loading.
 
         Otherwise the posterior is updated, and may differ in the last digits.
         """
