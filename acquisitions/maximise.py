@@ -13,11 +13,11 @@ from acquisitions.ascent import climb
 from acquisitions.domain import Domain
 from acquisitions.mixed import alternate
 from bo_stream.base.gaussian_model import GaussianModel
-from bo_stream.mathematics.hilbert_features.basis import Basis
-from bo_stream.mathematics.hilbert_features.maximise import grid_maximisers
 from bo_stream.mathematics.linalg import chol_psd, with_jitter
+from bo_stream.mathematics.maximise import grid_maximisers
 from bo_stream.mathematics.paths import Path
 from bo_stream.mathematics.process import FeaturePath, PosteriorProcess
+from bo_stream.mathematics.sines import Basis
 
 __all__ = ["Draws", "MeanFunction", "SineFunctions", "candidates", "drawn_at", "maximised"]
 

@@ -7,12 +7,16 @@ surrogate and two streams can be merged.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Self, Unpack, cast
 
 import torch
-from torch import Tensor
+from gpytorch.means import ZeroMean
+from torch import Size, Tensor
 
+from bo_stream.base import options
+from bo_stream.base.checks import sizes_of
 from bo_stream.base.feature_selection import (
     all_buffered,
     check_buffered,
@@ -20,21 +24,20 @@ from bo_stream.base.feature_selection import (
     follow_hyperparameters,
     select,
 )
-from bo_stream.base.fitting import ClosedForm, Coordinates, FitReport
+from bo_stream.base.fitting import ClosedForm, Coordinates, FitReport, LogNormals, places_of
 from bo_stream.base.options import CommonOptions, whole_number
 from bo_stream.base.snapshot import Derived, Key
 from bo_stream.base.streaming_gp import Promises, StreamingGP, check_noise_of_sums
-from bo_stream.errors import BoundsError
+from bo_stream.errors import BoundsError, InputError
+from bo_stream.mathematics import sine_kernels
 from bo_stream.mathematics.conditioned import unconditioned
-from bo_stream.mathematics.evidence import OutputStatistics
-from bo_stream.mathematics.grid.posterior import stacked
-from bo_stream.mathematics.hilbert_features.basis import Basis
-from bo_stream.mathematics.hilbert_features.density import checked_lengthscales, components_of
-from bo_stream.mathematics.hilbert_features.evidence import factorise, hilbert_evidence
-from bo_stream.mathematics.hilbert_features.layouts import layout_for
+from bo_stream.mathematics.evidence import OutputStatistics, attach
+from bo_stream.mathematics.kernels import Scaled
 from bo_stream.mathematics.precise import warn_if_saturated
 from bo_stream.mathematics.process import FeatureBasis, PosteriorProcess, Process
-from bo_stream.surrogates.hsgp_hyperparameters import closed_form, hyperparameters, keep_resolved
+from bo_stream.mathematics.sine_evidence import evidence, factorised
+from bo_stream.mathematics.sine_states import FEW_INPUTS, FewInputs, ManyInputs
+from bo_stream.mathematics.sines import Basis
 
 __all__ = ["HSGP"]
 
@@ -126,18 +129,31 @@ class HSGP(StreamingGP):
     ) -> None:
         if common.get("bounds") is None:
             raise BoundsError("bounds `2 x d`", "none", "Give the raw bounds of the problem.")
+        dim, outputs = sizes_of(train_X, train_Y, train_Yvar)
+        batch, few = Size([outputs] if outputs > 1 else []), dim <= FEW_INPUTS
+        if few and train_Yvar is None and common.get("likelihood") is None:
+            common["likelihood"] = sine_kernels.default_likelihood(batch)
+        kernel = common.get("covar_module")
+        if kernel is None:
+            kernel = (sine_kernels if few else options).default_kernel(dim, batch)
+            main_effects = few and dim > 1 if main_effects is None else main_effects
+        if main_effects and len(sine_kernels.parts_of(kernel)) == 1:
+            kernel = kernel + sine_kernels.main_effects(batch)
+        common["covar_module"] = kernel
         super().__init__(train_X, train_Y, train_Yvar, **common)
         if num_features != "auto":
             whole_number("num_features", num_features, 1)
         self.num_features = num_features
         self.opening = whole_number("opening", opening, 0)
-        self.lengthscales = checked_lengthscales(lengthscales, self._dim)
-        self.covar_module, self.likelihood = hyperparameters(self, common, main_effects)
-        self.main_effects = components_of(self.covar_module).main is not None
+        self.lengthscales = _checked(lengthscales, dim)
+        self.main_effects = len(self._parts()) > 1
         low, high = self._transformed(cast(Tensor, self.bounds)).sort(0).values.cpu()
         self._box = torch.stack([low, high]).tolist()
-        held, box = 0 if lengthscales else opening, torch.stack([low, high - low])
-        self._features = layout_for(box, num_features, self.main_effects, held)
+        box, held = (
+            (low, high - low, num_features, self.main_effects),
+            0 if lengthscales else opening,
+        )
+        self._features = FewInputs(*box) if few else ManyInputs(*box, held)
         self._statistics_cache: Derived[list[OutputStatistics]] = Derived()
         self._begin(train_X, train_Y, train_Yvar)
 
@@ -191,8 +207,12 @@ class HSGP(StreamingGP):
         """
         if self.lengthscales is not None:
             return self._like.new_tensor(self.lengthscales)
-        joint = components_of(self.covar_module).joint
-        return joint.lengthscales(self._dim, self.num_outputs).detach().log().mean(0).exp()
+        joint = self._parts()[-1].lengthscales(self._dim, self.num_outputs)
+        return joint.detach().log().mean(0).exp()
+
+    def _parts(self) -> tuple[Scaled, ...]:
+        """The kernel's parts in the order of the features: main effects, if any, and the others."""
+        return sine_kernels.parts_of(self.covar_module)
 
     # -- state -----------------------------------------------------------------------------------
 
@@ -208,8 +228,7 @@ class HSGP(StreamingGP):
 
     def _choose_features(self, state: Any, X: Tensor, Y: Tensor, R: Tensor) -> Any:
         """Before the first batch: those for the kernel's lengthscales."""
-        first = self.num_observed == 0
-        return self._features.started(state, self._lengthscales()) if first else state
+        return state if self.num_observed else state.chosen(self._suited_features(), 0)
 
     def _absorb(self, state: Any, X: Tensor, Y: Tensor, R: Tensor) -> Any:
         """A += W'R^-1 W, b += W'R^-1 y, yy += y'R^-1 y, ld += sum log r (MATHS 2.2, 12.2)."""
@@ -228,11 +247,11 @@ class HSGP(StreamingGP):
     @torch.no_grad()
     def _build_process(self, state: Any) -> Process:
         mean, basis = self._prior_mean().clone(), self.basis
-        logs = components_of(self.covar_module).log_variances(basis, self.num_outputs)
-        given = zip(self._statistics(), logs, self._noise_scale(), mean - state.origin, strict=True)
-        made = [factorise(*own, profile_mean=False) for own in given]
-        u, r = torch.stack([f.q for f in made]), torch.stack([f.r for f in made])
-        return Process(None, FeatureBasis(basis, r), None, stacked([f.L for f in made]), u, mean)
+        logs = sine_kernels.log_variances(self._parts(), basis, self.num_outputs)
+        s2, c = self._noise_scale(), mean - state.origin
+        r, made = factorised(self._statistics(), logs, s2, c, profile_mean=False)
+        u, L = torch.stack([own.q for own in made]), torch.stack([own.L for own in made])
+        return Process(None, FeatureBasis(basis, r), None, L, u, mean)
 
     def _to_condition(self, process: PosteriorProcess, points: int) -> PosteriorProcess | None:
         """The last process, if it is on the features in use."""
@@ -242,15 +261,97 @@ class HSGP(StreamingGP):
 
     def _objective(self, profile_mean: bool) -> tuple[Tensor, Tensor | None]:
         """Log evidence with closed-form gradients (MATHS 2.3, 2.4, 2.9)."""
-        logs = components_of(self.covar_module).log_variances(self.basis, self.num_outputs)
+        logs = sine_kernels.log_variances(self._parts(), self.basis, self.num_outputs)
+        s2, mean = self._noise_scale(), self._prior_mean()
+        value, gradients, means = self._evidence(s2, mean, logs, profile_mean)
+        return attach(value, [s2, mean, logs], gradients), means if profile_mean else None
+
+    @torch.no_grad()
+    def _evidence(
+        self, s2: Tensor, mean: Tensor, logs: Tensor, profile_mean: bool
+    ) -> tuple[Tensor, list[Tensor], Tensor]:
+        """Log evidence, its gradients in the first three arguments, and the constant means.
+
+        Args:
+            s2: Noise scales, ``o``.
+            mean: Constant means, ``o``.
+            logs: Logarithms of the features' prior variances, ``o x f``.
+            profile_mean: Take the optimal constant means instead.
+        """
         origin = self.state.origin
-        c, s2 = self._prior_mean() - origin, self._noise_scale()
-        total, means = hilbert_evidence(self._statistics(), logs, s2, c, profile_mean)
-        return total, means + origin if profile_mean else None
+        _, made = factorised(self._statistics(), logs, s2, mean - origin, profile_mean)
+        value, gradients, means = evidence(made)
+        return value, gradients, means + origin
 
     def _prepare_fit(self, coordinates: Coordinates, profile_mean: bool) -> ClosedForm | None:
-        parts, basis = components_of(self.covar_module), self.basis
-        least = self._features.least_lengthscales(basis)
-        if least is not None:
-            keep_resolved(parts, least, coordinates)
-        return closed_form(self, parts, basis, self._statistics(), coordinates, profile_mean)
+        """Keep lengthscales to what the features resolve (MATHS 12.1).
+
+        Returns:
+            None where hyperparameters are fixed, priors are not log-normal, or the mean is a
+            coordinate.
+        """
+        parts, noise = self._parts(), self.likelihood.noise_covar
+        for part, least in zip(parts, self._features.least_lengthscales(self.basis), strict=False):
+            raw = part.base.raw_lengthscale
+            coordinates.keep_above(raw, least if raw.shape[-1] == least.numel() else least.amax())
+        groups = [[part.base.raw_lengthscale, *part.scale_parameters] for part in parts]
+        groups.append([] if self.noise_mode == "known" else [noise.raw_noise])
+        found = [[places_of(raw, coordinates, self.num_outputs) for raw in own] for own in groups]
+        places = [[place for place in own if place is not None] for own in found]
+        fixed = [len(own) for own in places] != [len(own) for own in groups]
+        free_mean = not profile_mean and not isinstance(self.mean_module, ZeroMean)
+        priors = LogNormals.of(self, coordinates)
+        if priors is None or fixed or free_mean or self._like.device.type != "cpu":
+            return None
+        return self._closed_form(priors, places, profile_mean)
+
+    def _closed_form(
+        self, priors: LogNormals, places: list[list[Tensor]], profile_mean: bool
+    ) -> ClosedForm:
+        """The objective of a fit.
+
+        Args:
+            priors: Those of all coordinates.
+            places: Of each part's lengthscales and scales, and last of the noise, if any.
+            profile_mean: Take the optimal constant means.
+        """
+        *groups, noise = places
+        spectra = [sine_kernels.spectrum(part, self.basis) for part in self._parts()]
+        mean, zeros = self._prior_mean().detach(), self._like.new_zeros(self.num_outputs, 1)
+
+        @torch.no_grad()
+        def objective(u: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
+            logs = [
+                spectrum.logs(u[lengths], sum((u[scale] for scale in scales), zeros))
+                for spectrum, (lengths, *scales) in zip(spectra, groups, strict=True)
+            ]
+            s2 = sum((u[place] for place in noise), zeros).exp().squeeze(-1)
+            made = self._evidence(s2, mean, torch.cat(logs, -1), profile_mean)
+            value, (d_s2, _, d_logs), means = made
+            slopes = [(place, s2 * d_s2) for place in noise]
+            pieces = d_logs.split([own.shape[-1] for own in logs], -1)
+            for spectrum, (lengths, *scales), piece in zip(spectra, groups, pieces, strict=True):
+                d_lengths, d_scale = spectrum.pull(u[lengths], piece)
+                slopes += [(lengths, d_lengths), *((scale, d_scale) for scale in scales)]
+            gradient = torch.zeros_like(u)
+            for place, slope in slopes:
+                gradient.index_add_(0, place.flatten(), slope.flatten())
+            return priors.add(u, value, gradient), gradient, means if profile_mean else None
+
+        return objective
+
+
+def _checked(lengthscales: Sequence[float] | None, dim: int) -> list[float] | None:
+    """The option ``lengthscales``, one number for each input, or None.
+
+    Raises:
+        InputError: unless there are ``dim`` positive numbers.
+    """
+    if lengthscales is None:
+        return None
+    checked = [float(value) for value in lengthscales]
+    if len(checked) != dim or not all(0.0 < value < math.inf for value in checked):
+        raise InputError(
+            f"{dim} positive lengthscales", f"{checked}", "Give one for each transformed input."
+        )
+    return checked

@@ -65,16 +65,13 @@ class LogNormals:
         return value + (self.constant - 0.5 * (pull @ away) - self.jacobian @ u)
 
 
-def places_of(
-    parameter: nn.Parameter, coordinates: Coordinates, outputs: int, columns: int
-) -> Tensor | None:
-    """Where a positive parameter's values are among the coordinates, ``outputs x columns``.
+def places_of(parameter: nn.Parameter, coordinates: Coordinates, outputs: int) -> Tensor | None:
+    """Where a positive parameter's values are among the coordinates, one row for each output.
 
     Args:
-        parameter: A raw parameter, of one row or one for each output, of one or all columns.
+        parameter: A raw parameter: of no or one value an output, or of several columns.
         coordinates: The coordinates.
-        outputs: Number of outputs.
-        columns: Number of columns.
+        outputs: Number of outputs, which may share the parameter.
 
     Returns:
         None for a parameter that is fixed.
@@ -82,5 +79,5 @@ def places_of(
     own = coordinates.place(parameter)
     if own is None:
         return None
-    width = min(columns, parameter.shape[-1]) if parameter.ndim > 1 else 1
-    return torch.arange(own.start, own.stop).view(-1, width).expand(outputs, columns)
+    width = parameter.shape[-1] if parameter.ndim > 1 else 1
+    return torch.arange(own.start, own.stop).view(-1, width).expand(outputs, -1)

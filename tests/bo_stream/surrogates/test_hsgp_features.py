@@ -11,9 +11,8 @@ from scipy.special import kv
 from bo_stream import HSGP, load
 from bo_stream.base.fitting import AscentObjective, Coordinates, log_prior
 from bo_stream.errors import InputError, StateError
-from bo_stream.mathematics.hilbert_features.basis import Basis
-from bo_stream.mathematics.hilbert_features.density import components_of
-from bo_stream.mathematics.hilbert_features.kernel import MainEffects
+from bo_stream.mathematics.sine_kernels import MainEffects, log_variances, parts_of
+from bo_stream.mathematics.sines import Basis
 from bo_stream.testing.base import close
 from tests.bo_stream.surrogates.hsgp_cases import (
     LOW,
@@ -35,7 +34,7 @@ def test_features_are_those_of_largest_prior_variance():
     assert len(set(map(tuple, basis.alpha.tolist()))) == 50
     more = Basis.choose(scales, low, width, 400)
     k = kernel(4)
-    chosen, others = (components_of(k).log_variances(b, 1)[0] for b in (basis, more))
+    chosen, others = (log_variances(parts_of(k), b, 1)[0] for b in (basis, more))
     assert chosen.min() >= others[50:].max() - 1e-9
     close(chosen, others[:50])
 

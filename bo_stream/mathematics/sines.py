@@ -11,7 +11,7 @@ from __future__ import annotations
 import heapq
 import math
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
 
 import torch
 from torch import Tensor
@@ -20,7 +20,7 @@ from bo_stream.mathematics.lasting import lasting_property
 from bo_stream.mathematics.moments import Pullback
 from bo_stream.mathematics.shapes import shaped
 
-__all__ = ["Basis", "box_around", "least_indices"]
+__all__ = ["Basis", "least_indices"]
 
 LEAST_HALF, MARGIN, LONGEST = 0.6, 1.2, 1.0
 """The half width is 1/2 + `MARGIN` lengthscales (each at most `LONGEST`), at least `LEAST_HALF`,
@@ -49,33 +49,36 @@ class Basis:
 
     @classmethod
     def choose(
-        cls, lengthscales: Tensor, low: Tensor, width: Tensor, count: int, main: int = 0
-    ) -> Basis:
-        """The ``count`` functions of largest prior variance at these lengthscales (``d``), on a box
-        that suits them, and ``main`` main effects of each input.
-        """
-        half = box_around(lengthscales / width)
-        return cls.within(lengthscales, low, width, half, count, main)
-
-    @classmethod
-    def within(
         cls,
         lengthscales: Tensor,
         low: Tensor,
         width: Tensor,
-        half: Tensor,
         count: int,
         main: int = 0,
+        *,
+        half: float | None = None,
         highest: int | None = None,
     ) -> Basis:
-        """As `choose`, on a given box (``d``) and with indices of at most ``highest``."""
-        steps = (lengthscales / width * math.pi / (2.0 * half)).tolist()
-        joint = torch.tensor(least_indices(steps, count, highest), device=half.device)
-        alone = torch.eye(len(steps), dtype=joint.dtype, device=half.device)
-        multiples = torch.arange(1, main + 1, device=half.device).repeat(len(steps))
-        alone = alone.repeat_interleave(main, 0) * multiples.unsqueeze(-1)
+        """The ``count`` functions of all inputs with the largest prior variance.
+
+        Args:
+            lengthscales: Of the kernel, ``d``.
+            low: Lower bounds, ``d``.
+            width: Widths of the bounds, ``d``.
+            count: Number of functions of all inputs.
+            main: Number of main effects of each input.
+            half: Half width of the box in every input; by default one that suits the lengthscales.
+            highest: The highest index of any input in functions of all inputs.
+        """
+        lengths = lengthscales / width
+        around = (0.5 + MARGIN * lengths.clamp_max(LONGEST)).clamp_min(LEAST_HALF)
+        around = around if half is None else torch.full_like(around, half)
+        steps = (lengths * math.pi / (2.0 * around)).tolist()
+        joint = torch.tensor(least_indices(steps, count, highest), device=low.device)
+        one = torch.arange(1, main + 1, device=low.device)
+        alone = torch.block_diag(*one.expand(len(low), -1).unsqueeze(-1))
         alpha = torch.cat([alone, joint])
-        return cls(alpha, half.clone(), lengthscales.clone(), low.clone(), width.clone())
+        return cls(alpha, around, lengthscales.clone(), low.clone(), width.clone())
 
     def same_as(self, other: Basis) -> bool:
         """Whether the functions are the same."""
@@ -106,10 +109,6 @@ class Basis:
     def rate(self) -> Tensor:
         """Radians per unit of the inputs of the first sines, ``d``."""
         return math.pi / (2.0 * self.half * self.width)
-
-    def frequencies(self) -> Tensor:
-        """Radians per unit of the inputs, ``f x d``; zero where a function is constant."""
-        return self.alpha * self.rate
 
     def phases(self, X: Tensor) -> Tensor:
         """The angles whose multiples' sines are taken, for points ``batch x q x d``."""
@@ -145,26 +144,15 @@ class Basis:
 
     def features(self, X: Tensor) -> Tensor:
         """The functions at points ``batch x q x d``: ``batch x q x f``, differentiable."""
-        product = None
-        for factor in self.factors(X.reshape(-1, X.shape[-1]), 1):
-            product = factor[0] if product is None else product * factor[0]
-        return torch.as_tensor(product).mT.unflatten(0, X.shape[:-1])
+        factors = self.factors(X.reshape(-1, X.shape[-1]), 1)
+        return reduce(torch.mul, factors)[0].mT.unflatten(0, X.shape[:-1])
 
     def sloped(self, X: Tensor) -> tuple[Tensor, Pullback]:
         """As `FeatureMap.sloped`, with derivatives in the points themselves."""
-        rows: Tensor | None = None
-        for value, slope in self.factors(X.reshape(-1, X.shape[-1]), 2):
-            if rows is None:
-                rows = torch.stack([value, slope])
-            else:
-                rows = torch.cat([rows * value, rows[:1] * slope])
-        made = torch.as_tensor(rows).permute(2, 0, 1).unflatten(0, X.shape[:-1])
-        return made, lambda bar: bar
-
-
-def box_around(unit: Tensor) -> Tensor:
-    """Half widths of the box for lengthscales in widths of the bounds, ``d``."""
-    return (0.5 + MARGIN * unit.clamp_max(LONGEST)).clamp_min(LEAST_HALF)
+        rows, *others = self.factors(X.reshape(-1, X.shape[-1]), 2)
+        for value, slope in others:
+            rows = torch.cat([rows * value, rows[:1] * slope])
+        return rows.permute(2, 0, 1).unflatten(0, X.shape[:-1]), lambda bar: bar
 
 
 def least_indices(

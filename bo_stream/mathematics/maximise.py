@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from bo_stream.mathematics.hilbert_features.basis import Basis
+from bo_stream.mathematics.sines import Basis
 
 __all__ = ["grid_maximisers", "polished"]
 
