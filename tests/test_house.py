@@ -117,6 +117,7 @@ FITTING = "base.fitting"
 ROOMS: dict[str, set[str]] = {
     **dict.fromkeys(FOUNDATION, set()),
     INNER: set(),
+    **dict.fromkeys((f"{INNER}.sites", f"{INNER}.predictions"), {INNER, "likelihoods"}),
     FITTING: set(),
     "likelihoods": {INNER},
     "growth": {INNER, FITTING},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from abc import abstractmethod
+from functools import partial
 from typing import Any, NoReturn
 
 import torch
@@ -44,6 +45,11 @@ class CompositeModel(Model):
     def _share_lock(self) -> None:
         for stream in self._streams():
             stream._lock = self._lock
+
+    def _set(self, name: str, value: Any) -> None:
+        """Set an attribute; if the current change fails, it is restored."""
+        self._lock.on_failure(partial(setattr, self, name, getattr(self, name)))
+        setattr(self, name, value)
 
     def __getattr__(self, name: str) -> Any:
         if name in ("train_inputs", "train_targets"):

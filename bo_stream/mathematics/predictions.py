@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from bo_stream.errors import InputError
+from bo_stream.likelihoods import Likelihood
 from bo_stream.mathematics.outcomes import OutcomeDistribution
 from bo_stream.mathematics.quadrature import expected, fine_expectation
-from bo_stream.mathematics.sites import Likelihood
 
 __all__ = ["OutcomePrediction", "Response"]
 

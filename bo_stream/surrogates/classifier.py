@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import Any, Self, cast
 
 import torch
@@ -27,8 +26,7 @@ from bo_stream.base.fitting.report import FitReport
 from bo_stream.base.gaussian_model import GaussianModel
 from bo_stream.base.stream import StateLock, all_or_nothing
 from bo_stream.base.streaming_gp import StreamingGP, emptied
-from bo_stream.base.units import bounds_for, input_transform_for
-from bo_stream.errors import InputError, OptionError, StateError, UnsupportedError
+from bo_stream.errors import InputError, StateError, UnsupportedError
 from bo_stream.mathematics.labels import (
     Label,
     LabelTargets,
@@ -41,7 +39,7 @@ from bo_stream.mathematics.labels import (
 )
 from bo_stream.mathematics.lasting import lasting
 from bo_stream.mathematics.shapes import side_by_side
-from bo_stream.surrogates.registry import family_named
+from bo_stream.surrogates.registry import family_named, for_targets
 
 __all__ = ["DirichletClassifier"]
 
@@ -124,54 +122,27 @@ class DirichletClassifier(CompositeModel):
         known += unseen(labels, known)
         if not known:
             raise InputError("a class", "neither labels nor `classes`", "Name the classes.")
-        taken = sorted(set(TAKEN) & set(options))
-        if taken:
-            raise OptionError("options not set by labels", ", ".join(taken), "Leave them out.")
         if covar_module is not None and covar_module.batch_shape != Size():
             raise UnsupportedError(
                 "a kernel of one output",
                 f"one of batch shape {tuple(covar_module.batch_shape)}",
                 "Leave out batch_shape: every class gets hyperparameters of its own.",
             )
-        X, bounds = train_X.detach(), bounds_for(bounds, input_transform, train_X)
-        none = X.new_empty(0, 1)
-        one = family_named(surrogate, dim)(
-            X[:0],
-            none,
-            none,
-            bounds=bounds,
-            covar_module=copy.deepcopy(covar_module),
-            input_transform=input_transform_for(input_transform, X, bounds),
-            outcome_transform=None,
-            **options,
-        )
-        model = of_outputs(one, len(known))
-        model._set_prior_mean(X.new_full((len(known),), targets.other[0]))
-        counted = model.promises.additive and model.promises.order_invariant
+        options |= {"bounds": bounds, "covar_module": copy.deepcopy(covar_module)}
+        family = family_named(surrogate, dim)
+        one = for_targets(family, train_X, TAKEN, input_transform, options)
         super().__init__()
-        self._lock = StateLock()
-        self._hold(
-            model,
-            [emptied(one) for _ in known] if counted else [],
-            dict.fromkeys(known, 0),
-            targets,
-        )
+        self._lock, self._seen, self._targets = StateLock(), dict.fromkeys(known, 0), targets
+        self.model = of_outputs(one, len(known))
+        self.model._set_prior_mean(train_X.new_full((len(known),), targets.other[0]))
+        promises = self.model.promises
+        counted = promises.additive and promises.order_invariant
+        self.class_streams = nn.ModuleList(emptied(one) for _ in (known if counted else []))
+        self._share_lock()
         self.observe(train_X, train_y)
         self.eval()
 
     # -- parts -----------------------------------------------------------------------------------
-
-    def _hold(
-        self,
-        model: StreamingGP,
-        streams: Sequence[StreamingGP],
-        seen: dict[Label, int],
-        targets: LabelTargets,
-    ) -> None:
-        """Set the parts, which share one lock; ``seen`` counts the labels of each class."""
-        self.model, self.class_streams = model, nn.ModuleList(streams)
-        self._seen, self._targets = seen, targets
-        self._share_lock()
 
     @all_or_nothing
     def _become(
@@ -181,10 +152,12 @@ class DirichletClassifier(CompositeModel):
         seen: dict[Label, int],
         targets: LabelTargets,
     ) -> None:
-        """Replace the parts; if the change fails, the old ones are restored."""
-        before = (self.model, self._streams()[1:], self._seen, self._targets)
-        self._lock.on_failure(partial(self._hold, *before))
-        self._hold(model, streams, seen, targets)
+        """Replace the parts, which share one lock; ``seen`` counts the labels of each class."""
+        self._set("model", model)
+        self._set("class_streams", nn.ModuleList(streams))
+        self._set("_seen", seen)
+        self._set("_targets", targets)
+        self._share_lock()
 
     def _streams(self) -> list[StreamingGP]:
         return [self.model, *cast("list[StreamingGP]", list(self.class_streams))]

@@ -32,8 +32,7 @@ from bo_stream.base.gaussian_model import GaussianModel
 from bo_stream.base.options import own_options, whole_number
 from bo_stream.base.stream import StateLock, Stream, StreamBuffers, all_or_nothing
 from bo_stream.base.streaming_gp import PredictiveScore, Promises, StreamingGP
-from bo_stream.base.units import bounds_for, input_transform_for
-from bo_stream.errors import InputError, OptionError, StateError, UnsupportedError
+from bo_stream.errors import InputError, StateError, UnsupportedError
 from bo_stream.likelihoods import Binomial, Likelihood
 from bo_stream.mathematics.lasting import lasting
 from bo_stream.mathematics.predictions import OutcomePrediction, Response
@@ -42,7 +41,7 @@ from bo_stream.mathematics.shapes import check_shapes, nested, shaped, tensors_o
 from bo_stream.mathematics.sites import Outcomes, batch_evidence, batch_sites
 from bo_stream.surrogates.exact import ExactGP
 from bo_stream.surrogates.node_wiski import NodeWISKI
-from bo_stream.surrogates.registry import family_named
+from bo_stream.surrogates.registry import family_named, for_targets
 from bo_stream.surrogates.wiski import WISKI
 
 __all__ = ["CountGP", "CountState"]
@@ -155,33 +154,20 @@ class CountGP(CompositeModel):
         input_transform: Any = DEFAULT,
         **options: Any,
     ) -> None:
-        taken = sorted(set(TAKEN) & set(options))
-        if taken:
-            raise OptionError("options not set by counts", ", ".join(taken), "Leave them out.")
-        dim = inputs_of("X", X)
-        family, kind = family_named(surrogate, dim), likelihood or Binomial()
+        kind = likelihood or Binomial()
         if not isinstance(kind, Likelihood):
             raise InputError("a likelihood, such as Binomial()", repr(kind), "Build one.")
-        whole_number("opening", opening, 0)
+        dim = inputs_of("X", X)
+        family, learned = family_named(surrogate, dim), kind.nugget == "learn"
         if "opening" in own_options(cast(type, family)):
             options["opening"] = opening
-        points, bounds = X.detach(), bounds_for(bounds, input_transform, X)
-        learned = kind.nugget == "learn"
         if covar_module is None and learned and kind.whole and family in ROUGH:
             covar_module = latent_kernel(dim)
-        none = points.new_empty(0, 1)
         super().__init__()
-        self.likelihood, self.opening, self._lock = kind, opening, StateLock()
-        self.model = family(
-            points[:0],
-            none,
-            none,
-            bounds=bounds,
-            covar_module=covar_module,
-            input_transform=input_transform_for(input_transform, points, bounds),
-            outcome_transform=None,
-            **options,
-        )
+        self.likelihood, self._lock = kind, StateLock()
+        self.opening = whole_number("opening", opening, 0)
+        options |= {"bounds": bounds, "covar_module": covar_module}
+        self.model = for_targets(family, X, TAKEN, input_transform, options)
         self._share_lock()
         zero, kept = self.model._like.new_zeros(()), self.model.stream.contents
         state = CountState(
@@ -203,8 +189,7 @@ class CountGP(CompositeModel):
 
     def _change(self, **changes: Any) -> None:
         """Replace parts of the state beside the surrogate; if the change fails, it is restored."""
-        self._lock.on_failure(partial(setattr, self, "counts", self.counts))
-        self.counts = StreamBuffers(cast(Any, replace(self._state, **changes)))
+        self._set("counts", StreamBuffers(cast(Any, replace(self._state, **changes))))
 
     def _restore_hyperparameters_on_failure(self) -> None:
         for parameter in self.model.parameters():
@@ -243,6 +228,7 @@ class CountGP(CompositeModel):
     def _learns_nugget(self) -> bool:
         return self.likelihood.nugget == "learn" and self.informative
 
+    @property
     def _most_held(self) -> int:
         """Number of outcomes that may be held."""
         promises = self.model.promises
@@ -253,7 +239,7 @@ class CountGP(CompositeModel):
     @property
     def _holds_all(self) -> bool:
         """Whether the sites of all outcomes can be computed again."""
-        return self._most_held() > 0 and len(self._state.held) == self.num_observed
+        return self._most_held > 0 and len(self._state.held) == self.num_observed
 
     @property
     def refreshable(self) -> bool:
@@ -279,9 +265,8 @@ class CountGP(CompositeModel):
         points = self.model.transformed(X.detach())
         y, size = self.likelihood.read(k, trials, X)
         if len(y):
-            most = self._most_held()
-            room = most + SPARE - len(self._state.held) if most else 0
-            rows = order_of_arrival(y / size, room)
+            most = self._most_held
+            rows = order_of_arrival(y / size, most + SPARE - len(self._state.held) if most else 0)
             self._absorb_outcomes(points[rows], y[rows], size[rows])
         return self
 
@@ -298,16 +283,13 @@ class CountGP(CompositeModel):
 
     def _absorb_block(self, X: Tensor, y: Tensor, size: Tensor) -> None:
         state, kind = self._state, self.likelihood
-        density_size = kind.outcome_size(size, state.nugget)
-        l1, l2 = batch_sites(kind, *self._joint(X), y, density_size)
-        block = Outcomes(X, y, size, l1, l2, 1.0 / l2 + self._latent_nugget)
-        self._absorb_targets(block)
+        density_size, extra = kind.sized(size, state.nugget)
+        l1, l2 = batch_sites(kind, *self._joint(X, extra), y, density_size)
+        block = Outcomes(X, y, size, l1, l2, 1.0 / l2 + extra)
+        self.model._absorb_transformed(*block.regression)
         totals = state.totals + torch.stack([y.sum(), size.sum()])
         self._change(held=state.held + block, totals=totals)
         self._let_go()
-
-    def _absorb_targets(self, outcomes: Outcomes, *, same_features: bool = False) -> None:
-        self.model._absorb_transformed(*outcomes.targets, same_features=same_features)
 
     def _start(self, y: Tensor, size: Tensor) -> bool:
         """Start prior mean and nugget from (nearly) all outcomes, old and new.
@@ -315,18 +297,19 @@ class CountGP(CompositeModel):
         Returns:
             Whether the mean has followed them: it was not set or fitted before.
         """
-        held, kind, dtype = self._state.held, self.likelihood, self.model.dtype
-        count = self.num_observed
+        model, state, kind = self.model, self._state, self.likelihood
+        count, held = model.num_observed, state.held
         old, new = _nearly(count), _nearly(count + len(y))
-        if old == new or not (self._holds_all or not count):
+        if old == new or (count and not self._holds_all):
             return False
-        seen_y, seen_size = torch.cat([held.y, y])[:new], torch.cat([held.size, size])[:new]
-        mean = self.model._prior_mean().detach().to(dtype)
-        unset = not count or bool(mean == kind.pooled(held.y[:old], held.size[:old]).to(dtype))
+        before, seen = held.y[:old], torch.cat([held.y, y])[:new]
+        mean = model._prior_mean().detach().to(model.dtype)
+        unset = not count or bool(mean == kind.pooled(before, held.size[:old]).to(model.dtype))
         if unset:
-            self.model._set_prior_mean(kind.pooled(seen_y, seen_size).reshape(1))
-        if kind.nugget == "learn" and (not count or self.nugget == kind.first_nugget(held.y[:old])):
-            self._change(nugget=self._state.nugget * 0.0 + kind.first_nugget(seen_y))
+            seen_size = torch.cat([held.size, size])[:new]
+            model._set_prior_mean(kind.pooled(seen, seen_size).reshape(1))
+        if kind.nugget == "learn" and (not count or self.nugget == kind.first_nugget(before)):
+            self._change(nugget=0.0 * state.nugget + kind.first_nugget(seen))
         return unset
 
     def _let_go(self) -> None:
@@ -335,7 +318,7 @@ class CountGP(CompositeModel):
         Before the first ones go, a nugget that is to be learned is fitted, because their targets
         keep the nugget of their arrival.
         """
-        most = self._most_held()
+        most = self._most_held
         if len(self._state.held) <= most + SPARE:
             return
         if self._holds_all and self._learns_nugget:
@@ -362,13 +345,14 @@ class CountGP(CompositeModel):
         model, now = self.model, self.model.stream
         if not model.promises.additive:
             return self._state.kept
-        kept, (X, Y, R) = self._kept(), outcomes.targets
+        kept, (X, Y, R) = self._kept(), outcomes.regression
         model._set("stream", StreamBuffers(kept))  # a family reads the number of its points there
         state = model._absorb(kept.state, X, Y, R)
         model._set("stream", now)
         count, noise_sum = kept.count + len(X), kept.noise_sum + R.sum(-1)
         return replace(kept, state=state, count=count, noise_sum=noise_sum)
 
+    @all_or_nothing
     def forget(self, factor: float) -> Self:
         """Down-weight all outcomes so far by ``factor``; see `StreamingGP.forget`.
 
@@ -378,17 +362,14 @@ class CountGP(CompositeModel):
             InputError: for a factor that is not above 0 and at most 1.
             UnsupportedError: if the family cannot forget.
         """
+        state = self._state
         if factor != 1.0:
-            self._forget(factor)
+            late = factor * (state.late + self._corrections(state.held))
+            self.model.forget(factor)
+            self._change(held=state.held[:0], kept=self.model.stream.contents, late=late)
         return self
 
     @all_or_nothing
-    def _forget(self, factor: float) -> None:
-        state = self._state
-        late = state.late + self._corrections(state.held)
-        self.model.forget(factor)
-        self._change(held=state.held[:0], kept=self.model.stream.contents, late=factor * late)
-
     def merge(self, other: CountGP) -> Self:
         """Add another stream's outcomes in place.
 
@@ -403,11 +384,6 @@ class CountGP(CompositeModel):
         if not isinstance(other, CountGP) or other.likelihood != self.likelihood:
             got = other.likelihood if isinstance(other, CountGP) else type(other).__name__
             raise StateError(f"a CountGP of {self.likelihood}", f"{got}", "Build both alike.")
-        self._merge(other)
-        return self
-
-    @all_or_nothing
-    def _merge(self, other: CountGP) -> None:
         self._restore_hyperparameters_on_failure()
         mine, theirs = self._state, other._state
         if not self.num_observed:
@@ -419,6 +395,7 @@ class CountGP(CompositeModel):
         late, totals = mine.late + theirs.late, mine.totals + theirs.totals
         self._change(held=mine.held + theirs.held, kept=kept, totals=totals, late=late)
         self._let_go()
+        return self
 
     # -- sites and hyperparameters ---------------------------------------------------------------
 
@@ -453,13 +430,13 @@ class CountGP(CompositeModel):
         held, kind, nugget = self._state.held, self.likelihood, self._state.nugget
         m, v, prior = self._moments(held)
         if learns:
-            nugget = kind.next_nugget(held, m, v, nugget)
+            nugget = kind.next_nugget(nugget, m, v, held.target, held.D, held.y, held.size)
         held, moved = held.refreshed(kind, m, v, prior, nugget)
         self._change(held=held, nugget=nugget)
         model, sums = self.model, self.model.promises.additive
         kept = self._kept() if sums else replace(self._state.kept, state=model._empty_state())
         model._replace(state=kept.state, count=kept.count, noise_sum=kept.noise_sum)
-        self._absorb_targets(held, same_features=sums)
+        model._absorb_transformed(*held.regression, same_features=sums)
         return moved
 
     @torch.no_grad()
@@ -488,38 +465,29 @@ class CountGP(CompositeModel):
                 "Hyperparameters and nugget keep their values: all outcomes are zero, or all full.",
                 stacklevel=2,
             )
-        if not self.refreshable:
-            return self.model.fit(max_evals) if self.informative else self._report(0, True)
+        if self.informative and not self.refreshable:
+            return self.model.fit(max_evals)
         evaluations, value, converged = 0, -torch.inf, not self.informative
-        for _ in range(ROUNDS):
+        for _ in range(ROUNDS if self.informative else 0):
             before, nugget = value, self.nugget
             self.refresh()
-            if not self.informative:
-                break
             evaluations += self.model.fit(max_evals).evaluations
             value = float(self.log_evidence())
             steady = abs(self.nugget - nugget) <= STEADY * self.nugget
             converged = steady and value - before < CLOSE
             if converged:
                 break
-        self.refresh()
-        return self._report(evaluations, converged)
-
-    def _report(self, evaluations: int, converged: bool) -> FitReport:
+        if self.refreshable:
+            self.refresh()
         return FitReport(evaluations, float(self.log_evidence()), converged)
 
     # -- latent values ---------------------------------------------------------------------------
 
-    @property
-    def _latent_nugget(self) -> Tensor:
-        """The variance that the nugget adds to a latent value, 0-dim."""
-        return self.likelihood.latent(self._state.nugget)
-
-    def _joint(self, X: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean (``n``) and covariance of g at transformed points."""
+    def _joint(self, X: Tensor, extra: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean (``n``) and covariance of g at transformed points; ``extra`` is the nugget's."""
         point = self.model.process().at(X)
         S = point.covariance(point)[0] if len(X) > 1 else point.variance()
-        return point.mean[0], S + self._latent_nugget * torch.eye(len(X)).to(S)
+        return point.mean[0], S + extra * torch.eye(len(X)).to(S)
 
     def _marginals(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """Means and variances of f at transformed points, each ``n``."""
@@ -571,7 +539,8 @@ class CountGP(CompositeModel):
         """
         with torch.no_grad():
             m, v = self._marginals(self.model.transformed(X))
-        return Response(self.likelihood, m, v + self._latent_nugget if nugget else v)
+        _, extra = self.likelihood.sized(v, self._state.nugget)
+        return Response(self.likelihood, m, v + extra if nugget else v)
 
     def predict_counts(self, X: Tensor, trials: Any = None) -> OutcomePrediction:
         """The distribution of a future outcome at each of ``n x d`` raw points.
@@ -580,10 +549,9 @@ class CountGP(CompositeModel):
             X: The points.
             trials: ``n`` trials or exposures, or one number; None for ones.
         """
-        here = self.response(X)
-        size = self.likelihood.read_size(trials, X)
-        size = self.likelihood.outcome_size(size, self._state.nugget)
-        return OutcomePrediction(self.likelihood, here.latent_mean, here.latent_variance, size)
+        here, kind = self.response(X), self.likelihood
+        size, _ = kind.sized(kind.read_size(trials, X), self._state.nugget)
+        return OutcomePrediction(kind, here.latent_mean, here.latent_variance, size)
 
     def predicted_mean(self, X: Tensor, trials: Any = None) -> Tensor:
         """Expected counts at ``n x d`` raw points, ``n``."""
@@ -593,9 +561,9 @@ class CountGP(CompositeModel):
         """Joint log probability of new outcomes before they are absorbed, 0-dim, by EP: O(n^3)."""
         points, kind = self.model.transformed(X), self.likelihood
         y, size = kind.read(k, trials, X)
-        size = kind.outcome_size(size, self._state.nugget)
+        size, extra = kind.sized(size, self._state.nugget)
         with torch.no_grad():
-            prior = self._joint(points)
+            prior = self._joint(points, extra)
             sites = batch_sites(kind, *prior, y, size)
             return batch_evidence(kind, *prior, y, size, sites)
 
@@ -626,15 +594,14 @@ class CountGP(CompositeModel):
         kind, state = self.likelihood, self._state
         if trials is not None:
             size = kind.read_size(trials, X.new_zeros(X.shape[-2], 1))
-        elif self.num_observed:
-            size = state.totals[1] / self.num_observed
         else:
-            size = torch.ones_like(state.nugget)
-        size = kind.outcome_size(size.unsqueeze(-1), state.nugget)
-        point, nugget = self.model.process().at(self.model.transformed(X)), self._latent_nugget
-        mean, variance = point.mean[..., 0, :], point.variance()[..., 0, :] + nugget
+            n = self.num_observed
+            size = state.totals[1] / n if n else torch.ones_like(state.nugget)
+        size, extra = kind.sized(size.unsqueeze(-1), state.nugget)
+        point = self.model.process().at(self.model.transformed(X))
+        mean, variance = point.mean[..., 0, :], point.variance()[..., 0, :] + extra
         information = expected(partial(kind.information, size=size), mean, variance)
-        return (1.0 / information + nugget).unsqueeze(-1)
+        return (1.0 / information + extra).unsqueeze(-1)
 
     def response_weights(self, X: Tensor) -> Tensor:
         """Squared mean slopes of the response in f at ``n x d`` raw points, ``n`` (MATHS 11.6).

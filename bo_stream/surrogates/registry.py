@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, cast
 
 from torch import Tensor
 
 from bo_stream.base.streaming_gp import StreamingGP
-from bo_stream.errors import InputError
+from bo_stream.base.units import bounds_for, input_transform_for
+from bo_stream.errors import InputError, OptionError
 from bo_stream.surrogates.cagp import CaGP
 from bo_stream.surrogates.exact import ExactGP
 from bo_stream.surrogates.hsgp import HSGP
@@ -20,7 +21,7 @@ from bo_stream.surrogates.trust_region import TrustRegionGP
 from bo_stream.surrogates.warped import WarpedGP
 from bo_stream.surrogates.wiski import WISKI
 
-__all__ = ["FAMILIES", "family_named", "in_loops", "surrogate"]
+__all__ = ["FAMILIES", "family_named", "for_targets", "in_loops", "surrogate"]
 
 FAMILIES: dict[str, Callable[..., StreamingGP]] = {
     "wiski": WISKI,
@@ -98,6 +99,39 @@ def family_named(family: Any, dim: int) -> Callable[..., StreamingGP]:
             f"a family, or one of the names {', '.join(FAMILIES)}", repr(name), "Choose one."
         )
     return cast("Callable[..., StreamingGP]", name)
+
+
+def for_targets(
+    family: Callable[..., StreamingGP],
+    X: Tensor,
+    taken: Sequence[str],
+    input_transform: Any,
+    options: Mapping[str, Any],
+) -> StreamingGP:
+    """An empty surrogate of one output and known noise, whose targets another model chooses.
+
+    Args:
+        family: The family.
+        X: ``n x d`` raw points, from which an input transform may be learned.
+        taken: Names of options that the other model determines.
+        input_transform: As for the family.
+        options: Its other options.
+
+    Raises:
+        OptionError: for an option that is taken.
+    """
+    refused = ", ".join(sorted(set(taken) & set(options)))
+    if refused:
+        raise OptionError("options that outcomes do not determine", refused, "Leave them out.")
+    X = X.detach()
+    bounds, none = bounds_for(options["bounds"], input_transform, X), X.new_empty(0, 1)
+    own = {
+        **options,
+        "bounds": bounds,
+        "input_transform": input_transform_for(input_transform, X, bounds),
+        "outcome_transform": None,
+    }
+    return family(X[:0], none, none, **own)
 
 
 def in_loops(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
