@@ -91,7 +91,7 @@ def test_equals_a_replay(family, noise):
     for model, batches in ((stream, parts[1:]), (replay, parts)):
         for part in batches:
             batch = part[:2] if noise == "learned" else part
-            model.observe(*batch, **({"refit": False} if family == "online_sgpr" else {}))
+            model.observe(*batch, refit=False)
     replay.mean_module.constant = 0.0
     stream.posterior(X[:3])  # a cache that must not survive
     stream.restandardise(Y)
@@ -105,7 +105,7 @@ def test_equals_a_replay(family, noise):
             model.mean_module.constant = 0.3
         close(stream.make_mll()(), replay.make_mll()(), 1e-10)
         for model in (stream, replay):
-            model.observe(*(parts[0][:2] if noise == "learned" else parts[0]))
+            model.observe(*(parts[0][:2] if noise == "learned" else parts[0]), refit=False)
 
 
 def test_refuses_what_it_cannot_do():

@@ -17,10 +17,9 @@ from gpytorch.kernels import RBFKernel, ScaleKernel
 from scipy.optimize import minimize
 from torch import Tensor
 
-from bo_stream import WISKI, CaGP, ExactGP, OnlineSGPR
+from bo_stream import WISKI, CaGP, ExactGP
 from bo_stream.base.fitting import Coordinates, fit_model, log_prior, profiled_mean
 from bo_stream.errors import StateError
-from bo_stream.growth import OIPS
 from bo_stream.testing.wholeness import interrupted, lines_of
 from problems import synthetic
 from tests.raw import RAW
@@ -136,18 +135,6 @@ def test_no_far_starts_under_trust(trust: float) -> None:
     report = fit_model(model, None, trust)
     assert len(places) == report.evaluations
     assert max(float((u - start).abs().max()) for u in places) <= trust + 1e-6
-    explored = model.stream.contents.fits.explored
-    assert not len(explored) or float(explored[0]) == 0.0
-
-
-def test_an_objective_of_one_batch_is_not_explored() -> None:
-    X, Y = waves(30)
-    model = OnlineSGPR(X, Y, growth=OIPS(0.9), outcome_transform=Standardize(1))
-    first = Coordinates(model, skip_mean=True).get()
-    places: list[Tensor] = []
-    spied(model, lambda _: places.append(Coordinates(model, skip_mean=True).get()))
-    fit_model(model)
-    assert float((places[1] - first).abs().max()) <= 2.0
     explored = model.stream.contents.fits.explored
     assert not len(explored) or float(explored[0]) == 0.0
 

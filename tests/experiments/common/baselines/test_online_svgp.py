@@ -7,7 +7,6 @@ import pytest
 import torch
 from gpytorch.kernels import Kernel
 from gpytorch.likelihoods import GaussianLikelihood
-from tests.bo_stream.mathematics.inducing import sgpr_cases
 from torch import Tensor
 from torch.distributions import MultivariateNormal, Normal, kl_divergence
 
@@ -24,6 +23,7 @@ from experiments.common.baselines.variational import (
     nugget,
     objective,
 )
+from tests.bo_stream.mathematics import sgpr_cases
 from tests.bo_stream.mathematics.sgpr_cases import data
 from tests.raw import RAW
 
