@@ -42,6 +42,12 @@ def pytest_fixture_setup(fixturedef: pytest.FixtureDef, request: pytest.FixtureR
         seed_from(f"{request.node.nodeid}::{fixturedef.argname}")
 
 
+def pytest_collectstart(collector: pytest.Collector) -> None:
+    """A module draws the same when it is imported."""
+    if isinstance(collector, pytest.Module):
+        seed_from(collector.nodeid)
+
+
 def pytest_pycollect_makeitem(collector: pytest.Collector, name: str, obj: object) -> list | None:
     """Slow classes, most of the matrix, are not even collected where no slow test is run.
 

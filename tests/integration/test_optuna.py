@@ -3,7 +3,7 @@
 import copy
 import pickle
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
@@ -21,13 +21,7 @@ import optuna
 from bo_stream.integrations.optuna import StreamingSampler
 from tests.integration.small_surrogates import QUICK, Peak, counting
 
-
-@pytest.fixture(autouse=True)
-def quiet() -> Iterator[None]:
-    before = optuna.logging.get_verbosity()
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
-    yield
-    optuna.logging.set_verbosity(before)
+pytestmark = pytest.mark.usefixtures("quiet_optuna")
 
 
 def sampler(**changes: Any) -> StreamingSampler:

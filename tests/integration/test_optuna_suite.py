@@ -1,13 +1,12 @@
 """Optuna's own cases for samplers; skipped without Optuna."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 
 import pytest
 
 pytest.importorskip("optuna.testing.pytest_samplers", reason="Optuna >= 5 is not installed")
 
-import optuna
 from optuna.testing.pytest_samplers import (
     BasicSamplerTestCase,
     RelativeSamplerTestCase,
@@ -17,15 +16,7 @@ from optuna.testing.pytest_samplers import (
 from bo_stream.integrations.optuna import StreamingSampler
 from tests.integration.small_surrogates import QUICK
 
-pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(autouse=True)
-def quiet() -> Iterator[None]:
-    before = optuna.logging.get_verbosity()
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
-    yield
-    optuna.logging.set_verbosity(before)
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("quiet_optuna")]
 
 
 class TestStreamingSampler(
