@@ -66,7 +66,7 @@ class Promises:
             that of a rebuild.
         multi_output: Several (independent) outputs are supported.
         additive: The state is a sum over observations
-            (`bo_stream.mathematics.sufficient_statistics`), so streams can be merged and
+            (`bo_stream.mathematics.sums`), so streams can be merged and
             observations forgotten.
         keeps_data: The state is the observations themselves.
         rebuilds: The state is no sum, but one built from all observations at once serves as well.

@@ -1,15 +1,16 @@
-"""Evidence from sufficient statistics, with closed-form gradients [WISKI, MATHS 2.3 and 2.4].
+"""Log evidence from a factor of the data's covariance, and from sufficient statistics.
 
-With a root ``K = R R'`` of the prior covariance, the matrix ``Q = I + R'A R / s2`` needs no inverse
-of K and no difference of near-equal matrices. The statistics here are those under the root:
-``R'A R``, ``R'b`` and ``R'w1``, of features whose prior covariance is the identity.
+The evidence from statistics has closed-form gradients [WISKI, MATHS 2.3 and 2.4]. With a root ``K =
+R R'`` of the prior covariance, the matrix ``Q = I + R'A R / s2`` needs no inverse of K and no
+difference of near-equal matrices. The statistics are put under the root: ``R'A R``, ``R'b`` and
+``R'w1`` are those of features whose prior covariance is the identity.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -18,10 +19,61 @@ from torch import Tensor
 from bo_stream.mathematics.derivatives import refused
 from bo_stream.mathematics.linalg import chol_psd, inverse_factor, lower_factor
 
-__all__ = ["Factorisation", "OutputStatistics", "attach", "factorise", "symmetric_product"]
+__all__ = [
+    "Factorisation",
+    "OutputStatistics",
+    "attach",
+    "covariance_evidence",
+    "factorise",
+    "log_evidence",
+    "root_gradient",
+    "under_root",
+]
 
 BLOCK = 256
 """Rows multiplied at a time."""
+
+
+def log_evidence(L: Tensor, Y: Tensor, mean: Tensor | None) -> tuple[Tensor, Tensor | None]:
+    """The log evidence summed over outputs, 0-dim, differentiable: O(n^2) given the factor.
+
+    Args:
+        L: Cholesky factor of the covariance, noise included, ``o x n x n``.
+        Y: Targets, ``o x n``.
+        mean: Constant means, ``o``; None for the optimal ones, which carry no gradient.
+
+    Returns:
+        The log evidence, and the optimal means (``o``) if ``mean`` is None.
+    """
+    targets = torch.stack([Y, torch.ones_like(Y)], -1)
+    H = torch.linalg.solve_triangular(L, targets, upper=False)
+    best = None
+    if mean is None:
+        mean = best = ((H[..., 1] * H[..., 0]).sum(-1) / H[..., 1].square().sum(-1)).detach()
+    w = H[..., 0] - mean.unsqueeze(-1) * H[..., 1]
+    logdet = 2.0 * L.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+    n = Y.shape[-1]
+    return -0.5 * (w.square().sum(-1) + logdet + n * math.log(2.0 * math.pi)).sum(), best
+
+
+def covariance_evidence(
+    C: Tensor, L: Tensor, Y: Tensor, mean: Tensor | None
+) -> tuple[Tensor, Tensor | None]:
+    """As `log_evidence`, with a closed-form gradient in the covariance and the means.
+
+    Args:
+        C: Covariance, noise included, ``o x n x n``.
+        L: Its Cholesky factor.
+        Y: As for `log_evidence`.
+        mean: As for `log_evidence`.
+    """
+    with torch.no_grad():
+        value, best = log_evidence(L, Y, mean)
+        e = Y - torch.as_tensor(best if mean is None else mean).unsqueeze(-1)
+        alpha = torch.cholesky_solve(e.unsqueeze(-1), L)
+        G = 0.5 * (alpha @ alpha.mT - torch.cholesky_inverse(L))
+    given = [(C, G)] if mean is None else [(C, G), (mean, alpha.sum((-1, -2)))]
+    return attach(value, *zip(*given, strict=True)), best
 
 
 @dataclass(frozen=True)
@@ -137,7 +189,18 @@ def _precision(A: Tensor, r: Tensor) -> Tensor:
     return Q
 
 
-def symmetric_product(R: Tensor, A: Tensor) -> Tensor:
+def under_root(stats: OutputStatistics, R: Tensor) -> OutputStatistics:
+    """The statistics of features of unit prior covariance.
+
+    Args:
+        stats: Statistics of values whose prior covariance is ``R R'``.
+        R: Lower triangular, ``m x m``.
+    """
+    b, w1 = (R.mT @ torch.stack([stats.b, stats.w1], -1)).unbind(-1)
+    return replace(stats, A=_congruence(R, stats.A), b=b, w1=w1)
+
+
+def _congruence(R: Tensor, A: Tensor) -> Tensor:
     """The lower triangle of ``R'A R`` for lower triangular R, by blocks that skip zeros of R."""
     m = len(A)
     AR, product = torch.empty_like(R), torch.empty_like(R)
@@ -148,6 +211,12 @@ def symmetric_product(R: Tensor, A: Tensor) -> Tensor:
         j = min(i + BLOCK, m)
         product[i:j, :j] = R[i:, i:j].mT @ AR[i:, :j]
     return product
+
+
+def root_gradient(R: Tensor, Y: Tensor) -> Tensor:
+    """The gradient ``1/2 R^-T Y R^-1`` in a kernel matrix ``R R'``; `Factorisation.gradients`."""
+    half = torch.linalg.solve_triangular(R.mT, Y, upper=True)
+    return torch.linalg.solve_triangular(R, half, upper=False, left=False).mul_(0.5)
 
 
 class _Attach(torch.autograd.Function):

@@ -133,20 +133,22 @@ class FeatureIntegral:
     @classmethod
     @torch.no_grad()
     def over(
-        cls, basis: Callable[[Tensor], Tensor], L: Tensor, points: Tensor, weights: Tensor
+        cls, basis: Callable[[Tensor], Tensor], L: Tensor | None, points: Tensor, weights: Tensor
     ) -> FeatureIntegral:
         """Sum over the points: O(P r^2 + r^3).
 
         Args:
             basis: The functions ``a``, ``n x d`` to ``o x n x r``.
-            L: Lower triangular, ``o x r x r``: ``V = L^-1 a``.
+            L: Lower triangular, ``o x r x r``: ``V = L^-1 a``; None: ``V = a``.
             points: ``P x d``.
             weights: ``P``.
         """
-        B = torch.zeros_like(L)
+        B = torch.zeros((), dtype=weights.dtype, device=weights.device)
         for X, w in zip(points.split(FEATURE_TILE), weights.split(FEATURE_TILE), strict=True):
             a = basis(X)
-            B += (a * w.unsqueeze(-1)).mT @ a
+            B = B + (a * w.unsqueeze(-1)).mT @ a
+        if L is None:
+            return cls(B)
         half = torch.linalg.solve_triangular(L, B, upper=False)
         return cls(torch.linalg.solve_triangular(L, half.mT, upper=False))
 

@@ -77,13 +77,15 @@ class FactorGaussian(JointGaussian):
     @lasting_property
     def plus(self) -> Tensor | None:
         """``V``, ``batch x o x q x r``: O(r^2) per point, in one solve for the whole batch."""
-        return None if self.L is None else solved_rows(self.L, self.rows)
+        if self.L is None:
+            return self.rows if self.kernel is None else None
+        return solved_rows(self.L, self.rows)
 
     @lasting_property
     def coefficients(self) -> Tensor:
         """``L^-T V``: coefficients of ``V_x'V_z`` as a function of x, ``batch x o x q x r``."""
-        V, L = cast(Tensor, self.plus), cast(Tensor, self.L)
-        return solved_rows(L.mT, V, upper=True)
+        V = cast(Tensor, self.plus)
+        return V if self.L is None else solved_rows(self.L.mT, V, upper=True)
 
     def variance(self) -> Tensor:
         """Marginal variances, ``batch x o x q``."""

@@ -14,13 +14,12 @@ import torch.nn.functional as F
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
+from bo_stream.mathematics.evidence import attach, factorise, root_gradient, under_root
 from bo_stream.mathematics.kernels import cross_kernel
 from bo_stream.mathematics.linalg import chol_psd, with_jitter
 from bo_stream.mathematics.process import KernelBasis, Process
 from bo_stream.mathematics.shapes import shaped
-from bo_stream.mathematics.sufficient_statistics.evidence import attach, factorise
-from bo_stream.mathematics.sufficient_statistics.roots import DenseRoot
-from bo_stream.mathematics.sufficient_statistics.state import GeneralStatistics, far
+from bo_stream.mathematics.sums import GeneralStatistics, far
 
 __all__ = ["NodePrior", "NodeState", "absorb", "node_evidence", "node_process"]
 
@@ -348,14 +347,13 @@ class NodeExchange:
 def node_process(state: NodeState, prior: NodePrior) -> Process:
     """The posterior at fixed hyperparameters (MATHS 2.3): O(m^3)."""
     R = node_root(prior.between(state.Z, state.Z))
-    s2, c = prior.s2[:, None, None], (prior.mean - state.origin).unsqueeze(-1)
-    Q = torch.stack([DenseRoot(r).project(A) for r, A in zip(R, state.A, strict=True)]) / s2
-    Q.diagonal(dim1=-2, dim2=-1).add_(1.0)
-    L_Q = torch.linalg.cholesky(Q)
-    g = R.mT @ (state.b - c * state.w1).unsqueeze(-1) / s2
-    h = torch.linalg.solve_triangular(L_Q, g, upper=False)
-    u = torch.linalg.solve_triangular(L_Q.mT, h, upper=True).squeeze(-1)
-    return Process(prior.kernel, KernelBasis(prior.kernel, state.Z), R, L_Q, u, prior.mean)
+    c = prior.mean - state.origin
+    made = [
+        factorise(under_root(state.statistics(i), R[i]), prior.s2[i], c[i], profile_mean=False)
+        for i in range(len(c))
+    ]
+    L, u = torch.stack([part.L for part in made]), torch.stack([part.q for part in made])
+    return Process(prior.kernel, KernelBasis(prior.kernel, state.Z), R, L, u, prior.mean)
 
 
 def node_evidence(
@@ -377,8 +375,9 @@ def node_evidence(
     values, means = [], []
     for i in range(len(s2)):
         with torch.no_grad():
-            stats = state.statistics(i)
-            value, grads, own = factorise(DenseRoot(R[i]), stats, s2[i], c[i], profile_mean)
-        means.append(own.mean)
-        values.append(attach(value, [s2[i], c[i], K[i]], grads))
+            made = factorise(under_root(state.statistics(i), R[i]), s2[i], c[i], profile_mean)
+            d_s2, d_c, Y = made.gradients()
+            gradients = [d_s2, d_c, root_gradient(R[i], Y)]
+        means.append(made.mean)
+        values.append(attach(made.value(), [s2[i], c[i], K[i]], gradients))
     return torch.stack(values).sum(), torch.stack(means).detach() + state.origin

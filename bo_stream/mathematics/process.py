@@ -10,6 +10,7 @@ Every family has the posterior::
     computation-aware       S'k(X, x)      factor of S'(K + D)S     none: V = 0
     nodes, inducing points  k(Z, x)        factor of k(Z, Z)        factor of Q = I + R^-1 A R^-T
     features                scaled phi(x)  none: a = b              factor of Q
+    whitened features       L^-1 phi(x)    none: a = b              none: V = a
 
 Features are the whole prior, ``k(x, z) = a_x'a_z``, so that ``V_x'V_z`` is all that is left.
 Entries of b beyond those of R enter the mean only.
@@ -230,7 +231,7 @@ class Process(PosteriorProcess):
         kernel: The prior's kernel, frozen; None for a prior on features.
         basis: The functions ``b``.
         R: Lower triangular, ``o x r x r``; None for the identity.
-        L: Lower triangular, ``o x r x r``; None if ``V`` is zero.
+        L: Lower triangular, ``o x r x r``; None if ``V`` is zero, or ``a`` without a kernel.
         u: ``o x r``, or longer if entries of ``b`` enter the mean only.
         mean: The constant prior mean ``c``, ``o``.
     """
@@ -283,7 +284,7 @@ class Process(PosteriorProcess):
     def _scatter(self, shape: tuple[int, ...]) -> Tensor:
         """Draws with covariance ``(L L')^-1``."""
         noise = torch.randn(shape, dtype=self.u.dtype, device=self.u.device)
-        return solved(cast(Tensor, self.L).mT, noise, upper=True)
+        return noise if self.L is None else solved(self.L.mT, noise, upper=True)
 
     # -- features --------------------------------------------------------------------------------
 
@@ -307,7 +308,7 @@ class Process(PosteriorProcess):
         """On features O(P r^2 + r^3), and then independent of P."""
         if self.kernel is not None:
             return super()._integral(points, weights)
-        return FeatureIntegral.over(self.basis, cast(Tensor, self.L), points, weights)
+        return FeatureIntegral.over(self.basis, self.L, points, weights)
 
     @property
     def has_moments(self) -> bool:
@@ -318,7 +319,7 @@ class Process(PosteriorProcess):
         """O(r^2) per point."""
         if not self.has_moments:
             return None
-        basis, L, u = cast(FeatureBasis, self.basis), cast(Tensor, self.L)[0], self.u[0]
+        basis, u = cast(FeatureBasis, self.basis), self.u[0]
         others = None if across is None else across.coefficients[0]
         if not slopes:
             a = self.at(X)
@@ -328,8 +329,10 @@ class Process(PosteriorProcess):
             return Moments(mean, cov, across=to_others)
         rows, back = basis.features.sloped(X)
         rows = rows * basis.scale[0]
-        phi = rows[..., 0, :]
-        spread = torch.cholesky_solve(phi.reshape(-1, phi.shape[-1]).mT, L).mT.view(phi.shape)
+        spread = phi = rows[..., 0, :]
+        if self.L is not None:
+            flat = phi.reshape(-1, phi.shape[-1]).mT
+            spread = torch.cholesky_solve(flat, self.L[0]).mT.view(phi.shape)
         crossed = (rows.flatten(-3, -2) @ spread.mT).unflatten(-2, rows.shape[-3:-1])
         means = rows @ u
         means[..., 0] += self.mean[0]

@@ -13,9 +13,9 @@ import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
-from bo_stream.base.fitting.evidence import log_evidence
 from bo_stream.base.options import CommonOptions
 from bo_stream.base.streaming_gp import Promises, StreamingGP
+from bo_stream.mathematics.evidence import log_evidence
 from bo_stream.mathematics.kernels import cross_kernel, frozen_kernel
 from bo_stream.mathematics.linalg import LEAST, REPAIR, chol_psd
 from bo_stream.mathematics.precise import warn_if_missed

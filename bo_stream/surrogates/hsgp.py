@@ -8,7 +8,7 @@ surrogate and two streams can be merged.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal, Self, Unpack, cast
 
 import torch
@@ -17,17 +17,10 @@ from torch import Size, Tensor
 
 from bo_stream.base import options
 from bo_stream.base.checks import sizes_of
-from bo_stream.base.feature_selection import (
-    all_buffered,
-    check_buffered,
-    fit_and_select,
-    follow_hyperparameters,
-    select,
-)
 from bo_stream.base.fitting import ClosedForm, Coordinates, FitReport, LogNormals, places_of
 from bo_stream.base.options import CommonOptions, whole_number
 from bo_stream.base.snapshot import Derived, Key
-from bo_stream.base.streaming_gp import Promises, StreamingGP, check_noise_of_sums
+from bo_stream.base.streaming_gp import Promises, check_noise_of_sums
 from bo_stream.errors import BoundsError, InputError
 from bo_stream.mathematics import sine_kernels
 from bo_stream.mathematics.conditioned import unconditioned
@@ -38,6 +31,7 @@ from bo_stream.mathematics.process import FeatureBasis, PosteriorProcess, Proces
 from bo_stream.mathematics.sine_evidence import evidence, factorised
 from bo_stream.mathematics.sine_states import FEW_INPUTS, FewInputs, ManyInputs
 from bo_stream.mathematics.sines import Basis
+from bo_stream.surrogates.feature_gp import FeatureGP
 
 __all__ = ["HSGP"]
 
@@ -45,7 +39,7 @@ MOVED = 0.2
 """Change of a lengthscale's logarithm from which a fit chooses the features anew."""
 
 
-class HSGP(StreamingGP):
+class HSGP(FeatureGP):
     """Gaussian process on products of sines over a box around the bounds, with constant-size state.
 
     Exact inference for its own prior, whose covariance is ``sum_j lambda_j phi_j(x) phi_j(z)`` over
@@ -171,8 +165,8 @@ class HSGP(StreamingGP):
             StateError: for given ``lengthscales``, or if not all points seen are held.
         """
         remedy = "Build it anew with a larger `opening`, or without `lengthscales`."
-        check_buffered(self, self._can_select(), remedy)
-        select(self, self._suited_features())
+        self._check_selectable(self._can_select(), remedy)
+        self._select(self._suited_features())
         return self
 
     def _search(self, max_evals: int | None) -> FitReport:
@@ -182,17 +176,13 @@ class HSGP(StreamingGP):
         the value under the features of before. Where known noise is so small that the data
         determine most features, it warns: what the features leave out would be noise too.
         """
-        report = fit_and_select(self, super()._search, max_evals)
+        report = super()._search(max_evals)
         if self.noise_mode == "known":
             warn_if_saturated(cast(Process, unconditioned(self.process())[0]).L)
         return report
 
-    def _hyperparameters_changed(self, saved: Mapping[str, Any] | None = None) -> None:
-        if saved is not None:
-            follow_hyperparameters(self)
-
     def _can_select(self) -> bool:
-        return self.lengthscales is None and all_buffered(self)
+        return self.lengthscales is None and self._all_buffered
 
     def _features_outdated(self) -> bool:
         moved = (self._lengthscales() / self.basis.lengthscales).log().abs()

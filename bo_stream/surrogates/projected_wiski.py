@@ -7,38 +7,54 @@ density of each batch, and the interpolation weights of earlier points are fixed
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Literal, Unpack, cast
 
+import torch
+from gpytorch.kernels import Kernel
 from torch import Size, Tensor, nn
 
 from bo_stream.base.checks import sizes_of
-from bo_stream.base.feature_selection import GROWTH, all_buffered, select
-from bo_stream.base.fitting.report import FitReport
+from bo_stream.base.fitting import FitReport
+from bo_stream.base.fitting.fit import fit_model
 from bo_stream.base.options import CommonOptions, default_kernel
 from bo_stream.base.stream import all_or_nothing
 from bo_stream.base.streaming_gp import Promises
 from bo_stream.errors import InputError
+from bo_stream.mathematics.bands import GridState
 from bo_stream.mathematics.conditioned import ConditionedProcess
-from bo_stream.mathematics.grid.nodes import Grid
-from bo_stream.mathematics.grid.posterior import GridProcess
-from bo_stream.mathematics.grid.projected import (
+from bo_stream.mathematics.grid import Grid
+from bo_stream.mathematics.grid_evidence import check_size
+from bo_stream.mathematics.process import PosteriorProcess, Process
+from bo_stream.mathematics.projected import (
     ProjectedGrid,
     ProjectedKernel,
     gradient_step,
+    moved,
     projection_of,
 )
-from bo_stream.mathematics.grid.state import GridState
-from bo_stream.mathematics.process import PosteriorProcess
-from bo_stream.surrogates.projection_learner import LEARNED_FROM, ProjectionLearner, thinned
+from bo_stream.surrogates.exact import ExactGP
+from bo_stream.surrogates.feature_gp import GROWTH
 from bo_stream.surrogates.wiski import WISKI
 
 __all__ = ["ProjectedWISKI"]
 
 CLIMB = 100
 """Maximum number of evaluations in which the projection is learned from buffered points."""
+LEARNED_FROM = 600
+"""Maximum number of points used for the evidence or the predictive density;"""
+LOOKED_AT = 300
+"""and while starts are compared."""
+OTHERS, FIRST_LOOK = 7, 25
+"""Number of starts besides the current projection, and evaluations per start."""
+TRUST = 3.0
+"""Largest change of the logarithm of a hyperparameter while the projection is learned."""
+
+Points = tuple[Tensor, Tensor, Tensor]
+"""Inputs ``n x d``, targets ``o x n``, and noise variances before any learned scale, ``s x n``."""
 
 
 class ProjectedWISKI(WISKI):
@@ -104,7 +120,7 @@ class ProjectedWISKI(WISKI):
         additive=True,
     )
 
-    _values_at_nodes = True  # they stay when the projection moves
+    _grid_moves = True
 
     def __init__(
         self,
@@ -147,13 +163,9 @@ class ProjectedWISKI(WISKI):
 
     def _covering(self, grid_size: int | Sequence[int] | None) -> ProjectedGrid:
         nodes = Grid.covering(self._box(), grid_size)
+        check_size(nodes, product=False)
         phi = self._projection.start() if self.state is None else self.grid.phi
         return ProjectedGrid.over(nodes, self._projection, super()._box(), phi)
-
-    def _empty_state(self) -> GridState:
-        shared = self.noise_mode == "learned"
-        given = self._first_grid, self.num_outputs, shared, self.opening
-        return GridState.before_data(*given, product=False)
 
     # -- the projection --------------------------------------------------------------------------
 
@@ -170,16 +182,13 @@ class ProjectedWISKI(WISKI):
 
     def _uphill(self, X: Tensor, Y: Tensor, R: Tensor) -> Tensor:
         """The projection after a step up the predictive density of new points."""
-        X, Y, R = thinned(LEARNED_FROM, X, Y, R)
+        X, Y, R = _thinned(LEARNED_FROM, X, Y, R)
         D = (self._noise_scale().unsqueeze(-1) * R).expand(Y.shape)
         process = self.process()
-        if isinstance(
-            process, ConditionedProcess
-        ):  # rebuilt from the state, so that a loaded one gives the same
+        if isinstance(process, ConditionedProcess):  # built anew, so that a loaded one is the same
             process = self._build_process(self.state)
-        return gradient_step(
-            cast(GridProcess, process), X, Y, D, self.rate, self.effective_observations
-        )
+        seen = self.effective_observations
+        return gradient_step(cast(Process, process), X, Y, D, self.rate, seen)
 
     def _to_condition(self, process: PosteriorProcess, points: int) -> PosteriorProcess:
         """The last process with the current projection; rows of earlier points stay as they are.
@@ -187,15 +196,14 @@ class ProjectedWISKI(WISKI):
         (Whenever `_choose_features` moves the projection, a posterior has just been computed.)
         """
         if isinstance(process, ConditionedProcess):
-            base = replace(cast(GridProcess, process.base), grid=self.grid)
-            return replace(process, base=base)
-        return replace(cast(GridProcess, process), grid=self.grid)
+            return replace(process, base=moved(cast(Process, process.base), self.grid))
+        return moved(cast(Process, process), self.grid)
 
     def _search(self, max_evals: int | None) -> FitReport:
         """The projection, if that is due and possible, and then the hyperparameters."""
         n, most = self.num_observed, CLIMB if max_evals is None else max_evals
         due = n >= GROWTH * float(self.state.buffer.chosen_at) and n > self.grid.dim
-        if due and all_buffered(self) and len(self.grid.phi):
+        if due and self._all_buffered and len(self.grid.phi):
             self._learn_projection(most)
         return super()._search(max_evals)
 
@@ -211,7 +219,7 @@ class ProjectedWISKI(WISKI):
     def _hyperparameters_changed(self, saved: Mapping[str, Any] | None = None) -> None:
         """Take over a saved projection too, while all points can be placed by it."""
         phi = None if saved is None else saved.get("stream.state_grid_phi")
-        if phi is not None and phi.shape == self.grid.phi.shape and all_buffered(self):
+        if phi is not None and phi.shape == self.grid.phi.shape and self._all_buffered:
             self._place_by(phi.to(self._like))
         super()._hyperparameters_changed(saved)
 
@@ -220,13 +228,50 @@ class ProjectedWISKI(WISKI):
         """Replace the projection; rebuild the sums."""
         self._replace(state=replace(self.state, grid=replace(self.grid, phi=phi)))
         auto = self.grid_size == "auto"
-        select(self, self._suited_features() if auto else self._covering(self.grid.sizes))
+        self._select(self._suited_features() if auto else self._covering(self.grid.sizes))
 
     def _learned(self, X: Tensor, Y: Tensor, R: Tensor, most: int) -> ProjectedKernel:
-        """The projection of highest evidence, and its kernel."""
-        likelihood = self.likelihood if self.noise_mode != "known" else None
-        learner = ProjectionLearner(self.covar_module, self.mean_module, likelihood)
-        return learner.best(self.grid, self._projection, (X, Y, R), most)
+        """The projection of highest evidence of an exact GP with the grid's covariance.
+
+        Several starts are compared, the current projection among them, and the best is continued.
+        O(n^3) per evaluation, with at most 600 points.
+
+        Args:
+            X: The buffered points, ``n x d``.
+            Y: Their targets, ``o x n``.
+            R: Their noise variances before any learned scale, ``s x n``.
+            most: Evaluations of the final ascent.
+
+        Returns:
+            The kernel, with the projection and its hyperparameters.
+        """
+        few, data = _thinned(LOOKED_AT, X, Y, R), _thinned(LEARNED_FROM, X, Y, R)
+        others = self._projection.others(torch.Generator().manual_seed(0), OTHERS)
+        starts = [replace(self.grid, phi=phi.to(self.grid.phi)) for phi in (self.grid.phi, *others)]
+        tried = [
+            self._ascended(self.covar_module, start, few, min(most, FIRST_LOOK)) for start in starts
+        ]
+        best = max(tried, key=lambda found: found[0])[1]
+        start = replace(self.grid, phi=best.phi.detach())
+        return self._ascended(best.base_kernel, start, data, most)[1]
+
+    def _ascended(
+        self, kernel: Kernel, grid: ProjectedGrid, points: Points, most: int
+    ) -> tuple[float, ProjectedKernel]:
+        """The evidence reached by an ascent from a grid's projection, and the result."""
+        X, Y, R = points
+        model = ExactGP(
+            X,
+            Y.mT,
+            R.expand(Y.shape).mT,
+            covar_module=ProjectedKernel(copy.deepcopy(kernel), grid),
+            mean_module=copy.deepcopy(self.mean_module),
+            likelihood=None if self.noise_mode == "known" else copy.deepcopy(self.likelihood),
+            input_transform=None,
+            outcome_transform=None,
+        )
+        value = torch.inference_mode(False)(fit_model)(model, most, TRUST).value
+        return value, cast(ProjectedKernel, model.covar_module)
 
     # -- saving ----------------------------------------------------------------------------------
 
@@ -239,3 +284,9 @@ class ProjectedWISKI(WISKI):
 
     def _sizes(self) -> dict[str, int]:
         return {**super()._sizes(), "f": len(self._projection.start())}
+
+
+def _thinned(most: int, X: Tensor, Y: Tensor, R: Tensor) -> Points:
+    """At most ``most`` of n points, evenly spaced in order of arrival."""
+    some = torch.linspace(0, len(X) - 1, min(len(X), most), device=X.device).round().long()
+    return X[some], Y[:, some], R[:, some]

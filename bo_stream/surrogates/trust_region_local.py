@@ -14,10 +14,10 @@ from gpytorch.likelihoods import GaussianLikelihood
 from gpytorch.means import ConstantMean
 from torch import Tensor
 
-from bo_stream.base.fitting.evidence import log_evidence
 from bo_stream.base.fitting.report import FitReport
 from bo_stream.base.options import CommonOptions
 from bo_stream.errors import StateError
+from bo_stream.mathematics.evidence import log_evidence
 from bo_stream.mathematics.kernels import cross_kernel
 from bo_stream.mathematics.linalg import REPAIR, chol_psd
 from bo_stream.mathematics.trust_region.factor import Factor, correlations, factored
@@ -69,7 +69,7 @@ def window_factor(model: Any, window: Evaluations) -> Factor:
 def window_evidence(model: Any, profile_mean: bool) -> tuple[Tensor, Tensor | None]:
     """The log evidence of the window and, with ``profile_mean``, its optimal mean: differentiable.
 
-    See `bo_stream.base.fitting.evidence.log_evidence`.
+    See `bo_stream.mathematics.evidence.log_evidence`.
     """
     window = model.state.window
     noise = model._noise_scale().unsqueeze(-1) * window.R

@@ -2,34 +2,48 @@
 
 [WISKI] Stanton, Maddox, Delbridge, Wilson 2021, Kernel Interpolation for Scalable Online Gaussian
 Processes; mathematics as corrected in MATHS 2. The sufficient statistics are sums (2.2), so order
-and batches of the data do not matter, and two streams can be merged.
+and batches of the data do not matter, and two streams can be merged. While all points are buffered,
+the sums over the nodes of another grid follow exactly, so the grid can be replaced.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import ClassVar, Literal, Unpack, cast
+import math
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, ClassVar, Literal, Self, Unpack, cast
 
 import torch
 from torch import Tensor
 
-from bo_stream.base.gridded_gp import GriddedGP
+from bo_stream.base.checks import checked_bounds
+from bo_stream.base.fitting import FitReport
 from bo_stream.base.options import CommonOptions, whole_number
-from bo_stream.base.snapshot import Derived, Key
+from bo_stream.base.stream import all_or_nothing
 from bo_stream.base.streaming_gp import Promises, check_noise_of_sums
-from bo_stream.errors import InputError, UnsupportedError
-from bo_stream.mathematics.grid.compressed import CompressedStatistics
-from bo_stream.mathematics.grid.evidence import GridFactorisation, dropped_share, grid_evidence
-from bo_stream.mathematics.grid.kernel import is_stationary
-from bo_stream.mathematics.grid.processes import grid_process
-from bo_stream.mathematics.grid.state import GridState
-from bo_stream.mathematics.lasting import lasting
-from bo_stream.mathematics.process import PosteriorProcess
+from bo_stream.errors import BoundsError, GridWarning, InputError, StateError, UnsupportedError
+from bo_stream.mathematics.bands import GridState, pair_count
+from bo_stream.mathematics.grid import Grid
+from bo_stream.mathematics.grid_evidence import (
+    GridPrior,
+    check_size,
+    dropped_share,
+    grid_evidence,
+    grid_process,
+)
+from bo_stream.mathematics.grid_kernel import is_product, is_stationary
+from bo_stream.mathematics.process import Process
+from bo_stream.mathematics.resolution import Resolution
+from bo_stream.surrogates.feature_gp import FeatureGP
 
 __all__ = ["WISKI"]
 
+FEW_EVALS, AGAIN = 5, 1.1
+"""`fit` checks the grid if it used more evaluations than this, or after this growth of the data."""
 
-class WISKI(GriddedGP):
+
+class WISKI(FeatureGP):
     """Gaussian process with a structured-kernel-interpolation prior and constant-size statistics.
 
     Inference is exact for the SKI prior, with any stationary gpytorch kernel and m independent
@@ -101,8 +115,9 @@ class WISKI(GriddedGP):
     )
 
     needs_bounds = True
+    state_version = 7
 
-    _values_at_nodes: ClassVar[bool] = False  # whether the posterior must be that of these values
+    _grid_moves: ClassVar[bool] = False  # whether points to come may have other places on it
 
     def __init__(
         self,
@@ -124,17 +139,42 @@ class WISKI(GriddedGP):
             )
         super().__init__(train_X, train_Y, train_Yvar, **common)
         self.opening = whole_number("opening", opening, 0)
-        self._set_up_grid(grid_size, grid)
-        if not is_stationary(self.covar_module, self._first_grid, self._like):
+        self._nodes = None if grid is None else [g.tolist() for g in grid]
+        self.grid_size = grid_size
+        first = self._first_grid()
+        self.grid_size = "auto" if grid_size == "auto" else list(first.sizes)
+        if not is_stationary(self.covar_module, first, self._like):
             raise UnsupportedError(
                 "a stationary kernel, whose covariances depend on differences of points only",
                 type(self.covar_module).__name__,
                 "Use ExactGP or NodeWISKI, which take any kernel, or transform the inputs so that "
                 "a stationary kernel suits them.",
             )
-        self._factorised: Derived[tuple[list[GridFactorisation], Tensor]] = Derived()
-        self._compressed_cache: Derived[CompressedStatistics] = Derived()
         self._begin(train_X, train_Y, train_Yvar)
+
+    # -- state -----------------------------------------------------------------------------------
+
+    def _empty_state(self) -> GridState:
+        shared = self.noise_mode == "learned"
+        return GridState.before_data(self._first_grid(), self.num_outputs, shared, self.opening)
+
+    def _absorb(self, state: GridState, X: Tensor, Y: Tensor, R: Tensor) -> GridState:
+        """A += W'R^-1 W, b += W'R^-1 y, yy += y'R^-1 y, ld += sum log r (MATHS 2.2)."""
+        check_noise_of_sums(self, state.grid.place(X), R)
+        return state.absorb_at(X, Y, R, self.num_observed)
+
+    # -- posterior and objective -----------------------------------------------------------------
+
+    def _build_process(self, state: GridState) -> Process:
+        return grid_process(state, self._prior(), self.num_observed, moves=self._grid_moves)
+
+    def _objective(self, profile_mean: bool) -> tuple[Tensor, Tensor | None]:
+        """Log evidence with closed-form gradients (MATHS 2.3, 2.4)."""
+        return grid_evidence(self.state, self._prior(), self.num_observed, profile_mean)
+
+    def _prior(self) -> GridPrior:
+        """The current hyperparameters, differentiable."""
+        return GridPrior(self.covar_module, self._noise_scale(), self._prior_mean())
 
     @property
     def dropped_variance(self) -> float:
@@ -142,51 +182,176 @@ class WISKI(GriddedGP):
 
         It is due to eigenvectors of the kernel that are left out because of the data.
         """
-        return dropped_share(self._factorisations())
+        return dropped_share(self.state, self._prior(), self.num_observed)
 
-    # -- state -----------------------------------------------------------------------------------
+    # -- the grid --------------------------------------------------------------------------------
 
-    def _absorb(self, state: GridState, X: Tensor, Y: Tensor, R: Tensor) -> GridState:
-        """A += W'R^-1 W, b += W'R^-1 y, yy += y'R^-1 y, ld += sum log r (MATHS 2.2)."""
-        check_noise_of_sums(self, state.grid.place(X), R)
-        return state.absorb_at(X, Y, R, self.num_observed)
+    @property
+    def grid(self) -> Grid:
+        """The nodes, in transformed space."""
+        return cast(GridState, self.state).grid
 
-    # -- posterior -------------------------------------------------------------------------------
+    def refine(
+        self, grid_size: int | Sequence[int] | None = None, bounds: Tensor | None = None
+    ) -> Self:
+        """Replace the grid; the result equals a surrogate built on the new grid from all data.
 
-    def _build_process(self, state: GridState) -> PosteriorProcess:
-        made = self._factorisations()
-        mean = torch.stack([f.mean for f in made]) + state.origin
-        given = state, made, self.num_observed, self._noise_scale(), mean
-        return grid_process(*given, nodes=self._values_at_nodes)
+        Costs O(n 16^d + m^2). Hyperparameters and transforms keep their values; call `fit` next.
 
-    # -- objective -------------------------------------------------------------------------------
+        Args:
+            grid_size: Nodes per dimension. By default the spacing is at most two thirds of each
+                lengthscale, and so fine that the evidence is within 3 nats of an exact GP's, with
+                at most 4,096 nodes in total.
+            bounds: Wider raw bounds, ``2 x d``, for points outside the current ones.
 
-    @lasting
-    def _objective(self, profile_mean: bool) -> tuple[Tensor, Tensor | None]:
-        """Log evidence with closed-form gradients (MATHS 2.3, 2.4), in the K-root form."""
-        state, key = self.state, self._factorisation_key()
-        s2, c = self._noise_scale(), self._prior_mean() - state.origin
-        given = (self.covar_module, self.num_observed, s2, c, profile_mean)
-        total, made = grid_evidence(state, *given, self._compressed())
-        best = torch.stack([f.mean for f in made]) + state.origin if profile_mean else None
-        means = self._prior_mean().detach().clone() if best is None else best
-        self._factorised.put(key, (made, means))
-        return total, best
+        Returns:
+            The surrogate itself.
 
-    def _compressed(self) -> CompressedStatistics:
-        """Statistics that later evaluations reuse while the state is unchanged."""
-        return self._compressed_cache.made(Key(self.stream.version), CompressedStatistics)
+        Raises:
+            StateError: if more points were seen than are buffered, or explicit nodes were given.
+            BoundsError: if the new bounds do not contain the current ones.
+            InputError: if the grid has too few nodes.
+        """
+        if self._nodes is not None:
+            raise StateError(
+                "a grid built from bounds",
+                "explicitly given nodes",
+                "Rebuild the surrogate with `bounds`, or with another `grid`.",
+            )
+        remedy = "Rebuild it with a larger `grid_size` or wider `bounds`, or a larger `opening`."
+        self._check_selectable(self._all_buffered, remedy)
+        self._move_grid(self._wider(bounds), grid_size)
+        return self
 
-    def _factorisations(self) -> list[GridFactorisation]:
-        """The factorisations of the last evaluation, or new ones if anything has changed."""
-        key = self._factorisation_key()
-        found = self._factorised.get(key)
-        if found is None or not torch.equal(found[1], self._prior_mean()):
-            with torch.no_grad():
-                self._objective(profile_mean=False)
-            found = self._factorised.get(key)
-        return cast("tuple[list[GridFactorisation], Tensor]", found)[0]
+    @all_or_nothing
+    def _move_grid(self, bounds: Tensor, grid_size: int | Sequence[int] | None) -> None:
+        """Replace the grid by one over these bounds."""
+        self._set("bounds", bounds)
+        self._select(self._suited_features() if grid_size is None else self._covering(grid_size))
 
-    def _factorisation_key(self) -> Key:
-        """Everything that a factorisation depends on, except the prior mean."""
-        return Key(self.stream.version, (self.covar_module, self.likelihood))
+    @property
+    def grid_too_coarse(self) -> str | None:
+        """A sentence that says what is lost on too coarse a grid, or None if it is fine enough.
+
+        A grid is too coarse if a lengthscale is below 1.2 spacings. Where all points are buffered,
+        it is also too coarse if the exact evidence of the last 300 points exceeds that on the grid
+        by more than 3 nats; if the noise is below 1e-4 of the variance, also at lengthscales 2 or 4
+        times as long.
+        """
+        return self._resolution().message(self.grid)
+
+    @torch.no_grad()
+    def _resolution(self) -> Resolution:
+        """What grids resolve at the current hyperparameters, of the points if all are buffered."""
+        state, n = cast(GridState, self.state), self.num_observed
+        X, Y, R = state.buffer.first(n if self._all_buffered else 0)
+        grid = state.grid if self._nodes is not None else self._covering(state.grid.sizes)
+        D = (self._noise_scale().unsqueeze(-1) * R).expand(Y.shape)
+        Y = Y - self._prior_mean().unsqueeze(-1)
+        return Resolution.of(self.covar_module, grid.place(X), Y, D)
+
+    def _search(self, max_evals: int | None) -> FitReport:
+        """Hyperparameters, and the grid too with ``grid_size="auto"``."""
+        report = super()._search(max_evals)
+        checked = float(self.state.checked_at)
+        grown = self.num_observed >= AGAIN * checked
+        if math.isfinite(checked) and (grown or report.evaluations > FEW_EVALS):
+            self._check_grid()
+        return report
+
+    def _check_grid(self) -> None:
+        """Warn of a grid that is too coarse, unless a later `fit` can refine it enough."""
+        resolution, selects = self._resolution(), self._can_select()
+        why = resolution.message(self.grid)
+        if why is not None and selects:
+            finest = self._suited_features()
+            why = resolution.message(finest) if resolution.loses(finest) else None
+        checked = float(self.num_observed) if why is None else math.inf
+        self._note(state=replace(self.state, checked_at=self._like.new_tensor(checked)))
+        if why is None:
+            return
+        may_refine = self._nodes is None and self._all_buffered
+        remedy = "Call `refine`, or give" if may_refine else "Rebuild it with"
+        warnings.warn(
+            f"The grid is too coarse, and intervals may be too narrow. {why} "
+            f"{'Use ExactGP or NodeWISKI, or give' if selects else remedy} a larger `grid_size`.",
+            GridWarning,
+            stacklevel=2,
+        )
+
+    def _can_select(self) -> bool:
+        return self.grid_size == "auto" and self._nodes is None and self._all_buffered
+
+    def _suited_features(self) -> Grid:
+        low, high = self._box()
+        return self._resolution().suited(high - low, self._covering)
+
+    def _features_outdated(self) -> bool:
+        return self._resolution().outdated(self.grid, self._suited_features())
+
+    def _first_grid(self) -> Grid:
+        """The grid of the options."""
+        if self._nodes is None:
+            return self._covering(None if self.grid_size == "auto" else self.grid_size)
+        grid = Grid.from_nodes([self._like.new_tensor(g) for g in self._nodes], self._dim)
+        check_size(grid, is_product(self.covar_module, self._dim))
+        return grid
+
+    def _covering(self, grid_size: int | Sequence[int] | None) -> Grid:
+        """The grid of these sizes over the bounds."""
+        grid = Grid.covering(self._box(), grid_size)
+        check_size(grid, is_product(self.covar_module, self._dim))
+        return grid
+
+    def _box(self) -> Tensor:
+        """The transformed image of the bounds, ``2 x d``."""
+        image = self._transformed(cast(Tensor, self.bounds))
+        return torch.stack([image.amin(0), image.amax(0)])
+
+    def _wider(self, bounds: Tensor | None) -> Tensor:
+        """Bounds checked to contain the current ones, which are the default."""
+        mine = cast(Tensor, self.bounds)
+        if bounds is None:
+            return mine
+        wider = cast(Tensor, checked_bounds(bounds, mine))
+        if bool((wider[0] > mine[0]).any()) or bool((wider[1] < mine[1]).any()):
+            raise BoundsError(
+                f"bounds that contain {mine.tolist()}",
+                f"{wider.tolist()}",
+                "Widen them: earlier points may lie anywhere in the current bounds.",
+            )
+        return wider
+
+    # -- saving ----------------------------------------------------------------------------------
+
+    def _layout(self) -> dict[str, Any]:
+        if self._nodes is not None:
+            return {**super()._layout(), "grid": self.grid.digest()}
+        box = self._box().tolist()
+        return {**super()._layout(), "box": box, "grid_size": self.grid_size}
+
+    def _header(self) -> dict[str, Any]:
+        """Class, version, layout, and the current number of nodes."""
+        return {**super()._header(), "nodes": list(self.grid.sizes)}
+
+    def _adopt(self, header: Mapping[str, Any]) -> None:
+        """Take over the grid of a saved state."""
+        super()._adopt(header)
+        sizes, mine = header.get("nodes"), self.grid
+        if self._nodes is None and sizes != list(mine.sizes) and _are_sizes(sizes, mine.dim):
+            self._replace(state=self.state.over(self._covering(sizes)))
+
+    def _options(self) -> dict[str, Any]:
+        if self._nodes is None:
+            return {"grid_size": self.grid_size, "opening": self.opening}
+        nodes = [torch.tensor(g, dtype=torch.float64) for g in self._nodes]
+        return {"grid": nodes, "opening": self.opening}
+
+    def _sizes(self) -> dict[str, int]:
+        pairs = pair_count(self.grid.sizes)
+        return {**super()._sizes(), "m": self.grid.m, "t": pairs, "w": self.opening}
+
+
+def _are_sizes(sizes: Any, dim: int) -> bool:
+    """Whether a saved state has valid numbers of nodes per dimension."""
+    return isinstance(sizes, list) and len(sizes) == dim and all(type(g) is int for g in sizes)

@@ -9,7 +9,6 @@ from torch import Tensor
 
 from acquisitions import local_polynomial
 from bo_stream.mathematics.frequencies import Frequencies
-from bo_stream.mathematics.grid import weights
 from bo_stream.mathematics.lasting import lasting_property
 from bo_stream.mathematics.sine_states import assembly_for
 
@@ -28,7 +27,6 @@ def tensors_in(value: Any) -> list[Tensor]:
     ("kept", "arguments"),
     [
         (assembly_for, (FREQUENCIES, 9, (0.3, 0.3), (0.0, 0.0), (1.0, 1.0), torch.device("cpu"))),
-        (weights._sloped, (2,)),
         (local_polynomial._powers, (2, 2)),
         (local_polynomial._derivatives, (2, 2)),
     ],

@@ -10,7 +10,9 @@ from torch import Tensor, nn
 
 from bo_stream import WISKI, ProjectedWISKI, load
 from bo_stream.errors import InputError, StateError
-from bo_stream.mathematics.grid.projected import gradient_step, log_density
+from bo_stream.mathematics.bands import matrix_of
+from bo_stream.mathematics.grid import Grid
+from bo_stream.mathematics.projected import gradient_step, log_density, moved
 from bo_stream.testing.base import assert_same_posterior, assert_same_state, close, snapshot
 from tests.bo_stream.surrogates.projected_cases import ALONG, BOUNDS, D, build, data, frozen_rows
 from tests.calls import failing
@@ -22,10 +24,19 @@ def own_module() -> nn.Module:
     return nn.Sequential(nn.Linear(D, 4), nn.Tanh(), nn.Linear(4, 2), nn.Sigmoid())
 
 
+def model_nodes(model: Any) -> Grid:
+    """The nodes without the projection."""
+    grid = model.grid
+    return Grid(grid.origin, grid.step, grid.sizes, grid.folded)
+
+
+def unit_nodes(model: Any) -> Tensor:
+    return torch.cartesian_prod(*[torch.linspace(0.0, 1.0, g).double() for g in model.grid.sizes])
+
+
 def dist(model: Any, rows: Tensor) -> Tensor:
     """The covariance that past rows and new ones have, noise included, by dense matrices."""
-    nodes = torch.cartesian_prod(*[torch.linspace(0.0, 1.0, g).double() for g in model.grid.sizes])
-    K = model.covar_module(nodes).to_dense().detach()
+    K = model.covar_module(unit_nodes(model)).to_dense().detach()
     return rows @ K @ rows.mT + model.likelihood.noise.detach() * torch.eye(len(rows)).double()
 
 
@@ -49,11 +60,10 @@ def test_j_is_the_gain_in_evidence(projection: int | nn.Module) -> None:
     phi = grid.phi + 0.1 * torch.randn(grid.phi.shape, dtype=torch.float64)
 
     def J(at: Tensor) -> Tensor:
-        moved = replace(process, grid=replace(grid, phi=at))
-        return log_density(moved, x, y.unsqueeze(0), noise)
+        return log_density(moved(process, replace(grid, phi=at)), x, y.unsqueeze(0), noise)
 
     def oracle(at: Tensor) -> Tensor:
-        new = replace(grid, phi=at).interpolate(x).dense(grid.m)
+        new = replace(grid, phi=at).interpolate(x).dense()
         rows, targets = torch.cat([past, new]), torch.cat([Y, y])
         return dense_evidence(model, rows, targets) - dense_evidence(model, past, Y)
 
@@ -70,15 +80,17 @@ def test_the_gradient_of_the_paper_as_corrected() -> None:
     model = build(12, projection=2, opening=12)
     x, y, noise = data(1, seed=1)[0], data(1, seed=1)[1], model.likelihood.noise.detach()
     process, grid = model.process(), model.grid
-    al, Su = process.mean_u[0], process.S_u[0]  # S_u = s2 M; al with the constant mean
+    nodes = replace(process.basis.features, grid=model_nodes(model))
+    at_nodes = replace(process, basis=replace(process.basis, features=nodes)).at(unit_nodes(model))
+    al, Su = at_nodes.mean[0], at_nodes.covariance(at_nodes)[0]  # s2 M; al with the constant mean
     free = grid.phi.clone().requires_grad_()
-    w = replace(grid, phi=free).interpolate(x).dense(grid.m).squeeze(0)
+    w = replace(grid, phi=free).interpolate(x).dense().squeeze(0)
     e, v = y[0, 0] - w @ al, Su @ w
     S = noise + w @ v
     dJ_dw = (e / S) * al + (e.square() / S - 1.0) * v / S
     (expected,) = torch.autograd.grad(w, free, dJ_dw.detach())
-    value = log_density(replace(process, grid=replace(grid, phi=free)), x, y.mT, noise.expand(1, 1))
-    close(torch.autograd.grad(value, free)[0], expected, 1e-8)
+    value = log_density(moved(process, replace(grid, phi=free)), x, y.mT, noise.expand(1, 1))
+    close(torch.autograd.grad(value, free)[0], expected, 1e-6)
 
 
 def test_an_evidence_under_a_moving_projection() -> None:
@@ -112,7 +124,7 @@ def test_an_observe_climbs_before_it_adds(mode: str) -> None:
     phi = gradient_step(process, X, Y.mT, noise, 0.05, 12.0)
     length = float((phi - grid.phi).norm())
     assert 0.0 < length <= 0.05 * float(grid.phi.norm()) * (1.0 + 1e-12)
-    assert log_density(replace(process, grid=replace(grid, phi=phi)), X, Y.mT, noise) > before
+    assert log_density(moved(process, replace(grid, phi=phi)), X, Y.mT, noise) > before
     model.observe(X, Y, Yvar)
     assert torch.equal(model.grid.phi, phi)
 
@@ -123,7 +135,7 @@ def test_a_step_is_the_shorter_the_more_has_been_seen() -> None:
     process, grid, noise = model.process(), model.grid, model.likelihood.noise.detach().expand(1, 3)
 
     def at(phi: Tensor) -> Any:
-        return replace(process, grid=replace(grid, phi=phi))
+        return moved(process, replace(grid, phi=phi))
 
     free = grid.phi.clone().requires_grad_()
     (g,) = torch.autograd.grad(log_density(at(free), X, Y.mT, noise), free)
@@ -155,7 +167,9 @@ def test_it_stays_while_all_points_are_held_and_is_learned_by_a_fit() -> None:
     assert_same_posterior(model, again, X[:4])
     close(model.log_evidence(), again.log_evidence())
     rows = frozen_rows(model, torch.cat([data(40)[0], X[:20]]))
-    close(model.state.matrix(0), rows.mT @ rows, 1e-12)  # all on the grid anew
+    close(
+        matrix_of(model.state.A[0], model.grid.sizes), rows.mT @ rows, 1e-12
+    )  # all on the grid anew
     kept = model.grid.phi
     model.fit()  # not due: no more data than the last time
     assert torch.equal(model.grid.phi, kept)

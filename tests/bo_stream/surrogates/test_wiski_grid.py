@@ -6,7 +6,6 @@ import pytest
 import torch
 from gpytorch.kernels import (
     ConstantKernel,
-    CosineKernel,
     Kernel,
     LinearKernel,
     MaternKernel,
@@ -145,7 +144,6 @@ def spectral_mixture() -> Kernel:
 STATIONARY = {
     "Matern": lambda: MaternKernel(1.5, ard_num_dims=2),
     "rational quadratic": RQKernel,
-    "cosine": CosineKernel,
     "spectral mixture": spectral_mixture,
     "periodic, a period for each input": lambda: PeriodicKernel(ard_num_dims=2),
     "of one input": lambda: ScaleKernel(MaternKernel(active_dims=[1])),

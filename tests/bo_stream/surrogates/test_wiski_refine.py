@@ -10,7 +10,7 @@ from acquisitions import NIPV
 from bo_stream import WISKI, load
 from bo_stream.base.checkpoint import packed, unpacked
 from bo_stream.errors import BoundsError, InputError, StateError
-from bo_stream.mathematics.grid.nodes import Interpolation
+from bo_stream.mathematics.grid import Interpolation
 from bo_stream.testing.base import assert_same_posterior, assert_same_state, close, snapshot
 from tests.bo_stream.surrogates.refine_cases import BOUNDS, build, data
 from tests.calls import failing

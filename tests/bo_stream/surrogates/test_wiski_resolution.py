@@ -17,9 +17,9 @@ from gpytorch.kernels import (
 
 from bo_stream import WISKI, ExactGP, ProjectedWISKI
 from bo_stream.errors import GridWarning
-from bo_stream.mathematics.grid import resolution as fineness
-from bo_stream.mathematics.grid.nodes import Interpolation
-from bo_stream.mathematics.grid.resolution import fitting_sizes, kernel_lengths
+from bo_stream.mathematics import resolution as fineness
+from bo_stream.mathematics.grid import Interpolation
+from bo_stream.mathematics.resolution import fitting_sizes, kernel_lengths
 from tests.bo_stream.surrogates.refine_cases import BOUNDS, build, data
 from tests.calls import failing
 from tests.raw import RAW
@@ -175,7 +175,7 @@ def test_a_fit_interrupted_while_it_refines() -> None:
     stop = failing(Interpolation.transpose_times, KeyboardInterrupt())
     with stop, pytest.raises(KeyboardInterrupt):
         model.fit(1)
-    assert model.grid.sizes == (30, 30) and model.state.matrix(0).shape == (900, 900)
+    assert model.grid.sizes == (30, 30) and model.state.b.shape == (1, 900)
     assert model.log_evidence().isfinite()
     assert model.fit(1).evaluations == 1
     assert model.grid.sizes[0] > 40

@@ -11,8 +11,8 @@ import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
-from bo_stream.mathematics.grid.kernel import data_space_priors, kernel_along
-from bo_stream.mathematics.grid.nodes import DEFAULT_SIZES, Grid
+from bo_stream.mathematics.grid import DEFAULT_SIZES, Grid
+from bo_stream.mathematics.grid_kernel import kernel_along, prior_covariance
 from bo_stream.mathematics.linalg import chol_psd
 
 __all__ = ["Resolution", "fitting_sizes", "kernel_lengths"]
@@ -135,8 +135,9 @@ class Resolution:
         for f in self._stretches:
             origin, step = (tuple(v / f for v in values) for values in (grid.origin, grid.step))
             nodes = Grid(origin, step, grid.sizes, grid.folded)
-            priors = data_space_priors(self.kernel, nodes, self.X / f, len(self.Y))
-            best = max(best, self._density([prior.covariance() for prior in priors]))
+            best = max(
+                best, self._density(prior_covariance(self.kernel, nodes, self.X / f, len(self.Y)))
+            )
         return self._exact - best
 
     @cached_property

@@ -8,9 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from bo_stream.mathematics.grid.bands import REACH, axis_rows
-from bo_stream.mathematics.grid.nodes import Grid
-from bo_stream.mathematics.grid.state import GridState
+from bo_stream.mathematics.bands import GridState, column_pairs, matrix_of
+from bo_stream.mathematics.grid import REACH, Grid
 from bo_stream.testing.base import close
 
 SIZES = {1: (9,), 2: (7, 9), 3: (5, 6, 4)}
@@ -30,7 +29,7 @@ def batch(n: int, d: int, seed: int = 0, outputs: int = 1) -> tuple[Tensor, Tens
 
 def seen(d: int, *batches: tuple[Tensor, Tensor, Tensor]) -> GridState:
     """A state of two outputs after these batches."""
-    state, n = GridState.before_data(grid(d), 2, False, 0, product=True), 0
+    state, n = GridState.before_data(grid(d), 2, False, 0), 0
     for X, Y, R in batches:
         state, n = state.absorb_at(X, Y, R, n), n + len(X)
     return state
@@ -49,29 +48,27 @@ def dense(A: Tensor, sizes: tuple[int, ...]) -> Tensor:
     return M
 
 
-@pytest.mark.parametrize("d", [1, 2, 3])
-def test_rows_are_products(d: int) -> None:
-    X, *_ = batch(12, d)
-    rows = grid(d).interpolate(X)
-    product = torch.ones(12, 1, dtype=torch.float64)
-    for n, (node, weight) in zip(SIZES[d], axis_rows(rows, SIZES[d]), strict=True):
-        own = X.new_zeros(12, n).scatter_add(1, node, weight)
-        product = (product.unsqueeze(-1) * own.unsqueeze(-2)).flatten(1)
-    close(product, rows.dense(grid(d).m), 1e-13)
+def test_products_of_columns_over_pairs() -> None:
+    """``v'A w`` for every two columns, from A by pairs."""
+    state, n = seen(1, batch(30, 1, outputs=2)), SIZES[1][0]
+    V = torch.randn(n, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    i, j = torch.tril_indices(3, 3)
+    expected = (V.T @ dense(state.A[0], SIZES[1]) @ V)[i, j]
+    close(column_pairs(V) @ state.A[0], expected, 1e-12)
 
 
 @pytest.mark.parametrize("d", [1, 2, 3])
 def test_sums_are_the_dense_ones(d: int) -> None:
     """In three dimensions, more points than are summed at once."""
     batches = [batch(n, d, seed, 2) for seed, n in enumerate((1, 3, 300))]
-    state, m = seen(d, *batches), grid(d).m
-    W = torch.cat([grid(d).interpolate(X).dense(m) for X, _, _ in batches])
+    state = seen(d, *batches)
+    W = torch.cat([grid(d).interpolate(X).dense() for X, _, _ in batches])
     Y, R = (torch.cat([part[i] for part in batches], -1) for i in (1, 2))
     w1, y1, one = state.totals()
     for o, A in enumerate(state.A):
         expected = W.T @ (W / R[o].unsqueeze(-1))
         close(dense(A, SIZES[d]), expected, 1e-12)
-        close(state.matrix(o), expected, 1e-12)
+        close(matrix_of(A, SIZES[d]), expected, 1e-12)
         close(w1[o], (W / R[o].unsqueeze(-1)).sum(0), 1e-12)
         close(y1[o], (Y[o] / R[o]).sum(), 1e-12)
         close(one[o], (1.0 / R[o]).sum(), 1e-12)

@@ -15,11 +15,9 @@ from gpytorch.kernels import (
 )
 from torch import Size, Tensor
 
-from bo_stream.mathematics.grid.compressed import CompressedStatistics
-from bo_stream.mathematics.grid.evidence import Route, grid_evidence
-from bo_stream.mathematics.grid.nodes import Grid
-from bo_stream.mathematics.grid.processes import grid_process
-from bo_stream.mathematics.grid.state import GridState
+from bo_stream.mathematics.bands import GridState
+from bo_stream.mathematics.grid import Grid
+from bo_stream.mathematics.grid_evidence import GridPrior, Route, grid_evidence, grid_process
 from bo_stream.testing.oracles import DenseGP
 from tests.bo_stream.surrogates.wiski_oracle import dense_rows, nodes_for
 
@@ -38,7 +36,7 @@ KERNELS: dict[str, Any] = {
         MaternKernel(nu=1.5, ard_num_dims=d, batch_shape=b), batch_shape=b
     ),
 }
-ROUTES: tuple[Route, ...] = ("data", "eigenbasis", "nodes")
+ROUTES: tuple[Route, ...] = ("data", "roots")
 
 
 def unit_grid(sizes: tuple[int, ...]) -> Grid:
@@ -81,25 +79,23 @@ class Stream:
         self.X, self.Y, self.R = data(n, len(sizes), outputs)
         self.kernel, self.sizes, self.n = own, sizes, n
         grid = unit_grid(sizes)
-        empty = GridState.before_data(grid, outputs, False, 4096, product=True)
+        empty = GridState.before_data(grid, outputs, False, 4096)
         self.state = empty.absorb_at(self.X, self.Y, self.R, 0)
         self.s2 = torch.linspace(0.4, 0.6, outputs).double().requires_grad_()
         self.c = torch.linspace(0.3, -0.2, outputs).double().requires_grad_()
-        self.compressed = CompressedStatistics()
 
-    def evidence(self, route: Route | None = None) -> tuple[Tensor, list[Any]]:
-        """Value, and what it left for the posterior."""
-        given = (self.kernel, self.n, self.s2, self.c, False, self.compressed)
-        value, made = grid_evidence(self.state, *given, route=route)
-        return value, list(made)
+    @property
+    def prior(self) -> GridPrior:
+        return GridPrior(self.kernel, self.s2, self.c)
+
+    def evidence(self, route: Route | None = None) -> Tensor:
+        return grid_evidence(self.state, self.prior, self.n, False, route=route)[0]
 
     def gradients(self, value: Tensor) -> list[Tensor]:
         return list(torch.autograd.grad(value, [self.s2, self.c, *self.kernel.parameters()]))
 
-    def process(self, route: Route | None = None) -> Any:
-        with torch.no_grad():
-            made = self.evidence(route)[1]
-            return grid_process(self.state, made, self.n, self.s2, self.c)
+    def process(self, route: Route | None = None, *, moves: bool = False) -> Any:
+        return grid_process(self.state, self.prior, self.n, moves=moves, route=route)
 
     def dense(self, output: int = 0) -> DenseGP:
         """The same by dense algebra, differentiable."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,18 +10,20 @@ import torch
 from torch import Size
 
 from bo_stream.errors import StateError, UnsupportedError
+from bo_stream.mathematics.bands import GridState, matrix_of
 from bo_stream.mathematics.conditioned import conditioned_on
-from bo_stream.mathematics.grid.compressed import Compressed
-from bo_stream.mathematics.grid.data_space import DataSpaceFactorisation
-from bo_stream.mathematics.grid.eigenbasis import Eigenbasis
-from bo_stream.mathematics.grid.eigenbasis_evidence import EigenbasisFactorisation, chosen_basis
-from bo_stream.mathematics.grid.evidence import Route, dropped_share
-from bo_stream.mathematics.grid.kernel import product_factors
-from bo_stream.mathematics.grid.state import GridState, check_size
+from bo_stream.mathematics.eigenbasis import CholeskyRoot, Eigenbasis, ProductFeatures
+from bo_stream.mathematics.grid_evidence import (
+    DataProcess,
+    Route,
+    _roots,
+    check_size,
+    dropped_share,
+)
+from bo_stream.mathematics.grid_kernel import product_factors
 from bo_stream.mathematics.process import Process
-from bo_stream.mathematics.sufficient_statistics.evidence import RootFactorisation
 from bo_stream.testing.base import close
-from tests.bo_stream.mathematics.grid.grid_cases import (
+from tests.bo_stream.mathematics.grid_cases import (
     KERNELS,
     ROUTES,
     SIZES,
@@ -35,7 +38,7 @@ CASES = [
     for d in (1, 2, 3)
     for name in KERNELS
     for route in ROUTES
-    if (name == "RBF" or d == 2) and (name != "Matern" or route in ("data", "nodes"))
+    if name == "RBF" or d == 2
 ]
 
 
@@ -44,7 +47,7 @@ def test_every_route_is_dense_algebra(d: int, name: str, route: Route) -> None:
     """Evidence, its gradients in every hyperparameter, posterior mean and covariance."""
     own, Z = Stream(kernel(name, d), SIZES[d]), points(9, d, 7)
     dense = own.dense()
-    (value, _), expected = own.evidence(route), dense.evidence()
+    value, expected = own.evidence(route), dense.evidence()
     close(value, expected, 1e-6)
     for mine, theirs in zip(own.gradients(value), own.gradients(expected), strict=True):
         close(mine, theirs, 1e-6)
@@ -56,7 +59,7 @@ def test_every_route_is_dense_algebra(d: int, name: str, route: Route) -> None:
 
 
 @pytest.mark.parametrize(
-    ("route", "shared"), [*((r, False) for r in ROUTES), ("data", True), ("eigenbasis", True)]
+    ("route", "shared"), [(r, shared) for r in ROUTES for shared in (False, True)]
 )
 def test_several_outputs(route: Route, shared: bool) -> None:
     """With hyperparameters of their own, and with one kernel for all."""
@@ -64,7 +67,7 @@ def test_several_outputs(route: Route, shared: bool) -> None:
         Stream(kernel("RBF", 2, 1 if shared else 2), SIZES[2], outputs=2),
         points(6, 2, 7),
     )
-    value, expected = own.evidence(route)[0], sum(own.dense(o).evidence() for o in range(2))
+    value, expected = own.evidence(route), sum(own.dense(o).evidence() for o in range(2))
     close(value, expected, 1e-6)
     for mine, theirs in zip(own.gradients(value), own.gradients(expected), strict=True):
         close(mine, theirs, 1e-6)
@@ -116,10 +119,10 @@ def test_sample_functions_have_the_posteriors_moments(route: Route) -> None:
     close(draws.T.cov(), at_Z.covariance(at_Z)[0], 0.02)
 
 
-@pytest.mark.parametrize("route", ["data", "eigenbasis"])
-def test_moments_of_few_points_come_from_fewer_numbers_than_nodes(route: Route) -> None:
-    """On a grid that has both forms they agree, with their derivatives, also given more points."""
-    own = Stream(kernel("RBF", 2), (14, 12), n=45)
+@pytest.mark.parametrize(("name", "route"), [("RBF", r) for r in ROUTES] + [("Matern", "roots")])
+def test_moments_in_closed_form(name: str, route: Route) -> None:
+    """They agree with the joint posterior, with their derivatives, also given more points."""
+    own = Stream(kernel(name, 2), (14, 12), n=45)
     process = own.process(route)
     assert isinstance(process, Process)
     for _ in range(2):
@@ -139,94 +142,113 @@ def test_moments_of_few_points_come_from_fewer_numbers_than_nodes(route: Route) 
         process = conditioned_on(process, points(4, 2, 5), ones, ones)
 
 
+def test_a_process_that_moves_is_on_features_of_the_nodes() -> None:
+    """However few the observations are; nothing is left out then."""
+    own, Z = Stream(kernel("RBF", 2), (24, 24), 40), points(9, 2, 7)
+    few, moves = own.process().at(Z), own.process(moves=True)
+    assert isinstance(own.process(), DataProcess) and moves.kernel is None
+    close(moves.at(Z).mean, few.mean, 1e-8)
+    close(moves.at(Z).variance(), few.variance(), 1e-6)
+
+
 # -- the choice ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("name", "lengthscale", "n", "opening", "kind"),
     [
-        ("RBF", 2.0, 20, 4096, DataSpaceFactorisation),
-        ("RBF", 2.0, 400, 4096, EigenbasisFactorisation),
-        ("RBF", 0.02, 400, 4096, DataSpaceFactorisation),
-        ("RBF", 0.02, 400, 0, EigenbasisFactorisation),
-        ("Matern", 2.0, 400, 4096, DataSpaceFactorisation),
-        ("Matern", 2.0, 470, 4096, RootFactorisation),
-        ("Matern", 2.0, 20, 0, RootFactorisation),
+        ("RBF", 2.0, 20, 4096, None),
+        ("RBF", 2.0, 400, 4096, Eigenbasis),
+        ("RBF", 0.02, 400, 4096, None),
+        ("RBF", 0.02, 400, 0, Eigenbasis),
+        ("Matern", 2.0, 400, 4096, None),
+        ("Matern", 2.0, 470, 4096, CholeskyRoot),
+        ("Matern", 2.0, 20, 0, CholeskyRoot),
     ],
 )
 def test_the_cheapest_route_is_taken(
-    name: str, lengthscale: float, n: int, opening: int, kind: type
+    name: str, lengthscale: float, n: int, opening: int, kind: type | None
 ) -> None:
     """Few observations, few eigenvectors, or all nodes (24 x 24)."""
     own = Stream(kernel(name, 2), (24, 24), n)
     if not opening:
-        grid = own.state.grid
-        empty = GridState.before_data(grid, 1, False, 0, product=True)
+        empty = GridState.before_data(own.state.grid, 1, False, 0)
         own.state = empty.absorb_at(own.X, own.Y, own.R, 0)
     own.kernel.base_kernel.lengthscale = lengthscale  # type: ignore[union-attr]
-    assert type(own.evidence()[1][0]) is kind
+    with torch.no_grad():
+        roots = _roots(own.state, own.prior, n, None)
+    assert kind is None if roots is None else type(roots[0]) is kind
+    features = own.process(None).basis
+    compact = isinstance(getattr(features, "features", None), ProductFeatures)
+    assert compact is (kind is Eigenbasis and lengthscale == 2.0)
 
 
 def test_what_is_left_out_is_little_and_reported() -> None:
     """From 500 nodes on, eigenvectors that do not matter given the data are left out."""
     own = Stream(kernel("RBF", 2), (24, 24), 400)
-    value, made = own.evidence("eigenbasis")
-    whole, all_made = own.evidence("nodes")
-    assert 0.0 < dropped_share(made) < 1e-3 and dropped_share(all_made) == 0.0
-    assert made[0].basis.size < 300
-    assert (value - whole).abs() < 0.02
+    value = own.evidence()
+    assert 0.0 < dropped_share(own.state, own.prior, 400) < 1e-3
+    with torch.no_grad():
+        (basis,) = _roots(own.state, own.prior, 400, "roots") or ()
+    assert basis.size < 300
+    assert (value - own.evidence("data")).abs() < 0.02
+    assert dropped_share(own.state, own.prior, 40) == 0.0
 
 
 def test_as_much_is_kept_as_the_data_can_resolve() -> None:
     """Less noise or more points: more eigenvectors; never more than allowed, if that is enough."""
-    grid = unit_grid((24, 24))
-    K = [t.detach() for t in product_factors(kernel("RBF", 2), grid, torch.ones(1).double(), 1)[0]]
-    one, kept = torch.ones((), dtype=torch.float64), []
-    for noise, n in ((0.1, 10.0), (0.1, 1e7), (1e-7, 10.0)):
-        basis = chosen_basis(grid, K, noise * one, n * one, 4000)
-        assert float(basis.dropped() * K[0]) <= 1.5 * noise / n or basis.share == 1e-12
+    own, kept = Stream(kernel("RBF", 2), (24, 24), 400), []
+    for noise, weight in ((0.1, 1e-1), (0.1, 1e5), (1e-7, 1e-1)):
+        own.s2 = torch.tensor([noise]).double()
+        own.state = replace(own.state, A=weight * own.state.A)
+        with torch.no_grad():
+            (basis,) = _roots(own.state, own.prior, 400, "roots") or ()
+        own.state = replace(own.state, A=own.state.A / weight)
+        tolerated = 1.5 * noise / (weight * (1.0 / own.R).sum())
+        assert float(basis.dropped() * basis.amplitude) <= tolerated or basis.share == 1e-12
         kept.append(basis.size)
     assert kept[0] < kept[1] <= kept[2]
-    held_back = Eigenbasis.chosen(grid, K[0], K[1:], 1e-9, kept[0])
+    (amplitude,), factors = product_factors(own.kernel, basis.grid, own.X, 1)
+    K = [factor[0].detach() for factor in factors]
+    held_back = Eigenbasis.chosen(basis.grid, amplitude.detach(), K, 1e-9, kept[0])
     assert held_back.size == kept[0] and float(held_back.dropped()) < 1e-3
-    assert Eigenbasis.chosen(grid, K[0], K[1:], 1e-9, 3).size > 3
+    assert Eigenbasis.chosen(basis.grid, amplitude.detach(), K, 1e-9, 3).size > 3
 
 
 def test_the_share_dropped_is_that_of_the_prior_variance_at_the_nodes() -> None:
     grid = unit_grid(SIZES[2])
-    factors = product_factors(kernel("RBF", 2), grid, torch.ones(1).double(), 1)[0]
-    amplitude, *K = (t.detach() for t in factors)
+    (amplitude,), factors = product_factors(kernel("RBF", 2), grid, torch.ones(1).double(), 1)
+    amplitude, K = amplitude.detach(), [factor[0].detach() for factor in factors]
     whole, less = (Eigenbasis.of(grid, amplitude, K, share) for share in (0.0, 1e-3))
     assert less.size < whole.size
 
     def lost(Z: Any) -> Any:
-        return whole.features(Z).square().sum(-1) - less.features(Z).square().sum(-1)
+        bases = (ProductFeatures(grid, basis.tables) for basis in (whole, less))
+        more, fewer = (features.features(Z).square().sum(-1) for features in bases)
+        return more - fewer
 
     assert (lost(points(200, 2, 9)) > -1e-12).all()
     nodes = torch.cartesian_prod(*(torch.linspace(0.0, 1.0, g).double() for g in SIZES[2]))
     close(lost(nodes).max(), less.dropped() * amplitude, 1e-12)
 
 
-def test_compressed_statistics_serve_longer_lengthscales() -> None:
-    """A is put on products of eigenvectors once; far shorter lengthscales need it anew."""
-    own = Stream(kernel("RBF", 2), (24, 20))
-    A, compressed = own.state.matrix(0), None
-    for lengthscale, serves in ((0.5, True), (0.52, True), (0.8, True), (0.2, False)):
-        own.kernel.base_kernel.lengthscale = lengthscale  # type: ignore[union-attr]
-        amplitude, *K = product_factors(own.kernel, own.state.grid, own.state.b, 1)[0]
-        basis, wider = (Eigenbasis.of(own.state.grid, amplitude, K, s) for s in (1e-14, 1e-16))
-        compressed = compressed or Compressed.of(own.state.A[0], wider)
-        gram = compressed.gram(basis)
-        assert (gram is not None) is serves
-        if gram is not None:
-            close(gram.tril(), basis.of_nodes(basis.of_nodes(A).mT).tril(), 1e-8)
-
-
 def test_large_grids_are_dense_algebra_too() -> None:
     own = Stream(kernel("RBF", 2), (48, 40))
-    value, made = own.evidence("eigenbasis")
-    close(value, own.dense().evidence(), 1e-4)
-    assert len(own.compressed.compressed) == 1 and not own.compressed.matrices
+    close(own.evidence("roots"), own.dense().evidence(), 1e-4)
+
+
+@pytest.mark.parametrize("d", SIZES)
+def test_statistics_under_an_eigenbasis(d: int) -> None:
+    """From pairs of nodes as from the matrix; eigenvectors are left out."""
+    own = Stream(kernel("RBF", d), SIZES[d])
+    (amplitude,), factors = product_factors(own.kernel, own.state.grid, own.X, 1)
+    K = [factor[0].detach() for factor in factors]
+    basis = Eigenbasis.of(own.state.grid, amplitude.detach(), K, 1e-4)
+    F = basis.at_nodes(torch.eye(basis.size, dtype=torch.float64))
+    assert basis.size < own.state.grid.m
+    stats, A = basis.under(own.state.statistics(0)), matrix_of(own.state.A[0], SIZES[d])
+    close(stats.A.tril(), (F.T @ A @ F).tril(), 1e-10)
+    close(stats.b, F.T @ own.state.b[0], 1e-10)
 
 
 def test_what_large_grids_refuse() -> None:
@@ -235,7 +257,7 @@ def test_what_large_grids_refuse() -> None:
         own.evidence()
     own = Stream(kernel("RBF", 3), (17, 17, 17))
     own.kernel.base_kernel.lengthscale = 0.02  # type: ignore[union-attr]
-    assert isinstance(own.evidence()[1][0], DataSpaceFactorisation)
+    assert _roots(own.state, own.prior, own.n, None) is None
     own.n = 5_000  # more than are held
     with pytest.raises(StateError, match="coarser"):
         own.evidence()

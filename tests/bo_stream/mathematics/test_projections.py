@@ -9,8 +9,8 @@ from gpytorch.kernels import MaternKernel, ScaleKernel
 from torch import Tensor, nn
 
 from bo_stream.errors import InputError
-from bo_stream.mathematics.grid.projected import ProjectedKernel, projection_of
 from bo_stream.mathematics.kernels import cross_kernel
+from bo_stream.mathematics.projected import ProjectedKernel, projection_of
 from bo_stream.testing.base import close
 from tests.bo_stream.surrogates.projected_cases import D, build, data, frozen_rows
 

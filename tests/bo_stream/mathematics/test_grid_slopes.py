@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from bo_stream.errors import BoundsError
-from bo_stream.mathematics.grid.eigenbasis import Eigenbasis
-from bo_stream.mathematics.grid.nodes import Grid, interpolated_product
+from bo_stream.mathematics.eigenbasis import Eigenbasis, NodeFeatures, ProductFeatures
+from bo_stream.mathematics.grid import Grid, outer
 from bo_stream.mathematics.moments import sloped_product
 
 SIZES = {1: (5,), 2: (4, 6), 3: (6, 4, 5)}
@@ -33,8 +33,9 @@ def test_weights_and_slopes_are_those_of_interpolate(d: int, folded: bool) -> No
     own = grid(d, folded=folded)
     X = places(own).requires_grad_(True)
     plain = own.interpolate(X)
-    index, rows = own.sloped(X.detach())
-    assert torch.equal(index, plain.index) and rows.shape == (12, 5, 1 + d, 4**d)
+    start, cubics = own.cubics(X.detach(), slopes=True)
+    rows = outer(cubics)
+    assert torch.equal(start, plain.start) and rows.shape == (12, 5, 1 + d, 4**d)
     torch.testing.assert_close(rows[..., 0, :], plain.weight, rtol=0.0, atol=1e-13)
     towards = torch.randn(plain.weight.shape, dtype=torch.float64)
     (slope,) = torch.autograd.grad(plain.weight, X, towards)
@@ -51,12 +52,12 @@ def test_products_of_one_dimension_each_are_the_same(d: int, folded: bool) -> No
     whole = torch.ones(1, 7, dtype=torch.float64)
     for table, size in zip(tables, own.sizes, strict=True):
         whole = (whole.unsqueeze(1) * table[:size]).flatten(0, 1)
-    index, rows = own.sloped(X)
-    expected = torch.einsum("bqkn,bqnf->bqkf", rows, whole[index])
-    both = interpolated_product(own.axes_at(X, slopes=True), tables)
-    torch.testing.assert_close(both, expected, rtol=1e-11, atol=1e-11)
-    values = interpolated_product(own.axes_at(X, slopes=False), tables)
-    torch.testing.assert_close(values, both[..., :1, :], rtol=0.0, atol=1e-13)
+    for slopes in (True, False):
+        both = ProductFeatures(own, tables).rows_at(X, slopes=slopes)
+        expected = NodeFeatures(own, whole).rows_at(X, slopes=slopes)
+        torch.testing.assert_close(both, expected, rtol=1e-11, atol=1e-11)
+        values = torch.einsum("bqn,nf->bqf", own.interpolate(X).dense(), whole)
+        torch.testing.assert_close(both[..., 0, :], values, rtol=1e-11, atol=1e-11)
 
 
 def test_points_outside_are_refused_everywhere() -> None:
@@ -65,9 +66,8 @@ def test_points_outside_are_refused_everywhere() -> None:
         X = places(own)
         for side in (-1.0, 1.0):
             out = X + side * (away + (own._frame[3] - own._frame[2]) + 1.0) * own._frame[1]
-            for call in (own.interpolate, own.sloped, lambda Z: own.axes_at(Z, slopes=True)):  # noqa: B023
-                with pytest.raises(BoundsError):
-                    call(out)
+            with pytest.raises(BoundsError):
+                own.interpolate(out)
     assert own.interpolate(X[:0]).weight.shape == (0, 5, 16)
 
 
@@ -79,14 +79,18 @@ def test_features_are_differentiable() -> None:
         kernels.append((-0.2 * (gap - gap.unsqueeze(-1)).square()).exp())
     basis = Eigenbasis.of(own, torch.tensor(2.0, dtype=torch.float64), kernels, 1e-3)
     assert basis.size < own.m
-    X = places(own)[:2, 2:].clone().requires_grad_(True)
-    assert torch.autograd.gradcheck(basis.features, (X,), eps=1e-6, atol=1e-6)
-    rows, back = basis.sloped(X)
-    torch.testing.assert_close(rows[..., 0, :], basis.features(X).detach(), rtol=0.0, atol=1e-13)
-    bar = torch.randn(2, 3, basis.size, dtype=torch.float64)
-    (slope,) = torch.autograd.grad(basis.features(X), X, bar)
-    found = back((rows[..., 1:, :] @ bar.unsqueeze(-1)).squeeze(-1))
-    torch.testing.assert_close(found, slope, rtol=1e-11, atol=1e-11)
+    nodes = torch.randn(own.m, 3, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    for features in (ProductFeatures(own, basis.tables), NodeFeatures(own, nodes)):
+        X = places(own)[:2, 2:].clone().requires_grad_(True)
+        assert torch.autograd.gradcheck(features.features, (X,), eps=1e-6, atol=1e-6)
+        assert torch.autograd.gradgradcheck(features.features, (X,), eps=1e-6, atol=1e-5)
+        rows, back = features.sloped(X)
+        values = features.features(X)
+        torch.testing.assert_close(rows[..., 0, :], values.detach(), rtol=0.0, atol=1e-13)
+        bar = torch.linspace(-1.0, 1.0, values.numel(), dtype=torch.float64).view_as(values)
+        (slope,) = torch.autograd.grad(values, X, bar)
+        found = back((rows[..., 1:, :] @ bar.unsqueeze(-1)).squeeze(-1))
+        torch.testing.assert_close(found, slope, rtol=1e-11, atol=1e-11)
 
 
 def test_derivatives_of_products() -> None:

@@ -17,10 +17,11 @@ from gpytorch.kernels import Kernel
 from torch import Tensor, nn
 
 from bo_stream.errors import InputError
-from bo_stream.mathematics.grid.kernel import data_space_priors
-from bo_stream.mathematics.grid.nodes import DEFAULT_SIZES, Grid
-from bo_stream.mathematics.grid.posterior import GridProcess
+from bo_stream.mathematics.eigenbasis import GridFeatures
+from bo_stream.mathematics.grid import DEFAULT_SIZES, Grid
+from bo_stream.mathematics.grid_kernel import prior_covariance
 from bo_stream.mathematics.linalg import chol_psd
+from bo_stream.mathematics.process import FeatureBasis, Process
 from bo_stream.mathematics.shapes import shaped
 
 __all__ = [
@@ -29,6 +30,7 @@ __all__ = [
     "ProjectedGrid",
     "ProjectedKernel",
     "log_density",
+    "moved",
     "projection_of",
     "gradient_step",
 ]
@@ -222,12 +224,18 @@ class ProjectedKernel(Kernel):
         """``W K W'`` of the points ``x1``, ``o x n x n``; ``x2`` must be the same."""
         X, outputs = x1.reshape(-1, *x1.shape[-2:])[0], max(1, self.batch_shape.numel())
         grid = replace(self.grid, phi=self.phi)
-        priors = data_space_priors(self.base_kernel, grid, X, outputs)
-        covariance = torch.stack([prior.covariance() for prior in priors])
+        covariance = prior_covariance(self.base_kernel, grid, X, outputs)
         return covariance.diagonal(dim1=-2, dim2=-1) if diag else covariance
 
 
-def log_density(process: GridProcess, X: Tensor, Y: Tensor, D: Tensor) -> Tensor:
+def moved(process: Process, grid: ProjectedGrid) -> Process:
+    """A process of the values at the nodes, under another projection of future points."""
+    basis = cast(FeatureBasis, process.basis)
+    features = replace(cast(GridFeatures, basis.features), grid=grid)
+    return replace(process, basis=replace(basis, features=features))
+
+
+def log_density(process: Process, X: Tensor, Y: Tensor, D: Tensor) -> Tensor:
     """``J`` of MATHS 2.5: log density of new points given the process before them, 0-dim.
 
     Differentiable in the grid's phi: ``log N(Y; c + W al, D + s2 W M W')``, summed over outputs.
@@ -245,7 +253,7 @@ def log_density(process: GridProcess, X: Tensor, Y: Tensor, D: Tensor) -> Tensor
 
 
 def gradient_step(
-    process: GridProcess, X: Tensor, Y: Tensor, D: Tensor, rate: float, seen: float
+    process: Process, X: Tensor, Y: Tensor, D: Tensor, rate: float, seen: float
 ) -> Tensor:
     """The grid's phi after one step that increases `log_density`, if there is one. O(q m^2 + q^3).
 
@@ -261,11 +269,11 @@ def gradient_step(
         rate: Longest step, in lengths of phi.
         seen: The number of earlier points, or their weight.
     """
-    grid = cast(ProjectedGrid, process.grid)
+    grid = cast(ProjectedGrid, cast(GridFeatures, cast(FeatureBasis, process.basis).features).grid)
     phi = grid.phi
 
     def J(at: Tensor) -> Tensor:
-        return log_density(replace(process, grid=replace(grid, phi=at)), X, Y, D)
+        return log_density(moved(process, replace(grid, phi=at)), X, Y, D)
 
     with torch.enable_grad():
         free = phi.detach().clone().requires_grad_()
@@ -275,10 +283,8 @@ def gradient_step(
     with torch.no_grad():
         mean, L = _predictive(process, X, D)
         difference = DIFFERENCE * longest / rate
-        moved = _predictive(
-            replace(process, grid=replace(grid, phi=phi + difference * gradient)), X, D
-        )[0]
-        curvature = _white(L, (moved - mean) / difference).square().sum() * (1.0 + seen / len(X))
+        beyond = moved(process, replace(grid, phi=phi + difference * gradient)).at(X).mean
+        curvature = _white(L, (beyond - mean) / difference).square().sum() * (1.0 + seen / len(X))
         step = min(longest, float(gradient.square().sum() / curvature.clamp_min(1e-300))) * gradient
         for _ in range(HALVINGS):
             if bool(J(phi + step) > value):
@@ -287,7 +293,7 @@ def gradient_step(
     return phi
 
 
-def _predictive(process: GridProcess, X: Tensor, D: Tensor) -> tuple[Tensor, Tensor]:
+def _predictive(process: Process, X: Tensor, D: Tensor) -> tuple[Tensor, Tensor]:
     """Means ``o x q`` of new observations, and the Cholesky factors of their covariances."""
     joint = process.at(X)
     return joint.mean, chol_psd(joint.covariance(joint) + torch.diag_embed(D))

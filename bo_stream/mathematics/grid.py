@@ -1,0 +1,316 @@
+"""A regular grid and Keys' cubic interpolation from its nodes [WISKI, MATHS 2.1].
+
+Nodes are numbered row by row, the last dimension fastest. A grid made from bounds is folded: its
+first and last nodes are the bounds, and points may lie anywhere between them. On a grid given node
+by node, points must lie between the second and the last but one node of each dimension.
+
+In the first and the last cell of a folded grid one of Keys' four nodes lies beyond the end. The
+value of this ghost node is extrapolated, ``u_-1 = 3 u_0 - 3 u_1 + u_2``, so that its weight goes to
+the three nearest nodes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import cast
+
+import torch
+from torch import Tensor
+
+from bo_stream.errors import BoundsError, InputError, ShapeError, UnsupportedError
+from bo_stream.mathematics.lasting import lasting_property
+
+__all__ = ["DEFAULT_SIZES", "REACH", "Grid", "Interpolation"]
+
+DEFAULT_SIZES = {1: 100, 2: 30, 3: 10}
+"""Nodes of each dimension by default, by the number of dimensions."""
+REACH = 4
+"""Nodes that a point is interpolated from in each dimension: the fewest of a grid."""
+ROOM = {True: 1.0, False: 1e-9}
+"""Cells by which a point may lie beyond the end of a grid, folded or not. (Surrogates check their
+bounds more closely, in raw units.)"""
+CUBICS = torch.tensor(
+    [
+        [[0.0, 0.5, -1.5, 1.0], [0.0, -1.0, 2.0, 0.0], [0.0, 0.5, -0.5, 0.0], [0.0] * 4],
+        [[-0.5, 1.0, -0.5, 0.0], [1.5, -2.5, 0.0, 1.0], [-1.5, 2.0, 0.5, 0.0], [0.5, -0.5, 0, 0]],
+        [[0.0] * 4, [0.0, 0.5, -0.5, 0.0], [0.0, -1.0, 0.0, 1.0], [0.0, 0.5, 0.5, 0.0]],
+    ],
+    dtype=torch.float64,
+)
+"""Coefficients of ``s^3, s^2, s, 1`` of the four weights: in a cell at the low end of a folded
+grid, in an inner cell and in one at the high end."""
+AT_ONCE = 2**18
+"""Products computed at a time when outer products are summed."""
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Regular nodes per dimension.
+
+    Attributes:
+        origin: First node of each dimension.
+        step: Spacing of each dimension.
+        sizes: Number of nodes of each dimension.
+        folded: Whether points may also lie in the outermost cells.
+    """
+
+    origin: tuple[float, ...]
+    step: tuple[float, ...]
+    sizes: tuple[int, ...]
+    folded: bool = False
+
+    @classmethod
+    def covering(cls, bounds: Tensor, sizes: int | Sequence[int] | None = None) -> Grid:
+        """The folded grid from bound to bound (``2 x d``, transformed space)."""
+        d = bounds.shape[1]
+        wanted = DEFAULT_SIZES.get(d, 10) if sizes is None else sizes
+        listed = isinstance(wanted, Sequence) and not isinstance(wanted, str)
+        counts = list(cast("Sequence[int]", wanted)) if listed else [cast(int, wanted)] * d
+        if len(counts) != d or not all(isinstance(g, int) and g >= REACH for g in counts):
+            raise InputError(
+                f"{d} grid sizes of at least {REACH} nodes",
+                f"{wanted!r}",
+                "Give one integer, or one per dimension.",
+            )
+        _check_dim(counts)
+        low, high = bounds.tolist()
+        steps = [(b - a) / (g - 1) for a, b, g in zip(low, high, counts, strict=True)]
+        return cls(tuple(low), tuple(steps), tuple(counts), folded=True)
+
+    @classmethod
+    def from_nodes(cls, nodes: Sequence[Tensor], dim: int) -> Grid:
+        """A grid from one regular 1-D tensor per dimension, two nodes beyond all points."""
+        _check_dim([len(g) for g in nodes])
+        if len(nodes) != dim or any(g.ndim != 1 or len(g) < REACH for g in nodes):
+            raise ShapeError(
+                f"{dim} one-dimensional tensors of at least {REACH} nodes",
+                f"{[tuple(g.shape) for g in nodes]}",
+                "Give one tensor per input dimension, in transformed space.",
+            )
+        for g in nodes:
+            gaps = g.double().diff()
+            even = torch.allclose(gaps, gaps.mean(), rtol=1e-4, atol=0.0)
+            if bool((gaps <= 0).any()) or not even:
+                raise InputError(
+                    "increasing, evenly spaced nodes", f"{g.tolist()}", "Use linspace."
+                )
+        first = [float(g[0]) for g in nodes]
+        step = [(float(g[-1]) - float(g[0])) / (len(g) - 1) for g in nodes]
+        return cls(tuple(first), tuple(step), tuple(len(g) for g in nodes))
+
+    @property
+    def dim(self) -> int:
+        """Number of dimensions."""
+        return len(self.sizes)
+
+    @property
+    def inputs(self) -> int:
+        """Number of inputs of the points that are interpolated at."""
+        return self.dim
+
+    @property
+    def m(self) -> int:
+        """Number of nodes."""
+        return math.prod(self.sizes)
+
+    def widths(self, like: Tensor) -> Tensor:
+        """Distances from the first to the last nodes, ``d``."""
+        return like.new_tensor(self.step) * (like.new_tensor(self.sizes) - 1.0)
+
+    def same_as(self, other: Grid) -> bool:
+        """Whether both grids interpolate alike."""
+        return self == other
+
+    def digest(self) -> str:
+        """A hash that identifies the grid in saved states."""
+        parts = (self.origin, self.step, self.sizes, *(["folded"] if self.folded else []))
+        return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
+
+    def place(self, X: Tensor) -> Tensor:
+        """Coordinates of points on the grid, ``batch x q x d``."""
+        return X
+
+    def interpolate(self, X: Tensor) -> Interpolation:
+        """Interpolation rows at points ``batch x q x d``; differentiable in X.
+
+        Raises:
+            BoundsError: as `cubics`.
+        """
+        start, weights = self.cubics(self.place(X), slopes=False)
+        return Interpolation(self.sizes, start, weights.squeeze(-2))
+
+    def cubics(self, places: Tensor, *, slopes: bool) -> tuple[Tensor, Tensor]:
+        """Keys' cubic weights (a = -1/2) in each dimension, differentiable.
+
+        Args:
+            places: Coordinates on the grid, ``batch x q x d``.
+            slopes: Whether to return derivatives, too.
+
+        Returns:
+            The index of the first of four neighbouring nodes, ``batch x q x d``, and their weights
+            before the derivatives of these, ``batch x q x d x (1 | 2) x 4``.
+
+        Raises:
+            BoundsError: for points outside the grid, or in the outermost cells of one that is not
+                folded.
+        """
+        origin, step, low, high, last = self._frame.to(places)
+        t = (places - origin) / step
+        cell = t.detach().clamp(low, high).floor_()
+        s = t - cell
+        self._check_inside(s.detach())
+        start = torch.minimum((cell - 1.0).clamp_min_(0.0), last)
+        s2, one = s * s, torch.ones_like(s)
+        powers = [torch.stack([s2 * s, s2, s, one], -1)]
+        if slopes:
+            rising = torch.stack([3.0 * s2, 2.0 * s, one, torch.zeros_like(s)], -1)
+            powers.append(rising / step.unsqueeze(-1))
+        table = CUBICS.to(places)[(cell - start).long()]
+        return start.long(), torch.stack(powers, -2) @ table.mT
+
+    def axes_at(self, places: Tensor, *, slopes: bool) -> Tensor:
+        """As `cubics`, with zeros for all other nodes: ``d x batch x q x (1 | 2) x max(g_k)``."""
+        start, weights = self.cubics(places, slopes=slopes)
+        index = start[..., None, None] + torch.arange(REACH, device=start.device)
+        rows = weights.new_zeros(*weights.shape[:-1], max(self.sizes))
+        return rows.scatter(-1, index.expand(weights.shape), weights).movedim(-3, 0)
+
+    @lasting_property
+    def _frame(self) -> Tensor:
+        """First nodes, steps, the numbers of the first and of the last cell, and the last index of
+        the first of four nodes: ``5 x d``.
+        """
+        edge = 0.0 if self.folded else 1.0
+        low, high = [edge] * self.dim, [g - 2.0 - edge for g in self.sizes]
+        last = [float(g - REACH) for g in self.sizes]
+        return torch.tensor([self.origin, self.step, low, high, last], dtype=torch.float64)
+
+    def _check_inside(self, s: Tensor) -> None:
+        """Refuse positions in cells that are outside of them; NaN too."""
+        room = ROOM[self.folded]
+        if not s.numel():
+            return
+        least, most = s.aminmax()
+        if not (float(least) >= -room and float(most) <= 1.0 + room):
+            raise BoundsError(
+                "points inside the grid"
+                + ("" if self.folded else ", at least one cell from its edge"),
+                f"some outside (nodes from {self.origin}, steps {self.step}, sizes {self.sizes})",
+                "Build the surrogate with `bounds` or a `grid` that covers them.",
+            )
+
+    def axes(self, like: Tensor) -> list[Tensor]:
+        """Points ``n_k x d`` along each dimension, starting at zero."""
+        points = []
+        for k, (h, size) in enumerate(zip(self.step, self.sizes, strict=True)):
+            P = like.new_zeros(size, self.dim)
+            P[:, k] = h * torch.arange(size, dtype=like.dtype, device=like.device)
+            points.append(P)
+        return points
+
+    def differences(self, like: Tensor) -> Tensor:
+        """All distinct differences of nodes, ``prod(2 g_k - 1) x d``, in the order of the nodes."""
+        ranges = [
+            h * torch.arange(1 - g, g, dtype=like.dtype, device=like.device)
+            for h, g in zip(self.step, self.sizes, strict=True)
+        ]
+        return torch.cartesian_prod(*ranges).reshape(-1, self.dim)
+
+    def spread(self, values: Tensor) -> Tensor:
+        """A stationary kernel's matrix ``o x m x m`` from its values at `differences`: O(m^2)."""
+        number = torch.zeros(1, dtype=torch.long, device=values.device)
+        for g in self.sizes:  # of each node, among the differences
+            along = torch.arange(g, device=values.device)
+            number = ((2 * g - 1) * number.unsqueeze(-1) + along).flatten()
+        place = number.unsqueeze(-1) - number + values.shape[-1] // 2
+        return values.index_select(-1, place.flatten()).unflatten(-1, place.shape)
+
+
+@dataclass(frozen=True)
+class Interpolation:
+    """Sparse interpolation rows W, each a product over dimensions.
+
+    Attributes:
+        sizes: Number of nodes of each dimension.
+        start: Index of the first of four neighbouring nodes in each dimension, ``batch x q x d``.
+        weights: Their weights, ``batch x q x d x 4``.
+    """
+
+    sizes: tuple[int, ...]
+    start: Tensor
+    weights: Tensor
+
+    @lasting_property
+    def index(self) -> Tensor:
+        """Numbers of the nodes, ``batch x q x 4^d``."""
+        near = torch.arange(REACH, device=self.start.device)
+        index = torch.zeros_like(self.start[..., :1])
+        for k, size in enumerate(self.sizes):
+            along = self.start[..., k, None, None] + near
+            index = (size * index.unsqueeze(-1) + along).flatten(-2)
+        return index
+
+    @property
+    def weight(self) -> Tensor:
+        """Their weights, ``batch x q x 4^d``, differentiable."""
+        return outer(self.weights.unsqueeze(-2)).squeeze(-2)
+
+    def dense(self) -> Tensor:
+        """The rows as ``batch x q x m``."""
+        rows = self.weights.new_zeros(*self.start.shape[:-1], math.prod(self.sizes))
+        return rows.scatter(-1, self.index, self.weight)
+
+    def transpose_times(self, values: Tensor, m: int) -> Tensor:
+        """``W' values`` for ``o x q`` values, unbatched: ``o x m``."""
+        weighted = (self.weight * values.unsqueeze(-1)).flatten(-2)
+        return values.new_zeros(len(values), m).index_add_(1, self.index.flatten(), weighted)
+
+    def add_outer(self, A: Tensor, weights: Tensor) -> None:
+        """``A += W' diag(weights) W`` in place, by pairs (`bo_stream.mathematics.bands`).
+
+        Costs O(q 10^d) for q points, unbatched.
+        """
+        left, right = torch.triu_indices(REACH, REACH, device=A.device)
+        size = max(1, AT_ONCE // len(left) ** len(self.sizes))
+        pieces = self.start.split(size), self.weights.split(size), weights.split(size)
+        for start, rows, r in zip(*pieces, strict=True):
+            index, value = start.new_zeros(len(start), 1), r.unsqueeze(-1)
+            for k, n in enumerate(self.sizes):
+                pair = REACH * (start[:, k, None] + left) + (right - left)
+                index = (REACH * n * index.unsqueeze(-1) + pair.unsqueeze(-2)).flatten(1)
+                product = rows[:, k, left] * rows[:, k, right]
+                value = (value.unsqueeze(-1) * product.unsqueeze(-2)).flatten(1)
+            A.index_add_(0, index.flatten(), value.flatten())
+
+
+def outer(weights: Tensor) -> Tensor:
+    """Products over dimensions of weights and of their derivatives.
+
+    Args:
+        weights: As of `Grid.cubics`, ``... x d x (1 | 2) x 4``.
+
+    Returns:
+        ``... x (1 + d) x 4^d``: the products, and their derivatives in each dimension; or ``... x 1
+        x 4^d``.
+    """
+    rows, *others = weights.unbind(-3)
+    for along in others:
+        value, slope = along[..., :1, None, :], along[..., 1:, None, :]
+        left = rows.unsqueeze(-1)
+        rows = torch.cat([left * value, left[..., :1, :, :] * slope], -3).flatten(-2)
+    return rows
+
+
+def _check_dim(sizes: Sequence[int]) -> None:
+    """Refuse grids of more than three dimensions, with the memory they would take."""
+    d = len(sizes)
+    if d > max(DEFAULT_SIZES):
+        gib = 2 * 8 * math.prod(map(float, sizes)) ** 2 / 2**30
+        raise UnsupportedError(
+            "at most 3 input dimensions for a grid",
+            f"{d}: {' x '.join(map(str, sizes))} nodes would take {gib:.3g} GiB of state",
+            "Use NodeWISKI (or ExactGP, OnlineSGPR, CaGP), or project the inputs to 3 dimensions.",
+        )

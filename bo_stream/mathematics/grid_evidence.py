@@ -1,0 +1,350 @@
+"""Evidence and posterior of a process on a grid, summed over outputs [MATHS 2.3, 2.4, 2.7].
+
+Two routes lead to them. While all observations are held and few, their ``n x n`` covariance is
+factorised. Otherwise the statistics are put under a root of the prior covariance of the nodes: for
+a product kernel the eigenvectors that matter given the data, else a Cholesky factor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, cast
+
+import torch
+from gpytorch.kernels import Kernel
+from torch import Size, Tensor
+
+from bo_stream.errors import StateError, UnsupportedError
+from bo_stream.mathematics.bands import GridState
+from bo_stream.mathematics.eigenbasis import (
+    CholeskyRoot,
+    Eigenbasis,
+    NodeFeatures,
+    ProductFeatures,
+    Root,
+)
+from bo_stream.mathematics.evidence import Factorisation, attach, covariance_evidence, factorise
+from bo_stream.mathematics.grid import Grid
+from bo_stream.mathematics.grid_kernel import (
+    InterpolatedKernel,
+    flushed,
+    is_product,
+    node_covariance,
+    prior_covariance,
+    product_factors,
+)
+from bo_stream.mathematics.lasting import lasting_property
+from bo_stream.mathematics.linalg import chol_psd
+from bo_stream.mathematics.moments import Moments, leaf, pullback
+from bo_stream.mathematics.paths import Path
+from bo_stream.mathematics.process import FeatureBasis, KernelBasis, Process
+
+__all__ = ["check_size", "dropped_share", "grid_evidence", "grid_process"]
+
+MOST_NODES = 10_000
+"""Nodes of a kernel that is no product over inputs, which needs their matrix."""
+MOST_A_SIDE = 1000
+"""Nodes of one dimension up to which a larger grid of a product kernel is possible."""
+CHEAPER = 0.8
+"""Observations per node up to which their covariance costs less than the nodes'."""
+FEW_DATA = 300
+"""Observations up to which their covariance costs less than choosing eigenvectors. From there on it
+costs less while there are fewer observations than eigenvectors."""
+MOST_EIGENVECTORS = 4000
+TRUNCATED_FROM = 500
+"""Nodes from which eigenvectors are left out; on fewer nodes this saves little."""
+TOLERATED = 1.5
+"""Variance left out, in units of the noise variance of all observations pooled. The evidence is
+off by less than a hundredth of this."""
+SEPARABLE = 0.5
+"""Features per node up to which products over dimensions cost less than values at the nodes."""
+DENSE_NODES = 4096
+"""Nodes up to which features may be given by their values there."""
+
+Route = Literal["data", "roots"]
+
+
+@dataclass(frozen=True)
+class GridPrior:
+    """The current hyperparameters, differentiable.
+
+    Attributes:
+        kernel: The kernel, with or without one batch dimension of the outputs.
+        s2: Noise scales, ``o``.
+        mean: Constant prior means, ``o``.
+    """
+
+    kernel: Kernel
+    s2: Tensor
+    mean: Tensor
+
+
+def check_size(grid: Grid, product: bool) -> None:
+    """Refuse grids that are too large.
+
+    Raises:
+        UnsupportedError: for many nodes and a kernel that is not a product, or many nodes a side.
+    """
+    if grid.m <= MOST_NODES or (product and max(grid.sizes) <= MOST_A_SIDE):
+        return
+    raise UnsupportedError(
+        f"at most {MOST_NODES} nodes, or a product of one-dimensional kernels on at most "
+        f"{MOST_A_SIDE} nodes a side",
+        f"{' x '.join(map(str, grid.sizes))} nodes, whose matrices would take "
+        f"{8 * grid.m**2 / 2**30:.1f} GiB",
+        "Take an RBF kernel, or a ProductKernel of Matern kernels with one active dimension each, "
+        "or fewer nodes.",
+    )
+
+
+def grid_evidence(
+    state: GridState, prior: GridPrior, n: int, profile_mean: bool, route: Route | None = None
+) -> tuple[Tensor, Tensor | None]:
+    """Log evidence, 0-dim, differentiable (once).
+
+    Args:
+        state: The state.
+        prior: The hyperparameters.
+        n: Number of observations.
+        profile_mean: Take the optimal constant means instead.
+        route: By default the cheapest. ``data`` needs all observations held.
+
+    Returns:
+        The evidence, and the optimal constant means (``o``) if they were taken.
+
+    Raises:
+        UnsupportedError: for a kernel that is no product on a large grid.
+        StateError: if too many eigenvectors matter, and not all observations are held.
+    """
+    c = prior.mean - state.origin
+    with torch.no_grad():
+        roots = _roots(state, prior, n, route)
+    if roots is None:
+        C, y = _data_covariance(state, prior, n)
+        L = chol_psd(C.detach())
+        value, best = covariance_evidence(C, L, y, None if profile_mean and n else c)
+        return value + _forgotten(state, n, prior.s2), None if best is None else best + state.origin
+    values, means = list[Tensor](), list[Tensor]()
+    sources = _sources(state, prior)
+    for i, root in enumerate(roots):
+        with torch.no_grad():
+            made = _factorised(state, prior, i, root, profile_mean)
+            d_s2, d_c, Y = made.gradients()
+            gradients = [d_s2, d_c, *root.gradients(Y)]
+        tensors = [prior.s2[i], c[i], *(source[i] for source in sources)]
+        values.append(attach(made.value(), tensors, gradients))
+        means.append(made.mean)
+    return torch.stack(values).sum(), torch.stack(means) + state.origin if profile_mean else None
+
+
+@torch.no_grad()
+def grid_process(
+    state: GridState, prior: GridPrior, n: int, *, moves: bool = False, route: Route | None = None
+) -> Process:
+    """The posterior process.
+
+    Args:
+        state: The state.
+        prior: The hyperparameters.
+        n: Number of observations.
+        moves: Whether points of the future may have other places on the grid, so that the process
+            must be that of the values at the nodes.
+        route: As for `grid_evidence`.
+    """
+    prior = replace(prior, mean=prior.mean.clone())  # not a view of the parameter
+    roots = _roots(state, prior, n, route)
+    if roots is None and not moves and is_product(prior.kernel, state.grid.dim):
+        return _data_process(state, prior, n)
+    roots = _whole_roots(state, prior) if roots is None else roots
+    made = [_factorised(state, prior, i, root, False) for i, root in enumerate(roots)]
+    return _feature_process(roots, made, prior.mean)
+
+
+@torch.no_grad()
+def dropped_share(state: GridState, prior: GridPrior, n: int) -> float:
+    """Largest share of the prior variance at a node that an eigenbasis leaves out; else 0."""
+    roots = _roots(state, prior, n, None) or []
+    bases = [root for root in roots if isinstance(root, Eigenbasis)]
+    return max((float(basis.dropped()) for basis in bases), default=0.0)
+
+
+# -- roots ---------------------------------------------------------------------------------------
+
+
+def _roots(
+    state: GridState, prior: GridPrior, n: int, route: Route | None
+) -> Sequence[Root] | None:
+    """A root of each output's prior covariance, or None for the observations' covariance."""
+    grid, held, product = state.grid, state.holds_all(n), is_product(prior.kernel, state.grid.dim)
+    if grid.m > MOST_NODES and not product:
+        raise UnsupportedError(
+            "a product of one-dimensional kernels on a large grid",
+            type(prior.kernel).__name__,
+            "Rebuild the surrogate for this kernel.",
+        )
+    few = held and n <= CHEAPER * grid.m
+    if route == "data" or (route is None and few and (n <= FEW_DATA or not product)):
+        return None
+    if not product or grid.m < TRUNCATED_FROM:
+        return _whole_roots(state, prior)
+    ones, bases = state.totals()[2].expand(len(prior.s2)), []
+    for s2, one, amplitude, *factors in zip(prior.s2, ones, *_sources(state, prior), strict=True):
+        tolerance = float(TOLERATED * s2 / (amplitude * one))
+        bases.append(Eigenbasis.chosen(grid, amplitude, factors, tolerance, MOST_EIGENVECTORS))
+    r = max(basis.size for basis in bases)
+    if route is None and ((few and n < r) or (held and r > MOST_EIGENVECTORS)):
+        return None
+    if r > MOST_EIGENVECTORS:
+        raise _too_many(grid.m, r, n)
+    return bases
+
+
+def _sources(state: GridState, prior: GridPrior) -> list[Tensor]:
+    """The tensors that the roots of all outputs are made from, differentiable."""
+    given = prior.kernel, state.grid, state.b, len(state.b)
+    if not is_product(prior.kernel, state.grid.dim):
+        return [node_covariance(*given)]
+    amplitude, factors = product_factors(*given)
+    return [amplitude, *factors]
+
+
+def _whole_roots(state: GridState, prior: GridPrior) -> list[Root]:
+    """Roots from which nothing is left out."""
+    first, *factors = _sources(state, prior)
+    if not factors:
+        return [CholeskyRoot.of(state.grid, K) for K in first]
+    outputs = zip(first, zip(*factors, strict=True), strict=True)
+    return [Eigenbasis.of(state.grid, amplitude, own) for amplitude, own in outputs]
+
+
+def _factorised(
+    state: GridState, prior: GridPrior, output: int, root: Root, profile_mean: bool
+) -> Factorisation:
+    """The factorisation of one output's statistics under a root."""
+    c = prior.mean[output] - state.origin[output]
+    return factorise(root.under(state.statistics(output)), prior.s2[output], c, profile_mean)
+
+
+def _feature_process(roots: Sequence[Root], made: Sequence[Factorisation], mean: Tensor) -> Process:
+    """The posterior from factorisations under roots; features of all outputs side by side."""
+    grid, sizes = roots[0].grid, [root.size for root in roots]
+    scale = torch.block_diag(*(mean.new_ones(1, size) for size in sizes))
+    bases = [root for root in roots if isinstance(root, Eigenbasis)]
+    if bases and (sum(sizes) <= SEPARABLE * grid.m or grid.m > DENSE_NODES):
+        products = ProductFeatures(grid, torch.cat([basis.tables for basis in bases], -1))
+        L = torch.block_diag(*(part.L for part in made)).expand(len(made), -1, -1)
+        u = torch.block_diag(*(part.q.unsqueeze(0) for part in made))
+        return Process(None, FeatureBasis(products, scale), None, L, u, mean)
+    whitened = []
+    for root, part in zip(roots, made, strict=True):
+        eye = torch.eye(root.size, dtype=mean.dtype, device=mean.device)
+        whitened.append(root.at_nodes(torch.linalg.solve_triangular(part.L, eye, upper=False).mT))
+    u = torch.block_diag(*(part.h.unsqueeze(0) for part in made))
+    features = NodeFeatures(grid, flushed(torch.cat(whitened, -1)))
+    return Process(None, FeatureBasis(features, scale), None, None, u, mean)
+
+
+def _too_many(m: int, r: int, n: int) -> StateError:
+    return StateError(
+        f"lengthscales for which at most {MOST_EIGENVECTORS} eigenvectors of the kernel on {m} "
+        "nodes matter, or observations that are all held",
+        f"{r} eigenvectors, some {24 * r * r / 2**30:.1f} GiB an evaluation, and {n} observations, "
+        "not all held",
+        "Bound the lengthscales from below (at about two steps of the grid), take a coarser grid, "
+        "or use NodeWISKI.",
+    )
+
+
+# -- few observations ----------------------------------------------------------------------------
+
+
+def _data_covariance(state: GridState, prior: GridPrior, n: int) -> tuple[Tensor, Tensor]:
+    """``W K W' + s2 R``, ``o x n x n``, and targets counted from the origin, ``o x n``."""
+    X, Y, R = state.buffer.first(n)
+    K = prior_covariance(prior.kernel, state.grid, X, len(Y))
+    noise = (prior.s2.unsqueeze(-1) * R).expand(Y.shape)
+    return K + torch.diag_embed(noise), Y - state.origin.unsqueeze(-1)
+
+
+def _forgotten(state: GridState, n: int, s2: Tensor) -> Tensor:
+    """Correction for forgetting, in which the density of each observation has its weight as power
+    (MATHS 2.2); the buffer has noise variances divided by weights.
+    """
+    if float(state.weight) == n:
+        return s2.new_zeros(())
+    logs = state.buffer.first(n)[2].log().sum(-1) - state.ld
+    whole = (n - state.weight) * (2.0 * torch.pi * s2).log() + logs
+    return 0.5 * whole.sum()
+
+
+@dataclass(frozen=True)
+class InterpolatedBasis(KernelBasis):
+    """Interpolated kernels at the observations."""
+
+    def prior(self, outputs: int, sample_shape: Size) -> Path:
+        """Exact sample functions: interpolated draws of the values at the nodes."""
+        kernel = cast(InterpolatedKernel, self.kernel)
+        values = kernel.draws(sample_shape)
+
+        def sample(X: Tensor) -> Tensor:
+            rows = kernel.grid.interpolate(X)
+            batch = torch.broadcast_shapes(values.shape[:-2], rows.index.shape[:-2])
+            index = rows.index.flatten(-2).unsqueeze(-2).expand(*batch, values.shape[-2], -1)
+            picked = values.expand(*batch, -1, -1).gather(-1, index)
+            return (picked.unflatten(-1, rows.index.shape[-2:]) * rows.weight.unsqueeze(-3)).sum(-1)
+
+        return sample
+
+
+@dataclass(frozen=True)
+class DataProcess(Process):
+    """The posterior of an exact process with an interpolated product kernel."""
+
+    @property
+    def has_moments(self) -> bool:
+        """Of one output."""
+        return len(self.u) == 1
+
+    def moments(self, X: Tensor, *, slopes: bool, across: Any | None = None) -> Moments | None:
+        """O(n^2) per point."""
+        if not self.has_moments:
+            return None
+        kernel, R = cast(InterpolatedKernel, self.kernel), cast(Tensor, self.R)[0]
+        with torch.set_grad_enabled(slopes):
+            points = leaf(X, slopes)
+            places = kernel.grid.place(points)
+        axes = kernel.grid.axes_at(places.detach(), slopes=slopes)
+        k, prior = kernel.sloped(axes, self._seen), kernel.sloped(axes, axes[..., 0, :])
+        a = torch.linalg.solve_triangular(R, k.flatten(0, -2).mT, upper=False).mT.reshape(k.shape)
+        means, cov = a @ self.u[0], a.flatten(-3, -2) @ a[..., 0, :].mT
+        means[..., 0] += self.mean[0]
+        cov = prior - cov.unflatten(-2, k.shape[-3:-1])
+        others = None
+        if across is not None:
+            others = kernel.sloped(axes, self._rows(across.X)) - a @ across.rows[0].mT
+        if not slopes:
+            return Moments(means[..., 0], cov[..., 0, :], across=others)
+        return Moments.of(means, cov, pullback(places, points), others)
+
+    @lasting_property
+    def _seen(self) -> Tensor:
+        """Rows of the observations in each dimension, ``d x n x max(n_k)``."""
+        return self._rows(cast(KernelBasis, self.basis).Z)
+
+    def _rows(self, X: Tensor) -> Tensor:
+        grid = cast(InterpolatedKernel, self.kernel).grid
+        return grid.axes_at(grid.place(X), slopes=False).squeeze(-2)
+
+
+def _data_process(state: GridState, prior: GridPrior, n: int) -> Process:
+    """The posterior of an exact process with the interpolated product kernel."""
+    X, _, R = state.buffer.first(n)
+    C, y = _data_covariance(state, prior, n)
+    L = chol_psd(C)
+    factors = product_factors(prior.kernel, state.grid, X, len(y))
+    kernel = InterpolatedKernel(state.grid, *factors)
+    noise = (prior.s2.unsqueeze(-1) * R).expand(y.shape)
+    e = y - (prior.mean - state.origin).unsqueeze(-1)
+    u = torch.linalg.solve_triangular(L, e.unsqueeze(-1), upper=False).squeeze(-1)
+    return DataProcess(kernel, InterpolatedBasis(kernel, X.clone(), noise), L, None, u, prior.mean)

@@ -1,0 +1,225 @@
+"""A stationary kernel on the nodes of a grid, and interpolated from them [MATHS 2.3, 2.4].
+
+A product kernel is evaluated along each axis, any other kernel at the distinct differences of
+nodes. Negligible values are set to zero, because their products would be subnormal numbers, which
+are slow.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from gpytorch.kernels import (
+    AdditiveKernel,
+    ConstantKernel,
+    Kernel,
+    PeriodicKernel,
+    ProductKernel,
+    RBFKernel,
+    ScaleKernel,
+)
+from torch import Size, Tensor
+from torch.quasirandom import SobolEngine
+
+from bo_stream.mathematics.grid import Grid
+from bo_stream.mathematics.linalg import with_jitter
+from bo_stream.mathematics.moments import sloped_product
+
+__all__ = [
+    "InterpolatedKernel",
+    "flushed",
+    "is_product",
+    "is_stationary",
+    "kernel_along",
+    "kron_left",
+    "node_covariance",
+    "prior_covariance",
+    "product_factors",
+]
+
+POINTS, MOVE, SAME = 16, 0.43, 1e-3
+"""Points that move, by what share of a grid, and by what share covariances may then change."""
+JITTER = 1e-9
+"""Share of the prior variance added to the nodes' covariance where it has no product form."""
+TINY = 1e-50
+"""Relative size below which kernel values are set to zero."""
+
+
+def is_stationary(kernel: Kernel, grid: Grid, like: Tensor) -> bool:
+    """Whether the kernel depends on differences of points only.
+
+    It must be declared so, and covariances must stay the same, to a thousandth, if points move
+    together inside the grid. (gpytorch declares every kernel with a lengthscale stationary.)
+    """
+    return _declared_stationary(kernel) and _moves(kernel, grid, like)
+
+
+def _declared_stationary(kernel: Kernel) -> bool:
+    if isinstance(kernel, ScaleKernel):
+        return _declared_stationary(kernel.base_kernel)
+    if isinstance(kernel, ProductKernel | AdditiveKernel):
+        return all(_declared_stationary(k) for k in kernel.kernels)
+    return isinstance(kernel, ConstantKernel) or bool(kernel.is_stationary)
+
+
+@torch.no_grad()
+def _moves(kernel: Kernel, grid: Grid, like: Tensor) -> bool:
+    """Whether covariances stay the same if the points move along any input by `MOVE` widths.
+
+    The points lie in one half of the grid, at distances from a half of its width to a thousandth.
+    """
+    d, widths, first = grid.dim, grid.widths(like), like.new_tensor(grid.origin)
+    size = 10.0 ** -torch.arange(POINTS).remainder(4).to(like)
+    unit = 0.5 * size.unsqueeze(-1) * SobolEngine(d).draw(POINTS, dtype=like.dtype).to(like)
+    X = first + widths * unit
+    kept = kernel(X).to_dense()
+    moved = (kernel(X + MOVE * move).to_dense() for move in torch.diag(widths))
+    most = SAME * kept.abs().amax()
+    return all(bool(((values - kept).abs() <= most).all()) for values in moved)
+
+
+def is_product(kernel: Kernel, dim: int) -> bool:
+    """Whether the kernel of ``dim`` inputs is a product of one-dimensional kernels."""
+    if dim == 1:
+        return True
+    if isinstance(kernel, ScaleKernel):
+        return is_product(kernel.base_kernel, dim)
+    if isinstance(kernel, ProductKernel):
+        return all(is_product(k, dim) for k in kernel.kernels)
+    if kernel.active_dims is not None and len(kernel.active_dims) == 1:
+        return not isinstance(kernel, AdditiveKernel)
+    return type(kernel) in (RBFKernel, PeriodicKernel)
+
+
+def kernel_along(kernel: Kernel, input_: int, t: Tensor, dim: int, outputs: int) -> Tensor:
+    """The kernel at distances ``t`` along one of ``dim`` inputs, ``o x len(t)``."""
+    Z = t.new_zeros(len(t), dim)
+    Z[:, input_] = t
+    return _values(kernel, Z, outputs)
+
+
+def product_factors(
+    kernel: Kernel, grid: Grid, like: Tensor, outputs: int
+) -> tuple[Tensor, list[Tensor]]:
+    """The amplitudes of a product kernel, ``o``, and its unit-diagonal factors, ``o x g_k x g_k``
+    for each dimension; differentiable.
+    """
+    axes, factors = grid.axes(like), []
+    values = _values(kernel, torch.cat(axes), outputs)
+    for row in values.split([len(axis) for axis in axes], -1):
+        i = torch.arange(row.shape[-1], device=row.device)
+        factors.append((row / row[:, :1])[:, (i.unsqueeze(-1) - i).abs()])
+    return values[:, 0], factors
+
+
+def node_covariance(kernel: Kernel, grid: Grid, like: Tensor, outputs: int) -> Tensor:
+    """The kernel matrix of the nodes with a little jitter, ``o x m x m``, differentiable."""
+    values = flushed(_values(kernel, grid.differences(like), outputs))
+    return with_jitter(grid.spread(values), JITTER)
+
+
+def prior_covariance(kernel: Kernel, grid: Grid, X: Tensor, outputs: int) -> Tensor:
+    """The prior covariance ``W K W'`` at points ``n x d``, ``o x n x n``, differentiable (once).
+
+    Costs O(d n^2) and products of one dimension each for a product kernel, else O(m^2 + n m 4^d).
+    """
+    if is_product(kernel, grid.dim):
+        amplitude, factors = product_factors(kernel, grid, X, outputs)
+        axes = grid.axes_at(grid.place(X), slopes=False).squeeze(-2)
+        rows = [a[:, :g] for a, g in zip(axes, grid.sizes, strict=True)]
+        parts = [W @ flushed(K) @ W.mT for W, K in zip(rows, factors, strict=True)]
+        return amplitude[:, None, None] * flushed(math.prod(parts[1:], start=parts[0]))
+    K, W = node_covariance(kernel, grid, X, outputs), grid.interpolate(X)
+    number = torch.arange(len(X), device=X.device).unsqueeze(-1).expand(W.index.shape)
+    place = torch.stack([number.flatten(), W.index.flatten()])
+    size = len(X), grid.m
+    sparse = torch.sparse_coo_tensor(place, W.weight.flatten(), size, check_invariants=False)
+    half = [torch.sparse.mm(sparse, each) for each in K]
+    return torch.stack([torch.sparse.mm(sparse, each.mT) for each in half])
+
+
+def flushed(K: Tensor) -> Tensor:
+    """Zero for what is smaller than `TINY` of the largest."""
+    return torch.where(K.abs() < TINY * K.amax(), 0.0, K) if K.numel() else K
+
+
+def kron_left(factors: Sequence[Tensor], M: Tensor) -> Tensor:
+    """``(F_1 x .. x F_d) M`` for ``m x p`` M: O(m p sum n_k)."""
+    p, before = M.shape[-1], 1
+    for F in factors:
+        M = F @ M.reshape(before, F.shape[-1], -1)
+        before *= F.shape[-2]
+    return M.reshape(-1, p)
+
+
+class InterpolatedKernel(Kernel):
+    """The prior covariance ``w_x' K w_z`` of a product kernel on a grid, for o outputs.
+
+    Args:
+        grid: The nodes.
+        amplitude: ``o``.
+        factors: ``o x g_k x g_k`` for each dimension.
+    """
+
+    amplitude: Tensor
+
+    def __init__(self, grid: Grid, amplitude: Tensor, factors: Sequence[Tensor]) -> None:
+        one = len(amplitude) == 1
+        super().__init__(batch_shape=Size([] if one else [len(amplitude)]))
+        self.grid = grid
+        self.register_buffer("amplitude", amplitude.reshape((1, 1) if one else (-1, 1, 1)))
+        for k, K in enumerate(factors):  # buffers, since gpytorch indexes those of a batch
+            self.register_buffer(f"factor_{k}", flushed(K[0] if one else K))
+
+    @property
+    def factors(self) -> list[Tensor]:
+        """One factor for each dimension."""
+        return [self.get_buffer(f"factor_{k}") for k in range(self.grid.dim)]
+
+    def draws(self, sample_shape: Size) -> Tensor:
+        """Draws of the values at the nodes, ``sample_shape x o x m``."""
+        draws = []
+        factors = [K.reshape(-1, *K.shape[-2:]) for K in self.factors]
+        for amplitude, *own in zip(self.amplitude.flatten(), *factors, strict=True):
+            noise = torch.randn(self.grid.m, sample_shape.numel()).to(amplitude)
+            roots = [torch.linalg.cholesky(with_jitter(K, JITTER)) for K in own]
+            draws.append(kron_left(roots, noise) * amplitude.sqrt())
+        return torch.stack(draws).movedim(-1, 0).reshape(*sample_shape, len(draws), -1)
+
+    def sloped(self, axes: Tensor, others: Tensor) -> Tensor:
+        """Values of one output with their derivatives in the first points, or without.
+
+        Args:
+            axes: Rows of the points in each dimension, from `Grid.axes_at`.
+            others: Rows of p others, ``d x (batch x) p x max(g_k)``.
+
+        Returns:
+            ``batch x q x (1 + d | 1) x p``.
+        """
+        parts = []
+        for a, K, b in zip(axes, self.factors, others, strict=True):
+            half = K @ b[..., : len(K)].mT
+            parts.append(a[..., : len(K)] @ (half if half.ndim == 2 else half.unsqueeze(-3)))
+        return sloped_product([self.amplitude.squeeze() * parts[0], *parts[1:]])
+
+    def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
+        """Values at points ``batch x (1 x) q x d``."""
+        left = self.grid.axes_at(self.grid.place(x1), slopes=False).squeeze(-2)
+        right = left
+        if x1 is not x2:
+            right = self.grid.axes_at(self.grid.place(x2), slopes=False).squeeze(-2)
+        parts = []
+        for a, K, b in zip(left, self.factors, right, strict=True):
+            half, b = a[..., : K.shape[-1]] @ K, b[..., : K.shape[-1]]
+            parts.append((half * b).sum(-1) if diag else half @ b.mT)
+        amplitude = self.amplitude.squeeze(-1) if diag else self.amplitude
+        return amplitude * flushed(math.prod(parts[1:], start=parts[0]))
+
+
+def _values(kernel: Kernel, Z: Tensor, outputs: int) -> Tensor:
+    """Kernel between the origin and ``k`` points, ``o x k``."""
+    origin = Z.new_zeros(1, Z.shape[-1])
+    return kernel(origin, Z).to_dense().reshape(-1, len(Z)).expand(outputs, -1)

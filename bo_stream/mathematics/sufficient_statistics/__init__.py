@@ -1,1 +1,0 @@
-"""Additive sufficient statistics and the evidence from them (MATHS 2.2-2.4)."""
