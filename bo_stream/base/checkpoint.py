@@ -2,8 +2,8 @@
 
 The file holds plain containers and tensors: the class, the arguments of its constructor without
 data, and its `state_dict`. It is read by ``torch.load(weights_only=True)``, so it cannot execute
-code. Modules that the class makes itself are made again. A user's kernel, mean, likelihood,
-transform or policy is handed in when the file is loaded.
+code. What was left out of the constructor is made again. A kernel, mean, likelihood, transform or
+policy that it was passed is handed in when the file is loaded.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import warnings
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from contextlib import suppress
-from functools import partial
+from functools import partial, wraps
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, cast
@@ -27,11 +27,11 @@ import gpytorch
 import torch
 from botorch.models.transforms.input import Normalize
 from botorch.models.transforms.outcome import Standardize
-from gpytorch.likelihoods import GaussianLikelihood
 from torch import Tensor, nn
 
+from bo_stream.base.fitting.objective import log_prior
 from bo_stream.base.options import from_plain, to_plain
-from bo_stream.base.snapshot import fingerprint, settings_of
+from bo_stream.base.snapshot import fingerprint, numbers_of, settings_of
 from bo_stream.base.stream import exclusive
 from bo_stream.errors import InputError, StateError, UnsupportedError
 
@@ -281,19 +281,37 @@ def check_keys(model: Any, state: Mapping[str, Any], strict: bool) -> None:
 
 
 FORMAT = "bo_stream checkpoint"
-VERSION = 3
+VERSION = 4
 MODULES = ("covar_module", "mean_module", "likelihood", "input_transform", "outcome_transform")
 TRANSFORMS = {"input_transform": Normalize, "outcome_transform": Standardize}
 """Transforms that are made again, by the name of their argument; others are handed in."""
 
+NO_CHECKPOINT = "a complete file written by `save`", "one that is damaged, or of another kind"
+
 _LOADABLE: dict[str, type[Any]] = {}
 
 
-def loadable(kind: type[Any]) -> type[Any]:
-    """Register a class for loading checkpoints; a later class replaces one of the same name."""
+def loadable(kind: type[Any]) -> None:
+    """Register a class for loading checkpoints; a later class replaces one of the same name.
+
+    Its objects note the names of the modules that were passed to the constructor.
+    """
+    if "__init__" in vars(kind):
+        kind.__init__ = _noting_modules(kind.__init__)
     if not inspect.isabstract(kind):
         _LOADABLE[_registered(kind)] = kind
-    return kind
+
+
+def _noting_modules(init: Callable[..., None]) -> Callable[..., None]:
+    @wraps(init)
+    def construct(self: Any, *args: Any, **options: Any) -> None:
+        passed = {name for name in MODULES if isinstance(options.get(name), nn.Module)}
+        vars(self).setdefault("_modules_passed", passed)
+        init(self, *args, **options)
+
+    seen: Any = construct
+    seen.__signature__ = inspect.signature(init)
+    return construct
 
 
 def dumps(model: Any) -> bytes:
@@ -307,15 +325,14 @@ def dumps(model: Any) -> bytes:
     """
     file = io.BytesIO()
     try:
-        document = _describe(model)
-    except Exception as error:
+        torch.save(_describe(model), file)
+    except AttributeError as error:
         raise UnsupportedError(
             "a surrogate whose class keeps its options in attributes of the same names",
-            f"a {type(model).__name__} ({type(error).__name__}: {error})",
+            f"a {type(model).__name__} ({error})",
             "Save its `state_dict()`, and load that into a surrogate built by the same code.",
         ) from error
-    torch.save(document, file)
-    return _compressed(file)
+    return file.getvalue()
 
 
 def save(model: Any, path: str | os.PathLike[str]) -> None:
@@ -348,11 +365,11 @@ def load(path: str | os.PathLike[str], **modules: Any) -> Any:
 
     Args:
         path: The path given to `save`.
-        modules: Modules and policies of your own that the surrogate was built with, by the names
-            of the constructor's arguments: ``covar_module``, ``mean_module``, ``likelihood``,
+        modules: The modules that the surrogate was built with, and policies of your own, by the
+            names of the constructor's arguments: ``covar_module``, ``mean_module``, ``likelihood``,
             ``input_transform``, ``outcome_transform``, ``growth``, ... They are copied, and their
-            parameters and buffers are those of the file. Defaults, `Normalize` and `Standardize`
-            need nothing.
+            parameters and buffers are those of the file. What was left out, `Normalize` and
+            `Standardize` need nothing.
 
     Raises:
         InputError: if one of these is missing, or of another class than the saved one.
@@ -403,9 +420,9 @@ def read(contents: bytes, name: str = "the checkpoint") -> dict[str, Any]:
         file.seek(0)
         document: Any = None if damaged else torch.load(file, weights_only=True)
     except Exception as error:
-        raise _not_a_checkpoint(name, type(error).__name__) from error
+        raise StateError(*NO_CHECKPOINT, f"Nothing was built of {name}.") from error
     if not isinstance(document, dict) or document.get("format") != FORMAT:
-        raise _not_a_checkpoint(name, "damaged" if document is None else "of another kind")
+        raise StateError(*NO_CHECKPOINT, f"Nothing was built of {name}.")
     if document.get("version") != VERSION:
         raise StateError(
             f"a checkpoint of version {VERSION}",
@@ -431,8 +448,8 @@ def build(document: Mapping[str, Any], name: str = "the checkpoint", **modules: 
         for parameter, learned in document["learned"].items():
             model.get_parameter(parameter).requires_grad_(learned)
         model._outcomes_left_out = document["outcomes_left_out"]
-        found = {key: _facts(module) for key, module in _modules(model._arguments()).items()}
-        unlike = [key for key, facts in document["modules"].items() if not _same(facts, found[key])]
+        found = _numbers(model)
+        unlike = [key for key, own in document["numbers"].items() if not _close(own, found[key])]
     except StateError:
         raise
     except Exception as error:
@@ -452,61 +469,36 @@ def build(document: Mapping[str, Any], name: str = "the checkpoint", **modules: 
     return model
 
 
-def _compressed(file: io.BytesIO) -> bytes:
-    """The archive with the entries compressed that are mostly zeros, as sums of few points are."""
-    smaller = io.BytesIO()
-    with zipfile.ZipFile(file) as archive, zipfile.ZipFile(smaller, "w") as written:
-        for name in archive.namelist():
-            entry = archive.read(name)
-            sparse = entry.count(0) > len(entry) / 2
-            how = zipfile.ZIP_DEFLATED if sparse else zipfile.ZIP_STORED
-            written.writestr(zipfile.ZipInfo(name), entry, how, compresslevel=1)
-    return smaller.getvalue()
-
-
-def _not_a_checkpoint(name: str, why: str) -> StateError:
-    return StateError(
-        "a complete file written by `save`",
-        f"{name} ({why})",
-        "Nothing was built; load an earlier checkpoint.",
-    )
-
-
 @exclusive
 def _describe(model: Any) -> dict[str, Any]:
     """Describe a surrogate as plain containers and tensors."""
     arguments = model._arguments()
-    plain = {name: _plain(value) for name, value in arguments.items()}
-    modules = _modules(arguments)
-    facts = {name: _facts(module) for name, module in modules.items()}
-    own = {k: v for k, v in arguments.items() if k not in modules and not _is_plain(plain[k])}
-    for name in (name for name in modules if name in TRANSFORMS):
-        made = _made(name, modules[name].state_dict())
-        if not _alike(made, modules[name], facts[name]):
-            own[name] = modules[name]
-    document = {
+    modules = {n: arguments[n] for n in MODULES if isinstance(arguments.get(n), nn.Module)}
+    plain = {n: _plain(value) for n, value in arguments.items() if n not in modules}
+    own = {n: arguments[n] for n, value in plain.items() if not _is_plain(value)}
+    for name, module in modules.items():
+        made = _is_remade(name, module) if name in TRANSFORMS else name not in model._modules_passed
+        if not made:
+            own[name] = module
+    return {
         "format": FORMAT,
         "version": VERSION,
         "class": _registered(type(model)),
-        "arguments": {k: v for k, v in plain.items() if k not in own and k not in modules},
-        "modules": facts,
+        "arguments": {name: value for name, value in plain.items() if name not in own},
+        "transforms": [name for name in TRANSFORMS if name in modules],
+        "handed_in": {name: _class_name(value) for name, value in own.items()},
+        "numbers": _numbers(model),
         "outcomes_left_out": getattr(model, "_outcomes_left_out", False),
         "learned": {name: p.requires_grad for name, p in model.named_parameters()},
         "state": {name: value.detach().cpu().clone() for name, value in model.state_dict().items()},
     }
-    with warnings.catch_warnings(action="ignore"):  # shown already when it was first built
-        default = _modules(_empty(document, own)._arguments())
-    for name in (name for name in modules if name not in TRANSFORMS):
-        if not _alike(default[name], modules[name], facts[name]):
-            own[name] = modules[name]
-    return document | {"handed_in": {name: _class_name(value) for name, value in own.items()}}
 
 
 def _empty(document: Mapping[str, Any], own: Mapping[str, Any]) -> Any:
     """The surrogate before any data, with transforms as they were."""
     arguments = {k: from_plain(k, _read(v)) for k, v in document["arguments"].items()}
     arguments |= copy.deepcopy(dict(own))
-    for name in TRANSFORMS.keys() & document["modules"].keys():
+    for name in document["transforms"]:
         state = {
             key.partition(f"{name}.")[2]: value
             for key, value in document["state"].items()
@@ -515,9 +507,6 @@ def _empty(document: Mapping[str, Any], own: Mapping[str, Any]) -> Any:
         transform = arguments[name] if name in own else _made(name, state)
         transform.to(torch.float64).eval().load_state_dict(state)
         arguments[name] = transform
-    if arguments.get("train_Yvar") is not None and "likelihood" in document["modules"]:
-        shape = document["state"]["likelihood.noise_covar.raw_noise"].shape[:-1]
-        arguments.setdefault("likelihood", GaussianLikelihood(batch_shape=shape))
     return _class_of(document["class"])(**arguments)
 
 
@@ -533,7 +522,7 @@ def _check_handed_in(document: Mapping[str, Any], name: str, modules: Mapping[st
             "Hand it in, built as it was: bo_stream.load(path, "
             f"{', '.join(f'{key}=...' for key in needed)}).",
         )
-    known = document["modules"] | needed
+    known = dict.fromkeys(MODULES) | needed
     for key, value in modules.items():
         if key not in known or _class_name(value) != needed.get(key, _class_name(value)):
             raise InputError(
@@ -549,51 +538,33 @@ def _made(name: str, state: Mapping[str, Tensor]) -> nn.Module:
     return TRANSFORMS[name](sizes[0] if sizes else 1).to(torch.float64).eval()
 
 
-def _modules(arguments: Mapping[str, Any]) -> dict[str, nn.Module]:
-    """The kernel, mean, likelihood and transforms among the arguments of a constructor."""
-    return {
-        name: arguments[name]
-        for name in MODULES
-        if arguments.get(name) is not None and isinstance(arguments[name], nn.Module)
-    }
-
-
-def _alike(made: nn.Module, module: nn.Module, facts: Mapping[str, Any]) -> bool:
-    """Whether a new module, once it has the values of another one, has the same facts."""
+def _is_remade(name: str, transform: nn.Module) -> bool:
+    """Whether a transform is a `Normalize` or `Standardize` with no settings but its values."""
+    made = _made(name, transform.state_dict())
     try:
-        made.load_state_dict(module.state_dict())
+        made.load_state_dict(transform.state_dict())
     except RuntimeError:
         return False
-    return _same(_facts(made), facts)
+    mine, theirs = ([(type(m), settings_of(m)) for m in own.modules()] for own in (made, transform))
+    return mine == theirs
 
 
 @torch.no_grad()
-def _facts(module: nn.Module) -> dict[str, Any]:
-    """Classes and settings of a module's parts, and what its constraints and priors compute."""
-    parts = [f"{n}: {_class_name(part)}{settings_of(part)}" for n, part in module.named_modules()]
-    values: dict[str, Tensor] = {name: torch.zeros(0) for name, _ in module.named_parameters()}
-    if isinstance(module, gpytorch.Module):
-        for name, parameter, constraint in module.named_parameters_and_constraints():
-            if constraint is not None:
-                values[name] = constraint.transform(parameter).cpu()
-        for name, owner, prior, closure, _ in module.named_priors():
-            with suppress(ValueError):  # outside of the prior's support
-                values[name] = prior.log_prob(closure(owner)).sum().cpu()
-    return {"parts": parts, "values": values}
+def _numbers(model: Any) -> dict[str, Tensor]:
+    """What settings, constraints and priors of each module make of the state."""
+    found = {}
+    for name, module in model._arguments().items():
+        if isinstance(module, gpytorch.Module):
+            density = torch.zeros(1).double()
+            with suppress(ValueError):  # outside of a prior's support
+                density += log_prior(module)
+            found[name] = torch.cat([numbers_of(module), density])
+    return found
 
 
-def _same(a: Mapping[str, Any], b: Mapping[str, Any]) -> bool:
-    """Whether two modules' facts are equal, up to the rounding of another processor."""
-    ours, theirs = a["values"], b["values"]
-    return (
-        a["parts"] == b["parts"]
-        and ours.keys() == theirs.keys()
-        and all(
-            value.shape == theirs[name].shape
-            and torch.allclose(value, theirs[name], rtol=1e-5, equal_nan=True)
-            for name, value in ours.items()
-        )
-    )
+def _close(a: Tensor, b: Tensor) -> bool:
+    """Whether numbers are equal up to the rounding of another processor."""
+    return a.shape == b.shape and torch.allclose(a, b, rtol=1e-5, equal_nan=True)
 
 
 def _plain(value: Any) -> Any:

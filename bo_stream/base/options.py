@@ -6,6 +6,7 @@ import inspect
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
+from functools import wraps
 from importlib import import_module
 from typing import Any, Literal, TypedDict, cast, get_type_hints
 
@@ -37,10 +38,10 @@ __all__ = [
 
 
 class CommonOptions(TypedDict, total=False):
-    """Options of every family's constructor, given by keyword.
+    """Options of every family's constructor.
 
-    A family's signature lists them as positional too, because Ax reads the names of a model's
-    options from its positional arguments.
+    They are accepted by position too, in this order, before the family's own options: Ax reads the
+    names of a model's options from its positional arguments.
 
     Attributes:
         bounds: ``2 x d`` raw bounds, as given to `optimize_acqf`; points outside are refused.
@@ -93,7 +94,7 @@ def with_defaults(options: CommonOptions, family: type) -> dict[str, Any]:
 
 
 def publish_signature(family: type) -> None:
-    """Write out the signature of a constructor ``(self, train_X, ..., *, own, **common)``.
+    """Let a constructor ``(self, train_X, ..., *, own, **common)`` take options by position too.
 
     Data first, then the common options, then the family's own.
     """
@@ -103,15 +104,23 @@ def publish_signature(family: type) -> None:
     kinds, hints = inspect.Parameter, get_type_hints(CommonOptions)
     given = list(inspect.signature(init).parameters.values())
     data = [p for p in given if p.kind is kinds.POSITIONAL_OR_KEYWORD]
-    own = [p for p in given if p.kind is kinds.KEYWORD_ONLY and p.name not in _DEFAULTS]
     common = [
         kinds(name, kinds.POSITIONAL_OR_KEYWORD, default=value, annotation=hints[name])
         for name, value in _DEFAULTS.items()
     ]
-    own = [p.replace(kind=kinds.POSITIONAL_OR_KEYWORD) for p in own]
-    seen: Any
-    for seen, parameters in ((init, [*data, *common, *own]), (family, [*data[1:], *common, *own])):
-        seen.__signature__ = inspect.Signature(parameters)
+    own = [p for p in given if p.kind is kinds.KEYWORD_ONLY and p.name not in _DEFAULTS]
+    options = [*common, *(p.replace(kind=kinds.POSITIONAL_OR_KEYWORD) for p in own)]
+    names, first = [p.name for p in options], len(data) - 1
+
+    @wraps(init)
+    def construct(self: Any, *args: Any, **keywords: Any) -> None:
+        named = dict(zip(names, args[first:], strict=False))
+        init(self, *args[:first], *args[first + len(names) :], **named, **keywords)
+
+    seen: Any = construct
+    seen.__signature__ = inspect.Signature([*data, *options])
+    kind: Any = family
+    kind.__init__, kind.__signature__ = seen, inspect.Signature([*data[1:], *options])
 
 
 def own_options(family: type) -> list[str]:

@@ -235,8 +235,8 @@ class StreamingGP(GaussianModel):
         super().__init_subclass__(**kwargs)
         if "__init__" in vars(cls):
             cls.__init__ = lasting(cls.__init__)  # type: ignore[method-assign]
-        options.publish_signature(cls)
         checkpoint.loadable(cls)
+        options.publish_signature(cls)
 
     def __init__(
         self,

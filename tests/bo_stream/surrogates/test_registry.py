@@ -1,3 +1,5 @@
+import inspect
+
 import pytest
 import torch
 from botorch.exceptions.errors import InputDataError
@@ -63,3 +65,15 @@ def test_loops_let_a_grid_follow_the_lengthscales() -> None:
     for options in ({"grid_size": 9}, {"grid": [torch.linspace(-3.0, 3.0, 9)]}):
         assert in_loops("wiski", options) == options
     assert in_loops("exact", {"a": 1}) == {"a": 1}
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_a_published_signature_is_true(name: str) -> None:
+    """Options are taken by position, in the order in which they are shown."""
+    family = FAMILIES[name]
+    assert torch.equal(family(X, Y, None, BOUNDS).bounds, BOUNDS)
+    shown = inspect.signature(family).parameters
+    values = [p.default for p in shown.values()][3:]
+    assert torch.equal(family(X, Y, None, BOUNDS, *values[1:]).bounds, BOUNDS)
+    with pytest.raises(TypeError):
+        family(X, Y, None, BOUNDS, bounds=BOUNDS)
