@@ -34,6 +34,7 @@ from bo_stream.base.options import from_plain, to_plain
 from bo_stream.base.snapshot import fingerprint, numbers_of, settings_of
 from bo_stream.base.stream import exclusive
 from bo_stream.errors import InputError, StateError, UnsupportedError
+from bo_stream.mathematics.lasting import lasting
 
 __all__ = [
     "EXTRA",
@@ -294,24 +295,21 @@ _LOADABLE: dict[str, type[Any]] = {}
 def loadable(kind: type[Any]) -> None:
     """Register a class for loading checkpoints; a later class replaces one of the same name.
 
-    Its objects note the names of the modules that were passed to the constructor.
+    Its constructor runs outside of torch's inference mode, and its objects note the names of the
+    modules that were passed to it.
     """
     if "__init__" in vars(kind):
-        kind.__init__ = _noting_modules(kind.__init__)
+        init = kind.__init__
+
+        @wraps(init)
+        def construct(self: Any, *args: Any, **options: Any) -> None:
+            passed = {name for name in MODULES if isinstance(options.get(name), nn.Module)}
+            vars(self).setdefault("_modules_passed", passed)
+            init(self, *args, **options)
+
+        kind.__init__ = lasting(construct)
     if not inspect.isabstract(kind):
         _LOADABLE[_registered(kind)] = kind
-
-
-def _noting_modules(init: Callable[..., None]) -> Callable[..., None]:
-    @wraps(init)
-    def construct(self: Any, *args: Any, **options: Any) -> None:
-        passed = {name for name in MODULES if isinstance(options.get(name), nn.Module)}
-        vars(self).setdefault("_modules_passed", passed)
-        init(self, *args, **options)
-
-    seen: Any = construct
-    seen.__signature__ = inspect.signature(init)
-    return construct
 
 
 def dumps(model: Any) -> bytes:

@@ -16,7 +16,6 @@ from bo_stream.base.gaussian_model import missing
 from bo_stream.base.stream import StateLock
 from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.errors import UnsupportedError
-from bo_stream.mathematics.lasting import lasting
 
 __all__ = ["CompositeModel"]
 
@@ -32,10 +31,10 @@ class CompositeModel(Model):
 
     model: StreamingGP
     _lock: StateLock
+    _modules_passed: set[str]
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        cls.__init__ = lasting(cls.__init__)  # type: ignore[method-assign]
         checkpoint.loadable(cls)
 
     def _streams(self) -> list[StreamingGP]:

@@ -228,13 +228,12 @@ class StreamingGP(GaussianModel):
     state_version: ClassVar[int] = checkpoint.STATE_VERSION
     stream: StreamBuffers
     _lock: StateLock
+    _modules_passed: set[str]
     conditions_up_to: ClassVar[int] = 0
     """Points that a posterior is conditioned on before it is built anew from the state."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        if "__init__" in vars(cls):
-            cls.__init__ = lasting(cls.__init__)  # type: ignore[method-assign]
         checkpoint.loadable(cls)
         options.publish_signature(cls)
 
