@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from abc import abstractmethod
+from collections.abc import Mapping
 from functools import partial
 from typing import Any, NoReturn
 
@@ -13,11 +14,11 @@ from torch import Size, Tensor
 
 from bo_stream.base import checkpoint
 from bo_stream.base.gaussian_model import missing
-from bo_stream.base.stream import StateLock
+from bo_stream.base.stream import StateLock, StreamBuffers
 from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.errors import UnsupportedError
 
-__all__ = ["CompositeModel"]
+__all__ = ["CompositeModel", "entries"]
 
 LEARN = "To learn hyperparameters, call `fit`; to predict, `posterior`."
 
@@ -76,7 +77,8 @@ class CompositeModel(Model):
     @property
     def state_bytes(self) -> int:
         """Size in bytes of all state buffers."""
-        return sum(part.state_bytes for part in self._streams())
+        streams = (part for part in self.modules() if isinstance(part, StreamBuffers))
+        return sum(buffer.nbytes for stream in streams for buffer in stream.buffers())
 
     @abstractmethod
     def _header(self) -> dict[str, Any]:
@@ -108,3 +110,8 @@ class CompositeModel(Model):
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a checkpoint, from which `bo_stream.load` rebuilds everything."""
         checkpoint.save(self, path)
+
+
+def entries(state: Mapping[str, Any], prefix: str) -> dict[str, Any]:
+    """The entries of a `state_dict` whose names begin with a prefix, without it."""
+    return {name[len(prefix) :]: v for name, v in state.items() if name.startswith(prefix)}

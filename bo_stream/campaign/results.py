@@ -311,7 +311,7 @@ class CampaignResults(CorrectableCampaign):
         """The distribution of the only outcome, to be maximised; of counts the response."""
         model = self._current_model()
         if isinstance(model, CountGP):
-            return model.response(X, nugget=False).distribution
+            return model.response(X, nugget=False)
         kernels = cast(Any, self._state.manager).kernels()
         return outcome_distribution(model, X, kernels, noise=noise)
 

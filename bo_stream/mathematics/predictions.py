@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -22,43 +22,24 @@ HALVINGS, REACH = 60, 1e4
 
 
 @dataclass(frozen=True)
-class Response:
-    """The response at ``n`` points: a prevalence, or a rate.
+class Response(OutcomeDistribution):
+    """The distribution of the response at each of ``n`` points: a prevalence, or a rate."""
 
-    Attributes:
-        likelihood: The likelihood of the outcomes.
-        latent_mean: Means of the latent values, ``n``.
-        latent_variance: Their variances, ``n``.
-    """
-
-    likelihood: Likelihood
-    latent_mean: Tensor
-    latent_variance: Tensor
+    @classmethod
+    def of(cls, likelihood: Likelihood, mean: Tensor, variance: Tensor) -> Self:
+        """That of latent values of these means and variances, each ``n``."""
+        one = mean.new_ones(1)
+        return cls(one, mean.unsqueeze(0), variance.unsqueeze(0), likelihood.response)
 
     @property
-    def distribution(self) -> OutcomeDistribution:
-        """The distribution of the response at each point."""
-        latent = self.latent_mean.unsqueeze(0), self.latent_variance.unsqueeze(0)
-        one = self.latent_mean.new_ones(1)
-        return OutcomeDistribution(one, *latent, self.likelihood.response)
+    def latent_mean(self) -> Tensor:
+        """Means of the latent values, ``n``."""
+        return self.means[0]
 
     @property
-    def mean(self) -> Tensor:
-        """Means of the response, ``n``."""
-        return self.distribution.mean
-
-    @property
-    def sd(self) -> Tensor:
-        """Standard deviations of the response, ``n``."""
-        return self.distribution.sd
-
-    def quantiles(self, levels: Sequence[float]) -> Tensor:
-        """Quantiles, exact: ``len(levels) x n``.
-
-        Raises:
-            InputError: for levels outside (0, 1).
-        """
-        return self.distribution.quantiles(levels)
+    def latent_variance(self) -> Tensor:
+        """Variances of the latent values, ``n``."""
+        return self.variances[0]
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from torch import Size, Tensor, nn
 
 from bo_stream.base import checkpoint
 from bo_stream.base.checks import inputs_of
-from bo_stream.base.composite import CompositeModel
+from bo_stream.base.composite import CompositeModel, entries
 from bo_stream.base.fitting.memory import FitMemory
 from bo_stream.base.fitting.report import FitReport
 from bo_stream.base.gaussian_model import GaussianModel
@@ -407,6 +407,7 @@ class DirichletClassifier(CompositeModel):
         return {"class": type(self).__name__, **seen, "alpha_epsilon": self.alpha_epsilon}
 
     @lasting
+    @all_or_nothing
     def load_state_dict(
         self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False
     ) -> Any:
@@ -418,37 +419,31 @@ class DirichletClassifier(CompositeModel):
         Raises:
             StateError: if the saved state does not match this classifier.
         """
-        header = checkpoint.unpacked(state_dict.get(checkpoint.EXTRA)) or {}
         if strict or checkpoint.EXTRA in state_dict:
+            header = checkpoint.unpacked(state_dict.get(checkpoint.EXTRA)) or {}
             if header.get("class") != type(self).__name__:
                 kind = type(self).__name__
                 raise StateError(f"the state of a {kind}", repr(header), "Load its own.")
-            known, counts = header.get("classes", []), header.get("counts", [])
-            alpha_epsilon: Any = header.get("alpha_epsilon")
-            if not known or len(known) != len(counts):
-                raise StateError("classes, each with a count", f"{header}", "It is damaged.")
-            if not self.num_observed or known != self.classes:
-                seen = dict(zip(known, counts, strict=True))
-                self._load(state_dict, seen, LabelTargets(alpha_epsilon), strict)
-                return None
-        return self.model.load_state_dict(_part(state_dict, "model."), strict, assign=assign)
+            if not self.num_observed or header.get("classes") != self.classes:
+                self._take_classes(header)
+                for k, one in enumerate(self._streams()[1:]):
+                    one.load_state_dict(entries(state_dict, f"class_streams.{k}."), strict)
+        return self.model.load_state_dict(entries(state_dict, "model."), strict)
 
-    @all_or_nothing
-    def _load(
-        self, state: Mapping[str, Any], seen: dict[Label, int], targets: LabelTargets, strict: bool
-    ) -> None:
-        """Load everything, with the classes of the saved state."""
+    def _take_classes(self, header: Mapping[str, Any]) -> None:
+        """Become an empty classifier of the classes of a saved state."""
+        known, counts = header.get("classes", []), header.get("counts", [])
+        if not known or len(known) != len(counts) or "alpha_epsilon" not in header:
+            raise StateError("classes, each with a count", f"{dict(header)}", "It is damaged.")
         model, streams = self.model, self._streams()[1:]
-        if list(seen) != self.classes:
+        if known != self.classes:
             if not streams or self.num_observed:
                 remedy = "Build it with these as `classes`."
-                raise StateError(f"classes {self.classes}", f"{list(seen)}", remedy)
-            streams = [emptied(streams[0]) for _ in seen]
-            model = of_outputs(streams[0], len(seen))
-        self._become(model, streams, seen, targets)
-        model.load_state_dict(_part(state, "model."), strict)
-        for k, one in enumerate(streams):
-            one.load_state_dict(_part(state, f"class_streams.{k}."), strict)
+                raise StateError(f"classes {self.classes}", f"{known}", remedy)
+            streams = [emptied(streams[0]) for _ in known]
+            model = of_outputs(streams[0], len(known))
+        targets = LabelTargets(header["alpha_epsilon"])
+        self._become(model, streams, dict(zip(known, counts, strict=True)), targets)
 
 
 def informative_classes(seen: Mapping[Label, int]) -> list[bool]:
@@ -491,8 +486,3 @@ def sum_of_regressions(streams: Sequence[StreamingGP], t: Tensor, d: Tensor) -> 
             state = state.merged_at(part, count, one.num_observed)
             count += one.num_observed
     return state
-
-
-def _part(state: Mapping[str, Any], prefix: str) -> dict[str, Any]:
-    """The entries of a `state_dict` below a prefix."""
-    return {name[len(prefix) :]: v for name, v in state.items() if name.startswith(prefix)}

@@ -25,7 +25,7 @@ from torch import Tensor
 
 from bo_stream.base import checkpoint
 from bo_stream.base.checks import inputs_of
-from bo_stream.base.composite import CompositeModel
+from bo_stream.base.composite import CompositeModel, entries
 from bo_stream.base.fitting.objective import check_evaluations
 from bo_stream.base.fitting.report import FitReport
 from bo_stream.base.gaussian_model import GaussianModel
@@ -215,11 +215,6 @@ class CountGP(CompositeModel):
         return float(self._state.nugget)
 
     @property
-    def state_bytes(self) -> int:
-        """Size in bytes of all state buffers."""
-        return super().state_bytes + sum(b.nbytes for b in self.counts.buffers())
-
-    @property
     def informative(self) -> bool:
         """Whether the outcomes determine hyperparameters: neither all zero nor all positive."""
         return self.likelihood.informative(*self._state.totals.tolist())
@@ -274,22 +269,19 @@ class CountGP(CompositeModel):
     def _absorb_outcomes(self, X: Tensor, y: Tensor, size: Tensor) -> None:
         """Absorb checked outcomes at transformed points."""
         self._restore_hyperparameters_on_failure()
-        before, unset = self.num_observed, self._start(y, size)
-        for block in zip(X.split(BLOCK), y.split(BLOCK), size.split(BLOCK), strict=True):
-            self._absorb_block(*block)
+        before, unset, kind = self.num_observed, self._start(y, size), self.likelihood
+        for x, k, n in zip(X.split(BLOCK), y.split(BLOCK), size.split(BLOCK), strict=True):
+            state = self._state
+            density_size, extra = kind.sized(n, state.nugget)
+            l1, l2 = batch_sites(kind, *self._joint(x, extra), k, density_size)
+            block = Outcomes(x, k, n, l1, l2, 1.0 / l2 + extra)
+            self.model._absorb_transformed(*block.regression)
+            totals = state.totals + torch.stack([k.sum(), n.sum()])
+            self._change(held=state.held + block, totals=totals)
+            self._let_go()
         doubled = self.num_observed.bit_length() > before.bit_length() > 0
         if unset and doubled and self._holds_all:  # under the mean and the nugget of all
             self._sweep(learns=False)
-
-    def _absorb_block(self, X: Tensor, y: Tensor, size: Tensor) -> None:
-        state, kind = self._state, self.likelihood
-        density_size, extra = kind.sized(size, state.nugget)
-        l1, l2 = batch_sites(kind, *self._joint(X, extra), y, density_size)
-        block = Outcomes(X, y, size, l1, l2, 1.0 / l2 + extra)
-        self.model._absorb_transformed(*block.regression)
-        totals = state.totals + torch.stack([y.sum(), size.sum()])
-        self._change(held=state.held + block, totals=totals)
-        self._let_go()
 
     def _start(self, y: Tensor, size: Tensor) -> bool:
         """Start prior mean and nugget from (nearly) all outcomes, old and new.
@@ -540,7 +532,7 @@ class CountGP(CompositeModel):
         with torch.no_grad():
             m, v = self._marginals(self.model.transformed(X))
         _, extra = self.likelihood.sized(v, self._state.nugget)
-        return Response(self.likelihood, m, v + extra if nugget else v)
+        return Response.of(self.likelihood, m, v + extra if nugget else v)
 
     def predict_counts(self, X: Tensor, trials: Any = None) -> OutcomePrediction:
         """The distribution of a future outcome at each of ``n x d`` raw points.
@@ -645,6 +637,7 @@ class CountGP(CompositeModel):
         return {"class": type(self).__name__, "likelihood": kind}
 
     @lasting
+    @all_or_nothing
     def load_state_dict(
         self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False
     ) -> Any:
@@ -661,33 +654,22 @@ class CountGP(CompositeModel):
         mine = checkpoint.unpacked(self.get_extra_state())
         if whole and header != mine:
             raise StateError(f"the state of {mine}", repr(header), "Build it alike.")
-        parts: dict[str, dict[str, Any]] = {"model": {}, "counts": {}}
-        for name, value in state_dict.items():
-            part, _, rest = name.partition(".")
-            parts.get(part, {})[rest] = value
-        return self._load(parts["model"], parts["counts"], strict, whole and not self.num_observed)
-
-    @all_or_nothing
-    def _load(
-        self, model: Mapping[str, Any], counts: Mapping[str, Tensor], strict: bool, data: bool
-    ) -> Any:
-        """Load the surrogate, and what is beside it: everything with ``data``, or the nugget."""
-        mine = self._state
-        before = [t.detach().clone() for t in (*self.model.parameters(), mine.nugget)]
-        result = self.model.load_state_dict(model, strict)
-        if data:
-            self._change(**vars(self._loaded(counts)))
+        takes_data, counts = whole and not self.num_observed, entries(state_dict, "counts.")
+        before = [t.detach().clone() for t in (*self.model.parameters(), self._state.nugget)]
+        result = self.model.load_state_dict(entries(state_dict, "model."), strict)
+        if takes_data:
+            self._load_counts(counts)
             return result
         if "nugget" in counts and self.likelihood.nugget == "learn":
-            self._change(nugget=counts["nugget"].to(mine.nugget, copy=True))
+            self._change(nugget=counts["nugget"].to(self._state.nugget, copy=True))
         after = (*self.model.parameters(), self._state.nugget)
-        if len(mine.held) and self.refreshable and not all(map(torch.equal, after, before)):
-            for _ in range(SWEEPS):
+        if self.refreshable and not all(map(torch.equal, after, before)):
+            for _ in range(SWEEPS if len(self._state.held) else 0):
                 self._sweep(learns=False)
         return result
 
-    def _loaded(self, saved: Mapping[str, Tensor]) -> CountState:
-        """A saved state, checked, beside the surrogate as it was loaded."""
+    def _load_counts(self, saved: Mapping[str, Tensor]) -> None:
+        """Take over a saved state, beside the surrogate as it was loaded."""
         sums = self.model.promises.additive
         blank = replace(self._state, kept=self._kept()) if sums else self._state
         tensors = dict(tensors_of(blank))
@@ -697,7 +679,7 @@ class CountGP(CompositeModel):
         copies = {k: saved[k].to(mine, copy=True) for k, mine in tensors.items()}
         state: CountState = with_tensors(blank, copies)
         check_shapes(state, {**self.model._sizes(), "n": int(state.kept.count)})
-        return state
+        self._change(**vars(state))
 
 
 def latent_kernel(dim: int) -> ScaleKernel:
