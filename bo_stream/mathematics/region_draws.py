@@ -1,4 +1,4 @@
-"""Candidates of a trust region, and samples of the local process at them (MATHS 14.4).
+"""Candidates of a trust region, and samples of the local process at them [MATHS 14.4].
 
 What touches candidates is float32; the factor is float64. Draws come from torch's global generator.
 """
@@ -9,12 +9,12 @@ import math
 from dataclasses import dataclass
 from typing import Self
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from bo_stream.mathematics.matern import BLOCK, matern52, matern52_product, squared_distances
-from bo_stream.mathematics.trust_region.factor import Factor
-from bo_stream.mathematics.trust_region.state import Geometry
+from bo_stream.mathematics.exact import FARTHEST, Solved
+from bo_stream.mathematics.region import Geometry
 
 __all__ = ["RegionDraws", "candidates", "distinct_winners", "refined", "worth_refining"]
 
@@ -30,6 +30,8 @@ ROUGH = 0.01
 """Ratio of noise to amplitude above which samples are not refined."""
 FEW_INPUTS = 30
 """Number of inputs above which they are not either."""
+BLOCK = 256
+"""Rows of a kernel matrix that are formed at once: they stay in the processor's cache."""
 
 
 def candidates(centre: Tensor, geometry: Geometry, size: float, count: int) -> Tensor:
@@ -82,7 +84,7 @@ class RegionDraws:
     correction: Tensor
 
     @classmethod
-    def of(cls, factor: Factor, y: Tensor, points: Tensor, lengthscales: Tensor, q: int) -> Self:
+    def of(cls, factor: Solved, y: Tensor, points: Tensor, lengthscales: Tensor, q: int) -> Self:
         """Draw q samples: O(n^2 q).
 
         Args:
@@ -92,7 +94,7 @@ class RegionDraws:
             lengthscales: ``d``.
             q: Number of samples.
         """
-        f32, unit = torch.float32, factor.amplitude.sqrt()
+        f32, unit = torch.float32, factor.variance**0.5
         Z = (points / lengthscales).to(f32)
         # the spectral density of Matern-5/2 is a multivariate t of five degrees of freedom
         chi = torch.randn(5, FEATURES).square().mean(0).to(Z)
@@ -100,9 +102,10 @@ class RegionDraws:
         phases = 2.0 * math.pi * torch.rand(FEATURES).to(Z)
         weights = torch.randn(FEATURES, q).to(Z) * math.sqrt(2.0 / FEATURES)
         prior = torch.addmm(phases, Z, omega).cos_() @ weights
-        noise = torch.randn(len(y), q).to(Z) * factor.ratios.sqrt().to(f32).unsqueeze(-1)
+        sd = torch.as_tensor(factor.noise).sqrt().to(Z).unsqueeze(-1)
+        noise = torch.randn(len(y), q).to(Z) * sd
         gap = ((y - factor.mean) / unit).unsqueeze(-1) - (prior + noise).double()
-        correction = torch.cholesky_solve(gap, factor.L).to(f32)
+        correction = torch.cholesky_solve(gap, torch.from_numpy(factor.L).to(gap)).to(f32)
         return cls(lengthscales, Z, omega, phases, weights, correction)
 
     def __len__(self) -> int:
@@ -114,8 +117,11 @@ class RegionDraws:
         O(count (n + 512) (d + q)).
         """
         W = (steps / self.lengthscales).to(torch.float32)
-        prior = torch.cat([self._features(part) @ self.weights for part in W.split(BLOCK)])
-        return prior.add_(matern52_product(W, self.points, self.correction))
+        values = [
+            (self._features(part) @ self.weights).addmm_(self._kernel(part), self.correction)
+            for part in W.split(BLOCK)
+        ]
+        return torch.cat(values)
 
     def each_at(self, steps: Tensor) -> Tensor:
         """Every sample at steps of its own ``q x k x d``, ``q x k``: O(q k (n + 512) d)."""
@@ -125,7 +131,7 @@ class RegionDraws:
         values = []
         for w, a, c in zip(*parts, strict=True):
             flat, shape = w.flatten(0, 1), w.shape[:2]
-            K = matern52(squared_distances(flat, self.points)).unflatten(0, shape)
+            K = self._kernel(flat).unflatten(0, shape)
             prior = self._features(flat).unflatten(0, shape) @ a.unsqueeze(-1)
             values.append((prior + K @ c.unsqueeze(-1)).squeeze(-1))
         return torch.cat(values)
@@ -134,10 +140,21 @@ class RegionDraws:
         """At points over the lengthscales, ``p x d``: ``p x 512``."""
         return torch.addmm(self.phases, W, self.frequencies).cos_()
 
+    def _kernel(self, W: Tensor) -> Tensor:
+        """Matern-5/2 with the window's points, at points over the lengthscales: ``p x n``.
 
-def worth_refining(factor: Factor, d: int) -> bool:
+        Distances by one matrix product are accurate to rounding times the squared norms.
+        """
+        squares = torch.addmm(self.points.square().sum(-1), W, self.points.mT, alpha=-2.0)
+        squares.add_(W.square().sum(-1, keepdim=True))
+        r = squares.mul_(5.0).clamp_(0.0, FARTHEST).sqrt_()
+        e = r.neg().exp_()
+        return e.addcmul_(r.addcmul_(r, r, value=1.0 / 3.0), e)
+
+
+def worth_refining(factor: Solved, d: int) -> bool:
     """Whether samples of the local process are known well enough in their details."""
-    return d <= FEW_INPUTS and float(factor.ratios.max()) <= ROUGH
+    return d <= FEW_INPUTS and float(np.max(factor.noise)) <= ROUGH
 
 
 def refined(

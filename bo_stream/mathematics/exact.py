@@ -1,0 +1,465 @@
+"""Exact Matern-5/2 processes of a few hundred points, in numpy and closed form [MATHS 13.1, 14.2].
+
+With correlations R, noise s and variance v, ``C = R + s I``, and a constant mean m, the evidence of
+n targets w is highest over m and v in closed form. They have the priors ``m ~ N(0, v)`` and
+``p(v) ~ exp(-1/v) / v`` (k = 1), or none (k = 0)::
+
+    m = 1'C^-1 w / (1'C^-1 1 + k),   S = (w - m)'C^-1 (w - m) + k m^2,   v = (k + S/2) / (n/2 + k)
+    -log p = (n/2 + k) log v + 1/2 log |C| - log |dw/dy| + constant
+
+For a few dozen points the bookkeeping of autograd and modules costs several times the algebra.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import chain
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.linalg.lapack import dpotrf, dpotri, dpotrs, dtrtrs
+from scipy.optimize import fmin_l_bfgs_b
+
+from bo_stream.mathematics.linalg import jitters
+
+__all__ = [
+    "Array",
+    "Evidence",
+    "LatentProcess",
+    "Maximum",
+    "Priors",
+    "Solved",
+    "Targets",
+    "correlations",
+    "maximised",
+    "solved",
+]
+
+Array = NDArray[np.float64]
+
+FARTHEST = 4096.0
+"""Larger values of 5 r^2 count as this one: exp(-64) = 1e-28, and no product is subnormal, which is
+a hundred times slower."""
+LEAST = 1e-12
+"""Smallest posterior variance, relative to the prior's."""
+MOST = 1e-4
+"""Largest jitter of correlations."""
+TINY = 1e-300
+"""Smallest S: targets may all be equal."""
+ROOT = math.sqrt(5.0)
+LOG_2PI = math.log(2.0 * math.pi)
+
+
+def matern(t2: Array) -> tuple[Array, Array]:
+    """The Matern-5/2 correlation and ``(1 + t) e^-t``, minus six times its slope in ``t^2``.
+
+    Args:
+        t2: Five times the squared scaled distance, which is overwritten.
+    """
+    np.minimum(np.maximum(t2, 0.0, out=t2), FARTHEST, out=t2)
+    k = t2 * (1.0 / 3.0)
+    t = np.sqrt(t2, out=t2)
+    falling = t + 1.0
+    e = np.exp(np.negative(t, out=t), out=t)
+    falling *= e
+    k *= e
+    k += falling
+    return k, falling
+
+
+def distances(
+    x: Array, z: Array, scales: Array, cat_dims: Sequence[int] = ()
+) -> tuple[Array, Array, Array]:
+    """``5 r^2`` of points ``p x d`` and ``n x d``, and the points times ``5^1/2`` over the scales.
+
+    By one matrix product, accurate to rounding times the points' squared norms. Categories are one
+    lengthscale apart where they differ, and zero among the scaled points.
+    """
+    inverse = ROOT / scales
+    for j in cat_dims:
+        inverse[j] = 0.0
+    a = x * inverse
+    b = a if x is z else z * inverse
+    t2: Array = a @ (-2.0 * b.T)
+    t2 += np.einsum("ij,ij->i", b, b)
+    t2 += np.einsum("ij,ij->i", a, a)[:, None]
+    for j in cat_dims:
+        t2 += (x[:, j, None] != z[:, j]) * (5.0 / scales[j] ** 2)
+    return t2, a, b
+
+
+def correlations(X: Array, scales: Array, cat_dims: Sequence[int] = ()) -> Array:
+    """Those of points ``n x d`` near the origin with each other, ``n x n``."""
+    R, _ = matern(distances(X, X, scales, cat_dims)[0])
+    R.ravel()[:: len(R) + 1] = 1.0
+    return R
+
+
+def factored(R: Array, noise: Array | float) -> tuple[Array, Array | float]:
+    """The Cholesky factor of ``R + s I``, and s with as little added as it takes.
+
+    Raises:
+        torch.linalg.LinAlgError: if it is not positive definite with any jitter.
+    """
+    for jitter in chain((0.0,), jitters(MOST)):
+        C = R.copy()
+        C.ravel()[:: len(C) + 1] += noise + jitter
+        L, failed = dpotrf(C.T, lower=1, clean=1, overwrite_a=1)
+        if not failed:
+            return L, noise + jitter
+    raise torch.linalg.LinAlgError("The correlations are not positive definite.")  # type: ignore[attr-defined]
+
+
+# -- evidence ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Solved:
+    """The factor of C, and what follows from it for targets w.
+
+    Attributes:
+        L: ``n x n``.
+        noise: s, ``n`` or one for all.
+        mean: m.
+        variance: v.
+        weights: ``C^-1 (w - m)``, ``n``.
+        value: The log evidence at m and v, with their priors if k = 1, without log slopes.
+    """
+
+    L: Array
+    noise: Array | float
+    mean: float
+    variance: float
+    weights: Array
+    value: float
+
+
+def solved(R: Array, noise: Array | float, w: Array, k: float) -> Solved:
+    """Factor ``R + s I`` and find the optimal mean and variance of targets ``n``: O(n^3).
+
+    Args:
+        R: Correlations, ``n x n``.
+        noise: s, ``n`` or one for all.
+        w: Targets.
+        k: Whether mean and variance have priors, 1 or 0.
+    """
+    L, noise = factored(R, noise)
+    sides = np.ones((2, len(w)))
+    sides[1] = w
+    ones, each = dpotrs(L, sides.T, lower=1, overwrite_b=1)[0].T
+    mean = float(ones @ w) / (float(ones.sum()) + k)
+    weights = each - mean * ones
+    S = max(float((w - mean) @ weights) + k * mean * mean, TINY)
+    power = 0.5 * len(w) + k
+    variance = (k + 0.5 * S) / power
+    value = -power * (math.log(variance) + 1.0) - float(np.log(L.diagonal()).sum())
+    return Solved(L, noise, mean, variance, weights, value - 0.5 * len(w) * LOG_2PI)
+
+
+class Targets(NamedTuple):
+    """What an evidence is of.
+
+    Attributes:
+        w: ``n``.
+        log_slope: ``log |dw/dy|`` of the outcomes y.
+        by_scale: Derivative of w in the logarithm of the warp's scale, if there is a warp.
+        log_slope_by_scale: That of ``log_slope``.
+    """
+
+    w: Array
+    log_slope: float = 0.0
+    by_scale: Array | None = None
+    log_slope_by_scale: float = 0.0
+
+
+@dataclass(frozen=True)
+class Priors:
+    """Independent normal priors of an evidence's parameters, ``p`` each, and their bounds.
+
+    Attributes:
+        centre, sd: Of the normal densities.
+        low, high: Bounds.
+        k: Whether mean and variance have priors, 1 or 0.
+        floor: Smallest noise.
+    """
+
+    centre: Array
+    sd: Array
+    low: Array
+    high: Array
+    k: float
+    floor: float
+
+    @cached_property
+    def constant(self) -> float:
+        """What their log densities do not share with the parameters."""
+        return -float((np.log(self.sd) + 0.5 * LOG_2PI).sum())
+
+    def log_density(self, theta: torch.Tensor) -> torch.Tensor:
+        """Of the first parameters, as many as there are, 0-dim, differentiable."""
+        centre, sd = (torch.from_numpy(t[: len(theta)]).to(theta) for t in (self.centre, self.sd))
+        return torch.distributions.Normal(centre, sd).log_prob(theta).sum()
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Log evidence plus log priors with its gradient, at the optimal mean and variance.
+
+    Its parameters are ``d`` log lengthscales, the logarithm of noise above the floor unless the
+    noise is known, and the logarithm of the warp's scale if targets are warped.
+
+    Attributes:
+        X: Points, ``n x d``, near the origin.
+        targets: Targets, or their function of the logarithm of the warp's scale.
+        priors: Of the parameters.
+        noise: Relative noise variance, if it is known.
+        cat_dims: Indices of categories.
+    """
+
+    X: Array
+    targets: Targets | Callable[[float], Targets]
+    priors: Priors
+    noise: float | None = None
+    cat_dims: tuple[int, ...] = ()
+
+    def __call__(self, theta: Array) -> tuple[float, Array]:
+        """Value and gradient: O(n^3 + d n^2)."""
+        d, priors, targets = self.X.shape[1], self.priors, self.targets_at(theta)
+        scales = np.exp(theta[:d])
+        t2, Z, _ = distances(self.X, self.X, scales, self.cat_dims)
+        R, falling = matern(t2)
+        R.ravel()[:: len(R) + 1] = 1.0
+        found = solved(R, self.noise_at(theta), targets.w, priors.k)
+        z = (theta - priors.centre) / priors.sd
+        gradient = -z / priors.sd
+        a = found.weights
+        inverse = dpotri(found.L, lower=1)[0]  # the lower triangle
+        M = np.multiply.outer(a, a / -found.variance)
+        M += inverse
+        M += inverse.T
+        M *= falling  # the diagonal has no part in the sums below
+        M.ravel()[:: len(M) + 1] = 0.0
+        rises = M.sum(1) @ (Z * Z) - np.einsum("ij,ij->j", M @ Z, Z)
+        for j in self.cat_dims:
+            differ = self.X[:, j, None] != self.X[:, j]
+            rises[j] = np.vdot(M, differ) * 2.5 / scales[j] ** 2
+        gradient[:d] += rises * (-1.0 / 3.0)
+        if self.noise is None:
+            falls = 0.5 * (float(inverse.trace()) - float(a @ a) / found.variance)
+            gradient[d] -= math.exp(theta[d]) * falls
+        if targets.by_scale is not None:
+            slope = float(a @ targets.by_scale) / found.variance
+            gradient[-1] += targets.log_slope_by_scale - slope
+        return found.value + targets.log_slope - 0.5 * float(z @ z) + priors.constant, gradient
+
+    def targets_at(self, theta: Array) -> Targets:
+        """The targets under some parameters."""
+        return self.targets(float(theta[-1])) if callable(self.targets) else self.targets
+
+    def noise_at(self, theta: Array) -> float:
+        """The relative noise variance under some parameters."""
+        if self.noise is not None:
+            return self.noise
+        return self.priors.floor + math.exp(theta[self.X.shape[1]])
+
+    def solved_at(self, theta: Array) -> Solved:
+        """Mean, variance and weights under some parameters."""
+        R = correlations(self.X, np.exp(theta[: self.X.shape[1]]), self.cat_dims)
+        return solved(R, self.noise_at(theta), self.targets_at(theta).w, self.priors.k)
+
+
+class Maximum(NamedTuple):
+    """The result of a search.
+
+    Attributes:
+        theta: The best parameters seen.
+        value: Log evidence plus log priors there.
+        evaluations: Number of evaluations of value and gradient.
+        converged: Whether the ascent that reached it ended by its tolerance.
+    """
+
+    theta: Array
+    value: float
+    evaluations: int
+    converged: bool
+
+
+def maximised(
+    evidence: Evidence, starts: Sequence[Array], most: int | None, **options: float
+) -> Maximum:
+    """The best point of bounded L-BFGS ascents from several starts.
+
+    Args:
+        evidence: The evidence.
+        starts: Parameters, which are moved within the bounds.
+        most: Maximum number of evaluations over all starts; None for no limit.
+        options: ``maxiter``, ``factr`` and ``pgtol`` of `scipy.optimize.fmin_l_bfgs_b`.
+    """
+    low, high = evidence.priors.low, evidence.priors.high
+    best, highest, reached = np.clip(starts[0], low, high), -math.inf, math.inf
+    evaluations, converged = 0, False
+
+    def negative(theta: Array) -> tuple[float, Array]:
+        nonlocal best, highest, evaluations
+        if evaluations == most:
+            raise _Spent
+        evaluations += 1
+        value, gradient = evidence(theta)
+        if value > highest:
+            best, highest = theta.copy(), value
+        return -value, -gradient
+
+    for start in starts:
+        begin = np.clip(start, low, high)
+        try:
+            _, loss, about = fmin_l_bfgs_b(
+                negative, begin, bounds=list(zip(low, high, strict=True)), **options
+            )
+        except _Spent:
+            converged = False
+            break
+        if loss < reached:
+            reached, converged = loss, about["warnflag"] == 0
+    return Maximum(best, highest, evaluations, converged)
+
+
+class _Spent(Exception):
+    """No evaluations are left."""
+
+
+# -- posterior -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class LatentProcess:
+    """The posterior at points ``p x d`` of the model's inputs.
+
+    Attributes:
+        X: Observed points, ``n x d``.
+        lengthscales: ``d``.
+        mean: Constant prior mean.
+        variance: Prior variance.
+        weights: ``C^-1 (w - mean)``, ``n``, with ``C`` the correlations plus relative noise.
+        L: Cholesky factor of ``C``, ``n x n``.
+        fitted: Posterior mean at the observed points, ``n``.
+        best: The largest value: of the targets without noise, else of ``fitted``.
+        incumbent: Row of the best point in ``X``.
+        cat_dims: Indices of categories, along which there are no slopes.
+    """
+
+    X: Array
+    lengthscales: Array
+    mean: float
+    variance: float
+    weights: Array
+    L: Array
+    fitted: Array
+    best: float
+    incumbent: int
+    cat_dims: tuple[int, ...] = ()
+
+    @classmethod
+    def of(
+        cls,
+        X: Array,
+        w: Array,
+        noise: Array | float,
+        lengthscales: Array,
+        mean: float,
+        variance: float,
+        *,
+        exact: bool,
+        cat_dims: tuple[int, ...] = (),
+    ) -> LatentProcess:
+        """The posterior after targets ``w``: O(n^3).
+
+        Args:
+            X: ``n x d``, n >= 1.
+            w: ``n``.
+            noise: Noise variances relative to ``variance``, ``n`` or one for all.
+            lengthscales: ``d``.
+            mean: Prior mean.
+            variance: Prior variance.
+            exact: Whether the best target counts as the best value.
+            cat_dims: Indices of categories.
+        """
+        R = correlations(X, lengthscales, cat_dims)
+        L, _ = factored(R, noise)
+        weights = dpotrs(L, w - mean, lower=1)[0]
+        fitted = mean + R @ weights
+        values = w if exact else fitted
+        at = int(np.argmax(values))
+        about = weights, L, fitted, float(values[at]), at, cat_dims
+        return cls(X, lengthscales, mean, variance, *about)
+
+    def at(self, x: Array) -> tuple[Array, Array]:
+        """Means and standard deviations at ``p x d``: O(p n^2)."""
+        k, _ = self._correlations(x)
+        return self.mean + k @ self.weights, self._deviation(self._whitened(k))
+
+    def slopes(self, x: Array) -> tuple[Array, Array, Array, Array]:
+        """Means, standard deviations (``p``), and their slopes (``p x d``): O(p n^2)."""
+        k, dk = self._correlations(x)
+        v = self._whitened(k)
+        sd = self._deviation(v)
+        rises = (5.0 / 3.0) / self.lengthscales**2
+        rises[list(self.cat_dims)] = 0.0
+        by_mean = dk * self.weights
+        slope = rises * (by_mean @ self.X - x * by_mean.sum(1)[:, None])
+        by_variance = dk * dtrtrs(self.L, v.T, lower=1, trans=1)[0].T
+        falling = rises * (by_variance @ self.X - x * by_variance.sum(1)[:, None])
+        return self.mean + k @ self.weights, sd, slope, falling * (-self.variance / sd)[:, None]
+
+    def believing(self, x: Array, noise: float = 1e-8) -> LatentProcess:
+        """The posterior if points ``q x d`` were observed at their posterior means.
+
+        The mean stays the same everywhere, the variance falls: O(n^2 q).
+
+        Args:
+            x: The points.
+            noise: Their noise variance, relative to the prior's.
+        """
+        if not len(x):
+            return self
+        k, _ = self._correlations(x)
+        n, q, values = len(self.X), len(x), self.mean + k @ self.weights
+        below = self._whitened(k)
+        L = np.zeros((n + q, n + q), order="F")
+        L[:n, :n], L[n:, :n] = self.L, below
+        corner = correlations(x, self.lengthscales, self.cat_dims) - below @ below.T
+        L[n:, n:], _ = factored(corner, noise)
+        better = values.max() > self.best
+        return replace(
+            self,
+            X=np.vstack([self.X, x]),
+            weights=np.concatenate([self.weights, np.zeros(q)]),
+            L=L,
+            fitted=np.concatenate([self.fitted, values]),
+            best=max(self.best, float(values.max())),
+            incumbent=n + int(np.argmax(values)) if better else self.incumbent,
+        )
+
+    def distance(self, x: Array) -> float:
+        """Scaled distance of a point ``d`` to the nearest point observed."""
+        gaps = (self.X - x) / self.lengthscales
+        for j in self.cat_dims:
+            gaps[:, j] = (gaps[:, j] != 0.0) / self.lengthscales[j]
+        return float(np.sqrt((gaps * gaps).sum(1).min()))
+
+    def _correlations(self, x: Array) -> tuple[Array, Array]:
+        return matern(distances(x, self.X, self.lengthscales, self.cat_dims)[0])
+
+    def _whitened(self, k: Array) -> Array:
+        """``k L^-T``, ``p x n``."""
+        v: Array = dtrtrs(self.L, k.T, lower=1)[0].T
+        return v
+
+    def _deviation(self, v: Array) -> Array:
+        left = np.maximum(1.0 - np.einsum("ij,ij->i", v, v), LEAST)
+        result: Array = np.sqrt(self.variance * left)
+        return result
