@@ -19,7 +19,7 @@ from torch import Tensor
 
 from bo_stream.errors import UnsupportedError
 from bo_stream.mathematics.derivatives import refused
-from bo_stream.mathematics.warped.latent import Array, LatentProcess
+from bo_stream.mathematics.exact import Array, LatentProcess
 from bo_stream.surrogates.warped import WarpedGP
 
 __all__ = ["LatentLogExpectedImprovement", "log_improvement"]

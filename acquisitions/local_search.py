@@ -19,7 +19,7 @@ from acquisitions.latent import LatentLogExpectedImprovement, log_improvement
 from acquisitions.mixed import ranked_maxima, repeats_tell, unseen
 from acquisitions.search import ascend
 from bo_stream.errors import ShapeError
-from bo_stream.mathematics.warped.latent import Array, LatentProcess
+from bo_stream.mathematics.exact import Array, LatentProcess
 from bo_stream.surrogates.warped import WarpedGP
 
 __all__ = ["LocalSearch"]
@@ -114,7 +114,7 @@ def _feasible(
     shares = round(CENTRES * TO_INCUMBENT / (1.0 - TO_INCUMBENT))
     near = torch.cat([good, good[:1].expand(min(shares, len(good) * shares), -1)])
     ends = model.transformed(domain.bounds)
-    scales = torch.from_numpy(1.0 / process.inverse_lengthscales)
+    scales = torch.from_numpy(process.lengthscales)
     unit = (scales / (ends[1] - ends[0]).abs()).clamp_max(1.0)
     chosen = running.to(domain.bounds)
     for _ in range(q):
@@ -133,7 +133,7 @@ def _feasible(
 def _next(process: LatentProcess, box: Array, rng: np.random.Generator) -> Array:
     """The maximiser of the log expected improvement."""
     low, high = box
-    scales = np.minimum(1.0 / process.inverse_lengthscales, high - low)
+    scales = np.minimum(process.lengthscales, high - low)
     candidates = np.concatenate(
         [_over_the_box(low, high, rng), _about_the_best(process, low, high, scales, rng)]
     )

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from bo_stream.errors import ShapeError
-from bo_stream.mathematics.warped.latent import Array
+from bo_stream.mathematics.exact import Array
 
 __all__ = ["WithSlopes", "ascend", "by_autograd", "maximise"]
 

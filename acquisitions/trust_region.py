@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.quasirandom import SobolEngine
 
 from bo_stream.errors import InputError, UnsupportedError
-from bo_stream.mathematics.trust_region.draws import (
+from bo_stream.mathematics.region_draws import (
     RegionDraws,
     candidates,
     distinct_winners,
@@ -44,7 +44,7 @@ class TrustRegionSampling:
         model: The surrogate.
 
     Raises:
-        UnsupportedError: for another family or a kernel of one's own.
+        UnsupportedError: for another family.
 
     Example:
         >>> from bo_stream import TrustRegionGP
@@ -56,12 +56,8 @@ class TrustRegionSampling:
     """
 
     def __init__(self, model: TrustRegionGP) -> None:
-        if not isinstance(model, TrustRegionGP) or not model.closed_form:
-            raise UnsupportedError(
-                "a TrustRegionGP with its own kernel",
-                type(model).__name__,
-                "Build a TrustRegionGP without covar_module.",
-            )
+        if not isinstance(model, TrustRegionGP):
+            raise UnsupportedError("a TrustRegionGP", type(model).__name__, "Build one.")
         self.model = model
 
     @torch.no_grad()
@@ -83,7 +79,7 @@ class TrustRegionSampling:
             return model.raw(geometry.low + U * geometry.width)
         centre, size, factor = region.centre, float(region.size), model.factor()
         steps = candidates(centre, geometry, size, max(CANDIDATES, 4 * q))
-        window = model.state.window
+        window = model.state.rows
         draws = RegionDraws.of(factor, window.Y, window.X - centre, geometry.lengthscales, q)
         values = draws.at(steps)
         best = distinct_winners(values, q)

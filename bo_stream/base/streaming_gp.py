@@ -70,6 +70,7 @@ class Promises:
             observations forgotten.
         keeps_data: The state is the observations themselves.
         rebuilds: The state is no sum, but one built from all observations at once serves as well.
+        takes_modules: Kernels, means and likelihoods of one's own are supported.
     """
 
     order_invariant: bool
@@ -79,6 +80,7 @@ class Promises:
     additive: bool = False
     keeps_data: bool = False
     rebuilds: bool = False
+    takes_modules: bool = True
 
     @property
     def serves_kernels(self) -> bool:

@@ -31,7 +31,7 @@ def check_choices(config: CampaignConfig, space: Any) -> None:
     from bo_stream.campaign.proposing.defaults import AUTO
     from bo_stream.campaign.proposing.rules import SEARCHES
     from bo_stream.errors import check_not_shadowed
-    from bo_stream.surrogates.mixed import mixed_kernel
+    from bo_stream.surrogates.mixed import options_with_categories
     from bo_stream.surrogates.registry import FAMILIES, surrogate
 
     check_not_shadowed("acquisitions")
@@ -44,7 +44,7 @@ def check_choices(config: CampaignConfig, space: Any) -> None:
         X, Y = (torch.empty(0, columns, dtype=torch.float64) for columns in (space.dim, 1))
         with document.errors_at("surrogate", "name"):
             if space.categories:
-                options["covar_module"] = mixed_kernel(name, space.dim, space.categories)
+                options |= options_with_categories(name, space.dim, space.categories)
             surrogate(name, X, Y, bounds=space.tensor_bounds, outcome_transform=None, **options)
     if config.acquisition is not None:
         name = _checked_name(config, "acquisition", {AUTO: (), **dict.fromkeys(SEARCHES), **DATA})

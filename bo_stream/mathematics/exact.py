@@ -15,15 +15,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from itertools import chain
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy.linalg.lapack import dpotrf, dpotri, dpotrs, dtrtrs
 from scipy.optimize import fmin_l_bfgs_b
+from torch import Tensor
 
 from bo_stream.mathematics.linalg import jitters
 
@@ -85,9 +85,10 @@ def distances(
         inverse[j] = 0.0
     a = x * inverse
     b = a if x is z else z * inverse
+    squares = np.einsum("ij,ij->i", b, b)
     t2: Array = a @ (-2.0 * b.T)
-    t2 += np.einsum("ij,ij->i", b, b)
-    t2 += np.einsum("ij,ij->i", a, a)[:, None]
+    t2 += squares
+    t2 += (squares if a is b else np.einsum("ij,ij->i", a, a))[:, None]
     for j in cat_dims:
         t2 += (x[:, j, None] != z[:, j]) * (5.0 / scales[j] ** 2)
     return t2, a, b
@@ -151,8 +152,8 @@ def solved(R: Array, noise: Array | float, w: Array, k: float) -> Solved:
     L, noise = factored(R, noise)
     sides = np.ones((2, len(w)))
     sides[1] = w
-    ones, each = dpotrs(L, sides.T, lower=1, overwrite_b=1)[0].T
-    mean = float(ones @ w) / (float(ones.sum()) + k)
+    ones, each = dpotrs(L, sides.T, lower=1)[0].T
+    mean = float(ones @ w) / (float(ones @ sides[0]) + k)
     weights = each - mean * ones
     S = max(float((w - mean) @ weights) + k * mean * mean, TINY)
     power = 0.5 * len(w) + k
@@ -195,15 +196,16 @@ class Priors:
     k: float
     floor: float
 
-    @cached_property
-    def constant(self) -> float:
-        """What their log densities do not share with the parameters."""
-        return -float((np.log(self.sd) + 0.5 * LOG_2PI).sum())
+    @classmethod
+    def of(cls, rows: Sequence[tuple[float, ...]], k: float, floor: float = 0.0) -> Self:
+        """From ``centre, sd, low, high`` of every parameter."""
+        centre, sd, low, high = np.array(rows).T
+        return cls(centre, sd, low, high, k, floor)
 
-    def log_density(self, theta: torch.Tensor) -> torch.Tensor:
-        """Of the first parameters, as many as there are, 0-dim, differentiable."""
-        centre, sd = (torch.from_numpy(t[: len(theta)]).to(theta) for t in (self.centre, self.sd))
-        return torch.distributions.Normal(centre, sd).log_prob(theta).sum()
+    def log_density(self, theta: Tensor) -> Tensor:
+        """Of the parameters, up to a constant: 0-dim, differentiable."""
+        centre, sd = (torch.from_numpy(t).to(theta) for t in (self.centre, self.sd))
+        return -0.5 * ((theta - centre) / sd).square().sum()
 
 
 @dataclass(frozen=True)
@@ -239,12 +241,11 @@ class Evidence:
         gradient = -z / priors.sd
         a = found.weights
         inverse = dpotri(found.L, lower=1)[0]  # the lower triangle
-        M = np.multiply.outer(a, a / -found.variance)
-        M += inverse
-        M += inverse.T
-        M *= falling  # the diagonal has no part in the sums below
-        M.ravel()[:: len(M) + 1] = 0.0
-        rises = M.sum(1) @ (Z * Z) - np.einsum("ij,ij->j", M @ Z, Z)
+        M = inverse + inverse.T
+        M -= a[:, None] * (a / found.variance)
+        M *= falling
+        M.ravel()[:: len(M) + 1] = 0.0  # which has no part in the sums below
+        rises = (M @ np.ones(len(M))) @ (Z * Z) - np.einsum("ij,ij->j", M @ Z, Z)
         for j in self.cat_dims:
             differ = self.X[:, j, None] != self.X[:, j]
             rises[j] = np.vdot(M, differ) * 2.5 / scales[j] ** 2
@@ -255,7 +256,7 @@ class Evidence:
         if targets.by_scale is not None:
             slope = float(a @ targets.by_scale) / found.variance
             gradient[-1] += targets.log_slope_by_scale - slope
-        return found.value + targets.log_slope - 0.5 * float(z @ z) + priors.constant, gradient
+        return found.value + targets.log_slope - 0.5 * float(z @ z), gradient
 
     def targets_at(self, theta: Array) -> Targets:
         """The targets under some parameters."""
@@ -396,6 +397,12 @@ class LatentProcess:
         at = int(np.argmax(values))
         about = weights, L, fitted, float(values[at]), at, cat_dims
         return cls(X, lengthscales, mean, variance, *about)
+
+    def joint(self, x: Array) -> tuple[Array, Array]:
+        """Means ``p`` and covariances ``p x p``: O(p n^2)."""
+        k, _ = self._correlations(x)
+        v, R = self._whitened(k), correlations(x, self.lengthscales, self.cat_dims)
+        return self.mean + k @ self.weights, self.variance * (R - v @ v.T)
 
     def at(self, x: Array) -> tuple[Array, Array]:
         """Means and standard deviations at ``p x d``: O(p n^2)."""

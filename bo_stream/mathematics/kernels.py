@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import copy
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +22,7 @@ from torch import Tensor, nn
 from bo_stream.mathematics.derivatives import twice
 
 __all__ = [
+    "CategoricalMatern",
     "Scaled",
     "SmoothMatern",
     "cross_kernel",
@@ -134,6 +136,32 @@ class SmoothMatern(MaternKernel):
     def _smooth(self, x1: Tensor, x2: Tensor) -> Tensor:
         gaps = (x1.unsqueeze(-2) - x2.unsqueeze(-3)) / self.lengthscale.unsqueeze(-2)
         return smooth_matern(gaps.square().sum(-1), self.nu)
+
+
+class CategoricalMatern(Kernel):
+    """Matern-5/2 with a lengthscale per input, some of which are categories.
+
+    Two different categories are one lengthscale apart, whichever they are. That is the kernel over
+    the categories' indicators with a common lengthscale.
+
+    Args:
+        cat_dims: Indices of the categories. Their values are compared, and have no order.
+        kwargs: Arguments of gpytorch's `Kernel`.
+    """
+
+    has_lengthscale = True
+
+    def __init__(self, cat_dims: Sequence[int], **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.cat_dims = tuple(cat_dims)
+
+    def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
+        """The kernel between two sets of points."""
+        gaps = x1 - x2 if diag else x1.unsqueeze(-2) - x2.unsqueeze(-3)
+        for j in self.cat_dims:
+            gaps[..., j] = (gaps[..., j].detach() != 0.0).to(gaps)
+        scale = self.lengthscale if diag else self.lengthscale.unsqueeze(-2)
+        return smooth_matern((gaps / scale).square().sum(-1), 2.5)
 
 
 class Categorical(CategoricalKernel):

@@ -1,4 +1,4 @@
-"""A warp of outcomes that compresses bad ones, its fit, and its posterior in raw units [MATHS 13.1].
+"""A warp that compresses bad outcomes, its fit, and its posterior in raw units [MATHS 13.1].
 
 For outcomes y to be maximised, with ``top`` the best and ``worst`` the worst of them::
 
@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Self, cast
 
 import numpy as np
@@ -25,7 +26,7 @@ from botorch.posteriors.transformed import TransformedPosterior
 from torch import Tensor
 
 from bo_stream.errors import StateError, UnsupportedError
-from bo_stream.mathematics.exact import Array, Evidence, Maximum, Priors, Targets, maximised
+from bo_stream.mathematics.exact import Array, Evidence, Maximum, Priors, Solved, Targets, maximised
 
 __all__ = [
     "EXACT",
@@ -39,6 +40,7 @@ __all__ = [
     "evidence_of",
     "fitted",
     "log_slopes",
+    "priors",
     "rescaled",
     "unit",
     "unwarped",
@@ -147,25 +149,36 @@ def contradicted(X: Array, y: Array) -> bool:
     return bool((steps > DIFFERENT * y.std()).any())
 
 
+def priors(dim: int, *, learned: bool = False, warp: bool = False) -> Priors:
+    """Of ``dim`` lengthscales and, if they are parameters, of noise and warp."""
+    rows = [LENGTHSCALE] * dim + [TAU] * learned + [SCALE] * warp
+    return Priors.of(rows, k=1.0, floor=FLOOR)
+
+
 def evidence_of(
-    X: Array, y: Array, *, learned: bool, warp: bool, cat_dims: tuple[int, ...] = ()
+    X: Array,
+    y: Array,
+    size: float,
+    *,
+    learned: bool,
+    warp: bool,
+    cat_dims: tuple[int, ...] = (),
 ) -> Evidence:
     """The evidence of outcomes ``n`` at points ``n x d``, n >= 2.
 
     Args:
         X: Points.
         y: Outcomes, to be maximised.
+        size: Their `unit`.
         learned: Whether the noise is learned; else evaluations are exact.
         warp: Whether outcomes are warped; else they are standardised.
         cat_dims: Indices of categories.
     """
-    rows = [LENGTHSCALE] * X.shape[1] + [TAU] * learned + [SCALE] * warp
-    priors = Priors(*np.array(rows).T, k=1.0, floor=FLOOR)
-    size = unit(y)
     spread = float(y.std()) if size else 1.0
     plain = Targets((y - y.mean()) / spread, -len(y) * math.log(spread))
     targets = _under_a_warp(y, size) if warp else plain
-    return Evidence(X - X.mean(0), targets, priors, None if learned else EXACT, cat_dims)
+    own = priors(X.shape[1], learned=learned, warp=warp)
+    return Evidence(X - X.mean(0), targets, own, None if learned else EXACT, cat_dims)
 
 
 def _under_a_warp(y: Array, size: float) -> Callable[[float], Targets]:
@@ -191,21 +204,24 @@ class WarpFit:
     """Hyperparameters of the highest evidence.
 
     Attributes:
-        evidence: With or without warp.
-        maximum: Its maximum; the number of evaluations is that of all ascents.
+        lengthscales: ``d``.
         noise: Variance relative to the process's.
+        warp: Coefficients ``top, scale, centre, spread``, as `NO_WARP` says.
+        solved: Mean and variance of the process of warped or standardised outcomes.
+        value: Log evidence plus log priors.
+        evaluations: Of all ascents.
+        converged: Whether the best one ended by its tolerance.
         memory: For the next fit.
     """
 
-    evidence: Evidence
-    maximum: Maximum
+    lengthscales: Array
     noise: float
+    warp: Tensor
+    solved: Solved
+    value: float
+    evaluations: int
+    converged: bool
     memory: Array
-
-    @property
-    def is_warped(self) -> bool:
-        """Whether outcomes are warped."""
-        return callable(self.evidence.targets)
 
 
 def fitted(
@@ -223,7 +239,7 @@ def fitted(
     Args:
         X: ``n x d``, n >= 2.
         y: ``n``, to be maximised.
-        memory: What the last fit returned: the number of fits, whether the warp was chosen, and the
+        memory: What the last fit left: the number of fits, whether the warp was chosen, and the
             parameters with and without warp; empty before the first.
         learned: Whether the noise is learned.
         warp: Whether outcomes may be warped.
@@ -236,45 +252,71 @@ def fitted(
     Raises:
         StateError, torch.linalg.LinAlgError: if the evidence is not finite.
     """
-    kinds = [True, False] if warp and unit(y) else [False]
-    options = {"learned": learned, "cat_dims": cat_dims}
-    evidences = [evidence_of(X, y, warp=kind, **options) for kind in kinds]
+    size = unit(y)
+    kinds = [True, False] if warp and size else [False]
+    made = partial(evidence_of, X, y, size, learned=learned, cat_dims=cat_dims)
+    evidences = [made(warp=kind) for kind in kinds]
     thetas = [each.priors.centre for each in evidences]
-    if not unit(y):
-        value, _ = evidences[0](thetas[0])
-        maximum = Maximum(thetas[0], value, 1, True)
-        return WarpFit(evidences[0], maximum, evidences[0].noise_at(thetas[0]), np.empty(0))
-    fits, now = 0, 0
-    if len(memory) == 2 + sum(map(len, thetas)):
-        fits, now = int(memory[0]), kinds.index(bool(memory[1]))
+    chosen, fits = 0, 0
+    if size and len(memory) == 2 + sum(map(len, thetas)):
+        fits, chosen = int(memory[0]), kinds.index(bool(memory[1]))
         thetas = np.split(memory[2:], [len(thetas[0])])[: len(kinds)]
-    centre, d = evidences[now].priors.centre, X.shape[1]
-    starts = [thetas[now]]
-    if fits and fits % AFRESH == 0:
-        starts.append(centre)
-    if learned and fits % COMPARED == 0:
-        starts += [np.concatenate([centre[:d], [tau], centre[d + 1 :]]) for tau in (HIGH, LOW)]
-    found = maximised(evidences[now], starts, most, **ASCENT)
-    thetas[now], evaluations, chosen = found.theta, found.evaluations, now
-    if len(kinds) == 2 and fits % COMPARED == 0 and (most is None or evaluations < most):
-        other, shared = 1 - now, d + learned
-        starts = [np.append(found.theta[:shared], thetas[other][shared:]), thetas[other]]
-        left = None if most is None else most - evaluations
-        rival = maximised(evidences[other], starts if fits else starts[:1], left, **ASCENT)
-        thetas[other], evaluations = rival.theta, evaluations + rival.evaluations
-        first, second = (found, rival) if now == 0 else (rival, found)
-        quiet = evidences[0].noise_at(first.theta) < QUIET
-        chosen = 0 if quiet and first.value > second.value else 1
-        found = (first, second)[chosen]
+    if size:
+        found, chosen = _search(evidences, thetas, chosen, fits, learned, most)
+        memory = np.concatenate([[fits + 1.0, float(kinds[chosen])], *thetas])
+    else:
+        found, memory = Maximum(thetas[0], evidences[0](thetas[0])[0], 1, True), np.empty(0)
     if not math.isfinite(found.value):
         raise StateError(
             "outcomes whose evidence is finite",
             f"outcomes from {y.min():.2g} to {y.max():.2g} in the units of the model",
             "Standardize the outcomes, or drop those that stand for failures.",
         )
-    memory = np.concatenate([[fits + 1.0, float(kinds[chosen])], *thetas])
-    noise = evidences[chosen].noise_at(found.theta)
-    return WarpFit(evidences[chosen], found._replace(evaluations=evaluations), noise, memory)
+    evidence, theta = evidences[chosen], found.theta
+    lengthscales, noise = np.exp(theta[: X.shape[1]]), evidence.noise_at(theta)
+    if kinds[chosen]:
+        scaled = torch.tensor([0.0, size * math.exp(theta[-1]), 0.0, 1.0], dtype=torch.float64)
+        coefficients = anchored(torch.from_numpy(y), scaled)
+    else:
+        coefficients = torch.tensor([0.0, 0.0, y.mean(), y.std() if size else 1.0]).double()
+    solved = evidence.solved_at(theta)
+    return WarpFit(lengthscales, noise, coefficients, solved, *found[1:], memory)
+
+
+def _search(
+    evidences: list[Evidence],
+    thetas: list[Array],
+    now: int,
+    fits: int,
+    learned: bool,
+    most: int | None,
+) -> tuple[Maximum, int]:
+    """The best maximum and its place among the evidences, with and without warp.
+
+    The parameters of both, from which the ascents start, are replaced by their maxima.
+    """
+    centre, d = evidences[now].priors.centre, evidences[now].X.shape[1]
+    starts = [thetas[now]]
+    if fits and fits % AFRESH == 0:
+        starts.append(centre)
+    if learned and fits % COMPARED == 0:
+        starts += [np.concatenate([centre[:d], [tau], centre[d + 1 :]]) for tau in (HIGH, LOW)]
+    found = maximised(evidences[now], starts, most, **ASCENT)
+    thetas[now] = found.theta
+    spent = most is not None and found.evaluations >= most
+    if len(evidences) == 1 or fits % COMPARED or spent:
+        return found, now
+    other, shared = 1 - now, d + learned
+    starts = [np.append(found.theta[:shared], thetas[other][shared:])]
+    starts += [thetas[other]] if fits else []
+    left = None if most is None else most - found.evaluations
+    rival = maximised(evidences[other], starts, left, **ASCENT)
+    thetas[other] = rival.theta
+    both = (found, rival) if now == 0 else (rival, found)
+    quiet = evidences[0].noise_at(both[0].theta) < QUIET
+    chosen = 0 if quiet and both[0].value > both[1].value else 1
+    evaluations = found.evaluations + rival.evaluations
+    return both[chosen]._replace(evaluations=evaluations), chosen
 
 
 # -- posterior -----------------------------------------------------------------------------------

@@ -7,10 +7,9 @@ compared with it. Fantasies come from the shared conditioned posterior.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Unpack, cast
+from typing import Any, Unpack, cast
 
 import torch
-from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from bo_stream.base.options import CommonOptions
@@ -22,7 +21,7 @@ from bo_stream.mathematics.precise import warn_if_missed
 from bo_stream.mathematics.process import KernelBasis, Process
 from bo_stream.mathematics.shapes import shaped
 
-__all__ = ["ExactGP", "exact_process"]
+__all__ = ["ExactGP", "ExactState"]
 
 
 @dataclass(frozen=True)
@@ -37,24 +36,6 @@ class ExactState:
         """The data with targets ``(y - shift) / factor`` and known noise scaled to match."""
         R = self.R / factor.square().unsqueeze(-1) if known_noise else self.R
         return ExactState(self.X, (self.Y - shift.unsqueeze(-1)) / factor.unsqueeze(-1), R)
-
-
-def exact_process(
-    kernel: Kernel, X: Tensor, L: Tensor, targets: Tensor, noise: Tensor, mean: Tensor
-) -> Process:
-    """Posterior of an exact GP.
-
-    Args:
-        kernel: The kernel, frozen.
-        X: ``n x d``.
-        L: Cholesky factor of ``K + D``, ``o x n x n``.
-        targets: ``o x n``.
-        noise: The diagonal of D, ``o x n``.
-        mean: Constant prior means, ``o``.
-    """
-    e = (targets - mean.unsqueeze(-1)).unsqueeze(-1)
-    u = torch.linalg.solve_triangular(L, e, upper=False).squeeze(-1)
-    return Process(kernel, KernelBasis(kernel, X, noise), L, None, u, mean)
 
 
 class ExactGP(StreamingGP):
@@ -100,41 +81,41 @@ class ExactGP(StreamingGP):
         super().__init__(train_X, train_Y, train_Yvar, **common)
         self._begin(train_X, train_Y, train_Yvar)
 
-    def _empty_state(self) -> ExactState:
+    def _empty_state(self) -> Any:
         empty = torch.empty(0, dtype=torch.float64)
         targets = empty.new_empty(self.num_outputs, 0)
         return ExactState(empty.new_empty(0, self._dim), targets, targets.clone())
 
-    def _absorb(self, state: ExactState, X: Tensor, Y: Tensor, R: Tensor) -> ExactState:
+    def _absorb(self, state: Any, X: Tensor, Y: Tensor, R: Tensor) -> Any:
         columns = (state.Y, Y), (state.R, R.expand(Y.shape))
         return ExactState(torch.cat([state.X, X]), *(torch.cat(pair, -1) for pair in columns))
 
-    def _targets(self, state: ExactState) -> Tensor:
-        """What the process models, ``o x n``."""
-        return state.Y
+    def _rows(self, state: Any) -> ExactState:
+        """The data that the process is conditioned on."""
+        return cast(ExactState, state)
 
-    def _noise(self, state: ExactState) -> Tensor:
-        """Noise variances, ``o x n``, differentiable."""
-        return self._noise_scale().unsqueeze(-1) * state.R
-
-    def _factor(self, state: ExactState, least: float = LEAST) -> tuple[Tensor, Tensor]:
-        """Cholesky factor of ``K + D`` (``o x n x n``) and the noise (``o x n``),
+    def _factor(self, rows: ExactState, least: float = LEAST) -> tuple[Tensor, Tensor]:
+        """Cholesky factor of ``K + D`` (``o x n x n``) and the diagonal of D (``o x n``),
         differentiable; ``least`` as in `chol_psd`.
         """
-        noise = self._noise(state)
-        K = cross_kernel(self.covar_module, state.X, state.X)
+        noise = self._noise_scale().unsqueeze(-1) * rows.R
+        K = cross_kernel(self.covar_module, rows.X, rows.X)
         return chol_psd(K + torch.diag_embed(noise), least=least), noise
 
-    def _build_process(self, state: ExactState) -> Process:
-        L, noise = self._factor(state)
-        kernel, mean = frozen_kernel(self.covar_module), self._prior_mean().detach().clone()
-        process = exact_process(kernel, state.X, L, self._targets(state), noise, mean)
-        warn_if_missed(process, state.X, self._targets(state), self._noise(state))
+    @torch.no_grad()
+    def _build_process(self, state: Any) -> Process:
+        rows, mean = self._rows(state), self._prior_mean().clone()
+        L, noise = self._factor(rows)
+        e = (rows.Y - mean.unsqueeze(-1)).unsqueeze(-1)
+        u = torch.linalg.solve_triangular(L, e, upper=False).squeeze(-1)
+        kernel = frozen_kernel(self.covar_module)
+        process = Process(kernel, KernelBasis(kernel, rows.X, noise), L, None, u, mean)
+        warn_if_missed(process, rows.X, rows.Y, noise)
         return process
 
     def _objective(self, profile_mean: bool) -> tuple[Tensor, Tensor | None]:
         """Log evidence summed over outputs: O(n^3)."""
-        state = cast(ExactState, self.state)
-        L, _ = self._factor(state, REPAIR)
-        known = None if profile_mean and len(state.X) else self._prior_mean()
-        return log_evidence(L, self._targets(state), known)
+        rows = self._rows(self.state)
+        L, _ = self._factor(rows, REPAIR)
+        known = None if profile_mean and len(rows.X) else self._prior_mean()
+        return log_evidence(L, rows.Y, known)

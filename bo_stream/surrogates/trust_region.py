@@ -7,38 +7,53 @@ are ours (MATHS 14). The outcomes are maximised.
 
 from __future__ import annotations
 
-from functools import partial
+import math
+from collections.abc import Mapping
 from typing import Any, Literal, Unpack, cast
 
+import numpy as np
 import torch
+from botorch.models.transforms.outcome import OutcomeTransform
+from gpytorch.constraints import Positive
+from gpytorch.likelihoods import GaussianLikelihood
 from torch import Tensor
 
 from bo_stream.base.fitting.report import FitReport
 from bo_stream.base.options import CommonOptions, whole_number
 from bo_stream.base.snapshot import Derived, Key, Version
 from bo_stream.base.stream import all_or_nothing
-from bo_stream.base.streaming_gp import Promises, StreamingGP
-from bo_stream.base.units import raw_inputs
-from bo_stream.errors import BoundsError, InputError
-from bo_stream.mathematics.kernels import frozen_kernel
-from bo_stream.mathematics.precise import warn_if_missed
-from bo_stream.mathematics.process import Process
-from bo_stream.mathematics.trust_region import update
-from bo_stream.mathematics.trust_region.factor import Factor
-from bo_stream.mathematics.trust_region.kernel import has_closed_form, lengthscales_in, scale_of
-from bo_stream.mathematics.trust_region.state import (
-    Evaluations,
-    Geometry,
-    TrustRegion,
-    TrustRegionState,
+from bo_stream.base.streaming_gp import Promises
+from bo_stream.errors import BoundsError, StateError
+from bo_stream.mathematics import region as regions
+from bo_stream.mathematics.exact import (
+    Evidence,
+    Priors,
+    Solved,
+    Targets,
+    correlations,
+    maximised,
+    solved,
 )
-from bo_stream.surrogates import trust_region_local as local
-from bo_stream.surrogates.exact import exact_process
+from bo_stream.mathematics.region import Evaluations, Geometry, TrustRegion, TrustRegionState
+from bo_stream.surrogates.exact import ExactState
+from bo_stream.surrogates.matern_gp import MaternGP
 
 __all__ = ["TrustRegionGP"]
 
+FITTED = 256
+"""Hyperparameters are fitted to so many points of the window, those nearest the centre."""
+AGAIN = 5
+"""Every fifth fit, the first among them, also starts from the centre of the priors."""
+SPAN = 4.0
+"""Log lengthscales are searched within this distance of their prior's centre."""
+RATIO = {"learned": (-3.0, 2.0, -16.0, 2.0), "none": (-10.0, 3.0, -16.0, 2.0)}
+"""Centre and deviation under the prior, and bounds, of the logarithm of noise over variance."""
+FIRST = {"learned": -3.0, "none": -8.0}
+"""The logarithm at which an ascent starts that does not know it."""
+ASCENT = {"maxiter": 15, "factr": 1e-5 / np.finfo(float).eps}
 
-class TrustRegionGP(StreamingGP):
+
+class TrustRegionGP(MaternGP):
     """A trust region that follows the largest outcomes, and the exact GP on its window.
 
     All observations of the current region are kept (memory O(n d)); at most 512 of them, and the
@@ -81,7 +96,11 @@ class TrustRegionGP(StreamingGP):
     """
 
     promises = Promises(
-        order_invariant=False, bytes_constant=False, updates_without_drift=300, multi_output=False
+        order_invariant=False,
+        bytes_constant=False,
+        updates_without_drift=300,
+        multi_output=False,
+        takes_modules=False,
     )
     needs_bounds = True
 
@@ -97,15 +116,14 @@ class TrustRegionGP(StreamingGP):
     ) -> None:
         if common.get("bounds") is None:
             raise BoundsError("bounds `2 x d`", "none", "Give the raw bounds of the problem.")
-        if noise not in ("learned", "none"):
-            raise InputError("noise 'learned' or 'none'", f"{noise!r}", "Choose one of these.")
-        own = local.with_own_modules(common, train_X, train_Yvar)
-        super().__init__(train_X, train_Y, train_Yvar, **own)
-        self.noise, self.batch_size = noise, whole_number("batch_size", batch_size, 1)
+        data = train_X, train_Y, train_Yvar
+        model = GaussianLikelihood(noise_constraint=Positive())
+        super().__init__(*data, common, noise=noise, noise_model=model)
+        self.batch_size = whole_number("batch_size", batch_size, 1)
         image = self._transformed(cast(Tensor, self.bounds))
         self._box = torch.stack([image.amin(0), image.amax(0)]).tolist()
-        self._factors, self._unversioned = Derived[Factor](), Version()
-        self._begin(train_X, train_Y, train_Yvar)
+        self._factors, self._unversioned = Derived[Solved](), Version()
+        self._begin(*data)
 
     def _layout(self) -> dict[str, Any]:
         return {**super()._layout(), "exact": self.noise == "none", "batch": self.batch_size}
@@ -117,17 +135,26 @@ class TrustRegionGP(StreamingGP):
 
     def _absorb(self, state: TrustRegionState, X: Tensor, Y: Tensor, R: Tensor) -> TrustRegionState:
         rows = Evaluations(X.clone(), Y[0].clone(), R[0].clone())
-        return update.absorbed(state, rows, self.batch_size, self._geometry, self._centre)
+        return regions.absorbed(state, rows, self.batch_size, self._geometry, self._centre)
+
+    def _rows(self, state: TrustRegionState) -> ExactState:
+        return ExactState(state.rows.X, state.rows.Y[None], state.rows.R[None])
 
     def _geometry(self, region: TrustRegion) -> Geometry:
         """Lengths in a region: those of the box until its hyperparameters were fitted."""
-        lengths = lengthscales_in(self.covar_module, self._dim) if region.fits > 0 else None
-        return Geometry.of(self._like.new_tensor(self._box), lengths)
+        lengthscales = self._values()[0].detach() if region.fits > 0 else None
+        return Geometry.of(self._like.new_tensor(self._box), lengthscales)
 
     @property
-    def _centre(self) -> update.Centre | None:
+    def _centre(self) -> regions.Centre | None:
         """Finds a window's best posterior mean; None if evaluations are exact."""
-        return None if self.noise == "none" else partial(local.best_mean, self)
+        return None if self.noise == "none" else self._best_mean
+
+    def _best_mean(self, window: Evaluations) -> tuple[int, float]:
+        factor = self.factor(window)
+        means = window.Y.numpy(force=True) - factor.noise * factor.weights
+        row = int(means.argmax())
+        return row, float(means[row])
 
     @property
     def region(self) -> TrustRegion:
@@ -149,7 +176,17 @@ class TrustRegionGP(StreamingGP):
         Raises:
             StateError: before any data.
         """
-        return local.recommended(self)
+        state, means = cast(TrustRegionState, self.state), None
+        if self.noise != "none" and self.num_observed:
+            means = self.process().at(state.rows.X).mean[0]
+        X, values = state.results(means)
+        if not len(X):
+            raise StateError("observations", "none", "Observe some first.")
+        best = int(values.argmax())
+        x, y = self.raw(X[best].unsqueeze(0)), values[best].reshape(1, 1)
+        transform = cast(OutcomeTransform | None, getattr(self, "outcome_transform", None))
+        y = y if transform is None else transform.untransform(y, X=x)[0]
+        return x[0], float(y)
 
     def raw(self, X: Tensor) -> Tensor:
         """Raw points from transformed ones, ``n x d``, within the bounds.
@@ -157,36 +194,27 @@ class TrustRegionGP(StreamingGP):
         Raises:
             UnsupportedError: if the input transform cannot be inverted.
         """
-        X = raw_inputs(getattr(self, "input_transform", None), X).to(self.dtype)
+        X = self._raw_inputs(X).to(self.dtype)
         low, high = cast(Tensor, self.bounds).to(X)
         return torch.minimum(torch.maximum(X, low), high)
 
     # -- posterior -------------------------------------------------------------------------------
 
-    @property
-    def closed_form(self) -> bool:
-        """Whether the kernel is ``ScaleKernel(MaternKernel(2.5, ard_num_dims=d))``."""
-        return has_closed_form(self.covar_module, self._dim)
+    @torch.no_grad()
+    def factor(self, window: Evaluations | None = None) -> Solved:
+        """The factor of a window's covariance, by default that of `process`, cached.
 
-    def factor(self, window: Evaluations | None = None) -> Factor:
-        """The factor of a window's covariance, by default the current one's, cached.
-
-        In units of the kernel's output scale, with mean and amplitude profiled out.
+        In units of the kernel's variance, with mean and amplitude profiled out.
         """
-        window = self.state.window if window is None else window
+        window = self.state.rows if window is None else window
         key = Key(self._unversioned, (self.covar_module, self.likelihood), window.X, window.Y)
-        return self._factors.made(key, lambda: local.window_factor(self, window))
+        return self._factors.made(key, lambda: self._factored(window))
 
-    def _build_process(self, state: TrustRegionState) -> Process:
-        window, kernel = state.window, frozen_kernel(self.covar_module)
-        factor, unit = self.factor(window), scale_of(kernel, self._dim)
-        mean = self._prior_mean().detach().clone()
-        L = (factor.L * unit.sqrt()).unsqueeze(0)
-        noise = (factor.ratios * unit).unsqueeze(0)
-        process = exact_process(kernel, window.X, L, window.Y[None], noise, mean)
-        known = (self._noise_scale() * window.R).detach()
-        warn_if_missed(process, window.X, window.Y[None], known[None])
-        return process
+    def _factored(self, window: Evaluations) -> Solved:
+        lengthscales, _, ratio = self._values()
+        parts = window.X - window.X.mean(0), lengthscales, ratio * window.R, window.Y
+        X, scales, noise, y = (t.numpy(force=True) for t in parts)
+        return solved(correlations(X, scales), noise, y, k=0.0)
 
     # -- hyperparameters -------------------------------------------------------------------------
 
@@ -195,48 +223,85 @@ class TrustRegionGP(StreamingGP):
         """Whether to `fit` now: a new region's design is complete, n has grown by 1.15, or L has
         halved or doubled since the last fit.
         """
-        return update.fit_due(self.state, self.batch_size)
+        return regions.fit_due(self.state, self.batch_size)
 
     @property
     def refit_due(self) -> bool:
         """The same as `fit_due`."""
         return self.fit_due
 
-    def _objective(self, profile_mean: bool) -> tuple[Tensor, Tensor | None]:
-        """Log evidence of the window plus the log priors of MATHS 14.2, which follow the window."""
-        value, mean = local.window_evidence(self, profile_mean)
-        return (value + local.log_own_priors(self) if local.has_own_priors(self) else value), mean
+    def _fitted_rows(self) -> Evaluations:
+        """The points of the window that hyperparameters are fitted to."""
+        rows = cast(TrustRegionState, self.state).rows
+        if len(rows) <= FITTED:
+            return rows
+        away = (rows.X - self.region.centre) / self.geometry.lengthscales
+        return rows.at(away.square().sum(-1).topk(FITTED, largest=False).indices)
 
-    def log_evidence(self) -> Tensor:
-        """The log evidence of the window, without priors: 0-dim, differentiable. O(512^3)."""
-        return local.window_evidence(self, profile_mean=False)[0]
+    def _window_priors(self, rows: Evaluations) -> Priors:
+        """Of lengthscales in units of the box, ``log l ~ N(log(2 sqrt(d) geomean(sd)), 1)``, and of
+        noise over variance (MATHS 14.2).
+        """
+        (n, d), U = rows.X.shape, rows.X / self.geometry.width
+        sd = U.std(0, correction=0).clamp(min=1e-12) if n > 1 else U.new_full((d,), 12.0**-0.5)
+        centre = math.log(2.0) + 0.5 * math.log(d) + float(sd.log().mean())
+        each = [(centre, 1.0, centre - SPAN, centre + SPAN)] * d + [RATIO[self.noise]]
+        return Priors.of(each, k=0.0)
+
+    def _log_own_prior(self) -> Tensor:
+        """Of lengthscales and noise, which follow the window, unless the noise is known."""
+        if self.noise_mode != "learned":
+            return self._like.new_zeros(())
+        lengthscales, _, ratio = self._values()
+        theta = torch.cat([lengthscales / self.geometry.width, ratio.reshape(1)]).log()
+        return self._window_priors(self._fitted_rows()).log_density(theta)
 
     def _search(self, max_evals: int | None) -> FitReport:
         """To the 256 points nearest the centre (MATHS 14.3), by at most 15 iterations of L-BFGS,
         twice every fifth time, or ``max_evals`` evaluations.
 
         The first fit of a region with a batch and ``2 d`` points ends its initial design. With
-        known noise or other modules, the window's evidence is maximised as in other families.
+        known noise or frozen hyperparameters, the window's evidence is maximised as in other
+        families.
         """
         self._end_design()
-        window = self.state.window
-        free = local.has_own_priors(self) and all(p.requires_grad for p in self.parameters())
-        varied = len(window) > 1 and float(window.Y.std()) > 0.0
-        if free and varied:
-            report = local.fit_in_closed_form(self, max_evals)
-        else:
-            report = super()._search(max_evals)
-        self._fit_done()
-        return report
+        Y = self.state.rows.Y
+        if self._fits_in_closed_form and len(Y) > 1 and float(Y.std()) > 0.0:
+            return self._fit_window(max_evals)
+        return super()._search(max_evals)
+
+    @all_or_nothing
+    def _fit_window(self, max_evals: int | None) -> FitReport:
+        """Fit lengthscales and noise, warm; mean and variance are the best on the whole window."""
+        rows, some, width = self.state.rows, self._fitted_rows(), self.geometry.width
+        priors, (lengthscales, _, ratio) = self._window_priors(some), self._values()
+        origin, spread = rows.Y.mean(), rows.Y.std(correction=0)
+
+        def evidence(part: Evaluations, y: Tensor) -> Evidence:
+            U = (part.X - self.region.centre) / width
+            return Evidence(U.numpy(force=True), Targets(y.numpy(force=True)), priors)
+
+        starts = [torch.cat([lengthscales / width, ratio.reshape(1)]).log().numpy(force=True)]
+        if not int(self.region.fits) % AGAIN:
+            starts.append(np.append(priors.centre[:-1], FIRST[self.noise]))
+        search = evidence(some, (some.Y - origin) / spread)
+        found = maximised(search, starts, max_evals, **ASCENT)
+        theta, whole = torch.from_numpy(found.theta), evidence(rows, rows.Y)
+        about = whole.solved_at(found.theta)
+        scales = theta[:-1].exp().to(width) * width
+        self._set_values(scales, about.variance, math.exp(theta[-1]), about.mean)
+        value = about.value + float(priors.log_density(theta))
+        return FitReport(found.evaluations, value, found.converged)
 
     @all_or_nothing
     def _end_design(self) -> None:
         """Begin the region if its initial design is complete."""
         if not self.region.begun and self.fit_due:
-            self._replace(state=update.begun(self.state, self.geometry))
+            self._replace(state=regions.begun(self.state, self.geometry))
 
     @all_or_nothing
-    def _fit_done(self) -> None:
-        """Note when the hyperparameters were fitted, and centre the region by them."""
-        if self.region.begun:
-            self._replace(state=update.recentred(update.fitted(self.state), self._centre))
+    def _hyperparameters_changed(self, saved: Mapping[str, Any] | None = None) -> None:
+        """After a fit: note when it was, and centre the region by the new hyperparameters."""
+        if saved is None and self.region.begun:
+            fitted = regions.fitted(self.state)
+            self._replace(state=regions.recentred(fitted, self._centre))

@@ -7,47 +7,72 @@ bad side by a logarithm whose scale is fitted with the kernel, by evidence with 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
-from functools import partial
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal, Unpack, cast
 
-import numpy as np
 import torch
 from botorch.models.transforms.outcome import OutcomeTransform
+from gpytorch.constraints import Positive
+from gpytorch.likelihoods import GaussianLikelihood
 from torch import Tensor
 
-from bo_stream.base import checks
 from bo_stream.base.fitting.memory import FitMemory
 from bo_stream.base.fitting.report import FitReport
 from bo_stream.base.options import CommonOptions
 from bo_stream.base.snapshot import Derived, Key
 from bo_stream.base.stream import all_or_nothing
-from bo_stream.base.streaming_gp import Promises, StreamingGP
+from bo_stream.base.streaming_gp import Promises
 from bo_stream.base.units import change_from_saved
 from bo_stream.errors import FallbackWarning, InputError, UnsupportedError
-from bo_stream.mathematics.process import KernelBasis, Process
-from bo_stream.mathematics.warped.evidence import FLOOR, Fitted, contradicted
-from bo_stream.mathematics.warped.latent import LatentProcess
-from bo_stream.mathematics.warped.schedule import fitted_by_schedule
-from bo_stream.mathematics.warped.warp import NO_WARP, OutcomeWarp, log_slopes, unwarped, warped
-from bo_stream.surrogates import warped_modules as modules
-from bo_stream.surrogates.exact import ExactGP, ExactState
-from bo_stream.surrogates.warped_state import WarpedState, rescaled_warp
+from bo_stream.mathematics import warp as warps
+from bo_stream.mathematics.exact import LatentProcess
+from bo_stream.mathematics.shapes import shaped
+from bo_stream.mathematics.warp import FLOOR, OutcomeWarp
+from bo_stream.surrogates.exact import ExactState
+from bo_stream.surrogates.matern_gp import MaternGP
 
 __all__ = ["WarpedGP"]
 
-NOISES, WARPS = ("learned", "none"), ("log", "none")
+
+@dataclass(frozen=True)
+class WarpedState(ExactState):
+    """All data, in the units of ``outcome_transform``, and the coefficients of the warp."""
+
+    warp: Tensor = shaped("4")
+
+    @property
+    def is_warped(self) -> bool:
+        """Whether outcomes are warped."""
+        return bool(self.warp[1])
+
+    @property
+    def coefficients(self) -> Tensor:
+        """Those of `bo_stream.mathematics.warp.warped`; there must be a warp.
+
+        Before any data the worst outcome is taken to be two standard deviations below the mean.
+        """
+        top, scale, centre, spread = self.warp.unbind()
+        usual = top - scale * (centre + 2.0 * spread).clamp_min(0.0).expm1()
+        worst = self.Y.min() if self.Y.numel() else usual
+        return torch.cat([self.warp, torch.minimum(worst, top).reshape(1)])
+
+    def rescaled(self, shift: Tensor, factor: Tensor, known_noise: bool) -> WarpedState:
+        """The data and the warp with targets ``(y - shift) / factor``."""
+        data = super().rescaled(shift, factor, known_noise)
+        warp = warps.rescaled(self.warp, shift[0], factor[0])
+        return WarpedState(data.X, data.Y, data.R, warp)
 
 
-class WarpedGP(ExactGP):
+class WarpedGP(MaternGP):
     """Exact inference on warped outcomes, for up to a few hundred observations to be maximised.
 
     `fit` maximises the evidence over lengthscales, noise and the scale of the warp, with mean and
     variance in closed form, and keeps outcomes unwarped where that has the higher evidence. Until
     the first fit, and with ``train_Yvar``, outcomes are not warped. Under a warp `posterior` is a
-    `WarpedPosterior` in raw units, and `process` is the latent process. With other modules than the
-    family's own, or frozen ones, `fit` is that of every family, and the warp stays as it is.
+    `WarpedPosterior` in raw units, and `process` is the latent process. Kernel, mean and noise are
+    the family's own. Where hyperparameters were frozen, or with ``train_Yvar``, `fit` is that of
+    every family, and the warp stays as it is.
 
     Memory O(n^2). A fit of n = 60 points takes milliseconds, O(n^3 + d n^2) an evaluation.
 
@@ -59,10 +84,14 @@ class WarpedGP(ExactGP):
             for evaluations that are exact. If outcomes at one point differ, their noise is learned,
             with a warning.
         warp: ``"log"``, or ``"none"`` for outcomes as they are.
-        common: Options of every family; see `CommonOptions`.
+        cat_dims: Indices of inputs that are categories: their values are compared and have no
+            order. Two categories are one lengthscale apart.
+        common: Options of every family, but for other modules than a ``likelihood`` that scales
+            ``train_Yvar``; see `CommonOptions`.
 
     Raises:
         InputError: for unknown options.
+        UnsupportedError: for other kernels, means or likelihoods, which `ExactGP` takes.
 
     Example:
         >>> import torch
@@ -79,9 +108,8 @@ class WarpedGP(ExactGP):
         updates_without_drift=300,
         multi_output=False,
         keeps_data=True,
+        takes_modules=False,
     )
-
-    conditions_up_to = 0  # new data may move the warp of all
 
     def __init__(
         self,
@@ -91,37 +119,45 @@ class WarpedGP(ExactGP):
         *,
         noise: Literal["learned", "none"] = "learned",
         warp: Literal["log", "none"] = "log",
+        cat_dims: Sequence[int] = (),
         **common: Unpack[CommonOptions],
     ) -> None:
-        for name, value, known in (("noise", noise, NOISES), ("warp", warp, WARPS)):
-            if value not in known:
-                raise InputError(f"{name} one of {', '.join(known)}", repr(value), "Choose one.")
-        dim, _ = checks.sizes_of(train_X, train_Y, train_Yvar)
-        if common.get("covar_module") is None:
-            common["covar_module"] = modules.matern_kernel(dim)
-        if common.get("likelihood") is None and train_Yvar is None:
-            common["likelihood"] = modules.noise_model(learned=noise == "learned")
-        StreamingGP.__init__(self, train_X, train_Y, train_Yvar, **common)
-        self.noise, self.warp = noise, warp
+        if warp not in ("log", "none"):
+            raise InputError("warp one of log, none", repr(warp), "Choose one.")
+        any_noise = Positive(transform=torch.exp, inv_transform=torch.log)
+        model = GaussianLikelihood(noise_constraint=any_noise)
+        model.noise = 1e-3 if noise == "learned" else warps.EXACT
+        model.noise_covar.raw_noise.requires_grad_(noise == "learned")
+        data = train_X, train_Y, train_Yvar
+        own = {"noise": noise, "noise_model": model, "cat_dims": cat_dims, "start": 1.0}
+        super().__init__(*data, common, **own)
+        self.warp = warp
         self._maps = Derived[OutcomeWarp]()
         self._latents = Derived[LatentProcess]()
-        self._begin(train_X, train_Y, train_Yvar)
+        self._begin(*data)
 
     # -- state and warp --------------------------------------------------------------------------
 
     def _empty_state(self) -> WarpedState:
         empty = super()._empty_state()
-        return WarpedState(empty.X, empty.Y, empty.R, empty.Y.new_tensor(NO_WARP))
+        return WarpedState(empty.X, empty.Y, empty.R, empty.Y.new_zeros(4))
 
     def _absorb(self, state: ExactState, X: Tensor, Y: Tensor, R: Tensor) -> WarpedState:
+        """A warp keeps its scale, and is anchored at the outcomes of now: otherwise a large
+        improvement would be many deviations from all others.
+        """
         before = cast(WarpedState, state)
-        targets = unwarped(Y, before.coefficients) if before.is_warped else Y
-        data = super()._absorb(state, X, targets, R)
-        return WarpedState(data.X, data.Y, data.R, before.warp).anchored()
+        if not before.is_warped:
+            data = super()._absorb(state, X, Y, R)
+            return WarpedState(data.X, data.Y, data.R, before.warp)
+        data = super()._absorb(state, X, warps.unwarped(Y, before.coefficients), R)
+        warp = warps.anchored(data.Y[0], before.warp)
+        return WarpedState(data.X, data.Y, data.R, warp)
 
-    def _targets(self, state: ExactState) -> Tensor:
-        now = cast(WarpedState, state)
-        return warped(now.Y, now.coefficients) if now.is_warped else now.Y
+    def _rows(self, state: WarpedState) -> ExactState:
+        if not state.is_warped:
+            return state
+        return replace(state, Y=warps.warped(state.Y, state.coefficients))
 
     @property
     def is_warped(self) -> bool:
@@ -154,95 +190,97 @@ class WarpedGP(ExactGP):
         """For BoTorch: whether posteriors are Gaussian."""
         return not self.is_warped
 
-    def units(self) -> tuple[Tensor, Tensor]:
-        """Shift and scale of the targets, in which mean and variance have their priors, 0-dim."""
-        _, scale, shift, unit = self.state.warp.unbind()
-        one = torch.ones_like(unit)
-        plain = bool(scale) or not bool(unit)
-        return (0.0 * one, one) if plain else (shift, unit)
-
     # -- posterior -------------------------------------------------------------------------------
 
     def latent(self) -> LatentProcess:
         """The latent process over transformed inputs in numpy, with slopes in closed form.
 
         Raises:
-            UnsupportedError: for a kernel of one's own, or without observations.
+            UnsupportedError: without observations.
         """
         return self._latents.made(self._key(), self._new_latent)
 
+    @torch.no_grad()
     def _new_latent(self) -> LatentProcess:
-        kernel, state = self.covar_module, cast(WarpedState, self.state)
-        if not modules.is_matern(kernel, self._dim) or not len(state.X):
-            wanted = "a WarpedGP with its own kernel and at least one observation"
-            got = f"{type(kernel).__name__} and {len(state.X)} observations"
-            raise UnsupportedError(wanted, got, "Leave covar_module out; observe some data first.")
-        lengthscales, variance = modules.kernel_values(kernel)
-        noise = self._noise_scale().detach() * state.R[0] / variance
-        mean = float(self._prior_mean().detach())
+        rows, (lengthscales, variance, ratio) = self._rows(self.state), self._values()
+        if not len(rows.X):
+            raise UnsupportedError("at least one observation", "none", "Observe some data first.")
+        noise = ratio * rows.R[0]
         exact = self.noise == "none" and self.noise_mode == "learned" and bool(noise.max() < FLOOR)
-        parts = state.X, self._targets(state)[0], noise
-        X, w, relative = (t.detach().numpy(force=True) for t in parts)
-        scales = lengthscales.numpy(force=True)
-        options: Any = {"exact": exact, "cat_dims": modules.cat_dims_of(kernel)}
-        return LatentProcess.given(X, w, relative, scales, mean, variance, **options)
-
-    def _build_process(self, state: ExactState) -> Process:
-        """From the latent process, whose factor is there already, where it can be."""
-        if not modules.is_matern(self.covar_module, self._dim) or not len(state.X):
-            return super()._build_process(state)
-        latent, like = self.latent(), self._like
-        scale = latent.variance**0.5
-        L = scale * torch.from_numpy(latent.lower).to(like)
-        whitening = torch.from_numpy(latent.inverse_factor / scale).to(like).mT
-        w = (self._targets(state) - latent.mean) @ whitening
-        noise = self._noise_scale().detach().unsqueeze(-1) * state.R
-        kernel = modules.frozen(self.covar_module).to(like)
-        mean = self._prior_mean().detach().clone()
-        return Process(kernel, KernelBasis(kernel, state.X, noise), L.unsqueeze(0), None, w, mean)
+        parts = rows.X, rows.Y[0], noise, lengthscales
+        X, w, relative, scales = (t.numpy(force=True) for t in parts)
+        mean = float(self._prior_mean())
+        options: Any = {"exact": exact, "cat_dims": self.cat_dims}
+        return LatentProcess.of(X, w, relative, scales, mean, float(variance), **options)
 
     def _moments(self, X: Tensor) -> tuple[Tensor, Tensor]:
-        """Where it can be, from the latent process alone."""
-        if not modules.is_matern(self.covar_module, self._dim) or not self.num_observed:
+        """After the first observation, from the latent process alone."""
+        if not self.num_observed:
             return super()._moments(X)
-        parts = self.latent().joint(X.detach().numpy(force=True))
+        parts = self.latent().joint(X.numpy(force=True))
         mean, covariance = (torch.from_numpy(part).to(self._like) for part in parts)
         return mean.unsqueeze(0), covariance.unsqueeze(0)
 
     # -- hyperparameters -------------------------------------------------------------------------
 
-    def named_priors(self, *args: Any, **kwargs: Any) -> Iterator[Any]:
-        """Priors of all hyperparameters, including those of mean, variance and relative noise."""
-        yield from super().named_priors(*args, **kwargs)
-        if self.noise_mode == "learned" and modules.ours(self):
-            yield "relative", self, modules.LogDensity(), modules.relative_priors, None
-
-    def _objective(self, profile_mean: bool) -> tuple[Tensor, Tensor | None]:
+    def _evidence(self, profile_mean: bool) -> tuple[Tensor, Tensor | None]:
         """Log evidence of the outcomes before the warp: O(n^3)."""
-        value, mean = super()._objective(profile_mean)
+        value, mean = super()._evidence(profile_mean)
         if self.is_warped:
-            value = value + log_slopes(self.state.Y, self.state.coefficients)
+            value = value + warps.log_slopes(self.state.Y, self.state.coefficients)
         return value, mean
+
+    def _log_own_prior(self) -> Tensor:
+        """Of lengthscales; unless the noise is known, of relative noise, warp, mean and variance.
+
+        The last two are in the units of the targets.
+        """
+        state, (lengthscales, variance, ratio) = cast(WarpedState, self.state), self._values()
+        if self.noise_mode != "learned":
+            return warps.priors(self._dim).log_density(lengthscales.log())
+        parts = [lengthscales.log()]
+        learned = self.noise == "learned" or float(ratio.detach()) > FLOOR
+        if learned:
+            parts.append((ratio - FLOOR).clamp_min(1e-12).log().reshape(1))
+        _, scale, shift, size = state.warp.unbind()
+        if state.is_warped:
+            parts.append((scale / warps.unit(state.Y[0].numpy(force=True))).log().reshape(1))
+        priors = warps.priors(self._dim, learned=learned, warp=state.is_warped)
+        mean = self._prior_mean()[0]
+        if not state.is_warped and bool(size):
+            mean, variance = (mean - shift) / size, variance / size**2
+        conjugate = -0.5 * mean.square() / variance - variance.log() - 1.0 / variance
+        return priors.log_density(torch.cat(parts)) + conjugate
 
     def _search(self, max_evals: int | None) -> FitReport:
         """Hyperparameters and warp, starting from the last fit's: at most 30 iterations from each
         start, or ``max_evals`` evaluations in all.
         """
-        if self.num_observed < 2 or self.noise_mode != "learned" or not modules.ours(self):
+        if self.num_observed < 2 or not self._fits_in_closed_form:
             return super()._search(max_evals)
         state = cast(WarpedState, self.state)
         X, y = (t.numpy(force=True) for t in (state.X, state.Y[0]))
         memory = self.stream.contents.fits.explored.numpy(force=True)
         learned = self.noise == "learned"
-        if not learned and contradicted(X, y):
+        if not learned and warps.contradicted(X, y):
             text = "Outcomes differ at the same point: they are not exact. Their noise is learned."
-            warnings.warn(text, FallbackWarning, stacklevel=3)
+            warnings.warn(text, FallbackWarning, stacklevel=4)
             learned = True
-        options: Any = {"learned": learned, "warp": self.warp == "log"}
-        options |= {"most": max_evals, "cat_dims": modules.cat_dims_of(self.covar_module)}
-        found, evaluations, memory = fitted_by_schedule(X, y, memory, **options)
-        self._settle(found, memory)
-        return FitReport(evaluations, found.value, found.converged)
+        options: Any = {"learned": learned, "warp": self.warp == "log", "cat_dims": self.cat_dims}
+        found = warps.fitted(X, y, memory, most=max_evals, **options)
+        self._settle(found)
+        return FitReport(found.evaluations, found.value, found.converged)
+
+    @all_or_nothing
+    def _settle(self, found: warps.WarpFit) -> None:
+        """Adopt the result of a fit."""
+        state, solved, warp = self.state, found.solved, found.warp.to(self._like)
+        shift, size = (0.0, 1.0) if bool(warp[1]) else warp[2:].tolist()
+        variance, mean = solved.variance * size**2, shift + size * solved.mean
+        self._set_values(found.lengthscales, variance, found.noise, mean)
+        none = FitMemory.empty().curvature.to(warp)
+        fits = FitMemory(none, torch.from_numpy(found.memory).to(warp))
+        self._replace(state=replace(state, warp=warp), fits=fits)
 
     @all_or_nothing
     def _hyperparameters_changed(self, saved: Mapping[str, Any] | None = None) -> None:
@@ -250,19 +288,5 @@ class WarpedGP(ExactGP):
         warp = None if saved is None else saved.get("stream.state_warp")
         if warp is not None and self.warp == "log":
             shift, factor = change_from_saved(self, cast(Any, saved))
-            warp = rescaled_warp(warp.to(self._like), shift[0], factor[0])
+            warp = warps.rescaled(warp.to(self._like), shift[0], factor[0])
             self._replace(state=replace(self.state, warp=warp))
-
-    @all_or_nothing
-    def _settle(self, found: Fitted, memory: np.ndarray) -> None:
-        """Adopt the result of a fit."""
-        for parameter in self.parameters():
-            self._undo.append(partial(parameter.data.copy_, parameter.detach().clone()))
-        state, like = cast(WarpedState, self.state), self._like
-        warp = like.new_tensor(found.coefficients)
-        shift, scale = (0.0, 1.0) if found.coefficients[1] else found.coefficients[2:]
-        variance = found.variance * scale**2
-        mean, lengthscales = shift + scale * found.mean, np.exp(found.theta[: self._dim])
-        modules.write(self, lengthscales, variance, mean, variance * found.noise)
-        fits = FitMemory(FitMemory.empty().curvature.to(like), torch.from_numpy(memory).to(like))
-        self._replace(state=replace(state, warp=warp), fits=fits)

@@ -117,6 +117,7 @@ class FittingContract(Contract):
         return ScaleKernel(RBFKernel(ard_num_dims=self.dim, **kw))
 
     def test_constraints(self) -> None:
+        self.require(self.build(4), "takes_modules")
         kernel = self.scaled_kernel(lengthscale_constraint=Interval(0.9, 1.1))
         model = self.build(20, covar_module=kernel)
         kernel = model.covar_module
@@ -127,6 +128,7 @@ class FittingContract(Contract):
 
     def test_priors(self) -> None:
         """A sharp prior holds its parameter, a missing one does not."""
+        self.require(self.build(4), "takes_modules")
         sharp = self.scaled_kernel(lengthscale_prior=LogNormalPrior(-0.5, 0.01))
         model = self.build(covar_module=sharp)
         model.fit()
@@ -143,12 +145,14 @@ class FittingContract(Contract):
         return total
 
     def test_a_prior_on_the_mean(self) -> None:
+        self.require(self.build(4), "takes_modules")
         mean = ConstantMean(constant_prior=NormalPrior(-7.0, 0.01))
         model = self.build(mean_module=mean)
         model.fit()
         assert abs(model.mean_module.constant.item() + 7.0) < 0.5
 
     def test_a_zero_mean(self) -> None:
+        self.require(self.build(4), "takes_modules")
         model = self.build(mean_module=ZeroMean())
         assert model.fit(3).evaluations <= 3
         assert model.posterior(self.points(3)).mean.isfinite().all()

@@ -21,6 +21,7 @@ class NoiseContract(Contract):
 
     def test_equal_known_noise_is_learned_noise(self) -> None:
         """Numbers that float32 holds: gpytorch's setters round a Python float to it."""
+        self.require(self.build(4), "takes_modules")
         X, Y, _ = self.data(14)
         none, points = (X[:0], Y[:0]), self.points(3, 4)
         learned = self.plain(*none, bounds=self.bounds, likelihood=GaussianLikelihood())

@@ -197,7 +197,7 @@ def labelled(n: int = 60) -> tuple[Any, Tensor]:
     X = torch.cat([torch.rand(400, 1).double(), torch.randint(3, (400, 1)).double()], -1)
     Y = -(X[:n, :1] - 1.0).square() + 0.5 * (X[:n, 1:] == 2.0)
     bounds = torch.tensor([[0.0, 0.0], [1.0, 2.0]], dtype=torch.float64)
-    model = ExactGP(X[:n], Y, bounds=bounds, covar_module=mixed_kernel("exact", 2, [1]))
+    model = ExactGP(X[:n], Y, bounds=bounds, covar_module=mixed_kernel(2, [1]))
     model.likelihood.noise = 1e-3
     return model, X
 

@@ -6,7 +6,7 @@ import torch
 from acquisitions import TrustRegionSampling, TrustRegionSearch
 from bo_stream import ExactGP, TrustRegionGP
 from bo_stream.errors import InputError, UnsupportedError
-from bo_stream.mathematics.trust_region.draws import RegionDraws, candidates, distinct_winners
+from bo_stream.mathematics.region_draws import RegionDraws, candidates, distinct_winners
 
 D = 10
 BOUNDS = torch.tensor([[10.0], [30.0]], dtype=torch.float64).expand(2, D)
@@ -51,7 +51,7 @@ def test_samples_are_refined_where_there_is_little_noise(noise, refined):
     torch.manual_seed(1)
     X = TrustRegionSampling(model).propose(20)
     torch.manual_seed(1)
-    region, window = model.region, model.state.window
+    region, window = model.region, model.state.rows
     steps = candidates(region.centre, model.geometry, float(region.size), 2000)
     given = window.Y, window.X - region.centre, model.geometry.lengthscales
     values = RegionDraws.of(model.factor(), *given, 20).at(steps)

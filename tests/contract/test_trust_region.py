@@ -1,10 +1,10 @@
 """The streaming contract on the trust-region surrogate: before its first batch, and in batches."""
 
+from dataclasses import replace
+
 import pytest
-from gpytorch.kernels import Kernel, MaternKernel
 
 from bo_stream import TrustRegionGP
-from bo_stream.base.streaming_gp import Promises
 from bo_stream.testing import StreamingContract
 
 
@@ -12,10 +12,8 @@ class TestOneBatch(StreamingContract):
     """Within a batch it is the exact GP on all observations, in any order."""
 
     family = TrustRegionGP
-    options = {"batch_size": 400}
-    promises = Promises(
-        order_invariant=True, bytes_constant=False, updates_without_drift=300, multi_output=False
-    )
+    options = {"batch_size": 1200}
+    promises = replace(TrustRegionGP.promises, order_invariant=True)
     warm_evaluations = 20  # fifteen iterations, from scratch each time
 
 
@@ -44,8 +42,5 @@ class TestScaledNoise(TestOneBatch):
 
 
 @pytest.mark.slow
-class TestThreeDimensionsMatern(TestSmallBatches):
+class TestThreeDimensions(TestSmallBatches):
     dim = 3
-
-    def kernel(self, outputs: int = 1) -> Kernel:
-        return MaternKernel(nu=2.5, ard_num_dims=self.dim)

@@ -14,7 +14,6 @@ from bo_stream import CaGP, ExactGP, NodeWISKI, OnlineSGPR, TrustRegionGP, Warpe
 from bo_stream.errors import UnsupportedError
 from bo_stream.mathematics.derivatives import refused, traced, twice
 from bo_stream.mathematics.kernels import SmoothMatern
-from bo_stream.surrogates.mixed import mixed_kernel
 
 X = torch.rand(12, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
 Y = torch.sin(5.0 * X).sum(-1, keepdim=True)
@@ -91,8 +90,7 @@ def test_posteriors_of_default_matern_kernels_at_observed_points(family: type) -
 def test_categories_at_observed_points() -> None:
     C = torch.cat([X, torch.arange(12.0).remainder(3.0).unsqueeze(-1)], -1)
     bounds = torch.cat([BOUNDS, torch.tensor([[0.0], [2.0]])], -1)
-    kernel = mixed_kernel("warped", 3, [2])
-    model = WarpedGP(C, Y, bounds=bounds, covar_module=kernel)
+    model = WarpedGP(C, Y, bounds=bounds, cat_dims=[2])
 
     def mean(z: Tensor) -> Tensor:
         return model.posterior(torch.cat([z, C[:1, 2:]], -1)).mean.sum()

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from bo_stream.errors import InputError
 from bo_stream.mathematics.outcomes import Linear, OutcomeDistribution
-from bo_stream.mathematics.warped.warp import unwarped
+from bo_stream.mathematics.warp import unwarped
 
 WEIGHTS = torch.tensor([0.5, 0.3, 0.2], dtype=torch.float64)
 MEANS = torch.tensor([[0.0, 1.0], [0.4, 1.5], [-0.3, 0.6]], dtype=torch.float64)

@@ -47,7 +47,7 @@ def made(n=20, **kw):
 def test_the_posterior_is_that_of_the_window(noise):
     """Dense algebra on the window, more points than which have been seen."""
     model = run(made(600, noise=noise), 3)
-    window = model.state.window
+    window = model.state.rows
     assert len(window) == 512 and model.num_observed == 630
     Z = model.transformed(data(5, seed=3)[0])
     kernel, mean = model.covar_module, model.mean_module.constant.detach()
@@ -136,7 +136,7 @@ def test_what_is_refused():
     with pytest.raises(UnsupportedError):
         TrustRegionGP(X, X, bounds=BOUNDS)
     with pytest.raises(UnsupportedError, match="kernel"):
-        TrustRegionSampling(TrustRegionGP(X, Y, bounds=BOUNDS, covar_module=RBFKernel()))
+        TrustRegionGP(X, Y, bounds=BOUNDS, covar_module=RBFKernel())
 
 
 def test_equal_outcomes():

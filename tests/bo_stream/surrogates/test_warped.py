@@ -16,11 +16,14 @@ from botorch.models.model_list_gp_regression import ModelListGP
 from botorch.models.transforms import Standardize
 from botorch.posteriors.gpytorch import GPyTorchPosterior
 from botorch.sampling.normal import SobolQMCNormalSampler
+from gpytorch.kernels import RBFKernel
+from gpytorch.likelihoods import GaussianLikelihood
+from gpytorch.means import ZeroMean
 from torch import Size, Tensor
 
 from bo_stream import ExactGP, WarpedGP, load
 from bo_stream.errors import FallbackWarning, InputError, UnsupportedError
-from bo_stream.mathematics.warped.warp import WarpedPosterior, log_slopes, unwarped, warped
+from bo_stream.mathematics.warp import WarpedPosterior, log_slopes, unwarped, warped
 from bo_stream.scores import marginals, noise_variance, quantiles
 from bo_stream.testing import oracles
 
@@ -249,7 +252,7 @@ def test_contradicted_exactness_is_learned_as_noise() -> None:
     assert report == learned.fit()
     assert float(made.make_mll()().detach()) == pytest.approx(report.value, abs=1e-6)
     torch.testing.assert_close(made.posterior(X).mean, learned.posterior(X).mean)
-    assert made.latent().best < made._targets(made.state).max()  # of the posterior mean
+    assert made.latent().best < made._rows(made.state).Y.max()  # of the posterior mean
 
 
 def test_predictions_beyond_the_worst_outcome_are_straight(model: WarpedGP) -> None:
@@ -399,6 +402,19 @@ def test_known_noise_is_not_warped() -> None:
 def test_unknown_options(options: dict[str, str]) -> None:
     with pytest.raises(InputError, match="one of"):
         fitted(**options)
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        {"covar_module": RBFKernel()},
+        {"mean_module": ZeroMean()},
+        {"likelihood": GaussianLikelihood()},
+    ],
+)
+def test_other_modules_are_refused(module: dict[str, Any]) -> None:
+    with pytest.raises(UnsupportedError, match="ExactGP"):
+        fitted(**module)
 
 
 def test_noise_of_every_outcome_is_added_in_a_list():

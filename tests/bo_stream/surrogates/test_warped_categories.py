@@ -8,8 +8,8 @@ from torch import Tensor
 
 from bo_stream import WarpedGP
 from bo_stream.base import checkpoint
-from bo_stream.mathematics.warped.evidence import SmallEvidence
-from bo_stream.surrogates import warped_modules as modules
+from bo_stream.errors import InputError
+from bo_stream.mathematics.warp import evidence_of, unit
 
 
 def mixed_model(n: int = 24) -> tuple[WarpedGP, Tensor]:
@@ -18,9 +18,8 @@ def mixed_model(n: int = 24) -> tuple[WarpedGP, Tensor]:
     X = torch.rand(n, 3, dtype=torch.float64)
     X[:, 1] = torch.randint(3, (n,)).double() / 2.0
     Y = -(X[:, :1] - 0.4).square() + torch.tensor([0.0, 0.4, 0.1]).double()[(2 * X[:, 1:2]).long()]
-    unit = torch.tensor([[0.0], [1.0]]).double().expand(2, 3)
-    kernel = modules.matern_kernel(3, (1,))
-    return WarpedGP(X, Y, bounds=unit, covar_module=kernel, warp="none"), X
+    box = torch.tensor([[0.0], [1.0]]).double().expand(2, 3)
+    return WarpedGP(X, Y, bounds=box, cat_dims=[1], warp="none"), X
 
 
 def with_indicators(X: Tensor) -> Tensor:
@@ -34,7 +33,8 @@ def test_categories_are_those_of_indicators_with_one_lengthscale() -> None:
     model.fit()
     new = X[:6].roll(1, 0).clone()
     new[:, 0] *= 0.7
-    lengths, variance = modules.kernel_values(model.covar_module)
+    lengths = model.covar_module.base_kernel.lengthscale.detach().squeeze(0)
+    variance = model.covar_module.outputscale.detach()
     plain = ScaleKernel(MaternKernel(nu=2.5, ard_num_dims=5)).double()
     plain.base_kernel.lengthscale = lengths[[0, 2, 1, 1, 1]]
     plain.outputscale = variance
@@ -49,7 +49,7 @@ def test_categories_are_those_of_indicators_with_one_lengthscale() -> None:
     torch.testing.assert_close(torch.from_numpy(found), expected.detach(), rtol=1e-5, atol=1e-5)
     standard = model.outcome_transform(model.posterior(new).mean)[0].squeeze()
     torch.testing.assert_close(standard, expected.detach(), rtol=1e-5, atol=1e-5)
-    again = checkpoint.loads(checkpoint.dumps(model), covar_module=model.covar_module)
+    again = checkpoint.loads(checkpoint.dumps(model))
     assert torch.equal(again.posterior(new).mean, model.posterior(new).mean)
 
 
@@ -62,13 +62,19 @@ def test_slopes_and_the_evidence_know_categories() -> None:
     up, down = (model.latent().at(x + [s * h, 0.0, 0.0])[0] for s in (1.0, -1.0))
     np.testing.assert_allclose(slope[:, 0], (up - down) / (2 * h), rtol=1e-4, atol=1e-7)
     y = model.state.Y[0].numpy()
-    loss = SmallEvidence(X.numpy(), y, learned=True, warp=True, cat_dims=(1,))
-    theta = loss.start() + 0.3
+    loss = evidence_of(X.numpy(), y, unit(y), learned=True, warp=True, cat_dims=(1,))
+    theta = loss.priors.centre + 0.3
     for i, derivative in enumerate(loss(theta)[1]):
         step = np.eye(len(theta))[i] * h
         expected = (loss(theta + step)[0] - loss(theta - step)[0]) / (2 * h)
         assert derivative == pytest.approx(expected, rel=1e-4, abs=1e-5)
     swapped = X.numpy().copy()
     swapped[:, 1] = (swapped[:, 1] + 0.5) % 1.5  # other numbers for the same labels
-    same = SmallEvidence(swapped, y, learned=True, warp=True, cat_dims=(1,))
+    same = evidence_of(swapped, y, unit(y), learned=True, warp=True, cat_dims=(1,))
     assert same(theta)[0] == pytest.approx(loss(theta)[0], rel=1e-12)
+
+
+def test_categories_are_among_the_inputs() -> None:
+    X = torch.rand(3, 2, dtype=torch.float64)
+    with pytest.raises(InputError, match="cat_dims"):
+        WarpedGP(X, X[:, :1], cat_dims=[2])

@@ -3,28 +3,26 @@
 import math
 from dataclasses import replace
 
-import numpy as np
 import torch
 from gpytorch.kernels import MaternKernel
-from scipy.optimize import approx_fprime
 
-from bo_stream.mathematics.trust_region import update
-from bo_stream.mathematics.trust_region.draws import (
+from bo_stream.mathematics import region as regions
+from bo_stream.mathematics.exact import correlations, solved
+from bo_stream.mathematics.region import (
+    WINDOW,
+    Evaluations,
+    Geometry,
+    TrustRegion,
+    TrustRegionState,
+    window_of,
+)
+from bo_stream.mathematics.region_draws import (
     RegionDraws,
     candidates,
     distinct_winners,
     refined,
     worth_refining,
 )
-from bo_stream.mathematics.trust_region.factor import correlations, factored
-from bo_stream.mathematics.trust_region.fit import Priors, ProfiledEvidence, fit
-from bo_stream.mathematics.trust_region.state import (
-    Evaluations,
-    Geometry,
-    TrustRegion,
-    TrustRegionState,
-)
-from bo_stream.mathematics.trust_region.window import WINDOW, window_of
 
 BOX = torch.tensor([[0.0, -1.0, 2.0], [1.0, 1.0, 5.0]], dtype=torch.float64)
 LENGTHS = torch.tensor([0.3, 1.4, 0.9], dtype=torch.float64)
@@ -44,48 +42,10 @@ def dense(X, Z):
     return kernel(X, Z).to_dense().detach()
 
 
-def test_mean_and_amplitude_are_optimal():
-    """Evidence, optimal mean and amplitude, and posterior means against dense algebra."""
-    data = rows(30)
-    ratios = torch.linspace(0.01, 0.1, 30, dtype=torch.float64)
-    C, one = dense(data.X, data.X) + ratios.diag(), torch.ones(30, dtype=torch.float64)
-    m = (one @ C.inverse() @ data.Y) / (one @ C.inverse() @ one)
-    v = (data.Y - m) @ C.inverse() @ (data.Y - m) / 30
-    factor = factored(correlations(data.X, LENGTHS), ratios, data.Y)
-    assert torch.allclose(factor.mean, m) and torch.allclose(factor.amplitude, v)
-    normal = torch.distributions.MultivariateNormal(m.expand(30), v * C)
-    assert math.isclose(factor.log_evidence(), float(normal.log_prob(data.Y)), rel_tol=1e-9)
-    means = m + dense(data.X, data.X) @ C.inverse() @ (data.Y - m)
-    assert torch.allclose(factor.means(data.Y), means, atol=1e-8)
-
-
-def test_the_objective_of_a_fit():
-    """The evidence plus the log priors up to a constant; its gradient by finite differences."""
-    data = rows(25)
-    width = BOX[1] - BOX[0]
-    U = (data.X - data.X.mean(0)) / width
-    for noisy in (False, True):
-        priors = Priors.of(U, noisy)
-        objective = ProfiledEvidence(U, data.Y, priors)
-        values, wanted = [], []
-
-        def value(theta, objective=objective):
-            return objective(theta)[0]
-
-        for ratio in (-5.0, -1.0):
-            theta = np.append((LENGTHS / width).log().numpy(), ratio)
-            found = approx_fprime(theta, value, 1e-6)
-            assert np.allclose(objective(theta)[1], found, rtol=1e-4, atol=1e-4)
-            s = torch.full((25,), ratio, dtype=torch.float64).exp()
-            factor = factored(correlations(data.X, LENGTHS), s, data.Y)
-            prior = priors.log_density(torch.from_numpy(theta[:-1]), torch.tensor(ratio))
-            values.append(objective(theta)[0])
-            wanted.append(factor.log_evidence() + float(prior))
-        assert math.isclose(values[1] - values[0], wanted[1] - wanted[0], rel_tol=1e-8)
-        start = objective.first()
-        result = fit(objective, [start], None)
-        assert objective(result.theta)[0] > objective(start)[0] + 1.0
-        assert fit(objective, [start], 4).evaluations == 4
+def factored(data, ratios):
+    """The window's factor, mean and amplitude."""
+    X = (data.X - data.X.mean(0)).numpy()
+    return solved(correlations(X, LENGTHS.numpy()), ratios.numpy(), data.Y.numpy(), k=0.0)
 
 
 def test_draws_have_the_posterior():
@@ -93,13 +53,13 @@ def test_draws_have_the_posterior():
     torch.manual_seed(0)
     data, centre = rows(40), BOX.mean(0)
     ratios = torch.full((40,), 0.5, dtype=torch.float64)
-    factor = factored(correlations(data.X, LENGTHS), ratios, data.Y)
+    factor = factored(data, ratios)
     X = rows(6, seed=3).X
     given = factor, data.Y, data.X - centre, LENGTHS
     draws = [RegionDraws.of(*given, 500).at(X - centre) for _ in range(8)]
     f = torch.cat(draws, -1).double()
     C, cross = dense(data.X, data.X) + ratios.diag(), dense(X, data.X)
-    mean = cross @ C.inverse() @ (data.Y - factor.mean) / factor.amplitude.sqrt()
+    mean = cross @ C.inverse() @ (data.Y - factor.mean) / factor.variance**0.5
     cov = dense(X, X) - cross @ C.inverse() @ cross.mT
     assert torch.allclose(f.mean(-1), mean, atol=0.05)
     assert torch.allclose(f.cov(), cov, atol=0.05)
@@ -122,7 +82,7 @@ def test_refined_steps():
     """Every sample at its own steps, which improve it and stay in the region and the box."""
     torch.manual_seed(0)
     data, centre = rows(40), torch.tensor([0.95, 0.0, 3.0]).double()
-    factor = factored(correlations(data.X, LENGTHS), torch.full((40,), 1e-3).double(), data.Y)
+    factor = factored(data, torch.full((40,), 1e-3).double())
     draws = RegionDraws.of(factor, data.Y, data.X - centre, LENGTHS, 30)
     geometry = Geometry.of(BOX, LENGTHS)
     steps = candidates(centre, geometry, 0.5, 30)
@@ -165,20 +125,20 @@ def told(state, gain, step=0.1, q=4):
     X = region.centre + step * width * torch.tensor([[1.0], [-1], [0.5], [0.2]]).double()
     Y = float(region.best) + torch.tensor([gain, -2.0, -3.0, -4.0]).double()
     batch = Evaluations(X, Y, torch.ones_like(Y))
-    return update.absorbed(state, batch, q, lambda r: Geometry.of(BOX, None), None)
+    return regions.absorbed(state, batch, q, lambda r: Geometry.of(BOX, None), None)
 
 
 def begun():
     state = TrustRegionState.empty(3, torch.empty(0, dtype=torch.float64))
     geometry = Geometry.of(BOX, None)
-    state = update.absorbed(state, rows(8), 50, lambda r: geometry, None)
+    state = regions.absorbed(state, rows(8), 50, lambda r: geometry, None)
     assert (
-        update.fit_due(state, 8)
-        and not update.fit_due(state, 9)
-        and len(state.window) == len(state.pending) == 8
+        regions.fit_due(state, 8)
+        and not regions.fit_due(state, 9)
+        and len(state.rows) == len(state.pending) == 8
     )
-    state = update.fitted(update.begun(state, geometry))
-    assert not update.fit_due(state, 8) and len(state.pending) == 0
+    state = regions.fitted(regions.begun(state, geometry))
+    assert not regions.fit_due(state, 8) and len(state.pending) == 0
     return state
 
 
@@ -193,7 +153,7 @@ def test_successes_and_failures():
     assert float(worse.region.size) == float(new.region.size)
     worse = told(worse, -1.0)
     assert float(worse.region.size) == float(new.region.size) / 2.0
-    assert update.fit_due(worse, 8) and float(worse.region.best) > float(new.region.best)
+    assert regions.fit_due(worse, 8) and float(worse.region.best) > float(new.region.best)
 
 
 def test_stalls_close_a_region_and_open_another():

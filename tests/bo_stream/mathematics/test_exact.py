@@ -8,8 +8,8 @@ import torch
 from gpytorch.kernels import MaternKernel
 from scipy.stats import multivariate_normal
 
-from bo_stream.mathematics.warped.evidence import SmallEvidence, contradicted, unit
-from bo_stream.mathematics.warped.latent import LatentProcess
+from bo_stream.mathematics.exact import Evidence, LatentProcess, Priors, Targets, maximised
+from bo_stream.mathematics.warp import ASCENT, TAU, contradicted, evidence_of, fitted, unit
 
 RNG = np.random.default_rng(0)
 X = RNG.random((18, 3))
@@ -24,9 +24,9 @@ def correlations(a: np.ndarray, b: np.ndarray, lengthscales: np.ndarray) -> np.n
 
 
 @pytest.mark.parametrize(("learned", "warp"), KINDS)
-def test_gradients_of_the_loss(learned: bool, warp: bool) -> None:
-    evidence = SmallEvidence(X, Y, learned=learned, warp=warp)
-    theta = evidence.start(-3.0) + 0.1 * np.arange(3 + learned + warp)
+def test_gradients_of_the_evidence(learned: bool, warp: bool) -> None:
+    evidence = evidence_of(X, Y, unit(Y), learned=learned, warp=warp)
+    theta = evidence.priors.centre + 0.1 * np.arange(3 + learned + warp)
     _, gradient = evidence(theta)
     for i, e in enumerate(1e-5 * np.eye(len(theta))):
         quotient = (evidence(theta + e)[0] - evidence(theta - e)[0]) / 2e-5
@@ -36,39 +36,59 @@ def test_gradients_of_the_loss(learned: bool, warp: bool) -> None:
 @pytest.mark.parametrize(("learned", "warp"), KINDS)
 def test_the_value_is_that_of_dense_algebra(learned: bool, warp: bool) -> None:
     """Gaussian log density of the warped outcomes, the slopes of the warp, and the priors."""
-    evidence = SmallEvidence(X, Y, learned=learned, warp=warp)
-    found = evidence.minimised([evidence.start()])
-    theta, (top, scale, centre, spread) = found.theta, found.coefficients
-    if warp:
+    found = fitted(X, Y, np.empty(0), learned=learned, warp=warp, most=None)
+    top, scale, centre, spread = found.warp.tolist()
+    if scale:
         w = (centre - np.log1p((top - Y) / scale)) / spread
         slopes = -np.log((scale + top - Y) * spread).sum()
     else:
         w, slopes = (Y - centre) / spread, -len(Y) * math.log(spread)
-    C = correlations(X, X, np.exp(theta[:3])) + found.noise * np.eye(18)
-    m, v = found.mean, found.variance
+    C = correlations(X, X, found.lengthscales) + found.noise * np.eye(18)
+    m, v = found.solved.mean, found.solved.variance
     density = multivariate_normal(np.full(18, m), v * C).logpdf(w)
     priors = -0.5 * m * m / v - math.log(v) - 1.0 / v
-    priors -= 0.5 * (theta[:3] ** 2).sum() + 1.5 * (1.0 + math.log(2.0 * math.pi))
+    priors -= 0.5 * (np.log(found.lengthscales) ** 2).sum()
     if learned:
-        priors -= 0.5 * ((theta[3] + 7.0) / 3.0) ** 2
-    if warp:
-        priors -= 0.5 * (theta[-1] / 2.0) ** 2
+        priors -= 0.5 * ((math.log(found.noise - 1e-6) - TAU[0]) / TAU[1]) ** 2
+    if scale:
+        priors -= 0.5 * (math.log(scale / unit(Y)) / 2.0) ** 2
     assert found.value == pytest.approx(density + slopes + priors, rel=1e-9)
     assert abs(w.mean()) < 1e-9 and w.std() == pytest.approx(1.0)
 
 
 def test_it_stops_at_the_number_of_evaluations_and_keeps_the_best() -> None:
-    evidence = SmallEvidence(X, Y, learned=True, warp=True)
-    first, _ = evidence(evidence.start())
-    evidence.evaluations = 0
-    found = evidence.minimised([evidence.start(), evidence.start(-1.0)], 4)
-    assert evidence.evaluations == 4 and not found.converged
-    assert evidence(found.theta)[0] < first
+    evidence = evidence_of(X, Y, unit(Y), learned=True, warp=True)
+    start = evidence.priors.centre
+    found = maximised(evidence, [start, start + 1.0], 4, **ASCENT)
+    assert found.evaluations == 4 and not found.converged
+    assert evidence(found.theta)[0] == found.value > evidence(start)[0]
+
+
+@pytest.mark.parametrize("k", [0.0, 1.0])
+def test_mean_and_variance_are_optimal(k: float) -> None:
+    """With and without their priors, beside other values of both; and the gradient."""
+    rows = [(0.2, 1.0, -3.0, 3.0)] * 3 + [(-3.0, 2.0, -16.0, 2.0)]
+    evidence = Evidence(X - 0.5, Targets(Y), Priors.of(rows, k))
+    theta = np.array([-0.4, 0.1, 0.5, -2.5])
+    C = correlations(X, X, np.exp(theta[:3])) + math.exp(-2.5) * np.eye(18)
+
+    def value(m: float, v: float) -> float:
+        density = multivariate_normal(np.full(18, m), v * C).logpdf(Y)
+        return float(density - k * (0.5 * m * m / v + math.log(v) + 1.0 / v))
+
+    found = evidence.solved_at(theta)
+    best = value(found.mean, found.variance)
+    assert found.value == pytest.approx(best, rel=1e-9)
+    for m, v in ((0.1, 1.0), (-0.1, 1.0), (0.0, 1.1), (0.0, 0.9)):
+        assert value(found.mean + m, v * found.variance) < best
+    for i, e in enumerate(1e-5 * np.eye(4)):
+        quotient = (evidence(theta + e)[0] - evidence(theta - e)[0]) / 2e-5
+        assert evidence(theta)[1][i] == pytest.approx(quotient, rel=1e-6, abs=1e-6)
 
 
 def process(noise: float = 0.01) -> LatentProcess:
     scales = np.array([0.5, 0.8, 1.3])
-    return LatentProcess.given(X, Y, noise, scales, 0.3, 2.0, exact=False)
+    return LatentProcess.of(X, Y, noise, scales, 0.3, 2.0, exact=False)
 
 
 def test_moments_are_those_of_dense_algebra() -> None:
@@ -100,7 +120,7 @@ def test_believing_is_observing_the_mean() -> None:
     latent, scales = process(), np.array([0.5, 0.8, 1.3])
     believed = latent.believing(new, 0.01)
     every, w = np.vstack([X, new]), np.concatenate([Y, latent.at(new)[0]])
-    observed = LatentProcess.given(every, w, 0.01, scales, 0.3, 2.0, exact=False)
+    observed = LatentProcess.of(every, w, 0.01, scales, 0.3, 2.0, exact=False)
     assert np.allclose(believed.at(Z), observed.at(Z), rtol=1e-8)
     assert believed.fitted == pytest.approx(observed.fitted, rel=1e-8)
     assert believed.best == pytest.approx(observed.best)
