@@ -43,6 +43,7 @@ class InducingGP(StreamingGP):
     def _objective(self, profile_mean: bool) -> tuple[Tensor, Tensor | None]:
         """Log evidence of the sample of rows: O(600^3)."""
         state: InducingState = self.state
-        rows, mean = state.sample.thinned(EVIDENCE_ROWS), self._prior_mean()
-        L = rows.factor(self.covar_module, self._noise_scale())
-        return log_evidence(L, rows.y[None], None if profile_mean and len(rows.y) else mean)
+        rows = state.sample.thinned(EVIDENCE_ROWS)
+        mean = None if profile_mean and len(rows.y) else self._prior_mean()
+        value, best = rows.log_evidence(self.covar_module, self._noise_scale(), mean)
+        return value, best if mean is None else None
