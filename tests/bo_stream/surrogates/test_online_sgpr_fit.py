@@ -48,7 +48,10 @@ def test_a_fit_chooses_the_points_of_all_rows_again():
 def test_beyond_the_sample_a_fit_keeps_what_was_learned():
     """The likelihood of the values at the inducing points, and the points."""
     rows = data(2100, d=2)
-    model = over(rows.X, rows.y.unsqueeze(-1), VIPS(max_points=60))
+    first, rest = rows.y.unsqueeze(-1).split([2090, 10])
+    model = over(rows.X[:2090], first, VIPS(max_points=60))
+    assert len(model.state.sample.y) == 2090  # kept whole until the next batch
+    model.observe(rows.X[2090:], rest, refit=False)
     before, points = flat_hyperparameters(model), model.state.points
     model.fit(6)
     assert len(model.state.sample.y) == 2048
