@@ -7,7 +7,6 @@ from torch import Tensor
 from bo_stream.base.snapshot import numbers_of
 from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.growth import GrowthPolicy
-from bo_stream.mathematics.evidence import log_evidence
 from bo_stream.mathematics.inducing import InducingState, SparsePrior
 from bo_stream.mathematics.kernels import frozen_kernel
 
