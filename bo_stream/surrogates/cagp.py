@@ -4,37 +4,67 @@
 Model Selection And Linear-Time Inference; mathematics in MATHS 5, with our streaming part in 5.4.
 The posterior conditions exactly on i projections S'y of the data, so its covariance is never below
 the exact GP's, whatever the budget, the stream or the compression of S.
+
+A fit learns the values of S together with the hyperparameters [CaGP, eq. 13]: the first time, and
+after the data have grown by a quarter, because values merged under earlier hyperparameters favour
+these. Rows are divided into new blocks before, as neighbours are measured in lengthscales. Any
+other fit keeps S and takes a handful of evaluations. Actions that are functions of the
+hyperparameters alternate with these.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, Unpack, cast
+from typing import Any, Literal, Unpack, cast
 
+import numpy as np
 import torch
-from torch import Tensor
+from scipy.optimize import minimize
+from torch import Tensor, nn
 
 from bo_stream.actions import Actions, BlockSparse
-from bo_stream.actions.fit import fit_actions
-from bo_stream.actions.history import FitHistory
-from bo_stream.actions.objective import ActionMLL
-from bo_stream.actions.policy import most_actions
-from bo_stream.actions.state import Append, CaGPState, batch_actions
+from bo_stream.base.fitting.ascent_objective import AscentObjective
+from bo_stream.base.fitting.coordinates import Coordinates
+from bo_stream.base.fitting.fit import MAX_EVALS
+from bo_stream.base.fitting.objective import StreamMLL, log_prior, profiled_mean
 from bo_stream.base.fitting.report import FitReport
 from bo_stream.base.fitting.schedule import RefitSchedule
 from bo_stream.base.options import CommonOptions, from_plain
 from bo_stream.base.snapshot import Derived, numbers_of
 from bo_stream.base.stream import all_or_nothing
 from bo_stream.base.streaming_gp import Promises, StreamingGP
-from bo_stream.mathematics.computation_aware.matrix import ActionMatrix
-from bo_stream.mathematics.computation_aware.posterior import ActionBasis
-from bo_stream.mathematics.computation_aware.problem import Loss, Prior, RegressionProblem
+from bo_stream.errors import InputError, StateError
+from bo_stream.mathematics.actions import ActionMatrix, BlockMatrix, cross_product, neighbours
+from bo_stream.mathematics.computation_aware import (
+    ActionBasis,
+    CaGPState,
+    Projected,
+    compress,
+    factor,
+)
 from bo_stream.mathematics.kernels import frozen_kernel
+from bo_stream.mathematics.linalg import bordered
 from bo_stream.mathematics.precise import warn_if_missed
 from bo_stream.mathematics.process import Process
 
-__all__ = ["CaGP"]
+__all__ = ["ActionMLL", "CaGP"]
+
+Append = Literal["identity", "block"]
+Loss = Literal["elbo", "projected"]
+
+RELEARN = 1.25
+"""Growth of n after which a fit learns the values of actions again."""
+
+LEAST = 10
+"""Evaluations below which a fit leaves the values as they are."""
+
+TURNS = 5
+"""Most alternations between hyperparameters and actions that are functions of them."""
+
+GAIN = 2e-6
+"""Learning values has converged once a step gains less than this many nats per datum."""
 
 
 class CaGP(StreamingGP):
@@ -96,7 +126,7 @@ class CaGP(StreamingGP):
         self.append = append
         self.schedule = from_plain("schedule", schedule) or RefitSchedule()
         self.max_actions = most_actions(self.actions, append, max_actions)
-        self._factored: Derived[CaGPState] = Derived()
+        self._renewed: Derived[tuple[ActionMatrix, Tensor]] = Derived()
         self._begin(train_X, train_Y, train_Yvar)
 
     def _layout(self) -> dict[str, Any]:
@@ -104,89 +134,128 @@ class CaGP(StreamingGP):
         return {**super()._layout(), "actions": policy, "append": self.append}
 
     def _sizes(self) -> dict[str, int]:
-        return {**super()._sizes(), "p": len(self._prior().hyperparameters)}
+        return {**super()._sizes(), "p": len(self._numbers())}
 
     def _empty_state(self) -> CaGPState:
-        return CaGPState.empty(self._dim, self._prior().hyperparameters)
+        return CaGPState.empty(self._dim, self._numbers())
+
+    def _numbers(self) -> Tensor:
+        """All hyperparameters, flat."""
+        return numbers_of(self.covar_module, self.likelihood, self.mean_module).to(self._like)
 
     @property
     def S(self) -> ActionMatrix:
         """The current actions, ``n x i``, with columns of unit length."""
-        follows = self.actions.follows_hyperparameters
-        return self._factored_state().S if follows else self.state.S
+        state = cast(CaGPState, self.state)
+        return self._factored()[0] if self.actions.follows_hyperparameters else state.S
 
     @property
     def num_actions(self) -> int:
         """Number of current actions."""
         return self.S.num_actions
 
-    @property
-    def explores(self) -> bool:
-        """Whether the actions allow comparing hyperparameters far from the current ones."""
-        return not self.actions.learned or self.state.S.num_actions == self.num_observed
+    # -- state -----------------------------------------------------------------------------------
 
     def _absorb(self, state: CaGPState, X: Tensor, Y: Tensor, R: Tensor) -> CaGPState:
-        """S <- blkdiag(S, S2), with L bordered; actions in excess are merged (MATHS 5.4)."""
-        y, r, prior = Y[0], R[0], self._prior()
+        """S <- blkdiag(S, S2), with L bordered; actions in excess are merged (MATHS 5.4).
+
+        One action for each new point, or one for the batch; more points than the budget are divided
+        into blocks of neighbours. O(n q) kernel values, O(i^2 q), and O(i^3) where actions are
+        merged. What is counted of surprises are the standardised residuals of the new projected
+        data, predicted from the old.
+        """
+        pairs = (state.X, X), (state.Y, Y[0]), (state.R, R[0])
+        data = replace(
+            state, **{name: torch.cat(pair) for name, pair in zip("XYR", pairs, strict=True)}
+        )
         if state.size == 0:
-            problem = RegressionProblem(X, y, prior.noise * r, prior.kernel, prior.mean)
-            return state.started(X, y, r, self.actions.made_for(problem), prior)
-        budget = self.actions.budget()
-        S2, limit = batch_actions(X, self.append, budget), self.max_actions
-        current = replace(self._factored_state(prior), history=state.history)
-        return current.appended(X, y, r, S2, prior, limit, budget or limit or 0)
+            S = self._built(data)
+            return data.with_actions(S, self._factor_of(data, S), self._numbers())
+        (S, L), budget = self._factored(), self.actions.budget()
+        S2 = neighbours(X, 1 if self.append == "block" else budget)
+        i, S = S.num_actions, S.append(S2)
+        rows = S2.transpose_times(cross_product(self.covar_module, X, data.X, S))
+        corner = rows[:, i:] + S2.gram(self._noise(data)[state.size :])
+        L = bordered(L, rows[:, :i].mT, corner)
+        u = S.transpose_times(data.Y - self._prior_mean())
+        w = torch.linalg.solve_triangular(L, u[:, None], upper=False)[i:, 0]
+        if self.max_actions is not None and S.num_actions > self.max_actions:
+            S, L = compress(S, L, u, self._noise(data), budget or self.max_actions)
+        surprise = state.chi_square + w.square().sum()
+        data = replace(data, chi_square=surprise, residuals=state.residuals + len(w))
+        return data.with_actions(S, L, self._numbers())
 
-    def _prior(self) -> Prior:
-        """The prior under the current hyperparameters, differentiable."""
-        known = numbers_of(self.covar_module, self.likelihood, self.mean_module)
-        own = known.to(self._like)
-        return Prior(self.covar_module, self._prior_mean(), self._noise_scale(), own)
+    def _noise(self, state: CaGPState) -> Tensor:
+        """The noise variances of the data, ``n``, differentiable."""
+        return self._noise_scale() * state.R
 
-    def _problem(self) -> RegressionProblem:
-        """All data under the current hyperparameters, differentiable."""
-        return self.state.problem(self._prior())
+    @torch.no_grad()
+    def _built(self, state: CaGPState) -> ActionMatrix:
+        """The policy's actions for the data under the current hyperparameters."""
+        e, noise = state.Y - self._prior_mean(), self._noise(state)
+        return self.actions.build(state.X, e, noise, self.covar_module)
 
-    def _factored_state(self, prior: Prior | None = None) -> CaGPState:
-        """The state factored under the current hyperparameters: O(n^2) if they have changed."""
-        prior, state = prior or self._prior(), self.state
-        if state.size == 0 or state.factored_under(prior):
-            return cast(CaGPState, state)
-        return self._factored.made(self._key(), lambda: state.refactored(self.actions, prior))
+    @torch.no_grad()
+    def _factor_of(self, state: CaGPState, S: ActionMatrix) -> Tensor:
+        return factor(self.covar_module, state.X, S, self._noise(state))
 
-    def _current_actions(self) -> ActionMatrix:
-        """The actions under the current hyperparameters."""
-        return cast(CaGPState, self.state).current_actions(self.actions, self._prior())
+    def _factored(self) -> tuple[ActionMatrix, Tensor]:
+        """Actions and their factor under the current hyperparameters: O(n^2) if these changed."""
+        state = cast(CaGPState, self.state)
+        if not state.size or (len(state.L) and torch.equal(state.made_with, self._numbers())):
+            return state.S, state.L
+
+        def make() -> tuple[ActionMatrix, Tensor]:
+            S = self._built(state) if self.actions.follows_hyperparameters else state.S
+            return S, self._factor_of(state, S)
+
+        return self._renewed.made(self._key(), make)
 
     def _build_process(self, state: CaGPState) -> Process:
-        state = self._factored_state()
-        problem = state.problem(self._prior())
-        mean = problem.mean.detach().clone()
-        u = state.S.transpose_times(state.Y - mean)
-        w = torch.linalg.solve_triangular(state.L, u[:, None], upper=False)[:, 0]
+        S, L = self._factored()
+        mean, noise = self._prior_mean().detach().clone(), self._noise(state)
+        u = S.transpose_times(state.Y - mean)
+        w = torch.linalg.solve_triangular(L, u[:, None], upper=False)[:, 0]
         kernel = frozen_kernel(self.covar_module)
-        basis = ActionBasis(kernel, state.X, state.S, problem.noise)
-        process = Process(kernel, basis, state.L[None], None, w[None], mean.reshape(1))
-        warn_if_missed(process, state.X, state.Y[None], problem.noise[None])
+        basis = ActionBasis(kernel, state.X, S, noise)
+        process = Process(kernel, basis, L[None], None, w[None], mean)
+        warn_if_missed(process, state.X, state.Y[None], noise[None])
         return process
+
+    # -- objective -------------------------------------------------------------------------------
 
     def log_evidence(self) -> Tensor:
         """The evidence lower bound [CaGP, eq. 11], without priors.
 
         0-dim, with all constants, differentiable. O(n^2) kernel values, O(n i^2) time.
         """
-        return self._problem().bound(self._current_actions())[0]
+        return self._bound(self.S)[0]
 
     def projected_log_likelihood(self) -> Tensor:
         """Log density of the projected data S'y, S normalised [CaGP, eq. 9], without priors."""
-        return self._problem().bound(self._current_actions(), "projected")[0]
+        return self._bound(self.S, "projected")[0]
 
     def _objective(self, profile_mean: bool) -> tuple[Tensor, Tensor | None]:
-        """The bound for the current actions."""
-        return self._problem().bound(self.state.S, profile_mean=profile_mean)
+        """The bound for the actions of the state."""
+        return self._bound(self.state.S, profile_mean=profile_mean)
+
+    def _bound(
+        self, S: ActionMatrix, loss: Loss = "elbo", profile_mean: bool = False
+    ) -> tuple[Tensor, Tensor | None]:
+        """A loss as a log likelihood, and as `_objective` the optimal mean, differentiable in S."""
+        state = cast(CaGPState, self.state)
+        projected = Projected.of(self.covar_module, state.X, S, self._noise(state))
+        best = None
+        if profile_mean and state.size:
+            best = projected.best_constant(state.Y).detach().reshape(1)
+        e = state.Y - (self._prior_mean() if best is None else best)
+        return (projected.elbo if loss == "elbo" else projected.log_likelihood)(e), best
 
     def make_mll(self, loss: Loss = "elbo") -> ActionMLL:
         """The objective of `fit_gpytorch_mll`; see `ActionMLL` for ``loss``."""
         return ActionMLL(self, loss)
+
+    # -- fit -------------------------------------------------------------------------------------
 
     def _search(self, max_evals: int | None) -> FitReport:
         """Hyperparameters and, for learned actions, the values of S.
@@ -196,17 +265,220 @@ class CaGP(StreamingGP):
         hyperparameters learned earlier, from fewer data, predict better. If values are learned,
         the fit runs for at most 200 evaluations by default.
         """
-        return fit_actions(self, max_evals)
+        most, n, learned = max_evals or MAX_EVALS, self.num_observed, None
+        values = self.actions.learned and self.state.S.num_actions < n
+        if values and n >= RELEARN * int(self.state.learned) and most >= LEAST:
+            report = self._learn(most)
+            learned = report.converged
+        elif self.actions.follows_hyperparameters:
+            report = self._fit_in_turns(most)
+        else:
+            report = super()._search(max_evals)
+        self._note(state=self.state.after_fit(learned))
+        return report
+
+    def _fit_in_turns(self, most: int) -> FitReport:
+        """Alternate fits of the hyperparameters with S fixed and new actions S."""
+        report = FitReport(0, -math.inf, False)
+        for _ in range(TURNS):
+            self._use_actions(self.S)
+            turn = super()._search(max(1, most - report.evaluations - 1))
+            report = report.and_then(turn)
+            if turn.evaluations <= 3 or report.evaluations + 2 > most:  # nothing gained, or left
+                break
+        if report.evaluations == 1:
+            return report
+        self._use_actions(self.S)
+        return replace(report, evaluations=report.evaluations + 1, value=self._reached())
+
+    def _learn(self, most: int) -> FitReport:
+        """Fit hyperparameters on new blocks, and then together with values on newer ones.
+
+        The new blocks may turn out worse than the old ones with learned values, which then return.
+        """
+        coordinates, S, value = Coordinates(self, skip_mean=False), self.state.S, self._reached()
+        before = coordinates.get()
+        try:
+            self._divide()
+            report = super()._search(most // 2)
+            self._divide()
+            return report.and_then(self._learn_values(most - report.evaluations - 2))
+        finally:
+            if not self._reached() >= value:
+                coordinates.set(before)
+                self._use_actions(S)
+
+    def _divide(self) -> None:
+        """Divide rows into blocks of neighbours in units of the current lengthscales."""
+        if self.actions.by_locality:
+            self._use_actions(self._built(self.state))
+
+    @torch.no_grad()
+    def _reached(self) -> float:
+        """The objective at the current hyperparameters and actions."""
+        return float(self._objective(profile_mean=False)[0] + log_prior(self))
+
+    def _learn_values(self, most: int) -> FitReport:
+        """Ascend in hyperparameters and values; if interrupted, the best point seen is kept."""
+        mll, profiled = self.make_mll(), profiled_mean(self)
+        objective = AscentObjective(
+            lambda: mll.value(profiled),
+            Coordinates(self, profiled),
+            [cast(nn.Parameter, mll.action_values)],
+        )
+        self.train()
+        try:
+            converged = _lbfgs(objective, most, self.num_observed)
+        finally:
+            objective.settle()
+            if objective.best is not None and objective.best.mean is not None:
+                self._set_prior_mean(objective.best.mean)
+            mll.commit()
+            self.eval()
+        return FitReport(objective.evaluations, self._reached(), converged)
 
     @all_or_nothing
     def _use_actions(self, S: ActionMatrix) -> None:
         """Replace the actions (``n x i``, columns of length one)."""
         self._replace(state=self.state.with_actions(S))
 
-    def _keep_history(self, history: FitHistory) -> None:
-        self._note(state=replace(self.state, history=history))
-
     @property
     def refit_due(self) -> bool:
         """Whether the schedule asks for a `fit`; call it after each `observe`."""
-        return self.state.history.refit_due(self.schedule, self.num_observed)
+        state = self.state
+        score = float(state.chi_square), int(state.residuals)
+        return self.schedule.due(self.num_observed, int(state.fitted), *score)
+
+
+class ActionMLL(StreamMLL):
+    """A CaGP's objective; its parameters are the hyperparameters and the values of S, if learned.
+
+    The values are a copy, ``action_values``, in units of 1/sqrt(block size), in which they are
+    about one: `commit` writes them to the surrogate, as `fit_gpytorch_mll` does at the end. Actions
+    that are not learned are the surrogate's.
+
+    Args:
+        model: The surrogate, whose hyperparameters are optimised.
+        loss: ``"elbo"``, or ``"projected"``: the likelihood of S'y alone, for study.
+
+    Raises:
+        InputError: for another loss.
+    """
+
+    model: CaGP
+    action_values: nn.Parameter | None
+
+    def __init__(self, model: CaGP, loss: Loss = "elbo") -> None:
+        super().__init__(model)
+        if loss not in ("elbo", "projected"):
+            raise InputError('loss "elbo" or "projected"', f"{loss!r}", "Choose one of the two.")
+        self.loss = loss
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Take the surrogate's current actions."""
+        S = self.model.state.S
+        self._blocks: BlockMatrix | None = None
+        self.action_values = None
+        if self.model.actions.learned and S.num_actions < S.num_rows:
+            self._blocks, sizes = S, S.block.bincount()[S.block]
+            self.action_values = nn.Parameter(S.values * sizes.sqrt())
+
+    def commit(self) -> None:
+        """Write learned values to the surrogate, with columns of length one."""
+        if self._blocks is not None:
+            values = cast(nn.Parameter, self.action_values).detach()
+            self.model._use_actions(replace(self._blocks, values=values).normalised())
+
+    def climb(self, optimizer: Callable[..., Any], options: Mapping[str, Any]) -> None:
+        """Run a user's optimizer from the surrogate's actions, and write what it has learned."""
+        self.refresh()
+        super().climb(optimizer, options)
+        self.commit()
+        self.model._note(state=self.model.state.after_fit(learned=True))
+
+    def forward(self, *args: object, **kwargs: object) -> Tensor:
+        """The loss as a log likelihood, plus log priors, 0-dim."""
+        return self.value(profile_mean=False)[0]
+
+    def value(self, profile_mean: bool) -> tuple[Tensor, Tensor | None]:
+        """As `forward`, and with ``profile_mean`` the optimal constant mean, at which it is.
+
+        Raises:
+            StateError: if the covariance is not positive definite at these hyperparameters, or if
+                the surrogate has observed data since the last `refresh`.
+        """
+        n, S = self.model.num_observed, self.model.S if self._blocks is None else self._blocks
+        if self.action_values is not None:
+            S = replace(S, values=self.action_values)
+        if S.num_rows != n:
+            raise StateError(
+                f"an objective of all {n} observations",
+                f"one made when there were {S.num_rows}",
+                "Call make_mll again after observe.",
+            )
+        value, best = self.model._bound(S, self.loss, profile_mean)
+        return value + log_prior(self.model), best
+
+
+class _Stop(Exception):
+    """At the limit of evaluations."""
+
+
+def _lbfgs(objective: AscentObjective, most: int, n: int) -> bool:
+    """L-BFGS-B of scipy, for thousands of parameters.
+
+    Args:
+        objective: The objective of n data.
+        most: Maximum number of evaluations.
+        n: Number of data.
+
+    Returns:
+        Whether it has converged.
+    """
+    start = objective.start()
+    free = np.full(len(start.u) - objective.size, math.inf)
+    lower = np.append(objective.coordinates.lower.numpy(), -free)
+    upper = np.append(objective.coordinates.upper.numpy(), free)
+
+    def loss(x: np.ndarray) -> tuple[float, np.ndarray]:
+        u = torch.from_numpy(x.copy())
+        if objective.evaluations >= most:
+            raise _Stop
+        at = start if torch.equal(u, start.u) else objective.evaluate(u)
+        value = at.value if math.isfinite(at.value) else start.value - 1e3 * (n + abs(start.value))
+        return -value / n, -at.gradient.numpy() / n
+
+    options = {"maxcor": 20, "maxiter": most, "ftol": GAIN, "gtol": 0.0}
+    bounds = [*zip(lower, upper, strict=True)]
+    try:
+        minimize(loss, start.u.numpy(), jac=True, method="L-BFGS-B", bounds=bounds, options=options)
+    except _Stop:
+        return False
+    return True
+
+
+def most_actions(actions: object, append: str, max_actions: int | None) -> int | None:
+    """The number of actions above which they are compressed; None for no limit.
+
+    Raises:
+        InputError: on invalid options.
+    """
+    if append not in ("identity", "block"):
+        raise InputError('append "identity" or "block"', f"{append!r}", "Choose one of the two.")
+    if not isinstance(actions, Actions):
+        raise InputError(
+            "an action policy: an object of a subclass of `bo_stream.actions.Actions`",
+            f"{actions!r}",
+            "Take one from bo_stream.actions, for example actions=BlockSparse(256).",
+        )
+    budget = actions.budget()
+    if max_actions is None:
+        return None if budget is None else budget + budget // 4
+    if budget is None or max_actions < budget:
+        raise InputError(
+            "max_actions of at least the policy's number of actions",
+            f"{max_actions} for {actions}",
+            "Give a policy fewer actions, or leave max_actions out.",
+        )
+    return max_actions

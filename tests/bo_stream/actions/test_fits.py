@@ -11,7 +11,8 @@ from bo_stream.actions import BlockSparse, ConjugateGradient, Identity
 from bo_stream.base.fitting.fit import fit_model
 from bo_stream.base.fitting.schedule import RefitSchedule
 from bo_stream.errors import InputError, StateError
-from tests.calls import calls_of
+from bo_stream.surrogates.cagp import RELEARN
+from tests.calls import failing
 from tests.raw import RAW
 
 ADAM = {"step_limit": 12}
@@ -30,21 +31,13 @@ def model(n=60, actions=None, **options):
     return CaGP(X, Y, covar_module=kernel, actions=actions or BlockSparse(8), **{**RAW, **options})
 
 
-def history(m):
-    return m.state.history
-
-
-def repartition_due(m):
-    return history(m).repartition_due(m.num_observed)
-
-
 def learning_due(m):
-    return history(m).learning_due(m.num_observed)
+    return m.num_observed >= RELEARN * int(m.state.learned)
 
 
 def learned(m):
     """As if learning the values of S had converged in the last fit."""
-    m._keep_history(history(m).ended(m.num_observed, learned=True))
+    m._note(state=m.state.after_fit(learned=True))
 
 
 def test_joint_fit_beats_fixed_actions():
@@ -60,15 +53,13 @@ def test_joint_fit_beats_fixed_actions():
 
 def test_rows_are_divided_anew_by_learned_lengthscales():
     m = model()
-    assert repartition_due(m)
     m.fit(60)
-    assert not repartition_due(m)
     across = [m.state.X[m.state.block == b].var(0) for b in range(8)]
     mean = torch.stack(across).mean(0)
     assert mean[0] < 0.3 * mean[1]  # the second input does not matter: blocks are long in it
 
 
-def test_a_later_fit_keeps_the_actions_until_the_data_have_grown_by_half():
+def test_a_later_fit_keeps_the_actions_until_the_data_have_grown_by_a_quarter():
     m = model()
     m.fit(60)
     learned(m)
@@ -76,10 +67,10 @@ def test_a_later_fit_keeps_the_actions_until_the_data_have_grown_by_half():
     m.observe(*data(1, seed=3))
     assert m.fit().evaluations < 20
     assert torch.equal(m.state.block[:60], kept)
-    m.observe(*data(28, seed=4))  # 89 points
-    assert not repartition_due(m)
+    m.observe(*data(13, seed=4))  # 74 points
+    assert not learning_due(m)
     m.observe(*data(1, seed=5))
-    assert repartition_due(m)
+    assert learning_due(m)
     m.fit(30)
     assert m.num_actions == 8
 
@@ -92,7 +83,7 @@ def test_values_merged_by_compression_are_learned_again():
     assert m.num_actions <= 10 and not learning_due(m)
     m.fit()
     m.observe(*data(1, seed=4))
-    assert learning_due(m) and not repartition_due(m)  # a fit that kept S does not count
+    assert learning_due(m)  # a fit that kept S does not count
     before, merged = m.log_evidence().item(), m.state.values.clone()
     m.fit()
     assert m.log_evidence().item() > before and not torch.allclose(m.state.values, merged)
@@ -119,16 +110,16 @@ def test_a_stream_is_not_held_in_the_hyperparameters_its_actions_were_merged_und
     assert stream.log_evidence().item() > batch.log_evidence().item() - 5.0
 
 
-def test_stages_from_two_starts_stay_within_the_budget():
+def test_an_interrupted_fit_loses_nothing():
+    """Ctrl-C when rows are to be divided again."""
     m = model()
-    m.fit(30)
-    m.observe(*data(60, seed=4))
-    assert repartition_due(m) and history(m).start.numel() == 5
-    with calls_of(BlockSparse.build) as divided:
-        report = m.fit(48)
-    assert report.evaluations <= 48
-    assert len(divided) == 4  # between the stages from either start, and before the last
-    assert abs(report.value - m.make_mll()().item()) < 1e-6 * abs(report.value)
+    m.fit(60)
+    m.observe(*data(20, seed=3))
+    learned_values, before = m.state.values.clone(), m.make_mll()().item()
+    with failing(BlockSparse.build, KeyboardInterrupt()), pytest.raises(KeyboardInterrupt):
+        m.fit(60)
+    assert m.make_mll()().item() >= before - 1e-9
+    assert torch.equal(m.state.values, learned_values) and not m.training
 
 
 def test_given_values_are_a_start_in_the_given_order():

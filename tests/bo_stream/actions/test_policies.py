@@ -6,8 +6,7 @@ from gpytorch.kernels import RBFKernel, ScaleKernel
 
 from bo_stream.actions import BlockSparse, ConjugateGradient, Identity, TopEigenvectors
 from bo_stream.errors import InputError, ShapeError
-from bo_stream.mathematics.computation_aware.locality import locality_blocks, split_blocks
-from bo_stream.mathematics.computation_aware.products import kernel_block
+from bo_stream.mathematics.actions import kernel_values, locality_blocks, split_blocks
 
 N = 40
 POLICIES = [BlockSparse, ConjugateGradient, TopEigenvectors, lambda i: Identity()]
@@ -46,7 +45,7 @@ def cg_iterate(A, b, steps):
 @pytest.mark.parametrize("steps", [1, 2, 5, 9])
 def test_cg_mean_is_the_cg_iterate(steps):
     X, e, noise, kernel = problem()
-    A = kernel_block(kernel, X, X) + torch.diag(noise)
+    A = kernel_values(kernel, X, X) + torch.diag(noise)
     S = ConjugateGradient(steps).build(X, e, noise, kernel).dense()
     v = S @ torch.linalg.solve(S.T @ A @ S, S.T @ e)
     assert torch.allclose(v, cg_iterate(A, e, steps), atol=1e-9)
@@ -63,7 +62,7 @@ def test_cg_stops_where_it_has_converged():
 def test_top_eigenvectors_span_the_top_eigenspace():
     X, e, noise, kernel = problem()
     S = TopEigenvectors(5).build(X, e, noise, kernel).dense()
-    K = kernel_block(kernel, X, X)
+    K = kernel_values(kernel, X, X)
     values = torch.linalg.eigvalsh(K).flip(0)[:5]
     assert torch.allclose((S.T @ K @ S).diagonal(), values, rtol=1e-10)
 

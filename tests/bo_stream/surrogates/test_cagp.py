@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from bo_stream import ExactGP
 from bo_stream.actions import BlockSparse, ConjugateGradient, Identity, TopEigenvectors
 from bo_stream.errors import InputError, UnsupportedError
-from bo_stream.mathematics.computation_aware.problem import symmetric_product
-from bo_stream.mathematics.computation_aware.products import kernel_block
+from bo_stream.mathematics.actions import kernel_values, symmetric_product
 from bo_stream.surrogates.cagp import CaGP
 from tests.calls import calls_of
 from tests.raw import RAW
@@ -61,14 +60,14 @@ def model(n, policy, seed=0, noise="learned", kind=MaternKernel, **options):
 
 def dense_posterior(m, Xs, S=None):
     """mean and covariance from inverses."""
-    K = kernel_block(m.covar_module, m.state.X, m.state.X).detach()
-    k = kernel_block(m.covar_module, m.state.X, Xs).detach()
+    K = kernel_values(m.covar_module, m.state.X, m.state.X).detach()
+    k = kernel_values(m.covar_module, m.state.X, Xs).detach()
     S = m.S.dense() if S is None else S
     D = torch.diag((m._noise_scale() * m.state.R).detach())
     C = S @ torch.linalg.inv(S.T @ (K + D) @ S) @ S.T
     c = m._prior_mean().detach()
     mean = c + k.T @ C @ (m.state.Y - c)
-    return mean, kernel_block(m.covar_module, Xs, Xs).detach() - k.T @ C @ k
+    return mean, kernel_values(m.covar_module, Xs, Xs).detach() - k.T @ C @ k
 
 
 def check_posterior(m, atol=1e-9):

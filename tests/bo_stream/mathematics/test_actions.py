@@ -1,14 +1,15 @@
 """Kernel products with actions against the dense matrices they never form."""
 
-import functools
-
 import pytest
 import torch
 from gpytorch.kernels import Kernel, MaternKernel, RBFKernel, RQKernel, ScaleKernel
 
-from bo_stream.mathematics.computation_aware import products
-from bo_stream.mathematics.computation_aware.matrix import BlockMatrix, DenseMatrix
-from bo_stream.mathematics.computation_aware.products import KernelOperator, describe, kernel_block
+from bo_stream.mathematics.actions import (
+    BlockMatrix,
+    DenseMatrix,
+    cross_product,
+    symmetric_product,
+)
 
 N, D, NUM = 90, 3, 7
 
@@ -35,9 +36,8 @@ def make(name: str) -> Kernel:
 KERNELS = ["rbf", "rbf isotropic", "matern12", "matern32", "matern52", "rq", "bare"]
 
 
-# several tiles and chunks at test size, none aligned with the blocks
-symmetric_product = functools.partial(products.symmetric_product, tile=16, chunk=1000)
-cross_product = functools.partial(products.cross_product, chunk=1000)
+TILE = 16
+"""Several tiles at test size, none aligned with the blocks."""
 
 
 @pytest.fixture
@@ -75,7 +75,7 @@ def test_symmetric_product_and_gradients(name, dense, data):
     if not dense:
         inputs.append(S.values)
     want = dense_kernel(kernel, X, X) @ S.dense()
-    got = symmetric_product(kernel, X, actions)
+    got = symmetric_product(kernel, X, actions, TILE)
     assert torch.allclose(
         got, want, rtol=1e-12, atol=2e-7 if name == "matern12" and dense else 1e-12
     )
@@ -108,14 +108,14 @@ def test_no_points_and_no_data(data):
     assert cross_product(kernel, X, X[:0], nothing).shape == (N, 0)
 
 
-def test_far_tiles_are_skipped_without_a_trace():
+def test_far_points():
     generator = torch.Generator().manual_seed(2)
     X = torch.rand(64, 1, generator=generator, dtype=torch.float64).sort(0)[0]
     kernel = make("rbf isotropic")
     kernel.base_kernel.lengthscale = 0.01
     S = BlockMatrix(torch.arange(64) // 8, torch.ones(64, dtype=torch.float64), 8)
     assert torch.allclose(
-        symmetric_product(kernel, X, S), dense_kernel(kernel, X, X) @ S.dense(), atol=1e-15
+        symmetric_product(kernel, X, S, TILE), dense_kernel(kernel, X, X) @ S.dense(), atol=1e-15
     )
 
 
@@ -124,35 +124,5 @@ def test_no_subnormal_numbers_arise():
     kernel = make("rbf isotropic")
     kernel.base_kernel.lengthscale = 0.05
     S = BlockMatrix(torch.tensor([0, 1, 1]), torch.full((3,), 1e-3, dtype=torch.float64), 2)
-    B = symmetric_product(kernel, X, S)
+    B = symmetric_product(kernel, X, S, TILE)
     assert bool(((B == 0) | (B.abs() > torch.finfo(B.dtype).tiny)).all())
-
-
-def test_operator_and_unknown_kernels(data):
-    X, S, _ = data
-    kernel = make("matern32")
-    q = S.values.detach()
-    want = kernel_block(kernel, X, X) @ q
-    assert torch.allclose(KernelOperator(kernel, X).times(q), want)
-    assert torch.allclose(KernelOperator(kernel, X, held=0).times(q), want)
-    assert describe(make("rq"), D) is None
-    assert describe(RBFKernel(active_dims=[0]), D) is None
-    assert describe(ScaleKernel(RBFKernel(), batch_shape=torch.Size([2])), D) is None
-
-
-@pytest.mark.parametrize("name", ["rbf", "matern32"])
-def test_neighbours_are_told_apart_across_many_lengthscales(name, data):
-    """An index column of tiny lengthscale: h of equal indices must not drown in that of others."""
-    X, S, generator = data
-    X[:, 0] = torch.randint(0, 5, (N,), generator=generator)
-    kernel = make(name)
-    kernel.base_kernel.lengthscale = torch.tensor([[1e-6, 0.4, 0.6]], dtype=torch.float64)
-    weights = torch.randn(N, NUM, generator=generator, dtype=torch.float64)
-    inputs = [*kernel.parameters(), S.values]
-    got = symmetric_product(kernel, X, S)
-    want = dense_kernel(kernel, X, X) @ S.dense()
-    assert torch.allclose(got, want, atol=1e-12)
-    assert torch.allclose(cross_product(kernel, X, X, S), want, atol=1e-12)
-    grads = [torch.autograd.grad((B * weights).sum(), inputs) for B in (got, want)]
-    for a, b in zip(*grads, strict=True):
-        assert torch.allclose(a, b, rtol=1e-9, atol=1e-9)

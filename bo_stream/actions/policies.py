@@ -1,0 +1,243 @@
+"""How the action matrix S of a computation-aware GP is built from the data.  [CaGP, section 4]"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import torch
+from gpytorch.kernels import Kernel
+from torch import Tensor
+
+from bo_stream.errors import InputError, ShapeError
+from bo_stream.mathematics.actions import (
+    ActionMatrix,
+    BlockMatrix,
+    DenseMatrix,
+    identity_actions,
+    kernel_values,
+    locality_blocks,
+    split_blocks,
+    symmetric_product,
+)
+from bo_stream.mathematics.kernels import scaled
+
+BREAKDOWN = 1e-10
+"""CG has converged when a new direction is this small a share of the last product."""
+
+IN_MEMORY = 2048
+"""Rows up to which CG keeps the kernel matrix, in 32 MB."""
+
+
+@dataclass(frozen=True, eq=False)
+class Actions(ABC):
+    """A policy that chooses actions.
+
+    Attributes:
+        learned: Whether a fit learns the values of S along with the hyperparameters.
+        by_locality: Whether rows are divided into blocks of neighbours, in units of the
+            lengthscales.
+        follows_hyperparameters: Whether S is a function of the hyperparameters, built again when
+            they change.
+    """
+
+    learned: ClassVar[bool] = False
+    follows_hyperparameters: ClassVar[bool] = False
+
+    @property
+    def by_locality(self) -> bool:
+        """See the class."""
+        return False
+
+    @abstractmethod
+    def build(self, X: Tensor, e: Tensor, noise: Tensor, kernel: Kernel) -> ActionMatrix:
+        """S for the data, with S'S = I, a constant of every gradient.
+
+        Args:
+            X: ``n x d`` inputs in transformed space.
+            e: ``n`` residuals y - c.
+            noise: ``n`` noise variances.
+            kernel: The prior's kernel.
+        """
+
+    def budget(self) -> int | None:
+        """Number of actions above which a stream compresses them; None for no limit."""
+        return None
+
+
+@dataclass(frozen=True)
+class Identity(Actions):
+    """One action for each point: exact inference, in O(n^2) memory and O(n^3) time."""
+
+    def build(self, X: Tensor, e: Tensor, noise: Tensor, kernel: Kernel) -> BlockMatrix:
+        """S = I_n."""
+        return identity_actions(X)
+
+
+@dataclass(frozen=True, eq=False)
+class CountedActions(Actions):
+    """A policy with a number of actions.
+
+    Args:
+        num_actions: Number i of actions; min(i, n) are used.
+
+    Raises:
+        InputError: unless it is a positive whole number.
+    """
+
+    num_actions: int
+
+    def __post_init__(self) -> None:
+        i = self.num_actions
+        if not isinstance(i, int) or isinstance(i, bool) or i < 1:
+            raise InputError("num_actions >= 1, an int", f"{i!r}", "Give the number of actions.")
+
+    def budget(self) -> int:
+        """The number of actions."""
+        return self.num_actions
+
+
+@dataclass(frozen=True, eq=False)
+class BlockSparse(CountedActions):
+    """One action for each block of rows, with values learned along with the hyperparameters:
+    CaGP-Opt.  [CaGP, section 4.2, eqs. 13, 14; MATHS 5.3]
+
+    Args:
+        num_actions: Number i of actions; min(i, n) are used, so that up to i points the model is
+            the exact GP.
+        values: A flat n-vector in data order, the starting values of S; it implies
+            ``order="given"``. By default 1/sqrt(k) plus a seeded perturbation, so that learning
+            can distinguish the rows of a block.
+        order: ``"locality"`` puts neighbours in space into one block (cells of a k-d tree in the
+            units of the kernel's lengthscales); ``"given"`` divides the rows in data order.
+        seed: Seed of the perturbation.
+
+    Example:
+        >>> from bo_stream.actions import BlockSparse
+        >>> BlockSparse(64).num_actions
+        64
+    """
+
+    values: Tensor | None = None
+    order: Literal["locality", "given"] = "locality"
+    seed: int = 0
+
+    learned: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.order not in ("locality", "given"):
+            raise InputError(
+                'order "locality" or "given"', f"{self.order!r}", "Choose one of the two."
+            )
+        if self.values is not None:
+            object.__setattr__(self, "order", "given")
+            object.__setattr__(self, "values", self.values.detach().clone().double())
+
+    @property
+    def by_locality(self) -> bool:
+        """Whether ``order`` is ``"locality"``."""
+        return self.order == "locality"
+
+    def build(self, X: Tensor, e: Tensor, noise: Tensor, kernel: Kernel) -> BlockMatrix:
+        """S for the data.
+
+        Raises:
+            ShapeError: unless there is one value for each row of X.
+            InputError: if a block's values are all zero or not finite.
+        """
+        n = X.shape[0]
+        if self.order == "given":
+            block = split_blocks(n, self.num_actions, X.device)
+        else:
+            block = locality_blocks(_in_lengthscales(X, kernel), self.num_actions)
+        S = BlockMatrix(block, self._start(X), min(self.num_actions, n))
+        if n and not bool((S.gram_diagonal(torch.ones_like(S.values)) > 0).all()):
+            raise InputError(
+                "values finite and not all zero in any block",
+                "a block of zeros or NaN",
+                "Give every block at least one value.",
+            )
+        return S.normalised()
+
+    def _start(self, X: Tensor) -> Tensor:
+        n = X.shape[0]
+        if self.values is None:
+            generator = torch.Generator().manual_seed(self.seed)
+            noise = torch.randn(n, generator=generator, dtype=torch.float64)
+            return (1.0 + 0.1 * noise).to(X.device)
+        if self.values.shape != (n,):
+            raise ShapeError(
+                f"{n} values, one a row",
+                f"{tuple(self.values.shape)}",
+                "Give a flat vector in the order of the data, or leave `values` out.",
+            )
+        return self.values.to(X.device)
+
+
+def _in_lengthscales(X: Tensor, kernel: Kernel) -> Tensor:
+    """X in units of the kernel's lengthscales, if it has them (one, or one for each column)."""
+    lengthscale = getattr(scaled(kernel).base, "lengthscale", None)
+    if lengthscale is None or lengthscale.numel() not in (1, X.shape[-1]):
+        return X
+    return X / lengthscale.detach().reshape(-1).to(X)
+
+
+@dataclass(frozen=True)
+class ConjugateGradient(CountedActions):
+    """CaGP-CG: S spans the residuals r_0 .. r_{i-1} of CG on (K + D) v = y - c from v_0 = 0.
+
+    Residuals of CG are Lanczos vectors up to scale, and are computed as such, each orthogonalised
+    twice against all earlier ones. The posterior mean is that of the CG iterate v_i: mean = c +
+    k(x, X) v_i. There are fewer than i actions if CG converges earlier. [CaGP, section 4.1; MATHS
+    5.3]
+
+    Args:
+        num_actions: Number i of actions. O(n^2 i) kernel values, O(n i) memory.
+    """
+
+    follows_hyperparameters: ClassVar[bool] = True
+
+    @torch.no_grad()
+    def build(self, X: Tensor, e: Tensor, noise: Tensor, kernel: Kernel) -> DenseMatrix:
+        """S with orthonormal columns."""
+        n, i = X.shape[0], min(self.num_actions, X.shape[0])
+        K = kernel_values(kernel, X, X) if n <= IN_MEMORY else None
+        S = X.new_zeros(n, i)
+        residual = e if bool(e.any()) else torch.ones_like(noise)
+        before = residual.norm()
+
+        def product(s: Tensor) -> Tensor:
+            if K is not None:
+                return K @ s
+            return symmetric_product(kernel, X, DenseMatrix(s[:, None]))[:, 0]
+
+        for j in range(i):
+            length = residual.norm()
+            if bool(length <= BREAKDOWN * before):
+                return DenseMatrix(S[:, :j])
+            s = S[:, j] = residual / length
+            residual = product(s) + noise * s
+            before = residual.norm()
+            for _ in range(2):
+                residual = residual - S[:, : j + 1] @ (S[:, : j + 1].mT @ residual)
+        return DenseMatrix(S)
+
+
+@dataclass(frozen=True)
+class TopEigenvectors(CountedActions):
+    """For comparisons: S spans the eigenvectors of K(X, X) of the i largest eigenvalues.
+
+    Args:
+        num_actions: Number i of actions; min(i, n) are used. O(n^3) time and, unlike all others,
+            O(n^2) memory.
+    """
+
+    follows_hyperparameters: ClassVar[bool] = True
+
+    @torch.no_grad()
+    def build(self, X: Tensor, e: Tensor, noise: Tensor, kernel: Kernel) -> DenseMatrix:
+        """S with orthonormal columns."""
+        vectors = torch.linalg.eigh(kernel_values(kernel, X, X))[1].flip(-1)
+        return DenseMatrix(vectors[:, : self.num_actions].contiguous())

@@ -1,1 +1,0 @@
-"""The mathematics of projected data: actions, objective, compression, posterior (MATHS 5)."""
