@@ -6,7 +6,6 @@ stretch of rows are evenly spread, and so are the rows of lowest rank.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -14,7 +13,7 @@ import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
-from bo_stream.mathematics.evidence import attach
+from bo_stream.mathematics.evidence import covariance_evidence
 from bo_stream.mathematics.kernels import cross_kernel
 from bo_stream.mathematics.linalg import REPAIR, chol_psd
 from bo_stream.mathematics.shapes import shaped
@@ -72,27 +71,13 @@ class Sample:
 
     def log_evidence(
         self, kernel: Kernel, scale: Tensor, mean: Tensor | None
-    ) -> tuple[Tensor, Tensor]:
+    ) -> tuple[Tensor, Tensor | None]:
         """Exact log evidence of the rows, 0-dim, with gradients in closed form: O(s^3).
 
         Args:
             kernel: The kernel.
             scale: Scale of the noise, ``1``.
-            mean: The constant mean, ``1``; None for the optimal one, which carries no gradient.
-
-        Returns:
-            The evidence, and the mean used (``1``).
+            mean: The constant mean, ``1``; None for the optimal one, which is then returned, too.
         """
-        C = cross_kernel(kernel, self.X, self.X)[0] + (scale * self.noise).diag_embed()
-        with torch.no_grad():
-            L = chol_psd(C, least=REPAIR)
-            sides = torch.stack([self.y, torch.ones_like(self.y)], -1)
-            data, ones = torch.cholesky_solve(sides, L).unbind(-1)
-            used = data.sum().reshape(1) / ones.sum() if mean is None else mean
-            a = data - used * ones
-            logs = 2.0 * L.diagonal().log().sum() + len(a) * math.log(2.0 * math.pi)
-            value = -0.5 * ((self.y - used) @ a + logs)
-            slope = 0.5 * (torch.outer(a, a) - torch.cholesky_inverse(L))
-        if mean is None:
-            return attach(value, [C], [slope]), used
-        return attach(value, [C, mean], [slope, a.sum().reshape(1)]), used
+        C = cross_kernel(kernel, self.X, self.X) + (scale * self.noise).diag_embed()
+        return covariance_evidence(C, chol_psd(C.detach(), least=REPAIR), self.y[None], mean)

@@ -44,5 +44,4 @@ class InducingGP(StreamingGP):
         state: InducingState = self.state
         rows = state.sample.thinned(EVIDENCE_ROWS)
         mean = None if profile_mean and len(rows.y) else self._prior_mean()
-        value, best = rows.log_evidence(self.covar_module, self._noise_scale(), mean)
-        return value, best if mean is None else None
+        return rows.log_evidence(self.covar_module, self._noise_scale(), mean)
