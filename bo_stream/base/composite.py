@@ -70,6 +70,11 @@ class CompositeModel(Model):
         return Size()
 
     @property
+    def num_outputs(self) -> int:
+        """Number of outputs of the surrogate."""
+        return self.model.num_outputs
+
+    @property
     def num_observed(self) -> int:
         """Number of observations absorbed."""
         return self.model.num_observed

@@ -26,7 +26,6 @@ __all__ = [
     "normal_draws",
     "read_labels",
     "softmax_draws",
-    "tensor_or_list",
     "unseen",
 ]
 
@@ -89,13 +88,6 @@ def unseen(labels: Sequence[Label], known: Sequence[Label]) -> list[Label]:
     """
     _check_one_kind([*known, *labels])
     return sorted(set(labels) - set(known))
-
-
-def tensor_or_list(labels: list[Label]) -> Tensor | list[str]:
-    """Integers as a tensor, strings as a list."""
-    if labels and isinstance(labels[0], str):
-        return [str(label) for label in labels]
-    return torch.tensor(labels, dtype=torch.long)
 
 
 def _listed(y: Any) -> list[Any]:

@@ -13,7 +13,7 @@ from torch import Tensor
 from bo_stream.errors import InputError
 from bo_stream.likelihoods import Likelihood
 from bo_stream.mathematics.outcomes import OutcomeDistribution
-from bo_stream.mathematics.quadrature import expected, fine_expectation
+from bo_stream.mathematics.quadrature import expected, fine_nodes
 
 __all__ = ["OutcomePrediction", "Response"]
 
@@ -96,21 +96,16 @@ class OutcomePrediction:
             most = int(limit.max()) if len(limit) else 0
         if not isinstance(most, int) or most < 0:
             raise InputError("`most`, the largest count", repr(most), "Give it: there is no limit.")
-        columns = []
-        for k in range(most + 1):
-            possible = k <= limit
-            probability = self._log_prob(torch.where(possible, float(k), 0.0).to(limit)).exp()
-            columns.append(torch.where(possible, probability, 0.0))
-        return torch.stack(columns, -1)
+        y = torch.arange(most + 1).to(limit).unsqueeze(-1)
+        possible = y <= limit
+        chances = self._log_prob(torch.where(possible, y, 0.0)).exp()
+        return torch.where(possible, chances, 0.0).mT
 
     def cdf(self, k: Tensor) -> Tensor:
         """Probability of at most ``k``, which broadcasts with ``n``."""
-        y, size = k.unsqueeze(-1), self.size.unsqueeze(-1)
-
-        def below(g: Tensor) -> Tensor:
-            return self.likelihood.cdf(g, y, size)
-
-        return fine_expectation(below, self.latent_mean, self.latent_variance)
+        g, log_weights = fine_nodes(self.latent_mean, self.latent_variance)
+        below = self.likelihood.cdf(g, k.unsqueeze(-1), self.size.unsqueeze(-1))
+        return (below * log_weights.exp()).sum(-1)
 
     def quantiles(self, levels: Sequence[float]) -> Tensor:
         """The smallest outcomes whose probability of not being exceeded is at least each level,

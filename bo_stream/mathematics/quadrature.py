@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-__all__ = ["Tilted", "expected", "fine_expectation", "fine_nodes", "tilted"]
+__all__ = ["Tilted", "expected", "fine_nodes", "tilted"]
 
 NODES = 32
 WIDE, FINE = 7.0, 401
@@ -42,18 +42,13 @@ def expected(function: Callable[[Tensor], Tensor], mean: Tensor, variance: Tenso
 
 
 def fine_nodes(mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
-    """Values ``n x 401`` on a fine grid, and the logarithms of their weights, ``401``."""
+    """Values ``n x 401`` on a fine grid, and the logarithms of their weights, ``401``.
+
+    For expectations of functions that may be nearly steps, such as a cdf of many trials.
+    """
     z = torch.linspace(-WIDE, WIDE, FINE).to(mean)
     values = mean.unsqueeze(-1) + variance.sqrt().unsqueeze(-1) * z
     return values, (-0.5 * z.square()).log_softmax(0)
-
-
-def fine_expectation(
-    function: Callable[[Tensor], Tensor], mean: Tensor, variance: Tensor
-) -> Tensor:
-    """As `expected`, for functions that may be nearly steps, such as a cdf of many trials."""
-    g, log_weights = fine_nodes(mean, variance)
-    return (function(g) * log_weights.exp()).sum(-1)
 
 
 def tilted(

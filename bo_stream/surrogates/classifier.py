@@ -34,7 +34,6 @@ from bo_stream.mathematics.labels import (
     normal_draws,
     read_labels,
     softmax_draws,
-    tensor_or_list,
     unseen,
 )
 from bo_stream.mathematics.lasting import lasting
@@ -213,11 +212,6 @@ class DirichletClassifier(CompositeModel):
         """Number of labels absorbed for each class."""
         return dict(self._seen)
 
-    @property
-    def num_outputs(self) -> int:
-        """The number of classes."""
-        return len(self._seen)
-
     def observe(self, X: Tensor, y: Any) -> Self:
         """Absorb labels in place; if it raises, nothing has changed.
 
@@ -386,7 +380,9 @@ class DirichletClassifier(CompositeModel):
         """
         with torch.no_grad():
             best = self.latent(X)[0].argmax(-1).tolist()
-        return tensor_or_list([self.classes[k] for k in best])
+        labels = [self.classes[k] for k in best]
+        words = [label for label in labels if isinstance(label, str)]
+        return words or torch.tensor(labels, dtype=torch.long)
 
     def believing(self, X: Tensor) -> GaussianModel:
         """The latent functions given labels with unchanged means at ``q x d`` raw pending points.

@@ -205,11 +205,6 @@ class CountGP(CompositeModel):
         return replace(self.model.promises, **changed)
 
     @property
-    def num_outputs(self) -> int:
-        """One."""
-        return 1
-
-    @property
     def nugget(self) -> float:
         """The variance of the nugget, on the latent scale."""
         return float(self._state.nugget)
