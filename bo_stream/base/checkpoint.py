@@ -31,7 +31,7 @@ from torch import Tensor, nn
 
 from bo_stream.base.fitting.objective import log_prior
 from bo_stream.base.options import from_plain, to_plain
-from bo_stream.base.snapshot import fingerprint, numbers_of, settings_of
+from bo_stream.base.snapshot import numbers_of, settings_of
 from bo_stream.base.stream import exclusive
 from bo_stream.errors import InputError, StateError, UnsupportedError
 from bo_stream.mathematics.lasting import lasting
@@ -42,8 +42,6 @@ __all__ = [
     "adopt",
     "build",
     "dumps",
-    "header",
-    "layout",
     "load",
     "load_part",
     "loadable",
@@ -81,24 +79,6 @@ def unpacked(value: Any) -> dict[str, Any] | None:
     except (AttributeError, TypeError, ValueError):
         return None
     return found if isinstance(found, dict) else None
-
-
-def layout(model: Any) -> dict[str, Any]:
-    """The properties that two streams must share to be loaded or merged."""
-    transforms = getattr(model, "input_transform", None), model._frozen_outcomes
-    return {
-        "dim": model._dim,
-        "outputs": model.num_outputs,
-        "noise": model.noise_mode,
-        "kernel": fingerprint(model.covar_module),
-        "transforms": [type(transform).__name__ for transform in transforms],
-    }
-
-
-def header(model: Any) -> dict[str, Any]:
-    """The metadata saved with the tensors of a state."""
-    head = {"class": type(model).__name__, "version": model.state_version}
-    return {**head, **model._layout()}
 
 
 def adopt(model: Any, header: Mapping[str, Any]) -> None:

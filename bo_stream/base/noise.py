@@ -7,8 +7,6 @@ the learned noise or factor, or one.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
-from typing import Any, cast
 
 import torch
 from botorch.models.utils.gpytorch_modules import get_gaussian_likelihood_with_lognormal_prior
@@ -21,10 +19,7 @@ from bo_stream.errors import ShapeError, UnsupportedError
 __all__ = [
     "likelihood_for",
     "noise_mode_of",
-    "noise_of_an_observation",
-    "noise_scale",
     "noise_to_add",
-    "show_typical_noise",
 ]
 
 
@@ -54,33 +49,6 @@ def likelihood_for(mode: str, likelihood: Likelihood | None, batch_shape: Size) 
     if mode == "known":
         return FixedNoiseGaussianLikelihood(noise=torch.ones(*batch_shape, 1))
     return likelihood or get_gaussian_likelihood_with_lognormal_prior(batch_shape=batch_shape)
-
-
-def noise_scale(mode: str, likelihood: Likelihood, like: Tensor) -> Tensor:
-    """The learned noise scale, like ``like`` (``o``), differentiable; ones for known noise."""
-    if mode == "known":
-        return torch.ones_like(like)
-    noise = cast(Tensor, likelihood.noise).double()
-    return noise.reshape(-1).expand(like.shape)
-
-
-def noise_of_an_observation(model: Any) -> Tensor | None:
-    """The typical noise variance (``o``), transformed; None if no noise was seen."""
-    scale = model._noise_scale().detach().clone()  # no view of the parameter
-    if model.noise_mode == "learned":
-        return scale
-    count = model.stream.count
-    return scale * model.stream.noise_sum / count if int(count) else None
-
-
-def show_typical_noise(model: Any) -> None:
-    """Set a known-noise likelihood, which BoTorch reads, to the mean of the noise seen."""
-    if model.noise_mode != "known" or not model.num_observed:
-        return
-    likelihood = cast(FixedNoiseGaussianLikelihood, model.likelihood)
-    model._lock.on_failure(partial(setattr, likelihood, "noise", likelihood.noise))
-    mean = model.stream.noise_sum / model.stream.count
-    likelihood.noise = mean.unsqueeze(-1).to(model.dtype)
 
 
 def noise_to_add(

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
 from functools import wraps
 from importlib import import_module
-from typing import Any, Literal, TypedDict, cast, get_type_hints
+from typing import Any, Literal, TypedDict, get_type_hints
 
 import torch
 from botorch.models.transforms.input import InputTransform
@@ -28,9 +28,7 @@ __all__ = [
     "from_plain",
     "mean_for",
     "own_options",
-    "prior_mean",
     "publish_signature",
-    "set_prior_mean",
     "to_plain",
     "whole_number",
     "with_defaults",
@@ -170,19 +168,6 @@ def mean_for(mean: Mean | None, batch_shape: Size) -> Mean:
             "Subtract other trends from Y before observing it.",
         )
     return mean
-
-
-def prior_mean(mean: Mean, like: Tensor) -> Tensor:
-    """The constants of a mean module (``o``), like the tensor ``like``, differentiable."""
-    if isinstance(mean, ZeroMean):
-        return torch.zeros_like(like)
-    return cast(ConstantMean, mean).constant.double().reshape(-1).expand(like.shape)
-
-
-def set_prior_mean(mean: Mean, constants: Tensor) -> None:
-    """Set the constants (``o``) of a mean module."""
-    module = cast(ConstantMean, mean)
-    module.constant = constants.reshape(module.constant.shape).to(module.constant)
 
 
 PACKAGES = {

@@ -25,8 +25,10 @@ import torch
 from botorch.models.transforms.outcome import Standardize
 from botorch.utils.datasets import SupervisedDataset
 from botorch.utils.types import DEFAULT
+from gpytorch.likelihoods import FixedNoiseGaussianLikelihood
+from gpytorch.means import ConstantMean, ZeroMean
 from gpytorch.mlls import MarginalLogLikelihood
-from torch import Size, Tensor, nn
+from torch import Size, Tensor
 
 from bo_stream.base import checkpoint, checks, noise, options, units
 from bo_stream.base.botorch import constructor_arguments
@@ -36,13 +38,12 @@ from bo_stream.base.fitting.objective import StreamMLL, check_evaluations
 from bo_stream.base.fitting.report import FitReport
 from bo_stream.base.fitting.surprise import shortfall
 from bo_stream.base.gaussian_model import GaussianModel
-from bo_stream.base.noise import noise_of_an_observation
 from bo_stream.base.snapshot import (
     Batch,
     Derived,
     Key,
     PosteriorSnapshot,
-    settings_of,
+    fingerprint,
 )
 from bo_stream.base.stream import StateLock, Stream, StreamBuffers, all_or_nothing, exclusive
 from bo_stream.errors import InputError, NoiseError, StateError, UnsupportedError
@@ -88,25 +89,11 @@ class Promises:
         return self.additive or self.keeps_data
 
 
-def check_outputs(family: Any, outputs: int) -> None:
-    """Refuse several outputs for a single-output family.
-
-    Raises:
-        UnsupportedError: if the family supports one output only.
-    """
-    if outputs > 1 and not family.promises.multi_output:
-        raise UnsupportedError(
-            f"one output for {family.__name__}",
-            f"{outputs}",
-            "Build one surrogate per output and join them in a botorch ModelListGP.",
-        )
-
-
 LEAST_NOISE = 1e-12
 """Smallest noise variance that float64 sums can hold, as a share of the prior variance."""
 
 
-def check_noise_of_sums(model: Any, X: Tensor, R: Tensor) -> None:
+def check_noise_of_sums(model: StreamingGP, X: Tensor, R: Tensor) -> None:
     """Refuse known noise (``o x n``) too small for float64 sums.
 
     Raises:
@@ -114,7 +101,7 @@ def check_noise_of_sums(model: Any, X: Tensor, R: Tensor) -> None:
     """
     if model.noise_mode == "learned":
         return
-    prior = model.covar_module(X[:1], diag=True).detach().double().reshape(-1, 1)
+    prior = cast(Tensor, model.covar_module(X[:1], diag=True)).detach().double().reshape(-1, 1)
     least = LEAST_NOISE * prior / model._noise_scale().detach().unsqueeze(-1)
     if bool((least > R).any()):
         raise NoiseError(
@@ -122,77 +109,6 @@ def check_noise_of_sums(model: Any, X: Tensor, R: Tensor) -> None:
             f"{float((R / least).min()) * LEAST_NOISE:.1e} of it",
             "Put a floor under Yvar: sums in float64 cannot tell it from zero.",
         )
-
-
-def check_additive(model: Any, what: str) -> None:
-    """Refuse operations that need additive statistics.
-
-    Raises:
-        UnsupportedError: if the family's state is not a sum over observations.
-    """
-    if not model.promises.additive:
-        raise UnsupportedError(
-            "a family of additive statistics (WISKI, HSGP)",
-            f"{type(model).__name__}, which cannot {what}",
-            "Use one of those, or rebuild this one on the data to keep.",
-        )
-
-
-def _forget(model: Any, factor: Any) -> None:
-    """Down-weight all observations by ``factor``; see `StreamingGP.forget`."""
-    number = isinstance(factor, Real) and not isinstance(factor, bool)
-    if not number or not 0.0 < float(factor) <= 1.0:
-        raise InputError(
-            "a factor above 0 and at most 1",
-            repr(factor),
-            "Give the weight of past observations from now on, say 0.99.",
-        )
-    check_additive(model, "forget")
-    _discount(model, float(factor))
-
-
-@all_or_nothing
-def _discount(model: Any, factor: float) -> None:
-    model._replace(state=model.state.discounted(factor))
-
-
-def _merge(model: Any, other: Any) -> None:
-    """Add another stream's observations; see `StreamingGP.merge`."""
-    check_additive(model, "merge")
-    mine, alike = model._layout(), isinstance(other, type(model))
-    theirs = other._layout() if alike else None
-    if mine != theirs:
-        raise StateError(
-            f"a {type(model).__name__} of {mine}",
-            f"{theirs or type(other).__name__}",
-            "Build both streams with the same bounds, options and noise model.",
-        )
-    for name in ("input_transform", "outcome_transform"):
-        if not _equal(getattr(model, name, None), getattr(other, name, None)):
-            raise StateError(
-                f"equal {name}s",
-                "different ones",
-                "Hand both streams one transform in eval mode.",
-            )
-    _add(model, other)
-
-
-@all_or_nothing
-def _add(model: Any, other: Any) -> None:
-    merged = model.stream.contents.merged(other.stream.contents)
-    model._replace(state=merged.state, count=merged.count, noise_sum=merged.noise_sum)
-
-
-def _equal(a: nn.Module | None, b: nn.Module | None) -> bool:
-    """Whether two frozen transforms are equal: classes, settings and values."""
-    parts = [[] if t is None else list(t.modules()) for t in (a, b)]
-    mine, theirs = ([(type(part), settings_of(part)) for part in own] for own in parts)
-    if a is None or b is None or mine != theirs:
-        return a is b
-    values, others = a.state_dict(), b.state_dict()
-    return values.keys() == others.keys() and all(
-        torch.equal(value.cpu(), others[name].cpu()) for name, value in values.items()
-    )
 
 
 class PredictiveScore(NamedTuple):
@@ -248,7 +164,12 @@ class StreamingGP(GaussianModel):
     ) -> None:
         given = options.with_defaults(common, type(self))
         dim, outputs = checks.sizes_of(train_X, train_Y, train_Yvar)
-        check_outputs(type(self), outputs)
+        if outputs > 1 and not self.promises.multi_output:
+            raise UnsupportedError(
+                f"one output for {type(self).__name__}",
+                f"{outputs}",
+                "Build one surrogate per output and join them in a botorch ModelListGP.",
+            )
         bounds = units.bounds_for(given["bounds"], given["input_transform"], train_X)
         checks.check_batch(
             train_X,
@@ -367,11 +288,24 @@ class StreamingGP(GaussianModel):
 
     def _rescale(self, state: Any, shift: Tensor, factor: Tensor) -> Any:
         """The state for targets ``(y - shift) / factor`` (both ``o``), with noise to match."""
-        return units.rescaled_state(self, state, shift, factor)
+        if not hasattr(state, "rescaled"):
+            raise UnsupportedError(
+                "a family whose state can be re-expressed in other units",
+                type(self).__name__,
+                "Keep the Standardize it was built with, or rebuild it from the data.",
+            )
+        return state.rescaled(shift, factor, self.noise_mode != "learned")
 
     def _layout(self) -> dict[str, Any]:
         """Properties that a saved state must share to be loaded; families add to it."""
-        return checkpoint.layout(self)
+        transforms = getattr(self, "input_transform", None), self._frozen_outcomes
+        return {
+            "dim": self._dim,
+            "outputs": self.num_outputs,
+            "noise": self.noise_mode,
+            "kernel": fingerprint(self.covar_module),
+            "transforms": [type(transform).__name__ for transform in transforms],
+        }
 
     def _sizes(self) -> dict[str, int]:
         """Sizes that a saved state must share, by letter; families add to it."""
@@ -426,11 +360,13 @@ class StreamingGP(GaussianModel):
         return self
 
     @all_or_nothing
-    def _absorb_batch(self, X: Tensor, Y: Tensor, Yvar: Tensor | None) -> None:
+    def _absorb_batch(
+        self, X: Tensor, Y: Tensor, Yvar: Tensor | None, *, same_features: bool = False
+    ) -> None:
         """Absorb raw, checked data."""
         Y_t, Yvar_t = self._outcomes(Y, Yvar, X)
         R = None if Yvar_t is None else Yvar_t.mT
-        self._absorb_transformed(self._transformed(X), Y_t.mT, R)
+        self._absorb_transformed(self._transformed(X), Y_t.mT, R, same_features=same_features)
 
     @all_or_nothing
     def _absorb_transformed(
@@ -447,8 +383,9 @@ class StreamingGP(GaussianModel):
             noise_sum=stream.noise_sum if Yvar is None else stream.noise_sum + Yvar.sum(-1),
         )
         self._set("stream", changed)
-        noise.show_typical_noise(self)
+        self._show_typical_noise()
 
+    @all_or_nothing
     def restandardise(self, Y: Tensor) -> Self:
         """Replace the standardisation and re-express the state exactly (MATHS 2.2).
 
@@ -462,20 +399,16 @@ class StreamingGP(GaussianModel):
             UnsupportedError: if it was built without a `Standardize`, or the family cannot.
             ShapeError, InputError: if the outcomes are invalid.
         """
-        old = self._frozen_outcomes
-        self._change_units(units.standardize_by(old, Y, self.num_outputs))
-        return self
-
-    @all_or_nothing
-    def _change_units(self, new: Standardize) -> None:
-        """Re-express the state in the units of another standardisation."""
         stream, old = self.stream.contents, cast(Standardize, self._frozen_outcomes)
+        new = units.standardize_by(old, Y, self.num_outputs)
         shift, factor = units.change_of_units(old, new)
         state = self._rescale(stream.state, shift, factor)
         self._lock.on_failure(partial(setattr, self, "outcome_transform", old))
         self.outcome_transform = new
         self._replace(state=state, noise_sum=stream.noise_sum / factor.square())
+        return self
 
+    @all_or_nothing
     def forget(self, factor: float) -> Self:
         """Down-weight everything absorbed so far: exponential forgetting (MATHS 2.2).
 
@@ -491,9 +424,18 @@ class StreamingGP(GaussianModel):
             InputError: for any other factor.
             UnsupportedError: if the family's state is not a sum over observations.
         """
-        _forget(self, factor)
+        number = isinstance(factor, Real) and not isinstance(factor, bool)
+        if not number or not 0.0 < float(factor) <= 1.0:
+            raise InputError(
+                "a factor above 0 and at most 1",
+                repr(factor),
+                "Give the weight of past observations from now on, say 0.99.",
+            )
+        self._check_additive("forget")
+        self._replace(state=self.state.discounted(float(factor)))
         return self
 
+    @all_or_nothing
     def merge(self, other: StreamingGP) -> Self:
         """Add another stream's observations in place, as in map-reduce ingestion. O(m^2).
 
@@ -501,8 +443,33 @@ class StreamingGP(GaussianModel):
             UnsupportedError: if the family's state is not a sum over observations.
             StateError: if families, options, transforms or noise modes differ.
         """
-        _merge(self, other)
+        self._check_additive("merge")
+        mine = self._layout()
+        theirs = other._layout() if isinstance(other, type(self)) else None
+        if mine != theirs:
+            raise StateError(
+                f"a {type(self).__name__} of {mine}",
+                f"{theirs or type(other).__name__}",
+                "Build both streams with the same bounds, options and noise model.",
+            )
+        for name in ("input_transform", "outcome_transform"):
+            if not units.are_equal(getattr(self, name, None), getattr(other, name, None)):
+                raise StateError(
+                    f"equal {name}s",
+                    "different ones",
+                    "Hand both streams one transform in eval mode.",
+                )
+        merged = self.stream.contents.merged(other.stream.contents)
+        self._replace(state=merged.state, count=merged.count, noise_sum=merged.noise_sum)
         return self
+
+    def _check_additive(self, what: str) -> None:
+        if not self.promises.additive:
+            raise UnsupportedError(
+                "a family of additive statistics (WISKI, HSGP)",
+                f"{type(self).__name__}, which cannot {what}",
+                "Use one of those, or rebuild this one on the data to keep.",
+            )
 
     @property
     def num_observed(self) -> int:
@@ -527,7 +494,7 @@ class StreamingGP(GaussianModel):
     def _replace(self, **changes: Any) -> None:
         """Replace parts of the stream that posteriors depend on."""
         self._set("stream", self.stream.replaced(**changes))
-        noise.show_typical_noise(self)
+        self._show_typical_noise()
 
     def _note(self, **changes: Any) -> None:
         """Replace parts of the stream that posteriors do not depend on."""
@@ -550,15 +517,38 @@ class StreamingGP(GaussianModel):
 
     def _noise_scale(self) -> Tensor:
         """The scale of the noise held in the state (``o``), differentiable."""
-        return noise.noise_scale(self.noise_mode, self.likelihood, self._like)
+        if self.noise_mode == "known":
+            return torch.ones_like(self._like)
+        return cast(Tensor, self.likelihood.noise).double().reshape(-1).expand(self._like.shape)
 
     def _prior_mean(self) -> Tensor:
         """The constant prior mean (``o``), float64, differentiable."""
-        return options.prior_mean(self.mean_module, self._like)
+        if isinstance(self.mean_module, ZeroMean):
+            return torch.zeros_like(self._like)
+        constant = cast(ConstantMean, self.mean_module).constant
+        return constant.double().reshape(-1).expand(self._like.shape)
 
     def _set_prior_mean(self, means: Tensor) -> None:
         """Set the constant prior means (``o``) of the mean module."""
-        options.set_prior_mean(self.mean_module, means)
+        module = cast(ConstantMean, self.mean_module)
+        module.constant = means.reshape(module.constant.shape).to(module.constant)
+
+    def _noise_of_an_observation(self) -> Tensor | None:
+        """The typical noise variance (``o``), transformed; None if no noise was seen."""
+        scale = self._noise_scale().detach().clone()  # no view of the parameter
+        if self.noise_mode == "learned":
+            return scale
+        count = self.stream.count
+        return scale * self.stream.noise_sum / count if int(count) else None
+
+    def _show_typical_noise(self) -> None:
+        """Set a known-noise likelihood, which BoTorch reads, to the mean of the noise seen."""
+        if self.noise_mode != "known" or not self.num_observed:
+            return
+        likelihood = cast(FixedNoiseGaussianLikelihood, self.likelihood)
+        self._lock.on_failure(partial(setattr, likelihood, "noise", likelihood.noise))
+        mean = self.stream.noise_sum / self.stream.count
+        likelihood.noise = mean.unsqueeze(-1).to(self.dtype)
 
     def _check_batch(self, X: Tensor, Y: Tensor, Yvar: Tensor | None) -> None:
         sizes, known = (self._dim, self.num_outputs), self.noise_mode != "learned"
@@ -661,7 +651,7 @@ class StreamingGP(GaussianModel):
             process = self._conditioned(before[1].process, key.version.since(before[0].version))
         if process is None:
             process = self._build_process(self.state)
-        noise = noise_of_an_observation(self)
+        noise = self._noise_of_an_observation()
         return self._posterior.put(key, PosteriorSnapshot(process, noise, self.outcome_map()))
 
     def _conditioned(
@@ -772,7 +762,8 @@ class StreamingGP(GaussianModel):
 
     def _header(self) -> dict[str, Any]:
         """Class, version and layout, which are checked when a state is loaded."""
-        return checkpoint.header(self)
+        head = {"class": type(self).__name__, "version": self.state_version}
+        return {**head, **self._layout()}
 
     def get_extra_state(self) -> Tensor:
         """The metadata of a `state_dict` as a tensor of bytes."""
@@ -810,9 +801,5 @@ def emptied(model: StreamingGP) -> StreamingGP:
 
 def fill(model: StreamingGP, X: Tensor, Y: Tensor, Yvar: Tensor | None) -> None:
     """Let an emptied surrogate observe data ``n x d``, ``n x m``, with its features as they are."""
-    if not model.promises.additive:
-        model.observe(X, Y, Yvar)
-        return
-    Y_t, Yvar_t = model._outcomes(Y, Yvar, X)
-    R = None if Yvar_t is None else Yvar_t.mT
-    model._absorb_transformed(model._transformed(X), Y_t.mT, R, same_features=True)
+    model._check_batch(X, Y, Yvar)
+    model._absorb_batch(X, Y, Yvar, same_features=model.promises.additive)

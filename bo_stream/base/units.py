@@ -21,7 +21,7 @@ from botorch.models.transforms.outcome import (
 )
 from botorch.models.utils.assorted import check_min_max_scaling
 from botorch.utils.types import DEFAULT
-from torch import Tensor
+from torch import Tensor, nn
 
 from bo_stream.base.checks import (
     ROOM,
@@ -30,9 +30,11 @@ from bo_stream.base.checks import (
     checked_bounds,
     finite,
 )
+from bo_stream.base.snapshot import settings_of
 from bo_stream.errors import InputError, ShapeError, UnsupportedError
 
 __all__ = [
+    "are_equal",
     "bounds_for",
     "change_from_saved",
     "change_of_units",
@@ -41,7 +43,6 @@ __all__ = [
     "list_targets",
     "outcome_transform_for",
     "raw_inputs",
-    "rescaled_state",
     "standardize_by",
     "transformed_inputs",
     "transformed_outcomes",
@@ -371,19 +372,16 @@ def standardize_by(old: OutcomeTransform | None, Y: Tensor, outputs: int) -> Sta
     return cast(Standardize, _learned(Standardize(m=outputs), Y.to(old.means.device)))
 
 
-def rescaled_state(model: Any, state: Any, shift: Tensor, factor: Tensor) -> Any:
-    """A surrogate's state for targets ``(y - shift) / factor``, by the state's method `rescaled`.
+def are_equal(a: nn.Module | None, b: nn.Module | None) -> bool:
+    """Whether two frozen transforms are equal: classes, settings and values."""
+    return _contents(a) == _contents(b)
 
-    Raises:
-        UnsupportedError: if the state has no such method.
-    """
-    if not hasattr(state, "rescaled"):
-        raise UnsupportedError(
-            "a family whose state can be re-expressed in other units",
-            type(model).__name__,
-            "Keep the Standardize it was built with, or rebuild it from the data.",
-        )
-    return state.rescaled(shift, factor, model.noise_mode != "learned")
+
+def _contents(transform: nn.Module | None) -> tuple[Any, ...]:
+    if transform is None:
+        return ()
+    parts = [(type(part), settings_of(part)) for part in transform.modules()]
+    return parts, {name: value.tolist() for name, value in transform.state_dict().items()}
 
 
 def change_from_saved(model: Any, saved: Mapping[str, Any]) -> tuple[Tensor, Tensor]:
