@@ -22,9 +22,8 @@ from botorch.posteriors.fully_bayesian import GaussianMixturePosterior
 from botorch.posteriors.gpytorch import GPyTorchPosterior
 from torch import Size, Tensor, nn
 
-from bo_stream.base.fitting.ascent_objective import AscentObjective, Evaluated
-from bo_stream.base.fitting.coordinates import Coordinates
-from bo_stream.base.fitting.objective import log_prior, profiled_mean
+from bo_stream.base.fitting.bfgs import AscentObjective, Evaluated
+from bo_stream.base.fitting.coordinates import Coordinates, log_prior, profiled_mean
 from bo_stream.base.gaussian_model import ScaleFreeNormal
 from bo_stream.base.options import whole_number
 from bo_stream.base.snapshot import Derived
@@ -311,7 +310,7 @@ def _drawn(
     precision, V = torch.linalg.eigh(_curvature(objective, start))
     root = precision.clamp_min(FLATTEST).sqrt()
     z = torch.randn(size - 1, len(start.u), generator=generator, dtype=torch.float64)
-    draws = [objective.evaluate(objective.clip(start.u + V @ (e / root))) for e in z]
+    draws = [objective.evaluate(objective.coordinates.clip(start.u + V @ (e / root))) for e in z]
     logs = start.u.new_tensor([each.value - start.value for each in draws])
     for i, each in enumerate(draws):
         logs[i] += 0.5 * (root * (V.mT @ (each.u - start.u))).square().sum()

@@ -25,11 +25,9 @@ from scipy.optimize import minimize
 from torch import Tensor, nn
 
 from bo_stream.actions import Actions, BlockSparse
-from bo_stream.base.fitting.ascent_objective import AscentObjective
-from bo_stream.base.fitting.coordinates import Coordinates
-from bo_stream.base.fitting.fit import MAX_EVALS
-from bo_stream.base.fitting.objective import StreamMLL, log_prior, profiled_mean
-from bo_stream.base.fitting.report import FitReport
+from bo_stream.base.fitting.bfgs import AscentObjective
+from bo_stream.base.fitting.coordinates import Coordinates, log_prior, profiled_mean
+from bo_stream.base.fitting.fit import MAX_EVALS, FitReport, StreamMLL
 from bo_stream.base.fitting.schedule import RefitSchedule
 from bo_stream.base.options import CommonOptions, from_plain
 from bo_stream.base.snapshot import Derived, numbers_of

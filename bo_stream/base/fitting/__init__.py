@@ -1,11 +1,15 @@
-"""Fitting hyperparameters on a stream: objective, coordinates, optimiser, report, schedule."""
+"""Fitting hyperparameters on a stream: coordinates, ascent, fit, schedule."""
 
-from bo_stream.base.fitting.ascent_objective import AscentObjective, Evaluated
-from bo_stream.base.fitting.closed_form import ClosedForm, LogNormals, places_of
-from bo_stream.base.fitting.coordinates import Coordinates
-from bo_stream.base.fitting.fit import fit_model
-from bo_stream.base.fitting.objective import Fittable, StreamMLL, log_prior, profiled_mean
-from bo_stream.base.fitting.report import FitReport
+from bo_stream.base.fitting.bfgs import AscentObjective, Evaluated
+from bo_stream.base.fitting.coordinates import (
+    ClosedForm,
+    Coordinates,
+    LogNormals,
+    log_prior,
+    places_of,
+    profiled_mean,
+)
+from bo_stream.base.fitting.fit import FitReport, Fittable, StreamMLL, fit_model
 from bo_stream.base.fitting.schedule import RefitSchedule
 
 __all__ = [

@@ -1,16 +1,22 @@
-"""The free hyperparameters as one vector, with logarithms of positive ones."""
+"""The free hyperparameters as one vector, with logarithms of positive ones, and their priors."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from gpytorch.constraints import Interval
-from torch import Tensor
+from gpytorch.means import ConstantMean
+from gpytorch.priors import LogNormalPrior
+from torch import Tensor, nn
 
-__all__ = ["Coordinates"]
+__all__ = ["ClosedForm", "Coordinates", "LogNormals", "log_prior", "places_of", "profiled_mean"]
 
+ClosedForm = Callable[[Tensor], tuple[Tensor, Tensor, Tensor | None]]
+"""From coordinates to the objective (0-dim), its gradient, and the optimal means, if profiled."""
 
 MARGIN = 1e-6
 """Relative distance kept from the bounds of a constraint."""
@@ -23,25 +29,26 @@ class Coordinates:
     """
 
     def __init__(self, model: Any, skip_mean: bool) -> None:
-        self.items: list[tuple[torch.nn.Parameter, Interval | None, bool]] = []
+        self.items: list[tuple[nn.Parameter, Interval | None, bool]] = []
         self.names: list[str] = []
-        lower, upper = [], []
+        self.lower = self.upper = torch.empty(0, dtype=torch.float64)
         for module in (model.covar_module, model.likelihood, model.mean_module):
-            if skip_mean and module is model.mean_module:
-                continue
-            for name, parameter, constraint in module.named_parameters_and_constraints():
-                if not parameter.requires_grad:
-                    continue
-                low, high = _limits(constraint)
-                positive = low >= 0
-                self.items.append((parameter, constraint, positive))
-                self.names.append(name.rpartition(".")[2])
-                lower.append(torch.full((parameter.numel(),), _log(low, True) if positive else low))
-                upper.append(
-                    torch.full((parameter.numel(),), _log(high, False) if positive else high)
-                )
-        self.lower = torch.cat(lower).double() if lower else torch.empty(0, dtype=torch.float64)
-        self.upper = torch.cat(upper).double() if upper else torch.empty(0, dtype=torch.float64)
+            if not (skip_mean and module is model.mean_module):
+                for name, parameter, constraint in module.named_parameters_and_constraints():
+                    self.add(parameter, name.rpartition(".")[2], constraint)
+
+    def add(self, parameter: nn.Parameter, name: str, constraint: Interval | None = None) -> None:
+        """Append a parameter, if it is free."""
+        if not parameter.requires_grad:
+            return
+        low, high = _limits(constraint)
+        positive = low >= 0
+        self.items.append((parameter, constraint, positive))
+        self.names.append(name)
+        bounds = (_log(low, True), _log(high, False)) if positive else (low, high)
+        lower, upper = (self.lower.new_full((parameter.numel(),), bound) for bound in bounds)
+        self.lower = torch.cat([self.lower, lower])
+        self.upper = torch.cat([self.upper, upper])
 
     def named(self, word: str) -> Tensor:
         """A mask of the positive hyperparameters whose names contain a word."""
@@ -51,7 +58,7 @@ class Coordinates:
         ]
         return torch.cat(parts) if parts else torch.zeros(0, dtype=torch.bool)
 
-    def place(self, parameter: torch.nn.Parameter) -> slice | None:
+    def place(self, parameter: nn.Parameter) -> slice | None:
         """Where a positive hyperparameter's coordinates are; None if it is not among them."""
         start = 0
         for own, _, positive in self.items:
@@ -61,7 +68,7 @@ class Coordinates:
             start = end
         return None
 
-    def keep_above(self, parameter: torch.nn.Parameter, least: Tensor) -> None:
+    def keep_above(self, parameter: nn.Parameter, least: Tensor) -> None:
         """Raise the lower bounds of a positive hyperparameter, if it is free: to its current value
         at most.
 
@@ -86,12 +93,9 @@ class Coordinates:
 
     def confine(self, trust: float) -> None:
         """Keep positive hyperparameters within a factor ``exp(trust)`` of their current values."""
-        if not self.items:
-            return
-        now = self.get()
-        reach = [torch.full((p.numel(),), trust if pos else math.inf) for p, _, pos in self.items]
-        self.lower = torch.maximum(self.lower, now - torch.cat(reach))
-        self.upper = torch.minimum(self.upper, now + torch.cat(reach))
+        now, reach = self.get(), torch.where(self.named(""), trust, math.inf)
+        self.lower = torch.maximum(self.lower, now - reach)
+        self.upper = torch.minimum(self.upper, now + reach)
 
     def set(self, u: Tensor) -> None:
         """Set the hyperparameters from coordinates."""
@@ -123,6 +127,83 @@ class Coordinates:
     def clip(self, u: Tensor) -> Tensor:
         """Project onto the constraints' bounds."""
         return torch.minimum(torch.maximum(u, self.lower), self.upper)
+
+
+def log_prior(model: Any) -> Tensor:
+    """Sum of the log priors of all hyperparameters of a module, 0-dim."""
+    total = torch.zeros((), dtype=torch.float64)
+    for _, module, prior, closure, _ in model.named_priors():
+        total = total + prior.log_prob(closure(module)).sum().double()
+    return total
+
+
+def profiled_mean(model: Any) -> bool:
+    """Whether the constant mean of a surrogate is free, so that a fit can profile it out."""
+    mean = model.mean_module
+    if not isinstance(mean, ConstantMean) or not mean.raw_constant.requires_grad:
+        return False
+    free = mean.constraint_for_parameter_name("raw_constant") is None
+    free = free and mean.raw_constant.numel() == model.num_outputs
+    return free and not any(True for _ in mean.named_priors())
+
+
+@dataclass(frozen=True)
+class LogNormals:
+    """Log-normal priors of some coordinates, logarithms of hyperparameters.
+
+    Attributes:
+        location: Of the logarithms; zero where there is no prior.
+        precision: Inverse variances of the logarithms; likewise.
+        jacobian: One where there is a prior, else zero.
+        constant: What does not depend on the coordinates, in nats.
+    """
+
+    location: Tensor
+    precision: Tensor
+    jacobian: Tensor
+    constant: float
+
+    @classmethod
+    def of(cls, model: Any, coordinates: Coordinates) -> LogNormals | None:
+        """The priors of a model; None if some are of another kind or on a fixed parameter."""
+        location, precision, jacobian = (torch.zeros_like(coordinates.lower) for _ in range(3))
+        constant = 0.0
+        for name, module, prior, _, _ in model.named_priors():
+            short = name.rpartition(".")[2].removesuffix("_prior")
+            raw = getattr(module, f"raw_{short}", None)
+            own = None if raw is None else coordinates.place(raw)
+            if type(prior) is not LogNormalPrior or own is None or bool(jacobian[own].any()):
+                return None
+            sd = prior.scale.double().cpu().reshape(-1).expand(own.stop - own.start)
+            location[own], precision[own] = prior.loc.double().cpu().reshape(-1), sd**-2
+            jacobian[own] = 1.0
+            constant -= float((sd * math.sqrt(2.0 * math.pi)).log().sum())
+        return cls(location, precision, jacobian, constant)
+
+    def add(self, u: Tensor, value: Tensor, gradient: Tensor) -> Tensor:
+        """The value plus log priors; theirs are added to the gradient in place."""
+        away = u - self.location
+        pull = self.precision * away
+        gradient.sub_(pull).sub_(self.jacobian)
+        return value + (self.constant - 0.5 * (pull @ away) - self.jacobian @ u)
+
+
+def places_of(parameter: nn.Parameter, coordinates: Coordinates, outputs: int) -> Tensor | None:
+    """Where a positive parameter's values are among the coordinates, one row for each output.
+
+    Args:
+        parameter: A raw parameter: of no or one value an output, or of several columns.
+        coordinates: The coordinates.
+        outputs: Number of outputs, which may share the parameter.
+
+    Returns:
+        None for a parameter that is fixed.
+    """
+    own = coordinates.place(parameter)
+    if own is None:
+        return None
+    width = parameter.shape[-1] if parameter.ndim > 1 else 1
+    return torch.arange(own.start, own.stop).view(-1, width).expand(outputs, -1)
 
 
 def _limits(constraint: Interval | None) -> tuple[float, float]:

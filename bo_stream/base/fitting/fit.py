@@ -11,19 +11,32 @@ the wrong one may be the higher.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
 
 import torch
+from botorch.optim.closures.core import ForwardBackwardClosure
+from gpytorch.kernels import Kernel
+from gpytorch.likelihoods import Likelihood
+from gpytorch.means import Mean
+from gpytorch.mlls import MarginalLogLikelihood
 from torch import Tensor
 
-from bo_stream.base.fitting.ascent_objective import AscentObjective
-from bo_stream.base.fitting.bfgs import Ascent, ascend
-from bo_stream.base.fitting.coordinates import Coordinates
-from bo_stream.base.fitting.memory import FitMemory
-from bo_stream.base.fitting.objective import Fittable, check_evaluations, log_prior, profiled_mean
-from bo_stream.base.fitting.report import FitReport
-from bo_stream.base.fitting.starts import far_starts
+from bo_stream.base.fitting.bfgs import Ascent, AscentObjective, ascend
+from bo_stream.base.fitting.coordinates import ClosedForm, Coordinates, log_prior, profiled_mean
+from bo_stream.errors import InputError
+from bo_stream.mathematics.shapes import shaped
 
-__all__ = ["fit_model"]
+__all__ = [
+    "FitMemory",
+    "FitReport",
+    "Fittable",
+    "StreamMLL",
+    "check_evaluations",
+    "far_starts",
+    "fit_model",
+]
 
 TOLERANCE = 0.01
 """An ascent stops when the actual or predicted gain of a step is below this, in nats."""
@@ -46,6 +59,140 @@ RUNGS = ((6, 4), (14, 2))
 """Stages of the multi-start: evaluations spent per start, and the number of starts kept."""
 
 SAME = 0.3
+"""Distance of coordinates within which ascents are taken to reach the same point."""
+
+SHORT, LONG = math.log(0.3), math.log(10.0)
+QUIET, LITTLE, NOISY = math.log(1e-3), math.log(0.03), math.log(0.5)
+
+GROUPS = 6
+"""Most starts with a single short lengthscale; in more dimensions, several share a start."""
+
+
+@dataclass(frozen=True)
+class FitReport:
+    """The result of a fit.
+
+    Attributes:
+        evaluations: Number of evaluations of objective and gradient.
+        value: The objective reached: evidence (or bound) plus log priors, in nats.
+        converged: Whether it stopped because the gain fell below the tolerance.
+    """
+
+    evaluations: int
+    value: float
+    converged: bool
+
+    def and_then(self, other: FitReport) -> FitReport:
+        """This fit followed by another, as one report."""
+        return replace(other, evaluations=self.evaluations + other.evaluations)
+
+
+@dataclass(frozen=True)
+class FitMemory:
+    """The starting information of the next fit; empty before the first.
+
+    Attributes:
+        curvature: Inverse Hessian of the objective in the coordinates of a fit.
+        explored: Number of data when distant starts were last tried, number of data at the last
+            final check, then the coordinates at which the first fit started.
+    """
+
+    curvature: Tensor = shaped("c c")
+    explored: Tensor = shaped("e")
+
+    @classmethod
+    def empty(cls) -> FitMemory:
+        """Before the first fit."""
+        none = torch.empty(0, dtype=torch.float64)
+        return cls(none.reshape(0, 0), none)
+
+
+class Fittable(Protocol):
+    """The interface that a fit requires of a surrogate.
+
+    Attributes:
+        covar_module, mean_module, likelihood: Modules with the hyperparameters.
+    """
+
+    covar_module: Kernel
+    mean_module: Mean
+    likelihood: Likelihood
+
+    @property
+    def explores(self) -> bool:
+        """Whether the objective covers all data, so that distant starts can be compared by it."""
+
+    @property
+    def num_outputs(self) -> int:
+        """The number of outputs ``o``."""
+
+    @property
+    def num_observed(self) -> int:
+        """Number of observations that the objective covers."""
+
+    def _objective(self, profile_mean: bool) -> tuple[Tensor, Tensor | None]:
+        """The objective without priors and, with ``profile_mean``, the optimal constant means."""
+
+    def _prepare_fit(self, coordinates: Coordinates, profile_mean: bool) -> ClosedForm | None:
+        """Restrict a fit's coordinates; return its objective in closed form, if there is one."""
+
+    def _set_prior_mean(self, means: Tensor) -> None: ...
+
+    @property
+    def stream(self) -> Any:
+        """The surrogate's stream, including the `FitMemory` of the last fit."""
+
+    def _note(self, *, fits: FitMemory) -> None: ...
+
+    def named_priors(self) -> Iterator[Any]:
+        """Priors of all hyperparameters, with gpytorch's names."""
+
+    def train(self, mode: bool = True) -> Any:
+        """Switch to training mode."""
+
+    def eval(self) -> Any:
+        """Switch to evaluation mode."""
+
+
+class StreamMLL(MarginalLogLikelihood):
+    """A surrogate's objective as a gpytorch `MarginalLogLikelihood`, for `fit_gpytorch_mll`.
+
+    Calling it returns evidence plus log priors, 0-dim, in nats, not divided by the number of
+    observations. Its arguments are ignored, because no targets are stored.
+    """
+
+    model: Fittable
+
+    def __init__(self, model: Fittable) -> None:
+        super().__init__(model.likelihood, model)
+
+    def forward(self, *args: Any, **kwargs: Any) -> Tensor:
+        """Evidence (or bound) plus log priors."""
+        return self.model._objective(profile_mean=False)[0] + log_prior(self.model)
+
+    def closure(self) -> Callable[[], Any]:
+        """A forward-backward closure of the negative objective, for BoTorch's optimizers."""
+        parameters = {n: p for n, p in self.named_parameters() if p.requires_grad}
+        return ForwardBackwardClosure(lambda: -self(), parameters)
+
+    def climb(self, optimizer: Callable[..., Any], options: Mapping[str, Any]) -> None:
+        """Run a user's optimizer, which takes this module and its `closure`."""
+        self.train()
+        optimizer(self, closure=self.closure(), **options)
+        self.eval()
+
+    def refresh(self) -> None:
+        """Take what a fit has changed besides the hyperparameters; by default nothing."""
+
+
+def check_evaluations(max_evals: int | None) -> None:
+    """Refuse limits below one evaluation.
+
+    Raises:
+        InputError: if ``max_evals`` is below 1.
+    """
+    if max_evals is not None and max_evals < 1:
+        raise InputError("max_evals >= 1, or None", f"{max_evals}", "Leave it out for no limit.")
 
 
 def fit_model(
@@ -190,3 +337,41 @@ def _distinct(paths: list[Ascent]) -> list[Ascent]:
         if all(float((path.at.u - other.at.u).abs().max()) > SAME for other in kept):
             kept.append(path)
     return kept
+
+
+def far_starts(coordinates: Coordinates, first: Tensor, now: Tensor) -> list[Tensor]:
+    """Coordinates to try besides the current ones, the most promising first.
+
+    The objective of a Gaussian process has several modes: large noise with long lengthscales or
+    small noise with short ones, and with ARD one for each set of relevant dimensions. Ascents do
+    not pass from one mode to another: where a lengthscale is too long by a factor of twenty, the
+    gradient vanishes. Besides starts with all lengthscales short or long there is one per
+    dimension, with that lengthscale short and the others long. Parameters are recognised by name
+    (lengthscales, output scale, noise). These few starts reach nearly all modes.
+
+    Args:
+        coordinates: The coordinates of the hyperparameters.
+        first: Where the first fit started; short and long are relative to its lengthscales.
+        now: The current coordinates.
+    """
+    lengths, scales, noises = (
+        coordinates.named(name) for name in ("lengthscale", "outputscale", "noise")
+    )
+    if not (bool(lengths.any()) or bool(noises.any())):
+        return []
+    scale = float(first[scales].mean()) if bool(scales.any()) else 0.0
+
+    def start(length: Tensor | float, noise: float) -> Tensor:
+        u = first.clone()
+        u[lengths] = first[lengths] + length
+        u[noises] = scale + noise
+        return coordinates.clip(u)
+
+    made = [start(SHORT, NOISY), start(SHORT, QUIET), start(LONG, NOISY)]
+    d = int(lengths.sum())
+    for group in range(min(d, GROUPS)):
+        length = first.new_full((d,), LONG)
+        length[group::GROUPS] = SHORT
+        made.append(start(length, LITTLE))
+    made = made if torch.equal(first, now) else [first, *made]
+    return [u for i, u in enumerate(made) if not any(torch.equal(u, v) for v in made[:i])]

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from bo_stream.base.fitting import AscentObjective, Coordinates
 from bo_stream.base.fitting.bfgs import Ascent, ascend
-from bo_stream.base.fitting.starts import far_starts
+from bo_stream.base.fitting.fit import far_starts
 from bo_stream.errors import StateError
 
 
@@ -68,7 +68,7 @@ def test_bounds_are_kept() -> None:
     low, high = math.log(0.4), math.log(1.2)
     wanted = torch.tensor([0.0, low, high, -1.0]).double()
     torch.testing.assert_close(end.at.u, wanted, atol=1e-3, rtol=0.0)
-    assert bool((climb.clip(end.at.u) == end.at.u).all())
+    assert bool((climb.coordinates.clip(end.at.u) == end.at.u).all())
 
 
 def test_the_limit_is_kept_and_counted() -> None:
@@ -126,7 +126,7 @@ def test_further_parameters_follow_the_hyperparameters() -> None:
     climb.settle()
     torch.testing.assert_close(extra.detach(), wanted, atol=1e-3, rtol=0.0)
     assert float(modules.logs().abs().max()) < 1e-3
-    torch.testing.assert_close(climb.get(), end.at.u)
+    torch.testing.assert_close(climb.coordinates.get(), end.at.u)
     climb.restore()
     assert not bool(extra.any())
 
