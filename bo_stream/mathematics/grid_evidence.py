@@ -38,7 +38,7 @@ from bo_stream.mathematics.lasting import lasting_property
 from bo_stream.mathematics.linalg import chol_psd
 from bo_stream.mathematics.moments import Moments, leaf, pullback
 from bo_stream.mathematics.paths import Path
-from bo_stream.mathematics.process import FeatureBasis, KernelBasis, Process
+from bo_stream.mathematics.process import FeatureBasis, FeaturePath, KernelBasis, Process
 
 __all__ = ["check_size", "dropped_share", "grid_evidence", "grid_process"]
 
@@ -283,18 +283,15 @@ class InterpolatedBasis(KernelBasis):
     """Interpolated kernels at the observations."""
 
     def prior(self, outputs: int, sample_shape: Size) -> Path:
-        """Exact sample functions: interpolated draws of the values at the nodes."""
+        """Exact sample functions, on all eigenvectors."""
         kernel = cast(InterpolatedKernel, self.kernel)
-        values = kernel.draws(sample_shape)
-
-        def sample(X: Tensor) -> Tensor:
-            rows = kernel.grid.interpolate(X)
-            batch = torch.broadcast_shapes(values.shape[:-2], rows.index.shape[:-2])
-            index = rows.index.flatten(-2).unsqueeze(-2).expand(*batch, values.shape[-2], -1)
-            picked = values.expand(*batch, -1, -1).gather(-1, index)
-            return (picked.unflatten(-1, rows.index.shape[-2:]) * rows.weight.unsqueeze(-3)).sum(-1)
-
-        return sample
+        factors = zip(*(K.reshape(-1, *K.shape[-2:]) for K in kernel.factors), strict=True)
+        given = zip(kernel.amplitude.flatten(), factors, strict=True)
+        bases = [Eigenbasis.of(kernel.grid, amplitude, own) for amplitude, own in given]
+        features = ProductFeatures(kernel.grid, torch.cat([basis.tables for basis in bases], -1))
+        scale = torch.block_diag(*(kernel.amplitude.new_ones(1, basis.size) for basis in bases))
+        weights = scale * torch.randn(*sample_shape, *scale.shape).to(scale)
+        return FeaturePath(features, scale.new_zeros(outputs), weights)
 
 
 @dataclass(frozen=True)

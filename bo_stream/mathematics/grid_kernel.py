@@ -21,6 +21,7 @@ from gpytorch.kernels import (
     RBFKernel,
     ScaleKernel,
 )
+from linear_operator import to_linear_operator
 from torch import Size, Tensor
 from torch.quasirandom import SobolEngine
 
@@ -179,16 +180,6 @@ class InterpolatedKernel(Kernel):
         """One factor for each dimension."""
         return [self.get_buffer(f"factor_{k}") for k in range(self.grid.dim)]
 
-    def draws(self, sample_shape: Size) -> Tensor:
-        """Draws of the values at the nodes, ``sample_shape x o x m``."""
-        draws = []
-        factors = [K.reshape(-1, *K.shape[-2:]) for K in self.factors]
-        for amplitude, *own in zip(self.amplitude.flatten(), *factors, strict=True):
-            noise = torch.randn(self.grid.m, sample_shape.numel()).to(amplitude)
-            roots = [torch.linalg.cholesky(with_jitter(K, JITTER)) for K in own]
-            draws.append(kron_left(roots, noise) * amplitude.sqrt())
-        return torch.stack(draws).movedim(-1, 0).reshape(*sample_shape, len(draws), -1)
-
     def sloped(self, axes: Tensor, others: Tensor) -> Tensor:
         """Values of one output with their derivatives in the first points, or without.
 
@@ -205,6 +196,12 @@ class InterpolatedKernel(Kernel):
             parts.append(a[..., : len(K)] @ (half if half.ndim == 2 else half.unsqueeze(-3)))
         return sloped_product([self.amplitude.squeeze() * parts[0], *parts[1:]])
 
+    def __call__(self, x1: Tensor, x2: Tensor | None = None, **params: Any) -> Any:
+        """As gpytorch's, which costs more than the values at few points of two sets."""
+        if x2 is None:
+            return super().__call__(x1, **params)
+        return to_linear_operator(self.forward(x1, x2, **params))
+
     def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
         """Values at points ``batch x (1 x) q x d``."""
         left = self.grid.axes_at(self.grid.place(x1), slopes=False).squeeze(-2)
@@ -216,7 +213,7 @@ class InterpolatedKernel(Kernel):
             half, b = a[..., : K.shape[-1]] @ K, b[..., : K.shape[-1]]
             parts.append((half * b).sum(-1) if diag else half @ b.mT)
         amplitude = self.amplitude.squeeze(-1) if diag else self.amplitude
-        return amplitude * flushed(math.prod(parts[1:], start=parts[0]))
+        return amplitude * math.prod(parts[1:], start=parts[0])
 
 
 def _values(kernel: Kernel, Z: Tensor, outputs: int) -> Tensor:

@@ -47,18 +47,17 @@ class WISKI(FeatureGP):
     """Gaussian process with a structured-kernel-interpolation prior and constant-size statistics.
 
     Inference is exact for the SKI prior, with any stationary gpytorch kernel and m independent
-    outputs on one grid. With m nodes: memory O(m^2); `observe` of q points O(q 16^d); the next
-    posterior O(q m^2) once, then O(4^d m) per point; evidence with gradient O(m^3). Nothing depends
-    on n.
+    outputs on one grid. With m nodes the state is O(4^d m) numbers, besides the buffer, and
+    `observe` of q points costs O(q 10^d). Nothing depends on n, except that the posterior after a
+    few more points is the last one conditioned on them.
 
-    A product kernel (RBF, periodic, products of one-dimensional kernels; scaled or not) needs less.
-    Evidence and gradient use only the r eigenvectors of the kernel on the nodes that matter given
-    the data: O(m^2 + r^3). Above 4,096 nodes (at most 1,000 per dimension) nothing is O(m^2):
-    memory is O(4^d m + r^2), 14 MB for 30 x 30 x 30 nodes besides the buffer; `observe` O(q 10^d);
-    evidence with gradient O(4^d m r^(1/d) + r^3); the posterior after one point O(r^2). There r is
-    434 at a lengthscale of three tenths of the grid's width, and at most 4,000. At shorter
-    lengthscales the buffered points themselves are used, O(n^3). `dropped_variance` measures the
-    neglected part of the prior.
+    A product kernel (RBF, periodic, products of one-dimensional kernels; scaled or not) is put on
+    the r eigenvectors of its matrix at the nodes that matter given the data: products over the
+    dimensions. Evidence with gradient, and the posterior under new hyperparameters, cost O(4^d m
+    r^(2/d) + r^3), and a point of the posterior O(r^2). On 30 x 30 x 30 nodes r is 434 at a
+    lengthscale of three tenths of the grid's width; it is at most 4,000. At shorter lengthscales
+    the buffered points themselves are used, O(n^3). `dropped_variance` measures the neglected part
+    of the prior. Any other kernel costs O(m^3), and then O(4^d m) per point.
 
     The prior is close to the kernel's if lengthscales exceed about 1.2 grid spacings;
     `grid_too_coarse` reports where they do not. While all points are buffered (the first
@@ -84,9 +83,9 @@ class WISKI(FeatureGP):
         grid: One regular 1-D tensor per dimension, in transformed space; points must lie between
             the second and the last but one node.
         opening: Number of initial points that are buffered, at constant size. While all points
-            are buffered, the grid can be replaced; and if they are at most four fifths of the
-            nodes, evidence and gradient are O(n^3) (plus O(m^2 + n m) for kernels that are not
-            products).
+            are buffered, the grid can be replaced; and if they are few (at most 300, or fewer than
+            the eigenvectors that matter), evidence and gradient are O(n^3) (plus O(m^2 + n m) for
+            kernels that are not products, up to four fifths of the nodes).
 
     Raises:
         UnsupportedError: for d > 3, a kernel that is not stationary (as tested by moving points
