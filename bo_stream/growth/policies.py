@@ -141,11 +141,7 @@ class GrowingBound:
         dd = (1.0 + own - w @ w).clamp_min(1.0).sqrt()  # B >= I: a Schur complement is at least 1
         bn = (a_d @ self._e - w @ self._beta[:M]) / dd
         self.value += float(0.5 * bn.square() - dd.log() + 0.5 * own)
-        self._append(w, dd, bn)
-
-    def _append(self, w: Tensor, dd: Tensor, bn: Tensor) -> None:
-        M = self._size
-        if self._beta.shape[0] == M:
+        if len(self._beta) == M:
             room = max(16, M)
             self._L_B = torch.nn.functional.pad(self._L_B, (0, room, 0, room))
             self._beta = torch.nn.functional.pad(self._beta, (0, room))

@@ -28,10 +28,11 @@ class GreedyVariance:
         kernel: The kernel.
         X: The pool, ``N x d``.
         jitter: Relative jitter on the pivots.
-        Z: Points already chosen, ``M x d``, with ``L = chol(K(Z, Z) + jitter)``.
+        Z: Points already chosen, ``M x d``, with ``L = chol(K(Z, Z) + jitter)``; None for none.
         K: ``K(X, X)`` if known.
 
     Attributes:
+        size: Number of points: those chosen before and those added.
         A: Rows ``L_b^-1 K(Z_b, X)``, ``M x N``, a view of a buffer that doubles as needed.
         r: Conditional variances, ``N``.
         chosen: Pool indices added so far.
@@ -51,24 +52,17 @@ class GreedyVariance:
         self._k = diagonal(kernel, X)
         self.chosen: list[int] = []
         self._free = torch.ones(X.shape[0], dtype=torch.bool, device=X.device)
-        prior = self._k
-        if Z is None or L is None or not Z.shape[0]:
-            self._rows, self._size = self._k.new_zeros(0, X.shape[0]), 0
-        else:
-            self._rows, self._size = solve(L, dense(kernel, Z, X)), Z.shape[0]
+        prior, self._rows, self.size = self._k, self._k.new_zeros(0, len(X)), 0
+        if Z is not None and L is not None:
+            self._rows, self.size = solve(L, dense(kernel, Z, X)), len(Z)
             prior = torch.cat([diagonal(kernel, Z), self._k])
         self.r = self._k - self._rows.square().sum(0)
-        self._scale = float(prior.detach().mean()) if prior.shape[0] else 0.0
+        self._scale = float(prior.mean()) if len(prior) else 0.0
 
     @property
     def A(self) -> Tensor:
         """Rows so far, ``M x N``."""
-        return self._rows[: self._size]
-
-    @property
-    def size(self) -> int:
-        """Number of points: those given and those added."""
-        return self._size
+        return self._rows[: self.size]
 
     def best(self) -> int | None:
         """The candidate of largest conditional variance; None if none exceeds 10 jitters."""
@@ -85,11 +79,11 @@ class GreedyVariance:
         X, K = self._X, self._K
         k_j = K[j] if K is not None else dense(self._kernel, X[j : j + 1], X)[0]
         a = (k_j - self.A[:, j] @ self.A) / pivot
-        if self._size == self._rows.shape[0]:
-            room = max(16, self._size)
-            self._rows = torch.cat([self._rows, a.new_zeros(room, a.shape[0])])
-        self._rows[self._size] = a
-        self._size += 1
+        if self.size == len(self._rows):
+            room = max(16, self.size)
+            self._rows = torch.cat([self._rows, a.new_zeros(room, len(a))])
+        self._rows[self.size] = a
+        self.size += 1
         self.r = self.r - a.square()
         self._free[j] = False
         self.chosen.append(j)

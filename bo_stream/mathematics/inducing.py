@@ -258,7 +258,6 @@ class Update:
         prior_G, prior_c: ``J'G J`` and ``J'c_o``, the contribution of the old state.
         offset: Terms of the bound without the batch: ``const - kappa_o - 1/2 tr(G C~)``.
         L_B: ``chol(I + G)`` of the new state.
-        keeps_all: No old inducing point was dropped.
     """
 
     state: SGPRState
@@ -270,7 +269,6 @@ class Update:
     prior_c: Tensor
     offset: Tensor
     L_B: Tensor
-    keeps_all: bool
 
 
 def update(
@@ -302,8 +300,7 @@ def update(
     Source: VIPS eqs. 5-9 and App. E, OIPS App. A, with the errata of MATHS 7.
     """
     M_a, M_b = state.size, Z.shape[0]
-    keeps_all = bool((old_index >= 0).all())
-    in_place = keeps_all and torch.equal(old_index, torch.arange(M_a, device=old_index.device))
+    in_place = torch.equal(old_index, torch.arange(M_a, device=old_index.device))
 
     # 1. factors of the new prior
     extended = same_kernel and in_place
@@ -342,7 +339,7 @@ def update(
     residual = diagonal(kernel, batch.X) - A.square().sum(0)
     bound = log_gaussian_terms(e, d) + kappa - 0.5 * (residual / d).sum() + offset
     new = SGPRState(Z, L_b, nugget, G, c, mean, kappa, state.jitter)
-    return Update(new, bound, A, e, residual, prior_G, prior_c, offset, L_B, keeps_all)
+    return Update(new, bound, A, e, residual, prior_G, prior_c, offset, L_B)
 
 
 def rebase(state: SGPRState, kernel: Kernel, mean: Tensor) -> tuple[SGPRState, Tensor]:
@@ -466,13 +463,6 @@ def process_on(kernel: Kernel, points: SGPRState, L_B: Tensor, u: Tensor) -> Pro
     return Process(kernel, basis, points.L[None], L_B[None], u[None], points.mean.reshape(1))
 
 
-def log_density(e: Tensor, C: Tensor) -> Tensor:
-    """``log N(e; 0, C)`` for a vector of N and a covariance ``N x N``, O(N^3)."""
-    L = chol_psd(C)
-    quadratic = solve(L, e).square().sum()
-    return -0.5 * (quadratic + e.shape[0] * math.log(2.0 * math.pi)) - L.diagonal().log().sum()
-
-
 def optimal_bound(
     state: SGPRState, batch: Batch, kernel: Kernel, K: Tensor | None = None
 ) -> Tensor:
@@ -486,7 +476,9 @@ def optimal_bound(
     """
     mean, A, V = predict(state, kernel, batch.X)
     K = dense(kernel, batch.X) if K is None else K
-    return log_density(batch.y - mean, K - A.mT @ A + V.mT @ V + torch.diag(batch.noise))
+    L = chol_psd(K - A.mT @ A + V.mT @ V + torch.diag(batch.noise))
+    quadratic = solve(L, batch.y - mean).square().sum()
+    return -0.5 * (quadratic + batch.size * math.log(2.0 * math.pi)) - L.diagonal().log().sum()
 
 
 def upper_bound(out: Update, batch: Batch) -> Tensor:

@@ -358,16 +358,16 @@ def node_process(state: NodeState, prior: NodePrior) -> Process:
 
 def node_evidence(
     state: NodeState, kernel: Kernel, s2: Tensor, mean: Tensor, profile_mean: bool
-) -> tuple[Tensor, Tensor]:
+) -> tuple[Tensor, Tensor | None]:
     """Log evidence summed over outputs, with closed-form gradients (MATHS 2.3, 2.4), and the
-    constant means used. O(m^3), whatever n is.
+    optimal constant means if they were asked for. O(m^3), whatever n is.
 
     Args:
         state: The state.
         kernel: The kernel, with or without one batch dimension of the outputs.
         s2: Noise scales, ``o``.
         mean: Constant means, ``o``.
-        profile_mean: Take the optimal constant means instead.
+        profile_mean: Take the optimal constant means instead, and return them.
     """
     c = mean - state.origin
     K = cross_kernel(kernel, state.Z, state.Z).expand(len(s2), -1, -1)
@@ -380,4 +380,5 @@ def node_evidence(
             gradients = [d_s2, d_c, root_gradient(R[i], Y)]
         means.append(made.mean)
         values.append(attach(made.value(), [s2[i], c[i], K[i]], gradients))
-    return torch.stack(values).sum(), torch.stack(means).detach() + state.origin
+    best = torch.stack(means).detach() + state.origin if profile_mean else None
+    return torch.stack(values).sum(), best

@@ -11,7 +11,7 @@ from typing import Any, Unpack, cast
 
 from torch import Tensor
 
-from bo_stream.base.options import CommonOptions
+from bo_stream.base.options import CommonOptions, whole_number
 from bo_stream.base.streaming_gp import Promises, StreamingGP
 from bo_stream.errors import InputError
 from bo_stream.mathematics.conditioned import unconditioned
@@ -86,11 +86,9 @@ class NodeWISKI(StreamingGP):
         **common: Unpack[CommonOptions],
     ) -> None:
         super().__init__(train_X, train_Y, train_Yvar, **common)
-        if isinstance(cap, bool) or not isinstance(cap, int) or cap < 2:
-            raise InputError("a cap of at least 2 nodes", f"{cap!r}", "512 suits most problems.")
         if not 0.0 <= tolerance < 1.0:
             raise InputError("a tolerance from 0 to below 1", f"{tolerance}", "1e-6 is exact.")
-        self.cap, self.tolerance = cap, float(tolerance)
+        self.cap, self.tolerance = whole_number("cap", cap, 2), float(tolerance)
         self._begin(train_X, train_Y, train_Yvar)
 
     @property
@@ -110,8 +108,8 @@ class NodeWISKI(StreamingGP):
         return NodeState.before_data(self._dim, self.num_outputs)
 
     def _absorb(self, state: NodeState, X: Tensor, Y: Tensor, R: Tensor) -> NodeState:
-        limits: dict[str, Any] = {"cap": self.cap, "tolerance": self.tolerance}
-        return absorb(state, X, Y, R.expand(Y.shape), self._prior(), **limits)
+        R = R.expand(Y.shape)
+        return absorb(state, X, Y, R, self._prior(), cap=self.cap, tolerance=self.tolerance)
 
     def _prior(self) -> NodePrior:
         """The prior under the current hyperparameters."""
@@ -132,5 +130,4 @@ class NodeWISKI(StreamingGP):
     def _objective(self, profile_mean: bool) -> tuple[Tensor, Tensor | None]:
         """Log evidence with closed-form gradients (MATHS 2.8): O(m^3)."""
         s2, mean = self._noise_scale(), self._prior_mean()
-        total, best = node_evidence(self.state, self.covar_module, s2, mean, profile_mean)
-        return total, best if profile_mean else None
+        return node_evidence(self.state, self.covar_module, s2, mean, profile_mean)

@@ -115,7 +115,8 @@ class GrowingState(InducingState):
         out, optimal = selected_update(points, batch, prior.kernel, chosen), chosen.optimal_bound
         if optimal is None and batch.size <= LARGEST_OPTIMAL:
             optimal = float(optimal_bound(points, batch, prior.kernel))
-        upper = float(upper_bound(out, batch)) if out.keeps_all else math.inf
+        keeps_all = len(chosen.kept) == points.size
+        upper = float(upper_bound(out, batch)) if keeps_all else math.inf
         others = batch.y.new_tensor([math.inf if optimal is None else optimal, upper])
         bounds = torch.cat([out.bound.reshape(1), others])
         return replace(
