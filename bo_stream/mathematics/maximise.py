@@ -6,6 +6,9 @@ operations. The best points are improved by Newton steps with analytic derivativ
 
 from __future__ import annotations
 
+from functools import reduce
+from itertools import combinations_with_replacement
+
 import torch
 from torch import Tensor
 
@@ -17,20 +20,13 @@ TOGETHER = 32
 """Functions whose values on the grid are held at a time."""
 REACH = 1.5
 """Largest Newton step, in spacings of the grid."""
-PER_AXIS = {1: 256, 2: 96}
-"""Points of the grid along each axis; 28 for more inputs."""
 FLAT = 1e-9
 """Smallest curvature, per squared width of the bounds."""
 
 
 @torch.no_grad()
 def grid_maximisers(
-    basis: Basis,
-    weights: Tensor,
-    *,
-    per_axis: int | None = None,
-    steps: int = 2,
-    starts: int = 1,
+    basis: Basis, weights: Tensor, *, per_axis: int, steps: int = 2, starts: int = 1
 ) -> tuple[Tensor, Tensor]:
     """Maximisers over the bounds of functions ``weights @ features`` of few inputs.
 
@@ -39,24 +35,20 @@ def grid_maximisers(
     Args:
         basis: The features, of one to about four inputs.
         weights: Coefficients of ``S`` functions, ``S x f``.
-        per_axis: Points of the grid along each axis; by default 256, 96 or 28 for one, two or more
-            inputs.
-        steps: Newton steps from the best grid point.
-        starts: Number of best grid points of each function that are improved.
+        per_axis: Points of the grid along each axis.
+        steps: Newton steps from the best grid points.
+        starts: Number of grid points of each function that are improved, with different values of
+            the first input.
 
     Returns:
         Maximisers, ``S x d``, in units of the features' inputs, and the functions' values there.
     """
-    per_axis = PER_AXIS.get(len(basis.low), 28) if per_axis is None else per_axis
     found = [_on_grid(basis, part, per_axis, starts) for part in weights.float().split(TOGETHER)]
-    places = basis.low + basis.width * torch.cat(found).to(weights)
+    places = basis.low + basis.width * torch.cat(found).flatten(0, 1)
     repeated = weights.repeat_interleave(starts, 0)
-    X, values = polished(
-        basis, repeated, places.flatten(0, 1), steps=steps, largest=REACH / per_axis
-    )
+    X, values = polished(basis, repeated, places, steps=steps, largest=REACH / per_axis)
     values, best = values.view(-1, starts).max(-1)
-    X = X.view(-1, starts, X.shape[-1])
-    return X[torch.arange(len(X), device=X.device), best], values
+    return X.view(-1, starts, X.shape[-1])[torch.arange(len(best), device=X.device), best], values
 
 
 @torch.no_grad()
@@ -81,8 +73,6 @@ def polished(
     """
     low, high = basis.low, basis.low + basis.width
     X = torch.minimum(torch.maximum(X, low), high)
-    if not steps:
-        return X, (basis.features(X) * weights).sum(-1)
     best, most, reach = X, X.new_full((len(X),), -torch.inf), X.new_full((len(X), 1), largest)
     slope, curvature = torch.zeros_like(X), X.new_zeros(*X.shape, X.shape[-1])
     for _ in range(steps):
@@ -101,77 +91,46 @@ def polished(
 
 
 def _on_grid(basis: Basis, weights: Tensor, per_axis: int, starts: int) -> Tensor:
-    """The best points of a grid of cell centres in the unit cube: ``S x starts x d``, float32."""
-    d, main = basis.alpha.shape[-1], basis.main
+    """The best points of a grid of cell centres in the unit cube: ``S x starts x d``."""
+    S, d, main = len(weights), len(basis.low), basis.main
     axis = (torch.arange(per_axis, dtype=torch.float64, device=basis.low.device) + 0.5) / per_axis
-    points = basis.low + basis.width * axis.unsqueeze(-1)
-    waves = basis.tables(points.expand(-1, d), 1)[:, 0].float()
+    waves = basis.tables(basis.low + basis.width * axis.unsqueeze(-1), 1)[:, 0].float()
     highest = basis.joint.amax(0).tolist()
-    joint = [wave[1 : most + 1] for wave, most in zip(waves, highest, strict=True)]
-    alone = weights[:, : d * main].unflatten(-1, (d, main)) if main else None
-    T = _contracted(basis, weights[:, d * main :], joint)
-    if alone is not None and d > 1:
-        rest: Tensor | None = None
-        for k in range(1, d):
-            own = alone[:, k] @ waves[k][1 : main + 1]
-            rest = own if rest is None else rest.unsqueeze(-1) + own[:, *(None,) * (rest.ndim - 1)]
-        T = torch.cat([T, torch.as_tensor(rest).reshape(len(T), 1, -1)], 1)
-        joint[0] = torch.cat([joint[0], torch.ones_like(joint[0][:1])])
-    values = joint[0].T @ T  # S x per_axis x the other axes
-    if alone is not None:
-        values.add_((alone[:, 0] @ waves[0][1 : main + 1]).unsqueeze(-1))
-    flat = _places_of_best(values, starts)
-    found = []
-    for _ in range(d):
-        found.append(axis[flat % per_axis])
-        flat = flat // per_axis
-    return torch.stack(found[::-1], -1).float()
-
-
-def _contracted(basis: Basis, weights: Tensor, joint: list[Tensor]) -> Tensor:
-    """Functions of all inputs with all axes but the first on the grid: ``S x a x others``."""
-    shape, flat = [len(wave) for wave in joint], torch.zeros_like(basis.joint[:, 0])
-    for k, size in enumerate(shape):
-        flat = flat * size + basis.joint[:, k] - 1
-    S = len(weights)
-    T = weights.new_zeros(S, int(torch.tensor(shape).prod()))
-    T.index_copy_(1, flat, weights)
-    for k in reversed(range(1, len(shape))):
-        T = T.view(S, *shape[:k], shape[k], -1)
-        T = joint[k].T @ T if T.shape[-1] > 1 else (T.squeeze(-1) @ joint[k]).unsqueeze(-1)
-        T = T.reshape(S, -1)
-    return T.view(S, shape[0], -1)
-
-
-def _places_of_best(values: Tensor, starts: int) -> Tensor:
-    """Places of the largest values among those of each function: ``S x starts``."""
-    if starts > 1:
-        return values.flatten(1).topk(starts, -1).indices
-    first = values.amax(-1).argmax(-1, keepdim=True)
-    slabs = values.gather(1, first.unsqueeze(-1).expand(-1, 1, values.shape[-1])).squeeze(1)
-    return first * values.shape[-1] + slabs.argmax(-1, keepdim=True)
+    T = weights.new_zeros(S, *highest)
+    T[:, *(basis.joint.mT - 1)] = weights[:, d * main :]
+    first, *others = (wave[1 : most + 1] for wave, most in zip(waves, highest, strict=True))
+    for wave in reversed(others):
+        T = (T @ wave).movedim(-1, 1)  # in the end S x the other axes x indices of the first
+    T = T.reshape(S, -1, highest[0])
+    alone = weights[:, : d * main].unflatten(-1, (d, main)).movedim(1, 0)
+    effect, *effects = alone @ waves[:, 1 : main + 1]
+    rest = weights.new_zeros(S)
+    for own in effects:
+        rest = rest.unsqueeze(-1) + own[:, *(None,) * (rest.ndim - 1)]
+    T = torch.cat([T, rest.view(S, -1, 1)], -1)
+    values = torch.cat([first, torch.ones_like(first[:1])]).mT @ T.mT  # S x per_axis x others
+    layers = (values.amax(-1) + effect).topk(starts).indices
+    inside = values.gather(1, layers.unsqueeze(-1).expand(-1, -1, values.shape[-1])).argmax(-1)
+    found = torch.unravel_index(layers * values.shape[-1] + inside, (per_axis,) * d)
+    return axis[torch.stack(found, -1)]
 
 
 def _derivatives(basis: Basis, weights: Tensor, X: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Values ``S``, gradients ``S x d`` and Hessians ``S x d x d``, per width of the bounds."""
-    orders: list[tuple[int, ...]] = [()]
-    rows, low = weights.mT.unsqueeze(0), 1  # up to row `low` there is at most one slope
-    for value, slope, curve in basis.factors(X, 3):
-        same, once, twice = rows * value, rows[:low] * slope, rows[:1] * curve
-        rows = torch.cat([same[:low], once[:1], same[low:], once[1:], twice])
-        zero, one, two = ([(*order, j) for order in orders] for j in range(3))
-        orders = [*zero[:low], *one[:1], *zero[low:], *one[1:low], *two[:1]]
-        low += 1
-    totals, d, w = rows.sum(1).mT, X.shape[-1], basis.width
-    place = {order: i for i, order in enumerate(orders)}
+    d, w = X.shape[-1], basis.width
+    first, *others = basis.factors(X, 3)
+    factors = [first * weights.mT, *others]
 
-    def at(*axes: int) -> int:
-        return place[tuple(axes.count(k) for k in range(d))]
+    def derivative(*inputs: int) -> Tensor:
+        orders = [inputs.count(k) for k in range(d)]
+        parts = [factor[order] for factor, order in zip(factors, orders, strict=True)]
+        return reduce(torch.mul, parts).sum(0)
 
-    slope = totals[:, [at(k) for k in range(d)]] * w
-    pairs = [at(k, i) for k in range(d) for i in range(d)]
-    curvature = totals[:, pairs].unflatten(-1, (d, d)) * torch.outer(w, w)
-    return totals[:, at()], slope, curvature
+    curvature = X.new_empty(len(X), d, d)
+    for k, i in combinations_with_replacement(range(d), 2):
+        curvature[:, k, i] = curvature[:, i, k] = derivative(k, i)
+    slope = torch.stack([derivative(k) for k in range(d)], -1)
+    return derivative(), slope * w, curvature * torch.outer(w, w)
 
 
 def _newton_step(
@@ -188,15 +147,16 @@ def _newton_step(
         reach: ``S x 1``.
     """
     held = ((room[0] >= 0.0) & (slope <= 0.0)) | ((room[1] <= 0.0) & (slope >= 0.0))
-    step = _free_step(slope, curvature, held, reach)
-    within = torch.minimum(torch.maximum(step, room[0]), room[1])
-    leaving = within != step
-    if not bool(leaving.any()):
-        return step
-    fixed = torch.where(leaving, within, 0.0)
-    slope = slope + (curvature @ fixed.unsqueeze(-1)).squeeze(-1)
-    step = fixed + _free_step(slope, curvature, held | leaving, reach)
-    return torch.minimum(torch.maximum(step, room[0]), room[1])
+    fixed = torch.zeros_like(slope)
+    for _ in range(2):
+        ahead = slope + (curvature @ fixed.unsqueeze(-1)).squeeze(-1)
+        step = fixed + _free_step(ahead, curvature, held, reach)
+        within = torch.minimum(torch.maximum(step, room[0]), room[1])
+        leaving = within != step
+        if not bool(leaving.any()):
+            break
+        held, fixed = held | leaving, torch.where(leaving, within, fixed)
+    return within
 
 
 def _free_step(slope: Tensor, curvature: Tensor, held: Tensor, reach: Tensor) -> Tensor:
