@@ -24,7 +24,7 @@ from bo_stream.mathematics.shapes import nested, shaped
 from bo_stream.mathematics.sines import Basis
 from bo_stream.mathematics.sums import BufferedStatistics, SufficientStatistics
 
-__all__ = ["FEW_INPUTS", "FewInputs", "FrequencyState", "HilbertState", "ManyInputs"]
+__all__ = ["FEW_INPUTS", "FrequencyState", "HilbertState"]
 
 FEW_INPUTS = 3
 """Number of inputs up to which sums over frequencies are kept."""
@@ -38,9 +38,6 @@ RESOLVED = 0.8 * 2.65
 Size = int | Literal["auto"]
 
 
-# -- few inputs ------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class FrequencyState(SufficientStatistics):
     """Sums over frequencies in place of those over features, and what the features are chosen for.
@@ -49,18 +46,40 @@ class FrequencyState(SufficientStatistics):
         A: Sums of products without outcomes, of which the odd ones come first.
         b: Odd sums with outcomes, less the origin.
         lengthscales: Of the inputs.
+        frequencies: The frequencies.
+        low, width: Lower bounds, and widths of the bounds.
+        size: Number of functions of all inputs.
     """
 
     A: Tensor = shaped("s g")
     b: Tensor = shaped("o h")
     lengthscales: Tensor = shaped("d", "positive")
+    frequencies: Frequencies = nested()
+    low: tuple[float, ...] = nested()
+    width: tuple[float, ...] = nested()
+    size: Size = nested()
 
     chosen_at = 0.0
     """Number of points from which on features are worth choosing again: any."""
 
+    @classmethod
+    def on(
+        cls, lengthscales: Tensor, box: Tensor, size: Size, main: bool, outputs: int, shared: bool
+    ) -> Self:
+        """Before any data; ``box`` is lower bounds and widths, ``2 x d``."""
+        low, width = map(tuple, box.tolist())
+        f = Frequencies.for_features(len(low), _functions(size, len(low), SIZES[0][0]), main)
+        sums = SufficientStatistics.zeros(f.odd, outputs, shared, (f.total,))
+        return cls(
+            **vars(sums), lengthscales=lengthscales, frequencies=f, low=low, width=width, size=size
+        )
+
+    def absorb_at(self, X: Tensor, Y: Tensor, R: Tensor, n: int) -> Self:
+        """The state after a batch, with n points before: O((2 a)^d) a point for indices up to a."""
+        return self.absorb(self.basis_at(n).phases(X), Y, R, first=n == 0)
+
     def _summed(self, A: Tensor, rows: Any, weights: Tensor, weighted: Tensor) -> Tensor:
-        frequencies, phases = rows
-        sums, odd = cast(Frequencies, frequencies).sums(phases, weights, weighted)
+        sums, odd = self.frequencies.sums(rows, weights, weighted)
         A += sums
         return odd
 
@@ -68,13 +87,45 @@ class FrequencyState(SufficientStatistics):
         """Odd sums without outcomes (``s x h``), ``1'R^-1 y`` (``o``) and ``1'R^-1 1`` (``s``)."""
         return self.A[:, : self.b.shape[-1]], self.b[:, 0], self.A[:, 0]
 
+    def assembly_at(self, n: int) -> Assembly:
+        """The features with n points seen, and where their sums are."""
+        count, scales = _functions(self.size, len(self.low), n), tuple(self.lengthscales.tolist())
+        device = self.lengthscales.device
+        return assembly_for(self.frequencies, count, scales, self.low, self.width, device)
+
+    def basis_at(self, n: int) -> Basis:
+        """The features with n points seen."""
+        return self.assembly_at(n).basis
+
+    def over_features(self, n: int) -> list[OutputStatistics]:
+        """The statistics of every output over the features with n points seen: O(2^d f^2)."""
+        assembly, totals = self.assembly_at(n), self.totals()
+        matrices = [assembly.matrix(sums) for sums in self.A]
+        outputs = [self.statistics(i, totals) for i in range(len(self.b))]
+        return [
+            replace(own, A=A, b=assembly.vector(own.b), w1=assembly.vector(own.w1))
+            for own, A in zip(outputs, matrices * (len(outputs) // len(matrices)), strict=True)
+        ]
+
+    def least_lengthscales(self, basis: Basis) -> tuple[Tensor, ...]:
+        """The shortest lengthscales that features resolve, in units of the inputs: of main effects
+        (0-dim), if there are any, and of functions of all inputs (``d``).
+        """
+        joint = RESOLVED * HALF * basis.width / basis.joint.amax(0)
+        main = (RESOLVED * HALF * basis.width.amax() / basis.main,) if basis.main else ()
+        return (*main, joint)
+
     def holds_all(self, n: int) -> bool:
         """Whether other features can be chosen: always."""
         return True
 
+    def suited(self, lengthscales: Tensor) -> Tensor:
+        """What `chosen` takes for these lengthscales."""
+        return lengthscales.clone()
+
     def chosen(self, lengthscales: Tensor, n: int) -> Self:
         """The same sums, with features for other lengthscales."""
-        return replace(self, lengthscales=lengthscales.clone())
+        return replace(self, lengthscales=lengthscales)
 
     def along(self, other: SufficientStatistics, n: int) -> Self:
         """The same sums, with features for another state's lengthscales."""
@@ -85,77 +136,16 @@ class FrequencyState(SufficientStatistics):
         merged = super().merged_at(other, n, others)
         return merged if n >= others else merged.along(other, others)
 
-
-class FewInputs:
-    """Features of up to three inputs.
-
-    Args:
-        low: Lower bounds, ``d``, on the CPU.
-        width: Widths of the bounds, likewise.
-        size: Number of functions of all inputs.
-        main_effects: Whether there are main effects.
-    """
-
-    def __init__(self, low: Tensor, width: Tensor, size: Size, main_effects: bool) -> None:
-        self.low, self.width, self.size = low, width, size
-        self.frequencies = Frequencies.for_features(len(low), self.count(SIZES[0][0]), main_effects)
-
-    def count(self, n: int) -> int:
-        """Number of functions of all inputs with n points seen."""
-        if self.size != "auto":
-            return self.size
-        return ONE_INPUT if len(self.low) == 1 else next(m for least, m in SIZES if n >= least)
-
-    def assembly(self, state: FrequencyState, n: int) -> Assembly:
-        """The features with n points seen, and where their sums are."""
-        scales, low, width = (tuple(t.tolist()) for t in (state.lengthscales, self.low, self.width))
-        device = state.lengthscales.device
-        return assembly_for(self.frequencies, self.count(n), scales, low, width, device)
-
-    def empty(self, lengthscales: Tensor, outputs: int, shared: bool) -> FrequencyState:
-        """The state before any data, with features for these lengthscales (``d``)."""
-        f = self.frequencies
-        sums = SufficientStatistics.zeros(f.odd, outputs, shared, (f.total,))
-        return FrequencyState(**vars(sums), lengthscales=lengthscales)
-
-    def suited(self, lengthscales: Tensor) -> Tensor:
-        """What a state's `chosen` takes to have features for these lengthscales."""
-        return lengthscales
-
-    def absorb(
-        self, state: FrequencyState, X: Tensor, Y: Tensor, R: Tensor, n: int
-    ) -> FrequencyState:
-        """The state after a batch, with n points before: O((2 a)^d) a point for the highest index
-        a.
-        """
-        phases = self.basis(state, n).phases(X)
-        return state.absorb((self.frequencies, phases), Y, R, first=n == 0)
-
-    def basis(self, state: FrequencyState, n: int) -> Basis:
-        """The features with n points seen."""
-        return self.assembly(state, n).basis
-
-    def statistics(self, state: FrequencyState, n: int) -> list[OutputStatistics]:
-        """The statistics of every output over the features: O(2^d f^2)."""
-        assembly, totals = self.assembly(state, n), state.totals()
-        matrices = [assembly.matrix(sums) for sums in state.A]
-        outputs = [state.statistics(i, totals) for i in range(len(state.b))]
-        return [
-            replace(own, A=A, b=assembly.vector(own.b), w1=assembly.vector(own.w1))
-            for own, A in zip(outputs, matrices * (len(outputs) // len(matrices)), strict=True)
-        ]
-
     def sizes(self) -> dict[str, int]:
         """Sizes that a saved state must share, by letter."""
         return {"g": self.frequencies.total, "h": self.frequencies.odd}
 
-    def least_lengthscales(self, basis: Basis) -> tuple[Tensor, ...]:
-        """The shortest lengthscales that the features resolve, in units of the inputs: of main
-        effects (0-dim), if there are any, and of functions of all inputs (``d``).
-        """
-        joint = RESOLVED * HALF * basis.width / basis.joint.amax(0)
-        main = (RESOLVED * HALF * basis.width.amax() / basis.main,) if basis.main else ()
-        return (*main, joint)
+
+def _functions(size: Size, dim: int, n: int) -> int:
+    """Number of functions of all of a few inputs with n points seen."""
+    if size != "auto":
+        return size
+    return ONE_INPUT if dim == 1 else next(count for least, count in SIZES if n >= least)
 
 
 @lru_cache(maxsize=16)
@@ -176,9 +166,6 @@ def assembly_for(
     main, highest = frequencies.main, frequencies.joint
     basis = Basis.choose(lengths, start, widths, count, main, half=HALF, highest=highest)
     return Assembly(frequencies, basis)
-
-
-# -- many inputs -----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -207,6 +194,24 @@ class HilbertState(BufferedStatistics):
 
     basis: Basis = nested()
 
+    @classmethod
+    def on(
+        cls,
+        lengthscales: Tensor,
+        box: Tensor,
+        size: Size,
+        main: bool,
+        outputs: int,
+        shared: bool,
+        opening: int,
+    ) -> Self:
+        """Before any data, as `FrequencyState.on`, with room for ``opening`` points."""
+        count, periods = MANY_INPUTS if size == "auto" else size, PERIODS if main else 0
+        low, width = box.to(lengthscales)
+        basis = Basis.choose(lengthscales, low, width, count, periods)
+        f, d = basis.alpha.shape
+        return cls.empty(f + 1, d, outputs, shared, opening, basis=basis)
+
     def totals(self) -> tuple[Tensor, Tensor, Tensor]:
         """``W'R^-1 1`` (``s x m``), ``1'R^-1 y`` (``o``) and ``1'R^-1 1`` (``s``)."""
         return self.A[..., -1], self.b[..., -1], self.A[..., -1, -1]
@@ -220,6 +225,29 @@ class HilbertState(BufferedStatistics):
         """A state over other features, before any data."""
         return replace(self, A=torch.zeros_like(self.A), b=torch.zeros_like(self.b), basis=features)
 
+    def basis_at(self, n: int) -> Basis:
+        """The features."""
+        return self.basis
+
+    def suited(self, lengthscales: Tensor) -> Basis:
+        """As many features for these lengthscales."""
+        basis = self.basis
+        return Basis.choose(lengthscales, basis.low, basis.width, len(basis.joint), basis.main)
+
+    def over_features(self, n: int) -> list[OutputStatistics]:
+        """The statistics of every output over the features, without the one."""
+        outputs = [self.statistics(i) for i in range(len(self.b))]
+        return [replace(o, A=o.A[:-1, :-1], b=o.b[:-1], w1=o.w1[:-1]) for o in outputs]
+
+    def least_lengthscales(self, basis: Basis) -> tuple[Tensor, ...]:
+        """No limits, for features of many inputs resolve little."""
+        return ()
+
+    def sizes(self) -> dict[str, int]:
+        """Sizes that a saved state must share, by letter."""
+        f = len(self.basis.alpha)
+        return {"m": f + 1, "f": f, "w": len(self.buffer.X)}
+
     def rows_at(self, X: Tensor) -> HilbertRows:
         """The features and a one at points ``n x d``."""
         return HilbertRows(torch.nn.functional.pad(self.basis.features(X), (0, 1), value=1.0))
@@ -230,55 +258,3 @@ class HilbertState(BufferedStatistics):
             "features chosen for other lengthscales, and points no longer held",
             "Build both with the same `lengthscales`.",
         )
-
-
-class ManyInputs:
-    """Features of more than three inputs; methods as those of `FewInputs`.
-
-    Args:
-        low: Lower bounds, ``d``.
-        width: Widths of the bounds, ``d``.
-        size: Number of functions of all inputs.
-        main_effects: Whether there are main effects.
-        opening: Number of first points that are held.
-    """
-
-    def __init__(
-        self, low: Tensor, width: Tensor, size: Size, main_effects: bool, opening: int
-    ) -> None:
-        self.low, self.width, self.opening = low, width, opening
-        self.count = MANY_INPUTS if size == "auto" else size
-        self.main = PERIODS if main_effects else 0
-
-    def empty(self, lengthscales: Tensor, outputs: int, shared: bool) -> HilbertState:
-        """The state before any data."""
-        basis, d = self.suited(lengthscales), len(self.low)
-        size = len(basis.alpha) + 1
-        return HilbertState.empty(size, d, outputs, shared, self.opening, basis=basis)
-
-    def suited(self, lengthscales: Tensor) -> Basis:
-        """Features for these lengthscales."""
-        low, width = (t.to(lengthscales) for t in (self.low, self.width))
-        return Basis.choose(lengthscales, low, width, self.count, self.main)
-
-    def absorb(self, state: HilbertState, X: Tensor, Y: Tensor, R: Tensor, n: int) -> HilbertState:
-        """The state after a batch: O(f^2) a point."""
-        return state.absorb_at(X, Y, R, n)
-
-    def basis(self, state: HilbertState, n: int) -> Basis:
-        """The features."""
-        return state.basis
-
-    def statistics(self, state: HilbertState, n: int) -> list[OutputStatistics]:
-        """The statistics of every output over the features, without the one."""
-        outputs = [state.statistics(i) for i in range(len(state.b))]
-        return [replace(o, A=o.A[:-1, :-1], b=o.b[:-1], w1=o.w1[:-1]) for o in outputs]
-
-    def sizes(self) -> dict[str, int]:
-        """Sizes that a saved state must share, by letter."""
-        f = self.count + self.main * len(self.low)
-        return {"m": f + 1, "f": f, "w": self.opening}
-
-    def least_lengthscales(self, basis: Basis) -> tuple[Tensor, ...]:
-        """No limits, for features of many inputs resolve little."""
-        return ()

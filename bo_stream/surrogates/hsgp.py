@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Literal, Self, Unpack, cast
 
 import torch
@@ -29,7 +30,7 @@ from bo_stream.mathematics.kernels import Scaled
 from bo_stream.mathematics.precise import warn_if_saturated
 from bo_stream.mathematics.process import FeatureBasis, PosteriorProcess, Process
 from bo_stream.mathematics.sine_evidence import evidence, factorised
-from bo_stream.mathematics.sine_states import FEW_INPUTS, FewInputs, ManyInputs
+from bo_stream.mathematics.sine_states import FEW_INPUTS, FrequencyState, HilbertState
 from bo_stream.mathematics.sines import Basis
 from bo_stream.surrogates.feature_gp import FeatureGP
 
@@ -45,8 +46,9 @@ class HSGP(FeatureGP):
     Exact inference for its own prior, whose covariance is ``sum_j lambda_j phi_j(x) phi_j(z)`` over
     the features. That is close to the kernel's where the features reach its frequencies: functions
     smooth in up to about 8 inputs. Frequencies beyond the features' are missing, and the walls of
-    the box, where every function is zero, pull the prior variance down near the bounds, and
-    throughout for lengthscales of about a width of the bounds; a fitted output scale makes up.
+    the box, where every function is zero, pull the prior variance down near the bounds (for up to
+    three inputs by a quarter at lengthscales of .3 widths), and throughout for lengthscales of
+    about a width of the bounds; a fitted output scale makes up, so `fit` a kernel of your choice.
 
     Up to three inputs, the state is sums over frequencies, from which the sums over any features
     follow: these are chosen for the kernel's lengthscales when the first points come, by every
@@ -141,13 +143,7 @@ class HSGP(FeatureGP):
         self.opening = whole_number("opening", opening, 0)
         self.lengthscales = _checked(lengthscales, dim)
         self.main_effects = len(self._parts()) > 1
-        low, high = self._transformed(cast(Tensor, self.bounds)).sort(0).values.cpu()
-        self._box = torch.stack([low, high]).tolist()
-        box, held = (
-            (low, high - low, num_features, self.main_effects),
-            0 if lengthscales else opening,
-        )
-        self._features = FewInputs(*box) if few else ManyInputs(*box, held)
+        self._box = self._transformed(cast(Tensor, self.bounds)).sort(0).values.tolist()
         self._statistics_cache: Derived[list[OutputStatistics]] = Derived()
         self._begin(train_X, train_Y, train_Yvar)
 
@@ -156,7 +152,7 @@ class HSGP(FeatureGP):
     @property
     def basis(self) -> Basis:
         """The features in use, chosen for ``basis.lengthscales`` (of transformed inputs)."""
-        return self._features.basis(self.state, self.num_observed)
+        return self.state.basis_at(self.num_observed)
 
     def choose_features(self) -> Self:
         """Select features for the kernel's present lengthscales.
@@ -189,7 +185,7 @@ class HSGP(FeatureGP):
         return float(moved.max()) > MOVED
 
     def _suited_features(self) -> Any:
-        return self._features.suited(self._lengthscales())
+        return self.state.suited(self._lengthscales())
 
     def _lengthscales(self) -> Tensor:
         """Lengthscales to choose features for, ``d``: those given, or else the kernel's, geometric
@@ -210,11 +206,16 @@ class HSGP(FeatureGP):
         return {**super()._layout(), "box": self._box, "features": self.num_features}
 
     def _sizes(self) -> dict[str, int]:
-        return {**super()._sizes(), **self._features.sizes()}
+        return {**super()._sizes(), **self.state.sizes()}
 
     def _empty_state(self) -> Any:
-        shared = self.noise_mode == "learned"
-        return self._features.empty(self._lengthscales(), self.num_outputs, shared)
+        low, high = torch.tensor(self._box, dtype=torch.float64)
+        features = torch.stack([low, high - low]), self.num_features, self.main_effects
+        noises = self.num_outputs, self.noise_mode == "learned"
+        if self._dim <= FEW_INPUTS:
+            return FrequencyState.on(self._lengthscales(), *features, *noises)
+        opening = 0 if self.lengthscales else self.opening
+        return HilbertState.on(self._lengthscales(), *features, *noises, opening)
 
     def _choose_features(self, state: Any, X: Tensor, Y: Tensor, R: Tensor) -> Any:
         """Before the first batch: those for the kernel's lengthscales."""
@@ -223,16 +224,14 @@ class HSGP(FeatureGP):
     def _absorb(self, state: Any, X: Tensor, Y: Tensor, R: Tensor) -> Any:
         """A += W'R^-1 W, b += W'R^-1 y, yy += y'R^-1 y, ld += sum log r (MATHS 2.2, 12.2)."""
         check_noise_of_sums(self, X, R)
-        return self._features.absorb(state, X, Y, R, self.num_observed)
+        return state.absorb_at(X, Y, R, self.num_observed)
 
     # -- posterior and objective -----------------------------------------------------------------
 
     def _statistics(self) -> list[OutputStatistics]:
         """The statistics over the features in use."""
-        return self._statistics_cache.made(
-            Key(self.stream.version),
-            lambda: self._features.statistics(self.state, self.num_observed),
-        )
+        make = partial(self.state.over_features, self.num_observed)
+        return self._statistics_cache.made(Key(self.stream.version), make)
 
     @torch.no_grad()
     def _build_process(self, state: Any) -> Process:
@@ -281,7 +280,7 @@ class HSGP(FeatureGP):
             coordinate.
         """
         parts, noise = self._parts(), self.likelihood.noise_covar
-        for part, least in zip(parts, self._features.least_lengthscales(self.basis), strict=False):
+        for part, least in zip(parts, self.state.least_lengthscales(self.basis), strict=False):
             raw = part.base.raw_lengthscale
             coordinates.keep_above(raw, least if raw.shape[-1] == least.numel() else least.amax())
         groups = [[part.base.raw_lengthscale, *part.scale_parameters] for part in parts]
