@@ -15,7 +15,7 @@ import json
 import os
 import warnings
 import zipfile
-from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from collections.abc import Iterator, Mapping, MutableMapping
 from contextlib import suppress
 from functools import partial, wraps
 from numbers import Integral, Real
@@ -50,7 +50,6 @@ __all__ = [
     "read",
     "save",
     "unpacked",
-    "without_casts",
 ]
 
 STATE_VERSION = 6
@@ -181,17 +180,6 @@ def _warn_of_more(model: Any, count: Any) -> None:
             "`bo_stream.load`, or load it into a surrogate built without data (n = 0).",
             stacklevel=5,
         )
-
-
-def without_casts(model: Any, fn: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
-    """``fn`` of ``.to``, without casts for state, bounds and transforms, which only move."""
-    device = fn(model._interface).device
-    kept = [*model.stream.buffers(), model.bounds]
-    for name in ("input_transform", "outcome_transform"):
-        if hasattr(model, name):
-            kept += getattr(model, name).buffers()
-    ids = {id(tensor) for tensor in kept}
-    return lambda tensor: tensor.to(device) if id(tensor) in ids else fn(tensor)
 
 
 def check_header(model: Any, state: Mapping[str, Any]) -> None:

@@ -254,20 +254,18 @@ class KernelEnsemble:
         Raises:
             StateError: for other contents.
         """
+        names = ("coordinates", "means", "weights")
         try:
-            parts = [
-                torch.tensor(lists[name], dtype=torch.float64)
-                for name in ("coordinates", "means", "weights")
-            ]
+            parts = [torch.tensor(lists[name], dtype=torch.float64) for name in names]
+            (members, _), (alike, _), (weighted,) = (part.shape for part in parts)
         except (KeyError, TypeError, ValueError) as error:
             raise StateError(
                 "lists that `to_lists` gave", f"{error!r}", "They are damaged."
             ) from error
-        coordinates, means, weights = parts
-        shapes = coordinates.ndim == means.ndim == 2 and weights.ndim == 1 and len(weights) > 0
-        if not (shapes and len(coordinates) == len(means) == len(weights)):
+        if not members == alike == weighted > 0:
             got = ", ".join(str(tuple(part.shape)) for part in parts)
             raise StateError("K x p, K x o and K numbers", got, "They are damaged.")
+        coordinates, means, weights = parts
         return cls(coordinates, means, weights)
 
 

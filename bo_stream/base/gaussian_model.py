@@ -433,8 +433,20 @@ class GaussianModel(GPyTorchModel, GP, FantasizeMixin):
 
         `ModelListGP.condition_on_observations` calls this on each of its models.
         """
-        own = getattr(self, "outcome_transform", None)
-        Y, noise = units.list_targets(own, self.num_outputs, inputs, targets, noise)
+        if self.num_outputs != 1:
+            raise UnsupportedError(
+                "models of one output in a ModelListGP",
+                f"{self.num_outputs} outputs",
+                "Condition this surrogate directly, or join single-output ones.",
+            )
+        transform = getattr(self, "outcome_transform", None)
+        if transform is not None and inputs.ndim == 2 and targets.ndim == 2 and len(targets) == 1:
+            targets = targets[0]  # a ModelListGP's transforms add a dimension to plain targets
+        Y = targets.unsqueeze(-1)
+        if transform is not None:
+            Y = transform.untransform(Y.double(), X=inputs)[0].to(inputs)
+        if noise is not None:  # for a single point, a ModelListGP may drop its dimension
+            noise = noise.unsqueeze(-1) if noise.ndim else noise.reshape(1, 1)
         return self.condition_on_observations(inputs, Y, noise, **kwargs)
 
     # -- transforms are frozen: no mode switching, no training inputs to revert ------------------

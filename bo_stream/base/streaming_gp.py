@@ -771,9 +771,14 @@ class StreamingGP(GaussianModel):
         """Do nothing: the metadata have been checked already."""
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        """Move everything; cast interface and hyperparameters but never state or units."""
-        before = self._like.device
-        super()._apply(checkpoint.without_casts(self, fn), recurse)
+        """Move everything; cast interface and hyperparameters but never state or transforms."""
+        before, device = self._like.device, fn(self._interface).device
+        kept = [self.bounds]
+        for name in ("input_transform", "outcome_transform"):
+            if hasattr(self, name):
+                kept += getattr(self, name).buffers()
+        ids = {id(tensor) for tensor in kept}
+        super()._apply(lambda t: t.to(device) if id(t) in ids else fn(t), recurse)
         if self._like.device != before:
             self.refresh()
         return self

@@ -40,7 +40,6 @@ __all__ = [
     "change_of_units",
     "frozen_transform",
     "input_transform_for",
-    "list_targets",
     "outcome_transform_for",
     "raw_inputs",
     "standardize_by",
@@ -249,7 +248,7 @@ def transformed_inputs(transform: InputTransform | None, X: Tensor) -> Tensor:
     """
     if transform is None:
         return X.double()
-    value: Tensor = _normalised(transform, X.double())
+    value: Tensor = transform(X.double())
     if not finite(value):
         raise InputError(
             "points at which the input transform is defined",
@@ -257,22 +256,6 @@ def transformed_inputs(transform: InputTransform | None, X: Tensor) -> Tensor:
             "Drop those points, or choose `bounds` within the transform's domain.",
         )
     return value
-
-
-def _normalised(transform: InputTransform, X: Tensor) -> Tensor:
-    """Apply an input transform; for a plain `Normalize` without its checks of shapes, which cost
-    more than everything else when an acquisition function evaluates a few points.
-    """
-    if (
-        type(transform) is Normalize
-        and transform.transform_on_eval
-        and transform.transform_on_fantasize
-        and not (transform.training or transform.reverse or hasattr(transform, "indices"))
-        and transform.offset.device == X.device
-        and transform.offset.shape == (1, X.shape[-1])
-    ):
-        return (X - transform.offset) / transform.coefficient
-    return cast(Tensor, transform(X))
 
 
 def raw_inputs(transform: InputTransform | None, X: Tensor) -> Tensor:
@@ -313,41 +296,6 @@ def transformed_outcomes(
             "Drop those rows, or choose another transform.",
         )
     return Y_t, Yvar_t
-
-
-def list_targets(
-    transform: OutcomeTransform | None,
-    outputs: int,
-    X: Tensor,
-    targets: Tensor,
-    noise: Tensor | None,
-) -> tuple[Tensor, Tensor | None]:
-    """Raw outcomes and transformed noise, ``... x n x 1``, from a `ModelListGP`'s targets.
-
-    Args:
-        transform: The member's outcome transform.
-        outputs: The member's number of outputs, one.
-        X: Raw points.
-        targets: ``batch_shape x n``, transformed.
-        noise: Likewise.
-
-    Raises:
-        UnsupportedError: for a member of several outputs.
-    """
-    if outputs != 1:
-        raise UnsupportedError(
-            "models of one output in a ModelListGP",
-            f"{outputs} outputs",
-            "Condition this surrogate directly, or join single-output ones.",
-        )
-    if transform is not None and X.ndim == 2 and targets.ndim == 2 and len(targets) == 1:
-        targets = targets[0]  # a ModelListGP's transforms add a dimension to plain targets
-    Y = targets.unsqueeze(-1)
-    if transform is not None:
-        Y = transform.untransform(Y.double(), X=X)[0].to(X)
-    if noise is not None:  # for a single point, a ModelListGP may drop its dimension
-        noise = noise.unsqueeze(-1) if noise.ndim else noise.reshape(1, 1)
-    return Y, noise
 
 
 def standardize_by(old: OutcomeTransform | None, Y: Tensor, outputs: int) -> Standardize:
