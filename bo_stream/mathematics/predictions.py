@@ -120,10 +120,12 @@ class OutcomePrediction:
                 "levels between 0 and 1", f"{list(levels)}", "0.05 and 0.95 are usual."
             )
         asked, whole = asked.unsqueeze(-1).expand(-1, len(self.size)), self.likelihood.whole
-        low, high = torch.full_like(asked, -1.0), torch.full_like(asked, 1.0)
-        if not whole:
-            wide = REACH * (self.latent_variance + self.size).sqrt()
-            low, high = self.latent_mean + wide * low, self.latent_mean + wide * high
+        if whole:
+            typical = self.size * self.likelihood.response(self.latent_mean)
+            low, high = torch.full_like(asked, -1.0), (2.0 * typical + 1.0).floor().expand_as(asked)
+        else:
+            wide = REACH * (self.latent_variance + self.size).sqrt().expand_as(asked)
+            low, high = self.latent_mean - wide, self.latent_mean + wide
         for _ in range(HALVINGS):
             enough = self.cdf(high) >= asked
             if bool(enough.all()):
