@@ -18,7 +18,7 @@ from torch import Size, Tensor
 
 from bo_stream.base import options
 from bo_stream.base.checks import sizes_of
-from bo_stream.base.fitting import ClosedForm, Coordinates, FitReport, LogNormals, places_of
+from bo_stream.base.fitting import ClosedForm, Coordinates, FitReport, LogNormals
 from bo_stream.base.options import CommonOptions, whole_number
 from bo_stream.base.snapshot import Derived, Key
 from bo_stream.base.streaming_gp import Promises, check_noise_of_sums
@@ -279,52 +279,36 @@ class HSGP(FeatureGP):
             None where hyperparameters are fixed, priors are not log-normal, or the mean is a
             coordinate.
         """
-        parts, noise = self._parts(), self.likelihood.noise_covar
-        for part, least in zip(parts, self.state.least_lengthscales(self.basis), strict=False):
+        parts, o, basis = self._parts(), self.num_outputs, self.basis
+        for part, least in zip(parts, self.state.least_lengthscales(basis), strict=False):
             raw = part.base.raw_lengthscale
             coordinates.keep_above(raw, least if raw.shape[-1] == least.numel() else least.amax())
-        groups = [[part.base.raw_lengthscale, *part.scale_parameters] for part in parts]
-        groups.append([] if self.noise_mode == "known" else [noise.raw_noise])
-        found = [[places_of(raw, coordinates, self.num_outputs) for raw in own] for own in groups]
-        places = [[place for place in own if place is not None] for own in found]
-        fixed = [len(own) for own in places] != [len(own) for own in groups]
+        terms = list[tuple[sine_kernels.Spectrum, Tensor, Tensor]]()
+        for part in parts:
+            lengths = coordinates.selection([part.base.raw_lengthscale], o)
+            scales = coordinates.selection(part.scale_parameters, o)
+            if lengths is None or scales is None:
+                return None
+            terms.append((sine_kernels.spectrum(part, basis), lengths, scales))
+        known, priors = self.noise_mode == "known", LogNormals.of(self, coordinates)
+        noise = coordinates.selection([] if known else [self.likelihood.noise_covar.raw_noise], o)
         free_mean = not profile_mean and not isinstance(self.mean_module, ZeroMean)
-        priors = LogNormals.of(self, coordinates)
-        if priors is None or fixed or free_mean or self._like.device.type != "cpu":
+        if noise is None or priors is None or free_mean or self._like.device.type != "cpu":
             return None
-        return self._closed_form(priors, places, profile_mean)
-
-    def _closed_form(
-        self, priors: LogNormals, places: list[list[Tensor]], profile_mean: bool
-    ) -> ClosedForm:
-        """The objective of a fit.
-
-        Args:
-            priors: Those of all coordinates.
-            places: Of each part's lengthscales and scales, and last of the noise, if any.
-            profile_mean: Take the optimal constant means.
-        """
-        *groups, noise = places
-        spectra = [sine_kernels.spectrum(part, self.basis) for part in self._parts()]
-        mean, zeros = self._prior_mean().detach(), self._like.new_zeros(self.num_outputs, 1)
+        mean = self._prior_mean().detach()
 
         @torch.no_grad()
         def objective(u: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
-            logs = [
-                spectrum.logs(u[lengths], sum((u[scale] for scale in scales), zeros))
-                for spectrum, (lengths, *scales) in zip(spectra, groups, strict=True)
-            ]
-            s2 = sum((u[place] for place in noise), zeros).exp().squeeze(-1)
+            s2 = (noise @ u).exp().squeeze(-1)
+            logs = [spectrum.logs(lengths @ u, scales @ u) for spectrum, lengths, scales in terms]
             made = self._evidence(s2, mean, torch.cat(logs, -1), profile_mean)
             value, (d_s2, _, d_logs), means = made
-            slopes = [(place, s2 * d_s2) for place in noise]
+            gradient = (s2 * d_s2) @ noise.squeeze(1)
             pieces = d_logs.split([own.shape[-1] for own in logs], -1)
-            for spectrum, (lengths, *scales), piece in zip(spectra, groups, pieces, strict=True):
-                d_lengths, d_scale = spectrum.pull(u[lengths], piece)
-                slopes += [(lengths, d_lengths), *((scale, d_scale) for scale in scales)]
-            gradient = torch.zeros_like(u)
-            for place, slope in slopes:
-                gradient.index_add_(0, place.flatten(), slope.flatten())
+            for (spectrum, lengths, scales), piece in zip(terms, pieces, strict=True):
+                d_lengths, d_scales = spectrum.pull(lengths @ u, piece)
+                gradient += d_lengths.flatten() @ lengths.flatten(0, 1)
+                gradient += d_scales.flatten() @ scales.flatten(0, 1)
             return priors.add(u, value, gradient), gradient, means if profile_mean else None
 
         return objective

@@ -6,7 +6,6 @@ from bo_stream.base.fitting.coordinates import (
     Coordinates,
     LogNormals,
     log_prior,
-    places_of,
     profiled_mean,
 )
 from bo_stream.base.fitting.fit import FitReport, Fittable, StreamMLL, fit_model
@@ -24,6 +23,5 @@ __all__ = [
     "StreamMLL",
     "fit_model",
     "log_prior",
-    "places_of",
     "profiled_mean",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +13,7 @@ from gpytorch.means import ConstantMean
 from gpytorch.priors import LogNormalPrior
 from torch import Tensor, nn
 
-__all__ = ["ClosedForm", "Coordinates", "LogNormals", "log_prior", "places_of", "profiled_mean"]
+__all__ = ["ClosedForm", "Coordinates", "LogNormals", "log_prior", "profiled_mean"]
 
 ClosedForm = Callable[[Tensor], tuple[Tensor, Tensor, Tensor | None]]
 """From coordinates to the objective (0-dim), its gradient, and the optimal means, if profiled."""
@@ -67,6 +67,28 @@ class Coordinates:
                 return slice(start, end) if positive else None
             start = end
         return None
+
+    def selection(self, parameters: Sequence[nn.Parameter], outputs: int) -> Tensor | None:
+        """Weights that give the logarithm of a product of positive parameters from coordinates.
+
+        Args:
+            parameters: Raw parameters: of no or one value an output, or of ``k`` columns; outputs
+                may share them.
+            outputs: Number of outputs.
+
+        Returns:
+            ``o x k x p`` for ``p`` coordinates; None if a parameter is fixed.
+        """
+        size = len(self.lower)
+        total = self.lower.new_zeros(outputs, 1, size)
+        for parameter in parameters:
+            own = self.place(parameter)
+            if own is None:
+                return None
+            width = parameter.shape[-1] if parameter.ndim > 1 else 1
+            places = torch.arange(own.start, own.stop).view(-1, width).expand(outputs, -1)
+            total = total + nn.functional.one_hot(places, size)
+        return total
 
     def keep_above(self, parameter: nn.Parameter, least: Tensor) -> None:
         """Raise the lower bounds of a positive hyperparameter, if it is free: to its current value
@@ -186,24 +208,6 @@ class LogNormals:
         pull = self.precision * away
         gradient.sub_(pull).sub_(self.jacobian)
         return value + (self.constant - 0.5 * (pull @ away) - self.jacobian @ u)
-
-
-def places_of(parameter: nn.Parameter, coordinates: Coordinates, outputs: int) -> Tensor | None:
-    """Where a positive parameter's values are among the coordinates, one row for each output.
-
-    Args:
-        parameter: A raw parameter: of no or one value an output, or of several columns.
-        coordinates: The coordinates.
-        outputs: Number of outputs, which may share the parameter.
-
-    Returns:
-        None for a parameter that is fixed.
-    """
-    own = coordinates.place(parameter)
-    if own is None:
-        return None
-    width = parameter.shape[-1] if parameter.ndim > 1 else 1
-    return torch.arange(own.start, own.stop).view(-1, width).expand(outputs, -1)
 
 
 def _limits(constraint: Interval | None) -> tuple[float, float]:
