@@ -30,7 +30,7 @@ from botorch.models.transforms.outcome import Standardize
 from torch import Tensor, nn
 
 from bo_stream.base.fitting.coordinates import log_prior
-from bo_stream.base.options import from_plain, to_plain
+from bo_stream.base.options import from_plain, is_plain, to_plain
 from bo_stream.base.snapshot import numbers_of, settings_of
 from bo_stream.base.stream import exclusive
 from bo_stream.errors import InputError, StateError, UnsupportedError
@@ -441,7 +441,7 @@ def _describe(model: Any) -> dict[str, Any]:
     arguments = model._arguments()
     modules = {n: arguments[n] for n in MODULES if isinstance(arguments.get(n), nn.Module)}
     plain = {n: _plain(value) for n, value in arguments.items() if n not in modules}
-    own = {n: arguments[n] for n, value in plain.items() if not _is_plain(value)}
+    own = {n: arguments[n] for n, value in plain.items() if not is_plain(value)}
     for name, module in modules.items():
         made = _is_remade(name, module) if name in TRANSFORMS else name not in model._modules_passed
         if not made:
@@ -547,12 +547,6 @@ def _plain(value: Any) -> Any:
     if isinstance(value, type) and value in _LOADABLE.values():
         return {"class": _registered(cast("type[Any]", value))}
     return value
-
-
-def _is_plain(value: Any) -> bool:
-    if isinstance(value, list | dict):
-        return all(map(_is_plain, value.values() if isinstance(value, dict) else value))
-    return value is None or isinstance(value, Tensor | bool | int | float | str)
 
 
 def _read(value: Any) -> Any:

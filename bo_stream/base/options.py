@@ -26,6 +26,7 @@ __all__ = [
     "CommonOptions",
     "default_kernel",
     "from_plain",
+    "is_plain",
     "mean_for",
     "own_options",
     "publish_signature",
@@ -220,7 +221,7 @@ def to_plain(policy: Any) -> Any:
                 value = getattr(policy, field.name)
                 if field.init and (isinstance(value, Tensor) or value != field.default):
                     plain[field.name] = _plain_value(value)
-            return plain if _is_plain(plain) else policy
+            return plain if is_plain(plain) else policy
     return policy
 
 
@@ -260,9 +261,8 @@ def _plain_value(value: Any) -> Any:
     return to_plain(value)
 
 
-def _is_plain(value: Any) -> bool:
-    if isinstance(value, Mapping):
-        return all(map(_is_plain, value.values()))
-    if isinstance(value, list):
-        return all(map(_is_plain, value))
-    return value is None or isinstance(value, bool | int | float | str)
+def is_plain(value: Any) -> bool:
+    """Whether a value is made of plain containers, numbers, strings and tensors."""
+    if isinstance(value, list | Mapping):
+        return all(map(is_plain, value.values() if isinstance(value, Mapping) else value))
+    return value is None or isinstance(value, Tensor | bool | int | float | str)

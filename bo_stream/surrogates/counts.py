@@ -251,7 +251,7 @@ class CountGP(CompositeModel):
         Raises:
             InputError, ShapeError, DtypeError, BoundsError: for invalid data.
         """
-        points = self.model.transformed(X.detach())
+        points = self.model.transformed(X).detach()
         y, size = self.likelihood.read(k, trials, X)
         if len(y):
             most = self._most_held
