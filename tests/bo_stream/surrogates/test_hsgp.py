@@ -166,26 +166,6 @@ def test_near_the_exact_gp(main):
 # -- draws and their maximisers --------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("outputs", [1, 2])
-def test_draws_have_the_posterior_s_moments(outputs):
-    """Before and after the covariance has been formed and updated."""
-    X, Y, _ = data(40, 2, outputs)
-    kw = {"covar_module": None} if outputs > 1 else {"main": True}
-    model, Z = plain(X, Y, **kw), data(3, 2, seed=5)[0]
-    for _ in range(2):
-        torch.manual_seed(0)
-        draws = model.process().path(torch.Size([40_000]))
-        values = draws(Z)
-        assert draws.weights.shape == (40_000, outputs, len(model.basis.alpha))
-        joint = model.process().at(Z)
-        cov = joint.covariance(joint)
-        spread = cov.diagonal(dim1=-2, dim2=-1).sqrt()
-        assert ((values.mean(0) - joint.mean) / spread).abs().max() < 0.03
-        for found, expected in zip(values.unbind(1), cov, strict=True):
-            assert (found.T.cov() - expected).abs().max() < 0.05 * expected.abs().max()
-        model.observe(X[:2] + 0.01, Y[:2])
-
-
 @pytest.mark.parametrize("dim", [1, 2, 3])
 def test_maximisers_are_the_highest_of_many_points(dim):
     X, Y, _ = data(60, dim)

@@ -194,22 +194,6 @@ def test_features_are_saved(dim, tmp_path):
 # -- merging ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("outputs", [1, 2])
-@pytest.mark.parametrize("scaled", [False, True])
-def test_streams_on_the_same_features_merge(outputs, scaled):
-    X, Y, Yvar = data(300, 4, outputs)
-    kw = {"lengthscales": SCALES, "covar_module": None}
-    kw |= {"likelihood": GaussianLikelihood()} if scaled else {}
-    whole = plain(X, Y, Yvar, **kw)
-    parts = [plain(*(t[i::3] for t in (X, Y, Yvar)), **kw) for i in range(3)]
-    merged = parts[0].merge(parts[1]).merge(parts[2])
-    Z = data(7, 4, seed=5)[0]
-    assert merged.num_observed == 300
-    close(merged.log_evidence(), whole.log_evidence())
-    close(merged.posterior(Z).mean, whole.posterior(Z).mean)
-    close(merged.posterior(Z).variance, whole.posterior(Z).variance)
-
-
 @pytest.mark.parametrize(("mine", "others"), [(30, 70), (70, 30), (0, 70), (20, 25)])
 def test_streams_on_other_features_merge_while_points_are_held(mine, others):
     X, Y, Yvar = data(mine + others, 4)
