@@ -23,7 +23,8 @@ from botorch.posteriors.gpytorch import GPyTorchPosterior
 from torch import Size, Tensor, nn
 
 from bo_stream.base.fitting.bfgs import AscentObjective, Evaluated
-from bo_stream.base.fitting.coordinates import Coordinates, log_prior, profiled_mean
+from bo_stream.base.fitting.coordinates import Coordinates, profiled_mean
+from bo_stream.base.fitting.fit import objective_of
 from bo_stream.base.gaussian_model import ScaleFreeNormal
 from bo_stream.base.options import whole_number
 from bo_stream.base.snapshot import Derived
@@ -274,13 +275,7 @@ class _Worker:
 
     def __init__(self, model: StreamingGP) -> None:
         self.model = _with_same_state(model)
-        self.profiled = profiled_mean(cast(Any, self.model))
-        self.coordinates = Coordinates(self.model, self.profiled)
-
-    def objective(self) -> tuple[Tensor, Tensor | None]:
-        """The objective of a fit at the current hyperparameters."""
-        value, mean = self.model._objective(profile_mean=self.profiled)
-        return value + log_prior(self.model), mean
+        self.coordinates = Coordinates(self.model, profiled_mean(self.model))
 
     def process(self, u: Tensor, mean: Tensor) -> PosteriorProcess:
         """The posterior process under some hyperparameters."""
@@ -302,8 +297,7 @@ def _drawn(
     worker: _Worker, size: int, generator: torch.Generator | None
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Coordinates, means and weights of an ensemble about a worker's hyperparameters."""
-    closed_form = worker.model._prepare_fit(worker.coordinates, worker.profiled)
-    objective = AscentObjective(worker.objective, worker.coordinates, closed_form=closed_form)
+    objective = objective_of(worker.model)
     start = objective.start()
     precision, V = torch.linalg.eigh(_curvature(objective, start))
     root = precision.clamp_min(FLATTEST).sqrt()

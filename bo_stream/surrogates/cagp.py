@@ -319,11 +319,9 @@ class CaGP(StreamingGP):
     def _learn_values(self, most: int) -> FitReport:
         """Ascend in hyperparameters and values; if interrupted, the best point seen is kept."""
         mll, profiled = self.make_mll(), profiled_mean(self)
-        objective = AscentObjective(
-            lambda: mll.value(profiled),
-            Coordinates(self, profiled),
-            [cast(nn.Parameter, mll.action_values)],
-        )
+        coordinates = Coordinates(self, profiled)
+        coordinates.add(cast(nn.Parameter, mll.action_values), "action_values")
+        objective = AscentObjective(lambda: mll.value(profiled), coordinates)
         self.train()
         try:
             converged = _lbfgs(objective, most, self.num_observed)
@@ -435,9 +433,7 @@ def _lbfgs(objective: AscentObjective, most: int, n: int) -> bool:
         Whether it has converged.
     """
     start = objective.start()
-    free = np.full(len(start.u) - objective.size, math.inf)
-    lower = np.append(objective.coordinates.lower.numpy(), -free)
-    upper = np.append(objective.coordinates.upper.numpy(), free)
+    lower, upper = objective.coordinates.lower.tolist(), objective.coordinates.upper.tolist()
 
     def loss(x: np.ndarray) -> tuple[float, np.ndarray]:
         u = torch.from_numpy(x.copy())

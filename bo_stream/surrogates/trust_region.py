@@ -60,7 +60,7 @@ class TrustRegionGP(MaternGP):
     incomplete batch, are the window. **The posterior is local**: that of an exact GP on the window,
     whose outcomes are clipped from below at ``median - 2 (max - median)``. Far from the region it
     is that GP's extrapolation, not a model of the whole box. Every ``batch_size`` observations are
-    a batch, in whatever pieces they are told: it moves, resizes or closes the region, and chooses
+    a batch, in whatever pieces they come: it moves, resizes or closes the region, and chooses
     a new window. A region's initial design ends with its first `fit`, due after a batch and ``2 d``
     points. Propose with `acquisitions.TrustRegionSampling`. One output.
 
@@ -75,14 +75,15 @@ class TrustRegionGP(MaternGP):
         noise: ``"learned"``, or ``"none"`` if evaluations are exact: then the centre is the best
             observation, the noise is fitted near zero, and a region is polished before it ends.
         batch_size: Observations in a batch.
-        common: ``bounds`` (required), ``covar_module``, ``mean_module``, ``likelihood``,
-            ``input_transform`` (invertible), ``outcome_transform``: see `CommonOptions`. By default
-            the kernel is a Matern-5/2 with a lengthscale per input, and a fit is in closed form
-            under the priors of MATHS 14.2, which follow the window.
+        common: ``bounds`` (required), ``input_transform`` (invertible), ``outcome_transform``, and
+            a ``likelihood`` that scales ``train_Yvar``: see `CommonOptions`. The kernel is a
+            Matern-5/2 with a lengthscale per input, and a fit is in closed form under the priors of
+            MATHS 14.2, which follow the window.
 
     Raises:
         BoundsError: without bounds.
-        UnsupportedError: for more than one output.
+        UnsupportedError: for more than one output, and for other kernels, means or likelihoods,
+            which `ExactGP` takes.
 
     Example:
         >>> import torch

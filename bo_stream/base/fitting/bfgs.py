@@ -10,11 +10,11 @@ this is an error instead.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from bo_stream.base.fitting.coordinates import ClosedForm, Coordinates
 from bo_stream.errors import StateError
@@ -54,7 +54,6 @@ class AscentObjective:
     Args:
         objective: Returns the objective at the current parameters and changes nothing.
         coordinates: The coordinates of the hyperparameters.
-        extra: Further parameters, unbounded, appended to the coordinates.
         closed_form: The objective with its gradient at given coordinates, in place of `objective`.
 
     Attributes:
@@ -66,15 +65,11 @@ class AscentObjective:
         self,
         objective: Objective,
         coordinates: Coordinates,
-        extra: Sequence[nn.Parameter] = (),
         closed_form: ClosedForm | None = None,
     ) -> None:
-        for parameter in extra:
-            coordinates.add(parameter, "")
         self.objective, self.coordinates, self.closed_form = objective, coordinates, closed_form
         self.parameters = [p for p, _, _ in coordinates.items]
         self.before = [p.detach().clone() for p in self.parameters]
-        self.size = coordinates.lower.numel()
         self.evaluations = 0
         self.best: Evaluated | None = None
 
@@ -87,17 +82,16 @@ class AscentObjective:
         """
         try:
             found = self._at(self.coordinates.get())
+            if not math.isfinite(found.value):
+                raise StateError(
+                    "a finite objective, with a finite gradient, at the current hyperparameters",
+                    "an infinite or undefined one",
+                    "Standardize the outcomes (outcome_transform=Standardize(m)) or start from "
+                    "other hyperparameters.",
+                )
         except BaseException:
             self.restore()
             raise
-        if not math.isfinite(found.value):
-            self.restore()
-            raise StateError(
-                "a finite objective, with a finite gradient, at the current hyperparameters",
-                "an infinite or undefined one",
-                "Standardize the outcomes (outcome_transform=Standardize(m)) or start from other "
-                "hyperparameters.",
-            )
         self.best = found
         return found
 
@@ -140,7 +134,7 @@ class AscentObjective:
         value, mean = self.objective()
         if value.requires_grad:
             value.backward()
-        gradient = self.coordinates.gradient() if self.size else torch.zeros_like(u)
+        gradient = self.coordinates.gradient() if len(u) else torch.zeros_like(u)
         self._clear()
         return value, gradient, mean
 

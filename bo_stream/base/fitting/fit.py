@@ -36,6 +36,7 @@ __all__ = [
     "check_evaluations",
     "far_starts",
     "fit_model",
+    "objective_of",
 ]
 
 TOLERANCE = 0.01
@@ -226,22 +227,25 @@ def fit_model(
         raise
 
 
+def objective_of(model: Fittable, trust: float | None = None) -> AscentObjective:
+    """What a fit maximises: the objective plus log priors, in the coordinates of a surrogate."""
+    profiled = profiled_mean(model)
+    coordinates = Coordinates(model, profiled)
+    if trust is not None:
+        coordinates.confine(trust)
+
+    def objective() -> tuple[Tensor, Tensor | None]:
+        value, mean = model._objective(profile_mean=profiled)
+        return value + log_prior(model), mean
+
+    return AscentObjective(objective, coordinates, model._prepare_fit(coordinates, profiled))
+
+
 class _Fit:
     """One fit in progress."""
 
     def __init__(self, model: Fittable, trust: float | None, most: int) -> None:
-        skip_mean = profiled_mean(model)
-        coordinates = Coordinates(model, skip_mean)
-        if trust is not None:
-            coordinates.confine(trust)
-
-        def objective() -> tuple[Tensor, Tensor | None]:
-            value, mean = model._objective(profile_mean=skip_mean)
-            return value + log_prior(model), mean
-
-        self.model, self.most = model, most
-        closed_form = model._prepare_fit(coordinates, skip_mean)
-        self.objective = AscentObjective(objective, coordinates, closed_form=closed_form)
+        self.model, self.most, self.objective = model, most, objective_of(model, trust)
         memory: FitMemory = model.stream.contents.fits
         self.curvature, self.explored = memory.curvature.cpu(), memory.explored.cpu()
         self.far = model.explores and trust is None

@@ -121,7 +121,9 @@ def test_further_parameters_follow_the_hyperparameters() -> None:
     def objective() -> tuple[Tensor, None]:
         return -(extra - wanted).square().sum() - modules.logs().square().sum(), None
 
-    climb = AscentObjective(objective, Coordinates(modules, skip_mean=True), [extra])
+    coordinates = Coordinates(modules, skip_mean=True)
+    coordinates.add(extra, "extra")
+    climb = AscentObjective(objective, coordinates)
     end = ascend(climb, Ascent(climb.start()), 100, 1e-10)
     climb.settle()
     torch.testing.assert_close(extra.detach(), wanted, atol=1e-3, rtol=0.0)
