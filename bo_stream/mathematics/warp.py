@@ -31,25 +31,19 @@ from bo_stream.mathematics.exact import Array, Evidence, Maximum, Priors, Solved
 __all__ = [
     "EXACT",
     "FLOOR",
-    "NO_WARP",
     "OutcomeWarp",
     "WarpFit",
     "WarpedPosterior",
-    "anchored",
+    "coefficients",
     "contradicted",
     "evidence_of",
     "fitted",
     "log_slopes",
     "priors",
-    "rescaled",
     "unit",
     "unwarped",
     "warped",
 ]
-
-NO_WARP = (0.0, 0.0, 0.0, 0.0)
-"""Coefficients ``top, scale, centre, spread``: a scale of zero stands for no warp. Then centre and
-spread (if not zero) are the units in which mean and variance have their priors."""
 
 EXACT = 1e-8
 """Relative noise variance of exact evaluations."""
@@ -79,18 +73,18 @@ _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(48)
 _WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
 
 
-def warped(y: Tensor, coefficients: Tensor) -> Tensor:
-    """Warp outcomes of any shape by ``top, scale, centre, spread, worst``."""
-    top, scale, centre, spread, worst = coefficients.unbind()
+def warped(y: Tensor, about: Tensor) -> Tensor:
+    """Warp outcomes of any shape by their `coefficients`."""
+    top, scale, centre, spread, worst = about.unbind()
     r, most = (top - y) / scale, (top - worst) / scale
     h = r.clamp(torch.zeros_like(most), most).log1p()
     h = torch.where(r > most, most.log1p() + (r - most) / (1.0 + most), h)
     return (centre - torch.where(r > 0.0, h, r)) / spread
 
 
-def unwarped(w: Tensor, coefficients: Tensor) -> Tensor:
+def unwarped(w: Tensor, about: Tensor) -> Tensor:
     """The inverse of `warped`."""
-    top, scale, centre, spread, worst = coefficients.unbind()
+    top, scale, centre, spread, worst = about.unbind()
     h, most = centre - spread * w, (top - worst) / scale
     last = most.log1p()
     r = h.clamp(torch.zeros_like(last), last).expm1()
@@ -98,31 +92,23 @@ def unwarped(w: Tensor, coefficients: Tensor) -> Tensor:
     return top - scale * torch.where(h > 0.0, r, h)
 
 
-def anchored(y: Tensor, coefficients: Tensor) -> Tensor:
-    """``top, scale, centre, spread`` of the same scale for outcomes ``n``, n >= 1.
+def coefficients(y: Tensor, scale: Tensor) -> Tensor:
+    """``top, scale, centre, spread, worst`` for outcomes ``n``, n >= 1, and a scale (0-dim).
 
-    They are those of a fit that finds this scale: warped outcomes have mean 0 and deviation 1.
+    Warped outcomes have mean 0 and deviation 1, unless all are equal.
     """
-    _, scale, _, before = coefficients.unbind()
-    h = ((y.max() - y) / scale).log1p()
+    top, worst = y.max(), y.min()
+    h = ((top - y) / scale).log1p()
     spread = h.std(correction=0)
-    return torch.stack([y.max(), scale, h.mean(), torch.where(spread > 0.0, spread, before)])
+    spread = torch.where(spread > 0.0, spread, torch.ones_like(spread))
+    return torch.stack([top, scale, h.mean(), spread, worst])
 
 
-def log_slopes(y: Tensor, coefficients: Tensor) -> Tensor:
+def log_slopes(y: Tensor, about: Tensor) -> Tensor:
     """Sum of the logarithms of the warp's slopes at outcomes, 0-dim."""
-    top, scale, _, spread, worst = coefficients.unbind()
+    top, scale, _, spread, worst = about.unbind()
     r = ((top - y) / scale).clamp(torch.zeros_like(top), (top - worst) / scale)
     return -(r.log1p() + (scale * spread).log()).sum()
-
-
-def rescaled(coefficients: Tensor, shift: Tensor, factor: Tensor) -> Tensor:
-    """``top, scale, centre, spread`` for outcomes ``(y - shift) / factor`` (0-dim both)."""
-    top, scale, centre, spread = coefficients.unbind()
-    if bool(scale):
-        return torch.stack([(top - shift) / factor, scale / factor, centre, spread])
-    spread = torch.where(spread > 0, spread, torch.ones_like(spread))
-    return torch.stack([top, scale, (centre - shift) / factor, spread / factor])
 
 
 # -- fits ----------------------------------------------------------------------------------------
@@ -206,7 +192,8 @@ class WarpFit:
     Attributes:
         lengthscales: ``d``.
         noise: Variance relative to the process's.
-        warp: Coefficients ``top, scale, centre, spread``, as `NO_WARP` says.
+        warp: The warp's scale, zero for none, and the shift and size of the outcomes, in which mean
+            and variance have their priors: 0 and 1 under a warp.
         solved: Mean and variance of the process of warped or standardised outcomes.
         value: Log evidence plus log priors.
         evaluations: Of all ascents.
@@ -216,7 +203,7 @@ class WarpFit:
 
     lengthscales: Array
     noise: float
-    warp: Tensor
+    warp: tuple[float, float, float]
     solved: Solved
     value: float
     evaluations: int
@@ -274,13 +261,11 @@ def fitted(
         )
     evidence, theta = evidences[chosen], found.theta
     lengthscales, noise = np.exp(theta[: X.shape[1]]), evidence.noise_at(theta)
+    about = (0.0, float(y.mean()), float(y.std()) if size else 1.0)
     if kinds[chosen]:
-        scaled = torch.tensor([0.0, size * math.exp(theta[-1]), 0.0, 1.0], dtype=torch.float64)
-        coefficients = anchored(torch.from_numpy(y), scaled)
-    else:
-        coefficients = torch.tensor([0.0, 0.0, y.mean(), y.std() if size else 1.0]).double()
+        about = (size * math.exp(theta[-1]), 0.0, 1.0)
     solved = evidence.solved_at(theta)
-    return WarpFit(lengthscales, noise, coefficients, solved, *found[1:], memory)
+    return WarpFit(lengthscales, noise, about, solved, *found[1:], memory)
 
 
 def _search(
@@ -327,16 +312,16 @@ class OutcomeWarp(OutcomeTransform):
 
     Args:
         before: The transform of raw outcomes that the warp follows, or None.
-        coefficients: ``top, scale, centre, spread, worst``.
+        about: The warp's `coefficients`.
     """
 
-    coefficients: Tensor
+    about: Tensor
     _is_linear = False
 
-    def __init__(self, before: OutcomeTransform | None, coefficients: Tensor) -> None:
+    def __init__(self, before: OutcomeTransform | None, about: Tensor) -> None:
         super().__init__()
         self.before = before
-        self.register_buffer("coefficients", coefficients.detach().clone())
+        self.register_buffer("about", about.detach().clone())
         self.eval()
 
     def forward(
@@ -349,13 +334,13 @@ class OutcomeWarp(OutcomeTransform):
                 "variances, which a warp does not scale alike",
                 "Use warp='none' where the noise is known.",
             )
-        return warped(Y if self.before is None else self.before(Y, X=X)[0], self.coefficients), None
+        return warped(Y if self.before is None else self.before(Y, X=X)[0], self.about), None
 
     def untransform(
         self, Y: Tensor, Yvar: Tensor | None = None, X: Tensor | None = None
     ) -> tuple[Tensor, Tensor | None]:
         """Raw outcomes from warped ones, of any batch shape."""
-        y = unwarped(Y, self.coefficients)
+        y = unwarped(Y, self.about)
         return (y if self.before is None else self.before.untransform(y, X=X)[0]), None
 
     def untransform_posterior(self, posterior: Posterior, X: Tensor | None = None) -> Posterior:

@@ -36,31 +36,38 @@ __all__ = ["WarpedGP"]
 
 @dataclass(frozen=True)
 class WarpedState(ExactState):
-    """All data, in the units of ``outcome_transform``, and the coefficients of the warp."""
+    """All data, in the units of ``outcome_transform``, and the scale of the warp.
 
-    warp: Tensor = shaped("4")
+    Attributes:
+        warp: The scale, zero for none, and the shift and size of the outcomes, in which mean and
+            variance have their priors: 0 and 1 under a warp.
+    """
+
+    warp: Tensor = shaped("3")
 
     @property
     def is_warped(self) -> bool:
         """Whether outcomes are warped."""
-        return bool(self.warp[1])
+        return bool(self.warp[0]) and len(self.X) > 0
 
     @property
     def coefficients(self) -> Tensor:
-        """Those of `bo_stream.mathematics.warp.warped`; there must be a warp.
-
-        Before any data the worst outcome is taken to be two standard deviations below the mean.
+        """Those of the warp, anchored at the outcomes: otherwise a large improvement would be many
+        deviations from all others.
         """
-        top, scale, centre, spread = self.warp.unbind()
-        usual = top - scale * (centre + 2.0 * spread).clamp_min(0.0).expm1()
-        worst = self.Y.min() if self.Y.numel() else usual
-        return torch.cat([self.warp, torch.minimum(worst, top).reshape(1)])
+        return warps.coefficients(self.Y[0], self.warp[0])
 
     def rescaled(self, shift: Tensor, factor: Tensor, known_noise: bool) -> WarpedState:
         """The data and the warp with targets ``(y - shift) / factor``."""
         data = super().rescaled(shift, factor, known_noise)
-        warp = warps.rescaled(self.warp, shift[0], factor[0])
-        return WarpedState(data.X, data.Y, data.R, warp)
+        return WarpedState(data.X, data.Y, data.R, rescaled(self.warp, shift, factor))
+
+
+def rescaled(warp: Tensor, shift: Tensor, factor: Tensor) -> Tensor:
+    """The warp of targets ``(y - shift) / factor`` (one each)."""
+    scale, before, size = warp.split(1)
+    units = (before, size) if bool(scale) else ((before - shift) / factor, size / factor)
+    return torch.cat([scale / factor, *units])
 
 
 class WarpedGP(MaternGP):
@@ -109,6 +116,7 @@ class WarpedGP(MaternGP):
         keeps_data=True,
         takes_modules=False,
     )
+    state_version = 7
 
     def __init__(
         self,
@@ -139,19 +147,12 @@ class WarpedGP(MaternGP):
 
     def _empty_state(self) -> WarpedState:
         empty = super()._empty_state()
-        return WarpedState(empty.X, empty.Y, empty.R, empty.Y.new_zeros(4))
+        return WarpedState(empty.X, empty.Y, empty.R, empty.Y.new_tensor([0.0, 0.0, 1.0]))
 
-    def _absorb(self, state: ExactState, X: Tensor, Y: Tensor, R: Tensor) -> WarpedState:
-        """A warp keeps its scale, and is anchored at the outcomes of now: otherwise a large
-        improvement would be many deviations from all others.
-        """
-        before = cast(WarpedState, state)
-        if not before.is_warped:
-            data = super()._absorb(state, X, Y, R)
-            return WarpedState(data.X, data.Y, data.R, before.warp)
-        data = super()._absorb(state, X, warps.unwarped(Y, before.coefficients), R)
-        warp = warps.anchored(data.Y[0], before.warp)
-        return WarpedState(data.X, data.Y, data.R, warp)
+    def _absorb(self, state: WarpedState, X: Tensor, Y: Tensor, R: Tensor) -> WarpedState:
+        Y = warps.unwarped(Y, state.coefficients) if state.is_warped else Y
+        data = super()._absorb(state, X, Y, R)
+        return WarpedState(data.X, data.Y, data.R, state.warp)
 
     def _rows(self, state: WarpedState) -> ExactState:
         if not state.is_warped:
@@ -241,13 +242,11 @@ class WarpedGP(MaternGP):
         learned = self.noise == "learned" or float(ratio.detach()) > FLOOR
         if learned:
             parts.append((ratio - FLOOR).clamp_min(1e-12).log().reshape(1))
-        _, scale, shift, size = state.warp.unbind()
+        scale, shift, size = state.warp
         if state.is_warped:
             parts.append((scale / warps.unit(state.Y[0].numpy(force=True))).log().reshape(1))
         priors = warps.priors(self._dim, learned=learned, warp=state.is_warped)
-        mean = self._prior_mean()[0]
-        if not state.is_warped and bool(size):
-            mean, variance = (mean - shift) / size, variance / size**2
+        mean, variance = (self._prior_mean()[0] - shift) / size, variance / size**2
         conjugate = -0.5 * mean.square() / variance - variance.log() - 1.0 / variance
         return priors.log_density(torch.cat(parts)) + conjugate
 
@@ -273,13 +272,12 @@ class WarpedGP(MaternGP):
     @all_or_nothing
     def _settle(self, found: warps.WarpFit) -> None:
         """Adopt the result of a fit."""
-        state, solved, warp = self.state, found.solved, found.warp.to(self._like)
-        shift, size = (0.0, 1.0) if bool(warp[1]) else warp[2:].tolist()
+        solved, warp, (_, shift, size) = found.solved, self._like.new_tensor(found.warp), found.warp
         variance, mean = solved.variance * size**2, shift + size * solved.mean
         self._set_values(found.lengthscales, variance, found.noise, mean)
         none = FitMemory.empty().curvature.to(warp)
         fits = FitMemory(none, torch.from_numpy(found.memory).to(warp))
-        self._replace(state=replace(state, warp=warp), fits=fits)
+        self._replace(state=replace(self.state, warp=warp), fits=fits)
 
     @all_or_nothing
     def _hyperparameters_changed(self, saved: Mapping[str, Any] | None = None) -> None:
@@ -287,5 +285,5 @@ class WarpedGP(MaternGP):
         warp = None if saved is None else saved.get("stream.state_warp")
         if warp is not None and self.warp == "log":
             shift, factor = change_from_saved(self, cast(Any, saved))
-            warp = warps.rescaled(warp.to(self._like), shift[0], factor[0])
+            warp = rescaled(warp.to(self._like), shift, factor)
             self._replace(state=replace(self.state, warp=warp))

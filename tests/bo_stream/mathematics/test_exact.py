@@ -9,7 +9,15 @@ from gpytorch.kernels import MaternKernel
 from scipy.stats import multivariate_normal
 
 from bo_stream.mathematics.exact import Evidence, LatentProcess, Priors, Targets, maximised
-from bo_stream.mathematics.warp import ASCENT, TAU, contradicted, evidence_of, fitted, unit
+from bo_stream.mathematics.warp import (
+    ASCENT,
+    TAU,
+    coefficients,
+    contradicted,
+    evidence_of,
+    fitted,
+    unit,
+)
 
 RNG = np.random.default_rng(0)
 X = RNG.random((18, 3))
@@ -37,8 +45,11 @@ def test_gradients_of_the_evidence(learned: bool, warp: bool) -> None:
 def test_the_value_is_that_of_dense_algebra(learned: bool, warp: bool) -> None:
     """Gaussian log density of the warped outcomes, the slopes of the warp, and the priors."""
     found = fitted(X, Y, np.empty(0), learned=learned, warp=warp, most=None)
-    top, scale, centre, spread = found.warp.tolist()
+    scale, centre, spread = found.warp
     if scale:
+        top, _, centre, spread, _ = coefficients(
+            torch.from_numpy(Y), torch.tensor(scale, dtype=torch.float64)
+        ).tolist()
         w = (centre - np.log1p((top - Y) / scale)) / spread
         slopes = -np.log((scale + top - Y) * spread).sum()
     else:

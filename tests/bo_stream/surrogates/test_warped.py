@@ -157,7 +157,7 @@ def test_outcomes_beyond_the_best_before(model: WarpedGP) -> None:
     assert float(made.posterior(x).mean) == pytest.approx(float(steep(x)), rel=1e-4)
     made.fit()
     assert float(made.posterior(x).mean) == pytest.approx(float(steep(x)), rel=1e-4)
-    assert float(made.state.warp[0]) == float(made.state.Y.max())
+    assert float(made.state.coefficients[0]) == float(made.state.Y.max())
 
 
 def test_a_large_improvement_keeps_predictions_on_the_scale_of_the_outcomes() -> None:
