@@ -44,7 +44,7 @@ from bo_stream.base.noise import noise_to_add
 from bo_stream.base.snapshot import PosteriorSnapshot
 from bo_stream.errors import BoundsError, NoTrainingDataError, UnsupportedError
 from bo_stream.mathematics.conditioned import conditioned_on
-from bo_stream.mathematics.joint import JointGaussian
+from bo_stream.mathematics.joint import Joint
 from bo_stream.mathematics.lasting import lasting
 from bo_stream.mathematics.process import PosteriorProcess
 
@@ -158,7 +158,7 @@ def scale_free(posterior: Any) -> Any:
 
 
 def distribution(
-    joint: JointGaussian,
+    joint: Joint,
     noise: Tensor | None = None,
     dtype: torch.dtype = torch.float64,
     standardized: Standardize | None = None,
@@ -193,7 +193,7 @@ def distribution(
 
 
 def botorch_posterior(
-    joint: JointGaussian, noise: Tensor | None, transform: OutcomeTransform | None, X: Tensor
+    joint: Joint, noise: Tensor | None, transform: OutcomeTransform | None, X: Tensor
 ) -> Any:
     """The posterior in raw units and in the dtype of the raw points X.
 

@@ -24,7 +24,6 @@ from gpytorch.priors import Prior
 from torch import Tensor, nn
 
 from bo_stream.errors import NoiseError
-from bo_stream.mathematics.conditioned import SubsetProcess
 from bo_stream.mathematics.lasting import lasting
 from bo_stream.mathematics.process import PosteriorProcess
 
@@ -174,7 +173,7 @@ class PosteriorSnapshot:
         """The same of some outputs."""
         transform = self.outcome_transform
         return PosteriorSnapshot(
-            SubsetProcess(self.process, outputs),
+            self.process.outputs(outputs),
             None if self.noise is None else self.noise[outputs],
             None if transform is None else transform.subset_output(outputs),
         )

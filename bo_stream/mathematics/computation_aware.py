@@ -267,6 +267,10 @@ class ActionBasis:
         columns = self.S.transpose_times(values.flatten(0, -2).mT)
         return columns.mT.unflatten(0, values.shape[:-1])
 
+    def outputs(self, index: list[int]) -> ActionBasis:
+        """Itself: there is one output."""
+        return self
+
 
 # -- compression -------------------------------------------------------------------------------
 

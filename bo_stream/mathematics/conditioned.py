@@ -11,54 +11,17 @@ from dataclasses import dataclass, replace
 from typing import cast
 
 import torch
-from linear_operator.operators import LinearOperator, MatmulLinearOperator
 from torch import Size, Tensor
 
 from bo_stream.errors import NoiseError
 from bo_stream.mathematics.integral import Integral, PointIntegral
-from bo_stream.mathematics.joint import JointGaussian, products, solved_rows
+from bo_stream.mathematics.joint import Joint, products, solved_rows
 from bo_stream.mathematics.linalg import REPAIR, bordered, chol_psd
 from bo_stream.mathematics.moments import Moments
 from bo_stream.mathematics.paths import Path, noisy
 from bo_stream.mathematics.process import PosteriorProcess
 
-__all__ = [
-    "ConditionedGaussian",
-    "ConditionedProcess",
-    "SubsetProcess",
-    "conditioned_on",
-    "unconditioned",
-]
-
-
-@dataclass(frozen=True)
-class ConditionedGaussian(JointGaussian):
-    """Joint posterior with covariance ``cov(x, z) - V_x' V_z``, ``V = L^-1 cov(X_f, .)``."""
-
-    mean: Tensor
-    base: JointGaussian
-    V: Tensor
-
-    def variance(self) -> Tensor:
-        """Marginal variances, ``batch x o x q``."""
-        return self.base.variance() - self.V.square().sum(-2)
-
-    def covariance(self, other: ConditionedGaussian) -> Tensor:
-        """Covariance with the values at other points."""
-        return self.base.covariance(other.base) - products(self.V.mT, other.V)
-
-    def times(self, other: ConditionedGaussian, M: Tensor) -> Tensor:
-        """Covariance with the values at other points times M, without the full covariance."""
-        return self.base.times(other.base, M) - products(self.V.mT, other.V @ M)
-
-    def joined(self, other: ConditionedGaussian) -> ConditionedGaussian:
-        """The joint posterior at the points of both."""
-        mean, V = torch.cat([self.mean, other.mean], -1), torch.cat([self.V, other.V], -1)
-        return ConditionedGaussian(mean, self.base.joined(other.base), V)
-
-    def operator(self) -> LinearOperator:
-        """The covariance as an operator whose diagonal is cheap."""
-        return self.base.operator() + MatmulLinearOperator(-self.V.mT, self.V)
+__all__ = ["ConditionedProcess", "conditioned_on", "unconditioned"]
 
 
 def conditioned_on(
@@ -94,11 +57,11 @@ def conditioned_on(
         return ConditionedProcess(old.base, *every, factors)
 
 
-Factors = tuple[JointGaussian, Tensor, Tensor]
+Factors = tuple[Joint, Tensor, Tensor]
 """A process's joint posterior at points, the factor ``L`` of ``cov + D``, ``L^-1 (Y - mean)``."""
 
 
-def _extended(factors: Factors, new: JointGaussian, Y: Tensor, noise: Tensor) -> Factors:
+def _extended(factors: Factors, new: Joint, Y: Tensor, noise: Tensor) -> Factors:
     """The same with more points."""
     f, L, r = factors
     L = bordered(L, f.covariance(new), new.covariance(new) + torch.diag_embed(noise))
@@ -146,9 +109,14 @@ class ConditionedProcess(PosteriorProcess):
             "Give noise above 1e-12 of the prior variance, or leave such points out.",
         )
 
-    def at(self, X: Tensor) -> ConditionedGaussian:
+    def at(self, X: Tensor) -> Joint:
         """The joint posterior at points ``batch x p x d``: O(q^3 + q^2 p) beyond the base's."""
         return _given(self._factored(), self.base.at(X))
+
+    def outputs(self, index: list[int]) -> PosteriorProcess:
+        """Some of the outputs."""
+        Y, noise = (part[..., index, :] for part in (self.Y, self.noise))
+        return conditioned_on(self.base.outputs(index), self.X, Y, noise)
 
     @property
     def batch_shape(self) -> Size:
@@ -176,9 +144,7 @@ class ConditionedProcess(PosteriorProcess):
         """Where the base has them, given data without batch."""
         return self.factors is not None and self.base.has_moments
 
-    def moments(
-        self, X: Tensor, *, slopes: bool, across: JointGaussian | None = None
-    ) -> Moments | None:
+    def moments(self, X: Tensor, *, slopes: bool, across: Joint | None = None) -> Moments | None:
         """From the base's, given data without batch."""
         if self.factors is None or across is not None:
             return None
@@ -200,16 +166,17 @@ class ConditionedProcess(PosteriorProcess):
         return ConditionedIntegral(base, f, L, M)
 
 
-def _given(factors: Factors, s: JointGaussian) -> ConditionedGaussian:
+def _given(factors: Factors, s: Joint) -> Joint:
     """The base's joint posterior at some points, given the data: one solve for the whole batch
     if the data have none.
     """
     f, L, r = factors
     if f.mean.ndim == L.ndim - 1 == 2:
-        V = solved_rows(L, s.covariance(f)).mT
+        W = solved_rows(L, s.covariance(f)).mT
     else:
-        V = torch.linalg.solve_triangular(L, f.covariance(s), upper=False)
-    return ConditionedGaussian((s.mean.unsqueeze(-1) + products(V.mT, r)).squeeze(-1), s, V)
+        W = torch.linalg.solve_triangular(L, f.covariance(s), upper=False)
+    mean = (s.mean.unsqueeze(-1) + products(W.mT, r)).squeeze(-1)
+    return s.given(mean, *s.less, W)
 
 
 def unconditioned(process: PosteriorProcess) -> tuple[PosteriorProcess, int]:
@@ -221,7 +188,7 @@ def unconditioned(process: PosteriorProcess) -> tuple[PosteriorProcess, int]:
 
 @dataclass(frozen=True)
 class ConditionedIntegral:
-    """Sums under a process given more data at points ``f``: cov is ``cov(a, b) - V_a' V_b``.
+    """Sums under a process given more data at points ``f``: cov is ``cov(a, b) - W_a' W_b``.
 
     Attributes:
         base: The sums under the base.
@@ -231,7 +198,7 @@ class ConditionedIntegral:
     """
 
     base: Integral
-    f: JointGaussian
+    f: Joint
     L: Tensor
     M: Tensor
 
@@ -240,70 +207,21 @@ class ConditionedIntegral:
         """Weighted sum of the variances, ``batch x o``."""
         return self.base.total - self.M.diagonal(dim1=-2, dim2=-1).sum(-1)
 
-    def gram(self, a: ConditionedGaussian, b: ConditionedGaussian) -> Tensor:
+    def gram(self, a: Joint, b: Joint) -> Tensor:
         """``sum_t w_t cov(a, t) cov(t, b)``."""
-        F_a = self._whitened(a)
-        F_b = F_a if a is b else self._whitened(b)
-        cross = F_a.mT @ b.V
-        crossed = cross.mT if a is b else a.V.mT @ F_b
-        return self.base.gram(a.base, b.base) - cross - crossed + a.V.mT @ self.M @ b.V
+        left, W_a, F_a = self._before(a)
+        right, W_b, F_b = (left, W_a, F_a) if a is b else self._before(b)
+        cross = F_a.mT @ W_b
+        crossed = cross.mT if a is b else W_a.mT @ F_b
+        return self.base.gram(left, right) - cross - crossed + W_a.mT @ self.M @ W_b
 
-    def gram_diagonal(self, a: ConditionedGaussian) -> Tensor:
+    def gram_diagonal(self, a: Joint) -> Tensor:
         """The diagonal of ``gram(a, a)``."""
-        base = self.base.gram_diagonal(a.base)
-        return base + (a.V * (self.M @ a.V - 2.0 * self._whitened(a))).sum(-2)
+        before, W, F = self._before(a)
+        return self.base.gram_diagonal(before) + (W * (self.M @ W - 2.0 * F)).sum(-2)
 
-    def _whitened(self, a: ConditionedGaussian) -> Tensor:
-        """``L^-1 gram(f, a)``."""
-        return torch.linalg.solve_triangular(self.L, self.base.gram(self.f, a.base), upper=False)
-
-
-@dataclass(frozen=True)
-class SubsetGaussian(JointGaussian):
-    """Some of the outputs of a joint posterior."""
-
-    base: JointGaussian
-    index: list[int]
-
-    @property
-    def mean(self) -> Tensor:  # type: ignore[override]
-        """Means, ``batch x len(index) x q``."""
-        return self.base.mean[..., self.index, :]
-
-    def variance(self) -> Tensor:
-        """Marginal variances."""
-        return self.base.variance()[..., self.index, :]
-
-    def covariance(self, other: SubsetGaussian) -> Tensor:
-        """Covariance with the values at other points."""
-        return self.base.covariance(other.base)[..., self.index, :, :]
-
-    def joined(self, other: SubsetGaussian) -> SubsetGaussian:
-        """The outputs at the points of both."""
-        return SubsetGaussian(self.base.joined(other.base), self.index)
-
-    def operator(self) -> LinearOperator:
-        """The covariance as an operator whose diagonal is cheap."""
-        return self.base.operator()[..., self.index, :, :]
-
-
-@dataclass(frozen=True)
-class SubsetProcess(PosteriorProcess):
-    """Some of the outputs of a process."""
-
-    base: PosteriorProcess
-    index: list[int]
-
-    def at(self, X: Tensor) -> SubsetGaussian:
-        """The joint posterior at points ``batch x q x d``."""
-        return SubsetGaussian(self.base.at(X), self.index)
-
-    @property
-    def batch_shape(self) -> Size:
-        """The base's."""
-        return self.base.batch_shape
-
-    def path(self, sample_shape: Size) -> Path:
-        """Sample functions of the chosen outputs."""
-        base = self.base.path(sample_shape)
-        return lambda X: base(X)[..., self.index, :]
+    def _before(self, a: Joint) -> tuple[Joint, Tensor, Tensor]:
+        """The points under the base but for the mean, ``W_a``, and ``L^-1 gram(f, a)``."""
+        before = a.given(a.mean, *a.less[:-1])
+        F = torch.linalg.solve_triangular(self.L, self.base.gram(self.f, before), upper=False)
+        return before, a.less[-1], F

@@ -192,6 +192,7 @@ class InterpolatedKernel(Kernel):
         """
         parts = []
         for a, K, b in zip(axes, self.factors, others, strict=True):
+            K = K.reshape(K.shape[-2:])
             half = K @ b[..., : len(K)].mT
             parts.append(a[..., : len(K)] @ (half if half.ndim == 2 else half.unsqueeze(-3)))
         return sloped_product([self.amplitude.squeeze() * parts[0], *parts[1:]])

@@ -20,7 +20,7 @@ from typing import Any, Protocol, Self
 import torch
 from torch import Tensor
 
-from bo_stream.mathematics.joint import JointGaussian
+from bo_stream.mathematics.joint import Joint
 
 __all__ = ["FeatureIntegral", "Integral", "PointIntegral"]
 
@@ -65,28 +65,28 @@ class PointIntegral:
     """
 
     total: Tensor
-    tiles: list[JointGaussian]
+    tiles: list[Joint]
     weights: list[Tensor]
-    kept: list[tuple[JointGaussian, list[Tensor]]] = field(default_factory=list, compare=False)
+    kept: list[tuple[Joint, list[Tensor]]] = field(default_factory=list, compare=False)
 
     @classmethod
-    def over(cls, at: Callable[[Tensor], JointGaussian], points: Tensor, weights: Tensor) -> Self:
+    def over(cls, at: Callable[[Tensor], Joint], points: Tensor, weights: Tensor) -> Self:
         """The sums over ``points`` (``P x d``) of a process, given by its method `at`."""
         with torch.no_grad():
             return cls.summing([at(part) for part in points.split(TILE)], weights.split(TILE))
 
     @classmethod
-    def summing(cls, tiles: list[JointGaussian], weights: Sequence[Tensor]) -> Self:
+    def summing(cls, tiles: list[Joint], weights: Sequence[Tensor]) -> Self:
         """The sums over the points of some joint posteriors."""
         total = sum(((t.variance() * w).sum(-1) for t, w in zip(tiles, weights, strict=True)))
         return cls(torch.as_tensor(total), tiles, list(weights))
 
-    def of(self, change: Callable[[JointGaussian], JointGaussian]) -> PointIntegral:
+    def of(self, change: Callable[[Joint], Joint]) -> PointIntegral:
         """The sums over the same points, whose joint posteriors are changed."""
         with torch.no_grad():
             return PointIntegral.summing([change(tile) for tile in self.tiles], self.weights)
 
-    def gram(self, a: JointGaussian, b: JointGaussian) -> Tensor:
+    def gram(self, a: Joint, b: Joint) -> Tensor:
         """``sum_t w_t cov(a, t) cov(t, b)``."""
         if a is b:
             pairs = zip(self._covariances(a), self.weights, strict=True)
@@ -99,7 +99,7 @@ class PointIntegral:
             parts = [a.times(tile, M) for tile, M in zip(self.tiles, weighted, strict=True)]
         return torch.stack(parts).sum(0)
 
-    def gram_diagonal(self, a: JointGaussian) -> Tensor:
+    def gram_diagonal(self, a: Joint) -> Tensor:
         """The diagonal of ``gram(a, a)``. The covariances with the last ``a`` are kept, up to
         `KEPT` entries: those of a pool from which a batch is selected.
         """
@@ -110,13 +110,13 @@ class PointIntegral:
         pairs = zip(covs, self.weights, strict=True)
         return torch.stack([(cov.square() * w).sum(-1) for cov, w in pairs]).sum(0)
 
-    def _covariances(self, a: JointGaussian) -> Iterable[Tensor]:
+    def _covariances(self, a: Joint) -> Iterable[Tensor]:
         """Covariances with the points of each tile, ``batch x o x q x TILE``."""
         if self._is_kept(a):
             return self.kept[0][1]
         return (a.covariance(tile) for tile in self.tiles)
 
-    def _is_kept(self, a: JointGaussian) -> bool:
+    def _is_kept(self, a: Joint) -> bool:
         return bool(self.kept) and self.kept[0][0] is a
 
 

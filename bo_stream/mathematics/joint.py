@@ -1,4 +1,4 @@
-"""The joint Gaussian of the latent function at some points, in the form of each family.
+"""The joint Gaussian of the latent function at some points, from factors.
 
 Shapes: points ``batch x q x d`` in transformed space, float64. The output dimension ``o`` (the
 number of independent outputs) is always present, just before the point dimensions: means ``batch x
@@ -7,58 +7,26 @@ o x q``, covariances ``batch x o x q x q'``.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from dataclasses import dataclass
-from typing import TypeVar, cast
+from dataclasses import dataclass, replace
+from typing import cast
 
 import torch
 from gpytorch.kernels import Kernel
-from linear_operator import to_linear_operator
 from linear_operator.operators import LinearOperator, MatmulLinearOperator
 from torch import Tensor
 
 from bo_stream.mathematics.kernels import cross_kernel
 from bo_stream.mathematics.lasting import lasting_property
 
-__all__ = ["FactorGaussian", "JointGaussian", "products", "solved_rows"]
-
-L = TypeVar("L", bound="JointGaussian")
-
-
-class JointGaussian(ABC):
-    """The joint Gaussian of the latent function at one set of points under one process."""
-
-    mean: Tensor
-
-    @abstractmethod
-    def variance(self) -> Tensor:
-        """Marginal variances, ``batch x o x q``."""
-
-    @abstractmethod
-    def covariance(self: L, other: L) -> Tensor:
-        """Covariance with the values at other points, ``batch x o x q x q'``; batches
-        broadcast.
-        """
-
-    def times(self: L, other: L, M: Tensor) -> Tensor:
-        """Covariance with the values at other points times M (``o x q' x k``)."""
-        return self.covariance(other) @ M
-
-    @abstractmethod
-    def joined(self: L, other: L) -> L:
-        """The joint Gaussian at the points of both, which have no batch."""
-
-    def operator(self) -> LinearOperator:
-        """The covariance ``batch x o x q x q`` as an operator whose diagonal is cheap."""
-        return to_linear_operator(self.covariance(self))
+__all__ = ["Joint", "products", "solved_rows"]
 
 
 @dataclass(frozen=True)
-class FactorGaussian(JointGaussian):
-    """Joint posterior with covariance ``k(x, z) - a_x'a_z + V_x'V_z``, ``V_x = L^-1 a_x``.
+class Joint:
+    """Joint posterior with covariance ``k(x, z) - a_x'a_z + V_x'V_z - W_x'W_z``.
 
-    Without a kernel the prior is ``a_x'a_z``, and the covariance ``V_x'V_z``; without L, ``V`` is
-    zero.
+    ``V_x = L^-1 a_x`` is zero without L. Without a kernel the prior is ``a_x'a_z``, and the first
+    two terms cancel. There is one ``W`` for each time that data were added to the process.
 
     Attributes:
         mean: ``batch x o x q``.
@@ -66,6 +34,7 @@ class FactorGaussian(JointGaussian):
         kernel: The prior's kernel, frozen, or None.
         rows: ``a``, ``batch x o x q x r``.
         L: Lower triangular, ``o x r x r``, or None.
+        less: ``W``, each ``batch x o x p x q`` for p points of data.
     """
 
     mean: Tensor
@@ -73,6 +42,7 @@ class FactorGaussian(JointGaussian):
     kernel: Kernel | None
     rows: Tensor
     L: Tensor | None = None
+    less: tuple[Tensor, ...] = ()
 
     @lasting_property
     def plus(self) -> Tensor | None:
@@ -93,13 +63,22 @@ class FactorGaussian(JointGaussian):
         if self.kernel is not None:
             prior = self.kernel(self.X.unsqueeze(-3), diag=True)
             parts.insert(0, prior - self.rows.square().sum(-1))
+        parts += [-W.square().sum(-2) for W in self.less]
         return sum(parts[1:], parts[0])
 
-    def covariance(self, other: FactorGaussian) -> Tensor:
-        """Covariance with the values at other points."""
-        if self.X.ndim > 2 and other.X.ndim == 2:
-            shape = self.X.shape[:-1]
-            return self._flat().covariance(other).unflatten(-2, shape).movedim(0, -3)
+    def covariance(self, other: Joint) -> Tensor:
+        """Covariance with the values at other points, ``batch x o x q x q'``; batches broadcast."""
+        if self.X.ndim > 2 and other.X.ndim == 2:  # a product with many points is one product
+            flat = self._flat()._without_data(other)
+            cov = flat.unflatten(-2, self.X.shape[:-1]).movedim(0, -3)
+        else:
+            cov = self._without_data(other)
+        for W, others in zip(self.less, other.less, strict=True):
+            cov = cov - products(W.mT, others)
+        return cov
+
+    def _without_data(self, other: Joint) -> Tensor:
+        """The first three terms of the covariance."""
         cov: Tensor | None = None
         if self.kernel is not None:
             cov = cross_kernel(self.kernel, self.X, other.X) - self.rows @ other.rows.mT
@@ -108,10 +87,12 @@ class FactorGaussian(JointGaussian):
             cov = positive if cov is None else cov + positive
         return torch.as_tensor(cov)
 
-    def times(self, other: FactorGaussian, M: Tensor) -> Tensor:
-        """Covariance with the values at other points times M, without the full covariance."""
+    def times(self, other: Joint, M: Tensor) -> Tensor:
+        """Covariance with the values at other points times M (``o x q' x k``), for points without
+        batch without the full covariance.
+        """
         if self.X.ndim > 2:
-            return super().times(other, M)
+            return self.covariance(other) @ M
         product: Tensor | None = None
         if self.kernel is not None:
             product = cross_kernel(self.kernel, self.X, other.X) @ M
@@ -119,32 +100,47 @@ class FactorGaussian(JointGaussian):
         if self.plus is not None and other.plus is not None:
             positive = self.plus @ (other.plus.mT @ M)
             product = positive if product is None else product + positive
-        return torch.as_tensor(product)
+        product = torch.as_tensor(product)
+        for W, others in zip(self.less, other.less, strict=True):
+            product = product - products(W.mT, others @ M)
+        return product
 
-    def joined(self, other: FactorGaussian) -> FactorGaussian:
+    def joined(self, other: Joint) -> Joint:
         """The joint posterior at the points of both, which have no batch."""
-        mean, X = torch.cat([self.mean, other.mean], -1), torch.cat([self.X, other.X])
-        rows = torch.cat([self.rows, other.rows], -2)
-        both = FactorGaussian(mean, X, self.kernel, rows, self.L)
+        pairs = zip(self.less, other.less, strict=True)
+        both = replace(
+            self,
+            mean=torch.cat([self.mean, other.mean], -1),
+            X=torch.cat([self.X, other.X]),
+            rows=torch.cat([self.rows, other.rows], -2),
+            less=tuple(torch.cat(pair, -1) for pair in pairs),
+        )
         for name in ("plus", "coefficients"):
             if self.L is not None and name in vars(self):
                 vars(both)[name] = torch.cat([getattr(self, name), getattr(other, name)], -2)
         return both
 
-    def _flat(self) -> FactorGaussian:
-        """The same points without batch, so that a product with many points is one product."""
+    def given(self, mean: Tensor, *less: Tensor) -> Joint:
+        """The same points with another mean and other ``W``."""
+        made = replace(self, mean=mean, less=less)
+        vars(made).update({k: v for k, v in vars(self).items() if k in ("plus", "coefficients")})
+        return made
+
+    def _flat(self) -> Joint:
+        """The same points without batch and data."""
         X, mean = self.X.reshape(-1, self.X.shape[-1]), flattened(self.mean.unsqueeze(-1))[..., 0]
-        flat = FactorGaussian(mean, X, self.kernel, flattened(self.rows), self.L)
+        flat = Joint(mean, X, self.kernel, flattened(self.rows), self.L)
         if self.plus is not None:
             vars(flat)["plus"] = flattened(self.plus)
         return flat
 
     def operator(self) -> LinearOperator:
-        """The covariance as an operator whose diagonal is cheap."""
+        """The covariance ``batch x o x q x q`` as an operator whose diagonal is cheap."""
         parts = [] if self.plus is None else [MatmulLinearOperator(self.plus, self.plus.mT)]
         if self.kernel is not None:
             prior = self.kernel(self.X.unsqueeze(-3))
             parts.insert(0, prior + MatmulLinearOperator(-self.rows, self.rows.mT))
+        parts += [MatmulLinearOperator(-W.mT, W) for W in self.less]
         return sum(parts[1:], parts[0])
 
 

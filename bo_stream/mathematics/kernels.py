@@ -27,6 +27,7 @@ __all__ = [
     "SmoothMatern",
     "cross_kernel",
     "frozen_kernel",
+    "of_outputs",
     "scaled",
     "smooth_matern",
     "smoothed",
@@ -45,6 +46,11 @@ def cross_kernel(kernel: Kernel, X: Tensor, Z: Tensor) -> Tensor:
 def frozen_kernel(kernel: Kernel) -> Kernel:
     """A detached float64 copy of the kernel, with second derivatives."""
     return smoothed(copy.deepcopy(kernel).requires_grad_(False).double().eval())
+
+
+def of_outputs(kernel: Kernel, index: list[int]) -> Kernel:
+    """The kernel of some of the outputs."""
+    return kernel[index] if kernel.batch_shape else kernel
 
 
 # -- parts -------------------------------------------------------------------------------------

@@ -20,15 +20,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, cast
+from typing import Any, Protocol, Self, cast
 
 import torch
 from gpytorch.kernels import Kernel
 from torch import Size, Tensor
 
 from bo_stream.mathematics.integral import FeatureIntegral, Integral, PointIntegral
-from bo_stream.mathematics.joint import FactorGaussian, JointGaussian
-from bo_stream.mathematics.kernels import cross_kernel
+from bo_stream.mathematics.joint import Joint
+from bo_stream.mathematics.kernels import cross_kernel, of_outputs
 from bo_stream.mathematics.lasting import lasting
 from bo_stream.mathematics.moments import Moments, Pullback
 from bo_stream.mathematics.paths import Path, noisy, prior_path, solved, times
@@ -48,8 +48,12 @@ class PosteriorProcess(ABC):
     """A frozen posterior process over transformed points, float64."""
 
     @abstractmethod
-    def at(self, X: Tensor) -> JointGaussian:
+    def at(self, X: Tensor) -> Joint:
         """The joint Gaussian at points ``batch x q x d``."""
+
+    @abstractmethod
+    def outputs(self, index: list[int]) -> PosteriorProcess:
+        """Some of the outputs, ``len(index)`` of them."""
 
     @property
     def batch_shape(self) -> Size:
@@ -87,9 +91,7 @@ class PosteriorProcess(ABC):
         """Whether `moments` has values."""
         return False
 
-    def moments(
-        self, X: Tensor, *, slopes: bool, across: JointGaussian | None = None
-    ) -> Moments | None:
+    def moments(self, X: Tensor, *, slopes: bool, across: Joint | None = None) -> Moments | None:
         """Mean and covariance at points ``batch x q x d``, with derivatives in closed form.
 
         Args:
@@ -136,6 +138,10 @@ class PriorBasis(Protocol):
         """The functionals of sample functions of the prior, with their noise: ``batch x o x r``."""
         ...
 
+    def outputs(self, index: list[int]) -> Self:
+        """Those of some of the outputs."""
+        ...
+
 
 @dataclass(frozen=True)
 class KernelBasis:
@@ -163,6 +169,11 @@ class KernelBasis:
         """Values of the sample functions at Z, plus noise."""
         values = f(self.Z)
         return values if self.noise is None else noisy(values, self.noise)
+
+    def outputs(self, index: list[int]) -> Self:
+        """Those of some of the outputs."""
+        noise = None if self.noise is None else self.noise[index]
+        return replace(self, kernel=of_outputs(self.kernel, index), noise=noise)
 
 
 class FeatureMap(Protocol):
@@ -202,6 +213,10 @@ class FeatureBasis:
     def __call__(self, X: Tensor) -> Tensor:
         """As `PriorBasis`."""
         return self.features.features(X).unsqueeze(-3) * self.scale.unsqueeze(-2)
+
+    def outputs(self, index: list[int]) -> FeatureBasis:
+        """That of some of the outputs."""
+        return replace(self, scale=self.scale[index])
 
 
 @dataclass(frozen=True)
@@ -248,7 +263,7 @@ class Process(PosteriorProcess):
         """The number r of entries of ``a``."""
         return self.u.shape[-1] if self.R is None else self.R.shape[-1]
 
-    def at(self, X: Tensor) -> FactorGaussian:
+    def at(self, X: Tensor) -> Joint:
         """The joint posterior at points ``batch x q x d``: O(r) per mean and O(r^2) per variance,
         after O(r^2) for ``a`` unless R is the identity.
         """
@@ -261,7 +276,19 @@ class Process(PosteriorProcess):
         if b.shape[-1] > r:
             mean = mean + (b[..., r:] @ self.u[..., r:, None]).squeeze(-1)
         mean, rows = mean.unflatten(-1, shape).movedim(0, -2), a.unflatten(-2, shape).movedim(0, -3)
-        return FactorGaussian(mean, X, self.kernel, rows, self.L)
+        return Joint(mean, X, self.kernel, rows, self.L)
+
+    def outputs(self, index: list[int]) -> Process:
+        """Some of the outputs."""
+        return replace(
+            self,
+            kernel=None if self.kernel is None else of_outputs(self.kernel, index),
+            basis=self.basis.outputs(index),
+            R=None if self.R is None else self.R[index],
+            L=None if self.L is None else self.L[index],
+            u=self.u[index],
+            mean=self.mean[index],
+        )
 
     def path(self, sample_shape: Size) -> Path:
         """Sample functions: exact on features, else by Matheron's rule on random features of the
@@ -292,7 +319,7 @@ class Process(PosteriorProcess):
         """The posterior mean; on features it is a `FeaturePath`."""
         return super().mean_function() if self.kernel is not None else self._on_features(self.u)
 
-    def plus(self, path: Path, at: FactorGaussian, weights: Tensor) -> Path:
+    def plus(self, path: Path, at: Joint, weights: Tensor) -> Path:
         """A function plus ``cov(x, z) w``; on features it is a `FeaturePath`."""
         if not isinstance(path, FeaturePath):
             return super().plus(path, at, weights)

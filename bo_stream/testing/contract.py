@@ -6,6 +6,7 @@ from bo_stream.testing.acquisition import AcquisitionContract
 from bo_stream.testing.defaults import DefaultsContract
 from bo_stream.testing.fantasies import FantasyContract
 from bo_stream.testing.fitting import FittingContract
+from bo_stream.testing.forgetting import ForgettingContract
 from bo_stream.testing.gradients import GradientContract
 from bo_stream.testing.inputs import InputContract
 from bo_stream.testing.interface import InterfaceContract
@@ -16,6 +17,7 @@ from bo_stream.testing.persistence import PersistenceContract
 from bo_stream.testing.processes import ProcessContract
 from bo_stream.testing.state import StateContract
 from bo_stream.testing.transforms import TransformContract
+from bo_stream.testing.units import RestandardiseContract
 from bo_stream.testing.wholeness import WholenessContract
 
 __all__ = ["StreamingContract"]
@@ -27,6 +29,8 @@ class StreamingContract(
     InputContract,
     InterfaceContract,
     TransformContract,
+    RestandardiseContract,
+    ForgettingContract,
     DefaultsContract,
     NoiseContract,
     FittingContract,
