@@ -317,7 +317,7 @@ class NodeFeatures(GridFeatures):
         sums = F.embedding_bag(
             flat, self.values, per_sample_weights=rows.view(flat.shape), mode="sum"
         )
-        return sums.view(*rows.shape[:-1], -1)
+        return sums.view(*rows.shape[:-1], self.values.shape[-1])
 
 
 class _Features(torch.autograd.Function):
