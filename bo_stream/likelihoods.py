@@ -26,10 +26,8 @@ __all__ = [
     "Bernoulli",
     "Binomial",
     "Likelihood",
-    "Moments",
     "NegativeBinomial",
     "Poisson",
-    "Sites",
     "StudentT",
 ]
 

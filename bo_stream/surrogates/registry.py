@@ -21,7 +21,7 @@ from bo_stream.surrogates.trust_region import TrustRegionGP
 from bo_stream.surrogates.warped import WarpedGP
 from bo_stream.surrogates.wiski import WISKI
 
-__all__ = ["FAMILIES", "family_named", "for_targets", "in_loops", "surrogate"]
+__all__ = ["FAMILIES", "family_named", "in_loops", "surrogate"]
 
 FAMILIES: dict[str, Callable[..., StreamingGP]] = {
     "wiski": WISKI,
