@@ -54,8 +54,8 @@ class Root(ABC):
         """The statistics of the features, from those over the nodes, A by pairs of nodes."""
 
     @abstractmethod
-    def at_nodes(self, v: Tensor) -> Tensor:
-        """``F v`` for ``r x p`` v: ``m x p``."""
+    def whitened(self, L: Tensor) -> Tensor:
+        """``F L^-T`` for lower triangular L: ``m x r``."""
 
     @abstractmethod
     def gradients(self, Y: Tensor) -> list[Tensor]:
@@ -88,9 +88,9 @@ class CholeskyRoot(Root):
         """As in `Root`: O(m^3)."""
         return under_root(replace(stats, A=matrix_of(stats.A, self.grid.sizes)), self.R)
 
-    def at_nodes(self, v: Tensor) -> Tensor:
-        """As in `Root`."""
-        return self.R @ v
+    def whitened(self, L: Tensor) -> Tensor:
+        """As in `Root`: O(m^3)."""
+        return torch.linalg.solve_triangular(L, self.R.mT, upper=False).mT
 
     def gradients(self, Y: Tensor) -> list[Tensor]:
         """In the kernel matrix."""
@@ -217,11 +217,12 @@ class Eigenbasis(Root):
         box = kron_left([V.mT for V in self.vectors], v)
         return box.unflatten(0, self._shape)[tuple(self.index.T)] * self.amplitude.sqrt()
 
-    def at_nodes(self, v: Tensor) -> Tensor:
-        """As in `Root`: O(m P p)."""
-        box = v.new_zeros(*self._shape, v.shape[-1])
-        box[tuple(self.index.T)] = v * self.amplitude.sqrt()
-        return kron_left(self.vectors, box.flatten(0, -2))
+    def whitened(self, L: Tensor) -> Tensor:
+        """As in `Root`: O(r^3 + m P r)."""
+        eye = torch.eye(self.size, dtype=L.dtype, device=L.device)
+        box = L.new_zeros(*self._shape, self.size)
+        box[tuple(self.index.T)] = torch.linalg.solve_triangular(L, eye, upper=False).mT
+        return kron_left(self.vectors, box.flatten(0, -2)) * self.amplitude.sqrt()
 
     @property
     def _shape(self) -> tuple[int, ...]:

@@ -153,8 +153,10 @@ def grid_process(
         route: As for `grid_evidence`.
     """
     prior = replace(prior, mean=prior.mean.clone())  # not a view of the parameter
-    roots = _roots(state, prior, n, route)
-    if roots is None and not moves and is_product(prior.kernel, state.grid.dim):
+    roots, product = _roots(state, prior, n, route), is_product(prior.kernel, state.grid.dim)
+    if roots is None and not product:
+        return _few_on_nodes(state, prior, n)
+    if roots is None and not moves:
         return _data_process(state, prior, n)
     roots = _whole_roots(state, prior) if roots is None else roots
     made = [_factorised(state, prior, i, root, False) for i, root in enumerate(roots)]
@@ -229,20 +231,30 @@ def _factorised(
 def _feature_process(roots: Sequence[Root], made: Sequence[Factorisation], mean: Tensor) -> Process:
     """The posterior from factorisations under roots; features of all outputs side by side."""
     grid, sizes = roots[0].grid, [root.size for root in roots]
-    scale = torch.block_diag(*(mean.new_ones(1, size) for size in sizes))
     bases = [root for root in roots if isinstance(root, Eigenbasis)]
-    if bases and (sum(sizes) <= SEPARABLE * grid.m or grid.m > DENSE_NODES):
-        products = ProductFeatures(grid, torch.cat([basis.tables for basis in bases], -1))
-        L = torch.block_diag(*(part.L for part in made)).expand(len(made), -1, -1)
-        u = torch.block_diag(*(part.q.unsqueeze(0) for part in made))
-        return Process(None, FeatureBasis(products, scale), None, L, u, mean)
-    whitened = []
-    for root, part in zip(roots, made, strict=True):
-        eye = torch.eye(root.size, dtype=mean.dtype, device=mean.device)
-        whitened.append(root.at_nodes(torch.linalg.solve_triangular(part.L, eye, upper=False).mT))
-    u = torch.block_diag(*(part.h.unsqueeze(0) for part in made))
-    features = NodeFeatures(grid, flushed(torch.cat(whitened, -1)))
-    return Process(None, FeatureBasis(features, scale), None, None, u, mean)
+    if not bases or (sum(sizes) > SEPARABLE * grid.m and grid.m <= DENSE_NODES):
+        values = [root.whitened(part.L) for root, part in zip(roots, made, strict=True)]
+        return _on_nodes(grid, values, [part.h for part in made], mean)
+    products = ProductFeatures(grid, torch.cat([basis.tables for basis in bases], -1))
+    scale = torch.block_diag(*(mean.new_ones(1, size) for size in sizes))
+    L = torch.block_diag(*(part.L for part in made)).expand(len(made), -1, -1)
+    u = torch.block_diag(*(part.q.unsqueeze(0) for part in made))
+    return Process(None, FeatureBasis(products, scale), None, L, u, mean)
+
+
+def _on_nodes(grid: Grid, values: list[Tensor], u: list[Tensor], mean: Tensor) -> Process:
+    """The posterior on features of unit posterior covariance.
+
+    Args:
+        grid: The nodes.
+        values: Each output's features at the nodes, ``m x r``.
+        u: Means of their coefficients, ``r``.
+        mean: Constant prior means, ``o``.
+    """
+    features = NodeFeatures(grid, flushed(torch.cat(values, -1)))
+    scale = torch.block_diag(*(torch.ones_like(part).unsqueeze(0) for part in u))
+    coefficients = torch.block_diag(*(part.unsqueeze(0) for part in u))
+    return Process(None, FeatureBasis(features, scale), None, None, coefficients, mean)
 
 
 def _too_many(m: int, r: int, n: int) -> StateError:
@@ -265,6 +277,25 @@ def _data_covariance(state: GridState, prior: GridPrior, n: int) -> tuple[Tensor
     K = prior_covariance(prior.kernel, state.grid, X, len(Y))
     noise = (prior.s2.unsqueeze(-1) * R).expand(Y.shape)
     return K + torch.diag_embed(noise), Y - state.origin.unsqueeze(-1)
+
+
+def _few_on_nodes(state: GridState, prior: GridPrior, n: int) -> Process:
+    """The posterior under a Cholesky root R of the nodes' covariance: O(m^3 / 3 + n m^2).
+
+    With ``H = D^-1/2 W R`` the features are those of ``R Q^-1/2``, ``Q = I + H'H``, where the
+    symmetric root differs from the identity only on the n right singular vectors of H.
+    """
+    (X, Y, noises), values, means = state.buffer.first(n), list[Tensor](), list[Tensor]()
+    noises = (prior.s2.unsqueeze(-1) * noises).expand(Y.shape)
+    for K, y, noise, c in zip(_sources(state, prior)[0], Y, noises, prior.mean, strict=True):
+        R = CholeskyRoot.of(state.grid, K).R
+        H = NodeFeatures(state.grid, R).features(X) * noise.rsqrt().unsqueeze(-1)
+        _, tau, V = torch.linalg.svd(H, full_matrices=False)
+        less = 1.0 - (1.0 + tau.square()).rsqrt()
+        g = H.mT @ ((y - c) * noise.rsqrt())
+        values.append(R - (R @ V.mT * less) @ V)
+        means.append(g - V.mT @ (less * (V @ g)))
+    return _on_nodes(state.grid, values, means, prior.mean)
 
 
 def _forgotten(state: GridState, n: int, s2: Tensor) -> Tensor:

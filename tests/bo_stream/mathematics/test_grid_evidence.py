@@ -244,7 +244,7 @@ def test_statistics_under_an_eigenbasis(d: int) -> None:
     (amplitude,), factors = product_factors(own.kernel, own.state.grid, own.X, 1)
     K = [factor[0].detach() for factor in factors]
     basis = Eigenbasis.of(own.state.grid, amplitude.detach(), K, 1e-4)
-    F = basis.at_nodes(torch.eye(basis.size, dtype=torch.float64))
+    F = basis.whitened(torch.eye(basis.size, dtype=torch.float64))
     assert basis.size < own.state.grid.m
     stats, A = basis.under(own.state.statistics(0)), matrix_of(own.state.A[0], SIZES[d])
     close(stats.A.tril(), (F.T @ A @ F).tril(), 1e-10)
