@@ -221,12 +221,11 @@ class Grid:
 
     def spread(self, values: Tensor) -> Tensor:
         """A stationary kernel's matrix ``o x m x m`` from its values at `differences`: O(m^2)."""
-        number = torch.zeros(1, dtype=torch.long, device=values.device)
-        for g in self.sizes:  # of each node, among the differences
-            along = torch.arange(g, device=values.device)
-            number = ((2 * g - 1) * number.unsqueeze(-1) + along).flatten()
-        place = number.unsqueeze(-1) - number + values.shape[-1] // 2
-        return values.index_select(-1, place.flatten()).unflatten(-1, place.shape)
+        windows = values.unflatten(-1, [2 * g - 1 for g in self.sizes])
+        for k, g in enumerate(self.sizes):  # entries i + j of the values, for j counted backwards
+            windows = windows.unfold(1 + k, g, 1)
+        others = [-1 - k for k in range(self.dim)]
+        return windows.flip(others).reshape(len(values), self.m, self.m)
 
 
 @dataclass(frozen=True)
