@@ -3,13 +3,11 @@
 from acquisitions.build import NAMES, build
 from acquisitions.choice import PoolPolicy
 from acquisitions.classes import BALD, PredictiveEntropy
-from acquisitions.counts import response_nipv
 from acquisitions.latent import LatentLogExpectedImprovement
 from acquisitions.local_search import LocalSearch
-from acquisitions.nipv import NIPV
+from acquisitions.nipv import NIPV, response_nipv
 from acquisitions.policies import MaxVariance, Random, near_most_uncertain
 from acquisitions.pool import select_from_pool
-from acquisitions.search import by_autograd, maximise
 from acquisitions.thompson import ThompsonSampling
 from acquisitions.trust_region import TrustRegionSampling, TrustRegionSearch
 
@@ -27,8 +25,6 @@ __all__ = [
     "TrustRegionSampling",
     "TrustRegionSearch",
     "build",
-    "by_autograd",
-    "maximise",
     "near_most_uncertain",
     "response_nipv",
     "select_from_pool",

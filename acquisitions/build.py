@@ -27,9 +27,8 @@ from acquisitions.closed import (
     offered,
     scales,
 )
-from acquisitions.counts import response_nipv
 from acquisitions.domain import Domain
-from acquisitions.nipv import NIPV
+from acquisitions.nipv import NIPV, response_nipv
 from acquisitions.policies import MaxVariance, Random
 from acquisitions.thompson import ThompsonSampling
 from bo_stream.base.ensemble import KernelEnsemble

@@ -67,11 +67,6 @@ class LatentLogExpectedImprovement(AnalyticAcquisitionFunction):
         """The latent process, pending points included."""
         return self._process
 
-    def with_slopes(self, Z: Tensor) -> tuple[Tensor, Tensor]:
-        """Values ``R`` and gradients ``R x d`` at ``R x d`` transformed points, for `maximise`."""
-        values, slopes = log_improvement(self._process, Z.numpy(force=True), self.best_f_latent)
-        return torch.from_numpy(values), torch.from_numpy(slopes)
-
     @t_batch_mode_transform(expected_q=1)  # type: ignore[arg-type]
     def forward(self, X: Tensor) -> Tensor:
         """Values at raw points ``batch_shape x 1 x d``."""
@@ -85,10 +80,10 @@ class _Closed(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, Z: Tensor, acquisition: LatentLogExpectedImprovement) -> Tensor:
-        flat = Z.detach().reshape(-1, Z.shape[-1])
-        values, slopes = acquisition.with_slopes(flat)
-        ctx.save_for_backward(slopes.reshape(Z.shape).to(Z), Z)
-        return values.reshape(Z.shape[:-1]).to(Z)
+        flat = Z.detach().reshape(-1, Z.shape[-1]).numpy(force=True)
+        values, slopes = log_improvement(acquisition.process, flat, acquisition.best_f_latent)
+        ctx.save_for_backward(torch.from_numpy(slopes).reshape(Z.shape).to(Z), Z)
+        return torch.from_numpy(values).reshape(Z.shape[:-1]).to(Z)
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:

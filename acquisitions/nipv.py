@@ -12,6 +12,7 @@ References:
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, cast
 
 import torch
@@ -40,8 +41,9 @@ from bo_stream.mathematics.integral import Integral
 from bo_stream.mathematics.lasting import lasting
 from bo_stream.mathematics.linalg import chol_psd
 from bo_stream.mathematics.process import PosteriorProcess
+from bo_stream.surrogates.counts import CountGP
 
-__all__ = ["NIPV", "output_scales"]
+__all__ = ["NIPV", "output_scales", "response_nipv"]
 
 
 class NIPV(AcquisitionFunction):
@@ -158,6 +160,27 @@ class NIPV(AcquisitionFunction):
         L = chol_psd(f.covariance(f) + torch.diag_embed(noise))
         gain = (torch.cholesky_inverse(L) * sums.gram(f, f)).sum((-1, -2))
         return -((sums.total - gain) * self.raw_scales()).sum(-1).to(X)
+
+
+def response_nipv(
+    model: CountGP, mc_points: Tensor, trials: Any = None, X_pending: Tensor | None = None
+) -> NIPV:
+    """Negative integrated variance of the response, to first order, after future counts.
+
+    Test points are weighted by the squared mean slope of the response, and a future count is as
+    noisy as its expected information says.
+
+    Args:
+        model: A surrogate of counts.
+        mc_points: ``P x d`` raw test points.
+        trials: Trials or exposure of a future count; by default the mean of those seen.
+        X_pending: ``n' x d`` raw points under evaluation.
+
+    Returns:
+        An acquisition function on the latent surface, for a box or for `select_from_pool`.
+    """
+    noise, weights = partial(model.future_noise, trials=trials), model.response_weights(mc_points)
+    return NIPV(model.model, mc_points, X_pending=X_pending, weights=weights, noise=noise)
 
 
 def output_scales(

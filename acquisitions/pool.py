@@ -8,7 +8,6 @@ function is maximised one point at a time with the earlier picks pending, as in 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import cast
 
 import torch
@@ -20,8 +19,8 @@ from acquisitions.policies import MaxVariance
 from bo_stream.base.gaussian_model import GaussianModel
 from bo_stream.errors import InputError, NoiseError, ShapeError, UnsupportedError
 from bo_stream.mathematics.integral import Integral
+from bo_stream.mathematics.joint import JointGaussian
 from bo_stream.mathematics.linalg import chol_psd
-from bo_stream.mathematics.process import PosteriorProcess
 
 __all__ = ["select_from_pool"]
 
@@ -67,7 +66,8 @@ def select_from_pool(
             "Give candidates as rows.",
         )
     if isinstance(acqf, NIPV | MaxVariance):
-        scorer: _Border | _OneByOne = _Border(acqf, pool, noise, chunk_size)
+        with torch.no_grad():
+            scorer: _Border | _OneByOne = _Border(acqf, pool, noise, chunk_size)
     elif noise is not None:
         raise UnsupportedError(
             "no noise per candidate",
@@ -148,27 +148,33 @@ class _Border:
                 f"batch shape {tuple(model.batch_shape)}",
                 "Condition on unbatched data.",
             )
+        self.process = model.process()
+        self.integral = acqf.sums() if isinstance(acqf, NIPV) else None
         self.scales = acqf.raw_scales() if isinstance(acqf, NIPV) else None
-        with torch.no_grad():
-            self.X = model.transformed(pool)
-            self.noise = (
-                torch.cat([_future_noise(acqf, part) for part in pool.split(chunk_size)], -1)
-                if noise is None
-                else _noise_of(model, pool, noise)
-            )
-            integral = acqf.sums() if isinstance(acqf, NIPV) else None
-            self.sums = _PoolSums(model.process(), self.X.split(chunk_size), integral)
-            self.variance, self.gram = self.sums.variance, self.sums.diagonal  # o x N
-            shape = (*self.variance.shape[:-1], 0, self.variance.shape[-1])
-            self.cov_rows = self.variance.new_empty(shape)  # o x |S| x N
-            self.gram_rows = self.variance.new_empty(shape)
-            self.C = self.variance.new_empty(len(self.variance), 0, 0)  # noise included
-            self.H = self.C
-            if acqf.X_pending is not None:
-                X = model.transformed(acqf.X_pending)
-                cov, self.H = self.sums.among(X)
-                self.C = cov + torch.diag_embed(_future_noise(acqf, acqf.X_pending))
-                self._extend(X)
+        self.X = model.transformed(pool)
+        self.chunks = self.X.split(chunk_size)
+        if noise is None:
+            noises = [_future_noise(acqf, part) for part in pool.split(chunk_size)]
+            self.noise = torch.cat(noises, -1)
+        else:
+            self.noise = _noise_of(model, pool, noise)
+        variance, gram = [], []
+        for chunk in self.chunks:
+            self.last = self.process.at(chunk)
+            variance.append(self.last.variance())
+            none = torch.zeros_like(variance[-1])
+            gram.append(none if self.integral is None else self.integral.gram_diagonal(self.last))
+        self.variance, self.gram = torch.cat(variance, -1), torch.cat(gram, -1)  # o x N
+        shape = (*self.variance.shape[:-1], 0, self.variance.shape[-1])
+        self.cov_rows = self.variance.new_empty(shape)  # o x |S| x N
+        self.gram_rows = self.variance.new_empty(shape)
+        self.C = self.variance.new_empty(len(self.variance), 0, 0)  # noise included
+        self.H = self.C
+        if acqf.X_pending is not None:
+            s = self.process.at(model.transformed(acqf.X_pending))
+            cov, self.H = self._products(s, s)
+            self.C = cov + torch.diag_embed(_future_noise(acqf, acqf.X_pending))
+            self._extend(s)
 
     def scores(self) -> Tensor:
         """Value of the batch with each candidate added, ``N``."""
@@ -186,7 +192,7 @@ class _Border:
         d = d.clamp_min(SMALLEST * float(self.variance.max()))
         if self.scales is None:
             return 0.5 * (logdet + d.log()).sum(0)
-        left = self.sums.total.unsqueeze(-1) - before - gain / d
+        left = cast(Integral, self.integral).total.unsqueeze(-1) - before - gain / d
         return -(left * self.scales.unsqueeze(-1)).sum(0)
 
     def add(self, index: int) -> None:
@@ -194,59 +200,30 @@ class _Border:
         corner = self.variance[..., index] + self.noise[..., index]
         self.C = _bordered(self.C, self.cov_rows[..., index], corner)
         self.H = _bordered(self.H, self.gram_rows[..., index], self.gram[..., index])
-        self._extend(self.X[index : index + 1])
+        self._extend(self.process.at(self.X[index : index + 1]))
 
-    def _extend(self, X: Tensor) -> None:
-        cov, gram = self.sums.against(X)
+    def _extend(self, s: JointGaussian) -> None:
+        """Add rows of covariances between points and all candidates, in chunks; the joint posterior
+        of a pool of one chunk is kept.
+        """
+        parts = []
+        for chunk in self.chunks:
+            c = self.last if len(self.chunks) == 1 else self.process.at(chunk)
+            parts.append([product.mT for product in self._products(c, s)])
+        cov, gram = (torch.cat(rows, -1) for rows in zip(*parts, strict=True))
         self.cov_rows = torch.cat([self.cov_rows, cov], -2)
         self.gram_rows = torch.cat([self.gram_rows, gram], -2)
+
+    def _products(self, c: JointGaussian, s: JointGaussian) -> tuple[Tensor, Tensor]:
+        """``cov`` and ``sum_t w_t cov(., t) cov(t, .)`` between two sets of points."""
+        cov = c.covariance(s)
+        return cov, torch.zeros_like(cov) if self.integral is None else self.integral.gram(c, s)
 
 
 def _bordered(C: Tensor, row: Tensor, corner: Tensor) -> Tensor:
     """A symmetric matrix with one more row and column."""
     wide = torch.cat([C, row.unsqueeze(-2)], -2)
     return torch.cat([wide, torch.cat([row, corner.unsqueeze(-1)], -1).unsqueeze(-1)], -1)
-
-
-class _PoolSums:
-    """Variances of a pool, and sums of products of covariances with it, in chunks that bound the
-    memory; the joint posterior of a pool of one chunk is kept.
-    """
-
-    def __init__(
-        self, process: PosteriorProcess, chunks: Sequence[Tensor], integral: Integral | None
-    ) -> None:
-        self.process, self.chunks, self.integral = process, chunks, integral
-        variance, gram = [], []
-        for chunk in chunks:
-            self.last = process.at(chunk)
-            variance.append(self.last.variance())
-            if integral is not None:
-                gram.append(integral.gram_diagonal(self.last))
-        self.variance = torch.cat(variance, -1)
-        self.diagonal = torch.cat(gram, -1) if gram else torch.zeros_like(self.variance)
-
-    @property
-    def total(self) -> Tensor:
-        """Weighted sum of the variances at the points summed over, ``o``."""
-        return cast(Integral, self.integral).total
-
-    def among(self, X: Tensor) -> tuple[Tensor, Tensor]:
-        """``cov`` and ``sum_t w_t cov(., t) cov(t, .)`` among ``s x d`` points, ``o x s x s``."""
-        s = self.process.at(X)
-        cov = s.covariance(s)
-        return cov, torch.zeros_like(cov) if self.integral is None else self.integral.gram(s, s)
-
-    def against(self, X: Tensor) -> tuple[Tensor, Tensor]:
-        """The same between ``s x d`` points and the candidates, ``o x s x N``."""
-        s, cov, gram = self.process.at(X), [], []
-        for chunk in self.chunks:
-            c = self.last if len(self.chunks) == 1 else self.process.at(chunk)
-            cov.append(c.covariance(s).mT)
-            if self.integral is not None:
-                gram.append(self.integral.gram(c, s).mT)
-        joined = torch.cat(cov, -1)
-        return joined, torch.cat(gram, -1) if gram else torch.zeros_like(joined)
 
 
 def _solve(L: Tensor, B: Tensor) -> Tensor:

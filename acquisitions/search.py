@@ -9,16 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-import torch
-from torch import Tensor
 
-from bo_stream.errors import ShapeError
 from bo_stream.mathematics.exact import Array
 
-__all__ = ["WithSlopes", "ascend", "by_autograd", "maximise"]
-
-WithSlopes = Callable[[Tensor], tuple[Tensor, Tensor]]
-"""Values ``R`` and their gradients ``R x d`` at points ``R x d``."""
+__all__ = ["ascend"]
 
 FIRST, LONGEST = 0.3, 2.0
 """Longest first step, and later steps, in units of the scales."""
@@ -30,63 +24,6 @@ SHORTEST = 1e-4
 """A search stops where a shorter step than this share of the proposed one would be needed."""
 
 
-def maximise(
-    function: WithSlopes,
-    starts: Tensor,
-    bounds: Tensor,
-    scales: Tensor | None = None,
-    evaluations: int = 25,
-) -> tuple[Tensor, Tensor]:
-    """Local maxima from some starting points, by projected BFGS for all of them at once.
-
-    Args:
-        function: Values and gradients; `by_autograd` makes one of BoTorch's acquisition functions.
-        starts: ``R x d`` points inside the bounds.
-        bounds: ``2 x d``.
-        scales: ``d`` typical lengths of the function; the bounds' widths by default.
-        evaluations: Largest number of calls of the function.
-
-    Returns:
-        ``R x d`` points and ``R`` values, at least as high as at the starts.
-
-    Raises:
-        ShapeError: if starts and bounds differ in dimension.
-    """
-    if starts.ndim != 2 or bounds.shape != (2, starts.shape[-1]):
-        raise ShapeError(
-            "starts `R x d` and bounds `2 x d`",
-            f"{tuple(starts.shape)} and {tuple(bounds.shape)}",
-            "Give one row per starting point.",
-        )
-    box = bounds.detach().double().numpy(force=True)
-    unit = box[1] - box[0] if scales is None else scales.detach().double().numpy(force=True)
-
-    def evaluated(X: Array) -> tuple[Array, Array]:
-        values, slopes = (t.double() for t in function(torch.from_numpy(X).to(starts)))
-        return values.numpy(force=True), slopes.numpy(force=True)
-
-    at = starts.detach().double().numpy(force=True)
-    X, values = ascend(evaluated, at, box, unit, evaluations)
-    return torch.from_numpy(X).to(starts), torch.from_numpy(values).to(starts)
-
-
-def by_autograd(acquisition: Callable[[Tensor], Tensor]) -> WithSlopes:
-    """Values and gradients of an acquisition function of BoTorch, at one candidate at a time.
-
-    Args:
-        acquisition: From ``R x 1 x d`` to ``R``.
-    """
-
-    def function(X: Tensor) -> tuple[Tensor, Tensor]:
-        with torch.enable_grad():
-            points = X.detach().clone().requires_grad_()
-            values = acquisition(points.unsqueeze(-2))
-            (slopes,) = torch.autograd.grad(values.sum(), points)
-        return values.detach(), slopes
-
-    return function
-
-
 def ascend(
     function: Callable[[Array], tuple[Array, Array]],
     starts: Array,
@@ -94,7 +31,7 @@ def ascend(
     unit: Array,
     evaluations: int,
 ) -> tuple[Array, Array]:
-    """As `maximise`, in numpy.
+    """Local maxima from some starting points, by projected BFGS for all of them at once.
 
     Args:
         function: Values and gradients at ``L x d`` points.
@@ -102,6 +39,9 @@ def ascend(
         box: ``2 x d`` bounds.
         unit: ``d`` typical lengths of the function.
         evaluations: Largest number of calls of the function.
+
+    Returns:
+        ``R x d`` points and ``R`` values, at least as high as at the starts.
     """
 
     def falling(z: Array) -> tuple[Array, Array]:

@@ -62,7 +62,7 @@ TURNS = 5
 """Most alternations between hyperparameters and actions that are functions of them."""
 
 GAIN = 2e-6
-"""Learning values has converged once a step gains less than this many nats per datum."""
+"""Learning values has converged once a step gains less than this many nats per datum and 1e-3."""
 
 
 class CaGP(StreamingGP):
@@ -443,7 +443,7 @@ def _lbfgs(objective: AscentObjective, most: int, n: int) -> bool:
         value = at.value if math.isfinite(at.value) else start.value - 1e3 * (n + abs(start.value))
         return -value / n, -at.gradient.numpy() / n
 
-    options = {"maxcor": 20, "maxiter": most, "ftol": GAIN, "gtol": 0.0}
+    options = {"maxcor": 20, "maxiter": most, "ftol": max(GAIN, 1e-3 / n), "gtol": 0.0}
     bounds = [*zip(lower, upper, strict=True)]
     try:
         minimize(loss, start.u.numpy(), jac=True, method="L-BFGS-B", bounds=bounds, options=options)
