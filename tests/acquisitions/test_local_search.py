@@ -51,7 +51,7 @@ def test_every_start_reaches_the_maximum_within_the_box(centre: tuple[float, ...
         gap = X - middle
         return -((gap @ A) * gap).sum(-1), -2.0 * gap @ A
 
-    starts = np.random.default_rng(0).random((6, 3))
+    starts = torch.rand(6, 3, generator=torch.Generator().manual_seed(0)).double().numpy()
     X, values = ascend(quadratic, starts, bounds, np.ones(3), 60)
     np.testing.assert_allclose(values, quadratic(X)[0])
     assert (bounds[0] <= X).all() and (bounds[1] >= X).all()
