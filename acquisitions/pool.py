@@ -19,7 +19,7 @@ from acquisitions.policies import MaxVariance
 from bo_stream.base.gaussian_model import GaussianModel
 from bo_stream.errors import InputError, NoiseError, ShapeError, UnsupportedError
 from bo_stream.mathematics.integral import Integral
-from bo_stream.mathematics.joint import JointGaussian
+from bo_stream.mathematics.joint import Joint
 from bo_stream.mathematics.linalg import chol_psd
 
 __all__ = ["select_from_pool"]
@@ -202,7 +202,7 @@ class _Border:
         self.H = _bordered(self.H, self.gram_rows[..., index], self.gram[..., index])
         self._extend(self.process.at(self.X[index : index + 1]))
 
-    def _extend(self, s: JointGaussian) -> None:
+    def _extend(self, s: Joint) -> None:
         """Add rows of covariances between points and all candidates, in chunks; the joint posterior
         of a pool of one chunk is kept.
         """
@@ -214,7 +214,7 @@ class _Border:
         self.cov_rows = torch.cat([self.cov_rows, cov], -2)
         self.gram_rows = torch.cat([self.gram_rows, gram], -2)
 
-    def _products(self, c: JointGaussian, s: JointGaussian) -> tuple[Tensor, Tensor]:
+    def _products(self, c: Joint, s: Joint) -> tuple[Tensor, Tensor]:
         """``cov`` and ``sum_t w_t cov(., t) cov(t, .)`` between two sets of points."""
         cov = c.covariance(s)
         return cov, torch.zeros_like(cov) if self.integral is None else self.integral.gram(c, s)
