@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from bo_stream.base.snapshot import numbers_of
@@ -30,9 +31,10 @@ class InducingGP(StreamingGP):
         """The inducing points, ``M x d``, raw, float64."""
         return self._raw_inputs(self.state.points.Z)
 
+    @torch.no_grad()
     def _prior(self) -> SparsePrior:
         """The current hyperparameters."""
-        scale, mean = self._noise_scale().detach()[0], self._prior_mean().detach()[0]
+        scale, mean = self._noise_scale()[0], self._prior_mean()[0]
         numbers = numbers_of(self.covar_module, self.likelihood, self.mean_module).to(scale)
         return SparsePrior(frozen_kernel(self.covar_module), mean.clone(), scale.clone(), numbers)
 

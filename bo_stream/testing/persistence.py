@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import io
 import warnings
 from pathlib import Path
@@ -108,6 +109,7 @@ class PersistenceContract(Contract):
     def loaded(self, model: Any, path: Path) -> Any:
         """Loaded from a file, with what is not the family's handed in."""
         own = {"covar_module": self.kernel() or model.covar_module, **self.options}
+        own.setdefault("likelihood", copy.deepcopy(model.likelihood))
         return load(path, **{name: own[name] for name in read(path.read_bytes())["handed_in"]})
 
     def test_assigning_copies(self) -> None:
