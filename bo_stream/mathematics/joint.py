@@ -68,42 +68,32 @@ class Joint:
 
     def covariance(self, other: Joint) -> Tensor:
         """Covariance with the values at other points, ``batch x o x q x q'``; batches broadcast."""
-        if self.X.ndim > 2 and other.X.ndim == 2:  # a product with many points is one product
-            flat = self._flat()._without_data(other)
-            cov = flat.unflatten(-2, self.X.shape[:-1]).movedim(0, -3)
-        else:
-            cov = self._without_data(other)
-        for W, others in zip(self.less, other.less, strict=True):
-            cov = cov - products(W.mT, others)
-        return cov
+        return self.times(other)
 
-    def _without_data(self, other: Joint) -> Tensor:
-        """The first three terms of the covariance."""
-        cov: Tensor | None = None
-        if self.kernel is not None:
-            cov = cross_kernel(self.kernel, self.X, other.X) - self.rows @ other.rows.mT
-        if self.plus is not None and other.plus is not None:
-            positive = self.plus @ other.plus.mT
-            cov = positive if cov is None else cov + positive
-        return torch.as_tensor(cov)
-
-    def times(self, other: Joint, M: Tensor) -> Tensor:
-        """Covariance with the values at other points times M (``o x q' x k``), for points without
-        batch without the full covariance.
+    def times(self, other: Joint, M: Tensor | None = None) -> Tensor:
+        """The covariance, or its product with M (``o x q' x k``): for points without batch without
+        the whole covariance.
         """
-        if self.X.ndim > 2:
+        if M is not None and self.X.ndim > 2:
             return self.covariance(other) @ M
-        product: Tensor | None = None
+
+        def on(columns: Tensor) -> Tensor:
+            return columns if M is None else columns @ M
+
+        batched = self.X.ndim > 2 and other.X.ndim == 2
+        left = self._flat() if batched else self  # a product with many points is one product
+        terms = []
         if self.kernel is not None:
-            product = cross_kernel(self.kernel, self.X, other.X) @ M
-            product = product - self.rows @ (other.rows.mT @ M)
-        if self.plus is not None and other.plus is not None:
-            positive = self.plus @ (other.plus.mT @ M)
-            product = positive if product is None else product + positive
-        product = torch.as_tensor(product)
+            terms.append(on(cross_kernel(self.kernel, left.X, other.X)))
+            terms.append(-(left.rows @ on(other.rows.mT)))
+        if left.plus is not None and other.plus is not None:
+            terms.append(left.plus @ on(other.plus.mT))
+        cov = sum(terms[1:], terms[0])
+        if batched:
+            cov = cov.unflatten(-2, self.X.shape[:-1]).movedim(0, -3)
         for W, others in zip(self.less, other.less, strict=True):
-            product = product - products(W.mT, others @ M)
-        return product
+            cov = cov - products(W.mT, on(others))
+        return cov
 
     def joined(self, other: Joint) -> Joint:
         """The joint posterior at the points of both, which have no batch."""

@@ -117,12 +117,8 @@ class OutcomeDistribution:
         ends = self.means + self._sds * torch.special.ndtri(asked).reshape(-1, 1, 1)
         if len(self.weights) == 1:
             return self.outcome(ends[:, 0])
-        low, high = ends.amin(1), ends.amax(1)
-        for _ in range(BISECTIONS):
-            middle = 0.5 * (low + high)
-            short = 1.0 - self._beyond(middle) < asked.unsqueeze(-1)
-            low, high = torch.where(short, middle, low), torch.where(short, high, middle)
-        return self.outcome(0.5 * (low + high))
+        level, low, high = asked.unsqueeze(-1), ends.amin(1), ends.amax(1)
+        return self.outcome(bisected(lambda w: 1.0 - self._beyond(w) < level, low, high))
 
     def probability_above(self, threshold: float | Tensor) -> Tensor:
         """Probabilities of an outcome above thresholds, ``k x n``; ``n`` for a single number."""
@@ -178,8 +174,19 @@ class OutcomeDistribution:
         reach = 2.0 * REACH * self._sds + 1.0
         low = (self.means - reach).amin().expand_as(y)
         high = (self.means + reach).amax().expand_as(y)
-        for _ in range(BISECTIONS):
-            middle = 0.5 * (low + high)
-            short = self.outcome(middle) < y
-            low, high = torch.where(short, middle, low), torch.where(short, high, middle)
-        return 0.5 * (low + high)
+        return bisected(lambda w: self.outcome(w) < y, low, high)
+
+
+def bisected(below: Callable[[Tensor], Tensor], low: Tensor, high: Tensor) -> Tensor:
+    """Where an increasing function is reached, between bounds.
+
+    Args:
+        below: Whether the function is below its target, elementwise.
+        low: Where it is.
+        high: Where it is not.
+    """
+    for _ in range(BISECTIONS):
+        middle = 0.5 * (low + high)
+        short = below(middle)
+        low, high = torch.where(short, middle, low), torch.where(short, high, middle)
+    return 0.5 * (low + high)
