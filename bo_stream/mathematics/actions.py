@@ -41,8 +41,8 @@ __all__ = [
 TILES = {"cpu": 320, "cuda": 4096}
 """Rows and columns of a tile of the kernel matrix by device."""
 
-CHUNK = 2**19
-"""Kernel values between points and data in memory at once: 4 MB in float64."""
+CHUNK = 2**18
+"""Kernel values between points and data in memory at once: 2 MB in float64."""
 
 FLOOR = -300.0
 """exp of less is taken as exp of this: subnormal numbers, also as products, are a hundred times
@@ -330,8 +330,9 @@ def cross_product(kernel: Kernel, X_star: Tensor, X: Tensor, S: ActionMatrix) ->
     """K(X*, X) S, ``p x i``, differentiable in X* (``p x d``). O(p n) time, O(p i) memory."""
 
     def product(rows: Tensor) -> Tensor:
-        K = kernel(rows, X).to_dense()
-        return S.right_of(K.reshape(rows.shape[0], X.shape[0]).double())
+        if not rows.requires_grad:
+            return S.right_of(kernel_values(kernel, rows, X))
+        return S.right_of(kernel(rows, X).to_dense().reshape(rows.shape[0], X.shape[0]).double())
 
     chunks = X_star.split(max(1, CHUNK // max(X.shape[0], 1)))
     if len(chunks) == 1 or not torch.is_grad_enabled():
