@@ -1,9 +1,8 @@
 """A Gaussian process behind BoTorch's model interface: posteriors, conditioning, fantasies.
 
-A subclass of `GaussianModel` supplies `_snapshot`, from which posteriors are built, and `_given`,
-the model conditioned on more data. Shapes and scales of the interface are BoTorch's. Internally the
-output dimension precedes the points (see `bo_stream.mathematics.process`) and everything is
-float64.
+A subclass of `GaussianModel` supplies `_snapshot`, from which posteriors are built. Shapes and
+scales of the interface are BoTorch's. Internally the output dimension precedes the points (see
+`bo_stream.mathematics.process`) and everything is float64.
 """
 
 from __future__ import annotations

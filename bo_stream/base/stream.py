@@ -95,8 +95,8 @@ def all_or_nothing(method: Callable[Concatenate[M, P], R]) -> Callable[Concatena
     """Decorate a method that changes the object: if it raises, the object is unchanged.
 
     The method runs without gradients, outside of torch's inference mode, and other threads'
-    changes wait. It may call other methods
-    decorated like this; if it fails after they have ended, their steps are undone too.
+    changes wait. It may call other methods decorated like this; if it fails after they have ended,
+    their steps are undone too.
     """
 
     @wraps(method)

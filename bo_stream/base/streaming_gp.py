@@ -64,9 +64,8 @@ class Promises:
         updates_without_drift: Number of one-point updates after which the posterior still equals
             that of a rebuild.
         multi_output: Several (independent) outputs are supported.
-        additive: The state is a sum over observations
-            (`bo_stream.mathematics.sums`), so streams can be merged and
-            observations forgotten.
+        additive: The state is a sum over observations (`bo_stream.mathematics.sums`), so streams
+            can be merged and observations forgotten.
         keeps_data: The state is the observations themselves.
         rebuilds: The state is no sum, but one built from all observations at once serves as well.
         takes_modules: Kernels, means and likelihoods of one's own are supported.
