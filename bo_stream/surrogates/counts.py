@@ -472,7 +472,7 @@ class CountGP(CompositeModel):
     def _joint(self, X: Tensor, extra: Tensor) -> tuple[Tensor, Tensor]:
         """Mean (``n``) and covariance of g at transformed points; ``extra`` is the nugget's."""
         point = self.model.process().at(X)
-        S = point.covariance(point)[0] if len(X) > 1 else point.variance()
+        S = point.covariance(point)[0]
         return point.mean[0], S + extra * torch.eye(len(X)).to(S)
 
     def _marginals(self, X: Tensor) -> tuple[Tensor, Tensor]:
