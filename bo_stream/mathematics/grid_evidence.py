@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 import torch
 from gpytorch.kernels import Kernel
@@ -62,8 +62,6 @@ SEPARABLE = 0.5
 DENSE_NODES = 4096
 """Nodes up to which features may be given by their values there."""
 
-Route = Literal["data", "roots"]
-
 
 @dataclass(frozen=True)
 class GridPrior:
@@ -99,7 +97,7 @@ def check_size(grid: Grid, product: bool) -> None:
 
 
 def grid_evidence(
-    state: GridState, prior: GridPrior, n: int, profile_mean: bool, route: Route | None = None
+    state: GridState, prior: GridPrior, n: int, profile_mean: bool
 ) -> tuple[Tensor, Tensor | None]:
     """Log evidence, 0-dim, differentiable (once).
 
@@ -108,7 +106,6 @@ def grid_evidence(
         prior: The hyperparameters.
         n: Number of observations.
         profile_mean: Take the optimal constant means instead.
-        route: By default the cheapest. ``data`` needs all observations held.
 
     Returns:
         The evidence, and the optimal constant means (``o``) if they were taken.
@@ -119,7 +116,7 @@ def grid_evidence(
     """
     c = prior.mean - state.origin
     with torch.no_grad():
-        roots = _roots(state, prior, n, route)
+        roots = _roots(state, prior, n)
     if roots is None:
         C, y = _data_covariance(state, prior, n)
         L = chol_psd(C.detach())
@@ -139,9 +136,7 @@ def grid_evidence(
 
 
 @torch.no_grad()
-def grid_process(
-    state: GridState, prior: GridPrior, n: int, *, moves: bool = False, route: Route | None = None
-) -> Process:
+def grid_process(state: GridState, prior: GridPrior, n: int, *, moves: bool = False) -> Process:
     """The posterior process.
 
     Args:
@@ -150,10 +145,9 @@ def grid_process(
         n: Number of observations.
         moves: Whether points of the future may have other places on the grid, so that the process
             must be that of the values at the nodes.
-        route: As for `grid_evidence`.
     """
     prior = replace(prior, mean=prior.mean.clone())  # not a view of the parameter
-    roots, product = _roots(state, prior, n, route), is_product(prior.kernel, state.grid.dim)
+    roots, product = _roots(state, prior, n), is_product(prior.kernel, state.grid.dim)
     if roots is None and not product:
         return _few_on_nodes(state, prior, n)
     if roots is None and not moves:
@@ -166,7 +160,7 @@ def grid_process(
 @torch.no_grad()
 def dropped_share(state: GridState, prior: GridPrior, n: int) -> float:
     """Largest share of the prior variance at a node that an eigenbasis leaves out; else 0."""
-    roots = _roots(state, prior, n, None) or []
+    roots = _roots(state, prior, n) or []
     bases = [root for root in roots if isinstance(root, Eigenbasis)]
     return max((float(basis.dropped()) for basis in bases), default=0.0)
 
@@ -174,9 +168,7 @@ def dropped_share(state: GridState, prior: GridPrior, n: int) -> float:
 # -- roots ---------------------------------------------------------------------------------------
 
 
-def _roots(
-    state: GridState, prior: GridPrior, n: int, route: Route | None
-) -> Sequence[Root] | None:
+def _roots(state: GridState, prior: GridPrior, n: int) -> Sequence[Root] | None:
     """A root of each output's prior covariance, or None for the observations' covariance."""
     grid, held, product = state.grid, state.holds_all(n), is_product(prior.kernel, state.grid.dim)
     if grid.m > MOST_NODES and not product:
@@ -186,7 +178,7 @@ def _roots(
             "Rebuild the surrogate for this kernel.",
         )
     few = held and n <= CHEAPER * grid.m
-    if route == "data" or (route is None and few and (n <= FEW_DATA or not product)):
+    if few and (n <= FEW_DATA or not product):
         return None
     if not product or grid.m < TRUNCATED_FROM:
         return _whole_roots(state, prior)
@@ -195,7 +187,7 @@ def _roots(
         tolerance = float(TOLERATED * s2 / (amplitude * one))
         bases.append(Eigenbasis.chosen(grid, amplitude, factors, tolerance, MOST_EIGENVECTORS))
     r = max(basis.size for basis in bases)
-    if route is None and ((few and n < r) or (held and r > MOST_EIGENVECTORS)):
+    if (few and n < r) or (held and r > MOST_EIGENVECTORS):
         return None
     if r > MOST_EIGENVECTORS:
         raise _too_many(grid.m, r, n)

@@ -1,4 +1,4 @@
-"""States of grids, kernels, and each route from a state to evidence and posterior."""
+"""States of grids and kernels, and what follows from them by each route."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from torch import Size, Tensor
 
 from bo_stream.mathematics.bands import GridState
 from bo_stream.mathematics.grid import Grid
-from bo_stream.mathematics.grid_evidence import GridPrior, Route, grid_evidence, grid_process
+from bo_stream.mathematics.grid_evidence import GridPrior, grid_evidence, grid_process
 from bo_stream.testing.oracles import DenseGP
 from tests.bo_stream.surrogates.wiski_oracle import dense_rows, nodes_for
 
-SIZES: dict[int, tuple[int, ...]] = {1: (20,), 2: (9, 8), 3: (7, 6, 8)}
+SIZES: dict[int, tuple[int, ...]] = {1: (60,), 2: (9, 8), 3: (7, 6, 8)}
 KERNELS: dict[str, Any] = {
     "RBF": lambda d, b: ScaleKernel(RBFKernel(ard_num_dims=d, batch_shape=b), batch_shape=b),
     "RBF times periodic": lambda d, b: ScaleKernel(
@@ -36,7 +36,7 @@ KERNELS: dict[str, Any] = {
         MaternKernel(nu=1.5, ard_num_dims=d, batch_shape=b), batch_shape=b
     ),
 }
-ROUTES: tuple[Route, ...] = ("data", "roots")
+ROUTES = ("data", "roots")
 
 
 def unit_grid(sizes: tuple[int, ...]) -> Grid:
@@ -75,11 +75,13 @@ class Stream:
         sizes: tuple[int, ...],
         n: int = 40,
         outputs: int = 1,
+        route: str = "data",
     ) -> None:
         self.X, self.Y, self.R = data(n, len(sizes), outputs)
         self.kernel, self.sizes, self.n = own, sizes, n
         grid = unit_grid(sizes)
-        empty = GridState.before_data(grid, outputs, False, 4096)
+        opening = 4096 if route == "data" else 0  # where none are held, they are not used
+        empty = GridState.before_data(grid, outputs, False, opening)
         self.state = empty.absorb_at(self.X, self.Y, self.R, 0)
         self.s2 = torch.linspace(0.4, 0.6, outputs).double().requires_grad_()
         self.c = torch.linspace(0.3, -0.2, outputs).double().requires_grad_()
@@ -88,14 +90,14 @@ class Stream:
     def prior(self) -> GridPrior:
         return GridPrior(self.kernel, self.s2, self.c)
 
-    def evidence(self, route: Route | None = None) -> Tensor:
-        return grid_evidence(self.state, self.prior, self.n, False, route=route)[0]
+    def evidence(self) -> Tensor:
+        return grid_evidence(self.state, self.prior, self.n, False)[0]
 
     def gradients(self, value: Tensor) -> list[Tensor]:
         return list(torch.autograd.grad(value, [self.s2, self.c, *self.kernel.parameters()]))
 
-    def process(self, route: Route | None = None, *, moves: bool = False) -> Any:
-        return grid_process(self.state, self.prior, self.n, moves=moves, route=route)
+    def process(self, *, moves: bool = False) -> Any:
+        return grid_process(self.state, self.prior, self.n, moves=moves)
 
     def dense(self, output: int = 0) -> DenseGP:
         """The same by dense algebra, differentiable."""

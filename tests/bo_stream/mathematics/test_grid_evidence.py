@@ -10,12 +10,11 @@ import torch
 from torch import Size
 
 from bo_stream.errors import StateError, UnsupportedError
-from bo_stream.mathematics.bands import GridState, matrix_of
+from bo_stream.mathematics.bands import matrix_of
 from bo_stream.mathematics.conditioned import conditioned_on
 from bo_stream.mathematics.eigenbasis import CholeskyRoot, Eigenbasis, ProductFeatures
 from bo_stream.mathematics.grid_evidence import (
     DataProcess,
-    Route,
     _roots,
     check_size,
     dropped_share,
@@ -43,15 +42,15 @@ CASES = [
 
 
 @pytest.mark.parametrize(("d", "name", "route"), CASES)
-def test_every_route_is_dense_algebra(d: int, name: str, route: Route) -> None:
+def test_every_route_is_dense_algebra(d: int, name: str, route: str) -> None:
     """Evidence, its gradients in every hyperparameter, posterior mean and covariance."""
-    own, Z = Stream(kernel(name, d), SIZES[d]), points(9, d, 7)
+    own, Z = Stream(kernel(name, d), SIZES[d], route=route), points(9, d, 7)
     dense = own.dense()
-    value, expected = own.evidence(route), dense.evidence()
+    value, expected = own.evidence(), dense.evidence()
     close(value, expected, 1e-6)
     for mine, theirs in zip(own.gradients(value), own.gradients(expected), strict=True):
         close(mine, theirs, 1e-6)
-    at_Z = own.process(route).at(Z)
+    at_Z = own.process().at(Z)
     mean, covariance = dense.posterior(Z)
     close(at_Z.mean[0], mean, 1e-6)
     close(at_Z.covariance(at_Z)[0], covariance, 1e-6)
@@ -61,17 +60,17 @@ def test_every_route_is_dense_algebra(d: int, name: str, route: Route) -> None:
 @pytest.mark.parametrize(
     ("route", "shared"), [(r, shared) for r in ROUTES for shared in (False, True)]
 )
-def test_several_outputs(route: Route, shared: bool) -> None:
+def test_several_outputs(route: str, shared: bool) -> None:
     """With hyperparameters of their own, and with one kernel for all."""
     own, Z = (
-        Stream(kernel("RBF", 2, 1 if shared else 2), SIZES[2], outputs=2),
+        Stream(kernel("RBF", 2, 1 if shared else 2), SIZES[2], outputs=2, route=route),
         points(6, 2, 7),
     )
-    value, expected = own.evidence(route), sum(own.dense(o).evidence() for o in range(2))
+    value, expected = own.evidence(), sum(own.dense(o).evidence() for o in range(2))
     close(value, expected, 1e-6)
     for mine, theirs in zip(own.gradients(value), own.gradients(expected), strict=True):
         close(mine, theirs, 1e-6)
-    at_Z = own.process(route).at(Z)
+    at_Z = own.process().at(Z)
     for o in range(2):
         mean, covariance = own.dense(o).posterior(Z)
         close(at_Z.mean[o], mean, 1e-6)
@@ -79,12 +78,12 @@ def test_several_outputs(route: Route, shared: bool) -> None:
 
 
 @pytest.mark.parametrize("route", ROUTES)
-def test_a_process_given_more_points(route: Route) -> None:
+def test_a_process_given_more_points(route: str) -> None:
     """The process given more points is the process of all points."""
-    few, all_ = (Stream(kernel("RBF", 2), SIZES[2], n) for n in (30, 40))
+    few, all_ = (Stream(kernel("RBF", 2), SIZES[2], n, route=route) for n in (30, 40))
     all_.R[:, :30], all_.Y[:, :30] = few.R, few.Y
     X, Y, R = all_.X[30:], all_.Y[:, 30:], all_.R[:, 30:]
-    process, Z = few.process(route), points(4, 2, 9)
+    process, Z = few.process(), points(4, 2, 9)
     noise = (few.s2.detach() * R).expand(Y.shape)
     for part in (slice(0, 7), slice(7, 10)):  # one after the other
         process = conditioned_on(process, X[part], Y[:, part], noise[:, part])
@@ -95,9 +94,9 @@ def test_a_process_given_more_points(route: Route) -> None:
 
 
 @pytest.mark.parametrize("route", ROUTES)
-def test_integrated_products_of_covariances(route: Route) -> None:
+def test_integrated_products_of_covariances(route: str) -> None:
     process, T, Z = (
-        Stream(kernel("RBF", 2), SIZES[2]).process(route),
+        Stream(kernel("RBF", 2), SIZES[2], route=route).process(),
         points(30, 2, 3),
         points(4, 2, 9),
     )
@@ -110,8 +109,8 @@ def test_integrated_products_of_covariances(route: Route) -> None:
 
 
 @pytest.mark.parametrize("route", ROUTES)
-def test_sample_functions_have_the_posteriors_moments(route: Route) -> None:
-    process, Z = Stream(kernel("RBF", 2), SIZES[2]).process(route), points(3, 2, 9)
+def test_sample_functions_have_the_posteriors_moments(route: str) -> None:
+    process, Z = Stream(kernel("RBF", 2), SIZES[2], route=route).process(), points(3, 2, 9)
     torch.manual_seed(0)
     draws = process.path(Size([20_000]))(Z)[:, 0]
     at_Z = process.at(Z)
@@ -120,10 +119,10 @@ def test_sample_functions_have_the_posteriors_moments(route: Route) -> None:
 
 
 @pytest.mark.parametrize(("name", "route"), [("RBF", r) for r in ROUTES] + [("Matern", "roots")])
-def test_moments_in_closed_form(name: str, route: Route) -> None:
+def test_moments_in_closed_form(name: str, route: str) -> None:
     """They agree with the joint posterior, with their derivatives, also given more points."""
-    own = Stream(kernel(name, 2), (14, 12), n=45)
-    process = own.process(route)
+    own = Stream(kernel(name, 2), (14, 12), n=45, route=route)
+    process = own.process()
     assert isinstance(process, Process)
     for _ in range(2):
         Z = points(15, 2, 9).reshape(5, 3, 2)
@@ -170,15 +169,12 @@ def test_the_cheapest_route_is_taken(
     name: str, lengthscale: float, n: int, opening: int, kind: type | None
 ) -> None:
     """Few observations, few eigenvectors, or all nodes (24 x 24)."""
-    own = Stream(kernel(name, 2), (24, 24), n)
-    if not opening:
-        empty = GridState.before_data(own.state.grid, 1, False, 0)
-        own.state = empty.absorb_at(own.X, own.Y, own.R, 0)
+    own = Stream(kernel(name, 2), (24, 24), n, route="data" if opening else "roots")
     own.kernel.base_kernel.lengthscale = lengthscale  # type: ignore[union-attr]
     with torch.no_grad():
-        roots = _roots(own.state, own.prior, n, None)
+        roots = _roots(own.state, own.prior, n)
     assert kind is None if roots is None else type(roots[0]) is kind
-    features = own.process(None).basis
+    features = own.process().basis
     compact = isinstance(getattr(features, "features", None), ProductFeatures)
     assert compact is (kind is Eigenbasis and lengthscale == 2.0)
 
@@ -189,20 +185,20 @@ def test_what_is_left_out_is_little_and_reported() -> None:
     value = own.evidence()
     assert 0.0 < dropped_share(own.state, own.prior, 400) < 1e-3
     with torch.no_grad():
-        (basis,) = _roots(own.state, own.prior, 400, "roots") or ()
+        (basis,) = _roots(own.state, own.prior, 400) or ()
     assert basis.size < 300
-    assert (value - own.evidence("data")).abs() < 0.02
+    assert (value - own.dense().evidence()).abs() < 0.02
     assert dropped_share(own.state, own.prior, 40) == 0.0
 
 
 def test_as_much_is_kept_as_the_data_can_resolve() -> None:
     """Less noise or more points: more eigenvectors; never more than allowed, if that is enough."""
-    own, kept = Stream(kernel("RBF", 2), (24, 24), 400), []
+    own, kept = Stream(kernel("RBF", 2), (24, 24), 400, route="roots"), []
     for noise, weight in ((0.1, 1e-1), (0.1, 1e5), (1e-7, 1e-1)):
         own.s2 = torch.tensor([noise]).double()
         own.state = replace(own.state, A=weight * own.state.A)
         with torch.no_grad():
-            (basis,) = _roots(own.state, own.prior, 400, "roots") or ()
+            (basis,) = _roots(own.state, own.prior, 400) or ()
         own.state = replace(own.state, A=own.state.A / weight)
         tolerated = 1.5 * noise / (weight * (1.0 / own.R).sum())
         assert float(basis.dropped() * basis.amplitude) <= tolerated or basis.share == 1e-12
@@ -233,8 +229,8 @@ def test_the_share_dropped_is_that_of_the_prior_variance_at_the_nodes() -> None:
 
 
 def test_large_grids_are_dense_algebra_too() -> None:
-    own = Stream(kernel("RBF", 2), (48, 40))
-    close(own.evidence("roots"), own.dense().evidence(), 1e-4)
+    own = Stream(kernel("RBF", 2), (48, 40), route="roots")
+    close(own.evidence(), own.dense().evidence(), 1e-4)
 
 
 @pytest.mark.parametrize("d", SIZES)
@@ -257,7 +253,7 @@ def test_what_large_grids_refuse() -> None:
         own.evidence()
     own = Stream(kernel("RBF", 3), (17, 17, 17))
     own.kernel.base_kernel.lengthscale = 0.02  # type: ignore[union-attr]
-    assert _roots(own.state, own.prior, own.n, None) is None
+    assert _roots(own.state, own.prior, own.n) is None
     own.n = 5_000  # more than are held
     with pytest.raises(StateError, match="coarser"):
         own.evidence()
