@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import heapq
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, reduce
 
@@ -137,10 +138,10 @@ class Basis:
         table[:, 0, 0] = 1.0
         return table
 
-    def factors(self, X: Tensor, orders: int) -> list[Tensor]:
+    def factors(self, X: Tensor, orders: int) -> Iterator[Tensor]:
         """For each input the functions' factors, ``orders x f x p``, as in `tables`."""
         tables = zip(self.tables(X, orders), self.columns, strict=True)
-        return [table.index_select(1, column) for table, column in tables]
+        return (table.index_select(1, column) for table, column in tables)
 
     def features(self, X: Tensor) -> Tensor:
         """The functions at points ``batch x q x d``: ``batch x q x f``, differentiable."""
