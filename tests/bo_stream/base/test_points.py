@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from bo_stream.base.checks import SLACK, check_points
-from bo_stream.errors import BoundsError, InputError
+from bo_stream.errors import BoundsError
 
 BOUNDS = torch.tensor([[-1.0, 2.0], [1.0, 10.0]], dtype=torch.float64)
 WIDTH = BOUNDS[1] - BOUNDS[0]
@@ -21,13 +21,3 @@ def test_up_to_the_slack_beyond_a_bound(k: int, end: int, dtype: torch.dtype) ->
     X[1, 0, k] = BOUNDS[end, k] + 1.1 * away
     with pytest.raises(BoundsError, match="1 outside"):
         check_points(X.to(dtype), 2, BOUNDS)
-
-
-@pytest.mark.parametrize("bounds", [None, BOUNDS])
-@pytest.mark.parametrize("value", [float("nan"), float("inf")])
-def test_what_is_not_finite_is_called_so(value: float, bounds: torch.Tensor | None) -> None:
-    X = BOUNDS.mean(0).repeat(3, 1)
-    check_points(X, 2, bounds)
-    X[1, 1] = value
-    with pytest.raises(InputError, match="finite X"):
-        check_points(X, 2, bounds)
