@@ -16,7 +16,7 @@ from torch import Tensor
 
 from bo_stream.mathematics.evidence import attach, factorise, root_gradient, under_root
 from bo_stream.mathematics.kernels import cross_kernel
-from bo_stream.mathematics.linalg import chol_psd, with_jitter
+from bo_stream.mathematics.linalg import chol_psd
 from bo_stream.mathematics.process import KernelBasis, Process
 from bo_stream.mathematics.shapes import shaped
 from bo_stream.mathematics.sums import GeneralStatistics, far
@@ -116,8 +116,7 @@ def node_root(K: Tensor) -> Tensor:
     The error of the posterior is that of the matrix factorised, however K is conditioned, because
     ``R^-1`` is applied to columns of kernels only (MATHS 2.3).
     """
-    L, info = torch.linalg.cholesky_ex(K)
-    return chol_psd(with_jitter(K, LEAST_REPAIR)) if bool(info.any()) else L
+    return chol_psd(K, least=LEAST_REPAIR)
 
 
 # -- update --------------------------------------------------------------------------------------
