@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
@@ -13,7 +12,7 @@ from torch import Tensor
 from acquisitions.domain import Domain
 from acquisitions.outcomes import Weights, log_completion
 
-__all__ = ["OutcomeSamples", "SampledOutcomes"]
+__all__ = ["SampledOutcomes"]
 
 CANDIDATES, TOGETHER = 1024, 64
 """Points that samples are compared at, and number of trials that are chosen among them."""
@@ -30,11 +29,12 @@ class SampledOutcomes:
 
     Args:
         model: A model with an output for every outcome, and perhaps one of completion.
+        observed: ``n x d`` points, about which half of the candidates are.
+        bounds: ``2 x d``.
+        domain: The feasible set, if it is not all between the bounds.
         objectives: Number of objectives, which are the first outcomes, to be maximised.
         constraints: Constraints on the outcomes.
         outcomes: Number of outcomes.
-        domain: The feasible set.
-        observed: ``n x d`` points, about which half of the candidates are.
     """
 
     ahead: ClassVar[float] = 0.0
@@ -42,16 +42,19 @@ class SampledOutcomes:
     def __init__(
         self,
         model: Model,
+        *,
+        observed: Tensor,
+        bounds: Tensor,
+        domain: Domain | None = None,
         objectives: int,
         constraints: Sequence[Weights],
         outcomes: int,
-        domain: Domain,
-        observed: Tensor,
     ) -> None:
         parts: Any = model
         self.models: list[Any] = list(parts.models)
         self.objectives, self.constraints, self.outcomes = objectives, constraints, outcomes
-        self.domain, self.observed = domain, domain.snapped(observed)
+        self.domain = domain or Domain.of(bounds)
+        self.observed = self.domain.snapped(observed)
 
     @torch.no_grad()
     def propose(self, q: int) -> Tensor:
@@ -102,32 +105,3 @@ class SampledOutcomes:
             one[rows[len(rows) // len(points) * len(points) :]] = -torch.inf
             rows.append(int(one.argmax()))
         return torch.tensor(rows)
-
-
-@dataclass(frozen=True)
-class OutcomeSamples:
-    """Builds `SampledOutcomes`; a builder of campaigns.
-
-    Attributes:
-        objectives: Number of objectives, which are the first outcomes.
-        constraints: Constraints on the outcomes.
-        outcomes: Number of outcomes.
-    """
-
-    objectives: int
-    constraints: Sequence[Weights]
-    outcomes: int
-
-    def __call__(
-        self, model: Model, *, observed: Tensor, bounds: Tensor, domain: Domain | None = None
-    ) -> SampledOutcomes:
-        """What chooses the trials.
-
-        Args:
-            model: A model with an output for every outcome.
-            observed: ``n x d`` points with outcomes.
-            bounds: ``2 x d``.
-            domain: The feasible set, if it is not all between the bounds.
-        """
-        about = self.objectives, self.constraints, self.outcomes
-        return SampledOutcomes(model, *about, domain or Domain.of(bounds), observed)

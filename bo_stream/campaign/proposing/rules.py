@@ -65,13 +65,17 @@ def rule_by_name(
     what = "an acquisition function" + (" of several outcomes" if outcomes.joint else "")
     name = checked_name(options.pop("name"), known, what)
     if outcomes.joint:
-        from acquisitions.outcome_samples import OutcomeSamples
+        from acquisitions.outcome_samples import SampledOutcomes
         from acquisitions.outcomes import OutcomeAcquisition
 
-        number = len(outcomes.columns)
-        about = len(outcomes.goals), outcomes.weights(), options, number
-        joint = OutcomeAcquisition(name, *about, outcomes.reference_point)
-        builders = joint, OutcomeSamples(len(outcomes.goals), outcomes.weights(), number)
+        about: dict[str, Any] = {
+            "objectives": len(outcomes.goals),
+            "constraints": outcomes.weights(),
+            "outcomes": len(outcomes.columns),
+        }
+        reference = outcomes.reference_point
+        joint = OutcomeAcquisition(name, options=options, reference=reference, **about)
+        builders = joint, partial(SampledOutcomes, **about)
         few, many = (search(cast(AcquisitionBuilder, one)) for one in builders)
         return InParts(few, name, many, together=FEW, in_turn=FEW)
     if name == AUTO:
