@@ -236,7 +236,7 @@ def test_rows_of_a_pool_are_different_and_good() -> None:
     assert rows.shape == (200,) and len(rows.unique()) == 200
     with torch.no_grad():
         means = model.posterior(pool).mean.squeeze(-1)
-    assert float(means[rows].min()) > float(means.quantile(0.85))
+    assert float(means[rows].min()) > float(means.quantile(0.8))
     assert sorted(ThompsonSampling(model).select(pool[:7], 7).tolist()) == list(range(7))
     with pytest.raises(ShapeError, match="q = 8"):
         ThompsonSampling(model).select(pool[:7], 8)
