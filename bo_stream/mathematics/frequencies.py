@@ -156,14 +156,14 @@ class Assembly:
         self._scale = HALF ** (-0.5 * (alpha > 0).sum(-1).double())
         self._blocks: list[tuple[Tensor, Tensor, Tensor, Tensor]] = []
         i, j = m + torch.tril_indices(f - m, f - m, device=alpha.device)
-        self._fill(i, j, "cosines", *(_cosines(own[i], own[j]) for own in alpha.mT))
+        self._fill(i, j, "cosines", *(_cosines(each[i], each[j]) for each in alpha.mT))
         main, every = torch.arange(m, device=alpha.device), torch.arange(m, f, device=alpha.device)
         alone = main.split(p) if p else ()
-        for k, own in enumerate(alone):
-            i, j = torch.cartesian_prod(every, own).mT
+        for k, block in enumerate(alone):
+            i, j = torch.cartesian_prod(every, block).mT
             rest = [alpha[i, other] - 1 for other in range(d) if other != k]
             self._fill(i, j, "mixed", axis[j], _cosines(alpha[i, k], index[j]), *rest)
-            i, j = torch.cartesian_prod(own, own).mT
+            i, j = torch.cartesian_prod(block, block).mT
             self._fill(i, j, "single", axis[j], _cosines(index[i], index[j]))
         for pair, (first, second) in enumerate(combinations(alone, 2)):
             j, i = torch.cartesian_prod(first, second).mT

@@ -105,8 +105,8 @@ def _on_grid(basis: Basis, weights: Tensor, per_axis: int, starts: int) -> Tenso
     alone = weights[:, : d * main].unflatten(-1, (d, main)).movedim(1, 0)
     effect, *effects = alone @ waves[:, 1 : main + 1]
     rest = weights.new_zeros(S)
-    for own in effects:
-        rest = rest.unsqueeze(-1) + own[:, *(None,) * (rest.ndim - 1)]
+    for other in effects:
+        rest = rest.unsqueeze(-1) + other[:, *(None,) * (rest.ndim - 1)]
     T = torch.cat([T, rest.view(S, -1, 1)], -1)
     values = torch.cat([first, torch.ones_like(first[:1])]).mT @ T.mT  # S x per_axis x others
     layers = (values.amax(-1) + effect).topk(starts).indices
@@ -146,23 +146,23 @@ def _newton_step(
         room: Steps to the lower (at most zero) and the upper bounds (at least zero), ``S x d``.
         reach: ``S x 1``.
     """
-    held = ((room[0] >= 0.0) & (slope <= 0.0)) | ((room[1] <= 0.0) & (slope >= 0.0))
-    fixed = torch.zeros_like(slope)
+    fixed = ((room[0] >= 0.0) & (slope <= 0.0)) | ((room[1] <= 0.0) & (slope >= 0.0))
+    start = torch.zeros_like(slope)
     for _ in range(2):
-        ahead = slope + (curvature @ fixed.unsqueeze(-1)).squeeze(-1)
-        step = fixed + _free_step(ahead, curvature, held, reach)
+        ahead = slope + (curvature @ start.unsqueeze(-1)).squeeze(-1)
+        step = start + _free_step(ahead, curvature, fixed, reach)
         within = torch.minimum(torch.maximum(step, room[0]), room[1])
         leaving = within != step
         if not bool(leaving.any()):
             break
-        held, fixed = held | leaving, torch.where(leaving, within, fixed)
+        fixed, start = fixed | leaving, torch.where(leaving, within, start)
     return within
 
 
-def _free_step(slope: Tensor, curvature: Tensor, held: Tensor, reach: Tensor) -> Tensor:
-    """Newton steps of the coordinates that are not held."""
-    slope = slope.masked_fill(held, 0.0)
-    curvature = curvature.masked_fill(held.unsqueeze(-1) | held.unsqueeze(-2), 0.0)
+def _free_step(slope: Tensor, curvature: Tensor, fixed: Tensor, reach: Tensor) -> Tensor:
+    """Newton steps of the coordinates that are not fixed."""
+    slope = slope.masked_fill(fixed, 0.0)
+    curvature = curvature.masked_fill(fixed.unsqueeze(-1) | fixed.unsqueeze(-2), 0.0)
     sizes, V = torch.linalg.eigh(curvature)
     across = (V.mT @ slope.unsqueeze(-1)).squeeze(-1) / sizes.abs().clamp_min(FLAT)
     step = (V @ across.unsqueeze(-1)).squeeze(-1)

@@ -32,10 +32,10 @@ def factorised(
     r = (0.5 * logs).exp()
     r = torch.where(r < TINY * r.amax(-1, keepdim=True), 0.0, r)
     each = zip(stats, s2, c, r, strict=True)
-    return r, [factorise(own, scale, mean, profile_mean, root) for own, scale, mean, root in each]
+    return r, [factorise(sums, s, mean, profile_mean, root) for sums, s, mean, root in each]
 
 
-def evidence(made: Sequence[Factorisation]) -> tuple[Tensor, list[Tensor], Tensor]:
+def evidence(factors: Sequence[Factorisation]) -> tuple[Tensor, list[Tensor], Tensor]:
     """Log evidence summed over outputs, its gradients, and the constant means, ``o``.
 
     Costs one triangular inverse for each output.
@@ -44,7 +44,7 @@ def evidence(made: Sequence[Factorisation]) -> tuple[Tensor, list[Tensor], Tenso
         Gradients in noise scales and means, ``o`` each, and in the logarithms of the prior
         variances, ``o x f``.
     """
-    slopes = zip(*(own.diagonal_gradients() for own in made), strict=True)
+    slopes = zip(*(f.diagonal_gradients() for f in factors), strict=True)
     d_s2, d_c, d_logs = map(torch.stack, slopes)
-    value, means = (torch.stack(t) for t in ([f.value() for f in made], [f.mean for f in made]))
-    return value.sum(), [d_s2, d_c, 0.5 * d_logs], means
+    value, means = sum(f.value() for f in factors), torch.stack([f.mean for f in factors])
+    return torch.as_tensor(value), [d_s2, d_c, 0.5 * d_logs], means

@@ -161,7 +161,7 @@ def parts_of(kernel: Kernel) -> tuple[Scaled, ...]:
 
 
 def main_effects(batch_shape: Size) -> ScaleKernel:
-    """Main effects of a variance of their own, with the default priors."""
+    """Scaled main effects with the default priors."""
     base = MainEffects(
         batch_shape=batch_shape, lengthscale_prior=_about(MAIN_LENGTHSCALE, LENGTHSCALE_SD)
     )
@@ -192,10 +192,10 @@ def default_likelihood(batch_shape: Size) -> GaussianLikelihood:
 def _started(base: Kernel, lengthscale: float, variance: float) -> ScaleKernel:
     """The kernel in a `ScaleKernel`, with hyperparameters set."""
     prior = _about(variance, VARIANCE_SD)
-    made = ScaleKernel(base, batch_shape=base.batch_shape, outputscale_prior=prior)
+    kernel = ScaleKernel(base, batch_shape=base.batch_shape, outputscale_prior=prior)
     with torch.no_grad():
-        base.lengthscale, made.outputscale = lengthscale, variance
-    return made
+        base.lengthscale, kernel.outputscale = lengthscale, variance
+    return kernel
 
 
 def _about(mode: float, sd: float) -> LogNormalPrior:

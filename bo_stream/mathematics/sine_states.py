@@ -103,8 +103,8 @@ class FrequencyState(SufficientStatistics):
         matrices = [assembly.matrix(sums) for sums in self.A]
         outputs = [self.statistics(i, totals) for i in range(len(self.b))]
         return [
-            replace(own, A=A, b=assembly.vector(own.b), w1=assembly.vector(own.w1))
-            for own, A in zip(outputs, matrices * (len(outputs) // len(matrices)), strict=True)
+            replace(sums, A=A, b=assembly.vector(sums.b), w1=assembly.vector(sums.w1))
+            for sums, A in zip(outputs, matrices * (len(outputs) // len(matrices)), strict=True)
         ]
 
     def least_lengthscales(self, basis: Basis) -> tuple[Tensor, ...]:

@@ -238,8 +238,8 @@ class HSGP(FeatureGP):
         mean, basis = self._prior_mean().clone(), self.basis
         logs = sine_kernels.log_variances(self._parts(), basis, self.num_outputs)
         s2, c = self._noise_scale(), mean - state.origin
-        r, made = factorised(self._statistics(), logs, s2, c, profile_mean=False)
-        u, L = torch.stack([own.q for own in made]), torch.stack([own.L for own in made])
+        r, factors = factorised(self._statistics(), logs, s2, c, profile_mean=False)
+        u, L = torch.stack([f.q for f in factors]), torch.stack([f.L for f in factors])
         return Process(None, FeatureBasis(basis, r), None, L, u, mean)
 
     def _to_condition(self, process: PosteriorProcess, points: int) -> PosteriorProcess | None:
@@ -268,8 +268,8 @@ class HSGP(FeatureGP):
             profile_mean: Take the optimal constant means instead.
         """
         origin = self.state.origin
-        _, made = factorised(self._statistics(), logs, s2, mean - origin, profile_mean)
-        value, gradients, means = evidence(made)
+        _, factors = factorised(self._statistics(), logs, s2, mean - origin, profile_mean)
+        value, gradients, means = evidence(factors)
         return value, gradients, means + origin
 
     def _prepare_fit(self, coordinates: Coordinates, profile_mean: bool) -> ClosedForm | None:
@@ -301,10 +301,10 @@ class HSGP(FeatureGP):
         def objective(u: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
             s2 = (noise @ u).exp().squeeze(-1)
             logs = [spectrum.logs(lengths @ u, scales @ u) for spectrum, lengths, scales in terms]
-            made = self._evidence(s2, mean, torch.cat(logs, -1), profile_mean)
-            value, (d_s2, _, d_logs), means = made
+            variances = torch.cat(logs, -1)
+            value, (d_s2, _, d_logs), means = self._evidence(s2, mean, variances, profile_mean)
             gradient = (s2 * d_s2) @ noise.squeeze(1)
-            pieces = d_logs.split([own.shape[-1] for own in logs], -1)
+            pieces = d_logs.split([part.shape[-1] for part in logs], -1)
             for (spectrum, lengths, scales), piece in zip(terms, pieces, strict=True):
                 d_lengths, d_scales = spectrum.pull(lengths @ u, piece)
                 gradient += d_lengths.flatten() @ lengths.flatten(0, 1)
