@@ -169,12 +169,12 @@ def evidence_of(
 
 def _under_a_warp(y: Array, size: float) -> Callable[[float], Targets]:
     """Standardised warped outcomes as a function of the log scale over ``size``."""
-    r, n = (y.max() - y) / size, len(y)
+    r, n, ones = (y.max() - y) / size, len(y), np.ones(len(y))
 
     def targets(log_c: float) -> Targets:
         c = math.exp(log_c)
         h, t = np.log1p(r / c), -r / (r + c)  # t = dh / d log c
-        total, drifted = float(h.sum()), float(t.sum())
+        total, drifted = float(ones @ h), float(ones @ t)
         at, drift = h - total / n, t - drifted / n
         spread = math.sqrt(float(at @ at) / n) + 1e-100  # its square is no zero
         w = at / -spread
