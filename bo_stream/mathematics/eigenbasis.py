@@ -197,14 +197,17 @@ class Eigenbasis(Root):
 
         O(4^d m P^2) for P eigenvectors of a dimension, and O(r^2).
         """
-        pairs = [column_pairs(V) for V in self.vectors]
-        pairs += [pairs[0].new_ones(1, 1)] * (3 - len(pairs))
-        columns = F.pad(self.index, (0, 3 - self.index.shape[-1])).unbind(-1)
-        first = (pairs[0] @ A.reshape(pairs[0].shape[1], -1)).unflatten(-1, (-1, pairs[2].shape[1]))
+        head, *tail = (
+            (column_pairs(V), i) for V, i in zip(self.vectors, self.index.T, strict=True)
+        )
+        none = head[0].new_ones(1, 1), torch.zeros_like(head[1])
+        pairs, columns = zip(head, *[none] * (3 - self.grid.dim), *tail, strict=True)
+        first = pairs[0] @ A.reshape(pairs[0].shape[1], -1)
+        first = first.unflatten(-1, (pairs[1].shape[1], -1)) @ pairs[2].mT
         G, low = A.new_zeros(self.size, self.size), 0
         for a, count in enumerate(columns[0].bincount().tolist()):
             high = low + count
-            part = pairs[1] @ first[a * (a + 1) // 2 :][: a + 1] @ pairs[2].mT
+            part = pairs[1] @ first[a * (a + 1) // 2 :][: a + 1]
             place = columns[0][:high] * part[0].numel()
             for column, size in zip(columns[1:], (part.shape[2], 1), strict=True):
                 place = place + _pair_number(column[low:high, None], column[:high]) * size
