@@ -328,13 +328,10 @@ class CountGP(CompositeModel):
         """The stream of targets that are not held, with more of them; unchanged where it is none,
         because the family's state is no sum.
         """
-        model, now = self.model, self.model.stream
-        if not model.promises.additive:
+        if not self.model.promises.additive:
             return self._state.kept
         kept, (X, Y, R) = self._kept(), outcomes.regression
-        model._set("stream", StreamBuffers(kept))  # a family reads the number of its points there
-        state = model._absorb(kept.state, X, Y, R)
-        model._set("stream", now)
+        state = kept.state.absorb_at(X, Y, R, int(kept.count))
         count, noise_sum = kept.count + len(X), kept.noise_sum + R.sum(-1)
         return replace(kept, state=state, count=count, noise_sum=noise_sum)
 
