@@ -64,33 +64,21 @@ class PosteriorProcess(ABC):
     def path(self, sample_shape: Size) -> Path:
         """Sample functions, ``sample_shape`` of them, that can be evaluated anywhere."""
 
-    @lasting
+    @abstractmethod
     def integral(self, points: Tensor, weights: Tensor) -> Integral:
-        """Weighted sums over points of products of covariances, of which the last are kept:
-        `bo_stream.mathematics.integral`.
+        """Weighted sums over points of products of covariances: `bo_stream.mathematics.integral`.
 
         Args:
             points: ``P x d``, transformed space.
             weights: ``P``.
         """
-        pair = points, weights
-        kept: tuple[tuple[Tensor, Tensor], Integral] | None = vars(self).get("_kept_integral")
-        if kept is not None and all(_same(a, b) for a, b in zip(kept[0], pair, strict=True)):
-            return kept[1]
-        pair = points.clone(), weights.clone()
-        made = self._integral(*pair)
-        vars(self)["_kept_integral"] = pair, made
-        return made
-
-    def _integral(self, points: Tensor, weights: Tensor) -> Integral:
-        """As `integral`."""
-        return PointIntegral.over(self.at, points, weights)
 
     @property
+    @abstractmethod
     def has_moments(self) -> bool:
         """Whether `moments` has values."""
-        return False
 
+    @abstractmethod
     def moments(self, X: Tensor, *, slopes: bool, across: Joint | None = None) -> Moments | None:
         """Mean and covariance at points ``batch x q x d``, with derivatives in closed form.
 
@@ -102,7 +90,6 @@ class PosteriorProcess(ABC):
         Returns:
             None if unsupported, or for several outputs: use `at`.
         """
-        return None
 
     def mean_function(self) -> Path:
         """The posterior mean, ``batch x o x q`` at points ``batch x q x d``."""
@@ -331,11 +318,21 @@ class Process(PosteriorProcess):
         basis = cast(FeatureBasis, self.basis)
         return FeaturePath(basis.features, self.mean, basis.scale * v)
 
-    def _integral(self, points: Tensor, weights: Tensor) -> Integral:
-        """On features O(P r^2 + r^3), and then independent of P."""
-        if self.kernel is not None:
-            return super()._integral(points, weights)
-        return FeatureIntegral.over(self.basis, self.L, points, weights)
+    @lasting
+    def integral(self, points: Tensor, weights: Tensor) -> Integral:
+        """The last sums are kept. On features O(P r^2 + r^3), and then independent of P."""
+        pair = points, weights
+        kept: tuple[tuple[Tensor, Tensor], Integral] | None = vars(self).get("_kept_integral")
+        if kept is not None and all(_same(a, b) for a, b in zip(kept[0], pair, strict=True)):
+            return kept[1]
+        points, weights = points.clone(), weights.clone()
+        sums: Integral
+        if self.kernel is None:
+            sums = FeatureIntegral.over(self.basis, cast(Tensor, self.L), points, weights)
+        else:
+            sums = PointIntegral.over(self.at, points, weights)
+        vars(self)["_kept_integral"] = (points, weights), sums
+        return sums
 
     @property
     def has_moments(self) -> bool:
