@@ -52,7 +52,7 @@ __all__ = [
     "unpacked",
 ]
 
-STATE_VERSION = 6
+STATE_VERSION = 7
 EXTRA, STREAM = "_extra_state", "stream."
 LEARNED = ("covar_module", "mean_module", "likelihood")
 OF_DATA = (STREAM, "bounds", "input_transform.", "outcome_transform.")

@@ -85,7 +85,6 @@ class SVDGP(InducingGP):
     promises = Promises(
         order_invariant=False, bytes_constant=True, updates_without_drift=5_000, multi_output=False
     )
-    state_version = 7
 
     def __init__(
         self,

@@ -103,7 +103,6 @@ class TrustRegionGP(MaternGP):
         multi_output=False,
         takes_modules=False,
     )
-    state_version = 7
     needs_bounds = True
 
     def __init__(

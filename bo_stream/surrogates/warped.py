@@ -116,7 +116,6 @@ class WarpedGP(MaternGP):
         keeps_data=True,
         takes_modules=False,
     )
-    state_version = 7
 
     def __init__(
         self,

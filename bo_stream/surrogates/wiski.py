@@ -114,7 +114,6 @@ class WISKI(FeatureGP):
     )
 
     needs_bounds = True
-    state_version = 7
 
     _grid_moves: ClassVar[bool] = False  # whether points to come may have other places on it
 
