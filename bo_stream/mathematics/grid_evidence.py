@@ -8,8 +8,8 @@ a product kernel the eigenvectors that matter given the data, else a Cholesky fa
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any, cast
+from dataclasses import dataclass, field, replace
+from typing import Any, Self, cast
 
 import torch
 from gpytorch.kernels import Kernel
@@ -28,11 +28,15 @@ from bo_stream.mathematics.evidence import Factorisation, attach, covariance_evi
 from bo_stream.mathematics.grid import Grid
 from bo_stream.mathematics.grid_kernel import (
     InterpolatedKernel,
+    TabulatedKernel,
+    covariance_with_nodes,
     flushed,
+    interpolated,
     is_product,
     node_covariance,
     prior_covariance,
     product_factors,
+    tabulated,
 )
 from bo_stream.mathematics.lasting import lasting_property
 from bo_stream.mathematics.linalg import chol_psd
@@ -147,9 +151,7 @@ def grid_process(state: GridState, prior: GridPrior, n: int, *, moves: bool = Fa
             must be that of the values at the nodes.
     """
     prior = replace(prior, mean=prior.mean.clone())  # not a view of the parameter
-    roots, product = _roots(state, prior, n), is_product(prior.kernel, state.grid.dim)
-    if roots is None and not product:
-        return _few_on_nodes(state, prior, n)
+    roots = _roots(state, prior, n)
     if roots is None and not moves:
         return _data_process(state, prior, n)
     roots = _whole_roots(state, prior) if roots is None else roots
@@ -271,25 +273,6 @@ def _data_covariance(state: GridState, prior: GridPrior, n: int) -> tuple[Tensor
     return K + torch.diag_embed(noise), Y - state.origin.unsqueeze(-1)
 
 
-def _few_on_nodes(state: GridState, prior: GridPrior, n: int) -> Process:
-    """The posterior under a Cholesky root R of the nodes' covariance: O(m^3 / 3 + n m^2).
-
-    With ``H = D^-1/2 W R`` the features are those of ``R Q^-1/2``, ``Q = I + H'H``, where the
-    symmetric root differs from the identity only on the n right singular vectors of H.
-    """
-    (X, Y, noises), values, means = state.buffer.first(n), list[Tensor](), list[Tensor]()
-    noises = (prior.s2.unsqueeze(-1) * noises).expand(Y.shape)
-    for K, y, noise, c in zip(_sources(state, prior)[0], Y, noises, prior.mean, strict=True):
-        R = CholeskyRoot.of(state.grid, K).R
-        H = NodeFeatures(state.grid, R).features(X) * noise.rsqrt().unsqueeze(-1)
-        _, tau, V = torch.linalg.svd(H, full_matrices=False)
-        less = 1.0 - (1.0 + tau.square()).rsqrt()
-        g = H.mT @ ((y - c) * noise.rsqrt())
-        values.append(R - (R @ V.mT * less) @ V)
-        means.append(g - V.mT @ (less * (V @ g)))
-    return _on_nodes(state.grid, values, means, prior.mean)
-
-
 def _forgotten(state: GridState, n: int, s2: Tensor) -> Tensor:
     """Correction for forgetting, in which the density of each observation has its weight as power
     (MATHS 2.2); the buffer has noise variances divided by weights.
@@ -315,6 +298,41 @@ class InterpolatedBasis(KernelBasis):
         scale = torch.block_diag(*(kernel.amplitude.new_ones(1, basis.size) for basis in bases))
         weights = scale * torch.randn(*sample_shape, *scale.shape).to(scale)
         return FeaturePath(features, scale.new_zeros(outputs), weights)
+
+
+@dataclass(frozen=True)
+class TabulatedBasis(KernelBasis):
+    """Tabulated kernels at the observations.
+
+    Attributes:
+        half: ``W K``, ``o x n x m``.
+    """
+
+    half: Tensor = field(kw_only=True)
+
+    def __call__(self, X: Tensor) -> Tensor:
+        """O(4^d n) per point."""
+        rows = self._features.features(X).unflatten(-1, self.half.shape[:2])
+        return rows.movedim(-2, -3)
+
+    @lasting_property
+    def _features(self) -> NodeFeatures:
+        grid = cast(TabulatedKernel, self.kernel).grid
+        return NodeFeatures(grid, self.half.flatten(0, 1).mT.contiguous())
+
+    def prior(self, outputs: int, sample_shape: Size) -> Path:
+        """Exact sample functions: O(m^3)."""
+        kernel = cast(TabulatedKernel, self.kernel)
+        K = kernel.grid.spread(kernel.table.reshape(outputs, -1))
+        roots = [CholeskyRoot.of(kernel.grid, each).R for each in K]
+        features = NodeFeatures(kernel.grid, torch.cat(roots, -1))
+        scale = torch.block_diag(*(root.new_ones(1, len(root)) for root in roots))
+        weights = scale * torch.randn(*sample_shape, *scale.shape).to(scale)
+        return FeaturePath(features, scale.new_zeros(outputs), weights)
+
+    def outputs(self, index: list[int]) -> Self:
+        """Those of some of the outputs."""
+        return replace(super().outputs(index), half=self.half[index])
 
 
 @dataclass(frozen=True)
@@ -358,13 +376,23 @@ class DataProcess(Process):
 
 
 def _data_process(state: GridState, prior: GridPrior, n: int) -> Process:
-    """The posterior of an exact process with the interpolated product kernel."""
-    X, _, R = state.buffer.first(n)
-    C, y = _data_covariance(state, prior, n)
-    L = chol_psd(C)
-    factors = product_factors(prior.kernel, state.grid, X, len(y))
-    kernel = InterpolatedKernel(state.grid, *factors)
-    noise = (prior.s2.unsqueeze(-1) * R).expand(y.shape)
-    e = y - (prior.mean - state.origin).unsqueeze(-1)
-    u = torch.linalg.solve_triangular(L, e.unsqueeze(-1), upper=False).squeeze(-1)
-    return DataProcess(kernel, InterpolatedBasis(kernel, X.clone(), noise), L, None, u, prior.mean)
+    """The posterior of an exact process with the interpolated kernel."""
+    X, Y, R = state.buffer.first(n)
+    given = prior.kernel, state.grid, X, len(Y)
+    X, noise = X.clone(), (prior.s2.unsqueeze(-1) * R).expand(Y.shape)
+    basis: KernelBasis
+    if is_product(prior.kernel, state.grid.dim):
+        K = prior_covariance(*given)
+        basis = InterpolatedBasis(
+            InterpolatedKernel(state.grid, *product_factors(*given)), X, noise
+        )
+    else:
+        W, table = state.grid.interpolate(X), tabulated(*given)
+        half = covariance_with_nodes(table, W)
+        K = interpolated(half, W)
+        basis = TabulatedBasis(TabulatedKernel(state.grid, table), X, noise, half=half)
+    L = chol_psd(K + torch.diag_embed(noise))
+    e = (Y - prior.mean.unsqueeze(-1)).unsqueeze(-1)
+    u = torch.linalg.solve_triangular(L, e, upper=False).squeeze(-1)
+    kind = DataProcess if isinstance(basis, InterpolatedBasis) else Process
+    return kind(basis.kernel, basis, L, None, u, prior.mean)

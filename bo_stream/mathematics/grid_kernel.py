@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from gpytorch.kernels import (
     AdditiveKernel,
     ConstantKernel,
@@ -25,12 +26,15 @@ from linear_operator import to_linear_operator
 from torch import Size, Tensor
 from torch.quasirandom import SobolEngine
 
-from bo_stream.mathematics.grid import Grid
+from bo_stream.mathematics.grid import REACH, Grid, Interpolation
 from bo_stream.mathematics.moments import sloped_product
 
 __all__ = [
     "InterpolatedKernel",
+    "TabulatedKernel",
+    "covariance_with_nodes",
     "flushed",
+    "interpolated",
     "is_product",
     "is_stationary",
     "kernel_along",
@@ -38,6 +42,7 @@ __all__ = [
     "node_covariance",
     "prior_covariance",
     "product_factors",
+    "tabulated",
 ]
 
 POINTS, MOVE, SAME = 16, 0.43, 1e-3
@@ -117,16 +122,46 @@ def product_factors(
 
 def node_covariance(kernel: Kernel, grid: Grid, like: Tensor, outputs: int) -> Tensor:
     """The kernel matrix of the nodes with a little jitter, ``o x m x m``, differentiable."""
+    return grid.spread(tabulated(kernel, grid, like, outputs))
+
+
+def tabulated(kernel: Kernel, grid: Grid, like: Tensor, outputs: int) -> Tensor:
+    """The kernel at `Grid.differences`, ``o x prod(2 g_k - 1)``, with the jitter of
+    `node_covariance`; differentiable.
+    """
     values = flushed(_values(kernel, grid.differences(like), outputs))
     jitter = torch.zeros_like(values)
     jitter[:, values.shape[1] // 2] = JITTER  # no difference
-    return grid.spread(values * (1.0 + jitter))
+    return values * (1.0 + jitter)
+
+
+def covariance_with_nodes(table: Tensor, W: Interpolation) -> Tensor:
+    """``W K`` for a `tabulated` kernel and n points, ``o x n x m``, differentiable in the table.
+
+    Costs O(4 d n m): each point takes a window of the table, and is interpolated in it along one
+    dimension after the other.
+    """
+    d, places = len(W.sizes), []
+    for k, g in enumerate(W.sizes):
+        place = g - REACH - W.start[:, k, None] + torch.arange(g + REACH - 1, device=table.device)
+        places.append(_along(place, k, d))
+    K = table.unflatten(-1, [2 * g - 1 for g in W.sizes])[(slice(None), *places)]
+    for k, g in enumerate(W.sizes):
+        weights = W.weights[:, k].reshape(-1, REACH, *[1] * d)
+        K = sum(weights[:, REACH - 1 - a] * K.narrow(2 + k, a, g) for a in range(REACH))
+    return K.flatten(2)
+
+
+def _along(values: Tensor, k: int, d: int) -> Tensor:
+    """The last dimension as number k of d dimensions, whose others have one element."""
+    return values[(..., *(slice(None) if j == k else None for j in range(d)))]
 
 
 def prior_covariance(kernel: Kernel, grid: Grid, X: Tensor, outputs: int) -> Tensor:
     """The prior covariance ``W K W'`` at points ``n x d``, ``o x n x n``, differentiable (once).
 
-    Costs O(d n^2) and products of one dimension each for a product kernel, else O(m^2 + n m 4^d).
+    Costs O(d n^2) and products of one dimension each for a product kernel, else O(4 d n m + 4^d
+    n^2).
     """
     if is_product(kernel, grid.dim):
         amplitude, factors = product_factors(kernel, grid, X, outputs)
@@ -134,13 +169,17 @@ def prior_covariance(kernel: Kernel, grid: Grid, X: Tensor, outputs: int) -> Ten
         rows = [a[:, :g] for a, g in zip(axes, grid.sizes, strict=True)]
         parts = [W @ flushed(K) @ W.mT for W, K in zip(rows, factors, strict=True)]
         return amplitude[:, None, None] * flushed(math.prod(parts[1:], start=parts[0]))
-    K, W = node_covariance(kernel, grid, X, outputs), grid.interpolate(X)
-    number = torch.arange(len(X), device=X.device).unsqueeze(-1).expand(W.index.shape)
+    W = grid.interpolate(X)
+    return interpolated(covariance_with_nodes(tabulated(kernel, grid, X, outputs), W), W)
+
+
+def interpolated(half: Tensor, W: Interpolation) -> Tensor:
+    """``half W'`` for ``o x n x m`` half, differentiable in it."""
+    number = torch.arange(len(W.start), device=half.device).unsqueeze(-1).expand(W.index.shape)
     place = torch.stack([number.flatten(), W.index.flatten()])
-    size = len(X), grid.m
+    size = len(W.start), half.shape[-1]
     sparse = torch.sparse_coo_tensor(place, W.weight.flatten(), size, check_invariants=False)
-    half = [torch.sparse.mm(sparse, each) for each in K]
-    return torch.stack([torch.sparse.mm(sparse, each.mT) for each in half])
+    return torch.stack([torch.sparse.mm(sparse, each.mT).mT for each in half])
 
 
 def flushed(K: Tensor) -> Tensor:
@@ -151,9 +190,9 @@ def flushed(K: Tensor) -> Tensor:
 def kron_left(factors: Sequence[Tensor], M: Tensor) -> Tensor:
     """``(F_1 x .. x F_d) M`` for ``m x p`` M: O(m p sum n_k)."""
     p, before = M.shape[-1], 1
-    for F in factors:
-        M = F @ M.reshape(before, F.shape[-1], -1)
-        before *= F.shape[-2]
+    for factor in factors:
+        M = factor @ M.reshape(before, factor.shape[-1], -1)
+        before *= factor.shape[-2]
     return M.reshape(-1, p)
 
 
@@ -216,6 +255,55 @@ class InterpolatedKernel(Kernel):
             parts.append((half * b).sum(-1) if diag else half @ b.mT)
         amplitude = self.amplitude.squeeze(-1) if diag else self.amplitude
         return amplitude * math.prod(parts[1:], start=parts[0])
+
+
+class TabulatedKernel(Kernel):
+    """The prior covariance ``w_x' K w_z`` of a stationary kernel on a grid, for o outputs.
+
+    Args:
+        grid: The nodes.
+        table: The `tabulated` kernel, ``o x prod(2 g_k - 1)``.
+    """
+
+    table: Tensor
+
+    def __init__(self, grid: Grid, table: Tensor) -> None:
+        one = len(table) == 1
+        super().__init__(batch_shape=Size([] if one else [len(table)]))
+        self.grid = grid
+        self.register_buffer("table", table[0] if one else table)
+
+    def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
+        """Values at points ``batch x (1 x) q x d``: O(7^d) each.
+
+        In each dimension two points have seven differences of their nodes.
+        """
+        (start, left), (other, right) = (self._cubics(x) for x in (x1, x2))
+        if not diag:
+            start, left = start.unsqueeze(-2), left.unsqueeze(-3)
+            other, right = other.unsqueeze(-3), right.unsqueeze(-4)
+        reach, d = REACH - 1, self.grid.dim
+        weights = (F.pad(left, (reach, reach)).unfold(-1, REACH, 1) * right.unsqueeze(-2)).sum(-1)
+        near, places = torch.arange(-reach, REACH, device=start.device), []
+        for k, g in enumerate(self.grid.sizes):
+            places.append(_along((start - other)[..., k, None] + (g - 1) + near, k, d))
+        if self.batch_shape:
+            output = torch.arange(len(self.table), device=start.device)
+            places.insert(0, output.reshape(-1, *[1] * (d + 2 - diag)))
+        values = self.table.unflatten(-1, [2 * g - 1 for g in self.grid.sizes])[tuple(places)]
+        for k in reversed(range(d)):
+            values = (values * _along(weights[..., k, :], k, k + 1)).sum(-1)
+        return values
+
+    def _cubics(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        start, weights = self.grid.cubics(self.grid.place(X), slopes=False)
+        return start, weights.squeeze(-2)
+
+    def __call__(self, x1: Tensor, x2: Tensor | None = None, **params: Any) -> Any:
+        """As `InterpolatedKernel`'s."""
+        if x2 is None:
+            return super().__call__(x1, **params)
+        return to_linear_operator(self.forward(x1, x2, **params))
 
 
 def _values(kernel: Kernel, Z: Tensor, outputs: int) -> Tensor:
