@@ -97,7 +97,8 @@ def distances(
 
 
 def correlations(X: Array, scales: Array, cat_dims: Sequence[int] = ()) -> Array:
-    """Those of points ``n x d`` near the origin with each other, ``n x n``."""
+    """Those of points ``n x d`` with each other, ``n x n``."""
+    X = X - X.mean(0)
     R, _ = matern(distances(X, X, scales, cat_dims)[0])
     R.ravel()[:: len(R) + 1] = 1.0
     return R
@@ -461,7 +462,9 @@ class LatentProcess:
         return float(np.sqrt((gaps * gaps).sum(1).min()))
 
     def _correlations(self, x: Array) -> tuple[Array, Array]:
-        return matern(distances(x, self.X, self.lengthscales, self.cat_dims)[0])
+        centre = self.X.mean(0)
+        points = x - centre, self.X - centre
+        return matern(distances(*points, self.lengthscales, self.cat_dims)[0])
 
     def _whitened(self, k: Array) -> Array:
         """``k L^-T``, ``p x n``."""

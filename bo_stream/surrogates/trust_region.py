@@ -213,7 +213,7 @@ class TrustRegionGP(MaternGP):
 
     def _factored(self, window: Evaluations) -> Solved:
         lengthscales, _, ratio = self._values()
-        parts = window.X - window.X.mean(0), lengthscales, ratio * window.R, window.Y
+        parts = window.X, lengthscales, ratio * window.R, window.Y
         X, scales, noise, y = (t.numpy(force=True) for t in parts)
         return solved(correlations(X, scales), noise, y, k=0.0)
 

@@ -242,9 +242,10 @@ class WarpedGP(MaternGP):
         if learned:
             parts.append((ratio - FLOOR).clamp_min(1e-12).log().reshape(1))
         scale, shift, size = state.warp
-        if state.is_warped:
-            parts.append((scale / warps.unit(state.Y[0].numpy(force=True))).log().reshape(1))
-        priors = warps.priors(self._dim, learned=learned, warp=state.is_warped)
+        spread = warps.unit(state.Y[0].numpy(force=True)) if state.is_warped else 0.0
+        if spread:  # loaded with a warp, its outcomes may all be equal
+            parts.append((scale / spread).log().reshape(1))
+        priors = warps.priors(self._dim, learned=learned, warp=spread > 0.0)
         mean, variance = (self._prior_mean()[0] - shift) / size, variance / size**2
         conjugate = -0.5 * mean.square() / variance - variance.log() - 1.0 / variance
         return priors.log_density(torch.cat(parts)) + conjugate
@@ -261,7 +262,7 @@ class WarpedGP(MaternGP):
         learned = self.noise == "learned"
         if not learned and warps.contradicted(X, y):
             text = "Outcomes differ at the same point: they are not exact. Their noise is learned."
-            warnings.warn(text, FallbackWarning, stacklevel=4)
+            warnings.warn(text, FallbackWarning, stacklevel=6)
             learned = True
         options: Any = {"learned": learned, "warp": self.warp == "log", "cat_dims": self.cat_dims}
         found = warps.fitted(X, y, memory, most=max_evals, **options)

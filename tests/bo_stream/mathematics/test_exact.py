@@ -97,9 +97,18 @@ def test_mean_and_variance_are_optimal(k: float) -> None:
         assert evidence(theta)[1][i] == pytest.approx(quotient, rel=1e-6, abs=1e-6)
 
 
-def process(noise: float = 0.01) -> LatentProcess:
+def process(noise: float = 0.01, origin: float = 0.0) -> LatentProcess:
     scales = np.array([0.5, 0.8, 1.3])
-    return LatentProcess.of(X, Y, noise, scales, 0.3, 2.0, exact=False)
+    return LatentProcess.of(X + origin, Y, noise, scales, 0.3, 2.0, exact=False)
+
+
+def test_points_may_be_far_from_the_origin() -> None:
+    Z, near, far = RNG.random((5, 3)), process(1e-6), process(1e-6, origin=2.0**20)
+    for a, b in zip(near.joint(Z), far.joint(Z + 2.0**20), strict=True):
+        assert b == pytest.approx(a, abs=1e-6)
+    near, far = near.believing(Z), far.believing(Z + 2.0**20)
+    for a, b in zip(near.slopes(Z + 0.1), far.slopes(Z + (2.0**20 + 0.1)), strict=True):
+        assert b == pytest.approx(a, rel=1e-4, abs=1e-4)
 
 
 def test_moments_are_those_of_dense_algebra() -> None:

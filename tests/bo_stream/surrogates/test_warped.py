@@ -242,12 +242,23 @@ def test_equal_outcomes_determine_no_hyperparameters(y: float) -> None:
     assert float(made.posterior(x).mean) > y + 0.5 * (1.0 + abs(y))
 
 
+@pytest.mark.parametrize("n", [1, 3])
+def test_equal_outcomes_take_over_a_warp(model: WarpedGP, n: int) -> None:
+    X = points(n)
+    made = WarpedGP(X, steep(X[:1]).expand(n, 1), noise="none", bounds=UNIT)
+    made.load_state_dict(model.state_dict())
+    assert made.is_warped and bool(made.make_mll()().isfinite())
+    made.fit()
+    torch.testing.assert_close(made.posterior(X[:1]).mean, steep(X[:1]))
+
+
 def test_contradicted_exactness_is_learned_as_noise() -> None:
     X = points(12).repeat(2, 1)
     Y = steep(X) + torch.randn(24, 1, generator=torch.Generator().manual_seed(1)).double()
     made = WarpedGP(X, Y, noise="none", warp="none", bounds=UNIT)
-    with pytest.warns(FallbackWarning, match="not exact"):
+    with pytest.warns(FallbackWarning, match="not exact") as caught:
         report = made.fit()
+    assert caught[0].filename == __file__
     learned = WarpedGP(X, Y, warp="none", bounds=UNIT)
     assert report == learned.fit()
     assert float(made.make_mll()().detach()) == pytest.approx(report.value, abs=1e-6)
