@@ -7,9 +7,10 @@ a product kernel the eigenvectors that matter given the data, else a Cholesky fa
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Self, cast
+from typing import Any, Self
 
 import torch
 from gpytorch.kernels import Kernel
@@ -27,6 +28,7 @@ from bo_stream.mathematics.eigenbasis import (
 from bo_stream.mathematics.evidence import Factorisation, attach, covariance_evidence, factorise
 from bo_stream.mathematics.grid import Grid
 from bo_stream.mathematics.grid_kernel import (
+    GridKernel,
     InterpolatedKernel,
     TabulatedKernel,
     covariance_with_nodes,
@@ -42,7 +44,13 @@ from bo_stream.mathematics.lasting import lasting_property
 from bo_stream.mathematics.linalg import chol_psd
 from bo_stream.mathematics.moments import Moments, leaf, pullback
 from bo_stream.mathematics.paths import Path
-from bo_stream.mathematics.process import FeatureBasis, FeaturePath, KernelBasis, Process
+from bo_stream.mathematics.process import (
+    FeatureBasis,
+    FeatureMap,
+    FeaturePath,
+    KernelBasis,
+    Process,
+)
 
 __all__ = ["check_size", "dropped_share", "grid_evidence", "grid_process"]
 
@@ -284,51 +292,83 @@ def _forgotten(state: GridState, n: int, s2: Tensor) -> Tensor:
     return 0.5 * whole.sum()
 
 
-@dataclass(frozen=True)
-class InterpolatedBasis(KernelBasis):
-    """Interpolated kernels at the observations."""
+class GridBasis(KernelBasis, ABC):
+    """Kernels on a grid at the observations."""
+
+    @abstractmethod
+    def sloped(self, places: Tensor, rows: Any) -> Tensor:
+        """Values of one output with their derivatives or without, ``batch x q x (1 + d | 1) x n``.
+
+        Args:
+            places: Coordinates on the grid, ``batch x q x d``.
+            rows: The kernel's rows there.
+        """
+
+    @abstractmethod
+    def whole_prior(self) -> tuple[FeatureMap, list[int]]:
+        """Features whose coefficients are independent, and their number for each output."""
 
     def prior(self, outputs: int, sample_shape: Size) -> Path:
-        """Exact sample functions, on all eigenvectors."""
-        kernel = cast(InterpolatedKernel, self.kernel)
-        factors = zip(*(K.reshape(-1, *K.shape[-2:]) for K in kernel.factors), strict=True)
-        given = zip(kernel.amplitude.flatten(), factors, strict=True)
-        bases = [Eigenbasis.of(kernel.grid, amplitude, own) for amplitude, own in given]
-        features = ProductFeatures(kernel.grid, torch.cat([basis.tables for basis in bases], -1))
-        scale = torch.block_diag(*(kernel.amplitude.new_ones(1, basis.size) for basis in bases))
+        """Exact sample functions."""
+        features, sizes = self.whole_prior()
+        scale = torch.block_diag(*(self.Z.new_ones(1, size) for size in sizes))
         weights = scale * torch.randn(*sample_shape, *scale.shape).to(scale)
         return FeaturePath(features, scale.new_zeros(outputs), weights)
 
 
 @dataclass(frozen=True)
-class TabulatedBasis(KernelBasis):
-    """Tabulated kernels at the observations.
+class InterpolatedBasis(GridBasis):
+    """A product kernel at the observations."""
+
+    kernel: InterpolatedKernel
+
+    def sloped(self, places: Tensor, rows: Any) -> Tensor:
+        """As in `GridBasis`."""
+        return self.kernel.sloped(rows, self._seen)
+
+    @lasting_property
+    def _seen(self) -> Tensor:
+        return self.kernel.rows(self.kernel.grid.place(self.Z), slopes=False)
+
+    def whole_prior(self) -> tuple[FeatureMap, list[int]]:
+        """All eigenvectors."""
+        kernel = self.kernel
+        factors = zip(*(K.reshape(-1, *K.shape[-2:]) for K in kernel.factors), strict=True)
+        given = zip(kernel.amplitude.flatten(), factors, strict=True)
+        bases = [Eigenbasis.of(kernel.grid, amplitude, own) for amplitude, own in given]
+        tables = torch.cat([basis.tables for basis in bases], -1)
+        return ProductFeatures(kernel.grid, tables), [basis.size for basis in bases]
+
+
+@dataclass(frozen=True)
+class TabulatedBasis(GridBasis):
+    """Any stationary kernel at the observations.
 
     Attributes:
         half: ``W K``, ``o x n x m``.
     """
 
+    kernel: TabulatedKernel
     half: Tensor = field(kw_only=True)
 
     def __call__(self, X: Tensor) -> Tensor:
         """O(4^d n) per point."""
-        rows = self._features.features(X).unflatten(-1, self.half.shape[:2])
-        return rows.movedim(-2, -3)
+        return self._features.features(X).unflatten(-1, self.half.shape[:2]).movedim(-2, -3)
+
+    def sloped(self, places: Tensor, rows: Any) -> Tensor:
+        """As in `GridBasis`."""
+        return self._features.rows_at(places, slopes=rows[1].shape[-2] > 1)
 
     @lasting_property
     def _features(self) -> NodeFeatures:
-        grid = cast(TabulatedKernel, self.kernel).grid
-        return NodeFeatures(grid, self.half.flatten(0, 1).mT.contiguous())
+        return NodeFeatures(self.kernel.grid, self.half.flatten(0, 1).mT.contiguous())
 
-    def prior(self, outputs: int, sample_shape: Size) -> Path:
-        """Exact sample functions: O(m^3)."""
-        kernel = cast(TabulatedKernel, self.kernel)
-        K = kernel.grid.spread(kernel.table.reshape(outputs, -1))
-        roots = [CholeskyRoot.of(kernel.grid, each).R for each in K]
-        features = NodeFeatures(kernel.grid, torch.cat(roots, -1))
-        scale = torch.block_diag(*(root.new_ones(1, len(root)) for root in roots))
-        weights = scale * torch.randn(*sample_shape, *scale.shape).to(scale)
-        return FeaturePath(features, scale.new_zeros(outputs), weights)
+    def whole_prior(self) -> tuple[FeatureMap, list[int]]:
+        """A root of the nodes' covariance: O(m^3)."""
+        grid = self.kernel.grid
+        K = grid.spread(self.kernel.table.reshape(len(self.half), -1))
+        roots = [CholeskyRoot.of(grid, each).R for each in K]
+        return NodeFeatures(grid, torch.cat(roots, -1)), [grid.m] * len(roots)
 
     def outputs(self, index: list[int]) -> Self:
         """Those of some of the outputs."""
@@ -337,7 +377,11 @@ class TabulatedBasis(KernelBasis):
 
 @dataclass(frozen=True)
 class DataProcess(Process):
-    """The posterior of an exact process with an interpolated product kernel."""
+    """The posterior of an exact process with a kernel on a grid."""
+
+    kernel: GridKernel
+    basis: GridBasis
+    R: Tensor
 
     @property
     def has_moments(self) -> bool:
@@ -348,31 +392,24 @@ class DataProcess(Process):
         """O(n^2) per point."""
         if not self.has_moments:
             return None
-        kernel, R = cast(InterpolatedKernel, self.kernel), cast(Tensor, self.R)[0]
+        kernel = self.kernel
         with torch.set_grad_enabled(slopes):
             points = leaf(X, slopes)
             places = kernel.grid.place(points)
-        axes = kernel.grid.axes_at(places.detach(), slopes=slopes)
-        k, prior = kernel.sloped(axes, self._seen), kernel.sloped(axes, axes[..., 0, :])
-        a = torch.linalg.solve_triangular(R, k.flatten(0, -2).mT, upper=False).mT.reshape(k.shape)
+        rows = kernel.rows(places.detach(), slopes=slopes)
+        k, prior = self.basis.sloped(places.detach(), rows), kernel.sloped(rows, rows)
+        a = torch.linalg.solve_triangular(self.R[0], k.flatten(0, -2).mT, upper=False)
+        a = a.mT.reshape(k.shape)
         means, cov = a @ self.u[0], a.flatten(-3, -2) @ a[..., 0, :].mT
         means[..., 0] += self.mean[0]
         cov = prior - cov.unflatten(-2, k.shape[-3:-1])
         others = None
         if across is not None:
-            others = kernel.sloped(axes, self._rows(across.X)) - a @ across.rows[0].mT
+            at = kernel.rows(kernel.grid.place(across.X), slopes=False)
+            others = kernel.sloped(rows, at) - a @ across.rows[0].mT
         if not slopes:
             return Moments(means[..., 0], cov[..., 0, :], across=others)
         return Moments.of(means, cov, pullback(places, points), others)
-
-    @lasting_property
-    def _seen(self) -> Tensor:
-        """Rows of the observations in each dimension, ``d x n x max(n_k)``."""
-        return self._rows(cast(KernelBasis, self.basis).Z)
-
-    def _rows(self, X: Tensor) -> Tensor:
-        grid = cast(InterpolatedKernel, self.kernel).grid
-        return grid.axes_at(grid.place(X), slopes=False).squeeze(-2)
 
 
 def _data_process(state: GridState, prior: GridPrior, n: int) -> Process:
@@ -380,7 +417,7 @@ def _data_process(state: GridState, prior: GridPrior, n: int) -> Process:
     X, Y, R = state.buffer.first(n)
     given = prior.kernel, state.grid, X, len(Y)
     X, noise = X.clone(), (prior.s2.unsqueeze(-1) * R).expand(Y.shape)
-    basis: KernelBasis
+    basis: GridBasis
     if is_product(prior.kernel, state.grid.dim):
         K = prior_covariance(*given)
         basis = InterpolatedBasis(
@@ -394,5 +431,4 @@ def _data_process(state: GridState, prior: GridPrior, n: int) -> Process:
     L = chol_psd(K + torch.diag_embed(noise))
     e = (Y - prior.mean.unsqueeze(-1)).unsqueeze(-1)
     u = torch.linalg.solve_triangular(L, e, upper=False).squeeze(-1)
-    kind = DataProcess if isinstance(basis, InterpolatedBasis) else Process
-    return kind(basis.kernel, basis, L, None, u, prior.mean)
+    return DataProcess(basis.kernel, basis, L, None, u, prior.mean)

@@ -8,6 +8,7 @@ are slow.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
@@ -26,10 +27,11 @@ from linear_operator import to_linear_operator
 from torch import Size, Tensor
 from torch.quasirandom import SobolEngine
 
-from bo_stream.mathematics.grid import REACH, Grid, Interpolation
+from bo_stream.mathematics.grid import REACH, Grid, Interpolation, outer
 from bo_stream.mathematics.moments import sloped_product
 
 __all__ = [
+    "GridKernel",
     "InterpolatedKernel",
     "TabulatedKernel",
     "covariance_with_nodes",
@@ -141,20 +143,59 @@ def covariance_with_nodes(table: Tensor, W: Interpolation) -> Tensor:
     Costs O(4 d n m): each point takes a window of the table, and is interpolated in it along one
     dimension after the other.
     """
-    d, places = len(W.sizes), []
-    for k, g in enumerate(W.sizes):
-        place = g - REACH - W.start[:, k, None] + torch.arange(g + REACH - 1, device=table.device)
-        places.append(_along(place, k, d))
-    K = table.unflatten(-1, [2 * g - 1 for g in W.sizes])[(slice(None), *places)]
-    for k, g in enumerate(W.sizes):
-        weights = W.weights[:, k].reshape(-1, REACH, *[1] * d)
-        K = sum(weights[:, REACH - 1 - a] * K.narrow(2 + k, a, g) for a in range(REACH))
-    return K.flatten(2)
+    half: Tensor = _WithNodes.apply(table, W)
+    return half
 
 
-def _along(values: Tensor, k: int, d: int) -> Tensor:
-    """The last dimension as number k of d dimensions, whose others have one element."""
-    return values[(..., *(slice(None) if j == k else None for j in range(d)))]
+class _WithNodes(torch.autograd.Function):
+    """`covariance_with_nodes`, whose gradient takes no more memory."""
+
+    @staticmethod
+    def forward(ctx: Any, table: Tensor, W: Interpolation) -> Tensor:
+        widths = [g + REACH - 1 for g in W.sizes]
+        near = differences_within([0] * len(widths), widths, W.sizes)
+        last = torch.tensor(W.sizes, device=table.device) - REACH
+        ctx.window = ((last - W.start) * strides(W.sizes).to(last)).sum(-1, keepdim=True) + near.to(
+            last
+        )
+        ctx.rows, ctx.shape = W, table.shape
+        K = table[:, ctx.window].unflatten(-1, widths)
+        for k, g in enumerate(W.sizes):
+            first, *others = _reversed_weights(W, k)
+            wide, K = K, first * K.narrow(2 + k, 0, g)
+            for a, weight in enumerate(others, 1):
+                K.addcmul_(weight, wide.narrow(2 + k, a, g))
+        return K.flatten(2)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        W = ctx.rows
+        grad = grad.unflatten(-1, W.sizes)
+        for k, g in reversed(list(enumerate(W.sizes))):
+            shape = list(grad.shape)
+            shape[2 + k] += REACH - 1
+            wide = grad.new_zeros(shape)
+            for a, weight in enumerate(_reversed_weights(W, k)):
+                wide.narrow(2 + k, a, g).addcmul_(weight, grad)
+            grad = wide
+        total = grad.new_zeros(ctx.shape)
+        return total.index_add_(1, ctx.window.flatten(), grad.flatten(1)), None
+
+
+def _reversed_weights(W: Interpolation, k: int) -> Sequence[Tensor]:
+    """The weights of the four nodes in dimension k, the last one first; each ``n x 1 x ..``."""
+    return W.weights[:, k].flip(-1).reshape(-1, REACH, *[1] * len(W.sizes)).unbind(1)
+
+
+def strides(sizes: Sequence[int]) -> Tensor:
+    """Distances in a `tabulated` kernel between differences that are one node apart, ``d``."""
+    return torch.tensor([math.prod(2 * g - 1 for g in sizes[k + 1 :]) for k in range(len(sizes))])
+
+
+def differences_within(low: Sequence[int], widths: Sequence[int], sizes: Sequence[int]) -> Tensor:
+    """Places in a `tabulated` kernel of a box of differences, ``prod(widths)``."""
+    ranges = [torch.arange(a, a + width) for a, width in zip(low, widths, strict=True)]
+    return torch.cartesian_prod(*ranges).reshape(-1, len(sizes)) @ strides(sizes)
 
 
 def prior_covariance(kernel: Kernel, grid: Grid, X: Tensor, outputs: int) -> Tensor:
@@ -196,8 +237,36 @@ def kron_left(factors: Sequence[Tensor], M: Tensor) -> Tensor:
     return M.reshape(-1, p)
 
 
-class InterpolatedKernel(Kernel):
-    """The prior covariance ``w_x' K w_z`` of a product kernel on a grid, for o outputs.
+class GridKernel(Kernel, ABC):
+    """The prior covariance ``w_x' K w_z`` on a grid."""
+
+    grid: Grid
+
+    @abstractmethod
+    def rows(self, places: Tensor, *, slopes: bool) -> Any:
+        """Interpolation rows at coordinates on the grid, as `sloped` takes them."""
+
+    @abstractmethod
+    def sloped(self, rows: Any, others: Any) -> Tensor:
+        """Values of one output with their derivatives in the first points, or without.
+
+        Args:
+            rows: Rows of the points, with derivatives or without.
+            others: Rows of p others.
+
+        Returns:
+            ``batch x q x (1 + d | 1) x p``.
+        """
+
+    def __call__(self, x1: Tensor, x2: Tensor | None = None, **params: Any) -> Any:
+        """As gpytorch's, which costs more than the values at few points of two sets."""
+        if x2 is None:
+            return super().__call__(x1, **params)
+        return to_linear_operator(self.forward(x1, x2, **params))
+
+
+class InterpolatedKernel(GridKernel):
+    """That of a product kernel, for o outputs.
 
     Args:
         grid: The nodes.
@@ -220,28 +289,18 @@ class InterpolatedKernel(Kernel):
         """One factor for each dimension."""
         return [self.get_buffer(f"factor_{k}") for k in range(self.grid.dim)]
 
-    def sloped(self, axes: Tensor, others: Tensor) -> Tensor:
-        """Values of one output with their derivatives in the first points, or without.
+    def rows(self, places: Tensor, *, slopes: bool) -> Tensor:
+        """Rows in each dimension, from `Grid.axes_at`."""
+        return self.grid.axes_at(places, slopes=slopes)
 
-        Args:
-            axes: Rows of the points in each dimension, from `Grid.axes_at`.
-            others: Rows of p others, ``d x (batch x) p x max(g_k)``.
-
-        Returns:
-            ``batch x q x (1 + d | 1) x p``.
-        """
+    def sloped(self, rows: Tensor, others: Tensor) -> Tensor:
+        """As in `GridKernel`."""
         parts = []
-        for a, K, b in zip(axes, self.factors, others, strict=True):
+        for a, K, b in zip(rows, self.factors, others[..., 0, :], strict=True):
             K = K.reshape(K.shape[-2:])
             half = K @ b[..., : len(K)].mT
             parts.append(a[..., : len(K)] @ (half if half.ndim == 2 else half.unsqueeze(-3)))
         return sloped_product([self.amplitude.squeeze() * parts[0], *parts[1:]])
-
-    def __call__(self, x1: Tensor, x2: Tensor | None = None, **params: Any) -> Any:
-        """As gpytorch's, which costs more than the values at few points of two sets."""
-        if x2 is None:
-            return super().__call__(x1, **params)
-        return to_linear_operator(self.forward(x1, x2, **params))
 
     def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
         """Values at points ``batch x (1 x) q x d``."""
@@ -257,8 +316,8 @@ class InterpolatedKernel(Kernel):
         return amplitude * math.prod(parts[1:], start=parts[0])
 
 
-class TabulatedKernel(Kernel):
-    """The prior covariance ``w_x' K w_z`` of a stationary kernel on a grid, for o outputs.
+class TabulatedKernel(GridKernel):
+    """That of any stationary kernel, for o outputs.
 
     Args:
         grid: The nodes.
@@ -272,38 +331,46 @@ class TabulatedKernel(Kernel):
         super().__init__(batch_shape=Size([] if one else [len(table)]))
         self.grid = grid
         self.register_buffer("table", table[0] if one else table)
+        sizes, device = grid.sizes, table.device
+        least, widths = [g - REACH for g in sizes], [2 * REACH - 1] * grid.dim
+        self._strides = strides(sizes).to(device)
+        self._near = differences_within(least, widths, sizes).to(device)
+        i = torch.arange(REACH, device=device)
+        difference = (i.unsqueeze(-1) - i + REACH - 1).flatten()
+        self._same_difference = F.one_hot(difference, 2 * REACH - 1).to(table)
+
+    def rows(self, places: Tensor, *, slopes: bool) -> tuple[Tensor, Tensor]:
+        """Rows in each dimension, from `Grid.cubics`."""
+        return self.grid.cubics(places, slopes=slopes)
+
+    def sloped(self, rows: tuple[Tensor, Tensor], others: tuple[Tensor, Tensor]) -> Tensor:
+        """As in `GridKernel`."""
+        return self._pairs(rows, others, diag=False).mT
 
     def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
-        """Values at points ``batch x (1 x) q x d``: O(7^d) each.
+        """Values at points ``batch x (1 x) q x d``."""
+        left, right = (self.rows(self.grid.place(x), slopes=False) for x in (x1, x2))
+        values = self._pairs(left, right, diag=diag)[..., 0]
+        return values.squeeze(-1) if diag else values
 
-        In each dimension two points have seven differences of their nodes.
+    def _pairs(
+        self, rows: tuple[Tensor, Tensor], others: tuple[Tensor, Tensor], *, diag: bool
+    ) -> Tensor:
+        """Values at pairs of points, ``batch x (o x) q x p x (1 + d | 1)``: O(7^d) each.
+
+        In each dimension the nodes of two points have seven differences, whose weights are sums.
+        With ``diag``, each point has one other, ``p = 1``.
         """
-        (start, left), (other, right) = (self._cubics(x) for x in (x1, x2))
-        if not diag:
-            start, left = start.unsqueeze(-2), left.unsqueeze(-3)
-            other, right = other.unsqueeze(-3), right.unsqueeze(-4)
-        reach, d = REACH - 1, self.grid.dim
-        weights = (F.pad(left, (reach, reach)).unfold(-1, REACH, 1) * right.unsqueeze(-2)).sum(-1)
-        near, places = torch.arange(-reach, REACH, device=start.device), []
-        for k, g in enumerate(self.grid.sizes):
-            places.append(_along((start - other)[..., k, None] + (g - 1) + near, k, d))
+        (start, weights), (other, right), less = rows, others, 1 - diag
+        start, weights = start.unsqueeze(-2), weights.unsqueeze(-4)
+        other, right = other.unsqueeze(-2 - less), right.unsqueeze(-4 - less)
+        products = (weights.unsqueeze(-1) * right[..., :1, None, :]).flatten(-2)
+        of_differences = outer(products @ self._same_difference)
+        index = ((start - other) * self._strides).sum(-1, keepdim=True) + self._near
         if self.batch_shape:
-            output = torch.arange(len(self.table), device=start.device)
-            places.insert(0, output.reshape(-1, *[1] * (d + 2 - diag)))
-        values = self.table.unflatten(-1, [2 * g - 1 for g in self.grid.sizes])[tuple(places)]
-        for k in reversed(range(d)):
-            values = (values * _along(weights[..., k, :], k, k + 1)).sum(-1)
-        return values
-
-    def _cubics(self, X: Tensor) -> tuple[Tensor, Tensor]:
-        start, weights = self.grid.cubics(self.grid.place(X), slopes=False)
-        return start, weights.squeeze(-2)
-
-    def __call__(self, x1: Tensor, x2: Tensor | None = None, **params: Any) -> Any:
-        """As `InterpolatedKernel`'s."""
-        if x2 is None:
-            return super().__call__(x1, **params)
-        return to_linear_operator(self.forward(x1, x2, **params))
+            output = torch.arange(len(self.table), device=index.device)
+            index = index + self.table.shape[-1] * output.reshape(-1, 1, 1, 1)
+        return (of_differences * self.table.take(index).unsqueeze(-2)).sum(-1)
 
 
 def _values(kernel: Kernel, Z: Tensor, outputs: int) -> Tensor:

@@ -84,8 +84,8 @@ class WISKI(FeatureGP):
             the second and the last but one node.
         opening: Number of initial points that are buffered, at constant size. While all points
             are buffered, the grid can be replaced; and if they are few (at most 300, or fewer than
-            the eigenvectors that matter), evidence and gradient are O(n^3) (plus O(m^2 + n m) for
-            kernels that are not products, up to four fifths of the nodes).
+            the eigenvectors that matter), evidence and gradient are O(n^3) (plus O(n m) for kernels
+            that are not products, up to four fifths of the nodes).
 
     Raises:
         UnsupportedError: for d > 3, a kernel that is not stationary (as tested by moving points
