@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from bo_stream.mathematics.lasting import lasting_property
 from bo_stream.mathematics.shapes import nested, shaped
 
 __all__ = [
@@ -225,7 +226,7 @@ class TrustRegionState:
         closed = ClosedRegions(zeros, zeros.clone(), like.new_zeros(0))
         return cls(none, none.at([]), none.at([]), TrustRegion.new(like.new_zeros(dim)), closed)
 
-    @property
+    @lasting_property
     def rows(self) -> Evaluations:
         """What the local process is conditioned on: the window, then the pending observations."""
         return self.window.joined(self.pending)

@@ -66,8 +66,9 @@ class SVDGP(InducingGP):
         window: Number of rows on which the mean is exact.
         covar_basis: Maximum number of inducing points if ``growth`` is left out.
         slack: Number of rows beyond the window after which rows are folded, all at once.
-        growth: Policy that chooses inducing points; by default up to ``covar_basis`` that cover the
-            data. See `bo_stream.growth`. A policy has a limit of its own.
+        growth: Policy of `bo_stream.growth` for inducing points, or its name and options as plain
+            data; by default up to ``covar_basis`` that cover the data. A policy has a limit of its
+            own.
         tolerance: Accuracy of the mean: it is exact for targets shifted by up to this many noise
             deviations.
 
@@ -95,7 +96,7 @@ class SVDGP(InducingGP):
         window: int = 2048,
         covar_basis: int = 512,
         slack: int = 64,
-        growth: GrowthPolicy | None = None,
+        growth: GrowthPolicy | str | Mapping[str, Any] | None = None,
         tolerance: float = 0.01,
         **common: Unpack[CommonOptions],
     ) -> None:

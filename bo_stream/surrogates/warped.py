@@ -135,8 +135,9 @@ class WarpedGP(MaternGP):
         model.noise = 1e-3 if noise == "learned" else warps.EXACT
         model.noise_covar.raw_noise.requires_grad_(noise == "learned")
         data = train_X, train_Y, train_Yvar
-        own = {"noise": noise, "noise_model": model, "cat_dims": cat_dims, "start": 1.0}
-        super().__init__(*data, common, **own)
+        super().__init__(
+            *data, common, noise=noise, noise_model=model, cat_dims=cat_dims, start=1.0
+        )
         self.warp = warp
         self._maps = Derived[OutcomeWarp]()
         self._latents = Derived[LatentProcess]()
@@ -209,8 +210,8 @@ class WarpedGP(MaternGP):
         parts = rows.X, rows.Y[0], noise, lengthscales
         X, w, relative, scales = (t.numpy(force=True) for t in parts)
         mean = float(self._prior_mean())
-        options: Any = {"exact": exact, "cat_dims": self.cat_dims}
-        return LatentProcess.of(X, w, relative, scales, mean, float(variance), **options)
+        about = X, w, relative, scales, mean, float(variance)
+        return LatentProcess.of(*about, exact=exact, cat_dims=self.cat_dims)
 
     def _moments(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """After the first observation, from the latent process alone."""
@@ -264,8 +265,15 @@ class WarpedGP(MaternGP):
             text = "Outcomes differ at the same point: they are not exact. Their noise is learned."
             warnings.warn(text, FallbackWarning, stacklevel=6)
             learned = True
-        options: Any = {"learned": learned, "warp": self.warp == "log", "cat_dims": self.cat_dims}
-        found = warps.fitted(X, y, memory, most=max_evals, **options)
+        found = warps.fitted(
+            X,
+            y,
+            memory,
+            learned=learned,
+            warp=self.warp == "log",
+            most=max_evals,
+            cat_dims=self.cat_dims,
+        )
         self._settle(found)
         return FitReport(found.evaluations, found.value, found.converged)
 

@@ -69,6 +69,14 @@ def test_batches_told_in_pieces():
         assert_same_state(snapshot(run(made(), 6, pieces)), snapshot(whole))
 
 
+def test_the_factor_is_kept_while_a_batch_is_incomplete():
+    model = run(made(), 3)
+    before = model.factor()
+    model.observe(*data(3, seed=2))
+    factor = model.factor()
+    assert factor is model.factor() and len(factor.L) == len(before.L) + 3
+
+
 @pytest.mark.parametrize("noise", ["none", "learned"])
 def test_a_resumed_stream_goes_on_as_the_other(noise, tmp_path):
     """All of the region is in the state: proposals too are the same."""
