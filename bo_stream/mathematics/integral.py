@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, Self
+from typing import Protocol, Self, cast
 
 import torch
 from torch import Tensor
@@ -42,11 +42,11 @@ class Integral(Protocol):
         """Weighted sum of the variances, ``batch x o``."""
         ...
 
-    def gram(self, a: Any, b: Any) -> Tensor:
+    def gram(self, a: Joint, b: Joint) -> Tensor:
         """``sum_t w_t cov(a, t) cov(t, b)``: ``batch x o x q x q'``."""
         ...
 
-    def gram_diagonal(self, a: Any) -> Tensor:
+    def gram_diagonal(self, a: Joint) -> Tensor:
         """The diagonal of ``gram(a, a)``: ``batch x o x q``."""
         ...
 
@@ -93,8 +93,9 @@ class PointIntegral:
             return torch.stack([cov @ (cov * w).mT for cov, w in pairs]).sum(0)
         pairs = zip(self._covariances(b), self.weights, strict=True)
         weighted = ((cov * w).mT for cov, w in pairs)
-        if self._is_kept(a):
-            parts = [cov @ M for cov, M in zip(self._covariances(a), weighted, strict=True)]
+        kept = self._kept(a)
+        if kept is not None:
+            parts = [cov @ M for cov, M in zip(kept, weighted, strict=True)]
         else:
             parts = [a.times(tile, M) for tile, M in zip(self.tiles, weighted, strict=True)]
         return torch.stack(parts).sum(0)
@@ -112,12 +113,12 @@ class PointIntegral:
 
     def _covariances(self, a: Joint) -> Iterable[Tensor]:
         """Covariances with the points of each tile, ``batch x o x q x TILE``."""
-        if self._is_kept(a):
-            return self.kept[0][1]
-        return (a.covariance(tile) for tile in self.tiles)
+        kept = self._kept(a)
+        return (a.covariance(tile) for tile in self.tiles) if kept is None else kept
 
-    def _is_kept(self, a: Joint) -> bool:
-        return bool(self.kept) and self.kept[0][0] is a
+    def _kept(self, a: Joint) -> list[Tensor] | None:
+        """The covariances kept of these points, if they are the last ones of any thread."""
+        return next((covs for joint, covs in tuple(self.kept) if joint is a), None)
 
 
 @dataclass(frozen=True)
@@ -157,13 +158,13 @@ class FeatureIntegral:
         """Weighted sum of the variances, ``o``."""
         return self.M.diagonal(dim1=-2, dim2=-1).sum(-1)
 
-    def gram(self, a: Any, b: Any) -> Tensor:
+    def gram(self, a: Joint, b: Joint) -> Tensor:
         """``sum_t w_t cov(a, t) cov(t, b)``, ``batch x o x q x q'``."""
         few, many = sorted((a, b), key=lambda joint: joint.mean.shape[-1])
-        product: Tensor = (few.plus @ self.M) @ many.plus.mT
+        product = (cast(Tensor, few.plus) @ self.M) @ cast(Tensor, many.plus).mT
         return product if few is a else product.mT
 
-    def gram_diagonal(self, a: Any) -> Tensor:
+    def gram_diagonal(self, a: Joint) -> Tensor:
         """The diagonal of ``gram(a, a)``, ``batch x o x q``."""
-        diagonal: Tensor = ((a.plus @ self.M) * a.plus).sum(-1)
-        return diagonal
+        V = cast(Tensor, a.plus)
+        return ((V @ self.M) * V).sum(-1)

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, Self, cast
+from typing import Protocol, Self, cast
 
 import torch
 from gpytorch.kernels import Kernel
@@ -95,7 +95,7 @@ class PosteriorProcess(ABC):
         """The posterior mean, ``batch x o x q`` at points ``batch x q x d``."""
         return lambda X: self.at(X).mean
 
-    def plus(self, path: Path, at: Any, weights: Tensor) -> Path:
+    def plus(self, path: Path, at: Joint, weights: Tensor) -> Path:
         """A function plus ``cov(x, z) w``.
 
         Args:
@@ -328,7 +328,7 @@ class Process(PosteriorProcess):
         points, weights = points.clone(), weights.clone()
         sums: Integral
         if self.kernel is None:
-            sums = FeatureIntegral.over(self.basis, cast(Tensor, self.L), points, weights)
+            sums = FeatureIntegral.over(self.basis, self.L, points, weights)
         else:
             sums = PointIntegral.over(self.at, points, weights)
         vars(self)["_kept_integral"] = (points, weights), sums
@@ -339,7 +339,7 @@ class Process(PosteriorProcess):
         """On features, of one output."""
         return self.kernel is None and len(self.u) == 1
 
-    def moments(self, X: Tensor, *, slopes: bool, across: Any | None = None) -> Moments | None:
+    def moments(self, X: Tensor, *, slopes: bool, across: Joint | None = None) -> Moments | None:
         """O(r^2) per point."""
         if not self.has_moments:
             return None

@@ -185,7 +185,8 @@ class Resolution:
         lost = self.lost(grid)
         if lost > NATS:
             reasons.append(f"an exact GP's evidence of the last points is {lost:.1f} nats higher")
-        return "; ".join(reasons).capitalize() + "." if reasons else None
+        text = "; ".join(reasons)
+        return f"{text[0].upper()}{text[1:]}." if reasons else None
 
     def suited(self, widths: Tensor, covering: Callable[[list[int]], Grid]) -> Grid:
         """The smallest grid that fits the lengthscales and loses little of the evidence.

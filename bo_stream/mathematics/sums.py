@@ -356,7 +356,8 @@ class BufferedStatistics(SufficientStatistics, ABC):
         """The statistics of both streams, of n and ``others`` points: O(m^2).
 
         Raises:
-            StateError: if the features differ and neither stream holds all of its points.
+            StateError: if the features differ and neither stream holds all of its points, or if the
+                buffer had room for points of the other stream that are no longer held.
         """
         mine = self
         if not mine.features.same_as(other.features):
@@ -367,9 +368,15 @@ class BufferedStatistics(SufficientStatistics, ABC):
             else:
                 raise StateError(*self._unlike())
         new = super(BufferedStatistics, mine).merged_at(other, n, others)
-        if not other.holds_all(others):
-            return new
-        return replace(new, buffer=mine.buffer.holding(*other.buffer.first(others), n))
+        if other.holds_all(others):
+            return replace(new, buffer=mine.buffer.holding(*other.buffer.first(others), n))
+        if mine.holds_all(n + others):
+            raise StateError(
+                f"two streams with the same `opening` = {len(mine.buffer.X)}",
+                f"{len(other.buffer.X)}, and {others} points that are no longer held",
+                "Build both streams with the smaller `opening`.",
+            )
+        return new
 
     @abstractmethod
     def _unlike(self) -> tuple[str, str, str]:

@@ -49,13 +49,13 @@ class FeatureGP(StreamingGP):
         """Whether all points seen are still buffered."""
         return bool(self.state.holds_all(self.num_observed))
 
-    def _check_selectable(self, possible: bool, remedy: str) -> None:
-        """Refuse a selection that is not possible.
+    def _check_selectable(self, remedy: str) -> None:
+        """Refuse to select features if points are no longer buffered.
 
         Raises:
             StateError: naming the remedy.
         """
-        if not possible:
+        if not self._all_buffered:
             raise StateError(
                 "all points seen to be buffered, so that the features can be replaced",
                 f"{self.num_observed} seen and at most {self._sizes()['w']} buffered",

@@ -22,7 +22,7 @@ from bo_stream.base.fitting import ClosedForm, Coordinates, FitReport, LogNormal
 from bo_stream.base.options import CommonOptions, whole_number
 from bo_stream.base.snapshot import Derived, Key
 from bo_stream.base.streaming_gp import Promises, check_noise_of_sums
-from bo_stream.errors import BoundsError, InputError
+from bo_stream.errors import BoundsError, InputError, StateError
 from bo_stream.mathematics import sine_kernels
 from bo_stream.mathematics.conditioned import unconditioned
 from bo_stream.mathematics.evidence import OutputStatistics, attach
@@ -158,19 +158,21 @@ class HSGP(FeatureGP):
         """Select features for the kernel's present lengthscales.
 
         Raises:
-            StateError: for given ``lengthscales``, or if not all points seen are held.
+            StateError: with the option ``lengthscales``, or if not all points seen are held.
         """
-        remedy = "Build it anew with a larger `opening`, or without `lengthscales`."
-        self._check_selectable(self._can_select(), remedy)
+        if self.lengthscales is not None:
+            raise StateError(
+                "features that are chosen for the kernel's lengthscales",
+                f"lengthscales={self.lengthscales}, for which they were chosen once and for all",
+                "Build it anew without `lengthscales`.",
+            )
+        self._check_selectable("Build it anew with a larger `opening`.")
         self._select(self._suited_features())
         return self
 
     def _search(self, max_evals: int | None) -> FitReport:
-        """Hyperparameters, and the features to them while that is possible.
-
-        A selection of features takes no evaluation; where none are left after it, the report has
-        the value under the features of before. Where known noise is so small that the data
-        determine most features, it warns: what the features leave out would be noise too.
+        """As before, with a warning where known noise is so small that the data determine most
+        features: what the features leave out would be noise too.
         """
         report = super()._search(max_evals)
         if self.noise_mode == "known":

@@ -217,7 +217,7 @@ class WISKI(FeatureGP):
                 "Rebuild the surrogate with `bounds`, or with another `grid`.",
             )
         remedy = "Rebuild it with a larger `grid_size` or wider `bounds`, or a larger `opening`."
-        self._check_selectable(self._all_buffered, remedy)
+        self._check_selectable(remedy)
         self._move_grid(self._wider(bounds), grid_size)
         return self
 
@@ -274,7 +274,7 @@ class WISKI(FeatureGP):
             f"The grid is too coarse, and intervals may be too narrow. {why} "
             f"{'Use ExactGP or NodeWISKI, or give' if selects else remedy} a larger `grid_size`.",
             GridWarning,
-            stacklevel=2,
+            stacklevel=6,
         )
 
     def _can_select(self) -> bool:

@@ -210,7 +210,7 @@ def test_precise_data_refine_the_grid() -> None:
     assert model.grid_too_coarse is None
     assert error(model) < 2.0 * error(exact)
     fixed = WISKI(X, Y, noise, bounds=BOUNDS, grid_size=30)
-    with pytest.warns(GridWarning, match=r"exact gp's evidence.*Call `refine`"):
+    with pytest.warns(GridWarning, match=r"exact GP's evidence.*Call `refine`"):
         fixed.fit(30)
     assert error(fixed) > 3.0 * error(exact)
 
