@@ -68,5 +68,5 @@ def warn_if_saturated(L: Tensor | None) -> None:
             f"The data determine {determined:.0%} of the features, which are too few for such "
             f"small noise. {REMEDY}, more features (`num_features`), ExactGP or NodeWISKI.",
             PrecisionWarning,
-            stacklevel=7,
+            stacklevel=8,
         )

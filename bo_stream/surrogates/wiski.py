@@ -274,7 +274,7 @@ class WISKI(FeatureGP):
             f"The grid is too coarse, and intervals may be too narrow. {why} "
             f"{'Use ExactGP or NodeWISKI, or give' if selects else remedy} a larger `grid_size`.",
             GridWarning,
-            stacklevel=6,
+            stacklevel=7,
         )
 
     def _can_select(self) -> bool:

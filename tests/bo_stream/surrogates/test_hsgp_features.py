@@ -84,6 +84,14 @@ def test_features_are_chosen_anew(dim):
         assert torch.equal(model.log_evidence(), before)
 
 
+@pytest.mark.parametrize("dim", [2, 4])
+def test_features_for_lengthscales_of_the_user_stay(dim):
+    X, Y, Yvar = data(20, dim)
+    model = plain(X, Y, Yvar, lengthscales=[0.5] * dim)
+    with pytest.raises(StateError, match="without `lengthscales`"):
+        model.choose_features()
+
+
 def test_features_grow_with_the_data():
     """Chosen from the sums: as if there had been as many from the start."""
     X, Y, _ = data(310, 2)

@@ -215,3 +215,12 @@ def test_a_kept_integral_is_not_that_of_the_old_grid() -> None:
     kept(candidate)
     model.refine((14, 12))
     close(kept(candidate), NIPV(anew, points)(candidate), 1e-9)
+
+
+def test_streams_of_unequal_openings() -> None:
+    """A buffer is never taken for whole if it lacks points of the other stream."""
+    few, many = build(5), build(30, seed=3, opening=10)
+    with pytest.raises(StateError, match=r"same `opening`.*smaller `opening`"):
+        few.merge(many)
+    assert few.num_observed == 5
+    assert many.merge(few).num_observed == 35

@@ -117,8 +117,9 @@ def test_a_fit_warns_once() -> None:
     X, Y, _ = data(80, wave=14.0)
     model = WISKI(X, Y, bounds=BOUNDS, grid_size=7, **RAW)
     model.covar_module.base_kernel.lengthscale = 0.1
-    with pytest.warns(GridWarning, match=r"too coarse.*too narrow.*Call `refine`"):
+    with pytest.warns(GridWarning, match=r"too coarse.*too narrow.*Call `refine`") as caught:
         model.fit(2)
+    assert caught[0].filename == __file__
     with warnings.catch_warnings(action="error"):
         model.fit(2)
 
