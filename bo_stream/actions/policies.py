@@ -38,8 +38,8 @@ class Actions(ABC):
         learned: Whether a fit learns the values of S along with the hyperparameters.
         by_locality: Whether rows are divided into blocks of neighbours, in units of the
             lengthscales.
-        follows_hyperparameters: Whether S is a function of the hyperparameters, built again when
-            they change.
+        follows_hyperparameters: Whether S is a function of data and hyperparameters, built again
+            when the hyperparameters or the units of the outcomes change.
     """
 
     learned: ClassVar[bool] = False

@@ -183,6 +183,11 @@ class CaGP(StreamingGP):
         data = replace(data, chi_square=surprise, residuals=state.residuals + len(w))
         return data.with_actions(S, L, self._numbers())
 
+    def _rescale(self, state: CaGPState, shift: Tensor, factor: Tensor) -> CaGPState:
+        """Without the factor of actions that are chosen by the targets: they are built again."""
+        state = super()._rescale(state, shift, factor)
+        return state.with_actions(state.S) if self.actions.follows_hyperparameters else state
+
     def _noise(self, state: CaGPState) -> Tensor:
         """The noise variances of the data, ``n``, differentiable."""
         return self._noise_scale() * state.R

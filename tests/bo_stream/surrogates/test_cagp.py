@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from botorch.models.transforms.outcome import Standardize
 from gpytorch.kernels import MaternKernel, ScaleKernel
 from gpytorch.likelihoods import GaussianLikelihood
 from hypothesis import given, settings
@@ -152,6 +153,16 @@ def test_never_below_the_exact_posterior(steps, name, append, seed):
         )
         evidence.mean_module = m.mean_module
         assert m.log_evidence().item() <= evidence.log_evidence().item() + 1e-6
+
+
+@pytest.mark.parametrize("policy", [BlockSparse(8), ConjugateGradient(8), TopEigenvectors(8)])
+def test_restandardised_is_rebuilt(policy):
+    X, Y = data(40)
+    stream = CaGP(X, Y, actions=policy, outcome_transform=Standardize(1))
+    stream.restandardise(2.0 * Y - 40.0)
+    rebuilt = CaGP(X, Y, actions=policy, outcome_transform=stream.outcome_transform)
+    assert torch.allclose(stream.posterior(X).mean, rebuilt.posterior(X).mean, atol=1e-9)
+    assert torch.allclose(stream.log_evidence(), rebuilt.log_evidence())
 
 
 def test_append_is_bordered_and_nothing_is_rebuilt():
