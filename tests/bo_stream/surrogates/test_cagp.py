@@ -157,7 +157,7 @@ def test_never_below_the_exact_posterior(steps, name, append, seed):
 
 @pytest.mark.parametrize("policy", [BlockSparse(8), ConjugateGradient(8), TopEigenvectors(8)])
 def test_restandardised_is_rebuilt(policy):
-    X, Y = data(40)
+    X, Y, _ = data(40)
     stream = CaGP(X, Y, actions=policy, outcome_transform=Standardize(1))
     stream.restandardise(2.0 * Y - 40.0)
     rebuilt = CaGP(X, Y, actions=policy, outcome_transform=stream.outcome_transform)
