@@ -5,6 +5,7 @@ import torch
 from botorch.exceptions.errors import InputDataError
 
 import bo_stream
+from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.surrogates.registry import FAMILIES, in_loops
 from tests.raw import RAW
 
@@ -77,3 +78,9 @@ def test_a_published_signature_is_true(name: str) -> None:
     assert torch.equal(family(X, Y, None, BOUNDS, *values[1:]).bounds, BOUNDS)
     with pytest.raises(TypeError):
         family(X, Y, None, BOUNDS, bounds=BOUNDS)
+
+
+@pytest.mark.parametrize("family", FAMILIES.values())
+def test_every_family_fits_and_observes_as_the_base_does(family: type[StreamingGP]) -> None:
+    assert family.fit is StreamingGP.fit and family.observe is StreamingGP.observe
+    assert family.custom_fit is StreamingGP.custom_fit
