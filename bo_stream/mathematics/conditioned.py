@@ -150,7 +150,7 @@ class ConditionedProcess(PosteriorProcess):
             return None
         f, L, r = self.factors
         base = self.base.moments(X, slopes=slopes, across=f)
-        return None if base is None else base.given(L[0], r[0, :, 0])
+        return None if base is None else base.conditioned(L[0], r[0, :, 0])
 
     def integral(self, points: Tensor, weights: Tensor) -> Integral:
         """From the base's; computed at each call, because it may hold the graph of the
@@ -176,7 +176,7 @@ def _given(factors: Factors, s: Joint) -> Joint:
     else:
         W = torch.linalg.solve_triangular(L, f.covariance(s), upper=False)
     mean = (s.mean.unsqueeze(-1) + products(W.mT, r)).squeeze(-1)
-    return s.given(mean, *s.less, W)
+    return s.updated(mean, *s.less, W)
 
 
 def unconditioned(process: PosteriorProcess) -> tuple[PosteriorProcess, int]:
@@ -222,6 +222,6 @@ class ConditionedIntegral:
 
     def _before(self, a: Joint) -> tuple[Joint, Tensor, Tensor]:
         """The points under the base but for the mean, ``W_a``, and ``L^-1 gram(f, a)``."""
-        before = a.given(a.mean, *a.less[:-1])
+        before = a.updated(a.mean, *a.less[:-1])
         F = torch.linalg.solve_triangular(self.L, self.base.gram(self.f, before), upper=False)
         return before, a.less[-1], F

@@ -17,14 +17,16 @@ import torch
 from torch import Tensor
 
 from bo_stream.mathematics.derivatives import refused
-from bo_stream.mathematics.linalg import chol_psd, inverse_factor, lower_factor
+from bo_stream.mathematics.linalg import chol_psd, flushed, inverse_factor, lower_factor
 
 __all__ = [
     "Factorisation",
     "OutputStatistics",
     "attach",
     "covariance_evidence",
+    "diagonal_evidence",
     "factorise",
+    "factorise_diagonal",
     "log_evidence",
     "root_gradient",
     "under_root",
@@ -187,6 +189,40 @@ def _precision(A: Tensor, r: Tensor) -> Tensor:
     Q = (r.unsqueeze(-1) * A).mul_(r)
     Q.diagonal().add_(1.0)
     return Q
+
+
+def factorise_diagonal(
+    stats: Sequence[OutputStatistics], logs: Tensor, s2: Tensor, c: Tensor, profile_mean: bool
+) -> tuple[Tensor, list[Factorisation]]:
+    """Roots of the features' prior variances, ``o x f``, and the factorisation of every output.
+
+    Args:
+        stats: The statistics of each output.
+        logs: Logarithms of the features' prior variances, ``o x f``.
+        s2: Noise scales, ``o``.
+        c: Constant means, counted from the statistics' origin, ``o``.
+        profile_mean: Take the optimal constant means instead (MATHS 2.4).
+    """
+    r = flushed((0.5 * logs).exp())
+    each = zip(stats, s2, c, r, strict=True)
+    return r, [factorise(sums, s, mean, profile_mean, root) for sums, s, mean, root in each]
+
+
+def diagonal_evidence(
+    factors: Sequence[Factorisation],
+) -> tuple[Tensor, list[Tensor], Tensor]:
+    """Log evidence summed over outputs, its gradients, and the constant means, ``o``.
+
+    Costs one triangular inverse for each output.
+
+    Returns:
+        Gradients in noise scales and means, ``o`` each, and in the logarithms of the prior
+        variances, ``o x f``.
+    """
+    slopes = zip(*(f.diagonal_gradients() for f in factors), strict=True)
+    d_s2, d_c, d_logs = map(torch.stack, slopes)
+    value, means = sum(f.value() for f in factors), torch.stack([f.mean for f in factors])
+    return torch.as_tensor(value), [d_s2, d_c, 0.5 * d_logs], means
 
 
 def under_root(stats: OutputStatistics, R: Tensor) -> OutputStatistics:

@@ -257,11 +257,6 @@ class Interpolation:
         """Their weights, ``batch x q x 4^d``, differentiable."""
         return outer(self.weights.unsqueeze(-2)).squeeze(-2)
 
-    def dense(self) -> Tensor:
-        """The rows as ``batch x q x m``."""
-        rows = self.weights.new_zeros(*self.start.shape[:-1], math.prod(self.sizes))
-        return rows.scatter(-1, self.index, self.weight)
-
     def transpose_times(self, values: Tensor, m: int) -> Tensor:
         """``W' values`` for ``o x q`` values, unbatched: ``o x m``."""
         weighted = (self.weight * values.unsqueeze(-1)).flatten(-2)

@@ -28,6 +28,7 @@ from torch import Size, Tensor
 from torch.quasirandom import SobolEngine
 
 from bo_stream.mathematics.grid import REACH, Grid, Interpolation, outer
+from bo_stream.mathematics.linalg import flushed
 from bo_stream.mathematics.moments import sloped_product
 
 __all__ = [
@@ -51,8 +52,6 @@ POINTS, MOVE, SAME = 16, 0.43, 1e-3
 """Points that move, by what share of a grid, and by what share covariances may then change."""
 JITTER = 1e-9
 """Share of the prior variance added to the nodes' covariance where it has no product form."""
-TINY = 1e-50
-"""Relative size below which kernel values are set to zero."""
 
 
 def is_stationary(kernel: Kernel, grid: Grid, like: Tensor) -> bool:
@@ -221,11 +220,6 @@ def interpolated(half: Tensor, W: Interpolation) -> Tensor:
     size = len(W.start), half.shape[-1]
     sparse = torch.sparse_coo_tensor(place, W.weight.flatten(), size, check_invariants=False)
     return torch.stack([torch.sparse.mm(sparse, each.mT).mT for each in half])
-
-
-def flushed(K: Tensor) -> Tensor:
-    """Zero for what is smaller than `TINY` of the largest."""
-    return torch.where(K.abs() < TINY * K.amax(), 0.0, K) if K.numel() else K
 
 
 def kron_left(factors: Sequence[Tensor], M: Tensor) -> Tensor:

@@ -110,11 +110,11 @@ class Joint:
                 vars(both)[name] = torch.cat([getattr(self, name), getattr(other, name)], -2)
         return both
 
-    def given(self, mean: Tensor, *less: Tensor) -> Joint:
+    def updated(self, mean: Tensor, *less: Tensor) -> Joint:
         """The same points with another mean and other ``W``."""
-        made = replace(self, mean=mean, less=less)
-        vars(made).update({k: v for k, v in vars(self).items() if k in ("plus", "coefficients")})
-        return made
+        new = replace(self, mean=mean, less=less)
+        vars(new).update({k: v for k, v in vars(self).items() if k in ("plus", "coefficients")})
+        return new
 
     def _flat(self) -> Joint:
         """The same points without batch and data."""

@@ -1,4 +1,4 @@
-"""Linear algebra shared by all families: Cholesky factors."""
+"""Linear algebra shared by all families: Cholesky factors, and zeros for negligible numbers."""
 
 from __future__ import annotations
 
@@ -8,12 +8,23 @@ import torch
 from scipy.linalg import lapack
 from torch import Tensor
 
-__all__ = ["bordered", "chol_psd", "inverse_factor", "jitters", "lower_factor", "with_jitter"]
+__all__ = [
+    "bordered",
+    "chol_psd",
+    "flushed",
+    "inverse_factor",
+    "jitters",
+    "lower_factor",
+    "with_jitter",
+]
 
 REPAIR = 1e-10
 """Largest share of the mean diagonal that is added to a covariance whose factorisation failed."""
 LEAST, GROWTH = 2.0**-53, 4.0
 """The first share that is tried, a rounding error of one entry, and the factor of the next ones."""
+TINY = 1e-50
+"""Relative size below which numbers are set to zero: products of them would be subnormal, which are
+slow."""
 
 
 def jitters(most: float = REPAIR, least: float = LEAST) -> Iterator[float]:
@@ -115,3 +126,8 @@ def bordered(L: Tensor, cross: Tensor, corner: Tensor) -> Tensor:
     whole[..., :n, :n], whole[..., n:, :n] = L, below
     whole[..., n:, n:] = chol_psd(corner - below @ below.mT)
     return whole
+
+
+def flushed(K: Tensor) -> Tensor:
+    """Zero for what is smaller than `TINY` of the largest."""
+    return torch.where(K.abs() < TINY * K.amax(), 0.0, K) if K.numel() else K

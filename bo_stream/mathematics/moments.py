@@ -66,7 +66,7 @@ class Moments:
         slopes = Derivatives(means[..., 1:], covariances[..., 1:, :], back)
         return cls(means[..., 0], covariances[..., 0, :], slopes, across)
 
-    def given(self, L: Tensor, r: Tensor) -> Moments:
+    def conditioned(self, L: Tensor, r: Tensor) -> Moments:
         """The moments given observations at the other points.
 
         Args:

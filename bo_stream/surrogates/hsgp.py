@@ -25,11 +25,15 @@ from bo_stream.base.streaming_gp import Promises, check_noise_of_sums
 from bo_stream.errors import BoundsError, InputError, StateError
 from bo_stream.mathematics import sine_kernels
 from bo_stream.mathematics.conditioned import unconditioned
-from bo_stream.mathematics.evidence import OutputStatistics, attach
+from bo_stream.mathematics.evidence import (
+    OutputStatistics,
+    attach,
+    diagonal_evidence,
+    factorise_diagonal,
+)
 from bo_stream.mathematics.kernels import Scaled
 from bo_stream.mathematics.precise import warn_if_saturated
 from bo_stream.mathematics.process import FeatureBasis, PosteriorProcess, Process
-from bo_stream.mathematics.sine_evidence import evidence, factorised
 from bo_stream.mathematics.sine_states import FEW_INPUTS, FrequencyState, HilbertState
 from bo_stream.mathematics.sines import Basis
 from bo_stream.surrogates.feature_gp import FeatureGP
@@ -240,7 +244,7 @@ class HSGP(FeatureGP):
         mean, basis = self._prior_mean().clone(), self.basis
         logs = sine_kernels.log_variances(self._parts(), basis, self.num_outputs)
         s2, c = self._noise_scale(), mean - state.origin
-        r, factors = factorised(self._statistics(), logs, s2, c, profile_mean=False)
+        r, factors = factorise_diagonal(self._statistics(), logs, s2, c, profile_mean=False)
         u, L = torch.stack([f.q for f in factors]), torch.stack([f.L for f in factors])
         return Process(None, FeatureBasis(basis, r), None, L, u, mean)
 
@@ -270,8 +274,8 @@ class HSGP(FeatureGP):
             profile_mean: Take the optimal constant means instead.
         """
         origin = self.state.origin
-        _, factors = factorised(self._statistics(), logs, s2, mean - origin, profile_mean)
-        value, gradients, means = evidence(factors)
+        _, factors = factorise_diagonal(self._statistics(), logs, s2, mean - origin, profile_mean)
+        value, gradients, means = diagonal_evidence(factors)
         return value, gradients, means + origin
 
     def _prepare_fit(self, coordinates: Coordinates, profile_mean: bool) -> ClosedForm | None:

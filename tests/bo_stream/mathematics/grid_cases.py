@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -16,7 +17,7 @@ from gpytorch.kernels import (
 from torch import Size, Tensor
 
 from bo_stream.mathematics.bands import GridState
-from bo_stream.mathematics.grid import Grid
+from bo_stream.mathematics.grid import Grid, Interpolation
 from bo_stream.mathematics.grid_evidence import GridPrior, grid_evidence, grid_process
 from bo_stream.testing.oracles import DenseGP
 from tests.bo_stream.surrogates.wiski_oracle import dense_rows, nodes_for
@@ -113,3 +114,9 @@ class Stream:
 
         noise = self.s2[output] * self.R[output]
         return DenseGP(covariance, self.X, self.Y[output], noise, self.c[output])
+
+
+def dense_interpolation(rows: Interpolation) -> Tensor:
+    """Interpolation rows as ``batch x q x m``."""
+    W = rows.weights.new_zeros(*rows.start.shape[:-1], math.prod(rows.sizes))
+    return W.scatter(-1, rows.index, rows.weight)

@@ -11,6 +11,7 @@ from torch import Tensor
 from bo_stream.mathematics.bands import GridState, column_pairs, matrix_of
 from bo_stream.mathematics.grid import REACH, Grid
 from bo_stream.testing.base import close
+from tests.bo_stream.mathematics.grid_cases import dense_interpolation
 
 SIZES = {1: (9,), 2: (7, 9), 3: (5, 6, 4)}
 
@@ -62,7 +63,7 @@ def test_sums_are_the_dense_ones(d: int) -> None:
     """In three dimensions, more points than are summed at once."""
     batches = [batch(n, d, seed, 2) for seed, n in enumerate((1, 3, 300))]
     state = seen(d, *batches)
-    W = torch.cat([grid(d).interpolate(X).dense() for X, _, _ in batches])
+    W = torch.cat([dense_interpolation(grid(d).interpolate(X)) for X, _, _ in batches])
     Y, R = (torch.cat([part[i] for part in batches], -1) for i in (1, 2))
     w1, y1, one = state.totals()
     for o, A in enumerate(state.A):

@@ -7,6 +7,7 @@ from torch import Tensor
 from bo_stream import WISKI, ExactGP
 from bo_stream.mathematics.grid import Grid
 from problems import synthetic
+from tests.bo_stream.mathematics.grid_cases import dense_interpolation
 from tests.raw import RAW
 
 SIZES = {1: (4,), 2: (5, 4), 3: (4, 6, 5)}
@@ -37,10 +38,10 @@ def test_quadratics_are_exact(d: int) -> None:
     def quadratic(Z: Tensor) -> Tensor:
         return (1.0 + a * Z - 0.7 * Z.square()).prod(-1)
 
-    W = rows.dense()
+    W = dense_interpolation(rows)
     torch.testing.assert_close(W.sum(-1), torch.ones(len(X)).double(), rtol=0, atol=1e-12)
     torch.testing.assert_close(W @ quadratic(U), quadratic(X), rtol=1e-11, atol=1e-11)
-    at_nodes = grid.interpolate(U).dense()
+    at_nodes = dense_interpolation(grid.interpolate(U))
     torch.testing.assert_close(at_nodes, torch.eye(grid.m).double(), rtol=0, atol=1e-12)
 
 
@@ -64,7 +65,7 @@ def test_nodes_that_a_point_couples_are_near() -> None:
     """At the ends too: what is known of the sparsity of the sums rests on it."""
     grid = Grid.covering(torch.tensor([[0.0] * 3, [1.0] * 3]), (4, 4, 4))
     X = torch.rand(300, 3, generator=torch.Generator().manual_seed(1)).double()
-    W = grid.interpolate(X).dense()
+    W = dense_interpolation(grid.interpolate(X))
     A = W.T @ W
     row, column = A.nonzero(as_tuple=True)
     assert int((row - column).abs().max()) < 4 * (grid.m // grid.sizes[0])
