@@ -214,9 +214,10 @@ class CaGP(StreamingGP):
 
         return self._renewed.made(self._key(), make)
 
+    @torch.no_grad()
     def _build_process(self, state: CaGPState) -> Process:
         S, L = self._factored()
-        mean, noise = self._prior_mean().detach().clone(), self._noise(state)
+        mean, noise = self._prior_mean().clone(), self._noise(state)
         u = S.transpose_times(state.Y - mean)
         w = torch.linalg.solve_triangular(L, u[:, None], upper=False)[:, 0]
         kernel = frozen_kernel(self.covar_module)
