@@ -306,11 +306,14 @@ class CaGP(StreamingGP):
             self._divide()
             report = super()._search(most // 2)
             self._divide()
-            return report.and_then(self._learn_values(most - report.evaluations - 2))
+            evaluations, converged = self._learn_values(most - report.evaluations - 2)
         finally:
-            if not self._reached() >= value:
+            reached = self._reached()
+            if not reached >= value:
                 coordinates.set(before)
                 self._use_actions(S)
+                reached = value
+        return FitReport(report.evaluations + evaluations, reached, converged)
 
     def _divide(self) -> None:
         """Divide rows into blocks of neighbours in units of the current lengthscales."""
@@ -322,8 +325,12 @@ class CaGP(StreamingGP):
         """The objective at the current hyperparameters and actions."""
         return float(self._objective(profile_mean=False)[0] + log_prior(self))
 
-    def _learn_values(self, most: int) -> FitReport:
-        """Ascend in hyperparameters and values; if interrupted, the best point seen is kept."""
+    def _learn_values(self, most: int) -> tuple[int, bool]:
+        """Ascend in hyperparameters and values; if interrupted, the best point seen is kept.
+
+        Returns:
+            The number of evaluations, and whether it has converged.
+        """
         mll, profiled = self.make_mll(), profiled_mean(self)
         coordinates = Coordinates(self, profiled)
         coordinates.add(cast(nn.Parameter, mll.action_values), "action_values")
@@ -337,7 +344,7 @@ class CaGP(StreamingGP):
                 self._set_prior_mean(objective.best.mean)
             mll.commit()
             self.eval()
-        return FitReport(objective.evaluations, self._reached(), converged)
+        return objective.evaluations, converged
 
     @all_or_nothing
     def _use_actions(self, S: ActionMatrix) -> None:

@@ -110,6 +110,16 @@ def test_a_stream_is_not_held_in_the_hyperparameters_its_actions_were_merged_und
     assert stream.log_evidence().item() > batch.log_evidence().item() - 5.0
 
 
+def test_a_fit_that_ends_lower_goes_back():
+    m = CaGP(*data(60), actions=BlockSparse(8), **RAW)
+    m.fit(200)
+    before, values = m.make_mll()().item(), m.state.values
+    m._note(state=m.state.after_fit(learned=False))
+    report = m.fit(10)
+    assert torch.equal(m.state.values, values)
+    assert report.value == pytest.approx(before) == m.make_mll()().item()
+
+
 def test_an_interrupted_fit_loses_nothing():
     """Ctrl-C when rows are to be divided again."""
     m = model()
