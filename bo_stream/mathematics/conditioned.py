@@ -46,8 +46,8 @@ def conditioned_on(
     with torch.no_grad():
         before = process.factors if isinstance(process, ConditionedProcess) else None
         if before is None:
-            made = ConditionedProcess(process, X, Y, noise)
-            return replace(made, factors=made._factored())
+            new = ConditionedProcess(process, X, Y, noise)
+            return replace(new, factors=new._factored())
         old = cast(ConditionedProcess, process)
         every = torch.cat([old.X, X]), torch.cat([old.Y, Y], -1), torch.cat([old.noise, noise], -1)
         try:

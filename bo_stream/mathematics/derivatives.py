@@ -54,8 +54,7 @@ def refused(gradients: Sequence[Tensor], inputs: Sequence[Tensor], what: str) ->
         inputs: The tensors that they depend on.
         what: Name of the differentiated function.
     """
-    made: list[Tensor] = [_Refused.apply(what, gradient, *inputs) for gradient in gradients]
-    return made
+    return [cast(Tensor, _Refused.apply(what, gradient, *inputs)) for gradient in gradients]
 
 
 class _Twice(torch.autograd.Function):

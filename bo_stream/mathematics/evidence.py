@@ -74,8 +74,8 @@ def covariance_evidence(
         e = Y - torch.as_tensor(best if mean is None else mean).unsqueeze(-1)
         alpha = torch.cholesky_solve(e.unsqueeze(-1), L)
         G = 0.5 * (alpha @ alpha.mT - torch.cholesky_inverse(L))
-    given = [(C, G)] if mean is None else [(C, G), (mean, alpha.sum((-1, -2)))]
-    return attach(value, *zip(*given, strict=True)), best
+    slopes = [(C, G)] if mean is None else [(C, G), (mean, alpha.sum((-1, -2)))]
+    return attach(value, *zip(*slopes, strict=True)), best
 
 
 @dataclass(frozen=True)

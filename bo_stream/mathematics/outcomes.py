@@ -69,8 +69,8 @@ class OutcomeDistribution:
 
     Example:
         >>> zero, one = torch.zeros(1, 2), torch.ones(1, 2)
-        >>> made = OutcomeDistribution(torch.ones(1), zero, one, torch.exp)
-        >>> made.mean, made.quantiles([0.5]).float()
+        >>> y = OutcomeDistribution(torch.ones(1), zero, one, torch.exp)
+        >>> y.mean, y.quantiles([0.5]).float()
         (tensor([1.6487, 1.6487]), tensor([[1., 1.]]))
     """
 

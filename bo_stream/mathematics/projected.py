@@ -59,7 +59,7 @@ class LinearProjection:
     outputs: int
 
     @property
-    def given(self) -> int:
+    def option(self) -> int:
         """The option ``projection`` of the surrogate."""
         return self.outputs
 
@@ -85,7 +85,7 @@ class ModuleProjection:
     """The values of a module; phi holds its parameters that require a gradient."""
 
     def __init__(self, module: nn.Module, inputs: int) -> None:
-        self.given = module
+        self.option = module
         self.module = copy.deepcopy(module).double().eval()
         learned = [(n, p) for n, p in self.module.named_parameters() if p.requires_grad]
         self._shapes = {name: p.shape for name, p in learned}
@@ -104,12 +104,12 @@ class ModuleProjection:
     def __call__(self, U: Tensor, phi: Tensor) -> Tensor:
         """The module's values at U, one thread at a time: the call writes to the module."""
         parts = phi.split([shape.numel() for shape in self._shapes.values()])
-        given = {
+        parameters = {
             name: part.reshape(shape)
             for (name, shape), part in zip(self._shapes.items(), parts, strict=True)
         }
         with _one_at_a_time:
-            values: Tensor = torch.func.functional_call(self.module, given, (U,))
+            values: Tensor = torch.func.functional_call(self.module, parameters, (U,))
         return values
 
     def start(self) -> Tensor:
@@ -121,22 +121,22 @@ class ModuleProjection:
         return []
 
 
-def projection_of(given: int | nn.Module, inputs: int) -> LinearProjection | ModuleProjection:
+def projection_of(option: int | nn.Module, inputs: int) -> LinearProjection | ModuleProjection:
     """A projection on linear functions of the inputs, or by a module.
 
     Raises:
         InputError: unless the number is between 1 and 3 and at most the number of inputs, or the
             module's values are one to three numbers in the unit interval for each point.
     """
-    if isinstance(given, nn.Module):
-        return ModuleProjection(given, inputs)
-    if type(given) is not int or not 1 <= given <= min(inputs, max(DEFAULT_SIZES)):
+    if isinstance(option, nn.Module):
+        return ModuleProjection(option, inputs)
+    if type(option) is not int or not 1 <= option <= min(inputs, max(DEFAULT_SIZES)):
         raise InputError(
             f"a projection to 1 to {min(inputs, max(DEFAULT_SIZES))} dimensions, or a module",
-            repr(given),
+            repr(option),
             "Give the number of linear functions of the inputs, or a module of your own.",
         )
-    return LinearProjection(inputs, given)
+    return LinearProjection(inputs, option)
 
 
 def _unfit(got: str) -> InputError:

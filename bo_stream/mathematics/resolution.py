@@ -142,8 +142,8 @@ class Resolution:
 
     @cached_property
     def _exact(self) -> float:
-        own = [self.kernel(self.X / f).to_dense().double() for f in self._stretches]
-        return max(self._density(K.expand(len(self.Y), -1, -1)) for K in own)
+        exact = [self.kernel(self.X / f).to_dense().double() for f in self._stretches]
+        return max(self._density(K.expand(len(self.Y), -1, -1)) for K in exact)
 
     @cached_property
     def _stretches(self) -> tuple[float, ...]:
@@ -212,9 +212,9 @@ class Resolution:
 
 def _finer(sizes: Sequence[int]) -> list[list[int]]:
     """Sizes with half as many nodes again in one dimension, as far as the limits allow."""
-    made, nodes = [], math.prod(sizes)
+    finer, nodes = [], math.prod(sizes)
     for k, size in enumerate(sizes):
         more = min(math.ceil(GROWN * size), LONGEST, MOST // (nodes // size))
         if more > size:
-            made.append([*sizes[:k], more, *sizes[k + 1 :]])
-    return made
+            finer.append([*sizes[:k], more, *sizes[k + 1 :]])
+    return finer

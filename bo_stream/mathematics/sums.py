@@ -104,8 +104,8 @@ class SufficientStatistics:
 
     def _summed(self, A: Tensor, rows: Any, weights: Tensor, weighted: Tensor) -> Tensor:
         """Add a batch to A in place; return what is to be added to b."""
-        for own, r in zip(A, weights, strict=True):
-            rows.add_outer(own, r)
+        for sums, r in zip(A, weights, strict=True):
+            rows.add_outer(sums, r)
         return cast(Tensor, rows.transpose_times(weighted, self.b.shape[-1]))
 
     def totals(self) -> tuple[Tensor, Tensor, Tensor]:
@@ -318,11 +318,9 @@ class BufferedStatistics(SufficientStatistics, ABC):
     def resummed(self, features: Any, n: int) -> Self:
         """The statistics of the same n points, all held, over other features."""
         (X, Y, R), new = self.buffer.first(n), self.over(features)
-        rows, weights = new.rows_at(X), 1.0 / R
-        y = Y - self.origin.unsqueeze(-1)
-        for A, r in zip(new.A, weights, strict=True):
-            rows.add_outer(A, r)
-        return replace(new, b=rows.transpose_times(weights * y, new.b.shape[-1]))
+        weights = 1.0 / R
+        weighted = weights * (Y - self.origin.unsqueeze(-1))
+        return replace(new, b=new._summed(new.A, new.rows_at(X), weights, weighted))
 
     def chosen(self, features: Any, n: int) -> Self:
         """As `resummed`, and the number of points is kept."""

@@ -280,7 +280,7 @@ class ProjectedWISKI(WISKI):
         return {**super()._layout(), "inputs": inputs, "projection": self._projection.outputs}
 
     def _options(self) -> dict[str, Any]:
-        return {**super()._options(), "projection": self._projection.given, "rate": self.rate}
+        return {**super()._options(), "projection": self._projection.option, "rate": self.rate}
 
     def _sizes(self) -> dict[str, int]:
         return {**super()._sizes(), "f": len(self._projection.start())}

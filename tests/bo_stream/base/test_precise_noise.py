@@ -38,8 +38,11 @@ def test_features_that_the_data_exhaust_are_too_few(share):
             model.fit()
         assert misses(model, T) < 1.5
     else:
-        with pytest.warns(PrecisionWarning, match=r"determine .* of the features.*num_features"):
+        with pytest.warns(
+            PrecisionWarning, match=r"determine .* of the features.*num_features"
+        ) as caught:
             model.fit()
+        assert caught[0].filename == __file__
         assert misses(model, T) > 2.0
 
 

@@ -7,6 +7,7 @@ from gpytorch.likelihoods import GaussianLikelihood
 from torch import Tensor
 
 from bo_stream import ProjectedWISKI
+from tests.bo_stream.mathematics.grid_cases import dense_interpolation
 from tests.raw import RAW
 
 D = 5
@@ -35,4 +36,4 @@ def build(n: int, mode: str = "learned", outputs: int = 1, seed: int = 0, **kw: 
 
 
 def frozen_rows(model: Any, X: Tensor) -> Tensor:
-    return model.grid.interpolate(X).dense()
+    return dense_interpolation(model.grid.interpolate(X))

@@ -14,6 +14,7 @@ from bo_stream.mathematics.bands import matrix_of
 from bo_stream.mathematics.grid import Grid
 from bo_stream.mathematics.projected import gradient_step, log_density, moved
 from bo_stream.testing.base import assert_same_posterior, assert_same_state, close, snapshot
+from tests.bo_stream.mathematics.grid_cases import dense_interpolation
 from tests.bo_stream.surrogates.projected_cases import ALONG, BOUNDS, D, build, data, frozen_rows
 from tests.calls import failing
 from tests.raw import RAW
@@ -63,7 +64,7 @@ def test_j_is_the_gain_in_evidence(projection: int | nn.Module) -> None:
         return log_density(moved(process, replace(grid, phi=at)), x, y.unsqueeze(0), noise)
 
     def oracle(at: Tensor) -> Tensor:
-        new = replace(grid, phi=at).interpolate(x).dense()
+        new = dense_interpolation(replace(grid, phi=at).interpolate(x))
         rows, targets = torch.cat([past, new]), torch.cat([Y, y])
         return dense_evidence(model, rows, targets) - dense_evidence(model, past, Y)
 
@@ -84,7 +85,7 @@ def test_the_gradient_of_the_paper_as_corrected() -> None:
     at_nodes = replace(process, basis=replace(process.basis, features=nodes)).at(unit_nodes(model))
     al, Su = at_nodes.mean[0], at_nodes.covariance(at_nodes)[0]  # s2 M; al with the constant mean
     free = grid.phi.clone().requires_grad_()
-    w = replace(grid, phi=free).interpolate(x).dense().squeeze(0)
+    w = dense_interpolation(replace(grid, phi=free).interpolate(x)).squeeze(0)
     e, v = y[0, 0] - w @ al, Su @ w
     S = noise + w @ v
     dJ_dw = (e / S) * al + (e.square() / S - 1.0) * v / S
