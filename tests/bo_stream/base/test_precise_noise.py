@@ -54,9 +54,8 @@ def test_a_posterior_far_from_its_data_says_so(family):
     Y = torch.sin(40.0 * X)
     model = family(X, Y, torch.full_like(Y, 1e-15), bounds=BOUNDS[:, :1])
     model.covar_module.base_kernel.lengthscale = 5.0
-    with pytest.warns(PrecisionWarning, match="misses its data") as caught:
+    with pytest.warns(PrecisionWarning, match="misses its data"):
         model.posterior(X)
-    assert caught[0].filename == __file__
     with warnings.catch_warnings(action="error", category=PrecisionWarning):
         family(X, Y, torch.full_like(Y, 1e-4), bounds=BOUNDS[:, :1]).posterior(X)
 
