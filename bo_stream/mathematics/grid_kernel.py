@@ -343,7 +343,8 @@ class TabulatedKernel(GridKernel):
 
     def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
         """Values at points ``batch x (1 x) q x d``."""
-        left, right = (self.rows(self.grid.place(x), slopes=False) for x in (x1, x2))
+        left = self.rows(self.grid.place(x1), slopes=False)
+        right = left if x1 is x2 else self.rows(self.grid.place(x2), slopes=False)
         values = self._pairs(left, right, diag=diag)[..., 0]
         return values.squeeze(-1) if diag else values
 

@@ -40,7 +40,8 @@ SHIFT = 1e-14
 
 def cross_kernel(kernel: Kernel, X: Tensor, Z: Tensor) -> Tensor:
     """Kernel values ``batch x o x q x q'`` between ``batch x q x d`` and ``batch x q' x d``."""
-    return kernel(X.unsqueeze(-3), Z.unsqueeze(-3)).to_dense()
+    points = X.unsqueeze(-3)
+    return kernel(points, points if Z is X else Z.unsqueeze(-3)).to_dense()
 
 
 def frozen_kernel(kernel: Kernel) -> Kernel:
