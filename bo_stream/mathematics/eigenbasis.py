@@ -312,7 +312,10 @@ class NodeFeatures(GridFeatures):
 
     def rows_at(self, places: Tensor, *, slopes: bool) -> Tensor:
         """As in `GridFeatures`: O(4^d) per point and feature."""
-        start, weights = self.grid.cubics(places, slopes=slopes)
+        return self.interpolated(*self.grid.cubics(places, slopes=slopes))
+
+    def interpolated(self, start: Tensor, weights: Tensor) -> Tensor:
+        """As `rows_at`, from what `Grid.cubics` gives at the places."""
         index = Interpolation(self.grid.sizes, start, weights).index
         rows = outer(weights)
         if rows.requires_grad:

@@ -43,7 +43,7 @@ from bo_stream.mathematics.grid_kernel import (
 from bo_stream.mathematics.lasting import lasting_property
 from bo_stream.mathematics.linalg import chol_psd
 from bo_stream.mathematics.moments import Moments, leaf, pullback
-from bo_stream.mathematics.paths import Path
+from bo_stream.mathematics.paths import Path, solved
 from bo_stream.mathematics.process import (
     FeatureBasis,
     FeatureMap,
@@ -296,12 +296,9 @@ class GridBasis(KernelBasis, ABC):
     """Kernels on a grid at the observations."""
 
     @abstractmethod
-    def sloped(self, places: Tensor, rows: Any) -> Tensor:
-        """Values of one output with their derivatives or without, ``batch x q x (1 + d | 1) x n``.
-
-        Args:
-            places: Coordinates on the grid, ``batch x q x d``.
-            rows: The kernel's rows there.
+    def sloped(self, rows: Any) -> Tensor:
+        """Values of one output with their derivatives or without, ``batch x q x (1 + d | 1) x n``,
+        from the kernel's rows at the points.
         """
 
     @abstractmethod
@@ -322,7 +319,7 @@ class InterpolatedBasis(GridBasis):
 
     kernel: InterpolatedKernel
 
-    def sloped(self, places: Tensor, rows: Any) -> Tensor:
+    def sloped(self, rows: Any) -> Tensor:
         """As in `GridBasis`."""
         return self.kernel.sloped(rows, self._seen)
 
@@ -342,22 +339,24 @@ class InterpolatedBasis(GridBasis):
 
 @dataclass(frozen=True)
 class TabulatedBasis(GridBasis):
-    """Any stationary kernel at the observations.
+    """``R^-1 k(X, x)`` for any stationary kernel, interpolated from the nodes.
 
     Attributes:
-        half: ``W K``, ``o x n x m``.
+        R: Cholesky factor of the observations' covariance, ``o x n x n``.
+        half: ``R^-1 W K``, ``o x n x m``.
     """
 
     kernel: TabulatedKernel
+    R: Tensor = field(kw_only=True)
     half: Tensor = field(kw_only=True)
 
     def __call__(self, X: Tensor) -> Tensor:
         """O(4^d n) per point."""
         return self._features.features(X).unflatten(-1, self.half.shape[:2]).movedim(-2, -3)
 
-    def sloped(self, places: Tensor, rows: Any) -> Tensor:
+    def sloped(self, rows: Any) -> Tensor:
         """As in `GridBasis`."""
-        return self._features.rows_at(places, slopes=rows[1].shape[-2] > 1)
+        return self._features.interpolated(*rows)
 
     @lasting_property
     def _features(self) -> NodeFeatures:
@@ -370,9 +369,13 @@ class TabulatedBasis(GridBasis):
         roots = [CholeskyRoot.of(grid, each).R for each in K]
         return NodeFeatures(grid, torch.cat(roots, -1)), [grid.m] * len(roots)
 
+    def functionals(self, f: Path) -> Tensor:
+        """As in `KernelBasis`, times ``R^-1``."""
+        return solved(self.R, super().functionals(f), upper=False)
+
     def outputs(self, index: list[int]) -> Self:
         """Those of some of the outputs."""
-        return replace(super().outputs(index), half=self.half[index])
+        return replace(super().outputs(index), R=self.R[index], half=self.half[index])
 
 
 @dataclass(frozen=True)
@@ -381,7 +384,6 @@ class DataProcess(Process):
 
     kernel: GridKernel
     basis: GridBasis
-    R: Tensor
 
     @property
     def has_moments(self) -> bool:
@@ -397,12 +399,13 @@ class DataProcess(Process):
             points = leaf(X, slopes)
             places = kernel.grid.place(points)
         rows = kernel.rows(places.detach(), slopes=slopes)
-        k, prior = self.basis.sloped(places.detach(), rows), kernel.sloped(rows, rows)
-        a = torch.linalg.solve_triangular(self.R[0], k.flatten(0, -2).mT, upper=False)
-        a = a.mT.reshape(k.shape)
+        a, prior = self.basis.sloped(rows), kernel.sloped(rows, rows)
+        if self.R is not None:
+            flat = torch.linalg.solve_triangular(self.R[0], a.flatten(0, -2).mT, upper=False)
+            a = flat.mT.reshape(a.shape)
         means, cov = a @ self.u[0], a.flatten(-3, -2) @ a[..., 0, :].mT
         means[..., 0] += self.mean[0]
-        cov = prior - cov.unflatten(-2, k.shape[-3:-1])
+        cov = prior - cov.unflatten(-2, a.shape[-3:-1])
         others = None
         if across is not None:
             at = kernel.rows(kernel.grid.place(across.X), slopes=False)
@@ -417,18 +420,17 @@ def _data_process(state: GridState, prior: GridPrior, n: int) -> Process:
     X, Y, R = state.buffer.first(n)
     given = prior.kernel, state.grid, X, len(Y)
     X, noise = X.clone(), (prior.s2.unsqueeze(-1) * R).expand(Y.shape)
-    basis: GridBasis
-    if is_product(prior.kernel, state.grid.dim):
-        K = prior_covariance(*given)
-        basis = InterpolatedBasis(
-            InterpolatedKernel(state.grid, *product_factors(*given)), X, noise
-        )
-    else:
-        W, table = state.grid.interpolate(X), tabulated(*given)
-        half = covariance_with_nodes(table, W)
-        K = interpolated(half, W)
-        basis = TabulatedBasis(TabulatedKernel(state.grid, table), X, noise, half=half)
-    L = chol_psd(K + torch.diag_embed(noise))
     e = (Y - prior.mean.unsqueeze(-1)).unsqueeze(-1)
+    if is_product(prior.kernel, state.grid.dim):
+        L = chol_psd(prior_covariance(*given) + torch.diag_embed(noise))
+        u = torch.linalg.solve_triangular(L, e, upper=False).squeeze(-1)
+        kernel = InterpolatedKernel(state.grid, *product_factors(*given))
+        return DataProcess(kernel, InterpolatedBasis(kernel, X, noise), L, None, u, prior.mean)
+    W, table = state.grid.interpolate(X), tabulated(*given)
+    half = covariance_with_nodes(table, W)
+    L = chol_psd(interpolated(half, W) + torch.diag_embed(noise))
+    half = torch.linalg.solve_triangular(L, half, upper=False)
     u = torch.linalg.solve_triangular(L, e, upper=False).squeeze(-1)
-    return DataProcess(basis.kernel, basis, L, None, u, prior.mean)
+    own = TabulatedKernel(state.grid, table)
+    basis = TabulatedBasis(own, X, noise, R=L, half=half)
+    return DataProcess(own, basis, None, None, u, prior.mean)

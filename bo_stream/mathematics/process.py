@@ -286,9 +286,11 @@ class Process(PosteriorProcess):
             return self._on_features(u + self._scatter((*sample_shape, *u.shape)))
         prior = cast(PriorBasis, self.basis).prior(len(self.mean), sample_shape)
         v = u if self.L is None else u + self._scatter((*sample_shape, *u.shape))
-        R = cast(Tensor, self.R)
-        v = v - solved(R, cast(PriorBasis, self.basis).functionals(prior)[..., :r], upper=False)
-        weights = solved(R.mT, v, upper=True)
+        values = cast(PriorBasis, self.basis).functionals(prior)[..., :r]
+        if self.R is None:
+            weights = v - values
+        else:
+            weights = solved(self.R.mT, v - solved(self.R, values, upper=False), upper=True)
         if self.u.shape[-1] > r:
             rest = self.u[..., r:]
             weights = torch.cat([weights, rest.expand(*weights.shape[:-1], -1)], -1)
