@@ -201,7 +201,7 @@ def prior_covariance(kernel: Kernel, grid: Grid, X: Tensor, outputs: int) -> Ten
     """The prior covariance ``W K W'`` at points ``n x d``, ``o x n x n``, differentiable (once).
 
     Costs O(d n^2) and products of one dimension each for a product kernel, else O(4 d n m + 4^d
-    n^2).
+    n^2), or O(m^2 + 4^d n m) with a gradient in the points' places.
     """
     if is_product(kernel, grid.dim):
         amplitude, factors = product_factors(kernel, grid, X, outputs)
@@ -210,7 +210,11 @@ def prior_covariance(kernel: Kernel, grid: Grid, X: Tensor, outputs: int) -> Ten
         parts = [W @ flushed(K) @ W.mT for W, K in zip(rows, factors, strict=True)]
         return amplitude[:, None, None] * flushed(math.prod(parts[1:], start=parts[0]))
     W = grid.interpolate(X)
-    return interpolated(covariance_with_nodes(tabulated(kernel, grid, X, outputs), W), W)
+    if W.weights.requires_grad:  # of a projection
+        half = interpolated(node_covariance(kernel, grid, X, outputs), W).mT
+    else:
+        half = covariance_with_nodes(tabulated(kernel, grid, X, outputs), W)
+    return interpolated(half, W)
 
 
 def interpolated(half: Tensor, W: Interpolation) -> Tensor:
