@@ -287,7 +287,7 @@ class _Worker:
 
 @exclusive
 @lasting
-def _with_same_state(model: Any) -> Any:
+def _with_same_state(model: StreamingGP) -> StreamingGP:
     """A copy that shares the buffers of the state, which are replaced and never changed."""
     return copy.deepcopy(model, {id(model.stream): model.stream})
 

@@ -322,11 +322,12 @@ class GaussianModel(GPyTorchModel, GP, FantasizeMixin):
         if self.num_outputs == 1:  # lists of models pass the output's place among all of theirs
             output_indices = None
         snapshot = self._snapshot()
+        Z = self._transformed(self._moved_inside(X))
         noise = noise_to_add(observation_noise, X, self.num_outputs, snapshot.typical_noise)
         if output_indices is not None:
             snapshot = snapshot.of_outputs(output_indices)
             noise = None if noise is None else noise[..., output_indices, :]
-        joint = snapshot.process.at(self._transformed(self._moved_inside(X)))
+        joint = snapshot.process.at(Z)
         posterior = botorch_posterior(joint, noise, snapshot.outcome_transform, X)
         if posterior_transform is not None:
             return scale_free(posterior_transform(posterior=posterior, X=X))
@@ -483,7 +484,7 @@ class GaussianModel(GPyTorchModel, GP, FantasizeMixin):
                 InputDataWarning,
                 stacklevel=3,
             )
-            return torch.minimum(torch.maximum(X, low), high)
+            return X.clamp(low, high)
         return X
 
     def _transformed(self, X: Tensor) -> Tensor:

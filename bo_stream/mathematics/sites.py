@@ -40,7 +40,7 @@ def batch_sites(kind: Likelihood, mean: Tensor, S: Tensor, y: Tensor, size: Tens
     sites, before = Sites(about / spread, 1.0 / spread), None
     for _ in range(SWEEPS):
         m, v, _, _ = _marginals(mean, S, sites)
-        if before is not None and float(((m - before) / v.sqrt()).abs().max()) < CLOSE:
+        if before is not None and bool(((m - before).abs() < CLOSE * v.sqrt()).all()):
             break
         before, cavity = m, _cavities(m, v, sites.l1, sites.l2, S.diagonal())
         sites = kind.sites((m, v), cavity, y, size)

@@ -346,10 +346,11 @@ class CountGP(CompositeModel):
             UnsupportedError: if the family cannot forget.
         """
         state = self._state
+        late = state.late + self._corrections(state.held)
+        self.model.forget(factor)
         if factor != 1.0:
-            late = factor * (state.late + self._corrections(state.held))
-            self.model.forget(factor)
-            self._change(held=state.held[:0], kept=self.model.stream.contents, late=late)
+            kept = self.model.stream.contents
+            self._change(held=state.held[:0], kept=kept, late=factor * late)
         return self
 
     @all_or_nothing
@@ -559,8 +560,9 @@ class CountGP(CompositeModel):
         density = self.log_predictive(X, k, trials)
         future = self.predict_counts(X, trials)
         alone = torch.stack([future.log_prob(row) for row in future.sample(DRAWS)])
-        gaps = alone.mean(0) - future.log_prob(k)
-        return PredictiveScore(density, gaps.sum(), alone.var(0).sum())
+        mean = alone.mean(0)
+        variance = (alone - mean).square().sum() / (DRAWS - 1)
+        return PredictiveScore(density, (mean - future.log_prob(k)).sum(), variance)
 
     def future_noise(self, X: Tensor, trials: Any = None) -> Tensor:
         """The noise with which a future outcome observes f, nugget included (MATHS 11.6).

@@ -271,9 +271,15 @@ class AcquisitionContract(Contract):
             assert acqf(self.points(3, 2)).isfinite().all()
         if model.models[0].bounds is not None:
             width, one = self.bounds[1:] - self.bounds[:1], self.build()
+            pair = torch.cat([self.bounds[1:], self.bounds[1:] + 0.09 * width]).requires_grad_()
             with pytest.warns(InputDataWarning, match="at the bounds"):
-                near = one.posterior(self.bounds[1:] + 0.09 * width)
-            close(near.mean, one.posterior(self.bounds[1:]).mean, 1e-12)
+                near = one.posterior(pair)
+            corner = self.bounds[1:].clone().requires_grad_()
+            there = one.posterior(corner).mean
+            close(near.mean.detach(), there.detach().expand(2, -1), 1e-12)
+            (slopes,) = torch.autograd.grad(near.mean.sum(), pair)
+            (slope,) = torch.autograd.grad(there.sum(), corner)
+            close(slopes, torch.cat([slope, torch.zeros_like(slope)]))
             with pytest.raises(BoundsError):
                 model.posterior(self.bounds[1:] + 0.11 * width)
 

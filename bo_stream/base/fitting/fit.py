@@ -48,7 +48,7 @@ CLOSER = 0.001
 MAX_EVALS = 200
 
 FEW_EVALS = 6
-"""Warm fits of at most this many evaluations skip the final check unless the gradient is large."""
+"""Warm fits of at most this many evaluations skip the final check unless it is due."""
 
 GROWTH = 4.0
 """Distant starts are tried again once the data have grown by this factor."""

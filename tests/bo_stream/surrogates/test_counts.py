@@ -229,6 +229,7 @@ def test_joint_predictions_multiply() -> None:
     close(first, model.predict_counts(X[40:41], n[40:41]).log_prob(k[40:41])[0])
     model.observe(X[40:41], k[40:41], n[40:41])
     close(joint, first + model.log_predictive(X[41:], k[41:], n[41:]), 0.01)
+    assert tuple(model.predictive_score(X[:0], k[:0], n[:0])) == (0.0, 0.0, 0.0)
 
 
 def test_prequential_scores_are_those_of_counts() -> None:

@@ -123,6 +123,15 @@ def test_what_is_forgotten_returns_to_the_prior() -> None:
         CountGP(X, k, n, bounds=UNIT, surrogate="exact").forget(0.5)
 
 
+@pytest.mark.parametrize("factor", [0.0, 1.5, "0.5", None, True])
+def test_weights_of_the_past_that_are_no_shares_are_refused(factor: Any) -> None:
+    X, k, n, _ = survey(20)
+    model = CountGP(X, k, n, bounds=UNIT)
+    with pytest.raises(InputError, match="factor"):
+        model.forget(factor)
+    assert len(model.counts.contents.held) == 20
+
+
 def test_families_that_depend_on_order_take_one_pass() -> None:
     X, k, n, _ = survey(60)
     model = CountGP(X, k, n, bounds=UNIT, surrogate="online_sgpr")
