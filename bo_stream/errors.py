@@ -18,6 +18,7 @@ __all__ = [
     "BudgetError",
     "DtypeError",
     "FallbackWarning",
+    "FrozenError",
     "InputError",
     "NoTrainingDataError",
     "NoiseError",
@@ -94,6 +95,10 @@ class NoTrainingDataError(BoStreamError, AttributeError):
 
 class UnsupportedError(BoStreamError, NotImplementedError):
     """An operation or option that the family does not support."""
+
+
+class FrozenError(UnsupportedError, AttributeError):
+    """A request that a conditioned posterior, a frozen snapshot, learns from data."""
 
 
 class ShadowedPackageError(BoStreamError, ImportError):

@@ -41,7 +41,7 @@ from torch import Size, Tensor, nn
 from bo_stream.base import checks, units
 from bo_stream.base.noise import noise_to_add
 from bo_stream.base.snapshot import PosteriorSnapshot
-from bo_stream.errors import BoundsError, NoTrainingDataError, UnsupportedError
+from bo_stream.errors import BoundsError, FrozenError, NoTrainingDataError, UnsupportedError
 from bo_stream.mathematics.conditioned import conditioned_on
 from bo_stream.mathematics.joint import Joint
 from bo_stream.mathematics.lasting import lasting
@@ -538,6 +538,15 @@ class ConditionedPosterior(GaussianModel):
     def batch_shape(self) -> Size:
         """Batch shape of the conditioning data: ``fantasies x batch``."""
         return self._frozen.process.batch_shape
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("observe", "fit", "custom_fit", "make_mll", "log_evidence", "log_predictive"):
+            raise FrozenError(
+                f"`{name}` of a surrogate",
+                "a conditioned posterior, which is a frozen snapshot",
+                "Use the surrogate, or `copy.deepcopy(surrogate).observe(X, Y)`.",
+            )
+        return super().__getattr__(name)
 
     def _snapshot(self) -> PosteriorSnapshot:
         return self._frozen

@@ -21,7 +21,7 @@ from torch import Size, Tensor, nn
 from bo_stream.base import checkpoint
 from bo_stream.base.checks import inputs_of
 from bo_stream.base.composite import CompositeModel, entries
-from bo_stream.base.fitting.fit import FitMemory, FitReport
+from bo_stream.base.fitting.fit import FitMemory, FitReport, check_evaluations
 from bo_stream.base.gaussian_model import GaussianModel
 from bo_stream.base.stream import StateLock, all_or_nothing
 from bo_stream.base.streaming_gp import StreamingGP, emptied
@@ -321,6 +321,7 @@ class DirichletClassifier(CompositeModel):
             max_evals: Maximum number of evaluations of objective and gradient; by default the
                 fit stops once the gain falls below 0.01 nat.
         """
+        check_evaluations(max_evals)
         informative = informative_classes(self._seen)
         if not any(informative):
             return FitReport(0, float(self.log_evidence().detach()), True)
@@ -380,8 +381,9 @@ class DirichletClassifier(CompositeModel):
         with torch.no_grad():
             best = self.latent(X)[0].argmax(-1).tolist()
         labels = [self.classes[k] for k in best]
-        words = [label for label in labels if isinstance(label, str)]
-        return words or torch.tensor(labels, dtype=torch.long)
+        if self.classes and isinstance(self.classes[0], str):
+            return cast("list[str]", labels)
+        return torch.tensor(labels, dtype=torch.long)
 
     def believing(self, X: Tensor) -> GaussianModel:
         """The latent functions given labels with unchanged means at ``q x d`` raw pending points.

@@ -11,6 +11,7 @@ from botorch.sampling.normal import SobolQMCNormalSampler
 from torch import Size, Tensor
 
 from bo_stream.base.gaussian_model import ConditionedPosterior, GaussianModel
+from bo_stream.errors import UnsupportedError
 from bo_stream.testing import oracles
 from bo_stream.testing.base import (
     Contract,
@@ -261,6 +262,8 @@ class ConditioningContract(Contract):
     def test_a_conditioned_posterior_does_not_learn(self, method: str) -> None:
         given = self.build().condition_on_observations(self.points(3, 2), self.values(3, 2, 1))
         assert not hasattr(given, method)
+        with pytest.raises(UnsupportedError, match="Use the surrogate"):
+            getattr(given, method)
 
     def test_a_conditioned_posterior_is_a_model(self) -> None:
         model = self.build()

@@ -289,3 +289,14 @@ def test_a_kernel_of_ones_own() -> None:
     assert lengthscales == pytest.approx([0.5, 0.5, 0.5, 0.2])
     with pytest.raises(UnsupportedError, match="batch"):
         built("wiski", X, y, covar_module=ScaleKernel(RBFKernel(), batch_shape=Size([3])))
+
+
+def test_no_points_have_labels_of_the_same_kind() -> None:
+    X = torch.rand(4, 1, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    unit = torch.tensor([[0.0], [1.0]], dtype=torch.float64)
+    words = DirichletClassifier(X, ["a", "b", "a", "b"], bounds=unit)
+    assert words.predict(X[:0]) == [] and len(words.predict(X)) == 4
+    numbers = DirichletClassifier(X, torch.tensor([0, 1, 0, 1]), bounds=unit).predict(X[:0])
+    assert isinstance(numbers, torch.Tensor) and numbers.shape == (0,)
+    with pytest.raises(InputError, match="max_evals"):
+        DirichletClassifier(X, ["a"] * 4, bounds=unit).fit(0)
