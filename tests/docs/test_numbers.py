@@ -144,7 +144,7 @@ SURROGATES = [
     " |",
     f"| error on kin8nm {KIN8NM}, where `NodeWISKI` has {error('Kin8nm', 'NodeWISKI')} |",
     f"| {DRIFT} |",
-    f"{figure('model_size', 'Elevators')} to {figure('model_size', 'Concrete')} inducing points",
+    f"{figure('model_size', 'Skillcraft')} to {figure('model_size', 'Concrete')} inducing points",
     f"| as for `WarpedGP`: mean rank {WARPED} of six methods |",
     f"| mean rank {rank('seconds', '5 s', 'bo_stream')} (95 %: "
     f"{rank_range('seconds', '5 s', 'bo_stream')}) of four methods after five seconds, CMA-ES "
