@@ -15,7 +15,7 @@ import json
 import os
 import warnings
 import zipfile
-from collections.abc import Iterator, Mapping, MutableMapping
+from collections.abc import Mapping, MutableMapping
 from contextlib import suppress
 from functools import partial, wraps
 from numbers import Integral, Real
@@ -110,8 +110,7 @@ def load_state(model: Any, state: Mapping[str, Any], strict: bool, assign: bool)
     if assign:  # the caller keeps the tensors that are loaded
         state = {k: v.clone() if isinstance(v, Tensor) else v for k, v in state.items()}
     buffers = (b for name, b in model.named_buffers() if not name.startswith(STREAM))
-    written: Iterator[Tensor] = (t.detach() for t in (*model.parameters(), *buffers))
-    model._undo.extend(partial(t.copy_, t.clone()) for t in written)
+    model._lock.restores([*model.parameters(), *buffers])
     check_header(model, state)
     checked = state if loads_data(model, state) else with_own_data(model, state)
     check_keys(model, checked, strict)

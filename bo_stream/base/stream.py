@@ -9,10 +9,10 @@ rolls everything back if the method raises.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ContextDecorator
 from dataclasses import dataclass, replace
-from functools import wraps
+from functools import partial, wraps
 from typing import Any, Concatenate, ParamSpec, Protocol, Self, TypeVar
 
 import torch
@@ -63,6 +63,11 @@ class StateLock(type(threading.RLock()), ContextDecorator):  # type: ignore[misc
         """Register how to undo the next step, if a change is in progress."""
         if self.undo:
             self.undo.append(step_back)
+
+    def restores(self, tensors: Iterable[Tensor]) -> None:
+        """Give tensors their present values again if the change in progress fails."""
+        for tensor in tensors if self.undo else ():
+            self.undo.append(partial(tensor.data.copy_, tensor.detach().clone()))
 
     def __deepcopy__(self, memo: dict[int, Any]) -> StateLock:
         return StateLock()

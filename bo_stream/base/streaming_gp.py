@@ -503,11 +503,6 @@ class StreamingGP(GaussianModel):
         setattr(self, name, value)
 
     @property
-    def _undo(self) -> list[Callable[[], Any]]:
-        """Callables that undo the steps of the current change; empty if there is none."""
-        return self._lock.undo
-
-    @property
     def _like(self) -> Tensor:
         """A float64 tensor on the surrogate's device."""
         return self.stream.noise_sum

@@ -81,8 +81,8 @@ class Joint:
             return columns if M is None else columns @ M
 
         def inner(rows: Tensor, others: Tensor) -> Tensor:
-            """``A (B' M)`` as the transpose of ``(M'B) A'``: A is often stored by columns, and
-            that product with a few rows B takes a twentieth of the time.
+            """``A (B' M)`` as the transpose of ``(M'B) A'``, which is the faster product where A is
+            stored by columns and B has few rows.
             """
             return ((others if M is None else M.mT @ others) @ rows.mT).mT
 

@@ -190,11 +190,6 @@ class CountGP(CompositeModel):
         """Replace parts of the state beside the surrogate; if the change fails, it is restored."""
         self._set("counts", StreamBuffers(cast(Any, replace(self._state, **changes))))
 
-    def _restore_hyperparameters_on_failure(self) -> None:
-        for parameter in self.model.parameters():
-            before = parameter.detach().clone()
-            self._lock.on_failure(partial(parameter.data.copy_, before))
-
     @property
     def promises(self) -> Promises:
         """The guarantees of the surrogate, for one output. The order of the outcomes matters a
@@ -262,7 +257,7 @@ class CountGP(CompositeModel):
     @all_or_nothing
     def _absorb_outcomes(self, X: Tensor, y: Tensor, size: Tensor) -> None:
         """Absorb checked outcomes at transformed points."""
-        self._restore_hyperparameters_on_failure()
+        self._lock.restores(self.model.parameters())
         before, unset, kind = self.num_observed, self._start(y, size), self.likelihood
         for x, k, n in zip(X.split(BLOCK), y.split(BLOCK), size.split(BLOCK), strict=True):
             state = self._state
@@ -368,7 +363,7 @@ class CountGP(CompositeModel):
         if not isinstance(other, CountGP) or other.likelihood != self.likelihood:
             got = other.likelihood if isinstance(other, CountGP) else type(other).__name__
             raise StateError(f"a CountGP of {self.likelihood}", f"{got}", "Build both alike.")
-        self._restore_hyperparameters_on_failure()
+        self._lock.restores(self.model.parameters())
         mine, theirs = self._state, other._state
         if not self.num_observed:
             self.model._set_prior_mean(other.model._prior_mean().detach())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from functools import partial
 from typing import Any, cast
@@ -97,8 +98,7 @@ class MaternGP(ExactGP):
         """Set the hyperparameters, the noise as a multiple of the variance; undone if the change
         in progress fails.
         """
-        for p in self.parameters():
-            self._lock.on_failure(partial(p.data.copy_, p.detach().clone()))
+        self._lock.restores(self.parameters())
         kernel, noise_model = cast(Any, self.covar_module), cast(Any, self.likelihood).noise_covar
         for module, name, value in (
             (kernel.base_kernel, "raw_lengthscale", lengthscales),
@@ -110,9 +110,9 @@ class MaternGP(ExactGP):
             raw.data.copy_(constraint.inverse_transform(value).expand(raw.shape))
         self._set_prior_mean(self._like.new_tensor([mean]))
 
+    @abstractmethod
     def _log_own_prior(self) -> Tensor:
         """Log density of the family's priors, up to a constant, 0-dim, differentiable."""
-        raise NotImplementedError
 
     def _evidence(self, profile_mean: bool) -> tuple[Tensor, Tensor | None]:
         """The log evidence, and with ``profile_mean`` its optimal mean: O(n^3)."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any, Literal, Unpack, cast
 
 import torch
@@ -212,7 +211,7 @@ class ProjectedWISKI(WISKI):
         """Learn projection and hyperparameters from the buffered points; rebuild the sums."""
         state, n = cast(GridState, self.state), self.num_observed
         kernel = self._learned(*state.buffer.first(n), most)
-        self._undo.extend(partial(p.data.copy_, p.detach().clone()) for p in self.parameters())
+        self._lock.restores(self.parameters())
         self.covar_module.load_state_dict(kernel.base_kernel.state_dict())
         self._place_by(kernel.phi.detach())
 
