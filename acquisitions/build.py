@@ -34,7 +34,7 @@ from acquisitions.thompson import ThompsonSampling
 from bo_stream.base.ensemble import KernelEnsemble
 from bo_stream.base.gaussian_model import GaussianModel, shift_and_scale
 from bo_stream.errors import InputError
-from bo_stream.mathematics.lasting import lasting
+from bo_stream.mathematics.autograd import lasting
 from bo_stream.surrogates.counts import CountGP
 
 __all__ = ["NAMES", "build", "sampler_for"]

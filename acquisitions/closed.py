@@ -33,8 +33,8 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from bo_stream.base.gaussian_model import GaussianModel, shift_and_scale
-from bo_stream.mathematics.derivatives import traced
-from bo_stream.mathematics.moments import Moments
+from bo_stream.mathematics.autograd import traced
+from bo_stream.mathematics.joint import Moments
 from bo_stream.mathematics.process import PosteriorProcess
 
 __all__ = [

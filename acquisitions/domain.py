@@ -18,7 +18,7 @@ from scipy.spatial import KDTree
 from torch import Tensor
 
 from bo_stream.errors import InputError, ShapeError
-from bo_stream.mathematics.lasting import lasting_property
+from bo_stream.mathematics.autograd import lasting_property
 
 __all__ = ["Domain", "LinearInequality"]
 

@@ -18,7 +18,7 @@ from scipy.special import erfcx, ndtr
 from torch import Tensor
 
 from bo_stream.errors import UnsupportedError
-from bo_stream.mathematics.derivatives import refused
+from bo_stream.mathematics.autograd import refused
 from bo_stream.mathematics.exact import Array, LatentProcess
 from bo_stream.surrogates.warped import WarpedGP
 

@@ -21,7 +21,7 @@ from itertools import combinations_with_replacement
 import torch
 from torch import Tensor
 
-from bo_stream.mathematics.lasting import lasting
+from bo_stream.mathematics.autograd import lasting
 
 __all__ = ["Peak", "peaks"]
 

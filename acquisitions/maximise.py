@@ -15,8 +15,7 @@ from acquisitions.mixed import alternate
 from bo_stream.base.gaussian_model import GaussianModel
 from bo_stream.mathematics.linalg import chol_psd, with_jitter
 from bo_stream.mathematics.maximise import grid_maximisers
-from bo_stream.mathematics.paths import Path
-from bo_stream.mathematics.process import FeaturePath, PosteriorProcess
+from bo_stream.mathematics.process import FeaturePath, Path, PosteriorProcess
 from bo_stream.mathematics.sines import Basis
 
 __all__ = ["Draws", "MeanFunction", "SineFunctions", "candidates", "drawn_at", "maximised"]

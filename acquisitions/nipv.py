@@ -37,8 +37,8 @@ from bo_stream.base.gaussian_model import (
     scale_free,
 )
 from bo_stream.errors import InputError, ShapeError, UnsupportedError
-from bo_stream.mathematics.integral import Integral
-from bo_stream.mathematics.lasting import lasting
+from bo_stream.mathematics.autograd import lasting
+from bo_stream.mathematics.joint import Integral
 from bo_stream.mathematics.linalg import chol_psd
 from bo_stream.mathematics.process import PosteriorProcess
 from bo_stream.surrogates.counts import CountGP

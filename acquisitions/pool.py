@@ -18,8 +18,7 @@ from acquisitions.nipv import NIPV
 from acquisitions.policies import MaxVariance
 from bo_stream.base.gaussian_model import GaussianModel
 from bo_stream.errors import InputError, NoiseError, ShapeError, UnsupportedError
-from bo_stream.mathematics.integral import Integral
-from bo_stream.mathematics.joint import Joint
+from bo_stream.mathematics.joint import Integral, Joint
 from bo_stream.mathematics.linalg import chol_psd
 
 __all__ = ["select_from_pool"]

@@ -109,7 +109,7 @@ GRAPH = {name: {i for i in imports(path) if i in MODULES} for name, path in MODU
 
 
 INNER = "mathematics"
-PLAIN = ("linalg", "shapes", "derivatives", "kernels", "lasting")
+PLAIN = ("linalg", "shapes", "autograd", "kernels")
 FOUNDATION = {"errors", "base.options", *(f"{INNER}.{name}" for name in PLAIN)}
 FITTING = "base.fitting"
 # What each room of bo_stream may import; every room may import itself and the foundation, and a

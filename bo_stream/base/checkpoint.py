@@ -34,7 +34,7 @@ from bo_stream.base.options import from_plain, is_plain, to_plain
 from bo_stream.base.snapshot import numbers_of, settings_of
 from bo_stream.base.stream import exclusive
 from bo_stream.errors import InputError, StateError, UnsupportedError
-from bo_stream.mathematics.lasting import lasting
+from bo_stream.mathematics.autograd import lasting
 
 __all__ = [
     "EXTRA",

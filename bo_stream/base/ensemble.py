@@ -31,7 +31,7 @@ from bo_stream.base.snapshot import Derived
 from bo_stream.base.stream import exclusive
 from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.errors import StateError, UnsupportedError
-from bo_stream.mathematics.lasting import lasting
+from bo_stream.mathematics.autograd import lasting
 from bo_stream.mathematics.process import PosteriorProcess
 
 __all__ = [

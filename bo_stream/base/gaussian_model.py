@@ -42,10 +42,9 @@ from bo_stream.base import checks, units
 from bo_stream.base.noise import noise_to_add
 from bo_stream.base.snapshot import PosteriorSnapshot
 from bo_stream.errors import BoundsError, FrozenError, NoTrainingDataError, UnsupportedError
-from bo_stream.mathematics.conditioned import conditioned_on
+from bo_stream.mathematics.autograd import lasting
 from bo_stream.mathematics.joint import Joint
-from bo_stream.mathematics.lasting import lasting
-from bo_stream.mathematics.process import PosteriorProcess
+from bo_stream.mathematics.process import PosteriorProcess, conditioned_on
 
 __all__ = [
     "ConditionedPosterior",

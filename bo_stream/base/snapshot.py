@@ -24,7 +24,7 @@ from gpytorch.priors import Prior
 from torch import Tensor, nn
 
 from bo_stream.errors import NoiseError
-from bo_stream.mathematics.lasting import lasting
+from bo_stream.mathematics.autograd import lasting
 from bo_stream.mathematics.process import PosteriorProcess
 
 __all__ = [

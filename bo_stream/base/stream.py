@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from bo_stream.base.fitting.fit import FitMemory
 from bo_stream.base.snapshot import Version
 from bo_stream.errors import StateError
-from bo_stream.mathematics.lasting import lasting
+from bo_stream.mathematics.autograd import lasting
 from bo_stream.mathematics.shapes import (
     check_shapes,
     moved,

@@ -45,10 +45,9 @@ from bo_stream.base.snapshot import (
 )
 from bo_stream.base.stream import StateLock, Stream, StreamBuffers, all_or_nothing, exclusive
 from bo_stream.errors import InputError, NoiseError, StateError, UnsupportedError
-from bo_stream.mathematics.conditioned import conditioned_on
-from bo_stream.mathematics.lasting import lasting
+from bo_stream.mathematics.autograd import lasting
 from bo_stream.mathematics.linalg import chol_psd
-from bo_stream.mathematics.process import PosteriorProcess
+from bo_stream.mathematics.process import PosteriorProcess, conditioned_on
 
 __all__ = ["PredictiveScore", "Promises", "StreamingGP", "check_noise_of_sums", "emptied", "fill"]
 

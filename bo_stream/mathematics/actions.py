@@ -22,7 +22,7 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.utils.checkpoint import checkpoint
 
-from bo_stream.mathematics.derivatives import refused
+from bo_stream.mathematics.autograd import refused
 from bo_stream.mathematics.kernels import stationary
 
 __all__ = [

@@ -46,7 +46,7 @@ from bo_stream.mathematics.actions import (
     symmetric_product,
 )
 from bo_stream.mathematics.linalg import REPAIR, chol_psd
-from bo_stream.mathematics.paths import Path, noisy, prior_path
+from bo_stream.mathematics.process import Path, noisy, prior_path
 from bo_stream.mathematics.shapes import shaped
 
 __all__ = ["ActionBasis", "CaGPState", "Projected", "compress", "factor"]

@@ -20,11 +20,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from bo_stream.mathematics.autograd import Pullback, leaf, pullback
 from bo_stream.mathematics.bands import column_pairs, matrix_of
 from bo_stream.mathematics.evidence import OutputStatistics, root_gradient, under_root
 from bo_stream.mathematics.grid import Grid, Interpolation, outer
-from bo_stream.mathematics.grid_kernel import flushed, kron_left
-from bo_stream.mathematics.moments import Pullback, leaf, pullback, sloped_product
+from bo_stream.mathematics.grid_kernel import kron_left
+from bo_stream.mathematics.joint import sloped_product
+from bo_stream.mathematics.linalg import flushed
 
 __all__ = ["CholeskyRoot", "Eigenbasis", "NodeFeatures", "ProductFeatures", "Root"]
 

@@ -11,18 +11,16 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from bo_stream.mathematics.derivatives import refused
+from bo_stream.mathematics.autograd import attach
 from bo_stream.mathematics.linalg import chol_psd, flushed, inverse_factor, lower_factor
 
 __all__ = [
     "Factorisation",
     "OutputStatistics",
-    "attach",
     "covariance_evidence",
     "diagonal_evidence",
     "factorise",
@@ -253,28 +251,3 @@ def root_gradient(R: Tensor, Y: Tensor) -> Tensor:
     """The gradient ``1/2 R^-T Y R^-1`` in a kernel matrix ``R R'``; `Factorisation.gradients`."""
     half = torch.linalg.solve_triangular(R.mT, Y, upper=True)
     return torch.linalg.solve_triangular(R, half, upper=False, left=False).mul_(0.5)
-
-
-class _Attach(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, value: Tensor, count: int, *tensors: Tensor) -> Tensor:
-        ctx.save_for_backward(*tensors)
-        ctx.count = count
-        return value.clone()
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
-        inputs, gradients = ctx.saved_tensors[: ctx.count], ctx.saved_tensors[ctx.count :]
-        gradients = [grad * g for g in gradients]
-        if torch.is_grad_enabled():
-            gradients = refused(gradients, inputs, "an evidence with a closed-form gradient")
-        return (None, None, *gradients, *(None,) * ctx.count)
-
-
-def attach(value: Tensor, inputs: Sequence[Tensor], gradients: Sequence[Tensor]) -> Tensor:
-    """``value`` as a function of ``inputs`` whose gradients are already known.
-
-    Second derivatives raise an `UnsupportedError`.
-    """
-    result: Tensor = _Attach.apply(value, len(inputs), *inputs, *gradients)
-    return result

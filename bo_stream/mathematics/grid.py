@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from bo_stream.errors import BoundsError, InputError, ShapeError, UnsupportedError
-from bo_stream.mathematics.lasting import lasting_property
+from bo_stream.mathematics.autograd import lasting_property
 
 __all__ = ["DEFAULT_SIZES", "REACH", "Grid", "Interpolation"]
 

@@ -17,6 +17,7 @@ from gpytorch.kernels import Kernel
 from torch import Size, Tensor
 
 from bo_stream.errors import StateError, UnsupportedError
+from bo_stream.mathematics.autograd import attach, lasting_property, leaf, pullback
 from bo_stream.mathematics.bands import GridState
 from bo_stream.mathematics.eigenbasis import (
     CholeskyRoot,
@@ -25,31 +26,29 @@ from bo_stream.mathematics.eigenbasis import (
     ProductFeatures,
     Root,
 )
-from bo_stream.mathematics.evidence import Factorisation, attach, covariance_evidence, factorise
+from bo_stream.mathematics.evidence import Factorisation, covariance_evidence, factorise
 from bo_stream.mathematics.grid import Grid
 from bo_stream.mathematics.grid_kernel import (
     GridKernel,
     InterpolatedKernel,
     TabulatedKernel,
     covariance_with_nodes,
-    flushed,
     interpolated,
-    is_product,
     node_covariance,
     prior_covariance,
-    product_factors,
     tabulated,
 )
-from bo_stream.mathematics.lasting import lasting_property
-from bo_stream.mathematics.linalg import chol_psd
-from bo_stream.mathematics.moments import Moments, leaf, pullback
-from bo_stream.mathematics.paths import Path, solved
+from bo_stream.mathematics.joint import Moments
+from bo_stream.mathematics.kernels import is_product, product_factors
+from bo_stream.mathematics.linalg import chol_psd, flushed
 from bo_stream.mathematics.process import (
     FeatureBasis,
     FeatureMap,
     FeaturePath,
     KernelBasis,
+    Path,
     Process,
+    solved,
 )
 
 __all__ = ["check_size", "dropped_share", "grid_evidence", "grid_process"]
@@ -206,10 +205,10 @@ def _roots(state: GridState, prior: GridPrior, n: int) -> Sequence[Root] | None:
 
 def _sources(state: GridState, prior: GridPrior) -> list[Tensor]:
     """The tensors that the roots of all outputs are made from, differentiable."""
-    given = prior.kernel, state.grid, state.b, len(state.b)
-    if not is_product(prior.kernel, state.grid.dim):
-        return [node_covariance(*given)]
-    amplitude, factors = product_factors(*given)
+    kernel, grid, outputs = prior.kernel, state.grid, len(state.b)
+    if not is_product(kernel, grid.dim):
+        return [node_covariance(kernel, grid, state.b, outputs)]
+    amplitude, factors = product_factors(kernel, grid.axes(state.b), outputs)
     return [amplitude, *factors]
 
 
@@ -424,7 +423,9 @@ def _data_process(state: GridState, prior: GridPrior, n: int) -> Process:
     if is_product(prior.kernel, state.grid.dim):
         L = chol_psd(prior_covariance(*given) + torch.diag_embed(noise))
         u = torch.linalg.solve_triangular(L, e, upper=False).squeeze(-1)
-        kernel = InterpolatedKernel(state.grid, *product_factors(*given))
+        kernel = InterpolatedKernel(
+            state.grid, *product_factors(prior.kernel, state.grid.axes(X), len(Y))
+        )
         return DataProcess(kernel, InterpolatedBasis(kernel, X, noise), L, None, u, prior.mean)
     W, table = state.grid.interpolate(X), tabulated(*given)
     half = covariance_with_nodes(table, W)

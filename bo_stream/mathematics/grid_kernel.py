@@ -14,111 +14,29 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from gpytorch.kernels import (
-    AdditiveKernel,
-    ConstantKernel,
-    Kernel,
-    PeriodicKernel,
-    ProductKernel,
-    RBFKernel,
-    ScaleKernel,
-)
+from gpytorch.kernels import Kernel
 from linear_operator import to_linear_operator
 from torch import Size, Tensor
-from torch.quasirandom import SobolEngine
 
 from bo_stream.mathematics.grid import REACH, Grid, Interpolation, outer
+from bo_stream.mathematics.joint import sloped_product
+from bo_stream.mathematics.kernels import from_origin, is_product, product_factors
 from bo_stream.mathematics.linalg import flushed
-from bo_stream.mathematics.moments import sloped_product
 
 __all__ = [
     "GridKernel",
     "InterpolatedKernel",
     "TabulatedKernel",
     "covariance_with_nodes",
-    "flushed",
     "interpolated",
-    "is_product",
-    "is_stationary",
-    "kernel_along",
     "kron_left",
     "node_covariance",
     "prior_covariance",
-    "product_factors",
     "tabulated",
 ]
 
-POINTS, MOVE, SAME = 16, 0.43, 1e-3
-"""Points that move, by what share of a grid, and by what share covariances may then change."""
 JITTER = 1e-9
 """Share of the prior variance added to the nodes' covariance where it has no product form."""
-
-
-def is_stationary(kernel: Kernel, grid: Grid, like: Tensor) -> bool:
-    """Whether the kernel depends on differences of points only.
-
-    It must be declared so, and covariances must stay the same, to a thousandth, if points move
-    together inside the grid. (gpytorch declares every kernel with a lengthscale stationary.)
-    """
-    return _declared_stationary(kernel) and _moves(kernel, grid, like)
-
-
-def _declared_stationary(kernel: Kernel) -> bool:
-    if isinstance(kernel, ScaleKernel):
-        return _declared_stationary(kernel.base_kernel)
-    if isinstance(kernel, ProductKernel | AdditiveKernel):
-        return all(_declared_stationary(k) for k in kernel.kernels)
-    return isinstance(kernel, ConstantKernel) or bool(kernel.is_stationary)
-
-
-@torch.no_grad()
-def _moves(kernel: Kernel, grid: Grid, like: Tensor) -> bool:
-    """Whether covariances stay the same if the points move along any input by `MOVE` widths.
-
-    The points lie in one half of the grid, at distances from a half of its width to a thousandth.
-    """
-    d, widths, first = grid.dim, grid.widths(like), like.new_tensor(grid.origin)
-    size = 10.0 ** -torch.arange(POINTS).remainder(4).to(like)
-    unit = 0.5 * size.unsqueeze(-1) * SobolEngine(d).draw(POINTS, dtype=like.dtype).to(like)
-    X = first + widths * unit
-    kept = kernel(X).to_dense()
-    moved = (kernel(X + MOVE * move).to_dense() for move in torch.diag(widths))
-    most = SAME * kept.abs().amax()
-    return all(bool(((values - kept).abs() <= most).all()) for values in moved)
-
-
-def is_product(kernel: Kernel, dim: int) -> bool:
-    """Whether the kernel of ``dim`` inputs is a product of one-dimensional kernels."""
-    if dim == 1:
-        return True
-    if isinstance(kernel, ScaleKernel):
-        return is_product(kernel.base_kernel, dim)
-    if isinstance(kernel, ProductKernel):
-        return all(is_product(k, dim) for k in kernel.kernels)
-    if kernel.active_dims is not None and len(kernel.active_dims) == 1:
-        return not isinstance(kernel, AdditiveKernel)
-    return type(kernel) in (RBFKernel, PeriodicKernel)
-
-
-def kernel_along(kernel: Kernel, input_: int, t: Tensor, dim: int, outputs: int) -> Tensor:
-    """The kernel at distances ``t`` along one of ``dim`` inputs, ``o x len(t)``."""
-    Z = t.new_zeros(len(t), dim)
-    Z[:, input_] = t
-    return _values(kernel, Z, outputs)
-
-
-def product_factors(
-    kernel: Kernel, grid: Grid, like: Tensor, outputs: int
-) -> tuple[Tensor, list[Tensor]]:
-    """The amplitudes of a product kernel, ``o``, and its unit-diagonal factors, ``o x g_k x g_k``
-    for each dimension; differentiable.
-    """
-    axes, factors = grid.axes(like), []
-    values = _values(kernel, torch.cat(axes), outputs)
-    for row in values.split([len(axis) for axis in axes], -1):
-        i = torch.arange(row.shape[-1], device=row.device)
-        factors.append((row / row[:, :1])[:, (i.unsqueeze(-1) - i).abs()])
-    return values[:, 0], factors
 
 
 def node_covariance(kernel: Kernel, grid: Grid, like: Tensor, outputs: int) -> Tensor:
@@ -130,7 +48,7 @@ def tabulated(kernel: Kernel, grid: Grid, like: Tensor, outputs: int) -> Tensor:
     """The kernel at `Grid.differences`, ``o x prod(2 g_k - 1)``, with the jitter of
     `node_covariance`; differentiable.
     """
-    values = flushed(_values(kernel, grid.differences(like), outputs))
+    values = flushed(from_origin(kernel, grid.differences(like), outputs))
     jitter = torch.zeros_like(values)
     jitter[:, values.shape[1] // 2] = JITTER  # no difference
     return values * (1.0 + jitter)
@@ -204,7 +122,7 @@ def prior_covariance(kernel: Kernel, grid: Grid, X: Tensor, outputs: int) -> Ten
     n^2), or O(m^2 + 4^d n m) with a gradient in the points' places.
     """
     if is_product(kernel, grid.dim):
-        amplitude, factors = product_factors(kernel, grid, X, outputs)
+        amplitude, factors = product_factors(kernel, grid.axes(X), outputs)
         axes = grid.axes_at(grid.place(X), slopes=False).squeeze(-2)
         rows = [a[:, :g] for a, g in zip(axes, grid.sizes, strict=True)]
         parts = [W @ flushed(K) @ W.mT for W, K in zip(rows, factors, strict=True)]
@@ -370,9 +288,3 @@ class TabulatedKernel(GridKernel):
             output = torch.arange(len(self.table), device=index.device)
             index = index + self.table.shape[-1] * output.reshape(-1, 1, 1, 1)
         return (of_differences * self.table.take(index).unsqueeze(-2)).sum(-1)
-
-
-def _values(kernel: Kernel, Z: Tensor, outputs: int) -> Tensor:
-    """Kernel between the origin and ``k`` points, ``o x k``."""
-    origin = Z.new_zeros(1, Z.shape[-1])
-    return kernel(origin, Z).to_dense().reshape(-1, len(Z)).expand(outputs, -1)

@@ -16,24 +16,41 @@ from typing import Any
 
 import torch
 from botorch.models.kernels import CategoricalKernel
-from gpytorch.kernels import Kernel, MaternKernel, RBFKernel, ScaleKernel
+from gpytorch.kernels import (
+    AdditiveKernel,
+    ConstantKernel,
+    Kernel,
+    MaternKernel,
+    PeriodicKernel,
+    ProductKernel,
+    RBFKernel,
+    ScaleKernel,
+)
 from torch import Tensor, nn
+from torch.quasirandom import SobolEngine
 
-from bo_stream.mathematics.derivatives import twice
+from bo_stream.mathematics.autograd import twice
 
 __all__ = [
     "CategoricalMatern",
     "Scaled",
     "SmoothMatern",
     "cross_kernel",
+    "from_origin",
     "frozen_kernel",
+    "is_product",
+    "is_stationary",
+    "kernel_along",
     "of_outputs",
+    "product_factors",
     "scaled",
     "smooth_matern",
     "smoothed",
     "stationary",
 ]
 
+POINTS, MOVE, SAME = 16, 0.43, 1e-3
+"""Points that move, by what share of a grid, and by what share covariances may then change."""
 SHIFT = 1e-14
 """Added to squared distances, so that roots have derivatives at zero; these cancel to 1e-8."""
 
@@ -113,6 +130,87 @@ def stationary(kernel: Kernel, dim: int) -> Scaled | None:
         return None
     sizes = {math.prod(kernel.batch_shape), math.prod(found.base.batch_shape)}
     return found if sizes == {1} and found.base.lengthscale.shape[-1] in (1, dim) else None
+
+
+# -- stationary kernels and products ----------------------------------------------------------
+
+
+@torch.no_grad()
+def is_stationary(kernel: Kernel, low: Tensor, widths: Tensor) -> bool:
+    """Whether the kernel depends on differences of points only.
+
+    It must be declared so, and covariances must stay the same, to a thousandth, if points of one
+    half of a box move along any input by `MOVE` widths. (gpytorch declares every kernel with a
+    lengthscale stationary.)
+
+    Args:
+        kernel: The kernel of ``d`` inputs.
+        low: The corner of the box, ``d``.
+        widths: Its widths, ``d``.
+    """
+    if not _declared_stationary(kernel):
+        return False
+    size = 10.0 ** -torch.arange(POINTS).remainder(4).to(low)  # of distances, in halves of the box
+    unit = SobolEngine(len(low)).draw(POINTS, dtype=low.dtype).to(low)
+    X = low + 0.5 * widths * size.unsqueeze(-1) * unit
+    kept = kernel(X).to_dense()
+    moved = (kernel(X + MOVE * move).to_dense() for move in torch.diag(widths))
+    most = SAME * kept.abs().amax()
+    return all(bool(((values - kept).abs() <= most).all()) for values in moved)
+
+
+def _declared_stationary(kernel: Kernel) -> bool:
+    if isinstance(kernel, ScaleKernel):
+        return _declared_stationary(kernel.base_kernel)
+    if isinstance(kernel, ProductKernel | AdditiveKernel):
+        return all(_declared_stationary(k) for k in kernel.kernels)
+    return isinstance(kernel, ConstantKernel) or bool(kernel.is_stationary)
+
+
+def is_product(kernel: Kernel, dim: int) -> bool:
+    """Whether the kernel of ``dim`` inputs is a product of one-dimensional kernels."""
+    if dim == 1:
+        return True
+    if isinstance(kernel, ScaleKernel):
+        return is_product(kernel.base_kernel, dim)
+    if isinstance(kernel, ProductKernel):
+        return all(is_product(k, dim) for k in kernel.kernels)
+    if kernel.active_dims is not None and len(kernel.active_dims) == 1:
+        return not isinstance(kernel, AdditiveKernel)
+    return type(kernel) in (RBFKernel, PeriodicKernel)
+
+
+def kernel_along(kernel: Kernel, input_: int, t: Tensor, dim: int, outputs: int) -> Tensor:
+    """The kernel at distances ``t`` along one of ``dim`` inputs, ``o x len(t)``."""
+    Z = t.new_zeros(len(t), dim)
+    Z[:, input_] = t
+    return from_origin(kernel, Z, outputs)
+
+
+def product_factors(
+    kernel: Kernel, axes: list[Tensor], outputs: int
+) -> tuple[Tensor, list[Tensor]]:
+    """The amplitudes of a stationary product kernel, ``o``, and its unit-diagonal factors on a
+    grid, ``o x g_k x g_k`` for each dimension; differentiable.
+
+    Args:
+        kernel: The kernel.
+        axes: Differences of the first ``g_k`` nodes from the first one along each axis, ``g_k x
+            d`` each.
+        outputs: Number of outputs ``o``.
+    """
+    factors = []
+    values = from_origin(kernel, torch.cat(axes), outputs)
+    for row in values.split([len(axis) for axis in axes], -1):
+        i = torch.arange(row.shape[-1], device=row.device)
+        factors.append((row / row[:, :1])[:, (i.unsqueeze(-1) - i).abs()])
+    return values[:, 0], factors
+
+
+def from_origin(kernel: Kernel, Z: Tensor, outputs: int) -> Tensor:
+    """The kernel between the origin and points ``k x d``, ``o x k``."""
+    origin = Z.new_zeros(1, Z.shape[-1])
+    return kernel(origin, Z).to_dense().reshape(-1, len(Z)).expand(outputs, -1)
 
 
 # -- smoother forms ----------------------------------------------------------------------------

@@ -14,7 +14,8 @@ import torch.nn.functional as F
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
-from bo_stream.mathematics.evidence import attach, factorise, root_gradient, under_root
+from bo_stream.mathematics.autograd import attach
+from bo_stream.mathematics.evidence import factorise, root_gradient, under_root
 from bo_stream.mathematics.kernels import cross_kernel
 from bo_stream.mathematics.linalg import chol_psd
 from bo_stream.mathematics.process import KernelBasis, Process

@@ -14,34 +14,117 @@ Every family has the posterior::
 
 Features are the whole prior, ``k(x, z) = a_x'a_z``, so that ``V_x'V_z`` is all that is left.
 Entries of b beyond those of R enter the mean only.
+
+Conditioning is exact for every family (MATHS 1): for ``y_q = f(X_q) + eps``, the posterior of ``f``
+given ``y_q`` costs one joint evaluation at ``X_q`` and the test points, a ``q x q`` Cholesky factor
+and a ``q x p`` product. The covariance does not depend on ``y_q``: it is shared by all fantasies.
+
+A matrix that all sample functions share is applied to them in one product or solve, and not once
+for each.
 """
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Protocol, Self, cast
+from typing import Any, Protocol, Self, cast
 
 import torch
+from botorch.sampling.pathwise.features import gen_kernel_features
 from gpytorch.kernels import Kernel
 from torch import Size, Tensor
 
-from bo_stream.mathematics.integral import FeatureIntegral, Integral, PointIntegral
-from bo_stream.mathematics.joint import Joint
+from bo_stream.errors import NoiseError, PrecisionWarning, UnsupportedError
+from bo_stream.mathematics.autograd import Pullback, lasting
+from bo_stream.mathematics.joint import (
+    FeatureIntegral,
+    Integral,
+    Joint,
+    Moments,
+    PointIntegral,
+    products,
+    solved_rows,
+)
 from bo_stream.mathematics.kernels import cross_kernel, of_outputs
-from bo_stream.mathematics.lasting import lasting
-from bo_stream.mathematics.moments import Moments, Pullback
-from bo_stream.mathematics.paths import Path, noisy, prior_path, solved, times
+from bo_stream.mathematics.linalg import REPAIR, bordered, chol_psd
 
 __all__ = [
+    "ConditionedProcess",
     "FeatureBasis",
     "FeatureMap",
     "FeaturePath",
     "KernelBasis",
+    "Path",
     "PosteriorProcess",
     "PriorBasis",
     "Process",
+    "conditioned_on",
+    "noisy",
+    "prior_path",
+    "solved",
+    "times",
+    "unconditioned",
+    "warn_if_missed",
+    "warn_if_saturated",
 ]
+
+Path = Callable[[Tensor], Tensor]
+"""Sample functions: points ``batch x q x d`` to values ``batch' x o x q``, where ``batch'`` is
+``batch`` broadcast with ``sample_shape``, as in BoTorch: points may differ between samples."""
+
+
+def prior_path(kernel: Kernel, outputs: int, sample_shape: Size, like: Tensor) -> Path:
+    """Sample functions of a prior of mean zero, from BoTorch's random features of the kernel.
+
+    Args:
+        kernel: A stationary kernel BoTorch has features for (RBF, Matern, scaled).
+        outputs: Number of outputs ``o``.
+        sample_shape: Shape of the draws.
+        like: Points, ``n x d``: their number of inputs, dtype and device are those wanted.
+
+    Raises:
+        UnsupportedError: for a kernel that BoTorch has no features for.
+    """
+    try:
+        features: Any = gen_kernel_features(
+            kernel=kernel, num_inputs=like.shape[-1], num_outputs=1024
+        )
+    except NotImplementedError as error:
+        raise UnsupportedError(
+            "a kernel that BoTorch has random features for: RBF, Matern, scaled",
+            type(kernel).__name__,
+            "Use `acquisitions.ThompsonSampling`, or samples of the joint posterior.",
+        ) from error
+    weights = torch.randn(*sample_shape, outputs, 1024, dtype=like.dtype, device=like.device)
+
+    def sample(X: Tensor) -> Tensor:
+        return times(features(X.unsqueeze(-3)).to(like), weights)
+
+    return sample
+
+
+def times(M: Tensor, v: Tensor) -> Tensor:
+    """``M v`` for ``batch x o x q x r`` M and ``batch' x o x r`` v: ``batch" x o x q``.
+
+    Without ``batch``, M is shared by all v.
+    """
+    if M.ndim > 3:
+        return (M @ v.unsqueeze(-1)).squeeze(-1)
+    columns = v.reshape(v.shape[:-2].numel(), *v.shape[-2:]).movedim(1, 0)  # o x S x r
+    return (columns @ M.mT).movedim(0, 1).reshape(*v.shape[:-1], M.shape[-2])
+
+
+def solved(L: Tensor, v: Tensor, *, upper: bool) -> Tensor:
+    """``L^-1 v`` for ``o x r x r`` triangular L and ``batch x o x r`` v."""
+    columns = v.reshape(v.shape[:-2].numel(), *v.shape[-2:]).movedim(0, -1)  # o x r x S
+    return torch.linalg.solve_triangular(L, columns, upper=upper).movedim(-1, 0).view(v.shape)
+
+
+def noisy(values: Tensor, noise: Tensor) -> Tensor:
+    """The values with independent Gaussian noise of these variances."""
+    return values + noise.sqrt() * torch.randn_like(values)
 
 
 class PosteriorProcess(ABC):
@@ -66,7 +149,7 @@ class PosteriorProcess(ABC):
 
     @abstractmethod
     def integral(self, points: Tensor, weights: Tensor) -> Integral:
-        """Weighted sums over points of products of covariances: `bo_stream.mathematics.integral`.
+        """Weighted sums over points of products of covariances: `bo_stream.mathematics.joint`.
 
         Args:
             points: ``P x d``, transformed space.
@@ -363,3 +446,266 @@ class Process(PosteriorProcess):
         means = rows @ u
         means[..., 0] += self.mean[0]
         return Moments.of(means, crossed, back, None if others is None else rows @ others.mT)
+
+
+def conditioned_on(
+    process: PosteriorProcess, X: Tensor, Y: Tensor, noise: Tensor
+) -> ConditionedProcess:
+    """A process given data.
+
+    The factor of data without batch or graph is computed once. Later data of that kind extend it:
+    O(n q^2) for q points after n.
+
+    Args:
+        process: The process, which may be given data already.
+        X: Points, ``batch x q x d``.
+        Y: Outcomes, ``batch' x o x q``.
+        noise: Their noise variances, like Y.
+
+    Raises:
+        NoiseError: if neither noise nor posterior variance exceeds rounding errors.
+    """
+    if any(t.ndim > 2 or t.requires_grad for t in (X, Y, noise)):
+        return ConditionedProcess(process, X, Y, noise)
+    with torch.no_grad():
+        before = process.factors if isinstance(process, ConditionedProcess) else None
+        if before is None:
+            new = ConditionedProcess(process, X, Y, noise)
+            return replace(new, factors=new._factored())
+        old = cast(ConditionedProcess, process)
+        every = torch.cat([old.X, X]), torch.cat([old.Y, Y], -1), torch.cat([old.noise, noise], -1)
+        try:
+            factors = _extended(before, old.base.at(X), Y, noise)
+        except torch.linalg.LinAlgError:  # type: ignore[attr-defined]
+            return conditioned_on(old.base, *every)  # the whole is repaired
+        return ConditionedProcess(old.base, *every, factors)
+
+
+Factors = tuple[Joint, Tensor, Tensor]
+"""A process's joint posterior at points, the factor ``L`` of ``cov + D``, ``L^-1 (Y - mean)``."""
+
+
+def _extended(factors: Factors, new: Joint, Y: Tensor, noise: Tensor) -> Factors:
+    """The same with more points."""
+    f, L, r = factors
+    L = bordered(L, f.covariance(new), new.covariance(new) + torch.diag_embed(noise))
+    n = r.shape[-2]
+    gap = (Y - new.mean).unsqueeze(-1) - L[..., n:, :n] @ r
+    r = torch.cat([r, torch.linalg.solve_triangular(L[..., n:, n:], gap, upper=False)], -2)
+    return f.joined(new), L, r
+
+
+@dataclass(frozen=True)
+class ConditionedProcess(PosteriorProcess):
+    """A process given ``Y`` (``batch' x o x q``) at ``X`` (``batch x q x d``) with noise
+    variances like ``Y``.
+
+    Without `factors` each joint posterior computes them again, so that no graph is shared between
+    backward passes.
+
+    Attributes:
+        base: The process.
+        X: The points.
+        Y: The outcomes.
+        noise: Their noise variances.
+        factors: Those of data without batch or graph.
+    """
+
+    base: PosteriorProcess
+    X: Tensor
+    Y: Tensor
+    noise: Tensor
+    factors: Factors | None = None
+
+    def _factored(self) -> Factors:
+        if self.factors is not None:
+            return self.factors
+        f = self.base.at(self.X)
+        C = f.covariance(f) + torch.diag_embed(self.noise)
+        L = chol_psd(C, REPAIR, self._unresolved)
+        return f, L, torch.linalg.solve_triangular(L, (self.Y - f.mean).unsqueeze(-1), upper=False)
+
+    def _unresolved(self, row: int) -> NoiseError:
+        return NoiseError(
+            "noise that doubles can tell from none, at points whose values are known already",
+            f"noise variances from {float(self.noise.detach().min()):.2g} on and a covariance that "
+            f"cannot be factored at point {row} of {self.X.shape[-2]}",
+            "Give noise above 1e-12 of the prior variance, or leave such points out.",
+        )
+
+    def at(self, X: Tensor) -> Joint:
+        """The joint posterior at points ``batch x p x d``: O(q^3 + q^2 p) beyond the base's."""
+        return _given(self._factored(), self.base.at(X))
+
+    def outputs(self, index: list[int]) -> PosteriorProcess:
+        """Some of the outputs."""
+        Y, noise = (part[..., index, :] for part in (self.Y, self.noise))
+        return conditioned_on(self.base.outputs(index), self.X, Y, noise)
+
+    @property
+    def batch_shape(self) -> Size:
+        """Batch shape of all data."""
+        batches = (part.shape[:-2] for part in (self.X, self.Y, self.noise))
+        return torch.broadcast_shapes(self.base.batch_shape, *batches)
+
+    def path(self, sample_shape: Size) -> Path:
+        """Sample functions by Matheron's rule on the base's sample functions."""
+        added = len(self.batch_shape) - len(self.base.batch_shape)
+        base = self.base.path(Size([*sample_shape, *self.batch_shape[:added]]))
+        values = noisy(base(self.X), self.noise)
+        f, L, _ = self._factored()
+        weights = torch.cholesky_solve((self.Y - values).unsqueeze(-1), L).squeeze(-1)
+        return self.base.plus(base, f, weights)
+
+    def mean_function(self) -> Path:
+        """The base's, updated."""
+        f, L, r = self._factored()
+        weights = torch.linalg.solve_triangular(L.mT, r, upper=True).squeeze(-1)
+        return self.base.plus(self.base.mean_function(), f, weights)
+
+    @property
+    def has_moments(self) -> bool:
+        """Where the base has them, given data without batch."""
+        return self.factors is not None and self.base.has_moments
+
+    def moments(self, X: Tensor, *, slopes: bool, across: Joint | None = None) -> Moments | None:
+        """From the base's, given data without batch."""
+        if self.factors is None or across is not None:
+            return None
+        f, L, r = self.factors
+        base = self.base.moments(X, slopes=slopes, across=f)
+        return None if base is None else base.conditioned(L[0], r[0, :, 0])
+
+    def integral(self, points: Tensor, weights: Tensor) -> Integral:
+        """From the base's; computed at each call, because it may hold the graph of the
+        conditioning points.
+        """
+        base = self.base.integral(points, weights)
+        if self.factors is not None and isinstance(base, PointIntegral):
+            factors = self.factors
+            return base.of(lambda tile: _given(factors, tile))
+        f, L, _ = self._factored()
+        half = torch.linalg.solve_triangular(L, base.gram(f, f), upper=False)
+        M = torch.linalg.solve_triangular(L, half.mT, upper=False)
+        return ConditionedIntegral(base, f, L, M)
+
+
+def _given(factors: Factors, s: Joint) -> Joint:
+    """The base's joint posterior at some points, given the data: one solve for the whole batch
+    if the data have none.
+    """
+    f, L, r = factors
+    if f.mean.ndim == L.ndim - 1 == 2:
+        W = solved_rows(L, s.covariance(f)).mT
+    else:
+        W = torch.linalg.solve_triangular(L, f.covariance(s), upper=False)
+    mean = (s.mean.unsqueeze(-1) + products(W.mT, r)).squeeze(-1)
+    return s.updated(mean, *s.less, W)
+
+
+def unconditioned(process: PosteriorProcess) -> tuple[PosteriorProcess, int]:
+    """A process without the data that it is given, and their number."""
+    if isinstance(process, ConditionedProcess):
+        return process.base, process.X.shape[-2]
+    return process, 0
+
+
+@dataclass(frozen=True)
+class ConditionedIntegral:
+    """Sums under a process given more data at points ``f``: cov is ``cov(a, b) - W_a' W_b``.
+
+    Attributes:
+        base: The sums under the base.
+        f: The base's joint posterior at the points conditioned on.
+        L: Cholesky factor of ``cov(f, f) + D``.
+        M: ``L^-1 gram(f, f) L^-T``.
+    """
+
+    base: Integral
+    f: Joint
+    L: Tensor
+    M: Tensor
+
+    @property
+    def total(self) -> Tensor:
+        """Weighted sum of the variances, ``batch x o``."""
+        return self.base.total - self.M.diagonal(dim1=-2, dim2=-1).sum(-1)
+
+    def gram(self, a: Joint, b: Joint) -> Tensor:
+        """``sum_t w_t cov(a, t) cov(t, b)``."""
+        left, W_a, F_a = self._before(a)
+        right, W_b, F_b = (left, W_a, F_a) if a is b else self._before(b)
+        cross = F_a.mT @ W_b
+        crossed = cross.mT if a is b else W_a.mT @ F_b
+        return self.base.gram(left, right) - cross - crossed + W_a.mT @ self.M @ W_b
+
+    def gram_diagonal(self, a: Joint) -> Tensor:
+        """The diagonal of ``gram(a, a)``."""
+        before, W, F = self._before(a)
+        return self.base.gram_diagonal(before) + (W * (self.M @ W - 2.0 * F)).sum(-2)
+
+    def _before(self, a: Joint) -> tuple[Joint, Tensor, Tensor]:
+        """The points under the base but for the mean, ``W_a``, and ``L^-1 gram(f, a)``."""
+        before = a.updated(a.mean, *a.less[:-1])
+        F = torch.linalg.solve_triangular(self.L, self.base.gram(self.f, before), upper=False)
+        return before, a.less[-1], F
+
+
+PRECISE = 1e-10
+"""Share of the prior variance below which rounding errors may exceed the noise."""
+ROWS, MOST = 256, 10.0
+"""Rows of the data that are looked at, and the most standard deviations that are a small miss."""
+SATURATED = 0.75
+"""Share of the features from which they are too few. Intervals of 95 % covered .32 to .67 of four
+functions from there on, and at least .88 of those functions below it."""
+REMEDY = "Intervals are too narrow. Use a larger Yvar"
+
+
+@torch.no_grad()
+def warn_if_missed(process: PosteriorProcess, X: Tensor, targets: Tensor, noise: Tensor) -> None:
+    """Warn if a posterior is far from the last of its data, as rounding errors may make it.
+
+    Noise above 1e-10 of the outcomes' mean square costs nothing but a comparison.
+
+    Args:
+        process: The posterior.
+        X: Points, ``n x d``, transformed.
+        targets: ``o x n``.
+        noise: Their noise variances, ``o x n``.
+    """
+    if not len(X) or bool((noise >= PRECISE * targets.square().mean(-1, keepdim=True)).all()):
+        return
+    rows = torch.linspace(0, len(X) - 1, min(len(X), ROWS), device=X.device).long()
+    joint, d = process.at(X[rows]), noise[:, rows]
+    variance = joint.variance()
+    worst = (joint.mean - targets[:, rows]).abs() / (variance.clamp_min(0.0) + d).sqrt()
+    if float(worst.max()) > MOST or float((variance <= 0.0).double().mean()) > 0.5:
+        warnings.warn(
+            "The noise is too small for double precision: the posterior misses its data by "
+            f"{float(worst.max()):.2g} standard deviations. {REMEDY}.",
+            PrecisionWarning,
+            stacklevel=12,  # where a posterior is asked for
+        )
+
+
+@torch.no_grad()
+def warn_if_saturated(L: Tensor | None) -> None:
+    """Warn if the data determine most of the features that a posterior is on.
+
+    Functions then vary by more than the features resolve, and what these leave out is not in the
+    intervals.
+
+    Args:
+        L: Factors of the coefficients' precisions, ``o x f x f``, relative to the prior.
+    """
+    if L is None or not L.shape[-1]:
+        return
+    left = torch.linalg.solve_triangular(L, torch.eye(L.shape[-1]).to(L), upper=False)
+    determined = 1.0 - float(left.square().sum((-1, -2)).min()) / L.shape[-1]
+    if determined > SATURATED:
+        warnings.warn(
+            f"The data determine {determined:.0%} of the features, which are too few for such "
+            f"small noise. {REMEDY}, more features (`num_features`), ExactGP or NodeWISKI.",
+            PrecisionWarning,
+            stacklevel=8,
+        )

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bo_stream.mathematics.lasting import lasting_property
+from bo_stream.mathematics.autograd import lasting_property
 from bo_stream.mathematics.shapes import nested, shaped
 
 __all__ = [

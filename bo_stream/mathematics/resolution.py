@@ -12,7 +12,8 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from bo_stream.mathematics.grid import DEFAULT_SIZES, Grid
-from bo_stream.mathematics.grid_kernel import kernel_along, prior_covariance
+from bo_stream.mathematics.grid_kernel import prior_covariance
+from bo_stream.mathematics.kernels import kernel_along
 from bo_stream.mathematics.linalg import chol_psd
 
 __all__ = ["Resolution", "fitting_sizes", "kernel_lengths"]

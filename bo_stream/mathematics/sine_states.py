@@ -17,9 +17,9 @@ from typing import Any, Literal, Self, cast
 import torch
 from torch import Tensor
 
+from bo_stream.mathematics.autograd import lasting
 from bo_stream.mathematics.evidence import OutputStatistics
 from bo_stream.mathematics.frequencies import HALF, PERIODS, Assembly, Frequencies
-from bo_stream.mathematics.lasting import lasting
 from bo_stream.mathematics.shapes import nested, shaped
 from bo_stream.mathematics.sines import Basis
 from bo_stream.mathematics.sums import BufferedStatistics, SufficientStatistics

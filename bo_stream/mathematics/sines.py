@@ -17,8 +17,7 @@ from functools import cached_property, reduce
 import torch
 from torch import Tensor
 
-from bo_stream.mathematics.lasting import lasting_property
-from bo_stream.mathematics.moments import Pullback
+from bo_stream.mathematics.autograd import Pullback, lasting_property
 from bo_stream.mathematics.shapes import shaped
 
 __all__ = ["Basis", "least_indices"]

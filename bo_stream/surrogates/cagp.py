@@ -44,8 +44,7 @@ from bo_stream.mathematics.computation_aware import (
 )
 from bo_stream.mathematics.kernels import frozen_kernel
 from bo_stream.mathematics.linalg import bordered
-from bo_stream.mathematics.precise import warn_if_missed
-from bo_stream.mathematics.process import Process
+from bo_stream.mathematics.process import Process, warn_if_missed
 
 __all__ = ["ActionMLL", "CaGP"]
 

@@ -26,6 +26,7 @@ from bo_stream.base.gaussian_model import GaussianModel
 from bo_stream.base.stream import StateLock, all_or_nothing
 from bo_stream.base.streaming_gp import StreamingGP, emptied
 from bo_stream.errors import InputError, StateError, UnsupportedError
+from bo_stream.mathematics.autograd import lasting
 from bo_stream.mathematics.labels import (
     Label,
     LabelTargets,
@@ -35,7 +36,6 @@ from bo_stream.mathematics.labels import (
     softmax_draws,
     unseen,
 )
-from bo_stream.mathematics.lasting import lasting
 from bo_stream.mathematics.shapes import side_by_side
 from bo_stream.surrogates.registry import family_named, for_targets
 

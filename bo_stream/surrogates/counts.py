@@ -33,7 +33,7 @@ from bo_stream.base.stream import StateLock, Stream, StreamBuffers, all_or_nothi
 from bo_stream.base.streaming_gp import PredictiveScore, Promises, StreamingGP
 from bo_stream.errors import InputError, StateError, UnsupportedError
 from bo_stream.likelihoods import Binomial, Likelihood
-from bo_stream.mathematics.lasting import lasting
+from bo_stream.mathematics.autograd import lasting
 from bo_stream.mathematics.predictions import OutcomePrediction, Response
 from bo_stream.mathematics.quadrature import expected
 from bo_stream.mathematics.shapes import check_shapes, nested, shaped, tensors_of, with_tensors

@@ -17,8 +17,7 @@ from bo_stream.base.streaming_gp import Promises, StreamingGP
 from bo_stream.mathematics.evidence import log_evidence
 from bo_stream.mathematics.kernels import cross_kernel, frozen_kernel
 from bo_stream.mathematics.linalg import LEAST, REPAIR, chol_psd
-from bo_stream.mathematics.precise import warn_if_missed
-from bo_stream.mathematics.process import KernelBasis, Process
+from bo_stream.mathematics.process import KernelBasis, Process, warn_if_missed
 from bo_stream.mathematics.shapes import shaped
 
 __all__ = ["ExactGP", "ExactState"]

@@ -24,16 +24,20 @@ from bo_stream.base.snapshot import Derived, Key
 from bo_stream.base.streaming_gp import Promises, check_noise_of_sums
 from bo_stream.errors import BoundsError, InputError, StateError
 from bo_stream.mathematics import sine_kernels
-from bo_stream.mathematics.conditioned import unconditioned
+from bo_stream.mathematics.autograd import attach
 from bo_stream.mathematics.evidence import (
     OutputStatistics,
-    attach,
     diagonal_evidence,
     factorise_diagonal,
 )
 from bo_stream.mathematics.kernels import Scaled
-from bo_stream.mathematics.precise import warn_if_saturated
-from bo_stream.mathematics.process import FeatureBasis, PosteriorProcess, Process
+from bo_stream.mathematics.process import (
+    FeatureBasis,
+    PosteriorProcess,
+    Process,
+    unconditioned,
+    warn_if_saturated,
+)
 from bo_stream.mathematics.sine_states import FEW_INPUTS, FrequencyState, HilbertState
 from bo_stream.mathematics.sines import Basis
 from bo_stream.surrogates.feature_gp import FeatureGP

@@ -14,7 +14,6 @@ from torch import Tensor
 from bo_stream.base.options import CommonOptions, whole_number
 from bo_stream.base.streaming_gp import Promises, StreamingGP
 from bo_stream.errors import InputError
-from bo_stream.mathematics.conditioned import unconditioned
 from bo_stream.mathematics.kernels import frozen_kernel
 from bo_stream.mathematics.nodes import (
     NodePrior,
@@ -23,7 +22,7 @@ from bo_stream.mathematics.nodes import (
     node_evidence,
     node_process,
 )
-from bo_stream.mathematics.process import PosteriorProcess, Process
+from bo_stream.mathematics.process import PosteriorProcess, Process, unconditioned
 
 __all__ = ["NodeWISKI"]
 

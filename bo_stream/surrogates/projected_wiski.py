@@ -24,10 +24,9 @@ from bo_stream.base.stream import all_or_nothing
 from bo_stream.base.streaming_gp import Promises
 from bo_stream.errors import InputError
 from bo_stream.mathematics.bands import GridState
-from bo_stream.mathematics.conditioned import ConditionedProcess
 from bo_stream.mathematics.grid import Grid
 from bo_stream.mathematics.grid_evidence import check_size
-from bo_stream.mathematics.process import PosteriorProcess, Process
+from bo_stream.mathematics.process import ConditionedProcess, PosteriorProcess, Process
 from bo_stream.mathematics.projected import (
     ProjectedGrid,
     ProjectedKernel,

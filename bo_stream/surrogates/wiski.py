@@ -32,7 +32,7 @@ from bo_stream.mathematics.grid_evidence import (
     grid_evidence,
     grid_process,
 )
-from bo_stream.mathematics.grid_kernel import is_product, is_stationary
+from bo_stream.mathematics.kernels import is_product, is_stationary
 from bo_stream.mathematics.process import Process
 from bo_stream.mathematics.resolution import Resolution
 from bo_stream.surrogates.feature_gp import FeatureGP
@@ -141,7 +141,8 @@ class WISKI(FeatureGP):
         self.grid_size = grid_size
         first = self._first_grid()
         self.grid_size = "auto" if grid_size == "auto" else list(first.sizes)
-        if not is_stationary(self.covar_module, first, self._like):
+        low = self._like.new_tensor(first.origin)
+        if not is_stationary(self.covar_module, low, first.widths(self._like)):
             raise UnsupportedError(
                 "a stationary kernel, whose covariances depend on differences of points only",
                 type(self.covar_module).__name__,

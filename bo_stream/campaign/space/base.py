@@ -13,7 +13,7 @@ from torch import Tensor
 
 from bo_stream.campaign.names import in_spelling
 from bo_stream.campaign.space.inputs import Category, Input, Range
-from bo_stream.mathematics.lasting import lasting_property
+from bo_stream.mathematics.autograd import lasting_property
 
 __all__ = ["SpaceOfInputs"]
 

@@ -15,7 +15,7 @@ from bo_stream.campaign.constraints import LinearConstraint, parse_constraint
 from bo_stream.campaign.space.base import SpaceOfInputs
 from bo_stream.campaign.space.inputs import Category
 from bo_stream.errors import InputError, check_not_shadowed
-from bo_stream.mathematics.lasting import lasting_property
+from bo_stream.mathematics.autograd import lasting_property
 
 if TYPE_CHECKING:
     from acquisitions.domain import Domain

@@ -11,7 +11,6 @@ from torch import Size
 
 from bo_stream.errors import StateError, UnsupportedError
 from bo_stream.mathematics.bands import matrix_of
-from bo_stream.mathematics.conditioned import conditioned_on
 from bo_stream.mathematics.eigenbasis import CholeskyRoot, Eigenbasis, ProductFeatures
 from bo_stream.mathematics.grid_evidence import (
     DataProcess,
@@ -19,8 +18,8 @@ from bo_stream.mathematics.grid_evidence import (
     check_size,
     dropped_share,
 )
-from bo_stream.mathematics.grid_kernel import product_factors
-from bo_stream.mathematics.process import Process
+from bo_stream.mathematics.kernels import product_factors
+from bo_stream.mathematics.process import Process, conditioned_on
 from bo_stream.testing.base import close
 from tests.bo_stream.mathematics.grid_cases import (
     KERNELS,
@@ -205,7 +204,7 @@ def test_as_much_is_kept_as_the_data_can_resolve() -> None:
         assert float(basis.dropped() * basis.amplitude) <= tolerated or basis.share == 1e-12
         kept.append(basis.size)
     assert kept[0] < kept[1] <= kept[2]
-    (amplitude,), factors = product_factors(own.kernel, basis.grid, own.X, 1)
+    (amplitude,), factors = product_factors(own.kernel, basis.grid.axes(own.X), 1)
     K = [factor[0].detach() for factor in factors]
     held_back = Eigenbasis.chosen(basis.grid, amplitude.detach(), K, 1e-9, kept[0])
     assert held_back.size == kept[0] and float(held_back.dropped()) < 1e-3
@@ -214,7 +213,7 @@ def test_as_much_is_kept_as_the_data_can_resolve() -> None:
 
 def test_the_share_dropped_is_that_of_the_prior_variance_at_the_nodes() -> None:
     grid = unit_grid(SIZES[2])
-    (amplitude,), factors = product_factors(kernel("RBF", 2), grid, torch.ones(1).double(), 1)
+    (amplitude,), factors = product_factors(kernel("RBF", 2), grid.axes(torch.ones(1).double()), 1)
     amplitude, K = amplitude.detach(), [factor[0].detach() for factor in factors]
     whole, less = (Eigenbasis.of(grid, amplitude, K, share) for share in (0.0, 1e-3))
     assert less.size < whole.size
@@ -238,7 +237,7 @@ def test_large_grids_are_dense_algebra_too() -> None:
 def test_statistics_under_an_eigenbasis(d: int) -> None:
     """From pairs of nodes as from the matrix; eigenvectors are left out."""
     own = Stream(kernel("RBF", d), SIZES[d])
-    (amplitude,), factors = product_factors(own.kernel, own.state.grid, own.X, 1)
+    (amplitude,), factors = product_factors(own.kernel, own.state.grid.axes(own.X), 1)
     K = [factor[0].detach() for factor in factors]
     basis = Eigenbasis.of(own.state.grid, amplitude.detach(), K, 1e-4)
     F = basis.whitened(torch.eye(basis.size, dtype=torch.float64))

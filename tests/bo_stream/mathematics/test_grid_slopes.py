@@ -6,7 +6,7 @@ import torch
 from bo_stream.errors import BoundsError
 from bo_stream.mathematics.eigenbasis import Eigenbasis, NodeFeatures, ProductFeatures
 from bo_stream.mathematics.grid import Grid, outer
-from bo_stream.mathematics.moments import sloped_product
+from bo_stream.mathematics.joint import sloped_product
 from tests.bo_stream.mathematics.grid_cases import dense_interpolation
 
 SIZES = {1: (5,), 2: (4, 6), 3: (6, 4, 5)}

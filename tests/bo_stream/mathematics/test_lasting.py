@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from acquisitions import local_polynomial
+from bo_stream.mathematics.autograd import lasting_property
 from bo_stream.mathematics.frequencies import Frequencies
-from bo_stream.mathematics.lasting import lasting_property
 from bo_stream.mathematics.sine_states import assembly_for
 
 FREQUENCIES = Frequencies(2, 5, 0)

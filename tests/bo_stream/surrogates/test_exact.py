@@ -11,7 +11,7 @@ from gpytorch.likelihoods import GaussianLikelihood
 from torch import Size, Tensor
 
 from bo_stream import ExactGP
-from bo_stream.mathematics.conditioned import unconditioned
+from bo_stream.mathematics.process import unconditioned
 from bo_stream.testing.base import assert_same_posterior, close
 from bo_stream.testing.oracles import DenseGP
 from tests.raw import RAW

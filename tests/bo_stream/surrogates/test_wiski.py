@@ -23,7 +23,7 @@ from gpytorch.means import ZeroMean
 from torch import Size, Tensor
 
 from bo_stream import WISKI
-from bo_stream.mathematics.conditioned import ConditionedProcess
+from bo_stream.mathematics.process import ConditionedProcess
 from bo_stream.testing.base import assert_same_posterior, close
 from bo_stream.testing.oracles import DenseGP
 from tests.bo_stream.surrogates.wiski_oracle import (

@@ -1,22 +1,85 @@
-"""Second derivatives of autograd functions whose gradients have a closed form.
+"""Derivatives in closed form, second derivatives, and values that outlive inference mode.
 
-Such a gradient carries no graph, and torch takes its derivative for zero, without an error. In a
-function's ``backward``, gradients are enabled only if the caller asked for a graph
+A gradient in closed form carries no graph, and torch takes its derivative for zero, without an
+error. In a function's ``backward``, gradients are enabled only if the caller asked for a graph
 (``create_graph=True``). The gradient is then computed by `traced` from a differentiable form of the
 same function, or passed through `refused`. Without a graph, the closed form is used, at its speed.
+
+A tensor that was created in inference mode can never be part of a computation with gradients.
+Caches outlive the mode in which they are filled, so they hold `lasting` values.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, cast
+from functools import cached_property, wraps
+from inspect import signature
+from typing import Any, ParamSpec, TypeVar, cast
 
 import torch
 from torch import Tensor
 
 from bo_stream.errors import UnsupportedError
 
-__all__ = ["refused", "traced", "twice"]
+__all__ = [
+    "Pullback",
+    "attach",
+    "lasting",
+    "lasting_property",
+    "leaf",
+    "pullback",
+    "refused",
+    "traced",
+    "twice",
+]
+
+Pullback = Callable[[Tensor], Tensor]
+"""From gradients in some coordinates of points to gradients in the points."""
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def lasting(function: Callable[P, R]) -> Callable[P, R]:
+    """Decorate a function whose results are kept: in inference mode it runs without gradients
+    instead.
+
+    Its arguments may be tensors of inference mode, views of which it must not keep.
+    """
+
+    @wraps(function)
+    def run(*args: P.args, **kwargs: P.kwargs) -> R:
+        if not torch.is_inference_mode_enabled():
+            return function(*args, **kwargs)
+        with torch.inference_mode(False), torch.no_grad():
+            return function(*args, **kwargs)
+
+    cast(Any, run).__signature__ = signature(function)
+    return run
+
+
+class lasting_property(cached_property[R]):
+    """A `functools.cached_property` whose value is `lasting`."""
+
+    def __init__(self, function: Callable[[Any], R]) -> None:
+        super().__init__(lasting(function))
+
+
+def leaf(X: Tensor, slopes: bool) -> Tensor:
+    """The detached points, with gradient if derivatives are wanted."""
+    return X.detach().requires_grad_(slopes)
+
+
+def pullback(places: Tensor, points: Tensor) -> Pullback:
+    """The function from gradients in places to gradients in the points, a `leaf`."""
+
+    def back(bar: Tensor) -> Tensor:
+        if places is points:
+            return bar
+        (result,) = torch.autograd.grad(places, points, bar, retain_graph=True)
+        return result
+
+    return back
 
 
 def traced(
@@ -94,3 +157,28 @@ class _Refused(torch.autograd.Function):
             "a second derivative",
             "Use differences of first derivatives.",
         )
+
+
+class _Attach(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, value: Tensor, count: int, *tensors: Tensor) -> Tensor:
+        ctx.save_for_backward(*tensors)
+        ctx.count = count
+        return value.clone()
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+        inputs, gradients = ctx.saved_tensors[: ctx.count], ctx.saved_tensors[ctx.count :]
+        gradients = [grad * g for g in gradients]
+        if torch.is_grad_enabled():
+            gradients = refused(gradients, inputs, "an evidence with a closed-form gradient")
+        return (None, None, *gradients, *(None,) * ctx.count)
+
+
+def attach(value: Tensor, inputs: Sequence[Tensor], gradients: Sequence[Tensor]) -> Tensor:
+    """``value`` as a function of ``inputs`` whose gradients are already known.
+
+    Second derivatives raise an `UnsupportedError`.
+    """
+    result: Tensor = _Attach.apply(value, len(inputs), *inputs, *gradients)
+    return result

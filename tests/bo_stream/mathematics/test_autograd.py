@@ -12,7 +12,7 @@ from torch.autograd.functional import hessian
 from acquisitions import LatentLogExpectedImprovement
 from bo_stream import CaGP, ExactGP, NodeWISKI, OnlineSGPR, TrustRegionGP, WarpedGP
 from bo_stream.errors import UnsupportedError
-from bo_stream.mathematics.derivatives import refused, traced, twice
+from bo_stream.mathematics.autograd import refused, traced, twice
 from bo_stream.mathematics.kernels import SmoothMatern
 
 X = torch.rand(12, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
